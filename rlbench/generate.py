@@ -107,8 +107,8 @@ class TransitionRecorder:
 
     def in_order(self) -> tuple[Dataset, NDArray[np.bool_]]:
         """The data, env after env, and flags ``[rows]`` of episodes that were cut at their env's quota."""
-        recorded = np.arange(self.quota.max()) < self.quota[:, None]
-        rows = Dataset._make(None if column is None else column[recorded] for column in self.rows)
+        in_quota = np.arange(self.quota.max()) < self.quota[:, None]
+        rows = Dataset._make(None if column is None else column[in_quota] for column in self.rows)
         cut = np.zeros(len(rows.reward), np.bool_)
         cut[self.quota.cumsum() - 1] = self.cut
         return rows, cut
@@ -185,12 +185,12 @@ class EpisodeRecorder:
     def __iter__(self) -> Iterator[int]:
         """Play, and yield the number of steps so far after every vector step."""
         recipe = self.recipe
-        actor, stacked, explorer, envs = policy_player(
+        actor, frame_stacker, explorer, envs = policy_player(
             self.spec, self.state, epsilon=recipe.epsilon, num_envs=recipe.lanes, seed=recipe.seed
         )
         try:
             self.versions = dict(envs.info.versions)
-            yield from record(actor, stacked, explorer, envs, self.tracks)
+            yield from record(actor, frame_stacker, explorer, envs, self.tracks)
         finally:
             envs.close()
 

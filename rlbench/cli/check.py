@@ -136,7 +136,7 @@ def _findings(
         return [
             finding
             for name in suites
-            for finding in against_documents(name, sources(results), alpha=alpha, margin=margin, at=at, pooled=pool)
+            for finding in against_documents(name, sources(results), alpha=alpha, margin=margin, at=at, pool=pool)
         ]
     share = MARGIN if margin is None else margin
     return [

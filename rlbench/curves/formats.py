@@ -187,7 +187,7 @@ def _curve(points: Points, origin: Origin, options: ImportOptions) -> ImportedCu
         origin=replace(
             origin,
             env_id=_named(label.task or name),
-            unknown=(*(part for part in PROTOCOL if part not in points.stated), *points.unknown),
+            unknown=(*(part for part in PROTOCOL if part not in points.protocol_parts), *points.unknown),
             library=printable(points.library),
             data=printable(points.data),
             packages=tuple(map(printable, points.packages)),

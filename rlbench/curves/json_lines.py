@@ -18,7 +18,7 @@ from rlbench.errors import RefusedFile
 from rlbench.records.imported import LARGEST_STEP
 from rlbench.records.types import LARGEST_RETURN
 
-STATED: Final = ("environment version", "episodes per evaluation")
+PROTOCOL_PARTS: Final = ("environment version", "episodes per evaluation")
 """Parts of the protocol that every line states."""
 
 
@@ -80,5 +80,5 @@ def _curve(label: Label, lines: list[Line]) -> Points:
         data=first.data,
         packages=first.packages,
         differences=tuple(first.differences),
-        stated=(*STATED, "settings") if first.settings else STATED,
+        protocol_parts=(*PROTOCOL_PARTS, "settings") if first.settings else PROTOCOL_PARTS,
     )

@@ -45,7 +45,7 @@ class Points:
     returns: Column
     lengths: Column | None = None
     unknown: tuple[str, ...] = ()
-    stated: tuple[str, ...] = ()  # parts of the protocol that the file states
+    protocol_parts: tuple[str, ...] = ()  # parts of the protocol that the file states
     library: str = ""  # name and version of the program that trained
     data: str = ""  # SHA-256 of the file that an offline algorithm learned from
     packages: tuple[str, ...] = ()  # names and versions of the environment's packages

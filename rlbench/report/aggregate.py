@@ -1,7 +1,7 @@
-"""Many tasks at once: interquartile mean, optimality gap, profiles, probability of improvement, and their intervals.
+"""Statistics over many tasks: interquartile mean, optimality gap, profiles, probability of improvement, intervals.
 
 The definitions are those of Agarwal et al. 2021 (https://arxiv.org/abs/2108.13264) and their library rliable. A score
-matrix has one row of seeds a task; tasks need not have equally many. Whole runs are drawn again, task by task.
+matrix has one row of seeds per task; tasks may have unequal numbers. The bootstrap resamples whole runs within a task.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Scores: TypeAlias = Sequence[Sequence[float]] | Sequence[Array]
 """Normalised scores: ``scores[task][seed]``; or of many resamples at once, ``scores[task][resample, seed]``."""
 
 Statistic: TypeAlias = Callable[[Sequence[Array]], Array]
-"""From scores to one number, or to one a resample."""
+"""Maps scores to one number, or to one per resample."""
 
 CONFIDENCE = 0.95  # of intervals
 Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 RESAMPLES = 2_000
 SEED = 20210831
-"""Of the bootstrap's own generator: equal scores give equal intervals."""
+"""Seed of the bootstrap's generator: equal scores give equal intervals."""
 
 
 class Estimate(NamedTuple):
@@ -46,28 +46,28 @@ class Estimate(NamedTuple):
 
 
 def interquartile_mean(scores: Scores) -> Array:
-    """The mean of the middle half of all runs of all tasks: ``[]`` or one a resample."""
-    pooled = np.sort(_pooled(scores), axis=-1)
-    cut = pooled.shape[-1] // 4
-    return _mean(pooled[..., cut : pooled.shape[-1] - cut])
+    """The mean of the middle half of all runs of all tasks: ``[]`` or one per resample."""
+    runs = np.sort(_pooled(scores), axis=-1)
+    cut = runs.shape[-1] // 4
+    return _mean(runs[..., cut : runs.shape[-1] - cut])
 
 
 def optimality_gap(scores: Scores, goal: float = 1.0) -> Array:
-    """By how much runs fall short of ``goal`` on average, ``[]`` or one a resample; what exceeds it counts nothing.
+    """The mean shortfall of runs from ``goal``, ``[]`` or one per resample; scores above it have none.
 
-    As in rliable every run counts alike, so tasks of more seeds weigh more.
+    As in rliable, every run has equal weight, so tasks with more seeds have more.
     """
     return goal - _mean(np.minimum(_pooled(scores), goal))
 
 
 def profile(scores: Scores, thresholds: Sequence[float]) -> Array:
-    """The share of runs above each threshold, averaged over tasks: ``[thresholds]``, or one row a resample."""
+    """The share of runs above each threshold, averaged over tasks: ``[thresholds]``, or one row per resample."""
     taus = np.asarray(thresholds, float)
     return np.asarray(np.mean([(row[..., :, None] > taus).mean(axis=-2) for row in _rows(scores)], axis=0))
 
 
 def improvement(ours: Scores, theirs: Scores) -> Array:
-    """The probability that our run beats one of theirs, ties halved, mean over tasks: ``[]`` or one a resample."""
+    """The probability that our run beats theirs, ties count half, mean over tasks: ``[]`` or one per resample."""
     wins = [_wins(a, b) for a, b in zip(_rows(ours), _rows(theirs), strict=True)]
     return np.asarray(np.mean(wins, axis=0))
 
@@ -81,7 +81,7 @@ def bootstrap(
 
 
 def probability_of_improvement(ours: Scores, theirs: Scores, *, fixed: bool = False) -> Estimate:
-    """``improvement`` with an interval that keeps its width where every run of one side wins.
+    """``improvement`` with an interval that has a width even if every run of one side wins.
 
     A task's limits are those of Newcombe's fifth method (2006, https://doi.org/10.1002/sim.2324), or Wilson's (1927)
     where theirs are ``fixed``: published scores, one a task, whose own error does not count. Tasks are
@@ -110,8 +110,8 @@ def _lower_limit(wins: float, m: int, n: int | None) -> float:
 
 def band(scores: Scores, thresholds: Sequence[float]) -> tuple[Array, Array]:
     """The lower and upper ends of the profile's pointwise intervals, ``[thresholds]`` each."""
-    drawn = profile(_again(_rows(scores), np.random.default_rng(SEED), RESAMPLES), thresholds)
-    low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
+    resampled = profile(_again(_rows(scores), np.random.default_rng(SEED), RESAMPLES), thresholds)
+    low, high = np.quantile(resampled, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
     return low, high
 
 
@@ -128,12 +128,12 @@ def _mean(values: Array) -> Array:
 
 
 def _again(rows: Sequence[Array], generator: np.random.Generator, resamples: int) -> list[Array]:
-    """Each task's runs drawn anew: ``[resamples, seeds]`` a task."""
+    """Resample each task's runs with replacement: ``[resamples, seeds]`` per task."""
     return [row[generator.integers(0, len(row), (resamples, len(row)))] for row in rows]
 
 
-def _estimate(value: Array, drawn: Array, confidence: float) -> Estimate:
-    low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
+def _estimate(value: Array, resampled: Array, confidence: float) -> Estimate:
+    low, high = np.quantile(resampled, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Estimate(float(value), float(low), float(high))
 
 

@@ -40,7 +40,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Baseline:
-    """Every cell that was saved."""
+    """The cells of a baseline."""
 
     entries: tuple[Entry, ...]
     commits: tuple[str, ...]  # of the code that made the runs
@@ -49,9 +49,9 @@ class Baseline:
 
 def machine_of(run: Run) -> str:
     """The class of machine that made a run: its accelerator and its processor."""
-    noted = run.environment
-    device = noted.get("gpu") or str(noted.get("device", "unknown device")).split(":")[0]
-    return f"{device}, {noted.get('cpu', 'unknown processor')}"
+    environment = run.environment
+    device = environment.get("gpu") or str(environment.get("device", "unknown device")).split(":")[0]
+    return f"{device}, {environment.get('cpu', 'unknown processor')}"
 
 
 def level(run: Run) -> float:
@@ -60,15 +60,15 @@ def level(run: Run) -> float:
 
 
 def speed(run: Run) -> float | None:
-    """The run's agent steps a second: the median of its epochs; None of a seed that others were stacked with."""
+    """The run's agent steps a second: the median of its epochs; None for a seed stacked with others."""
     alone = "stacked with" not in str(run.environment.get("updates", ""))
     return statistics.median(run.speeds) if run.speeds and alone else None
 
 
-def made_of(found: Mapping[CellKey, Runs]) -> Baseline:
+def made_of(runs_by_cell: Mapping[CellKey, Runs]) -> Baseline:
     """The baseline of a results folder."""
-    entries = [_entry(key, runs.complete) for key, runs in sorted(found.items()) if runs.complete]
-    every = [run for runs in found.values() for run in runs.complete]
+    entries = [_entry(key, runs.complete) for key, runs in sorted(runs_by_cell.items()) if runs.complete]
+    every = [run for runs in runs_by_cell.values() for run in runs.complete]
     return Baseline(
         entries=tuple(entries),
         commits=tuple(sorted({str(run.environment.get("commit")) for run in every})),
@@ -127,9 +127,9 @@ def read_baseline(path: Path) -> Baseline:
 def _entry(key: CellKey, runs: Sequence[Run]) -> Entry:
     speeds: dict[str, list[float]] = {}
     for run in runs:
-        made = speed(run)
-        if made is not None:
-            speeds.setdefault(machine_of(run), []).append(made)
+        steps_per_second = speed(run)
+        if steps_per_second is not None:
+            speeds.setdefault(machine_of(run), []).append(steps_per_second)
     return Entry(
         key=key,
         id=runs[0].id,
@@ -157,7 +157,7 @@ def _read_entry(cell: object) -> Entry:
 
 
 def _seed(name: str) -> int:
-    """Read a seed as it is written: ``00`` is no second seed 0."""
+    """Parse a seed; ``00`` is refused, since it would be a second seed 0."""
     if str(int(name)) != name:
         raise ValueError
     return int(name)

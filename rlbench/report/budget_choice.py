@@ -1,8 +1,8 @@
-"""The choice of runs within a budget of hours: first the cells that decide most verdicts.
+"""Choose runs within a budget of hours so that most verdicts are decided.
 
-The rule. A cell that was never run needs the fewest seeds that a verdict takes, an inconclusive one as many as its
-verdict asks for, a judged one none. Every verdict counts the same, so the cheapest comes first: no other choice of
-cells gives more verdicts in the time. Three seeds may turn out too few; then the next plan says how many more.
+A cell that was never run needs the fewest seeds of a verdict. An inconclusive one needs as many as its verdict says, a
+decided one none. Verdicts have equal weight, so the cheapest comes first: no other choice gives more verdicts in the
+time. Three seeds may turn out to be too few; the next plan then says how many more.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Choice:
     """The runs that fit into a budget."""
 
     rows: tuple[RemainingRuns, ...]  # the cheapest verdict first, with the seeds it takes
-    after: RemainingRuns | None  # the next in line, to be begun in the time that is left: runs resume
+    after: RemainingRuns | None  # the next row, which can begin in the remaining time and resume later
     hours: float  # of all rows, one after another
-    beyond: int  # cells whose verdict takes more than is left
-    unknown: int  # cells whose length nobody knows
+    beyond: int  # cells whose verdict takes more than the remaining hours
+    unknown: int  # cells of unknown length
 
 
 def parse_budget(text: str) -> float:
@@ -63,26 +63,28 @@ def stage(at: AtStep | None, until: int | None) -> Verdict:
 
 def chosen(rows: Sequence[RemainingRuns], verdicts: Mapping[CellKey, Verdict], budget: float) -> Choice:
     """The cells that decide most verdicts in ``budget`` hours of one run after another."""
-    wanted = [asked for row in rows if row.runnable and (asked := _asked(row, verdicts)) is not None]
-    known = sorted((row for row in wanted if row.hours is not None), key=lambda row: row.hours or 0.0)
-    found: list[RemainingRuns] = []
+    undecided = [
+        needed_row for row in rows if row.runnable and (needed_row := _undecided_row(row, verdicts)) is not None
+    ]
+    priced = sorted((row for row in undecided if row.hours is not None), key=lambda row: row.hours or 0.0)
+    affordable: list[RemainingRuns] = []
     hours = 0.0
-    for row in known:
+    for row in priced:
         if hours + (row.hours or 0.0) > budget:
             break
-        found.append(row)
+        affordable.append(row)
         hours += row.hours or 0.0
     return Choice(
-        rows=tuple(found),
-        after=known[len(found)] if len(found) < len(known) else None,
+        rows=tuple(affordable),
+        after=priced[len(affordable)] if len(affordable) < len(priced) else None,
         hours=hours,
-        beyond=len(known) - len(found),
-        unknown=len(wanted) - len(known),
+        beyond=len(priced) - len(affordable),
+        unknown=len(undecided) - len(priced),
     )
 
 
-def _asked(row: RemainingRuns, verdicts: Mapping[CellKey, Verdict]) -> RemainingRuns | None:
-    """The row with as many seeds as its verdict takes; None where it decides nothing, or lacks seeds to be given."""
+def _undecided_row(row: RemainingRuns, verdicts: Mapping[CellKey, Verdict]) -> RemainingRuns | None:
+    """The row with as many seeds as its verdict needs; None if it is decided, or has too few seeds."""
     seeds = needed(verdicts.get(row.key, Verdict("NOT RUN")))
     if seeds is None or seeds > len(row.seeds):
         return None

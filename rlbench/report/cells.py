@@ -1,4 +1,4 @@
-"""The cells of a table: what was documented, what was measured, and what the one says of the other."""
+"""The cells of a table: reference score, measured score and verdict."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ BOTH: tuple[Estimator, Estimator] = ("normalized-best", "normalized-final")
 """The estimators of an offline score."""
 
 PEAKS: dict[Estimator, Callable[[Sequence[float]], float]] = {"max-of-mean": mean, "max-of-iqm": interquartile_mean}
-"""Estimators that pick the moment when the centre of the seeds is highest."""
+"""Estimators that take the evaluation at which the mean or interquartile mean over seeds is highest."""
 
 OTHER_READING: dict[Estimator, Estimator] = {
     "raw": "best-of-run",
@@ -90,12 +90,12 @@ class Cell:
     measured: Measured | None
     verdict: Verdict
     note: str
-    margin: float | None = None  # from the document, within which a mean is no other
-    claim: Claim | None = None  # what the seeds say before the other cells are heard
-    experience: DatasetReturns = UNKNOWN  # what was learned from, where it was recorded
-    origin: Literal["", "own", "rlbench"] = ""  # whose runs are judged; empty where one folder counts
-    rlbench: Measured | None = None  # what the runs that rlbench brings gave, beside own ones
-    tested: tuple[float, ...] = ()  # scores that the test sees, failed ones last; see ``_tested``
+    margin: float | None = None  # difference from the reference score within which means count as equal
+    claim: Claim | None = None  # before Holm's correction over the table
+    experience: DatasetReturns = UNKNOWN  # returns of the data set, offline
+    origin: Literal["", "own", "rlbench"] = ""  # of the evaluated runs; empty with one results folder
+    rlbench: Measured | None = None  # score of rlbench's own records, beside the user's runs
+    tested: tuple[float, ...] = ()  # scores of the test, failed ones last; see ``_test_scores``
     shortfall_percent: float | None = None  # the largest that the data allow, of the way from random to the document
     at: AtStep | None = None  # the verdict at equal steps, where a curve is documented
     looks: Looks | None = None  # taken by ``run --until-decided``; the verdict is that of the last one
@@ -108,8 +108,8 @@ class _Open:
     key: CellKey
     document: ReferenceScore | None
     runs: Runs
-    measured: Measured | None
-    tested: Sequence[float]  # one score a seed that ended, less what a moment picked over few seeds gives it
+    ours: Measured | None
+    test_scores: Sequence[float]  # one per ended seed, without the optimism of a maximum over evaluations
     margin: float | None
     claim: Claim | None
     experience: DatasetReturns
@@ -119,26 +119,29 @@ class _Open:
 def every_cell(
     suites: Sequence[str], results: Path, *, alpha: float = ALPHA, share: float | None = None
 ) -> tuple[Cell, ...]:
-    """The cells of each suite: the documented ones in the documents' order, then what was measured beyond them.
+    """The cells of each suite: those with a reference score in the references' order, then other measured ones.
 
-    Verdicts are corrected over a suite's table, whatever part of it is shown; ``share`` replaces the margin's own.
+    Holm's correction of verdicts is over a suite's whole table; ``share`` replaces the margin's own share.
     """
     runs = {key: at_last_look(group) for key, group in with_imported(gather(results), results).items()}
-    known = noted(run for group in runs.values() for run in group.all)
+    returns_by_file = noted(run for group in runs.values() for run in group.all)
     parity = {row.key: parity_note(row) for row in parity_rows(runs, suites)}
-    found: list[Cell] = []
+    table: list[Cell] = []
     for suite in suites:
         documents = {cell.key: cell.primary for cell in documented(suite)}
         beyond = sorted(key for key in runs if key.suite == suite and key not in documents)
-        cells = [_opened(key, documents.get(key), runs.get(key, Runs()), share, known) for key in (*documents, *beyond)]
-        found += _settled(cells, alpha, parity)
-    return tuple(found)
+        cells = [
+            _opened(key, documents.get(key), runs.get(key, Runs()), share, returns_by_file)
+            for key in (*documents, *beyond)
+        ]
+        table += _settled(cells, alpha, parity)
+    return tuple(table)
 
 
 def _settled(cells: Sequence[_Open], alpha: float, parity: Mapping[CellKey, str]) -> list[Cell]:
-    judged = [cell for cell in cells if cell.claim is not None]
-    verdicts = settle([cell.claim for cell in judged if cell.claim is not None], alpha)
-    words = dict(zip([cell.key for cell in judged], verdicts, strict=True))
+    with_claims = [cell for cell in cells if cell.claim is not None]
+    verdicts = settle([cell.claim for cell in with_claims if cell.claim is not None], alpha)
+    words = dict(zip([cell.key for cell in with_claims], verdicts, strict=True))
     going = [cell.at.claim for cell in cells if cell.at is not None and cell.at.claim is not None]
     stages = settled_at([cell.at for cell in cells], settle(going, alpha))
     return [
@@ -148,7 +151,7 @@ def _settled(cells: Sequence[_Open], alpha: float, parity: Mapping[CellKey, str]
 
 
 def _while_short(verdict: Verdict | None, runs: Runs) -> Verdict | None:
-    """The verdict, never better than INCONCLUSIVE while a documented seed is short: it may be the bad one."""
+    """The verdict; INCONCLUSIVE at best while a seed with published settings is unfinished: it may be bad."""
     good = verdict is not None and verdict.word in {"CONSISTENT", "REPRODUCED", "ABOVE"}
     return Verdict("INCONCLUSIVE") if good and runs.short else verdict
 
@@ -160,7 +163,7 @@ def _cell(cell: _Open, verdict: Verdict, at: AtStep | None, parity: str) -> Cell
     return Cell(
         key=cell.key,
         documented=cell.document,
-        measured=cell.measured,
+        measured=cell.ours,
         verdict=verdict,
         note="; ".join(
             [
@@ -180,8 +183,8 @@ def _cell(cell: _Open, verdict: Verdict, at: AtStep | None, parity: str) -> Cell
 
 
 def _tested_seeds(cell: _Open) -> list[float]:
-    """One tested score a seed, failed ones included."""
-    return [*cell.tested, *(cell.measured.seeds[len(cell.tested) :] if cell.measured else ())]
+    """One test score per seed, failed ones included."""
+    return [*cell.test_scores, *(cell.ours.seeds[len(cell.test_scores) :] if cell.ours else ())]
 
 
 def _unjudged(runs: Runs) -> Verdict:
@@ -193,38 +196,42 @@ def _unjudged(runs: Runs) -> Verdict:
 
 
 def _opened(
-    key: CellKey, document: ReferenceScore | None, runs: Runs, share: float | None, known: Mapping[str, DatasetReturns]
+    key: CellKey,
+    document: ReferenceScore | None,
+    runs: Runs,
+    share: float | None,
+    returns_by_file: Mapping[str, DatasetReturns],
 ) -> _Open:
     scale = reference(key)
     estimator: Estimator = document.estimator if document else "final" if key.suite == "offline" else "best-of-run"
-    counted = runs.complete or ([] if runs.failed else runs.short or runs.elsewhere)
-    scores = _scores(counted, estimator, document, scale)
+    scored_runs = runs.complete or ([] if runs.failed else runs.short or runs.elsewhere)
+    scores = _scores(scored_runs, estimator, document, scale)
     fallen = [_floor(scores, estimator, runs, scale)] * len(runs.failed)
-    judged = document is not None and bool(runs.complete or runs.failed) and comparable(key)
-    tested = _tested(counted, scores, document)
+    testable = document is not None and bool(runs.complete or runs.failed) and comparable(key)
+    test_scores = _test_scores(scored_runs, scores, document)
     claim = None
-    if judged and document is not None:
-        judge = partial(_judged, key, document, share, runs.level)
-        claim = with_failures(judge, tested, [_floor(tested, estimator, runs, scale)] * len(runs.failed))
+    if testable and document is not None:
+        test = partial(_claim, key, document, share, runs.level)
+        claim = with_failures(test, test_scores, [_floor(test_scores, estimator, runs, scale)] * len(runs.failed))
         if estimator in OTHER_READING:
-            other = _scores(counted, OTHER_READING[estimator], document, scale)
-            claim = under_both(claim, with_failures(judge, other, fallen))
+            other = _scores(scored_runs, OTHER_READING[estimator], document, scale)
+            claim = under_both(claim, with_failures(test, other, fallen))
         if (stop := threshold(key, document)) is not None:
             claim = in_both_respects(claim, _in_time(runs, document, stop, share))
         if insensitive(key, document, margin(key, document, share)):
             claim = no_more_than_consistent(claim)
         claim = claim if runs.looks is None else in_looks(claim, runs.looks)
-    roots = [run.seed for run in counted if within(run.evaluations, document.limit if document else None)]
+    roots = [run.seed for run in scored_runs if within(run.evaluations, document.limit if document else None)]
     roots += [run.seed for run in runs.failed]
     return _Open(
         key=key,
         document=document,
         runs=runs,
-        measured=_measured(counted, [*scores, *fallen], estimator, runs, roots),
-        tested=tested,
+        ours=_measured(scored_runs, [*scores, *fallen], estimator, runs, roots),
+        test_scores=test_scores,
         margin=margin(key, document, share) if document else None,
         claim=claim,
-        experience=dataset_returns(key, runs.all, known),
+        experience=dataset_returns(key, runs.all, returns_by_file),
         at=at_equal_steps(key, runs, share) if comparable(key) else None,
     )
 
@@ -235,8 +242,8 @@ def _scores(
     return seed_scores(runs, estimator, limit=document.limit if document else None, scale=scale)
 
 
-def _tested(runs: Sequence[Run], scores: Sequence[float], document: ReferenceScore | None) -> Sequence[float]:
-    """The scores that the test sees: a peak without the luck of its moment that the document's peak has not."""
+def _test_scores(runs: Sequence[Run], scores: Sequence[float], document: ReferenceScore | None) -> Sequence[float]:
+    """The scores of the test: a maximum over evaluations is corrected for optimism beyond the reference's own."""
     centre = PEAKS.get(document.estimator) if document else None
     if centre is None or document is None or document.n is None:
         return scores
@@ -244,12 +251,10 @@ def _tested(runs: Sequence[Run], scores: Sequence[float], document: ReferenceSco
 
 
 def _curves(runs: Sequence[Run], document: ReferenceScore) -> list[Sequence[Evaluation]]:
-    return [kept for run in runs if (kept := within(run.evaluations, document.limit))]
+    return [curve for run in runs if (curve := within(run.evaluations, document.limit))]
 
 
-def _judged(
-    key: CellKey, document: ReferenceScore, share: float | None, level: float, scores: Sequence[float]
-) -> Claim:
+def _claim(key: CellKey, document: ReferenceScore, share: float | None, level: float, scores: Sequence[float]) -> Claim:
     apart = margin(key, document, share)
     if document.source == OPTIMUM:
         return against_optimum(scores, document.score, apart, level)
@@ -258,93 +263,93 @@ def _judged(
     stop = threshold(key, document)
     if stop is None:
         return against_run(scores, document.score, apart, resolution(key, document))
-    reached = [min(score, stop) for score in scores]  # how far beyond it a run ended is chance, on both sides
-    return against_run(reached, stop, apart, resolution(key, document))
+    capped = [min(score, stop) for score in scores]  # scores beyond the threshold differ by chance
+    return against_run(capped, stop, apart, resolution(key, document))
 
 
 def _in_time(runs: Runs, document: ReferenceScore, stop: float, share: float | None) -> Claim:
-    """The steps to the threshold, negative so that more is better, against the documented ones where they are known.
+    """Test the steps to the threshold, negative so that more is better, against the reference's if it is known.
 
-    A seed that did not reach it counts at its whole budget, which is the least that it would take.
+    A seed that did not reach the threshold counts at its whole budget, a lower bound of its steps.
     """
     documented = document.steps_to_threshold
     if documented is None:
-        return Claim(found="CONSISTENT", above=1.0)  # within the budget is all that the document says
+        return Claim(found="CONSISTENT", above=1.0)  # the reference only says that its budget suffices
     steps = [-float(steps_to(run.evaluations, stop) or run.budget) for run in runs.complete]
     epoch = max(largest_gap(run.evaluations) for run in runs.scored)
 
-    def judge(scores: Sequence[float]) -> Claim:
+    def test(scores: Sequence[float]) -> Claim:
         return against_run(scores, -documented, step_margin(documented, share), epoch)
 
-    return with_failures(judge, steps, [-float(run.budget) for run in runs.failed])
+    return with_failures(test, steps, [-float(run.budget) for run in runs.failed])
 
 
 def _floor(scores: Sequence[float], estimator: Estimator, runs: Runs, scale: Reference | None) -> float:
     """The score of a failed seed: the random policy's, and at most the lowest of a finished seed.
 
-    Where nobody knows what a random policy gets, the untrained one's first evaluation stands in.
+    Without a known random score, the first evaluation of untrained policies replaces it.
     """
     random = on_scale(scale, estimator)
     untrained = [run.evaluations[0].mean for run in runs.scored if run.evaluations]
-    known = [random] if random is not None else untrained
-    return min([*known, *scores], default=0.0)
+    floors = [random] if random is not None else untrained
+    return min([*floors, *scores], default=0.0)
 
 
 def _measured(
-    runs: Sequence[Run], scores: Sequence[float], estimator: Estimator, found: Runs, roots: Sequence[int]
+    runs: Sequence[Run], scores: Sequence[float], estimator: Estimator, cell_runs: Runs, roots: Sequence[int]
 ) -> Measured | None:
     if not scores:
         return None
     low, high = interval(scores) if len(scores) > 1 else (None, None)
-    counted = [run for run in runs if run.evaluations] or found.failed
+    evaluated = [run for run in runs if run.evaluations] or cell_runs.failed
     return Measured(
         score=interquartile_mean(scores) if estimator.endswith("iqm") else mean(scores),
         low=low,
         high=high,
         n=len(scores),
         estimator=estimator,
-        env_steps=min(run.env_steps for run in counted),
-        env_id=", ".join(sorted({run.env_id for run in counted})),
+        env_steps=min(run.env_steps for run in evaluated),
+        env_id=", ".join(sorted({run.env_id for run in evaluated})),
         seeds=tuple(scores),
         roots=tuple(sorted(roots)),
-        imported=found.of_others,
+        imported=cell_runs.of_others,
     )
 
 
 def _remarks(cell: _Open, verdict: Verdict, parity: str) -> list[str]:
     """The notes of a cell, in a fixed order."""
-    runs, found = cell.runs, [*imported_remarks(cell.runs, parity), *notes(cell.key)]
+    runs, remark_list = cell.runs, [*imported_remarks(cell.runs, parity), *notes(cell.key)]
     if problem := suites.problem(cell.key.suite):
-        found.append(problem)
+        remark_list.append(problem)
     if verdict.word == "NOT COMPARABLE":
-        found.append("another protocol or environment" if cell.document else "not documented")
-    if cell.document is not None and cell.document.estimator in AMBIGUOUS and cell.measured is not None:
-        found.append("the reference does not say whether its score is the best or the last")
+        remark_list.append("another protocol or environment" if cell.document else "not documented")
+    if cell.document is not None and cell.document.estimator in AMBIGUOUS and cell.ours is not None:
+        remark_list.append("the reference does not say whether its score is the best or the last")
     if cell.document is not None and cell.claim is not None and insensitive(cell.key, cell.document, cell.margin or 0):
         wide = "documented spread" if cell.document.std == cell.margin else "margin"
-        found.append(f"the {wide} reaches the random policy, so nothing is called reproduced")
-    found += _doubts(cell, verdict)
+        remark_list.append(f"the {wide} reaches the random policy, so nothing is called reproduced")
+    remark_list += _doubts(cell, verdict)
     if verdict.word == "PARTIAL":
-        found.append(f"{max(run.env_steps for run in runs.short):,} of {runs.budget:,} steps")
+        remark_list.append(f"{max(run.env_steps for run in runs.short):,} of {runs.budget:,} steps")
     elif runs.short:
-        found.append(f"{count_text(len(runs.short), 'run')} incomplete")
+        remark_list.append(f"{count_text(len(runs.short), 'run')} incomplete")
     scale = reference(cell.key)
     if cell.key.suite == "offline" and runs.complete and scale is not None and scale.goal is not None:
         best, last = (mean(seed_scores(runs.complete, kind, scale=scale)) for kind in BOTH)
-        found.append(f"on D4RL's scale {best:.1f} best, {last:.1f} last")
-    if runs.failed and cell.measured is not None:
+        remark_list.append(f"on D4RL's scale {best:.1f} best, {last:.1f} last")
+    if runs.failed and cell.ours is not None:
         every = count_text(len(runs.failed) + len(runs.complete), "run")
-        found.append(f"{len(runs.failed)} of {every} failed, counted at {cell.measured.seeds[-1]:,.6g}")
+        remark_list.append(f"{len(runs.failed)} of {every} failed, counted at {cell.ours.seeds[-1]:,.6g}")
     others = len(runs.variants) + (0 if verdict.word == "NOT COMPARABLE" else len(runs.elsewhere))
     if others:
-        found.append(f"{count_text(others, 'run')} with other settings")
-    return [*found, *remarks(runs)]
+        remark_list.append(f"{count_text(others, 'run')} with other settings")
+    return [*remark_list, *remarks(runs)]
 
 
 def _doubts(cell: _Open, verdict: Verdict) -> Iterator[str]:
     """Caveats beyond a verdict's statistics: rarer failures, a decline after the peak, the reference's own error."""
-    document, measured = cell.document, cell.measured
-    if document is None or measured is None or cell.claim is None or cell.margin is None:
+    document, ours = cell.document, cell.ours
+    if document is None or ours is None or cell.claim is None or cell.margin is None:
         return
     centre, stop = PEAKS.get(document.estimator), threshold(cell.key, document)
     seeds = _tested_seeds(cell)
@@ -355,9 +360,9 @@ def _doubts(cell: _Open, verdict: Verdict) -> Iterator[str]:
         yield "the margin is the documented std"
     if several and verdict.word in {"REPRODUCED", "BELOW", "ABOVE"} and len(set(seeds)) == 1 and not document.std:
         rate = 1 - ALPHA ** (1 / len(seeds))  # the highest at which no failure in so many is still that likely
-        picked = "at the peak " if centre else ""
+        at_peak = "at the peak " if centre else ""
         hidden = "" if centre or verdict.word == "BELOW" else f"; a failure rate of up to {rate:.0%} cannot be excluded"
-        yield f"all {len(seeds)} seeds tie {picked}(zero variance), so no test is possible{hidden}"
+        yield f"all {len(seeds)} seeds tie {at_peak}(zero variance), so no test is possible{hidden}"
     curves = _curves(cell.runs.complete, document)
     if centre and curves:
         top, theirs = peak(curves, centre), at_the_end(cell.key, document.limit or 0)
@@ -374,10 +379,10 @@ def _doubts(cell: _Open, verdict: Verdict) -> Iterator[str]:
 
 def _reaching(runs: Runs, document: ReferenceScore, stop: float) -> str:
     """The number of seeds that reached the threshold, and their steps to it."""
-    reached = [steps for run in runs.complete if (steps := steps_to(run.evaluations, stop)) is not None]
-    text = f"{len(reached)} of {count_text(len(runs.scored), 'run')} reached {stop:g}"
-    if reached:
-        ends = dict.fromkeys((min(reached), max(reached)))
+    reach_steps = [steps for run in runs.complete if (steps := steps_to(run.evaluations, stop)) is not None]
+    text = f"{len(reach_steps)} of {count_text(len(runs.scored), 'run')} reached {stop:g}"
+    if reach_steps:
+        ends = dict.fromkeys((min(reach_steps), max(reach_steps)))
         text += f" after {' to '.join(f'{steps:,}' for steps in ends)} steps"
     theirs = document.steps_to_threshold
     return text + (f", the reference after about {theirs:,}" if theirs else ", where the reference stopped, too")

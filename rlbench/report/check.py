@@ -1,4 +1,4 @@
-"""The gate over a results folder: every cell's findings, against a baseline or against the documents."""
+"""The gate over a results folder: findings of every cell, against a baseline or reference scores."""
 
 from __future__ import annotations
 
@@ -51,31 +51,31 @@ class Finding:
 
 
 def against_documents(
-    suite: str, sources: Sources, *, alpha: float, margin: float | None, at: bool = False, pooled: bool = False
+    suite: str, sources: Sources, *, alpha: float, margin: float | None, at: bool = False, pool: bool = False
 ) -> list[Finding]:
-    """Every cell's verdict, or with ``pooled`` every algorithm's, and every run that failed.
+    """Findings for every cell's verdict, or with ``pool`` every algorithm's, and for every failed run.
 
-    With ``at`` the verdicts at equal steps instead of those at the full budget.
+    ``at`` takes the verdicts at equal steps instead of those at the full budget.
     """
     cells = sources.cells([suite], alpha=alpha, share=margin)
-    found = []
-    if pooled:
+    findings = []
+    if pool:
         kind = "at" if at else "full"
         rows = [row for row in pooled_rows(cells) if row.kind == kind]
-        found += [_finding(CellKey(suite, row.algorithm, "", ""), "pooled", row.word, str(row)) for row in rows]
-    for cell in () if pooled else cells:
+        findings += [_finding(CellKey(suite, row.algorithm, "", ""), "pooled", row.word, str(row)) for row in rows]
+    for cell in () if pool else cells:
         if at:
             if cell.documented is not None:
-                found.append(_at_finding(cell))
+                findings.append(_at_finding(cell))
             continue
         ours = f"measured {rounded(cell.measured.score)} over {cell.measured.n}" if cell.measured else ""
         theirs = f"documented {cell.documented.score:,.6g}" if cell.documented else ""
         reason = "; ".join(filter(None, (ours, theirs, cell.note)))
-        found.append(_finding(cell.key, "score", gate_word(str(cell.verdict)), reason))
+        findings.append(_finding(cell.key, "score", gate_word(str(cell.verdict)), reason))
     for key, runs in sorted(sources.runs().items()):
         if key.suite == suite:
-            found += _failures(key, runs.failed)
-    return found
+            findings += _failures(key, runs.failed)
+    return findings
 
 
 def _at_finding(cell: Cell) -> Finding:
@@ -91,10 +91,10 @@ def _at_finding(cell: Cell) -> Finding:
 def against_baseline(
     suite: str, results: Path, baseline: Baseline, *, alpha: float, margin: float, other_machine: bool
 ) -> list[Finding]:
-    """Scores, speeds and the pooled score of a suite against what was saved; speeds only of machines that saved some.
+    """Findings for a suite's scores, speeds and pooled score against a baseline; speeds only on its machines.
 
     Raises:
-        UsageError: the runs were made on another class of machine, and nobody said that this is meant.
+        UsageError: the runs were made on another class of machine, and ``other_machine`` is not set.
     """
     everything = {key: runs for key, runs in gather(results).items() if key.suite == suite}
     entries = {entry.key: entry for entry in baseline.entries if entry.key.suite == suite}
@@ -102,25 +102,25 @@ def against_baseline(
     if not other_machine:
         _same_machines(later, baseline)
     held = [(entry, runs) for key, entry in entries.items() for runs in later[key] or [[]]]
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for key, runs in sorted(everything.items()):
         others = (run for run in (*runs.variants, *runs.other_files, *runs.versions) if run.status == "failed")
-        found += _failures(key, [*runs.failed, *others])
+        findings += _failures(key, [*runs.failed, *others])
         if key not in entries and runs.complete:
-            found.append(_finding(key, "score", "NEW", "not in the baseline"))
-    found += _score_findings(held, everything, alpha=alpha, margin=margin)
-    found += [finding for entry, runs in held for finding in _speed_findings(entry, runs)]
-    pooled = [
+            findings.append(_finding(key, "score", "NEW", "not in the baseline"))
+    findings += _score_findings(held, everything, alpha=alpha, margin=margin)
+    findings += [finding for entry, runs in held for finding in _speed_findings(entry, runs)]
+    suite_scores = [
         (list(entry.scores.values()), scores, _random(entry.key)) for entry, runs in held if (scores := _levels(runs))
     ]
-    ruling = gate.rule_pooled(pooled, alpha=alpha, margin=margin)
+    ruling = gate.rule_pooled(suite_scores, alpha=alpha, margin=margin)
     if ruling.word != "TOO FEW":
-        found.append(_finding(CellKey(suite, "", "", ""), "pooled", ruling.word, ruling.reason))
-    return found
+        findings.append(_finding(CellKey(suite, "", "", ""), "pooled", ruling.word, ruling.reason))
+    return findings
 
 
 def exit_code(findings: Sequence[Finding], *, strict: bool) -> int:
-    """3 worse, 5 a run failed, 4 undecided under ``strict``, else 0; the first that holds."""
+    """The exit code: 3 worse, 5 a run failed, 4 undecided under ``strict``, otherwise 0; the first that applies."""
     words = {finding.word for finding in findings} or {"NOT RUN"}
     if words & WORSE:
         return BelowReference.exit_code
@@ -136,9 +136,9 @@ def gate_word(verdict: str) -> str:
 
 
 def to_text(findings: Sequence[Finding], width: int | None = None, *, strict: bool = False) -> str:
-    """One line a finding that is bad or undecided, folded to ``width`` columns, and a line that counts all of them.
+    """Format one line per bad or undecided finding, folded to ``width`` columns, and a line that counts all findings.
 
-    Under ``strict`` also what is missing has a line.
+    ``strict`` adds a line for each missing run.
     """
     if not findings:
         return "nothing to check"
@@ -166,7 +166,7 @@ def escape(text: str) -> str:
 
 
 def to_junit(findings: Sequence[Finding], title: str) -> str:
-    """JUnit XML: worse is a failure, a failed run an error, what is undecided is skipped."""
+    """Format JUnit XML: worse is a failure, a failed run an error, undecided is skipped."""
     cases = []
     for f in findings:
         inside, message = "", f'message="{escape(f"{f.word}: {f.reason}")}"'
@@ -189,17 +189,17 @@ def to_junit(findings: Sequence[Finding], title: str) -> str:
 
 
 def _later(runs: Runs) -> list[list[Run]]:
-    """The runs that are held against a baseline: of the documented settings, or else of each other setting.
+    """The runs to compare with a baseline: those of the documented settings, or else those of each other setting.
 
-    What took fewer steps than documented, or ran elsewhere, is no later run of the same kind.
+    Runs of fewer steps than documented, or in another environment, are not compared.
     """
     if runs.complete:
         return [runs.complete]
-    found: dict[str, list[Run]] = {}
+    runs_by_id: dict[str, list[Run]] = {}
     for run in runs.variants:
         if run.status == "done" and run.budget >= runs.budget:
-            found.setdefault(run.id, []).append(run)
-    return [found[settings] for settings in sorted(found)]
+            runs_by_id.setdefault(run.id, []).append(run)
+    return [runs_by_id[settings] for settings in sorted(runs_by_id)]
 
 
 def _levels(runs: Sequence[Run]) -> list[float]:
@@ -210,9 +210,9 @@ def _same_machines(later: Mapping[CellKey, Sequence[Sequence[Run]]], baseline: B
     for groups in later.values():
         for run in chain.from_iterable(groups):
             if machine_of(run) not in baseline.machines:
-                known = "; ".join(baseline.machines)
+                classes = "; ".join(baseline.machines)
                 raise UsageError(
-                    f"{run.folder}: made on {machine_of(run)}, the baseline on {known}; "
+                    f"{run.folder}: made on {machine_of(run)}, the baseline on {classes}; "
                     "make a baseline there, or compare scores alone with --other-machine"
                 )
 
@@ -220,28 +220,28 @@ def _same_machines(later: Mapping[CellKey, Sequence[Sequence[Run]]], baseline: B
 def _score_findings(
     held: Sequence[tuple[Entry, Sequence[Run]]], everything: Mapping[CellKey, Runs], *, alpha: float, margin: float
 ) -> list[Finding]:
-    found, drops = {}, {}
+    findings, drops = {}, {}
     for place, (entry, runs) in enumerate(held):
         scores = _levels(runs)
         if not scores:
-            found[place] = _absent(entry.key, everything.get(entry.key, Runs()))
+            findings[place] = _absent(entry.key, everything.get(entry.key, Runs()))
         elif len(entry.scores) < 2:
-            found[place] = _finding(entry.key, "score", "TOO FEW", f"{len(entry.scores)} seed in the baseline")
+            findings[place] = _finding(entry.key, "score", "TOO FEW", f"{len(entry.scores)} seed in the baseline")
         else:
             drops[place] = gate.drop(list(entry.scores.values()), scores, _random(entry.key), margin)
     for place, ruling in zip(drops, gate.rule_scores(list(drops.values()), alpha), strict=True):
         entry, runs = held[place]
-        changed = [change for run in runs[:1] for change in differences(run)]
+        settings = [change for run in runs[:1] for change in differences(run)]
         few = f"{len(runs)} of the baseline's {len(entry.scores)} seeds" if len(runs) < len(entry.scores) else ""
         word = "TOO FEW" if few and ruling.word == "PASSED" else ruling.word  # the others may be the bad ones
-        provenance = () if changed else remarks(everything[entry.key])
-        parts = (ruling.reason, few, *provenance, f"with {', '.join(changed)}" if changed else "")
-        found[place] = _finding(entry.key, "score", word, "; ".join(filter(None, parts)))
-    return [found[place] for place in range(len(held))]
+        provenance = () if settings else remarks(everything[entry.key])
+        parts = (ruling.reason, few, *provenance, f"with {', '.join(settings)}" if settings else "")
+        findings[place] = _finding(entry.key, "score", word, "; ".join(filter(None, parts)))
+    return [findings[place] for place in range(len(held))]
 
 
 def _absent(key: CellKey, runs: Runs) -> Finding:
-    """Why a cell of the baseline has nothing to be held against it."""
+    """The finding of a baseline's cell without comparable runs."""
     if runs.elsewhere:
         return _finding(key, "score", "NOT RUN", "another protocol or environment")
     if runs.short or runs.variants:
@@ -250,13 +250,17 @@ def _absent(key: CellKey, runs: Runs) -> Finding:
 
 
 def _speed_findings(entry: Entry, runs: Sequence[Run]) -> list[Finding]:
-    found = []
+    findings = []
     for machine, before in entry.speeds.items():
-        now = [made for run in runs if machine_of(run) == machine and (made := speed(run)) is not None]
+        now = [
+            steps_per_second
+            for run in runs
+            if machine_of(run) == machine and (steps_per_second := speed(run)) is not None
+        ]
         ruling = gate.rule_speed(before, now)
         if ruling.word != "TOO FEW":
-            found.append(_finding(entry.key, "speed", ruling.word, f"{ruling.reason} on {machine}"))
-    return found
+            findings.append(_finding(entry.key, "speed", ruling.word, f"{ruling.reason} on {machine}"))
+    return findings
 
 
 def _failures(key: CellKey, runs: Sequence[Run]) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Rows in columns and sentences in lines: as wide as they need, or folded to the width of a terminal, never cut."""
+"""Format rows in columns and sentences in lines, folded to the width of a terminal and never cut."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def blocks(rows: Sequence[Sequence[str]], width: int | None = None) -> list[list
         widths = fitted(
             columns, [max(len(piece.strip()) for t in texts for piece in _pieces(t)) for texts in columns], width
         )
-    made = []
+    row_blocks = []
     for row in rows:
         cells = [_folded(text, wide) for text, wide in zip(row, widths, strict=True)]
         lines = [zip(parts, widths, strict=True) for parts in zip_longest(*cells, fillvalue="")]
-        made.append([(" " * GAP).join(part.ljust(wide) for part, wide in line).rstrip() for line in lines])
-    return made
+        row_blocks.append([(" " * GAP).join(part.ljust(wide) for part, wide in line).rstrip() for line in lines])
+    return row_blocks
 
 
 def fits(widths: Sequence[int], width: int) -> bool:
@@ -45,29 +45,29 @@ def fitted(columns: Sequence[Sequence[str]], least: Sequence[int], width: int) -
     for texts, low in zip(columns, least, strict=True):
         costs = {w: sum(len(_folded(t, w)) for t in texts) for w in range(low, max(low, *map(len, texts)) + 1)}
         grown: dict[int, tuple[int, tuple[int, ...]]] = {}
-        for used, (cost, widths) in best.items():
+        for width_so_far, (cost, widths) in best.items():
             for wide, lines in costs.items():
-                made = (cost + lines, (*widths, wide))
-                if used + wide <= room and made < grown.get(used + wide, (cost + lines + 1, ())):
-                    grown[used + wide] = made
+                candidate = (cost + lines, (*widths, wide))
+                if width_so_far + wide <= room and candidate < grown.get(width_so_far + wide, (cost + lines + 1, ())):
+                    grown[width_so_far + wide] = candidate
         best = grown
     return list(min(best.values())[1])
 
 
 def sentences(lines: Iterable[str], width: int | None = None, *, hang: int = 2) -> list[str]:
-    """Lines of words; what goes on after ``width`` columns is indented by ``hang`` more than its line."""
-    found = []
+    """Fold lines of words at ``width`` columns; continuations are indented by ``hang`` more than their line."""
+    folded_lines = []
     for line in lines:
         inner = " " * (len(line) - len(line.lstrip()) + hang)
         narrow = width is not None and len(line) > width
-        found += _wrapped(line, width or 0, inner) if narrow else [line]
-    return found
+        folded_lines += _wrapped(line, width or 0, inner) if narrow else [line]
+    return folded_lines
 
 
 def _wrapped(line: str, width: int, inner: str) -> list[str]:
-    """Between words alone: a path stays whole, and so does `a command`, to be copied."""
-    tied = re.sub(r"`[^`]*`", lambda found: found[0].replace(" ", TIE), line)
-    lines = textwrap.wrap(tied, width, subsequent_indent=inner, break_long_words=False, break_on_hyphens=False)
+    """Wrap between words only: paths and `commands` stay whole, so that they can be copied."""
+    with_ties = re.sub(r"`[^`]*`", lambda match: match[0].replace(" ", TIE), line)
+    lines = textwrap.wrap(with_ties, width, subsequent_indent=inner, break_long_words=False, break_on_hyphens=False)
     return [part.replace(TIE, " ") for part in lines]
 
 

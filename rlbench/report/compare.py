@@ -1,4 +1,4 @@
-"""Two sides, task by task and together: two results folders, or two algorithms of one."""
+"""Compare two results folders, or two algorithms of one folder, per task and over all tasks."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ FEWEST = 5
 class Task:
     """One task that both sides have played; scores are raw points by the document's estimator, one a seed."""
 
-    key: CellKey  # the left side's
-    left: tuple[float, ...]
-    right: tuple[float, ...]
-    improvement: Estimate  # the probability that a run of the right side beats one of the left
+    key: CellKey  # the first side's
+    first: tuple[float, ...]
+    second: tuple[float, ...]
+    improvement: Estimate  # the probability that a run of the second side beats one of the first
     step: int | None = None  # of the comparison, where it is one at equal steps
 
 
@@ -53,19 +53,19 @@ class Comparison:
     tasks: tuple[Task, ...]
     left_out: tuple[str, ...]  # cells of both folders that are not compared, each with the reason
     scale: str  # of the interquartile means
-    left: Estimate
-    right: Estimate
+    first: Estimate
+    second: Estimate
     gaps: tuple[Estimate, Estimate]  # by how much runs of each side fall short of 1
     improvement: Estimate
 
     @property
     def fewest(self) -> int:
         """The seeds of the task and side that has fewest."""
-        return min(len(scores) for task in self.tasks for scores in (task.left, task.right))
+        return min(len(scores) for task in self.tasks for scores in (task.first, task.second))
 
 
-def compare(left: str, right: str, evidence: Sources, suite: str | None, *, at: bool = False) -> Comparison:
-    """Two results folders cell by cell, or two algorithms task by task; which, the names say.
+def compare(first: str, second: str, evidence: Sources, suite: str | None, *, at: bool = False) -> Comparison:
+    """Compare two results folders cell by cell, or two algorithms task by task, as the names say.
 
     ``at``: at equal steps, the largest that both sides of a task have reached, instead of by ended runs.
 
@@ -75,27 +75,27 @@ def compare(left: str, right: str, evidence: Sources, suite: str | None, *, at: 
     """
     if suite is not None and suite not in suites.names():
         raise UnknownName("suite", suite, suites.names())
-    folders = [Path(name).is_dir() for name in (left, right)]
+    folders = [Path(name).is_dir() for name in (first, second)]
     if all(folders):
-        return _folders((left, right), suite, at=at)
+        return _folders((first, second), suite, at=at)
     if any(folders):
-        other = right if folders[0] else left
+        other = second if folders[0] else first
         raise UsageError(
             f"{other}: not a folder of records{beside(Path(other))}; compare two folders or two algorithms"
         )
-    return _algorithms((left, right), evidence, suite, at=at)
+    return _algorithms((first, second), evidence, suite, at=at)
 
 
 def _folders(names: tuple[str, str], suite: str | None, *, at: bool) -> Comparison:
-    left, right = (_of_suite(with_imported(gather(Path(name)), Path(name)), suite) for name in names)
+    first, second = (_of_suite(with_imported(gather(Path(name)), Path(name)), suite) for name in names)
     if at:
-        shared = sorted(set(left) & set(right))
-        return _at_equal_steps(names, [_task_at(key, left[key], right[key]) for key in shared])
-    for name, side in zip(names, (left, right), strict=True):
+        shared = sorted(set(first) & set(second))
+        return _at_equal_steps(names, [_task_at(key, first[key], second[key]) for key in shared])
+    for name, side in zip(names, (first, second), strict=True):
         if not ended(side.values()):
             of = f" of {suite}" if suite else ""
             raise UsageError(f"{name}: no run{of} has ended there; see: rlbench list runs --results {name}")
-    pairs, left_out = matched(left, right, names)
+    pairs, left_out = matched(first, second, names)
     every = (_task(key, a.runs, b.runs, documented=a.usual or b.usual) for key, a, b in pairs)
     tasks = tuple(task for task in every if task is not None)
     if not tasks:
@@ -105,45 +105,45 @@ def _folders(names: tuple[str, str], suite: str | None, *, at: bool) -> Comparis
 
 
 def _algorithms(names: tuple[str, str], evidence: Sources, suite: str | None, *, at: bool) -> Comparison:
-    left, right = names
-    found = _of_suite(evidence.with_imported(), suite)
-    known = sorted({key.algorithm for key in found})
-    if not known:
+    first, second = names
+    cells = _of_suite(evidence.with_imported(), suite)
+    algorithms = sorted({key.algorithm for key in cells})
+    if not algorithms:
         raise UsageError(f"{evidence.own}: no runs to compare{f' of {suite}' if suite else ''}; see: rlbench list runs")
     for name in names:
-        if name not in known:
-            raise UnknownName("folder or algorithm with runs", name, known, where=str(evidence.own))
+        if name not in algorithms:
+            raise UnknownName("folder or algorithm with runs", name, algorithms, where=str(evidence.own))
     pairs = [
-        (key, runs, found[key._replace(algorithm=right)])
-        for key, runs in found.items()
-        if key.algorithm == left and key._replace(algorithm=right) in found
+        (key, runs, cells[key._replace(algorithm=second)])
+        for key, runs in cells.items()
+        if key.algorithm == first and key._replace(algorithm=second) in cells
     ]
     if at:
         return _at_equal_steps(names, [_task_at(key, a, b) for key, a, b in pairs])
     tasks = tuple(task for key, a, b in sorted(pairs) if (task := _task(key, a, b, documented=True)) is not None)
     if not tasks:
-        raise UsageError(f"{left} and {right} have no documented run of the same task; see: rlbench list runs")
+        raise UsageError(f"{first} and {second} have no documented run of the same task; see: rlbench list runs")
     return _together(names, tasks, ())
 
 
-def _of_suite(found: Mapping[CellKey, Runs], suite: str | None) -> dict[CellKey, Runs]:
-    return {key: runs for key, runs in found.items() if suite in {None, key.suite}}
+def _of_suite(cells: Mapping[CellKey, Runs], suite: str | None) -> dict[CellKey, Runs]:
+    return {key: runs for key, runs in cells.items() if suite in {None, key.suite}}
 
 
-def _task(key: CellKey, left: Runs, right: Runs, *, documented: bool) -> Task | None:
-    a, b = (scores_of(key, runs, cut=documented) for runs in (left, right))
+def _task(key: CellKey, first: Runs, second: Runs, *, documented: bool) -> Task | None:
+    a, b = (scores_of(key, runs, cut=documented) for runs in (first, second))
     if not a or not b:
         return None
-    return Task(key=key, left=tuple(a), right=tuple(b), improvement=probability_of_improvement([b], [a]))
+    return Task(key=key, first=tuple(a), second=tuple(b), improvement=probability_of_improvement([b], [a]))
 
 
-def _task_at(key: CellKey, left: Runs, right: Runs) -> Task | None:
+def _task_at(key: CellKey, first: Runs, second: Runs) -> Task | None:
     """A task at the largest step that both sides have reached; None where one has no evaluated seed."""
-    step = largest_common_step((left, right))
+    step = largest_common_step((first, second))
     if step is None:
         return None
-    a, b = (with_failed(key, scores_up_to(runs, step), runs) for runs in (left, right))
-    return Task(key=key, left=a, right=b, improvement=probability_of_improvement([b], [a]), step=step)
+    a, b = (with_failed(key, scores_up_to(runs, step), runs) for runs in (first, second))
+    return Task(key=key, first=a, second=b, improvement=probability_of_improvement([b], [a]), step=step)
 
 
 def _at_equal_steps(names: tuple[str, str], every: Sequence[Task | None]) -> Comparison:
@@ -154,20 +154,20 @@ def _at_equal_steps(names: tuple[str, str], every: Sequence[Task | None]) -> Com
 
 
 def _together(names: tuple[str, str], tasks: tuple[Task, ...], left_out: tuple[str, ...]) -> Comparison:
-    scale, points = normalizer([task.key for task in tasks], [[*task.left, *task.right] for task in tasks])
-    left, right = (
+    scale, points = normalizer([task.key for task in tasks], [[*task.first, *task.second] for task in tasks])
+    first, second = (
         [[(score - zero) / (one - zero) for score in row] for row, (zero, one) in zip(rows, points, strict=True)]
-        for rows in ([task.left for task in tasks], [task.right for task in tasks])
+        for rows in ([task.first for task in tasks], [task.second for task in tasks])
     )
     return Comparison(
         names=names,
         tasks=tasks,
         left_out=left_out,
         scale=scale,
-        left=bootstrap(interquartile_mean, left),
-        right=bootstrap(interquartile_mean, right),
-        gaps=(bootstrap(optimality_gap, left), bootstrap(optimality_gap, right)),
-        improvement=probability_of_improvement(right, left),
+        first=bootstrap(interquartile_mean, first),
+        second=bootstrap(interquartile_mean, second),
+        gaps=(bootstrap(optimality_gap, first), bootstrap(optimality_gap, second)),
+        improvement=probability_of_improvement(second, first),
     )
 
 
@@ -176,15 +176,15 @@ def to_text(comparison: Comparison, width: int | None = None) -> str:
     from rlbench.report.reference_table import task_name
     from rlbench.report.tables import rounded
 
-    left, right = comparison.names
-    head = ("TASK", left, right, f"P({right} better)")
-    algorithm = "{}/" if Path(left).is_dir() else ""
+    first, second = comparison.names
+    head = ("TASK", first, second, f"P({second} better)")
+    algorithm = "{}/" if Path(first).is_dir() else ""
     rows = [
         (
             f"{task.key.suite}/{algorithm.format(task.key.algorithm)}{task_name(task.key)}"
             + ("" if task.step is None else f" @{steps_text(task.step)}"),
-            f"{rounded(mean(task.left))} ({len(task.left)})",
-            f"{rounded(mean(task.right))} ({len(task.right)})",
+            f"{rounded(mean(task.first))} ({len(task.first)})",
+            f"{rounded(mean(task.second))} ({len(task.second)})",
             _percent(task.improvement),
         )
         for task in comparison.tasks
@@ -195,9 +195,9 @@ def to_text(comparison: Comparison, width: int | None = None) -> str:
         lines.append(
             "At equal steps: the mean of a seed's last three evaluations up to the largest step of both sides."
         )
-    for name, middle, gap in zip(comparison.names, (comparison.left, comparison.right), comparison.gaps, strict=True):
+    for name, middle, gap in zip(comparison.names, (comparison.first, comparison.second), comparison.gaps, strict=True):
         lines.append(f"interquartile mean of {name}: {_text(middle, few=few)}; optimality gap: {_text(gap, few=few)}")
-    lines.append(f"probability that a run of {right} beats one of {left}: {_percent(comparison.improvement)}")
+    lines.append(f"probability that a run of {second} beats one of {first}: {_percent(comparison.improvement)}")
     lines.append(f"Scores: mean over seeds (how many). Scale: {comparison.scale}. Intervals: 95 %, over seeds.")
     if few:
         lines.append(f"Fewer than {FEWEST} seeds of a task: no interval of a mean is shown; run more seeds.")
@@ -211,7 +211,7 @@ def comparison_document(comparison: Comparison) -> dict[str, object]:
     return {
         "names": list(comparison.names),
         "scale": comparison.scale,
-        "iqm": [estimate._asdict() | bare for estimate in (comparison.left, comparison.right)],
+        "iqm": [estimate._asdict() | bare for estimate in (comparison.first, comparison.second)],
         "optimality_gap": [gap._asdict() | bare for gap in comparison.gaps],
         "improvement": comparison.improvement._asdict(),
         "left_out": list(comparison.left_out),
@@ -219,8 +219,8 @@ def comparison_document(comparison: Comparison) -> dict[str, object]:
             {
                 **task.key._asdict(),
                 **({} if task.step is None else {"step": task.step}),
-                "left": list(task.left),
-                "right": list(task.right),
+                "left": list(task.first),
+                "right": list(task.second),
                 "improvement": task.improvement._asdict(),
             }
             for task in comparison.tasks

@@ -33,13 +33,13 @@ class Matched(NamedTuple):
     left_out: tuple[str, ...]  # cells that both have and that are not compared, each with the reason
 
 
-def matched(left: Mapping[CellKey, Runs], right: Mapping[CellKey, Runs], names: tuple[str, str]) -> Matched:
+def matched(first: Mapping[CellKey, Runs], second: Mapping[CellKey, Runs], names: tuple[str, str]) -> Matched:
     """The cells that both have: the documented setting where a folder has runs of it, or else its only other one."""
     pairs, left_out = [], []
-    for key in sorted(set(left) & set(right)):
-        a, b = (_settings(side[key]) for side in (left, right))
+    for key in sorted(set(first) & set(second)):
+        a, b = (_settings(side[key]) for side in (first, second))
         held = zip(names, (a, b), strict=True)
-        several = [f"{name} has {len(found)} settings of it" for name, found in held if len(found) > 1]
+        several = [f"{name} has {len(settings)} settings of it" for name, settings in held if len(settings) > 1]
         if not a or not b:
             continue
         unlike = [] if several else _unlike(a[0], b[0])
@@ -48,9 +48,9 @@ def matched(left: Mapping[CellKey, Runs], right: Mapping[CellKey, Runs], names: 
             left_out.append(f"{_name(key)}: {'; '.join(why)}")
             continue
         pairs.append((key, a[0], b[0]))
-        for name, side, found in zip(names, (left, right), (a, b), strict=True):
+        for name, side, settings in zip(names, (first, second), (a, b), strict=True):
             apart = [run for run in side[key].other_files if run.status in ENDED]
-            if found[0].usual and apart:
+            if settings[0].usual and apart:
                 left_out.append(f"{_name(key)}: {len(apart)} of {name} on another file of that name")
     return Matched(tuple(pairs), tuple(left_out))
 
@@ -59,9 +59,9 @@ def _name(key: CellKey) -> str:
     return f"{key.suite}/{key.algorithm}/{task_name(key)}"
 
 
-def ended(found: Iterable[Runs]) -> bool:
+def ended(cells: Iterable[Runs]) -> bool:
     """True if any run of some cells has ended."""
-    return any(_settings(runs) for runs in found)
+    return any(_settings(runs) for runs in cells)
 
 
 def _settings(runs: Runs) -> Sequence[Side]:
@@ -84,21 +84,21 @@ def _settings(runs: Runs) -> Sequence[Side]:
     ]
 
 
-def _unlike(left: Side, right: Side) -> list[str]:
+def _unlike(first: Side, second: Side) -> list[str]:
     """The rules in which two sides differ, in words."""
-    first = [side.runs.scored[0] for side in (left, right)]
-    if any(run.origin for run in first):
-        kinds = {run.origin.get("kind", "evaluation") for run in first}
+    examples = [side.runs.scored[0] for side in (first, second)]
+    if any(run.origin for run in examples):
+        kinds = {run.origin.get("kind", "evaluation") for run in examples}
         return ["kind of return"] if len(kinds) > 1 else []
-    a, b = map(_rules, first)
-    found = [rule for rule in RULES if a[rule] != b[rule]]
-    files = {digest for side in (left, right) for run in side.runs.scored if (digest := file_of(run)) is not None}
-    return found + (["data"] if len(files) > 1 else [])
+    a, b = map(_rules, examples)
+    rules = [rule for rule in RULES if a[rule] != b[rule]]
+    files = {digest for side in (first, second) for run in side.runs.scored if (digest := file_of(run)) is not None}
+    return rules + (["data"] if len(files) > 1 else [])
 
 
-def _equal_budget(left: Side, right: Side) -> str:
+def _equal_budget(first: Side, second: Side) -> str:
     """The remedy where two sides differ in their steps: the command option that makes them equal."""
-    counts = [side.runs.scored[0].budget for side in (left, right)]
+    counts = [side.runs.scored[0].budget for side in (first, second)]
     if counts[0] == counts[1]:
         return ""
     return f": {counts[0]:,} and {counts[1]:,} steps; train both with --steps {min(counts)}"

@@ -1,4 +1,4 @@
-"""Verdicts at equal steps: a run that has come a part of the way, against its documented curve at that step.
+"""Verdicts at equal steps: an unfinished run against its documented curve at the same step.
 
 The estimand is the mean return over seeds at step t of the full Spec, whose schedules are those of the whole budget. It
 says nothing about the score at the end. Checkpoints are fixed shares of the budget; our clock counts the random steps
@@ -39,13 +39,13 @@ CHECKPOINTS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Shares of the budget at which a cell is tested."""
 
 WINDOW = 3
-"""Evaluations that the score of a seed is the mean of."""
+"""Number of evaluations whose mean is a seed's score."""
 
 STDS_ABOVE_START = 3.0
-"""Documented stds that the documented mean must have risen by for a checkpoint to be informative."""
+"""Rise of the documented mean, in documented stds, at an informative checkpoint."""
 
 SHARE_OF_WAY = 0.1
-"""Of the way from the documented curve's start to its best, that the mean must have come as well."""
+"""Share of the way from the documented curve's start to its best, which the mean must have risen as well."""
 
 StepWord = Literal["ON TRACK", "BEHIND", "AHEAD", "OPEN", "TOO EARLY"]
 WORDS: dict[str, StepWord] = {"REPRODUCED": "ON TRACK", "BELOW": "BEHIND", "ABOVE": "AHEAD"}
@@ -99,26 +99,26 @@ class ReferenceCurve:
         )
 
     def risen(self, step: int) -> bool:
-        """True if the documented mean at ``step`` has come a tenth of the way from its start to its best."""
+        """True if the documented mean at ``step`` has risen a tenth of the way from its start to its best."""
         level, start = self.level(step), self.curve.mean[0]
         best = max(self.curve.mean[: max(1, bisect_right(self.curve.env_steps, SLACK * self.budget))])
         return level.reference_step > 0 and level.mean > start and level.mean - start >= SHARE_OF_WAY * (best - start)
 
     def informative(self, step: int) -> bool:
-        """True if the documented curve at ``step`` is told from its own start, and a tenth of the way to its best."""
+        """True if the documented curve at ``step`` differs from its start, a tenth of the way to its best."""
         level = self.level(step)
         return self.risen(step) and level.mean - self.curve.mean[0] >= STDS_ABOVE_START * level.std
 
     def first_informative(self) -> int | None:
-        """The first informative checkpoint; None where there is none."""
+        """The first informative checkpoint; None if there is none."""
         return next((step for step in self.checkpoints if self.informative(step)), None)
 
     def alpha_spent(self, step: int) -> float:
         """The share of ``ALPHA`` that BEHIND may spend at the checkpoint ``step``; over all checkpoints they sum to 1.
 
-        The spending function is Lan and DeMets' of the O'Brien-Fleming type over the number of the checkpoint. What is
-        due before the first informative checkpoint is lost: there a curve is informative by luck most often, and then
-        it is too high by luck as well.
+        The spending function is Lan and DeMets' of the O'Brien-Fleming type over the number of the checkpoint. The
+        share due before the first informative checkpoint is lost: a curve that is informative early is so mostly by
+        luck, and then it is too high by luck as well.
         """
         number = self.checkpoints.index(step) + 1
         return (spent(number) - spent(number - 1)) / ALPHA
@@ -151,13 +151,13 @@ class AtStep:
 
     @property
     def note(self) -> str:
-        """The remarks that a table prints: the other clock, the margin, the seeds that are not there yet."""
+        """The remarks of a table: the reference's clock, the margin, the seeds that have not reached the step."""
         at = f"at {self.level.step:,} steps"
         if self.uncounted_steps:
             at += f" (the reference's {self.level.reference_step:,}, without {self.uncounted_steps:,} random ones)"
         if self.word == "TOO EARLY":
             first = f"{self.informative_at:,}" if self.informative_at is not None else "no checkpoint"
-            at += f" the reference is not told from its own start; informative at {first}"
+            at += f" the reference does not differ from its own start; informative at {first}"
         else:
             at += f" the margin is {MARGIN_TEXTS[self.margin_is_std]}"
         return at + (f"; {self.below} {'seed' if self.below == 1 else 'seeds'} below that step" if self.below else "")
@@ -181,8 +181,8 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
     if curve is None or not going:
         return None
     failed = runs.failed
-    needed = min(FEWEST, len(going) + len(failed))
-    steps = [step for step in curve.checkpoints if sum(reached(run, step) for run in going) + len(failed) >= needed]
+    fewest = min(FEWEST, len(going) + len(failed))
+    steps = [step for step in curve.checkpoints if sum(reached(run, step) for run in going) + len(failed) >= fewest]
     there = [step for step in steps if step <= curve.end and any(reached(run, step) for run in going)]
     if not there:
         return None
@@ -214,10 +214,10 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
     )
 
 
-def settled_at(found: Sequence[AtStep | None], verdicts: Sequence[Verdict]) -> list[AtStep | None]:
+def settled_at(cells: Sequence[AtStep | None], verdicts: Sequence[Verdict]) -> list[AtStep | None]:
     """Every cell at equal steps with its word; ``verdicts`` are those of the claims, in order, after Holm."""
     words = iter(verdicts)
-    return [at if at is None or at.claim is None else _worded(at, next(words)) for at in found]
+    return [at if at is None or at.claim is None else _worded(at, next(words)) for at in cells]
 
 
 def _worded(at: AtStep, verdict: Verdict) -> AtStep:
@@ -283,9 +283,9 @@ def interpolated(step: float, steps: Sequence[int], values: Sequence[float]) -> 
     """The value at ``step`` on the line between its neighbours; the first or the last one outside."""
     if step <= steps[0]:
         return values[0]
-    for (left, below), (right, above) in pairwise(zip(steps, values, strict=True)):
-        if step <= right:
-            return below + (above - below) * (step - left) / (right - left)
+    for (start, below), (end, above) in pairwise(zip(steps, values, strict=True)):
+        if step <= end:
+            return below + (above - below) * (step - start) / (end - start)
     return values[-1]
 
 

@@ -1,6 +1,6 @@
-"""From evaluations to one score a seed, by the document's own estimator, and from seeds to an interval.
+"""Estimate one score per seed from evaluations, by the reference's own estimator, and an interval over seeds.
 
-Seeds are the replicates, never games. A run that stopped early keeps its last evaluation, as the documents' curves do.
+The replicates are seeds, never episodes. A run that stopped early keeps its last evaluation, as in the references.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ AMBIGUOUS = ("raw", "as-printed", "normalized")
 
 
 def best_of_run(record: Record) -> float | None:
-    """The highest evaluation mean of a run, the untrained policy's included, as the documents have it."""
+    """The highest evaluation mean of a run, the untrained policy's included, as in the references."""
     return max((epoch.evaluated.mean for epoch in record.epochs if epoch.evaluated is not None), default=None)
 
 
@@ -66,15 +66,15 @@ def curve_mean(evaluations: Sequence[Evaluation], budget: int) -> float:
     steps = [e.env_steps for e in evaluations]
     if len(evaluations) == 1 or end == 0:
         return evaluations[-1].mean
-    weighted = [e.mean * (here - before) for e, here, before in zip(evaluations[1:], steps[1:], steps, strict=False)]
-    return math.fsum([*weighted, evaluations[-1].mean * (end - steps[-1])]) / (end - steps[0])
+    areas = [e.mean * (here - before) for e, here, before in zip(evaluations[1:], steps[1:], steps, strict=False)]
+    return math.fsum([*areas, evaluations[-1].mean * (end - steps[-1])]) / (end - steps[0])
 
 
 def seed_scores(
     runs: Sequence[Run], estimator: Estimator, *, limit: int | None = None, scale: Reference | None = None
 ) -> list[float]:
     """One score a run that was evaluated, in the order of the runs; what is ambiguous counts by the last evaluation."""
-    curves = [kept for run in runs if (kept := within(run.evaluations, limit))]
+    curves = [curve for run in runs if (curve := within(run.evaluations, limit))]
     scores = _raw_scores(curves, estimator)
     return [_percent(score, scale) for score in scores] if estimator.startswith("normalized") else scores
 
@@ -225,7 +225,7 @@ def _beta(a: float, b: float, x: float) -> float:
 
 def _fraction(a: float, b: float, x: float) -> float:
     """The continued fraction that converges fast for x < (a + 1) / (a + b + 2)."""
-    c, d = 1.0, 1 / _kept_off_zero(1 - (a + b) * x / (a + 1))
+    c, d = 1.0, 1 / _nonzero(1 - (a + b) * x / (a + 1))
     value = d
     for m in range(1, 1000):
         before = value
@@ -233,13 +233,13 @@ def _fraction(a: float, b: float, x: float) -> float:
             m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
             -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
         ):
-            d = 1 / _kept_off_zero(1 + term * d)
-            c = _kept_off_zero(1 + term / c)
+            d = 1 / _nonzero(1 + term * d)
+            c = _nonzero(1 + term / c)
             value *= c * d
         if abs(value - before) < 1e-15 * abs(value):
             break
     return value
 
 
-def _kept_off_zero(value: float) -> float:
+def _nonzero(value: float) -> float:
     return value if abs(value) > TINY else TINY

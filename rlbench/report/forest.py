@@ -1,4 +1,4 @@
-"""A forest plot: one row a cell, its difference from the document with the 90 % interval, the document at 0."""
+"""A forest plot: one row per cell with its difference from the reference score, at 0, and the 90 % interval."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rlbench.report.sources import Sources
 
 COLORS = {"green": "#009e73", "cyan": "#0072b2", "red": "#d55e00", "yellow": "#6e7781", "dim": "#6e7781"}
-"""Of a row, by the style of its verdict."""
+"""Color of a row, by the style of its verdict."""
 
 
 class ShortfallRow(NamedTuple):
@@ -34,23 +34,23 @@ def rows(
     suite: str, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
 ) -> tuple[ShortfallRow, ...]:
     """The cells of a suite that have a shortfall bound, in the table's order."""
-    found = []
+    forest_rows = []
     for cell in evidence.cells([suite]):
         names = names_of(cell.key, cell.documented)
-        wanted = not tasks or any(fnmatchcase(name, glob.lower()) for name in names for glob in tasks)
+        task_matches = not tasks or any(fnmatchcase(name, glob.lower()) for name in names for glob in tasks)
         alike = not algorithms or any(fnmatchcase(cell.key.algorithm, glob) for glob in algorithms)
-        if wanted and alike and (row := _row(cell)) is not None:
-            found.append(row)
-    return tuple(found)
+        if task_matches and alike and (row := _row(cell)) is not None:
+            forest_rows.append(row)
+    return tuple(forest_rows)
 
 
-def draw_forest(found: Sequence[ShortfallRow]) -> Figure:
+def draw_forest(forest_rows: Sequence[ShortfallRow]) -> Figure:
     """The figure; a diamond is a difference, a bar the bound."""
-    from matplotlib.figure import Figure  # once ``plots`` has imported it without foreign settings
+    from matplotlib.figure import Figure  # after ``plots`` has imported it without the current folder's matplotlibrc
 
-    figure = Figure(figsize=(7.2, 0.26 * len(found) + 1.5), layout="constrained")
+    figure = Figure(figsize=(7.2, 0.26 * len(forest_rows) + 1.5), layout="constrained")
     axes = figure.subplots()
-    for place, row in enumerate(found):
+    for place, row in enumerate(forest_rows):
         color = COLORS[STYLES[row.cell.verdict.word]]
         axes.plot([row.difference - row.half, row.difference + row.half], [place, place], color=color, linewidth=1.6)
         axes.plot(row.difference, place, marker="D", markersize=4.5, color=color)
@@ -62,9 +62,9 @@ def draw_forest(found: Sequence[ShortfallRow]) -> Figure:
         )  # fmt: skip
     axes.axvline(0, color="#24292f", linewidth=0.9)
     axes.axvline(-100 * SHARE, color="#6e7781", linewidth=0.9, linestyle=(0, (1, 2)))
-    names = [f"{row.cell.key.algorithm} {task_name(row.cell.key).replace('NoFrameskip-v4', '')}" for row in found]
-    axes.set_yticks(range(len(found)), labels=names, fontsize=7)
-    axes.set_ylim(len(found) - 0.5, -0.5)
+    names = [f"{row.cell.key.algorithm} {task_name(row.cell.key).replace('NoFrameskip-v4', '')}" for row in forest_rows]
+    axes.set_yticks(range(len(forest_rows)), labels=names, fontsize=7)
+    axes.set_ylim(len(forest_rows) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
     axes.set_xlabel("ours less documented, % of the way from the random policy; | is the shortfall bound")
     return figure

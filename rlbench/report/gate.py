@@ -24,7 +24,7 @@ CONFIRMED = 5
 """Seeds at which the second stage decides."""
 
 OUTRIGHT = 3
-"""Seeds from which a drop that is beyond doubt needs no further ones."""
+"""Seeds that suffice if a drop is beyond doubt."""
 
 DOUBTLESS = 50
 """Divisor of ``alpha``, before Holm's correction over all cells, for a decision at the first stage. Scores have longer
@@ -34,7 +34,7 @@ SLOWER = 0.03
 """The least loss of speed that matters."""
 
 BLOCK, WARN = 4.0, 2.5
-"""Median absolute deviations below the baseline's median at which a speed is a regression, or worth a look."""
+"""Median absolute deviations below the baseline's median at which a speed is a regression, or suspect."""
 
 FEWEST_SPEEDS = 5
 """Runs of a baseline from which a spread of speeds can be read."""
@@ -47,7 +47,7 @@ class Drop(NamedTuple):
 
     fall: float  # of their mean below the baseline's
     least: float  # that matters
-    first: float  # probability of a first seed this low, had nothing changed
+    first: float  # probability of a first seed this low under no change
     every: float  # probability of a mean of all seeds this low
     seeds: int
 
@@ -74,8 +74,8 @@ def drop(baseline: Sequence[float], later: Sequence[float], random: float | None
 
 def rule_scores(drops: Sequence[Drop], alpha: float = ALPHA) -> list[Ruling]:
     """Test the seeds of each cell in two stages, or in one if the drop is significant over all cells."""
-    asked = [d.every if d.seeds >= OUTRIGHT and d.fall > d.least else None for d in drops]
-    beyond_doubt = holm([1.0 if p is None else p for p in asked], alpha / DOUBTLESS)
+    probabilities = [d.every if d.seeds >= OUTRIGHT and d.fall > d.least else None for d in drops]
+    beyond_doubt = holm([1.0 if p is None else p for p in probabilities], alpha / DOUBTLESS)
     return [_ruled(d, alpha, doubtless=certain) for d, certain in zip(drops, beyond_doubt, strict=True)]
 
 
@@ -97,48 +97,48 @@ def rule_pooled(
 ) -> Ruling:
     """All cells at once: ``(baseline, later, random)`` each, by the interquartile mean of normalised scores.
 
-    What it would be had nothing changed is drawn from each baseline's predictive distribution. A baseline that is not
-    told from the random policy gives no scale and is left out.
+    The null distribution is drawn from each baseline's predictive distribution. A baseline that
+    does not exceed the random policy has no scale and is left out.
     """
     import numpy as np
 
     from rlbench.report.aggregate import RESAMPLES, SEED, interquartile_mean
 
-    known = [cell for cell in cells if len(cell[0]) > 1 and cell[1] and mean(cell[0]) - cell[2] > spread(cell[0])]
-    runs = sum(len(later) for _, later, _ in known)
-    if len(known) < 3 or runs < 2 * CONFIRMED:
-        return Ruling("TOO FEW", f"{runs} runs of {len(known)} cells")
-    generator, drawn, found, before = np.random.default_rng(SEED), [], [], []
-    for baseline, later, random in known:
+    usable = [cell for cell in cells if len(cell[0]) > 1 and cell[1] and mean(cell[0]) - cell[2] > spread(cell[0])]
+    runs = sum(len(later) for _, later, _ in usable)
+    if len(usable) < 3 or runs < 2 * CONFIRMED:
+        return Ruling("TOO FEW", f"{runs} runs of {len(usable)} cells")
+    generator, expected, later_scores, before = np.random.default_rng(SEED), [], [], []
+    for baseline, later, random in usable:
         scale, n = mean(baseline) - random, len(baseline)
         truth = mean(baseline) + spread(baseline) / math.sqrt(n) * generator.standard_t(n - 1, (RESAMPLES, 1))
         noise = spread(baseline) * generator.standard_normal((RESAMPLES, len(later)))
-        drawn.append((truth + noise - random) / scale)
-        found.append((np.asarray(later) - random) / scale)
+        expected.append((truth + noise - random) / scale)
+        later_scores.append((np.asarray(later) - random) / scale)
         before.append((np.asarray(baseline) - random) / scale)
-    now, was = float(interquartile_mean(found)), float(interquartile_mean(before))
-    bound = float(np.quantile(interquartile_mean(drawn), alpha / CONFIRMED))
+    now, was = float(interquartile_mean(later_scores)), float(interquartile_mean(before))
+    bound = float(np.quantile(interquartile_mean(expected), alpha / CONFIRMED))
     text = f"interquartile mean {now:.3f}, was {was:.3f}; {bound:.3f} is the least to expect of {runs} runs"
     return Ruling("REGRESSED" if now < bound and was - now > margin / 2 else "PASSED", text)
 
 
-def _ruled(found: Drop, alpha: float, *, doubtless: bool) -> Ruling:
-    seeds = "1 seed" if found.seeds == 1 else f"{found.seeds} seeds"
-    text = f"{-found.fall + 0.0:+.4g} over {seeds} (p = {found.every:.2g})"
-    if found.fall <= found.least:
+def _ruled(change: Drop, alpha: float, *, doubtless: bool) -> Ruling:
+    seeds = "1 seed" if change.seeds == 1 else f"{change.seeds} seeds"
+    text = f"{-change.fall + 0.0:+.4g} over {seeds} (p = {change.every:.2g})"
+    if change.fall <= change.least:
         return Ruling("PASSED", text)
-    first, every = found.first < alpha, found.every < alpha / CONFIRMED
-    if (doubtless and found.seeds >= OUTRIGHT) or (found.seeds >= CONFIRMED and first and every):
+    first, every = change.first < alpha, change.every < alpha / CONFIRMED
+    if (doubtless and change.seeds >= OUTRIGHT) or (change.seeds >= CONFIRMED and first and every):
         return Ruling("REGRESSED", text)
-    if found.seeds < CONFIRMED and (first or found.every < alpha):
-        return Ruling("SUSPECT", f"{text}; run {CONFIRMED - found.seeds} more seeds to decide")
+    if change.seeds < CONFIRMED and (first or change.every < alpha):
+        return Ruling("SUSPECT", f"{text}; run {CONFIRMED - change.seeds} more seeds to decide")
     return Ruling("PASSED", text)
 
 
 def _chance(baseline: Sequence[float], later: Sequence[float]) -> float:
-    """The probability of a mean this low from as many seeds, were they of the baseline's kind.
+    """The probability of a mean this low from as many seeds under no change.
 
-    The spread is pooled over both sides: a baseline whose few seeds happen to agree does not condemn those that do not.
+    The std is pooled over both sides: a baseline whose few seeds agree by chance raises no false alarm.
     """
     n, k = len(baseline), len(later)
     squares = (n - 1) * spread(baseline) ** 2 + ((k - 1) * spread(later) ** 2 if k > 1 else 0.0)

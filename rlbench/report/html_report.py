@@ -1,6 +1,6 @@
-"""One page that shows everything: tables, verdicts, pictures, every seed, machines, and what is missing.
+"""The HTML report: tables, verdicts, figures, every seed, machines, and missing runs.
 
-It is one file that fetches nothing, and equal records give equal bytes.
+It is one file without network access, and equal records give equal bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rlbench.report.cells import Cell
     from rlbench.report.sources import Sources
 
-PICTURES = (
+LARGE = (
     ("curves", "Learning curves; bands are ± one std over seeds."),
     ("walltime", "The same against wall clock."),
 )
@@ -45,32 +45,40 @@ SPARK = (90, 22)
 
 def page(suites: Sequence[str], evidence: Sources) -> str:
     """The report of some suites as HTML."""
-    found = evidence.runs()
+    runs_by_cell = evidence.runs()
     cells = {suite: evidence.cells([suite]) for suite in suites}
-    sections = [_section(suite, cells[suite], found, evidence) for suite in suites]
+    sections = [_section(suite, cells[suite], runs_by_cell, evidence) for suite in suites]
     links = [*((suite, suite.capitalize()) for suite in suites), ("machines", "Machines"), ("words", "Verdicts")]
     parts = {
         "{{version}}": html.escape(__version__),
         "{{nav}}": " ".join(f'<a href="#{anchor}">{label}</a>' for anchor, label in links),
         "{{summary}}": _tiles([cell for part in cells.values() for cell in part]) if len(cells) > 1 else "",
         "{{sections}}": "\n".join(sections),
-        "{{machines}}": _machines(run for key, runs in found.items() if key.suite in suites for run in _counted(runs)),
+        "{{machines}}": _machines(
+            run for key, runs in runs_by_cell.items() if key.suite in suites for run in _counted(runs)
+        ),
     }
     text = (DATA / "report.html").read_text(encoding="utf-8")
-    return re.sub("|".join(map(re.escape, parts)), lambda mark: parts[mark[0]], text)  # once: records name marks too
+    return re.sub(
+        "|".join(map(re.escape, parts)), lambda mark: parts[mark[0]], text
+    )  # in one pass: records may contain the marks
 
 
-def _section(suite: str, cells: Sequence[Cell], found: Mapping[CellKey, Runs], evidence: Sources) -> str:
-    measured = [cell for cell in cells if cell.measured is not None]
+def _section(suite: str, cells: Sequence[Cell], runs_by_cell: Mapping[CellKey, Runs], evidence: Sources) -> str:
+    with_score = [cell for cell in cells if cell.measured is not None]
     rest = [cell for cell in cells if cell.measured is None]
     parts = [f'<h2 id="{suite}">{suite.capitalize()}</h2>', _tiles(cells)]
-    variants = sum(len(runs.variants) for key, runs in found.items() if key.suite == suite)
-    if measured:
-        several = sum(cell.measured.n for cell in measured if cell.measured) > 1
-        parts += [html_table(measured), *_pictures(suite, evidence, several=several), _seeds(suite, found)]
+    variants = sum(len(runs.variants) for key, runs in runs_by_cell.items() if key.suite == suite)
+    if with_score:
+        several = sum(cell.measured.n for cell in with_score if cell.measured) > 1
+        parts += [html_table(with_score), *_figures(suite, evidence, several=several), _seeds(suite, runs_by_cell)]
     elif variants:
-        told = f"No run has the published settings; {variants} {'has' if variants == 1 else 'have'} others."
-        parts += [f'<p class="quiet">{told}</p>', *_pictures(suite, evidence, several=False), _seeds(suite, found)]
+        sentence = f"No run has the published settings; {variants} {'has' if variants == 1 else 'have'} others."
+        parts += [
+            f'<p class="quiet">{sentence}</p>',
+            *_figures(suite, evidence, several=False),
+            _seeds(suite, runs_by_cell),
+        ]
     else:
         parts.append('<p class="quiet">Nothing has been run yet.</p>')
     if rest:
@@ -90,30 +98,30 @@ def _tiles(cells: Sequence[Cell]) -> str:
     return f'<div class="tiles">{"".join(tiles)}</div>'
 
 
-def _pictures(suite: str, evidence: Sources, *, several: bool) -> list[str]:
-    """Curves, and where there are several runs what they say together."""
-    large = [_picture(suite, kind, caption, evidence) for kind, caption in PICTURES]
-    small = [_picture(suite, kind, caption, evidence) for kind, caption in SMALL] if several else []
+def _figures(suite: str, evidence: Sources, *, several: bool) -> list[str]:
+    """Curves, and with several runs the statistics over them."""
+    large = [_figure(suite, kind, caption, evidence) for kind, caption in LARGE]
+    small = [_figure(suite, kind, caption, evidence) for kind, caption in SMALL] if several else []
     return [*large, f'<div class="pair">{"".join(small)}</div>']
 
 
-def _picture(suite: str, kind: str, caption: str, evidence: Sources) -> str:
+def _figure(suite: str, kind: str, caption: str, evidence: Sources) -> str:
     from rlbench.report.plots import draw, encoded, plot_kind
 
     try:
-        picture = encoded(draw(suite, plot_kind(kind), evidence), ".svg")
+        svg = encoded(draw(suite, plot_kind(kind), evidence), ".svg")
     except UsageError:  # nothing to draw of this kind
         return ""
-    data = quote(" ".join(picture.decode().split()), safe=PLAIN)  # shorter than in base 64
+    data = quote(" ".join(svg.decode().split()), safe=PLAIN)  # shorter than in base 64
     image = f'<img alt="{caption}" src="data:image/svg+xml,{data}">'
     return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
 
 
-def _seeds(suite: str, found: Mapping[CellKey, Runs]) -> str:
+def _seeds(suite: str, runs_by_cell: Mapping[CellKey, Runs]) -> str:
     """Every run, with its curve."""
     head = ("Cell", "Seed", "Status", "Steps", "Best", "Last", "Last tenth", "Hours", "Steps/s", "Curve")
     rows = []
-    for key, runs in sorted(found.items()):
+    for key, runs in sorted(runs_by_cell.items()):
         if key.suite != suite:
             continue
         every = _counted(runs)
@@ -128,7 +136,7 @@ def _seeds(suite: str, found: Mapping[CellKey, Runs]) -> str:
 
 
 def _seed(key: CellKey, run: Run, bounds: tuple[float, float, int]) -> str:
-    made = speed(run)
+    steps_per_second = speed(run)
     scores = [rounded(kind(run.evaluations)) if run.evaluations else "" for kind in (best, final, last_tenth)]
     remark = f" ({run.reason})" if run.status == "failed" else ""
     texts = {
@@ -140,7 +148,7 @@ def _seed(key: CellKey, run: Run, bounds: tuple[float, float, int]) -> str:
         "Last": scores[1],
         "Last tenth": scores[2],
         "Hours": f"{run.seconds / 3600:.2f}",
-        "Steps/s": f"{made:,.0f}" if made else "",
+        "Steps/s": f"{steps_per_second:,.0f}" if steps_per_second else "",
     }
     fields = "".join(f"<td{_side(name)}>{html.escape(text)}</td>" for name, text in texts.items())
     return f"<tr>{fields}<td>{_spark(run, bounds)}</td></tr>"
@@ -198,13 +206,13 @@ def _missing(rows: Sequence[RemainingRuns]) -> str:
 
 def _machines(runs: Iterable[Run]) -> str:
     """The classes of machine, how many runs each made, and with which versions."""
-    made: dict[str, list[Run]] = {}
+    runs_by_machine: dict[str, list[Run]] = {}
     for run in runs:
-        made.setdefault(machine_of(run), []).append(run)
-    if not made:
+        runs_by_machine.setdefault(machine_of(run), []).append(run)
+    if not runs_by_machine:
         return '<p class="quiet">Nothing has been run yet.</p>'
     head = "<tr><th>Machine</th><th class=number>Runs</th><th>Python</th><th>Packages</th><th>Commits</th></tr>"
-    rows = "\n".join(_machine(name, made[name]) for name in sorted(made))
+    rows = "\n".join(_machine(name, runs_by_machine[name]) for name in sorted(runs_by_machine))
     return f'<div class="scroll"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
 
 
@@ -220,8 +228,8 @@ def _machine(name: str, runs: Sequence[Run]) -> str:
 
 
 def _packages(run: Run) -> Mapping[str, object]:
-    found = run.environment.get("packages")
-    return found if isinstance(found, dict) else {}
+    packages = run.environment.get("packages")
+    return packages if isinstance(packages, dict) else {}
 
 
 def _counted(runs: Runs) -> list[Run]:

@@ -1,4 +1,4 @@
-"""Imported curves as runs of a report: they stand only where a cell has no run of rlbench, and never beside one.
+"""Imported curves as runs of a report: a cell has them only without a run of rlbench.
 
 A training return is no evaluation: it is compared only with a reference of its own kind.
 """
@@ -26,25 +26,25 @@ def with_imported(runs: Mapping[CellKey, Runs], results: Path) -> dict[CellKey, 
     Raises:
         RefusedFile: a curve is damaged or newer than this version; the message names the file.
     """
-    found = dict(runs)
+    cells = dict(runs)
     curves: dict[CellKey, list[Run]] = {}
     for folder in imported.folders(results):
         run = _run(folder, imported.read(folder))
         curves.setdefault(key_of(run), []).append(run)
     for key, group in curves.items():
         group.sort(key=lambda run: run.seed)
-        own = found.get(key, Runs())
-        found[key] = _in_place(key, group) if not own.all else own
-        found[key].imported = group
-    return found
+        own = cells.get(key, Runs())
+        cells[key] = _in_place(key, group) if not own.all else own
+        cells[key].curves = group
+    return cells
 
 
 def kind_of(key: CellKey, reference: ReferenceScore | None) -> str:
     """The kind of return that a reference gives."""
-    trained = reference is not None and (
+    is_training = reference is not None and (
         reference.kind == "training" or "training return" in protocol_of(key, reference).text
     )
-    return "training" if trained else "evaluation"
+    return "training" if is_training else "evaluation"
 
 
 def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
@@ -52,9 +52,9 @@ def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
 
     ``parity`` is the cell's comparison with the curves, where it has runs of rlbench as well.
     """
-    if not runs.imported:
+    if not runs.curves:
         return
-    origins = [run.origin for run in runs.imported]
+    origins = [run.origin for run in runs.curves]
     if not runs.of_others:
         yield parity or f"{len(origins)} imported curves are not counted"
         return
@@ -73,16 +73,16 @@ def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
 def _in_place(key: CellKey, curves: list[Run]) -> Runs:
     """Imported curves of one cell, sorted as runs are."""
     reference = next((cell.primary for cell in documented(key.suite) if cell.key == key), None)
-    found = Runs(of_others=True, budget=budget_of(curves[0]))
+    cells = Runs(of_others=True, budget=budget_of(curves[0]))
     kind = kind_of(key, reference)
     for run in curves:
         if run.origin["kind"] != kind:
-            found.elsewhere.append(run)
-        elif run.env_steps >= FULL * found.budget:
-            found.complete.append(run)
+            cells.elsewhere.append(run)
+        elif run.env_steps >= FULL * cells.budget:
+            cells.complete.append(run)
         else:
-            found.short.append(run)
-    return found
+            cells.short.append(run)
+    return cells
 
 
 def _run(folder: Path, curve: ImportedCurve) -> Run:

@@ -1,7 +1,7 @@
-"""Every record below a folder, read to the last byte: what is damaged, newer, or contradicts itself.
+"""Verify every record below a folder to the last byte: damage, newer versions, contradictions.
 
-What a killed process leaves behind is no fault: a torn last line of a run that goes on, a temporary file, a
-checkpoint whose successor is half written. The same command mends all of it.
+Traces of a killed process are no faults: a torn last line of an unfinished run, a temporary file, a checkpoint beside
+its half-written successor. The same command repairs all of them.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from rlbench.seeds import Seeds
 CHECKPOINTS = ("resume", "best", "last")
 BASELINE = "baseline.json"
 POLICY = "policy/"
-"""Before the names of a kept policy's parameters."""
+"""Prefix of the names of a saved policy's parameters."""
 
 
 class Fault(NamedTuple):
-    """One thing that is wrong."""
+    """One fault of a record."""
 
     where: str
     what: str
@@ -43,7 +43,7 @@ class Fault(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The place of a problem, the problem, and its remedy."""
+        """The place, the fault and its remedy."""
         return f"{self.where}: {self.what}" + (f"; {self.remedy}" if self.remedy else "")
 
 
@@ -61,37 +61,37 @@ class Findings:
 
 
 def verified(place: Path) -> Findings:
-    """All records below ``place``, which may be one run's folder; what ``--force`` put aside is not looked at.
+    """Verify all records below ``place``, or of one run's folder; attempts that ``--force`` put aside are skipped.
 
     Raises:
         UsageError: there is no such folder.
     """
     if not place.is_dir():
         raise UsageError(f"{place}: no such folder{beside(place)}; name a folder of records")
-    found = Findings()
-    found.faults = tuple(_fault(told) for told in _all(place if place.name else place.resolve(), found))
-    return found
+    findings = Findings()
+    findings.faults = tuple(_fault(error) for error in _all(place if place.name else place.resolve(), findings))
+    return findings
 
 
-def _all(place: Path, found: Findings) -> Iterator[str]:
+def _all(place: Path, findings: Findings) -> Iterator[str]:
     for folder in folders(place):
-        found.runs += 1
-        yield from _run(folder, found)
+        findings.runs += 1
+        yield from _run(folder, findings)
     for folder in imported.folders(place):
-        found.runs += 1
+        findings.runs += 1
         try:
             imported.read(folder)
         except RefusedFile as error:
             yield str(error)
     if (place / BASELINE).is_file():
-        found.baselines += 1
+        findings.baselines += 1
         try:
             baseline.read_baseline(place / BASELINE)
         except RefusedFile as error:
             yield str(error)
 
 
-def _run(folder: Path, found: Findings) -> Iterator[str]:
+def _run(folder: Path, findings: Findings) -> Iterator[str]:
     try:
         files.refuse_links(folder, folder)
     except RefusedFile as error:
@@ -103,37 +103,37 @@ def _run(folder: Path, found: Findings) -> Iterator[str]:
         yield str(error)
         record = None
     if record is not None:
-        found.epochs += len(record.epochs)
+        findings.epochs += len(record.epochs)
         contradictions = list(_contradictions(record))
         yield from (*contradictions, *_games(record))
         if not contradictions:
-            yield from _rivals(read_run(folder), found)
+            yield from _rivals(read_run(folder), findings)
     for name in CHECKPOINTS:
         place = manifest.standing(folder / "checkpoint" / name)
         if place.is_dir():
-            found.checkpoints += 1
+            findings.checkpoints += 1
             wrong = list(_checkpoint(place, name, record))
             if wrong and not is_held(folder):  # who holds it may be replacing it at this moment
                 yield from wrong
 
 
 def _contradictions(record: Record) -> Iterator[str]:
-    """Whole files that do not belong together."""
+    """Contradictions between intact files."""
     spec, path, outcome = record.spec, record.folder.resolve(), record.outcome
     place = Path(spec.suite, spec.algorithm, *Path(spec.place).parts, spec.id, f"seed={spec.seed}")
     if path.parts[-len(place.parts) :] != place.parts:
         yield f"{record.folder / 'spec.json'}: is the record of {place}; move it there"
     if outcome is None or outcome.status == "interrupted":
         return
-    judged = [(epoch.evaluated.mean, -epoch.number) for epoch in record.epochs if epoch.evaluated is not None]
-    best, number = max(judged, default=(None, None))
-    final = judged[-1][0] if judged else None
+    evaluations = [(epoch.evaluated.mean, -epoch.number) for epoch in record.epochs if epoch.evaluated is not None]
+    best, number = max(evaluations, default=(None, None))
+    final = evaluations[-1][0] if evaluations else None
     if (outcome.best, outcome.final) != (best, final) or (number is not None and outcome.best_epoch != -number):
         yield f"{record.folder / 'outcome.json'}: names other scores than epochs.jsonl holds; restore it"
 
 
 def _games(record: Record) -> Iterator[str]:
-    """Evaluations whose environments had seeds that the run's own seed does not give."""
+    """Evaluations in environments whose seeds do not derive from the run's seed."""
     spec = record.spec
     for epoch in record.epochs:
         if epoch.evaluated is None:
@@ -146,14 +146,14 @@ def _games(record: Record) -> Iterator[str]:
             return
 
 
-def _rivals(run: Run, found: Findings) -> Iterator[str]:
-    """The numbers of another seed, or other numbers of the same seed."""
+def _rivals(run: Run, findings: Findings) -> Iterator[str]:
+    """Runs with the numbers of another seed, or with other numbers of the same seed."""
     if run.speeds:  # it has learned, so no other seed has its numbers
-        first = found.curves.setdefault((run.id, run.curve), run)
+        first = findings.curves.setdefault((run.id, run.curve), run)
         if first.seed != run.seed:
             yield f"{run.folder}: has the same numbers as seed {first.seed} in {first.folder}; remove the copy"
     if run.status != "interrupted":
-        first = found.seeds.setdefault((run.id, run.seed, file_of(run)), run)
+        first = findings.seeds.setdefault((run.id, run.seed, file_of(run)), run)
         if (first.curve, first.status) != (run.curve, run.status):
             what = f"has other numbers than {first.folder}, which is the same seed"
             yield f"{run.folder}: {what}; keep the one that `rlbench verify --replay` repeats"
@@ -188,7 +188,7 @@ def _checkpoint(place: Path, name: str, record: Record | None) -> Iterator[str]:
 
 
 def _misplaced(name: str, epoch: object, record: Record) -> str | None:
-    """Name the checkpoint that lies in another one's place; ``epoch`` is the policy's, None of a state to resume."""
+    """Name a checkpoint in the wrong folder; ``epoch`` is the policy's, None for a state to resume."""
     outcome, last = record.outcome, len(record.epochs) - 1
     done = outcome is not None and outcome.status == "done"
     if (name == "resume") != (epoch is None):
@@ -201,7 +201,7 @@ def _misplaced(name: str, epoch: object, record: Record) -> str | None:
 
 
 def _weights(place: Path, head: Manifest) -> str | None:
-    """SHA-256 of a kept policy's parameters, as a run's outcome has it; None where they cannot be read."""
+    """SHA-256 of a saved policy's parameters, as in a run's outcome; None if they cannot be read."""
     policy: dict[str, list[NDArray[np.generic]]] = {}
     try:
         for file in sorted(head.files):
@@ -215,8 +215,8 @@ def _weights(place: Path, head: Manifest) -> str | None:
     return total.hexdigest()
 
 
-def _fault(told: str) -> Fault:
-    """An error's line, taken apart where it says what and what to do."""
-    where, _, rest = told.partition(": ")
+def _fault(error: str) -> Fault:
+    """Split an error's line into place, fault and remedy."""
+    where, _, rest = error.partition(": ")
     what, _, remedy = rest.rpartition("; ")
     return Fault(where, what or remedy, remedy if what else "")

@@ -1,6 +1,6 @@
-"""The state of all tables as one Markdown file: how many cells have which verdict, what the rest would cost, the cells.
+"""The Markdown report: cells by verdict, the cost of missing runs, and the tables.
 
-Equal records give equal bytes, on any machine: hours are those of the processor that most records were made with.
+Equal records give equal bytes on any machine: hours are those of the processor with most records.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 BEGIN, END = "<!-- begin: what was reproduced -->", "<!-- end -->"
 KINDS = ("interval", "curves")
-"""Pictures that are shown, where they lie in ``plots``."""
+"""Figures that the page shows if they are in ``plots``."""
 
 
 def overview(suites: Sequence[str], evidence: Sources) -> str:
-    """The report of some suites as Markdown; pictures are linked from ``plots`` where they are."""
-    found = evidence.runs()
-    cpu = _most_used(found)
+    """The report of some suites as Markdown; figures in ``plots`` are linked."""
+    runs_by_cell = evidence.runs()
+    cpu = _most_used(runs_by_cell)
     cells = {suite: evidence.cells([suite]) for suite in suites}
     lacking = {suite: remaining_runs(suite, evidence, cpu=cpu) for suite in suites}
     sections = [_section(suite, cells[suite], evidence.folders[-1]) for suite in suites]
@@ -48,19 +48,21 @@ def with_reproduced(text: str, evidence: Sources) -> str:
     ]
     words = Counter(cell.verdict.word for cell in cells if cell.documented)
     run = sum(words.values()) - words["NOT RUN"] - words["PARTIAL"]
-    told = (
+    sentence = (
         f"Of the {sum(words.values())} published scores, {run} have been run in full so far: {words['REPRODUCED']} are "
         f"reproduced,\n{words['BELOW']} below, and {words['INCONCLUSIVE']} undecided for want of seeds. The reproduced "
         "ones, with their 95 % interval:"
     )
     head = ["| suite | algorithm | task | published | measured | seeds |", "|---|---|---|---:|---:|---:|"]
     before, rest = text.split(BEGIN)
-    return "\n".join([before + BEGIN, told, "", *head, *rows, END + rest.partition(END)[2]])
+    return "\n".join([before + BEGIN, sentence, "", *head, *rows, END + rest.partition(END)[2]])
 
 
-def _most_used(found: Mapping[CellKey, Runs]) -> str | None:
+def _most_used(runs_by_cell: Mapping[CellKey, Runs]) -> str | None:
     """The processor of most finished runs, the first by name among equals; None without a run."""
-    every = Counter(str(run.environment.get("cpu")) for runs in found.values() for run in (*runs.complete, *runs.short))
+    every = Counter(
+        str(run.environment.get("cpu")) for runs in runs_by_cell.values() for run in (*runs.complete, *runs.short)
+    )
     return min(every, key=lambda name: (-every[name], name)) if every else None
 
 
@@ -78,7 +80,7 @@ def _totals(cells: Mapping[str, Sequence[Cell]]) -> str:
 
 
 def _counts(cells: Mapping[str, Sequence[Cell]]) -> str:
-    """A row a suite, a column a verdict; cells without a document, of own data, are counted too."""
+    """One row per suite, one column per verdict; cells of own data, without a reference, count too."""
     words: Sequence[Word] = get_args(Word)
     lines = [f"| suite | cells | {' | '.join(words)} |", f"|---|{'---:|' * (len(words) + 1)}"]
     for suite, part in cells.items():
@@ -96,20 +98,20 @@ def _cost(lacking: Mapping[str, Sequence[RemainingRuns]], cpu: str | None) -> st
         unknown = sum(row.hours is None for row in rows)
         days = f"{sum(row.hours or 0.0 for row in rows) / 24:,.1f}"
         lines.append(f"| {suite} | {seeds:,} | {steps:,} | {days} | {unknown or ''} |")
-    told = f"What is missing, at the speed of the nearest records, made with {cpu or 'no machine yet'}:"
+    sentence = f"What is missing, at the speed of the nearest records, made with {cpu or 'no machine yet'}:"
     barred = sum(len(row.seeds) for rows in lacking.values() for row in rows if not row.runnable)
     left_out = (
         f"\n\n{barred:,} of these runs cannot be made, for want of their data; they count no steps." if barred else ""
     )
-    return "\n".join([told, "", *lines]) + left_out
+    return "\n".join([sentence, "", *lines]) + left_out
 
 
 def _section(suite: str, cells: Iterable[Cell], results: Path) -> str:
-    pictures = [
+    figures = [
         f"![{suite}: {kind}](plots/{suite}-{kind}.png)"
         for kind in KINDS
         if (results / "plots" / f"{suite}-{kind}.png").is_file()
     ]
     rows = list(cells)
     table = to_markdown(rows, pooled_rows(rows)).rstrip("\n")
-    return "\n\n".join([f"## {suite.capitalize()}", *pictures, table])
+    return "\n\n".join([f"## {suite.capitalize()}", *figures, table])

@@ -119,19 +119,19 @@ def pooled_parity(rows: Sequence[Parity]) -> list[PooledParity]:
     groups: dict[tuple[str, str], list[Parity]] = {}
     for row in rows:
         groups.setdefault(row.key[:2], []).append(row)
-    pooled = []
+    pooled_cells = []
     for (suite, algorithm), group in groups.items():
         ours = [effect for row in group if (effect := _ours(row)) is not None]
         peer = [effect for row in group if (effect := _peer(row)) is not None]
         if len(ours) >= FEWEST_CELLS:
             theirs = meta_analysis(peer) if len(peer) >= FEWEST_CELLS else None
-            pooled.append(PooledParity(suite, algorithm, len(ours), meta_analysis(ours), theirs))
-    return pooled
+            pooled_cells.append(PooledParity(suite, algorithm, len(ours), meta_analysis(ours), theirs))
+    return pooled_cells
 
 
 def _row(key: CellKey, runs: Runs) -> Parity | None:
     """A cell before the other cells of its suite are tested; None without two seeds on each side at a common step."""
-    peers = [run for run in runs.imported if run.origin.get("kind") == "evaluation"]
+    peers = [run for run in runs.curves if run.origin.get("kind") == "evaluation"]
     files = {file_of(run) for run in peers}
     going = [run for run in (*runs.complete, *runs.short) if run.evaluations and file_of(run) in files]
     if runs.of_others or len(peers) < FEWEST_SEEDS or len(going) < FEWEST_SEEDS:

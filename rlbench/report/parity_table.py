@@ -55,7 +55,7 @@ def to_csv(rows: Sequence[Parity]) -> str:
 
 def to_json(rows: Sequence[Parity]) -> str:
     """The document that scripts read."""
-    pooled = [
+    documents = [
         {
             "suite": row.suite,
             "algorithm": row.algorithm,
@@ -66,7 +66,7 @@ def to_json(rows: Sequence[Parity]) -> str:
         }
         for row in pooled_parity(rows)
     ]
-    content = {"schema_version": SCHEMA_VERSION, "cells": [parity_document(row) for row in rows], "pooled": pooled}
+    content = {"schema_version": SCHEMA_VERSION, "cells": [parity_document(row) for row in rows], "pooled": documents}
     return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
@@ -103,12 +103,12 @@ def parity_document(row: Parity) -> dict[str, object]:
 
 def _body(rows: Sequence[Parity]) -> list[list[str]]:
     """The rows of each algorithm, its pooled row last."""
-    pooled = {(row.suite, row.algorithm): row for row in pooled_parity(rows)}
+    pooled_cells = {(row.suite, row.algorithm): row for row in pooled_parity(rows)}
     lines = []
     for place, row in enumerate(rows):
         lines.append(_line(row))
         last = place + 1 == len(rows) or rows[place + 1].key[:2] != row.key[:2]
-        if last and (whole := pooled.get(row.key[:2])) is not None:
+        if last and (whole := pooled_cells.get(row.key[:2])) is not None:
             peer = _share(whole.peer) if whole.peer is not None else ""
             name = f"pooled, {whole.cells} cells"
             lines.append([row.key.algorithm, name, "", "", "", "", _share(whole.ours), "", whole.word, peer])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rlbench.report.sources import Sources
 
 MOST_POINTS = 300
-"""Of a drawn curve."""
+"""Most points of a curve."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +46,7 @@ class Panel:
     lines: tuple[Line, ...]
     curves: Mapping[str, Curve]  # documented, by algorithm
     scores: Mapping[str, float]  # documented, in raw points, by algorithm
-    counted: str  # kind of step the budget counts
+    step_kind: str  # kind of step the budget counts
     verdicts: Mapping[str, AtStep]  # at equal steps, by algorithm
 
 
@@ -69,27 +69,27 @@ def panels(
     clock: Callable[[Evaluation], float],
 ) -> tuple[Panel, ...]:
     """The measured tasks of a suite, or those that ``tasks`` names, which may be documented alone."""
-    found, own = selected_runs(suite, evidence.with_imported(), tasks, algorithms), gather(evidence.own)
-    brought = {} if evidence.rlbench is None else gather(evidence.rlbench)
-    drawn: dict[str, list[CellKey]] = {}
+    cells, own = selected_runs(suite, evidence.with_imported(), tasks, algorithms), gather(evidence.own)
+    rlbench_runs = {} if evidence.rlbench is None else gather(evidence.rlbench)
+    keys_by_task: dict[str, list[CellKey]] = {}
     lines: dict[CellKey, list[Line]] = {}
-    for key, runs in found.items():
+    for key, runs in cells.items():
         ours = runs if runs.of_others else own.get(key, Runs())
-        lines[key] = measured_lines(key.algorithm, ours, brought.get(key, Runs()), clock, variants=bool(tasks))
+        lines[key] = measured_lines(key.algorithm, ours, rlbench_runs.get(key, Runs()), clock, variants=bool(tasks))
         if tasks or lines[key]:
-            drawn.setdefault(task_name(key), []).append(key)
+            keys_by_task.setdefault(task_name(key), []).append(key)
     documents = _documents(suite)
     verdicts = {cell.key: cell.at for cell in evidence.cells([suite]) if cell.at is not None}
     return tuple(
         Panel(
-            title=title + (" (imported)" if any(found[key].of_others for key in keys) else ""),
+            title=title + (" (imported)" if any(cells[key].of_others for key in keys) else ""),
             lines=tuple(line for key in keys for line in lines[key]),
             curves={key.algorithm: curve for key in keys if (curve := curve_of(key)) is not None},
             scores={key.algorithm: documents[key] for key in keys if key in documents},
-            counted="gradient" if suite == "offline" else "agent",
+            step_kind="gradient" if suite == "offline" else "agent",
             verdicts={key.algorithm: verdicts[key] for key in keys if lines[key] and key in verdicts},
         )
-        for title, keys in drawn.items()
+        for title, keys in keys_by_task.items()
     )
 
 
@@ -97,31 +97,31 @@ def algorithm_scores(
     suite: str, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
 ) -> tuple[str, tuple[AlgorithmScores, ...]]:
     """The scale in words, and every algorithm that has a finished run."""
-    found = {k: r for k, r in selected_runs(suite, evidence.with_imported(), tasks, algorithms).items() if r.complete}
-    scores = {key: row for key, runs in found.items() if (row := scores_of(key, runs))}
+    cells = {k: r for k, r in selected_runs(suite, evidence.with_imported(), tasks, algorithms).items() if r.complete}
+    scores = {key: row for key, runs in cells.items() if (row := scores_of(key, runs))}
     documents = _documents(suite)
     keys = list(scores)
     if not keys:
         return "", ()
     scale, points = normalizer(keys, [scores[key] for key in keys])
     ends = dict(zip(keys, points, strict=True))
-    made = []
+    algorithm_scores = []
     for algorithm in dict.fromkeys(key.algorithm for key in keys):
         ours = [key for key in keys if key.algorithm == algorithm]
-        known = all(key in documents for key in ours)
-        made.append(
+        all_documented = all(key in documents for key in ours)
+        algorithm_scores.append(
             AlgorithmScores(
                 algorithm=algorithm,
                 tasks=tuple(task_name(key) for key in ours),
                 scores=tuple(tuple(_placed(score, ends[key]) for score in scores[key]) for key in ours),
-                documents=tuple(_placed(documents[key], ends[key]) for key in ours) if known else (),
+                documents=tuple(_placed(documents[key], ends[key]) for key in ours) if all_documented else (),
             )
         )
-    return scale, tuple(made)
+    return scale, tuple(algorithm_scores)
 
 
 def selected_runs(
-    suite: str, found: Mapping[CellKey, Runs], tasks: Sequence[str], algorithms: Sequence[str]
+    suite: str, cells: Mapping[CellKey, Runs], tasks: Sequence[str], algorithms: Sequence[str]
 ) -> dict[CellKey, Runs]:
     """The cells of a suite whose task and algorithm the globs name, in the documents' order.
 
@@ -129,30 +129,30 @@ def selected_runs(
         UnknownName: a glob names nothing.
     """
     documents = {cell.key: cell.primary for cell in documented(suite)}
-    keys = [*documents, *sorted(key for key in found if key.suite == suite and key not in documents)]
+    keys = [*documents, *sorted(key for key in cells if key.suite == suite and key not in documents)]
     for kind, globs in (("task", tasks), ("algorithm", algorithms)):
         names = {key: {key.algorithm} if kind == "algorithm" else names_of(key, documents.get(key)) for key in keys}
         for glob in globs:
             if not any(fnmatchcase(name, glob.lower()) for key in keys for name in names[key]):
-                known = dict.fromkeys(key.algorithm if kind == "algorithm" else task_name(key) for key in keys)
-                raise UnknownName(kind, glob, known, where=suite)
+                names_known = dict.fromkeys(key.algorithm if kind == "algorithm" else task_name(key) for key in keys)
+                raise UnknownName(kind, glob, names_known, where=suite)
         keys = [k for k in keys if not globs or any(fnmatchcase(n, g.lower()) for n in names[k] for g in globs)]
-    return {key: found.get(key, Runs()) for key in keys}
+    return {key: cells.get(key, Runs()) for key in keys}
 
 
 def measured_lines(
-    algorithm: str, own: Runs, brought: Runs, clock: Callable[[Evaluation], float], *, variants: bool
+    algorithm: str, own: Runs, rlbench_runs: Runs, clock: Callable[[Evaluation], float], *, variants: bool
 ) -> list[Line]:
-    """Own runs, and rlbench's, named where own ones stand beside them.
+    """Curves of own runs and of rlbench's, which are labelled if there are both.
 
-    Own runs of other settings are drawn on demand, and where they are all there is, by what differs.
+    Own runs of other settings are drawn if ``variants``, or if there are no others; their label has the difference.
     """
     groups = {algorithm: _shown(own)}
     if variants or not groups[algorithm]:
         for run in own.variants:
             groups.setdefault(f"{algorithm} {label(run)}", []).append(run)
     other = f"{algorithm} (rlbench)" if any(groups.values()) else algorithm
-    groups[other] = _shown(brought) or groups.get(other, [])
+    groups[other] = _shown(rlbench_runs) or groups.get(other, [])
     return [line for name, runs in groups.items() if (line := line_of(name, runs, clock))]
 
 
@@ -209,7 +209,7 @@ def hours(evaluation: Evaluation) -> float:
 
 
 def nothing(suite: str, evidence: Sources) -> UsageError:
-    """There is nothing to draw."""
+    """The error of a suite without a curve."""
     return UsageError(
         f"{evidence.own}: no finished run of {suite} to draw; run some, or name a documented task with --task"
     )

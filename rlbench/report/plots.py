@@ -1,4 +1,4 @@
-"""Pictures, as PNG or SVG: readable in black and white, by people who confuse colours, and the same bytes every time.
+"""Figures as PNG, SVG or PDF: readable in black and white and with colour blindness, and equal bytes for equal data.
 
 Colours are those of Okabe and Ito. An algorithm has the same colour, marker and dash pattern in every figure.
 Published curves are thin and dotted, in the colour of their algorithm. Bands are ± one std over seeds, of measured
@@ -27,9 +27,7 @@ from rlbench.report.reference_table import DATA
 if TYPE_CHECKING:
     from rlbench.report.sources import Sources
 
-with (
-    chdir(DATA) if os.path.lexists("matplotlibrc") else nullcontext()
-):  # which matplotlib would obey: it may be foreign
+with chdir(DATA) if os.path.lexists("matplotlibrc") else nullcontext():  # matplotlib would read a foreign one
     from matplotlib import style
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
@@ -48,7 +46,7 @@ STYLE = DATA / "plots.mplstyle"
 
 PLACES: Final = re.compile(rb'\b(?:d|x|y)="[^"]*"')
 FINE: Final = re.compile(rb"\d+\.\d{3,}")
-"""In an SVG, where something lies, and a number there with more digits than hundredths of a point."""
+"""Coordinates in an SVG, and numbers in them that are finer than hundredths of a point."""
 
 
 class Look(NamedTuple):
@@ -77,7 +75,7 @@ ORDER: Final = (
     *("ddpg", "td3", "redq", "reinforce", "a2c"),
     *("il", "bcq", "cql", "crr", "td3bc", "iql", "td3bc-raw", "dqn+icm", "ppo+icm", "sac+icm", "ddpg+her"),
 )
-"""Algorithms by the number of their look; no two of a suite, but of the toys, share a colour."""
+"""Algorithms in the order of their styles; no two of a suite share a colour, except in ``toy``."""
 
 VERDICT_MARKERS: Final = {"ON TRACK": ("o", True), "OPEN": ("o", False), "BEHIND": ("v", True), "AHEAD": ("^", True)}
 """Marker of each verdict at equal steps, filled or not."""
@@ -88,7 +86,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "x", "+", "d", "1",
 def draw(
     suite: str, kind: Kind, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
 ) -> Figure:
-    """A picture of a suite's records.
+    """Draw a figure of a suite's records.
 
     Raises:
         UsageError: there is nothing to draw.
@@ -97,11 +95,11 @@ def draw(
     with style.context(STYLE):
         if kind in {"curves", "walltime"}:
             clock = plot_data.hours if kind == "walltime" else plot_data.steps
-            found = plot_data.panels(suite, evidence, tasks=tasks, algorithms=algorithms, clock=clock)
-            found = tuple(p for p in found if p.lines or (p.curves and kind == "curves"))
-            if not found:
+            panels = plot_data.panels(suite, evidence, tasks=tasks, algorithms=algorithms, clock=clock)
+            panels = tuple(p for p in panels if p.lines or (p.curves and kind == "curves"))
+            if not panels:
                 raise plot_data.nothing(suite, evidence)
-            return _curves(found, hours=kind == "walltime")
+            return _curves(panels, hours=kind == "walltime")
         if kind == "forest":
             rows = forest.rows(suite, evidence, tasks=tasks, algorithms=algorithms)
             if not rows:
@@ -124,10 +122,10 @@ def encoded(figure: Figure, ending: str, *, title: str = "") -> bytes:
     """A figure, below a title if there is one, as the bytes of a file; equal figures give equal bytes.
 
     Raises:
-        UsageError: no picture ends so.
+        UsageError: the ending is unknown.
     """
     if ending not in ENDINGS:
-        raise UsageError(f"{ending or 'no ending'}: pictures are written as {' or '.join(ENDINGS)}")
+        raise UsageError(f"{ending or 'no ending'}: figures are written as {' or '.join(ENDINGS)}")
     file = io.BytesIO()
     with style.context(STYLE):
         if title:
@@ -137,12 +135,12 @@ def encoded(figure: Figure, ending: str, *, title: str = "") -> bytes:
 
 
 def _coarse(places: re.Match[bytes]) -> bytes:
-    """Without what is finer than any screen; scales keep all their digits."""
+    """Round coordinates to hundredths of a point; scales keep all their digits."""
     return FINE.sub(lambda number: f"{float(number[0]):.2f}".encode(), places[0])
 
 
 def plot_kind(name: str) -> Kind:
-    """A kind of picture by its name.
+    """A kind of figure by its name.
 
     Raises:
         UnknownName: there is none.
@@ -155,17 +153,17 @@ def plot_kind(name: str) -> Kind:
 
 def looks_of(labels: Sequence[str]) -> dict[str, Look]:
     """Choose the style of each line; ``ppo lr=1e-4`` has the colour of ``ppo`` and other dashes."""
-    found: dict[str, Look] = {}
-    used: Counter[str] = Counter()
+    looks: dict[str, Look] = {}
+    variants: Counter[str] = Counter()
     for place, label in enumerate(dict.fromkeys(labels)):
         algorithm, _, rest = label.partition(" ")
         i = ORDER.index(algorithm) if algorithm in ORDER else place
-        used[algorithm] += bool(rest)
+        variants[algorithm] += bool(rest)
         color = COLORS[(i if algorithm in ORDER else place) % len(COLORS)]
-        i += 3 * used[algorithm]
+        i += 3 * variants[algorithm]
         dashes = (i + i // len(COLORS)) % len(DASHES)  # a colour that comes again has other dashes
-        found[label] = Look(color, DASHES[dashes], MARKERS[i % len(MARKERS)])
-    return found
+        looks[label] = Look(color, DASHES[dashes], MARKERS[i % len(MARKERS)])
+    return looks
 
 
 def _curves(panels: Sequence[Panel], *, hours: bool) -> Figure:
@@ -181,22 +179,22 @@ def _curves(panels: Sequence[Panel], *, hours: bool) -> Figure:
         _panel(axes, panels[place], looks, hours=hours)
         if place % columns == 0:
             axes.set_ylabel("return")
-    measured = any(panel.lines for panel in panels)
-    dotted = not hours and measured and any(panel.curves for panel in panels)
-    drawn = {name for panel in panels for name in _drawn(panel, hours=hours)}
+    any_measured = any(panel.lines for panel in panels)
+    dotted = not hours and any_measured and any(panel.curves for panel in panels)
+    names_drawn = {name for panel in panels for name in _drawn(panel, hours=hours)}
     _legend(
         figure,
-        {name: look for name, look in looks.items() if name in drawn},
-        published=drawn - {line.algorithm for panel in panels for line in panel.lines},
+        {name: look for name, look in looks.items() if name in names_drawn},
+        unmeasured=names_drawn - {line.algorithm for panel in panels for line in panel.lines},
         curve=dotted,
-        score=measured,
+        score=any_measured,
         words=[] if hours else sorted({at.word for panel in panels for at in panel.verdicts.values()}),
     )
     return figure
 
 
 def _drawn(panel: Panel, *, hours: bool) -> set[str]:
-    """The algorithms of a panel that are drawn: what was measured, else, over steps, what was documented."""
+    """The algorithms of a panel to draw: the measured ones, or else, over steps, those with a published curve."""
     return {line.algorithm for line in panel.lines} or (set() if hours else set(panel.curves))
 
 
@@ -207,21 +205,21 @@ def _base(label: str) -> str:
 
 def _panel(axes: Axes, panel: Panel, looks: dict[str, Look], *, hours: bool) -> None:
     longest = max([line.x[-1] for line in panel.lines], default=0.0)
-    measured = {_base(line.algorithm) for line in panel.lines}
-    unit, word = _unit(longest or 1e6, panel.counted, hours=hours)
+    measured_algorithms = {_base(line.algorithm) for line in panel.lines}
+    unit, word = _unit(longest or 1e6, panel.step_kind, hours=hours)
     if not hours:
         for name, curve in panel.curves.items():
-            if measured and name not in measured:
+            if measured_algorithms and name not in measured_algorithms:
                 continue
             x, y, spread = (np.asarray(part, float) for part in (curve.env_steps, curve.mean, curve.std))
             color = looks[name].color
             axes.fill_between(x / unit, y - spread, y + spread, color=color, alpha=0.08, linewidth=0)
             axes.plot(
                 x / unit, y, color=color, linewidth=1.1, linestyle=":", zorder=2,
-                marker=None if measured else looks[name].marker, markersize=3, markevery=max(1, len(x) // 5),
+                marker=None if measured_algorithms else looks[name].marker, markersize=3, markevery=max(1, len(x) // 5),
             )  # fmt: skip
     for name, document in panel.scores.items():
-        if name in measured:
+        if name in measured_algorithms:
             axes.axhline(document, color=looks[name].color, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
     for line in panel.lines:
         color, dashes, marker = looks[line.algorithm]
@@ -245,26 +243,26 @@ def _mark_verdicts(axes: Axes, panel: Panel, looks: dict[str, Look], unit: float
     """The window of evaluations and the verdict of each algorithm that was tested at equal steps."""
     for name, at in panel.verdicts.items():
         if at.word in VERDICT_MARKERS and name in looks:
-            marker, filled = VERDICT_MARKERS[at.word]
+            marker, fill = VERDICT_MARKERS[at.word]
             color, x = looks[name].color, at.level.step / unit
             axes.axvline(x, color=color, linewidth=4, alpha=0.12, zorder=0)
             axes.plot(
                 x, sum(at.scores) / len(at.scores), marker=marker, markersize=8, color="white", linestyle="none",
-                markeredgecolor=color, markeredgewidth=1.6, markerfacecolor=color if filled else "white", zorder=4,
+                markeredgecolor=color, markeredgewidth=1.6, markerfacecolor=color if fill else "white", zorder=4,
             )  # fmt: skip
 
 
-def _unit(longest: float, counted: str, *, hours: bool) -> tuple[float, str]:
+def _unit(longest: float, step_kind: str, *, hours: bool) -> tuple[float, str]:
     if hours:
         return (1.0, "hours") if longest >= 1 else (1 / 60, "minutes")
-    return (1e6, f"million {counted} steps") if longest >= 5e5 else (1e3, f"thousand {counted} steps")
+    return (1e6, f"million {step_kind} steps") if longest >= 5e5 else (1e3, f"thousand {step_kind} steps")
 
 
 def _legend(
     figure: Figure,
     looks: dict[str, Look],
     *,
-    published: Collection[str],
+    unmeasured: Collection[str],
     curve: bool,
     score: bool,
     words: Sequence[str],
@@ -275,8 +273,9 @@ def _legend(
 
     handles: list[Artist] = [
         Line2D(
-            [], [], color=color, marker=marker, markersize=4, label=f"{name}, published" if name in published else name,
-            linestyle=":" if name in published else (0, dashes) if dashes else "-",
+            [], [], color=color, marker=marker, markersize=4,
+            label=f"{name}, published" if name in unmeasured else name,
+            linestyle=":" if name in unmeasured else (0, dashes) if dashes else "-",
         )
         for name, (color, dashes, marker) in looks.items()
     ]  # fmt: skip
@@ -334,12 +333,12 @@ def _interval(standings: Sequence[AlgorithmScores], scale: str) -> Figure:
 
 
 def _improvement(standings: Sequence[AlgorithmScores], scale: str) -> Figure:
-    del scale  # a chance has none
-    known = [s for s in standings if s.documents]
-    if not known:
+    del scale  # a probability has none
+    with_documents = [s for s in standings if s.documents]
+    if not with_documents:
         raise UsageError("no finished run has a document to be compared with")
-    rows = [(s, probability_of_improvement(s.scores, [[d] for d in s.documents], fixed=True)) for s in known]
-    figure, axes = _rows_of([s.algorithm for s in known])
+    rows = [(s, probability_of_improvement(s.scores, [[d] for d in s.documents], fixed=True)) for s in with_documents]
+    figure, axes = _rows_of([s.algorithm for s in with_documents])
     _whiskers(axes, rows)
     axes.axvline(0.5, color="#6e7781", linewidth=0.9, linestyle=(0, (1, 2)))
     axes.set(xlim=(-0.03, 1.03), xlabel="probability that a run beats its published score")
@@ -358,19 +357,24 @@ def _rows_of(names: Sequence[str]) -> tuple[Figure, Axes]:
 
 def _whiskers(axes: Axes, rows: Sequence[tuple[AlgorithmScores, Estimate]]) -> None:
     looks = looks_of([standing.algorithm for standing, _ in rows])
-    for place, (standing, found) in enumerate(rows):
+    for place, (standing, interval) in enumerate(rows):
         color, _, marker = looks[standing.algorithm]
         several = min(map(len, standing.scores)) > 1
         if several:
             axes.plot(
-                [found.low, found.high], [place, place], color=color, linewidth=5, alpha=0.35, solid_capstyle="butt"
+                [interval.low, interval.high],
+                [place, place],
+                color=color,
+                linewidth=5,
+                alpha=0.35,
+                solid_capstyle="butt",
             )
-        axes.plot(found.value, place, marker=marker, color=color, markersize=7, zorder=3)
+        axes.plot(interval.value, place, marker=marker, color=color, markersize=7, zorder=3)
         seeds = sorted({len(row) for row in standing.scores})
         count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]}–{seeds[-1]}"
         tasks = f"{len(standing.tasks)} task" + ("s" if len(standing.tasks) > 1 else "")
-        told = f"{tasks} × {count} seed" + ("" if count == "1" else "s")
+        seeds_text = f"{tasks} × {count} seed" + ("" if count == "1" else "s")
         axes.annotate(
-            told, (1.02, place), xycoords=("axes fraction", "data"),
+            seeds_text, (1.02, place), xycoords=("axes fraction", "data"),
             ha="left", va="center", fontsize=7, color="#57606a",
         )  # fmt: skip

@@ -50,7 +50,7 @@ class Pooled:
     algorithm: str
     kind: Kind
     origin: Literal["", "own", "rlbench"] = ""  # as of a cell: own runs are never pooled with those of rlbench
-    imported: bool = False  # by another program: its curves are never pooled with runs of rlbench
+    of_imported: bool = False  # curves of another program are never pooled with runs of rlbench
     cells: int
     left_out: tuple[str, ...]  # tasks without a spread on either side, or without a scale
     meta: Meta  # as a share of the way from the random policy to the document
@@ -66,7 +66,7 @@ class Pooled:
         middle, low, high, tau = (100 * value for value in self.meta[:4])
         when = "full budget" if self.kind == "full" else "at equal steps"
         rest = f"; not pooled, for want of a spread: {', '.join(self.left_out)}" if self.left_out else ""
-        whose = " (imported)" if self.imported else " (yours)" if self.origin == "own" else ""
+        whose = " (imported)" if self.of_imported else " (yours)" if self.origin == "own" else ""
         return (
             f"{self.algorithm}{whose}, {when}: {self.word}, {middle:+.1f} % [{low:+.1f}, {high:+.1f}] over "
             f"{self.cells} cells (τ {tau:.1f}, Q {self.meta.q:.1f} with {self.meta.df} df){rest}"
@@ -97,17 +97,17 @@ def meta_analysis(effects: Sequence[Effect]) -> Meta:
 def _rows(group: Sequence[Cell]) -> Iterator[Pooled]:
     kinds: dict[Kind, Callable[[Cell], Effect | None]] = {"full": _full, "at": _at}
     for kind, effect_of in kinds.items():
-        tested = [cell for cell in group if _tested(cell, kind)]
-        effects = {task_name(cell.key): effect for cell in tested if (effect := effect_of(cell)) is not None}
+        testable = [cell for cell in group if _tested(cell, kind)]
+        effects = {task_name(cell.key): effect for cell in testable if (effect := effect_of(cell)) is not None}
         if len(effects) >= FEWEST_CELLS:
             yield Pooled(
                 suite=group[0].key.suite,
                 algorithm=group[0].key.algorithm,
                 kind=kind,
                 origin=group[0].origin,
-                imported=_imported(group[0]),
+                of_imported=_imported(group[0]),
                 cells=len(effects),
-                left_out=tuple(task_name(cell.key) for cell in tested if task_name(cell.key) not in effects),
+                left_out=tuple(task_name(cell.key) for cell in testable if task_name(cell.key) not in effects),
                 meta=meta_analysis(list(effects.values())),
             )
 

@@ -1,4 +1,4 @@
-"""Everything that was published about a cell: each number with its source, and what must be known of it."""
+"""The published numbers of a cell, each with its source, protocol and notes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCHEMA_VERSION = 1
 
 
 def cells_of(suite: str, algorithm: str, task: str) -> tuple[DocumentedCell, ...]:
-    """The documented cells that three names mean; several where a task has several data sets.
+    """The documented cells of a suite, algorithm and task; several if the task has several data sets.
 
     Raises:
         UnknownName: nothing is documented under one of the names; the nearest are in the message.
@@ -36,11 +36,11 @@ def cells_of(suite: str, algorithm: str, task: str) -> tuple[DocumentedCell, ...
     algorithms = dict.fromkeys(cell.key.algorithm for cell in cells)
     if algorithm not in algorithms:
         raise UnknownName("algorithm", algorithm, algorithms, where=f"documents of {suite}")
-    found = about(suite, algorithm, task)
-    if not found:
+    cells_found = about(suite, algorithm, task)
+    if not cells_found:
         tasks = [cell.key.dataset or cell.key.task for cell in cells if cell.key.algorithm == algorithm]
         raise UnknownName("task", task, dict.fromkeys(tasks), where=f"documents of {suite} {algorithm}")
-    return found
+    return cells_found
 
 
 def to_text(cells: Sequence[DocumentedCell]) -> str:
@@ -87,29 +87,29 @@ def _lines(cell: DocumentedCell) -> list[str]:
     return lines
 
 
-def _paragraph(key: CellKey, found: ReferenceScore) -> list[str]:
-    seeds = "not stated" if found.n is None else str(found.n)
-    interval = "" if found.low is None or found.high is None else f"  [{found.low:,.10g}, {found.high:,.10g}]"
-    protocol = protocol_of(key, found)
+def _paragraph(key: CellKey, score: ReferenceScore) -> list[str]:
+    seeds = "not stated" if score.n is None else str(score.n)
+    interval = "" if score.low is None or score.high is None else f"  [{score.low:,.10g}, {score.high:,.10g}]"
+    protocol = protocol_of(key, score)
     rows = {
-        "score": published(found) + interval,
-        "estimator": f"{found.estimator}: {found.metric}" if found.metric else found.estimator,
-        "seeds": seeds if found.source != OPTIMUM else "none: by arithmetic",
-        "kind": "training returns" if found.kind == "training" else "",
-        "steps": found.steps,
-        "on": " with ".join(filter(None, (found.task, found.dataset))),
+        "score": published(score) + interval,
+        "estimator": f"{score.estimator}: {score.metric}" if score.metric else score.estimator,
+        "seeds": seeds if score.source != OPTIMUM else "none: by arithmetic",
+        "kind": "training returns" if score.kind == "training" else "",
+        "steps": score.steps,
+        "on": " with ".join(filter(None, (score.task, score.dataset))),
         "protocol": "\n               ".join([protocol.text, *protocol.source.split()]),
-        "settings": found.variant,
-        "system": found.system,
-        "source": found.source,
-        "remark": found.note,
+        "settings": score.variant,
+        "system": score.system,
+        "source": score.source,
+        "remark": score.note,
     }
     return [f"    {name:<9}  {text}" for name, text in rows.items() if text]
 
 
-def _fields(key: CellKey, found: ReferenceScore) -> dict[str, object]:
-    fields = {name: value for name, value in asdict(found).items() if name != "resolution"}  # the score says it
-    protocol = protocol_of(key, found)
+def _fields(key: CellKey, score: ReferenceScore) -> dict[str, object]:
+    fields = {name: value for name, value in asdict(score).items() if name != "resolution"}  # the score says it
+    protocol = protocol_of(key, score)
     return {**fields, "protocol": protocol.text, "protocol_source": protocol.source}
 
 

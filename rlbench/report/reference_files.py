@@ -104,7 +104,7 @@ _Record = TypeVar("_Record", bound=Frozen)
 
 @contextmanager
 def selected(*, files: Sequence[Path] = (), name: str = "") -> Iterator[None]:
-    """Within it, references of ``files`` count too, and the one called ``name`` is compared with."""
+    """Add the references of ``files``, and compare with the reference called ``name``."""
     tokens = _FILES.set(tuple(files) or _FILES.get()), _NAME.set(name or _NAME.get())
     try:
         yield
@@ -120,8 +120,8 @@ def chosen_name() -> str:
 
 def chosen_files() -> tuple[Path, ...]:
     """The files that options, the environment and installed wheels name."""
-    given = _FILES.get() or tuple(map(Path, filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))))
-    return (*given, *_installed())
+    files = _FILES.get() or tuple(map(Path, filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))))
+    return (*files, *_installed())
 
 
 def lines_of(files: tuple[Path, ...], suite: str) -> list[Line]:
@@ -142,10 +142,10 @@ def curves_of(files: tuple[Path, ...]) -> list[tuple[Line, Curve]]:
 @cache
 def _installed() -> tuple[Path, ...]:
     """The files of wheels: an entry point ``NAME = "package:file.toml"``."""
-    found = {
+    files = {
         Path(str(dist.locate_file(Path(*point.module.split("."), point.attr)))) for dist, point in entry_points(GROUP)
     }
-    return tuple(sorted(found))
+    return tuple(sorted(files))
 
 
 @cache
@@ -171,8 +171,8 @@ def _lines(path: Path) -> tuple[tuple[Line, Curve | None], ...]:
 
 def _rows(reference: OutsideReference, path: Path) -> Sequence[ScoreRow]:
     if reference.suite == "toy" or reference.suite not in suites.names():
-        known = [name for name in suites.names() if name != "toy"]
-        raise RefusedFile(f"{path}: {reference.name}: suite {reference.suite!r} is not among {', '.join(known)}")
+        names = [name for name in suites.names() if name != "toy"]
+        raise RefusedFile(f"{path}: {reference.name}: suite {reference.suite!r} is not among {', '.join(names)}")
     if not reference.file:
         return reference.scores
     return _table(path.parent / reference.file, ScoreRow)
@@ -206,8 +206,8 @@ def _table(path: Path, record: type[_Record]) -> list[_Record]:
     try:
         for name in reader.fieldnames or ():
             if name not in record.model_fields:
-                known = ", ".join(record.model_fields)
-                raise RefusedFile(f"{path}: column {printable(name, 40)!r} is not among {known}; rename or remove it")
+                fields = ", ".join(record.model_fields)
+                raise RefusedFile(f"{path}: column {printable(name, 40)!r} is not among {fields}; rename or remove it")
         for row in reader:
             if len(rows) == LONGEST:
                 raise RefusedFile(f"{path}: more than {LONGEST:,} rows; thin the file")

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 NEWEST = "README.md@f2402056b03a"
 
 NOT_ALGORITHMS = ("behaviour", "qrdqn-expert")
-"""Rows that describe a data set, not what an algorithm made of it."""
+"""Rows that describe a data set, not an algorithm."""
 
 OFFLINE_ALGORITHMS = ("il", "bcq", "cql", "crr", "td3bc", "iql")
 OFFLINE_TASKS = ("HalfCheetah-v2", "Hopper-v2", "Walker2d-v2", "Ant-v2")
@@ -62,7 +62,7 @@ class DocumentedCell:
 
     key: CellKey
     primary: ReferenceScore
-    unparsed: tuple[Line, ...] = ()  # what else is documented: a table has no use for it
+    unparsed: tuple[Line, ...] = ()  # other published numbers, not used by tables
 
     @property
     def others(self) -> tuple[ReferenceScore, ...]:
@@ -81,14 +81,14 @@ def documented(suite: str) -> tuple[DocumentedCell, ...]:
 
 def every_line(suite: str, files: tuple[Path, ...]) -> dict[CellKey, list[Line]]:
     """Every published number of a suite by cell, those of outside files last."""
-    found = {key: list(rows) for key, rows in lines(suite).items()}
+    lines_by_cell = {key: list(rows) for key, rows in lines(suite).items()}
     for line in lines_of(files, suite):
-        found.setdefault(_key(line), []).append(line)
-    return found
+        lines_by_cell.setdefault(_key(line), []).append(line)
+    return lines_by_cell
 
 
 def curve_of(key: CellKey) -> Curve | None:
-    """The documented curve of a cell: of the outside reference that judges it if that has one, else the package's."""
+    """The documented curve of a cell: that of its outside reference if it has one, else the package's."""
     return _curves(chosen_files(), chosen_name()).get(key)
 
 
@@ -111,28 +111,28 @@ def _documented(suite: str, files: tuple[Path, ...], name: str) -> tuple[Documen
         return _optima()
     cells, every = [], every_line(suite, files)
     if name:
-        known = dict.fromkeys(
+        systems = dict.fromkeys(
             row["system"] for place in {*suites(), suite} for r in every_line(place, files).values() for row in r
         )
-        if name not in known:
-            raise UnknownName("reference", name, known, where="--reference")
+        if name not in systems:
+            raise UnknownName("reference", name, systems, where="--reference")
     for key, rows in every.items():
-        chosen = None if key.algorithm in NOT_ALGORITHMS else _chosen(key, rows, name)
-        if chosen is not None:
-            others = tuple(row for row in rows if row is not chosen)
-            cells.append(DocumentedCell(key=key, primary=parsed(chosen), unparsed=others))
+        primary_line = None if key.algorithm in NOT_ALGORITHMS else _chosen(key, rows, name)
+        if primary_line is not None:
+            others = tuple(row for row in rows if row is not primary_line)
+            cells.append(DocumentedCell(key=key, primary=parsed(primary_line), unparsed=others))
     order = {algorithm: place for place, algorithm in enumerate(dict.fromkeys(cell.key.algorithm for cell in cells))}
     return tuple(sorted(cells, key=lambda cell: order[cell.key.algorithm]))
 
 
 def about(suite: str, algorithm: str, task: str) -> tuple[DocumentedCell, ...]:
-    """Every cell that a task's name, or its data set's, means for one algorithm."""
-    named = [c for c in documented(suite) if c.key.algorithm == algorithm]
-    return tuple(c for c in named if task.lower() in names_of(c.key, c.primary))
+    """The cells of one algorithm whose task or data set has this name."""
+    cells = [c for c in documented(suite) if c.key.algorithm == algorithm]
+    return tuple(c for c in cells if task.lower() in names_of(c.key, c.primary))
 
 
 def names_of(key: CellKey, document: ReferenceScore | None) -> set[str]:
-    """The names, in lower case, by which a row may be asked for: its task, its data set, the documented task."""
+    """The names of a row, in lower case: its task, its data set, the documented task."""
     names = {key.task, key.dataset, *([document.task, document.dataset] if document else [])}
     if key.suite in VERSIONED:
         names |= {f"{base_of(key.task)}{version}" for version in ("", "-v2", "-v3", "-v4")}
@@ -141,22 +141,24 @@ def names_of(key: CellKey, document: ReferenceScore | None) -> set[str]:
 
 def primary(suite: str, algorithm: str, task: str) -> ReferenceScore | None:
     """The reference score that a cell is compared with, if any."""
-    wanted = row_of(suite, task, "")
+    row = row_of(suite, task, "")
     for cell in documented(suite):
-        if cell.key.algorithm == algorithm and wanted == row_of(suite, cell.key.task, cell.key.dataset):
+        if cell.key.algorithm == algorithm and row == row_of(suite, cell.key.task, cell.key.dataset):
             return cell.primary
     return None
 
 
 def at_the_end(key: CellKey, limit: int) -> ReferenceScore | None:
     """The mean of the reference runs in their last evaluation within ``limit`` steps, if it is published."""
-    known = (parsed(line) for line in lines(key.suite).get(key, []) if line["estimator"] == "final")
-    within = [row for row in known if row.system == "Tianshou" and row.steps.isdecimal() and int(row.steps) <= limit]
+    final_scores = (parsed(line) for line in lines(key.suite).get(key, []) if line["estimator"] == "final")
+    within = [
+        row for row in final_scores if row.system == "Tianshou" and row.steps.isdecimal() and int(row.steps) <= limit
+    ]
     return max(within, key=lambda row: int(row.steps), default=None)
 
 
 class Note(NamedTuple):
-    """A fact that a reader must know before comparing a score with the document of its cell."""
+    """A caveat about comparing scores with the reference of a cell."""
 
     text: str
     source: str  # the files and commits that show it, blank-separated
@@ -180,8 +182,8 @@ def comparable(key: CellKey) -> bool:
 
 def _chosen(key: CellKey, rows: list[Line], name: str) -> Line | None:
     """The row that a cell is compared with: of the reference called ``name``, else the primary one."""
-    named = next((row for row in rows if name and row["system"] == name), None)
-    return named or _primary(key, rows) or next((row for row in rows if "outside" in row), None)
+    chosen_line = next((row for row in rows if name and row["system"] == name), None)
+    return chosen_line or _primary(key, rows) or next((row for row in rows if "outside" in row), None)
 
 
 def _primary(key: CellKey, rows: list[Line]) -> Line | None:
@@ -191,8 +193,8 @@ def _primary(key: CellKey, rows: list[Line]) -> Line | None:
         return _as_long(key, newest[0], [*newest, *theirs])
     if key.suite == "offline" and not _offered(key):
         return None
-    ranked = (r for name, kind in PRIMARY for r in rows if (r["system"], r["estimator"]) == (name, kind))
-    return next(ranked, None)
+    candidates = (r for name, kind in PRIMARY for r in rows if (r["system"], r["estimator"]) == (name, kind))
+    return next(candidates, None)
 
 
 def _as_long(key: CellKey, first: Line, others: list[Line]) -> Line:
@@ -223,7 +225,7 @@ def _offered(key: CellKey) -> bool:
 
 
 def _optima() -> tuple[DocumentedCell, ...]:
-    """The sanity suite: what the best policy gets, by arithmetic."""
+    """The cells of suite ``toy``, whose references are exact optimal returns."""
     from rlbench.suites import toy
 
     return tuple(
@@ -257,7 +259,7 @@ def _named(row: dict[str, str], key: CellKey) -> bool:
 @cache
 def documented_curves() -> dict[CellKey, Curve]:
     """Curves by cell; where two documents draw one, that of more seeds."""
-    found: dict[CellKey, Curve] = {}
+    curves: dict[CellKey, Curve] = {}
     with (DATA / "documented_curves.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             key = CellKey(row["suite"], row["algorithm"], *row_of(row["suite"], row["task"], ""))
@@ -269,6 +271,6 @@ def documented_curves() -> dict[CellKey, Curve]:
                 mean=tuple(map(float, row["mean"].split())),
                 std=tuple(map(float, row["std"].split())),
             )
-            if key not in found or curve.n > found[key].n:
-                found[key] = curve
-    return found
+            if key not in curves or curve.n > curves[key].n:
+                curves[key] = curve
+    return curves

@@ -161,14 +161,14 @@ def protocol_of(key: CellKey, number: ReferenceScore) -> Protocol:
 @cache
 def lines(suite: str) -> dict[CellKey, list[Line]]:
     """Every published number of a suite by cell, in the order of the data and still unparsed."""
-    found: dict[CellKey, list[Line]] = {}
+    lines_by_cell: dict[CellKey, list[Line]] = {}
     for name in FILES if suite == "offline" else FILES[:1]:
         for line in _lines(name, suite):
             halved = line["variant"] == UNNORMALIZED if "variant" in line else False
             algorithm = line["algorithm"] + ("-raw" if halved else "")
             key = CellKey(suite, algorithm, *row_of(suite, line.get("task", ""), line["dataset"]))
-            found.setdefault(key, []).append(line)
-    return found
+            lines_by_cell.setdefault(key, []).append(line)
+    return lines_by_cell
 
 
 @cache
@@ -224,11 +224,11 @@ def _number(text: str) -> float | None:
 
 
 def _estimator(text: str) -> Estimator:
-    known: tuple[Estimator, ...] = get_args(Estimator)
-    for name in known:
+    names: tuple[Estimator, ...] = get_args(Estimator)
+    for name in names:
         if text == name:
             return name
-    raise RlbenchError(f"{DATA}: unknown estimator {text!r}; known: {', '.join(known)}")
+    raise RlbenchError(f"{DATA}: unknown estimator {text!r}; known: {', '.join(names)}")
 
 
 def _count(number: int) -> str:

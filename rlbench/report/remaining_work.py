@@ -61,12 +61,12 @@ def remaining_runs(
     Raises:
         UnknownName: an algorithm is not in the suite's table.
     """
-    own, found = gather(evidence.own), evidence.every_run()
+    own, runs_by_cell = gather(evidence.own), evidence.every_run()
     cells = documented(suite)
-    known = dict.fromkeys(cell.key.algorithm for cell in cells)
+    names = dict.fromkeys(cell.key.algorithm for cell in cells)
     for name in algorithms:
-        if name not in known:
-            raise UnknownName("algorithm", name, known, where=suite)
+        if name not in names:
+            raise UnknownName("algorithm", name, names, where=suite)
     keys = [cell.key for cell in cells if not algorithms or cell.key.algorithm in algorithms]
     here, gpu = (processor(), has_gpu()) if cpu is None else (cpu, False)
     rows = []
@@ -75,7 +75,7 @@ def remaining_runs(
         until = curve.first_informative() if curve is not None else None
         if until is not None or not informative:
             runs = Runs() if whole else own.get(key, Runs())
-            rows.append(_missing(key, runs, found, seeds, here, until, gpu=gpu, informative=informative))
+            rows.append(_missing(key, runs, runs_by_cell, seeds, here, until, gpu=gpu, informative=informative))
     return tuple(row for row in rows if row.seeds)
 
 
@@ -84,16 +84,16 @@ class Throughput(NamedTuple):
 
     speed: float  # agent steps a second
     nearest: str  # cell, algorithm, family or suite of the runs, and their device where it is not this machine's
-    here: bool  # measured on a ``cpu``, with or without a GPU as asked
+    here: bool  # measured on a ``cpu``, with or without a GPU as requested
 
 
-def throughput(key: CellKey, found: Mapping[CellKey, Runs], cpu: str, *, gpu: bool) -> Throughput | None:
+def throughput(key: CellKey, runs_by_cell: Mapping[CellKey, Runs], cpu: str, *, gpu: bool) -> Throughput | None:
     """The speed of the cell's own runs, or else of the nearest ones in its suite.
 
-    Runs with a GPU count for a machine without one only where there are no others, and the reverse: the two differ more
-    than algorithms do. Then the nearest runs count, those on a ``cpu`` first: algorithms differ more than processors
-    do. One name on frames and on bodies is two algorithms here. Methods on recorded data differ too much to speak for
-    each other, and so do algorithms with many more gradient steps a step, as REDQ: those are unknown.
+    Runs with a GPU count for a machine without one only if there are no others, and the reverse: the two differ more
+    than algorithms do. Next come the nearest algorithms, and among these runs on the same ``cpu``. One algorithm on
+    frames and on vectors counts as two. Offline methods differ too much to predict each other, and so do algorithms
+    with many more gradient steps per env step, such as REDQ: their speeds are unknown.
     """
     family = _family(key)
     near: tuple[tuple[str, Callable[[CellKey], bool]], ...] = (
@@ -102,12 +102,12 @@ def throughput(key: CellKey, found: Mapping[CellKey, Runs], cpu: str, *, gpu: bo
         ("family", lambda other: other.suite == key.suite and _family(other) == family and _alike(other, key)),
         ("suite", lambda other: other.suite == key.suite != "offline" and _alike(other, key)),
     )
-    for alike, (nearest, wanted) in product((True, False), near):
-        every = [run for other, runs in found.items() if wanted(other) for run in _made(runs)]
+    for alike, (nearest, matches) in product((True, False), near):
+        every = [run for other, runs in runs_by_cell.items() if matches(other) for run in _made(runs)]
         every = [run for run in every if (_on_gpu(run) == gpu) == alike]
         for here in (True, False):
             same = [run for run in every if run.environment.get("cpu") == cpu or not here]
-            speeds = [made for run in same if (made := speed(run))]
+            speeds = [rate for run in same if (rate := speed(run))]
             if speeds:
                 device = "" if alike else " on a CPU" if gpu else " on a GPU"
                 return Throughput(statistics.median(speeds), nearest + device, here and alike)
@@ -125,7 +125,7 @@ def _made(runs: Runs) -> list[Run]:
 def _missing(
     key: CellKey,
     runs: Runs,
-    found: Mapping[CellKey, Runs],
+    runs_by_cell: Mapping[CellKey, Runs],
     seeds: Sequence[int],
     cpu: str,
     until: int | None,
@@ -137,14 +137,14 @@ def _missing(
     end = until if informative and until is not None else spec.budget.steps if spec else 0
     came = {run.seed: min(run.env_steps, end) for run in runs.short}
     done = {run.seed for run in runs.scored} | ({seed for seed in came if came[seed] >= end} if informative else set())
-    wanted = tuple(seed for seed in seeds if seed not in done)
-    steps = sum(end - came.get(seed, 0) for seed in wanted)
-    to_checkpoint = sum(max(0, (until or 0) - came.get(seed, 0)) for seed in wanted[:FEWEST])
-    expected = throughput(key, found, cpu, gpu=gpu)
+    missing = tuple(seed for seed in seeds if seed not in done)
+    steps = sum(end - came.get(seed, 0) for seed in missing)
+    to_checkpoint = sum(max(0, (until or 0) - came.get(seed, 0)) for seed in missing[:FEWEST])
+    expected = throughput(key, runs_by_cell, cpu, gpu=gpu)
     need = _footprint(spec) if spec else None
     return RemainingRuns(
         key=key,
-        seeds=wanted,
+        seeds=missing,
         steps=steps,
         hours=steps / expected.speed / 3600 if expected and spec else None,
         memory=need.total if need else None,
@@ -180,8 +180,8 @@ def _updates(key: CellKey) -> float:
 def _spec(key: CellKey) -> Spec | None:
     from rlbench import suites
 
-    recorded = key.suite == "offline" and key.dataset  # data that we have not cannot be run, though the game could
-    for task in (key.dataset,) if recorded else dict.fromkeys((key.dataset, key.task)):
+    needs_data = key.suite == "offline" and key.dataset  # without its data, a row cannot run on the environment alone
+    for task in (key.dataset,) if needs_data else dict.fromkeys((key.dataset, key.task)):
         try:
             return suites.spec(key.suite, key.algorithm, task)
         except UnknownName:
@@ -194,6 +194,6 @@ def _footprint(spec: Spec) -> Footprint:
 
     if not isinstance(spec.task, OfflineTask):
         return footprint(spec)
-    from rlbench.datasets.loader import steps_here  # h5py starts a process as it is imported
+    from rlbench.datasets.loader import steps_here  # importing h5py starts a process
 
     return footprint(spec, steps=steps_here(spec.task.data))

@@ -1,4 +1,4 @@
-"""Which runs of a cell are repeats of one experiment: copies, other versions and forced runs are told from them."""
+"""Select the runs of a cell that repeat one experiment; set aside copies, other versions and forced runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VERSIONS = ("torch", "numpy", "gymnasium", "ale-py", "envpool", "mujoco")
 
 
 def charged(run: Run) -> Run:
-    """The run, failed where an attempt before it failed and nothing was mended since."""
+    """The run, marked as failed if an earlier attempt failed and nothing has changed since."""
     attempt = None if run.smoke or run.status == "failed" else failure(run.attempts, run.environment)
     if attempt is None:
         return run
@@ -31,7 +31,7 @@ def charged(run: Run) -> Run:
 
 
 def separate(group: Runs) -> None:
-    """Move what is no repeat of the others out of a cell's runs: other files, other versions, copies."""
+    """Move runs that are no repeats out of a cell's runs: other files, other versions, copies."""
     _of_one(file_of, group, (group.complete, group.failed, group.short, group.elsewhere), group.other_files)
     _of_one(_world, group, (group.complete, group.failed, group.short), group.versions)
     _of_one_seed(group)
@@ -39,10 +39,10 @@ def separate(group: Runs) -> None:
 
 
 def file_of(run: Run) -> str | None:
-    """The SHA-256 of the file that a run learned from; None where there was none, or it is not known."""
+    """The SHA-256 of a run's data file; None if it has none, or is unknown."""
     data = run.environment.get("data")
-    found = data.get("sha256") if isinstance(data, Mapping) else None
-    return found if isinstance(found, str) else None
+    digest = data.get("sha256") if isinstance(data, Mapping) else None
+    return digest if isinstance(digest, str) else None
 
 
 def remarks(group: Runs) -> Iterator[str]:
@@ -72,18 +72,18 @@ def remarks(group: Runs) -> Iterator[str]:
 
 
 def _of_one(kind: Callable[[Run], str | None], group: Runs, parts: tuple[list[Run], ...], others: list[Run]) -> None:
-    """Keep the runs of one kind: that of most complete runs; of equals, and where none is complete, of the first."""
+    """Keep the runs of the kind with most complete runs; of equals, or without complete runs, of the first kind."""
     kinds = Counter(name for run in group.complete if (name := kind(run)) is not None)
     kinds = kinds or Counter(name for part in parts for run in part if (name := kind(run)) is not None)
-    kept = {None, *(name for name, _ in kinds.most_common(1))}
+    main_kind = {None, *(name for name, _ in kinds.most_common(1))}
     for part in parts:
-        others += [run for run in part if kind(run) not in kept]
-        part[:] = [run for run in part if kind(run) in kept]
+        others += [run for run in part if kind(run) not in main_kind]
+        part[:] = [run for run in part if kind(run) in main_kind]
 
 
 def _world(run: Run) -> str | None:
-    """The environment and its versions, of every process that made the run; None where none is known."""
-    worlds = [world for known in run.environments if isinstance(world := known.get("env"), Mapping)]
+    """The environment and its versions in every process of the run; None if unknown."""
+    worlds = [world for environment in run.environments if isinstance(world := environment.get("env"), Mapping)]
     names = dict.fromkeys(", ".join(_versioned(world)) for world in worlds)
     return ", then ".join(names) or None
 
@@ -95,13 +95,13 @@ def _versioned(world: Mapping[str, object]) -> Iterator[str]:
 
 
 def _of_one_seed(group: Runs) -> None:
-    """Of several records of a seed the worst counts: a second one never raises a score."""
+    """Keep the worst of several records of a seed: a second record never raises a score."""
     failed = {run.seed: run for run in reversed(group.failed)}
-    kept = {run.seed: run for run in sorted(group.complete, key=_level, reverse=True) if run.seed not in failed}
-    counted = {id(run) for run in (*failed.values(), *kept.values())}
-    group.rivals += [run for run in group.scored if id(run) not in counted]
-    group.complete[:] = [run for run in group.complete if id(run) in counted]
-    group.failed[:] = [run for run in group.failed if id(run) in counted]
+    by_seed = {run.seed: run for run in sorted(group.complete, key=_level, reverse=True) if run.seed not in failed}
+    counting_ids = {id(run) for run in (*failed.values(), *by_seed.values())}
+    group.rivals += [run for run in group.scored if id(run) not in counting_ids]
+    group.complete[:] = [run for run in group.complete if id(run) in counting_ids]
+    group.failed[:] = [run for run in group.failed if id(run) in counting_ids]
 
 
 def _level(run: Run) -> tuple[float, float]:
@@ -110,7 +110,7 @@ def _level(run: Run) -> tuple[float, float]:
 
 
 def _of_one_curve(group: Runs) -> None:
-    """Equal losses under several seeds are one run: the lowest seed counts."""
+    """Keep the lowest seed of runs with equal losses: they are copies of one run."""
     first: dict[str, Run] = {}
     for run in group.complete:
         if run.speeds:  # it has learned, so no other seed has its numbers
@@ -120,15 +120,36 @@ def _of_one_curve(group: Runs) -> None:
 
 
 def _mixed(runs: Iterable[Run]) -> Iterator[str]:
-    """Versions in which runs of one cell differ, and code that nobody can look up."""
-    every = [[known for known in run.environments if known] for run in runs]
-    packages = [found for made in every for known in made if isinstance(found := known.get("packages"), Mapping)]
-    versions = {"rlbench": {str(known["rlbench"]) for made in every for known in made if "rlbench" in known}}
-    versions |= {name: {str(found[name]) for found in packages if name in found} for name in VERSIONS}
-    mixed = [f"{name} {' and '.join(sorted(found))}" for name, found in versions.items() if len(found) > 1]
+    """Versions in which runs of one cell differ, and runs of uncommitted code."""
+    every = [[environment for environment in run.environments if environment] for run in runs]
+    packages = [
+        package_versions
+        for environments in every
+        for environment in environments
+        if isinstance(package_versions := environment.get("packages"), Mapping)
+    ]
+    versions = {
+        "rlbench": {
+            str(environment["rlbench"])
+            for environments in every
+            for environment in environments
+            if "rlbench" in environment
+        }
+    }
+    versions |= {
+        name: {str(package_versions[name]) for package_versions in packages if name in package_versions}
+        for name in VERSIONS
+    }
+    mixed = [
+        f"{name} {' and '.join(sorted(package_versions))}"
+        for name, package_versions in versions.items()
+        if len(package_versions) > 1
+    ]
     if mixed:
         yield f"made with {', '.join(mixed)}"
-    dirty = sum(any(str(known.get("commit")).endswith("+dirty") for known in made) for made in every)
+    dirty = sum(
+        any(str(environment.get("commit")).endswith("+dirty") for environment in environments) for environments in every
+    )
     if dirty:
         yield f"{count_text(dirty, 'run')} of uncommitted code"
 
@@ -139,12 +160,12 @@ def count_text(number: int, noun: str) -> str:
 
 
 MENDED = ("rlbench", "commit", "python", "packages", "env", "data")
-"""Parts of an environment whose change can mend a failure. Threads, engine, processor and the command line only round
-the numbers otherwise: to change them is to throw the dice again."""
+"""Parts of an environment whose change can mend a failure. Threads, engine, processor and command line only change
+rounding: a rerun with others is a second sample."""
 
 
 class Attempt(NamedTuple):
-    """One attempt at a run that was put aside."""
+    """An attempt at a run, which ``--force`` put aside."""
 
     name: str  # of its folder
     status: str  # done, failed, interrupted, or damaged where it cannot be read
@@ -153,7 +174,7 @@ class Attempt(NamedTuple):
 
 
 def attempts(folder: Path) -> tuple[Attempt, ...]:
-    """The attempts below a run's folder, the oldest first; a damaged one is often why there is a later one."""
+    """The attempts below a run's folder, the oldest first, damaged ones included."""
     numbers = sorted(int(number) for path in folder.glob("attempt-*") if (number := path.name[8:]).isdecimal())
     return tuple(_attempt(folder / f"attempt-{number}") for number in numbers)
 
@@ -167,12 +188,12 @@ def _attempt(folder: Path) -> Attempt:
     except (RefusedFile, UsageError):
         return Attempt(folder.name, "damaged", "", {})
     reason = printable(str(outcome.get("reason")))
-    known = environment if isinstance(environment, dict) else {}
-    return Attempt(folder.name, str(outcome.get("status")), reason, known)
+    values = environment if isinstance(environment, dict) else {}
+    return Attempt(folder.name, str(outcome.get("status")), reason, values)
 
 
-def failure(made: tuple[Attempt, ...], environment: Mapping[str, object]) -> Attempt | None:
+def failure(previous: tuple[Attempt, ...], environment: Mapping[str, object]) -> Attempt | None:
     """The first attempt that failed in an ``environment`` of the same code, versions and data."""
     now = [environment.get(part) for part in MENDED]
-    failed = (attempt for attempt in made if attempt.status == "failed")
+    failed = (attempt for attempt in previous if attempt.status == "failed")
     return next((attempt for attempt in failed if [attempt.environment.get(part) for part in MENDED] == now), None)

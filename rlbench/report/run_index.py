@@ -1,4 +1,4 @@
-"""From a results folder to the runs of each cell: which count, which are too short, which are something else."""
+"""Read the runs of each cell from a results folder, and sort them by whether they count."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Runs:
-    """The runs of one cell, by what they can say about it."""
+    """The runs of one cell, sorted by how they count."""
 
-    complete: list[Run] = field(default_factory=list)  # the documented settings, carried to their end
-    failed: list[Run] = field(default_factory=list)  # the documented settings; the run could not go on
+    complete: list[Run] = field(default_factory=list)  # the documented settings, ended
+    failed: list[Run] = field(default_factory=list)  # the documented settings, ended by an error
     short: list[Run] = field(default_factory=list)  # the documented settings, but fewer steps or not yet ended
     elsewhere: list[Run] = field(default_factory=list)  # ended; another protocol or environment, the same algorithm
     variants: list[Run] = field(default_factory=list)  # any other setting
@@ -34,7 +34,7 @@ class Runs:
     versions: list[Run] = field(default_factory=list)  # the documented settings, in other versions of the environment
     copies: list[Run] = field(default_factory=list)  # the numbers of another seed
     rivals: list[Run] = field(default_factory=list)  # a seed of which another record is worse
-    imported: list[Run] = field(default_factory=list)  # curves that other programs measured
+    curves: list[Run] = field(default_factory=list)  # curves that other programs measured
     of_others: bool = False  # the imported curves stand in the place of runs
     waiting: int = 0  # finished runs of seeds that the next look will count
     looks: Looks | None = None  # taken by ``run --until-decided``
@@ -42,7 +42,7 @@ class Runs:
 
     @property
     def scored(self) -> tuple[Run, ...]:
-        """Those that have a score."""
+        """The runs with a score."""
         return (*self.complete, *self.failed)
 
     @property
@@ -52,7 +52,7 @@ class Runs:
 
     @property
     def all(self) -> tuple[Run, ...]:
-        """Every one but copies and the better of two records of a seed."""
+        """All runs without copies and the better of two records of a seed."""
         return (*self.scored, *self.short, *self.elsewhere, *self.variants, *self.other_files, *self.versions)
 
 
@@ -67,24 +67,24 @@ def gather(results: Path) -> dict[CellKey, Runs]:
 
 
 def sorted_runs(runs: Iterable[Run]) -> dict[CellKey, Runs]:
-    """Runs by cell and by what they can say about it; a smoke run belongs to none, and a copied record counts once."""
-    found: dict[CellKey, Runs] = {}
+    """Sort runs by cell and by how they count; smoke runs are dropped, and a copied record counts once."""
+    cells: dict[CellKey, Runs] = {}
     for run in map(charged, runs):
         if not run.smoke:
-            _sort(run, found.setdefault(key_of(run), Runs()))
-    for group in found.values():
+            _sort(run, cells.setdefault(key_of(run), Runs()))
+    for group in cells.values():
         for part in (group.complete, group.failed):
             _once(part, lambda r: (r.seed, file_of(r), r.curve, str(r.environment.get("env"))))
         for part in (group.short, group.elsewhere, group.variants):
             _once(part, lambda r: (r.id, r.seed, file_of(r)))
         separate(group)
-        settled = {r.seed for r in group.scored}
-        group.short = [r for r in group.short if r.seed not in settled]
-    return found
+        ended_seeds = {r.seed for r in group.scored}
+        group.short = [r for r in group.short if r.seed not in ended_seeds]
+    return cells
 
 
 def at_last_look(group: Runs) -> Runs:
-    """The seeds of the last look at a cell, where ``run --until-decided`` has taken one; else the cell as it is.
+    """The runs that the last look of ``run --until-decided`` counts; all of them without a look.
 
     Raises:
         RefusedFile: the record of its looks is damaged.
@@ -107,7 +107,7 @@ def _once(part: list[Run], identity: Callable[[Run], tuple[object, ...]]) -> Non
 
 
 def key_of(run: Run) -> CellKey:
-    """The cell that a run speaks of."""
+    """The cell of a run."""
     return CellKey(run.suite, run.algorithm, *row_of(run.suite, run.task, run.dataset))
 
 
@@ -118,7 +118,7 @@ def budget_of(run: Run) -> int:
 
 
 def differences(run: Run) -> list[str]:
-    """The settings in which a run departs from its cell's documented ones, as ``path=value``."""
+    """The settings of a run that differ from its cell's documented ones, as ``path=value``."""
     usual = _usual(run)
     if usual is None:
         return []
@@ -134,7 +134,7 @@ def _sort(run: Run, runs: Runs) -> None:
         (runs.elsewhere if run.status == "done" and _package(run) else runs.variants).append(run)
     elif run.id == usual.id:
         full = run.status == "interrupted" and run.env_steps >= usual.budget.steps and bool(run.evaluations)
-        status = "done" if full else run.status  # a kill at the very end does not take a seed out
+        status = "done" if full else run.status  # a run killed after its last evaluation counts
         {"done": runs.complete, "failed": runs.failed, "interrupted": runs.short}[status].append(run)
     elif run.budget < usual.budget.steps and run.id == _shortened(usual, run.budget).id:
         runs.short.append(run)
@@ -149,16 +149,16 @@ def _shortened(usual: Spec, steps: int) -> Spec:
 
 
 def _same_but_for(parts: tuple[str, ...], run: Run, usual: Spec) -> bool:
-    skipped = {"seed", *parts}
-    theirs = {name: value for name, value in usual.model_dump(mode="json").items() if name not in skipped}
-    return theirs == {name: value for name, value in run.settings.items() if name not in skipped}
+    ignored = {"seed", *parts}
+    theirs = {name: value for name, value in usual.model_dump(mode="json").items() if name not in ignored}
+    return theirs == {name: value for name, value in run.settings.items() if name not in ignored}
 
 
 def _flat(tree: Mapping[str, object], prefix: str = "") -> list[tuple[str, object]]:
-    found: list[tuple[str, object]] = []
+    pairs: list[tuple[str, object]] = []
     for name, value in tree.items():
-        found += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
-    return found
+        pairs += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
+    return pairs
 
 
 def _usual(run: Run) -> Spec | None:

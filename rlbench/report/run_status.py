@@ -80,8 +80,8 @@ def _state(record: Record) -> State:
 
 def _steps(record: Record) -> int:
     """The progress of the run, also between two epochs after an interruption."""
-    recorded = record.epochs[-1].steps if record.epochs else 0
-    return max(recorded, record.outcome.steps if record.outcome else 0)
+    epoch_steps = record.epochs[-1].steps if record.epochs else 0
+    return max(epoch_steps, record.outcome.steps if record.outcome else 0)
 
 
 def _reason(record: Record) -> str:

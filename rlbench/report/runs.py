@@ -57,10 +57,10 @@ class Run:
     @property
     def environments(self) -> tuple[Mapping[str, object], ...]:
         """The environment of every process that made it, as far as they differ."""
-        found = [dict(self.environment)]
+        environments = [dict(self.environment)]
         for changes in self.resumed:
-            found.append({**found[-1], **changes})
-        return tuple(found)
+            environments.append({**environments[-1], **changes})
+        return tuple(environments)
 
     @property
     def origin(self) -> Mapping[str, object]:
@@ -71,9 +71,9 @@ class Run:
     @property
     def env_id(self) -> str:
         """The environment backend that the run recorded."""
-        noted = self.environment.get("env")
-        made = noted.get("env") if isinstance(noted, dict) else None
-        return made if isinstance(made, str) else self.task
+        backend = self.environment.get("env")
+        name = backend.get("env") if isinstance(backend, dict) else None
+        return name if isinstance(name, str) else self.task
 
 
 def read_run(folder: Path) -> Run:
@@ -162,21 +162,21 @@ UNKNOWN = DatasetReturns()
 
 def noted(runs: Iterable[Run]) -> dict[str, DatasetReturns]:
     """The facts that records hold about each data set, by its SHA-256."""
-    found: dict[str, DatasetReturns] = {}
+    returns: dict[str, DatasetReturns] = {}
     for run in runs:
         data = run.environment.get("data")
         if isinstance(data, Mapping) and "behaviour" in data:
-            found[str(data.get("sha256"))] = DatasetReturns(_number(data["behaviour"]), _number(data.get("expert")))
-    return found
+            returns[str(data.get("sha256"))] = DatasetReturns(_number(data["behaviour"]), _number(data.get("expert")))
+    return returns
 
 
-def dataset_returns(key: CellKey, runs: Iterable[Run], known: Mapping[str, DatasetReturns]) -> DatasetReturns:
+def dataset_returns(key: CellKey, runs: Iterable[Run], returns_by_file: Mapping[str, DatasetReturns]) -> DatasetReturns:
     """The dataset return of a cell, by its own records or others on the same file, else as published."""
     for run in runs:
         data = run.environment.get("data")
-        told = known.get(str(data.get("sha256"))) if isinstance(data, Mapping) else None
-        if told is not None:
-            return told
+        returns = returns_by_file.get(str(data.get("sha256"))) if isinstance(data, Mapping) else None
+        if returns is not None:
+            return returns
     if key.suite != "offline":
         return UNKNOWN
     return DatasetReturns(

@@ -1,6 +1,6 @@
-"""The two sources of measured scores: own runs, and those that rlbench brings; one verdict never mixes them.
+"""The two sources of measured scores: own runs and rlbench's records; a verdict never mixes them.
 
-A checkout brings records in ``results/``, an installed wheel their scores in ``data/measured.json``, without curves.
+A checkout has the records in ``results/``; an installed wheel has their scores in ``data/measured.json``, no curves.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ SCORES: Final = DATA / "measured.json"
 
 
 class Sources(NamedTuple):
-    """The folders that count."""
+    """The folders of measured runs."""
 
     own: Path  # own runs, or the one folder that was named
     rlbench: Path | None = None  # a checkout's records
-    named: bool = True  # only ``own`` counts
+    own_only: bool = True  # a folder was given with ``--results``
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -44,12 +44,12 @@ class Sources(NamedTuple):
         return (self.own,) if self.rlbench is None else (self.own, self.rlbench)
 
     def runs(self) -> dict[CellKey, Runs]:
-        """The runs of each cell, of one source: own ones where there are any."""
+        """The runs of each cell from one source: own ones if there are any."""
         own = gather(self.own)
         return own if self.rlbench is None else gather(self.rlbench) | own
 
     def with_imported(self) -> dict[CellKey, Runs]:
-        """The same, and of a cell without a run the imported curves."""
+        """The runs of each cell, or else its imported curves."""
         return with_imported(self.runs(), self.own)
 
     def parity(self, suites: Sequence[str]) -> list[Parity]:
@@ -61,12 +61,12 @@ class Sources(NamedTuple):
 
     def every_run(self) -> dict[CellKey, Runs]:
         """The runs of both sources together, for speeds; no verdict reads them."""
-        found: dict[CellKey, Runs] = defaultdict(Runs)
+        cells: dict[CellKey, Runs] = defaultdict(Runs)
         for folder in self.folders:
             for key, runs in gather(folder).items():
-                found[key].complete += runs.complete
-                found[key].short += runs.short
-        return found
+                cells[key].complete += runs.complete
+                cells[key].short += runs.short
+        return cells
 
     def cells(self, suites: Sequence[str], *, alpha: float = ALPHA, share: float | None = None) -> tuple[Cell, ...]:
         """The cells of each suite, with the verdict of own runs where there are any, else of rlbench's.
@@ -74,17 +74,17 @@ class Sources(NamedTuple):
         Holm's correction is over the cells of one source.
         """
         own = every_cell(suites, self.own, alpha=alpha, share=share)
-        if self.named:
+        if self.own_only:
             return own
-        known = {cell.key: cell for cell in self.brought(suites, alpha=alpha, share=share)}
+        rlbench_cells = {cell.key: cell for cell in self.brought(suites, alpha=alpha, share=share)}
         matches = self._matches()
         ours = {cell.key: cell for cell in own}
-        keys = sorted(dict.fromkeys((*ours, *known)), key=lambda key: list(suites).index(key.suite))
-        return tuple(_joined(ours.get(key), known.get(key), matches.get(key, "")) for key in keys)
+        keys = sorted(dict.fromkeys((*ours, *rlbench_cells)), key=lambda key: list(suites).index(key.suite))
+        return tuple(_joined(ours.get(key), rlbench_cells.get(key), matches.get(key, "")) for key in keys)
 
     def brought(self, suites: Sequence[str], *, alpha: float = ALPHA, share: float | None = None) -> tuple[Cell, ...]:
         """The cells that rlbench measured; none where one folder was named."""
-        if self.named:
+        if self.own_only:
             return ()
         if self.rlbench is not None:
             return every_cell(suites, self.rlbench, alpha=alpha, share=share)
@@ -94,22 +94,22 @@ class Sources(NamedTuple):
         """Compare own runs with rlbench's records of their identity and seed, in a note of each cell."""
         if self.rlbench is None:
             return {}
-        found: dict[CellKey, list[str]] = defaultdict(list)
+        texts_by_cell: dict[CellKey, list[str]] = defaultdict(list)
         for key, runs in gather(self.own).items():
-            told: dict[str, list[int]] = defaultdict(list)
+            seeds_by_text: dict[str, list[int]] = defaultdict(list)
             for run in runs.all:
                 if text := match(run, self.own, self.rlbench):
-                    told[text].append(run.seed)
-            found[key] = [
+                    seeds_by_text[text].append(run.seed)
+            texts_by_cell[key] = [
                 f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))} {text}"
-                for text, seeds in told.items()
+                for text, seeds in seeds_by_text.items()
             ]
-        return {key: "; ".join(texts) for key, texts in found.items()}
+        return {key: "; ".join(texts) for key, texts in texts_by_cell.items()}
 
 
-def sources(named: Path | None) -> Sources:
+def sources(results: Path | None) -> Sources:
     """The folder that ``--results`` names, alone, or own runs and what rlbench brings."""
-    return Sources(RUNS, brought_records(), named=False) if named is None else Sources(named)
+    return Sources(RUNS, brought_records(), own_only=False) if results is None else Sources(results)
 
 
 def known_suites(results: Path | None) -> list[str]:
@@ -129,19 +129,19 @@ def brought_records() -> Path | None:
     return (root / "results").relative_to(here) if root.is_relative_to(here) else root / "results"
 
 
-def match(run: Run, own: Path, brought: Path) -> str:
+def match(run: Run, own: Path, rlbench_records: Path) -> str:
     """Compare a run, epoch by epoch, with the record of its identity and seed; empty where there is none."""
-    folder = brought / run.folder.relative_to(own)
+    folder = rlbench_records / run.folder.relative_to(own)
     if not (folder / "epochs.jsonl").is_file():
         return ""
     record = read_run(folder)
     if run.curve == record.curve:
         return "equal to the record in results/"
     ours, theirs = epoch_numbers(run.folder), epoch_numbers(folder)
-    parted = next((n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), None)
-    if parted is None:
+    epoch = next((n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), None)
+    if epoch is None:
         return f"equal to the record in results/ in all of {min(len(ours), len(theirs))} epochs so far"
-    return f"parts from the record in results/ at epoch {parted}"
+    return f"parts from the record in results/ at epoch {epoch}"
 
 
 @cache
@@ -162,18 +162,18 @@ def _adapter() -> TypeAdapter[tuple[Cell, ...]]:
     return TypeAdapter(tuple[Cell, ...])
 
 
-def _joined(own: Cell | None, brought: Cell | None, matched: str) -> Cell:
-    """A cell of both sources, judged by own runs where there are any."""
+def _joined(own: Cell | None, rlbench_cell: Cell | None, comparison: str) -> Cell:
+    """Merge a cell of both sources; own runs decide the verdict if there are any."""
     theirs = own is not None and own.measured is not None and own.measured.imported
-    if own is not None and own.verdict.word != "NOT RUN" and not (theirs and brought and brought.measured):
-        note = "; ".join(filter(None, (own.note, matched)))
-        measured = brought.measured if brought else None
-        return replace(own, note=note, rlbench=measured, origin="own")
-    if own is None or brought is None:  # a cell of one source, without a run where it is not packaged
-        cell = own or brought
+    if own is not None and own.verdict.word != "NOT RUN" and not (theirs and rlbench_cell and rlbench_cell.measured):
+        note = "; ".join(filter(None, (own.note, comparison)))
+        rlbench_score = rlbench_cell.measured if rlbench_cell else None
+        return replace(own, note=note, rlbench=rlbench_score, origin="own")
+    if own is None or rlbench_cell is None:  # a cell of one source, without a run where it is not packaged
+        cell = own or rlbench_cell
         if cell is None:
             raise ValueError("a cell has a source")
         return replace(cell, rlbench=cell.measured, origin="rlbench")
-    beyond = [part for part in own.note.split("; ") if part and part not in brought.note.split("; ")]
-    note = "; ".join(filter(None, (brought.note, *(f"yours: {part}" for part in beyond), matched)))
-    return replace(brought, note=note, rlbench=brought.measured, origin="rlbench")
+    beyond = [part for part in own.note.split("; ") if part and part not in rlbench_cell.note.split("; ")]
+    note = "; ".join(filter(None, (rlbench_cell.note, *(f"yours: {part}" for part in beyond), comparison)))
+    return replace(rlbench_cell, note=note, rlbench=rlbench_cell.measured, origin="rlbench")

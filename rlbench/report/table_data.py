@@ -24,8 +24,8 @@ def cell_document(cell: Cell) -> dict[str, object]:
         "task": cell.key.task,
         "dataset": cell.key.dataset or None,
         "documented": _fields(cell.documented, _DOCUMENTED) if cell.documented else None,
-        "measured": {**_measured(cell.measured), "origin": _origin(cell)} if cell.measured else None,
-        "rlbench": _measured(cell.rlbench) if cell.rlbench else None,
+        "measured": {**_score_document(cell.measured), "origin": _origin(cell)} if cell.measured else None,
+        "rlbench": _score_document(cell.rlbench) if cell.rlbench else None,
         "behaviour": cell.experience.behaviour,
         "expert": cell.experience.expert,
         "verdict": str(cell.verdict),
@@ -47,7 +47,7 @@ def pooled_document(row: Pooled) -> dict[str, object]:
         "suite": row.suite,
         "algorithm": row.algorithm,
         "kind": row.kind,
-        "imported": row.imported,
+        "imported": row.of_imported,
         "cells": row.cells,
         "difference_percent": difference,
         "low": low,
@@ -81,24 +81,24 @@ def _looks(looks: Looks) -> dict[str, object]:
     }
 
 
-def _measured(found: Measured) -> dict[str, object]:
-    return {**_fields(found, _MEASURED[:-1]), "seeds": list(found.roots)}
+def _score_document(score: Measured) -> dict[str, object]:
+    return {**_fields(score, _SCORE_FIELDS[:-1]), "seeds": list(score.roots)}
 
 
-def _fields(found: ReferenceScore | Measured, names: Iterable[str]) -> dict[str, object]:
-    return {name: getattr(found, name) for name in names}
+def _fields(score: ReferenceScore | Measured, names: Iterable[str]) -> dict[str, object]:
+    return {name: getattr(score, name) for name in names}
 
 
 _DOCUMENTED = ("score", "std", "n", "estimator", "source")
-_MEASURED = ("score", "low", "high", "n", "estimator", "env_steps", "env_id", "seeds")
+_SCORE_FIELDS = ("score", "low", "high", "n", "estimator", "env_steps", "env_id", "seeds")
 EMPTY: dict[str, object] = {
     "suite": "",
     "algorithm": "",
     "task": "",
     "dataset": "",
     "documented": dict.fromkeys(_DOCUMENTED, ""),
-    "measured": dict.fromkeys((*_MEASURED, "origin"), ""),
-    "rlbench": dict.fromkeys(_MEASURED, ""),
+    "measured": dict.fromkeys((*_SCORE_FIELDS, "origin"), ""),
+    "rlbench": dict.fromkeys(_SCORE_FIELDS, ""),
     "behaviour": "",
     "expert": "",
     "verdict": "",
@@ -116,10 +116,10 @@ EMPTY: dict[str, object] = {
 
 def flat(prefix: str, content: dict[str, object]) -> list[tuple[str, object]]:
     """``documented.score`` as the column ``documented_score``."""
-    found: list[tuple[str, object]] = []
+    columns: list[tuple[str, object]] = []
     for name, value in content.items():
-        found += flat(f"{prefix}{name}_", value) if isinstance(value, dict) else [(prefix + name, _field(value))]
-    return found
+        columns += flat(f"{prefix}{name}_", value) if isinstance(value, dict) else [(prefix + name, _field(value))]
+    return columns
 
 
 def _field(value: object) -> object:

@@ -1,6 +1,6 @@
-"""Cells as text: for a terminal, Markdown, CSV, JSON, or one HTML page. Equal cells give equal bytes.
+"""Format cells for a terminal, or as Markdown, CSV, JSON or an HTML page. Equal cells give equal bytes.
 
-``csv`` and ``json`` hold every number in full; the others round for people.
+``csv`` and ``json`` have every number in full; the others round.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ STYLES: dict[str, Style] = {
 }
 SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 
-KEPT = {"Algorithm", "Task", "Documented", "Measured", "Verdict"}
+ALWAYS = {"Algorithm", "Task", "Documented", "Measured", "Verdict"}
 """Columns that a terminal shows even when they are empty."""
 
-FOLDED = {
+FOLD_WIDTHS = {
     "Task": 14,
     "Documented": 10,
     "Measured": 9,
@@ -50,7 +50,7 @@ FOLDED = {
     "At equal steps": 12,
     "Note": 24,
 }
-"""Columns that a narrow terminal may fold between words, and to what width."""
+"""Columns that a narrow terminal may fold between words, and their least widths."""
 
 COLUMNS = (
     "Suite", "Algorithm", "Task", "Dataset return", "Behavior policy", "Documented", "Measured", "rlbench",
@@ -58,25 +58,25 @@ COLUMNS = (
     "At equal steps", "Note",
 )  # fmt: skip
 SPARED = ("Note", "Steps", "Shortfall", "Seeds", "Behavior policy", "Dataset return", "At equal steps")
-"""Columns that a narrow terminal does without, in this order; the notes then stand below the table."""
+"""Columns that a narrow terminal omits, in this order; the notes then stand below the table."""
 
 SCORES = ("Documented", "Measured", "rlbench", "Yours")
-"""Columns that fold only where all that can be spared is."""
+"""Columns that fold only after all of ``SPARED`` are omitted."""
 
 NUMBERS = {"Dataset return", "Behavior policy", *SCORES, "Seeds", "Steps", "Shortfall"}
 
 
-def to_markdown(cells: Sequence[Cell], pooled: Sequence[Pooled] = ()) -> str:
+def to_markdown(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
     """A table for a README, and below it the pooled rows and the legend."""
     header = [*columns(cells)]
     rule = ["---:" if name in NUMBERS else "---" for name in header]
     lines = [barred(header), barred(rule), *(barred(_row(cell, header)) for cell in cells)]
-    return "\n".join([*lines, "", *(f"- {line}" for line in legend(cells, pooled))]) + "\n"
+    return "\n".join([*lines, "", *(f"- {line}" for line in legend(cells, pooled_rows))]) + "\n"
 
 
-def to_csv(cells: Sequence[Cell], pooled: Sequence[Pooled] = ()) -> str:
+def to_csv(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
     """One line a cell, one column a field; a missing number is empty. Pooled rows are left out."""
-    del pooled
+    del pooled_rows
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     rows = [dict(flat("", cell_document(cell))) for cell in cells]
@@ -86,22 +86,22 @@ def to_csv(cells: Sequence[Cell], pooled: Sequence[Pooled] = ()) -> str:
     return file.getvalue()
 
 
-def to_json(cells: Sequence[Cell], pooled: Sequence[Pooled] = ()) -> str:
+def to_json(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
     """The document that scripts read."""
     content = {
         "schema_version": SCHEMA_VERSION,
         "cells": [cell_document(cell) for cell in cells],
-        "pooled": [pooled_document(row) for row in pooled],
+        "pooled": [pooled_document(row) for row in pooled_rows],
     }
     return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def to_html(cells: Sequence[Cell], pooled: Sequence[Pooled] = ()) -> str:
+def to_html(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
     """One self-contained page."""
     template = (DATA / "table.html").read_text(encoding="utf-8")
     parts = {
         "{{table}}": html_table(cells),
-        "{{legend}}": "\n".join(f"<li>{html.escape(line)}</li>" for line in legend(cells, pooled)),
+        "{{legend}}": "\n".join(f"<li>{html.escape(line)}</li>" for line in legend(cells, pooled_rows)),
     }
     for mark, text in parts.items():
         template = template.replace(mark, text)
@@ -118,7 +118,7 @@ def html_table(cells: Sequence[Cell]) -> str:
     return f'<div class="scroll">\n{table}\n</div>'
 
 
-def to_plain(cells: Sequence[Cell], pooled: Sequence[Pooled] = ()) -> str:
+def to_plain(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
     """A table for people, as wide as it needs, in plain text."""
     header, rows = _filled(cells)
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
@@ -126,10 +126,10 @@ def to_plain(cells: Sequence[Cell], pooled: Sequence[Pooled] = ()) -> str:
         "  ".join(f"{text:{'>' if name in NUMBERS else '<'}{width}}" for name, text, width in zip(*parts, strict=True))
         for parts in ((header, row, widths) for row in (header, *rows))
     ]
-    return "\n".join(line.rstrip() for line in [*lines, "", *legend(cells, pooled)]) + "\n"
+    return "\n".join(line.rstrip() for line in [*lines, "", *legend(cells, pooled_rows)]) + "\n"
 
 
-def to_rich(cells: Sequence[Cell], pooled: Sequence[Pooled] = (), *, width: int) -> str:
+def to_rich(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = (), *, width: int) -> str:
     """A table for a terminal of ``width`` columns: coloured, folded between words, the notes below where need be."""
     from rich.console import Console
     from rich.table import Table
@@ -138,7 +138,7 @@ def to_rich(cells: Sequence[Cell], pooled: Sequence[Pooled] = (), *, width: int)
     header, rows = _filled(cells)
     if "Suite" in header and _least(header, rows) > width:
         parts = {cell.key.suite: [c for c in cells if c.key.suite == cell.key.suite] for cell in cells}
-        rows_of = {suite: [row for row in pooled if row.suite == suite] for suite in parts}
+        rows_of = {suite: [row for row in pooled_rows if row.suite == suite] for suite in parts}
         return "\n".join(f"{suite}\n\n{to_rich(part, rows_of[suite], width=width)}" for suite, part in parts.items())
     spared = []
     for name in SPARED:
@@ -148,12 +148,12 @@ def to_rich(cells: Sequence[Cell], pooled: Sequence[Pooled] = (), *, width: int)
             header, rows = _without(header, place), [_without(row, place) for row in rows]
     table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False)
     for name, wide in zip(header, _widths(header, rows, width), strict=True):
-        table.add_column(name, justify=SIDES[name in NUMBERS], no_wrap=name not in FOLDED, width=wide)
+        table.add_column(name, justify=SIDES[name in NUMBERS], no_wrap=name not in FOLD_WIDTHS, width=wide)
     for cell, row in zip(cells, rows, strict=True):
         texts = [Text(text) for text in row]
         texts[header.index("Verdict")].stylize(STYLES[cell.verdict.word])
         table.add_row(*texts)
-    below = [*([] if "Note" in header else _grouped_notes(cells)), *legend(cells, pooled)]
+    below = [*([] if "Note" in header else _grouped_notes(cells)), *legend(cells, pooled_rows)]
     if spared:
         below.append(f"Left out for want of width: {', '.join(spared)}; a wider terminal or --format csv has them.")
     # both sizes: without a height rich takes every dumb terminal to be 80 columns wide
@@ -164,7 +164,7 @@ def to_rich(cells: Sequence[Cell], pooled: Sequence[Pooled] = (), *, width: int)
 
 
 def _least(header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Collection[str] = ()) -> int:
-    """The columns of a terminal that a table needs at least, folded where it may be but for its columns ``whole``."""
+    """The least width of a table in a terminal, folded except for its columns ``whole``."""
     return sum(_narrowest(header, rows, whole=whole)) + GAP * (len(header) - 1)
 
 
@@ -175,14 +175,14 @@ def _widths(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) ->
 
 
 def _narrowest(header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Collection[str] = ()) -> list[int]:
-    """The shorter forms of each column."""
-    found = []
+    """The least width of each column."""
+    widths = []
     for place, name in enumerate(header):
         texts = [name, *(row[place] for row in rows)]
         longest = max(map(len, texts))
-        folded = longest if name in whole else FOLDED.get(name, longest)
-        found.append(max(_longest_word(texts), min(longest, folded)))
-    return found
+        narrow = longest if name in whole else FOLD_WIDTHS.get(name, longest)
+        widths.append(max(_longest_word(texts), min(longest, narrow)))
+    return widths
 
 
 def _longest_word(texts: Sequence[str]) -> int:
@@ -194,13 +194,13 @@ def _without(parts: Sequence[str], place: int) -> list[str]:
 
 
 def _grouped_notes(cells: Sequence[Cell]) -> list[str]:
-    """Every note once, with the cells it stands beside."""
-    found: dict[str, dict[str, list[str]]] = {}
+    """Every distinct note with its cells."""
+    cells_by_note: dict[str, dict[str, list[str]]] = {}
     for cell in cells:
         for note in filter(None, cell.note.split("; ")):
-            found.setdefault(note, {}).setdefault(cell.key.algorithm, []).append(task_name(cell.key))
+            cells_by_note.setdefault(note, {}).setdefault(cell.key.algorithm, []).append(task_name(cell.key))
     lines = []
-    for note, beside in found.items():
+    for note, beside in cells_by_note.items():
         together: dict[tuple[str, ...], list[str]] = {}
         for algorithm, tasks in beside.items():
             together.setdefault(tuple(tasks), []).append(algorithm)
@@ -213,8 +213,8 @@ def _filled(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
     """The header and the rows of a table, without the columns that would be empty."""
     everything = columns(cells)
     rows = [_row(cell, everything) for cell in cells]
-    kept = [place for place, name in enumerate(everything) if name in KEPT or any(row[place] for row in rows)]
-    return [everything[place] for place in kept], [[row[place] for place in kept] for row in rows]
+    indices = [place for place, name in enumerate(everything) if name in ALWAYS or any(row[place] for row in rows)]
+    return [everything[place] for place in indices], [[row[place] for place in indices] for row in rows]
 
 
 TEXTS: dict[str, Callable[[Sequence[Cell], Sequence[Pooled]], str]] = {
@@ -230,7 +230,7 @@ TEXTS: dict[str, Callable[[Sequence[Cell], Sequence[Pooled]], str]] = {
 def columns(cells: Sequence[Cell]) -> list[str]:
     """The columns that a table of these cells needs."""
     beside = any(cell.origin for cell in cells)
-    needed = {
+    conditions = {
         "Measured": not beside,
         "rlbench": beside,
         "Yours": beside,
@@ -240,58 +240,58 @@ def columns(cells: Sequence[Cell]) -> list[str]:
         "Shortfall": any(cell.shortfall_percent is not None for cell in cells),
         "At equal steps": any(cell.at is not None for cell in cells),
     }
-    return [name for name in COLUMNS if needed.get(name, True)]
+    return [name for name in COLUMNS if conditions.get(name, True)]
 
 
-def legend(cells: Sequence[Cell], pooled: Sequence[Pooled] = ()) -> list[str]:
+def legend(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> list[str]:
     """The pooled rows, and the meaning of the columns: one line a kind of document."""
     kinds = dict.fromkeys(_kind(cell.documented) for cell in cells if cell.documented)
-    several = len({row.suite for row in pooled}) > 1
-    found = [f"Pooled: {f'{row.suite} ' if several else ''}{row}." for row in pooled]
-    found += [f"Documented: {kind}." for kind in kinds]
+    several = len({row.suite for row in pooled_rows}) > 1
+    lines = [f"Pooled: {f'{row.suite} ' if several else ''}{row}." for row in pooled_rows]
+    lines += [f"Documented: {kind}." for kind in kinds]
     if any(cell.documented and _unit(cell.documented.estimator) for cell in cells):
-        found.append("%: on D4RL's scale, where a random policy has 0 and the expert 100.")
+        lines.append("%: on D4RL's scale, where a random policy has 0 and the expert 100.")
     if any(cell.experience.behaviour is not None for cell in cells):
-        found.append(
+        lines.append(
             "Dataset return: mean return of the data's whole episodes; Behavior policy: of the policy without its "
             "noise."
         )
     if any(cell.measured for cell in cells):
         score = "mean over seeds by the document's estimator, with the 95 % t-interval of that mean."
-        found.append(f"{'rlbench' if cells[0].origin else 'Measured'}: {score}")
+        lines.append(f"{'rlbench' if cells[0].origin else 'Measured'}: {score}")
     if any(cell.origin == "own" for cell in cells):
-        found.append("Yours: the same of your runs in runs/; where there are any, seeds, steps and verdict are theirs.")
+        lines.append("Yours: the same of your runs in runs/; where there are any, seeds, steps and verdict are theirs.")
     if any(cell.shortfall_percent is not None for cell in cells):
-        found.append(
+        lines.append(
             "Shortfall: the largest that the data allow (one-sided, 95 %), of the way from the random policy to the "
             "documented score; negative is above it."
         )
     if any(cell.at for cell in cells):
-        found.append("At equal steps: against the documented curve at that step; it says nothing about the end.")
-    return found
+        lines.append("At equal steps: against the documented curve at that step; it says nothing about the end.")
+    return lines
 
 
-def _kind(found: ReferenceScore) -> str:
-    seeds = "" if found.n is None else ", one run" if found.n == 1 else f", {found.n} seeds"
-    system = "" if found.system == found.source else f"{found.system}, "
-    return f"{system}{found.source} ({found.estimator}{seeds})"
+def _kind(score: ReferenceScore) -> str:
+    seeds = "" if score.n is None else ", one run" if score.n == 1 else f", {score.n} seeds"
+    system = "" if score.system == score.source else f"{score.system}, "
+    return f"{system}{score.source} ({score.estimator}{seeds})"
 
 
 def _row(cell: Cell, header: Sequence[str]) -> list[str]:
-    """A cell as people read it."""
-    measured = cell.measured
+    """The fields of a cell as text."""
+    ours = cell.measured
     texts = {
         "Suite": cell.key.suite,
-        "Algorithm": cell.key.algorithm + (" (imported)" if measured and measured.imported else ""),
+        "Algorithm": cell.key.algorithm + (" (imported)" if ours and ours.imported else ""),
         "Task": task_name(cell.key),
-        "Dataset return": _worth(cell.experience.behaviour),
-        "Behavior policy": _worth(cell.experience.expert),
+        "Dataset return": _return_text(cell.experience.behaviour),
+        "Behavior policy": _return_text(cell.experience.expert),
         "Documented": published(cell.documented) if cell.documented else "",
-        "Measured": estimate(measured) if measured else "",
+        "Measured": estimate(ours) if ours else "",
         "rlbench": estimate(cell.rlbench) if cell.rlbench else "",
-        "Yours": estimate(measured) if measured and cell.origin == "own" else "",
-        "Seeds": str(measured.n) if measured else "",
-        "Steps": f"{measured.env_steps:,}" if measured else "",
+        "Yours": estimate(ours) if ours and cell.origin == "own" else "",
+        "Seeds": str(ours.n) if ours else "",
+        "Steps": f"{ours.env_steps:,}" if ours else "",
         "Verdict": str(cell.verdict),
         "Shortfall": "" if cell.shortfall_percent is None else f"≤ {cell.shortfall_percent:.0f} %",
         "At equal steps": str(cell.at) if cell.at else "",
@@ -300,30 +300,30 @@ def _row(cell: Cell, header: Sequence[str]) -> list[str]:
     return [texts[name] for name in header]
 
 
-def published(found: ReferenceScore) -> str:
+def published(score: ReferenceScore) -> str:
     """A published number with as many digits as were printed."""
-    spread = "" if found.std is None else f" ± {found.std:,.10g}"
-    return f"{found.score:,.10g}{spread}{_unit(found.estimator)}"
+    spread = "" if score.std is None else f" ± {score.std:,.10g}"
+    return f"{score.score:,.10g}{spread}{_unit(score.estimator)}"
 
 
-def estimate(found: Measured) -> str:
+def estimate(score: Measured) -> str:
     """A measured score with its interval."""
-    unit = _unit(found.estimator)
-    if found.low is None or found.high is None:
-        return rounded(found.score) + unit
-    return f"{rounded(found.score)} [{rounded(found.low)}, {rounded(found.high)}]{unit}"
+    unit = _unit(score.estimator)
+    if score.low is None or score.high is None:
+        return rounded(score.score) + unit
+    return f"{rounded(score.score)} [{rounded(score.low)}, {rounded(score.high)}]{unit}"
 
 
 def _unit(estimator: str) -> str:
     return " %" if estimator.startswith("normalized") else ""
 
 
-def _worth(value: float | None) -> str:
+def _return_text(value: float | None) -> str:
     return "" if value is None else f"{value:,.1f}"
 
 
 def rounded(value: float) -> str:
-    """A number as people read it."""
+    """A number rounded for people."""
     text = f"{value:,.1f}" if abs(value) >= 100 else f"{value:.2f}"
     return text.removeprefix("-") if float(text.replace(",", "")) == 0 else text
 

@@ -1,7 +1,7 @@
-"""Records as curves for other people's boards: what of an epoch is a point, and TensorBoard's files made of them.
+"""Convert records into TensorBoard's event files.
 
-A file is a function of the record alone, so making it again gives the same bytes, and following a run is bringing its
-file up to date. The wall clock in it is the run's own: seconds since it began, over all attempts.
+A file is a function of the record alone, so writing it again gives the same bytes, and tracking a run means updating
+its file. Its wall time is in seconds since the run began, over all attempts.
 """
 
 from __future__ import annotations
@@ -22,40 +22,40 @@ FILE = "events.out.tfevents.0.rlbench"
 
 
 def points(epoch: Epoch) -> dict[str, float]:
-    """Everything about an epoch that is a finite number, by the name of its curve."""
-    found: dict[str, float] = {"progress/env_steps": epoch.env_steps, "progress/updates": epoch.updates}
-    found["progress/seconds"] = epoch.seconds
+    """The finite numbers of an epoch by the names of their curves."""
+    values: dict[str, float] = {"progress/env_steps": epoch.env_steps, "progress/updates": epoch.updates}
+    values["progress/seconds"] = epoch.seconds
     if epoch.evaluated is not None:
-        found |= _games("evaluation", epoch.evaluated.returns, epoch.evaluated.lengths)
+        values |= _games("evaluation", epoch.evaluated.returns, epoch.evaluated.lengths)
     if epoch.collected is not None:
-        found["training/steps_per_second"] = epoch.collected.steps_per_second
-        found["training/episodes"] = epoch.collected.episodes
-        found |= _games("training", epoch.collected.returns, epoch.collected.lengths)
+        values["training/steps_per_second"] = epoch.collected.steps_per_second
+        values["training/episodes"] = epoch.collected.episodes
+        values |= _games("training", epoch.collected.returns, epoch.collected.lengths)
     if epoch.updated is not None:
-        found["learning/count"] = epoch.updated.count
-        found |= {f"learning/{name}": mean for name, mean in epoch.updated.means.items()}
-    return {name: float(value) for name, value in found.items() if math.isfinite(value)}
+        values["learning/count"] = epoch.updated.count
+        values |= {f"learning/{name}": mean for name, mean in epoch.updated.means.items()}
+    return {name: float(value) for name, value in values.items() if math.isfinite(value)}
 
 
 def _games(part: str, returns: Sequence[float], lengths: Sequence[int]) -> dict[str, float]:
     if not returns:
         return {}
-    found = {"return": fmean(returns), "return_std": pstdev(returns), "return_min": min(returns)}
-    found |= {"return_max": max(returns), "length": fmean(lengths)}
-    return {f"{part}/{name}": value for name, value in found.items()}
+    values = {"return": fmean(returns), "return_std": pstdev(returns), "return_min": min(returns)}
+    values |= {"return_max": max(returns), "length": fmean(lengths)}
+    return {f"{part}/{name}": value for name, value in values.items()}
 
 
 def events(epochs: Sequence[Epoch]) -> bytes:
-    """A file of TensorBoard's, whole: more epochs only make it longer."""
+    """The whole event file; later epochs only append to it."""
     from tensorboard.compat.proto.event_pb2 import Event
 
-    made = [Event(file_version="brain.Event:2")]
+    events_list = [Event(file_version="brain.Event:2")]
     for epoch in epochs:
         event = Event(wall_time=epoch.seconds, step=epoch.steps)
         for name, value in points(epoch).items():
             event.summary.value.add(tag=name, simple_value=value)
-        made.append(event)
-    return b"".join(_framed(event.SerializeToString(deterministic=True)) for event in made)
+        events_list.append(event)
+    return b"".join(_framed(event.SerializeToString(deterministic=True)) for event in events_list)
 
 
 def _framed(data: bytes) -> bytes:
@@ -67,7 +67,7 @@ def _framed(data: bytes) -> bytes:
 
 
 def bring_up(path: Path, content: bytes) -> bool:
-    """Have a file hold ``content``: what it lacks is appended, what is something else is replaced; whether it changed.
+    """Bring a file to ``content`` by appending to it or replacing it; return whether it changed.
 
     Raises:
         UsageError: it cannot be written.

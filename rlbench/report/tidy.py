@@ -20,7 +20,7 @@ from rlbench.report.runs import Run
 HEADER = ("suite", "algo", "task", "dataset", "seed", "step", "return", "length", "kind", "origin")
 
 
-def to_csv(found: Mapping[CellKey, Runs]) -> tuple[bytes, int]:
+def to_csv(runs_by_cell: Mapping[CellKey, Runs]) -> tuple[bytes, int]:
     """One row an evaluation of the runs with documented settings, and the number of curves.
 
     Raises:
@@ -29,7 +29,7 @@ def to_csv(found: Mapping[CellKey, Runs]) -> tuple[bytes, int]:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(HEADER)
-    runs = [run for key in sorted(found) for run in _counted(found[key])]
+    runs = [run for key in sorted(runs_by_cell) for run in _counted(runs_by_cell[key])]
     for run in runs:
         kind, origin = run.origin.get("kind", "evaluation"), "imported" if run.origin else "rlbench"
         names = (run.suite, run.algorithm, run.task, run.dataset, run.seed)
@@ -37,14 +37,14 @@ def to_csv(found: Mapping[CellKey, Runs]) -> tuple[bytes, int]:
     return file.getvalue().encode(), len(runs)
 
 
-def to_npz(found: Mapping[CellKey, Runs]) -> tuple[bytes, int]:
+def to_npz(runs_by_cell: Mapping[CellKey, Runs]) -> tuple[bytes, int]:
     """Matrices ``SUITE/ALGO`` of final scores ``[seeds, tasks]`` in raw points, and their number.
 
     ``SUITE/tasks`` names the columns, ``SUITE/ALGO/seeds`` the rows; a seed that a task has not is NaN. A score is by
     the reference's estimator, so a failed seed has the random policy's score.
     """
     arrays: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]] = {}
-    scores = {key: _scores(key, runs) for key, runs in sorted(found.items()) if runs.scored}
+    scores = {key: _scores(key, runs) for key, runs in sorted(runs_by_cell.items()) if runs.scored}
     for suite in dict.fromkeys(key.suite for key in scores):
         tasks = sorted({task_name(key) for key in scores if key.suite == suite})
         arrays[f"{suite}/tasks"] = np.array(tasks)
@@ -71,7 +71,7 @@ def _scores(key: CellKey, runs: Runs) -> dict[int, float]:
 
 
 def _points(run: Run) -> Iterator[tuple[int, float, float | str]]:
-    """Step, mean return and mean length of each evaluation; the length is empty where nobody noted it."""
+    """Step, mean return and mean length of each evaluation; the length is empty if unknown."""
     if run.origin:
         curve = imported.read(run.folder)
         yield from zip(curve.steps, curve.returns, curve.lengths or [""] * len(curve.steps), strict=True)

@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 ALPHA = 0.05
 FEWEST = 3
 FEWEST_RULE = "fewer than three seeds are INCONCLUSIVE"
-"""Seeds below which nothing is said, and the sentence that ``show --documented`` and both READMEs have for it."""
+"""Seeds of the smallest test, and the sentence about it in ``show --documented`` and both READMEs."""
 
 MOST = 100
-"""More seeds than this are not worth counting."""
+"""Largest number of further seeds that a verdict names."""
 
 POWER = 0.8
-"""With how many in a hundred chances the seeds that are asked for would settle a verdict."""
+"""Probability that the number of further seeds named by a verdict would settle it."""
 
 SHARE = 0.1
-"""Of the way from the random policy to the document, that a mean may fall short and still be no worse."""
+"""Margin of non-inferiority, as a share of the way from the random policy to the reference score."""
 
 Word = Literal["REPRODUCED", "ABOVE", "BELOW", "INCONCLUSIVE", "CONSISTENT", "NOT COMPARABLE", "PARTIAL", "NOT RUN"]
-Found = Literal["INCONCLUSIVE", "CONSISTENT", "REPRODUCED"]
-RANK: dict[Found, int] = {"INCONCLUSIVE": 0, "CONSISTENT": 1, "REPRODUCED": 2}
+ClaimWord = Literal["INCONCLUSIVE", "CONSISTENT", "REPRODUCED"]
+RANK: dict[ClaimWord, int] = {"INCONCLUSIVE": 0, "CONSISTENT": 1, "REPRODUCED": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class Verdict:
 class Claim:
     """The claim of one cell's seeds, before the correction over the table's other cells."""
 
-    found: Found  # unless the cell is below or above
-    below: float | None = None  # probability of seeds this bad, were the truth within the margin; None: not asked
+    found: ClaimWord  # unless the cell is below or above
+    below: float | None = None  # probability of seeds this bad, if the truth were within the margin; None: not tested
     above: float | None = None
     more: int | None = None
     shortfall: float | None = None  # upper end of the one-sided 95 % interval of document less ours; None: too few
@@ -70,8 +70,8 @@ def against_seeds(
 ) -> Claim:
     """Measured seeds against the mean of ``n`` documented ones: Welch's t at ``level`` for non-inferiority.
 
-    ``std`` is a deviation divided by n, as NumPy has it and documents print it, so the mean's error is std / √(n − 1).
-    Where the document prints no spread it is taken to be as large as ours.
+    ``std`` has n in its denominator, as in NumPy, so the mean's standard error is std / √(n − 1). Without a published
+    std, ours replaces it.
     """
     if len(scores) < FEWEST:
         return Claim(found="INCONCLUSIVE", more=FEWEST - len(scores))
@@ -94,7 +94,7 @@ def welch_interval(scores: Sequence[float], others: Sequence[float]) -> tuple[fl
 
 
 def squared_error(std: float, n: int) -> float:
-    """The squared standard error of the mean of ``n`` seeds whose deviation was divided by n; ``n`` is at least two."""
+    """The squared standard error of the mean of ``n`` ≥ 2 seeds, from a std with n in its denominator."""
     return std**2 / (n - 1)
 
 
@@ -130,9 +130,9 @@ def against_optimum(scores: Sequence[float], optimum: float, margin: float, leve
     return _claim("INCONCLUSIVE", more, difference, margin, error, degrees, level)
 
 
-def with_failures(judge: Callable[[Sequence[float]], Claim], scores: Sequence[float], fallen: Sequence[float]) -> Claim:
-    """The worst that is said with none, one, … all of the failed seeds at what they count for: never a better claim."""
-    claims = [judge([*scores, *fallen[:count]]) for count in range(len(fallen) + 1)]
+def with_failures(test: Callable[[Sequence[float]], Claim], scores: Sequence[float], fallen: Sequence[float]) -> Claim:
+    """The weakest claim over counting none, one, … all of the failed seeds at their floor score."""
+    claims = [test([*scores, *fallen[:count]]) for count in range(len(fallen) + 1)]
     return _joined(claims, below=min)
 
 
@@ -142,7 +142,7 @@ def under_both(first: Claim, second: Claim) -> Claim:
 
 
 def in_both_respects(first: Claim, second: Claim) -> Claim:
-    """The worse of what two measured quantities say: below if either is, above only if both are; first's shortfall."""
+    """The weaker of two claims: below if either is, above only if both are; with the first one's shortfall."""
     return replace(_joined([first, second], below=min), shortfall=first.shortfall)
 
 
@@ -165,30 +165,30 @@ def no_more_than_consistent(claim: Claim) -> Claim:
 def settle(claims: Sequence[Claim], alpha: float = ALPHA) -> list[Verdict]:
     """The verdicts of a table, in the order of its claims."""
     below, above = holm([c.below for c in claims], alpha), holm([c.above for c in claims], alpha)
-    found = []
+    verdicts = []
     for claim, worse, better in zip(claims, below, above, strict=True):
         if worse:
-            found.append(Verdict("BELOW"))
+            verdicts.append(Verdict("BELOW"))
         elif better and claim.found != "INCONCLUSIVE":
-            found.append(Verdict("ABOVE"))
+            verdicts.append(Verdict("ABOVE"))
         else:
-            found.append(Verdict(claim.found, claim.more if claim.found == "INCONCLUSIVE" else None))
-    return found
+            verdicts.append(Verdict(claim.found, claim.more if claim.found == "INCONCLUSIVE" else None))
+    return verdicts
 
 
 def holm(probabilities: Sequence[float | None], alpha: float) -> list[bool]:
-    """Which hypotheses fall, with ``alpha`` for a single false one among all that were asked (Holm 1979)."""
-    asked = sorted((p, place) for place, p in enumerate(probabilities) if p is not None)
+    """Reject hypotheses with a family-wise error rate of ``alpha`` (Holm 1979); None is not tested."""
+    ordered = sorted((p, place) for place, p in enumerate(probabilities) if p is not None)
     fallen = [False] * len(probabilities)
-    for rank, (probability, place) in enumerate(asked):
-        if probability > alpha / (len(asked) - rank):
+    for rank, (probability, place) in enumerate(ordered):
+        if probability > alpha / (len(ordered) - rank):
             break
         fallen[place] = True
     return fallen
 
 
 def more_seeds(scores: Sequence[float], distance: float, noise: float = 0.0, n: int = 0) -> int:
-    """Seeds to add until Welch's t, before Holm's correction, would probably tell such a ``distance`` from the margin.
+    """Seeds to add until Welch's t, before Holm's correction, would probably detect a ``distance`` from the margin.
 
     ``noise`` is the squared error of the document's mean of ``n`` seeds. The test counts it, but that mean is
     printed and stays: only ours would fall elsewhere.
@@ -205,15 +205,15 @@ def more_seeds(scores: Sequence[float], distance: float, noise: float = 0.0, n: 
 
 
 def out_of_reach(distance: float, noise: float, n: int) -> bool:
-    """True if no number of seeds with this mean decides it, because of the error of the reference's own mean."""
+    """True if no number of seeds with this mean is decisive, because of the standard error of the reference."""
     return noise > 0 and n > 1 and quantile(1 - ALPHA, n - 1) * math.sqrt(noise) >= abs(distance)
 
 
 def _claim(
-    found: Found, more: int | None, difference: float, margin: float, error: float, degrees: float, level: float
+    word: ClaimWord, more: int | None, difference: float, margin: float, error: float, degrees: float, level: float
 ) -> Claim:
     return Claim(
-        found=found,
+        found=word,
         more=more,
         below=_lower_tail(difference + margin, error, degrees),
         above=_upper_tail(difference - margin, error, degrees),
@@ -227,7 +227,7 @@ def _upper_end(difference: float, error: float, degrees: float, level: float = A
 
 
 def _joined(claims: Sequence[Claim], below: Callable[[list[float]], float]) -> Claim:
-    """The least of what several claims say; an answer that one cannot give, none gives for the better."""
+    """The weakest of several claims; above and shortfall are None unless all claims have them."""
     worse = [c.below for c in claims if c.below is not None]
     better = [c.above for c in claims if c.above is not None]
     shortfalls = [c.shortfall for c in claims if c.shortfall is not None]
@@ -267,4 +267,4 @@ def _degrees(ours: float, count: int, theirs: float, n: int) -> float:
     if not parts:
         return max(1, count - 1)
     degrees = sum(square for square, _ in parts) ** 2 / sum(square**2 / (size - 1) for square, size in parts)
-    return math.floor(degrees + 1e-9)  # what is whole but for rounding stays
+    return math.floor(degrees + 1e-9)  # a whole number stays despite rounding

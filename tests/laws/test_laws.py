@@ -85,18 +85,3 @@ def test_nothing_is_excused_without_a_reason_beside_the_package_and_in_its_setti
 
 def test_documents_use_the_words_of_the_field() -> None:
     assert list(vocabulary.in_documents()) == []
-
-
-@pytest.mark.parametrize(
-    ("exempt", "findings"),
-    [
-        (vocabulary.HOUSE_EXEMPT, vocabulary.house),
-        (vocabulary.NAMES_EXEMPT, vocabulary.participles),
-        (vocabulary.QUESTIONS_EXEMPT, vocabulary.questions),
-    ],
-    ids=["house words", "participles", "questions"],
-)
-def test_every_module_that_is_exempt_from_a_law_of_words_needs_it(exempt: frozenset[str], findings: Law) -> None:
-    modules = {module.path.removeprefix("rlbench/"): module for module in tree()}
-    idle = [path for path in sorted(exempt) if path not in modules or not list(findings(modules[path]))]
-    assert idle == [], "take them out of the list"

@@ -27,7 +27,7 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def scores(found: Comparison) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
-    return [(task.left, task.right) for task in found.tasks]
+    return [(task.first, task.second) for task in found.tasks]
 
 
 @pytest.fixture

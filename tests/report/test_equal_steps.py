@@ -141,7 +141,7 @@ def test_before_the_curve_rises_it_is_too_early_and_says_when_not(record_run: Re
     recorded(record_run, [1.0, 1.0, 1.0], steps=10_000)
     found = at(tmp_path / "results")
     assert (str(found), found.claim, found.informative_at) == ("TOO EARLY @10k", None, 50_000)
-    assert found.note.endswith("the reference is not told from its own start; informative at 50,000")
+    assert found.note.endswith("the reference does not differ from its own start; informative at 50,000")
 
 
 def test_the_step_is_the_largest_that_three_seeds_have_reached_and_the_others_are_counted(

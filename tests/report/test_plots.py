@@ -50,10 +50,10 @@ def two_algorithms(record_run: Record) -> Path:
 
 def test_two_algorithms_are_compared_on_the_tasks_they_share(two_algorithms: Path) -> None:
     found = compare("dqn", "c51", Sources(two_algorithms), None)
-    assert [(task.key.task, task.left, task.right) for task in found.tasks] == [("Catch", (0.75, 0.875), (1.0, 1.0))]
+    assert [(task.key.task, task.first, task.second) for task in found.tasks] == [("Catch", (0.75, 0.875), (1.0, 1.0))]
     assert found.improvement.value == 1.0
-    assert found.left.value == pytest.approx((0.8125 + 0.6) / 1.6)
-    assert found.right.value == 1.0
+    assert found.first.value == pytest.approx((0.8125 + 0.6) / 1.6)
+    assert found.second.value == 1.0
 
 
 def test_two_folders_are_compared_cell_by_cell(two_algorithms: Path, record_run: Record) -> None:
@@ -61,7 +61,7 @@ def test_two_folders_are_compared_cell_by_cell(two_algorithms: Path, record_run:
     record_run([-0.6, 1.0], suite="toy", task="Catch", seed=0)
     record_run([0.0], suite="toy", task="Catch", seed=1, status="failed")
     found = compare("before", "results", Sources(Path("nowhere")), "toy")
-    assert [(task.key.algorithm, task.right) for task in found.tasks] == [("dqn", (1.0, -0.6))]  # a failure counts
+    assert [(task.key.algorithm, task.second) for task in found.tasks] == [("dqn", (1.0, -0.6))]  # a failure counts
 
 
 @pytest.mark.parametrize(("left", "right"), [("dqn", "nothing"), ("results", "dqn"), ("dqn", "rainbow")])
@@ -214,7 +214,7 @@ def test_a_variant_is_a_line_of_its_own_by_what_differs(record_run: Record) -> N
 def test_own_runs_are_drawn_beside_those_of_rlbench(two_algorithms: Path, record_run: Record) -> None:
     two_algorithms.rename("brought")
     record_run([0.0, 0.5], suite="toy", task="Catch", seed=5)
-    found = panels("toy", Sources(Path("results"), Path("brought"), named=False), tasks=["Catch"], clock=steps)
+    found = panels("toy", Sources(Path("results"), Path("brought"), own_only=False), tasks=["Catch"], clock=steps)
     assert [line.algorithm for line in found[0].lines if line.algorithm[:3] in {"dqn", "c51"}] == [
         "dqn", "dqn (rlbench)", "c51"
     ]  # fmt: skip

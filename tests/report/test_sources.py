@@ -117,8 +117,8 @@ def test_a_file_beside_the_suites_of_a_results_folder_is_no_suite(record_run: Re
 
 def test_a_wheel_brings_the_cells_of_the_checkout() -> None:
     assert package(ROOT / "results") == SCORES.read_bytes(), "run scripts/tables"
-    checkout = Sources(RUNS, ROOT / "results", named=False).cells(SUITES)
-    assert Sources(RUNS, None, named=False).cells(SUITES) == checkout
+    checkout = Sources(RUNS, ROOT / "results", own_only=False).cells(SUITES)
+    assert Sources(RUNS, None, own_only=False).cells(SUITES) == checkout
     assert {cell.origin for cell in checkout} == {"rlbench"}
 
 
