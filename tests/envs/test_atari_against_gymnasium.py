@@ -12,6 +12,7 @@ import pytest
 from gymnasium.wrappers import AtariPreprocessing, MaxAndSkipObservation, ResizeObservation, TransformObservation
 
 from rlbench.envs.base import VectorEnv
+from tests.slow import slow_but
 
 Make = Callable[..., VectorEnv]
 gymnasium.register_envs(ale_py)
@@ -73,7 +74,7 @@ YARDSTICKS = {  # the adapter's no-ops and the composition it must equal; EnvPoo
 }
 
 
-@pytest.mark.parametrize(("game", "name", "count", "training"), CASES, ids=str)
+@pytest.mark.parametrize(("game", "name", "count", "training"), slow_but(CASES, 0, 3), ids=str)
 @pytest.mark.parametrize("adapter", YARDSTICKS)
 def test_every_row_equals_gymnasiums_own_wrappers(
     make_atari: Make, adapter: str, game: str, name: str, count: int, *, training: bool

@@ -94,11 +94,11 @@ def test_a_sweep_whose_parent_is_killed_leaves_nobody_behind_and_the_same_comman
     assert sum(events(tmp_path, seed).count("begun") for seed in range(2)) <= 4, "what is done was run again"
 
 
-def test_runs_pause_until_a_step_in_a_sweep_and_alone_and_the_command_without_it_ends_them(tmp_path: Path) -> None:
-    process = started(tmp_path, "0,1", "--json", "--until", "1", "--jobs", "2")
-    out, err = process.communicate(timeout=170)
-    assert process.returncode == 0, err
-    rows = json.loads(out)["runs"]
+def test_runs_pause_until_a_step_in_a_sweep_and_alone_and_the_command_without_it_ends_them(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words(tmp_path, "0,1")[3:], "--json", "--until", "1", "--jobs", "2"]) == 0
+    rows = json.loads(capfd.readouterr().out)["runs"]
     paused = ("interrupted", "--until 1 steps", 200)
     assert [(row["status"], row["reason"], row["env_steps"]) for row in rows] == [paused, paused]
     for more, steps in (("--until=1", 200), ("--until=50%", 400), ("--quiet", 600)):
