@@ -22,6 +22,7 @@ from rlbench.envs.toy import Doors
 from rlbench.records.machine import processor
 from rlbench.suites import spec
 from tests.envs.conftest import KINDS, Make, atari, drawn
+from tests.slow import slow_but
 
 GOLDEN = Path(__file__).with_name("environments.json")
 SENDS, SEEDS = 500, (1, 2)
@@ -30,7 +31,6 @@ FAMILIES: dict[str, Make] = {
     **KINDS,
     "doors": Doors,
     "pong": partial(atari, "ale", "pong", training=True),
-    "breakout": partial(atari, "ale", "breakout", training=True),
     "breakout, judged": partial(atari, "ale", "breakout", training=False),
     "envpool-cheetah": lambda seeds: environments(
         spec("mujoco", "sac", "HalfCheetah-v4").task.model_copy(update={"env": "envpool", "envs": 2}),
@@ -38,7 +38,7 @@ FAMILIES: dict[str, Make] = {
         training=True,
     ),
 }
-WHOLE = ("catch", "doors", "ale", "pong", "breakout", "breakout, judged", "envpool", "gymnasium")
+WHOLE = ("catch", "doors", "ale", "pong", "breakout, judged", "envpool", "gymnasium")
 """Families that compute in whole numbers; the others' last bits are the processor's."""
 
 
@@ -79,7 +79,7 @@ def golden() -> dict[str, dict[str, object]]:
     return made
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", slow_but(FAMILIES, 0, 1, 2, 3, 4, 7, 10, 11, 13))  # a second adapter is slow
 def test_a_thousand_steps_are_as_recorded(name: str) -> None:
     verdict = judged(name, answered(FAMILIES[name](seeds=SEEDS)), golden())
     if verdict.startswith("NOT COMPARABLE: made on"):

@@ -238,7 +238,7 @@ FUZZED = {
 }
 
 
-@pytest.mark.parametrize("kind", slow_but(FUZZED, *range(4, 20)))
+@pytest.mark.parametrize("kind", slow_but(FUZZED, 5, 6, 7, 9, 10))
 def test_no_traceback_reaches_the_user(kind: str) -> None:
     odd.tried(FUZZED[kind].drawn, FUZZED[kind].body, FUZZED[kind].few)
 

@@ -27,6 +27,7 @@ from rlbench.report.reference_table import CellKey
 from rlbench.report.remaining_work import remaining_runs, throughput
 from rlbench.report.run_index import gather
 from rlbench.report.sources import Sources
+from tests.slow import slow_but
 
 Capture = pytest.CaptureFixture[str]
 Record = Callable[..., Path]
@@ -358,7 +359,7 @@ def test_the_plan_is_a_matrix(capsys: Capture) -> None:
     assert capsys.readouterr().out == "toy dqn Catch 0\n"
 
 
-@pytest.mark.parametrize("suite", ["atari", "mujoco", "toy", "goals"])
+@pytest.mark.parametrize("suite", slow_but(["atari", "mujoco", "toy", "goals"], 3))
 @pytest.mark.parametrize("kind", ["curves", "walltime", "interval"])
 def test_a_committed_picture_is_current(suite: str, kind: str, tmp_path: Path) -> None:
     (tmp_path / "new.png").write_bytes(encoded(draw(suite, kind, Sources(RESULTS)), ".png"))
