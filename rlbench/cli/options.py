@@ -251,11 +251,11 @@ Until: TypeAlias = Annotated[
 ]
 UntilDecided: TypeAlias = Annotated[
     bool,
-    typer.Option(
-        "--until-decided",
-        help="Add seeds (3, 5, 8, 12, 20) until a verdict.",
-        rich_help_panel=choices.LENGTH,
-    ),
+    typer.Option("--until-decided", help="Add seeds (3, 5, 8 …) until a verdict.", rich_help_panel=choices.LENGTH),
+]
+MostSeeds: TypeAlias = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Seeds at its last look; default: 20.", rich_help_panel=choices.LENGTH),
 ]
 Smoke: TypeAlias = Annotated[
     bool,

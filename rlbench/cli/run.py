@@ -40,6 +40,7 @@ def run(
     steps: Steps = None,
     until: options.Until = None,
     until_decided: options.UntilDecided = False,
+    most_seeds: options.MostSeeds = None,
     sets: Sets = None,
     config: Config = None,
     device: options.Device = "auto",
@@ -65,20 +66,23 @@ def run(
     Stop it whenever you like: the same command resumes, and skips finished runs. `rlbench table` then shows the
     published score beside the measured one.
     """
+    from rlbench.cli import until_decided as sequential
     from rlbench.cli.sweep import SweepOptions, repeated_settings, sweep
     from rlbench.cli.trackers import tracking
-    from rlbench.cli.until_decided import cells_of, decision_rows, seeds_of_design, sweep_until_decided
 
     _follow_parent(pipe)
     task_globs, changes = (*(tasks or ()), *(task or ())), sets or []
-    if until_decided:
-        seeds = seeds_of_design(seeds, steps=steps, until=until, shard=shard, smoke=smoke, force=force)
+    design = sequential.design_of(most_seeds, until_decided=until_decided)
+    if design:
+        seeds = sequential.seeds_of_design(
+            design, seeds, steps=steps, until=until, shard=shard, smoke=smoke, force=force
+        )
     every = _specs(suite, algo, task_globs, seeds, steps, changes, config, Data(dataset), package, smoke=smoke)
     specs = _shard(every, shard, results)
     if dry_run:
         _print_plan(specs, results, dataset, json=json)
         return
-    cells = cells_of(specs, results) if until_decided else ()
+    cells = sequential.cells_of(specs, results, design) if design else ()
     _set_thread_policy(specs)
     request = SweepOptions(
         results=results,
@@ -100,8 +104,8 @@ def run(
         pipe=pipe,
     )
     with tracking(track or (), specs, results, track_dir):
-        endings, stopped_by = sweep_until_decided(cells, request) if until_decided else sweep(specs, request)
-    _print(endings, list(decision_rows(cells, results)), results, json=json)
+        endings, stopped_by = sequential.sweep_until_decided(cells, request) if design else sweep(specs, request)
+    _print(endings, list(sequential.decision_rows(cells, results)), results, json=json)
     code = max((CODES.get(ending.status, 0) for ending in endings), default=0)
     if code or stopped_by is not None:
         raise typer.Exit(code if stopped_by is None else 128 + stopped_by)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rlbench.errors import UsageError
-from rlbench.records.looks import DESIGN, Looks, read_looks, take_look
+from rlbench.records.looks import DESIGN, DESIGNS, Look, Looks, read_looks, take_look
 from rlbench.records.store import folder_of
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class SequentialCell:
     key: CellKey
     specs: tuple[Spec, ...]
     folder: Path  # of its seeds
+    design: tuple[Look, ...]
 
     @property
     def looks(self) -> Looks | None:
@@ -35,7 +36,23 @@ class SequentialCell:
         return read_looks(self.folder)
 
 
-def seeds_of_design(seeds: str, **options: object) -> str:
+def design_of(most_seeds: int | None, *, until_decided: bool) -> tuple[Look, ...]:
+    """Return the looks of the design that ends at ``most_seeds``; none without ``--until-decided``.
+
+    Raises:
+        UsageError: no design ends there, or ``--most-seeds`` stands alone.
+    """
+    if most_seeds is None:
+        return DESIGN if until_decided else ()
+    if not until_decided:
+        raise UsageError(f"--most-seeds {most_seeds}: belongs to --until-decided; add it")
+    if most_seeds not in DESIGNS:
+        *ends, last = DESIGNS
+        raise UsageError(f"--most-seeds {most_seeds}: write {', '.join(map(str, ends))} or {last}")
+    return DESIGNS[most_seeds]
+
+
+def seeds_of_design(design: tuple[Look, ...], seeds: str, **options: object) -> str:
     """Return the seeds of all looks; refuse options that choose seeds or steps, which the design fixes.
 
     Raises:
@@ -44,14 +61,15 @@ def seeds_of_design(seeds: str, **options: object) -> str:
     for name, value in {"seeds": seeds if seeds != "0" else None, **options}.items():
         if value:
             raise UsageError(f"--{name} {value}: --until-decided fixes it; leave one of the two out")
-    return f"0-{DESIGN[-1].seeds - 1}"
+    return f"0-{design[-1].seeds - 1}"
 
 
-def cells_of(specs: Sequence[Spec], results: Path) -> tuple[SequentialCell, ...]:
+def cells_of(specs: Sequence[Spec], results: Path, design: tuple[Look, ...]) -> tuple[SequentialCell, ...]:
     """Group the Specs of a design by cell.
 
     Raises:
-        UsageError: a cell has other settings than the reference, or its reference is a single run.
+        UsageError: a cell has other settings than the reference, its reference is a single run, or its looks belong to
+            another design.
         RefusedFile: the record of its looks is damaged.
     """
     from rlbench.report.reference_table import CellKey, row_of
@@ -64,8 +82,14 @@ def cells_of(specs: Sequence[Spec], results: Path) -> tuple[SequentialCell, ...]
         spec = group[0]
         key = CellKey(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, getattr(spec.task, "dataset", "")))
         _refuse_undecidable(key, spec)
-        cells.append(SequentialCell(key=key, specs=tuple(group), folder=folder))
-        read_looks(folder)
+        cell = SequentialCell(key=key, specs=tuple(group), folder=folder, design=design)
+        if cell.looks is not None and cell.looks.last_seeds != design[-1].seeds:
+            most = cell.looks.last_seeds
+            raise UsageError(
+                f"--until-decided: the looks of {spec.name} end at {most} seeds, and a design that changes errs more "
+                f"often; add --most-seeds {most}"
+            )
+        cells.append(cell)
     return tuple(cells)
 
 
@@ -85,7 +109,7 @@ def sweep_until_decided(cells: Sequence[SequentialCell], options: SweepOptions) 
         if stopped_by is not None or any(ending.status not in {"done", "failed"} for ending in new):
             return list(endings.values()), stopped_by
         for cell, _ in going:
-            take_look(cell.folder)
+            take_look(cell.folder, cell.design)
     return list(endings.values()), None
 
 
@@ -101,7 +125,7 @@ def decision_rows(cells: Sequence[SequentialCell], results: Path) -> Iterator[di
             "dataset": cell.key.dataset or None,
             "verdict": words[cell.key],
             "look": looks.count if looks else 0,
-            "looks": len(looks.design if looks else DESIGN),
+            "looks": len(cell.design),
             "seeds": looks.last.seeds if looks else 0,
         }
 
@@ -118,7 +142,7 @@ def _undecided(cells: Sequence[SequentialCell], results: Path) -> list[tuple[Seq
     undecided = []
     for cell in cells:
         looks = cell.looks
-        following = DESIGN[0] if looks is None else looks.following
+        following = cell.design[0] if looks is None else looks.following
         if following is not None and (looks is None or words[cell.key] not in DECIDED):
             undecided.append((cell, following.seeds))
     return undecided

@@ -1,8 +1,8 @@
 """Looks of a group-sequential test at a cell's seeds: the design of ``run --until-decided``, and the looks taken.
 
-The one-sided levels hold the error of five looks at 5 %. They are Kim and DeMets' (1987, doi:10.1093/biomet/74.1.149)
-with the spending function 0.9 alpha t^3 and the information t = n/20 of n seeds. Levels are those of z-tests; the tenth
-that is not spent makes up for t-tests of 3 to 20 seeds, as ``results/calibration`` shows by simulation.
+The one-sided levels hold the error of all looks at 5 %. They are Kim and DeMets' (1987, doi:10.1093/biomet/74.1.149)
+with the spending function 0.9 alpha t^3 and the information t = n/N of n among at most N seeds. Levels are those of
+z-tests; the tenth that is not spent makes up for t-tests of few seeds, as ``results/calibration`` shows by simulation.
 """
 
 from __future__ import annotations
@@ -29,13 +29,26 @@ class Look(NamedTuple):
     level: float
 
 
-DESIGN: Final = (
-    Look(3, 0.000151875), Look(5, 0.00060455), Look(8, 0.0024769), Look(12, 0.0083774), Look(20, 0.0417115),
-)  # fmt: skip
+_SEEDS: Final = (3, 5, 8, 12, 20, 32)
+_LEVELS: Final = (
+    (0.0097200, 0.042010),
+    (0.0023730, 0.0099155, 0.041452),
+    (0.00070312, 0.0028679, 0.011871, 0.040769),
+    (0.00015187, 0.00060446, 0.0024764, 0.0083755, 0.041703),
+    (3.7079e-05, 0.00014497, 0.00058960, 0.0019706, 0.0098293, 0.041402),
+)
+DESIGNS: Final = {
+    _SEEDS[len(levels) - 1]: tuple(Look(seeds, level) for seeds, level in zip(_SEEDS, levels, strict=False))
+    for levels in _LEVELS
+}
+"""The looks of each design, by the number of seeds at its end."""
+
+DESIGN: Final = DESIGNS[20]
+"""The default design."""
 
 SEEDS: Final = range(3, 1_000)  # of a look
-MOST_SPENT: Final = 0.054
-"""Largest sum of the levels of a design; that of ``DESIGN`` is 0.0533."""
+MOST_SPENT: Final = 0.0563
+"""Largest sum of the levels of a design."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +62,11 @@ class Looks:
     def last(self) -> Look:
         """The last look taken."""
         return self.design[self.count - 1]
+
+    @property
+    def last_seeds(self) -> int:
+        """Seeds of the design's last look."""
+        return self.design[-1].seeds
 
     @property
     def following(self) -> Look | None:
@@ -90,13 +108,13 @@ def read_looks(cell: Path) -> Looks | None:
     return Looks(design, count)
 
 
-def take_look(cell: Path) -> Looks:
-    """Record the next look at a cell; the first one begins ``DESIGN``."""
+def take_look(cell: Path, design: tuple[Look, ...] = DESIGN) -> Looks:
+    """Record the next look at a cell; the first one begins ``design``."""
     before = read_looks(cell)
     for temporary in cell.glob(f"{NAME}.*.tmp"):  # of a crash
         temporary.unlink()
         faults.point("claim.swept")
-    looks = Looks(DESIGN, 1) if before is None else Looks(before.design, min(before.count + 1, len(before.design)))
+    looks = Looks(design, 1) if before is None else Looks(before.design, min(before.count + 1, len(before.design)))
     content = {"schema_version": files.SCHEMA_VERSION, "looks": [list(look) for look in looks.design]}
     files.replace(cell / NAME, files.seal({**content, "taken": looks.count}) + "\n")
     return looks

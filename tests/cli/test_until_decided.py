@@ -120,6 +120,7 @@ def test_below_at_a_look_is_corrected_over_all_looks(record_run: Record, tmp_pat
         (("mujoco", "ppo", "Hopper-v4", "--seeds", "0-4"), "--seeds 0-4: --until-decided fixes it"),
         (("mujoco", "ppo", "Hopper-v4", "--steps", "100"), "--steps 100: --until-decided fixes it"),
         (("mujoco", "ppo", "Hopper-v4", "--until", "10%"), "--until 10%: --until-decided fixes it"),
+        (("mujoco", "ppo", "Hopper-v4", "--most-seeds", "10"), "--most-seeds 10: write 5, 8, 12, 20 or 32"),
         (("mujoco", "ppo", "Hopper-v4", "--smoke"), "--smoke True: --until-decided fixes it"),
         (("mujoco", "ppo", "Hopper-v4", "--set", "algo.lr=1"), "mujoco/ppo/Hopper-v4 has other settings than its"),
         (("atari", "dqn", "Pong*"), "has a single run as its reference; name its --seeds"),
@@ -162,3 +163,33 @@ def test_an_interrupted_look_is_not_taken(
 def test_the_reference_of_the_tested_cell_is_as_the_tests_count_on() -> None:
     primary = next(found.primary for found in documented("mujoco") if found.key[:3] == KEY)
     assert (primary.score, primary.std, primary.n) == (1000.0, 0.0, 10)
+
+
+@pytest.mark.slow
+def test_a_seed_killed_in_training_resumes_within_its_look(
+    record_run: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cell = "toy", "reinforce", "Catch"
+    words = ["run", *cell, "--quiet", "--json", "--device", "cpu"]
+    assert main([*words, "--seeds", "2", "--results", str(tmp_path / "whole")]) == 0
+    for seed, score in ((0, 0.99), (1, 0.98), (3, 0.97), (4, 1.0)):
+        folder = record_run([-0.5, score], suite=cell[0], algo=cell[1], task=cell[2], seed=seed).parent
+    words += ["--until-decided", "--most-seeds", "5", "--results", str(tmp_path / "results")]
+    environ = {**os.environ, "RLBENCH_FAULT": "append.torn:3"}  # amid the third evaluation of seed 2
+    killed = subprocess.run([sys.executable, "-m", "rlbench", *words], env=environ, capture_output=True, check=False)
+    assert killed.returncode == 137, killed.stderr
+    assert not (folder / NAME).exists()
+    capsys.readouterr()
+    assert main(words) == 0
+    (decision,) = json.loads(capsys.readouterr().out)["decisions"]
+    assert decision["looks"] == 2 and decision["look"] >= 1
+    whole, resumed = (
+        [
+            json.loads(line)["evaluated"]["returns"]
+            for line in (path / "seed=2" / "epochs.jsonl").read_text().splitlines()
+        ]
+        for path in (next((tmp_path / "whole").glob("*/*/*/*")), folder)
+    )
+    assert whole == resumed
+    assert main([*words, "--most-seeds", "20"]) == 2
+    assert "the looks of toy/reinforce/Catch end at 5 seeds" in capsys.readouterr().err
