@@ -30,9 +30,14 @@ os.environ["RLBENCH_RESULTS"] = "results"
 
 # The same examples in every run: a failure that CI sees is seen here. Slow machines are no failure; hangs are, by
 # pytest's own timeout.
-hypothesis.settings.register_profile(
-    "rlbench", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
+for profile, examples in (("rlbench", 100), ("quick", 25)):
+    hypothesis.settings.register_profile(
+        profile,
+        max_examples=examples,
+        derandomize=True,
+        deadline=None,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
 hypothesis.settings.load_profile("rlbench")
 
 

@@ -22,6 +22,7 @@ from rlbench.records.store import Store
 from rlbench.run import run
 from rlbench.signals import Stop
 from tests.accel.graph_tape import Tape
+from tests.slow import slow_but
 
 CPU, CARD = torch.device("cpu"), torch.device("cuda")
 DQN, PPO = (suites.spec("toy", name, "CartPole-v1") for name in ("dqn", "ppo"))
@@ -116,7 +117,7 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("cell", RUNS)
+@pytest.mark.parametrize("cell", slow_but(RUNS, 0, 2))
 def test_a_run_of_captured_updates_is_the_eager_run_also_when_it_is_interrupted(
     cell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

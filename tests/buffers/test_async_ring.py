@@ -101,7 +101,6 @@ def played(draw: st.DrawFn) -> Both:
     return made
 
 
-@settings(max_examples=60)
 @given(played())
 def test_every_lane_holds_what_a_ring_of_its_own_would_hold(made: Both) -> None:
     for env, ring in enumerate(made.alone):
@@ -110,7 +109,6 @@ def test_every_lane_holds_what_a_ring_of_its_own_would_hold(made: Both) -> None:
         assert torch.equal(made.ring.newest()[env], ring.newest()[0])
 
 
-@settings(max_examples=60)
 @given(played())
 def test_what_may_be_drawn_is_what_the_lanes_alone_may_draw(made: Both) -> None:
     want, num_envs = usable(made), len(made.alone)

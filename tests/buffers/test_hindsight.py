@@ -140,7 +140,6 @@ def naive(world: World, slot: int, offset: int) -> tuple[np.ndarray, np.ndarray,
     return both[0], both[1], sum(GAMMA**i * float(paid(a, goal)) for i, a in enumerate(achieved))
 
 
-@settings(max_examples=150)
 @given(worlds(), st.sampled_from([0.5, 1.0]), st.sampled_from([1, 3, 100]))
 def test_every_goal_is_of_the_own_future_and_one_for_the_whole_transition(
     world: World, share: float, limit: int

@@ -139,7 +139,6 @@ def usable(world: World) -> list[tuple[int, int]]:
     return [(row, env) for row in rows for env in range(world.num_envs)]
 
 
-@settings(max_examples=150)
 @given(worlds())
 def test_every_transition_the_ring_may_draw_is_the_one_the_definition_gives(case: tuple[World, int, int]) -> None:
     world, horizon, stack = case
@@ -161,7 +160,6 @@ def test_every_transition_the_ring_may_draw_is_the_one_the_definition_gives(case
         assert batch.next_obs[i].reshape(-1).tolist() == next_obs
 
 
-@settings(max_examples=60)
 @given(worlds())
 def test_nothing_that_could_be_drawn_is_left_out(case: tuple[World, int, int]) -> None:
     world, horizon, stack = case
@@ -275,7 +273,6 @@ def told(world: World, stack: int) -> dict[tuple[int, int], tuple[object, ...]]:
     return found
 
 
-@settings(max_examples=100)
 @given(worlds(), st.data())
 def test_a_rollout_is_what_was_last_seen_and_done_in_the_order_of_time(
     case: tuple[World, int, int], data: st.DataObject

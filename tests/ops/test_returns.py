@@ -113,7 +113,6 @@ def rollouts(draw: st.DrawFn) -> tuple[Rollout, Tensor]:
 RATES = st.tuples(st.sampled_from([0.0, 0.5, 0.99, 1.0]), st.sampled_from([0.0, 0.6, 0.95, 1.0]))
 
 
-@settings(max_examples=100)
 @given(rollouts(), RATES)
 def test_advantages_are_the_mixture_of_all_multistep_returns(
     case: tuple[Rollout, Tensor], rates: tuple[float, float]
@@ -123,7 +122,6 @@ def test_advantages_are_the_mixture_of_all_multistep_returns(
     np.testing.assert_allclose(found.numpy(), mixed(told(rollout, value), gamma, trace), rtol=1e-10, atol=1e-10)
 
 
-@settings(max_examples=60)
 @given(rollouts(), st.sampled_from([0.0, 0.5, 0.99, 1.0]), st.sampled_from([0.0, -2.5, 7.0]))
 def test_returns_are_sums_to_the_end_of_the_episode_and_what_is_open_is_worth_the_ending(
     case: tuple[Rollout, Tensor], gamma: float, ending: float
@@ -186,7 +184,6 @@ def test_a_truncation_bootstraps_from_the_row_that_shows_the_final_observation_a
     assert found[2].tolist() == [900, 900]
 
 
-@settings(max_examples=60)
 @given(st.data())
 def test_moments_of_any_split_are_those_of_all_rows_that_count(data: st.DataObject) -> None:
     shape = data.draw(st.sampled_from([(), (3,), (2, 2)]))
