@@ -65,9 +65,9 @@ def read(case: Case) -> dict[str, list[float]]:
         steps = sum(_turn(game) for _ in range(max(2, case.steps // TURN)))
         reel.flush()
         recording_writer.finish(path, reel.digests, {})
-        recording_reader.read(path)
+        recording_reader.read_recording(path)
         began = perf_counter()
-        count = len(recording_reader.read(path).reward)
+        count = len(recording_reader.read_recording(path).reward)
         took = perf_counter() - began
     if count < steps:
         raise RuntimeError(f"{count} rows were read of {steps} steps")
@@ -80,7 +80,7 @@ def _games(reel: RecordingWriter, case: Case) -> Iterator[int]:
     torch.set_num_threads(case.threads)
     if not isinstance(spec.algo, QLearning):
         raise TypeError(type(spec.algo).__name__)
-    fresh = dqn.parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner.policy()
+    fresh = dqn.dqn_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner.policy()
     actor, stacked, explorer, envs = policy_player(
         spec, {"policy": of_module(fresh)}, epsilon=0.2, num_envs=NUM_ENVS, seed=0
     )

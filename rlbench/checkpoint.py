@@ -47,7 +47,7 @@ def load(folder: Path) -> State:
         RefusedFile: a file is missing, damaged or newer; the message names it.
     """
     folder = manifest.standing(folder)
-    head = manifest.read(folder)
+    head = manifest.read_manifest(folder)
     tensors: dict[str, Tensor] = {}
     row_counts: dict[str, int] = {}
     for name, digest in head.files.items():
@@ -142,7 +142,7 @@ def _write(folder: Path, state: State) -> None:
             if size >= SHARD:
                 flush()
     flush()
-    manifest.write(folder, Manifest(sums, values, split))
+    manifest.write_manifest(folder, Manifest(sums, values, split))
 
 
 def _swap(fresh: Path, folder: Path) -> None:

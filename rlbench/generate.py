@@ -35,7 +35,7 @@ from rlbench.envs.base import Box, EnvInfo, Step, VectorEnv
 from rlbench.errors import UnknownName, UsageError
 from rlbench.ops.state_dict import State
 from rlbench.records import manifest
-from rlbench.records.store import read
+from rlbench.records.store import read_record
 from rlbench.seeds import Seeds
 
 CHECKPOINTS = ("best", "last")
@@ -172,7 +172,7 @@ class EpisodeRecorder:
 
     def __init__(self, recipe: Games, run: Path, which: str, folder: Path) -> None:
         spec, state = stored_run(run, which)
-        outcome = read(run).outcome
+        outcome = read_record(run).outcome
         self.expert = None if outcome is None else outcome.best if which == "best" else outcome.final
         if spec.task.id != recipe.task:
             raise UsageError(f"{run}: plays {spec.task.id}, not {recipe.task}; record what it has learned")
@@ -255,11 +255,11 @@ def stored_run(folder: Path, which: str) -> tuple[Spec, State]:
     """
     if which not in CHECKPOINTS:
         raise UnknownName("checkpoint", which, CHECKPOINTS, where="--checkpoint")
-    spec, place = read(folder).spec, folder / "checkpoint" / which
+    spec, place = read_record(folder).spec, folder / "checkpoint" / which
     if not checkpoint.exists(place):
         train = f"rlbench run {spec.suite} {spec.algorithm} --task {spec.task.id} --seeds {spec.seed}"
         raise UsageError(f"{folder}: has no weights, as records in git have none; train them with: {train}")
-    manifest.refuse_foreign(place, manifest.read(manifest.standing(place)).values, spec)
+    manifest.refuse_foreign(place, manifest.read_manifest(manifest.standing(place)).values, spec)
     return spec, checkpoint.load(place)
 
 

@@ -18,7 +18,7 @@ from rlbench.assembly.environments import describe
 from rlbench.assembly.policy_export import export_policy
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime
-from rlbench.datasets.policies import Policy, parse_policy, read, serialize
+from rlbench.datasets.policies import Policy, parse_policy, read_policy_file, serialize
 from rlbench.datasets.recipes import POLICIES, Part, Recipe
 from rlbench.datasets.types import Dataset
 from rlbench.envs.base import Box, EnvInfo, Step
@@ -44,7 +44,7 @@ EXPERT = "hopper-openai_imitation-trpo_iter500"
 
 def policy_of(name: str) -> Policy:
     """One that comes with rlbench."""
-    return read(POLICIES / f"{name}.safetensors")
+    return read_policy_file(POLICIES / f"{name}.safetensors")
 
 
 def part(name: str = HOPPER, share: float = 1.0, **changes: object) -> Part:

@@ -18,7 +18,7 @@ from rlbench.algorithms.iql import IQL
 from rlbench.algorithms.sac import SAC
 from rlbench.algorithms.td3 import TD3BC
 from rlbench.assembly.components import OfflineParts
-from rlbench.assembly.offline_continuous import parts
+from rlbench.assembly.offline_continuous import continuous_parts
 from rlbench.config import offline
 from rlbench.config.offline import Offline
 from rlbench.envs.base import Box, Discrete, EnvInfo
@@ -36,30 +36,30 @@ def test_numbered_actions_and_pictures_are_refused_in_one_line_that_names_the_ru
         (INFO._replace(obs_shape=(84, 84)), r"\(84, 84\)"),
     ):
         with pytest.raises(UsageError, match=rf"^offline/td3bc/x: [^\n]*{word}[^\n]*$"):
-            parts("offline/td3bc/x", Offline(), info, CPU)
+            continuous_parts("offline/td3bc/x", Offline(), info, CPU)
 
 
 def test_the_defaults_of_every_method_are_its_documented_settings() -> None:
-    bcq = parts("x", Offline(method=offline.BatchConstrained()), INFO, CPU).learner
+    bcq = continuous_parts("x", Offline(method=offline.BatchConstrained()), INFO, CPU).learner
     assert isinstance(bcq, BCQ)
     assert bcq.config == offline.BatchConstrained()
     assert bcq.net.proposer.latent == 12
     assert [p.shape[0] for p in bcq.net.proposer.decoder.parameters()] == [512] * 4
     assert bcq.net.perturbation.perturbation == 0.05
-    cql = parts("x", Offline(method=offline.Conservative()), INFO, CPU).learner
+    cql = continuous_parts("x", Offline(method=offline.Conservative()), INFO, CPU).learner
     assert isinstance(cql, CQL)
     assert cql.config == offline.Conservative()
     assert (cql.multiplier.lagrange_threshold, cql.multiplier.max_multiplier) == (10.0, 1e6)
     assert cql.multiplier.optimizer.param_groups[0]["lr"] == 3e-4
     assert cql.sac.temperature.target == -6
     assert cql.sac.temperature.optimizer.param_groups[0]["lr"] == 1e-4
-    td3bc = parts("x", Offline(), INFO, CPU).learner
+    td3bc = continuous_parts("x", Offline(), INFO, CPU).learner
     assert isinstance(td3bc, TD3BC)
     assert (td3bc.config, td3bc.cycle) == (offline.TD3BC(), 2)
-    crr = parts("x", Offline(method=offline.CriticRegularized()), INFO, CPU).learner
+    crr = continuous_parts("x", Offline(method=offline.CriticRegularized()), INFO, CPU).learner
     assert isinstance(crr, CRR)
     assert crr.config == offline.CriticRegularized()
-    iql = parts("x", Offline(method=offline.ImplicitQ()), INFO, CPU).learner
+    iql = continuous_parts("x", Offline(method=offline.ImplicitQ()), INFO, CPU).learner
     assert isinstance(iql, IQL)
     assert iql.config == offline.ImplicitQ()
 
@@ -69,7 +69,7 @@ def referenced(algorithm: str, task: str) -> OfflineParts:
     torch.manual_seed(0)
     algo = suites.spec("offline", algorithm, task).algo
     assert isinstance(algo, Offline)
-    return parts("x", algo, INFO, CPU)
+    return continuous_parts("x", algo, INFO, CPU)
 
 
 def test_the_settings_of_corl_and_robomimic_reach_their_parts() -> None:
@@ -109,17 +109,17 @@ def iql_optimizers(iql: IQL) -> tuple[torch.optim.Optimizer, ...]:
 
 def test_each_learning_rate_reaches_its_own_network() -> None:
     algo = {"actor_lr": 0.1, "critic_lr": 0.2}
-    bcq = parts("x", Offline(method=offline.BatchConstrained(vae_lr=0.3), **algo), INFO, CPU).learner
+    bcq = continuous_parts("x", Offline(method=offline.BatchConstrained(vae_lr=0.3), **algo), INFO, CPU).learner
     assert isinstance(bcq, BCQ)
     pairs = zip(
         (bcq.proposer_optimizer, bcq.critics_optimizer, bcq.perturbation_optimizer),
         ((bcq.net.proposer, 0.3), (bcq.net.critics, 0.2), (bcq.net.perturbation, 0.1)),
         strict=True,
     )
-    iql = parts("x", Offline(method=offline.ImplicitQ(), **algo), INFO, CPU).learner
+    iql = continuous_parts("x", Offline(method=offline.ImplicitQ(), **algo), INFO, CPU).learner
     assert isinstance(iql, IQL)
     more = zip(iql_optimizers(iql), ((iql.actor, 0.1), (iql.critics, 0.2), (iql.value, 0.2)), strict=True)
-    cql = parts("x", Offline(method=offline.Conservative(), **algo), INFO, CPU).learner
+    cql = continuous_parts("x", Offline(method=offline.Conservative(), **algo), INFO, CPU).learner
     assert isinstance(cql, CQL)
     last = ((cql.sac.actor_optimizer, (cql.sac.actor, 0.1)), (cql.sac.critic_optimizer, (cql.sac.critics, 0.2)))
     for optimizer, (net, lr) in (*pairs, *more, *last):
@@ -150,8 +150,8 @@ def test_the_papers_own_settings_can_be_said() -> None:
     il = Offline(method=offline.Imitation(policy="gaussian"))
     kinds = {BCQ: bcq, CQL: cql, CRR: crr, IQL: iql, Imitation: il}
     for kind, algo in kinds.items():
-        assert isinstance(parts("x", algo, INFO, CPU).learner, kind)
-    gaussian = parts("x", il, INFO, CPU).learner
+        assert isinstance(continuous_parts("x", algo, INFO, CPU).learner, kind)
+    gaussian = continuous_parts("x", il, INFO, CPU).learner
     assert isinstance(gaussian, Imitation)
     assert isinstance(gaussian.actor, BoundedActor)
 
@@ -175,7 +175,7 @@ def test_what_makes_no_sense_is_refused(fields: dict[str, object]) -> None:
 
 
 def test_the_actors_rate_of_iql_falls_along_half_a_cosine_to_zero() -> None:
-    brought = parts("x", Offline(method=offline.ImplicitQ(lr_decay_steps=1000), actor_lr=0.4), INFO, CPU)
+    brought = continuous_parts("x", Offline(method=offline.ImplicitQ(lr_decay_steps=1000), actor_lr=0.4), INFO, CPU)
     ((at, put),) = brought.schedules
     assert [at(n) for n in (0, 250, 500, 1000, 2000)] == pytest.approx(
         [0.4, 0.2 * (1 + math.sqrt(0.5)), 0.2, 0.0, 0.0], abs=1e-15
@@ -184,5 +184,5 @@ def test_the_actors_rate_of_iql_falls_along_half_a_cosine_to_zero() -> None:
     assert isinstance(brought.learner, IQL)
     rates = [optimizer.param_groups[0]["lr"] for optimizer in iql_optimizers(brought.learner)]
     assert rates == pytest.approx([0.2, 3e-4, 3e-4])
-    assert parts("x", Offline(method=offline.ImplicitQ()), INFO, CPU).schedules == []
-    assert parts("x", Offline(), INFO, CPU).schedules == []
+    assert continuous_parts("x", Offline(method=offline.ImplicitQ()), INFO, CPU).schedules == []
+    assert continuous_parts("x", Offline(), INFO, CPU).schedules == []

@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> Path:
     """The folder of a run that keeps its best policy, a network as it was drawn."""
     spec = suites.spec("toy", "qrdqn", "Catch")
     torch.manual_seed(0)
-    learner = dqn.parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
+    learner = dqn.dqn_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
     store = Store.claim(spec, tmp_path / "results", {})
     assert store is not None
     checkpoint.save(store.folder / "checkpoint" / "best", {"policy": of_module(learner.policy()), "epoch": 0})
@@ -57,7 +57,7 @@ def recorded(run: Path, folder: Path, **changes: object) -> tuple[Dataset, dict[
     counts = list(filming)
     assert counts == sorted(counts) and counts[-1] == filming.recipe.steps
     told = filming.finish()
-    return recording_reader.read(folder), told
+    return recording_reader.read_recording(folder), told
 
 
 def test_every_lane_gives_its_share_and_games_are_whole(run: Path, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_whoever_is_filmed_sees_no_frame_of_the_game_before(tmp_path: Path) -> N
     made = RecordingWriter(tmp_path / "x.frames")
     list(record(actor, ring, NoExploration(), envs, ShardRecorder(made, num_envs=2, steps=80)))
     envs.close()
-    rows = recording_reader.read(tmp_path / "x.frames")
+    rows = recording_reader.read_recording(tmp_path / "x.frames")
     assert rows.final is not None and rows.terminated.sum() > 4
     lanes = [[shown[lane].numpy().tobytes() for shown in actor.shown] for lane in range(2)]
     began = lane = 0
@@ -194,7 +194,7 @@ def test_lost_lives_end_no_game_and_points_are_not_clipped(tmp_path: Path) -> No
     list(record(Random(9), Nothing(), NoExploration(), envs, tracks))
     envs.close()
     recording_writer.finish(tmp_path / "x.frames", made.digests, {})
-    rows = recording_reader.read(tmp_path / "x.frames")
+    rows = recording_reader.read_recording(tmp_path / "x.frames")
     assert rows.obs.shape[1:] == (84, 84) and rows.obs.dtype == np.uint8
     assert rows.reward.max() >= 10 and set(np.unique(rows.reward % 10)) == {0.0}
     assert 1 <= rows.terminated.sum() <= 2  # three lives each: six losses and more
@@ -205,7 +205,7 @@ def test_lost_lives_end_no_game_and_points_are_not_clipped(tmp_path: Path) -> No
 
 def test_a_run_plays_as_when_it_is_judged() -> None:
     spec = suites.spec("atari", "dqn", "MsPacmanNoFrameskip-v4")
-    learner = dqn.parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
+    learner = dqn.dqn_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
     kept = {"policy": of_module(learner.policy()), "epoch": 0}
     rules = policy_player(spec, kept, epsilon=0.2, num_envs=1, seed=0).envs._referee
     assert spec.task.episodic_life and not rules._episodic_life and not rules._clip

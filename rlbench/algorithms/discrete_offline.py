@@ -7,7 +7,7 @@ from torch import Tensor
 
 from rlbench.algorithms.base import Compiler
 from rlbench.algorithms.dqn import Extra, QLearner, Selector
-from rlbench.config.offline_discrete import CriticRegularized
+from rlbench.config.offline_discrete import DiscreteCriticRegularized
 from rlbench.nets.discrete_actor_critic import QNetWithPolicy
 from rlbench.ops.action_distributions import Discrete
 from rlbench.ops.losses import binary_weight, discrete_conservative_gap, exponential_weight, likely
@@ -44,7 +44,7 @@ def conservatism(weight: float) -> Extra:
     return extra
 
 
-class CRR(QLearner):
+class DiscreteCRR(QLearner):
     """Discrete CRR (https://arxiv.org/abs/2006.15134): values of the policy, and cloning weighted by their advantages.
 
     Both share a torso, as in the reference code; but the advantage passes no gradient to the values.
@@ -60,7 +60,7 @@ class CRR(QLearner):
         optimizer: torch.optim.Optimizer,
         max_grad_norm: float | None,
         target_update_interval: int,
-        method: CriticRegularized,
+        method: DiscreteCriticRegularized,
         compiler: Compiler | None = None,
     ) -> None:
         super().__init__(

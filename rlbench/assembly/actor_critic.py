@@ -23,7 +23,7 @@ from rlbench.nets.critics import Critics
 from rlbench.ops.types import Transition
 
 
-def parts(
+def actor_critic_parts(
     spec: Spec, algo: ActorCritic, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
 ) -> Parts:
     """The learner, its networks freshly drawn from torch's own generator, and what goes with it."""

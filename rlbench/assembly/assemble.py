@@ -215,9 +215,9 @@ def parts_of(
     """The parts of an off-policy family."""
     match algo:
         case QLearning():
-            return dqn.parts(spec, algo, info, device, compiler)
+            return dqn.dqn_parts(spec, algo, info, device, compiler)
         case ActorCritic():
-            return actor_critic.parts(spec, algo, info, device, compiler)
+            return actor_critic.actor_critic_parts(spec, algo, info, device, compiler)
         case DiscreteSAC():
             return dqn.discrete_sac_parts(spec, algo, info, device, compiler)
         case _:

@@ -29,7 +29,9 @@ from rlbench.ops.return_distributions import Value
 from rlbench.ops.types import Role, Transition
 
 
-def parts(spec: Spec, algo: QLearning, info: EnvInfo, device: torch.device, compiler: Compiler | None = None) -> Parts:
+def dqn_parts(
+    spec: Spec, algo: QLearning, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
+) -> Parts:
     """The learner, its networks freshly drawn from torch's own generator, and what goes with it."""
     actions = count(spec, info)
     net = network(spec, algo, info).to(device)

@@ -67,9 +67,9 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | Non
     check_identity(task, path)
     if recording_reader.is_frames(path):  # a million frames take longer than a smoke run
         few = min(SMOKE, int((~recording_reader.outline(path).final).sum())) if spec.smoke else None
-        return Experience(recording_reader.read(path, few, room=available_memory()), seal.sha256)
-    made_here = "rlbench" in loader.metadata(path)
-    data = loader.read(path, task.data, once=True, room=available_memory())
+        return Experience(recording_reader.read_recording(path, few, room=available_memory()), seal.sha256)
+    made_here = "rlbench" in loader.dataset_metadata(path)
+    data = loader.load_dataset(path, task.data, once=True, room=available_memory())
     return Experience(data, seal.sha256, made_here)
 
 
@@ -95,7 +95,7 @@ def build_offline(
     seal: Seal | None = None,
 ) -> trainer.Offline:
     """Build the training of an offline run; ``seal`` is the checksum of data that was just verified."""
-    seeds, parts = Seeds(spec.seed), parts_of(spec, algo, info, device, compiler_of(spec, runtime, device))
+    seeds, parts = Seeds(spec.seed), offline_parts_of(spec, algo, info, device, compiler_of(spec, runtime, device))
     dataset = _fitting(spec, info, runtime, seal)
     data, scale = _preprocess(algo, dataset.data)
     normalized_in_place = scale is not None and data.final is not None and scale.normalize_in_place(data.obs)
@@ -147,7 +147,7 @@ def staged(
     """
     if not isinstance(spec.algo, Offline | OfflineQ):
         raise TypeError(spec.algo)
-    parts = parts_of(spec, spec.algo, info, device)
+    parts = offline_parts_of(spec, spec.algo, info, device)
     return parts, evaluation_setup(parts, _fixed(scale), threads)
 
 
@@ -168,13 +168,13 @@ def evaluation_setup(parts: OfflineParts, scale: Fixed | None, threads: int) -> 
     )
 
 
-def parts_of(
+def offline_parts_of(
     spec: Spec, algo: Offline | OfflineQ, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
 ) -> OfflineParts:
     """The parts of an algorithm that never explores."""
     if isinstance(algo, Offline):
-        return offline_continuous.parts(spec.name, algo, info, device, compiler)
-    return offline_discrete.parts(spec, algo, info, device, compiler)
+        return offline_continuous.continuous_parts(spec.name, algo, info, device, compiler)
+    return offline_discrete.discrete_parts(spec, algo, info, device, compiler)
 
 
 def _preprocess(algo: Offline | OfflineQ, data: Dataset) -> tuple[Dataset, Scale | None]:

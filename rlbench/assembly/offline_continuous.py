@@ -39,7 +39,7 @@ class Shape(NamedTuple):
     compiler: Compiler | None = None  # of losses
 
 
-def parts(
+def continuous_parts(
     name: str, algo: Offline, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
 ) -> OfflineParts:
     """The learner, its networks freshly drawn from torch's own generator, and what goes with it.
@@ -279,5 +279,5 @@ def _gaussian(algo: Offline, shape: Shape, low: float, high: float) -> BoundedAc
 def _critics(algo: Offline, shape: Shape, members: int = 2, *, orthogonal: bool = False) -> Critics:
     critics = Critics(members=members, obs=shape.obs, actions=shape.actions, widths=algo.widths)
     if orthogonal:
-        actors.orthogonal(critics)
+        actors.orthogonal_critics(critics)
     return critics.to(shape.device)

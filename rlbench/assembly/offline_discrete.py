@@ -8,7 +8,7 @@ import torch
 
 from rlbench.algorithms.base import Compiler, OffPolicyLearner
 from rlbench.algorithms.behavior_cloning import Imitation
-from rlbench.algorithms.discrete_offline import CRR, behavior_mask, conservatism, imitation
+from rlbench.algorithms.discrete_offline import DiscreteCRR, behavior_mask, conservatism, imitation
 from rlbench.algorithms.dqn import Extra, QLearner, Selector
 from rlbench.assembly.components import OfflineParts, adam, count, torso
 from rlbench.assembly.dqn import head, optimizers, proposing
@@ -24,7 +24,7 @@ from rlbench.nets.q_heads import QNet
 from rlbench.ops.types import Transition
 
 
-def parts(
+def discrete_parts(
     spec: Spec, algo: OfflineQ, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
 ) -> OfflineParts:
     """Build the learner and its parts; torch's own generator draws the networks' weights.
@@ -54,20 +54,20 @@ def _learner(
         )
 
     match algo.method:
-        case methods.Imitation():
+        case methods.DiscreteImitation():
             actor = BehaviorPolicy(body, streams(1)).to(device)
             optimizer = adam(actor, lr=algo.lr, eps=algo.adam_epsilon)
             return Imitation(actor, actor_optimizer=optimizer, compiler=compiler)
-        case methods.Conservative(conservative_weight=weight):
+        case methods.DiscreteConservative(conservative_weight=weight):
             plain = QNet(body, head(algo.head, body.features, streams)).to(device)
             return _valued(algo, plain, compiler, extra=conservatism(weight))
-        case methods.BatchConstrained(threshold=threshold, penalty=penalty):
+        case methods.DiscreteBatchConstrained(threshold=threshold, penalty=penalty):
             net = QNetWithPolicy(body, head(algo.head, body.features, streams), streams(1)).to(device)
             select, extra = behavior_mask(net, threshold), imitation(net, penalty)
             return _valued(algo, net, compiler, select=select, extra=extra)
-        case methods.CriticRegularized() as method:
+        case methods.DiscreteCriticRegularized() as method:
             net = QNetWithPolicy(body, head(algo.head, body.features, streams), streams(1)).to(device)
-            return CRR(
+            return DiscreteCRR(
                 net,
                 optimizer=optimizers(algo.head, net, lr=algo.lr, epsilon=algo.adam_epsilon)[0],
                 max_grad_norm=algo.max_grad_norm,

@@ -69,7 +69,7 @@ def build_on_policy(
             compiler=compiler,
         )
         return OnPolicyParts(reinforce, optimizer, column)
-    net = network(spec, algo, info).to(device)
+    net = actor_critic_network(spec, algo, info).to(device)
     like = next(net.parameters()).detach()
     returns = Returns(gamma=algo.gamma, gae_lambda=algo.gae_lambda, scale_returns=algo.scale_returns, like=like)
     if isinstance(algo.method, spec_algo.Surrogate):
@@ -136,7 +136,7 @@ def _numpy_pays(net: SeparateActorCritic, engine: EngineName, rows: int) -> bool
     return on_cpu and (engine == "numpy" or (engine == "auto" and multiplications <= SMALL))
 
 
-def network(spec: Spec, algo: PolicyGradient, info: EnvInfo) -> ActorValue:
+def actor_critic_network(spec: Spec, algo: PolicyGradient, info: EnvInfo) -> ActorValue:
     """Build actor and critic: separate networks on vectors, shared convolutions on frames.
 
     Raises:

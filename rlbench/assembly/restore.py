@@ -48,7 +48,7 @@ def _stage(spec: Spec, state: State, info: EnvInfo, device: torch.device, runtim
     """The evaluation setup of a policy with restored parameters."""
     match spec.algo:
         case Offline() | OfflineQ():
-            parts = offline.parts_of(spec, spec.algo, info, device)
+            parts = offline.offline_parts_of(spec, spec.algo, info, device)
             policy, stage = (
                 parts.learner.policy(),
                 offline.evaluation_setup(parts, _fixed(spec, state), stepping_threads(runtime)),
@@ -115,7 +115,7 @@ def policy_player(spec: Spec, state: State, *, epsilon: float, num_envs: int, se
     seeds, device, info = Seeds(seed).child("games"), torch.device("cpu"), describe(spec)
     if not isinstance(info.actions, Discrete):
         raise UsageError(f"{spec.name}: {spec.task.id} takes continuous actions; record it without --epsilon")
-    parts = dqn.parts(spec, algo, info, device)
+    parts = dqn.dqn_parts(spec, algo, info, device)
     learner = parts.learner
     into_module(learner.policy(), branch(state, "policy"))
     torch.manual_seed(seeds.child("noise").number())  # for a network with noise of its own

@@ -53,7 +53,7 @@ def baseline(
         content = saved.made_of(cells)
         if not content.entries:
             raise UsageError(f"{results}: no finished run of documented settings, so nothing to save; run some first")
-        write_file(file, saved.to_text(content), "FILE")
+        write_file(file, saved.baseline_text(content), "FILE")
     else:
         content = saved.read_baseline(file)
     if json:

@@ -92,19 +92,19 @@ def check(
     bad or undecided are listed, the others counted.
     """
     del references, reference  # their callbacks have selected them
-    from rlbench.report.check import WORSE, exit_code, to_junit, to_markdown, to_text
+    from rlbench.report.check import WORSE, exit_code, findings_markdown, findings_text, to_junit
 
     if baseline is not None and (at or pool):
         raise UsageError("--at and --pooled compare with published scores; leave them out, or leave out --baseline")
     findings = _findings(suite, baseline, results, margin, alpha, other_machine=other_machine, at=at, pool=pool)
     title = f"rlbench check {suite}" + (f" against {baseline}" if baseline else "")
     _save(junit, to_junit(findings, title), add=False)
-    _save(summary, to_markdown(findings, title), add=True)
+    _save(summary, findings_markdown(findings, title), add=True)
     code = exit_code(findings, strict=strict)
     if json:
         emit_json({"schema_version": CHECK_SCHEMA, "exit_code": code, "findings": [_row(f) for f in findings]})
     else:
-        emit(to_text(findings, terminal_width(), strict=strict))
+        emit(findings_text(findings, terminal_width(), strict=strict))
     for finding in findings:
         if finding.word in WORSE | {"FAILED"}:
             complain(f"{finding.name}: {finding.word}: {finding.reason}")

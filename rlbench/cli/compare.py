@@ -42,11 +42,11 @@ def compare(
     """
     del references, reference  # their callbacks have selected them
     from rlbench.report.compare import compare as compared
-    from rlbench.report.compare import comparison_document, to_text
+    from rlbench.report.compare import comparison_document, comparison_text
     from rlbench.report.sources import sources
 
     comparison = compared(first, second, sources(results), suite, at=at)
     if json:
         emit_json({"schema_version": COMPARE_SCHEMA, **comparison_document(comparison)})
     else:
-        emit(to_text(comparison, terminal_width()))
+        emit(comparison_text(comparison, terminal_width()))

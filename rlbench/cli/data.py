@@ -16,7 +16,7 @@ from rlbench.errors import RefusedFile, RlbenchError, UsageError, beside, sugges
 
 if TYPE_CHECKING:
     from rlbench.datasets.catalogue import D4RLDataset
-    from rlbench.datasets.download import Progress
+    from rlbench.datasets.download import DownloadProgress
     from rlbench.datasets.locations import Place
     from rlbench.datasets.summary import Bar, Spread, Summary
     from rlbench.datasets.types import Dataset
@@ -37,7 +37,7 @@ data.command("generate", epilog=examples.of("data generate"))(generate)
 
 
 @data.command("list", epilog=examples.of("data list"))
-def listing(
+def list_datasets(
     *,
     everything: Annotated[bool, typer.Option("--all", help="List D4RL's deprecated sets too.")] = False,
     remote: Annotated[
@@ -61,7 +61,7 @@ def listing(
         *(entry.name for entry in elsewhere if entry.name not in here),
     ]
     if remote:
-        from rlbench.datasets.download import names as remote_names
+        from rlbench.datasets.download import remote_names
 
         names += [name for name in remote_names() if name not in here]
     rows = [(name, here.get(name), catalogue.d4rl().get(name)) for name in names]
@@ -73,7 +73,7 @@ def listing(
 
 
 @data.command("show", epilog=examples.of("data show"))
-def show(
+def show_dataset(
     name: Annotated[
         str,
         typer.Argument(
@@ -90,7 +90,7 @@ def show(
     from dataclasses import asdict
 
     from rlbench.datasets import catalogue, checksums, locations, recording_reader
-    from rlbench.datasets.loader import data_file, metadata
+    from rlbench.datasets.loader import data_file, dataset_metadata
     from rlbench.datasets.summary import summary
 
     of, path = locations.resolve(name)
@@ -102,7 +102,7 @@ def show(
     seal = checksums.verify(data_file(path))  # before HDF5 opens it: damage could end the process
     facts = summary(_read(path, of))
     score = catalogue.normalize(facts.returns.mean, of) if of and catalogue.has_normalized_score(of) else None
-    words = metadata(path)
+    words = dataset_metadata(path)
     if json:
         emit_json(
             {
@@ -126,7 +126,7 @@ def show(
 
 
 @data.command("verify", epilog=examples.of("data verify"))
-def verify(
+def verify_dataset(
     names: Annotated[
         list[str] | None,
         typer.Argument(
@@ -151,7 +151,7 @@ def verify(
             of, path = locations.resolve(name)
             seal = checksums.verify(data_file(path))
             if recording_reader.is_frames(path):
-                recording_reader.verify(path)
+                recording_reader.verify_recording(path)
             else:
                 _read(path, of)
             rows.append((name, seal.sha256, None))
@@ -286,10 +286,10 @@ def bring(
 
 def _read(path: Path, name: str | None) -> Dataset:
     """Read a whole data set; refuse one that does not fit into memory."""
-    from rlbench.datasets.loader import read
+    from rlbench.datasets.loader import load_dataset
     from rlbench.records.machine import available_memory
 
-    return read(path, name, room=available_memory())
+    return load_dataset(path, name, room=available_memory())
 
 
 def _name_of(path: Path) -> str:
@@ -298,7 +298,7 @@ def _name_of(path: Path) -> str:
     from rlbench.datasets.recipes import OWN_NAME
 
     if path.is_dir():
-        name = minari.metadata(path).name
+        name = minari.minari_metadata(path).name
     else:
         name = next((entry.name for entry in catalogue.d4rl().values() if entry.file == path.name), None)
         if name is None and OWN_NAME.fullmatch(path.stem):
@@ -353,11 +353,11 @@ def _bars(histogram: tuple[Bar, ...]) -> list[str]:
     ]
 
 
-def _share(progress: Progress) -> float:
+def _share(progress: DownloadProgress) -> float:
     return progress.done / progress.total if progress.total else progress.done / 1e9  # unknown: every 100 MB
 
 
-def _progress_text(progress: Progress) -> str:
+def _progress_text(progress: DownloadProgress) -> str:
     if progress.total is None:
         return f"{progress.done / 1e6:.0f} MB"
     return f"{progress.done / progress.total:.0%} of {progress.total / 1e6:.1f} MB"

@@ -171,7 +171,7 @@ def evaluate(
         import_package(package)
     if replay_recorded and (episodes, seed) != (None, None):
         raise UsageError("--replay-recorded plays the recorded episodes; leave --episodes and --seed out")
-    program = None if video is None else video_writer.check(video)
+    program = None if video is None else video_writer.refusal_of(video)
     folder = run_folder(run, results)
     _check_checkpoint(folder, checkpoint)
     options = _EvalOptions(folder, checkpoint, episodes, None if replay_recorded else seed or 0, device, video, program)
@@ -198,10 +198,10 @@ def _evaluate(options: _EvalOptions) -> _EvalResult:
     from rlbench.config.run import Runtime
     from rlbench.generate import stored_run
     from rlbench.ops.state_dict import whole
-    from rlbench.records.store import read
+    from rlbench.records.store import read_record
     from rlbench.seeds import Seeds
 
-    (spec, state), record = stored_run(options.folder, options.checkpoint), read(options.folder)
+    (spec, state), record = stored_run(options.folder, options.checkpoint), read_record(options.folder)
     epoch = whole(state, "epoch")
     original = record.epochs[epoch].evaluated if epoch < len(record.epochs) else None
     if options.games is None and original is None:

@@ -106,7 +106,7 @@ def _environment_of(name: str) -> str:
     """Environment that evaluates policies of a data set without a row, by the set's metadata."""
     from rlbench.assembly.dataset_compatibility import recorded_on
     from rlbench.datasets import catalogue
-    from rlbench.datasets.loader import metadata
+    from rlbench.datasets.loader import dataset_metadata
     from rlbench.datasets.locations import find
     from rlbench.errors import UsageError
     from rlbench.suites.offline import WORLDS
@@ -115,7 +115,7 @@ def _environment_of(name: str) -> str:
     if dataset is not None and dataset.env_id is None:
         raise UsageError(f"--dataset {name}: its policies cannot be evaluated here; the table has: {', '.join(WORLDS)}")
     path = find(name)
-    env_id = recorded_on(metadata(path), name, path)
+    env_id = recorded_on(dataset_metadata(path), name, path)
     if env_id not in WORLDS:
         of = "names no environment" if env_id is None else f"is of {env_id}, which is not available here"
         raise UsageError(f"--dataset {name}: {of}; name its environment with --task: {', '.join(WORLDS)}")

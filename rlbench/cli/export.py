@@ -52,14 +52,14 @@ def tensorboard(
     The same command adds new epochs; no point appears twice. A damaged record is named and left out.
     """
     from rlbench.cli.trackers import curves_in
-    from rlbench.records.store import read
+    from rlbench.records.store import read_record
     from rlbench.report.tensorboard import bring_up, events
 
     rows: list[dict[str, object]] = []
     damaged = False
     for folder in _folders_of(names or [], results):
         try:
-            record = read(folder)
+            record = read_record(folder)
         except RefusedFile as error:
             complain(str(error))
             damaged = True
@@ -91,7 +91,7 @@ def to_csv(
     """
     from rlbench.report import tidy
 
-    _save(output, *tidy.to_csv(_cells(names, results)), noun="curve", json=json)
+    _save(output, *tidy.curves_csv(_cells(names, results)), noun="curve", json=json)
 
 
 @export.command("npz", epilog=examples.of("export npz"))

@@ -165,22 +165,22 @@ def import_policy(path: Path, *, task: str, output: Path) -> str:
 
 def _recipe_of(name: str) -> tuple[Recipe, list[Policy]]:
     """The recipe with a name, and its packaged policies."""
-    from rlbench.datasets.policies import read
+    from rlbench.datasets.policies import read_policy_file
     from rlbench.datasets.recipes import POLICIES, load_recipe
 
     recipe = load_recipe(name)
-    return recipe, [read(POLICIES / f"{part.policy}.safetensors") for part in recipe.parts]
+    return recipe, [read_policy_file(POLICIES / f"{part.policy}.safetensors") for part in recipe.parts]
 
 
 def _load_policy(text: str, task: str, checkpoint: str) -> Policy:
     """Load a policy: a file, a zip, a run's, or one packaged with rlbench."""
-    from rlbench.datasets.policies import parse_policy, read
+    from rlbench.datasets.policies import parse_policy, read_policy_file
     from rlbench.datasets.recipes import POLICIES
     from rlbench.datasets.sb3_import import convert_sb3
 
     path, packaged = Path(text), POLICIES / f"{text}.safetensors"
     if packaged.is_file():
-        return read(packaged)
+        return read_policy_file(packaged)
     if path.is_dir():
         from rlbench.generate import stored_policy
 
@@ -188,7 +188,7 @@ def _load_policy(text: str, task: str, checkpoint: str) -> Policy:
     if not path.exists():
         near = beside(path) or suggest(text, sorted(file.stem for file in POLICIES.glob("*.safetensors")))
         raise UsageError(f"--policy {text}: no such file, run or packaged policy{near}")
-    return parse_policy(convert_sb3(path, task=task), str(path)) if path.suffix == ".zip" else read(path)
+    return parse_policy(convert_sb3(path, task=task), str(path)) if path.suffix == ".zip" else read_policy_file(path)
 
 
 def _own(
@@ -253,9 +253,9 @@ def _generate(recipe: Recipe, policies: list[Policy], *, quiet: bool) -> Recordi
 
 
 def _write(path: Path, recording: Recording) -> Written:
-    from rlbench.datasets.hdf5_writer import write
+    from rlbench.datasets.hdf5_writer import write_hdf5
 
-    return write(path, recording.result(), recording.provenance())
+    return write_hdf5(path, recording.result(), recording.provenance())
 
 
 def _print_result(recording: Recording, file: Written, *, json: bool) -> None:

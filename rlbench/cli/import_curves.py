@@ -72,7 +72,7 @@ def import_curves(
     """
     from rlbench.curves.formats import FORMATS as ALL_FORMATS
     from rlbench.curves.formats import ImportOptions, read_curves
-    from rlbench.records.imported import folder_of, write
+    from rlbench.records.imported import curve_folder, write_curve
 
     suite, _, algorithm = (cell or "").partition("/")
     if cell is not None and (not suite or not algorithm or "/" in algorithm):
@@ -85,10 +85,10 @@ def import_curves(
     )
     curves = read_curves(paths, options)
     _remark_unknown({(curve.suite, curve.algorithm) for curve in curves})
-    written_anew = [write(curve, results) for curve in curves]
+    written_anew = [write_curve(curve, results) for curve in curves]
     if json:
         rows = [
-            {"folder": str(folder_of(curve, results)), "changed": new, **_document(curve)}
+            {"folder": str(curve_folder(curve, results)), "changed": new, **_document(curve)}
             for curve, new in zip(curves, written_anew, strict=True)
         ]
         emit_json({"schema_version": IMPORT_SCHEMA, "curves": rows})

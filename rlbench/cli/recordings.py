@@ -121,11 +121,11 @@ def describe(path: Path, *, json: bool) -> None:
     from dataclasses import asdict
 
     from rlbench.datasets import checksums, recording_reader
-    from rlbench.datasets.loader import data_file, metadata
+    from rlbench.datasets.loader import data_file, dataset_metadata
     from rlbench.datasets.summary import recording_summary
 
     seal = checksums.seal_of(data_file(path)) if recording_reader.is_complete(path) else None
-    facts, words = recording_summary(recording_reader.outline(path)), metadata(path)
+    facts, words = recording_summary(recording_reader.outline(path)), dataset_metadata(path)
     size = sum(file.stat().st_size for file in path.iterdir())
     if json:
         head = {"path": str(path), "bytes": size, "sha256": seal.sha256 if seal else None}
@@ -172,11 +172,11 @@ def convert(kind: str, paths: list[Path], name: str | None, task: str | None, wo
     folder = locations.folder("own") / f"{name}{recording_writer.SUFFIX}"
     if folder.is_dir() and any(folder.glob("play.*.segment")):
         raise UsageError(f"{folder}: is recorded play of one's own; choose another --name")
-    converter = rl_unplugged.convert
+    converter = rl_unplugged.convert_shard
     if kind == "dqn-replay":
         if len(paths) != 1:
             raise UsageError("dqn-replay: give one folder, replay_logs")
-        paths, converter = dqn_replay.logs(paths[0]), dqn_replay.convert
+        paths, converter = dqn_replay.logs(paths[0]), dqn_replay.convert_log
     origin = {"rlu": "RL Unplugged; rewards clipped to [−1, 1], sticky actions", "dqn-replay": "DQN-replay logs"}[kind]
     refusals = 0
     count = workers or max(1, min(os.cpu_count() or 1, available_memory() // SHARD))

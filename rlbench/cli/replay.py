@@ -90,11 +90,11 @@ def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> Rep
         UsageError: it is no run's folder, or this machine lacks its environment, device, engine, data or memory.
         RefusedFile: its record is damaged, or its data are another file.
     """
-    from rlbench.records.store import read
+    from rlbench.records.store import read_record
 
     if not (folder / "spec.json").exists():
         raise UsageError(f"{folder}: no run's folder{beside(folder)}; name one: results/…/seed=0")
-    record = read(folder)
+    record = read_record(folder)
     last = _last(record, epochs)
     with _variables(record):
         return _train_again(record, last, dataset)

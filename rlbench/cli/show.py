@@ -77,13 +77,13 @@ def show(
 def _published(suite: str, algo: str, task: str, *, json: bool) -> None:
     """Every number that was published about a cell, each with its source."""
     from rlbench.report.columns import sentences
-    from rlbench.report.provenance import cells_of, provenance_document, to_text
+    from rlbench.report.provenance import cells_of, provenance_document, provenance_text
 
     cells = cells_of(suite, algo, task)
     if json:
         emit_json(provenance_document(cells))
     else:
-        emit("\n".join(sentences(to_text(cells).split("\n"), terminal_width(), hang=11)))
+        emit("\n".join(sentences(provenance_text(cells).split("\n"), terminal_width(), hang=11)))
 
 
 def _text(resolved: Resolved, memory: Footprint) -> str:

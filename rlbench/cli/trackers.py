@@ -175,10 +175,10 @@ class RecordWatcher(Thread):
             stamps = tuple(_stamp(folder / part) for part in PARTS)
             if stamps == self._stamps.get(folder) or stamps[0] is None:
                 continue
-            from rlbench.records.store import read
+            from rlbench.records.store import read_record
 
             with suppress(RefusedFile):  # between two writes; the run itself reports damage
-                record = read(folder)
+                record = read_record(folder)
                 for tracker in list(self._trackers):
                     self._pass(tracker, record)
                 self._stamps[folder] = stamps

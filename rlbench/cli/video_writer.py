@@ -40,7 +40,7 @@ class VideoWriter(Protocol):
         """Complete the video."""
 
 
-def check(path: Path) -> str | None:
+def refusal_of(path: Path) -> str | None:
     """Check that a video can be written, before any env steps; return the program that writes it, if one does.
 
     Raises:

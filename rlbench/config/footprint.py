@@ -234,7 +234,9 @@ def _from_data(task: Task, algo: Offline) -> int:
 def _offline_q(task: Task, algo: OfflineQ, numbers: int) -> int:
     """Bytes of an offline Q-learner: of its Q-network, doubled for a second head with a policy."""
     alike = QLearning(head=algo.head, torso=algo.torso, hidden=algo.hidden, batch=algo.batch)
-    heads = 1 if isinstance(algo.method, offline_discrete.Imitation | offline_discrete.Conservative) else 2
+    heads = (
+        1 if isinstance(algo.method, offline_discrete.DiscreteImitation | offline_discrete.DiscreteConservative) else 2
+    )
     return heads * _networks(world_of(task), alike, numbers)
 
 

@@ -11,13 +11,13 @@ from rlbench.config.canonical import Family, Frozen, LearnsFrom
 from rlbench.config.online import Expected, Head, Nature, Torso
 
 
-class Imitation(Frozen):
+class DiscreteImitation(Frozen):
     """Behavior cloning by cross entropy; it uses only the network, ``lr`` and ``batch``."""
 
     kind: Literal["imitation"] = "imitation"
 
 
-class BatchConstrained(Frozen):
+class DiscreteBatchConstrained(Frozen):
     """BCQ: Q-learning over actions that a behavior policy of the data considers probable."""
 
     kind: Literal["batchconstrained"] = "batchconstrained"
@@ -25,7 +25,7 @@ class BatchConstrained(Frozen):
     penalty: float = Field(default=0.01, ge=0)  # of the behavior policy's squared logits
 
 
-class Conservative(Frozen):
+class DiscreteConservative(Frozen):
     """CQL: Q-learning that penalizes the values of actions outside the data."""
 
     kind: Literal["conservative"] = "conservative"
@@ -34,7 +34,7 @@ class Conservative(Frozen):
     )  # of the gap between the values of all actions and of the data's
 
 
-class CriticRegularized(Frozen):
+class DiscreteCriticRegularized(Frozen):
     """CRR: behavior cloning weighted by the advantage over the current policy."""
 
     kind: Literal["criticregularized"] = "criticregularized"
@@ -45,7 +45,10 @@ class CriticRegularized(Frozen):
     greedy: bool = False  # evaluated by the policy's mode instead of its samples
 
 
-Method = Annotated[Imitation | BatchConstrained | Conservative | CriticRegularized, Field(discriminator="kind")]
+Method = Annotated[
+    DiscreteImitation | DiscreteBatchConstrained | DiscreteConservative | DiscreteCriticRegularized,
+    Field(discriminator="kind"),
+]
 
 
 class OfflineQ(Family):
@@ -57,7 +60,7 @@ class OfflineQ(Family):
     updates_per_step: ClassVar[float] = 0.0  # of transitions from a replay
     family: Literal["offlineq"] = "offlineq"
     revision: Literal[1] = 1  # raised by every change of code that can move a score
-    method: Method = BatchConstrained()
+    method: Method = DiscreteBatchConstrained()
     head: Head = Expected(huber=1.0)  # of the Q-values; a policy has logits of its own
     torso: Torso = Nature()  # shared by values and policy
     hidden: int = Field(default=512, ge=1)  # units of the layer between torso and each head

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.datasets.episodes import Jumps, breaks, join_episodes
-from rlbench.datasets.hdf5 import continuous, flags, full_name, numbers, open_file, pieces, present, rows
+from rlbench.datasets.hdf5 import continuous, flags, full_name, has_key, numbers, open_file, pieces, row_count
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
 
 PROVENANCE = ("metadata/algorithm", "metadata/iteration")  # D4RL's metadata of the behavior policy
 
 
-def read(path: Path, *, limit: int | None = None, once: bool = False, room: int | None = None) -> Dataset:
+def read_d4rl(path: Path, *, limit: int | None = None, once: bool = False, room: int | None = None) -> Dataset:
     """Read a whole file; with ``once`` each observation once, final observations of episodes in ``final`` rows.
 
     ``limit``: steps after which the task truncates an episode, for files that store neither ``timeouts`` nor
@@ -34,9 +34,9 @@ def read(path: Path, *, limit: int | None = None, once: bool = False, room: int 
         action = continuous(file, "actions")
         reward = numbers(file, "rewards", rank=1)
         terminated = flags(file, "terminals")
-        has_next_obs = present(file, "next_observations")
+        has_next_obs = has_key(file, "next_observations")
         next_obs = numbers(file, "next_observations", rank=2) if has_next_obs and not once else None
-        timeouts = flags(file, "timeouts") if present(file, "timeouts") else None
+        timeouts = flags(file, "timeouts") if has_key(file, "timeouts") else None
         arrays = {"actions": action, "rewards": reward, "terminals": terminated, "timeouts": timeouts}
         for key, array in arrays.items():
             if array is not None and len(array) != len(obs):
@@ -52,14 +52,14 @@ def read(path: Path, *, limit: int | None = None, once: bool = False, room: int 
     return dataset if jumps is None else join_episodes(dataset, jumps)
 
 
-def steps(path: Path) -> int:
+def step_count(path: Path) -> int:
     """Number of rows of a file, from its header alone.
 
     Raises:
         RefusedFile: it has no rewards, or is damaged.
     """
     with open_file(path) as file:
-        return rows(file, "rewards")
+        return row_count(file, "rewards")
 
 
 def provenance(path: Path) -> dict[str, str]:

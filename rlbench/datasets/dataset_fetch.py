@@ -11,14 +11,14 @@ import psutil
 
 from rlbench import disk, faults
 from rlbench.datasets import catalogue, checksums, download, locations
-from rlbench.datasets.download import Progress, part_of
+from rlbench.datasets.download import DownloadProgress, part_of
 from rlbench.datasets.hdf5 import open_file
-from rlbench.datasets.loader import data_file, metadata, read
+from rlbench.datasets.loader import data_file, dataset_metadata, load_dataset
 from rlbench.datasets.locations import MINARI_DATA, MINARI_METADATA, Place
 from rlbench.errors import RefusedFile, UsageError
 
 
-def download_dataset(name: str, *, patience: float = download.PATIENCE) -> Iterator[Progress]:
+def download_dataset(name: str, *, patience: float = download.PATIENCE) -> Iterator[DownloadProgress]:
     """Download a data set of D4RL or Minari into its folder; the download is complete when this is exhausted.
 
     Raises:
@@ -55,10 +55,10 @@ def import_dataset(path: Path, name: str, *, room: int | None = None) -> Place:
     if path.is_dir() != (there.kind == "minari"):
         layout = "a folder in Minari's layout" if there.kind == "minari" else "a file in D4RL's layout"
         raise UsageError(f"{path}: {name} names {layout}; name it {'NAMESPACE/NAME-v0' if path.is_dir() else 'rlb-…'}")
-    own = metadata(path).get("name", "")
+    own = dataset_metadata(path).get("name", "")
     if own.startswith("rlb-") and there.kind != "own":
         raise UsageError(f"{path}: is {own}, not {name}; import it under its own name")
-    read(path, name, room=room)
+    load_dataset(path, name, room=room)
     _as_recorded(data_file(path), data_file(there.path) if path.is_dir() else there.path)
     files = (MINARI_DATA, MINARI_METADATA) if path.is_dir() else (Path(),)
     for inside in files:
@@ -77,13 +77,13 @@ def _as_recorded(source: Path, target: Path) -> None:
         )
 
 
-def _file(url: str, target: Path, patience: float) -> Iterator[Progress]:
-    with download.alone(target):
+def _file(url: str, target: Path, patience: float) -> Iterator[DownloadProgress]:
+    with download.locked_download(target):
         if not target.is_file():  # the process that held the lock may have completed it
             yield from _fetch(url, target, patience)
 
 
-def _fetch(url: str, target: Path, patience: float) -> Iterator[Progress]:
+def _fetch(url: str, target: Path, patience: float) -> Iterator[DownloadProgress]:
     seal = checksums.read_seal(target)
     yield from download.fetch_file(url, target, size=seal.size if seal else None, patience=patience)
     part = part_of(target)

@@ -45,7 +45,7 @@ UNKNOWN_SIZE = 1 << 33
 """Most bytes of a file whose size the server does not announce."""
 
 
-class Progress(NamedTuple):
+class DownloadProgress(NamedTuple):
     """Bytes so far, and in all where the server announces them."""
 
     done: int
@@ -53,7 +53,7 @@ class Progress(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Origin:
+class RemoteFile:
     """File on the server that a part belongs to."""
 
     url: str
@@ -66,7 +66,9 @@ def part_of(target: Path) -> Path:
     return target.with_name(target.name + ".part")
 
 
-def fetch_file(url: str, target: Path, *, size: int | None = None, patience: float = PATIENCE) -> Iterator[Progress]:
+def fetch_file(
+    url: str, target: Path, *, size: int | None = None, patience: float = PATIENCE
+) -> Iterator[DownloadProgress]:
     """Download into ``part_of(target)``, which is complete when this is exhausted; ``size`` in bytes, where known.
 
     The caller holds ``alone(target)``.
@@ -82,7 +84,7 @@ def fetch_file(url: str, target: Path, *, size: int | None = None, patience: flo
 
 
 @contextmanager
-def alone(target: Path) -> Iterator[None]:
+def locked_download(target: Path) -> Iterator[None]:
     """Lock a download against other processes, from its first byte to its final name.
 
     Raises:
@@ -127,7 +129,7 @@ def settle(target: Path) -> None:
     discard(target)
 
 
-def _patiently(url: str, part: Path, size: int | None, patience: float) -> Iterator[Progress]:
+def _patiently(url: str, part: Path, size: int | None, patience: float) -> Iterator[DownloadProgress]:
     idle, longest = 0, -1
     while not _complete(url, part, size):
         time.sleep(PAUSE * idle)
@@ -142,7 +144,7 @@ def _patiently(url: str, part: Path, size: int | None, patience: float) -> Itera
             raise ResourceExhausted(f"{url}: {reason} after {size_now:,} bytes; run the same command again: it resumes")
 
 
-def _attempt(url: str, part: Path, size: int | None, patience: float) -> Iterator[Progress]:
+def _attempt(url: str, part: Path, size: int | None, patience: float) -> Iterator[DownloadProgress]:
     """Download by one connection, from the end of the part or from the beginning."""
     origin = _origin(part)
     begin = part.stat().st_size if origin is not None and origin.url == url and part.exists() else 0
@@ -167,7 +169,7 @@ def _attempt(url: str, part: Path, size: int | None, patience: float) -> Iterato
 
 def _receive(
     response: HTTPResponse, url: str, part: Path, begin: int, size: int | None, patience: float
-) -> Iterator[Progress]:
+) -> Iterator[DownloadProgress]:
     begin = begin if response.status == 206 else 0  # 200: the server begins anew
     total = _total(response.headers, begin)
     origin = _origin(part)
@@ -182,7 +184,7 @@ def _receive(
             part.unlink(missing_ok=True)  # before its new origin is stored, or a kill would mix the two
     _fits(part.parent, (total or 0) - begin)
     with writing(part):
-        _note(part, Origin(url=url, size=total, validator=_validator(response.headers)))
+        _note(part, RemoteFile(url=url, size=total, validator=_validator(response.headers)))
         file = part.open("r+b" if begin else "wb", buffering=0)  # so that closing writes nothing
     most = total or size or UNKNOWN_SIZE
     with file:
@@ -200,10 +202,10 @@ def _receive(
                 raise
             faults.point("download.block")
             done += len(block)
-            yield Progress(done, total)
+            yield DownloadProgress(done, total)
     if total is None:  # the connection ends the file
         with writing(part):
-            _note(part, Origin(url=url, size=done, validator=None))
+            _note(part, RemoteFile(url=url, size=done, validator=None))
 
 
 def _fits(folder: Path, size: int) -> None:
@@ -261,14 +263,14 @@ def _validator(headers: Message) -> str | None:
     return tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
 
 
-def _origin(part: Path) -> Origin | None:
+def _origin(part: Path) -> RemoteFile | None:
     """Read the stored origin; None where it is missing or damaged."""
     with suppress(RefusedFile, OSError, ValueError, TypeError):
-        return Origin(**json.loads(disk.content(_beside(part))))
+        return RemoteFile(**json.loads(disk.content(_beside(part))))
     return None
 
 
-def _note(part: Path, origin: Origin) -> None:
+def _note(part: Path, origin: RemoteFile) -> None:
     _beside(part).write_text(json.dumps(asdict(origin)), encoding="utf-8")
     faults.point("download.noted")
 
@@ -293,7 +295,7 @@ REMOTE = "hf://farama-minari"
 REMEDY = "pip install 'minari[hf]>=0.5.3'"
 
 
-def names() -> list[str]:
+def remote_names() -> list[str]:
     """List the data sets of the remote, by an access of the network.
 
     Raises:

@@ -43,7 +43,7 @@ def logs(folder: Path) -> list[Path]:
     return [files[number] for number in sorted(files)]
 
 
-def convert(path: Path, writer: RecordingWriter) -> dict[str, int]:
+def convert_log(path: Path, writer: RecordingWriter) -> dict[str, int]:
     """Convert the log of one checkpoint, and return its counts.
 
     Raises:

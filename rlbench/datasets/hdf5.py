@@ -51,7 +51,7 @@ def open_file(path: Path, *, room: int | None = None) -> Iterator[h5py.File]:
             raise damage(str(path), error) from None
 
 
-def present(group: h5py.Group, key: str) -> bool:
+def has_key(group: h5py.Group, key: str) -> bool:
     """True if the group names the key, readable or not."""
     return group.get(key, getlink=True) is not None
 
@@ -96,7 +96,7 @@ def pieces(group: h5py.Group, key: str, shape: tuple[int, ...]) -> Iterator[tupl
         yield start, values
 
 
-def rows(group: h5py.Group, key: str) -> int:
+def row_count(group: h5py.Group, key: str) -> int:
     """Length of an array ``[N]``, from its header alone.
 
     Raises:
@@ -175,7 +175,7 @@ def _is_external(item: object) -> bool:
 
 def _array(group: h5py.Group, key: str) -> h5py.Dataset:
     where = full_name(group, key)
-    if not present(group, key):
+    if not has_key(group, key):
         raise RefusedFile(f"{where}: missing; this is not the layout expected here, check the file")
     try:
         array = group[key]

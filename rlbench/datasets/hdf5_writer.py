@@ -32,7 +32,7 @@ class Written(NamedTuple):
     bytes: int
 
 
-def write(path: Path, dataset: Dataset, attributes: Mapping[str, str | float]) -> Written:
+def write_hdf5(path: Path, dataset: Dataset, attributes: Mapping[str, str | float]) -> Written:
     """Write a data set to ``path``, and its checksum beside it.
 
     Raises:

@@ -12,7 +12,7 @@ from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 
 
-def read(path: Path, name: str | None = None, *, once: bool = False, room: int | None = None) -> Dataset:
+def load_dataset(path: Path, name: str | None = None, *, once: bool = False, room: int | None = None) -> Dataset:
     """Read the steps of D4RL's file, Minari's folder or recorded play at ``path``, the data set ``name``.
 
     With ``once`` each observation of D4RL's layout comes once, as a ring buffer stores them, which halves the memory.
@@ -22,13 +22,13 @@ def read(path: Path, name: str | None = None, *, once: bool = False, room: int |
         RefusedFile: it cannot be read, or it is not the D4RL set of that name.
     """
     if recording_reader.is_frames(path):
-        return recording_reader.read(path, room=room)
+        return recording_reader.read_recording(path, room=room)
     if path.is_dir():
-        return minari.read(path, room=room)
+        return minari.read_minari(path, room=room)
     if path.parts[-2:] == MINARI_DATA.parts:
-        return minari.read(path.parents[1], room=room)
+        return minari.read_minari(path.parents[1], room=room)
     entry = catalogue.d4rl().get(name or "")
-    dataset = d4rl.read(path, limit=entry.limit if entry else None, once=once, room=room)
+    dataset = d4rl.read_d4rl(path, limit=entry.limit if entry else None, once=once, room=room)
     if entry:
         widths = {"observations": (dataset.obs, entry.features), "actions": (dataset.action, entry.actions)}
         for key, (array, width) in widths.items():
@@ -50,8 +50,8 @@ def steps(path: Path) -> int | None:
         return count if isinstance(count, int) else None
     inside = path.parts[-2:] == MINARI_DATA.parts
     if path.is_dir() or inside:
-        return minari.metadata(path.parents[1] if inside else path).steps
-    return d4rl.steps(path)
+        return minari.minari_metadata(path.parents[1] if inside else path).steps
+    return d4rl.step_count(path)
 
 
 def steps_here(name: str, file: Path | None = None) -> int | None:
@@ -66,13 +66,13 @@ def steps_here(name: str, file: Path | None = None) -> int | None:
     return None
 
 
-def metadata(path: Path) -> dict[str, str]:
+def dataset_metadata(path: Path) -> dict[str, str]:
     """Metadata of a data set: D4RL's attributes, Minari's metadata, or the origin of recorded play."""
     if recording_reader.is_frames(path):
         return {key: str(value) for key, value in recording_reader.metadata(path).items()}
     inside = path.parts[-2:] == MINARI_DATA.parts
     if path.is_dir() or inside:
-        fields = minari.metadata(path.parents[1] if inside else path)._asdict()
+        fields = minari.minari_metadata(path.parents[1] if inside else path)._asdict()
         return {key: str(value) for key, value in fields.items() if value is not None}
     return d4rl.provenance(path)
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench import disk
-from rlbench.datasets.hdf5 import continuous, damage, flags, full_name, numbers, open_file, present
+from rlbench.datasets.hdf5 import continuous, damage, flags, full_name, has_key, numbers, open_file
 from rlbench.datasets.locations import MINARI_DATA, MINARI_METADATA
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
@@ -24,7 +24,7 @@ _T = TypeVar("_T", str, int, float)
 DEEPEST: Final = 8  # nesting of observation dictionaries
 
 
-class Metadata(NamedTuple):
+class MinariMetadata(NamedTuple):
     """Metadata of a data set; None where a field is missing."""
 
     name: str | None
@@ -45,14 +45,14 @@ class Episode(NamedTuple):
     truncated: NDArray[np.bool_]  # [T]
 
 
-def read(folder: Path, *, room: int | None = None) -> Dataset:
+def read_minari(folder: Path, *, room: int | None = None) -> Dataset:
     """Read every episode of a data set, one after another, into at most ``room`` bytes of memory.
 
     Raises:
         UsageError: the folder holds no data set of Minari.
         RefusedFile: a file or an episode is damaged; the message names the key.
     """
-    header = metadata(folder)
+    header = minari_metadata(folder)
     path = folder / MINARI_DATA
     with open_file(path, room=room) as file:
         groups = sorted((name for name in file if str(name).startswith("episode_")), key=_number)
@@ -83,7 +83,7 @@ def read(folder: Path, *, room: int | None = None) -> Dataset:
     )
 
 
-def metadata(folder: Path) -> Metadata:
+def minari_metadata(folder: Path) -> MinariMetadata:
     """Read ``metadata.json``.
 
     Raises:
@@ -102,7 +102,7 @@ def metadata(folder: Path) -> Metadata:
     layout = content.get("data_format", "hdf5")
     if layout != "hdf5":
         raise RefusedFile(f"{path}: data_format: {layout}; only hdf5 is read here, convert it with Minari")
-    return Metadata(
+    return MinariMetadata(
         name=_as(str, content.get("dataset_id")),
         env_id=_as(str, env_id),
         episodes=_as(int, content.get("total_episodes")),
@@ -149,7 +149,7 @@ def _observations(group: h5py.Group, key: str = "observations", depth: int = 0) 
         raise RefusedFile(
             f"{full_name(group, key)}: is nested in itself, or deeper than any space of observations; check the file"
         )
-    item = group.get(key) if present(group, key) else None
+    item = group.get(key) if has_key(group, key) else None
     if not isinstance(item, h5py.Group):
         single = isinstance(item, h5py.Dataset) and len(item.shape or ()) == 1
         values = numbers(group, key, rank=1 if single else 2)

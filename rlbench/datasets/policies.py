@@ -132,7 +132,7 @@ class Policy:
         return np.clip(log_std, self.facts.log_std_min, self.facts.log_std_max)
 
 
-def read(path: Path) -> Policy:
+def read_policy_file(path: Path) -> Policy:
     """Read the policy of a file.
 
     Raises:

@@ -60,7 +60,7 @@ class Chunk(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChunkPlace:
     """Offsets of a chunk in its file."""
 
     track: int
@@ -78,9 +78,9 @@ class Segment:
     sha256: str  # of all after its first line
     shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
-    places: tuple[Place, ...]
+    places: tuple[ChunkPlace, ...]
 
-    def steps(self, place: Place) -> Steps:
+    def steps(self, place: ChunkPlace) -> Steps:
         """Read the steps of a chunk."""
         stream = self._decompress(place.steps, place.sizes[0], 13 * place.rows)
         action, reward, marks = np.split(stream, [8 * place.rows, 12 * place.rows])
@@ -89,7 +89,7 @@ class Segment:
             raise refusal(self.path, f"byte {place.steps}: {reason}")
         return steps
 
-    def fill(self, place: Place, out: Frames) -> None:
+    def fill(self, place: ChunkPlace, out: Frames) -> None:
         """Decompress the first ``len(out)`` frames of a chunk into ``out``, ``[n, *shape]``, contiguous."""
         width = int(np.prod(self.shape)) * self.dtype.itemsize
         rows = out.reshape(len(out), -1).view(np.uint8)
@@ -140,7 +140,7 @@ def digest_name(raw: bytes) -> str:
     return raw[len(MAGIC) : HEAD - 1].decode("ascii", "replace")
 
 
-def read(path: Path) -> Segment:
+def read_segment(path: Path) -> Segment:
     """Read a whole file.
 
     Raises:
@@ -180,9 +180,9 @@ def _blocks(obs: Frames) -> Iterator[bytes]:
         yield zlib.compress(little[start : start + BLOCK].tobytes(), LEVEL)
 
 
-def _places(chunks: list[tuple[int, int, list[int]]], at: int) -> Iterator[Place]:
+def _places(chunks: list[tuple[int, int, list[int]]], at: int) -> Iterator[ChunkPlace]:
     for track, rows, sizes in chunks:
         if len(sizes) != 1 - (-rows // BLOCK) or rows < 1:
             raise ValueError(f"a chunk of {rows} rows in {len(sizes)} streams")
-        yield Place(int(track), int(rows), at, tuple(int(size) for size in sizes))
+        yield ChunkPlace(int(track), int(rows), at, tuple(int(size) for size in sizes))
         at += sum(sizes)

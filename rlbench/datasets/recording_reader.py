@@ -26,7 +26,7 @@ from rlbench.errors import RefusedFile, UsageError
 MOST_THREADS = 4  # zlib releases the interpreter; beyond this disk and memory are the limit
 
 
-class Part(NamedTuple):
+class ChunkOfSet(NamedTuple):
     """A chunk in the order of reading."""
 
     path: Path
@@ -45,7 +45,7 @@ def is_complete(path: Path) -> bool:
     return (path / CONTENTS).is_file()
 
 
-def read(path: Path, steps: int | None = None, *, room: int | None = None) -> Dataset:
+def read_recording(path: Path, steps: int | None = None, *, room: int | None = None) -> Dataset:
     """Read a set, or its first ``steps`` transitions, with single frames of at most ``room`` bytes.
 
     Raises:
@@ -54,7 +54,7 @@ def read(path: Path, steps: int | None = None, *, room: int | None = None) -> Da
     """
     parts = _parts(path)
     events = _truncate(_with_ends(parts), steps, path)
-    rows, first = len(events.marks), recording_format.read(parts[0].path)
+    rows, first = len(events.marks), recording_format.read_segment(parts[0].path)
     _fits(rows, first, room)
     try:
         obs = np.empty((rows, *first.shape), np.dtype(first.dtype.str))
@@ -84,18 +84,18 @@ def outline(path: Path) -> Steps:
     return _with_ends(_parts(path))
 
 
-def verify(path: Path) -> None:
+def verify_recording(path: Path) -> None:
     """Decompress every frame once.
 
     Raises:
         RefusedFile: a file is missing, damaged or of another set; the message names it.
     """
     for file in sorted({part.path for part in _parts(path)}):
-        for chunk in pieces(recording_format.read(file)):
+        for chunk in chunks(recording_format.read_segment(file)):
             del chunk
 
 
-def pieces(segment: Segment) -> Iterator[Chunk]:
+def chunks(segment: Segment) -> Iterator[Chunk]:
     """Read every chunk of a file."""
     for place in segment.places:
         obs: Frames = np.empty((place.rows, *segment.shape), segment.dtype)
@@ -125,7 +125,7 @@ def subset(path: Path, target: Path, steps: int) -> None:
         if at >= len(events.marks):
             break
         if current is None or current[0] != part.path:
-            current = part.path, recording_format.read(part.path)
+            current = part.path, recording_format.read_segment(part.path)
         place = current[1].places[part.number]
         rows = min(len(part.steps.marks), len(events.marks) - at)
         obs: Frames = np.empty((rows, *current[1].shape), current[1].dtype)
@@ -140,16 +140,16 @@ def subset(path: Path, target: Path, steps: int) -> None:
     recording_writer.finish(target, writer.digests, {**own_metadata, **own})
 
 
-def _parts(path: Path) -> list[Part]:
+def _parts(path: Path) -> list[ChunkOfSet]:
     """List every chunk in the order of reading, without its frames."""
     contents = recording_writer.contents(path)
     names = sorted(file.name for file in path.glob("*.segment")) if contents is None else list(contents[0])
     if not names:
         raise UsageError(f"{path}: holds no recorded play; check the path")
-    parts: list[Part] = []
+    parts: list[ChunkOfSet] = []
     frame: tuple[object, object] | None = None
     for name in names:
-        segment = recording_format.read(path / name)
+        segment = recording_format.read_segment(path / name)
         frame = frame or (segment.shape, segment.dtype)
         if frame != (segment.shape, segment.dtype):
             raise RefusedFile(
@@ -159,13 +159,13 @@ def _parts(path: Path) -> list[Part]:
             raise RefusedFile(f"{path / name}: is not a file of this set; restore it")
         source = name.split(".")[0]
         for number, place in enumerate(segment.places):
-            parts.append(Part(segment.path, number, (source, place.track), segment.steps(place)))
+            parts.append(ChunkOfSet(segment.path, number, (source, place.track), segment.steps(place)))
     return _without_dangling(sorted(parts, key=lambda part: (part.track, part.path)))
 
 
-def _without_dangling(parts: Sequence[Part]) -> list[Part]:
+def _without_dangling(parts: Sequence[ChunkOfSet]) -> list[ChunkOfSet]:
     """Drop the last rows of a track that no transition leads to, as of a killed process."""
-    rest: list[Part] = []
+    rest: list[ChunkOfSet] = []
     for _, own in groupby(parts, key=lambda part: part.track):
         track = list(own)
         marks = np.concatenate([[FINAL], *(part.steps.marks for part in track)])
@@ -179,7 +179,7 @@ def _without_dangling(parts: Sequence[Part]) -> list[Part]:
     return rest
 
 
-def _with_ends(parts: Sequence[Part]) -> Steps:
+def _with_ends(parts: Sequence[ChunkOfSet]) -> Steps:
     """Join the steps of all chunks; an unfinished track ends at its last row."""
     if not parts:
         raise UsageError("recorded play: no transition; it was interrupted before its second row")
@@ -228,6 +228,6 @@ def _too_many(rows: int, like: Segment) -> UsageError:
 
 def _fill(path: Path, targets: Sequence[tuple[int, Frames]]) -> None:
     """Decompress chunks of a file into their targets."""
-    segment = recording_format.read(path)
+    segment = recording_format.read_segment(path)
     for number, out in targets:
         segment.fill(segment.places[number], out)

@@ -78,7 +78,7 @@ def last(track: int, obs: Frames) -> Chunk:
 
 def finish(folder: Path, files: Mapping[str, str], metadata: Metadata) -> None:
     """Write the list of a set's files and its metadata, which makes it whole."""
-    write_file(folder / CONTENTS, seal({"segments": dict(sorted(files.items())), "told": dict(metadata)}))
+    write_file(folder / CONTENTS, seal_set({"segments": dict(sorted(files.items())), "told": dict(metadata)}))
 
 
 def contents(folder: Path) -> tuple[dict[str, str], dict[str, object]] | None:
@@ -90,7 +90,7 @@ def contents(folder: Path) -> tuple[dict[str, str], dict[str, object]] | None:
     path = folder / CONTENTS
     if not path.is_file():
         return None
-    head = read_sealed(path)
+    head = read_sealed_set(path)
     files, metadata = head.get("segments"), head.get("told")
     if not isinstance(files, dict) or not isinstance(metadata, dict):
         raise recording_format.refusal(path, "names no files")
@@ -100,14 +100,14 @@ def contents(folder: Path) -> tuple[dict[str, str], dict[str, object]] | None:
     return {str(name): str(digest) for name, digest in files.items()}, metadata
 
 
-def seal(head: Mapping[str, object]) -> bytes:
+def seal_set(head: Mapping[str, object]) -> bytes:
     """Serialize JSON with its schema version and SHA-256."""
     rest = {"schema_version": SCHEMA_VERSION, **head}
     digest = sha256(json.dumps(rest, indent=1, sort_keys=True).encode()).hexdigest()
     return (json.dumps({**rest, "sha256": digest}, indent=1, sort_keys=True) + "\n").encode()
 
 
-def read_sealed(path: Path) -> dict[str, object]:
+def read_sealed_set(path: Path) -> dict[str, object]:
     """Read JSON whose SHA-256 is verified.
 
     Raises:
@@ -116,7 +116,7 @@ def read_sealed(path: Path) -> dict[str, object]:
     try:
         text = disk.content(path)
         head = dict(json.loads(text))
-        whole = text.encode() == seal({key: value for key, value in head.items() if key != "sha256"})
+        whole = text.encode() == seal_set({key: value for key, value in head.items() if key != "sha256"})
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise recording_format.refusal(path, str(error)) from None
     if not whole:

@@ -150,7 +150,7 @@ def gather(path: Path) -> Shard:
     return shard
 
 
-def convert(path: Path, writer: RecordingWriter) -> dict[str, int]:
+def convert_shard(path: Path, writer: RecordingWriter) -> dict[str, int]:
     """Convert a shard to one track, and return its counts.
 
     Raises:

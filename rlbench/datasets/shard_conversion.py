@@ -137,7 +137,7 @@ def _convert_one(path: Path, source: str, folder: Path, convert: Convert) -> Con
             faults.point("shard.refused")
         return Conversion(path, {}, str(error))
     record = Done(path.name, path.stat().st_size, counts, writer.digests)
-    recording_writer.write_file(folder / f"{source}{DONE}", recording_writer.seal(asdict(record)))
+    recording_writer.write_file(folder / f"{source}{DONE}", recording_writer.seal_set(asdict(record)))
     return Conversion(path, counts)
 
 
@@ -169,7 +169,7 @@ def _record(folder: Path, source: str) -> Done | None:
     path = folder / f"{source}{DONE}"
     if not path.is_file():
         return None
-    content = recording_writer.read_sealed(path)
+    content = recording_writer.read_sealed_set(path)
     file, size, counts, segments = (content.get(key) for key in ("file", "size", "counts", "segments"))
     if not (isinstance(size, int) and isinstance(counts, dict) and isinstance(segments, dict)):
         raise RefusedFile(f"{path}: has no record of its shard; delete it, and the shard is converted again")
@@ -179,7 +179,9 @@ def _record(folder: Path, source: str) -> Done | None:
 def _whole(folder: Path, record: Done) -> bool:
     """True if every file of a shard has its recorded SHA-256."""
     with suppress(RefusedFile, UsageError):
-        return all(recording_format.read(folder / name).sha256 == digest for name, digest in record.segments.items())
+        return all(
+            recording_format.read_segment(folder / name).sha256 == digest for name, digest in record.segments.items()
+        )
     return False
 
 

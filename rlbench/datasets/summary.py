@@ -168,14 +168,14 @@ def dataset_return(path: Path, name: str | None = None) -> DatasetReturn:
     Raises:
         RefusedFile: it cannot be read, or its metadata hold a return that is no number.
     """
-    metadata = loader.metadata(path)
+    metadata = loader.dataset_metadata(path)
     expert = _number(path, EXPERT, metadata[EXPERT]) if EXPERT in metadata else None
     if recording_reader.is_frames(path):
         returns = recording_summary(recording_reader.outline(path)).returns
         return DatasetReturn(None if returns is None else returns.mean, expert)
     if "return_mean" in metadata:  # own sets store it, without the episodes that were cut by the number of steps
         return DatasetReturn(_number(path, "return_mean", metadata["return_mean"]), expert)
-    split = episodes(loader.read(path, name))
+    split = episodes(loader.load_dataset(path, name))
     return DatasetReturn(float(split.returns[split.closed].mean()) if split.closed.any() else None, expert)
 
 

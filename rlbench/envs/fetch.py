@@ -37,7 +37,7 @@ GOAL: Final = 3  # coordinates of a goal
 PARTS: Final = ("observation", "achieved_goal", "desired_goal")
 
 
-class GoalLayout(NamedTuple):
+class GoalSlices(NamedTuple):
     """Slices of the parts of an observation."""
 
     observation: slice
@@ -71,7 +71,7 @@ class FetchVector(GymnasiumVector):
         )
         self._limit_terminates = limit_terminates
         size, goal = (self._inner()[0].observation_space[part].shape[0] for part in PARTS[:2])
-        self.layout: Final = GoalLayout(slice(size), slice(size, size + goal), slice(size + goal, size + 2 * goal))
+        self.layout: Final = GoalSlices(slice(size), slice(size, size + goal), slice(size + goal, size + 2 * goal))
 
     def recv(self) -> Step:
         """Step every live env, reset every ended one."""

@@ -140,7 +140,7 @@ def xavier(*layers: nn.Linear) -> None:
 
 
 @torch.no_grad()
-def orthogonal(critics: Critics) -> None:
+def orthogonal_critics(critics: Critics) -> None:
     """Draw every critic's layers orthogonal with gain √2, the last with ``GAIN``; biases are 0."""
     layers = [layer for layer in critics.layers if isinstance(layer, EnsembleLinear)]
     for number, layer in enumerate(layers, 1):

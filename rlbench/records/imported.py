@@ -61,13 +61,13 @@ class ImportedCurve:
 _CURVE: Final = TypeAdapter(ImportedCurve)
 
 
-def folder_of(curve: ImportedCurve, results: Path) -> Path:
+def curve_folder(curve: ImportedCurve, results: Path) -> Path:
     """The folder of one imported seed."""
     place = f"{curve.task}@{curve.dataset}" if curve.dataset else curve.task
     return results / curve.suite / curve.algorithm / place / "imported" / f"seed={curve.seed}"
 
 
-def folders(results: Path) -> Iterator[Path]:
+def curve_folders(results: Path) -> Iterator[Path]:
     """Yield the folder of every imported curve below ``results``, in order of name; no link is followed.
 
     Raises:
@@ -80,14 +80,14 @@ def folders(results: Path) -> Iterator[Path]:
             yield Path(place)
 
 
-def write(curve: ImportedCurve, results: Path) -> bool:
+def write_curve(curve: ImportedCurve, results: Path) -> bool:
     """Write a curve; False where the same one is there already.
 
     Raises:
         UsageError: another curve of that seed is there, or the folder cannot be written.
         RefusedFile: a name is no name, a number is no number, or the folder holds a link.
     """
-    folder = folder_of(_check(curve, curve.task), results)
+    folder = curve_folder(_check(curve, curve.task), results)
     files.refuse_links(folder, results)
     try:
         present = (folder / FILE).exists()
@@ -97,7 +97,7 @@ def write(curve: ImportedCurve, results: Path) -> bool:
             f"{results}: cannot be written ({error.strerror}); choose another folder with --results"
         ) from None
     if present:
-        if read(folder) == curve:
+        if read_curve(folder) == curve:
             return False
         raise UsageError(f"{folder}: holds another curve of seed {curve.seed}; choose another folder with --results")
     faults.point("claim.made")
@@ -105,7 +105,7 @@ def write(curve: ImportedCurve, results: Path) -> bool:
     return True
 
 
-def read(folder: Path) -> ImportedCurve:
+def read_curve(folder: Path) -> ImportedCurve:
     """The curve of a folder.
 
     Raises:
@@ -115,7 +115,7 @@ def read(folder: Path) -> ImportedCurve:
     content = files.read_sealed(path)
     content.pop("schema_version", None)
     curve = _check(_parse(content, path), str(path))
-    place = folder_of(curve, Path()).parts
+    place = curve_folder(curve, Path()).parts
     if folder.absolute().parts[-len(place) :] != place:
         raise RefusedFile(f"{path}: is the curve of {Path(*place)}; move it there")
     return curve

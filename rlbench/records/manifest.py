@@ -51,12 +51,12 @@ def refuse_foreign(folder: Path, values: Mapping[str, Value], spec: Spec) -> Non
         )
 
 
-def write(folder: Path, manifest: Manifest) -> None:
+def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write the manifest beside the files of a checkpoint, as its last file."""
     files.replace(folder / NAME, files.seal({"schema_version": files.SCHEMA_VERSION, **manifest._asdict()}))
 
 
-def read(folder: Path) -> Manifest:
+def read_manifest(folder: Path) -> Manifest:
     """Read the manifest of the checkpoint in ``folder``.
 
     Raises:

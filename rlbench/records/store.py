@@ -64,7 +64,7 @@ class Record:
         return until is not None and bool(self.epochs) and self.epochs[-1].steps >= until
 
 
-def read(folder: Path) -> Record:
+def read_record(folder: Path) -> Record:
     """Read a run's record, whole.
 
     A crash tears the last line of ``epochs.jsonl``. A torn line is dropped while the run has no outcome, or is
@@ -272,7 +272,7 @@ class Store:
         lines = self.folder / "epochs.jsonl"
         try:
             text = files.read_text(lines) if self._epochs else ""
-            same = read(self.folder).spec == self.spec and text == self._text()
+            same = read_record(self.folder).spec == self.spec and text == self._text()
         except RefusedFile as error:
             raise ResourceExhausted(f"{error} (it {CHANGED_DURING_RUN})") from None
         if not same:
@@ -308,7 +308,7 @@ class Store:
             }
             files.replace(path, files.seal(head) + "\n")
             return
-        record = read(self.folder)
+        record = read_record(self.folder)
         if record.spec != spec:
             raise RefusedFile(f"{path}: holds another run ({record.spec.id}, seed {record.spec.seed}); move it away")
         lines, self._epochs = self.folder / "epochs.jsonl", list(record.epochs)

@@ -45,7 +45,7 @@ class Estimate(NamedTuple):
     high: float
 
 
-def interquartile_mean(scores: Scores) -> Array:
+def pooled_interquartile_mean(scores: Scores) -> Array:
     """The mean of the middle half of all runs of all tasks: ``[]`` or one per resample."""
     runs = np.sort(_pooled(scores), axis=-1)
     cut = runs.shape[-1] // 4

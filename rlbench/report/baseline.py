@@ -76,7 +76,7 @@ def made_of(runs_by_cell: Mapping[CellKey, Runs]) -> Baseline:
     )
 
 
-def to_text(baseline: Baseline) -> str:
+def baseline_text(baseline: Baseline) -> str:
     """The file: JSON for people and version control, with a checksum."""
     content: dict[str, object] = {
         "kind": KIND,

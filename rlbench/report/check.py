@@ -135,7 +135,7 @@ def gate_word(verdict: str) -> str:
     return verdict.partition(" (")[0]
 
 
-def to_text(findings: Sequence[Finding], width: int | None = None, *, strict: bool = False) -> str:
+def findings_text(findings: Sequence[Finding], width: int | None = None, *, strict: bool = False) -> str:
     """Format one line per bad or undecided finding, folded to ``width`` columns, and a line that counts all findings.
 
     ``strict`` adds a line for each missing run.
@@ -153,7 +153,7 @@ def counted(findings: Sequence[Finding]) -> str:
     return ", ".join(f"{count} {word}" for word, count in Counter(f.word for f in findings).items())
 
 
-def to_markdown(findings: Sequence[Finding], title: str) -> str:
+def findings_markdown(findings: Sequence[Finding], title: str) -> str:
     """The summary for a CI system: the failures first."""
     order = sorted(findings, key=lambda f: (f.word not in WORSE, f.word != "FAILED", f.word not in OPEN))
     rows = [f"| {_mark(f.word)} {f.word} | {f.name} | {f.reason.replace('|', '/')} |" for f in order]

@@ -12,9 +12,9 @@ from rlbench.errors import UnknownName, UsageError, beside
 from rlbench.report.aggregate import (
     Estimate,
     bootstrap,
-    interquartile_mean,
     normalizer,
     optimality_gap,
+    pooled_interquartile_mean,
     probability_of_improvement,
     scores_of,
     with_failed,
@@ -164,14 +164,14 @@ def _together(names: tuple[str, str], tasks: tuple[Task, ...], left_out: tuple[s
         tasks=tasks,
         left_out=left_out,
         scale=scale,
-        first=bootstrap(interquartile_mean, first),
-        second=bootstrap(interquartile_mean, second),
+        first=bootstrap(pooled_interquartile_mean, first),
+        second=bootstrap(pooled_interquartile_mean, second),
         gaps=(bootstrap(optimality_gap, first), bootstrap(optimality_gap, second)),
         improvement=probability_of_improvement(second, first),
     )
 
 
-def to_text(comparison: Comparison, width: int | None = None) -> str:
+def comparison_text(comparison: Comparison, width: int | None = None) -> str:
     """A line a task, and the sides as wholes, folded to a terminal of ``width`` columns."""
     from rlbench.report.reference_table import task_name
     from rlbench.report.tables import rounded

@@ -102,7 +102,7 @@ def rule_pooled(
     """
     import numpy as np
 
-    from rlbench.report.aggregate import RESAMPLES, SEED, interquartile_mean
+    from rlbench.report.aggregate import RESAMPLES, SEED, pooled_interquartile_mean
 
     usable = [cell for cell in cells if len(cell[0]) > 1 and cell[1] and mean(cell[0]) - cell[2] > spread(cell[0])]
     runs = sum(len(later) for _, later, _ in usable)
@@ -116,8 +116,8 @@ def rule_pooled(
         expected.append((truth + noise - random) / scale)
         later_scores.append((np.asarray(later) - random) / scale)
         before.append((np.asarray(baseline) - random) / scale)
-    now, was = float(interquartile_mean(later_scores)), float(interquartile_mean(before))
-    bound = float(np.quantile(interquartile_mean(expected), alpha / CONFIRMED))
+    now, was = float(pooled_interquartile_mean(later_scores)), float(pooled_interquartile_mean(before))
+    bound = float(np.quantile(pooled_interquartile_mean(expected), alpha / CONFIRMED))
     text = f"interquartile mean {now:.3f}, was {was:.3f}; {bound:.3f} is the least to expect of {runs} runs"
     return Ruling("REGRESSED" if now < bound and was - now > margin / 2 else "PASSED", text)
 

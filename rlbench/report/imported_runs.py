@@ -28,8 +28,8 @@ def with_imported(runs: Mapping[CellKey, Runs], results: Path) -> dict[CellKey, 
     """
     cells = dict(runs)
     curves: dict[CellKey, list[Run]] = {}
-    for folder in imported.folders(results):
-        run = _run(folder, imported.read(folder))
+    for folder in imported.curve_folders(results):
+        run = _run(folder, imported.read_curve(folder))
         curves.setdefault(key_of(run), []).append(run)
     for key, group in curves.items():
         group.sort(key=lambda run: run.seed)

@@ -77,10 +77,10 @@ def _all(place: Path, findings: Findings) -> Iterator[str]:
     for folder in folders(place):
         findings.runs += 1
         yield from _run(folder, findings)
-    for folder in imported.folders(place):
+    for folder in imported.curve_folders(place):
         findings.runs += 1
         try:
-            imported.read(folder)
+            imported.read_curve(folder)
         except RefusedFile as error:
             yield str(error)
     if (place / BASELINE).is_file():
@@ -98,7 +98,7 @@ def _run(folder: Path, findings: Findings) -> Iterator[str]:
         yield str(error)
         return
     try:
-        record = store.read(folder)
+        record = store.read_record(folder)
     except RefusedFile as error:
         yield str(error)
         record = None
@@ -161,7 +161,7 @@ def _rivals(run: Run, findings: Findings) -> Iterator[str]:
 
 def _checkpoint(place: Path, name: str, record: Record | None) -> Iterator[str]:
     try:
-        head = manifest.read(place)
+        head = manifest.read_manifest(place)
     except RefusedFile as error:
         yield str(error)
         return

@@ -31,19 +31,19 @@ LEGEND: Final = (
 )
 
 
-def to_markdown(rows: Sequence[Parity]) -> str:
+def parity_markdown(rows: Sequence[Parity]) -> str:
     """A table, a row a cell and a pooled row an algorithm, and below it the legend."""
     lines = [barred(COLUMNS), barred(["---:" if name in NUMBERS else "---" for name in COLUMNS])]
     legend = (f"- {line.replace('<', '&lt;')}" for line in _legend(rows))
     return "\n".join([*lines, *map(barred, _body(rows)), "", *legend]) + "\n"
 
 
-def to_plain(rows: Sequence[Parity]) -> str:
+def parity_plain(rows: Sequence[Parity]) -> str:
     """A table for a terminal."""
     return "\n".join([*aligned([COLUMNS, *_body(rows)]), "", *_legend(rows)]) + "\n"
 
 
-def to_csv(rows: Sequence[Parity]) -> str:
+def parity_csv(rows: Sequence[Parity]) -> str:
     """One line a cell, one column a field."""
     file = io.StringIO()
     lines = [dict(flat("", parity_document(row))) for row in rows]
@@ -53,7 +53,7 @@ def to_csv(rows: Sequence[Parity]) -> str:
     return file.getvalue()
 
 
-def to_json(rows: Sequence[Parity]) -> str:
+def parity_json(rows: Sequence[Parity]) -> str:
     """The document that scripts read."""
     documents = [
         {
@@ -71,7 +71,7 @@ def to_json(rows: Sequence[Parity]) -> str:
 
 
 TEXTS: Final[dict[str, Callable[[Sequence[Parity]], str]]] = {
-    "rich": to_plain, "md": to_markdown, "csv": to_csv, "json": to_json
+    "rich": parity_plain, "md": parity_markdown, "csv": parity_csv, "json": parity_json
 }  # fmt: skip
 
 

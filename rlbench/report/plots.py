@@ -20,7 +20,14 @@ import numpy as np
 
 from rlbench.errors import UnknownName, UsageError
 from rlbench.report import forest, plot_data
-from rlbench.report.aggregate import Estimate, band, bootstrap, interquartile_mean, probability_of_improvement, profile
+from rlbench.report.aggregate import (
+    Estimate,
+    band,
+    bootstrap,
+    pooled_interquartile_mean,
+    probability_of_improvement,
+    profile,
+)
 from rlbench.report.plot_data import AlgorithmScores, Panel
 from rlbench.report.reference_table import DATA
 
@@ -318,12 +325,12 @@ def _profile(standings: Sequence[AlgorithmScores], scale: str) -> Figure:
 
 
 def _interval(standings: Sequence[AlgorithmScores], scale: str) -> Figure:
-    rows = [(s, bootstrap(interquartile_mean, s.scores)) for s in standings]
+    rows = [(s, bootstrap(pooled_interquartile_mean, s.scores)) for s in standings]
     figure, axes = _rows_of([s.algorithm for s in standings])
     _whiskers(axes, rows)
     for place, (standing, _) in enumerate(rows):
         if standing.documents:
-            level = float(interquartile_mean([[d] for d in standing.documents]))
+            level = float(pooled_interquartile_mean([[d] for d in standing.documents]))
             axes.plot(level, place, marker="D", markersize=7, color="white", markeredgecolor="#24292f", zorder=2)
     low, high = axes.get_xlim()
     axes.set_xlim(low - max(0.0, 0.25 - (high - low)), high + max(0.0, 0.05 - (high - low) / 5))

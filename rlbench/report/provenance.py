@@ -43,7 +43,7 @@ def cells_of(suite: str, algorithm: str, task: str) -> tuple[DocumentedCell, ...
     return cells_found
 
 
-def to_text(cells: Sequence[DocumentedCell]) -> str:
+def provenance_text(cells: Sequence[DocumentedCell]) -> str:
     """One paragraph a document, the primary one first."""
     return "\n\n".join("\n".join(_lines(cell)) for cell in cells)
 

@@ -11,7 +11,7 @@ from rlbench.config.names import printable
 from rlbench.errors import RefusedFile
 from rlbench.records.files import folders
 from rlbench.records.locks import is_held
-from rlbench.records.store import Record, read
+from rlbench.records.store import Record, read_record
 from rlbench.report.estimate import best_of_run
 
 State = Literal["running", "done", "failed", "interrupted", "damaged"]
@@ -43,7 +43,7 @@ def standings(results: Path) -> tuple[RunStatus, ...]:
 def standing(folder: Path) -> RunStatus:
     """One run; of a record that cannot be read, the reason."""
     try:
-        record = read(folder)
+        record = read_record(folder)
     except RefusedFile as error:
         return RunStatus(
             folder=folder,

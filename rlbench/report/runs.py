@@ -93,7 +93,7 @@ def epoch_numbers(folder: Path) -> list[str]:
 @lru_cache(maxsize=8192)
 def _read(folder: Path, stamps: tuple[tuple[int, int, int], ...]) -> Run:
     del stamps  # part of the cache's key
-    record = store.read(folder)
+    record = store.read_record(folder)
     spec, epochs = record.spec, record.epochs
     settings = spec.model_dump(mode="json")
     learning = [epoch for epoch in epochs if epoch.updated is not None and epoch.collected is not None]

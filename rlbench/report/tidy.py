@@ -20,7 +20,7 @@ from rlbench.report.runs import Run
 HEADER = ("suite", "algo", "task", "dataset", "seed", "step", "return", "length", "kind", "origin")
 
 
-def to_csv(runs_by_cell: Mapping[CellKey, Runs]) -> tuple[bytes, int]:
+def curves_csv(runs_by_cell: Mapping[CellKey, Runs]) -> tuple[bytes, int]:
     """One row an evaluation of the runs with documented settings, and the number of curves.
 
     Raises:
@@ -73,10 +73,10 @@ def _scores(key: CellKey, runs: Runs) -> dict[int, float]:
 def _points(run: Run) -> Iterator[tuple[int, float, float | str]]:
     """Step, mean return and mean length of each evaluation; the length is empty if unknown."""
     if run.origin:
-        curve = imported.read(run.folder)
+        curve = imported.read_curve(run.folder)
         yield from zip(curve.steps, curve.returns, curve.lengths or [""] * len(curve.steps), strict=True)
         return
-    for epoch in store.read(run.folder).epochs:
+    for epoch in store.read_record(run.folder).epochs:
         if epoch.evaluated is not None:
             lengths = epoch.evaluated.lengths
             yield epoch.steps, epoch.evaluated.mean, sum(lengths) / len(lengths)

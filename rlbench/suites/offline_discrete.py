@@ -12,10 +12,10 @@ from typing import Final
 
 from rlbench.config.canonical import Frozen
 from rlbench.config.offline_discrete import (
-    BatchConstrained,
-    Conservative,
-    CriticRegularized,
-    Imitation,
+    DiscreteBatchConstrained,
+    DiscreteConservative,
+    DiscreteCriticRegularized,
+    DiscreteImitation,
     OfflineQ,
 )
 from rlbench.config.online import Expected, Mlp, Quantiles
@@ -37,10 +37,12 @@ HALVED = Expected(huber=1_000.0)
 """Half the squared error: no value errs by so much that the error would turn linear."""
 
 ALGORITHMS: dict[str, OfflineQ] = {
-    "il": OfflineQ(method=Imitation()),
-    "bcq": OfflineQ(method=BatchConstrained(), head=Expected(huber=1.0), lr=6.25e-5, target_update_interval=8_000),
-    "cql": OfflineQ(method=Conservative(), head=Quantiles()),
-    "crr": OfflineQ(method=CriticRegularized(), head=HALVED),
+    "il": OfflineQ(method=DiscreteImitation()),
+    "bcq": OfflineQ(
+        method=DiscreteBatchConstrained(), head=Expected(huber=1.0), lr=6.25e-5, target_update_interval=8_000
+    ),
+    "cql": OfflineQ(method=DiscreteConservative(), head=Quantiles()),
+    "crr": OfflineQ(method=DiscreteCriticRegularized(), head=HALVED),
 }
 
 PRESSURE = {
@@ -88,12 +90,12 @@ def _weighed(algorithm: str, task: str, dataset: str) -> OfflineQ:
         return algo
     sizes = [word for word in dataset.split("-")[-2:] if word in SIZES]  # a set named by its path ends in its SHA-256
     weight = PRESSURE[task, sizes[0] if sizes else "1e6"]
-    return algo.model_copy(update={"method": Conservative(conservative_weight=weight)})
+    return algo.model_copy(update={"method": DiscreteConservative(conservative_weight=weight)})
 
 
 SMALL: Final[Mapping[str, Mapping[str, Frozen]]] = {
-    "cql": {"method": Conservative(conservative_weight=20.0), "head": Quantiles(n_quantiles=32)},
-    "crr": {"method": CriticRegularized(greedy=True)},
+    "cql": {"method": DiscreteConservative(conservative_weight=20.0), "head": Quantiles(n_quantiles=32)},
+    "crr": {"method": DiscreteCriticRegularized(greedy=True)},
 }
 
 

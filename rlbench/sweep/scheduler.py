@@ -17,7 +17,7 @@ from typing import Protocol
 from rlbench.errors import RefusedFile, ResourceExhausted, RlbenchError, UsageError
 from rlbench.records import attempts
 from rlbench.records.locks import is_held
-from rlbench.records.store import Record, read
+from rlbench.records.store import Record, read_record
 from rlbench.records.types import Outcome
 from rlbench.signals import Stop, cause
 from rlbench.sweep.events import Begun, Ending, Event, Exited, Message, Status
@@ -152,7 +152,7 @@ class Sweep:
         if self._attempts[job.name].force or not (job.folder / "outcome.json").exists():
             return False
         try:
-            record = read(job.folder)
+            record = read_record(job.folder)
             if not _complete(record, job.until):
                 return False
             self.check(record)
@@ -296,6 +296,6 @@ def _outcome(folder: Path) -> Outcome | None:
 def _record(folder: Path) -> Record | None:
     """Record of a run; None where there is none that can be read."""
     try:
-        return read(folder) if (folder / "spec.json").exists() else None
+        return read_record(folder) if (folder / "spec.json").exists() else None
     except RefusedFile:
         return None

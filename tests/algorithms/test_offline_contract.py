@@ -18,7 +18,7 @@ from rlbench.algorithms.crr import CRR
 from rlbench.algorithms.iql import IQL
 from rlbench.algorithms.td3 import TD3BC
 from rlbench.assembly.components import OfflineParts
-from rlbench.assembly.offline_continuous import parts
+from rlbench.assembly.offline_continuous import continuous_parts
 from rlbench.config import offline
 from rlbench.config.offline import Offline
 from rlbench.envs.base import Box, EnvInfo
@@ -57,7 +57,9 @@ METHODS: dict[str, offline.Method] = {
 
 def brought(name: str, seed: int = 0) -> OfflineParts:
     torch.manual_seed(seed)
-    return parts(name, Offline(method=METHODS[name], widths=(8, 7), actor_lr=1e-3), INFO, torch.device("cpu"))
+    return continuous_parts(
+        name, Offline(method=METHODS[name], widths=(8, 7), actor_lr=1e-3), INFO, torch.device("cpu")
+    )
 
 
 def made(name: str, seed: int = 0) -> tuple[OffPolicyLearner[Transition], Transition]:

@@ -11,9 +11,9 @@ from scipy.special import log_softmax, logsumexp, softmax
 from torch import Tensor, nn
 
 from rlbench.algorithms.behavior_cloning import Imitation
-from rlbench.algorithms.discrete_offline import CRR, behavior_mask, conservatism, expected_value, imitation
+from rlbench.algorithms.discrete_offline import DiscreteCRR, behavior_mask, conservatism, expected_value, imitation
 from rlbench.algorithms.dqn import Extra, QLearner, Selector
-from rlbench.config.offline_discrete import CriticRegularized
+from rlbench.config.offline_discrete import DiscreteCriticRegularized
 from rlbench.nets.discrete_actor_critic import BehaviorPolicy, QNetWithPolicy
 from rlbench.nets.dueling import DuelingMLP
 from rlbench.nets.q_heads import ExpectedHead, QNet, QuantileHead
@@ -25,7 +25,7 @@ from tests.algorithms.recorded import BATCH, OBS, Array, adam, numbers, spread, 
 from tests.algorithms.recorded import batch as real_batch
 
 ACTIONS, FEATURES = 4, 7
-PLAIN = CriticRegularized()
+PLAIN = DiscreteCriticRegularized()
 
 
 def batch() -> Transition:
@@ -67,9 +67,9 @@ def bcq(threshold: float = 0.3, penalty: float = 0.01) -> QLearner:
     return q_learner(net, select=behavior_mask(net, threshold), extra=imitation(net, penalty))
 
 
-def crr(method: CriticRegularized = PLAIN) -> CRR:
+def crr(method: DiscreteCriticRegularized = PLAIN) -> DiscreteCRR:
     net = advised(huber=None)
-    made = CRR(net, optimizer=adam(net), max_grad_norm=None, target_update_interval=9, method=method)
+    made = DiscreteCRR(net, optimizer=adam(net), max_grad_norm=None, target_update_interval=9, method=method)
     spread(made.target)
     return made
 
@@ -187,12 +187,12 @@ def test_cqls_term_is_the_gap_of_mean_quantiles() -> None:
     ("method", "wanted"),
     [
         (PLAIN, [math.exp(-2), math.exp(-1), 20.0]),  # e³ is 20.09
-        (CriticRegularized(beta=2.0), [math.exp(-1), math.exp(-0.5), math.exp(1.5)]),
-        (CriticRegularized(mode="binary"), [0.0, 0.0, 1.0]),
-        (CriticRegularized(mode="all"), [1.0, 1.0, 1.0]),
+        (DiscreteCriticRegularized(beta=2.0), [math.exp(-1), math.exp(-0.5), math.exp(1.5)]),
+        (DiscreteCriticRegularized(mode="binary"), [0.0, 0.0, 1.0]),
+        (DiscreteCriticRegularized(mode="all"), [1.0, 1.0, 1.0]),
     ],
 )
-def test_advantages_become_weights(method: CriticRegularized, wanted: list[float]) -> None:
+def test_advantages_become_weights(method: DiscreteCriticRegularized, wanted: list[float]) -> None:
     """Three actions worth 1, 2 and 6 of which the policy expects 3."""
     mean = torch.tensor([[1.0, 2.0, 6.0]], dtype=torch.float64).expand(3, -1)
     policy = Discrete(torch.zeros(3, 3, dtype=torch.float64))
@@ -202,7 +202,7 @@ def test_advantages_become_weights(method: CriticRegularized, wanted: list[float
 
 def test_an_action_as_good_as_usual_has_no_advantage() -> None:
     policy, mean = Discrete(torch.zeros(1, 2)), torch.full((1, 2), 3.0)
-    assert crr(CriticRegularized(mode="binary")).weight(policy, mean, torch.tensor([0])).tolist() == [0.0]
+    assert crr(DiscreteCriticRegularized(mode="binary")).weight(policy, mean, torch.tensor([0])).tolist() == [0.0]
     assert crr().weight(policy, mean, torch.tensor([0])).tolist() == [1.0]
 
 
@@ -210,7 +210,7 @@ def test_an_action_as_good_as_usual_has_no_advantage() -> None:
 @pytest.mark.parametrize("mode", ["exp", "binary", "all"])
 def test_crrs_loss_is_by_hand_what_the_paper_says(mode: str, conservative: float | None) -> None:
     settings = {"mode": mode, "beta": 0.7, "max_weight": 2.0, "conservative_weight": conservative}
-    method = CriticRegularized.model_validate(settings)
+    method = DiscreteCriticRegularized.model_validate(settings)
     learner, b = crr(method), batch()
     loss, _ = learner.loss(b)
     now, here = values(learner.online, b.obs), logits(learner.online, b.obs)
@@ -253,7 +253,7 @@ def test_the_torso_learns_from_the_policy_as_if_weights_were_numbers() -> None:
 
 
 def test_the_gap_beside_crr_does_reach_the_values() -> None:
-    learner, b = crr(CriticRegularized(conservative_weight=1.0)), batch()
+    learner, b = crr(DiscreteCriticRegularized(conservative_weight=1.0)), batch()
     features = learner.online.torso(b.obs)
     term = learner.weighted_cloning_loss(features, learner.online.head(features, "learn"), b)
     slopes = torch.autograd.grad(term, list(learner.online.head.streams.parameters()))
@@ -266,7 +266,7 @@ def test_crr_is_judged_by_samples_unless_it_is_to_be_greedy() -> None:
     share = torch.bincount(learner.act(obs, "eval"), minlength=ACTIONS) / 4000
     wanted = softmax(logits(learner.online, obs[:1])[0])
     assert numbers(share) == pytest.approx(wanted, abs=0.04)
-    assert set(crr(CriticRegularized(greedy=True)).act(obs, "eval").tolist()) == {int(wanted.argmax())}
+    assert set(crr(DiscreteCriticRegularized(greedy=True)).act(obs, "eval").tolist()) == {int(wanted.argmax())}
 
 
 def test_imitation_of_numbers_is_cross_entropy_and_counts_what_it_misses() -> None:

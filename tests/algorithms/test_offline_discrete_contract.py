@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from rlbench import suites
 from rlbench.algorithms.behavior_cloning import Imitation
-from rlbench.algorithms.discrete_offline import CRR
+from rlbench.algorithms.discrete_offline import DiscreteCRR
 from rlbench.algorithms.dqn import QLearner
 from rlbench.assembly.components import OfflineParts
 from rlbench.assembly.environments import describe
-from rlbench.assembly.offline_discrete import parts
+from rlbench.assembly.offline_discrete import discrete_parts
 from rlbench.config import offline_discrete as asked
 from rlbench.config.offline_discrete import OfflineQ
 from rlbench.config.online import Categorical, Expected, Head, Implicit, Proposed, Quantiles
@@ -24,14 +24,14 @@ from tests.slow import slow_but
 
 BATCH, CPU = 6, torch.device("cpu")
 KINDS: dict[str, tuple[asked.Method, Head]] = {
-    "il": (asked.Imitation(), Expected()),
-    "bcq": (asked.BatchConstrained(), Expected(huber=1.0)),
-    "bcq of fractions": (asked.BatchConstrained(), Implicit()),
-    "cql": (asked.Conservative(), Quantiles(n_quantiles=9)),
-    "cql of atoms": (asked.Conservative(), Categorical()),
-    "cql of proposed fractions": (asked.Conservative(), Proposed(n_quantiles=5, lr=1e-3)),
-    "crr": (asked.CriticRegularized(mode="all"), Expected()),
-    "crr with cql": (asked.CriticRegularized(conservative_weight=2.0), Expected()),
+    "il": (asked.DiscreteImitation(), Expected()),
+    "bcq": (asked.DiscreteBatchConstrained(), Expected(huber=1.0)),
+    "bcq of fractions": (asked.DiscreteBatchConstrained(), Implicit()),
+    "cql": (asked.DiscreteConservative(), Quantiles(n_quantiles=9)),
+    "cql of atoms": (asked.DiscreteConservative(), Categorical()),
+    "cql of proposed fractions": (asked.DiscreteConservative(), Proposed(n_quantiles=5, lr=1e-3)),
+    "crr": (asked.DiscreteCriticRegularized(mode="all"), Expected()),
+    "crr with cql": (asked.DiscreteCriticRegularized(conservative_weight=2.0), Expected()),
 }
 SPEC = suites.spec("offline", "bcq", "Catch")
 INFO = describe(SPEC)
@@ -41,7 +41,7 @@ def brought(name: str, seed: int = 0) -> OfflineParts:
     assert isinstance(SPEC.algo, OfflineQ)
     method, head = KINDS[name]
     torch.manual_seed(seed)
-    return parts(SPEC, SPEC.algo.model_copy(update={"method": method, "head": head, "hidden": 9}), INFO, CPU)
+    return discrete_parts(SPEC, SPEC.algo.model_copy(update={"method": method, "head": head, "hidden": 9}), INFO, CPU)
 
 
 def made(name: str, seed: int = 0) -> tuple[Imitation | QLearner, Transition]:
@@ -138,13 +138,15 @@ def test_real_actions_are_refused_in_one_line_that_names_the_run() -> None:
     hopper = describe(suites.spec("offline", "il", "Hopper-v4"))
     assert isinstance(SPEC.algo, OfflineQ)
     with pytest.raises(UsageError, match=r"^offline/bcq/Catch: [^\n]*real vectors[^\n]*$"):
-        parts(SPEC, SPEC.algo, hopper, CPU)
+        discrete_parts(SPEC, SPEC.algo, hopper, CPU)
 
 
 def asked_for(method: asked.Method, head: Head, **changes: object) -> QLearner | Imitation:
     torch.manual_seed(0)
     assert isinstance(SPEC.algo, OfflineQ)
-    learner = parts(SPEC, SPEC.algo.model_copy(update={"method": method, "head": head, **changes}), INFO, CPU).learner
+    learner = discrete_parts(
+        SPEC, SPEC.algo.model_copy(update={"method": method, "head": head, **changes}), INFO, CPU
+    ).learner
     assert isinstance(learner, Imitation | QLearner)
     return learner
 
@@ -157,16 +159,16 @@ def added(method: asked.Method, head: Head) -> float:
 
 def test_the_weights_of_terms_are_those_that_were_asked_for() -> None:
     light, heavy = (
-        added(asked.Conservative(conservative_weight=weight), Quantiles(n_quantiles=9)) for weight in (1.5, 6.0)
+        added(asked.DiscreteConservative(conservative_weight=weight), Quantiles(n_quantiles=9)) for weight in (1.5, 6.0)
     )
     assert light > 0 and heavy == pytest.approx(4 * light, rel=1e-5)
-    none, some, more = (added(asked.BatchConstrained(penalty=p), Expected(huber=1.0)) for p in (0.0, 3.0, 6.0))
+    none, some, more = (added(asked.DiscreteBatchConstrained(penalty=p), Expected(huber=1.0)) for p in (0.0, 3.0, 6.0))
     assert some > none and more - none == pytest.approx(2 * (some - none), rel=1e-3)
 
 
 def test_the_threshold_is_the_one_that_was_asked_for() -> None:
     obs = torch.randint(0, 256, (300, 10, 5), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
-    likeliest, best = (asked_for(asked.BatchConstrained(threshold=t), Expected(huber=1.0)) for t in (1.0, 0.0))
+    likeliest, best = (asked_for(asked.DiscreteBatchConstrained(threshold=t), Expected(huber=1.0)) for t in (1.0, 0.0))
     assert isinstance(likeliest, QLearner) and isinstance(likeliest.online, QNetWithPolicy)
     net = likeliest.online
     features = net.torso(obs)
@@ -176,19 +178,21 @@ def test_the_threshold_is_the_one_that_was_asked_for() -> None:
 
 
 def test_the_rest_of_the_settings_reaches_the_learner() -> None:
-    method = asked.CriticRegularized(mode="binary", beta=0.5, max_weight=7.0, conservative_weight=2.0, greedy=True)
+    method = asked.DiscreteCriticRegularized(
+        mode="binary", beta=0.5, max_weight=7.0, conservative_weight=2.0, greedy=True
+    )
     steps = {"lr": 0.03, "adam_epsilon": 1e-3, "max_grad_norm": 0.7, "target_update_interval": 11}
     crr = asked_for(method, Expected(), **steps)
-    assert isinstance(crr, CRR)
+    assert isinstance(crr, DiscreteCRR)
     assert crr.config == method
-    bcq = asked_for(asked.BatchConstrained(), Expected(), **steps)
-    cql = asked_for(asked.Conservative(), Quantiles(n_quantiles=9), **steps)
+    bcq = asked_for(asked.DiscreteBatchConstrained(), Expected(), **steps)
+    cql = asked_for(asked.DiscreteConservative(), Quantiles(n_quantiles=9), **steps)
     for learner in (crr, bcq, cql):
         assert isinstance(learner, QLearner)
         (group,) = (group for optimizer in learner.optimizers for group in optimizer.param_groups)
         assert (group["lr"], group["eps"], learner.max_grad_norm) == (0.03, 1e-3, 0.7)
         assert [periodic.period for periodic in learner.every] == [11] and learner.double
-    il = asked_for(asked.Imitation(), Expected(), **steps)
+    il = asked_for(asked.DiscreteImitation(), Expected(), **steps)
     assert isinstance(il, Imitation)
     (group,) = il.actor_optimizer.param_groups
     assert (group["lr"], group["eps"]) == (0.03, 1e-3)
@@ -197,7 +201,7 @@ def test_the_rest_of_the_settings_reaches_the_learner() -> None:
 def test_it_is_judged_with_the_chance_of_its_protocol() -> None:
     assert isinstance(SPEC.algo, OfflineQ)
     judged = SPEC.model_copy(update={"protocol": SPEC.protocol.model_copy(update={"epsilon": 0.25})})
-    eval_explorer = parts(judged, SPEC.algo, INFO, CPU).eval_explorer
+    eval_explorer = discrete_parts(judged, SPEC.algo, INFO, CPU).eval_explorer
     assert eval_explorer is not None
     explorer = eval_explorer(torch.Generator().manual_seed(0))
     changed = explorer(torch.full((4000,), 2)) != 2

@@ -19,7 +19,7 @@ def without_speeds(path: Path) -> None:
     saved = baseline.read_baseline(path)
     assert all(entry.speeds for entry in saved.entries)
     entries = tuple(replace(entry, speeds={}) for entry in saved.entries)
-    path.write_text(baseline.to_text(replace(saved, entries=entries)))
+    path.write_text(baseline.baseline_text(replace(saved, entries=entries)))
 
 
 def test_a_tenfold_learning_rate_exits_3_and_names_the_cell_and_an_honest_rerun_exits_0(

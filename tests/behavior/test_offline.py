@@ -28,7 +28,7 @@ from rlbench.datasets.episodes import episode_returns
 from rlbench.datasets.recipes import RECIPES
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
-from rlbench.records.store import Store, folder_of, read
+from rlbench.records.store import Store, folder_of, read_record
 from rlbench.training.offline import Offline
 from tests.reliability import run_one
 from tests.slow import slow_but
@@ -73,7 +73,7 @@ def carry(spec: Spec, results: Path, data: Path, stop_after: int | None = None) 
 
 
 def ending(spec: Spec, results: Path) -> tuple[object, ...]:
-    outcome = read(folder_of(spec, results)).outcome
+    outcome = read_record(folder_of(spec, results)).outcome
     assert outcome is not None and outcome.status == "done"
     return run_one.ending(folder_of(spec, results))
 
@@ -82,7 +82,7 @@ def ending(spec: Spec, results: Path) -> tuple[object, ...]:
 def test_a_run_counts_gradient_steps_and_judges_after_every_epoch(algorithm: str, data: Path, tmp_path: Path) -> None:
     spec = spec_of(algorithm)
     carry(spec, tmp_path, data)
-    record = read(folder_of(spec, tmp_path))
+    record = read_record(folder_of(spec, tmp_path))
     assert [e.updates for e in record.epochs] == [0, 40, 80, 120]
     assert [e.env_steps for e in record.epochs] == [0, 0, 0, 0]
     assert all(e.collected is None and e.evaluated is not None for e in record.epochs)
@@ -229,7 +229,7 @@ def test_a_finished_run_is_not_the_run_on_another_file(data: Path, tmp_path: Pat
     store = Store.claim(spec, tmp_path, {"data": {"file": data.name, "sha256": seal_of(data).sha256}})
     assert store is not None
     store.release()
-    ended = read(folder_of(spec, tmp_path))
+    ended = read_record(folder_of(spec, tmp_path))
     refuse_other_data(ended, Runtime(dataset=str(data)))
     refuse_other_data(ended, Runtime())
     with pytest.raises(RefusedFile, match=r"learned from rlb-hopper-medium.hdf5 .* is another"):
@@ -244,7 +244,7 @@ def test_a_finished_run_is_not_the_run_on_a_file_that_took_the_place_of_its_own(
     store = Store.claim(spec, tmp_path, {"data": {"file": data.name, "sha256": seal_of(data).sha256}})
     assert store is not None
     store.release()
-    ended = read(folder_of(spec, tmp_path))
+    ended = read_record(folder_of(spec, tmp_path))
     monkeypatch.setenv("RLBENCH_DATASETS", str(data.parent))
     refuse_other_data(ended, Runtime())
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "none"))

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlbench.assembly.offline_continuous import parts
+from rlbench.assembly.offline_continuous import continuous_parts
 from rlbench.config import offline
 from rlbench.config.offline import Offline
 from rlbench.envs.base import Box, EnvInfo
@@ -44,7 +44,7 @@ def learned(method: offline.Method, seen: Transition, updates: int) -> Tensor:
     """What is preferred at −1 and at 1, ``[2]``."""
     torch.manual_seed(0)
     algo = Offline(method=method, widths=(32, 32), actor_lr=3e-3, critic_lr=3e-3, tau=0.05)
-    learner = parts("bandit", algo, INFO, torch.device("cpu")).learner
+    learner = continuous_parts("bandit", algo, INFO, torch.device("cpu")).learner
     draw = torch.Generator().manual_seed(1)
     for number in range(updates):
         rows = torch.randint(0, ROWS, (BATCH,), generator=draw)

@@ -37,7 +37,7 @@ def learned(algorithm: str, task: str, data: Played, seed: int) -> OffPolicyLear
     torch.manual_seed(seed)
     spec = suites.spec("offline", algorithm, task, seed=seed)
     assert isinstance(spec.algo, OfflineQ)
-    learner = offline_discrete.parts(spec, spec.algo, describe(spec), CPU).learner
+    learner = offline_discrete.discrete_parts(spec, spec.algo, describe(spec), CPU).learner
     generator = torch.Generator().manual_seed(seed)
     source = ring(data.recorded, n_step=spec.algo.n_step, gamma=spec.algo.gamma, generator=generator, device=CPU)
     for number in range(1, UPDATES[task] + 1):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rlbench import suites
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
-from rlbench.records.store import Store, folder_of, read
+from rlbench.records.store import Store, folder_of, read_record
 from rlbench.run import run
 from rlbench.signals import Stop
 from tests.reliability import run_one
@@ -38,7 +38,7 @@ def spec_of(suite: str, task: str, changes: tuple[str, ...], algorithm: str = "d
 
 
 def ending(spec: Spec, results: Path) -> tuple[object, ...]:
-    outcome = read(folder_of(spec, results)).outcome
+    outcome = read_record(folder_of(spec, results)).outcome
     assert outcome is not None and outcome.status == "done"
     return run_one.ending(folder_of(spec, results))
 
@@ -100,7 +100,7 @@ def test_a_run_that_pauses_at_a_step_ends_as_if_it_never_had(
         assert store is not None
         list(run(spec, run_one.QUIET, store, Stop(until=until)))
         store.release()
-        record, ended = read(store.folder), reached == 1200
+        record, ended = read_record(store.folder), reached == 1200
         assert record.outcome is not None
         assert (record.epochs[-1].steps, record.outcome.steps) == (reached, reached)
         assert record.outcome.status == ("done" if ended else "interrupted")
@@ -143,7 +143,7 @@ def test_a_curious_run_stopped_in_mid_epoch_and_mid_evaluation_ends_as_if_it_nev
         carry(spec, tmp_path / "stopped", stop_after=stop)
     carry(spec, tmp_path / "stopped")
     assert ending(spec, tmp_path / "stopped") == ending(spec, tmp_path / "whole")
-    last = read(folder_of(spec, tmp_path / "whole")).epochs[-1].updated
+    last = read_record(folder_of(spec, tmp_path / "whole")).epochs[-1].updated
     assert last is not None and last.means["bonus"] > 0
 
 
@@ -235,12 +235,12 @@ def test_lanes_that_do_not_wait_are_resumed_and_the_record_says_where_that_was_n
     spec, at = spec_of(suite, task, changes, algorithm), []
     for stop in (0, 110, 170):  # the first before anything was collected
         carry(spec, tmp_path, stop_at=stop)
-        outcome = read(folder_of(spec, tmp_path)).outcome
+        outcome = read_record(folder_of(spec, tmp_path)).outcome
         assert outcome is not None and outcome.status == "interrupted"
         assert outcome.inexact == tuple(at[1:])
         at.append(outcome.env_steps)
     carry(spec, tmp_path)
-    outcome = read(folder_of(spec, tmp_path)).outcome
+    outcome = read_record(folder_of(spec, tmp_path)).outcome
     assert outcome is not None and outcome.status == "done"
     assert outcome.inexact == tuple(at[1:])
     assert 0 < at[1] < at[2] < spec.budget.steps <= outcome.env_steps < spec.budget.steps + 3
@@ -250,7 +250,7 @@ def test_lanes_in_step_are_resumed_exactly_and_the_record_does_not_say_otherwise
     spec = spec_of("toy", "Catch", CATCH)
     carry(spec, tmp_path, stop_after=50)
     carry(spec, tmp_path)
-    outcome = read(folder_of(spec, tmp_path)).outcome
+    outcome = read_record(folder_of(spec, tmp_path)).outcome
     assert outcome is not None and outcome.inexact == ()
 
 
@@ -291,7 +291,7 @@ def test_a_run_that_lost_its_process_goes_on_from_its_last_checkpoint(
         file.write('{"number":3,"torn')
     carry(spec, tmp_path)
     assert ending(spec, tmp_path) == golden["Catch"]
-    assert len(read(folder).epochs) == 4
+    assert len(read_record(folder).epochs) == 4
     assert not (folder / "checkpoint" / "resume").exists()
 
 

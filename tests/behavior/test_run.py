@@ -13,7 +13,7 @@ from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.envs.toy import Catch
 from rlbench.errors import BrokenEnvironment, Diverged, RefusedFile, UsageError
-from rlbench.records.store import Store, read
+from rlbench.records.store import Store, read_record
 from rlbench.records.types import Epoch
 from rlbench.run import run
 from rlbench.signals import Stop
@@ -66,7 +66,7 @@ def test_a_run_that_diverges_is_a_failed_run(tmp_path: Path) -> None:
     with pytest.raises(Diverged, match=r"400 steps: online.* is not a finite number"):
         finish(spec_of("algo.lr=1e30"), tmp_path)
     (folder,) = (p.parent for p in tmp_path.rglob("spec.json"))
-    outcome = read(folder).outcome
+    outcome = read_record(folder).outcome
     assert outcome is not None
     assert outcome.status == "failed"
     assert "Diverged" in outcome.reason
@@ -81,7 +81,7 @@ def test_an_environment_that_breaks_fails_the_run(tmp_path: Path, monkeypatch: p
     with pytest.raises(BrokenEnvironment):
         finish(spec_of(), tmp_path)
     (folder,) = (p.parent for p in tmp_path.rglob("spec.json"))
-    outcome = read(folder).outcome
+    outcome = read_record(folder).outcome
     assert outcome is not None
     assert outcome.status == "failed"
 
@@ -129,7 +129,7 @@ def test_a_prioritized_run_that_diverges_is_a_failed_run_too(tmp_path: Path) -> 
     with pytest.raises(Diverged):
         finish(spec, tmp_path)
     (folder,) = (p.parent for p in tmp_path.rglob("spec.json"))
-    outcome = read(folder).outcome
+    outcome = read_record(folder).outcome
     assert outcome is not None
     assert outcome.status == "failed"
 

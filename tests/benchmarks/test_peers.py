@@ -84,6 +84,6 @@ def trained(words: Sequence[object], folder: Path) -> dict[str, Any]:
     assert (line["seed"], len(line["returns"]), len(line["lengths"])) == (3, 1, 1)
     (folder / "curve.jsonl").write_text(done.stdout)
     assert main(["import", str(folder / "curve.jsonl"), "--results", str(folder / "results")]) == 0
-    (place,) = imported.folders(folder / "results")
-    assert imported.read(place).origin.unknown == ()
+    (place,) = imported.curve_folders(folder / "results")
+    assert imported.read_curve(place).origin.unknown == ()
     return dict(line)

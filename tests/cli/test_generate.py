@@ -15,7 +15,7 @@ import pytest
 from rlbench.cli.app import main
 from rlbench.cli.generate import import_policy
 from rlbench.datasets import recipes
-from rlbench.datasets.policies import read
+from rlbench.datasets.policies import read_policy_file
 from rlbench.errors import UsageError
 
 Capture = pytest.CaptureFixture[str]
@@ -144,7 +144,7 @@ def test_a_zip_of_stable_baselines3_is_played_as_it_is(folder: Path) -> None:
 def test_a_zip_is_imported_as_a_policy_file_once(tmp_path: Path) -> None:
     target = tmp_path / "mine.safetensors"
     told = import_policy(REAL, task="Pendulum-v1", output=target)
-    assert told.startswith(f"{target}: plays Pendulum-v1, 3 numbers to 1, SHA-256 {read(target).sha256}")
+    assert told.startswith(f"{target}: plays Pendulum-v1, 3 numbers to 1, SHA-256 {read_policy_file(target).sha256}")
     with pytest.raises(UsageError, match="is there already"):
         import_policy(REAL, task="Pendulum-v1", output=target)
     with pytest.raises(UsageError, match="cannot be written"):

@@ -53,7 +53,7 @@ def test_a_report_is_of_the_folder_that_is_named() -> None:
 
 
 def test_minaris_server_is_asked_only_if_that_is_wanted(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "names", lambda: ["mujoco/hopper/strange-v0"])
+    monkeypatch.setattr(download, "remote_names", lambda: ["mujoco/hopper/strange-v0"])
     for words, there in (((), False), (("--remote",), True)):
         assert main(["data", "list", "--json", *words]) == 0
         names = {row["name"]: row["kind"] for row in json.loads(capsys.readouterr().out)["datasets"]}

@@ -20,7 +20,7 @@ from rlbench.assembly.environments import describe
 from rlbench.cli.app import main
 from rlbench.datasets import recording_reader, recording_writer
 from rlbench.ops.state_dict import of_module
-from rlbench.records.store import Store, read
+from rlbench.records.store import Store, read_record
 from tests.datasets.rl_unplugged_writer import episode, shard
 
 Capture = pytest.CaptureFixture[str]
@@ -37,7 +37,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(tmp_path: Path) -> Path:
     """The folder of a run that keeps its best policy, a network as it was drawn."""
     spec = suites.spec("toy", "dqn", "Catch")
-    learner = dqn.parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
+    learner = dqn.dqn_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
     store = Store.claim(spec, tmp_path / "results", {})
     assert store is not None
     checkpoint.save(store.folder / "checkpoint" / "best", {"policy": of_module(learner.policy()), "epoch": 0})
@@ -88,7 +88,7 @@ def test_damage_is_found_and_named(run: Path, home: Path, capsys: Capture) -> No
 def test_a_subset_has_its_own_name(run: Path, home: Path, capsys: Capture) -> None:
     assert main(line(run, "--quiet")) == 0
     assert main(["data", "subset", "rlb-catch", "--steps", "1e2", "--name", "rlb-catch-1e2"]) == 0
-    found = recording_reader.read(home / "rlb-catch-1e2.frames")
+    found = recording_reader.read_recording(home / "rlb-catch-1e2.frames")
     assert found.final is not None and (~found.final).sum() == 100
     capsys.readouterr()
     for steps, reason in (("301", "holds 300 transitions"), ("1.5", "no whole number"), ("x", "no whole number")):
@@ -135,7 +135,7 @@ def test_shards_are_imported_the_bad_one_is_named_and_the_rest_kept(
     assert f"{bad}: record at byte 0: a_t" in told.err and "1 of 2 files were refused" in told.err
     shard(bad, episode(2, 5))
     assert main(command) == 0 and "done before" in capsys.readouterr().err
-    assert recording_reader.read(folder).terminated.sum() == 2
+    assert recording_reader.read_recording(folder).terminated.sum() == 2
     assert main(["data", "show", "rlb-pong-rlu"]) == 0 and "RL Unplugged" in capsys.readouterr().out
 
 
@@ -236,7 +236,7 @@ def test_a_smoke_run_learns_from_the_set_that_is_named(run: Path, tmp_path: Path
     assert main([*learn, "rlb-nope"]) == 2 and "rlb-nope: not in" in capsys.readouterr().err
     assert main([*learn, "rlb-catch"]) == 0
     (folder,) = (tmp_path / "r").glob("offline/il/Catch@rlb-catch/*/seed=0")
-    noted = read(folder).environment["data"]
+    noted = read_record(folder).environment["data"]
     assert isinstance(noted, dict) and noted["name"] == "rlb-catch"
 
 

@@ -64,7 +64,7 @@ def test_the_default_reaches_an_epoch_that_has_learned(folder: Path, capsys: Cap
     document = json.loads(capsys.readouterr().out)
     schema = json.loads((DATA / "schema" / "replay.json").read_text(encoding="utf-8"))
     assert list(complaints(schema, document, schema)) == []
-    epoch = store.read(folder).epochs[document["epochs"]]
+    epoch = store.read_record(folder).epochs[document["epochs"]]
     assert epoch.updated is not None and document["env_steps"] == epoch.steps
     assert (document["equal"], document["differs"], document["environment"]) == (True, None, [])
 

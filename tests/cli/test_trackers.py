@@ -17,7 +17,7 @@ from tensorboard.util.tensor_util import make_ndarray
 
 from rlbench.cli import trackers
 from rlbench.cli.app import main
-from rlbench.records.store import Record, read
+from rlbench.records.store import Record, read_record
 from rlbench.report.tensorboard import bring_up, events, points
 
 Capture = pytest.CaptureFixture[str]
@@ -88,7 +88,7 @@ def said(path: Path, word: str) -> list[dict[str, object]]:
 def only_record(results: str = "results") -> Record:
     """The one run's."""
     (folder,) = Path(results).glob("*/*/*/*/seed=*")
-    return read(folder)
+    return read_record(folder)
 
 
 def curves(path: Path) -> list[tuple[int, str, float]]:
@@ -112,11 +112,11 @@ def same(found: list[tuple[int, str, float]], wanted: list[tuple[int, str, float
 
 
 def test_an_epoch_is_told_by_name(record_run: RecordRun) -> None:
-    epoch = read(record_run([3.0, 5.0])).epochs[1]
+    epoch = read_record(record_run([3.0, 5.0])).epochs[1]
     found = points(epoch)
     assert (found["evaluation/return"], found["evaluation/return_std"], found["evaluation/return_max"]) == (5, 1, 6)
     assert found["training/steps_per_second"] == 100 and found["progress/env_steps"] == epoch.env_steps
-    assert set(points(read(record_run([1.0], seed=1)).epochs[0])) == set(found)
+    assert set(points(read_record(record_run([1.0], seed=1)).epochs[0])) == set(found)
 
 
 def test_an_export_made_twice_holds_every_point_once(record_run: RecordRun, capsys: Capture) -> None:
@@ -127,7 +127,7 @@ def test_an_export_made_twice_holds_every_point_once(record_run: RecordRun, caps
         assert [run["changed"] for run in runs] == [changed] * 2
         assert [(Path(run["folder"]).resolve(), run["epochs"]) for run in runs] == [(folders[0], 3), (folders[1], 1)]
     for run, folder in zip(runs, folders, strict=True):
-        assert same(curves(Path(run["file"])), due(read(folder)))
+        assert same(curves(Path(run["file"])), due(read_record(folder)))
     assert not list(Path("board").rglob("*.tmp"))
 
 
@@ -151,7 +151,7 @@ def test_a_damaged_record_is_named_and_the_others_are_exported(record_run: Recor
 
 
 def test_a_file_grows_where_it_may_and_is_made_anew_where_it_must(record_run: RecordRun, tmp_path: Path) -> None:
-    epochs, path = read(record_run([1.0, 2.0, 3.0, 4.0])).epochs, tmp_path / "a" / "file"
+    epochs, path = read_record(record_run([1.0, 2.0, 3.0, 4.0])).epochs, tmp_path / "a" / "file"
     content = events(epochs)
     assert bring_up(path, events(epochs[:2])) and content.startswith(path.read_bytes())
     node = path.stat().st_ino
@@ -200,7 +200,7 @@ def test_wandb_that_cannot_be_asked_gets_every_epoch_once_too(
     board: Callable[..., Path], record_run: RecordRun
 ) -> None:
     logged = board(offline=True)
-    record = read(record_run([1.0, 2.0, 3.0], status=None))
+    record = read_record(record_run([1.0, 2.0, 3.0], status=None))
     for epochs in (record.epochs[:2], record.epochs, record.epochs):
         tracker = trackers._tracker("wandb", Path("tracked"))
         tracker.take(replace(record, epochs=epochs))
@@ -211,8 +211,8 @@ def test_wandb_that_cannot_be_asked_gets_every_epoch_once_too(
 
 
 def test_another_attempt_is_another_run_of_wandb(record_run: RecordRun) -> None:
-    first = trackers.run_id(read(record_run([1.0])))
-    assert trackers.run_id(read(record_run([1.0], force=True))) == f"{first}-1"
+    first = trackers.run_id(read_record(record_run([1.0])))
+    assert trackers.run_id(read_record(record_run([1.0], force=True))) == f"{first}-1"
 
 
 def test_a_tracker_that_fails_is_given_up_in_one_line_and_the_run_goes_on(
@@ -228,7 +228,7 @@ def test_a_tracker_that_fails_is_given_up_in_one_line_and_the_run_goes_on(
 def test_a_tracker_that_hangs_holds_nobody_up_for_long(
     record_run: RecordRun, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    record, never = read(record_run([1.0])), Event()
+    record, never = read_record(record_run([1.0])), Event()
     monkeypatch.setattr(trackers, "PATIENCE", 0.1)
     monkeypatch.setattr(trackers.TensorBoard, "take", lambda _self, _record: never.wait())
     with trackers.tracking(["tensorboard"], [record.spec], Path("results"), Path("tracked")):
@@ -261,5 +261,5 @@ def test_a_sweep_is_followed_by_the_process_that_carries_it(capsys: Capture) -> 
     assert main([*CATCH, "--seeds", "0-1", "--jobs", "2", "--track", "tensorboard"]) == 0
     capsys.readouterr()
     for folder in Path("results").glob("*/*/*/*/seed=*"):
-        path = trackers.curves_in(Path("tracked/tensorboard"), read(folder).spec)
-        assert same(curves(path), due(read(folder)))
+        path = trackers.curves_in(Path("tracked/tensorboard"), read_record(folder).spec)
+        assert same(curves(path), due(read_record(folder)))

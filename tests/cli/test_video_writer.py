@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from rlbench.cli.video_writer import check, video_writer
+from rlbench.cli.video_writer import refusal_of, video_writer
 from rlbench.errors import ResourceExhausted, UsageError
 
 Pictures = list[NDArray[np.uint8]]
@@ -90,7 +90,7 @@ def test_what_fails_on_the_way_leaves_what_was_there(tmp_path: Path) -> None:
 def test_what_cannot_be_written_is_refused_before_anything_is_played(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder.gif").mkdir()
     with pytest.raises(UsageError, match="--video"):
-        check(tmp_path / name)
+        refusal_of(tmp_path / name)
 
 
 def program(folder: Path, monkeypatch: pytest.MonkeyPatch, *, code: int = 0) -> None:
@@ -105,7 +105,7 @@ def program(folder: Path, monkeypatch: pytest.MonkeyPatch, *, code: int = 0) -> 
 def test_an_mp4_is_made_by_ffmpeg_of_every_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, monkeypatch)
     made, path = pictures(5), tmp_path / "a.mp4"
-    with video_writer(path, seconds=0.05, program=check(path)) as film:
+    with video_writer(path, seconds=0.05, program=refusal_of(path)) as film:
         for picture in made:
             film.add(picture)
     words, _, data = path.read_bytes().partition(b"|")
@@ -119,7 +119,7 @@ def test_an_ffmpeg_that_fails_is_one_line_and_leaves_nothing(tmp_path: Path, mon
     path = tmp_path / "a.mp4"
     with (
         pytest.raises(UsageError, match=r"ended with 3\); name it .gif"),
-        video_writer(path, seconds=0.05, program=check(path)) as film,
+        video_writer(path, seconds=0.05, program=refusal_of(path)) as film,
     ):
         film.add(pictures(1)[0])
     assert [found.name for found in tmp_path.iterdir()] == ["bin"]
@@ -129,4 +129,4 @@ def test_without_ffmpeg_an_mp4_is_refused_with_the_remedy(tmp_path: Path, monkey
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(UsageError, match=r"nothing here writes MP4; install ffmpeg, or name it \.gif"):
-        check(tmp_path / "a.mp4")
+        refusal_of(tmp_path / "a.mp4")

@@ -113,18 +113,18 @@ def test_a_forged_curve_is_refused_by_every_reader(
     old: str, new: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     curves(tmp_path, [1.0])
-    (folder,) = imported.folders(tmp_path / "results")
+    (folder,) = imported.curve_folders(tmp_path / "results")
     text = (folder / imported.FILE).read_text()
     forged = text.replace(old, new)
     assert forged != text
     (folder / imported.FILE).write_text(forged)
     with pytest.raises(RefusedFile, match="checksum differs"):
-        imported.read(folder)
+        imported.read_curve(folder)
     content = {k: v for k, v in json.loads(forged).items() if k != "checksum"}
     if new != "[1.0,2.0]":  # with its checksum mended only a curve is left
         (folder / imported.FILE).write_text(files.seal(content) + "\n")
         with pytest.raises(RefusedFile):
-            imported.read(folder)
+            imported.read_curve(folder)
     capsys.readouterr()
     if new != "[1.0,2.0]":
         for verb in (

@@ -53,7 +53,9 @@ def test_event_files_come_back(results: Path, tmp_path: Path) -> None:
     assert main(["export", "tensorboard", "toy", "--results", str(results), "--output", str(tmp_path / "board")]) == 0
     assert main(["import", str(tmp_path / "board" / "toy" / "dqn"), "--as", "toy/dqn", "--task", "Catch", "--results",
                  str(tmp_path / "again")]) == 0  # fmt: skip
-    curves = sorted((imported.read(f) for f in imported.folders(tmp_path / "again")), key=lambda curve: curve.seed)
+    curves = sorted(
+        (imported.read_curve(f) for f in imported.curve_folders(tmp_path / "again")), key=lambda curve: curve.seed
+    )
     assert [curve.returns for curve in curves] == [pytest.approx(means, rel=1e-6, abs=1e-6) for means in MEANS.values()]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rlbench.datasets.d4rl import provenance, read
+from rlbench.datasets.d4rl import provenance, read_d4rl
 from rlbench.datasets.hdf5 import CHUNK
 from rlbench.errors import RefusedFile, UsageError
 
@@ -20,7 +20,7 @@ TRAJECTORIES = Path(__file__).parents[3] / "shared/data/trajectories"
 
 
 def test_columns_arrive_as_they_were_written(columns: Columns, write_flat: WriteFlat) -> None:
-    found = read(write_flat(columns))
+    found = read_d4rl(write_flat(columns))
     assert (found.obs == columns["observations"]).all()
     assert (found.action == columns["actions"]).all()
     assert (found.reward == columns["rewards"]).all()
@@ -32,7 +32,7 @@ def test_columns_arrive_as_they_were_written(columns: Columns, write_flat: Write
 
 
 def test_a_step_marked_as_both_ends_has_really_ended(columns: Columns, write_flat: WriteFlat) -> None:
-    found = read(write_flat(columns, timeouts=np.ones(30, np.bool_)))
+    found = read_d4rl(write_flat(columns, timeouts=np.ones(30, np.bool_)))
     assert list(np.flatnonzero(found.terminated)) == [3, 14]
     assert not (found.terminated & found.truncated).any()
 
@@ -41,30 +41,30 @@ def test_float64_numbers_as_marks_and_a_second_axis_of_one_are_read(columns: Col
     wide: dict[str, object] = {key: np.asarray(value, np.float64) for key, value in columns.items()}
     for key in ("rewards", "terminals", "timeouts"):
         wide[key] = np.asarray(wide[key])[:, None]
-    one, other = read(write_flat(wide)), read(write_flat(columns))
+    one, other = read_d4rl(write_flat(wide)), read_d4rl(write_flat(columns))
     assert all((a == b).all() and a.dtype == b.dtype for a, b in zip(one, other, strict=True) if a is not None)
 
 
 def test_without_next_observations_they_stay_unknown(columns: Columns, write_flat: WriteFlat) -> None:
-    assert read(write_flat(columns, next_observations=None)).next_obs is None
+    assert read_d4rl(write_flat(columns, next_observations=None)).next_obs is None
 
 
 def test_without_timeouts_the_breaks_are_the_cuts(columns: Columns, write_flat: WriteFlat) -> None:
-    found = read(write_flat(columns, timeouts=None))
+    found = read_d4rl(write_flat(columns, timeouts=None))
     assert list(np.flatnonzero(found.truncated)) == [13, 24]
 
 
 def test_without_both_the_tasks_limit_tells_where_episodes_were_cut(columns: Columns, write_flat: WriteFlat) -> None:
     path = write_flat(columns, timeouts=None, next_observations=None)
-    assert list(np.flatnonzero(read(path, limit=10).truncated)) == [13, 24]
+    assert list(np.flatnonzero(read_d4rl(path, limit=10).truncated)) == [13, 24]
     with pytest.raises(RefusedFile, match="timeouts: missing"):
-        read(path)
+        read_d4rl(path)
 
 
 def test_limits_that_follow_one_another_each_cut_an_episode(write_flat: WriteFlat) -> None:
     ends = np.isin(np.arange(30), [19])
     flat = {"observations": np.zeros((30, 3)), "actions": np.zeros((30, 2)), "rewards": np.zeros(30), "terminals": ends}
-    found = read(write_flat(flat), limit=6)
+    found = read_d4rl(write_flat(flat), limit=6)
     assert list(np.flatnonzero(found.truncated)) == [5, 11, 17, 25]  # 18 and 19 are an episode of their own
     assert list(np.flatnonzero(found.terminated)) == [19]
 
@@ -76,7 +76,7 @@ def test_a_broken_number_is_found_wherever_it_lies(write_flat: WriteFlat, row: i
     reward[row] = np.nan
     flat = {"observations": np.zeros((rows, 1)), "actions": np.zeros((rows, 1)), "rewards": reward}
     with pytest.raises(RefusedFile, match=f"rewards: NaN or infinity in row {row};"):
-        read(write_flat({**flat, "terminals": np.zeros(rows, np.bool_)}))
+        read_d4rl(write_flat({**flat, "terminals": np.zeros(rows, np.bool_)}))
 
 
 NAN = np.full((30, 3), 0.5)
@@ -107,7 +107,7 @@ NAN[17, 1] = np.nan
 def test_what_is_wrong_is_named(columns: Columns, write_flat: WriteFlat, key: str, value: object, says: str) -> None:
     path = write_flat(columns, **{key: value}) if np.size(np.asarray(value)) else _bare(write_flat, columns, key, value)
     with pytest.raises(RefusedFile, match=says) as refused:
-        read(path)
+        read_d4rl(path)
     assert f"{path}: {key}: " in str(refused.value)
     assert refused.value.exit_code == 2
 
@@ -129,7 +129,7 @@ def test_objects_are_refused_unread(columns: Columns, write_flat: WriteFlat, dty
     with h5py.File(path, "a") as file:
         file.create_dataset("rewards", shape=(30,), dtype=dtype)
     with pytest.raises(RefusedFile, match=r"rewards: holds .*not numbers"):
-        read(path)
+        read_d4rl(path)
 
 
 def test_a_group_in_place_of_an_array_is_refused(columns: Columns, write_flat: WriteFlat) -> None:
@@ -137,23 +137,23 @@ def test_a_group_in_place_of_an_array_is_refused(columns: Columns, write_flat: W
     with h5py.File(path, "a") as file:
         file.create_group("rewards")
     with pytest.raises(RefusedFile, match="rewards: a group"):
-        read(path)
+        read_d4rl(path)
 
 
 def test_a_truncated_file_is_refused(columns: Columns, write_flat: WriteFlat) -> None:
     path = write_flat(columns)
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(RefusedFile, match=r"set\.hdf5: no whole HDF5 file \(truncated"):
-        read(path)
+        read_d4rl(path)
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "set.hdf5"
     path.write_bytes(b"\x80\x04\x95 a pickle")
     with pytest.raises(RefusedFile, match="no whole HDF5 file"):
-        read(path)
+        read_d4rl(path)
     with pytest.raises(UsageError, match="no such file"):
-        read(tmp_path / "nothing.hdf5")
+        read_d4rl(tmp_path / "nothing.hdf5")
 
 
 def test_a_flipped_byte_is_refused_with_its_key(columns: Columns, write_flat: WriteFlat) -> None:
@@ -164,7 +164,7 @@ def test_a_flipped_byte_is_refused_with_its_key(columns: Columns, write_flat: Wr
     content[start + 40] ^= 0xFF
     path.write_bytes(content)
     with pytest.raises(RefusedFile, match="actions: damaged"):
-        read(path)
+        read_d4rl(path)
 
 
 def test_the_files_own_words_are_given_as_text(columns: Columns, write_flat: WriteFlat) -> None:
@@ -186,7 +186,7 @@ def test_the_files_own_words_are_given_as_text(columns: Columns, write_flat: Wri
 @pytest.mark.skipif(not TRAJECTORIES.is_dir(), reason="the real trajectories are not on this machine")
 @pytest.mark.parametrize(("name", "episodes"), [("halfcheetah-cs285_fall2023-expert", 2), ("door-hand_dapg-human", 25)])
 def test_real_trajectories_are_cut_never_ended(name: str, episodes: int) -> None:
-    found = read(TRAJECTORIES / f"{name}.hdf5")
+    found = read_d4rl(TRAJECTORIES / f"{name}.hdf5")
     assert found.truncated.sum() == episodes
     assert not found.terminated.any()
     assert found.truncated[-1]

@@ -18,7 +18,7 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from rlbench.datasets import catalogue, checksums, dataset_fetch, download
-from rlbench.datasets.d4rl import read
+from rlbench.datasets.d4rl import read_d4rl
 from rlbench.datasets.download import part_of
 from rlbench.errors import DoesNotFit, RefusedFile, ResourceExhausted, UsageError
 
@@ -115,7 +115,7 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "d4rl" / "hopper_medium-v2.hdf5"
 
 
-def fetch(patience: float = 5.0) -> list[download.Progress]:
+def fetch(patience: float = 5.0) -> list[download.DownloadProgress]:
     return list(dataset_fetch.download_dataset(NAME, patience=patience))
 
 
@@ -132,7 +132,7 @@ def test_a_file_arrives_whole_and_is_recorded(server: Server, content: bytes, ta
     assert seal is not None
     assert (seal.sha256, seal.size, seal.url) == (sha256(content).hexdigest(), len(content), server.url + PATH)
     assert nothing_left_behind(target)
-    assert len(read(target).obs) == 30
+    assert len(read_d4rl(target).obs) == 30
     assert fetch() == []
     assert len(server.asked) == 1
 
@@ -244,7 +244,7 @@ def test_without_ranges_a_download_begins_anew(server: Server, content: bytes, t
 
 def test_a_whole_part_needs_no_server(server: Server, content: bytes, target: Path) -> None:
     server.files[PATH] = content
-    with download.alone(target):
+    with download.locked_download(target):
         list(download.fetch_file(server.url + PATH, target))
     server.files.clear()
     fetch()

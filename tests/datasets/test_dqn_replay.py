@@ -42,8 +42,8 @@ def read(folder: Path) -> Dataset:
     """The log as it is read when it was imported."""
     (path,) = dqn_replay.logs(folder)
     made = RecordingWriter(folder / "x.frames")
-    recording_writer.finish(folder / "x.frames", made.digests, dqn_replay.convert(path, made))
-    return recording_reader.read(folder / "x.frames")
+    recording_writer.finish(folder / "x.frames", made.digests, dqn_replay.convert_log(path, made))
+    return recording_reader.read_recording(folder / "x.frames")
 
 
 def test_a_log_is_read_in_its_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

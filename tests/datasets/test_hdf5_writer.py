@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rlbench.datasets import checksums, hdf5_writer
-from rlbench.datasets.hdf5_writer import write
+from rlbench.datasets.hdf5_writer import write_hdf5
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 
@@ -34,7 +34,7 @@ def recorded(rows: int = 5) -> Dataset:
 
 def put(path: Path, rows: int = 5) -> hdf5_writer.Written:
     """Write it."""
-    return write(path, recorded(rows), ATTRIBUTES)
+    return write_hdf5(path, recorded(rows), ATTRIBUTES)
 
 
 def test_the_layout_is_d4rls(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_equal_experience_gives_equal_bytes_and_other_experience_others(tmp_path
 
 
 def test_experience_without_next_observations_has_no_such_column(tmp_path: Path) -> None:
-    write(tmp_path / "a", recorded()._replace(next_obs=None), {})
+    write_hdf5(tmp_path / "a", recorded()._replace(next_obs=None), {})
     with h5py.File(tmp_path / "a") as file:
         assert "next_observations" not in file and "observations" in file
 

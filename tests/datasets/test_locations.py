@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from rlbench.datasets import catalogue, checksums, dataset_fetch, locations
-from rlbench.datasets.loader import read
+from rlbench.datasets.loader import load_dataset
 from rlbench.errors import RefusedFile, UnknownName, UsageError
 from rlbench.report.reference_table import of_datasets
 
@@ -114,7 +114,7 @@ def test_sets_are_imported_listed_and_found(
         ("rlb-mine", "own"),
         ("toy/walk/medium-v0", "minari"),
     ]
-    assert len(read(locations.find("toy/walk/medium-v0")).obs) == 1
+    assert len(load_dataset(locations.find("toy/walk/medium-v0")).obs) == 1
     with pytest.raises(UsageError, match="already"):
         dataset_fetch.import_dataset(source, "rlb-mine")
     with pytest.raises(UsageError, match="names a folder in Minari's layout"):

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
-from rlbench.datasets.minari import metadata, read
+from rlbench.datasets.minari import minari_metadata, read_minari
 from rlbench.errors import RefusedFile, UsageError
 
 WriteMinari = Callable[..., Path]
@@ -31,13 +31,13 @@ def episode(steps: int, start: float = 0.0, *, terminated: bool = False, truncat
 
 def test_episodes_follow_one_another_in_the_order_of_their_numbers(write_minari: WriteMinari) -> None:
     made = [episode(2, 10 * number, truncated=True) for number in range(11)]
-    found = read(write_minari(made))
+    found = read_minari(write_minari(made))
     assert list(found.obs[::2, 0]) == [10.0 * number for number in range(11)]
     assert found.obs.dtype == found.reward.dtype == np.float32
 
 
 def test_what_the_last_step_led_to_is_known(write_minari: WriteMinari) -> None:
-    found = read(write_minari([episode(3, terminated=True), episode(2, 10), episode(1, 20, truncated=True)]))
+    found = read_minari(write_minari([episode(3, terminated=True), episode(2, 10), episode(1, 20, truncated=True)]))
     assert found.next_obs is not None
     assert list(found.next_obs[:, 0]) == [1, 2, 3, 11, 12, 21]
     assert list(found.obs[:, 0]) == [0, 1, 2, 10, 11, 20]
@@ -46,14 +46,14 @@ def test_what_the_last_step_led_to_is_known(write_minari: WriteMinari) -> None:
 
 
 def test_an_end_marked_as_both_is_a_real_one(write_minari: WriteMinari) -> None:
-    found = read(write_minari([episode(3, terminated=True, truncated=True)]))
+    found = read_minari(write_minari([episode(3, terminated=True, truncated=True)]))
     assert found.terminated[-1]
     assert not found.truncated.any()
 
 
 def test_observations_in_parts_are_laid_side_by_side(write_minari: WriteMinari) -> None:
     parts = {"observation": np.ones((4, 2)), "achieved_goal": np.zeros((4, 1)), "desired_goal": np.full(4, 2.0)}
-    found = read(write_minari([{**episode(3, truncated=True), "observations": parts}]))
+    found = read_minari(write_minari([{**episode(3, truncated=True), "observations": parts}]))
     assert found.obs.tolist() == [[0, 2, 1, 1]] * 3
 
 
@@ -71,14 +71,14 @@ def test_observations_in_parts_are_laid_side_by_side(write_minari: WriteMinari) 
 )
 def test_what_is_wrong_is_named(write_minari: WriteMinari, changed: Episode, says: str) -> None:
     with pytest.raises(RefusedFile, match=says):
-        read(write_minari([{**episode(3, truncated=True), **changed}]))
+        read_minari(write_minari([{**episode(3, truncated=True), **changed}]))
 
 
 def test_a_missing_key_is_named(write_minari: WriteMinari) -> None:
     made = episode(3, truncated=True)
     del made["truncations"]
     with pytest.raises(RefusedFile, match="episode_0/truncations: missing"):
-        read(write_minari([made]))
+        read_minari(write_minari([made]))
 
 
 def test_images_as_objects_are_refused(write_minari: WriteMinari) -> None:
@@ -87,13 +87,13 @@ def test_images_as_objects_are_refused(write_minari: WriteMinari) -> None:
         del file["episode_0/observations"]
         file["episode_0"].create_dataset("observations", shape=(4,), dtype=h5py.vlen_dtype(np.uint8))
     with pytest.raises(RefusedFile, match="episode_0/observations: holds objects"):
-        read(folder)
+        read_minari(folder)
 
 
 def test_episodes_of_different_widths_are_refused(write_minari: WriteMinari) -> None:
     other = {**episode(3, truncated=True), "observations": np.zeros((4, 5))}
     with pytest.raises(RefusedFile, match="episode_1: 5 observed and 1 acted numbers, episode_0 has 2 and 1"):
-        read(write_minari([episode(3, truncated=True), other]))
+        read_minari(write_minari([episode(3, truncated=True), other]))
 
 
 def test_steps_that_the_metadata_do_not_know_are_refused(write_minari: WriteMinari) -> None:
@@ -101,7 +101,7 @@ def test_steps_that_the_metadata_do_not_know_are_refused(write_minari: WriteMina
     with h5py.File(folder / "data/main_data.hdf5", "a") as file:
         del file["episode_1"]
     with pytest.raises(RefusedFile, match=r"holds 1 episodes of 3 steps, .* says 2 of 5"):
-        read(folder)
+        read_minari(folder)
 
 
 def test_the_metadata_name_the_environment_and_the_scale(write_minari: WriteMinari) -> None:
@@ -109,16 +109,16 @@ def test_the_metadata_name_the_environment_and_the_scale(write_minari: WriteMina
     path = folder / "data/metadata.json"
     told = {**json.loads(path.read_text()), "env_spec": '{"id": "Walk-v5"}', "ref_min_score": 1, "ref_max_score": 9.5}
     path.write_text(json.dumps(told))
-    assert metadata(folder) == ("toy/walk/medium-v0", "Walk-v5", 1, 3, 1.0, 9.5)
+    assert minari_metadata(folder) == ("toy/walk/medium-v0", "Walk-v5", 1, 3, 1.0, 9.5)
     path.write_text("[1, 2")
     with pytest.raises(RefusedFile, match=r"metadata\.json: damaged"):
-        read(folder)
+        read_minari(folder)
     path.write_text('{"data_format": "arrow"}')
     with pytest.raises(RefusedFile, match="data_format: arrow"):
-        read(folder)
+        read_minari(folder)
     path.unlink()
     with pytest.raises(UsageError, match="no Minari data set"):
-        read(folder)
+        read_minari(folder)
 
 
 @pytest.mark.slow
@@ -143,7 +143,7 @@ def test_minari_itself_writes_what_is_read_here(tmp_path: Path, monkeypatch: pyt
     ]
     with pytest.warns(UserWarning, match="."):
         minari.create_dataset_from_buffers("toy/two-v0", buffers, observation_space=pair, action_space=box)
-    found = read(tmp_path / "toy/two-v0")
+    found = read_minari(tmp_path / "toy/two-v0")
     assert found.obs.tolist() == [[0, 0, 5], [0, 0, 5], [1, 1, 5], [1, 1, 5]]
     assert (found.terminated.tolist(), found.truncated.tolist()) == ([False] * 3 + [True], [False, True, False, False])
     assert found.reward.tolist() == [1, 0, 1, 1]

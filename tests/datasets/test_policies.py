@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rlbench.datasets.policies import LARGEST, Policy, parse_policy, read, serialize
+from rlbench.datasets.policies import LARGEST, Policy, parse_policy, read_policy_file, serialize
 from rlbench.datasets.recipes import POLICIES, SHA256
 from rlbench.errors import RefusedFile, UsageError
 
@@ -130,7 +130,7 @@ def test_lanes_have_clocks_of_their_own() -> None:
 
 @pytest.mark.parametrize("name", sorted(SHA256))
 def test_every_policy_that_comes_with_rlbench_agrees_with_plain_sums(name: str) -> None:
-    policy = read(POLICIES / f"{name}.safetensors")
+    policy = read_policy_file(POLICIES / f"{name}.safetensors")
     assert policy.sha256 == SHA256[name]
     generator = np.random.default_rng(7)
     obs = generator.standard_normal((2, policy.observed)).astype(np.float32)
@@ -215,13 +215,13 @@ def test_what_is_no_safetensors_is_refused(raw: bytes) -> None:
 def test_a_file_is_read_with_its_checksum_and_never_when_it_is_huge(tmp_path: Path) -> None:
     path, raw = tmp_path / "p.safetensors", serialize(arrays(), FACTS)
     path.write_bytes(raw)
-    assert read(path).sha256 == sha256(raw).hexdigest()
+    assert read_policy_file(path).sha256 == sha256(raw).hexdigest()
     with pytest.raises(RefusedFile, match=r"nowhere.*: cannot be read"):
-        read(tmp_path / "nowhere.safetensors")
+        read_policy_file(tmp_path / "nowhere.safetensors")
     with path.open("r+b") as file:
         file.truncate(LARGEST + 1)
     with pytest.raises(RefusedFile, match="bytes, 67,108,864 are allowed"):
-        read(path)
+        read_policy_file(path)
 
 
 @pytest.mark.slow

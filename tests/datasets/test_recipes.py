@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from rlbench.datasets.policies import read
+from rlbench.datasets.policies import read_policy_file
 from rlbench.datasets.recipes import POLICIES, RECIPES, SHA256, Part, Recipe, load_recipe, own, recipe
 from rlbench.errors import UnknownName, UsageError
 
@@ -112,7 +112,7 @@ def test_a_recipe_that_does_not_exist_is_refused_with_the_nearest() -> None:
 @pytest.mark.parametrize("name", sorted(RECIPES))
 def test_every_policy_of_a_recipe_comes_with_rlbench_and_plays_its_task(name: str) -> None:
     for part in RECIPES[name].parts:
-        policy = read(POLICIES / f"{part.policy}.safetensors")
+        policy = read_policy_file(POLICIES / f"{part.policy}.safetensors")
         assert policy.sha256 == part.sha256
         assert policy.facts.env_evaluated == RECIPES[name].task
 

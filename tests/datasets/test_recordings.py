@@ -70,7 +70,7 @@ def test_any_episodes_are_read_as_they_were_written(tracks: list[list[Episode]],
     with TemporaryDirectory() as place:
         folder = Path(place, "x.frames")
         write(folder, tracks, rows=rows, dtype=dtype)
-        found = recording_reader.read(folder)
+        found = recording_reader.read_recording(folder)
     due = expected(tracks)
     assert found.next_obs is None and found.final is not None and found.obs.dtype == np.dtype(dtype)
     np.testing.assert_array_equal(found.obs, np.stack([frame(t, e, n, dtype) for t, e, n, _ in due]))
@@ -108,13 +108,13 @@ def test_a_set_that_lost_its_last_files_reads_up_to_there(tracks: list[list[Epis
     with TemporaryDirectory() as place:
         folder = Path(place, "x.frames")
         write(folder, tracks, rows=rows)
-        whole = recording_reader.read(folder)
+        whole = recording_reader.read_recording(folder)
         (folder / "dataset.json").unlink()
         files = sorted(folder.glob("*.segment"))
         for path in files[max(1, len(files) - lost) :]:
             path.unlink()
         try:
-            found = recording_reader.read(folder)
+            found = recording_reader.read_recording(folder)
         except UsageError:  # one file, and of every track one row in it
             return
     check(found, whole)
@@ -130,19 +130,19 @@ def test_a_subset_is_the_first_transitions_whether_read_or_written(
     with TemporaryDirectory() as place:
         folder, other = Path(place, "x.frames"), Path(place, "y.frames")
         write(folder, tracks, rows=rows)
-        whole = recording_reader.read(folder)
+        whole = recording_reader.read_recording(folder)
         assert whole.final is not None
         count = data.draw(st.integers(1, int((~whole.final).sum())))
-        found = recording_reader.read(folder, count)
+        found = recording_reader.read_recording(folder, count)
         check(found, whole)
         assert found.final is not None and (~found.final).sum() == count
         np.testing.assert_array_equal(found.obs, whole.obs[: len(found.obs)])
         recording_reader.subset(folder, other, count)
-        again = recording_reader.read(other)
+        again = recording_reader.read_recording(other)
         assert all(np.array_equal(a, b) for a, b in zip(again, found, strict=True) if a is not None and b is not None)
         assert recording_reader.metadata(other) == {"task": "Toy", "name": "y", "subset_of": "x", "steps": count}
         with pytest.raises(UsageError, match="were requested; request fewer"):
-            recording_reader.read(folder, int((~whole.final).sum()) + 1)
+            recording_reader.read_recording(folder, int((~whole.final).sum()) + 1)
 
 
 def test_equal_play_gives_equal_files(tmp_path: Path) -> None:
@@ -162,16 +162,18 @@ def test_a_flipped_byte_in_any_file_is_refused_by_its_name(tmp_path: Path) -> No
             broken[at] ^= 1
             path.write_bytes(broken)
             with pytest.raises(RefusedFile, match=path.name):
-                recording_reader.read(folder)
+                recording_reader.read_recording(folder)
             with pytest.raises(RefusedFile, match=path.name):
-                recording_reader.verify(folder)
+                recording_reader.verify_recording(folder)
             with pytest.raises(RefusedFile, match=path.name):  # before anything of it is unpacked
-                recording_writer.read_sealed(path) if path.suffix == ".json" else recording_format.read(path)
+                recording_writer.read_sealed_set(path) if path.suffix == ".json" else recording_format.read_segment(
+                    path
+                )
         path.write_bytes(raw[:-3])
         with pytest.raises(RefusedFile, match=path.name):
-            recording_reader.read(folder)
+            recording_reader.read_recording(folder)
         path.write_bytes(raw)
-    recording_reader.verify(folder)
+    recording_reader.verify_recording(folder)
 
 
 def test_a_missing_file_and_one_of_another_set_are_refused_by_name(tmp_path: Path) -> None:
@@ -181,10 +183,10 @@ def test_a_missing_file_and_one_of_another_set_are_refused_by_name(tmp_path: Pat
     path = folder / "play.00000.segment"
     path.unlink()
     with pytest.raises(RlbenchError, match=r"play\.00000"):
-        recording_reader.read(folder)
+        recording_reader.read_recording(folder)
     path.write_bytes((other / "play.00001.segment").read_bytes())
     with pytest.raises(RefusedFile, match=r"play\.00000\.segment: is not a file of this set"):
-        recording_reader.read(folder)
+        recording_reader.read_recording(folder)
 
 
 def test_a_process_that_is_killed_leaves_what_it_wrote(tmp_path: Path) -> None:
@@ -204,7 +206,7 @@ def test_a_process_that_is_killed_leaves_what_it_wrote(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline() == b"going\n"
         os.kill(process.pid, signal.SIGKILL)
-    found = recording_reader.read(folder)
+    found = recording_reader.read_recording(folder)
     assert (
         found.final is not None and (~found.final).sum() >= 200 - 3 and found.truncated.sum() == found.final.sum() == 3
     )
@@ -224,7 +226,7 @@ def test_sets_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.
     write(folder, [[(5, True)]])
     assert locations.resolve("rlb-toy") == ("rlb-toy", folder) and locations.resolve(str(folder)) == (None, folder)
     assert locations.Place("rlb-toy", "own", folder) in locations.local()
-    assert len(loader.read(folder, "rlb-toy").obs) == 6 and loader.metadata(folder) == {"task": "Toy"}
+    assert len(loader.load_dataset(folder, "rlb-toy").obs) == 6 and loader.dataset_metadata(folder) == {"task": "Toy"}
     assert loader.data_file(folder) == folder / "dataset.json"
 
 
@@ -238,7 +240,7 @@ def test_what_had_just_begun_when_it_was_broken_off_is_left_out(tmp_path: Path) 
                 else step(track, shown, 1, 1.0, terminated=kind == "t", truncated=False)
             )
     made.flush()
-    found = recording_reader.read(tmp_path / "x.frames")
+    found = recording_reader.read_recording(tmp_path / "x.frames")
     assert found.final is not None
     assert "".join("f" if final else "s" for final in found.final) == "sfsfsfsffsf"
     assert found.terminated.nonzero()[0].tolist() == [0, 2, 6, 9] and found.truncated.nonzero()[0].tolist() == [4]
@@ -247,13 +249,13 @@ def test_what_had_just_begun_when_it_was_broken_off_is_left_out(tmp_path: Path) 
 def test_a_newer_set_says_so(tmp_path: Path) -> None:
     write(tmp_path / "x.frames", [[(5, True)]])
     path = tmp_path / "x.frames" / "dataset.json"
-    path.write_bytes(recording_writer.seal({"schema_version": 2, "segments": {}, "told": {}}))
+    path.write_bytes(recording_writer.seal_set({"schema_version": 2, "segments": {}, "told": {}}))
     with pytest.raises(RefusedFile, match="written by a newer rlbench"):
-        recording_reader.read(tmp_path / "x.frames")
+        recording_reader.read_recording(tmp_path / "x.frames")
     segment = tmp_path / "x.frames" / "play.00000.segment"
     segment.write_bytes(segment.read_bytes().replace(b"frames-1", b"frames-2"))
     with pytest.raises(RefusedFile, match="or of a newer rlbench"):
-        recording_format.read(segment)
+        recording_format.read_segment(segment)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +270,7 @@ def test_numbers_that_are_no_action_or_no_reward_are_refused_by_file(
     made.add(step(0, shown, action, reward, terminated=True, truncated=False))
     made.add(last(0, shown))
     made.flush()
-    for look in (recording_reader.read, recording_reader.outline):
+    for look in (recording_reader.read_recording, recording_reader.outline):
         with pytest.raises(RefusedFile, match=rf"play\.00000\.segment: .*row 1: {told}"):
             look(tmp_path / "x.frames")
 
@@ -279,12 +281,12 @@ def test_files_of_frames_of_another_size_are_refused_by_name(tmp_path: Path) -> 
     write(tmp_path / "y.frames", [[(20, True)]], rows=50, dtype="<f4")
     (folder / "play.00001.segment").write_bytes((tmp_path / "y.frames" / "play.00000.segment").read_bytes())
     with pytest.raises(RefusedFile, match=r"play\.00001\.segment: has frames float32 \[4, 3\]"):
-        recording_reader.read(folder)
+        recording_reader.read_recording(folder)
 
 
 def test_what_would_not_fit_into_memory_is_refused_before_it_is_taken(tmp_path: Path) -> None:
     write(tmp_path / "x.frames", [[(20, True)]])
-    assert len(recording_reader.read(tmp_path / "x.frames", room=21 * 12).obs) == 21
+    assert len(recording_reader.read_recording(tmp_path / "x.frames", room=21 * 12).obs) == 21
     with pytest.raises(UsageError, match=r"21 frames do not fit into memory; .* rlbench data subset"):
-        recording_reader.read(tmp_path / "x.frames", room=21 * 12 - 1)
-    assert len(recording_reader.read(tmp_path / "x.frames", 5, room=6 * 12).obs) == 6
+        recording_reader.read_recording(tmp_path / "x.frames", room=21 * 12 - 1)
+    assert len(recording_reader.read_recording(tmp_path / "x.frames", 5, room=6 * 12).obs) == 6

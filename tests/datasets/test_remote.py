@@ -15,7 +15,7 @@ from minari.storage import remotes
 from minari.storage.remotes.cloud_storage import CloudStorage
 
 from rlbench.datasets import checksums, dataset_fetch, download
-from rlbench.datasets.minari import read
+from rlbench.datasets.minari import read_minari
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 
 NAME = "toy/walk/medium-v0"
@@ -73,11 +73,11 @@ def server(write_minari: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, t
 def test_a_data_set_is_listed_downloaded_and_recorded(
     server: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert download.names() == [NAME]
+    assert download.remote_names() == [NAME]
     assert list(dataset_fetch.download_dataset(NAME)) == []
     local = tmp_path / "local" / DATA
     assert local.read_bytes() == (server / DATA).read_bytes()
-    assert read(tmp_path / "local" / NAME).obs.tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert read_minari(tmp_path / "local" / NAME).obs.tolist() == [[0, 1], [2, 3], [4, 5]]
     seal = checksums.read_seal(local)
     assert seal is not None and seal.size == local.stat().st_size
     assert capsys.readouterr().out == ""
@@ -110,7 +110,7 @@ def test_an_unknown_name_or_storage_is_a_mistake_of_the_user(server: Path, monke
         list(dataset_fetch.download_dataset("toy/run/medium-v0"))
     monkeypatch.setenv("MINARI_REMOTE", "https://example.org")
     with pytest.raises(UsageError, match=r"MINARI_REMOTE=https://example\.org: give hf://ORGANISATION"):
-        download.names()
+        download.remote_names()
 
 
 @pytest.mark.parametrize("failure", [ConnectionError("no route\nto host"), KeyError("size")])
@@ -130,4 +130,4 @@ def test_without_the_packages_the_remedy_is_named(package: str, monkeypatch: pyt
     monkeypatch.setitem(sys.modules, package, None)
     sys.modules.pop("minari.storage.remotes.huggingface", None)
     with pytest.raises(UsageError, match=r"pip install 'minari\[hf\]"):
-        download.names()
+        download.remote_names()

@@ -28,9 +28,9 @@ from tests.datasets.rl_unplugged_writer import Transition, episode, picture, png
 def read(path: Path, folder: Path) -> Dataset:
     """A shard as it is read when it was imported."""
     made = RecordingWriter(folder)
-    counts = rl_unplugged.convert(path, made)
+    counts = rl_unplugged.convert_shard(path, made)
     recording_writer.finish(folder, made.digests, counts)
-    return recording_reader.read(folder)
+    return recording_reader.read_recording(folder)
 
 
 @given(st.binary(max_size=2000))
@@ -221,7 +221,9 @@ def test_a_wrong_checksum_a_cut_gzip_and_no_gzip_are_refused_by_byte(tmp_path: P
 
 def bring(folder: Path, *paths: Path, workers: int = 1) -> list[Conversion]:
     """An import."""
-    return list(shard_conversion.convert_shards(paths, folder, rl_unplugged.convert, workers=workers, origin="a test"))
+    return list(
+        shard_conversion.convert_shards(paths, folder, rl_unplugged.convert_shard, workers=workers, origin="a test")
+    )
 
 
 def test_good_shards_are_kept_bad_ones_named_and_the_rest_is_done_later(tmp_path: Path) -> None:
@@ -234,20 +236,22 @@ def test_good_shards_are_kept_bad_ones_named_and_the_rest_is_done_later(tmp_path
     first = bring(folder, good, bad)
     assert [(b.path, b.before, b.refusal is None) for b in first] == [(good, False, True), (bad, False, False)]
     assert "run_1-00001-of-00100: record at byte 0: o_t" in str(first[1].refusal)
-    assert len(recording_reader.read(folder).obs) == 5
+    assert len(recording_reader.read_recording(folder).obs) == 5
     stamp = (folder / f"{good.name}.00000.segment").stat().st_mtime_ns
     shard(bad, episode(2, 6))
     shard(late, episode(3, 2))
     again = bring(folder, good, bad, late)
     assert [b.before for b in again] == [True, False, False] and not any(b.refusal for b in again)
     assert (folder / f"{good.name}.00000.segment").stat().st_mtime_ns == stamp
-    found = recording_reader.read(folder)
+    found = recording_reader.read_recording(folder)
     assert len(found.obs) == 5 + 7 + 3 and found.terminated.sum() == 3
     told = recording_reader.metadata(folder)
     assert (told["files"], told["transitions"], told["episodes"]) == (3, 12, 3)
     assert all(b.before for b in bring(folder, good, bad, late))
     shard(good, episode(4, 9))
-    assert [b.before for b in bring(folder, good)] == [False] and len(recording_reader.read(folder).obs) == 10 + 7 + 3
+    assert [b.before for b in bring(folder, good)] == [False] and len(
+        recording_reader.read_recording(folder).obs
+    ) == 10 + 7 + 3
     (folder / f"{late.name}.done.json").write_text("{}")
     with pytest.raises(RefusedFile, match=r"run_2-00000-of-00100\.done\.json: damaged"):
         bring(folder, late)
@@ -257,7 +261,9 @@ def test_an_import_that_was_broken_off_goes_on_and_ends_in_the_same_bytes(tmp_pa
     paths = [shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 5)) for n in range(3)]
     whole, broken = tmp_path / "whole.frames", tmp_path / "broken.frames"
     bring(whole, *paths)
-    for brought in shard_conversion.convert_shards(paths, broken, rl_unplugged.convert, workers=1, origin="a test"):
+    for brought in shard_conversion.convert_shards(
+        paths, broken, rl_unplugged.convert_shard, workers=1, origin="a test"
+    ):
         if brought.path == paths[1]:
             break
     (broken / "run_1-00002-of-00100.00000.segment").write_bytes(b"half a file")
@@ -270,7 +276,7 @@ def test_two_processes_bring_what_one_does(tmp_path: Path) -> None:
     paths = [shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 5)) for n in range(2)]
     bring(tmp_path / "one.frames", *paths)
     bring(tmp_path / "two.frames", *paths, workers=2)
-    one, two = (recording_reader.read(tmp_path / f"{name}.frames") for name in ("one", "two"))
+    one, two = (recording_reader.read_recording(tmp_path / f"{name}.frames") for name in ("one", "two"))
     assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True) if a is not None and b is not None)
 
 
@@ -278,7 +284,7 @@ def slow(path: Path, made: RecordingWriter) -> dict[str, int]:
     """Takes its time, but for the first."""
     if not path.name.endswith("0"):
         sleep(30)
-    return rl_unplugged.convert(path, made)
+    return rl_unplugged.convert_shard(path, made)
 
 
 def test_what_is_broken_off_does_not_wait_for_what_is_still_to_come(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ RATCHETS: Final = (
     (lines, 39_000, 28_000, 1_000),
     (count_modules, 270, 205, 10),
     (lines_of_tests, 41_000, 28_000, 1_000),
-    (twins, 50, 0, 10),
+    (twins, 10, 0, 10),
     (floors, 6, 6, 1),
 )
 """Counts that may only fall: the most is today's count, rounded up; whoever lowers a count lowers its most."""

@@ -124,7 +124,7 @@ def test_a_conditional_std_is_a_scaled_softplus_within_its_bounds() -> None:
 def test_orthogonal_critics_keep_lengths_up_to_their_gain_and_differ() -> None:
     torch.manual_seed(0)
     critics = Critics(members=2, obs=5, actions=3, widths=(8, 8))
-    actors.orthogonal(critics)
+    actors.orthogonal_critics(critics)
     for layer, gain in zip(critics.layers, (math.sqrt(2), math.sqrt(2), 0.01), strict=True):
         for weight in layer.weight:
             rows = weight.T

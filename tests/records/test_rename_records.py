@@ -15,9 +15,9 @@ from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Spec
 from rlbench.ops.state_dict import State
 from rlbench.records import files
-from rlbench.records.store import Store, folder_of, read
+from rlbench.records.store import Store, folder_of, read_record
 from rlbench.records.types import Epoch, Evaluated, Outcome
-from rlbench.report.baseline import Baseline, Entry, to_text
+from rlbench.report.baseline import Baseline, Entry, baseline_text
 from rlbench.report.integrity import verified
 from rlbench.report.reference_table import CellKey
 from tests.laws.source import ROOT
@@ -163,7 +163,7 @@ def test_settings_take_their_names_and_evaluations_stay_byte_for_byte(cell: str,
     place = folder_of(spec, tmp_path / "results")
     assert (done.returncode, done.stderr, done.stdout) == (0, "", f"0123456789ab {spec.id}\n")
     assert not folder.exists()
-    assert read(place).spec == spec
+    assert read_record(place).spec == spec
     assert {name: (place / name).read_bytes() for name in before} == before
     resumed, due = checkpoint.load(place / "checkpoint" / "resume"), state(spec, spec.id, "numpy")
     assert resumed["run"] == due["run"] and resumed["engine"] == due["engine"]
@@ -178,7 +178,7 @@ def test_a_second_time_changes_nothing_and_a_baseline_keeps_its_scores(tmp_path:
     spec = spec_of("toy/ppo/CartPole-v1")
     key = CellKey("toy", "ppo", "CartPole-v1", "")
     entry = Entry(key=key, id=spec.id, scores={3: -0.25}, speeds={"cpu, x": (7.5,)})
-    text = to_text(Baseline(entries=(entry,), commits=("abc",), machines=("cpu, x",)))
+    text = baseline_text(Baseline(entries=(entry,), commits=("abc",), machines=("cpu, x",)))
     old = json.loads(text.replace(spec.id, "0123456789ab"))
     old.pop("checksum")
     (results / "baseline.json").write_text(files.seal(old), encoding="utf-8")

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from rlbench import suites
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files
-from rlbench.records.store import Record, Store, folder_of, read
+from rlbench.records.store import Record, Store, folder_of, read_record
 from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, Status, Updated
 
 Write = Callable[..., Path]
@@ -95,7 +95,7 @@ def written(results: Path, run: tuple[Epoch, ...], status: Status | None) -> Pat
 def or_refused(folder: Path, name: str) -> Record | None:
     """The record, or None after a refusal that names the damaged file."""
     try:
-        return read(folder)
+        return read_record(folder)
     except RefusedFile as error:
         assert name in str(error)  # noqa: PT017 - either outcome is right
         assert len(str(error).splitlines()) == 1  # noqa: PT017 - as above
@@ -106,7 +106,7 @@ def or_refused(folder: Path, name: str) -> Record | None:
 @given(epochs(), st.sampled_from(["done", "failed", "interrupted", None]))
 def test_what_is_written_is_read_to_the_last_digit(run: tuple[Epoch, ...], status: Status | None) -> None:
     with TemporaryDirectory() as folder:
-        found = read(written(Path(folder), run, status))
+        found = read_record(written(Path(folder), run, status))
     assert (found.spec, found.epochs, found.environment) == (CATCH, run, {"python": "3.11"})
     assert found.outcome == (outcome(status, len(run)) if status else None)
 
@@ -148,7 +148,7 @@ def test_a_file_cut_anywhere_is_refused_by_name_or_only_torn_last_epochs_are_dro
 ) -> None:
     folder, status = intact
     if not (folder / name).exists():
-        assert read(folder).outcome is None, "a run in progress has no outcome"
+        assert read_record(folder).outcome is None, "a run in progress has no outcome"
         return
     content, outcomes = (folder / name).read_bytes(), set()
     lines = {place + k for place, byte in enumerate(content) if byte == ord("\n") for k in range(-3, 4)}
@@ -172,7 +172,7 @@ def test_a_flipped_bit_is_refused_by_name_or_changes_nothing_that_is_read(
     content = bytearray((folder / name).read_bytes())
     content[int(place * len(content))] ^= 1 << bit
     found = damaged(folder / name, bytes(content))
-    if found is None or found == read(folder):
+    if found is None or found == read_record(folder):
         return
     assert (name, status) == ("epochs.jsonl", None), "only the last line of a run without an outcome may be torn"
     assert found.epochs == RUN[:-1]
@@ -182,7 +182,7 @@ def test_a_flipped_bit_is_refused_by_name_or_changes_nothing_that_is_read(
 def test_no_line_of_a_record_survives_a_changed_digit(intact: tuple[Path, Status | None], name: str) -> None:
     folder, _ = intact
     if not (folder / name).exists():
-        assert read(folder).outcome is None, "a run in progress has no outcome"
+        assert read_record(folder).outcome is None, "a run in progress has no outcome"
         return
     content = (folder / name).read_bytes()
     for place in (i for i, byte in enumerate(content) if chr(byte).isdigit()):
@@ -201,7 +201,7 @@ def test_a_newer_schema_is_refused_by_name_and_says_upgrade(record_run: Write, n
         lines.append(files.seal({**content, "schema_version": files.SCHEMA_VERSION + 1}))
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     with pytest.raises(RefusedFile, match=rf"{name}.*newer rlbench.*upgrade"):
-        read(path.parent)
+        read_record(path.parent)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_sealed_file_of_another_content_is_refused_by_name(
     path = record_run([1.0]) / name
     path.write_text(files.seal(content) + "\n", encoding="utf-8")
     with pytest.raises(RefusedFile, match=name):
-        read(path.parent)
+        read_record(path.parent)
 
 
 def test_an_epoch_out_of_order_is_refused_with_its_line(record_run: Write) -> None:
@@ -227,14 +227,14 @@ def test_an_epoch_out_of_order_is_refused_with_its_line(record_run: Write) -> No
     first, second, third = path.read_text(encoding="utf-8").splitlines()
     path.write_text(f"{first}\n{third}\n{second}\n", encoding="utf-8")
     with pytest.raises(RefusedFile, match=r"epochs\.jsonl:2"):
-        read(path.parent)
+        read_record(path.parent)
 
 
 def test_an_epoch_lost_whole_is_noticed(record_run: Write) -> None:
     path = record_run([1.0, 2.0], status="done") / "epochs.jsonl"
     path.write_text(path.read_text(encoding="utf-8").splitlines()[0] + "\n", encoding="utf-8")
     with pytest.raises(RefusedFile, match=r"epochs\.jsonl: holds 1 epochs.*outcome\.json counts 2"):
-        read(path.parent)
+        read_record(path.parent)
 
 
 def test_a_torn_last_line_is_mended_when_the_run_is_claimed_again(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_torn_last_line_is_mended_when_the_run_is_claimed_again(tmp_path: Path
     assert (folder / "epochs.jsonl").read_text(encoding="utf-8").endswith("}\n")
     store.append(RUN[2])
     store.release()
-    assert read(folder).epochs == RUN
+    assert read_record(folder).epochs == RUN
 
 
 def test_an_epoch_that_comes_again_changes_nothing_and_a_different_one_replaces_what_follows(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_an_epoch_that_comes_again_changes_nothing_and_a_different_one_replaces_
     assert (folder / "epochs.jsonl").read_bytes() == before
     store.append(replace(RUN[1], env_steps=77))
     store.release()
-    assert [epoch.env_steps for epoch in read(folder).epochs] == [0, 77]
+    assert [epoch.env_steps for epoch in read_record(folder).epochs] == [0, 77]
 
 
 def test_an_interrupted_run_whose_epochs_are_replaced_can_still_be_read(tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_an_interrupted_run_whose_epochs_are_replaced_can_still_be_read(tmp_path
     assert store is not None
     store.append(replace(RUN[1], env_steps=77))
     store.release()
-    assert len(read(folder).epochs) == 2
+    assert len(read_record(folder).epochs) == 2
 
 
 def test_a_run_lies_where_its_spec_says(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_force_puts_every_attempt_aside_and_deletes_none(record_run: Write) -> N
         folder = record_run([score], force=True)
     (folder / "checkpoint").mkdir()
     record_run([4.0], force=True)
-    bests = {place.name: read(place).outcome.best for place in (folder, *folder.glob("attempt-*"))}
+    bests = {place.name: read_record(place).outcome.best for place in (folder, *folder.glob("attempt-*"))}
     assert bests == {"seed=0": 4.0, "attempt-1": 1.0, "attempt-2": 2.0, "attempt-3": 3.0}
     assert (folder / "attempt-3" / "checkpoint").is_dir()
     assert not (folder / "checkpoint").exists()
@@ -290,7 +290,7 @@ def test_force_puts_every_attempt_aside_and_deletes_none(record_run: Write) -> N
 def test_force_starts_over_from_a_record_that_cannot_be_read(record_run: Write) -> None:
     folder = record_run([1.0])
     (folder / "spec.json").write_text("{", encoding="utf-8")
-    assert read(record_run([2.0], force=True)).epochs[0].evaluated is not None
+    assert read_record(record_run([2.0], force=True)).epochs[0].evaluated is not None
     assert (folder / "attempt-1" / "spec.json").read_text(encoding="utf-8") == "{"
 
 
@@ -369,7 +369,7 @@ def test_a_number_that_is_not_one_is_never_written(tmp_path: Path) -> None:
             Epoch(number=0, env_steps=0, updates=0, seconds=0.0, collected=broken, updated=None, evaluated=None)
         )
     store.release()
-    assert read(store.folder).epochs == ()
+    assert read_record(store.folder).epochs == ()
 
 
 def test_every_line_is_json_that_any_tool_can_read(record_run: Write) -> None:
@@ -400,7 +400,7 @@ def test_an_evaluation_without_a_mean_is_refused(record_run: Write, returns: obj
     line = json.dumps({**content, "evaluated": {**content["evaluated"], "returns": returns}}, sort_keys=True)
     path.write_text(resealed(line) + "\n", encoding="utf-8")
     with pytest.raises(RefusedFile, match=r"epochs\.jsonl:1: not a record of this schema"):
-        read(path.parent)
+        read_record(path.parent)
 
 
 def resealed(line: str) -> str:

@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 from rlbench.records.machine import processor
-from rlbench.records.store import read
+from rlbench.records.store import read_record
 from tests.reliability.families import ALL, CATCH, FLAT, HOPPER, PENDULUM, Family
 from tests.reliability.run_one import carry
 
@@ -33,7 +33,7 @@ def machine() -> dict[str, str]:
 
 def numbers(folder: Path) -> dict[str, object]:
     """Every number of a finished run: weights by value, whatever their names are."""
-    record = read(folder)
+    record = read_record(folder)
     assert record.outcome is not None, folder
     tensors = {
         sha256(tensor.contiguous().numpy().tobytes()).hexdigest()

@@ -19,7 +19,7 @@ from rlbench.datasets.recording_writer import RecordingWriter, last, step
 from rlbench.datasets.types import Dataset
 from rlbench.records.store import Store
 from rlbench.records.types import Epoch, Evaluated, Outcome, Status
-from rlbench.report.baseline import made_of, to_text
+from rlbench.report.baseline import baseline_text, made_of
 from rlbench.report.run_index import gather
 
 REAL = (
@@ -68,11 +68,11 @@ def main(target: Path, *folders: Path) -> None:
         (results / inside).mkdir(parents=True)
         for part in ("spec.json", "epochs.jsonl", "outcome.json"):
             shutil.copyfile(source / inside / part, results / inside / part)
-    (target / "baseline.json").write_text(to_text(made_of(gather(results))), encoding="utf-8")
+    (target / "baseline.json").write_text(baseline_text(made_of(gather(results))), encoding="utf-8")
     for seed, status in ((1, "failed"), (2, "interrupted"), (3, None)):
         ended(results, seed, status)
     checkpoint.save(target / "checkpoint", {"a": torch.arange(6.0).view(2, 3), "b": {"n": 1, "s": "x", "f": 0.5}})
-    hdf5_writer.write(target / "rlb-corpus.hdf5", recorded(), {"rlbench_task": "Small-v0"})
+    hdf5_writer.write_hdf5(target / "rlb-corpus.hdf5", recorded(), {"rlbench_task": "Small-v0"})
     shown = np.arange(36, dtype=np.uint8).reshape(3, 12)
     made = RecordingWriter(target / "rlb-corpus.frames")
     for moment in range(4):

@@ -9,7 +9,7 @@ from pathlib import Path
 from rlbench.config.run import Runtime, Spec
 from rlbench.errors import Interrupted
 from rlbench.records import manifest
-from rlbench.records.store import Store, read, scores
+from rlbench.records.store import Store, read_record, scores
 from rlbench.run import run
 from rlbench.signals import Stop
 
@@ -48,7 +48,7 @@ def carry(
 
 def ending(folder: Path) -> tuple[object, ...]:
     """All that a finished run leaves behind but times: weights, scores, every epoch, and the policies it keeps."""
-    record = read(folder)
+    record = read_record(folder)
     assert record.outcome is not None, folder
     outcome = record.outcome
     return (
@@ -62,7 +62,7 @@ def ending(folder: Path) -> tuple[object, ...]:
 
 def kept(folder: Path) -> object:
     """What a checkpoint holds, by the SHA-256 of its files."""
-    head = manifest.read(folder)
+    head = manifest.read_manifest(folder)
     return dict(head.files), {name: value for name, value in head.values.items() if not name.startswith("run/")}
 
 

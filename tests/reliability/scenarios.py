@@ -30,7 +30,7 @@ from rlbench.datasets import (
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
 from rlbench.records import attempts
-from rlbench.records.store import Store, read
+from rlbench.records.store import Store, read_record
 from tests.reliability.families import CATCH
 from tests.reliability.run_one import ending
 
@@ -74,7 +74,7 @@ def differ(folder: Path, golden: Path) -> None:
     """Epochs of another machine are recorded, which this one will replace; it had been interrupted."""
     store = Store.claim(CATCH.spec(), folder, {})
     assert store is not None
-    record = read(CATCH.folder(golden))
+    record = read_record(CATCH.folder(golden))
     assert record.outcome is not None
     for epoch in record.epochs[:2]:
         store.append(replace(epoch, updates=epoch.updates + epoch.number))
@@ -111,7 +111,7 @@ def wrote(words: list[str]) -> int:
         truncated=np.zeros(40, np.bool_),
         next_obs=None,
     )
-    hdf5_writer.write(Path(words[0]) / f"{SET}.hdf5", recorded, {"name": SET})
+    hdf5_writer.write_hdf5(Path(words[0]) / f"{SET}.hdf5", recorded, {"name": SET})
     return 0
 
 
@@ -151,7 +151,7 @@ def old_film(folder: Path, golden: Path) -> None:
 
 def film_ending(folder: Path) -> object:
     place = folder / f"{SET}{recording_writer.SUFFIX}"
-    recording_reader.verify(place)
+    recording_reader.verify_recording(place)
     return {path.name: sha256(path.read_bytes()).hexdigest() for path in place.iterdir()}
 
 
@@ -185,7 +185,7 @@ def texts(folder: Path, golden: Path) -> None:
 def fetched(words: list[str]) -> int:
     target = Path(words[0]) / "set.hdf5"
     if not target.exists():
-        with download.alone(target):
+        with download.locked_download(target):
             for _ in download.fetch_file(os.environ["FROM"], target):
                 pass
             download.settle(target)

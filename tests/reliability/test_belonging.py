@@ -15,7 +15,7 @@ from rlbench.errors import RefusedFile
 from rlbench.ops.state_dict import State, branch
 from rlbench.records import files
 from rlbench.records.attempts import resumptions
-from rlbench.records.store import Store, read
+from rlbench.records.store import Store, read_record
 from rlbench.run import run
 from rlbench.signals import Stop
 from tests.reliability.families import CATCH, FLAT, GAME, HOPPER, PENDULUM, Family
@@ -73,7 +73,7 @@ def test_a_checkpoint_of_older_code_is_refused_by_name(tmp_path: Path) -> None:
     checkpoint.save(folder / "checkpoint" / "resume", {key: saved(folder)[key] for key in ("trainer", "device")})
     with pytest.raises(RefusedFile, match=r"resume: was made by an older rlbench.*--force"):
         carry(CATCH.spec(), tmp_path)
-    assert read(folder).outcome is not None and read(folder).outcome.status == "interrupted"
+    assert read_record(folder).outcome is not None and read_record(folder).outcome.status == "interrupted"
 
 
 def test_a_refused_resume_leaves_no_word_in_the_record(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_state_that_does_not_fit_is_refused_and_fails_no_run(harm: Callable[[S
     checkpoint.save(folder / "checkpoint" / "resume", harm(saved(folder)))
     with pytest.raises(RefusedFile, match=r"resume: is not this run's state"):
         carry(CATCH.spec(), tmp_path)
-    assert read(folder).outcome is not None and read(folder).outcome.status == "interrupted"
+    assert read_record(folder).outcome is not None and read_record(folder).outcome.status == "interrupted"
 
 
 @pytest.mark.parametrize("which", ["best", "last"])
@@ -166,7 +166,7 @@ def test_a_resume_under_other_code_is_written_down_in_the_record(tmp_path: Path)
     for commit, stop_after in carry_all:
         with_code(spec, tmp_path, commit, stop_after)
     head = files.read_sealed(folder / "spec.json")
-    assert read(folder).environment["commit"] == "aaaa"
+    assert read_record(folder).environment["commit"] == "aaaa"
     assert [line.environment for line in resumptions(head)] == [{"commit": "bbbb"}, {"commit": "aaaa"}]
     assert told(["verify", str(folder)])[0] == 0
 
@@ -198,7 +198,7 @@ def test_a_resumed_run_computes_with_the_threads_of_its_checkpoint(
 
 
 def inexact(family: Family, results: Path) -> tuple[int, ...]:
-    outcome = read(family.folder(results)).outcome
+    outcome = read_record(family.folder(results)).outcome
     assert outcome is not None
     return outcome.inexact
 
@@ -217,7 +217,7 @@ def test_a_run_that_is_asked_to_go_on_with_another_engine_says_where(tmp_path: P
     stops = []
     for engine, stop_at in (("numpy", 30), ("eager", 60), ("eager", 120), ("numpy", None)):
         carry(HOPPER.spec(), tmp_path, stop_at=stop_at, runtime=by(engine))
-        outcome = read(HOPPER.folder(tmp_path)).outcome
+        outcome = read_record(HOPPER.folder(tmp_path)).outcome
         assert outcome is not None
         stops.append(outcome.env_steps)
     assert inexact(HOPPER, tmp_path) == (stops[0], stops[2])
@@ -227,7 +227,7 @@ def test_a_run_that_older_code_stacked_with_others_goes_on_and_says_where(tmp_pa
     folder = interrupted(PENDULUM, tmp_path)
     checkpoint.save(folder / "checkpoint" / "resume", {**saved(folder), "engine": "stacked"})
     carry(PENDULUM.spec(), tmp_path)
-    outcome = read(folder).outcome
+    outcome = read_record(folder).outcome
     assert outcome is not None and outcome.status == "done"
     assert len(inexact(PENDULUM, tmp_path)) == 1
 

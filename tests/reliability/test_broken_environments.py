@@ -13,7 +13,7 @@ import pytest
 
 from rlbench.cli.app import main
 from rlbench.envs import gymnasium as gymnasium_envs
-from rlbench.records.store import Record, read
+from rlbench.records.store import Record, read_record
 from tests.reliability.broken import breaking, training, words
 
 Capture = pytest.CaptureFixture[str]
@@ -29,7 +29,7 @@ def broken(way: str, results: Path, monkeypatch: pytest.MonkeyPatch, *more: str)
 
 def record(results: Path) -> Record:
     (spec,) = results.rglob("spec.json")
-    return read(spec.parent)
+    return read_record(spec.parent)
 
 
 @pytest.mark.parametrize(

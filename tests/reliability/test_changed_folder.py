@@ -11,7 +11,7 @@ import pytest
 
 from rlbench.config.run import Runtime
 from rlbench.errors import ResourceExhausted
-from rlbench.records.store import Store, read
+from rlbench.records.store import Store, read_record
 from rlbench.run import run
 from rlbench.signals import Stop
 from tests.reliability.families import CATCH
@@ -124,7 +124,7 @@ def test_the_lock_is_there_only_while_it_is_held(tmp_path: Path) -> None:
     assert not (CATCH.folder(tmp_path) / ".lock").exists()
     carry(CATCH.spec(), tmp_path)
     assert not (CATCH.folder(tmp_path) / ".lock").exists()
-    assert read(CATCH.folder(tmp_path)).outcome is not None
+    assert read_record(CATCH.folder(tmp_path)).outcome is not None
 
 
 def test_no_tool_that_sweeps_ignored_files_takes_the_lock() -> None:

@@ -87,7 +87,7 @@ def both_readers(folder: Path) -> object:
     """What the record says, by the reader of runs and by that of reports, which must refuse the same."""
     found: list[object] = []
     runs._read.cache_clear()
-    for read in (store.read, runs.read_run):
+    for read in (store.read_record, runs.read_run):
         try:
             found.append(read(folder))
         except RefusedFile as error:
@@ -136,7 +136,7 @@ def artefact(kind: str, places: dict[str, Path]) -> Artefact:
             return Artefact(
                 sets,
                 parts,
-                lambda: (recording_reader.verify(film), settled(recording_reader.read(film))),
+                lambda: (recording_reader.verify_recording(film), settled(recording_reader.read_recording(film))),
                 checked=False,
             )
 
@@ -226,16 +226,16 @@ def test_of_an_open_run_only_a_torn_last_line_is_forgiven(places: dict[str, Path
     folder = tmp_path / "open"
     shutil.copytree(places["done"], folder)
     (folder / "outcome.json").unlink()
-    path, whole = folder / "epochs.jsonl", store.read(folder).epochs
+    path, whole = folder / "epochs.jsonl", store.read_record(folder).epochs
     raw = path.read_bytes()
     last = raw.rindex(b"\n", 0, len(raw) - 1) + 1
     for end in (last, last + 1, (last + len(raw)) // 2, len(raw) - 1):
         path.write_bytes(raw[:end])
-        assert store.read(folder).epochs == whole[:-1]
+        assert store.read_record(folder).epochs == whole[:-1]
     for at in (5, last - 20, last + 20, len(raw) - 5):
         path.write_bytes(raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :])
         with pytest.raises(RefusedFile, match=r"epochs\.jsonl:\d+: "):
-            store.read(folder)
+            store.read_record(folder)
 
 
 def test_a_baseline_is_refused_by_name(record_run: RecordRun, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from rlbench.config.footprint import footprint
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime
 from rlbench.errors import ResourceExhausted
-from rlbench.records.store import Store, read, scores
+from rlbench.records.store import Store, read_record, scores
 from rlbench.records.types import Epoch
 from rlbench.run import run
 from rlbench.signals import Stop
@@ -45,7 +45,7 @@ def no_file_beyond(size: int) -> Iterator[None]:
 def ending(results: Path) -> tuple[object, ...]:
     """All that must be the same whatever came in between."""
     (spec,) = results.rglob("spec.json")
-    record = read(spec.parent)
+    record = read_record(spec.parent)
     assert record.outcome is not None
     assert record.outcome.status == "done"
     return record.outcome.weights, record.outcome.best, [scores(epoch) for epoch in record.epochs]
@@ -128,7 +128,7 @@ def test_a_disk_that_fills_up_in_mid_run_keeps_the_last_good_state(golden: tuple
         with pytest.raises(ResourceExhausted, match="No space left on device"):
             list(records)
         store.release()
-        assert [epoch.number for epoch in read(store.folder).epochs] in ([0, 1], [0, 1, 2])
+        assert [epoch.number for epoch in read_record(store.folder).epochs] in ([0, 1], [0, 1, 2])
         assert (store.folder / "checkpoint" / "resume").is_dir()
         other.unlink()
         assert main(words(results, "--quiet")) == 0

@@ -21,7 +21,7 @@ from rlbench.config.run import Runtime
 from rlbench.errors import BrokenEnvironment, ResourceExhausted, RunFailed
 from rlbench.evaluation import pool
 from rlbench.ops.state_dict import branch
-from rlbench.records.store import read
+from rlbench.records.store import read_record
 from rlbench.training.offline import Offline
 from tests.reliability.eval_workers import program
 from tests.reliability.families import FLAT, GRID, Family
@@ -46,7 +46,7 @@ def golden(family: Family, results: Path) -> tuple[object, ...]:
 
 
 def reason(family: Family, results: Path) -> str:
-    outcome = read(family.folder(results)).outcome
+    outcome = read_record(family.folder(results)).outcome
     assert outcome is not None
     assert outcome.status == "failed"
     return outcome.reason
@@ -105,7 +105,7 @@ def test_a_run_that_is_broken_off_at_every_fifth_record_ends_as_the_one_that_nev
 
 
 def read_status(results: Path) -> str:
-    outcome = read(FLAT.folder(results)).outcome if FLAT.folder(results).exists() else None
+    outcome = read_record(FLAT.folder(results)).outcome if FLAT.folder(results).exists() else None
     return "" if outcome is None else outcome.status
 
 
@@ -151,7 +151,7 @@ def test_a_judge_without_memory_halts_the_run_which_then_resumes(way: str, tmp_p
     monkeypatch.setattr(pool, "PROGRAM", program(way))
     with pytest.raises(ResourceExhausted, match="memory is exhausted"):
         carry(FLAT.spec(), tmp_path, runtime=within(1))
-    assert read(FLAT.folder(tmp_path)).outcome is None
+    assert read_record(FLAT.folder(tmp_path)).outcome is None
     monkeypatch.undo()
     carry(FLAT.spec(), tmp_path, runtime=within(0))
     assert read_status(tmp_path) == "done"

@@ -94,7 +94,7 @@ def test_data_outside_the_file_are_refused_by_name(
 ) -> None:
     path = layout(tmp_path, way)
     with pytest.raises(RefusedFile, match=r"(rewards|aside|notes): lies in another file") as refusal:
-        loader.read(path)
+        loader.load_dataset(path)
     assert str(loader.data_file(path)) in str(refusal.value)
 
 
@@ -116,4 +116,4 @@ def test_a_soft_link_within_the_file_is_read(tmp_path: Path) -> None:
     def within(group: h5py.Group, _: Path) -> None:
         group["gains"], group["rewards"] = np.full(ROWS, 3, "f4"), h5py.SoftLink("/gains")
 
-    assert loader.read(d4rl(tmp_path, within)).reward.tolist() == [3] * ROWS
+    assert loader.load_dataset(d4rl(tmp_path, within)).reward.tolist() == [3] * ROWS

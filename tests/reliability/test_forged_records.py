@@ -176,7 +176,7 @@ class TestVersions:
             folder = record_run([1.0] * (number + 1), status=None, **FULL, environment={"rlbench": version})
         head = files.read_sealed(folder / "spec.json")
         assert head["resumed"] == [{"epoch": 2, "environment": {"rlbench": "9.9.9"}}]
-        assert store.read(folder).environment["rlbench"] == "0.1.0"
+        assert store.read_record(folder).environment["rlbench"] == "0.1.0"
         record_run([1.0] * 4, status=None, **FULL, environment={"rlbench": "9.9.9", "commit": "abc+dirty"})
         assert [dict(later)["rlbench"] for later in read_run(folder).environments] == ["0.1.0", "9.9.9", "9.9.9"]
         assert "rlbench 0.1.0 and 9.9.9" in cell(results).note
@@ -262,7 +262,9 @@ class TestSeeds:
         folder = full_run(record_run, 1.0, 0)
         monkeypatch.setattr(Seeds, "numbers", counted)
         assert not verified(results).faults
-        episodes = sum(len(line.evaluated.seeds) for line in store.read(folder).epochs if line.evaluated is not None)
+        episodes = sum(
+            len(line.evaluated.seeds) for line in store.read_record(folder).epochs if line.evaluated is not None
+        )
         assert counts and sum(counts) <= episodes < len(counts) * suites.spec("toy", "ppo", "Catch").protocol.envs
 
 

@@ -136,8 +136,8 @@ FORGED: dict[str, Callable[[ImportedCurve], ImportedCurve]] = {
 
 @pytest.mark.parametrize("message", FORGED)
 def test_a_forged_curve_is_named_and_counted_nowhere(message: str, tmp_path: Path) -> None:
-    imported.write(CURVE, tmp_path)
-    path = imported.folder_of(CURVE, tmp_path) / imported.FILE
+    imported.write_curve(CURVE, tmp_path)
+    path = imported.curve_folder(CURVE, tmp_path) / imported.FILE
     path.write_text(files.seal({"schema_version": 1, **asdict(FORGED[message](CURVE))}))
     for words in (["verify", str(tmp_path)], ["table", "mujoco", "--results", str(tmp_path)]):
         code, out, error = told(words)
@@ -217,9 +217,9 @@ def test_texts_of_a_peer_are_no_formula_and_no_markup() -> None:
         way=None,
         claim=None,
     )
-    text = parity_table.to_csv([row])
+    text = parity_table.parity_csv([row])
     assert "'=HYPERLINK(1)" in text and "'@x" in text and "'-1+1 <script>" in text and "'-1.0" not in text
-    assert "<script>" not in parity_table.to_markdown([row])
+    assert "<script>" not in parity_table.parity_markdown([row])
 
 
 @pytest.mark.parametrize("seeds", [-3, 0, 1, 10**400])

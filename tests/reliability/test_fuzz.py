@@ -124,7 +124,7 @@ def recorded(drawn: object) -> None:
         for part in ("spec.json", "epochs.jsonl", "outcome.json"):
             (folder / part).write_bytes((RUN / part).read_bytes())
         (folder / name).write_bytes(text if isinstance(text, bytes) else spelled(text))
-        only_refusals(lambda: store.read(folder))
+        only_refusals(lambda: store.read_record(folder))
         only_refusals(lambda: runs.read_run(folder))
         for verb in (
             ["table", "toy", "--json"],

@@ -100,7 +100,7 @@ def walked(drawn: object) -> None:
         with h5py.File(folder / "main_data.hdf5", "w") as file:
             for key, value in columns.items():
                 file[f"episode_0/{key}"] = value
-        only_refusals(lambda: minari.read(Path(place)))
+        only_refusals(lambda: minari.read_minari(Path(place)))
 
 
 def beside(drawn: object) -> None:
@@ -127,7 +127,7 @@ def played(drawn: object) -> None:
         (folder / name).write_bytes(raw)
         if name.endswith(".segment"):
             (folder / recording_writer.CONTENTS).write_bytes(
-                recording_writer.seal({"segments": {name: recording_format.digest_name(raw)}, "told": {}})
+                recording_writer.seal_set({"segments": {name: recording_format.digest_name(raw)}, "told": {}})
             )
         told(["data", "show", str(folder), "--json"])
         told(["data", "verify", str(folder)])
@@ -147,7 +147,7 @@ def contents(document: object) -> bytes:
     given = document if isinstance(document, dict) else {}
     rest = {key: value for key, value in given.items() if key != "sha256"}
     try:
-        return recording_writer.seal(rest)
+        return recording_writer.seal_set(rest)
     except (TypeError, ValueError, UnicodeEncodeError):
         return json.dumps(document).encode()
 

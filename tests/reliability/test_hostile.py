@@ -156,7 +156,7 @@ def filmed(head: dict[str, object], rest: bytes) -> Words:
     raw = segmented(json.dumps(head).encode() + b"\n" + rest)
     (folder / "play.00000.segment").write_bytes(raw)
     named = {"play.00000.segment": recording_format.digest_name(raw)}
-    (folder / recording_writer.CONTENTS).write_bytes(recording_writer.seal({"segments": named, "told": {}}))
+    (folder / recording_writer.CONTENTS).write_bytes(recording_writer.seal_set({"segments": named, "told": {}}))
     return ["data", "verify", str(folder)]
 
 
@@ -167,7 +167,7 @@ def wandering(canary: Path) -> Words:
     own = (CORPUS / "rlb-corpus.frames" / "play.00000.segment").read_bytes()
     Path("play.00000.segment").write_bytes(own)  # a good one, of somebody else's
     named = {"../play.00000.segment": recording_format.digest_name(own)}
-    (folder / recording_writer.CONTENTS).write_bytes(recording_writer.seal({"segments": named, "told": {}}))
+    (folder / recording_writer.CONTENTS).write_bytes(recording_writer.seal_set({"segments": named, "told": {}}))
     return ["data", "show", str(folder)]
 
 

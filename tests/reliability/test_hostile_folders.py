@@ -49,7 +49,7 @@ def import_workers() -> None:
     """Workers of a data import."""
     missing = {name: Path(name) for name in ("a", "b")}
     Path("set").mkdir()
-    results = list(shard_conversion._convert_all(missing, Path("set"), dqn_replay.convert, 2))
+    results = list(shard_conversion._convert_all(missing, Path("set"), dqn_replay.convert_log, 2))
     assert all(result.refusal is not None for result in results)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from rlbench import suites
 from rlbench.records.locks import Claim, holder
-from rlbench.records.store import Store, folder_of, read
+from rlbench.records.store import Store, folder_of, read_record
 
 SETS = (
     "budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.learning_starts=100", "algo.batch=8",
@@ -47,7 +47,7 @@ def together(results: Path, processes: int, seeds: int) -> None:
     assert all(any(f"process {pid} " in line for pid in pids) for line in left), left
     assert len(folders(results)) == seeds
     for folder in folders(results):
-        record = read(folder)
+        record = read_record(folder)
         assert record.outcome is not None and record.outcome.status == "done"
         assert [epoch.number for epoch in record.epochs] == list(range(4))
         assert {path.name for path in folder.iterdir()} <= {

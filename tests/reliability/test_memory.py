@@ -21,7 +21,7 @@ from rlbench.config.footprint import footprint
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.datasets import d4rl
 from rlbench.datasets.episodes import scale_of
-from rlbench.records.store import read
+from rlbench.records.store import read_record
 from tests.reliability import odd
 from tests.reliability.broken import words
 
@@ -109,7 +109,7 @@ def test_data_read_with_no_observation_twice_are_the_same_ring_to_the_bit(
             del file[key]
     rings = []
     for once in (False, True):
-        data = d4rl.read(path, once=once)
+        data = d4rl.read_d4rl(path, once=once)
         scale = scale_of(data) if scaled else None
         placed = once and scale is not None and data.final is not None and scale.normalize_in_place(data.obs)
         rings.append(
@@ -243,7 +243,7 @@ def test_a_run_whose_memory_ends_is_halted_with_a_hint_and_resumes(what: str, tm
     assert "run the same command again: it resumes" in done.stderr
     assert "Traceback" not in done.stderr
     (spec,) = tmp_path.rglob("spec.json")
-    assert read(spec.parent).outcome is None
+    assert read_record(spec.parent).outcome is None
     assert main(words(tmp_path, "--quiet")) == 0
 
 

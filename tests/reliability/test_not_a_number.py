@@ -21,7 +21,7 @@ from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.errors import RunFailed
 from rlbench.ops.state_dict import State
-from rlbench.records.store import Store, read
+from rlbench.records.store import Store, read_record
 from rlbench.run import run
 from rlbench.signals import Stop
 
@@ -115,7 +115,7 @@ def failed(spec: Spec, results: Path) -> str:
             list(run(spec, Runtime(device="cpu", threads=1), store, Stop()))
     finally:
         store.release()
-    record = read(store.folder)
+    record = read_record(store.folder)
     assert record.outcome is not None
     assert (record.outcome.status, record.outcome.weights) == ("failed", None)
     assert (store.folder / "failure.txt").exists()

@@ -50,7 +50,7 @@ def folders(corpus: Path) -> list[Path]:
 
 
 def test_every_record_is_read_whole_by_both_readers(corpus: Path) -> None:
-    found = [store.read(folder) for folder in folders(corpus)]
+    found = [store.read_record(folder) for folder in folders(corpus)]
     assert len(found) == 14
     assert {record.outcome and record.outcome.status for record in found} == {"done", "failed", "interrupted", None}
     learned = {e.updated and " ".join(sorted(e.updated.means)) for record in found for e in record.epochs}
@@ -76,10 +76,10 @@ def test_the_verbs_read_it(corpus: Path) -> None:
 
 
 def test_data_policies_and_checkpoints_are_read(corpus: Path) -> None:
-    assert loader.read(corpus / "rlb-corpus.hdf5", "rlb-corpus").obs.shape == (8, 3)
+    assert loader.load_dataset(corpus / "rlb-corpus.hdf5", "rlb-corpus").obs.shape == (8, 3)
     assert checksums.verify(corpus / "rlb-corpus.hdf5").size == (corpus / "rlb-corpus.hdf5").stat().st_size
-    assert recording_reader.read(corpus / "rlb-corpus.frames").obs.shape == (5, 3, 12)
-    assert policies.read(corpus / "policy.safetensors").facts.name == "corpus"
+    assert recording_reader.read_recording(corpus / "rlb-corpus.frames").obs.shape == (5, 3, 12)
+    assert policies.read_policy_file(corpus / "policy.safetensors").facts.name == "corpus"
     state = checkpoint.load(corpus / "checkpoint")
     assert state["b"] == {"n": 1, "s": "x", "f": 0.5}
     assert state["a"].tolist() == [[0, 1, 2], [3, 4, 5]]
@@ -90,7 +90,7 @@ def newer(path: Path, version: int) -> None:
     if path.name == recording_writer.CONTENTS:
         head = json.loads(path.read_text())
         path.write_bytes(
-            recording_writer.seal({k: v for k, v in head.items() if k != "sha256"} | {"schema_version": version})
+            recording_writer.seal_set({k: v for k, v in head.items() if k != "sha256"} | {"schema_version": version})
         )
         return
     lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]

@@ -21,7 +21,7 @@ from rlbench.cli.trackers import curves_in
 from rlbench.datasets import checksums, download, minari
 from rlbench.errors import RefusedFile, ResourceExhausted
 from rlbench.records import files, manifest
-from rlbench.records.store import Record, Store, folder_of, read
+from rlbench.records.store import Record, Store, folder_of, read_record
 from rlbench.report import baseline, check, html_report, integrity, repeats
 from rlbench.report.sources import Sources
 from rlbench.run import _saved_computing
@@ -41,7 +41,7 @@ def recorded(results: Path, environment: dict[str, object] | None = None) -> Pat
     store.release()
     folder = folder_of(SPEC, results)
     (folder / "checkpoint" / "best").mkdir(parents=True)
-    manifest.write(folder / "checkpoint" / "best", manifest.Manifest({}, {"epoch": 0, "threads": 1}, {}))
+    manifest.write_manifest(folder / "checkpoint" / "best", manifest.Manifest({}, {"epoch": 0, "threads": 1}, {}))
     return folder
 
 
@@ -68,7 +68,7 @@ def test_a_link_in_a_run_is_a_fault_and_no_checkpoint_is_read_through_it(link: s
         assert [fault.where for fault in integrity.verified(tmp_path / "results").faults] == [str(place)]
     if link != "attempt-1":
         with pytest.raises(RefusedFile, match="is a link"):
-            manifest.read(folder / "checkpoint" / "best")
+            manifest.read_manifest(folder / "checkpoint" / "best")
 
 
 def test_an_attempt_is_read_through_no_link(tmp_path: Path) -> None:
@@ -93,13 +93,13 @@ def test_the_description_of_data_that_is_larger_than_any_is_refused(tmp_path: Pa
         os.truncate(tmp_path / name, 2**30)
     (tmp_path / "data").symlink_to(tmp_path)
     with pytest.raises(RefusedFile, match="damaged"):
-        minari.metadata(tmp_path)
+        minari.minari_metadata(tmp_path)
     with pytest.raises(RefusedFile, match="damaged"):
         checksums.read_seal(tmp_path / "main_data.hdf5")
 
 
 def test_texts_of_a_records_environment_are_printable_to_whoever_reads_it(tmp_path: Path) -> None:
-    environment = read(recorded(tmp_path, {"commit": TEXT, "packages": {"torch": TEXT}})).environment
+    environment = read_record(recorded(tmp_path, {"commit": TEXT, "packages": {"torch": TEXT}})).environment
     assert environment == {"commit": "?]0;PWNED?", "packages": {"torch": "?]0;PWNED?"}}
 
 

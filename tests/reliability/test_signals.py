@@ -19,7 +19,7 @@ import pytest
 
 from rlbench.cli.app import main
 from rlbench.datasets import recording_writer, shard_conversion
-from rlbench.records.store import read
+from rlbench.records.store import read_record
 from rlbench.signals import cause
 from tests.reliability.broken import SETS, words
 
@@ -92,7 +92,7 @@ def test_a_signal_in_training_saves_the_run_at_that_very_step(
     assert "the same command resumes" in err
     (row,) = json.loads(out)["runs"]
     assert (row["status"], row["reason"]) == ("interrupted", cause(number))
-    record = read(Path(row["folder"]))
+    record = read_record(Path(row["folder"]))
     assert record.outcome is not None
     assert record.outcome.steps >= 200
     assert (record.folder / "checkpoint" / "resume").is_dir()
@@ -180,7 +180,7 @@ def test_a_signal_in_an_evaluation_or_while_saving_leaves_a_run_that_ends_as_if_
         with started(*words(results)) as process:
             process.communicate(timeout=120)
         (spec,) = results.rglob("spec.json")
-        ends.append(read(spec.parent).outcome)
+        ends.append(read_record(spec.parent).outcome)
     stopped, whole = ends
     assert stopped is not None and whole is not None
     assert (stopped.status, stopped.weights, stopped.best) == ("done", whole.weights, whole.best)
@@ -221,7 +221,7 @@ def test_a_signal_is_heard_though_the_environment_hangs_and_the_run_is_no_failed
     assert code == 143
     assert "the same command resumes" in err
     (spec,) = tmp_path.rglob("spec.json")
-    assert read(spec.parent).outcome is None
+    assert read_record(spec.parent).outcome is None
 
 
 GENERATING = """

@@ -22,7 +22,7 @@ from rlbench.config.footprint import footprint
 from rlbench.datasets import catalogue, checksums, policies, recording_format, recording_writer, sb3_import, tfrecord
 from rlbench.errors import RefusedFile
 from rlbench.records import attempts, files
-from rlbench.records.store import Record, Store, folder_of, read
+from rlbench.records.store import Record, Store, folder_of, read_record
 from rlbench.report import baseline, check, tensorboard
 from rlbench.report.remaining_work import remaining_runs
 from rlbench.report.sources import Sources
@@ -66,9 +66,9 @@ def test_curves_are_appended_to_no_file_with_a_second_name(tmp_path: Path) -> No
 
 
 READERS: dict[str, Callable[[Path], object]] = {
-    "a shard of recordings": recording_format.read,
-    "the head of recordings": recording_writer.read_sealed,
-    "a policy": policies.read,
+    "a shard of recordings": recording_format.read_segment,
+    "the head of recordings": recording_writer.read_sealed_set,
+    "a policy": policies.read_policy_file,
     "a policy of Stable-Baselines3": lambda path: sb3_import.convert_sb3(path, task="Hopper-v4"),
     "any data": checksums.measure,
     "a shard of TensorFlow": lambda path: list(tfrecord.records(path)),
@@ -98,7 +98,7 @@ def test_a_file_of_data_that_is_larger_than_any_is_refused_unread(reader: str, t
 @pytest.mark.parametrize("link", ["marker", "folder"])
 def test_what_was_logged_to_wandb_is_noted_behind_no_link(link: str, record_run: RecordRun, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("precious")
-    where, record = tmp_path / "wandb", read(record_run([1.0]))
+    where, record = tmp_path / "wandb", read_record(record_run([1.0]))
     if link == "folder":
         where.symlink_to(tmp_path)
     else:

@@ -28,7 +28,9 @@ def mean_of_means(scores: aggregate.Scores) -> aggregate.Array:
 
 @given(MATRICES)
 def test_the_interquartile_mean_is_scipys_trimmed_mean_of_everything(scores: list[list[float]]) -> None:
-    assert aggregate.interquartile_mean(scores) == pytest.approx(stats.trim_mean(np.asarray(scores), 0.25, axis=None))
+    assert aggregate.pooled_interquartile_mean(scores) == pytest.approx(
+        stats.trim_mean(np.asarray(scores), 0.25, axis=None)
+    )
 
 
 @given(MATRICES, st.floats(0.1, 2))
@@ -66,7 +68,7 @@ def test_a_profile_falls_from_one_to_nothing_and_its_area_is_the_mean(scores: li
 
 def test_by_hand() -> None:
     scores = [[0.0, 1.0], [2.0, 3.0]]
-    assert aggregate.interquartile_mean(scores) == 1.5
+    assert aggregate.pooled_interquartile_mean(scores) == 1.5
     assert aggregate.optimality_gap(scores) == 0.25
     assert mean_of_means(scores) == 1.5
     assert aggregate.profile(scores, [-1.0, 0.0, 0.5, 1.0, 2.5]).tolist() == [1.0, 0.75, 0.75, 0.5, 0.25]
@@ -76,7 +78,7 @@ def test_by_hand() -> None:
 
 def test_tasks_may_have_unequal_numbers_of_seeds() -> None:
     scores = [[0.0], [1.0, 1.0, 1.0]]
-    assert aggregate.interquartile_mean(scores) == 1.0
+    assert aggregate.pooled_interquartile_mean(scores) == 1.0
     assert aggregate.profile(scores, [0.5]).tolist() == [0.5]
 
 
@@ -91,13 +93,13 @@ def test_a_bootstrap_is_the_percentile_of_every_possible_draw() -> None:
 
 def test_runs_are_drawn_within_their_task() -> None:
     """Two tasks whose seeds agree leave nothing to chance, however far apart the tasks are."""
-    assert aggregate.bootstrap(aggregate.interquartile_mean, [[0.0] * 4, [10.0] * 4]) == (5.0, 5.0, 5.0)
+    assert aggregate.bootstrap(aggregate.pooled_interquartile_mean, [[0.0] * 4, [10.0] * 4]) == (5.0, 5.0, 5.0)
 
 
 def test_equal_scores_give_equal_intervals_and_the_default_draws_enough() -> None:
     scores = [[0.1, 0.4, 0.3], [0.9, 0.8, 1.1]]
-    assert aggregate.bootstrap(aggregate.interquartile_mean, scores) == aggregate.bootstrap(
-        aggregate.interquartile_mean, scores
+    assert aggregate.bootstrap(aggregate.pooled_interquartile_mean, scores) == aggregate.bootstrap(
+        aggregate.pooled_interquartile_mean, scores
     )
     assert aggregate.RESAMPLES >= 2_000
 
@@ -178,7 +180,7 @@ def test_the_bootstrap_of_a_suite_covers_what_it_promises_within_reason() -> Non
     inside = 0
     for _ in range(200):
         found = aggregate.bootstrap(
-            aggregate.interquartile_mean, draw.normal(truth[:, None], 0.15, (10, 5)), resamples=300
+            aggregate.pooled_interquartile_mean, draw.normal(truth[:, None], 0.15, (10, 5)), resamples=300
         )
         inside += found.low <= middle <= found.high
     assert 0.85 <= inside / 200 <= 0.99

@@ -9,12 +9,12 @@ import pytest
 
 from rlbench.cli.app import main
 from rlbench.errors import UnknownName
-from rlbench.report.provenance import cells_of, provenance_document, to_text
+from rlbench.report.provenance import cells_of, provenance_document, provenance_text
 from rlbench.report.verdict import FEWEST, FEWEST_RULE
 
 
 def test_the_whole_provenance_of_a_cell_is_printed() -> None:
-    text = to_text(cells_of("mujoco", "ddpg", "Ant-v3"))
+    text = provenance_text(cells_of("mujoco", "ddpg", "Ant-v3"))
     for words in (
         "990.4 ± 4.3",
         "max-of-mean: max average return within 1M steps",
@@ -95,7 +95,7 @@ def test_the_command_line_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_a_verdict_uses_is_printed_and_nothing_else(names: tuple[str, str, str], lines: list[str]) -> None:
     used = ("  margin", "  resolution", "  threshold", "  seeds")
     cells = cells_of(*names)
-    assert [line for line in to_text(cells).splitlines() if line.startswith(used)] == lines
+    assert [line for line in provenance_text(cells).splitlines() if line.startswith(used)] == lines
     assert [cell["margin"] is None for cell in json.loads(json.dumps(provenance_document(cells)))["cells"]] == [
         not lines
     ]

@@ -45,7 +45,9 @@ def with_lag(folder: Path, lag: int) -> Path:
 
 def test_a_record_whose_lag_is_0_is_one_of_the_documented_settings(record_run: Record, tmp_path: Path) -> None:
     lagging = with_lag(record_run([1.0, 2.0], seed=3), 0)
-    assert store.read(lagging).spec == store.read(record_run([1.0, 2.0])).spec.model_copy(update={"seed": 3})
+    assert store.read_record(lagging).spec == store.read_record(record_run([1.0, 2.0])).spec.model_copy(
+        update={"seed": 3}
+    )
     runs = only(tmp_path / "results")
     assert ([r.seed for r in runs.complete], runs.variants) == ([0, 3], [])
     assert differences(runs.complete[1]) == []

@@ -10,7 +10,7 @@ import pytest
 
 from rlbench import suites
 from rlbench.records.locks import is_held
-from rlbench.records.store import Store, read
+from rlbench.records.store import Store, read_record
 from rlbench.report.run_status import standings
 
 Record = Callable[..., Path]
@@ -60,7 +60,7 @@ def test_a_run_stopped_between_two_epochs_stands_where_it_was_saved_and_one_that
     record_run: Record, tmp_path: Path
 ) -> None:
     stopped = record_run([1.0, 3.0], status="interrupted")
-    outcome, epochs = read(stopped).outcome, read(record_run([1.0, 3.0, 2.0], seed=1)).epochs
+    outcome, epochs = read_record(stopped).outcome, read_record(record_run([1.0, 3.0, 2.0], seed=1)).epochs
     store = Store.claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), tmp_path / "results", {})
     assert store is not None and outcome is not None
     store.finish(replace(outcome, env_steps=133_000))

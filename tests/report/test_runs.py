@@ -30,7 +30,7 @@ def test_every_committed_run_has_the_numbers_of_its_record() -> None:
     found = list(folders(RESULTS))
     assert len(found) >= 37
     for folder in found:
-        run, record = read_run(folder), store.read(folder)
+        run, record = read_run(folder), store.read_record(folder)
         evaluated = [e for e in record.epochs if e.evaluated is not None]
         assert [(e.env_steps, e.seconds, e.mean) for e in run.evaluations] == [
             (e.steps, e.seconds, e.evaluated.mean) for e in evaluated if e.evaluated is not None

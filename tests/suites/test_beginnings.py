@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rlbench import suites
-from rlbench.assembly.policy_gradient import bound, network
+from rlbench.assembly.policy_gradient import actor_critic_network, bound
 from rlbench.config.online import PolicyGradient
 from rlbench.config.run import Spec
 from rlbench.envs.base import Box, Discrete, EnvInfo
@@ -42,7 +42,7 @@ def layers(net: nn.Module) -> list[nn.Linear | nn.Conv2d]:
 @pytest.mark.parametrize("algorithm", ["a2c", "ppo", "npg", "trpo"])
 def test_actor_and_critic_begin_orthogonal_and_the_mean_near_zero(algorithm: str) -> None:
     spec = suites.spec("mujoco", algorithm, "HalfCheetah-v4")
-    net = network(spec, algo_of(spec), REAL)
+    net = actor_critic_network(spec, algo_of(spec), REAL)
     assert isinstance(net, SeparateActorCritic)
     assert isinstance(net.actor, GaussianActor)
     *inner, mean = layers(net.actor)
@@ -55,7 +55,7 @@ def test_actor_and_critic_begin_orthogonal_and_the_mean_near_zero(algorithm: str
 
 def test_the_atari_network_begins_orthogonal_but_for_its_heads() -> None:
     spec = suites.spec("atari", "ppo", "PongNoFrameskip-v4")
-    net = network(spec, algo_of(spec), PIXELS)
+    net = actor_critic_network(spec, algo_of(spec), PIXELS)
     assert isinstance(net, SharedActorCritic)
     assert [gain(x) for x in layers(net.torso)] == pytest.approx([math.sqrt(2)] * 4, rel=1e-4)
     assert all(not x.bias.any() for x in layers(net.torso) if x.bias is not None)

@@ -15,14 +15,20 @@ from rlbench.cli.app import main
 from rlbench.cli.experience import Data
 from rlbench.cli.resolve import resolve
 from rlbench.config.footprint import footprint
-from rlbench.config.offline_discrete import BatchConstrained, Conservative, CriticRegularized, Imitation, OfflineQ
+from rlbench.config.offline_discrete import (
+    DiscreteBatchConstrained,
+    DiscreteConservative,
+    DiscreteCriticRegularized,
+    DiscreteImitation,
+    OfflineQ,
+)
 from rlbench.config.online import Expected, Nature, Quantiles
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask
 from rlbench.datasets import recording_writer
 from rlbench.errors import UsageError
-from rlbench.records.store import read
+from rlbench.records.store import read_record
 from rlbench.training.updates import EagerUpdater
 
 PONG, BREAKOUT = "PongNoFrameskip-v4", "BreakoutNoFrameskip-v4"
@@ -50,11 +56,11 @@ def test_every_cell_has_the_documented_budget_and_network(algorithm: str, task: 
 def test_the_settings_are_those_of_the_documented_scripts() -> None:
     """thu-ml/tianshou examples/offline/atari_{il,bcq,cql,crr}.py at v0.4.7."""
     il, bcq, cql, crr = (algo_of(suites.spec("offline", name, PONG)) for name in ("il", "bcq", "cql", "crr"))
-    assert (il.method, il.lr) == (Imitation(), 1e-4)
-    assert (bcq.method, bcq.lr) == (BatchConstrained(threshold=0.3, penalty=0.01), 6.25e-5)
+    assert (il.method, il.lr) == (DiscreteImitation(), 1e-4)
+    assert (bcq.method, bcq.lr) == (DiscreteBatchConstrained(threshold=0.3, penalty=0.01), 6.25e-5)
     assert (bcq.head, bcq.target_update_interval) == (Expected(huber=1.0), 8_000)
     assert (cql.head, cql.lr, cql.target_update_interval) == (Quantiles(n_quantiles=200), 1e-4, 500)
-    assert crr.method == CriticRegularized(
+    assert crr.method == DiscreteCriticRegularized(
         mode="exp", beta=1.0, max_weight=20.0, conservative_weight=None, greedy=False
     )
     assert (crr.lr, crr.target_update_interval) == (1e-4, 500)
@@ -71,13 +77,13 @@ def test_the_gap_weighs_what_the_document_says_for_a_set_of_this_size(task: str,
     name = f"rlb-{'pong' if task == PONG else 'breakout'}-qrdqn-{size}"
     assert Data(name).tasks("offline") == (task,)
     spec = resolve("offline", "cql", task, dataset=Data(name).name("offline", task, smoke=False)).spec
-    assert algo_of(spec).method == Conservative(conservative_weight=weight)
+    assert algo_of(spec).method == DiscreteConservative(conservative_weight=weight)
     assert (spec.name, spec.place) == (f"offline/cql/{task}@{name}", f"{task}@{name}")
 
 
 def test_a_recording_that_is_named_by_its_path_has_the_size_in_its_name() -> None:
     spec = resolve("offline", "cql", PONG, dataset="rlb-pong-qrdqn-1e4-01234567").spec
-    assert algo_of(spec).method == Conservative(conservative_weight=1.0)
+    assert algo_of(spec).method == DiscreteConservative(conservative_weight=1.0)
 
 
 def test_a_smoke_run_of_a_documented_row_needs_no_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +100,7 @@ def test_a_smoke_run_of_a_documented_row_needs_no_recording(tmp_path: Path, monk
 
 def test_unknown_data_are_taken_for_a_million_transitions() -> None:
     spec = resolve("offline", "cql", BREAKOUT, dataset="mine-01234567").spec
-    assert algo_of(spec).method == Conservative(conservative_weight=50.0)
+    assert algo_of(spec).method == DiscreteConservative(conservative_weight=50.0)
 
 
 def test_a_world_does_not_say_what_to_learn_from() -> None:
@@ -147,7 +153,7 @@ def test_a_smoke_run_records_its_own_data_and_says_so(
     monkeypatch.chdir(tmp_path)
     assert main(["run", "offline", algorithm, "--task", "Catch", "--smoke", "--device", "cpu"]) == 0
     (folder,) = Path("results").glob(f"offline/{algorithm}/Catch/*/seed=0")
-    record = read(folder)
+    record = read_record(folder)
     assert record.spec.smoke
     assert "data" not in record.environment
     metrics = ["actor_loss", "error"] if algorithm == "il" else ["extra", "loss", "q"]

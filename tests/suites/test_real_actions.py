@@ -74,7 +74,7 @@ def test_soft_policies_are_built_with_the_units_of_their_environment(
 ) -> None:
     spec = apply_settings(suites.spec("mujoco", "sac", task), [parse(change) for change in changes])
     assert isinstance(spec.algo, ActorCritic)
-    learner = actor_critic.parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
+    learner = actor_critic.actor_critic_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
     assert isinstance(learner, SAC)
     assert learner.actor.log_scale == pytest.approx(nats, abs=1e-4)
     for critics in (learner.critics, learner.target_critics):

@@ -19,7 +19,7 @@ from rlbench.cli.choices import parse_until
 from rlbench.cli.resolve import resolve
 from rlbench.cli.sweep import SweepOptions, command_line, repeated_settings
 from rlbench.records import attempts
-from rlbench.records.store import folder_of, read, scores
+from rlbench.records.store import folder_of, read_record, scores
 from rlbench.sweep.plan import Job, Order
 
 TINY = (
@@ -63,7 +63,7 @@ def gone(processes: list[psutil.Process], seconds: float = 30) -> bool:
 
 def complete(results: Path, seed: int) -> tuple[object, ...]:
     """What must be the same however often a run was interrupted; reading it checks that no epoch is there twice."""
-    record = read(folder(results, seed))
+    record = read_record(folder(results, seed))
     assert record.outcome is not None and record.outcome.status == "done"
     assert [epoch.number for epoch in record.epochs] == [0, 1, 2, 3]
     return (*map(scores, record.epochs), record.outcome.weights)
@@ -103,7 +103,7 @@ def test_runs_pause_until_a_step_in_a_sweep_and_alone_and_the_command_without_it
     assert [(row["status"], row["reason"], row["env_steps"]) for row in rows] == [paused, paused]
     for more, steps in (("--until=1", 200), ("--until=50%", 400), ("--quiet", 600)):
         assert main([*words(tmp_path, "0")[3:], more]) == 0
-        assert read(folder(tmp_path, 0)).epochs[-1].steps == steps
+        assert read_record(folder(tmp_path, 0)).epochs[-1].steps == steps
     assert complete(tmp_path, 0)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rlbench.records.store import read, scores
+from rlbench.records.store import read_record, scores
 from rlbench.sweep import ray as engine
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def words(results: Path, *more: str) -> list[str]:
 
 
 def records(results: Path) -> dict[int, tuple[object, ...]]:
-    found = [read(path.parent) for path in sorted(results.glob("toy/dqn/Catch/*/seed=*/spec.json"))]
+    found = [read_record(path.parent) for path in sorted(results.glob("toy/dqn/Catch/*/seed=*/spec.json"))]
     return {
         r.spec.seed: (r.spec.id, [scores(e) for e in r.epochs], r.outcome and (r.outcome.status, r.outcome.weights))
         for r in found
