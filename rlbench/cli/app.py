@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -34,6 +35,7 @@ from rlbench.cli.show import show
 from rlbench.cli.status import status
 from rlbench.cli.table import table
 from rlbench.cli.verify import verify
+from rlbench.config.names import printable
 from rlbench.errors import RlbenchError, UsageError
 
 INTERNAL = 1
@@ -66,6 +68,9 @@ app.add_typer(export, name="export")
 
 UNMAPPED: Final = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
 """Messages of the dynamic loader when memory is exhausted."""
+
+REFUSED_PATH: Final = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
+"""Errors of the system about a path that the user gave."""
 
 
 class Terminated(BaseException):
@@ -137,8 +142,8 @@ def _terminate(number: int, _frame: object) -> None:
 
 
 def _unforeseen(error: Exception, *, debug: bool) -> int:
-    if isinstance(error, PermissionError):
-        complain(f"{error.filename}: not allowed ({error.strerror}); check its permissions")
+    if isinstance(error, OSError) and error.errno in REFUSED_PATH:
+        complain(f"{printable(str(error.filename), 200)}: {error.strerror}; check the path and its permissions")
         return UsageError.exit_code
     if isinstance(error, MemoryError | ImportError | OSError) and any(word in str(error) for word in UNMAPPED):
         complain(f"memory is exhausted ({error}); free some, or raise `ulimit -v`, and run the same command again")

@@ -108,8 +108,8 @@ def sweep_until_decided(cells: Sequence[SequentialCell], options: SweepOptions) 
         endings |= {ending.job.folder: ending for ending in new}
         if stopped_by is not None or any(ending.status not in {"done", "failed"} for ending in new):
             return list(endings.values()), stopped_by
-        for cell, _ in going:
-            take_look(cell.folder, cell.design)
+        for cell, seeds in going:
+            take_look(cell.folder, cell.design, seeds)
     return list(endings.values()), None
 
 

@@ -160,7 +160,7 @@ def footprint(spec: Spec, eval_workers: int = 0, *, steps: int | None = None) ->
             networks = _discrete_actor_critic(spec.task, algo, numbers)
             replay_bytes = replay.capacity * (slot + (MASS if replay.priority else 0))
         case Offline():
-            networks = _from_data(spec.task, algo)
+            networks = _from_data(spec.task, algo, spec.protocol.envs)
             replay_bytes = (steps or DATASET_STEPS) * (
                 2 * (4 * numbers + action + 4) + PLACE
             )  # as read, and as laid for the ring
@@ -211,16 +211,16 @@ def world_of(task: Task) -> Task:
     return task.world if isinstance(task, OfflineTask) else task
 
 
-def _from_data(task: Task, algo: Offline) -> int:
-    """Bytes of actor, critics and VAE, their copies, and a batch with its sampled actions."""
+def _from_data(task: Task, algo: Offline, envs: int) -> int:
+    """Bytes of actor, critics and VAE, their copies, and the sampled actions of a batch or of the ``envs`` that act."""
     numbers, actions = VECTORS.get(world_of(task).id, (64, 8))
     layers = [(numbers, *algo.widths, 2 * actions), *[(numbers + actions, *algo.widths, 1)] * 2]
-    rows = algo.batch
+    rows, acting_rows = algo.batch, 0
     match algo.method:
-        case BatchConstrained(vae_widths=widths, n_action_samples=candidates):
+        case BatchConstrained(vae_widths=widths, n_action_samples=candidates, eval_action_samples=each):
             latent = algo.method.latent_dim or algo.method.latent * actions
             layers += [(numbers + actions, *widths, 2 * latent), (numbers + latent, *widths, actions)]
-            rows *= candidates
+            rows, acting_rows = rows * candidates, envs * each
         case Conservative(n_action_samples=repeats):
             rows *= 3 * repeats + 1
         case CriticRegularized(n_action_samples=samples):
@@ -228,7 +228,9 @@ def _from_data(task: Task, algo: Offline) -> int:
         case _:
             pass
     parameters = sum(a * b + b for layer in layers for a, b in pairwise(layer))
-    return 4 * (COPIES * parameters + WORKSPACES * rows * sum(sum(layer) for layer in layers))
+    learning = WORKSPACES * rows * sum(sum(layer) for layer in layers)
+    acting = acting_rows * max(a + b for layer in layers for a, b in pairwise(layer))  # without gradients
+    return 4 * (COPIES * parameters + max(learning, acting))
 
 
 def _offline_q(task: Task, algo: OfflineQ, numbers: int) -> int:

@@ -88,6 +88,10 @@ def write_curve(curve: ImportedCurve, results: Path) -> bool:
         RefusedFile: a name is no name, a number is no number, or the folder holds a link.
     """
     folder = curve_folder(_check(curve, curve.task), results)
+    text = files.seal({"schema_version": files.SCHEMA_VERSION, **asdict(curve)})
+    if len(text) > files.LONGEST:
+        size = f"seed {curve.seed} takes {len(text):,} characters, {files.LONGEST:,} are allowed"
+        raise RefusedFile(f"{curve.task}: {size}; thin the file, or round its numbers")
     files.refuse_links(folder, results)
     try:
         present = (folder / FILE).exists()
@@ -101,7 +105,7 @@ def write_curve(curve: ImportedCurve, results: Path) -> bool:
             return False
         raise UsageError(f"{folder}: holds another curve of seed {curve.seed}; choose another folder with --results")
     faults.point("claim.made")
-    files.replace(folder / FILE, files.seal({"schema_version": files.SCHEMA_VERSION, **asdict(curve)}) + "\n")
+    files.replace(folder / FILE, text + "\n")
     return True
 
 

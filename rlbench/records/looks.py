@@ -108,9 +108,14 @@ def read_looks(cell: Path) -> Looks | None:
     return Looks(design, count)
 
 
-def take_look(cell: Path, design: tuple[Look, ...] = DESIGN) -> Looks:
-    """Record the next look at a cell; the first one begins ``design``."""
+def take_look(cell: Path, design: tuple[Look, ...] = DESIGN, seeds: int | None = None) -> Looks:
+    """Record the next look at a cell; the first one begins ``design``.
+
+    With ``seeds``, a look at as many that another process has recorded meanwhile is not taken again.
+    """
     before = read_looks(cell)
+    if before is not None and seeds is not None and before.last.seeds >= seeds:
+        return before
     for temporary in cell.glob(f"{NAME}.*.tmp"):  # of a crash
         temporary.unlink()
         faults.point("claim.swept")

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator
 from rlbench.config.names import printable
 
 METRIC: Final = re.compile(r"[a-z_]{1,40}")
-LARGEST_RETURN: Final = 1e100  # absolute raw points of an episode; the square of more is no float
+LARGEST_RETURN: Final = 1e50  # absolute raw points of an episode; the fourth power of more is no float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -143,6 +143,8 @@ def _task_at(key: CellKey, first: Runs, second: Runs) -> Task | None:
     if step is None:
         return None
     a, b = (with_failed(key, scores_up_to(runs, step), runs) for runs in (first, second))
+    if not a or not b:
+        return None
     return Task(key=key, first=a, second=b, improvement=probability_of_improvement([b], [a]), step=step)
 
 

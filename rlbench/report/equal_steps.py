@@ -258,7 +258,8 @@ def largest_common_step(sides: Sequence[Runs]) -> int | None:
 def scores_up_to(runs: Runs, step: int) -> list[float]:
     """One score for each seed that has reached ``step``: the mean of its last three evaluations up to there."""
     going = [run for run in (*runs.complete, *runs.short) if run.evaluations and SLACK * _end(run) >= step]
-    return [mean([evaluation.mean for evaluation in within(run.evaluations, step)[-WINDOW:]]) for run in going]
+    curves = [curve for run in going if (curve := within(run.evaluations, step))]
+    return [mean([evaluation.mean for evaluation in curve[-WINDOW:]]) for curve in curves]
 
 
 def steps_text(steps: int) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rlbench.records import imported
 from rlbench.records.imported import ImportedCurve
+from rlbench.report.estimate import within
 from rlbench.report.reference_scores import documented
 from rlbench.report.reference_table import CellKey, ReferenceScore, protocol_of
 from rlbench.report.run_index import Runs, budget_of, key_of
@@ -74,11 +75,11 @@ def _in_place(key: CellKey, curves: list[Run]) -> Runs:
     """Imported curves of one cell, sorted as runs are."""
     reference = next((cell.primary for cell in documented(key.suite) if cell.key == key), None)
     cells = Runs(of_others=True, budget=budget_of(curves[0]))
-    kind = kind_of(key, reference)
+    kind, limit = kind_of(key, reference), reference.limit if reference is not None else None
     for run in curves:
         if run.origin["kind"] != kind:
             cells.elsewhere.append(run)
-        elif run.env_steps >= FULL * cells.budget:
+        elif run.env_steps >= FULL * cells.budget and within(run.evaluations, limit):  # else it would leave n
             cells.complete.append(run)
         else:
             cells.short.append(run)

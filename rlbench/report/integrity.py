@@ -6,7 +6,7 @@ its half-written successor. The same command repairs all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +21,7 @@ from rlbench.errors import RefusedFile, UsageError, beside
 from rlbench.records import files, imported, manifest, store
 from rlbench.records.files import folders
 from rlbench.records.locks import is_held
+from rlbench.records.looks import read_looks
 from rlbench.records.manifest import Manifest
 from rlbench.records.store import Record
 from rlbench.report import baseline
@@ -74,19 +75,20 @@ def verified(place: Path) -> Findings:
 
 
 def _all(place: Path, findings: Findings) -> Iterator[str]:
+    readers: list[tuple[Callable[[Path], object], Path]] = []
     for folder in folders(place):
         findings.runs += 1
         yield from _run(folder, findings)
+        readers.append((read_looks, folder.parent))
     for folder in imported.curve_folders(place):
         findings.runs += 1
-        try:
-            imported.read_curve(folder)
-        except RefusedFile as error:
-            yield str(error)
+        readers.append((imported.read_curve, folder))
     if (place / BASELINE).is_file():
         findings.baselines += 1
+        readers.append((baseline.read_baseline, place / BASELINE))
+    for reader, path in dict.fromkeys(readers):
         try:
-            baseline.read_baseline(place / BASELINE)
+            reader(path)
         except RefusedFile as error:
             yield str(error)
 

@@ -37,6 +37,7 @@ CHOICE: Final = "RLBENCH_REFERENCE"
 GROUP: Final = "rlbench.references"
 LARGEST: Final = 2**22  # bytes of a CSV file
 LONGEST: Final = 10_000  # rows of a CSV file
+MOST_ROWS: Final = 100_000  # of all sources of a TOML file, and points of their curves
 LARGEST_TOML: Final = 2**18  # bytes; the parser takes time and memory by the square of the dots of a key
 LARGEST_COUNT: Final = 10**15
 
@@ -162,11 +163,15 @@ def _lines(path: Path) -> tuple[tuple[Line, Curve | None], ...]:
         raise RefusedFile(f"{path}: not TOML ({error}); write tables [[reference]]") from None
     if not references:
         raise RefusedFile(f"{path}: holds no table [[reference]]; write one a source")
-    return tuple(
-        (_line(reference, row, path), _curve(reference, row, path))
-        for reference in references
-        for row in _rows(reference, path)
-    )
+    pairs, rows = [], 0
+    for reference in references:
+        for row in _rows(reference, path):
+            curve = _curve(reference, row, path)
+            pairs.append((_line(reference, row, path), curve))
+            rows += 1 + (len(curve.env_steps) if curve else 0)
+            if rows > MOST_ROWS:
+                raise RefusedFile(f"{path}: its sources have more than {MOST_ROWS:,} rows and points; thin the files")
+    return tuple(pairs)
 
 
 def _rows(reference: OutsideReference, path: Path) -> Sequence[ScoreRow]:
@@ -200,8 +205,9 @@ def _curve(reference: OutsideReference, row: ScoreRow, path: Path) -> Curve | No
     )
 
 
-def _table(path: Path, record: type[_Record]) -> list[_Record]:
-    """The rows of a CSV file whose columns are fields of ``record``."""
+@cache
+def _table(path: Path, record: type[_Record]) -> Sequence[_Record]:
+    """The rows of a CSV file whose columns are fields of ``record``; a file that many rows name is read once."""
     reader, rows = csv.DictReader(io.StringIO(_text(path, LARGEST))), list[_Record]()
     try:
         for name in reader.fieldnames or ():

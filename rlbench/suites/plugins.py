@@ -100,7 +100,7 @@ def import_package(name: str) -> Package:
     Raises:
         UsageError: no installed distribution brings it, or its import fails.
     """
-    if not all(part.isidentifier() for part in name.split(".")):
+    if name == "__main__" or not all(part.isidentifier() for part in name.split(".")):
         raise UsageError(f"--import {printable(name, 80)}: no name of a package; write it as in an import statement")
     with _installed_only():
         package = Package(name, _version(name))

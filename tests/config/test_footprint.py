@@ -56,6 +56,14 @@ def test_every_field_that_takes_memory_moves_the_total() -> None:
         assert footprint(atari(setting)).total > usual, setting
 
 
+def test_the_candidates_of_an_acting_bcq_are_counted() -> None:
+    """20,000 candidates in each of ten envs, at a layer of 512 and its ReLU; measured: 829 MB."""
+    bcq = suites.spec("offline", "bcq", "halfcheetah-medium-v2")
+    few, many = (parse(f"algo.method.eval_action_samples={count}") for count in (100, 20_000))
+    assert footprint(apply_settings(bcq, [few])).networks == footprint(bcq).networks
+    assert 800e6 < footprint(apply_settings(bcq, [many])).networks < 850e6
+
+
 def test_the_line_names_the_total_and_its_parts() -> None:
     found = Footprint(replay=707_500_000, networks=72_000_000, emulators=0, base=600_000_000)
     assert found.line() == "memory ≈ 1.38 GB (replay 0.71 GB, networks 72.0 MB, libraries 0.60 GB)"

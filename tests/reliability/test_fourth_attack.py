@@ -19,6 +19,7 @@ from rlbench.cli.resolve import resolve
 from rlbench.errors import DoesNotFit, RefusedFile
 from rlbench.records import files, imported, looks, machine, store
 from rlbench.records.imported import ImportedCurve, Origin
+from rlbench.records.types import LARGEST_RETURN
 from rlbench.report import parity_table, reference_files, sources
 from rlbench.report.parity import Parity
 from rlbench.report.reference_table import CellKey
@@ -77,7 +78,7 @@ IMPORTS: dict[str, tuple[str | bytes, str]] = {
     "a seed of many digits": (line(seed=10**30), "is not below 2,147,483,648"),
     "a step that no float holds": (line(steps=10**400), "line 1 is no evaluation (steps"),
     "returns whose sum no float holds": (line(returns=[1.7e308] * 3), "line 1 is no evaluation (returns"),
-    "a return whose square no float holds": (f"{HEAD},0,1,1e300\n", "not below 1e+100"),
+    "a return whose square no float holds": (f"{HEAD},0,1,1e51\n", "not below 1e+50"),
     "an iteration that no float holds": (
         json.dumps([{"Agent": "SAC", "Iteration": 10**400, "Value": 1.0}]),
         "no rows of Agent",
@@ -144,6 +145,41 @@ def test_a_forged_curve_is_named_and_counted_nowhere(message: str, tmp_path: Pat
         assert code == 2 and message in out + error
 
 
+def test_a_curve_that_no_line_of_a_record_holds_is_not_written(tmp_path: Path) -> None:
+    numbers = [n / 7 for n in range(400_000)]
+    long = replace(CURVE, steps=tuple(range(10**15, 10**15 + 400_000)), returns=tuple(numbers), lengths=tuple(numbers))
+    with pytest.raises(RefusedFile, match="16,777,216 are allowed; thin the file"):
+        imported.write_curve(long, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "returns", [[LARGEST_RETURN, -LARGEST_RETURN] * 2, [5e-324] * 4, [LARGEST_RETURN, 1e-300, 0.0, -1.0]]
+)
+def test_no_return_that_is_allowed_breaks_a_verdict(returns: list[float], tmp_path: Path) -> None:
+    for seed, score in enumerate(returns):
+        imported.write_curve(replace(CURVE, seed=seed, returns=(0.0, score)), tmp_path)
+    for words in (["check", "mujoco"], ["check", "mujoco", "--at"], ["check", "mujoco", "--pooled"]):
+        assert told([*words, "--results", str(tmp_path)])[0] in {0, 3}
+
+
+def test_a_seed_evaluated_only_beyond_the_references_steps_never_leaves_n(tmp_path: Path) -> None:
+    for seed in range(5):
+        imported.write_curve(replace(CURVE, seed=seed, returns=(0.0, 3_600.0 + seed)), tmp_path / "good")
+        imported.write_curve(replace(CURVE, seed=seed, returns=(0.0, 3_600.0 + seed)), tmp_path / "all")
+        imported.write_curve(replace(CURVE, seed=5 + seed, steps=(2_000_000, 3_000_000)), tmp_path / "all")
+    gate = [told(["check", "mujoco", "--results", str(tmp_path / name)])[1] for name in ("good", "all")]
+    assert "1 REPRODUCED" in gate[0] and "1 INCONCLUSIVE" in gate[1] and "5 runs incomplete" in gate[1]
+    assert told(["export", "npz", "--output", str(tmp_path / "f"), "--results", str(tmp_path / "all")])[0] == 0
+
+
+def test_two_sides_without_a_common_step_are_not_compared(tmp_path: Path) -> None:
+    imported.write_curve(CURVE, tmp_path / "early")
+    imported.write_curve(replace(CURVE, steps=(10**15, 10**15 + 1)), tmp_path / "late")
+    code, _, error = told(["compare", str(tmp_path / "early"), str(tmp_path / "late"), "--at"])
+    assert code == 2 and "have evaluated no task both" in error
+
+
 def test_a_return_of_a_record_whose_square_no_float_holds_is_refused() -> None:
     forged = epoch(0, 1.0, 0)
     assert forged.evaluated is not None
@@ -170,6 +206,11 @@ REFERENCES = {
     "many keys of dots": (("a" + ".a" * 900 + "\n") * 200, "are allowed"),
     "steps that no float holds": (REFERENCE + "steps = 1" + "0" * 400, "steps"),
     "a score whose square no float holds": (REFERENCE + 'scores = [{task = "Hopper-v4", score = 1e300}]', "score"),
+    "many sources of one file": (
+        "".join(REFERENCE.replace('"x"', f'"x{n}"') + 'file = "rows.csv"\n' for n in range(101)),
+        "more than 100,000 rows and points",
+    ),
+    "many rows of one curve": (REFERENCE + 'file = "curves.csv"', "more than 100,000 rows and points"),
     "a long field of CSV": (REFERENCE + 'file = "long.csv"', "not CSV"),
 }
 
@@ -179,6 +220,10 @@ REFERENCES = {
 def test_a_hostile_file_of_references_is_refused(harm: str, tmp_path: Path) -> None:
     content, message = REFERENCES[harm]
     (tmp_path / "long.csv").write_text("task,score\n" + "x" * 200_000 + ",1\n")
+    (tmp_path / "rows.csv").write_text("task,score\n" + "Hopper-v4,1\n" * 1_000)
+    (tmp_path / "curves.csv").write_text("task,score,curve\n" + "Hopper-v4,1,points.csv\n" * 1_000)
+    points = "".join(f"{step},1,1,5\n" for step in range(100))
+    (tmp_path / "points.csv").write_text("env_step,mean_return,std,seeds\n" + points)
     (tmp_path / "r.toml").write_text(content)
     code, _, error = told(["table", "mujoco", "--references", str(tmp_path / "r.toml"), "--results", str(tmp_path)])
     assert code == 2 and message in error
@@ -228,6 +273,38 @@ def test_looks_that_would_leave_no_seeds_are_refused(seeds: int, tmp_path: Path)
     (tmp_path / looks.NAME).write_text(files.seal(content))
     with pytest.raises(RefusedFile, match="holds no looks"):
         looks.read_looks(tmp_path)
+
+
+def test_a_look_that_two_processes_end_counts_once(tmp_path: Path) -> None:
+    assert [looks.take_look(tmp_path, seeds=seeds).count for seeds in (3, 3, 5, 3, 5)] == [1, 1, 2, 2, 2]
+
+
+def test_damaged_looks_are_a_fault(record_run: Callable[..., Path]) -> None:
+    cell = record_run([1.0]).parent
+    (cell / looks.NAME).write_text("{}")
+    code, out, _ = told(["verify", str(cell.parents[3])])
+    assert code == 2 and f"{looks.NAME}: damaged" in out and "1 fault" in out
+
+
+LONG = "x" * 300
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("verify", LONG),
+        ("eval", LONG),
+        ("compare", LONG, "."),
+        ("data", "show", LONG),
+        ("table", "toy", "--results", LONG),
+        ("check", "toy", "--baseline", LONG),
+        ("import", LONG, "--as", "mujoco/sac", "--results", "."),
+        ("show", "mujoco", "ppo", "gym:CartPole-v1", "--import", "__main__"),
+    ],
+)
+def test_a_word_that_no_system_takes_is_a_wrong_request(words: tuple[str, ...]) -> None:
+    code, _, error = told(words)
+    assert code == 2 and "internal error" not in error
 
 
 def test_an_evaluation_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
