@@ -50,7 +50,7 @@ def with_reproduced(text: str, evidence: Sources) -> str:
     run = sum(words.values()) - words["NOT RUN"] - words["PARTIAL"]
     sentence = (
         f"Of the {sum(words.values())} published scores, {run} have been run in full so far: {words['REPRODUCED']} are "
-        f"reproduced,\n{words['BELOW']} below, and {words['INCONCLUSIVE']} undecided for want of seeds. The reproduced "
+        f"reproduced,\n{words['BELOW']} below, and {words['INCONCLUSIVE']} undecided with too few seeds. The reproduced "
         "ones, with their 95 % interval:"
     )
     head = ["| suite | algorithm | task | published | measured | seeds |", "|---|---|---|---:|---:|---:|"]

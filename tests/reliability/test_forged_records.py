@@ -16,7 +16,7 @@ from rlbench.records import files, store
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.integrity import verified
 from rlbench.report.runs import read_run
-from rlbench.report.tables import document
+from rlbench.report.table_data import cell_document
 from rlbench.seeds import Seeds
 from tests.conftest import RecordRun
 from tests.reliability.test_survivorship import cell_of, run_of, spec_of
@@ -112,7 +112,7 @@ class TestForcedRuns:
         assert (after.verdict, after.measured) == (before.verdict, before.measured)
         assert "1 of 4 runs failed" in after.note
         assert "1 attempt put aside (1 failed)" in after.note
-        assert "1 attempt put aside (1 failed)" in str(document(after)["note"])
+        assert "1 attempt put aside (1 failed)" in str(cell_document(after)["note"])
 
     @pytest.mark.parametrize("key", ["commit", "rlbench", "packages", "env"])
     def test_a_failed_attempt_of_other_code_is_noted_and_does_not_count(
@@ -198,7 +198,7 @@ class TestSeeds:
         full_run(record_run, 1.0, 6, status="failed")
         found = cell(results)
         assert "seeds 1, 3, 4, 6 instead of 0 to 3" in found.note
-        measured = document(found)["measured"]
+        measured = cell_document(found)["measured"]
         assert isinstance(measured, dict) and measured["seeds"] == [1, 3, 4, 6]
 
     def test_seeds_from_0_need_no_note(self, record_run: RecordRun, results: Path) -> None:
