@@ -1,4 +1,4 @@
-"""Files that other people may have made, and writing that survives: a reader finds the old file or the new one.
+"""Safe reading of untrusted files, and atomic writing: a reader finds the old file or the new one.
 
 Only regular files of a bounded size are opened: a FIFO would wait for ever, a device fills the memory.
 """

@@ -25,7 +25,7 @@ class Seeds:
         return Seeds(self.root, self.path + keys)
 
     def number(self) -> int:
-        """One 32-bit seed for libraries that want an integer."""
+        """One 32-bit integer seed, for libraries."""
         return int(self._sequence().generate_state(1)[0])
 
     def numbers(self, count: int) -> tuple[int, ...]:

@@ -1,9 +1,9 @@
-"""Many updates as one recording that is played again without the host: on a GPU a CUDA graph.
+"""Capture several updates and replay them without the host, as a CUDA graph on a GPU.
 
-What is recorded is the eager updater's own code, so no algorithm is written twice. It must therefore keep the rules of
-a recording: fixed shapes, what varies in tensors that stay where they are, nothing that waits for the device. The
-updates before the first recording, and the first ones of each, are carried out eagerly; a recording is trusted once it
-has given what they gave. Where recording fails or its numbers differ, updates stay eager, and ``refusal`` says why.
+The captured code is the eager updater's own, so no algorithm is written twice. It must follow the rules of capture:
+fixed shapes, varying values in tensors at fixed addresses, no wait for the device. The updates before the first capture
+run eagerly. The first replay of each capture is compared with eager updates. If capture fails or the numbers differ,
+updates stay eager, and ``refusal`` has the reason.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from rlbench.records.types import Updated
 from rlbench.training.metrics import MeanMetrics
 
 MOST: Final = 16
-"""Updates in one recording: to launch it then costs less than one of them, and more only take memory."""
+"""Most updates of one capture: its launch then costs less than one update, and more only take memory."""
 
 WARMUP: Final = 3
-"""Whole cycles of updates before the first recording, in which libraries make up their minds and optimizers begin."""
+"""Cycles of updates before the first capture, in which libraries choose kernels and optimizers create their state."""
 
 SLACK: Final = 0.02
-"""Of the way that a tensor goes in the updates of a recording: how far off it may end, for sums in another order."""
+"""Tolerance of a replayed tensor, as a share of its change, since sums have another order."""
 
 ROUNDING: Final = 1e-5
-"""Of a tensor's size: what may be off beside that."""
+"""Additional tolerance, as a share of the tensor's size."""
 
 
 class Cyclic(Protocol):
@@ -46,7 +46,7 @@ class Cyclic(Protocol):
 
 
 class Updates(Stateful, Protocol):
-    """An eager updater, of whatever batches."""
+    """Interface of an eager updater."""
 
     @property
     def learner(self) -> Cyclic:
@@ -77,7 +77,7 @@ class Recorder(Protocol):
         """Carry ``work`` out as it is, where it would be recorded."""
 
     def record(self, work: Callable[[], None]) -> Recording:
-        """Record ``work`` without carrying it out.
+        """Capture ``work`` without running it.
 
         Raises:
             RuntimeError: it cannot be recorded; every stream of random numbers stands where it stood.
@@ -131,7 +131,7 @@ class GraphUpdater:
         return self.eager.state_dict()
 
     def load_state_dict(self, state: State) -> None:
-        """Take them over; tensors may lie elsewhere now, so everything is recorded anew."""
+        """Load the state and drop all captures, since tensors may have moved."""
         self.eager.load_state_dict(state)
         self.recordings.clear()
         self._warm = 0
@@ -177,7 +177,7 @@ class GraphUpdater:
             self.eager.metrics.count = count
 
     def _proved(self, recording: Recording, first: int, length: int) -> None:
-        """Carry the updates out, recorded and then, from where they began, eagerly: that is what remains."""
+        """Replay the updates, compare them with eager ones from the same state, and keep the eager result."""
         before, sampled = [x.clone() for x in self._moving()], _copied(self.sampler.state_dict())
         streams = [generator.get_state() for generator in self.generators]
         recording.replay()
@@ -259,7 +259,7 @@ class Compiled(Generic[*GivenT, FoundT]):
 
 
 def _brief(error: RuntimeError) -> str:
-    """Its name, and the first two lines of what it says: the first may only name the backend."""
+    """The name of an error and the first two lines of its message; the first may only name the backend."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return " ".join([f"{type(error).__name__}:", *lines[:2]])
 
@@ -284,7 +284,7 @@ class CudaGraphs:
         usual.wait_stream(self.stream)
 
     def record(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
-        """Record ``work`` without carrying it out.
+        """Capture ``work`` without running it.
 
         Raises:
             RuntimeError: it cannot be recorded.

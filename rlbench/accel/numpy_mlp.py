@@ -21,7 +21,7 @@ Row: TypeAlias = NDArray[np.float32]
 
 
 class Layer(NamedTuple):
-    """The place of one layer of all networks in a flat row."""
+    """The position of one layer of all networks in a flat row."""
 
     start: int
     shape: tuple[int, int, int]  # K, inputs + 1, outputs
@@ -62,7 +62,7 @@ class Stack:
         self._rooms: dict[int, Room] = {}
 
     def views(self, row: Row) -> list[tuple[Tensor, Row]]:
-        """Every parameter, and its place in ``row`` ``[size]`` in the parameter's own shape."""
+        """Every parameter, and its view of ``row`` ``[size]`` in the parameter's shape."""
         views_of_parameters: list[tuple[Tensor, Row]] = []
         for k, net in enumerate(self.nets):
             for place, layer in zip(self.layers, net, strict=True):
@@ -89,7 +89,7 @@ class Stack:
         return room.sums[-1]
 
     def backward(self, row: Row, pull: Row, gradient: Row) -> None:
-        """Write into ``gradient`` what ``pull`` ``[K, B, outputs]`` makes of the last ``forward`` of as many rows."""
+        """Write the last ``forward``'s gradient into ``gradient``, for output gradients ``pull`` ``[K, B, outputs]``."""
         room = self._room(pull.shape[1])
         for i in range(len(self.layers) - 1, -1, -1):
             layer = self.layers[i]
@@ -143,10 +143,10 @@ class Head(Protocol):
     """A policy, read off the first network's outputs, and its gradients."""
 
     def evaluate(self, raw: Row, action: Row) -> tuple[Row, Row]:
-        """Log-probabilities and entropies of actions ``[B, A]``, or numbered ones ``[B]`` int64; each ``[B]``."""
+        """Log-probabilities and entropies ``[B]`` of actions ``[B, A]``, or of discrete ones ``[B]`` int64."""
 
     def backward(self, log_prob: Row, entropy: Row, out: Row) -> None:
-        """Write the gradients of ``raw`` ``[B, A]``, from those of what ``evaluate`` gave last."""
+        """Write the gradients of ``raw`` ``[B, A]`` from those of the last results of ``evaluate``."""
 
 
 class GaussianHead:
@@ -167,7 +167,7 @@ class GaussianHead:
         return log_prob, np.full_like(log_prob, width + np.float32(0.5 * len(self.log_std)))
 
     def backward(self, log_prob: Row, entropy: Row, out: Row) -> None:
-        """Of the means ``[B, A]``; and of the spread ``[A]``, in its own place."""
+        """Write the gradients of the means ``[B, A]`` and of the log std ``[A]``."""
         np.multiply(self._standard, log_prob[:, None], out=out)
         out *= self._inverse
         np.add(log_prob @ self._squares, entropy.sum() - log_prob.sum(), out=self.gradient)
@@ -221,7 +221,7 @@ class NumpyOptimizer:
         self._steps.copy_(self.optimizer.state[self._places[0][0]]["step"])
 
     def step(self) -> None:
-        """A step down the gradient, whose norm is clipped first."""
+        """Take a gradient step after clipping the gradient's norm."""
         if self.max_norm is not None:
             length = sqrt(float(self.gradient @ self.gradient))
             if length + 1e-6 > self.max_norm:
@@ -240,7 +240,7 @@ class NumpyOptimizer:
         row.addcdiv_(gradient, square.sqrt().add_(group["eps"]), value=-group["lr"])
 
     def end(self) -> None:
-        """Give them back, in place."""
+        """Copy the parameters back into the torch network, in place."""
         for parameter, place in self._places:
             numbers(parameter)[...] = place
         for name, held in zip(self.names, self._moment_views, strict=True):

@@ -1,4 +1,4 @@
-"""Behaviour cloning: the data's actions, by squared error or by likelihood; numbered ones by cross entropy."""
+"""Behavior cloning by squared error or likelihood, and by cross entropy for discrete actions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlbench.ops.types import Role, Transition
 
 
 class Imitation(Compilable):
-    """Behaviour cloning (Pomerleau 1991): the documented IL with a deterministic actor, else maximum likelihood."""
+    """Behavior cloning (Pomerleau 1991): mean squared error for a deterministic actor, otherwise maximum likelihood."""
 
     saved = ("actor", "actor_optimizer")
 

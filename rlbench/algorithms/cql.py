@@ -1,4 +1,4 @@
-"""CQL: SAC whose critics' values are penalized on other actions than the data's."""
+"""CQL: SAC with a penalty on the critics' values of actions outside the data."""
 
 from __future__ import annotations
 

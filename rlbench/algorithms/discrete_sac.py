@@ -20,7 +20,7 @@ from rlbench.ops.types import Role, Transition
 
 
 class DiscreteSAC(Compilable):
-    """https://arxiv.org/abs/1910.07207, with one torso that each optimizer moves in turn, as documented.
+    """https://arxiv.org/abs/1910.07207, with one torso that every optimizer updates, as in the reference code.
 
     The actor's optimizer holds torso and actor, each critic's optimizer the torso and that critic.
     """

@@ -26,7 +26,7 @@ from rlbench.ops.types import Transition
 def actor_critic_parts(
     spec: Spec, algo: ActorCritic, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
 ) -> Parts:
-    """The learner, its networks freshly drawn from torch's own generator, and what goes with it."""
+    """Build the learner and its parts; torch's own generator draws the networks' weights."""
     actions = size(spec, info)
     scale = algo.policy.noise if isinstance(algo.policy, Deterministic) else 0.0
     return Parts(
@@ -86,7 +86,7 @@ def _learner(
 
 
 def _units(info: EnvInfo) -> tuple[Tensor, Tensor]:
-    """Scale and center of the environment's actions, both ``[A]``: what 1 is from the middle of the range, and that."""
+    """Half-width and center ``[A]`` of the environment's action bounds."""
     if not isinstance(info.actions, Box):
         raise TypeError("discrete actions have no units")
     low, high = torch.from_numpy(info.actions.low), torch.from_numpy(info.actions.high)
@@ -97,7 +97,7 @@ def size(spec: Spec, info: EnvInfo) -> int:
     """Dimension of an action.
 
     Raises:
-        UsageError: actions are numbered, or what is seen is not a vector.
+        UsageError: actions are discrete, or observations are no vectors.
     """
     if not isinstance(info.actions, Box):
         raise UsageError(f"{spec.name}: {spec.algorithm} chooses real vectors; {spec.task.id} has discrete actions")

@@ -32,7 +32,7 @@ from rlbench.ops.types import Role, Transition
 def dqn_parts(
     spec: Spec, algo: QLearning, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
 ) -> Parts:
-    """The learner, its networks freshly drawn from torch's own generator, and what goes with it."""
+    """Build the learner and its parts; torch's own generator draws the networks' weights."""
     actions = count(spec, info)
     net = network(spec, algo, info).to(device)
     learner = QLearner(
@@ -54,7 +54,7 @@ def dqn_parts(
 
 
 def network(spec: Spec, algo: QLearning, info: EnvInfo) -> QNet:
-    """The value network, freshly drawn from torch's own generator."""
+    """Build the value network; torch's own generator draws its weights."""
     actions = count(spec, info)
     body = torso(algo.torso, spec, info)
 
@@ -119,7 +119,7 @@ def optimizers(config: Head, net: QNet, *, lr: float, epsilon: float) -> list[to
 def discrete_sac_parts(
     spec: Spec, algo: spec_algo.DiscreteSAC, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
 ) -> Parts:
-    """The learner, its network freshly drawn from torch's own generator, and what goes with it."""
+    """Build the learner and its parts; torch's own generator draws the network's weights."""
     actions = count(spec, info)
     body = torso(algo.torso, spec, info)
     net = DiscreteActorCritic(body, hidden=algo.hidden, actions=actions, critics=algo.critics).to(device)

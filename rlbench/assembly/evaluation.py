@@ -42,7 +42,7 @@ def evaluation(spec: Spec, info: EnvInfo, stage: EvaluationSetup, device: torch.
 def protocol_evaluation(
     spec: Spec, info: EnvInfo, stage: EvaluationSetup, device: torch.device, seeds: Seeds
 ) -> Evaluation:
-    """An evaluation by the protocol: fresh environments, and a ring that only stacks what they show."""
+    """An evaluation by the protocol, with fresh environments and a ring that only stacks frames."""
     protocol = spec.protocol
     env_seeds = seeds.child("env").numbers(protocol.envs)
     torch.manual_seed(seeds.child("noise").number())

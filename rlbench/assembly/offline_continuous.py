@@ -42,10 +42,10 @@ class Shape(NamedTuple):
 def continuous_parts(
     name: str, algo: Offline, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
 ) -> OfflineParts:
-    """The learner, its networks freshly drawn from torch's own generator, and what goes with it.
+    """Build the learner and its parts; torch's own generator draws the networks' weights.
 
     Raises:
-        UsageError: actions are numbered, or what is seen is not a vector; ``name`` is the run's.
+        UsageError: actions are discrete, or observations are no vectors; ``name`` is the run's.
     """
     shape = _shape(name, info, device, compiler)
     learner = _learner(algo, shape)

@@ -1,4 +1,4 @@
-"""The line on stderr before training: the runs to come, their longest time here, and rlbench's own runs of them."""
+"""The line on stderr before training: the runs, their longest duration here, and rlbench's records of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def announce(specs: Sequence[Spec], results: Path, *, quiet: bool) -> None:
-    """Say what will be trained; nothing where every run has ended, and nothing of smoke runs."""
+    """Announce the runs to train; print nothing if all have ended, or for smoke runs."""
     from rlbench.records.store import folder_of, read_outcome
 
     if quiet:
@@ -81,7 +81,7 @@ def cell_key(spec: Spec) -> CellKey:
 
 
 def _brought(specs: Sequence[Spec]) -> str:
-    """The runs of these settings that a checkout brings: of one run its end, of several their number."""
+    """The checkout's records with these settings: the score of one run, or the number of several."""
     from rlbench.records.store import folder_of, read_outcome
     from rlbench.report.sources import brought_records
 

@@ -1,4 +1,4 @@
-"""The command ``rlbench``: one file a verb, and the one place where an error becomes a line and an exit code."""
+"""The command ``rlbench``: one module per verb; errors become a line and an exit code here."""
 
 from __future__ import annotations
 

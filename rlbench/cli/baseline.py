@@ -38,9 +38,9 @@ def baseline(
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:
-    """Save what was measured, for `rlbench check` to hold to.
+    """Save measured scores and speeds, for `rlbench check` to compare with.
 
-    Finished runs of the documented settings go into it; failed, short and smoke runs never do. `show` prints one.
+    A baseline has the finished runs of the documented settings, without failed, short and smoke runs. `show` prints it.
     """
     from rlbench.report import baseline as saved
     from rlbench.report.run_index import gather

@@ -1,4 +1,4 @@
-"""Values that arguments and options take, and the panels that help shows options in."""
+"""Values of arguments and options, and the panels of options in help texts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ RARE: Final = "Rarely used"
 
 
 class PanelCommand(TyperCommand):
-    """A verb whose options stand in the panels that they name, the rest last."""
+    """A verb with help panels; options that name no panel come last."""
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write the arguments, then each panel."""

@@ -1,4 +1,4 @@
-"""``rlbench doctor``: what this machine has and lacks, one line each, with the remedy."""
+"""``rlbench doctor``: the requirements that this machine meets or lacks, one line each, with the remedy."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The examples at the end of every verb's help: what a newcomer would type, each with what it is for.
+"""The examples at the end of every verb's help, each with its purpose.
 
-A test parses every one of them, so that none names what is not there.
+A test parses every one of them, so that all names in them exist.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("shards of RL Unplugged", "rlbench data import rlu shard-0 shard-1 --name rlb-unplugged"),
     ),
 }
-"""By verb; the empty one is the command itself. An example without words goes on from the one before it."""
+"""Examples by verb; the empty verb is the command itself. An example without a purpose continues the one before."""
 
 
 TYPICAL: Final = """\

@@ -1,4 +1,4 @@
-"""``rlbench export``: records in the form that other programs show."""
+"""``rlbench export``: convert records for other programs."""
 
 from __future__ import annotations
 

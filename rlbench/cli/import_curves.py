@@ -97,7 +97,7 @@ def import_curves(
 
 
 def _remark_unknown(cells: set[tuple[str, str]]) -> None:
-    """Say on stderr that no reference speaks of an algorithm, which may be mistyped."""
+    """Remark on stderr that no reference has an algorithm, which may be mistyped."""
     from rlbench import suites
 
     for suite, algorithm in sorted(cells):

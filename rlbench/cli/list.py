@@ -57,7 +57,7 @@ def _names(kind: str, suite: str | None) -> list[tuple[str, str]]:
 
 
 def _runs(suite: str | None, results: Path | None) -> list[tuple[str, str]]:
-    """``(suite, folder)`` for each run, whatever became of it."""
+    """``(suite, folder)`` for each run in any state."""
     from rlbench import suites
     from rlbench.records.files import folders
     from rlbench.report.sources import sources

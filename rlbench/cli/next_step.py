@@ -1,4 +1,4 @@
-"""The lines after training: the verdict of each cell that was trained, and the command that comes next."""
+"""The lines after training: the verdict of each trained cell, and the next command."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _line(cell: Cell, results: Path) -> str:
 
 
 def _next(cell: Cell, results: Path) -> str:
-    """The command that adds the seeds which the verdict asks for, or else shows the cell."""
+    """The command that adds the seeds needed for a verdict, or else shows the cell."""
     from rlbench.report.sources import RUNS
     from rlbench.report.verdict import MOST
 

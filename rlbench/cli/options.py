@@ -1,4 +1,4 @@
-"""Options that several verbs take, spelled once."""
+"""Options of several verbs, each defined once."""
 
 from __future__ import annotations
 
@@ -365,7 +365,7 @@ Run: TypeAlias = Annotated[
     ),
 ]
 MOST_RUNS = 3
-"""Runs that a message names where a name means several."""
+"""Most runs that a message lists for an ambiguous name."""
 
 
 def run_folder(name: str, results: Path | None) -> Path:

@@ -1,4 +1,4 @@
-"""Output: results go to stdout, whole; everything else goes to stderr."""
+"""Output: complete results go to stdout, everything else to stderr."""
 
 from __future__ import annotations
 

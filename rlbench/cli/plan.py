@@ -1,4 +1,4 @@
-"""``rlbench plan``: what is missing from a table and what it would cost."""
+"""``rlbench plan``: the missing runs of a table and their cost."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def _line(row: RemainingRuns) -> str:
 
 
 def _length(row: RemainingRuns) -> tuple[float, int]:
-    """Hours where they are known, and steps."""
+    """Hours if known, and steps, for sorting."""
     return (float("inf") if row.hours is None else row.hours, row.steps)
 
 
@@ -199,7 +199,7 @@ def _row(row: RemainingRuns, own_cells: Mapping[CellKey, Cell]) -> dict[str, obj
 
 
 def _informative(row: RemainingRuns) -> str:
-    """The first informative checkpoint, and the time until three seeds have come there."""
+    """The first informative checkpoint, and the time until three seeds have reached it."""
     from rlbench.cli.status import spoken
     from rlbench.report.equal_steps import steps_text
 

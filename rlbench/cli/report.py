@@ -1,4 +1,4 @@
-"""``rlbench report``: one self-contained page of everything."""
+"""``rlbench report``: all results in one self-contained page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``rlbench show``: every field of a run and where its value came from."""
+"""``rlbench show``: every setting of a run and the source of its value."""
 
 from __future__ import annotations
 

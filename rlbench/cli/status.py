@@ -1,4 +1,4 @@
-"""``rlbench status``: what is running, done, failed, and when it will end."""
+"""``rlbench status``: the states of runs, and the expected end of running ones."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _standings(results: Path | None, suite: str | None, states: Sequence[str] | 
 
 
 def _watch(results: Path | None, suite: str | None, states: Sequence[str] | None) -> None:
-    """Look again and again; Ctrl-C is how it is meant to end."""
+    """Redraw the states until Ctrl-C."""
     redraws = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     with suppress(KeyboardInterrupt):
         while True:

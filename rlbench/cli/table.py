@@ -1,4 +1,4 @@
-"""``rlbench table``: documented beside measured, cell by cell."""
+"""``rlbench table``: documented and measured scores, cell by cell."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from rlbench.ops.state_dict import State, tensor
 
 
 class EpisodeStats:
-    """Training games that ended since the last ``take``, and the running ones, in raw points."""
+    """Training episodes that ended since the last ``take``, and running ones, with unclipped rewards."""
 
     def __init__(self, num_envs: int) -> None:
         self.score, self.length = np.zeros(num_envs), np.zeros(num_envs, np.int64)

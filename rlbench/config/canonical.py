@@ -31,7 +31,7 @@ class Export(NamedTuple):
 
 
 class Family(Frozen):
-    """A family of algorithms; class variables say what its learners need and can do."""
+    """A family of algorithms; class variables declare its requirements and abilities."""
 
     learns_from: ClassVar[LearnsFrom]
     vectors_only: ClassVar[bool] = False  # observations and actions are vectors, and networks plain layers

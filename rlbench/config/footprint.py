@@ -60,7 +60,7 @@ ROBOT = 10_400_000
 """The same of one Fetch env, with its meshes."""
 
 SCRATCH = 9_000_000
-"""Resident bytes that a run of small networks takes beside all this: kernels on first use, and what passes."""
+"""Other resident bytes of a run of small networks: kernels loaded on first use, and temporary arrays."""
 
 CONVOLVING = 28_000_000
 """The same where frames are convolved."""
@@ -85,7 +85,7 @@ BYTES = {"Catch": 10 * 5, "Doors": 15}
 """Numbers in an observation of bytes."""
 
 PLACE = 24
-"""Bytes of a recorded step's marks, and of where it goes."""
+"""Bytes of a recorded step's flags and of its index."""
 
 MOST_ACTIONS = 18
 
@@ -97,12 +97,12 @@ DATASET_STEPS = 1_000_000
 
 
 SMOKE = 2_000
-"""Steps that a smoke run records for itself where it is not given data."""
+"""Steps that a smoke run without a data set records for itself."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Footprint:
-    """Bytes of host or device memory, by what holds them."""
+    """Bytes of host or device memory, by use."""
 
     replay_bytes: int = 0  # of the replay, what a checkpoint takes along
     replay: int
@@ -252,7 +252,7 @@ def _dataset_steps(spec: Spec) -> int:
 
 
 def _shapes(task: Task) -> tuple[int, int, int]:
-    """Numbers in one stored frame, bytes of each, and bytes of an action; an unknown task is taken for a small one."""
+    """Numbers in one stored frame, bytes of each, and bytes of an action; an unknown task counts as a small one."""
     task = world_of(task)
     if isinstance(task, AtariTask | GymnasiumTask) and task.size is not None:
         return task.size * task.size, 1, 8
@@ -263,7 +263,7 @@ def _shapes(task: Task) -> tuple[int, int, int]:
 
 
 def _layers(task: Task, algo: ActorCritic) -> int:
-    """Bytes of an actor, its critics and their copies, and of one batch on its way through them."""
+    """Bytes of an actor, its critics and their copies, and of one batch passing through them."""
     numbers, actions = VECTORS.get(task.id, (64, 8))
     actor, critic = (numbers, *algo.widths, 2 * actions), (numbers + actions, *algo.widths, 1)
     parameters = sum(a * b + b for a, b in pairwise(actor)) + algo.critics * sum(a * b + b for a, b in pairwise(critic))
@@ -272,7 +272,7 @@ def _layers(task: Task, algo: ActorCritic) -> int:
 
 
 def _networks(task: Task, algo: QLearning, numbers: int) -> int:
-    """Bytes of parameters in all their copies, and of one batch on its way through them."""
+    """Bytes of parameters in all their copies, and of one batch passing through them."""
     layers, activations = _torso(algo.torso, task, numbers)
     features = activations[-1] if activations else numbers
     width, fractions, cosines = _head(algo.head)
@@ -287,7 +287,7 @@ def _networks(task: Task, algo: QLearning, numbers: int) -> int:
 
 
 def _discrete_actor_critic(task: Task, algo: DiscreteSAC, numbers: int) -> int:
-    """Bytes of torso, actor and critics in all their copies, and of one batch on its way through them."""
+    """Bytes of torso, actor and critics in all their copies, and of one batch passing through them."""
     layers, activations = _torso(algo.torso, task, numbers)
     layers = [*layers, (activations[-1] if activations else numbers, algo.hidden)]
     heads = (1 + algo.critics) * (algo.hidden + 1) * MOST_ACTIONS
@@ -298,7 +298,7 @@ def _discrete_actor_critic(task: Task, algo: DiscreteSAC, numbers: int) -> int:
 
 
 def _icm(spec: Spec, curiosity: Curiosity) -> int:
-    """Bytes of the model of curiosity, and of what it reads at once on its way through it."""
+    """Bytes of the ICM, and of the steps passing through it at once."""
     numbers, _, _ = _shapes(spec.task)
     layers, activations = _torso(curiosity.torso, spec.task, numbers)
     width = activations[-1] if activations else numbers
@@ -317,7 +317,7 @@ def _icm(spec: Spec, curiosity: Curiosity) -> int:
 
 
 def _rollouts(task: Task, algo: PolicyGradient, numbers: int) -> int:
-    """Bytes of actor and critic in their copies, and of a whole rollout on its way through them."""
+    """Bytes of actor and critic in their copies, and of a whole rollout passing through them."""
     layers, activations = _torso(algo.torso, task, numbers)
     features = activations[-1] if activations else numbers
     if isinstance(algo.torso, Nature):
@@ -346,7 +346,7 @@ def _head(head: Head) -> tuple[int, int, int]:
 
 
 def _torso(torso: Nature | Mlp, task: Task, numbers: int) -> tuple[list[tuple[int, ...]], list[int]]:
-    """Shapes of the weights, inputs first and outputs last, and how many numbers each layer gives."""
+    """Shapes of the weights, inputs first and outputs last, and the number of outputs of each layer."""
     layers: list[tuple[int, ...]] = []
     activations: list[int] = []
     if isinstance(torso, Mlp):

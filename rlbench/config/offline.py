@@ -180,5 +180,5 @@ class Offline(Family):
 
     @property
     def export(self) -> Export | str:
-        """As the method says."""
+        """The export of the method."""
         return self.method.export

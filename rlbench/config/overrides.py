@@ -1,4 +1,4 @@
-"""``algo.head.n_atoms=51`` → a typed copy of a specification, or an error that says what was meant.
+"""``algo.head.n_atoms=51`` → a typed copy of a Spec, or an error that suggests a field.
 
 The value is parsed by the field's own type and nothing is ever evaluated. A part that can be one of several
 models is chosen by name (``algo.torso=mlp``) and starts from that model's defaults.
@@ -122,7 +122,7 @@ def apply_settings(model: ModelT, settings: Iterable[Setting]) -> ModelT:
 
 
 def _paths(model: BaseModel, path: str) -> list[str]:
-    """The paths of fields whose last part is that of ``path``, or a common name of it in the literature."""
+    """The paths of fields that end as ``path`` does, or in a synonym from the literature."""
     last = path.rpartition(".")[2].lower()
     names = {last, *COMMON_NAMES.get(last, ())}
     return [name for name, _ in fields(model) if name.rpartition(".")[2] in names - {"kind", "family"}]
@@ -204,7 +204,7 @@ def _readings(value: object) -> list[object]:
 
 
 def _members(annotation: Any) -> tuple[Any, ...]:
-    """The alternatives of a union, through ``Annotated``; one of anything else."""
+    """The alternatives of a union, also within ``Annotated``; any other type is its own alternative."""
     if get_origin(annotation) in {Union, UnionType}:
         return tuple(m for a in get_args(annotation) for m in _members(a))
     if hasattr(annotation, "__metadata__"):
@@ -219,7 +219,7 @@ def _kind(model: type[BaseModel]) -> str:
 
 
 def _name(annotation: Any) -> str:
-    """A type as a user would say it."""
+    """The name of a type for error messages."""
     words = []
     for member in _members(annotation):
         if get_origin(member) is Literal:

@@ -1,4 +1,4 @@
-"""A run as data. ``Spec`` is everything that can change a score, ``Runtime`` everything that may not."""
+"""A run as data: ``Spec`` has all settings that can change a score, ``Runtime`` those that cannot."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Budget(Frozen):
 
 
 class Spec(Frozen):
-    """One run, complete: equal specs on equal machines give equal numbers."""
+    """All settings of a run: equal specs on equal machines give equal numbers."""
 
     suite: str
     algorithm: str  # the name in the table, e.g. "dqn"
@@ -64,7 +64,7 @@ class Spec(Frozen):
 
     @property
     def id(self) -> str:
-        """Twelve hexadecimal digits of everything but the seed: runs of equal id are repeats of each other."""
+        """Twelve hexadecimal digits of a hash of all settings but the seed: runs of equal id repeat each other."""
         return digest(canonical(self, frozenset({"seed"})))
 
     @property

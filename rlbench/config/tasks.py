@@ -1,4 +1,4 @@
-"""Tasks: environment and preprocessing as data, everything that can change a score."""
+"""Tasks as data: all settings of environment and preprocessing that can change a score."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class AtariTask(Frozen):
 
 
 class ToyTask(Frozen):
-    """A task of seconds with a known optimum: the sanity suite."""
+    """A toy task with a known optimum, learned in seconds."""
 
     kind: Literal["toy"] = "toy"
     id: str  # "Catch", "Doors", or a Gymnasium id

@@ -94,7 +94,7 @@ class Table:
 
 
 def tables(text: str, where: str) -> Table:
-    """A CSV file as columns; a header-less one has its columns numbered.
+    """Read a CSV file as columns; without a header they have numbers as names.
 
     Raises:
         RefusedFile: it is no CSV, has too many columns, or rows of unequal length.
@@ -193,7 +193,7 @@ def long(table: Table, *, kind: Kind | None) -> list[Points]:
 
 
 def wide(table: Table, *, kind: Kind | None) -> list[Points]:
-    """A table with a column a seed beside the steps; an empty cell is a seed that has ended."""
+    """Curves of a table with one column per seed; an empty cell means that the seed has ended."""
     first = table.name_of("step") or table.header[0]
     steps, curves = table.numbers(first), []
     for name in table.header:
@@ -265,7 +265,7 @@ def d3rlpy(table: Table) -> list[Points]:
 
 
 def kind_of(metric: str) -> Kind:
-    """Evaluation returns where the name of a metric says so, else training returns."""
+    """The kind of returns by a metric's name: evaluation if it contains the word, otherwise training."""
     return "evaluation" if re.search(r"(^|[/_.])(eval|test)", metric.lower()) else "training"
 
 

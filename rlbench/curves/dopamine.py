@@ -34,7 +34,7 @@ _ROWS: Final = TypeAdapter(list[Row])
 
 
 def curves(text: str, path: Path, *, algorithm: str, tag: str | None) -> list[Points]:
-    """The runs of one agent: the one that ``tag`` names, or else the algorithm's namesake.
+    """The runs of one agent, named by ``tag`` or by the algorithm.
 
     Raises:
         RefusedFile: the file is no such table, or has no such agent.

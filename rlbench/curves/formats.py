@@ -28,7 +28,7 @@ MOST_FILES: Final = 10_000
 FRAME_SKIP: Final = 4
 OVER: Final = 1.5  # times the documented budget that steps reach before their unit is in doubt
 PROTOCOL: Final = ("settings", "environment version", "episodes per evaluation")
-"""Names of what a file leaves open."""
+"""Parts of the protocol that a file may leave unstated."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +66,7 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
 
 
 def _files(path: Path, format_: Format | None) -> Iterator[Path]:
-    """A file itself, or the files of a folder that hold curves; no link is followed."""
+    """A file itself, or the curve files of a folder; links are not followed."""
     if not path.is_dir() or path.is_symlink():
         yield path
         return

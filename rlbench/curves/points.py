@@ -1,4 +1,4 @@
-"""Points of learning curves as columns, and their way to one curve a seed: sorted, without duplicates, all finite."""
+"""Convert points of learning curves into one curve per seed: sorted, without duplicates, all finite."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Points:
 
 
 def label_of(path: PurePath | str) -> Label:
-    """The task and the seed that the names of a path's folders, or of a run, say; the deepest name wins."""
+    """The task and the seed in the names of a path's folders or of a run; the deepest name wins."""
     task, seed = "", None
     for part in reversed([part for part in PurePath(path).parts if len(part) <= LONGEST]):
         for pattern in RUN_NAMES:
@@ -67,7 +67,7 @@ def label_of(path: PurePath | str) -> Label:
 
 
 def number_seeds(curves: Sequence[Points]) -> list[Points]:
-    """Curves with a seed each: those without one are numbered in their order, cell by cell."""
+    """Give every curve a seed: curves without one are numbered in order, cell by cell."""
     curves_with_seeds, following = [], dict[Hashable, int]()
     for curve in curves:
         if curve.label.seed is None:
@@ -109,7 +109,7 @@ def clean(curve: Points, where: str) -> Points:
 
 
 def group(codes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """The places ``[N]`` of each code, in the order of the codes."""
+    """The indices ``[N]`` of each code, in the order of the codes."""
     order = np.argsort(codes, kind="stable")
     yield from np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
 

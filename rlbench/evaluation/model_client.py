@@ -31,7 +31,7 @@ ENVIRONMENT: Final = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "HOME", "VIRTUAL_
 
 
 class ModelClient:
-    """A running model; ``with`` ends its process.
+    """A model in a process of its own, which ``with`` ends.
 
     Raises:
         UsageError: the library or the kernel's filter is missing here.

@@ -1,4 +1,4 @@
-"""The state of an object as a tree of tensors and plain values, and the readers that check what comes back."""
+"""The state of an object as a tree of tensors and plain values, and readers that check loaded values."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ State: TypeAlias = dict[str, Union[Tensor, int, float, str, "State"]]
 
 
 class Stateful(Protocol):
-    """Anything whose state must survive for a run to go on as if it had never stopped."""
+    """Interface of an object whose state a checkpoint must contain for an exact resume."""
 
     def state_dict(self) -> State:
-        """The state now; tensors may be shared with the object, so write it out before going on."""
+        """Return the current state; its tensors may be shared with the object, so write it before the next step."""
 
     def load_state_dict(self, state: State) -> None:
-        """Take over a state; in place, so that compiled and captured code keeps its addresses."""
+        """Load a state in place, so that compiled and captured code keeps its addresses."""
 
 
 Part: TypeAlias = Union[torch.nn.Module, torch.optim.Optimizer, torch.Generator, Tensor, Stateful, "Parts"]
@@ -28,7 +28,7 @@ Parts: TypeAlias = Mapping[str, Part]
 
 
 class Composite:
-    """An object whose state is that of its parts."""
+    """An object whose state consists of its parts' states."""
 
     saved: ClassVar[tuple[str, ...]]
     """The attributes that a checkpoint stores, each under its own name."""
@@ -105,7 +105,7 @@ def of_module(module: torch.nn.Module) -> State:
 
 
 def into_module(module: torch.nn.Module, state: State) -> None:
-    """Put parameters and buffers back, in place; a missing or extra name is an error."""
+    """Load parameters and buffers in place; a missing or extra name is an error."""
     module.load_state_dict(tensors(state))
 
 
@@ -138,7 +138,7 @@ def of_parts(parts: Parts) -> State:
 
 
 def into_parts(parts: Parts, state: State) -> None:
-    """Put all of it back, in place."""
+    """Load every part in place."""
     for name, part in parts.items():
         match part:
             case torch.nn.Module():

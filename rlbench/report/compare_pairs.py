@@ -13,7 +13,7 @@ from rlbench.report.run_index import Runs
 from rlbench.report.runs import Run
 
 RULES: Final = ("task", "protocol", "budget")
-"""The parts of a Spec that say what is measured: where they differ, scores differ for that alone."""
+"""The parts of a Spec that define the measurement: scores are comparable only if they are equal."""
 
 ENDED: Final = frozenset({"done", "failed"})
 
@@ -34,7 +34,7 @@ class Matched(NamedTuple):
 
 
 def matched(first: Mapping[CellKey, Runs], second: Mapping[CellKey, Runs], names: tuple[str, str]) -> Matched:
-    """The cells that both have: the documented setting where a folder has runs of it, or else its only other one."""
+    """Match the cells of two folders: by the documented setting if a folder has it, or else by its only other one."""
     pairs, left_out = [], []
     for key in sorted(set(first) & set(second)):
         a, b = (_settings(side[key]) for side in (first, second))
@@ -105,7 +105,7 @@ def _equal_budget(first: Side, second: Side) -> str:
 
 
 def _rules(run: Run) -> Mapping[str, object]:
-    """As this version reads them: an older record lacks what has been added since, with its default."""
+    """The rules of a run; fields that an older record lacks have their defaults."""
     from pydantic import ValidationError
 
     from rlbench.config.run import Spec

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 SLACK = 1.005
-"""A budget's last evaluation may lie a vector step beyond it."""
+"""Factor on a budget, since its last evaluation may come a vector step later."""
 
 AMBIGUOUS = ("raw", "as-printed", "normalized")
 """Estimators of documents that do not say whether the best or the last evaluation was printed."""
@@ -73,7 +73,7 @@ def curve_mean(evaluations: Sequence[Evaluation], budget: int) -> float:
 def seed_scores(
     runs: Sequence[Run], estimator: Estimator, *, limit: int | None = None, scale: Reference | None = None
 ) -> list[float]:
-    """One score a run that was evaluated, in the order of the runs; what is ambiguous counts by the last evaluation."""
+    """One score per evaluated run, in the order of the runs; ambiguous estimators take the last evaluation."""
     curves = [curve for run in runs if (curve := within(run.evaluations, limit))]
     scores = _raw_scores(curves, estimator)
     return [_percent(score, scale) for score in scores] if estimator.startswith("normalized") else scores
@@ -102,12 +102,12 @@ def within(evaluations: Sequence[Evaluation], limit: int | None) -> Sequence[Eva
 
 
 def at_peak(curves: Sequence[Sequence[Evaluation]], centre: Callable[[Sequence[float]], float]) -> list[float]:
-    """Every seed's evaluation at the moment when their centre is highest."""
+    """Every seed's score at the evaluation with the highest centre over seeds."""
     return [evaluation.mean for evaluation in peak(curves, centre)]
 
 
 def peak(curves: Sequence[Sequence[Evaluation]], centre: Callable[[Sequence[float]], float]) -> list[Evaluation]:
-    """The evaluations, one a seed, of the moment when their ``centre`` is highest; the first of equal ones."""
+    """The evaluations, one per seed, with the highest ``centre`` over seeds; the first of equal ones."""
     columns = _columns(curves)
     return max(columns, key=lambda column: centre([evaluation.mean for evaluation in column])) if columns else []
 
@@ -131,7 +131,7 @@ def without_optimism(
 
 
 def _columns(curves: Sequence[Sequence[Evaluation]]) -> list[list[Evaluation]]:
-    """The evaluations of every seed at each moment; a run that stopped early keeps its last one."""
+    """The k-th evaluations of all seeds, for each k; a run that stopped early keeps its last one."""
     moments = range(max(map(len, curves), default=0))
     return [[curve[min(moment, len(curve) - 1)] for curve in curves] for moment in moments]
 

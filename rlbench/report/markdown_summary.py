@@ -50,8 +50,8 @@ def with_reproduced(text: str, evidence: Sources) -> str:
     run = sum(words.values()) - words["NOT RUN"] - words["PARTIAL"]
     sentence = (
         f"Of the {sum(words.values())} published scores, {run} have been run in full so far: {words['REPRODUCED']} are "
-        f"reproduced,\n{words['BELOW']} below, and {words['INCONCLUSIVE']} undecided with too few seeds. The reproduced "
-        "ones, with their 95 % interval:"
+        f"reproduced,\n{words['BELOW']} below, and {words['INCONCLUSIVE']} undecided with too few seeds. The "
+        "reproduced ones, with their 95 % interval:"
     )
     head = ["| suite | algorithm | task | published | measured | seeds |", "|---|---|---|---:|---:|---:|"]
     before, rest = text.split(BEGIN)

@@ -69,7 +69,7 @@ class Parity:
 
     @property
     def bound_percent(self) -> float | None:
-        """The largest shortfall against the peer that the data allow, in percent of the way."""
+        """The upper bound of the shortfall against the peer, in percent of the distance from the random policy."""
         if self.claim is None or self.claim.shortfall is None or self.way is None:
             return None
         return 100 * self.claim.shortfall / self.way
@@ -81,12 +81,12 @@ class Parity:
 
     @property
     def peer_percent(self) -> float | None:
-        """The peer's less the document's, in percent of the way."""
+        """The peer's score minus the reference, in percent of the distance from the random policy."""
         return None if self.peer_difference is None or self.way is None else 100 * self.peer_difference / self.way
 
 
 class PooledParity(NamedTuple):
-    """The cells of an algorithm together, as shares of their ways."""
+    """The pooled cells of an algorithm, as shares of the distance from the random policy."""
 
     suite: str
     algorithm: str

@@ -140,7 +140,7 @@ def _at(cell: Cell) -> Effect | None:
 def _effect(
     scores: Sequence[float], document: float, std: float | None, n: int | None, random: float | None
 ) -> Effect | None:
-    """None unless both sides have a spread and the scale is known."""
+    """The effect of a cell; None unless both sides have a positive std and the scale is known."""
     if not std or n is None or n < 2 or random is None or document == random or not spread(scores):
         return None
     variance = spread(scores) ** 2 / len(scores) + squared_error(std, n)

@@ -21,7 +21,7 @@ from rlbench.report.reference_table import (
 from rlbench.report.tables import published
 
 SCHEMA_VERSION = 1
-"""Of the document that ``show --documented --json`` prints."""
+"""Version of the schema of ``show --documented --json``."""
 
 
 def cells_of(suite: str, algorithm: str, task: str) -> tuple[DocumentedCell, ...]:

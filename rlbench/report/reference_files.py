@@ -74,7 +74,7 @@ class Point(Frozen):
 
 
 class OutsideReference(Frozen):
-    """One source: what was measured, by whom, and how."""
+    """One source of scores: its protocol, its settings and its rows."""
 
     name: str
     title: str

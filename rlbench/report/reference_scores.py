@@ -66,7 +66,7 @@ class DocumentedCell:
 
     @property
     def others(self) -> tuple[ReferenceScore, ...]:
-        """Everything else that was published about the cell."""
+        """The other published scores of the cell."""
         return tuple(parsed(line) for line in self.unparsed)
 
 

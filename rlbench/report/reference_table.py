@@ -1,4 +1,4 @@
-"""The published numbers as they lie in the package: one row a number, each with its source."""
+"""The published scores in the package's data files: one row per score, each with its source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlbench.records.types import Estimator
 
 DATA = Path(__file__).parent / "data"
 OPTIMUM = "known optimum"
-"""The source of a score that nobody had to measure."""
+"""The source of a score that is known by arithmetic."""
 
 
 FILES = ("documented_scores.csv", "d4rl_scores.csv", "atari_offline_scores.csv")
@@ -32,7 +32,7 @@ OWN = "rlb-"
 """Prefix of the names of our own data sets."""
 
 VERSIONED = ("mujoco", "goals")
-"""Suites whose documents name an older version of the task that is run today, v4."""
+"""Suites whose references have older versions of the tasks, which run as v4 here."""
 
 
 class CellKey(NamedTuple):
@@ -173,7 +173,7 @@ def lines(suite: str) -> dict[CellKey, list[Line]]:
 
 @cache
 def suites() -> tuple[str, ...]:
-    """Every suite that a document speaks of, in the order of the data."""
+    """Every suite with a reference, in the order of the data."""
     with (DATA / FILES[0]).open(encoding="utf-8", newline="") as file:
         return tuple(dict.fromkeys(row[0] for row in csv.reader(file)))[1:]
 
@@ -202,7 +202,7 @@ def parsed(line: Line) -> ReferenceScore:
 
 
 def _lines(name: str, suite: str) -> list[Line]:
-    """The rows of a file that speak of the suite and hold a number."""
+    """The rows of a file about the suite that have a score."""
     with (DATA / name).open(encoding="utf-8", newline="") as file:
         reader = csv.reader(file)
         header = next(reader)
@@ -304,4 +304,4 @@ def in_points(document: ReferenceScore, scale: Reference | None) -> float:
 
 
 SUITES = ("atari", "mujoco", "offline", "goals", "toy")
-"""Every suite that has a table; those without settings yet can only say NOT RUN."""
+"""Every suite that has a table."""

@@ -171,7 +171,7 @@ def _alike(key: CellKey, other: CellKey) -> bool:
 
 
 def _updates(key: CellKey) -> float:
-    """Gradient steps an agent step, of what learns from a replay store; 0 of everything else."""
+    """Gradient steps per agent step of an off-policy algorithm; 0 for others."""
     spec = _spec(key)
     return spec.algo.updates_per_step if spec else 0.0
 

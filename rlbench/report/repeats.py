@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 VERSIONS = ("torch", "numpy", "gymnasium", "ale-py", "envpool", "mujoco")
-"""Packages whose versions stand in a note where the runs of a cell differ in them."""
+"""Packages whose versions a note lists if the runs of a cell differ in them."""
 
 
 def charged(run: Run) -> Run:

@@ -21,7 +21,7 @@ RECENT = 3
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunStatus:
-    """One run as it stands."""
+    """The state of one run."""
 
     folder: Path
     state: State

@@ -29,7 +29,7 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """One run as it was found on disk."""
+    """The record of one run, for reports."""
 
     folder: Path
     suite: str
@@ -56,7 +56,7 @@ class Run:
 
     @property
     def environments(self) -> tuple[Mapping[str, object], ...]:
-        """The environment of every process that made it, as far as they differ."""
+        """The distinct environments of the processes that trained the run."""
         environments = [dict(self.environment)]
         for changes in self.resumed:
             environments.append({**environments[-1], **changes})
@@ -151,7 +151,7 @@ BEHAVIOUR, EXPERT = "behaviour", "qrdqn-expert"
 
 
 class DatasetReturns(NamedTuple):
-    """Mean raw returns; None where nobody says."""
+    """Mean raw returns; None if unknown."""
 
     behaviour: float | None = None  # of who made the data
     expert: float | None = None

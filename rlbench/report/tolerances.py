@@ -10,7 +10,7 @@ TOLERANCE = 0.05
 """Margin of a toy task below its known optimum, as a share of the optimum."""
 
 WHOLE = "NoFrameskip-v4"
-"""Endings of the names of tasks whose returns are whole numbers."""
+"""Endings of the names of tasks with integer returns."""
 
 
 def margin(key: CellKey, document: ReferenceScore, share: float | None = None) -> float:
@@ -42,7 +42,7 @@ def resolution(key: CellKey, document: ReferenceScore) -> float:
 
 
 def threshold(key: CellKey, document: ReferenceScore) -> float | None:
-    """The mean return at which the documented run and ours both stop; None where either goes on."""
+    """The mean return at which both the reference run and ours stop; None if one of them does not."""
     spec = settings(key) if document.stops else None
     stop = spec.protocol.stop if spec else None
     return stop if stop is not None and document.score >= stop else None

@@ -97,7 +97,7 @@ EXCEPTIONS: dict[tuple[str, str], tuple[str, ...]] = {
     ("sac", BREAKOUT): ("algo.replay.n_step=1", "algo.actor_lr=1e-4", "algo.critic_lr=1e-4"),
     ("ppo", SEAQUEST): ("algo.lr=1e-4",),
 }
-"""Settings of cells whose documented rows were made with others."""
+"""Settings of cells whose references differ from the algorithm's common settings."""
 
 GAMES_PER_EVALUATION = 100  # README rows of DQN other than Pong: --num_test_envs 100
 

@@ -36,7 +36,7 @@ OFF_POLICY = {
 
 
 OTHER_BOUNDS = ("Humanoid-v4", "InvertedPendulum-v4")
-"""Tasks whose actions are not bounded by ±1: by ±0.4 and ±3."""
+"""Tasks with action bounds other than ±1: ±0.4 and ±3."""
 
 ENVIRONMENT_UNITS = {(algorithm, task) for algorithm in ("ddpg", "td3", "sac") for task in OTHER_BOUNDS}
 """Cells whose documented critics and densities are of actions in the environment's units.
@@ -49,10 +49,10 @@ SCHEDULE = 3_072_000
 """Live steps over which the documented learning rate falls: 100 epochs of 30,000, each rounded up to whole rollouts."""
 
 LONGEST = 10_260_480
-"""The same of REINFORCE, whose documented runs had 334 epochs."""
+"""Live steps of the schedule of REINFORCE, whose documented runs had 334 epochs."""
 
 EPOCH = 30_720
-"""Steps between two evaluations, likewise."""
+"""Steps between two evaluations of an on-policy algorithm."""
 
 TANH = Mlp(widths=(64, 64), activation="tanh")
 PPO = Surrogate(clip=0.2, epochs=10, minibatches=32, recompute=True, value=0.25, entropy=0.0)

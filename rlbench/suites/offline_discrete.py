@@ -62,7 +62,7 @@ EPSILON = {"bcq": 0.001, "cql": 0.001}
 
 
 def spec(algorithm: str, task: str, seed: int, dataset: str) -> Spec:
-    """The settings of one cell whose world has discrete actions."""
+    """The settings of one cell with discrete actions."""
     toy = task in TOYS
     return Spec(
         suite="offline",
@@ -84,7 +84,7 @@ def _world(task: str) -> World:
 
 
 def _weighed(algorithm: str, task: str, dataset: str) -> OfflineQ:
-    """The row of the table; CQL's gap has the weight for a recording of this size, else that of a million."""
+    """The row of the table, with the weight of CQL's gap for a recording of this size, or else of a million steps."""
     algo = ALGORITHMS[algorithm]
     if algorithm != "cql":
         return algo

@@ -1,4 +1,4 @@
-"""The sanity table: tasks of seconds to minutes whose best possible score is known."""
+"""The toy table: tasks of seconds to minutes with a known best possible score."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class RolloutSchedule(NamedTuple):
     updates: int  # gradient steps of one of them
 
     def due(self, clock: Clock) -> int:
-        """The steps of one update when a rollout is complete, else none."""
+        """The gradient steps of one update if a rollout is complete, otherwise none."""
         return clock.rows // self.rollout_length * self.updates - clock.updates
 
     def at_boundary(self, clock: Clock) -> bool:
