@@ -89,7 +89,7 @@ class Stack:
         return room.sums[-1]
 
     def backward(self, row: Row, pull: Row, gradient: Row) -> None:
-        """Write the last ``forward``'s gradient into ``gradient``, for output gradients ``pull`` ``[K, B, outputs]``."""
+        """Write the last ``forward``'s ``gradient``, for output gradients ``pull`` ``[K, B, outputs]``."""
         room = self._room(pull.shape[1])
         for i in range(len(self.layers) - 1, -1, -1):
             layer = self.layers[i]

@@ -70,7 +70,7 @@ def evaluations(arrays: Arrays, path: Path, label: Label) -> list[Points]:
 
 
 def score_matrices(arrays: Arrays, path: Path, algorithm: str) -> list[Points]:
-    """Read final scores ``[seeds, tasks]``, named ``ALGO`` or ``SUITE/ALGO``, beside the arrays ``tasks`` and ``seeds``.
+    """Read final scores ``[seeds, tasks]``, named ``ALGO`` or ``SUITE/ALGO``, with arrays ``tasks`` and ``seeds``.
 
     A NaN is a seed that a task has not. The steps are not known: they are NaN.
 
