@@ -38,7 +38,7 @@ def baseline(
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:
-    """Save measured scores and speeds, for `rlbench check` to compare with.
+    """Save measured scores for `rlbench check` to compare with.
 
     A baseline has the finished runs of the documented settings, without failed, short and smoke runs. `show` prints it.
     """
