@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.config.names import check_name
-from rlbench.curves.points import Label, Points, listing
+from rlbench.curves.points import MOST_CURVES, Label, Points, listing
 from rlbench.errors import RefusedFile
 
 FAULTS: Final = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, MemoryError)
@@ -90,6 +90,8 @@ def score_matrices(arrays: Arrays, path: Path, algorithm: str) -> list[Points]:
             )
         if scores.dtype.kind not in "fiu":
             raise RefusedFile(f"{path}: {listing([name])} holds no numbers; write scores")
+        if scores.size > MOST_CURVES:
+            raise RefusedFile(f"{path}: {listing([name])} has {scores.size:,} scores, {MOST_CURVES:,} are allowed")
         seeds = arrays.get(f"{name}/seeds", np.arange(len(scores)))
         if seeds.shape != scores.shape[:1] or seeds.dtype.kind not in "iu":
             raise RefusedFile(f"{path}: the seeds of {listing([name])} do not fit; give one number a row")

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
 
 from rlbench.curves.points import Label, Points, listing
 from rlbench.errors import RefusedFile
@@ -30,7 +30,7 @@ class Row(BaseModel):
     Value: float
 
 
-_ROWS: Final = TypeAdapter(list[Row])
+_ROWS: Final = TypeAdapter(Annotated[list[Row], FailFast()])
 
 
 def curves(text: str, path: Path, *, algorithm: str, tag: str | None) -> list[Points]:

@@ -13,17 +13,22 @@ from typing import Final, Literal, TypeAlias, get_args
 import numpy as np
 
 from rlbench import disk, suites
+from rlbench.config.footprint import size
 from rlbench.config.names import LONGEST, check_name, printable
 from rlbench.curves import arrays, delimited, dopamine, events, json_lines
-from rlbench.curves.points import Label, Points, clean, label_of, number_seeds
-from rlbench.errors import RefusedFile, UnknownName, UsageError, beside
+from rlbench.curves.points import MOST_CURVES, Label, Points, clean, label_of, number_seeds
+from rlbench.errors import DoesNotFit, RefusedFile, UnknownName, UsageError, beside
 from rlbench.records.imported import ImportedCurve, Kind, Origin
+from rlbench.records.machine import available_memory
 
 Format: TypeAlias = Literal["csv", "sb3", "cleanrl", "wandb", "tensorboard", "d3rlpy", "dopamine", "rliable", "jsonl"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 Unit: TypeAlias = Literal["frames", "decisions"]
 
 LARGEST: Final = 2**28  # bytes of a file
+BYTES: Final = 16  # of memory for a byte of a file: an event of TensorBoard is an object of Python
+VALUE: Final = 160  # bytes of memory for a value of CSV or JSON
+SEPARATORS: Final = (b",", b"[", b"{", b"\n")  # of values
 MOST_FILES: Final = 10_000
 FRAME_SKIP: Final = 4
 OVER: Final = 1.5  # times the documented budget that steps reach before their unit is in doubt
@@ -48,7 +53,7 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
     """The curves of all files, each checked.
 
     Raises:
-        UsageError: a file is missing, or an option is needed.
+        UsageError: a file is missing, or an option is bytes_needed.
         RefusedFile: a file is not of the format, or holds what is no curve.
     """
     pairs: list[tuple[Points, Origin]] = []
@@ -57,6 +62,8 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
         format_, curves = _read(raw, path, options)
         digest = sha256(raw).hexdigest()
         pairs += [(curve, Origin(format=format_, sha256=digest, env_id="", unknown=())) for curve in curves]
+        if len(pairs) > MOST_CURVES:
+            raise RefusedFile(f"{path}: holds more than {MOST_CURVES:,} curves; import it in parts")
     if not pairs:
         raise UsageError(f"{paths[0]}: holds no file of a known format; known: {', '.join(FORMATS)}; see --format")
     numbered_curves = number_seeds([points for points, _ in pairs])
@@ -94,11 +101,15 @@ def _files(path: Path, format_: Format | None) -> Iterator[Path]:
 def _content(path: Path) -> bytes:
     try:
         with disk.open_regular(path, largest=LARGEST) as file:
-            return file.read()
+            raw = file.read()
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file{beside(path)}; check the path") from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
+    bytes_needed, free = len(raw) * BYTES + VALUE * sum(map(raw.count, SEPARATORS)), available_memory()
+    if bytes_needed > free:
+        raise DoesNotFit(f"{path}: needs up to {size(bytes_needed)} of memory, {size(free)} are free; split the file")
+    return raw
 
 
 def _read(raw: bytes, path: Path, options: ImportOptions) -> tuple[Format, list[Points]]:
@@ -247,16 +258,19 @@ def _in_decisions(points: Points, suite: str, algorithm: str, task: str, unit: U
 
 
 def _distinct(curves: list[ImportedCurve]) -> list[ImportedCurve]:
-    """The curves, none of the same cell and seed as another.
+    """The curves, none of the same cell and seed as another, and none equal to another seed's.
 
     Raises:
         UsageError: two are.
     """
-    labels = set[Label]()
+    labels, digests = set[Label](), dict[tuple[Label, str], int]()
     for curve in curves:
         label = Label(curve.suite, curve.algorithm, curve.task, curve.dataset, curve.seed)
+        place = f"{curve.suite}/{curve.algorithm}/{curve.task}"
         if label in labels:
-            place = f"{curve.suite}/{curve.algorithm}/{curve.task}"
             raise UsageError(f"{place}: seed {curve.seed} is in two files; import one of them, or name other seeds")
         labels.add(label)
+        first = digests.setdefault((label._replace(seed=None), curve.digest), curve.seed)
+        if curve.digest and first != curve.seed:
+            raise UsageError(f"{place}: seed {curve.seed} has the curve of seed {first}; remove the copy")
     return curves

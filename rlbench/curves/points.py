@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from rlbench.config.names import LONGEST, printable
 from rlbench.errors import RefusedFile
-from rlbench.records.imported import LARGEST_STEP, Kind
+from rlbench.records.imported import LARGEST_STEP, MOST_POINTS, Kind
 
 Column: TypeAlias = NDArray[np.float64]
+MOST_CURVES: Final = 100_000  # of one import
 
 RUN_NAMES: Final = (
     re.compile(r"(?P<task>.+?)__.+__(?P<seed>\d+)__\d+"),  # CleanRL: env_id__exp_name__seed__time
@@ -105,6 +106,8 @@ def clean(curve: Points, where: str) -> Points:
         counts = np.diff(np.append(starts, len(steps)))
         steps, returns = steps[starts], np.add.reduceat(returns, starts) / counts
         lengths = None if lengths is None else np.add.reduceat(lengths, starts) / counts
+    if len(steps) > MOST_POINTS:
+        raise RefusedFile(f"{where}: seed {seed} has {len(steps):,} points, {MOST_POINTS:,} are allowed; thin the file")
     return replace(curve, steps=steps, returns=returns, lengths=lengths)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -22,7 +23,8 @@ from rlbench.records import files
 from rlbench.records.types import LARGEST_RETURN
 
 FILE: Final = "curve.json"
-LONGEST: Final = 400_000  # points that a sealed line holds
+MOST_POINTS: Final = 400_000  # points that a sealed line holds
+DISTINCT: Final = 3
 LARGEST_STEP: Final = 2**53
 LARGEST_SEED: Final = 2**31
 Kind: TypeAlias = Literal["training", "evaluation"]
@@ -56,6 +58,12 @@ class ImportedCurve:
     returns: tuple[float, ...]  # raw points
     lengths: tuple[float, ...] | None  # agent steps an episode
     origin: Origin
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of steps and returns; empty below three different returns, which two seeds may have by chance."""
+        same = len(set(self.returns)) < DISTINCT
+        return "" if same else sha256(repr((self.steps, self.returns)).encode()).hexdigest()
 
 
 _CURVE: Final = TypeAdapter(ImportedCurve)
@@ -141,9 +149,9 @@ def _check(curve: ImportedCurve, where: str) -> ImportedCurve:
     if "/" in curve.suite + curve.algorithm:
         raise RefusedFile(f"{where}: {curve.suite}/{curve.algorithm}: a name without / is needed")
     size = len(curve.steps)
-    if not 0 < size <= LONGEST or len(curve.returns) != size or len(curve.lengths or curve.returns) != size:
+    if not 0 < size <= MOST_POINTS or len(curve.returns) != size or len(curve.lengths or curve.returns) != size:
         raise RefusedFile(
-            f"{where}: seed {curve.seed} has {size:,} points; 1 to {LONGEST:,} are allowed, thin the file"
+            f"{where}: seed {curve.seed} has {size:,} points; 1 to {MOST_POINTS:,} are allowed, thin the file"
         )
     if not 0 <= curve.seed < LARGEST_SEED:
         raise RefusedFile(f"{where}: seed {str(curve.seed)[:40]} is not below {LARGEST_SEED:,}; mend the file")

@@ -21,7 +21,7 @@ from rlbench.report.reference_table import CellKey, reference, task_name
 from rlbench.report.repeats import remarks
 from rlbench.report.run_index import Runs, differences, gather
 from rlbench.report.runs import Run
-from rlbench.report.tables import rounded
+from rlbench.report.tables import barred, rounded
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell
@@ -156,7 +156,7 @@ def counted(findings: Sequence[Finding]) -> str:
 def findings_markdown(findings: Sequence[Finding], title: str) -> str:
     """The summary for a CI system: the failures first."""
     order = sorted(findings, key=lambda f: (f.word not in WORSE, f.word != "FAILED", f.word not in OPEN))
-    rows = [f"| {_mark(f.word)} {f.word} | {f.name} | {f.reason.replace('|', '/')} |" for f in order]
+    rows = [barred([f"{_mark(f.word)} {f.word}", f.name, f.reason]) for f in order]
     return "\n".join([f"### {title}", "", counted(findings), "", "| | cell | |", "| --- | --- | --- |", *rows]) + "\n"
 
 

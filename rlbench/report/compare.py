@@ -42,6 +42,7 @@ class Task:
     first: tuple[float, ...]
     second: tuple[float, ...]
     improvement: Estimate  # the probability that a run of the second side beats one of the first
+    foreign: tuple[bool, bool]  # the sides with curves that other programs measured
     step: int | None = None  # of the comparison, where it is one at equal steps
 
 
@@ -134,7 +135,8 @@ def _task(key: CellKey, first: Runs, second: Runs, *, documented: bool) -> Task 
     a, b = (scores_of(key, runs, cut=documented) for runs in (first, second))
     if not a or not b:
         return None
-    return Task(key=key, first=tuple(a), second=tuple(b), improvement=probability_of_improvement([b], [a]))
+    better = probability_of_improvement([b], [a])
+    return Task(key=key, first=tuple(a), second=tuple(b), improvement=better, foreign=_foreign(first, second))
 
 
 def _task_at(key: CellKey, first: Runs, second: Runs) -> Task | None:
@@ -145,7 +147,12 @@ def _task_at(key: CellKey, first: Runs, second: Runs) -> Task | None:
     a, b = (with_failed(key, scores_up_to(runs, step), runs) for runs in (first, second))
     if not a or not b:
         return None
-    return Task(key=key, first=a, second=b, improvement=probability_of_improvement([b], [a]), step=step)
+    better = probability_of_improvement([b], [a])
+    return Task(key=key, first=a, second=b, improvement=better, foreign=_foreign(first, second), step=step)
+
+
+def _foreign(first: Runs, second: Runs) -> tuple[bool, bool]:
+    return any(run.origin for run in first.all), any(run.origin for run in second.all)
 
 
 def _at_equal_steps(names: tuple[str, str], every: Sequence[Task | None]) -> Comparison:
@@ -185,8 +192,10 @@ def comparison_text(comparison: Comparison, width: int | None = None) -> str:
         (
             f"{task.key.suite}/{algorithm.format(task.key.algorithm)}{task_name(task.key)}"
             + ("" if task.step is None else f" @{steps_text(task.step)}"),
-            f"{rounded(mean(task.first))} ({len(task.first)})",
-            f"{rounded(mean(task.second))} ({len(task.second)})",
+            *(
+                f"{rounded(mean(scores))} ({len(scores)})" + " (imported)" * foreign
+                for scores, foreign in zip((task.first, task.second), task.foreign, strict=True)
+            ),
             _percent(task.improvement),
         )
         for task in comparison.tasks
@@ -223,6 +232,7 @@ def comparison_document(comparison: Comparison) -> dict[str, object]:
                 **({} if task.step is None else {"step": task.step}),
                 "left": list(task.first),
                 "right": list(task.second),
+                "imported": list(task.foreign),
                 "improvement": task.improvement._asdict(),
             }
             for task in comparison.tasks

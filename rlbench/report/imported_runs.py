@@ -76,8 +76,11 @@ def _in_place(key: CellKey, curves: list[Run]) -> Runs:
     reference = next((cell.primary for cell in documented(key.suite) if cell.key == key), None)
     cells = Runs(of_others=True, budget=budget_of(curves[0]))
     kind, limit = kind_of(key, reference), reference.limit if reference is not None else None
+    first = {run.curve: run for run in reversed(curves)}
     for run in curves:
-        if run.origin["kind"] != kind:
+        if run.curve and first[run.curve] is not run:
+            cells.copies.append(run)
+        elif run.origin["kind"] != kind:
             cells.elsewhere.append(run)
         elif run.env_steps >= FULL * cells.budget and within(run.evaluations, limit):  # else it would leave n
             cells.complete.append(run)
@@ -107,4 +110,5 @@ def _run(folder: Path, curve: ImportedCurve) -> Run:
         seconds=0.0,
         status="done",
         reason="",
+        curve=curve.digest,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -58,6 +59,7 @@ class Findings:
     checkpoints: int = 0
     baselines: int = 0
     curves: dict[tuple[str, str], Run] = field(default_factory=dict)  # the first run of each settings and curve
+    curve_digests: dict[tuple[str, str], Path] = field(default_factory=dict)  # the first curve of each cell and digest
     seeds: dict[tuple[object, ...], Run] = field(default_factory=dict)  # the first ended run of each seed
 
 
@@ -80,9 +82,10 @@ def _all(place: Path, findings: Findings) -> Iterator[str]:
         findings.runs += 1
         yield from _run(folder, findings)
         readers.append((read_looks, folder.parent))
+    read_curve = partial(_read_curve, findings.curve_digests)
     for folder in imported.curve_folders(place):
         findings.runs += 1
-        readers.append((imported.read_curve, folder))
+        readers.append((read_curve, folder))
     if (place / BASELINE).is_file():
         findings.baselines += 1
         readers.append((baseline.read_baseline, place / BASELINE))
@@ -91,6 +94,13 @@ def _all(place: Path, findings: Findings) -> Iterator[str]:
             reader(path)
         except RefusedFile as error:
             yield str(error)
+
+
+def _read_curve(first: dict[tuple[str, str], Path], folder: Path) -> None:
+    curve = imported.read_curve(folder)
+    other = first.setdefault((str(folder.parent), curve.digest or str(folder)), folder)
+    if other != folder:
+        raise RefusedFile(f"{folder}: has the same numbers as {other.name} beside it; remove the copy")
 
 
 def _run(folder: Path, findings: Findings) -> Iterator[str]:

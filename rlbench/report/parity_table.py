@@ -13,7 +13,7 @@ from rlbench.report.parity import Parity, mean_text, pooled_parity
 from rlbench.report.pooled import Meta
 from rlbench.report.reference_table import task_name
 from rlbench.report.table_data import flat
-from rlbench.report.tables import barred, rounded
+from rlbench.report.tables import barred, inert, rounded
 
 COLUMNS: Final = (
     "Algorithm", "Task", "Step", "rlbench", "Peer", "Document", "rlbench - peer", "Bound", "Parity", "Peer - document",
@@ -34,7 +34,7 @@ LEGEND: Final = (
 def parity_markdown(rows: Sequence[Parity]) -> str:
     """A table, a row a cell and a pooled row an algorithm, and below it the legend."""
     lines = [barred(COLUMNS), barred(["---:" if name in NUMBERS else "---" for name in COLUMNS])]
-    legend = (f"- {line.replace('<', '&lt;')}" for line in _legend(rows))
+    legend = (f"- {inert(line)}" for line in _legend(rows))
     return "\n".join([*lines, *map(barred, _body(rows)), "", *legend]) + "\n"
 
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rlbench.config.run import Spec
 from rlbench.config.tasks import OfflineTask
-from rlbench.errors import UnknownName
+from rlbench.errors import UnknownName, UsageError
 from rlbench.records.machine import has_gpu, processor
 from rlbench.report.baseline import speed
 from rlbench.report.equal_steps import reference_curve
 from rlbench.report.reference_scores import documented
-from rlbench.report.reference_table import CellKey
+from rlbench.report.reference_table import CellKey, row_of
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.runs import Run
 from rlbench.report.verdict import FEWEST
@@ -54,6 +54,8 @@ def remaining_runs(
 ) -> tuple[RemainingRuns, ...]:
     """The cells of a suite that lack seeds, in the documents' order; with ``whole`` as if nothing had been run yet.
 
+    A plug-in's suite also has cells without a reference: each algorithm on the tasks that the suite runs by default.
+
     With ``informative`` a run ends at the first informative checkpoint of its cell, and cells without one are left out.
 
     Hours are those of runs on this machine's kind of hardware where there are any, or on a ``cpu`` without a GPU.
@@ -62,12 +64,12 @@ def remaining_runs(
         UnknownName: an algorithm is not in the suite's table.
     """
     own, runs_by_cell = gather(evidence.own), evidence.every_run()
-    cells = documented(suite)
-    names = dict.fromkeys(cell.key.algorithm for cell in cells)
+    cells = [*dict.fromkeys([*(cell.key for cell in documented(suite)), *_plugin_cells(suite)])]
+    names = dict.fromkeys(key.algorithm for key in cells)
     for name in algorithms:
         if name not in names:
             raise UnknownName("algorithm", name, names, where=suite)
-    keys = [cell.key for cell in cells if not algorithms or cell.key.algorithm in algorithms]
+    keys = [key for key in cells if not algorithms or key.algorithm in algorithms]
     here, gpu = (processor(), has_gpu()) if cpu is None else (cpu, False)
     rows = []
     for key in keys:
@@ -77,6 +79,20 @@ def remaining_runs(
             runs = Runs() if whole else own.get(key, Runs())
             rows.append(_missing(key, runs, runs_by_cell, seeds, here, until, gpu=gpu, informative=informative))
     return tuple(row for row in rows if row.seeds)
+
+
+def _plugin_cells(suite: str) -> list[CellKey]:
+    """Cells of an installed plug-in's suite; none of rlbench's own suites, whose references list theirs."""
+    from rlbench import suites
+
+    if suite in suites.SUITES or suites.problem(suite):
+        return []
+    return [
+        CellKey(suite, algorithm, *row_of(suite, task, ""))
+        for algorithm in suites.algorithms(suite)
+        for task in suites.tasks(suite, documented=True)
+        if suites.plays(suite, algorithm, task)
+    ]
 
 
 class Throughput(NamedTuple):
@@ -184,7 +200,7 @@ def _spec(key: CellKey) -> Spec | None:
     for task in (key.dataset,) if needs_data else dict.fromkeys((key.dataset, key.task)):
         try:
             return suites.spec(key.suite, key.algorithm, task)
-        except UnknownName:
+        except UsageError:  # of a broken plug-in too
             continue
     return None
 

@@ -9,6 +9,7 @@ import csv
 import html
 import io
 import json
+import re
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -71,7 +72,8 @@ def to_markdown(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> st
     header = [*columns(cells)]
     rule = ["---:" if name in NUMBERS else "---" for name in header]
     lines = [barred(header), barred(rule), *(barred(_row(cell, header)) for cell in cells)]
-    return "\n".join([*lines, "", *(f"- {line}" for line in legend(cells, pooled_rows))]) + "\n"
+    texts = (f"- {line.replace('<', '&lt;').replace('](', ']&#40;')}" for line in legend(cells, pooled_rows))
+    return "\n".join([*lines, "", *texts]) + "\n"
 
 
 def to_csv(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
@@ -330,7 +332,13 @@ def rounded(value: float) -> str:
 
 def barred(texts: Sequence[str]) -> str:
     """A row of a Markdown table."""
-    return "| " + " | ".join(text.replace("|", "\\|").replace("<", "&lt;") for text in texts) + " |"
+    return "| " + " | ".join(inert(text).replace("|", "\\|") for text in texts) + " |"
+
+
+def inert(text: str) -> str:
+    """A text of a record as Markdown that shows it: without HTML, links and images."""
+    active = r"(?<=:)/(?=/)|(?i:(?<=\bwww))\.|(?<=\])\("
+    return re.sub(active, lambda match: f"&#{ord(match[0])};", text.replace("<", "&lt;"))
 
 
 def _html_row(cell: Cell, header: Sequence[str]) -> str:

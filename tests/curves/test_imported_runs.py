@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -91,7 +92,10 @@ def test_compare_takes_imported_curves_and_refuses_another_kind(
     a, b, c = (str(tmp_path / name / "results") for name in "abc")
     capsys.readouterr()
     assert main(["compare", a, b]) == 0
-    assert "mujoco/sac/Hopper-v4" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "mujoco/sac/Hopper-v4" in text and text.count("(2) (imported)") == 2
+    assert main(["compare", a, b, "--at", "--json"]) == 0
+    assert [task["imported"] for task in json.loads(capsys.readouterr().out)["tasks"]] == [[True, True]]
     assert main(["compare", a, c]) == 2
     assert "kind of return" in capsys.readouterr().err
 
@@ -143,3 +147,71 @@ def test_pooled_rows_never_mix_imported_curves_with_runs(tmp_path: Path) -> None
         theirs.measured
         and pooled_rows([theirs, replace(walker, measured=replace(theirs.measured, imported=False))]) == []
     )
+
+
+DISGUISES = {  # and the exit code of a reader
+    "beside a run": 0,
+    "as an epoch of a run": 2,
+    "below a run's folder": 2,
+    "in another cell": 2,
+    "without its origin": 2,
+}
+
+
+@pytest.mark.parametrize("disguise", DISGUISES)
+def test_curves_of_others_never_pass_for_runs(
+    disguise: str, record_run: RecordRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    curves(tmp_path, [3_500.0 + seed for seed in range(3)])
+    results, theirs = tmp_path / "results", tmp_path / "theirs"
+    shutil.move(results, theirs)
+    run = record_run([0.0] * 3, suite="mujoco", algo="sac", task=TASK, seed=9, status="interrupted")
+    before = gather(results)
+    places = {
+        "below a run's folder": run / "imported",
+        "in another cell": results / "mujoco/td3" / TASK / "imported",
+        "without its origin": results / "mujoco/sac" / TASK / "imported",
+    }
+    for folder in list(imported.curve_folders(theirs)):
+        copy = places.get(disguise, run.parent) / folder.name
+        shutil.copytree(folder, copy)
+        if disguise == "as an epoch of a run":
+            shutil.copy(run / "spec.json", copy)
+            shutil.copy(copy / imported.FILE, copy / "epochs.jsonl")
+        if disguise == "without its origin":
+            content = json.loads((copy / imported.FILE).read_text())
+            bare = {name: value for name, value in content.items() if name not in {"checksum", "origin"}}
+            (copy / imported.FILE).write_text(files.seal(bare) + "\n")
+    capsys.readouterr()
+    for verb in (["table", "mujoco", "--json"], ["check", "mujoco"]):
+        code = main([*verb, "--results", str(results)])
+        out, error = capsys.readouterr()
+        assert code == DISGUISES[disguise], (out, error)
+        assert "REPRODUCED" not in out and len(error.splitlines()) == (1 if code else 0)
+    if not DISGUISES[disguise]:
+        assert gather(results) == before
+
+
+def test_moving_a_folder_of_curves_leaves_them_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    curves(tmp_path, [3_500.0 + seed for seed in range(3)])
+    runs, page = tmp_path / "runs", tmp_path / "page.html"
+    shutil.move(tmp_path / "results", runs)
+    capsys.readouterr()
+    assert main(["table", "mujoco", "--json", "--results", str(runs)]) == 0
+    cells = json.loads(capsys.readouterr().out)["cells"]
+    assert [c["measured"]["origin"] for c in cells if c["measured"]] == ["imported"]
+    assert main(["report", "mujoco", "--output", str(page), "--results", str(runs)]) == 0
+    assert "sac (imported)" in page.read_text()
+
+
+def test_a_curve_under_two_seeds_counts_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["--as", "mujoco/sac", "--results", str(tmp_path / "results")]
+    for seed in (0, 1):
+        rows = [f"{TASK},{seed},{step},{step / 300}" for step in (250_000, 500_000, 1_000_000)]
+        (tmp_path / f"{seed}.csv").write_text("\n".join(["task,seed,step,return", *rows]))
+        assert main(["import", str(tmp_path / f"{seed}.csv"), *line]) == 0
+    cell = cell_of(tmp_path)
+    assert cell.measured and cell.measured.n == 1 and "1 run has the numbers of another seed" in cell.note
+    capsys.readouterr()
+    assert main(["verify", str(tmp_path / "results")]) == 2
+    assert "has the same numbers as seed=0" in "".join(capsys.readouterr())

@@ -13,10 +13,13 @@ import numpy as np
 import pytest
 
 from rlbench.cli.app import main
+from rlbench.curves import formats
 
 HEAD = "task,seed,step,return\n"
 GOOD = HEAD + "Hopper-v4,0,1,2\n"
 LINE = '{"peer": "x", "algorithm": "sac", "task": "Hopper-v4", "seed": 0, "steps": 1, "returns": [1]}\n'
+
+TASK = ("--task", "Hopper-v4")
 
 BAD: dict[str, tuple[str, Sequence[str], str]] = {
     "duplicate": (HEAD + "Hopper-v4,0,5,2\nHopper-v4,0,5,3\n", (), "seed 0 has step 5 twice"),
@@ -53,6 +56,8 @@ BAD: dict[str, tuple[str, Sequence[str], str]] = {
     "no episode": (LINE.replace("[1]", "[]"), (), "line 1 is no evaluation (returns"),
     "a torn line": (LINE + LINE[:20], (), "line 2 is no evaluation"),
     "infinite return": (LINE.replace("[1]", "[1e999]"), (), "line 1 is no evaluation (returns"),
+    "too many points": (HEAD + "".join(f"Hopper-v4,0,{n},2\n" for n in range(400_001)), (), "400,001 points"),
+    "a seed twice": ("step,0,1\n" + "".join(f"{n},{n},{n}\n" for n in range(3)), TASK, "has the curve of seed 0"),
     "monitor": ("#{}\nr,l,t\n1,2,3\n", (), "no header of Monitor"),
 }
 
@@ -123,6 +128,21 @@ def test_a_hostile_file_is_refused_and_runs_nothing(
     (tmp_path / name).write_bytes(content)
     refused(tmp_path / name, tmp_path / "results", capsys, "--task", "Hopper-v4")
     assert not Path("code-was-run").exists()
+
+
+@pytest.mark.parametrize(("suffix", "text"), [("csv", "1,1\n" * 999), ("json", "[" + "{}," * 999 + "{}]")])
+def test_a_file_whose_values_would_not_fit_into_memory_is_refused(
+    suffix: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formats, "available_memory", lambda: 200_000)
+    (tmp_path / f"f.{suffix}").write_text(text)
+    assert "0.2 MB are free; split the file" in refused(tmp_path / f"f.{suffix}", tmp_path / "results", capsys, *TASK)
+
+
+def test_more_scores_than_curves_that_fit_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scores = np.zeros((100_001, 1), np.int8)
+    np.savez(tmp_path / "s.npz", sac=scores, tasks=np.array(["Hopper-v4"]))
+    assert "100,001 scores, 100,000 are allowed" in refused(tmp_path / "s.npz", tmp_path / "results", capsys)
 
 
 def test_no_link_and_no_pipe_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

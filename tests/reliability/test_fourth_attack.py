@@ -20,7 +20,7 @@ from rlbench.errors import DoesNotFit, RefusedFile
 from rlbench.records import files, imported, looks, machine, store
 from rlbench.records.imported import ImportedCurve, Origin
 from rlbench.records.types import LARGEST_RETURN
-from rlbench.report import parity_table, reference_files, sources
+from rlbench.report import parity_table, reference_files, sources, tables
 from rlbench.report.parity import Parity
 from rlbench.report.reference_table import CellKey
 from tests.conftest import epoch
@@ -265,6 +265,19 @@ def test_texts_of_a_peer_are_no_formula_and_no_markup() -> None:
     text = parity_table.parity_csv([row])
     assert "'=HYPERLINK(1)" in text and "'@x" in text and "'-1+1 <script>" in text and "'-1.0" not in text
     assert "<script>" not in parity_table.parity_markdown([row])
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("<img src=x>|", "&lt;img src=x>\\|"),
+        ("![a](https://x.org/a.png)", "![a]&#40;https:&#47;/x.org/a.png)"),
+        ("www.x.org and WWW.x.org", "www&#46;x.org and WWW&#46;x.org"),
+        ("4.2 [1.0, 7.4] (3) a/b", "4.2 [1.0, 7.4] (3) a/b"),
+    ],
+)
+def test_a_text_in_a_table_of_markdown_holds_no_link_image_or_html(text: str, shown: str) -> None:
+    assert tables.barred([text]) == f"| {shown} |"
 
 
 @pytest.mark.parametrize("seeds", [-3, 0, 1, 10**400])

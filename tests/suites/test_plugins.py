@@ -187,6 +187,17 @@ def test_an_installed_environment_runs_with_the_settings_of_the_named_suite_and_
     assert run_index.row_of("mujoco", hopper.task.id, "") != run_index.row_of("mujoco", "Hopper-v4", "")
 
 
+@pytest.mark.usefixtures("corridor")
+def test_a_plan_of_a_plug_in_has_cells_with_and_without_a_reference() -> None:
+    rows = json.loads(answer(["plan", "corridor", "--seeds", "0-2", "--json"])[1])["include"]
+    assert [(row["algorithm"], row["task"], row["steps"], row["runnable"]) for row in rows] == [
+        ("dqn", "Corridor", 30_000, True),
+        ("ppo", "Corridor", 30_000, True),
+    ]
+    assert answer(["plan", "corridor", "ppo", "--lines"])[1] == "corridor ppo Corridor 0,1,2,3,4,5,6,7,8,9\n"
+    assert "2 cells, 20 runs" in answer(["plan", "corridor"])[1]
+
+
 BROKEN = {
     "raises": ("raise RuntimeError('no\\x1b[31m luck')", "cannot be imported"),
     "exits": ("raise SystemExit", "cannot be imported"),
