@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BASELINE_ACTIONS: Final = ("save", "show")
 EXECUTORS: Final = ("local", "ray")
-FORMATS: Final = ("rich", "md", "csv", "json", "html")
+FORMATS: Final = ("rich", "md", "csv", "json", "html", "latex")
 LISTS: Final = ("suites", "algos", "tasks", "runs")
 PLOTS: Final = ("curves", "walltime", "profile", "interval", "improvement", "forest")
 TRACKERS: Final = ("tensorboard", "wandb")

@@ -17,7 +17,9 @@ def compare(
     first: Annotated[
         str,
         typer.Argument(
-            metavar="A", help="A results folder, or an algorithm such as dqn.", autocompletion=completion.sides
+            metavar="A",
+            help="A results folder, one of its settings as DIR@lr=0.01, or an algorithm.",
+            autocompletion=completion.sides,
         ),
     ],
     second: Annotated[
@@ -36,9 +38,9 @@ def compare(
 ) -> None:
     """Compare two results folders, or two algorithms.
 
-    Of each cell a folder's documented runs are taken, or else those of its only other setting; what differs in task,
-    protocol, budget or data is named and left out. Task by task and together: interquartile means, with intervals from
-    five seeds on, and the probability that a run of B beats one of A.
+    Of each cell a folder's documented runs are taken, or else those of its only other setting, or of DIR@SETTING; what
+    differs in task, protocol, budget or data is named and left out. Task by task and together: interquartile means,
+    with intervals from five seeds on, and the probability that a run of B beats one of A.
     """
     del references, reference  # their callbacks have selected them
     from rlbench.report.compare import compare as compared

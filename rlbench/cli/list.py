@@ -29,7 +29,7 @@ def listing(
     """List suites, algorithms, tasks or runs, one a line.
 
     Algorithms and tasks have their suite in front, unless --suite names it. Runs are the folders of your
-    runs; `--results results` lists those that a checkout of rlbench brings.
+    runs; `--results results` lists those that a checkout of rlbench brings. Those without weights cannot be played.
     """
     if kind not in LISTS:
         raise UnknownName("kind", kind, LISTS, where="list")
@@ -38,9 +38,15 @@ def listing(
         emit_json({"schema_version": LIST_SCHEMA, kind: [{"suite": of, "name": name} for of, name in rows]})
     elif rows:
         alone = suite is not None or kind in {"suites", "runs"}
-        emit("\n".join(name if alone else f"{of}\t{name}" for of, name in rows))
+        lines = (name if alone else f"{of}\t{name}" for of, name in rows)
+        emit("\n".join(map(_marked, lines) if kind == "runs" else lines))
     elif kind == "runs":
         remark("no runs of yours; `rlbench list runs --results results` lists those that a checkout brings")
+
+
+def _marked(folder: str) -> str:
+    """The folder of a run, with a mark where its weights are missing."""
+    return folder if Path(folder, "checkpoint", "best").is_dir() else f"{folder}\tno weights"
 
 
 def _names(kind: str, suite: str | None) -> list[tuple[str, str]]:

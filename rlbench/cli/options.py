@@ -9,7 +9,7 @@ import typer
 
 from rlbench.cli import choices, completion
 from rlbench.cli.choices import parse_count
-from rlbench.errors import UnknownName, UsageError
+from rlbench.errors import UsageError, suggest
 
 Suite: TypeAlias = Annotated[
     str,
@@ -223,7 +223,7 @@ Config: TypeAlias = Annotated[
     typer.Option(
         "--config",
         metavar="FILE.toml",
-        help="Change the settings that this file names; default: none. --set overrules it.",
+        help="Settings from a file; --set overrules. Default: none.",
         rich_help_panel=choices.WHAT,
     ),
 ]
@@ -372,8 +372,7 @@ def run_folder(name: str, results: Path | None) -> Path:
     """Find the folder of a run by name; ``ID/seed=N`` where an id has several seeds.
 
     Raises:
-        UnknownName: there is no such run; the message has the nearest names.
-        UsageError: the name means several runs.
+        UsageError: there is no such run, and the message has the nearest names; or the name means several.
     """
     from rlbench.records.files import folders
     from rlbench.report.sources import sources
@@ -392,7 +391,8 @@ def run_folder(name: str, results: Path | None) -> Path:
     ]
     if not matches:
         ids = dict.fromkeys(folder.parent.name for folder in runs.values())
-        raise UnknownName("run", name, [*runs, *ids], where=str(places[0]))
+        near = suggest(name, [*runs, *ids]).partition("; known:")[0] or "; see: rlbench list runs"
+        raise UsageError(f"{places[0]}: unknown run {name!r}{near}")
     if len(matches) > 1:
         some = ", ".join(f"{folder.parent.name}/{folder.name}" for folder in matches[:MOST_RUNS])
         more = ", …" if len(matches) > MOST_RUNS else ""

@@ -32,6 +32,15 @@ def plot(
         str | None,
         typer.Option("--title", metavar="TEXT", help="A title above the figure; default: none.", show_default=False),
     ] = None,
+    rc: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rc",
+            metavar="NAME=VALUE",
+            help="A setting of matplotlib, such as figure.figsize=6,4 or font.size=8; may be repeated. Default: none.",
+            show_default=False,
+        ),
+    ] = None,
     task: Tasks = None,
     algo: Algos = None,
     results: Records = None,
@@ -49,10 +58,12 @@ def plot(
         raise UsageError(f"--output {output}: figures are written as .png, .svg or .pdf")
     if not output.parent.is_dir():
         raise UsageError(f"--output {output}: {output.parent} is not a folder; make it first")
+    from rlbench.report.figure_style import rc_settings
     from rlbench.report.plots import draw, encoded, plot_kind
     from rlbench.report.sources import sources
 
-    figure = draw(suite, plot_kind(kind), sources(results), tasks=task or [], algorithms=algo or [])
-    content = encoded(figure, output.suffix, title=title or "")
+    settings = rc_settings(rc or [])
+    figure = draw(suite, plot_kind(kind), sources(results), tasks=task or [], algorithms=algo or [], rc=settings)
+    content = encoded(figure, output.suffix, title=title or "", rc=settings)
     write_file(output, content)
     remark(f"{output}: {len(content):,} bytes")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     RowT = TypeVar("RowT", Cell, Parity)
 
-SUFFIXES = {".md": "md", ".csv": "csv", ".json": "json", ".html": "html", ".htm": "html"}
+SUFFIXES = {".md": "md", ".csv": "csv", ".json": "json", ".html": "html", ".htm": "html", ".tex": "latex"}
 
 
 def table(

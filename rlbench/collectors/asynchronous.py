@@ -106,11 +106,8 @@ class AsyncCollector:
 
     def state_dict(self) -> State:
         """Segment, episode statistics and the explorer's generator."""
-        return {
-            "segment": self.segment,
-            "games": self.games.state_dict(),
-            "explorer": self.explorer.state_dict(),
-        }
+        parts = {"games": self.games.state_dict(), "explorer": self.explorer.state_dict()}
+        return {"segment": self.segment, **parts}
 
     def load_state_dict(self, state: State) -> None:
         """Load statistics and explorer, and begin the segment anew; the recorder must be loaded, and is truncated."""

@@ -74,10 +74,9 @@ def commit() -> str | None:
             return None
         _git(package, "ls-files", "--error-unmatch", "__init__.py")
         head = _git(package, "rev-parse", "--short=12", "HEAD")
-        changes = _git(package, "status", "--porcelain", "--", ".")
+        return head + ("+dirty" if _git(package, "status", "--porcelain", "--", ".") else "")
     except (OSError, subprocess.SubprocessError):
         return None
-    return head + ("+dirty" if changes else "")
 
 
 def available_memory() -> int:

@@ -20,12 +20,11 @@ from rlbench.report.aggregate import (
     with_failed,
 )
 from rlbench.report.columns import aligned, sentences
-from rlbench.report.compare_pairs import ended, matched
+from rlbench.report.compare_pairs import ended, folder_side, matched, runs_of_side
 from rlbench.report.equal_steps import largest_common_step, scores_up_to, steps_text
 from rlbench.report.estimate import mean
-from rlbench.report.imported_runs import with_imported
 from rlbench.report.reference_table import CellKey
-from rlbench.report.run_index import Runs, gather
+from rlbench.report.run_index import Runs
 
 if TYPE_CHECKING:
     from rlbench.report.sources import Sources
@@ -76,7 +75,7 @@ def compare(first: str, second: str, evidence: Sources, suite: str | None, *, at
     """
     if suite is not None and suite not in suites.names():
         raise UnknownName("suite", suite, suites.names())
-    folders = [Path(name).is_dir() for name in (first, second)]
+    folders = [folder_side(name) is not None for name in (first, second)]
     if all(folders):
         return _folders((first, second), suite, at=at)
     if any(folders):
@@ -88,7 +87,7 @@ def compare(first: str, second: str, evidence: Sources, suite: str | None, *, at
 
 
 def _folders(names: tuple[str, str], suite: str | None, *, at: bool) -> Comparison:
-    first, second = (_of_suite(with_imported(gather(Path(name)), Path(name)), suite) for name in names)
+    first, second = (_of_suite(runs_of_side(name), suite) for name in names)
     if at:
         shared = sorted(set(first) & set(second))
         return _at_equal_steps(names, [_task_at(key, first[key], second[key]) for key in shared])
@@ -187,7 +186,7 @@ def comparison_text(comparison: Comparison, width: int | None = None) -> str:
 
     first, second = comparison.names
     head = ("TASK", first, second, f"P({second} better)")
-    algorithm = "{}/" if Path(first).is_dir() else ""
+    algorithm = "{}/" if folder_side(first) else ""
     rows = [
         (
             f"{task.key.suite}/{algorithm.format(task.key.algorithm)}{task_name(task.key)}"

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, NamedTuple
 
+from rlbench.errors import UnknownName
+from rlbench.report.imported_runs import with_imported
+from rlbench.report.plot_data import label
 from rlbench.report.reference_table import CellKey, task_name
 from rlbench.report.repeats import file_of
-from rlbench.report.run_index import Runs
+from rlbench.report.run_index import Runs, differences, gather
 from rlbench.report.runs import Run
 
 RULES: Final = ("task", "protocol", "budget")
@@ -39,7 +43,7 @@ def matched(first: Mapping[CellKey, Runs], second: Mapping[CellKey, Runs], names
     for key in sorted(set(first) & set(second)):
         a, b = (_settings(side[key]) for side in (first, second))
         held = zip(names, (a, b), strict=True)
-        several = [f"{name} has {len(settings)} settings of it" for name, settings in held if len(settings) > 1]
+        several = [_several(name, settings) for name, settings in held if len(settings) > 1]
         if not a or not b:
             continue
         unlike = [] if several else _unlike(a[0], b[0])
@@ -53,6 +57,48 @@ def matched(first: Mapping[CellKey, Runs], second: Mapping[CellKey, Runs], names
             if settings[0].usual and apart:
                 left_out.append(f"{_name(key)}: {len(apart)} of {name} on another file of that name")
     return Matched(tuple(pairs), tuple(left_out))
+
+
+def folder_side(name: str) -> tuple[Path, str] | None:
+    """Split a side into its results folder and the setting of ``FOLDER@lr=0.01``; None for an algorithm."""
+    if Path(name).is_dir():
+        return Path(name), ""
+    folder, _, text = name.rpartition("@")
+    return (Path(folder), text) if folder and Path(folder).is_dir() else None
+
+
+def runs_of_side(name: str) -> dict[CellKey, Runs]:
+    """The runs of a results folder by cell, imported ones too, or only those of the setting that the side names.
+
+    Raises:
+        UnknownName: no run of the folder has the setting.
+    """
+    folder, text = folder_side(name) or (Path(name), "")
+    cells = with_imported(gather(folder), folder)
+    if not text:
+        return cells
+    settings = sorted({setting(run) for runs in cells.values() for run in runs.all})
+    if text not in settings:
+        raise UnknownName("setting", text, settings, where=str(folder))
+    return {key: _of_setting(runs, text) for key, runs in cells.items()}
+
+
+def setting(run: Run) -> str:
+    """Name the settings that a run changes, as ``lr=0.01``; ``published`` if that is at most its budget."""
+    return label(run) if any(not text.startswith("budget.") for text in differences(run)) else "published"
+
+
+def _of_setting(runs: Runs, text: str) -> Runs:
+    parts = ("complete", "failed", "short", "elsewhere", "variants", "other_files")
+    only = Runs(budget=runs.budget)
+    for part in parts:
+        getattr(only, part).extend(run for run in getattr(runs, part) if setting(run) == text)
+    return only
+
+
+def _several(name: str, sides: Sequence[Side]) -> str:
+    texts = sorted(setting(side.runs.scored[0]) for side in sides)
+    return f"{name} has {len(sides)} settings of it, {', '.join(texts)}; name one, as in '{name}@{texts[0]}'"
 
 
 def _name(key: CellKey) -> str:

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from rlbench.report.estimate import mean
+from rlbench.report.figure_style import empty_figure
 from rlbench.report.reference_scores import names_of
 from rlbench.report.reference_table import on_scale, reference, task_name
 from rlbench.report.tables import STYLES
@@ -46,9 +47,7 @@ def rows(
 
 def draw_forest(forest_rows: Sequence[ShortfallRow]) -> Figure:
     """The figure; a diamond is a difference, a bar the bound."""
-    from matplotlib.figure import Figure  # after ``plots`` has imported it without the current folder's matplotlibrc
-
-    figure = Figure(figsize=(7.2, 0.26 * len(forest_rows) + 1.5), layout="constrained")
+    figure = empty_figure(7.2, 0.26 * len(forest_rows) + 1.5)
     axes = figure.subplots()
     for place, row in enumerate(forest_rows):
         color = COLORS[STYLES[row.cell.verdict.word]]

@@ -12,7 +12,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import chdir, nullcontext
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
 
@@ -28,6 +28,7 @@ from rlbench.report.aggregate import (
     probability_of_improvement,
     profile,
 )
+from rlbench.report.figure_style import NO_SETTINGS, empty_figure, styled
 from rlbench.report.plot_data import AlgorithmScores, Panel
 from rlbench.report.reference_table import DATA
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from rlbench.report.sources import Sources
 
 with chdir(DATA) if os.path.lexists("matplotlibrc") else nullcontext():  # matplotlib would read a foreign one
-    from matplotlib import style
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -48,8 +48,6 @@ UNDATED = {
     ".svg": {"Date": None, "Creator": None},
     ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
-
-STYLE = DATA / "plots.mplstyle"
 
 PLACES: Final = re.compile(rb'\b(?:d|x|y)="[^"]*"')
 FINE: Final = re.compile(rb"\d+\.\d{3,}")
@@ -91,15 +89,21 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "x", "+", "d", "1",
 
 
 def draw(
-    suite: str, kind: Kind, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
+    suite: str,
+    kind: Kind,
+    evidence: Sources,
+    *,
+    tasks: Sequence[str] = (),
+    algorithms: Sequence[str] = (),
+    rc: Mapping[str, str] = NO_SETTINGS,
 ) -> Figure:
-    """Draw a figure of a suite's records.
+    """Draw a figure of a suite's records; ``rc`` are settings of matplotlib that overrule the style.
 
     Raises:
         UsageError: there is nothing to draw.
         UnknownName: a task or an algorithm does not exist.
     """
-    with style.context(STYLE):
+    with styled(rc):
         if kind in {"curves", "walltime"}:
             clock = plot_data.hours if kind == "walltime" else plot_data.steps
             panels = plot_data.panels(suite, evidence, tasks=tasks, algorithms=algorithms, clock=clock)
@@ -125,7 +129,7 @@ def draw(
         return drawing(standings, scale)
 
 
-def encoded(figure: Figure, ending: str, *, title: str = "") -> bytes:
+def encoded(figure: Figure, ending: str, *, title: str = "", rc: Mapping[str, str] = NO_SETTINGS) -> bytes:
     """A figure, below a title if there is one, as the bytes of a file; equal figures give equal bytes.
 
     Raises:
@@ -134,10 +138,10 @@ def encoded(figure: Figure, ending: str, *, title: str = "") -> bytes:
     if ending not in ENDINGS:
         raise UsageError(f"{ending or 'no ending'}: figures are written as {' or '.join(ENDINGS)}")
     file = io.BytesIO()
-    with style.context(STYLE):
+    with styled(rc):
         if title:
             figure.suptitle(title, parse_math=False)
-        figure.savefig(file, format=ending[1:], metadata=UNDATED[ending], dpi=150)
+        figure.savefig(file, format=ending[1:], metadata=UNDATED[ending])
     return PLACES.sub(_coarse, file.getvalue()) if ending == ".svg" else file.getvalue()
 
 
@@ -176,7 +180,7 @@ def looks_of(labels: Sequence[str]) -> dict[str, Look]:
 def _curves(panels: Sequence[Panel], *, hours: bool) -> Figure:
     columns = min(3, len(panels))
     rows = math.ceil(len(panels) / columns)
-    figure = Figure(figsize=(max(5.2, 4.0 * columns), 2.9 * rows + 0.8), layout="constrained")
+    figure = empty_figure(max(5.2, 4.0 * columns), 2.9 * rows + 0.8)
     looks = looks_of([name for p in panels for name in (*(line.algorithm for line in p.lines), *p.curves, *p.scores)])
     grid = figure.subplots(rows, columns, squeeze=False)
     for place, axes in enumerate(grid.flat):
@@ -304,7 +308,7 @@ def _legend(
 
 
 def _profile(standings: Sequence[AlgorithmScores], scale: str) -> Figure:
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    figure = empty_figure(6.4, 4.2)
     axes, looks = figure.subplots(), looks_of([standing.algorithm for standing in standings])
     top = max(1.05, *(score for s in standings for row in s.scores for score in row)) * 1.05
     taus = np.linspace(0, min(top, 10), 201)
@@ -354,7 +358,7 @@ def _improvement(standings: Sequence[AlgorithmScores], scale: str) -> Figure:
 
 
 def _rows_of(names: Sequence[str]) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(6.4, 0.42 * len(names) + 1.5), layout="constrained")
+    figure = empty_figure(6.4, 0.42 * len(names) + 1.5)
     axes = figure.subplots()
     axes.set_yticks(range(len(names)), labels=list(names))
     axes.set_ylim(len(names) - 0.5, -0.5)

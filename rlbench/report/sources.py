@@ -101,7 +101,9 @@ class Sources(NamedTuple):
                 if text := match(run, self.own, self.rlbench):
                     seeds_by_text[text].append(run.seed)
             texts_by_cell[key] = [
-                f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))} {text}"
+                f"seed {seeds[0]} {text}"
+                if len(seeds) == 1
+                else f"seeds {', '.join(map(str, seeds))} {text.replace('parts from', 'part from')}"
                 for text, seeds in seeds_by_text.items()
             ]
         return {key: "; ".join(texts) for key, texts in texts_by_cell.items()}

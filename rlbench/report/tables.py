@@ -1,4 +1,4 @@
-"""Format cells for a terminal, or as Markdown, CSV, JSON or an HTML page. Equal cells give equal bytes.
+"""Format cells for a terminal, or as Markdown, CSV, JSON, LaTeX or an HTML page. Equal cells give equal bytes.
 
 ``csv`` and ``json`` have every number in full; the others round.
 """
@@ -11,7 +11,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from rlbench.report.columns import GAP, fits, fitted
 from rlbench.report.reference_table import DATA, task_name
@@ -65,6 +65,12 @@ SCORES = ("Documented", "Measured", "rlbench", "Yours")
 """Columns that fold only after all of ``SPARED`` are omitted."""
 
 NUMBERS = {"Dataset return", "Behavior policy", *SCORES, "Seeds", "Steps", "Shortfall"}
+LATEX: Final = str.maketrans(
+    {sign: "\\" + sign for sign in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {"<": "$<$", ">": "$>$", "±": r"$\pm$", "≤": r"$\leq$", "≈": r"$\approx$", "−": "$-$"}
+)
+"""Characters that LaTeX reads as commands or cannot print."""
 
 
 def to_markdown(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
@@ -86,6 +92,25 @@ def to_csv(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
     writer.writerow(header)
     writer.writerows([row.get(name, "") for name in header] for row in rows)
     return file.getvalue()
+
+
+def to_latex(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
+    """A table for a paper, by the package ``booktabs``; without notes, and the legend above it as comments."""
+    header, rows = _filled(cells)
+    places = [place for place, name in enumerate(header) if name != "Note"]
+    sides = "".join("r" if header[place] in NUMBERS else "l" for place in places)
+    titles, *lines = (" & ".join(row[place].translate(LATEX) for place in places) + r" \\" for row in (header, *rows))
+    comments = [f"% {line}" for line in (r"\usepackage{booktabs}", *legend(cells, pooled_rows))]
+    table = [
+        rf"\begin{{tabular}}{{{sides}}}",
+        r"\toprule",
+        titles,
+        r"\midrule",
+        *lines,
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    return "\n".join([*comments, *table]) + "\n"
 
 
 def to_json(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
@@ -225,6 +250,7 @@ TEXTS: dict[str, Callable[[Sequence[Cell], Sequence[Pooled]], str]] = {
     "csv": to_csv,
     "json": to_json,
     "html": to_html,
+    "latex": to_latex,
 }
 """Every format by the name it has on the command line."""
 

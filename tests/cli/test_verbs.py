@@ -102,7 +102,10 @@ def test_list_prints_names_that_can_be_piped(capsys: Capture) -> None:
 
 def test_list_runs_prints_folders(record_run: Record, capsys: Capture) -> None:
     folder = record_run([1.0])
-    assert Path(printed(capsys, "list", "runs").strip()).resolve() == folder.resolve()
+    name, mark = printed(capsys, "list", "runs").rstrip("\n").split("\t")
+    assert (Path(name).resolve(), mark) == (folder.resolve(), "no weights")
+    (folder / "checkpoint" / "best").mkdir(parents=True)
+    assert printed(capsys, "list", "runs") == f"{name}\n"
     assert printed(capsys, "list", "runs", "--suite", "toy") == ""
     assert json.loads(printed(capsys, "list", "runs", "--json"))["runs"][0]["suite"] == "atari"
 

@@ -76,10 +76,13 @@ def test_failed_documented_seeds_alone_are_not_replaced_by_another_setting(usual
     assert scores(compare(usual, "results", Sources(NOWHERE), None)) == [((0.5, 0.5), (-0.6,))]
 
 
+TWO = "results has 2 settings of it, lr=0.25, lr=0.5; name one, as in 'results@lr=0.25'"
+
+
 @pytest.mark.parametrize(
     ("sets", "why"),
     [
-        ([["algo.lr=0.5"], ["algo.lr=0.25"]], "results has 2 settings of it"),
+        ([["algo.lr=0.5"], ["algo.lr=0.25"]], TWO),
         ([["budget.steps=2000"]], "they differ in budget: 24,000 and 2,000 steps; train both with --steps 2000"),
         ([["budget.epoch=100"]], "they differ in budget"),
         ([["protocol.episodes=128"]], "they differ in protocol"),
@@ -101,6 +104,22 @@ def test_neither_two_settings_nor_other_rules_are_compared_as_one(
     assert f"Not compared: toy/dqn/Catch: {why}." in " ".join(capsys.readouterr().out.split())
     assert main(["compare", usual, "results", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["left_out"] == [f"toy/dqn/Catch: {why}"]
+
+
+def test_settings_of_one_folder_are_compared_with_each_other_and_with_the_published_one(
+    record_run: Record, capsys: Capture
+) -> None:
+    for seed in range(2):
+        record_run([0.25], suite="toy", task="Catch", seed=seed)
+        record_run([0.5], suite="toy", task="Catch", seed=seed, sets=["algo.lr=0.5"])
+        record_run([0.75], suite="toy", task="Catch", seed=seed, sets=["algo.lr=0.25"])
+    quick, slow = "results@lr=0.5", "results@lr=0.25"
+    assert scores(compare(quick, slow, Sources(NOWHERE), None)) == [((0.5, 0.5), (0.75, 0.75))]
+    assert scores(compare("results@published", slow, Sources(NOWHERE), None)) == [((0.25, 0.25), (0.75, 0.75))]
+    assert main(["compare", quick, slow]) == 0
+    assert "toy/dqn/Catch" in capsys.readouterr().out
+    assert main(["compare", "results@lr=0.05", slow]) == 2
+    assert "results: unknown setting 'lr=0.05'; did you mean 'lr=0.5'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["protocol.episodes=128", "budget.steps=2000", "algo.lr=0.5"])

@@ -20,9 +20,10 @@ from rlbench.cli.app import main
 from rlbench.errors import UsageError
 from rlbench.report.aggregate import normalizer
 from rlbench.report.compare import compare
+from rlbench.report.figure_style import STYLE
 from rlbench.report.html_report import page
 from rlbench.report.plot_data import algorithm_scores, hours, panels, steps
-from rlbench.report.plots import KINDS, ORDER, STYLE, draw, encoded, looks_of
+from rlbench.report.plots import KINDS, ORDER, draw, encoded, looks_of
 from rlbench.report.reference_table import CellKey
 from rlbench.report.remaining_work import remaining_runs, throughput
 from rlbench.report.run_index import gather
@@ -97,6 +98,16 @@ def test_compare_shows_an_interval_of_five_seeds_unless_they_tie(record_run: Rec
 def test_a_title_stands_above_a_figure_as_it_is_typed(two_algorithms: Path) -> None:
     assert main(["plot", "toy", "--title", "Toys, $5 each$", "--output", "titled.svg", "--results", "results"]) == 0
     assert ">Toys, $5 each$</text>" in Path("titled.svg").read_text(encoding="utf-8")
+
+
+def test_settings_of_matplotlib_change_the_figure_or_are_refused(two_algorithms: Path, capsys: Capture) -> None:
+    words = ["plot", "toy", "--results", "results", "--output", "small.png", "--rc"]
+    assert main([*words, "figure.figsize=4,3", "--rc", "savefig.dpi=50"]) == 0
+    assert imread("small.png").shape[:2] == (150, 200)
+    for setting, refusal in (("figure.size=4,3", "did you mean 'figure.figsize'"), ("font.size=big", "'big'")):
+        capsys.readouterr()
+        assert main([*words, setting]) == 2
+        assert refusal in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "forest"])  # a bound needs three seeds

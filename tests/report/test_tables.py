@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -75,6 +76,27 @@ def test_markdown_by_hand() -> None:
         "- Documented: Tianshou, a/README.md@0 (best-of-run, one run).",
         "- Measured: mean over seeds by the document's estimator, with the 95 % t-interval of that mean.",
     ]
+
+
+def test_latex_by_hand() -> None:
+    odd = replace(FULL, key=CellKey("toy", "a_b", "50% {x}~$y$^#&\\", ""), verdict=Verdict("NOT RUN"), measured=None)
+    assert tables.to_latex([odd, EMPTY]).splitlines() == [
+        r"% \usepackage{booktabs}",
+        "% Documented: Tianshou, a/README.md@0 (best-of-run, one run).",
+        r"\begin{tabular}{lllrrl}",
+        r"\toprule",
+        r"Suite & Algorithm & Task & Documented & Measured & Verdict \\",
+        r"\midrule",
+        r"toy & a\_b & 50\% \{x\}\textasciitilde{}\$y\$\textasciicircum{}\#\&\textbackslash{} & 7,307 &  & NOT RUN \\",
+        r"atari & sac & Pong & 7,307 &  & NOT RUN \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    assert (
+        tables.to_latex([FULL])
+        .splitlines()[-3]
+        .endswith(r"& Qbert|$<$b$>$ & 7,307 & 1,234.6 [1,000.0, 1,469.0] & 3 & 10,000,000 & BELOW \\")
+    )
 
 
 def test_csv_holds_every_number_in_full() -> None:
@@ -233,7 +255,7 @@ def test_no_line_of_any_suite_is_wider_than_80_columns(
 def test_a_plain_table_needs_no_library_and_neither_do_files() -> None:
     code = (
         "import sys; from rlbench.cli.app import main\n"
-        "for style in ('rich', 'md', 'csv', 'json', 'html'): main(['table', 'all', '--format', style])\n"
+        "for style in ('rich', 'md', 'csv', 'json', 'html', 'latex'): main(['table', 'all', '--format', style])\n"
         "sys.exit(str({m.split('.')[0] for m in sys.modules} & {'numpy', 'scipy', 'matplotlib', 'torch', 'rich'}))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
