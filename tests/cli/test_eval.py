@@ -89,7 +89,7 @@ def whole(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(("suite", "algo", "task"), slow_but(FAMILIES, 0, 3))
-def test_what_was_recorded_comes_again_and_fresh_games_are_repeatable(
+def test_replayed_episodes_equal_the_record_and_new_ones_are_deterministic(
     suite: str, algo: str, task: str, tmp_path: Path, capsys: Capture
 ) -> None:
     shorter = ["--steps", "500"] if suite in {"mujoco", "goals"} else []
@@ -107,7 +107,7 @@ def test_what_was_recorded_comes_again_and_fresh_games_are_repeatable(
     assert whole(tmp_path / "results") == before
 
 
-def test_a_person_reads_episodes_and_what_they_come_to_beside_record_and_document(run: Path, capsys: Capture) -> None:
+def test_eval_prints_episodes_and_means_beside_record_and_reference(run: Path, capsys: Capture) -> None:
     assert main(["eval", str(run), "--episodes", "5"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("toy/dqn/Catch seed 0, best policy, of epoch ")
@@ -119,7 +119,7 @@ def test_a_person_reads_episodes_and_what_they_come_to_beside_record_and_documen
     assert lines[10].startswith("recorded ") and lines[11].startswith("documented  1.00 (best-of-run; ")
 
 
-def test_games_are_those_of_their_seed_and_as_many_as_were_asked_for(run: Path, capsys: Capture) -> None:
+def test_eval_plays_the_requested_number_of_episodes_of_a_seed(run: Path, capsys: Capture) -> None:
     seeds = {}
     for count in (1, 4, 10, 23):
         found = document(capsys, str(run), "--episodes", str(count), "--seed", "3")["episodes"]
@@ -130,14 +130,14 @@ def test_games_are_those_of_their_seed_and_as_many_as_were_asked_for(run: Path, 
     assert isinstance(other, list) and other[0]["seed"] != seeds[10][0]
 
 
-def test_a_run_is_found_by_its_folder_its_line_its_id_and_how_that_begins(run: Path, capsys: Capture) -> None:
+def test_run_is_found_by_folder_list_line_id_or_id_prefix(run: Path, capsys: Capture) -> None:
     results = run.parents[4]
     names = [run.parent.name, run.parent.name[:5], f"{run.parent.name[:5]}/seed=0", str(run.relative_to(results))]
     found = [document(capsys, name, "--results", str(results)) for name in (*names, str(run))]
     assert len({json.dumps(made) for made in found}) == 1
 
 
-def test_a_name_that_means_several_runs_or_none_is_refused_with_some(record_run: Record, capsys: Capture) -> None:
+def test_ambiguous_or_unknown_run_is_refused_with_examples(record_run: Record, capsys: Capture) -> None:
     folder = record_run([1.0])
     record_run([1.0], seed=1)
     start = folder.parent.name[:6]
@@ -146,14 +146,12 @@ def test_a_name_that_means_several_runs_or_none_is_refused_with_some(record_run:
     assert "unknown run 'nothing'" in refused(capsys, "nothing", "--results", "none")
 
 
-def test_a_run_that_keeps_no_policy_says_so(record_run: Record, capsys: Capture) -> None:
+def test_run_without_a_saved_policy_is_refused(record_run: Record, capsys: Capture) -> None:
     folder = record_run([1.0], status=None)
     assert "has no weights, as records in git have none; train them with: rlbench run " in refused(capsys, str(folder))
 
 
-def test_the_policy_that_is_there_is_offered_for_the_one_that_is_not(
-    run: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_missing_checkpoint_message_names_the_existing_one(run: Path, tmp_path: Path, capsys: Capture) -> None:
     folder = Path(shutil.copytree(run, tmp_path / "run"))
     shutil.rmtree(folder / "checkpoint" / "last")
     assert "there is --checkpoint best" in refused(capsys, str(folder), "--checkpoint", "last")
@@ -189,7 +187,9 @@ def test_a_policy_of_another_network_is_refused(run: Path, tmp_path: Path, capsy
         (("--device", "tpu"), "--device tpu: not a device"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(run: Path, words: tuple[str, ...], said: str, capsys: Capture) -> None:
+def test_invalid_eval_options_are_refused_in_one_line(
+    run: Path, words: tuple[str, ...], said: str, capsys: Capture
+) -> None:
     assert said in refused(capsys, str(run), *words)
 
 
@@ -203,7 +203,7 @@ def pictures(path: str) -> list[str]:
     return found
 
 
-def test_a_film_of_catch_shows_the_ball_fall_and_changes_no_game(run: Path, capsys: Capture) -> None:
+def test_video_of_catch_shows_the_ball_and_changes_no_episode(run: Path, capsys: Capture) -> None:
     plain = document(capsys, str(run), "--episodes", "4")
     filmed = document(capsys, str(run), "--episodes", "4", "--video", "catch.gif")
     assert filmed.pop("video") == {"file": "catch.gif", "pictures": 10, "seconds": 2.5, "look": "board"}
@@ -219,9 +219,7 @@ def test_a_film_of_catch_shows_the_ball_fall_and_changes_no_game(run: Path, caps
     assert rows == list(range(10))
 
 
-def test_a_simulation_without_opengl_is_refused_with_the_remedy_and_leaves_no_film(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_video_without_opengl_is_refused_and_leaves_no_file(tmp_path: Path, capsys: Capture) -> None:
     assert main(["run", "mujoco", "td3", "--task", "InvertedPendulum-v4", "--smoke", "--steps", "400", "--quiet"]) == 0
     folder = next((tmp_path / "results").glob("*/*/*/*/seed=0"))
     said = refused(capsys, str(folder), "--video", "pole.gif")
@@ -229,7 +227,7 @@ def test_a_simulation_without_opengl_is_refused_with_the_remedy_and_leaves_no_fi
     assert not list(tmp_path.glob("*.gif*"))
 
 
-def test_what_cannot_be_filmed_is_refused(tmp_path: Path, capsys: Capture) -> None:
+def test_video_of_an_environment_without_frames_is_refused(tmp_path: Path, capsys: Capture) -> None:
     assert main(["run", "toy", "ppo", "--task", "CartPole-v1", "--smoke", "--quiet"]) == 0
     folder = next((tmp_path / "results").glob("*/*/*/*/seed=0"))
     assert "CartPole-v1 renders no frames; leave --video out" in refused(capsys, str(folder), "--video", "a.gif")
@@ -237,9 +235,7 @@ def test_what_cannot_be_filmed_is_refused(tmp_path: Path, capsys: Capture) -> No
 
 
 @pytest.mark.slow
-def test_a_simulation_is_rendered_where_opengl_is(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mujoco_video_is_rendered_with_opengl(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUJOCO_GL", "egl")
     try:
         Rendered(MujocoVector(task="InvertedPendulum-v4", seeds=(0,)).inside(0)).close()

@@ -48,14 +48,14 @@ def test_a_regression_exits_3_and_names_the_cell(record_run: Record, saved: Path
 
 
 @pytest.mark.parametrize("repetition", slow_but(range(20), 0, 1, 2, 3))
-def test_an_honest_rerun_exits_0(repetition: int, record_run: Record, saved: Path) -> None:
+def test_unchanged_rerun_exits_0(repetition: int, record_run: Record, saved: Path) -> None:
     draw = np.random.default_rng(repetition)
     for seed in range(10, 13):
         toy(record_run, 0.9, seed, noise=float(draw.normal(0, 0.015)))
     assert main(["check", "toy", "--baseline", str(saved)]) == 0
 
 
-def test_one_bad_seed_is_suspect_and_only_strict_minds(record_run: Record, saved: Path, capsys: Capture) -> None:
+def test_one_bad_seed_is_suspect_and_fails_only_under_strict(record_run: Record, saved: Path, capsys: Capture) -> None:
     toy(record_run, 0.3, 0)
     assert main(["check", "toy", "--baseline", str(saved)]) == 0
     assert "run 4 more seeds" in capsys.readouterr().out
@@ -82,14 +82,14 @@ def test_smoke_and_short_runs_enter_neither_baseline_nor_check(
     assert "no finished run" in capsys.readouterr().err
 
 
-def test_without_a_baseline_the_documents_judge(record_run: Record, capsys: Capture) -> None:
+def test_check_without_a_baseline_compares_with_references(record_run: Record, capsys: Capture) -> None:
     for seed in range(3):
         toy(record_run, 0.2, seed, noise=0.01 * seed)
     assert main(["check", "toy"]) == 3
     assert "toy/dqn/Catch score: BELOW" in capsys.readouterr().err
 
 
-def test_nothing_measured_prints_not_run_and_exits_0(capsys: Capture) -> None:
+def test_check_without_records_prints_not_run_and_exits_0(capsys: Capture) -> None:
     Path("results").mkdir()
     assert main(["check", "atari"]) == 0
     assert capsys.readouterr().out == "56 NOT RUN; --json lists every row\n"
@@ -108,7 +108,7 @@ def test_good_rows_are_counted_and_undecided_ones_listed(record_run: Record, cap
     assert "1 REPRODUCED, " in counts and ", 1 INCONCLUSIVE; --json" in counts
 
 
-def test_other_settings_are_judged_each_on_its_own(record_run: Record, saved: Path, capsys: Capture) -> None:
+def test_variants_are_tested_separately(record_run: Record, saved: Path, capsys: Capture) -> None:
     for seed in range(5):  # as many as the baseline's
         toy(record_run, 0.9, seed, noise=0.01 * seed, sets=["algo.lr=0.002"])
         toy(record_run, 0.2, seed, noise=0.01 * seed, sets=["algo.lr=0.01"])
@@ -122,7 +122,7 @@ def test_other_settings_are_judged_each_on_its_own(record_run: Record, saved: Pa
 @pytest.mark.parametrize(
     ("sets", "word"), [(["algo.lr=0.01", "budget.steps=8000"], "PARTIAL"), (["protocol.episodes=128"], "NOT RUN")]
 )
-def test_what_is_no_later_run_of_its_kind_is_not_held_against_a_baseline(
+def test_runs_of_another_kind_are_not_compared_with_a_baseline(
     sets: list[str], word: str, record_run: Record, saved: Path, capsys: Capture
 ) -> None:
     for seed in range(3):
@@ -132,14 +132,14 @@ def test_what_is_no_later_run_of_its_kind_is_not_held_against_a_baseline(
     assert f"{word} " in capsys.readouterr().out
 
 
-def test_the_margin_decides_what_matters(record_run: Record, saved: Path) -> None:
+def test_margin_is_the_smallest_drop_that_alarms(record_run: Record, saved: Path) -> None:
     for seed in range(5):
         toy(record_run, 0.6, seed)
     assert main(["check", "toy", "--baseline", str(saved)]) == 3
     assert main(["check", "toy", "--baseline", str(saved), "--margin", "0.5"]) == 0
 
 
-def test_another_machine_is_refused_unless_it_is_meant(record_run: Record, saved: Path, capsys: Capture) -> None:
+def test_another_machine_is_refused_without_other_machine(record_run: Record, saved: Path, capsys: Capture) -> None:
     content = saved.read_text(encoding="utf-8").replace("unknown processor", "another processor")
     toy(record_run, 0.9, 0)
     parsed = json.loads(content)
@@ -160,9 +160,7 @@ def test_a_file_that_is_no_baseline_is_refused_in_one_line(text: str | None, wor
     assert words in told and len(told.splitlines()) == 1
 
 
-def test_speeds_are_compared_where_the_machine_is_known_and_scores_everywhere(
-    record_run: Record, capsys: Capture
-) -> None:
+def test_speeds_are_compared_only_on_the_baselines_machines(record_run: Record, capsys: Capture) -> None:
     for seed in range(5):
         toy(record_run, 0.9, seed, noise=0.01 * seed)
     assert main(["baseline", "save", "base.json"]) == 0
@@ -195,7 +193,7 @@ def test_a_flipped_digit_in_a_baseline_is_noticed(saved: Path, capsys: Capture) 
     assert "checksum" in capsys.readouterr().err
 
 
-def test_a_baseline_is_shown_and_is_the_same_twice(saved: Path, capsys: Capture) -> None:
+def test_baseline_is_printed_and_deterministic(saved: Path, capsys: Capture) -> None:
     assert main(["baseline", "show", str(saved)]) == 0
     assert "toy/dqn/Catch  0.90 over 5" in capsys.readouterr().out
     assert main(["baseline", "save", "again.json", "--results", "before"]) == 0
@@ -226,6 +224,6 @@ def test_ci_systems_get_junit_and_markdown(record_run: Record, saved: Path) -> N
         ("baseline", "save", "x.json", "--suite", "toyy"),
     ],
 )
-def test_a_wrong_word_exits_2(line: tuple[str, ...], record_run: Record) -> None:
+def test_invalid_baseline_action_exits_2(line: tuple[str, ...], record_run: Record) -> None:
     toy(record_run, 0.9, 0)
     assert main(list(line)) == 2

@@ -48,7 +48,7 @@ def run(command: list[str], **more: object) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_a_reader_that_leaves_stderr_does_not_end_a_run(tmp_path: Path) -> None:
+def test_closed_stderr_does_not_end_a_run(tmp_path: Path) -> None:
     line = f"{' '.join(words(tmp_path))} 2>&1 >{tmp_path / 'out'} | head -1"
     subprocess.run(["bash", "-c", line], capture_output=True, timeout=120, check=True)
     waited = time.monotonic() + 60
@@ -59,7 +59,7 @@ def test_a_reader_that_leaves_stderr_does_not_end_a_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_damaged_seed_does_not_hide_the_others(tmp_path: Path) -> None:
+def test_sweep_continues_beside_a_damaged_record(tmp_path: Path) -> None:
     assert run(words(tmp_path, "--seeds", "1")).returncode == 0
     (folder(tmp_path, 1) / "outcome.json").write_text("{")
     done = run(words(tmp_path, "--seeds", "0-2", "--json"))
@@ -81,7 +81,7 @@ def interrupted(results: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_record_that_lost_its_spec_or_its_last_epochs_is_refused_before_training(tmp_path: Path) -> None:
+def test_truncated_record_is_refused_before_training(tmp_path: Path) -> None:
     where = interrupted(tmp_path)
     if (where / "outcome.json").exists():
         (where / "outcome.json").unlink()  # the run was faster than the signal: leave what a kill would have left
@@ -97,7 +97,7 @@ def test_a_record_that_lost_its_spec_or_its_last_epochs_is_refused_before_traini
     assert "spec.json: missing beside" in lost.stderr
 
 
-def test_a_table_is_written_into_a_device_and_never_over_it(tmp_path: Path) -> None:
+def test_output_to_a_device_does_not_replace_it(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True)

@@ -84,7 +84,7 @@ def too_wide(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_a_narrow_terminal_shows_every_word_and_nothing_beyond_its_edge(
+def test_output_fits_a_narrow_terminal_without_losing_words(
     line: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     piped, shown = told(line, capsys, monkeypatch, None), told(line, capsys, monkeypatch, NARROW)
@@ -107,7 +107,7 @@ def test_a_table_in_a_narrow_terminal_keeps_its_scores_and_verdicts(
     assert "…" not in shown
 
 
-def test_runs_stand_below_their_name_where_columns_do_not_fit(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_groups_runs_by_name_on_a_narrow_terminal(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = told("status --state done --state failed", capsys, monkeypatch, NARROW).split("\n")
     place = lines.index("mujoco/ppo/InvertedDoublePendulum-v9")
     assert [line.split()[0] for line in lines[place + 1 : place + 4]] == ["9", "9", "9"]
@@ -123,7 +123,7 @@ def test_runs_stand_below_their_name_where_columns_do_not_fit(capsys: Capture, m
         ("status --state done", {"TERM": "xterm-256color"}, set()),
     ],
 )
-def test_a_real_terminal_of_80_columns_is_asked_for_its_size(
+def test_width_of_a_real_terminal_is_used(
     line: str, environ: dict[str, str], colours: set[int], tmp_path: Path
 ) -> None:
     ours, theirs = pty.openpty()

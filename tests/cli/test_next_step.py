@@ -27,7 +27,7 @@ def lines(results: str = "results", *, suite: str = "toy", algorithm: str = "dqn
     return verdict_lines([suites.spec(suite, algorithm, task)], Path(results))
 
 
-def test_an_undecided_cell_names_the_seeds_to_add(record_run: Record) -> None:
+def test_next_step_of_an_undecided_cell_names_the_seeds_to_add(record_run: Record) -> None:
     record_run([0.0, 0.75], seed=4, **CATCH)
     (line,) = lines()
     assert line == (
@@ -38,7 +38,7 @@ def test_an_undecided_cell_names_the_seeds_to_add(record_run: Record) -> None:
     assert lines()[0].endswith("next: `rlbench run toy dqn Catch --seeds 6 --results results`")
 
 
-def test_a_decided_cell_names_its_table(record_run: Record) -> None:
+def test_next_step_of_a_decided_cell_is_its_table(record_run: Record) -> None:
     for seed in range(3):
         record_run([0.0, 1.0], seed=seed, **CATCH)
     Path("results").rename("runs")
@@ -53,17 +53,17 @@ def test_a_decided_cell_names_its_table(record_run: Record) -> None:
         ({"sets": ["algo.critic_lr=0.5"]}, "NOT RUN (1 run with other settings)"),
     ],
 )
-def test_a_cell_without_a_full_run_says_why(run: dict[str, object], text: str, record_run: Record) -> None:
+def test_next_step_of_a_partial_cell_gives_the_reason(run: dict[str, object], text: str, record_run: Record) -> None:
     record_run([3_000.0] * 2, suite="mujoco", algo="sac", task="HalfCheetah-v4", **run)
     assert text in lines(suite="mujoco", algorithm="sac", task="HalfCheetah-v4")[0]
 
 
-def test_a_damaged_record_costs_the_lines_and_nothing_else(record_run: Record) -> None:
+def test_damaged_record_only_suppresses_the_verdict_lines(record_run: Record) -> None:
     (record_run([1.0], **CATCH) / "spec.json").write_text("{", encoding="utf-8")
     assert lines() == []
 
 
-def test_a_sweep_names_its_runs_and_counts_those_that_were_done(
+def test_summary_names_the_trained_runs_and_counts_the_finished_ones(
     record_run: Record, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for seed in range(2):
@@ -76,9 +76,7 @@ def test_a_sweep_names_its_runs_and_counts_those_that_were_done(
     assert alone.startswith("toy/dqn/Catch seed 0: done at ")
 
 
-def test_a_dry_run_has_a_line_for_a_cell_and_one_for_all(
-    record_run: Record, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_dry_run_prints_one_line_per_cell_and_a_total(record_run: Record, capsys: pytest.CaptureFixture[str]) -> None:
     for seed in range(2):
         record_run([0.0, 1.0], seed=seed, **CATCH)
     words = ["run", "toy", "dqn", "Catch", "--seeds", "0-4", "--dry-run", "--results", "results"]
@@ -88,7 +86,7 @@ def test_a_dry_run_has_a_line_for_a_cell_and_one_for_all(
     assert total.startswith("2 of 5 runs are done; training dqn on Catch, 3 runs: 72,000 steps")
 
 
-def test_after_a_signal_the_summary_names_the_runs_that_were_trained_and_counts_the_others() -> None:
+def test_summary_after_a_signal_names_the_trained_runs() -> None:
     specs = [suites.spec("toy", "dqn", "Catch", seed=seed) for seed in range(5)]
     states: list[tuple[Status, bool]] = [
         ("done", False), ("done", False), ("done", True), ("interrupted", True), ("interrupted", False)

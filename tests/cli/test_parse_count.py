@@ -15,11 +15,11 @@ from rlbench.errors import UsageError
         *(("2.5e3", 2_500), ("100k", 100_000), ("1.5k", 1_500), ("1M", 1_000_000), ("0.3M", 300_000)),
     ],
 )
-def test_a_count_is_read_as_it_is_written(text: str, count: int) -> None:
+def test_counts_are_parsed(text: str, count: int) -> None:
     assert parse_count(text) == count
 
 
 @pytest.mark.parametrize("text", ["", "0", "-5", "1.5", "1m", "k", "nan", "inf", "1e99", "1kM", "0x10", "many"])
-def test_what_is_no_count_is_refused(text: str) -> None:
+def test_invalid_counts_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"no whole number of steps; write it as"):
         parse_count(text)

@@ -48,7 +48,7 @@ def test_seeds_are_read_in_the_order_they_are_written(text: str, seeds: tuple[in
         ("0-4294967295", "more than 10000 seeds"),
     ],
 )
-def test_anything_else_is_refused_in_one_line(text: str, why: str) -> None:
+def test_invalid_seeds_are_refused_in_one_line(text: str, why: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_seeds(text)
     assert why in str(caught.value)
@@ -57,12 +57,12 @@ def test_anything_else_is_refused_in_one_line(text: str, why: str) -> None:
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=20, unique=True))
-def test_any_list_of_different_seeds_comes_back(seeds: list[int]) -> None:
+def test_any_list_of_distinct_seeds_is_parsed(seeds: list[int]) -> None:
     assert parse_seeds(",".join(map(str, seeds))) == tuple(seeds)
 
 
 @given(st.text(max_size=8))
-def test_any_text_is_a_list_of_seeds_or_one_line_of_refusal(text: str) -> None:
+def test_any_text_is_parsed_or_refused_in_one_line(text: str) -> None:
     try:
         assert parse_seeds(text)
     except UsageError as error:

@@ -27,7 +27,7 @@ def drawing(monkeypatch: pytest.MonkeyPatch, columns: int) -> Drawing:
 @pytest.mark.parametrize(
     ("columns", "wanted"), [(200, "100 steps/s  ETA 3:50  return 0.5  evaluation 1"), (80, "100 steps/s  ETA 3:50")]
 )
-def test_a_note_holds_as_much_as_there_is_room_for(
+def test_progress_note_fits_the_terminal(
     monkeypatch: pytest.MonkeyPatch, clock: list[float], columns: int, wanted: str
 ) -> None:
     drawn, speed = drawing(monkeypatch, columns), Speed()
@@ -38,14 +38,12 @@ def test_a_note_holds_as_much_as_there_is_room_for(
     assert drawn.note(CATCH, record, speed, "evaluation 1") == wanted
 
 
-def test_while_a_policy_is_evaluated_its_episodes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_note_counts_episodes_during_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
     record = Progress(env_steps=0, updates=0, last_return=None, evaluated=3)
     assert drawing(monkeypatch, 200).note(CATCH, record, Speed()) == f"evaluating: 3/{CATCH.protocol.episodes} episodes"
 
 
 @pytest.mark.parametrize(("columns", "wanted"), [(200, "PongNoFrameskip-v4"), (80, "Pong")])
-def test_a_run_is_called_by_its_algorithm_task_and_seed(
-    monkeypatch: pytest.MonkeyPatch, columns: int, wanted: str
-) -> None:
+def test_title_of_a_bar_has_algorithm_task_and_seed(monkeypatch: pytest.MonkeyPatch, columns: int, wanted: str) -> None:
     pong = suites.spec("atari", "dqn", "PongNoFrameskip-v4", seed=7)
     assert drawing(monkeypatch, columns).title(pong) == f"dqn {wanted} seed 7"

@@ -56,7 +56,7 @@ def test_the_remaining_time_follows_from_the_steps_of_this_sweep(clock: list[flo
     assert advance.share == pytest.approx((24_000 * 2 + 6_000) / 72_000)
 
 
-def test_without_a_terminal_every_begin_epoch_and_end_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_every_event_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     display, one = progress_display.display([job(0), job(1)], quiet=False), job(0)
     with display:
         display.begin(one)
@@ -92,14 +92,14 @@ def test_without_a_terminal_every_begin_epoch_and_end_is_a_line(capsys: pytest.C
         ("halted", True, "halted: why"),
     ],
 )
-def test_the_line_of_an_ending_says_how_to_go_on(
+def test_line_of_an_ending_names_the_next_step(
     capsys: pytest.CaptureFixture[str], status: str, line: str, *, started: bool
 ) -> None:
     progress_display.display([job(0)], quiet=False).end(ending(job(0), status, started=started))
     assert capsys.readouterr().err == f"toy/dqn/Catch seed 0: {line}\n"
 
 
-def test_quiet_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_display_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     display, one = progress_display.display([job(0)], quiet=True), job(0)
     display.begin(one)
     display.show(one, Begun(0))
@@ -107,7 +107,7 @@ def test_quiet_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_terminal_has_a_bar_a_running_job_and_one_for_the_suite(clock: list[float]) -> None:
+def test_terminal_shows_a_bar_per_running_job_and_one_for_the_suite(clock: list[float]) -> None:
     jobs = [job(0), job(1)]
     bars = progress_display.Bars(jobs)
     for one in jobs:

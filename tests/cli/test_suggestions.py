@@ -87,7 +87,7 @@ SLIPS = {
 
 
 @pytest.mark.parametrize("line", SLIPS)
-def test_a_slip_of_the_keyboard_is_one_line_with_the_nearest_names(
+def test_mistyped_name_is_refused_with_the_nearest_names(
     line: str, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_run: Record
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -105,9 +105,7 @@ def test_a_slip_of_the_keyboard_is_one_line_with_the_nearest_names(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_variable_that_is_none_of_ours_is_told_what_was_meant(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_rlbench_variable_is_refused_with_the_nearest(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLBENCH_STEP", "5")
     assert main(["show", "toy", "dqn", "Catch"]) == 2
     assert "unknown environment variable 'RLBENCH_STEP'; did you mean 'RLBENCH_STEPS'" in capsys.readouterr().err

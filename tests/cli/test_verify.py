@@ -53,7 +53,7 @@ def test_every_fault_is_a_line_that_says_where_what_and_what_to_do(record_run: R
     assert [set(fault) for fault in told["faults"]] == [{"where", "what", "remedy"}] * 3
 
 
-def test_one_run_can_be_looked_at_alone_and_from_within(
+def test_verify_accepts_one_run_and_the_current_folder(
     record_run: RecordRun, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good, bad = record_run([1.0], seed=0), record_run([1.0], seed=1)
@@ -64,7 +64,7 @@ def test_one_run_can_be_looked_at_alone_and_from_within(
     assert printed(capsys, ".", code=0)[0].startswith("1 run,")
 
 
-def test_whole_files_that_contradict_each_other_are_faults(record_run: RecordRun, capsys: Capture) -> None:
+def test_contradictions_between_intact_files_are_faults(record_run: RecordRun, capsys: Capture) -> None:
     folder = record_run([1.0, 5.0])
     path = folder / "outcome.json"
     told = files.read_sealed(path)
@@ -95,7 +95,7 @@ def test_checkpoints_are_checked_without_torch(record_run: RecordRun, capsys: Ca
     assert "is of epoch 3, the best is 0; restore it" in printed(capsys, str(folder), code=2)[0]
 
 
-def test_what_a_crash_leaves_behind_is_no_fault(record_run: RecordRun, capsys: Capture) -> None:
+def test_traces_of_a_crash_are_no_faults(record_run: RecordRun, capsys: Capture) -> None:
     folder = record_run([1.0, 2.0], status=None)
     with (folder / "epochs.jsonl").open("a") as file:
         file.write('{"checksum":"12')
@@ -108,11 +108,11 @@ def test_what_a_crash_leaves_behind_is_no_fault(record_run: RecordRun, capsys: C
     assert len(printed(capsys, str(folder), code=2)) == 2
 
 
-def test_a_folder_without_one_record_is_not_called_sound(tmp_path: Path, capsys: Capture) -> None:
+def test_folder_without_records_is_refused(tmp_path: Path, capsys: Capture) -> None:
     assert main(["verify", str(tmp_path)]) == 2
     assert "holds no records" in capsys.readouterr().err
 
 
-def test_a_folder_that_is_not_there_is_a_wrong_request(tmp_path: Path, capsys: Capture) -> None:
+def test_missing_folder_is_a_usage_error(tmp_path: Path, capsys: Capture) -> None:
     assert main(["verify", str(tmp_path / "nowhere")]) == 2
     assert "no such folder; name a folder of records" in capsys.readouterr().err

@@ -44,11 +44,11 @@ def row(name: str, hours: float | None, seeds: int = 10, *, runnable: bool = Tru
         ("NOT COMPARABLE", None, None),
     ],
 )
-def test_seeds_that_a_verdict_takes(word: Word, more: int | None, seeds: int | None) -> None:
+def test_number_of_seeds_that_a_verdict_needs(word: Word, more: int | None, seeds: int | None) -> None:
     assert needed(Verdict(word, more)) == seeds
 
 
-def test_the_cheapest_verdict_comes_first_and_the_next_in_line_is_named() -> None:
+def test_cheapest_verdict_is_chosen_first_and_the_next_row_is_named() -> None:
     rows = [row("dear", 100.0), row("cheap", 10.0), row("judged", 1.0), row("nearly", 20.0), row("unknown", None)]
     verdicts = {row("judged", 0).key: Verdict("BELOW"), row("nearly", 0).key: Verdict("INCONCLUSIVE", 1)}
     choice = chosen(rows, verdicts, 6.0)
@@ -60,12 +60,12 @@ def test_the_cheapest_verdict_comes_first_and_the_next_in_line_is_named() -> Non
     assert choice.after is not None and choice.after.key.algorithm == "dear"
 
 
-def test_what_cannot_be_run_or_lacks_the_seeds_decides_nothing() -> None:
+def test_rows_that_cannot_run_or_lack_seeds_are_not_chosen() -> None:
     assert chosen([row("a", 1.0, runnable=False), row("b", 1.0, seeds=2)], {}, 100.0).rows == ()
 
 
 @given(st.lists(st.floats(0.1, 20), min_size=1, max_size=7), st.floats(0, 40))
-def test_no_other_choice_decides_more(hours: list[float], budget: float) -> None:
+def test_no_other_choice_within_the_budget_decides_more_verdicts(hours: list[float], budget: float) -> None:
     rows = [row(str(number), length, seeds=3) for number, length in enumerate(hours)]
     most = max(n for n in range(len(rows) + 1) for part in combinations(hours, n) if sum(part) <= budget + 1e-9)
     got = len(chosen(rows, {}, budget).rows)
@@ -73,24 +73,24 @@ def test_no_other_choice_decides_more(hours: list[float], budget: float) -> None
 
 
 @pytest.mark.parametrize(("text", "hours"), [("2h", 2.0), ("90m", 1.5), ("1.5d", 36.0)])
-def test_lengths_of_time(text: str, hours: float) -> None:
+def test_durations_are_parsed(text: str, hours: float) -> None:
     assert parse_budget(text) == hours
 
 
 @pytest.mark.parametrize("text", ["2", "h", "-1h", "2 h", "1w"])
-def test_what_is_no_length_of_time_is_refused(text: str) -> None:
+def test_invalid_durations_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--budget"):
         parse_budget(text)
 
 
-def test_the_whole_atari_table_has_hours(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_atari_cell_has_estimated_hours(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "atari", "--results", str(RESULTS)]) == 0
     *_, whole = capsys.readouterr().out.splitlines()
     assert whole.startswith("the whole table: 56 cells, 560 runs, 5,600,000,000 steps, ")
     assert all(cell.hours for cell in remaining_runs("atari", Sources(RESULTS), whole=True))
 
 
-def test_a_budget_is_a_matrix_and_lines_for_scripts_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_with_a_budget_prints_json_and_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     rounding = 0.00005 * len(told["include"])  # four digits are printed: a fifth of a second
@@ -101,7 +101,7 @@ def test_a_budget_is_a_matrix_and_lines_for_scripts_too(capsys: pytest.CaptureFi
     assert len(capsys.readouterr().out.splitlines()) == len(told["include"]) + 1
 
 
-def test_nobody_speaks_for_what_takes_twenty_gradient_steps_a_step() -> None:
+def test_speed_is_unknown_for_algorithms_with_twenty_gradient_steps_a_step() -> None:
     found = gather(RESULTS)
     assert any((key.suite, key.algorithm) == ("mujoco", "sac") for key in found)
     assert throughput(CellKey("mujoco", "redq", "Ant-v4", ""), found, "AMD EPYC", gpu=False) is None
@@ -122,7 +122,7 @@ def test_nobody_speaks_for_what_takes_twenty_gradient_steps_a_step() -> None:
         (("cpu", "cpu"), True, 2000.0, "cell on a CPU"),
     ],
 )
-def test_a_run_on_a_gpu_does_not_speak_for_a_machine_without_one(
+def test_speed_on_a_gpu_is_not_used_for_a_machine_without_one(
     devices: tuple[str, str], gpu: bool, speed: float, nearest: str
 ) -> None:
     pong, pacman = (CellKey("atari", "c51", f"{game}NoFrameskip-v4", "") for game in ("Pong", "MsPacman"))
@@ -136,7 +136,7 @@ def test_a_run_on_a_gpu_does_not_speak_for_a_machine_without_one(
     assert (expected.speed, expected.nearest, expected.here) == (speed, nearest, " on " not in nearest)
 
 
-def test_a_speed_comes_from_what_learns_alike_before_what_is_in_the_same_suite() -> None:
+def test_speed_comes_from_the_same_family_before_the_same_suite() -> None:
     unknown = {"ddpg", "reinforce"}  # as if nobody had run these yet
     found = {key: runs for key, runs in gather(RESULTS).items() if key.algorithm not in unknown}
     sac, redq = (

@@ -16,7 +16,7 @@ def cell(results: Path, task: str = "BreakoutNoFrameskip-v4", suite: str = "atar
     return next(c for c in every_cell([suite], results) if (c.key.task, c.key.algorithm) == (task, algo))
 
 
-def test_without_a_record_every_cell_says_not_run(tmp_path: Path) -> None:
+def test_cells_without_a_record_are_not_run(tmp_path: Path) -> None:
     assert {(str(c.verdict), c.measured) for c in every_cell(["atari"], tmp_path)} == {("NOT RUN", None)}
 
 
@@ -54,7 +54,7 @@ def test_one_seed_has_no_interval(record_run: Record, tmp_path: Path) -> None:
     ("best", "verdict"),
     [([310.0, 320.0, 316.0], "CONSISTENT"), ([10.0, 12.0, 14.0], "BELOW"), ([900.0, 901.0, 902.0], "ABOVE")],
 )
-def test_three_seeds_are_judged_against_the_single_documented_run(
+def test_three_seeds_are_tested_against_a_single_reference_run(
     record_run: Record, tmp_path: Path, best: list[float], verdict: str
 ) -> None:
     for seed, score in enumerate(best):
@@ -62,12 +62,12 @@ def test_three_seeds_are_judged_against_the_single_documented_run(
     assert str(cell(tmp_path / "results").verdict) == verdict
 
 
-def test_a_run_that_stopped_where_the_document_stopped_is_complete(record_run: Record, tmp_path: Path) -> None:
+def test_run_stopped_at_the_references_threshold_is_complete(record_run: Record, tmp_path: Path) -> None:
     record_run([-21.0, 20.5], task="PongNoFrameskip-v4")
     assert cell(tmp_path / "results", "PongNoFrameskip-v4").verdict.word == "INCONCLUSIVE"
 
 
-def test_a_cell_of_short_runs_is_partial_and_says_how_far_they_came(record_run: Record, tmp_path: Path) -> None:
+def test_cell_of_short_runs_is_partial_and_its_note_has_their_steps(record_run: Record, tmp_path: Path) -> None:
     record_run([1.0, 2.0, 4.0], sets=["budget.steps=200000"])
     record_run([1.0, 2.0], seed=1, status="interrupted")
     found = cell(tmp_path / "results")
@@ -82,7 +82,7 @@ def test_a_run_without_an_evaluation_yet_is_partial_and_has_no_score(record_run:
     assert (str(found.verdict), found.measured, found.note) == ("PARTIAL", None, "0 of 10,000,000 steps")
 
 
-def test_a_short_run_beside_complete_ones_is_noted_and_does_not_count(record_run: Record, tmp_path: Path) -> None:
+def test_short_run_beside_complete_ones_is_noted_and_does_not_count(record_run: Record, tmp_path: Path) -> None:
     record_run([5.0], seed=0)
     record_run([99.0], seed=1, status="interrupted")
     found = cell(tmp_path / "results")
@@ -90,7 +90,7 @@ def test_a_short_run_beside_complete_ones_is_noted_and_does_not_count(record_run
     assert (found.measured.score, found.measured.n, found.note) == (5.0, 1, "1 run incomplete")
 
 
-def test_a_failed_run_is_noted_and_counts_as_the_random_policy(record_run: Record, tmp_path: Path) -> None:
+def test_failed_run_is_noted_and_counts_as_the_random_policy(record_run: Record, tmp_path: Path) -> None:
     for seed, score in enumerate([310.0, 320.0, 316.0]):
         record_run([score], seed=seed)
     record_run([1.0], seed=3, status="failed")
@@ -102,7 +102,7 @@ def test_a_failed_run_is_noted_and_counts_as_the_random_policy(record_run: Recor
     assert found.verdict.word == "CONSISTENT"
 
 
-def test_a_failed_run_counts_no_better_than_the_worst_that_ended(record_run: Record, tmp_path: Path) -> None:
+def test_failed_run_counts_at_most_as_the_worst_ended_run(record_run: Record, tmp_path: Path) -> None:
     record_run([0.5], seed=0)
     record_run([3.0], seed=1, status="failed")
     found = cell(tmp_path / "results").measured
@@ -143,7 +143,7 @@ PENDULUM = {"suite": "mujoco", "algo": "ppo", "task": "InvertedPendulum-v4"}
 """Documented 1000 ± 0 at its best, 824.1 in the last evaluation within a million steps; the margin is 99.4."""
 
 
-def test_equal_seeds_and_a_peak_long_past_are_told_beside_reproduced(record_run: Record, tmp_path: Path) -> None:
+def test_note_of_reproduced_mentions_tied_seeds_and_an_early_peak(record_run: Record, tmp_path: Path) -> None:
     for seed in range(5):
         record_run([5.0, 1000.0, 580.0 + 10 * seed], seed=seed, **PENDULUM)
     found = cell(tmp_path / "results", "InvertedPendulum-v4", "mujoco", "ppo")
@@ -154,7 +154,7 @@ def test_equal_seeds_and_a_peak_long_past_are_told_beside_reproduced(record_run:
     )
 
 
-def test_a_peak_is_told_whatever_failed_and_an_empty_run_breaks_nothing(record_run: Record, tmp_path: Path) -> None:
+def test_early_peak_is_noted_with_failed_and_empty_runs(record_run: Record, tmp_path: Path) -> None:
     for seed in range(3):
         record_run([5.0, 1000.0, 600.0], seed=seed, **PENDULUM)
     record_run([5.0], seed=3, status="failed", **PENDULUM)
@@ -163,7 +163,7 @@ def test_a_peak_is_told_whatever_failed_and_an_empty_run_breaks_nothing(record_r
     assert "final 600.0" in note and "1 of 5 runs failed" in note
 
 
-def test_the_peak_is_where_all_seeds_together_are_highest(record_run: Record, tmp_path: Path) -> None:
+def test_peak_is_at_the_maximum_of_the_mean_over_seeds(record_run: Record, tmp_path: Path) -> None:
     """One seed ends early at its best and keeps it: the moment is that of those that go on."""
     record_run([5.0, 900.0], seed=0, **PENDULUM)
     record_run([5.0, 500.0, 600.0, 1000.0, 100.0], seed=1, **PENDULUM)
@@ -177,7 +177,7 @@ def test_a_peak_within_the_margin_of_the_end_needs_no_note(record_run: Record, t
     assert "peak at" not in cell(tmp_path / "results", "InvertedPendulum-v4", "mujoco", "ppo").note
 
 
-def test_equal_seeds_against_a_known_optimum_may_hide_failures(record_run: Record, tmp_path: Path) -> None:
+def test_note_of_tied_seeds_at_an_optimum_has_the_possible_failure_rate(record_run: Record, tmp_path: Path) -> None:
     for seed in range(5):
         record_run([0.0, 1.0], suite="toy", task="Catch", seed=seed)
     note = cell(tmp_path / "results", "Catch", "toy").note
@@ -198,7 +198,7 @@ def test_equal_seeds_against_a_known_optimum_may_hide_failures(record_run: Recor
         (2200.0, 9, 2, False),
     ],
 )
-def test_a_document_too_uncertain_for_the_difference_is_told(
+def test_note_mentions_a_reference_that_is_too_uncertain_to_decide(
     record_run: Record, tmp_path: Path, score: float, apart: float, seeds: int, told: bool
 ) -> None:
     """PPO on Hopper: 2609.3 ± 700.8, so the margin lies at 1908.5 and t times the mean's error is 428."""
@@ -216,14 +216,14 @@ def test_runs_with_other_settings_are_noted_and_do_not_count(record_run: Record,
     assert (str(found.verdict), found.measured, found.note) == ("NOT RUN", None, "2 runs with other settings")
 
 
-def test_a_short_run_on_data_of_ones_own_is_shown_as_what_it_is(record_run: Record, tmp_path: Path) -> None:
+def test_short_run_on_generated_data_is_partial(record_run: Record, tmp_path: Path) -> None:
     record_run([1.0], suite="offline", algo="td3bc", task="Hopper-v4", sets=["task.dataset=rlb-own", "budget.steps=9"])
     (found,) = (c for c in every_cell(["offline"], tmp_path / "results") if c.key.dataset == "rlb-own")
     assert (str(found.verdict), found.measured is not None) == ("PARTIAL", True)
     assert found.note == "0 of 1,000,000 steps"
 
 
-def test_runs_that_do_not_count_are_told_beside_those_that_do(record_run: Record, tmp_path: Path) -> None:
+def test_runs_that_do_not_count_are_noted(record_run: Record, tmp_path: Path) -> None:
     for seed, file, sets in ((0, "a", []), (1, "a", ["algo.n_step=1"]), (2, "b", []), (3, "b", [])):
         told = {"name": "rlb-hopper-medium", "sha256": file * 64}
         record_run([1.0], suite="offline", algo="td3bc", task="rlb-hopper-medium", seed=seed, sets=sets, data=told)
@@ -232,11 +232,11 @@ def test_runs_that_do_not_count_are_told_beside_those_that_do(record_run: Record
     assert "1 run with other settings; seeds 2, 3 instead of 0 to 1; 1 run on another file of that name" in found.note
 
 
-def test_the_note_of_a_document_stands_beside_the_cell(tmp_path: Path) -> None:
+def test_note_of_a_reference_appears_in_its_cell(tmp_path: Path) -> None:
     assert "s_{t+3}" in cell(tmp_path, algo="rainbow", task="PongNoFrameskip-v4").note
 
 
-def test_a_game_without_a_document_is_listed_last_and_compared_with_nothing(record_run: Record, tmp_path: Path) -> None:
+def test_game_without_a_reference_is_listed_last_and_not_compared(record_run: Record, tmp_path: Path) -> None:
     record_run([5.0], task="AlienNoFrameskip-v4")
     found = every_cell(["atari"], tmp_path / "results")[-1]
     assert (found.key.task, found.documented, str(found.verdict)) == ("AlienNoFrameskip-v4", None, "NOT COMPARABLE")
@@ -246,7 +246,7 @@ def test_a_game_without_a_document_is_listed_last_and_compared_with_nothing(reco
     ("means", "verdict"),
     [((1.0, 1.0, 1.0), "REPRODUCED"), ((0.2, 0.21, 0.19), "BELOW"), ((1.0, 1.0), "INCONCLUSIVE (≈ 1 more seed)")],
 )
-def test_a_toy_task_is_judged_against_its_optimum(
+def test_toy_task_is_tested_against_its_optimum(
     record_run: Record, tmp_path: Path, means: tuple[float, ...], verdict: str
 ) -> None:
     for seed, score in enumerate(means):
@@ -254,7 +254,7 @@ def test_a_toy_task_is_judged_against_its_optimum(
     assert str(cell(tmp_path / "results", "Catch", "toy").verdict) == verdict
 
 
-def test_a_document_made_in_another_environment_is_not_compared_with() -> None:
+def test_reference_from_another_environment_is_not_compared() -> None:
     """The documented limit of 50 steps is a termination: a better score without it is no better algorithm."""
     found = cell(Path("results"), "FetchReach-v4", "goals", "ddpg+her")
     assert found.measured is not None

@@ -13,7 +13,7 @@ WORDS = st.lists(st.text("ab/", min_size=1, max_size=6), max_size=4).map(" ".joi
 ROWS = st.lists(st.tuples(WORDS, WORDS, WORDS), min_size=1, max_size=4)
 
 
-def test_what_fits_is_one_line_a_row_and_a_pipe_has_all_the_room() -> None:
+def test_rows_that_fit_are_one_line_and_a_pipe_has_no_width_limit() -> None:
     rows = [("a", "bb", "c"), ("dddd", "e", "")]
     assert aligned(rows) == aligned(rows, 11) == ["a     bb  c", "dddd  e"]
     assert aligned([]) == aligned([], 5) == []
@@ -33,7 +33,7 @@ def test_names_fold_behind_slashes_and_sentences_between_words() -> None:
 
 
 @given(ROWS, st.integers(1, 30))
-def test_no_letter_is_lost_and_no_line_is_wider_than_it_must_be(rows: list[tuple[str, ...]], width: int) -> None:
+def test_folding_keeps_all_letters_and_the_width(rows: list[tuple[str, ...]], width: int) -> None:
     made = blocks(rows, width)
     assert len(made) == len(rows)
     for row, lines in zip(rows, made, strict=True):
@@ -45,7 +45,7 @@ def test_no_letter_is_lost_and_no_line_is_wider_than_it_must_be(rows: list[tuple
 
 
 @given(st.lists(st.tuples(st.text("a ", max_size=5), st.text("a ", max_size=5)), min_size=1, max_size=3))
-def test_no_other_widths_would_give_fewer_lines(rows: list[tuple[str, ...]]) -> None:
+def test_chosen_column_widths_give_the_fewest_lines(rows: list[tuple[str, ...]]) -> None:
     columns = [[row[0] for row in rows], [row[1] for row in rows]]
     least = [max([1, *(len(w) for t in texts for w in t.split())]) for texts in columns]
     width = sum(least) + 2 + 1

@@ -31,15 +31,13 @@ def cells(results: Path, task: str, dataset: str) -> dict[str, Cell]:
         ("HalfCheetah-v2", "halfcheetah-medium-v2", None, None),
     ],
 )
-def test_documented_recordings_have_the_documented_worth(
+def test_documented_data_sets_have_the_documented_return(
     tmp_path: Path, task: str, dataset: str, behaviour: float | None, expert: float | None
 ) -> None:
     assert cells(tmp_path, task, dataset)["cql"].experience == DatasetReturns(behaviour, expert)
 
 
-def test_runs_say_what_their_data_were_worth_and_others_on_the_same_file_take_it_over(
-    record_run: Record, tmp_path: Path
-) -> None:
+def test_dataset_return_of_a_record_applies_to_all_runs_on_the_same_file(record_run: Record, tmp_path: Path) -> None:
     own = {"name": "rlb-halfcheetah-medium", "sha256": "a" * 64}
     record_run([1.0], suite="offline", algo="il", task="rlb-halfcheetah-medium", data=own)
     record_run(
@@ -54,7 +52,7 @@ def test_runs_say_what_their_data_were_worth_and_others_on_the_same_file_take_it
     }
 
 
-def test_tables_have_the_columns_where_somebody_says_it_and_only_there(tmp_path: Path) -> None:
+def test_tables_have_dataset_return_columns_only_if_a_return_is_known(tmp_path: Path) -> None:
     recorded, played = every_cell(["offline"], tmp_path), every_cell(["atari"], tmp_path)
     assert {"Dataset return", "Behavior policy"} <= set(columns(recorded)) and not {
         "Dataset return",

@@ -26,13 +26,13 @@ def ruled(baseline: list[float], later: list[float], *, margin: float = 0.05, ce
     st.lists(st.floats(-50, 50), min_size=2, max_size=20).filter(lambda s: max(s) - min(s) > 1),
     st.lists(st.floats(-50, 50), min_size=1, max_size=6),
 )
-def test_the_chance_of_a_drop_is_students_with_pooled_spread(base: list[float], later: list[float]) -> None:
+def test_probability_of_a_drop_equals_students_t_with_pooled_std(base: list[float], later: list[float]) -> None:
     sides = [(float(np.mean(x)), float(np.std(x, ddof=1)) if len(x) > 1 else 0.0, len(x)) for x in (later, base)]
     expected = stats.ttest_ind_from_stats(*sides[0], *sides[1], alternative="less").pvalue
     assert drop(base, later, 0.0).every == pytest.approx(expected, abs=1e-7)
 
 
-def test_a_baseline_that_agrees_by_chance_condemns_no_slow_starter() -> None:
+def test_baseline_of_equal_scores_raises_no_false_alarm() -> None:
     """Catch as it was really run again: one of three seeds learned an epoch later."""
     assert ruled([1.0, 1.0, 1.0], [0.73, 1.0, 1.0]) == "SUSPECT"
     assert ruled([1.0, 1.0, 1.0], [-0.6, -0.5, -0.59]) == "REGRESSED"  # and as it was with a hundredfold learning rate
@@ -51,11 +51,11 @@ def test_a_baseline_that_agrees_by_chance_condemns_no_slow_starter() -> None:
         ([120.0, 130.0, 125.0], "PASSED"),
     ],
 )
-def test_two_stages_by_example(later: list[float], word: str) -> None:
+def test_two_stage_test_gives_the_expected_rulings(later: list[float], word: str) -> None:
     assert ruled(BASE, later) == word
 
 
-def test_a_suspect_says_how_many_seeds_would_decide() -> None:
+def test_suspect_ruling_names_the_deciding_number_of_seeds() -> None:
     assert rule_scores([drop(BASE, [90.0], 0.0)])[0].reason.endswith("run 4 more seeds to decide")
 
 
@@ -83,7 +83,7 @@ def test_better_seeds_never_get_a_worse_ruling(base: list[float], later: list[fl
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("spread", "most"), [(0.05, 0.12), (0.15, 0.12)])
-def test_an_honest_night_of_30_cells_rarely_alarms(spread: float, most: float) -> None:
+def test_thirty_unchanged_cells_rarely_alarm(spread: float, most: float) -> None:
     """Two stages: the design's family rate is 12 %; what is beyond doubt at once adds at most 1 %."""
     draw = np.random.default_rng(5)
     nights, alarms = 300, 0
@@ -99,7 +99,7 @@ def test_an_honest_night_of_30_cells_rarely_alarms(spread: float, most: float) -
 @pytest.mark.parametrize(
     ("ratio", "spread", "rate"), [(0.8, 0.05, 0.984), (0.8, 0.15, 0.275), (0.6, 0.15, 0.807), (0.9, 0.05, 0.576)]
 )
-def test_a_drop_is_seen_at_least_as_often_as_designed(ratio: float, spread: float, rate: float) -> None:
+def test_power_against_a_drop_is_at_least_the_designed_one(ratio: float, spread: float, rate: float) -> None:
     draw = np.random.default_rng(6)
     repeats = 1000
     found = [
@@ -110,7 +110,7 @@ def test_a_drop_is_seen_at_least_as_often_as_designed(ratio: float, spread: floa
     assert seen >= rate - 4 * math.sqrt(rate * (1 - rate) / repeats)
 
 
-def test_an_honest_rerun_passes_in_20_of_20() -> None:
+def test_unchanged_rerun_passes_in_20_of_20() -> None:
     """Toy-like cells: three baseline seeds, three later ones of the same kind, the shipped margin."""
     draw = np.random.default_rng(9)
     for _ in range(20):
@@ -120,7 +120,7 @@ def test_an_honest_rerun_passes_in_20_of_20() -> None:
         assert rule_pooled([(a.tolist(), b.tolist(), 20.0) for a, b in cells]).word == "PASSED"
 
 
-def test_speeds_by_hand() -> None:
+def test_rulings_on_speeds_equal_a_hand_computation() -> None:
     before = [100.0, 101.0, 99.0, 102.0, 98.0]  # median 100, deviation 1
     assert [rule_speed(before, [now]).word for now in (100.0, 97.1, 96.9, 96.1, 95.9, 50.0)] == [
         "PASSED",
@@ -137,7 +137,7 @@ def test_speeds_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("ratio", "rate", "tolerance"), [(1.0, 0.008, 0.006), (0.8, 0.884, 0.06)])
-def test_speeds_alarm_as_designed(ratio: float, rate: float, tolerance: float) -> None:
+def test_speed_gate_has_the_designed_error_rates(ratio: float, rate: float, tolerance: float) -> None:
     """The design: median − 4 MAD and more than 3 %, 20 runs of 5 % spread."""
     draw = np.random.default_rng(10)
     found = [rule_speed(draw.normal(1, 0.05, 20).tolist(), [float(draw.normal(ratio, 0.05))]).word for _ in range(3000)]
@@ -145,7 +145,7 @@ def test_speeds_alarm_as_designed(ratio: float, rate: float, tolerance: float) -
 
 
 @pytest.mark.slow
-def test_the_pooled_score_sees_what_no_cell_can_and_is_quiet_otherwise() -> None:
+def test_pooled_score_detects_drops_below_the_power_of_single_cells() -> None:
     """Twelve cells of one later seed each, a spread of 15 %: 1 % false alarms, most drops of 20 %."""
     draw = np.random.default_rng(11)
 
@@ -158,7 +158,7 @@ def test_the_pooled_score_sees_what_no_cell_can_and_is_quiet_otherwise() -> None
     assert dropped >= 0.7
 
 
-def test_only_what_stands_above_the_random_policy_is_pooled() -> None:
+def test_only_cells_above_the_random_policy_are_pooled() -> None:
     """Below it the scale would turn a fall into a gain; level with it, a breath into a landslide."""
     below = [([-20.0, -21.0, -19.0], [-40.0, -41.0, -42.0], 0.0)] * 6
     level = [([0.1, -0.1, 0.2], [-9.0, -9.0, -9.0], 0.0)] * 6
@@ -171,7 +171,7 @@ def test_a_few_runs_are_not_pooled() -> None:
     assert rule_pooled([(BASE, [1.0], 0.0)] * 5).word == "TOO FEW"
 
 
-def test_a_failed_seed_cannot_hide_in_a_drop() -> None:
+def test_failed_seed_counts_in_a_drop() -> None:
     """Only numbers of finished runs reach the gate; without one there is nothing to rule on."""
     assert rule_scores([]) == []
     assert rule_scores([Drop(0.0, 0.1, 1.0, 1.0, 1)])[0].word == "PASSED"

@@ -22,13 +22,13 @@ RANDOM = -0.6
 
 
 @pytest.mark.parametrize("repetition", range(20))
-def test_an_honest_rerun_of_three_other_seeds_passes(repetition: int) -> None:
+def test_unchanged_rerun_of_three_other_seeds_passes(repetition: int) -> None:
     later = SEEDS[10 + 3 * repetition : 13 + 3 * repetition]
     assert rule_scores([drop(SEEDS[:10], later, RANDOM)])[0].word != "REGRESSED"
 
 
 @pytest.mark.parametrize("repetition", range(12))
-def test_an_honest_rerun_of_five_other_seeds_passes(repetition: int) -> None:
+def test_unchanged_rerun_of_five_other_seeds_passes(repetition: int) -> None:
     later = SEEDS[10 + 5 * repetition : 15 + 5 * repetition]
     assert rule_scores([drop(SEEDS[:10], later, RANDOM)])[0].word != "REGRESSED"
 
