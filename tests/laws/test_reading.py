@@ -45,7 +45,7 @@ def test_the_nine_files_that_are_to_be_read_are_those_of_the_law_and_short() -> 
 
 
 MAP = TEXT.partition("## A map\n")[2].partition("\n## ")[0]
-PLACES = re.findall(r"`(rlbench/\w[\w/]*\.py)(?::([\w.]+))?`", MAP)
+PLACES = sorted(set(re.findall(r"`(rlbench/\w[\w/]*\.py)(?::([\w.]+))?`", MAP)))
 
 
 def definition(path: str, name: str) -> ast.ClassDef | ast.FunctionDef:
