@@ -137,7 +137,7 @@ def test_every_loss_compiles_whole(name: str) -> None:
 def test_real_actions_are_refused_in_one_line_that_names_the_run() -> None:
     hopper = describe(suites.spec("offline", "il", "Hopper-v4"))
     assert isinstance(SPEC.algo, OfflineQ)
-    with pytest.raises(UsageError, match=r"^offline/bcq/Catch: [^\n]*real vectors[^\n]*$"):
+    with pytest.raises(UsageError, match=r"^offline/bcq/Catch: [^\n]*continuous actions[^\n]*$"):
         discrete_parts(SPEC, SPEC.algo, hopper, CPU)
 
 
