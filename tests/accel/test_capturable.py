@@ -65,7 +65,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("card")
 @pytest.mark.parametrize("cell", slow_but(CELLS, 0, 9, 17))
-def test_nothing_that_is_captured_leaves_the_device(cell: str) -> None:
+def test_captured_updates_never_leave_the_device(cell: str) -> None:
     run = rig(cell, Runtime(device="cpu", threads=1, update_engine="eager"))
     assert isinstance(run.updater, EagerUpdater)
     cycle = run.updater.learner.cycle
@@ -87,14 +87,14 @@ CROSSINGS: dict[str, Callable[[Tensor], object]] = {
 
 
 @pytest.mark.parametrize("work", CROSSINGS)
-def test_a_crossing_is_seen(work: str) -> None:
+def test_transfer_to_the_host_is_detected(work: str) -> None:
     x = torch.ones(3, device=META)
     with Watched() as watched:
         CROSSINGS[work](x)
     assert watched.crossings
 
 
-def test_a_question_for_a_number_fails_where_there_are_none() -> None:
+def test_item_on_a_meta_tensor_fails() -> None:
     x = torch.ones(3, device=META)
     for work in (lambda: x.sum().item(), lambda: x[x > 0], lambda: bool(x.sum() > 0)):
         with pytest.raises((RuntimeError, NotImplementedError)):

@@ -28,7 +28,7 @@ RUNTIME = Runtime(device="cpu", threads=1, update_engine="eager")
 
 
 @pytest.mark.parametrize("cell", slow_but(CELLS, 0, 9))
-def test_updates_whose_losses_dynamo_has_traced_whole_are_the_eager_ones(cell: str) -> None:
+def test_updates_traced_by_dynamo_equal_eager_ones(cell: str) -> None:
     plain, quick = rig(cell, RUNTIME), rig(cell, RUNTIME)
     torch._dynamo.reset()
     compile_losses(quick.learner, "eager")  # traced, and run by the same kernels: a break or another meaning shows
@@ -50,7 +50,7 @@ def test_updates_whose_losses_dynamo_has_traced_whole_are_the_eager_ones(cell: s
 @pytest.mark.timeout(600)
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # by torch itself
 @pytest.mark.parametrize("cell", ["toy/dqn/Catch", "toy/sac/Pendulum-v1"])
-def test_updates_that_inductor_has_compiled_go_where_the_eager_ones_go(cell: str) -> None:
+def test_updates_compiled_by_inductor_agree_with_eager_ones(cell: str) -> None:
     plain, quick = rig(cell, RUNTIME), rig(cell, RUNTIME)
     before = learned(plain)
     compile_losses(quick.learner, "inductor")
@@ -63,7 +63,7 @@ def test_updates_that_inductor_has_compiled_go_where_the_eager_ones_go(cell: str
     assert plain.updater.take().count == sum(STRIDES)
 
 
-def test_a_function_that_breaks_the_graph_stays_as_it_is_and_says_why() -> None:
+def test_function_with_a_graph_break_stays_eager_with_a_reason() -> None:
     def broken(x: Tensor) -> Tensor:
         return x * float(x.sum().item() > 0) if bool(x.sum() > 0) else x
 
@@ -82,7 +82,7 @@ def test_an_error_of_the_function_itself_is_not_swallowed() -> None:
         Compiled(wrong, backend="eager")(torch.ones(3))
 
 
-def test_how_far_apart_two_ends_are_is_told_in_shares_of_what_is_allowed() -> None:
+def test_difference_is_measured_in_shares_of_the_tolerance() -> None:
     before, wanted = {"x": torch.zeros(2), "y": torch.ones(1)}, {"x": torch.tensor([3.0, 4.0]), "y": torch.ones(1)}
     allowed = TOLERANCES["compiled"]._replace(way=0.1, size=0.0)
     assert apart(before, wanted, wanted, allowed) == ("", 0.0)

@@ -63,7 +63,7 @@ def same(one: Online | Offline, other: Online | Offline) -> None:
 
 
 @pytest.mark.parametrize("cell", slow_but(CELLS, 0, 9))
-def test_captured_updates_are_the_eager_ones_bit_for_bit(cell: str) -> None:
+def test_captured_updates_equal_eager_ones_bit_for_bit(cell: str) -> None:
     plain, quick, recorded = pair(cell)
     strides = STRIDES if "atari" not in cell else (4, 1, 4, 1, 1)
     made(cell, plain, plain.updater, strides)
@@ -74,7 +74,7 @@ def test_captured_updates_are_the_eager_ones_bit_for_bit(cell: str) -> None:
     assert recorded.take() == plain.updater.take()
 
 
-def test_once_recorded_nothing_of_the_learners_python_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_runs_no_python_of_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
     _, quick, recorded = pair(TD3_CELL)
     recorded.run(0, 40)
     monkeypatch.setattr(quick.learner, "update", None)
@@ -85,7 +85,7 @@ def test_once_recorded_nothing_of_the_learners_python_runs(monkeypatch: pytest.M
     assert recorded.take().count == 56
 
 
-def test_recordings_are_powers_of_two_and_few() -> None:
+def test_captures_have_few_lengths_of_powers_of_two() -> None:
     _, _, recorded = pair(TD3_CELL)
     made(TD3_CELL, rig(TD3_CELL, RUNTIME), recorded)
     lengths = {key.length for key in recorded.recordings}
@@ -94,7 +94,7 @@ def test_recordings_are_powers_of_two_and_few() -> None:
     assert {key.phase for key in recorded.recordings} <= {0, 1}
 
 
-def test_what_is_rarely_due_ends_a_recording_and_is_in_it() -> None:
+def test_periodic_action_ends_a_capture_and_is_part_of_it() -> None:
     plain, quick, recorded = pair("toy/dqn/Catch")
     period = plain.updater.learner.every[0].period
     for run, updater in ((plain, plain.updater), (quick, recorded)):
@@ -107,7 +107,7 @@ def test_what_is_rarely_due_ends_a_recording_and_is_in_it() -> None:
     same(plain, quick)
 
 
-def test_a_loaded_state_is_recorded_anew_and_gone_on_with() -> None:
+def test_loaded_state_is_captured_again() -> None:
     plain, quick, recorded = pair(RAINBOW)
     for run, updater in ((plain, plain.updater), (quick, recorded)):
         torch.manual_seed(1)
@@ -138,7 +138,7 @@ def copied(state: State) -> dict[str, Any]:
     }
 
 
-def test_how_far_weights_undo_the_preference_reaches_what_is_recorded() -> None:
+def test_annealed_beta_reaches_captured_updates() -> None:
     plain, quick, recorded = pair(RAINBOW)
     for run, updater in ((plain, plain.updater), (quick, recorded)):
         torch.manual_seed(1)
@@ -149,7 +149,7 @@ def test_how_far_weights_undo_the_preference_reaches_what_is_recorded() -> None:
 
 
 @pytest.mark.parametrize("lies", ["a tensor", "a number"])
-def test_a_falling_learning_rate_reaches_what_is_recorded_only_as_a_tensor(lies: str) -> None:
+def test_learning_rate_schedule_reaches_captured_updates_as_a_tensor(lies: str) -> None:
     plain, quick, recorded = pair(IQL_CELL)
     runs = ((plain, plain.updater), (quick, recorded))
     for run, _ in runs:
@@ -215,7 +215,7 @@ def exchanging(run: Online | Offline) -> Callable[..., Any]:
     ("spoiled", "reason"),
     [(waiting, "could not be captured"), (counting, "gave other numbers"), (exchanging, "gave other numbers")],
 )
-def test_what_cannot_be_captured_stays_eager_and_says_why(
+def test_uncapturable_updates_stay_eager_with_a_reason(
     spoiled: Callable[[Online | Offline], Callable[..., Any]], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain, quick, recorded = pair(TD3_CELL)
@@ -239,13 +239,13 @@ IMPOSSIBLE: dict[str, Callable[[Tensor], object]] = {
 
 
 @pytest.mark.parametrize("work", IMPOSSIBLE)
-def test_a_tape_refuses_what_a_graph_cannot_hold(work: str) -> None:
+def test_graph_stand_in_refuses_uncapturable_operations(work: str) -> None:
     x = torch.arange(3.0)
     with pytest.raises(Refused):
         Tape([]).record(lambda: IMPOSSIBLE[work](x))
 
 
-def test_a_tape_changes_nothing_while_it_records_and_repeats_what_it_recorded() -> None:
+def test_graph_stand_in_records_without_effects_and_replays() -> None:
     x, y = torch.arange(3.0), torch.zeros(3)
 
     def work() -> None:

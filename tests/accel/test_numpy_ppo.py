@@ -94,7 +94,7 @@ def assert_same(one: PPO | Natural, other: PPO | Natural, *, atol: float = ATOL,
 
 @pytest.mark.parametrize("discrete", [False, True], ids=["real", "numbered"])
 @pytest.mark.parametrize("options", slow_but(OPTIONS, 0))
-def test_fifty_updates_by_hand_are_fifty_eager_ones(options: str, discrete: bool) -> None:
+def test_fifty_numpy_updates_equal_eager_ones(options: str, discrete: bool) -> None:
     spec = spec_of("a2c" if options.startswith("a2c") else "ppo", OPTIONS[options])
     eager, quick = (learner_of(spec, engine, discrete=discrete) for engine in ("eager", "numpy"))
     assert isinstance(quick, PPO)
@@ -111,7 +111,7 @@ def test_fifty_updates_by_hand_are_fifty_eager_ones(options: str, discrete: bool
 
 @pytest.mark.parametrize("discrete", [False, True], ids=["real", "numbered"])
 @pytest.mark.parametrize("options", OPTIONS)
-def test_the_slopes_of_one_batch_are_those_of_the_loss(options: str, discrete: bool) -> None:
+def test_numpy_gradients_equal_those_of_the_loss(options: str, discrete: bool) -> None:
     spec = spec_of("a2c" if options.startswith("a2c") else "ppo", OPTIONS[options])
     learner = learner_of(spec, "numpy", discrete=discrete)
     assert isinstance(learner, PPO)
@@ -138,7 +138,7 @@ def aged_lesson(learner: PPO, rollout: Rollout) -> RolloutBatch:
 
 
 @pytest.mark.parametrize("algorithm", ["npg", "trpo"])
-def test_the_critic_of_a_natural_gradient_learns_the_same_by_hand(algorithm: str) -> None:
+def test_numpy_critic_of_trpo_equals_the_eager_one(algorithm: str) -> None:
     spec = spec_of(algorithm, ("algo.method.critic_steps=5",))
     eager, quick = (learner_of(spec, engine, discrete=False) for engine in ("eager", "numpy"))
     assert isinstance(quick, Natural)
@@ -152,7 +152,7 @@ def test_the_critic_of_a_natural_gradient_learns_the_same_by_hand(algorithm: str
 
 @pytest.mark.parametrize("algorithm", ["a2c", "ppo", "npg"])
 @pytest.mark.parametrize(("before", "after"), [("eager", "numpy"), ("numpy", "eager")])
-def test_a_run_goes_on_with_the_other_way_of_computing(algorithm: str, before: str, after: str) -> None:
+def test_run_resumes_with_the_other_engine(algorithm: str, before: str, after: str) -> None:
     spec = spec_of(algorithm, PLAIN.get(algorithm, ()))
     first, same, other = (learner_of(spec, engine, discrete=False) for engine in (before, before, after))
     begun, rest = rollouts(5, discrete=False), rollouts(5, discrete=False, seed=9)
@@ -178,7 +178,7 @@ def assert_shapes(one: object, other: object) -> None:
         assert (one.shape, one.dtype, one.stride()) == (other.shape, other.dtype, other.stride())
 
 
-def test_a_first_step_by_hand_may_follow_a_load_of_a_fresh_learner() -> None:
+def test_first_numpy_step_after_loading_a_fresh_learner_works() -> None:
     spec = spec_of("ppo", PLAIN["ppo"])
     fresh, learner = (learner_of(spec, "numpy", discrete=False) for _ in range(2))
     learner.load_state_dict(fresh.state_dict())
@@ -188,7 +188,7 @@ def test_a_first_step_by_hand_may_follow_a_load_of_a_fresh_learner() -> None:
     assert_same(fresh, learner, atol=0, rtol=0)
 
 
-def test_bytes_are_read_as_the_network_reads_them() -> None:
+def test_numpy_engine_scales_uint8_observations_like_the_network() -> None:
     spec = spec_of("ppo", PLAIN["ppo"])
     eager, quick = (learner_of(spec, engine, discrete=True, dtype="uint8") for engine in ("eager", "numpy"))
     for rollout in rollouts(5, discrete=True, shades=True):
@@ -206,14 +206,14 @@ WAYS: dict[str, tuple[str, Callable[[Spec], Spec], bool]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_small_networks_are_computed_by_hand_unless_somebody_says_otherwise(way: str) -> None:
+def test_small_networks_use_the_numpy_engine_by_default(way: str) -> None:
     engine, changed, quick = WAYS[way]
     learner = learner_of(changed(spec_of("ppo", PLAIN["ppo"])), engine, discrete=False)
     assert isinstance(learner, PPO)
     assert isinstance(learner.engine, Surrogate) == quick
 
 
-def test_what_is_not_written_out_says_so_in_one_line() -> None:
+def test_unsupported_numpy_engine_is_refused_in_one_line() -> None:
     spec = suites.spec("mujoco", "reinforce", "HalfCheetah-v4")
     bounds = torch.ones(ACTIONS).numpy()
     info = EnvInfo(LANES, (5,), bounds.dtype, Box(-bounds, bounds), ())

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_captured_updates_are_the_eager_ones(cell: str) -> None:
+def test_captured_updates_equal_eager_ones(cell: str) -> None:
     found = parity(cell, Runtime(device="cuda", update_engine="cuda-graph"))
     assert found["ran"] == "cuda-graph"
     assert found["within"], found
@@ -24,13 +24,13 @@ def test_captured_updates_are_the_eager_ones(cell: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("cell", COMPILED)
-def test_compiled_updates_go_where_the_eager_ones_go(cell: str) -> None:
+def test_compiled_updates_agree_with_eager_ones(cell: str) -> None:
     found = parity(cell, Runtime(device="cuda", update_engine="compiled"))
     assert found["ran"] == "compiled"
     assert found["within"], found
 
 
-def test_a_generator_draws_on_after_a_recording_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generator_continues_after_a_failed_capture(monkeypatch: pytest.MonkeyPatch) -> None:
     run = rig("toy/td3/Pendulum-v1", Runtime(device="cuda", update_engine="cuda-graph"))
     assert isinstance(run.updater, GraphUpdater)
     plain = run.learner.update

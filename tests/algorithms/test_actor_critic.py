@@ -86,9 +86,7 @@ def torso(net: DeterministicActor | SquashedActor, head: nn.Linear, obs: Array) 
 @pytest.mark.parametrize("policy", [Deterministic(), USUAL, Deterministic(smoothing=2.0, clip=0.3)])
 @pytest.mark.parametrize("critics", [1, 2])
 @pytest.mark.parametrize("units", [None, UNITS], ids=["normalized", "environment"])
-def test_the_critics_of_td3_regress_to_the_least_target(
-    critics: int, policy: Deterministic, units: Units | None
-) -> None:
+def test_td3_critics_regress_to_the_minimum_target(critics: int, policy: Deterministic, units: Units | None) -> None:
     learner, b = td3(critics=critics, policy=policy, units=units), batch()
     torch.manual_seed(9)
     loss, mean, error = learner.critic_loss(b)
@@ -114,7 +112,7 @@ def test_the_critics_of_td3_regress_to_the_least_target(
 
 
 @pytest.mark.parametrize("units", [None, UNITS], ids=["normalized", "environment"])
-def test_the_actor_of_td3_climbs_the_first_critic(units: Units | None) -> None:
+def test_td3_actor_ascends_the_first_critic(units: Units | None) -> None:
     learner, b = td3(units=units), batch()
     wanted = 0.0
     for i in range(BATCH):
@@ -124,7 +122,7 @@ def test_the_actor_of_td3_climbs_the_first_critic(units: Units | None) -> None:
     assert learner.policy_loss(b).item() == pytest.approx(wanted, rel=1e-12)
 
 
-def test_the_actor_and_the_targets_of_td3_move_in_every_second_update_only() -> None:
+def test_td3_actor_and_targets_update_every_second_step() -> None:
     learner, b = td3(delay=2), batch()
     still = {name: {k: v.clone() for k, v in getattr(learner, name).state_dict().items()} for name in NETWORKS}
     learner.update(b, 0)
@@ -155,9 +153,7 @@ def sampled(actor: SquashedActor, obs: Array, noise: Array, units: Units | None)
 
 @pytest.mark.parametrize(("critics", "subset"), [(2, None), (4, 2), (4, 3)])
 @pytest.mark.parametrize("units", [None, UNITS], ids=["normalized", "environment"])
-def test_the_critics_of_sac_regress_to_the_soft_value_of_the_least_target_drawn(
-    critics: int, subset: int | None, units: Units | None
-) -> None:
+def test_sac_critics_regress_to_the_soft_minimum_target(critics: int, subset: int | None, units: Units | None) -> None:
     learner, b = sac(critics=critics, subset=subset, units=units), batch()
     torch.manual_seed(9)
     loss, _, error = learner.critic_loss(b)
@@ -182,7 +178,7 @@ def test_the_critics_of_sac_regress_to_the_soft_value_of_the_least_target_drawn(
 
 @pytest.mark.parametrize(("critics", "subset"), [(2, None), (4, 2)])
 @pytest.mark.parametrize("units", [None, UNITS], ids=["normalized", "environment"])
-def test_the_actor_of_sac_climbs_the_soft_value(critics: int, subset: int | None, units: Units | None) -> None:
+def test_sac_actor_ascends_the_soft_value(critics: int, subset: int | None, units: Units | None) -> None:
     learner, b = sac(critics=critics, subset=subset, units=units), batch()
     torch.manual_seed(9)
     loss, entropy = learner.policy_loss(b)
@@ -200,7 +196,7 @@ def test_the_actor_of_sac_climbs_the_soft_value(critics: int, subset: int | None
     assert entropy.item() == pytest.approx(surprise, rel=1e-9)
 
 
-def test_units_of_actions_are_no_part_of_a_checkpoint_or_of_what_is_done() -> None:
+def test_action_units_are_not_in_checkpoints_or_actions() -> None:
     plain, other = sac(), sac(units=UNITS)
     assert plain.critics.state_dict().keys() == other.critics.state_dict().keys()
     assert plain.actor.state_dict().keys() == other.actor.state_dict().keys()
@@ -208,7 +204,7 @@ def test_units_of_actions_are_no_part_of_a_checkpoint_or_of_what_is_done() -> No
     assert torch.equal(plain.act(obs, "eval"), other.act(obs, "eval"))
 
 
-def test_the_gradient_of_the_soft_policy_loss_is_that_of_finite_differences() -> None:
+def test_soft_policy_gradient_equals_finite_differences() -> None:
     learner, b = sac(), batch()
 
     def loss() -> Tensor:
@@ -228,7 +224,7 @@ def test_the_gradient_of_the_soft_policy_loss_is_that_of_finite_differences() ->
             assert slope[index].item() == pytest.approx((above - below) / (2 * step), rel=1e-5, abs=1e-9)
 
 
-def test_a_batch_of_dead_rows_changes_no_temperature() -> None:
+def test_batch_of_dead_rows_leaves_the_temperature() -> None:
     learner, b = sac(target=-2.0), batch()
     before = learner.temperature.value()
     report = learner.update(b._replace(weight=torch.zeros(BATCH, dtype=torch.float64)), 0)
@@ -236,7 +232,7 @@ def test_a_batch_of_dead_rows_changes_no_temperature() -> None:
     assert bool(report.metrics["entropy"].isfinite())
 
 
-def test_the_slope_of_the_temperatures_loss_is_how_much_entropy_is_missing() -> None:
+def test_temperature_gradient_is_the_missing_entropy() -> None:
     temperature = Temperature(0.2, device=torch.device("cpu"), target=-2.0, lr=0.1)
     (slope,) = torch.autograd.grad(temperature.loss(torch.tensor(-3.0)), [temperature.log])
     assert slope.item() == pytest.approx(-3.0 - -2.0)
@@ -247,7 +243,7 @@ def test_the_slope_of_the_temperatures_loss_is_how_much_entropy_is_missing() -> 
     assert temperature.value().item() == pytest.approx(0.2)
 
 
-def test_the_actor_of_redq_moves_once_in_a_cycle_and_its_targets_every_time() -> None:
+def test_redq_actor_updates_once_per_cycle_and_targets_every_step() -> None:
     learner, b = sac(critics=4, subset=2, delay=3, target=-2.0), batch()
     for phase in range(3):
         actor = [p.clone() for p in learner.actor.parameters()]
@@ -262,7 +258,7 @@ def test_the_actor_of_redq_moves_once_in_a_cycle_and_its_targets_every_time() ->
 
 
 @pytest.mark.parametrize("learner", [td3(), sac()], ids=["td3", "sac"])
-def test_a_step_of_the_actor_leaves_the_critics_and_their_gradients_alone(learner: TD3 | SAC) -> None:
+def test_actor_step_leaves_critics_and_their_gradients(learner: TD3 | SAC) -> None:
     b = batch()
     learner.update(b, 0)
     before = [(p.clone(), None if p.grad is None else p.grad.clone()) for p in learner.critics.parameters()]
@@ -277,7 +273,7 @@ def test_a_step_of_the_actor_leaves_the_critics_and_their_gradients_alone(learne
         assert torch.equal(gradient, parameter.grad)
 
 
-def test_targets_move_by_their_share_of_the_way() -> None:
+def test_targets_follow_by_polyak_averaging() -> None:
     online, target = nn.Linear(2, 1), nn.Linear(2, 1)
     with torch.no_grad():
         online.weight.fill_(8.0)

@@ -70,7 +70,7 @@ def nets(learner: BCQ) -> dict[str, nn.Module]:
     }
 
 
-def test_the_model_repeats_actions_and_pays_half_a_nat_for_its_code() -> None:
+def test_vae_loss_equals_reconstruction_plus_half_the_kl() -> None:
     learner, b = made(), batch()
     proposer = learner.net.proposer
     torch.manual_seed(9)
@@ -92,13 +92,13 @@ def test_the_model_repeats_actions_and_pays_half_a_nat_for_its_code() -> None:
 
 
 @pytest.mark.parametrize(("bias", "log_std"), [(100.0, 15.0), (-100.0, -4.0)])
-def test_the_models_spread_stays_within_its_bounds(bias: float, log_std: float) -> None:
+def test_vae_std_stays_within_its_bounds(bias: float, log_std: float) -> None:
     proposer = made().net.proposer
     proposer.log_std.bias.data.fill_(bias)
     assert (proposer(batch().obs, batch().action).log_std == log_std).all()
 
 
-def test_what_is_proposed_comes_from_codes_cut_at_one_half_each_for_its_own_state() -> None:
+def test_proposed_actions_come_from_latents_clipped_at_one_half() -> None:
     learner, b = made(), batch()
     torch.manual_seed(9)
     here, there = learner.proposals(b)
@@ -114,7 +114,7 @@ def test_what_is_proposed_comes_from_codes_cut_at_one_half_each_for_its_own_stat
             assert numbers(there[m, i]) == pytest.approx(wanted, rel=1e-12)
 
 
-def test_the_critics_regress_to_the_best_soft_minimum_of_moved_proposals() -> None:
+def test_bcq_critics_regress_to_the_best_lambda_mix_of_perturbed_proposals() -> None:
     learner, b = made(), batch()
     _, there = learner.proposals(b)
     goals = []
@@ -131,7 +131,7 @@ def test_the_critics_regress_to_the_best_soft_minimum_of_moved_proposals() -> No
     assert numbers(error) == pytest.approx(errors, rel=1e-12)
 
 
-def test_the_perturbation_climbs_the_first_critic_each_row_by_its_own_shift() -> None:
+def test_perturbation_ascends_the_first_critic_row_by_row() -> None:
     learner, b = made(), batch()
     here, _ = learner.proposals(b)
     wanted = 0.0
@@ -142,7 +142,7 @@ def test_the_perturbation_climbs_the_first_critic_each_row_by_its_own_shift() ->
     assert learner.policy_loss(b, here).item() == pytest.approx(wanted, rel=1e-12)
 
 
-def test_it_acts_by_the_best_of_its_candidates_by_the_first_critic() -> None:
+def test_bcq_acts_with_the_best_candidate_by_the_first_critic() -> None:
     learner, b = made(), batch()
     torch.manual_seed(9)
     found = learner.act(b.obs, "eval")
@@ -161,7 +161,7 @@ def test_it_acts_by_the_best_of_its_candidates_by_the_first_critic() -> None:
 
 
 @pytest.mark.parametrize("taught", ["proposer", "critics", "perturbation"])
-def test_each_loss_teaches_one_network_and_no_other(taught: str) -> None:
+def test_each_bcq_loss_has_gradients_in_one_network(taught: str) -> None:
     learner, b = made(), batch()
     here, there = learner.proposals(b)
     loss = {
@@ -177,7 +177,7 @@ def test_each_loss_teaches_one_network_and_no_other(taught: str) -> None:
         assert all(p.grad is None for p in nets(learner)[name].parameters())
 
 
-def test_neither_critics_nor_perturbation_move_the_proposer() -> None:
+def test_critic_and_perturbation_losses_leave_the_vae() -> None:
     learner, b = made(), batch()
     here, there = learner.proposals(b)
     parameters = list(learner.net.proposer.parameters())
@@ -185,7 +185,7 @@ def test_neither_critics_nor_perturbation_move_the_proposer() -> None:
         assert all(s is None for s in torch.autograd.grad(loss, parameters, allow_unused=True))
 
 
-def test_an_update_moves_all_five_networks_and_targets_by_their_share() -> None:
+def test_bcq_update_changes_all_networks_and_targets() -> None:
     learner, b = made(), batch()
     before = copied(nets(learner))
     learner.update(b)

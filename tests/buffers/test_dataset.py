@@ -97,7 +97,7 @@ def every(made: Ring) -> list[Naive]:
     next_obs=st.booleans(),
     jumps=st.sets(st.integers(1, 39), max_size=3),
 )
-def test_every_transition_is_the_files_own(*, ends: list[int], horizon: int, next_obs: bool, jumps: set[int]) -> None:
+def test_every_transition_equals_the_files(*, ends: list[int], horizon: int, next_obs: bool, jumps: set[int]) -> None:
     file = file_of(ends, next_obs=next_obs, jumps=jumps if next_obs else set())
     expected = naive(file, horizon)
     if not expected:
@@ -116,13 +116,13 @@ def test_a_timeout_bootstraps_from_the_true_final_observation() -> None:
     assert [row.next_obs for row in every(made)] == [2.0, 2.5, 4.0, -1.0]
 
 
-def test_a_step_whose_successor_nobody_stored_starts_no_transition() -> None:
+def test_step_without_a_stored_successor_is_not_sampled() -> None:
     made = filled(file_of([0, 2, 0, 1, 0, 0], next_obs=False))
     assert [row.obs for row in every(made)] == [1.0, 3.0, 4.0, 5.0]
     assert [row.next_obs for row in every(made)] == [2.0, 4.0, -1.0, 6.0]
 
 
-def test_a_break_between_rows_is_a_cut() -> None:
+def test_break_between_rows_is_a_truncation() -> None:
     made = filled(file_of([0, 0, 0, 1], next_obs=True, jumps={2}), horizon=3)
     assert [row.next_obs for row in every(made)] == [2.25, 2.25, -1.0, -1.0]
 
@@ -134,7 +134,7 @@ def test_a_shuffled_file_keeps_its_transitions() -> None:
     assert sorted(every(filled(shuffled))) == sorted(every(filled(file)))
 
 
-def test_batches_are_full_and_every_transition_is_drawn_alike() -> None:
+def test_batches_are_full_and_transitions_are_sampled_uniformly() -> None:
     made = filled(file_of([0, 0, 1, 0, 2, 1, 0, 0], next_obs=False))
     drawn = made.sample(24_000)
     assert (drawn.weight == 1).all()
@@ -152,7 +152,7 @@ def test_the_same_generator_draws_the_same_batches() -> None:
     assert (one.sample(9).slot == other.sample(9).slot).all()
 
 
-def test_observations_are_scaled_before_and_after_a_step() -> None:
+def test_observations_and_next_observations_are_normalized() -> None:
     file = file_of([0, 0, 2, 0, 0, 1], next_obs=True)
     scale = scale_of(file)
     plain = filled(file)
@@ -166,7 +166,7 @@ def test_observations_are_scaled_before_and_after_a_step() -> None:
     assert np.allclose(scaled.obs.mean(0), 0, atol=1e-6)
 
 
-def test_chunks_leave_no_seam(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunked_copy_equals_a_whole_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     file = file_of([0, 0, 1, 0, 2, 2, 0, 0, 1, 1, 0], next_obs=True, jumps={7})
     whole = every(filled(file, 2))
     for rows in (1, 2, 3, 5):
@@ -209,7 +209,7 @@ def drawn(file: Dataset, horizon: int, stack: int) -> Transition:
     horizon=st.integers(1, 4),
     stack=st.integers(1, 4),
 )
-def test_rows_that_show_where_an_episode_ended_tell_what_next_observations_tell(
+def test_final_rows_give_the_same_transitions_as_next_observations(
     lives: list[Episode], horizon: int, stack: int
 ) -> None:
     lean, full = (drawn(films(lives, rows_behind=rows), horizon, stack) for rows in (True, False))
@@ -229,25 +229,25 @@ def test_a_stack_repeats_the_first_frame_of_its_own_episode() -> None:
     assert found.discount.tolist() == pytest.approx([0.9, 0.0, 0.9, 0.9, 0.9])
 
 
-def test_frames_that_were_read_are_those_that_are_drawn_without_a_copy() -> None:
+def test_sampled_frames_share_memory_with_the_file() -> None:
     file = films([Episode(4, terminated=True), Episode(5, terminated=False)], rows_behind=True)
     made = ring(file, n_step=1, gamma=GAMMA, generator=torch.Generator(), device=CPU, stack=2)
     assert np.shares_memory(made.obs.numpy(), file.obs)
 
 
-def test_a_recording_that_breaks_off_ends_where_it_still_knows_what_came() -> None:
+def test_interrupted_recording_ends_at_its_last_complete_transition() -> None:
     whole = films([Episode(3, terminated=True), Episode(4, terminated=True)], rows_behind=True)
     cut = Dataset(*(None if column is None else column[:7] for column in whole))
     assert drawn(cut, 1, 1).obs[:, 0, 0].tolist() == [0, 1, 2, 4, 5]
     assert drawn(cut, 1, 1).discount.tolist() == pytest.approx([0.9, 0.9, 0.0, 0.9, 0.9])
 
 
-def test_rows_that_are_no_steps_belong_to_no_episode() -> None:
+def test_final_rows_belong_to_no_episode() -> None:
     found = episodes(films([Episode(3, terminated=True), Episode(1, terminated=False)], rows_behind=True))
     assert (found.returns.tolist(), found.lengths.tolist(), found.closed.tolist()) == ([6, 1], [3, 1], [True, True])
 
 
-def test_what_was_recorded_from_mid_game_is_stacked_on_the_final_rows_before_it() -> None:
+def test_mid_game_recording_stacks_frames_of_preceding_final_rows() -> None:
     """RL Unplugged's lines: up to three frames that only fill the first stack, behind another episode's final one."""
     frames = np.array([1, 2, 3, 10, 11, 12, 13, 14, 15], np.uint8)
     final = np.isin(frames, [3, 10, 11, 12, 15])
@@ -277,7 +277,7 @@ def test_what_was_recorded_from_mid_game_is_stacked_on_the_final_rows_before_it(
 
 
 @pytest.mark.parametrize("next_obs", [True, False])
-def test_a_time_limit_that_terminates_is_drawn_and_never_bootstrapped(*, next_obs: bool) -> None:
+def test_terminating_time_limit_is_sampled_without_bootstrap(*, next_obs: bool) -> None:
     file = file_of([0, 0, 2, 0, 1, 0, 2], next_obs=next_obs)
     usual, ended = (every(filled(made)) for made in (file, terminated_on_end(file)))
     assert [row.obs for row in ended if row.discount == 0] == [3.0, 5.0, 7.0]

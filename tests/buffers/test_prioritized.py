@@ -94,7 +94,7 @@ def test_a_new_transition_has_the_highest_priority_so_far() -> None:
     assert sampler.mass.view(-1)[slot].item() == pytest.approx(9.0)
 
 
-def test_of_a_slot_drawn_twice_the_higher_priority_counts() -> None:
+def test_higher_priority_of_a_slot_sampled_twice_counts() -> None:
     made, sampler = ring(alpha=1.0)
     for number in range(8):
         step(made, number)
@@ -115,7 +115,7 @@ def test_a_dead_slot_cannot_be_given_a_priority() -> None:
     assert sampler.mass.view(-1)[dead] == 0
 
 
-def test_importance_weights_are_the_papers_divided_by_the_largest_of_the_batch() -> None:
+def test_importance_weights_are_normalized_by_the_batch_maximum() -> None:
     """Schaul et al. 2016, section 3.4: w = (N P(i))^-β / max w."""
     made, sampler = ring(alpha=1.0, beta=0.6)
     for number in range(9):
@@ -186,7 +186,7 @@ def test_a_draw_and_an_update_cost_the_square_root_of_the_capacity() -> None:
     assert counts[100_000] < 100_000 * NUM_ENVS / 10
 
 
-def test_a_sampler_goes_on_from_its_state() -> None:
+def test_prioritized_sampler_resumes_from_its_state() -> None:
     made, sampler = ring()
     for number in range(20):
         step(made, number)

@@ -151,7 +151,7 @@ def stored(buffer: AsyncRing, env_id: int) -> list[tuple[float, ...]]:
 
 @settings(max_examples=40)
 @given(st.data())
-def test_every_lane_stores_what_it_would_have_stored_in_step(data: st.DataObject) -> None:
+def test_asynchronous_envs_store_the_same_as_synchronous_ones(data: st.DataObject) -> None:
     def order(waiting: list[int]) -> list[int]:
         return sorted(data.draw(st.sets(st.sampled_from(waiting), min_size=1)))
 
@@ -169,7 +169,7 @@ def test_every_lane_stores_what_it_would_have_stored_in_step(data: st.DataObject
     assert set(zip(*ours, strict=True)) <= set(zip(*theirs, strict=True))
 
 
-def test_games_and_live_steps_are_counted_lane_by_lane() -> None:
+def test_episodes_and_live_steps_are_counted_per_env() -> None:
     turns = iter(range(1_000))
     made, buffer, _ = apart(lambda waiting: waiting[next(turns) % 2 :: 2])
     made.open(0)
@@ -180,7 +180,7 @@ def test_games_and_live_steps_are_counted_lane_by_lane() -> None:
     assert ours and ours <= theirs
 
 
-def test_a_segment_begins_with_every_lane_alive() -> None:
+def test_segment_begins_with_every_env_live() -> None:
     made, _, _ = apart(lambda waiting: waiting)
     made.open(0)
     while not made.ended.any():
@@ -189,7 +189,7 @@ def test_a_segment_begins_with_every_lane_alive() -> None:
     assert made.step() == NUM_ENVS
 
 
-def test_a_slow_lane_does_not_hold_the_others() -> None:
+def test_slow_env_does_not_delay_the_others() -> None:
     """Env 2 answers every tenth time."""
     turns = iter(range(1, 1_000))
     made, buffer, _ = apart(lambda waiting: waiting if next(turns) % 10 == 0 else waiting[:2])
@@ -202,7 +202,7 @@ def test_a_slow_lane_does_not_hold_the_others() -> None:
         assert stored(buffer, env_id) == stored(whole, env_id)[: len(stored(buffer, env_id))]
 
 
-def test_actions_wait_with_their_lane_until_it_answers() -> None:
+def test_actions_stay_with_their_env_until_it_answers() -> None:
     """With exploration no action follows from what is shown: what is stored must be what was sent."""
     made, buffer, envs = apart(lambda waiting: waiting[-1:] if sum(envs[0].sent.values()) % 2 else waiting[:2], 0.9)
     made.open(0)
@@ -219,7 +219,7 @@ def test_actions_wait_with_their_lane_until_it_answers() -> None:
         assert len(done[env_id]) > 5
 
 
-def test_a_new_segment_truncates_what_runs_and_loses_what_is_on_its_way() -> None:
+def test_new_segment_truncates_running_episodes_and_drops_pending_answers() -> None:
     made, buffer, envs = apart(lambda waiting: waiting[:1])
     made.open(0)
     for _ in range(3):
@@ -234,7 +234,7 @@ def test_a_new_segment_truncates_what_runs_and_loses_what_is_on_its_way() -> Non
     assert made.games.length.tolist() == [1, 0, 0]
 
 
-def test_a_loaded_collector_truncates_and_begins_its_segment_anew() -> None:
+def test_loaded_collector_truncates_and_restarts_its_segment() -> None:
     made, buffer, _ = apart(lambda waiting: waiting[:2], epsilon=0.5)
     made.open(2)
     for _ in range(30):
@@ -254,7 +254,7 @@ def test_a_loaded_collector_truncates_and_begins_its_segment_anew() -> None:
     assert len(envs) == 1
 
 
-def test_a_collector_that_had_not_begun_is_loaded_exactly() -> None:
+def test_unstarted_collector_is_loaded_exactly() -> None:
     made, other = (apart(lambda waiting: waiting)[0] for _ in range(2))
     other.load_state_dict(made.state_dict())
     assert other.exact and other.envs is None
@@ -267,7 +267,7 @@ class Pixels:
         return obs.flatten(1).long().sum(1) % 4
 
 
-def test_ales_lanes_store_apart_what_they_store_in_step() -> None:
+def test_asynchronous_ale_envs_store_the_same_as_synchronous_ones() -> None:
     task = AtariTask(id="breakout", game="breakout")
     seeds = [1, 2, 3]
     buffers = []
@@ -316,6 +316,6 @@ def test_ales_lanes_store_apart_what_they_store_in_step() -> None:
             assert torch.equal(getattr(apart, name)[:rows, env_id], getattr(together, name)[:rows, env_id]), name
 
 
-def test_a_collector_that_was_not_opened_says_so() -> None:
+def test_unopened_collector_raises() -> None:
     with pytest.raises(RuntimeError, match="open a segment first"):
         apart(lambda waiting: waiting)[0].step()

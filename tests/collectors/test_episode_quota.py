@@ -53,7 +53,7 @@ def lengths(quota: EpisodeQuota) -> list[int]:
     return [length for env_id in quota.games for _, length in env_id]
 
 
-def test_every_lane_gives_as_many_games_however_long_they_are() -> None:
+def test_every_env_contributes_equally_many_episodes() -> None:
     """Tianshou gives lengths 1 1 1 1 3 3 5 10 here, mean 3.1 (its issue #1042); the envs' mean is 4.75."""
     quota, steps = played(Timed([repeat(length) for length in (1, 3, 5, 10)]), 8)
     assert lengths(quota) == [1, 1, 3, 3, 5, 5, 10, 10]
@@ -77,7 +77,7 @@ def test_the_mean_length_is_not_biased_over_many_quotas(asked: Callable[[int], l
     assert abs(every.mean() - 4) < 3 * 9 / np.sqrt(len(every))
 
 
-def test_a_game_that_is_running_at_the_start_does_not_count() -> None:
+def test_episode_running_at_the_start_does_not_count() -> None:
     envs = Timed([iter([4, 7, 9]), iter([2, 3, 5, 6, 7, 8, 9])])
     envs.recv()
     envs.recv()  # env 0 is in its first game, env 1 at the end of its own: its next one counts
@@ -88,6 +88,6 @@ def test_a_game_that_is_running_at_the_start_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("episodes", [0, 3, -2])
-def test_shares_that_are_not_equal_are_refused(episodes: int) -> None:
+def test_unequal_shares_are_refused(episodes: int) -> None:
     with pytest.raises(ValueError, match="2 envs cannot play"):
         EpisodeQuota(running=np.zeros(2, np.bool_), episodes=episodes)

@@ -85,7 +85,7 @@ def evaluation(lengths: Sequence[int], episodes: int) -> tuple[Evaluation, Lengt
     return made, envs, actor
 
 
-def test_every_lane_plays_its_share_however_long_its_games_are() -> None:
+def test_every_env_plays_its_share_of_episodes() -> None:
     made, envs, actor = evaluation([1, 3, 10], episodes=6)
     ended = list(made)
     found = made.result()
@@ -99,6 +99,6 @@ def test_every_lane_plays_its_share_however_long_its_games_are() -> None:
     assert actor.roles == {"eval"}
 
 
-def test_shares_that_are_not_equal_are_refused() -> None:
+def test_unequal_shares_are_refused() -> None:
     with pytest.raises(ValueError, match="equal shares"):
         evaluation([1, 1, 1], episodes=4)

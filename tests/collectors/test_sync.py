@@ -104,7 +104,7 @@ def test_only_live_steps_are_counted() -> None:
     assert [made.step() for _ in range(10)] == [2, 2, 2, 1, 1, 2, 2, 1, 2, 1]
 
 
-def test_a_game_is_all_its_lives_in_raw_points() -> None:
+def test_episode_return_covers_all_lives_with_raw_rewards() -> None:
     made, buffer, _ = collector()
     made.open(0)
     for _ in range(8):
@@ -115,7 +115,7 @@ def test_a_game_is_all_its_lives_in_raw_points() -> None:
     assert buffer.reward[:3, 0].tolist() == [1.0, 1.0, 1.0]  # the learner is paid the sign
 
 
-def test_what_is_stored_is_what_was_shown_done_and_answered() -> None:
+def test_stored_rows_equal_observations_actions_and_answers() -> None:
     made, buffer, envs = collector()
     made.open(0)
     for _ in range(5):
@@ -128,7 +128,7 @@ def test_what_is_stored_is_what_was_shown_done_and_answered() -> None:
     assert not buffer.terminated[:5, 1].any()
 
 
-def test_a_new_segment_truncates_what_runs_and_starts_in_fresh_environments() -> None:
+def test_new_segment_truncates_running_episodes_and_starts_fresh_environments() -> None:
     made, buffer, envs = collector()
     made.open(0)
     made.step()
@@ -146,7 +146,7 @@ def test_a_new_segment_truncates_what_runs_and_starts_in_fresh_environments() ->
 
 
 @pytest.mark.parametrize("stop", [0, 1, 3, 4, 9])
-def test_a_collector_goes_on_from_its_state_in_mid_game(stop: int) -> None:
+def test_collector_resumes_from_its_state_in_mid_game(stop: int) -> None:
     whole, buffer, _ = collector(epsilon=0.5)
     whole.open(0)
     for _ in range(stop):
@@ -164,7 +164,7 @@ def test_a_collector_goes_on_from_its_state_in_mid_game(stop: int) -> None:
     assert len(envs[0].sent) == stop + 12
 
 
-def test_an_environment_that_does_not_come_back_to_the_same_frames_is_refused() -> None:
+def test_nondeterministic_environment_is_refused_on_resume() -> None:
     made, buffer, _ = collector()
     made.open(0)
     made.step()
@@ -174,7 +174,7 @@ def test_an_environment_that_does_not_come_back_to_the_same_frames_is_refused() 
         other.load_state_dict(made.state_dict())
 
 
-def test_epsilon_is_the_share_of_lanes_that_act_at_random() -> None:
+def test_epsilon_is_the_share_of_envs_with_random_actions() -> None:
     explorer = EpsilonGreedy(actions=4, generator=torch.Generator().manual_seed(1), epsilon=0.3)
     taken = explorer(torch.full((40_000,), 9))
     random = taken[taken != 9]
@@ -184,7 +184,7 @@ def test_epsilon_is_the_share_of_lanes_that_act_at_random() -> None:
     assert (explorer(torch.full((1_000,), 2)) == 2).all()
 
 
-def test_lanes_toss_their_own_coins() -> None:
+def test_every_env_has_its_own_exploration_draw() -> None:
     explorer = EpsilonGreedy(actions=2, generator=torch.Generator().manual_seed(1), epsilon=0.5)
     mixed = [len({bool(a == 9) for a in explorer(torch.full((8,), 9)).tolist()}) for _ in range(50)]
     assert sum(m == 2 for m in mixed) > 40

@@ -20,7 +20,7 @@ from rlbench.records import machine
         (16, 20, 0, 0),
     ],
 )
-def test_files_that_may_go_count_as_free(
+def test_page_cache_counts_as_free_memory(
     monkeypatch: pytest.MonkeyPatch, limit: int | None, used: int | None, files: int, wanted: int
 ) -> None:
     monkeypatch.setattr(machine.psutil, "virtual_memory", lambda: SimpleNamespace(available=64))

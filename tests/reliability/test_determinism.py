@@ -52,7 +52,7 @@ def made(
 
 
 @pytest.mark.slow
-def test_neither_process_nor_hash_seed_nor_folder_nor_core_nor_earlier_run_moves_a_bit(tmp_path: Path) -> None:
+def test_process_hash_seed_folder_core_and_earlier_runs_change_no_bit(tmp_path: Path) -> None:
     """The second process counts its hashes otherwise, stands elsewhere, has one core and runs other seeds before."""
     golden = made(COMPARED, tmp_path / "here", "0")
     others = made(COMPARED[::-1], tmp_path / "there and elsewhere", "4242", seeds="0-1", cores=1)
@@ -63,14 +63,14 @@ def test_neither_process_nor_hash_seed_nor_folder_nor_core_nor_earlier_run_moves
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-def test_every_family_comes_again_in_another_process(tmp_path: Path) -> None:
+def test_every_family_is_deterministic_across_processes(tmp_path: Path) -> None:
     families = (*FEW, GAME)
     golden = made(families, tmp_path / "here", "1")
     assert made(families[::-1], tmp_path / "there", "2", seeds="0-1", cores=1) == golden
 
 
 @pytest.mark.parametrize("family", [CATCH, HOPPER], ids=lambda family: family.name)
-def test_neither_checkpoints_on_the_way_nor_threads_that_step_lanes_move_a_bit(family: Family, tmp_path: Path) -> None:
+def test_checkpoints_and_stepping_threads_change_no_bit(family: Family, tmp_path: Path) -> None:
     spec = family.spec()
     for name, runtime in (
         ("plain", Runtime(device="cpu", threads=1, checkpoint_seconds=1e9)),

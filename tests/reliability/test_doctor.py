@@ -60,14 +60,14 @@ def without(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     monkeypatch.delenv("MUJOCO_GL", raising=False)  # rendering sets it, and doctor names its library first
 
 
-def test_everything_has_its_line_and_every_suite_its_engine() -> None:
+def test_doctor_prints_every_requirement_and_every_suites_engine() -> None:
     code, rows = found()
     assert (code, set(rows)) == (0, LINES)
     assert [detail.partition(":")[0] for _, detail in rows["engine"]] == suites.names()
     assert all(state in {"ok", "optional"} for lines in rows.values() for state, _ in lines)
 
 
-def test_it_says_how_updates_will_be_computed_and_why_not_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_names_the_update_engine_and_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     ((state, detail),) = found("toy")[1]["updates"]
     assert (state, detail.partition(";")[0]) == ("ok", "eager: no CUDA GPU")
@@ -94,14 +94,14 @@ def test_a_missing_package_is_exit_2_with_its_remedy(
     assert state == "missing" and remedy in detail
 
 
-def test_roms_that_are_gone_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_roms_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = doctor._rom
     monkeypatch.setattr(doctor, "_rom", lambda roms, game: game != "pong" and usual(roms, game))
     code, rows = found("atari")
     assert code == 2 and rows["ale roms"][0][0] == "missing" and "none for pong;" in rows["ale roms"][0][1]
 
 
-def test_a_full_disk_little_memory_and_a_read_only_folder_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_little_memory_and_read_only_folder_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda _: Usage(10**12, 10**12, 5))
         code, rows = found("toy")
@@ -115,7 +115,7 @@ def test_a_full_disk_little_memory_and_a_read_only_folder_are_missing(monkeypatc
     assert code == 2 and "cannot be written" in rows["disk"][0][1] and "RLBENCH_RESULTS" in rows["disk"][0][1]
 
 
-def test_a_card_that_torch_does_not_see_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_gpu_without_a_cuda_torch_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     torch = importlib.import_module("torch")
     with monkeypatch.context() as patch:
         patch.setattr(torch.cuda, "is_available", lambda: False)
@@ -133,13 +133,13 @@ def test_a_card_that_torch_does_not_see_is_said(monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize(
     ("asked", "state"), [("", "ok"), ("1", "ok"), ("4096", "optional"), ("many", "optional"), ("0", "optional")]
 )
-def test_a_number_of_threads_that_does_not_fit_is_said(asked: str, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_number_of_threads_is_reported(asked: str, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", asked)
     ((said, detail),) = found("toy")[1]["threads"]
     assert said == state and ("`unset OMP_NUM_THREADS`" in detail) == (state == "optional")
 
 
-def test_data_folders_say_what_is_in_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_data_folders_are_listed_with_their_contents(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     rows = found("offline")[1]
     assert rows["own data"][0][0] == "optional" and "rlbench data generate" in rows["own data"][0][1]
     corpus = Path(__file__).parent / "corpus" / "schema-1"
@@ -147,7 +147,7 @@ def test_data_folders_say_what_is_in_them(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert found("offline")[1]["own data"] == [("ok", f"2 sets in {corpus}")]
 
 
-def test_no_compiler_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_compiler_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
     code, rows = found("toy")
     assert code == 0 and rows["c++ compiler"][0][0] == "optional" and "apt install g++" in rows["c++ compiler"][0][1]
@@ -175,9 +175,7 @@ PACKAGES = {*REQUIRED["dependencies"], *REQUIRED["optional-dependencies"]["envpo
 
 
 @pytest.mark.parametrize("what", TAKEN)
-def test_whatever_is_taken_away_the_remedy_is_a_command_that_can_be_typed(
-    what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_remedy_is_a_valid_command(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     suite, take = TAKEN[what]
     before = found(suite)[1]
     with monkeypatch.context() as patch:
@@ -204,7 +202,7 @@ def typed(words: list[str]) -> None:
         assert words[0] in {"apt", "export", "unset"} or words[-2:] == ["scripts/rlbench", "doctor"]
 
 
-def test_less_replay_is_offered_as_far_as_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remedy_for_little_memory_is_a_fitting_replay_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "available_memory", lambda: 1_400_000_000)
     ((state, detail),) = found("mujoco")[1]["memory"]
     (command,) = re.findall(r"`rlbench run ([^`]+)`", detail)

@@ -45,7 +45,7 @@ def test_the_tree_at_the_top_of_the_module_is_the_tree_of_classes() -> None:
 
 
 @pytest.mark.parametrize("kind", list(family(RlbenchError)), ids=lambda kind: kind.__name__)
-def test_every_error_says_when_it_comes_and_what_to_do(kind: type[RlbenchError]) -> None:
+def test_every_error_documents_its_cause_and_remedy(kind: type[RlbenchError]) -> None:
     _, when, remedy = documented()[kind.__name__]
     assert len(when) > 10 and len(remedy) > 10
     assert (kind.__doc__ or "").strip()

@@ -111,7 +111,7 @@ def test_a_process_that_dies_at_a_write_loses_nothing(
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("point", "name"), CASES)
-def test_a_process_that_dies_at_any_time_it_comes_to_a_write_loses_nothing(
+def test_process_that_dies_at_any_occurrence_of_a_write_loses_nothing(
     point: str, name: str, golden: Path, endings: dict[str, object], start: Zygote, address: str, tmp_path: Path
 ) -> None:
     for time in count(2):
@@ -123,13 +123,13 @@ def test_a_process_that_dies_at_any_time_it_comes_to_a_write_loses_nothing(
         assert found == endings[name], time
 
 
-def test_each_point_is_passed_by_a_scenario_and_none_is_left_out() -> None:
+def test_every_fault_point_is_reached_by_a_scenario() -> None:
     assert all(passed(point) for point in faults.POINTS)
     assert {name for _, name in CASES} == set(SCENARIOS)
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_at_random_ends_as_if_it_never_was(start: Zygote, tmp_path: Path) -> None:
+def test_run_killed_at_random_equals_an_uninterrupted_one(start: Zygote, tmp_path: Path) -> None:
     toll = Ground(tmp_path, start, seed=1).killed_often(CATCH, 5)
     assert toll.kills >= 5
     assert toll.attempts == toll.kills + toll.runs

@@ -20,7 +20,7 @@ LONGEST = 120.0
 
 
 @pytest.mark.slow
-def test_the_first_run_trains_with_a_moving_bar_into_runs(tmp_path: Path) -> None:
+def test_first_run_shows_a_progress_bar_and_writes_to_runs(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     environ = {name: value for name, value in os.environ.items() if not name.startswith("RLBENCH_")}
     process = subprocess.Popen(

@@ -53,7 +53,7 @@ ROMS: dict[str, tuple[Callable[[Path], object], bool]] = {
 
 @pytest.mark.parametrize("kind", ROMS)
 @pytest.mark.parametrize("engine", ["ale", "envpool", "gymnasium"])
-def test_a_folder_of_roms_is_used_in_silence_or_refused(
+def test_rom_folder_is_used_silently_or_refused(
     engine: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     if engine != "ale":
@@ -152,7 +152,7 @@ def test_odd_input_is_refused_within_a_gigabyte(name: str, tmp_path: Path, monke
     assert reason in error
 
 
-def test_very_wide_observations_are_summed_up_within_two_gigabytes(
+def test_summary_of_very_wide_observations_takes_under_two_gigabytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -172,19 +172,19 @@ def memory(*, more: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def test_signs_of_mathematics_in_a_picture_are_letters() -> None:
+def test_math_signs_in_a_figure_are_literal() -> None:
     with rc_context(fname=STYLE):
         figure = Figure()
         figure.suptitle("$\\frac$ of $x")
         figure.savefig(io.BytesIO())
 
 
-def test_a_folder_of_results_that_is_gone_says_so(tmp_path: Path) -> None:
+def test_missing_results_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ResourceExhausted, match="its folder is gone; put it back and run the same command again"):
         files.replace(tmp_path / "gone" / "outcome.json", "{}")
 
 
-def test_a_closed_stdout_is_no_failed_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_stdout_does_not_fail_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", None)
     with pytest.raises(UsageError, match="stdout: cannot be written"):
         emit("done")

@@ -14,7 +14,7 @@ from tests.reliability.zygote import Zygote
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("family", [GAME, HOPPER], ids=lambda family: family.name)
-def test_a_game_and_a_walk_survive_fifty_kills_each(family: Family, tmp_path: Path) -> None:
+def test_atari_and_mujoco_runs_survive_fifty_kills_each(family: Family, tmp_path: Path) -> None:
     with Zygote(tmp_path) as start:
         toll = Ground(tmp_path, start, seed=2).killed_often(family, 50)
     assert toll.kills >= 50

@@ -90,12 +90,12 @@ def test_every_document_keeps_its_published_schema(name: str) -> None:
             assert any(True for _ in complaints(schema, less, schema)), path
 
 
-def test_every_published_schema_is_held_to() -> None:
+def test_every_published_schema_is_tested() -> None:
     assert set(PRINTED) <= set(SCHEMAS)
     assert {name for name in SCHEMAS if name not in PRINTED} <= {"eval", "replay"}
 
 
-def test_the_judge_of_schemas_speaks() -> None:
+def test_schema_validator_reports_violations() -> None:
     schema: dict[str, object] = {
         "type": "object",
         "required": ["a"],
@@ -123,7 +123,7 @@ def test_a_slow_reader_of_a_small_pipe_gets_every_byte() -> None:
 @pytest.mark.parametrize(
     "words", [["table", "atari"], ["show", "toy", "dqn", "Catch"], ["status", "--json"]], ids=" ".join
 )
-def test_the_plainest_surroundings_get_the_same_answer(words: list[str]) -> None:
+def test_output_is_equal_in_a_minimal_environment(words: list[str]) -> None:
     """No locale, no terminal, no width: the same characters, question marks where ASCII has none."""
     poor = {
         "LC_ALL": "C",
@@ -164,7 +164,7 @@ for words in {asked!r}:
 """
 
 
-def test_asking_needs_no_torch_no_emulator_no_network_and_no_home_and_writes_nothing() -> None:
+def test_queries_need_no_torch_emulator_network_or_home_and_write_nothing() -> None:
     code = ALONE.format(missing=sorted(HEAVY), asked=ASKING)
     poor = {
         "HOME": "/proc/nowhere",

@@ -33,14 +33,14 @@ def deviation(values: list[float]) -> float:
 
 
 @given(speeds, st.integers(0, 10**6))
-def test_speeds_held_against_themselves_never_alarm(before: list[float], turn: int) -> None:
+def test_equal_speeds_never_alarm(before: list[float], turn: int) -> None:
     again = before[turn % len(before) :] + before[: turn % len(before)]
     assert rule_speed(before, again).word == "PASSED"
     assert rule_speed(before, [statistics.median(before)]).word == "PASSED"
 
 
 @given(speeds, st.lists(st.floats(1, 10_000), min_size=1, max_size=9))
-def test_the_words_are_those_of_the_definition(before: list[float], later: list[float]) -> None:
+def test_rulings_on_speeds_follow_the_definition(before: list[float], later: list[float]) -> None:
     middle, now, spread = statistics.median(before), statistics.median(later), deviation(before)
     word = rule_speed(before, later).word
     slower = now < (1 - SLOWER) * middle
@@ -49,7 +49,7 @@ def test_the_words_are_those_of_the_definition(before: list[float], later: list[
 
 
 @given(speeds)
-def test_a_true_loss_is_an_alarm_whatever_the_noise(before: list[float]) -> None:
+def test_true_loss_of_speed_alarms_despite_noise(before: list[float]) -> None:
     """By more than the noise and more than what matters."""
     lost = min(0.9 * statistics.median(before), statistics.median(before) - 4.1 * deviation(before))
     if lost > 0:
@@ -57,13 +57,13 @@ def test_a_true_loss_is_an_alarm_whatever_the_noise(before: list[float]) -> None
 
 
 @given(speeds, st.floats(1, 10_000), st.floats(1, 10_000))
-def test_a_faster_run_is_never_judged_worse(before: list[float], one: float, other: float) -> None:
+def test_faster_run_never_gets_a_worse_ruling(before: list[float], one: float, other: float) -> None:
     low, high = sorted((one, other))
     assert RANK[rule_speed(before, [high]).word] >= RANK[rule_speed(before, [low]).word]
 
 
 @given(st.lists(st.floats(10, 1_000), min_size=0, max_size=FEWEST_SPEEDS - 1), st.lists(st.floats(1, 10), max_size=3))
-def test_too_few_runs_say_so_and_how_many(before: list[float], later: list[float]) -> None:
+def test_too_few_runs_are_reported_with_their_number(before: list[float], later: list[float]) -> None:
     ruling = rule_speed(before, later)
     assert ruling.word == "TOO FEW"
     assert f"{len(before)} baseline" in ruling.reason and f"{len(later)} later" in ruling.reason
@@ -97,7 +97,7 @@ def test_another_model_of_machine_is_refused_and_never_compared(monkeypatch: pyt
     assert words(slow, {HERE: (10.0,) * 5, THERE: (100.0,) * 5}, monkeypatch, other=False) == ["SLOWER"]
 
 
-def test_a_seed_that_others_were_stacked_with_says_nothing_of_the_speed_of_one() -> None:
+def test_stacked_seed_has_no_speed() -> None:
     run = replace(run_of(spec_of(NAME, 0), [1.0, 1.0], "done", "x"), speeds=(10.0, 30.0, 20.0))
     told: list[dict[str, object]] = [{}, {"updates": "eager"}, {"updates": "eager, stacked with 10 seeds"}]
     assert [speed(replace(run, environment=environment)) for environment in told] == [20.0, 20.0, None]

@@ -39,7 +39,9 @@ def job(number: int = 0, *, threads: int = 1, memory: int = GB, gpu: int = 0) ->
     ("asked", "cores", "pairs", "processes"),
     [(None, 8, 70, 8), (None, 8, 3, 3), (2, 8, 70, 2), (16, 8, 70, 16), (None, 1, 5, 1), (4, 2, 0, 1)],
 )
-def test_as_many_processes_as_asked_or_one_a_core(asked: int | None, cores: int, pairs: int, processes: int) -> None:
+def test_worker_count_is_the_requested_number_or_one_per_core(
+    asked: int | None, cores: int, pairs: int, processes: int
+) -> None:
     assert worker_count(asked, cores, pairs) == processes
 
 
@@ -72,7 +74,7 @@ def test_each_process_gets_its_share_of_the_cores(
         (2, 2, (), 1, 1, 1),  # somebody said so
     ],
 )
-def test_an_offline_run_is_judged_on_what_its_share_of_the_cores_leaves_idle(
+def test_eval_workers_of_an_offline_run_use_idle_cores(
     cores: int, processes: int, gpus: tuple[int, ...], asked: int | None, threads: int, eval_workers: int
 ) -> None:
     machine = Machine(cores=cores, memory=100 * GB, gpus=gpus)
@@ -82,14 +84,14 @@ def test_an_offline_run_is_judged_on_what_its_share_of_the_cores_leaves_idle(
     assert made.memory >= bare.memory + eval_workers * 360_000_000
 
 
-def test_a_card_takes_replay_and_networks_off_the_host() -> None:
+def test_gpu_holds_replay_and_networks() -> None:
     host = jobs_of([PONG], Path("r"), Machine(cores=8, memory=100 * GB), 1, None)[0]
     gpu = jobs_of([PONG], Path("r"), Machine(cores=8, memory=100 * GB, gpus=(80 * GB,)), 1, None)[0]
     assert host.gpu == 0 and gpu.gpu > 700_000_000
     assert gpu.memory < host.memory and gpu.threads == 1
 
 
-def test_what_is_larger_than_the_machine_is_refused_with_the_number() -> None:
+def test_run_larger_than_the_machine_is_refused_with_the_number() -> None:
     with pytest.raises(DoesNotFit, match=r"atari/dqn/Pong.*1\.\d\d GB of it on this machine, which has 1\.00 GB free"):
         jobs_of([PONG], Path("r"), Machine(cores=8, memory=GB), 1, None)
     with pytest.raises(DoesNotFit, match="GPU"):
@@ -138,7 +140,7 @@ machines = st.builds(
 
 
 @given(st.lists(jobs, max_size=30), machines, st.integers(1, 8), st.data())
-def test_no_packing_is_ever_over_memory_cores_or_cards_and_every_job_gets_its_turn(
+def test_packing_respects_memory_cores_and_gpus_and_starts_every_job(
     waiting: list[Job], machine: Machine, processes: int, data: st.DataObject
 ) -> None:
     running: list[Placed] = []
@@ -158,7 +160,7 @@ def test_no_packing_is_ever_over_memory_cores_or_cards_and_every_job_gets_its_tu
 
 
 @given(st.integers(1, 40), st.integers(0, 200))
-def test_shares_hold_every_pair_once_and_differ_by_one_at_most(total: int, pairs: int) -> None:
+def test_shards_partition_the_runs_evenly(total: int, pairs: int) -> None:
     parts = [shard_of(range(pairs), Shard(number, total)) for number in range(1, total + 1)]
     assert sorted(pair for part in parts for pair in part) == list(range(pairs))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
@@ -182,17 +184,17 @@ def test_the_plan_does_not_depend_on_what_is_finished() -> None:
 
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "1", "1/0", "a/b", "-1/4", "1/4/2", ""])
-def test_what_is_no_share_is_refused(text: str) -> None:
+def test_invalid_shards_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--shard"):
         parse_shard(text)
 
 
-def test_shares_are_counted_from_one() -> None:
+def test_shards_are_numbered_from_one() -> None:
     assert parse_shard("1/3") == Shard(1, 3)
     assert shard_of("abcdefg", Shard(1, 3)) == ["a", "d", "g"]
 
 
-def test_a_sweep_says_where_its_numbers_are_not_those_of_a_run_alone(tmp_path: Path) -> None:
+def test_sweep_reports_runs_with_other_rounding_than_alone(tmp_path: Path) -> None:
     """Two cores are two threads for frames alone, and one for each of two runs; a small network has one anyway."""
     machine = Machine(cores=2, memory=10**12)
     for suite, task, processes, told in (

@@ -27,7 +27,7 @@ def package_frames(frame: FrameType | None) -> list[FrameType]:
     return frames[::-1]
 
 
-def test_from_the_command_to_the_gradient_step_are_twelve_frames_and_three_generators(
+def test_gradient_step_is_twelve_frames_and_three_generators_below_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stacks: list[list[tuple[str, bool]]] = []
@@ -61,7 +61,7 @@ def test_from_the_command_to_the_gradient_step_are_twelve_frames_and_three_gener
     assert sum(generator for _, generator in stack) <= GENERATORS, names
 
 
-def test_a_seed_that_fails_does_not_stop_the_others(
+def test_failed_seed_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import rlbench.run  # noqa: PLC0415 - brings torch

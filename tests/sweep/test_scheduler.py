@@ -106,7 +106,7 @@ def carried(jobs: list[Job], engine: Scripted, **more: object) -> tuple[list[End
     return Sweep(jobs, engine, shown, Stop(), **more).run(), shown
 
 
-def test_what_is_missing_is_started_once_and_what_has_ended_never(tmp_path: Path) -> None:
+def test_missing_jobs_start_once_and_ended_ones_never(tmp_path: Path) -> None:
     jobs = [job(tmp_path, seed) for seed in range(4)]
     finished(jobs[1], tmp_path)
     finished(jobs[2], tmp_path, "failed", "Diverged: loss")
@@ -118,7 +118,7 @@ def test_what_is_missing_is_started_once_and_what_has_ended_never(tmp_path: Path
     assert endings[2].reason == "Diverged: loss" and endings[2].log is None
 
 
-def test_a_process_that_dies_is_started_again_and_after_too_many_deaths_given_up(tmp_path: Path) -> None:
+def test_dead_process_is_restarted_a_limited_number_of_times(tmp_path: Path) -> None:
     mended, hopeless = job(tmp_path, 0), job(tmp_path, 1)
     dies = [Begun(0), Exited(-11, "whatever")]
     lives = [Begun(200), lambda: finished(mended, tmp_path), Exited(0, "")]
@@ -133,7 +133,7 @@ def test_a_process_that_dies_is_started_again_and_after_too_many_deaths_given_up
     assert [line["number"] for line in lines if line["event"] == "begun"] == [1, 2, 3]
 
 
-def test_a_run_that_failed_is_not_tried_again_until_it_succeeds(tmp_path: Path) -> None:
+def test_failed_run_is_not_repeated(tmp_path: Path) -> None:
     one = job(tmp_path)
     engine = Scripted({0: [[Begun(0), lambda: finished(one, tmp_path, "failed", "Diverged: x"), Exited(5, "log")]]})
     endings, _ = carried([one], engine)
@@ -145,16 +145,14 @@ def test_a_run_that_failed_is_not_tried_again_until_it_succeeds(tmp_path: Path) 
     ("code", "status", "starts"),
     [(2, "refused", 1), (5, "halted", RETRIES + 1), (1, "crashed", RETRIES + 1), (143, "crashed", RETRIES + 1)],
 )
-def test_what_an_exit_code_means_where_the_record_does_not_tell(
-    tmp_path: Path, code: int, status: str, starts: int
-) -> None:
+def test_exit_code_gives_the_status_without_an_outcome(tmp_path: Path, code: int, status: str, starts: int) -> None:
     engine = Scripted({0: [[Begun(0), Exited(code, "its last words")]] * starts})
     endings, _ = carried([job(tmp_path)], engine)
     assert [e.status for e in endings] == [status] and "its last words" in endings[0].reason
     assert len(engine.started) == starts
 
 
-def test_a_lost_machine_is_not_the_runs_fault(tmp_path: Path) -> None:
+def test_lost_machine_does_not_fail_the_run(tmp_path: Path) -> None:
     one = job(tmp_path)
     gone = [Begun(0), Exited(1, "its machine was lost", lost=True)]
     engine = Scripted({0: [*[gone] * (RETRIES + 2), [Begun(0), lambda: finished(one, tmp_path), Exited(0, "")]]})
@@ -163,7 +161,7 @@ def test_a_lost_machine_is_not_the_runs_fault(tmp_path: Path) -> None:
     assert carried([job(tmp_path, 1)], engine)[0][0].status == "crashed"
 
 
-def test_what_another_process_holds_is_left_alone_and_taken_over_when_it_lets_go(tmp_path: Path) -> None:
+def test_locked_job_waits_and_is_taken_over_after_release(tmp_path: Path) -> None:
     taken, free = job(tmp_path, 0), job(tmp_path, 1)
     taken.folder.mkdir(parents=True)
     other = Claim(taken.folder)
@@ -176,12 +174,12 @@ def test_what_another_process_holds_is_left_alone_and_taken_over_when_it_lets_go
     assert [seed for seed, _ in engine.started] == [1, 0]
 
 
-def test_who_ends_without_a_word_again_and_again_is_given_up(tmp_path: Path) -> None:
+def test_process_ending_silently_is_given_up_after_several_attempts(tmp_path: Path) -> None:
     endings, _ = carried([job(tmp_path)], Scripted({0: [[Exited(0, "")]] * 40}))
     assert [(e.status, e.reason) for e in endings] == [("crashed", "it ends again and again without a word")]
 
 
-def test_a_folder_that_cannot_be_used_stops_nobody_else(tmp_path: Path) -> None:
+def test_unusable_folder_does_not_stop_other_jobs(tmp_path: Path) -> None:
     jobs = [job(tmp_path, seed) for seed in range(3)]
 
     class Unusable(Scripted):
@@ -196,7 +194,7 @@ def test_a_folder_that_cannot_be_used_stops_nobody_else(tmp_path: Path) -> None:
     assert "not a folder" in endings[1].reason
 
 
-def test_what_has_ended_is_known_before_there_is_room_and_after_a_signal(tmp_path: Path) -> None:
+def test_ended_jobs_are_reported_without_room_and_after_a_signal(tmp_path: Path) -> None:
     jobs = [job(tmp_path, seed) for seed in range(3)]
     finished(jobs[1], tmp_path)
     finished(jobs[2], tmp_path)
@@ -206,7 +204,7 @@ def test_what_has_ended_is_known_before_there_is_room_and_after_a_signal(tmp_pat
     assert [e.status for e in endings] == ["interrupted", "done", "done"]
 
 
-def test_a_line_that_is_no_text_loses_no_other(tmp_path: Path) -> None:
+def test_invalid_line_in_a_pipe_loses_no_other_line(tmp_path: Path) -> None:
     attempts.note(tmp_path, {"event": "begun"})
     with (tmp_path / attempts.ATTEMPTS).open("ab") as file:
         file.write(b"\xff\xfe")
@@ -214,7 +212,7 @@ def test_a_line_that_is_no_text_loses_no_other(tmp_path: Path) -> None:
     assert attempts.attempt_count(tmp_path) == 2
 
 
-def test_who_comes_too_late_for_a_claim_looks_again_and_counts_no_attempt(tmp_path: Path) -> None:
+def test_job_whose_lock_is_taken_is_retried_without_counting_an_attempt(tmp_path: Path) -> None:
     one = job(tmp_path)
     late: list[Event | Callable[[], None]] = [lambda: finished(one, tmp_path), Exited(0, "")]
     engine = Scripted({0: [*[[Exited(0, "")]] * (RETRIES + 2), late]})
@@ -240,7 +238,7 @@ def test_force_starts_over_once_and_not_again_after_a_crash(tmp_path: Path) -> N
     assert endings[0].status == "done"
 
 
-def test_a_signal_lets_everything_save_its_state_and_starts_nothing_more(tmp_path: Path) -> None:
+def test_signal_lets_processes_save_their_state_and_starts_no_job(tmp_path: Path) -> None:
     jobs, stop, shown = [job(tmp_path, seed) for seed in range(3)], Stop(), Watched()
     engine = Scripted(
         {0: [[Begun(0), lambda: setattr(stop, "signal", 15)], [], [Exited(143, "")]], 1: [[], [Exited(143, "")]]}
@@ -250,9 +248,7 @@ def test_a_signal_lets_everything_save_its_state_and_starts_nothing_more(tmp_pat
     assert (engine.asked, engine.killed, len(engine.started)) == (1, 0, 2)
 
 
-def test_what_does_not_end_in_time_is_ended_and_a_second_signal_does_not_wait(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_process_that_does_not_end_in_time_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for patience, again in ((0.0, False), (100.0, True)):
         monkeypatch.setattr(scheduler, "PATIENCE", patience)
         stop = Stop()
@@ -269,7 +265,7 @@ def test_what_does_not_end_in_time_is_ended_and_a_second_signal_does_not_wait(
         assert engine.killed == 1
 
 
-def test_lines_of_the_pipe_come_back_as_they_were_and_torn_ones_are_none() -> None:
+def test_pipe_lines_round_trip_and_torn_ones_are_dropped() -> None:
     epoch = EpochEnd(number=1, steps=2, seconds=0.5, evaluation=None, episodes=0, steps_per_second=1e3)
     for told in (Begun(5), epoch):
         assert from_line(to_line(told)) == told
@@ -277,7 +273,7 @@ def test_lines_of_the_pipe_come_back_as_they_were_and_torn_ones_are_none() -> No
         assert from_line(text) is None
 
 
-def test_a_torn_line_of_attempts_loses_no_other(tmp_path: Path) -> None:
+def test_torn_line_of_attempts_loses_no_other_line(tmp_path: Path) -> None:
     attempts.note(tmp_path, {"event": "begun", "number": 1})
     with (tmp_path / "attempts.jsonl").open("a") as file:
         file.write('{"checksum":"12')

@@ -136,9 +136,7 @@ def told(made: Offline) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("most", [1, 2, 5])
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("looks", [1, 2, 30])
-def test_epochs_judged_elsewhere_are_those_judged_here_in_their_order_whoever_answers_first(
-    most: int, looks: int, *, backwards: bool
-) -> None:
+def test_epochs_evaluated_by_workers_keep_their_order(most: int, looks: int, *, backwards: bool) -> None:
     here, _ = trainer(0)
     golden = told(here)
     assert [row[0] for row in golden] == [0, 1, 2, 3, 4]
@@ -147,7 +145,7 @@ def test_epochs_judged_elsewhere_are_those_judged_here_in_their_order_whoever_an
     assert told(there) == golden
 
 
-def test_learning_goes_on_while_somebody_judges_and_waits_once_it_is_too_far_ahead() -> None:
+def test_training_continues_during_evaluation_and_waits_at_a_limit() -> None:
     made, judges = trainer(1, looks=1000)
     records: list[Progress | Epoch] = []
     for record in made:
@@ -162,7 +160,7 @@ def test_learning_goes_on_while_somebody_judges_and_waits_once_it_is_too_far_ahe
 
 
 @pytest.mark.parametrize("then", [0, 1])
-def test_a_state_takes_along_what_is_not_judged_yet_and_it_is_judged_first(then: int) -> None:
+def test_state_contains_pending_evaluations_which_come_first(then: int) -> None:
     golden = told(trainer(0)[0])
     made, _ = trainer(2, looks=1000)
     steps = iter(made)
@@ -175,7 +173,7 @@ def test_a_state_takes_along_what_is_not_judged_yet_and_it_is_judged_first(then:
     assert told(again) == golden
 
 
-def test_an_older_state_knows_of_no_judges() -> None:
+def test_older_state_without_evaluation_workers_is_loaded() -> None:
     made, _ = trainer(0)
     state = made.state_dict()
     del state["judges"], state["pending"]

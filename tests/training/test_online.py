@@ -100,7 +100,7 @@ def trainer(**changes: object) -> tuple[Online, Counting, Updates]:
     return made, collector, updates
 
 
-def test_epochs_are_numbered_from_the_untrained_policy_and_close_where_they_should() -> None:
+def test_epochs_start_at_the_untrained_policy_and_end_at_their_steps() -> None:
     made, _, _ = trainer()
     epochs = [r for r in made if isinstance(r, Epoch)]
     assert [e.number for e in epochs] == [0, 1, 2, 3, 4]
@@ -113,7 +113,7 @@ def test_epochs_are_numbered_from_the_untrained_policy_and_close_where_they_shou
     assert epochs[0].updated is None
 
 
-def test_gradient_steps_follow_live_steps_exactly_and_begin_after_the_warm_up() -> None:
+def test_gradient_steps_follow_live_steps_after_learning_starts() -> None:
     made, _, updates = trainer(update_schedule=ReplayRatio(100, 0.25))
     last = list(made)[-1]
     assert [n for n, _ in updates.ran] == list(range(len(updates.ran)))
@@ -141,7 +141,7 @@ def test_segments_begin_in_fresh_environments_at_their_multiples() -> None:
     assert all(steps % 400 < 10 for _, steps in collector.opened)
 
 
-def test_an_evaluation_moves_no_stream_of_the_training() -> None:
+def test_evaluation_does_not_advance_training_generators() -> None:
     made, _, _ = trainer()
     torch.manual_seed(5)
     before = torch.get_rng_state()
@@ -153,7 +153,7 @@ def test_an_evaluation_moves_no_stream_of_the_training() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_progress_comes_after_every_vector_step() -> None:
+def test_progress_is_yielded_after_every_vector_step() -> None:
     made, collector, _ = trainer(budget=Budget(steps=100, epoch=100, segment=100))
     steps = [r.env_steps for r in made if isinstance(r, Progress)]
     assert sorted(set(steps)) == [0, 10, 20, 29, 39, 49, 58, 68, 78, 87, 97, 107]
@@ -167,7 +167,7 @@ def test_a_linear_schedule_is_a_function_of_absolute_steps() -> None:
     assert schedule.at(1_000_000) == schedule.at(9_000_000) == 0.05
 
 
-def test_where_a_state_was_not_gone_on_with_bit_for_bit_is_kept_through_every_later_state() -> None:
+def test_steps_of_inexact_resumes_are_kept_in_later_states() -> None:
     made, collector, _ = trainer()
     list(islice(made, 5))
     state = made.state_dict()

@@ -73,7 +73,7 @@ def test_targets_are_copied_after_every_third_update_counted_over_all_calls() ->
     assert synced == [3, 6, 9]
 
 
-def test_what_was_learned_goes_back_to_where_it_came_from() -> None:
+def test_priorities_are_written_back_to_their_slots() -> None:
     eager, source, _ = made()
     eager.run(0, 2)
     assert source.asked == [2, 2]
