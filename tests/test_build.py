@@ -59,7 +59,7 @@ def small(algorithm: str, game: str, *changes: str) -> Spec:
 
 @pytest.mark.parametrize("game", ["Pong", "Breakout"])
 @pytest.mark.parametrize("algorithm", SIX)
-def test_what_is_built_has_the_settings_of_its_spec(algorithm: str, game: str) -> None:
+def test_built_learner_has_the_settings_of_its_spec(algorithm: str, game: str) -> None:
     spec = small(algorithm, game)
     trainer = made(spec)
     learner, ring, collector, updater = parts(trainer)
@@ -106,7 +106,7 @@ def test_each_parameter_has_one_optimizer_with_the_documented_settings(algorithm
         assert len(learner.optimizers) == 1
 
 
-def test_iqn_draws_eight_fractions_to_learn_and_to_collect_and_thirty_two_to_be_judged() -> None:
+def test_iqn_draws_eight_fractions_in_training_and_thirty_two_in_evaluation() -> None:
     learner, *_ = parts(made(small("iqn", "Pong")))
     assert isinstance(learner.online.head, iqn_fqf.ImplicitHead)
     assert learner.online.head.samples == {"learn": 8, "target": 8, "act": 8, "eval": 32}
@@ -135,7 +135,7 @@ def test_exploration_and_importance_weights_follow_their_schedules() -> None:
     collector.close()
 
 
-def test_a_policy_is_judged_on_full_games_of_its_own_with_the_protocols_epsilon(
+def test_evaluation_plays_full_games_with_the_protocols_epsilon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[tuple[tuple[int, ...], bool]] = []
@@ -168,14 +168,14 @@ def test_a_policy_is_judged_on_full_games_of_its_own_with_the_protocols_epsilon(
     collector.close()
 
 
-def test_noisy_networks_are_quiet_only_in_evaluation() -> None:
+def test_noisy_networks_have_no_noise_in_evaluation() -> None:
     learner, *_ = parts(made(apply_settings(suites.spec("toy", "rainbow", "Catch"), [parse("algo.noisy=5")])))
     obs = torch.randint(0, 256, (64, 10, 5), dtype=torch.uint8)
     assert torch.equal(learner.act(obs, "eval"), learner.act(obs, "eval"))
     assert not torch.equal(learner.act(obs, "act"), learner.act(obs, "act"))
 
 
-def test_a_loss_asks_each_network_for_its_own_purpose() -> None:
+def test_losses_call_networks_with_their_roles() -> None:
     learner, ring, collector, _ = parts(made(suites.spec("toy", "dqn", "Catch")))
     collector.open(0)
     for _ in range(10):
@@ -219,7 +219,7 @@ print(faults())
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have no such thresholds")
-def test_what_a_step_has_freed_is_there_for_the_next() -> None:
+def test_freed_memory_is_reused_by_the_next_step() -> None:
     """Twenty steps with two batches of 28 MB: mapped anew each time they are seven thousand pages apiece.
 
     280,000 in all. A kernel that reclaims memory nobody has touched for a while may take one batch's pages once.
@@ -230,7 +230,7 @@ def test_what_a_step_has_freed_is_there_for_the_next() -> None:
     assert int(done.stdout) < 30_000
 
 
-def test_an_allocator_that_somebody_has_set_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_allocator_settings_of_the_user_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
     monkeypatch.setattr(device.ctypes, "CDLL", asked.append)
     monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
@@ -239,7 +239,7 @@ def test_an_allocator_that_somebody_has_set_is_left_alone(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("name", ["tpu9", "cuda:99", "meta", ""])
-def test_a_device_that_is_not_there_is_refused(name: str) -> None:
+def test_missing_device_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="--device"):
         device.device_of(Runtime(device=name))
 
@@ -254,7 +254,7 @@ def test_a_device_that_is_not_there_is_refused(name: str) -> None:
         ("mujoco", "td3", "HalfCheetah-v4", ("task.envs=10", "algo.replay.priority=priority"), AsyncVector),
     ],
 )
-def test_lanes_that_need_not_wait_get_a_ring_and_a_collector_of_their_own(
+def test_asynchronous_envs_get_an_async_ring_and_collector(
     suite: str, algorithm: str, task: str, changes: tuple[str, ...], kind: type[AsyncVector | EnvPoolMujocoAsync]
 ) -> None:
     """And the same seeds, priorities and horizon as envs in step, and n-step returns that are learned from."""

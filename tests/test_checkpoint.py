@@ -46,7 +46,7 @@ def same(one: State, other: State) -> bool:
     return True
 
 
-def test_what_is_saved_is_what_is_loaded(tmp_path: Path) -> None:
+def test_loaded_state_equals_the_saved_one(tmp_path: Path) -> None:
     state = tree()
     checkpoint.save(tmp_path / "c", state)
     assert same(checkpoint.load(tmp_path / "c"), state)
@@ -63,14 +63,16 @@ def test_a_large_tensor_is_split_over_files_and_put_together_again(
     assert same(checkpoint.load(tmp_path / "c"), state)
 
 
-def test_rows_of_more_than_eleven_pieces_come_back_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensor_of_more_than_eleven_pieces_is_restored_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(checkpoint, "SHARD", 16)
     state: State = {"rows": torch.arange(200, dtype=torch.uint8).view(100, 2)}
     checkpoint.save(tmp_path / "c", state)
     assert same(checkpoint.load(tmp_path / "c"), state)
 
 
-def test_a_view_of_a_larger_tensor_is_saved_as_what_it_shows(tmp_path: Path) -> None:
+def test_view_of_a_larger_tensor_is_saved_alone(tmp_path: Path) -> None:
     whole = torch.arange(12.0).view(3, 4)
     checkpoint.save(tmp_path / "c", {"column": whole[:, 1], "rows": whole[:2]})
     assert same(checkpoint.load(tmp_path / "c"), {"column": whole[:, 1], "rows": whole[:2]})
@@ -94,7 +96,7 @@ def test_a_crash_while_writing_leaves_the_old_checkpoint(tmp_path: Path, monkeyp
     assert checkpoint.load(tmp_path / "c") == {"old": 1}
 
 
-def test_a_crash_between_the_two_renames_is_mended_on_the_next_look(tmp_path: Path) -> None:
+def test_crash_between_two_renames_is_repaired_on_the_next_read(tmp_path: Path) -> None:
     checkpoint.save(tmp_path / "c", {"old": 1})
     (tmp_path / "c").rename(tmp_path / ".c.old")
     assert checkpoint.exists(tmp_path / "c")
@@ -105,7 +107,7 @@ def test_a_crash_between_the_two_renames_is_mended_on_the_next_look(tmp_path: Pa
     assert checkpoint.load(tmp_path / "c") == {"new": 2}
 
 
-def test_what_a_crash_left_beside_a_checkpoint_does_not_stop_the_next(tmp_path: Path) -> None:
+def test_traces_of_a_crash_do_not_stop_the_next_checkpoint(tmp_path: Path) -> None:
     checkpoint.save(tmp_path / "c", {"old": 1})
     for left in (".c.old", ".c.12345.tmp"):
         (tmp_path / left).mkdir()
@@ -115,7 +117,7 @@ def test_what_a_crash_left_beside_a_checkpoint_does_not_stop_the_next(tmp_path: 
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
 
 
-def test_a_reader_leaves_alone_what_a_run_is_writing(tmp_path: Path) -> None:
+def test_reader_does_not_touch_a_checkpoint_in_progress(tmp_path: Path) -> None:
     checkpoint.save(tmp_path / "c", {"old": 1})
     (tmp_path / ".c.12345.tmp").mkdir()
     (tmp_path / ".c.12345.tmp" / "half").write_text("written")
@@ -127,7 +129,7 @@ def test_a_reader_leaves_alone_what_a_run_is_writing(tmp_path: Path) -> None:
     assert (tmp_path / ".c.12345.tmp" / "half").is_file() and not (tmp_path / "c").exists()
 
 
-def test_what_is_discarded_is_gone_whole(tmp_path: Path) -> None:
+def test_discarded_checkpoint_is_removed(tmp_path: Path) -> None:
     checkpoint.save(tmp_path / "c", tree())
     checkpoint.discard(tmp_path / "c")
     assert list(tmp_path.iterdir()) == []

@@ -104,7 +104,7 @@ def copy_fixture(tmp_path: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("title", RECIPES)
-def test_a_recipe_works_as_it_stands(title: str, copy: Path) -> None:
+def test_recipe_of_the_guide_works(title: str, copy: Path) -> None:
     done = 0
     for block in blocks(RECIPES[title]):
         if block.language == "console":
@@ -152,7 +152,7 @@ def test_an_algorithm_takes_as_many_lines_and_files_as_the_recipe_says_and_fewer
     assert len(set(files)) == 7
 
 
-def test_an_edit_that_finds_no_place_or_two_is_refused() -> None:
+def test_ambiguous_or_missing_edit_position_is_refused() -> None:
     block = Block("diff", " a\n-b\n+c\n", "In", "x.py")
     assert edited(block, "a\nb\n") == "a\nc\n"
     for text in ("a\nc\n", "a\nb\na\nb\n"):

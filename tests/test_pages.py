@@ -91,5 +91,5 @@ def test_pages_show_outputs() -> None:
         ("a\n…\nc\n", False),
     ],
 )
-def test_a_difference_is_seen(page: str, same: bool) -> None:
+def test_differing_output_is_detected(page: str, same: bool) -> None:
     assert shows(page, "a\nb\n") is same

@@ -24,13 +24,13 @@ def test_other_names_and_other_roots_give_other_streams() -> None:
     assert len(numbers) == 5
 
 
-def test_a_stream_never_moves_between_versions() -> None:
+def test_streams_are_constant_across_versions() -> None:
     """Literal: a change here changes every score."""
     assert Seeds(0).child("env", 0).number() == 2750942221
     assert Seeds(0).child("explore").numbers(3) == (2034211244, 979128166, 747863378)
 
 
-def test_lanes_never_share_a_seed() -> None:
+def test_envs_never_share_a_seed() -> None:
     numbers = Seeds(1).child("env", 0).numbers(1000)
     assert len(set(numbers)) == len(numbers) == 1000
     assert max(numbers) < 2**31

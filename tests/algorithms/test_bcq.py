@@ -197,7 +197,7 @@ def test_bcq_update_changes_all_networks_and_targets() -> None:
             torch.testing.assert_close(new, old + 0.25 * (to - old))
 
 
-def test_a_perturbation_reaches_no_farther_than_it_may_and_not_beyond_the_bounds() -> None:
+def test_perturbation_stays_within_its_scale_and_the_action_bounds() -> None:
     torch.manual_seed(0)
     net = Perturbation(obs=OBS, actions=ACTIONS, widths=WIDTHS, perturbation=0.05)
     with torch.no_grad():
@@ -210,7 +210,7 @@ def test_a_perturbation_reaches_no_farther_than_it_may_and_not_beyond_the_bounds
 
 
 @pytest.mark.parametrize(("clip", "most"), [(0.5, 0.5), (0.1, 0.1), (None, np.inf)])
-def test_latent_numbers_are_cut_where_the_settings_say_so(
+def test_latents_are_clipped_at_the_configured_bound(
     clip: float | None, most: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proposer = ActionVAE(obs=OBS, actions=ACTIONS, latent=14, widths=WIDTHS, clip=clip)

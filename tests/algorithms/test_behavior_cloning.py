@@ -25,7 +25,7 @@ def gaussian() -> Imitation:
     return Imitation(actor, actor_optimizer=adam(actor))
 
 
-def test_the_loss_is_the_squared_error_mean_over_rows_and_dimensions() -> None:
+def test_bc_loss_is_the_mean_squared_error_over_rows_and_dimensions() -> None:
     learner, b = deterministic(), batch()
     loss, error = learner.loss(b)
     wanted = [
@@ -35,14 +35,14 @@ def test_the_loss_is_the_squared_error_mean_over_rows_and_dimensions() -> None:
     assert numbers(error) == pytest.approx(np.array(wanted), rel=1e-12)
 
 
-def test_unweighted_it_is_torchs_own_mean_squared_error() -> None:
+def test_unweighted_bc_loss_equals_torchs_mse_loss() -> None:
     learner, b = deterministic(), batch()
     b = b._replace(weight=torch.ones_like(b.weight))
     wanted = torch.nn.functional.mse_loss(learner.actor(b.obs).mode(), b.action)
     assert learner.loss(b)[0].item() == pytest.approx(wanted.item(), rel=1e-12)
 
 
-def test_a_gaussian_actor_learns_by_likelihood_and_still_reports_the_squared_error() -> None:
+def test_gaussian_actor_maximizes_likelihood_and_reports_the_squared_error() -> None:
     learner, b = gaussian(), batch()
     assert isinstance(learner.actor, BoundedActor)
     std, loss, error = np.exp(numbers(learner.actor.log_std)), *learner.loss(b)
@@ -55,14 +55,14 @@ def test_a_gaussian_actor_learns_by_likelihood_and_still_reports_the_squared_err
     assert numbers(error) == pytest.approx(np.array(squares), rel=1e-12)
 
 
-def test_the_reported_error_is_that_of_the_rows_that_count() -> None:
+def test_reported_error_ignores_dead_rows() -> None:
     learner, b = deterministic(), batch()
     _, error = learner.loss(b)
     wanted = float(np.average(numbers(error), weights=numbers(b.weight)))
     assert learner.update(b).metrics["error"].item() == pytest.approx(wanted, rel=1e-12)
 
 
-def test_a_gaussian_actors_spread_stays_within_its_bounds_and_its_mean_within_those_of_actions() -> None:
+def test_gaussian_actors_std_and_mean_stay_within_their_bounds() -> None:
     torch.manual_seed(0)
     actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-1.0, log_std_max=0.5)
     with torch.no_grad():

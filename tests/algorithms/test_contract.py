@@ -123,7 +123,7 @@ def test_a_cycle_of_updates_changes_every_parameter_that_learns(cell: str) -> No
 @pytest.mark.parametrize(
     "cell", [c for c in CELLS if not c.endswith(("Pendulum-v1", "Hopper-v4")) and "/sac/" not in c]
 )
-def test_a_target_that_is_copied_stays_until_it_is_due(cell: str) -> None:
+def test_copied_target_is_constant_until_its_interval(cell: str) -> None:
     learner, batch, _ = made(cell)
     assert isinstance(learner, QLearner)
     target = [v.clone() for v in learner.target.parameters()]
@@ -169,7 +169,7 @@ def test_priorities_are_not_negative_and_one_per_row(cell: str) -> None:
     assert bool((priority >= 0).all())
 
 
-def test_a_learner_goes_on_from_its_state_as_if_it_had_never_stopped(cell: str) -> None:
+def test_learner_restored_from_its_state_continues_exactly(cell: str) -> None:
     one, batch, _ = made(cell)
     cycled(one, batch)
     one.update(batch, 0)
@@ -181,7 +181,7 @@ def test_equal_seeds_draw_equal_networks_and_others_do_not(cell: str) -> None:
 
 
 @pytest.mark.parametrize("cell", slow_but(CELLS, 4))
-def test_every_loss_compiles_whole(cell: str) -> None:
+def test_every_loss_compiles_without_graph_breaks(cell: str) -> None:
     learner, batch, _ = made(cell)
     # the partitioner of aot_eager may draw a layer's or a policy's numbers in another order, and they would not compare
     draws = "rainbow" in cell or not isinstance(learner, QLearner)

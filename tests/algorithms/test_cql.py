@@ -97,7 +97,7 @@ def gaps(learner: CQL) -> tuple[Array, list[float]]:
 
 @pytest.mark.parametrize("method", [USUAL, Conservative(soft_q_backup=False, max_grad_norm=None)])
 @pytest.mark.parametrize("log_multiplier", [0.0, 1.3])
-def test_the_critics_regress_to_the_target_and_pay_for_their_gap(method: Conservative, log_multiplier: float) -> None:
+def test_cql_critic_loss_is_td_error_plus_conservative_gap(method: Conservative, log_multiplier: float) -> None:
     learner, b = made(method), batch()
     learner.multiplier.log.data.fill_(log_multiplier)
     gap, goals = gaps(learner)
@@ -110,7 +110,7 @@ def test_the_critics_regress_to_the_target_and_pay_for_their_gap(method: Conserv
     assert told.item() == pytest.approx(np.average(gap.mean(0), weights=numbers(b.weight)), rel=1e-9)
 
 
-def test_random_actions_fill_the_whole_range_and_samples_all_differ() -> None:
+def test_sampled_actions_cover_the_range_and_differ() -> None:
     learner, b = made(), batch()
     others, log_density, _ = learner.candidate_actions(b)
     assert others.shape == (30, BATCH, ACTIONS)
@@ -121,14 +121,14 @@ def test_random_actions_fill_the_whole_range_and_samples_all_differ() -> None:
     assert not log_density.requires_grad
 
 
-def test_the_loss_of_the_critics_teaches_no_actor_and_no_temperature() -> None:
+def test_critic_loss_has_no_gradient_in_actor_or_temperature() -> None:
     learner, b = made(), batch()
     loss = learner.critic_loss(b)[0]
     strangers = [*learner.sac.actor.parameters(), learner.sac.temperature.log, learner.multiplier.log]
     assert all(s is None for s in torch.autograd.grad(loss, strangers, allow_unused=True))
 
 
-def test_the_slope_of_the_critics_loss_is_that_of_finite_differences() -> None:
+def test_critic_gradient_equals_finite_differences() -> None:
     learner, b = made(), batch()
 
     def loss() -> torch.Tensor:
@@ -168,7 +168,7 @@ def test_an_update_compares_the_weighted_gap_with_the_threshold(share: float, wa
     assert learner.multiplier.value().item() == pytest.approx(wanted, rel=1e-5)  # Adam's first step is its rate
 
 
-def test_the_multiplier_is_cut_at_its_bound_and_comes_back_from_it() -> None:
+def test_multiplier_is_clipped_at_its_bound_and_can_leave_it() -> None:
     multiplier, rows = (
         LagrangeMultiplier(device=CPU, lagrange_threshold=2.0, lr=1.0, max_multiplier=5.0),
         torch.tensor(5.0),
@@ -191,7 +191,7 @@ def test_without_a_threshold_or_without_rows_the_multiplier_stays() -> None:
     assert multiplier.value().item() == 1
 
 
-def test_each_critics_gradient_is_cut_by_itself() -> None:
+def test_each_critics_gradient_is_clipped_separately() -> None:
     torch.manual_seed(0)
     critics = Critics(members=2, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
     parameters = list(critics.parameters())
@@ -211,7 +211,7 @@ def test_each_critics_gradient_is_cut_by_itself() -> None:
     torch.testing.assert_close(parameters[0].grad, plain[0])
 
 
-def test_an_update_moves_critics_actor_targets_temperature_and_multiplier_once() -> None:
+def test_cql_update_changes_every_part_once() -> None:
     learner, b = made(), batch()
     nets = {"actor": learner.sac.actor, "critics": learner.sac.critics, "targets": learner.sac.target_critics}
     before, alpha = copied(nets), learner.sac.temperature.value()
@@ -228,7 +228,7 @@ def test_an_update_moves_critics_actor_targets_temperature_and_multiplier_once()
     assert learner.multiplier.value().item() == pytest.approx(math.exp(0.01 if rises else -0.01), rel=1e-4)
 
 
-def test_conservatism_presses_other_actions_below_those_of_the_data() -> None:
+def test_cql_ranks_actions_of_the_data_above_others() -> None:
     found = []
     for weight in (5.0, 1e-3):
         learner, b = (
@@ -257,7 +257,7 @@ def cloned(cloning: float) -> ClonedSAC:
     return sac
 
 
-def test_an_actor_that_clones_gains_by_the_datas_density_and_not_by_the_critics() -> None:
+def test_cloning_actor_maximizes_the_density_of_the_data() -> None:
     """ARISE-Initiative/robomimic@d309eae robomimic/algo/cql.py: ``entropy_weight * log_prob - baseline``."""
     sac, b, expected = cloned(1.0), batch(), 0.0
     torch.manual_seed(9)
@@ -276,7 +276,7 @@ def test_an_actor_that_clones_gains_by_the_datas_density_and_not_by_the_critics(
     assert all(slope is None or not slope.any() for slope in slopes)
 
 
-def test_an_actor_that_clones_no_more_is_that_of_plain_sac() -> None:
+def test_actor_after_cloning_equals_that_of_sac() -> None:
     sac, plain, b = cloned(0.0), made().sac, batch()
     torch.manual_seed(9)
     loss, entropy = sac.policy_loss(b)
@@ -284,7 +284,7 @@ def test_an_actor_that_clones_no_more_is_that_of_plain_sac() -> None:
     assert (loss.item(), entropy.item()) == tuple(x.item() for x in plain.policy_loss(b))
 
 
-def test_tanh_is_undone_and_at_the_bounds_finite() -> None:
+def test_inverse_tanh_is_exact_and_finite_at_the_bounds() -> None:
     raw = torch.tensor([[-3.0, 0.0], [0.3, 4.0]], dtype=torch.float64)
     torch.testing.assert_close(atanh(raw.tanh()), raw)
     edge = atanh(torch.tensor([[-1.0, 1.0]], dtype=torch.float64))
@@ -292,7 +292,7 @@ def test_tanh_is_undone_and_at_the_bounds_finite() -> None:
 
 
 @pytest.mark.parametrize("actor_first", [True, False])
-def test_the_actor_climbs_the_critics_of_before_or_after_their_step(*, actor_first: bool) -> None:
+def test_actor_uses_critics_before_or_after_their_step(*, actor_first: bool) -> None:
     method = Conservative(conservative_weight=2.0, temperature=1.5, actor_first=actor_first)
     learner, steps, b = made(method), made(method), batch()
     order = [lambda: steps.sac.update_actor(b), lambda: critic_step(steps, b)]

@@ -56,7 +56,7 @@ def mean_of(actor: BoundedActor, obs: Array) -> Array:
 
 
 @pytest.mark.parametrize("critics", [1, 2])
-def test_the_critics_regress_to_the_least_target_of_a_sample_of_the_target_policy(critics: int) -> None:
+def test_crr_critics_regress_to_the_minimum_target_of_a_sampled_action(critics: int) -> None:
     learner, b = made(critics=critics), batch()
     torch.manual_seed(9)
     loss, _, error, value = learner.critic_loss(b)
@@ -77,7 +77,7 @@ def test_the_critics_regress_to_the_least_target_of_a_sample_of_the_target_polic
 
 @pytest.mark.parametrize("usual", ["mean", "max"])
 @pytest.mark.parametrize("mode", ["exp", "binary"])
-def test_the_actor_imitates_by_the_advantage_over_its_own_samples(mode: str, usual: str) -> None:
+def test_crr_actor_is_weighted_by_the_advantage_over_its_samples(mode: str, usual: str) -> None:
     learner, b = (
         made(EXP.model_copy(update={"mode": mode, "advantage_type": usual})),
         batch(),
@@ -104,7 +104,7 @@ def test_the_actor_imitates_by_the_advantage_over_its_own_samples(mode: str, usu
     assert len(set(weights)) > 1
 
 
-def test_the_advantage_teaches_neither_the_critics_nor_the_actor() -> None:
+def test_advantage_weights_have_no_gradient() -> None:
     learner, b = made(), batch()
     value = learner.critic_loss(b)[3].amin(0)
     torch.manual_seed(9)
@@ -120,13 +120,13 @@ def test_the_advantage_teaches_neither_the_critics_nor_the_actor() -> None:
         torch.testing.assert_close(ours, theirs)
 
 
-def test_the_critics_teach_no_actor() -> None:
+def test_critic_loss_has_no_gradient_in_the_actor() -> None:
     learner, b = made(), batch()
     parameters = [*learner.actor.parameters()]
     assert all(s is None for s in torch.autograd.grad(learner.critic_loss(b)[0], parameters, allow_unused=True))
 
 
-def test_an_update_is_one_step_of_each_and_weighs_the_data_by_its_least_value() -> None:
+def test_crr_update_is_one_step_of_each_with_the_minimum_value() -> None:
     one, other, b = made(), made(), batch()
     torch.manual_seed(9)
     report = one.update(b)
@@ -141,7 +141,7 @@ def test_an_update_is_one_step_of_each_and_weighs_the_data_by_its_least_value() 
             torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
 
 
-def test_targets_trail_after_every_update_or_are_copied_when_due() -> None:
+def test_targets_follow_by_polyak_averaging_or_are_copied() -> None:
     nets = ("target_actor", "target_critics")
     for sync_every, period, share in ((None, 1, 0.25), (100, 100, 1.0)):
         learner, b = made(sync_every=sync_every), batch()

@@ -91,7 +91,7 @@ def soft(probability: Array, value: Array) -> float:
 
 
 @pytest.mark.parametrize("critics", [1, 2, 3])
-def test_each_critic_regresses_to_the_soft_value_of_the_least_target_over_all_actions(critics: int) -> None:
+def test_critics_regress_to_the_expected_soft_minimum_target(critics: int) -> None:
     learner, b = sac(critics=critics), batch()
     goal = learner.td_target(b)
     for i in range(BATCH):
@@ -109,7 +109,7 @@ def test_each_critic_regresses_to_the_soft_value_of_the_least_target_over_all_ac
         assert numbers(error) == pytest.approx(np.abs(gaps), rel=1e-12)
 
 
-def test_the_actor_climbs_the_soft_value_of_the_least_critic_over_all_actions() -> None:
+def test_actor_ascends_the_expected_soft_minimum_value() -> None:
     learner, b = sac(), batch()
     loss, entropy = learner.policy_loss(b)
     wanted, surprise = 0.0, 0.0
@@ -122,13 +122,13 @@ def test_the_actor_climbs_the_soft_value_of_the_least_critic_over_all_actions() 
     assert entropy.item() == pytest.approx(surprise, rel=1e-12)
 
 
-def test_the_actor_does_not_learn_through_the_critics() -> None:
+def test_actor_loss_has_no_gradient_in_the_critics() -> None:
     learner, b = sac(), batch()
     loss, _ = learner.policy_loss(b)
     assert torch.autograd.grad(loss, list(learner.net.critics.parameters()), allow_unused=True) == (None,) * 4
 
 
-def test_each_optimizer_moves_the_torso_that_the_one_before_it_left() -> None:
+def test_optimizers_update_the_shared_torso_in_turn() -> None:
     """Documented: critic after critic, then the actor, each with a torso of which none has a copy."""
     learner, other, b = sac(), sac(), batch()
     report = learner.update(b)
@@ -145,7 +145,7 @@ def test_each_optimizer_moves_the_torso_that_the_one_before_it_left() -> None:
         assert torch.equal(ours, theirs)
 
 
-def test_targets_trail_after_every_update_and_a_fixed_temperature_stays() -> None:
+def test_targets_follow_by_polyak_averaging_and_a_fixed_temperature_is_constant() -> None:
     learner, b = sac(), batch()
     before = [p.clone() for p in learner.target.parameters()]
     report = learner.update(b)
@@ -161,7 +161,7 @@ def test_a_learned_temperature_rises_while_entropy_is_missing(target: float, ris
     assert bool(learner.update(b).metrics["alpha"] > ALPHA) == rises
 
 
-def test_a_batch_of_dead_rows_changes_no_temperature() -> None:
+def test_batch_of_dead_rows_leaves_the_temperature() -> None:
     learner, b = sac(target=0.1), batch()
     before = learner.temperature.value()
     report = learner.update(b._replace(weight=torch.zeros_like(b.weight)))
@@ -169,7 +169,7 @@ def test_a_batch_of_dead_rows_changes_no_temperature() -> None:
     assert bool(report.metrics["entropy"].isfinite())
 
 
-def test_it_samples_in_training_and_is_greedy_when_judged() -> None:
+def test_discrete_sac_samples_in_training_and_is_greedy_in_evaluation() -> None:
     learner = sac()
     obs = batch().obs[:1].expand(4000, -1)
     torch.manual_seed(1)

@@ -69,7 +69,7 @@ def by_hand(made: QLearner, data: Transition, *, double: bool) -> tuple[float, l
 
 
 @pytest.mark.parametrize("double", [True, False])
-def test_the_loss_is_the_papers_equation(*, double: bool) -> None:
+def test_dqn_loss_equals_the_papers_equation(*, double: bool) -> None:
     made, data = learner(double=double), batch()
     loss, report = made.loss(data)
     want, errors = by_hand(made, data, double=double)
@@ -83,7 +83,7 @@ def test_double_and_single_targets_differ_on_this_batch() -> None:
     )
 
 
-def test_the_gradient_is_the_slope_of_the_loss_with_the_target_held_still() -> None:
+def test_gradient_ignores_the_target() -> None:
     """A finite difference of the by-hand loss whose bootstrap is frozen."""
     made, data = learner(), batch()
     goals = []
@@ -110,7 +110,7 @@ def test_the_gradient_is_the_slope_of_the_loss_with_the_target_held_still() -> N
             assert slope.view(-1)[i].item() == pytest.approx((above - below) / (2 * step), rel=1e-3, abs=1e-5)
 
 
-def test_one_update_is_one_step_of_adam() -> None:
+def test_update_equals_one_adam_step() -> None:
     made, data = learner(), batch()
     before = [p.detach().clone() for p in made.online.parameters()]
     slopes = torch.autograd.grad(made.loss(data)[0], list(made.online.parameters()))
@@ -120,7 +120,7 @@ def test_one_update_is_one_step_of_adam() -> None:
         torch.testing.assert_close(new, old - step, rtol=1e-4, atol=1e-6)
 
 
-def test_a_gradient_longer_than_the_limit_is_shortened_to_it() -> None:
+def test_gradient_norm_is_clipped() -> None:
     free, bound = learner(), learner(max_norm=0.01)
     free.update(batch())
     bound.update(batch())
@@ -129,7 +129,7 @@ def test_a_gradient_longer_than_the_limit_is_shortened_to_it() -> None:
     assert norm(bound) == pytest.approx(0.01, rel=1e-3)
 
 
-def test_only_the_copy_moves_the_target() -> None:
+def test_target_network_changes_only_by_copying() -> None:
     made = learner()
     before = [p.clone() for p in made.target.parameters()]
     made.update(batch())

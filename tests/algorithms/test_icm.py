@@ -144,7 +144,7 @@ def test_the_loss_is_the_weighted_sum_of_both_models_over_the_steps_that_count()
     assert loss.item() == pytest.approx(10 * (0.2 * errors + 0.8 * surprises), rel=1e-12)
 
 
-def test_the_bonus_of_every_step_is_in_the_rewards_that_advantages_are_made_of() -> None:
+def test_advantages_contain_the_bonus_of_every_step() -> None:
     model, inner, played = curiosity(), OfRollouts(), rollout()
     wanted = played.reward.clone()
     for t in range(4):
@@ -162,7 +162,7 @@ def test_the_bonus_of_every_step_is_in_the_rewards_that_advantages_are_made_of()
     assert bool((advantages(given, value, gamma=GAMMA, gae_lambda=0.95) > plain)[~played.dead].all())
 
 
-def test_a_walk_goes_from_row_to_row_of_its_lane_and_counts_up_to_the_end_of_the_episode() -> None:
+def test_n_step_trajectory_follows_its_env_to_the_end_of_the_episode() -> None:
     made = ring()
     trajectory = TrajectoryView(made).sample(400)
     cut = 0
@@ -181,7 +181,7 @@ def test_a_walk_goes_from_row_to_row_of_its_lane_and_counts_up_to_the_end_of_the
 
 
 @pytest.mark.parametrize("horizon", [1, 3])
-def test_every_reward_of_an_n_step_sum_holds_its_own_bonus(horizon: int) -> None:
+def test_every_reward_of_an_n_step_return_has_its_bonus(horizon: int) -> None:
     """The documented code paid the bonus into a batch from which no target was made."""
     model, inner, made = curiosity(), OfBatches(), ring(horizon=horizon)
     trajectory = TrajectoryView(made).sample(64)
@@ -204,7 +204,7 @@ def test_every_reward_of_an_n_step_sum_holds_its_own_bonus(horizon: int) -> None
     assert torch.equal(report.priority, torch.arange(64, dtype=torch.float64))
 
 
-def test_the_model_of_a_replay_learns_from_first_steps_that_are_none_of_a_dead_row() -> None:
+def test_icm_learns_from_live_first_steps() -> None:
     model, made = curiosity(lr=1e-2), ring()
     trajectory = TrajectoryView(made).sample(64)
     alive = [i for i in range(64) if trajectory.transition.weight[i] > 0]
@@ -232,14 +232,14 @@ def test_the_model_of_a_replay_learns_from_first_steps_that_are_none_of_a_dead_r
     assert (after @ [0.2, 0.8]).mean() < (found @ [0.2, 0.8]).mean()
 
 
-def test_a_bonus_of_zero_leaves_the_learner_within_as_it_would_be_alone() -> None:
+def test_zero_bonus_leaves_the_inner_learner_unchanged() -> None:
     inner, made = OfBatches(), ring()
     trajectory = TrajectoryView(made).sample(32)
     CuriousReplay(inner, curiosity(reward_scale=0.0)).update(trajectory, 0)
     assert torch.equal(inner.batches[0].reward, trajectory.transition.reward.double())
 
 
-def test_what_is_seen_again_and_again_pays_ever_less() -> None:
+def test_bonus_of_repeated_transitions_decreases() -> None:
     model, played = curiosity(lr=1e-2), rollout()
     curious = CuriousRollouts(OfRollouts(), model)
     paid = [curious.update(played)["bonus"].item() for _ in range(400)]

@@ -65,7 +65,7 @@ def advantages(learner: IQL) -> Array:
 
 
 @pytest.mark.parametrize("expectile", [0.5, 0.7, 0.9])
-def test_the_value_network_goes_to_an_expectile_of_the_least_target(expectile: float) -> None:
+def test_value_network_regresses_to_an_expectile_of_the_minimum_target(expectile: float) -> None:
     learner, b = made(ImplicitQ(expectile=expectile)), batch()
     loss, advantage = learner.value_loss(b)
     wanted = advantages(learner)
@@ -75,7 +75,7 @@ def test_the_value_network_goes_to_an_expectile_of_the_least_target(expectile: f
     assert loss.item() == pytest.approx(np.dot(numbers(b.weight), each) / BATCH, rel=1e-12)
 
 
-def test_the_critics_regress_to_the_value_of_what_comes_next() -> None:
+def test_critics_regress_to_the_value_of_the_next_state() -> None:
     learner, b = made(), batch()
     goals = [
         float(b.reward[i]) + float(b.discount[i]) * float(through(numbers(b.next_obs[i]), learner.value)[0])
@@ -87,7 +87,7 @@ def test_the_critics_regress_to_the_value_of_what_comes_next() -> None:
     assert numbers(error) == pytest.approx(errors, rel=1e-12)
 
 
-def test_the_actor_imitates_by_exponential_weights_that_are_cut() -> None:
+def test_actor_is_weighted_by_clipped_exponential_advantages() -> None:
     learner, b = made(), batch()
     advantage = advantages(learner)
     weight = np.minimum(np.exp(3.0 * advantage), 1.5)
@@ -103,7 +103,7 @@ def test_the_actor_imitates_by_exponential_weights_that_are_cut() -> None:
 
 
 @pytest.mark.parametrize("taught", ["value", "critics", "actor"])
-def test_each_loss_teaches_one_network_and_no_other(taught: str) -> None:
+def test_each_iql_loss_has_gradients_in_one_network(taught: str) -> None:
     learner, b = made(), batch()
     loss = {
         "value": lambda: learner.value_loss(b)[0],
@@ -116,7 +116,7 @@ def test_each_loss_teaches_one_network_and_no_other(taught: str) -> None:
         assert any(s is not None and bool((s != 0).any()) for s in slopes) == (name == taught), name
 
 
-def test_a_step_of_all_three_at_once_is_one_step_of_each_by_what_the_others_said_before() -> None:
+def test_joint_update_equals_separate_steps_on_old_values() -> None:
     one, other, b = made(), made(), batch()
     one.update(b)
     value_loss, advantage = other.value_loss(b)
@@ -130,7 +130,7 @@ def test_a_step_of_all_three_at_once_is_one_step_of_each_by_what_the_others_said
             torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
 
 
-def test_the_targets_move_their_share_after_every_update() -> None:
+def test_targets_follow_by_polyak_averaging() -> None:
     learner, b = made(), batch()
     before = copied({"target": learner.target_critics})["target"]
     learner.update(b)
@@ -140,7 +140,7 @@ def test_the_targets_move_their_share_after_every_update() -> None:
     assert moved({"target": learner.target_critics}, {"target": before}) == {"target"}
 
 
-def test_a_deterministic_actor_imitates_by_weighted_squared_distances() -> None:
+def test_deterministic_actor_minimizes_weighted_squared_errors() -> None:
     """corl-team/CORL@eeeeef2 algorithms/offline/iql.py: ``torch.sum((policy_out - actions) ** 2, dim=1)``."""
     learner = made(actor=DeterministicActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS).double())
     b = batch()
@@ -155,7 +155,7 @@ def test_a_deterministic_actor_imitates_by_weighted_squared_distances() -> None:
         torch.testing.assert_close(learner.act(b.obs, role), learner.actor(b.obs).action)
 
 
-def test_a_conditional_actor_imitates_by_likelihood_with_the_std_of_each_observation() -> None:
+def test_conditional_actor_maximizes_likelihood_with_a_state_dependent_std() -> None:
     actor = ConditionalActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-5, high=2).double()
     learner, b = made(actor=actor), batch()
     weight = np.minimum(np.exp(3.0 * advantages(learner)), 1.5)

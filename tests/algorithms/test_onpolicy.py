@@ -89,7 +89,7 @@ def by_the_papers(net: SeparateActorCritic | SharedActorCritic, batch: RolloutBa
         {"clip": 0.1, "dual_clip": 3.0, "value_clip": True, "normalize": True, "entropy": 0.0},
     ],
 )
-def test_the_objective_is_that_of_the_papers_row_by_row(kind: str, changes: dict[str, float | bool | None]) -> None:
+def test_ppo_objective_equals_the_papers_row_by_row(kind: str, changes: dict[str, float | bool | None]) -> None:
     learner = ppo(kind, **changes)
     batch = batch_of(learner.net)
     loss, report = learner.loss(batch)
@@ -112,7 +112,7 @@ def test_the_rows_of_the_objective_test_reach_every_bound() -> None:
     assert bool(((judgement.value - batch.value).abs() > 0.2).any())
 
 
-def test_clipping_by_hand() -> None:
+def test_clipped_objective_equals_a_hand_computation() -> None:
     """Ratios ½, 1, 2 of good and of bad actions, ε = 0.2; a bad action's loss is cut at three advantages."""
     ratio, good, bad = torch.tensor([0.5, 1.0, 2.0]), torch.ones(3), -torch.ones(3)
     plain, dual = ppo(clip=0.2), ppo(clip=0.2, dual_clip=1.5)
@@ -124,7 +124,7 @@ def test_clipping_by_hand() -> None:
 
 
 @pytest.mark.parametrize("changes", [{}, {"clip": 0.2, "dual_clip": 1.5, "value_clip": True, "normalize": True}])
-def test_the_slope_of_the_objective_is_that_of_finite_differences(changes: dict[str, float | bool | None]) -> None:
+def test_gradient_of_the_objective_equals_finite_differences(changes: dict[str, float | bool | None]) -> None:
     learner = ppo(**changes)
     batch = batch_of(learner.net)
     for name, parameter in learner.net.named_parameters():
@@ -139,7 +139,7 @@ def test_the_slope_of_the_objective_is_that_of_finite_differences(changes: dict[
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "discrete"])
-def test_at_the_policy_that_acted_the_slope_of_ppo_is_that_of_a2c(kind: str) -> None:
+def test_ppo_gradient_equals_a2cs_at_the_behavior_policy(kind: str) -> None:
     one, other = ppo(kind, clip=0.2), ppo(kind)
     batch = batch_of(one.net)
     batch = batch._replace(log_prob=one.net(batch.obs).policy.log_prob(batch.action).detach())
@@ -148,7 +148,7 @@ def test_at_the_policy_that_acted_the_slope_of_ppo_is_that_of_a2c(kind: str) -> 
         torch.testing.assert_close(ours, theirs)
 
 
-def test_a_batch_in_which_nothing_was_done_teaches_nothing_and_breaks_nothing() -> None:
+def test_batch_of_dead_rows_gives_a_finite_zero_gradient() -> None:
     learner = ppo(clip=0.2, normalize=True, entropy=0.3)
     batch = batch_of(learner.net)._replace(weight=torch.zeros(64, dtype=torch.float64))
     loss, _ = learner.loss(batch)
@@ -156,7 +156,7 @@ def test_a_batch_in_which_nothing_was_done_teaches_nothing_and_breaks_nothing() 
         assert (slope == 0).all()
 
 
-def test_standardised_rows_have_mean_zero_and_deviation_one_over_those_that_count() -> None:
+def test_normalized_advantages_have_mean_zero_and_std_one_over_live_rows() -> None:
     x, weight = torch.tensor([1.0, 2.0, 6.0, 1e6]).double(), torch.tensor([1.0, 1.0, 1.0, 0.0]).double()
     found = normalize(x, weight)[:3]
     assert found.tolist() == pytest.approx(((np.array([1, 2, 6]) - 3) / np.std([1, 2, 6], ddof=1)).tolist())
@@ -164,7 +164,7 @@ def test_standardised_rows_have_mean_zero_and_deviation_one_over_those_that_coun
     assert normalize(torch.tensor([5.0]), torch.ones(1)).tolist() == [0]
 
 
-def test_the_norm_of_the_whole_gradient_is_cut() -> None:
+def test_total_gradient_norm_is_clipped() -> None:
     free, bound = ppo(lr=1.0), ppo(lr=1.0, max_grad_norm=0.01)
     rollout = rollout_of()
     moves = []
@@ -198,7 +198,7 @@ def by_row(batches: list[RolloutBatch]) -> RolloutBatch:
 
 
 @pytest.mark.parametrize("batches", [1, 5, 8])
-def test_every_row_is_seen_once_in_every_repeat_and_not_always_in_the_same_company(batches: int) -> None:
+def test_every_row_is_in_one_shuffled_minibatch_per_epoch(batches: int) -> None:
     learner = ppo(clip=0.2, epochs=3, minibatches=batches)
     seen, rollout = watched(learner), rollout_of()
     learner.update(rollout)
@@ -216,7 +216,7 @@ def test_every_row_is_seen_once_in_every_repeat_and_not_always_in_the_same_compa
 
 
 @pytest.mark.parametrize("recompute", [True, False])
-def test_before_each_further_repeat_values_are_asked_again_but_not_log_probabilities(recompute: bool) -> None:
+def test_later_epochs_recompute_values_but_not_log_probabilities(recompute: bool) -> None:
     learner = ppo(clip=0.2, scaled=True, epochs=3, minibatches=4, recompute=recompute)
     oracle = ppo(clip=0.2, scaled=True)  # its critic and scale are brought to where the learner's stand
     seen, rollout = watched(learner), rollout_of()
@@ -242,7 +242,7 @@ def test_before_each_further_repeat_values_are_asked_again_but_not_log_probabili
             torch.testing.assert_close(column, known, msg=name)
 
 
-def test_what_was_judged_is_what_the_networks_say_of_every_row() -> None:
+def test_evaluated_values_and_log_probabilities_equal_the_networks() -> None:
     learner, rollout = ppo(), rollout_of()
     log_prob, value = evaluate_actions(learner.net, rollout)
     for row, lane in np.ndindex(ROWS, LANES):
@@ -254,7 +254,7 @@ def test_what_was_judged_is_what_the_networks_say_of_every_row() -> None:
 
 
 @pytest.mark.parametrize("greedy", [True, False])
-def test_only_a_greedy_learner_is_judged_by_its_mode_and_none_acts_by_it(greedy: bool) -> None:
+def test_only_greedy_learners_are_evaluated_by_their_mode(greedy: bool) -> None:
     obs = torch.randn(5, OBS, dtype=torch.float64)
     for learner in (ppo(), natural(), reinforce(standardise=True)):
         learner.greedy = greedy

@@ -84,7 +84,7 @@ def test_an_update_changes_every_parameter_that_learns(cell: str) -> None:
     assert not unmoved
 
 
-def test_what_it_reports_are_finite_numbers(cell: str) -> None:
+def test_reported_metrics_are_finite(cell: str) -> None:
     learner, rollout, _ = made(cell)
     for value in learner.update(rollout).values():
         assert value.shape == ()
@@ -110,7 +110,7 @@ def test_nothing_in_a_dead_row_has_an_effect(cell: str) -> None:
     alike(one, other)
 
 
-def test_what_a_live_row_says_has_an_effect(cell: str) -> None:
+def test_live_rows_have_an_effect(cell: str) -> None:
     (one, rollout, _), (other, _, _) = made(cell), made(cell)
     changed = rollout._replace(reward=rollout.reward.clone())
     changed.reward[5, 0] += 1
@@ -121,7 +121,7 @@ def test_what_a_live_row_says_has_an_effect(cell: str) -> None:
     assert not all(torch.equal(value, theirs[name]) for name, value in ours.items())
 
 
-def test_actions_are_of_the_right_type_carry_no_gradient_and_are_brought_within_bounds(cell: str) -> None:
+def test_actions_have_the_right_type_and_bounds_without_gradient(cell: str) -> None:
     learner, rollout, info = made(cell)
     algo = spec_of(cell).algo
     assert isinstance(algo, PolicyGradient)
@@ -143,7 +143,7 @@ def test_actions_are_of_the_right_type_carry_no_gradient_and_are_brought_within_
             torch.testing.assert_close(bound(0.01 * action), 0.01 * action, rtol=1e-3, atol=1e-6)
 
 
-def test_a_learner_goes_on_from_its_state_as_if_it_had_never_stopped(cell: str) -> None:
+def test_learner_restored_from_its_state_continues_exactly(cell: str) -> None:
     one, rollout, _ = made(cell)
     one.update(rollout)
     goes_on(one, made(cell, seed=7)[0], lambda learner, _: learner.update(rollout))
@@ -167,7 +167,7 @@ def losses(learner: Learner) -> list[tuple[Callable[[RolloutBatch], Tensor], nn.
 
 
 @pytest.mark.parametrize("cell", slow_but([c for c in CELLS if "CartPole" not in c and "npg" not in c], 0))
-def test_every_loss_compiles_whole(cell: str) -> None:
+def test_every_loss_compiles_without_graph_breaks(cell: str) -> None:
     learner, rollout, _ = made(cell)
     rows = ROWS * LANES
     batch = RolloutBatch(
@@ -184,7 +184,7 @@ def test_every_loss_compiles_whole(cell: str) -> None:
 
 
 @pytest.mark.parametrize("cell", ["mujoco/ppo/InvertedPendulum-v4", "mujoco/trpo/InvertedPendulum-v4"])
-def test_the_learning_rate_falls_along_its_line_to_zero_and_stays_there(cell: str) -> None:
+def test_learning_rate_decays_linearly_to_zero(cell: str) -> None:
     """At each update it is that of the steps made before the rollout's last, as in the documented schedule but one."""
     spec = apply_settings(
         spec_of(cell), [parse(c) for c in ("algo.lr_decay_steps=72", "budget.steps=120", "budget.epoch=120")]

@@ -59,7 +59,7 @@ def gae(rows: Flat, value: Array, following: Array, gamma: float, trace: float) 
 
 
 @pytest.mark.parametrize("scaled", [True, False])
-def test_returns_are_scaled_in_the_documented_order(scaled: bool) -> None:
+def test_returns_are_scaled_in_the_reference_codes_order(scaled: bool) -> None:
     """Values times the old deviation, advantages, goals divided by the old deviation, then the statistics."""
     returns, running = returns_of(scaled=scaled), Running()
     for seed in range(5):
@@ -80,7 +80,7 @@ def test_returns_are_scaled_in_the_documented_order(scaled: bool) -> None:
 
 
 @pytest.mark.parametrize("standardise", [True, False])
-def test_reinforce_multiplies_with_what_is_documented(standardise: bool) -> None:
+def test_reinforce_uses_the_reference_codes_normalized_returns(standardise: bool) -> None:
     """What is open is worth the running mean, which is subtracted, and the old deviation divides."""
     learner, running = reinforce(standardise=standardise), Running()
     for seed in range(4):
@@ -95,7 +95,7 @@ def test_reinforce_multiplies_with_what_is_documented(standardise: bool) -> None
     assert not standardise or abs(running.mean) > 3
 
 
-def test_the_loss_of_reinforce_is_minus_the_log_probability_times_the_worth() -> None:
+def test_reinforce_loss_is_minus_log_probability_times_return() -> None:
     learner, rollout = reinforce(standardise=True), rollout_of()
     obs, action = rollout.obs[:-1].flatten(0, 1), rollout.action.flatten(0, 1)
     worth, weight = torch.randn(ROWS * LANES).double(), (~rollout.dead).flatten().double()

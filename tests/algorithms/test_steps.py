@@ -33,7 +33,7 @@ OPTIMIZERS = (
 
 
 @pytest.mark.parametrize("options", OPTIMIZERS, ids=str)
-def test_a_move_is_a_step_of_the_optimizer_bit_for_bit(options: dict[str, object]) -> None:
+def test_step_equals_the_optimizers_step_bit_for_bit(options: dict[str, object]) -> None:
     ours, theirs = network(), network()
     short, long = adam(ours, **options), adam(theirs, **options)
     for number in range(30):
@@ -51,7 +51,7 @@ def test_a_move_is_a_step_of_the_optimizer_bit_for_bit(options: dict[str, object
     assert all(torch.equal(mine[key], other[key]) for key in other)
 
 
-def test_the_short_way_is_taken_by_what_it_was_made_for_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fused_kernel_is_used_only_for_plain_fused_adam(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
     kernel = torch._fused_adam_
     monkeypatch.setattr(steps.torch, "_fused_adam_", lambda *a, **k: taken.append(1) or kernel(*a, **k))
@@ -66,7 +66,7 @@ def test_the_short_way_is_taken_by_what_it_was_made_for_and_nothing_else(monkeyp
             step(begun_like(copy.deepcopy(net), options))
 
 
-def test_an_optimizer_whose_state_was_looked_at_before_its_first_step_begins_all_the_same() -> None:
+def test_optimizer_inspected_before_its_first_step_works() -> None:
     ours, theirs = network(), network()
     short, long = adam(ours), adam(theirs)
     of_optimizer(short)  # as a checkpoint of a run that has not learned yet does
@@ -97,7 +97,7 @@ def begun_like(net: nn.Module, options: dict[str, object]) -> torch.optim.Adam:
     return optimizer
 
 
-def test_nothing_but_the_optimizers_own_parameters_moves_or_keeps_a_gradient() -> None:
+def test_only_the_optimizers_parameters_change_or_keep_gradients() -> None:
     ours, other = network(), nn.Linear(3, 1)
     optimizer = adam(ours)
     before = [p.detach().clone() for p in other.parameters()]
@@ -106,7 +106,7 @@ def test_nothing_but_the_optimizers_own_parameters_moves_or_keeps_a_gradient() -
     assert all(torch.equal(p, b) and p.grad is None for p, b in zip(other.parameters(), before, strict=True))
 
 
-def test_a_gradient_is_cut_at_its_norm() -> None:
+def test_gradient_norm_is_clipped() -> None:
     net = nn.Linear(2, 1, bias=False)
     net.weight.data.fill_(0.0)
     optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
@@ -126,7 +126,7 @@ class Transposed(torch.autograd.Function):
         return torch.arange(6.0).view(3, 2).T
 
 
-def test_a_gradient_moves_its_parameter_however_it_lies_in_memory() -> None:
+def test_gradient_of_any_memory_layout_updates_its_parameter() -> None:
     """The fused kernel reads memory as it comes."""
     weight = nn.Parameter(torch.zeros(2, 3))
     optimizer = torch.optim.Adam([weight], lr=1.0, fused=True)

@@ -55,7 +55,7 @@ def parts(learner: TD3BC) -> tuple[list[float], list[float]]:
 
 
 @pytest.mark.parametrize("alpha", [1.0, 2.5])
-def test_the_critic_is_scaled_by_alpha_over_the_mean_size_of_its_values_on_rows_that_count(alpha: float) -> None:
+def test_critic_term_is_scaled_by_alpha_over_the_mean_absolute_value(alpha: float) -> None:
     learner, b = made(alpha), batch()
     values, errors = parts(learner)
     weight = numbers(b.weight)
@@ -64,7 +64,7 @@ def test_the_critic_is_scaled_by_alpha_over_the_mean_size_of_its_values_on_rows_
     assert learner.policy_loss(b).item() == pytest.approx(wanted, rel=1e-12)
 
 
-def test_unweighted_the_loss_is_that_of_the_papers_code() -> None:
+def test_unweighted_loss_equals_the_papers_code() -> None:
     learner, b = made(), batch()
     b = b._replace(weight=torch.ones_like(b.weight))
     action = learner.actor(b.obs).mode()
@@ -77,7 +77,7 @@ def test_unweighted_the_loss_is_that_of_the_papers_code() -> None:
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
 
 
-def test_rewards_a_thousandfold_leave_the_balance_as_it_is() -> None:
+def test_scaling_rewards_leaves_the_balance_of_terms() -> None:
     learner = made()
     before = learner.policy_loss(batch()).item()
     with torch.no_grad():
@@ -86,12 +86,12 @@ def test_rewards_a_thousandfold_leave_the_balance_as_it_is() -> None:
     assert learner.policy_loss(batch()).item() == pytest.approx(before, rel=1e-12)
 
 
-def test_its_critics_are_those_of_td3() -> None:
+def test_td3bc_critics_equal_td3s() -> None:
     assert TD3BC.critic_loss is TD3.critic_loss
     assert TD3BC.update is TD3.update
 
 
-def test_the_actor_moves_in_every_second_update() -> None:
+def test_actor_updates_every_second_step() -> None:
     learner, b = made(), batch()
     nets = {"actor": learner.actor, "critics": learner.critics}
     before = copied(nets)

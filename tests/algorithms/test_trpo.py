@@ -67,7 +67,7 @@ def solution_of(learner: Natural, rollout: Rollout) -> Solution:
 
 @pytest.mark.parametrize("kind", ["gaussian", "discrete"])
 @pytest.mark.parametrize("size", [0.1, 0.03])
-def test_npg_moves_by_its_size_times_the_natural_gradient(kind: str, size: float) -> None:
+def test_npg_step_is_its_size_times_the_natural_gradient(kind: str, size: float) -> None:
     learner = natural(kind, step=size)
     rollout = rollout_of(learner.net)
     known = solution_of(learner, rollout)
@@ -92,9 +92,7 @@ def acceptable(known: Solution, region: float) -> list[int]:
 
 
 @pytest.mark.parametrize(("kind", "region", "damping"), SEARCHES)
-def test_trpo_takes_the_first_stride_that_betters_the_surrogate_within_the_region(
-    kind: str, region: float, damping: float
-) -> None:
+def test_trpo_takes_the_first_improving_step_within_the_trust_region(kind: str, region: float, damping: float) -> None:
     learner = natural(kind, max_kl=region, damping=damping)
     rollout = rollout_of(learner.net)
     known = solution_of(learner, rollout)
@@ -107,7 +105,7 @@ def test_trpo_takes_the_first_stride_that_betters_the_surrogate_within_the_regio
     assert report["divergence"].item() == pytest.approx(known.divergence(row_of(learner)), rel=1e-6)
 
 
-def test_these_searches_shrink_their_strides_by_different_counts() -> None:
+def test_line_searches_backtrack_by_different_counts() -> None:
     firsts = []
     for kind, region, damping in SEARCHES:
         learner = natural(kind, max_kl=region, damping=damping)
@@ -116,7 +114,7 @@ def test_these_searches_shrink_their_strides_by_different_counts() -> None:
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "discrete"])
-def test_a_search_that_fails_leaves_the_actor_as_it_was_to_the_bit(kind: str) -> None:
+def test_failed_line_search_keeps_the_actor_to_the_bit(kind: str) -> None:
     """No stride will do here; the documented code kept the last of them (semantics.md, 9.19)."""
     learner = natural(kind, max_kl=2.0, damping=0.001)
     rollout = rollout_of(learner.net)
@@ -129,7 +127,7 @@ def test_a_search_that_fails_leaves_the_actor_as_it_was_to_the_bit(kind: str) ->
     assert report["divergence"].item() == 0
 
 
-def test_advantages_that_are_all_alike_move_no_actor() -> None:
+def test_equal_advantages_leave_the_actor() -> None:
     for learner in (natural(max_kl=0.01), natural(step=0.1)):
         rollout = rollout_of()
         alike = rollout._replace(reward=torch.zeros_like(rollout.reward))
@@ -140,7 +138,7 @@ def test_advantages_that_are_all_alike_move_no_actor() -> None:
         assert torch.equal(row_of(learner), before)
 
 
-def test_the_critic_takes_its_steps_down_the_mean_squared_error_and_they_are_counted() -> None:
+def test_critic_takes_the_configured_gradient_steps_on_the_squared_error() -> None:
     learner, rollout = natural(critic_steps=3), rollout_of()
     known = rollout_batch(learner.net, rollout, returns_of())
     twin, losses = net_of("gaussian"), []

@@ -34,18 +34,18 @@ def counted(algo):
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_the_count_is_torchs_of_the_real_update(name):
+def test_operation_count_equals_torchs_flop_counter(name):
     """To the FLOP: nothing is estimated. Our noisy layers do two products."""
     algo = VALUES[name]
     assert update_flop(algo, batch=BATCH, actions=ACTIONS, noisy_products=2) == counted(algo)
 
 
-def test_a_target_that_is_not_double_saves_one_forward_pass():
+def test_single_target_saves_one_forward_pass():
     plain = VALUES["dqn"].model_copy(update={"double": False})
     assert update_flop(plain, batch=BATCH, actions=ACTIONS) == counted(plain)
 
 
-def test_the_floor_asks_one_product_of_a_noisy_layer():
+def test_floor_counts_one_product_of_a_noisy_layer():
     rainbow = VALUES["rainbow"]
     once, twice = (update_flop(rainbow, batch=1, actions=ACTIONS, noisy_products=n) for n in (1, 2))
     layers = 2 * (2 * 3136 * 512 + 512 * (6 * 51 + 51))

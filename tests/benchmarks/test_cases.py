@@ -13,7 +13,7 @@ from benchmarks.ours import settings
 from rlbench.config.online import QLearning
 
 
-def test_every_workload_has_a_unit_and_somebody_who_measures_it():
+def test_every_workload_has_a_unit_and_a_measurement():
     assert set(WORKLOADS) == set(UNITS)
     assert {*CONTESTS, *PARTED} <= set(UNITS)
 
@@ -24,7 +24,7 @@ def test_every_script_of_a_peer_exists_and_belongs_to_a_contest():
         assert (ROOT / "benchmarks/peers" / script).is_file()
 
 
-def test_what_is_judged_beside_is_long_enough_to_overlap_and_what_it_says_has_units():
+def test_offline_evaluation_workload_overlaps_and_has_units():
     assert all(case.steps >= 3 for case in cases("offline-evaluation", 1, 10).values())
     for way in WAYS:
         assert {ASIDE[f"{way}, more"], ASIDE[f"{way}, more own CPU"]} == {"%"}
@@ -32,7 +32,7 @@ def test_what_is_judged_beside_is_long_enough_to_overlap_and_what_it_says_has_un
 
 
 @pytest.mark.parametrize("workload", ["value-update", "value-pong"])
-def test_the_family_is_what_learns_values_and_all_of_it_has_settings(workload):
+def test_value_based_workload_covers_all_q_learning_algorithms(workload):
     found = cases(workload, 1, 1_000)
     assert {case.algorithm for case in found.values()} == {"dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow"}
     for case in found.values():

@@ -37,7 +37,7 @@ def test_a_ratio_above_one_is_better_whatever_the_unit(figures):
     }
 
 
-def test_what_stands_beside_a_contestant_in_another_unit_is_not_compared_with_it():
+def test_measurements_in_other_units_are_not_compared():
     found = Figures()
     found.add("value-update dqn 64", "rlbench", 1, "updates/s", [10.0])
     found.add("value-update dqn 64", "time over floor", 1, "×", [2.0])
@@ -60,7 +60,7 @@ def test_the_table_is_made_from_the_written_file_and_leaves_unmeasured_cells_emp
     assert "| dqn-pong | rlbench, env steps/s | 300 ± 0% |  | 400 ± 0% |  |" in table
 
 
-def test_an_inner_part_is_taken_off_the_outer_one(monkeypatch):
+def test_inner_part_is_subtracted_from_the_outer_one(monkeypatch):
     ticks = iter([0.0, 1.0, 4.0, 10.0])  # outer begins, inner begins, inner ends, outer ends
     monkeypatch.setattr("benchmarks.stopwatch.perf_counter", lambda: next(ticks))
     watch = Stopwatch()

@@ -15,7 +15,7 @@ from benchmarks.rigs import CELLS
 from rlbench import suites
 
 
-def test_without_a_card_it_says_so_in_one_line(
+def test_gpu_check_without_a_gpu_prints_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -46,7 +46,7 @@ def test_a_rehearsal_writes_a_report_that_calls_nothing_captured(
     assert "no CUDA GPU" in found["skipped"]["loop mujoco/td3 cuda-graph"]
 
 
-def test_what_there_is_no_time_for_is_named_and_left_out() -> None:
+def test_checks_beyond_the_time_limit_are_named_and_skipped() -> None:
     found = check(TINY, 0.0)
     assert (found["figures"], found["parity"]) == ([], [])
     names = {f"loop {engine} {name}" for name in gpu.LOOPS for engine in ("cuda-graph", "eager")}
@@ -60,7 +60,7 @@ ROW = {"cell": "a/b/c", "engine": "cuda-graph", "ran": "cuda-graph", "within": T
     ("rows", "broken", "code"),
     [([ROW], [], 0), ([ROW, {**ROW, "within": False}], [], 1), ([ROW], ["loop cuda-graph atari/dqn"], 1), ([], [], 1)],
 )
-def test_it_fails_where_an_engine_differs_or_breaks_or_was_never_compared(
+def test_gpu_check_fails_if_an_engine_differs_breaks_or_is_not_compared(
     rows: list[object], broken: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu, "check", lambda *_: {"parity": rows, "skipped": {}, "broken": broken})
@@ -68,7 +68,7 @@ def test_it_fails_where_an_engine_differs_or_breaks_or_was_never_compared(
     assert main() == code
 
 
-def test_what_breaks_ends_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_check_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "LOOPS", {})
     monkeypatch.setattr(gpu, "LEARN", ())
     monkeypatch.setattr(gpu, "VALUES", ())
@@ -84,7 +84,7 @@ def test_what_breaks_ends_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["broken"] == [f"parity cuda-graph {cell}" for cell in TINY.cells]
 
 
-def test_everything_that_learns_off_policy_is_held_against_its_eager_self() -> None:
+def test_every_off_policy_algorithm_is_compared_with_eager_updates() -> None:
     cells = {(cell.split("/")[0], cell.split("/")[1]) for cell in CELLS}
     names = {name for _, name in cells}
     for suite in suites.names():

@@ -81,7 +81,7 @@ def test_shares_are_of_the_whole_step_and_idle_is_within_it(profiled):
     assert re.sub(r"\s*\|\s*", "|", row) == "|atari/dqn|2|10|20%||||||50%|30%|||||10%|"
 
 
-def test_the_picture_is_the_same_bytes_every_time(profiled, tmp_path):
+def test_figure_is_deterministic(profiled, tmp_path):
     for name in ("a.png", "b.png"):
         picture(profiled, tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()

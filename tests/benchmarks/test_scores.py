@@ -55,7 +55,7 @@ def test_runs_of_other_settings_are_not_ours_but_the_horizon_is_chosen_and_short
 
 
 @pytest.mark.parametrize(("ours", "word"), [((97.0, 95.0), "reached"), ((95.0, 96.5), "**missed**")])
-def test_a_score_is_reached_within_the_spread_of_theirs(ours: tuple[float, ...], word: str) -> None:
+def test_score_is_reached_within_the_peers_std(ours: tuple[float, ...], word: str) -> None:
     """110 less the deviation of 100 and 120, 14.142, is 95.858."""
     (row,) = markdown([Pair(Contest("cql", 10_000), "x", (100.0, 120.0), ours)]).splitlines()[2:]
     assert row.endswith(f"| {word} |") and "| 110 ± 14 (2) |" in row

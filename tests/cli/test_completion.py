@@ -88,7 +88,7 @@ def offered(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> Callable[[str],
         ("rlbench table toy --output ", 0),
     ],
 )
-def test_names_are_offered_that_fit_what_was_typed(
+def test_completion_offers_matching_names(
     line: str, some: list[str] | int, offered: Callable[[str], list[str]]
 ) -> None:
     found = offered(line)
@@ -99,7 +99,7 @@ def test_names_are_offered_that_fit_what_was_typed(
         assert sorted(found) == sorted(some)
 
 
-def test_fields_of_the_run_are_offered_and_the_last_one_with_its_value(offered: Callable[[str], list[str]]) -> None:
+def test_completion_offers_fields_and_a_single_match_with_its_value(offered: Callable[[str], list[str]]) -> None:
     known = offered("rlbench run toy dqn --task Catch --set ")
     assert {"algo.lr=", "algo.replay.capacity=", "task.envs="} <= set(known)
     assert not {"seed=", "task.id=", "suite="} & set(known)
@@ -109,7 +109,7 @@ def test_fields_of_the_run_are_offered_and_the_last_one_with_its_value(offered: 
     )
 
 
-def test_compare_is_offered_folders_beside_algorithms(
+def test_completion_of_compare_offers_folders_and_algorithms(
     offered: Callable[[str], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -117,7 +117,7 @@ def test_compare_is_offered_folders_beside_algorithms(
     assert offered("rlbench compare dqn sl") == ["slower"]
 
 
-def test_runs_are_offered_by_their_folders(
+def test_completion_offers_run_folders(
     offered: Callable[[str], list[str]], record_run: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = record_run([1.0], seed=3)
@@ -129,7 +129,7 @@ def test_runs_are_offered_by_their_folders(
     assert offered("rlbench verify r")
 
 
-def test_kinds_of_pictures_are_those_that_can_be_drawn() -> None:
+def test_completion_offers_the_kinds_of_plots() -> None:
     assert get_args(Kind) == choices.PLOTS
 
 
@@ -165,7 +165,7 @@ def test_completion_needs_nothing_that_takes_long_to_import(line: str, missing: 
         ("fish", {"_TYPER_COMPLETE_ARGS": "rlbench run mujoco td", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}, "td3\n"),
     ],
 )
-def test_other_shells_are_told_the_same(
+def test_completion_is_equal_in_other_shells(
     shell: str, asked: dict[str, str], answer: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setenv("_RLBENCH_COMPLETE", f"complete_{shell}")
@@ -208,7 +208,7 @@ def test_bash_completes_the_launcher_of_a_checkout_however_it_is_typed(typed: st
     assert done.stdout.splitlines() == ["td3", "complete -o default -F _rlbench_completion rlbench"]
 
 
-def test_a_tab_never_sets_up_an_environment(tmp_path: Path) -> None:
+def test_completion_never_creates_an_environment(tmp_path: Path) -> None:
     done = subprocess.run(
         [str(checkout(tmp_path))],
         env=os.environ | {"_RLBENCH_COMPLETE": "complete_bash", "COMP_WORDS": "rlbench", "COMP_CWORD": "1"},

@@ -117,7 +117,7 @@ def test_verify_notices_a_change_since_the_first_use(own: Path, capsys: Capture)
     assert "1 of 1 data sets did not pass: rlb-toy" in captured.err
 
 
-def test_import_checks_and_names(own: Path, capsys: Capture, tmp_path: Path) -> None:
+def test_import_verifies_and_names_a_data_set(own: Path, capsys: Capture, tmp_path: Path) -> None:
     path = Path(printed(capsys, "import", str(own), "--name", "rlb-copy").strip())
     assert path.read_bytes() == own.read_bytes()
     assert "give it one: --name" in complaint(capsys, "import", str(own.rename(tmp_path / "nameless.hdf5")))
@@ -127,18 +127,16 @@ def test_import_checks_and_names(own: Path, capsys: Capture, tmp_path: Path) -> 
     assert not (path.parent / broken.name).exists()
 
 
-def test_download_of_an_own_set_says_how_it_is_made(capsys: Capture) -> None:
+def test_download_of_a_generated_set_names_the_generate_command(capsys: Capture) -> None:
     assert "rlbench data generate rlb-hopper-medium" in complaint(capsys, "download", "rlb-hopper-medium")
 
 
-def test_a_missing_set_is_one_line_with_a_way_out(capsys: Capture) -> None:
+def test_missing_data_set_is_reported_in_one_line_with_a_remedy(capsys: Capture) -> None:
     assert "rlbench data generate rlb-halfcheetah-medium" in complaint(capsys, "show", "halfcheetah-medium-v2")
     assert "did you mean 'halfcheetah-medium-v2'" in complaint(capsys, "show", "halfcheetah-medum-v2")
 
 
-def test_import_turns_a_zip_of_stable_baselines3_into_a_policy_that_data_are_made_with(
-    capsys: Capture, tmp_path: Path
-) -> None:
+def test_imported_sb3_zip_generates_data(capsys: Capture, tmp_path: Path) -> None:
     zipped, made = Path(__file__).parents[1] / "datasets/sb3-2.9.2-sac-pendulum.zip", tmp_path / "policy.safetensors"
     assert "--task" in complaint(capsys, "import", str(zipped))
     told = printed(capsys, "import", str(zipped), "--task", "Pendulum-v1", "--output", str(made))

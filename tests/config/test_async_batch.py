@@ -17,19 +17,19 @@ def changed(spec: Spec, *texts: str) -> Spec:
     return apply_settings(spec, [parse(text) for text in texts])
 
 
-def test_waiting_for_all_keeps_the_identity_a_run_had_before_there_was_a_choice() -> None:
+def test_async_batch_of_all_envs_keeps_the_identity() -> None:
     assert PONG.id == "3c138bcd9e9f"
     assert PONG.async_batch is None
     assert changed(PONG, "task.async_batch=none").id == PONG.id
 
 
-def test_waiting_for_some_is_another_run() -> None:
+def test_smaller_async_batch_changes_the_identity() -> None:
     ids = {changed(PONG, *texts).id for texts in ([], ["task.async_batch=5"], ["task.async_batch=10"])}
     assert len(ids) == 3
 
 
 @pytest.mark.parametrize(("spec", "lanes"), [(PONG, 10), (CHEETAH, 4)])
-def test_from_one_lane_to_all_may_be_waited_for(spec: Spec, lanes: int) -> None:
+def test_async_batch_ranges_from_one_to_all_envs(spec: Spec, lanes: int) -> None:
     spec = changed(spec, f"task.envs={lanes}")
     for answers in (1, lanes):
         assert changed(spec, f"task.async_batch={answers}").async_batch == answers
@@ -40,12 +40,12 @@ def test_from_one_lane_to_all_may_be_waited_for(spec: Spec, lanes: int) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "trpo", "reinforce"])
-def test_a_rollout_waits_for_every_lane(algorithm: str) -> None:
+def test_rollout_algorithms_refuse_async_batch(algorithm: str) -> None:
     with pytest.raises(UsageError, match=r"task\.async_batch: a rollout needs rows of every env"):
         changed(suites.spec("mujoco", algorithm, "HalfCheetah-v4"), "task.async_batch=1")
 
 
-def test_a_rollout_of_frames_waits_for_every_lane() -> None:
+def test_rollout_algorithms_on_frames_refuse_async_batch() -> None:
     with pytest.raises(UsageError, match=r"task\.async_batch: a rollout needs rows of every env"):
         changed(suites.spec("atari", "ppo", "PongNoFrameskip-v4"), "task.async_batch=1")
 

@@ -20,7 +20,7 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("cell", FAMILIES, ids="/".join)
-def test_a_family_says_what_its_learners_need_and_can_do(cell: tuple[str, str, str]) -> None:
+def test_families_declare_their_requirements_and_abilities(cell: tuple[str, str, str]) -> None:
     algo = suites.spec(*cell).algo
     assert (algo.learns_from, algo.vectors_only, algo.epsilon_greedy, algo.wide) == FAMILIES[cell]
     assert set(algo.smoke_limits) <= dict(fields(algo)).keys()
@@ -28,13 +28,13 @@ def test_a_family_says_what_its_learners_need_and_can_do(cell: tuple[str, str, s
 
 
 @pytest.mark.parametrize(("widths", "wide"), [("127,128", True), ("127,127", False), ("", False)])
-def test_a_second_thread_pays_from_as_many_numbers_a_layer(widths: str, wide: bool) -> None:
+def test_second_thread_pays_from_a_width_of_layers(widths: str, wide: bool) -> None:
     spec = apply_settings(
         suites.spec("mujoco", "sac", "Hopper-v4"), [parse(f"algo.widths=[{widths}]"), parse("algo.batch=256")]
     )
     assert spec.algo.wide == wide
 
 
-def test_algorithms_of_one_speed_share_a_group() -> None:
+def test_algorithms_of_similar_speed_share_a_group() -> None:
     assert suites.spec("offline", "iql", "Hopper-v4").algo.speed_group == "offline implicitq"
     assert suites.spec("toy", "dqn", "Catch").algo.speed_group == suites.spec("toy", "c51", "Catch").algo.speed_group

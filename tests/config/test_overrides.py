@@ -136,25 +136,25 @@ def test_settings_change_nothing_else() -> None:
         ("algo.lr=__import__('os')", "expected a number"),
     ],
 )
-def test_what_cannot_be_is_refused_with_what_was_meant(text: str, why: str) -> None:
+def test_invalid_setting_is_refused_with_a_suggestion(text: str, why: str) -> None:
     found = refusal(text)
     assert why in found
     assert found.startswith("--set")
     assert len(found.splitlines()) == 1
 
 
-def test_a_truth_value_is_no_number() -> None:
+def test_boolean_is_refused_as_a_number() -> None:
     assert "expected a number" in refusal("algo.lr=true")
 
 
 @pytest.mark.parametrize("number", ["nan", "-inf", "1e999"])
-def test_what_is_not_a_finite_number_is_not_taken_for_none(number: str) -> None:
+def test_nan_is_not_parsed_as_none(number: str) -> None:
     assert "protocol.stop" in refusal(f"protocol.stop={number}")
 
 
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", "NaN", "Infinity", "1e999"])
 @pytest.mark.parametrize("path", ["algo.lr", "algo.gamma", "algo.epsilon.end"])
-def test_what_is_not_a_finite_number_is_refused(path: str, number: str) -> None:
+def test_nan_and_infinity_are_refused(path: str, number: str) -> None:
     assert path in refusal(f"{path}={number}")
 
 
@@ -207,7 +207,7 @@ def test_a_spec_is_the_same_after_json_and_back() -> None:
         assert Spec.model_validate_json(spec.model_dump_json()) == spec
 
 
-def test_no_field_holds_a_number_that_is_not_one() -> None:
+def test_no_field_accepts_nan() -> None:
     def floats(model: BaseModel) -> list[float]:
         return [v for _, v in fields(model) if isinstance(v, float)]
 

@@ -33,5 +33,5 @@ def changed(*texts: str) -> Spec:
         (suites.spec("mujoco", "sac", "HalfCheetah-v4"), 3, 16, 1, 0),  # judges itself
     ],
 )
-def test_so_many_judge_beside_a_run(spec: Spec, asked: int | None, cores: int, threads: int, judges: int) -> None:
+def test_number_of_eval_workers_of_a_run(spec: Spec, asked: int | None, cores: int, threads: int, judges: int) -> None:
     assert eval_worker_count(spec, requested=asked, cores=cores, threads=threads) == judges

@@ -32,17 +32,17 @@ def test_only_whole_episodes_count(tmp_path: Path) -> None:
     assert dataset_return(path) == DatasetReturn(7.5, None)
 
 
-def test_a_set_without_one_whole_episode_has_no_worth(tmp_path: Path) -> None:
+def test_data_set_without_whole_episodes_has_no_return(tmp_path: Path) -> None:
     assert dataset_return(written(tmp_path / "x.hdf5", ends=[], timeouts=[])) == DatasetReturn(None, None)
 
 
-def test_an_own_set_says_it_itself(tmp_path: Path) -> None:
+def test_generated_set_has_its_return_in_its_metadata(tmp_path: Path) -> None:
     path = written(tmp_path / "rlb-x.hdf5", ends=[1], timeouts=[4], attributes={"return_mean": 3.0})
     assert dataset_return(path) == DatasetReturn(3.0, None)  # the episode of 12 was cut where its lane was full
 
 
 @pytest.mark.parametrize(("told", "expert"), [({}, None), ({EXPERT: 20.5}, 20.5)])
-def test_recorded_play_counts_its_own_games_and_names_its_expert(
+def test_recorded_play_has_its_return_and_its_experts(
     tmp_path: Path, told: dict[str, float], expert: float | None
 ) -> None:
     folder = tmp_path / "rlb-x.frames"
@@ -62,7 +62,7 @@ def test_an_own_set_names_its_expert(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["return_mean", EXPERT])
 @pytest.mark.parametrize("said", ["abc", "nan", "inf", ""])
-def test_a_worth_that_is_no_number_is_refused_by_its_key(tmp_path: Path, key: str, said: str) -> None:
+def test_invalid_return_in_metadata_is_refused_by_its_key(tmp_path: Path, key: str, said: str) -> None:
     path = written(tmp_path / "rlb-x.hdf5", ends=[1], timeouts=[4], attributes={key: said})
     with pytest.raises(RefusedFile, match=f"{key}: '{said}' is no number"):
         dataset_return(path)

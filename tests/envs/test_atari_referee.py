@@ -44,13 +44,13 @@ def test_a_lost_life_ends_the_episode_but_not_the_game(training: Referee) -> Non
     assert flags(told(training, points=-7, lives=2)) == (-1, -7, False, False, False)
 
 
-def test_a_life_lost_while_the_next_is_begun_ends_nothing(training: Referee) -> None:
+def test_life_lost_during_the_start_of_a_life_ends_nothing(training: Referee) -> None:
     told(training, lives=2)
     assert flags(told(training, lives=1)) == QUIET
     assert flags(told(training, lives=1)) == QUIET
 
 
-def test_a_gained_life_and_a_passing_zero_end_nothing(training: Referee) -> None:
+def test_gained_life_or_temporary_zero_lives_end_nothing(training: Referee) -> None:
     assert flags(told(training, lives=4)) == QUIET
     assert flags(told(training, lives=0)) == QUIET
     assert flags(told(training, lives=3)) == QUIET
@@ -70,9 +70,7 @@ def test_the_frame_limit_truncates_unless_a_life_is_lost_in_the_same_step(traini
 
 
 @pytest.mark.parametrize("why", ["ended", "capped"])
-def test_a_game_that_ends_while_a_life_is_begun_says_so_one_row_later_and_is_not_asked(
-    training: Referee, why: str
-) -> None:
+def test_game_ending_during_the_start_of_a_life_is_reported_one_row_later(training: Referee, why: str) -> None:
     told(training, lives=2)
     assert flags(told(training, points=5, lives=2, **{why: True})) == QUIET
     assert not training.active[0]
@@ -90,6 +88,6 @@ def test_evaluation_plays_whole_games_for_raw_points() -> None:
     assert flags(told(referee, points=-2, lives=0, ended=True)) == (-2, -2, True, False, True)
 
 
-def test_seeds_are_folded_into_what_every_engine_takes() -> None:
+def test_seeds_are_reduced_to_the_engines_range() -> None:
     assert one_seed_per_env([0, 1, 2**31 - 3, 2**31 - 2, 2**63 + 5])[:4] == (1, 2, 2**31 - 2, 1)
     assert all(0 < seed < 2**31 - 1 for seed in one_seed_per_env([0, 2**31, 2**62, 2**64 - 1]))

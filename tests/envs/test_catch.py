@@ -25,7 +25,7 @@ def test_the_best_policy_always_catches() -> None:
     assert scores == [1.0] * 192
 
 
-def test_one_episode_by_hand() -> None:
+def test_catch_episode_equals_a_hand_computation() -> None:
     env = Catch(seeds=[0])  # default_rng(0) drops the first ball in column 4, the second in column 3
     board = env.reset()[0]
     assert board.tolist() == [[0, 0, 0, 0, 255], *[[0] * 5] * 8, [0, 0, 255, 0, 0]]
@@ -50,7 +50,7 @@ def test_one_episode_by_hand() -> None:
     ]
 
 
-def test_a_miss_costs_one_point() -> None:
+def test_missed_ball_gives_minus_one() -> None:
     env = Catch(seeds=[0])
     env.reset()
     scores = []

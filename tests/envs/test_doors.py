@@ -9,7 +9,7 @@ from rlbench.envs.toy import KEYS, LIMIT, Doors
 from rlbench.errors import UsageError
 
 
-def test_the_right_keys_lead_behind_the_last_door_and_only_that_pays() -> None:
+def test_right_keys_open_all_doors_and_only_the_last_gives_a_reward() -> None:
     env = Doors(seeds=[1, 2])
     shown, paid, over = [env.reset()], [], []
     for key in [*KEYS, 0]:
@@ -37,7 +37,7 @@ def test_a_wrong_key_leads_back_to_the_first_door(door: int) -> None:
     assert not (step.terminated | step.truncated).any()
 
 
-def test_an_episode_is_cut_at_its_limit_and_the_next_is_as_long() -> None:
+def test_episode_is_truncated_at_its_limit() -> None:
     env = Doors(seeds=[0])
     env.reset()
     cut = []
@@ -59,6 +59,6 @@ def test_the_action_after_an_end_does_nothing() -> None:
     assert int(env.recv().obs[0].argmax()) == 0
 
 
-def test_a_corridor_without_lanes_is_refused() -> None:
+def test_doors_without_envs_is_refused() -> None:
     with pytest.raises(UsageError, match="env"):
         Doors(seeds=[])

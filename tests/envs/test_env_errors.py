@@ -87,7 +87,7 @@ def test_an_impossible_action_is_refused_before_the_engine_sees_it(make_any: Mak
     assert env.recv().obs.shape[0] == 2
 
 
-def test_real_actions_must_be_vectors_of_float32() -> None:
+def test_continuous_actions_must_be_float32_vectors() -> None:
     env = GymnasiumVector(name="Pendulum-v1", factory=made("Pendulum-v1"), seeds=[1, 2])
     env.reset()
     env.send(np.zeros((2, 1), np.float32))
@@ -125,12 +125,12 @@ def test_an_environment_whose_actions_have_no_bounds_is_refused() -> None:
 @pytest.mark.parametrize(
     "kind", ["ale", "envpool", "gymnasium", "cartpole", "catch", "hopper", "fetch", "envpool-hopper"]
 )
-def test_no_lanes_are_refused(make_any: Make, kind: str) -> None:
+def test_zero_envs_are_refused(make_any: Make, kind: str) -> None:
     with pytest.raises(UsageError, match="at least one env"):
         make_any(kind, seeds=[])
 
 
-def test_what_an_environment_raises_comes_out_with_its_name_step_and_cause() -> None:
+def test_environment_error_has_name_step_and_cause() -> None:
     with pytest.raises(
         BrokenEnvironment, match=r"Frail-v0: env 1, step 2: ValueError: the joint is loose .*seed is 1"
     ) as caught:
@@ -147,7 +147,7 @@ def test_what_an_environment_raises_comes_out_with_its_name_step_and_cause() -> 
     ],
     ids=["shape", "type", "nan"],
 )
-def test_a_first_step_that_is_not_as_promised_is_refused_with_its_lane(first: np.ndarray, what: str) -> None:
+def test_invalid_first_step_is_refused_with_its_env_index(first: np.ndarray, what: str) -> None:
     with pytest.raises(BrokenEnvironment, match=rf"Frail-v0: env 1, step \d: observation .*{what}"):
         run(Frail(), Frail(first=first))
 
@@ -164,7 +164,7 @@ def test_an_observation_that_is_not_finite_is_refused_at_any_step(shows: float) 
         run(Frail(), Frail(shows=shows))
 
 
-def test_an_engine_that_fails_inside_is_broken_and_not_ours(make_atari: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_inside_an_engine_is_a_broken_environment(make_atari: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     class Failing:
         def send(self, *_: Any) -> None:
             raise RuntimeError("no such cartridge")

@@ -15,7 +15,7 @@ from rlbench.errors import UsageError
 Draw = Callable[..., np.ndarray]
 
 
-def test_what_is_shown_is_observation_achieved_and_desired_in_this_order(draw: Draw) -> None:
+def test_observation_is_observation_achieved_goal_and_desired_goal(draw: Draw) -> None:
     env = FetchVector(task="FetchReach-v4", seeds=[1, 2])
     shown = env.reset()
     assert shown.shape == (2, 16) and shown.dtype == np.float32
@@ -29,7 +29,7 @@ def test_what_is_shown_is_observation_achieved_and_desired_in_this_order(draw: D
     assert [(where.start or 0, where.stop) for where in env.layout] == [(0, 10), (10, 13), (13, 16)]
 
 
-def test_the_reward_of_hindsight_is_the_one_the_environment_pays() -> None:
+def test_compute_reward_equals_the_environments_reward() -> None:
     env = FetchVector(task="FetchReach-v4", seeds=range(4))
     shown, paid = env.reset(), set()
     for _ in range(45):  # straight to the goal: an action of 1 is 5 cm
@@ -52,7 +52,7 @@ def test_the_reward_of_any_two_goals_is_the_environments() -> None:
     assert 0 < (ours == 0).sum() < 500
 
 
-def test_fifty_steps_are_an_episode_and_how_it_ends_can_be_chosen() -> None:
+def test_episode_of_fifty_steps_is_truncated_or_terminated_by_setting() -> None:
     for terminates in (False, True):
         env = FetchVector(task="FetchReach-v4", seeds=[1], limit_terminates=terminates)
         env.reset()
@@ -65,7 +65,7 @@ def test_fifty_steps_are_an_episode_and_how_it_ends_can_be_chosen() -> None:
         assert ends[49] == ends[100] == (terminates, not terminates, True)
 
 
-def test_what_cannot_be_played_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_fetch_tasks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="FetchReachDense-v4: its reward is dense"):
         FetchVector(task="FetchReachDense-v4", seeds=[1])
     with pytest.raises(UsageError, match="FetchReach-v1: "):

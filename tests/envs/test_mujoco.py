@@ -65,7 +65,7 @@ def test_every_row_equals_gymnasiums_own(task: str, draw: Draw) -> None:
         due = terminated or truncated
 
 
-def test_actions_are_stretched_to_the_bounds_of_the_environment() -> None:
+def test_actions_are_scaled_to_the_environments_bounds() -> None:
     env = MujocoVector(task="Humanoid-v4", seeds=[1])
     env.reset()
     for sent, taken in ((-1, -0.4), (1, 0.4), (0.5, 0.2)):
@@ -115,7 +115,7 @@ def test_the_record_names_task_and_engine(kind: str, make_any: Callable) -> None
 
 
 @pytest.mark.parametrize("make", [MujocoVector, lambda **wish: EnvPoolMujocoVector(threads=1, **wish)])
-def test_what_is_no_mujoco_task_is_refused(make: Callable) -> None:
+def test_unknown_mujoco_task_is_refused(make: Callable) -> None:
     with pytest.raises(UsageError, match=r"CartPole-v1: not one of the mujoco tasks, which are .*Ant-v4"):
         make(task="CartPole-v1", seeds=[1])
     with pytest.raises(UnknownName, match=r"mujoco: unknown task 'HalfCheeta-v4'; did you mean .*'HalfCheetah-v4'"):
@@ -140,7 +140,7 @@ def test_envpool_agrees_with_gymnasium_from_an_equal_state_while_rounding_does_n
 
 
 @pytest.mark.parametrize("threads", [2, 3])
-def test_threads_that_share_the_lanes_answer_the_same_to_the_bit(threads: int, draw: Draw) -> None:
+def test_threaded_envs_give_equal_results_to_the_bit(threads: int, draw: Draw) -> None:
     one, many = (MujocoVector(task="Hopper-v4", seeds=range(5), threads=n) for n in (1, threads))
     assert np.array_equal(one.reset(), many.reset())
     ends = 0
@@ -158,7 +158,7 @@ def test_threads_that_share_the_lanes_answer_the_same_to_the_bit(threads: int, d
 
 
 @pytest.mark.parametrize("env_id", [0, 4], ids=["in the own share", "in another thread's"])
-def test_a_lane_that_breaks_is_reported_from_any_thread(env_id: int, draw: Draw) -> None:
+def test_error_of_an_env_is_reported_from_any_thread(env_id: int, draw: Draw) -> None:
     env = MujocoVector(task="Hopper-v4", seeds=range(5), threads=2)
     env.reset()
     env._envs[env_id].unwrapped.model = None

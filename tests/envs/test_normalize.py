@@ -53,7 +53,7 @@ def played(envs: Normalized, steps: int) -> list[NDArray[np.float32]]:
     return found
 
 
-def test_every_observation_counts_before_it_is_shown() -> None:
+def test_statistics_include_an_observation_before_normalizing_it() -> None:
     shown = drawn(20)
     found = played(Normalized(Shows(*shown), Scale((SIZE,)), learning=True), 19)
     for i, obs in enumerate(found):
@@ -63,7 +63,7 @@ def test_every_observation_counts_before_it_is_shown() -> None:
         assert obs.dtype == np.float32
 
 
-def test_evaluation_sees_the_scale_of_training_and_does_not_move_it() -> None:
+def test_evaluation_uses_trainings_statistics_without_updating_them() -> None:
     scale, known, other = Scale((SIZE,)), drawn(10), drawn(4, seed=1)
     played(Normalized(Shows(*known), scale, learning=True), 9)
     rows, before = np.concatenate(known).astype(np.float64), scale.moments
@@ -80,7 +80,7 @@ def test_evaluation_sees_the_scale_of_training_and_does_not_move_it() -> None:
     np.testing.assert_allclose(judged.recv().obs, wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_what_lies_far_out_is_cut_at_ten() -> None:
+def test_normalized_observations_are_clipped_at_ten() -> None:
     scale = Scale((SIZE,))
     scale.count(np.array([[-1, 0], [1, 2]], np.float32))
     assert scale(np.array([[9.9, 1], [100, -1e6], [-100, 12]], np.float32)).tolist() == [
@@ -91,7 +91,7 @@ def test_what_lies_far_out_is_cut_at_ten() -> None:
     assert CLIP == 10
 
 
-def test_before_anything_is_known_nothing_is_changed_and_what_never_varies_becomes_zero() -> None:
+def test_initial_statistics_change_nothing_and_constants_become_zero() -> None:
     scale = Scale((SIZE,))
     assert scale(np.array([[3, -4]], np.float32)).tolist() == [pytest.approx([3, -4])]
     for _ in range(5):
@@ -113,7 +113,7 @@ def test_everything_but_observations_passes_untouched() -> None:
     assert inner.closed
 
 
-def test_a_scale_survives_its_state() -> None:
+def test_normalization_is_restored_from_its_state() -> None:
     one, other = Scale((SIZE,)), Scale((SIZE,))
     for rows in drawn(3):
         one.count(rows)
@@ -127,7 +127,7 @@ def test_a_scale_survives_its_state() -> None:
 
 
 @pytest.mark.parametrize("task", [MujocoTask(id="Hopper-v4"), ToyTask(id="CartPole-v1")], ids=["hopper", "cartpole"])
-def test_normalized_environments_go_on_from_a_snapshot_as_if_nothing_had_been(task: MujocoTask | ToyTask) -> None:
+def test_normalized_environments_resume_from_a_snapshot_exactly(task: MujocoTask | ToyTask) -> None:
     def opened() -> tuple[Snapshot, Scale]:
         scale = Scale((11,) if task.kind == "mujoco" else (4,))
         envs = environments(task, seeds=(1, 2), training=True, scale=scale)

@@ -57,7 +57,7 @@ def rendered(envs: MujocoVector) -> Rendered:
     return Rendered(env_id)
 
 
-def test_a_toy_is_filmed_to_the_end_of_its_first_episode_and_its_board_is_seen() -> None:
+def test_video_of_a_toy_task_ends_with_its_first_episode() -> None:
     watched = RecordVideo(Catch(seeds=(3, 4)), Board(seconds=0.25))
     answers = played(watched, 20)
     pictures = watched.frames()
@@ -66,7 +66,7 @@ def test_a_toy_is_filmed_to_the_end_of_its_first_episode_and_its_board_is_seen()
         assert (picture[::24, ::24, 0] == answer.obs[0]).all() and picture.shape == (240, 120, 3)
 
 
-def test_who_is_watched_plays_as_if_alone() -> None:
+def test_recording_video_changes_no_episode() -> None:
     def made() -> MujocoVector:
         return MujocoVector(task="Hopper-v4", seeds=(1, 2))
 
@@ -76,7 +76,7 @@ def test_who_is_watched_plays_as_if_alone() -> None:
         assert all((a == b).all() for a, b in zip(one, other, strict=True))
 
 
-def test_what_moves_too_fast_to_be_shown_is_shown_in_part_but_always_to_its_end() -> None:
+def test_video_skips_frames_but_includes_the_last() -> None:
     envs = MujocoVector(task="Hopper-v4", seeds=(1,))
     watched = RecordVideo(envs, rendered(envs))
     ended = next(i for i, answer in enumerate(played(watched, 200), 1) if answer.over[0])
@@ -84,7 +84,7 @@ def test_what_moves_too_fast_to_be_shown_is_shown_in_part_but_always_to_its_end(
     assert len(watched.frames()) == 1 + -(-ended // 4)
 
 
-def test_the_double_of_an_emulator_plays_the_same_game_in_colour() -> None:
+def test_shadow_emulator_plays_the_same_game_in_colour() -> None:
     envs = AleVector(task=BREAKOUT, seeds=(5, 6), training=False)
     double = AleVector(task=BREAKOUT, seeds=(5,), training=False, rgb=True)
     watched = RecordVideo(envs, ShadowEmulator(double, frame_skip=4))
@@ -101,7 +101,7 @@ def test_the_double_of_an_emulator_plays_the_same_game_in_colour() -> None:
         assert np.corrcoef(small.ravel(), same.ravel())[0, 1] > 0.8
 
 
-def test_a_double_that_goes_astray_is_noticed() -> None:
+def test_diverging_shadow_emulator_is_detected() -> None:
     task = BREAKOUT.model_copy(update={"max_frames": 200})
     envs = AleVector(task=BREAKOUT, seeds=(5,), training=False)
     double = AleVector(task=task, seeds=(5,), training=False, rgb=True)
@@ -110,7 +110,7 @@ def test_a_double_that_goes_astray_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("backend", ["disable", "glfw"])
-def test_without_opengl_a_simulation_is_refused_with_the_remedy(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mujoco_video_without_opengl_is_refused_with_a_remedy(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MUJOCO_GL", backend)
@@ -124,7 +124,7 @@ def test_without_opengl_a_simulation_is_refused_with_the_remedy(backend: str, mo
     assert not complaints
 
 
-def test_without_a_window_opengl_is_asked_for_pictures_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offscreen_rendering_is_used_without_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL"):
         monkeypatch.delenv(name, raising=False)
     rendered(MujocoVector(task="InvertedPendulum-v4", seeds=(1,)))

@@ -38,7 +38,7 @@ def test_the_median_module_is_short() -> None:
 @pytest.mark.parametrize(
     ("count", "most", "target", "step"), budgets.RATCHETS, ids=lambda value: getattr(value, "__name__", "")
 )
-def test_a_count_of_the_house_only_falls(
+def test_counts_of_the_package_only_decrease(
     count: Callable[[list[Module]], int], most: int, target: int, step: int
 ) -> None:
     now, what = count(tree()), (count.__doc__ or "").partition("\n")[0]
@@ -58,7 +58,7 @@ def test_scripts_are_short_strict_and_say_what_they_do() -> None:
         assert path.stat().st_mode & 0o111, f"{path} cannot be executed"
 
 
-def test_every_point_of_death_is_passed_and_known_and_every_exception_is_used() -> None:
+def test_every_fault_point_and_exception_is_used() -> None:
     named = set()
     for module in tree():
         for _, call in module.calls:
@@ -70,14 +70,14 @@ def test_every_point_of_death_is_passed_and_known_and_every_exception_is_used() 
         assert any(inside == function for inside, _ in modules[path].calls), f"{path}: {function} is gone"
 
 
-def test_every_leave_to_wait_for_the_device_is_used() -> None:
+def test_every_permitted_device_synchronization_is_used() -> None:
     modules = {module.path: module for module in tree()}
     for path, function in bans.MAY_WAIT:
         waits = {inside for inside, call in modules[path].calls if call.func.__dict__.get("attr") in bans.WAITS}
         assert function in waits, f"{path}: {function} no longer waits; take it out of MAY_WAIT"
 
 
-def test_nothing_is_excused_without_a_reason_beside_the_package_and_in_its_settings_either() -> None:
+def test_every_noqa_and_disabled_rule_has_a_reason() -> None:
     broken = [f"{module.path}:{found.line}" for module in words.beside() for found in words.excuses(module)]
     assert not broken, "\n".join([(words.excuses.__doc__ or ""), *broken])
     assert words.unexplained_rules((ROOT / "pyproject.toml").read_text(encoding="utf-8")) == []

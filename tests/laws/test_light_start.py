@@ -61,6 +61,6 @@ def test_reading_needs_neither_torch_nor_an_emulator(tmp_path: Path, arguments: 
 
 
 @pytest.mark.slow
-def test_the_missing_are_really_missing(tmp_path: Path) -> None:
+def test_blocked_imports_are_really_blocked(tmp_path: Path) -> None:
     done = rlbench(tmp_path, "run", "toy", "dqn", "--task", "Catch", "--smoke", missing=HEAVY)
     assert done.returncode != 0

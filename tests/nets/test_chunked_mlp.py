@@ -23,7 +23,7 @@ def layers_of(critics: Critics, members: int) -> list[Tensor]:
     members=st.integers(1, 3),
     widths=st.lists(st.integers(1, 6), max_size=3),
 )
-def test_parts_are_the_whole(rows: int, part: int, members: int, widths: list[int]) -> None:
+def test_chunked_mlp_equals_the_whole_mlp(rows: int, part: int, members: int, widths: list[int]) -> None:
     """Of any number of members and layers, whether or not rows divide; in float64 sums agree to the last digits."""
     torch.manual_seed(rows)
     critics = Critics(members=3, obs=3, actions=2, widths=widths).double()
@@ -44,7 +44,7 @@ def test_parts_are_the_whole(rows: int, part: int, members: int, widths: list[in
         torch.testing.assert_close(slope, other, rtol=1e-10, atol=1e-12)
 
 
-def test_many_rows_go_in_parts_and_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_rows_in_chunks_give_equal_results(monkeypatch: pytest.MonkeyPatch) -> None:
     """As CQL asks: 31 actions at each of 256 observations; what is differentiated is a soft maximum over them."""
     torch.manual_seed(0)
     critics = Critics(members=2, obs=17, actions=6, widths=(256, 256))
@@ -63,7 +63,7 @@ def test_many_rows_go_in_parts_and_give_the_same(monkeypatch: pytest.MonkeyPatch
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-7)
 
 
-def test_parts_are_for_many_rows_on_a_processor_whose_own_slopes_nobody_wants() -> None:
+def test_chunks_are_used_only_for_many_rows_on_a_cpu_without_input_gradients() -> None:
     rows = torch.zeros(MIN_ROWS, 2)
     assert MIN_ROWS > CHUNK
     assert pays_to_chunk(rows)
@@ -75,7 +75,7 @@ def test_parts_are_for_many_rows_on_a_processor_whose_own_slopes_nobody_wants() 
         assert pays_to_chunk(wanted)
 
 
-def test_slopes_of_slopes_are_refused() -> None:
+def test_second_derivatives_are_refused() -> None:
     critics = Critics(members=1, obs=1, actions=1, widths=(2,))
     value = apply_chunked(torch.ones(3, 2), *layers_of(critics, 1))
     slopes = torch.autograd.grad(value.sum(), list(critics.parameters()), create_graph=True)

@@ -36,7 +36,7 @@ def count(module: nn.Module) -> int:
     return sum(p.numel() for p in module.parameters())
 
 
-def test_noise_is_factorised_of_rank_one_and_absent_in_evaluation() -> None:
+def test_noise_is_factorized_and_absent_in_evaluation() -> None:
     layer = NoisyLinear(8, 6, scale=0.5)
     eye = torch.eye(8)
     quiet = layer(eye, "eval")
@@ -64,7 +64,7 @@ def test_noise_has_the_papers_scale() -> None:
     assert draws.square().mean().item() == pytest.approx(0.05**2 * math.sqrt(2 / math.pi), rel=0.05)
 
 
-def test_dueling_adds_what_is_shared_and_centres_the_advantages() -> None:
+def test_dueling_adds_the_value_to_centered_advantages() -> None:
     made = streams(4, dueling=True)
     x = torch.randn(2, FEATURES)
     hidden = (x @ made.hidden.weight.t() + made.hidden.bias).relu()
@@ -93,7 +93,7 @@ def test_parameter_counts_follow_from_the_papers() -> None:
     assert count(fqf) == of(1) + embed + 3136 * 32 + 32
 
 
-def test_quantile_fractions_are_the_middles_of_equal_parts() -> None:
+def test_quantile_fractions_are_midpoints() -> None:
     value = QuantileHead(streams(4))(torch.randn(2, FEATURES), "learn")
     assert value.taus[0].tolist() == [0.125, 0.375, 0.625, 0.875]
     assert value.mass[0].tolist() == [0.25] * 4
@@ -106,7 +106,7 @@ def test_the_categorical_head_spans_its_support() -> None:
     assert value.atoms[[0, 25, 50]].tolist() == pytest.approx([-10.0, 0.0, 10.0], abs=1e-6)
 
 
-def test_an_implicit_head_draws_as_many_fractions_as_its_role_is_worth() -> None:
+def test_iqn_head_draws_the_configured_number_of_fractions_per_role() -> None:
     head, x = implicit(), torch.randn(5, FEATURES)
     for role, number in (("learn", 7), ("target", 3), ("act", 2), ("eval", 32)):
         value = head(x, role)
@@ -169,7 +169,7 @@ def wasserstein(head: ProposedHead, features: torch.Tensor, edges: list[float], 
         return float((curve - steps[part]).abs().mean())
 
 
-def test_fqfs_gradient_is_the_slope_of_the_wasserstein_error() -> None:
+def test_fqfs_gradient_equals_that_of_the_wasserstein_error() -> None:
     """Proposition 1 against a finite difference, for an inverse CDF that rises, as it must for the proposition."""
     head = proposed(count=4).double()
     features = torch.rand(1, FEATURES, dtype=torch.float64) + 0.5
@@ -203,7 +203,7 @@ def test_fqfs_gradient_is_the_slope_of_the_wasserstein_error() -> None:
         torch.testing.assert_close(gradient, want, atol=0.01, rtol=0)
 
 
-def test_fqfs_two_losses_touch_disjoint_parameters() -> None:
+def test_fqfs_two_losses_have_disjoint_parameters() -> None:
     torso = nn.Linear(4, FEATURES)
     net = QNet(torso, proposed(entropy=10.0))
     obs, action = torch.randn(3, 4), torch.tensor([0, 1, 2])

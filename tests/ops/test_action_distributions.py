@@ -29,7 +29,7 @@ def test_the_density_of_a_squashed_action_integrates_to_one(mean: float, log_std
     assert total == pytest.approx(1, abs=1e-7)
 
 
-def test_the_log_density_is_the_gaussians_minus_the_slope_of_tanh() -> None:
+def test_log_density_is_the_gaussians_minus_the_log_derivative_of_tanh() -> None:
     mean, log_std, raw = [0.3, -1.2, 0.0], [-0.5, 0.2, 0.9], [0.1, -2.0, 1.4]
     wanted = sum(
         stats.norm.logpdf(x, m, np.exp(s)) - np.log(1 - np.tanh(x) ** 2)
@@ -71,7 +71,7 @@ def test_the_density_in_the_environments_units_integrates_to_one_between_its_bou
     assert total == pytest.approx(1, abs=1e-7)
 
 
-def test_a_sample_tells_its_own_density() -> None:
+def test_sample_returns_its_log_density() -> None:
     torch.manual_seed(0)
     policy = Squashed(torch.randn(500, 3, dtype=torch.float64), 0.3 * torch.randn(500, 3, dtype=torch.float64))
     action, log_prob = policy.sample()
@@ -101,7 +101,7 @@ def test_the_mode_is_the_squashed_mean() -> None:
     assert squashed([0.5, -2.0], [9.0, 9.0]).mode().tolist()[0] == pytest.approx([math.tanh(0.5), math.tanh(-2.0)])
 
 
-def test_smoothing_is_clipped_gaussian_noise_kept_in_bounds() -> None:
+def test_target_smoothing_is_clipped_gaussian_noise_within_bounds() -> None:
     torch.manual_seed(3)
     middle = Deterministic(torch.zeros(40_000, 1)).add_clipped_noise(0.2, 0.5)
     assert middle.abs().max().item() == pytest.approx(0.5)
@@ -134,7 +134,7 @@ def reference(policy: Gaussian | Discrete) -> distributions.Distribution:
 
 
 @pytest.mark.parametrize("pair", [gaussians(), discretes()], ids=["gaussian", "discrete"])
-def test_density_entropy_and_divergence_are_those_of_the_textbook(
+def test_density_entropy_and_kl_equal_the_textbook_formulas(
     pair: tuple[Gaussian, Gaussian] | tuple[Discrete, Discrete],
 ) -> None:
     one, other = pair
@@ -167,7 +167,7 @@ def test_a_gaussian_agrees_with_scipy_and_with_numerical_integration() -> None:
     )
 
 
-def test_numbered_actions_agree_with_plain_probabilities() -> None:
+def test_discrete_actions_agree_with_plain_probabilities() -> None:
     logits, others = np.array([1.0, -2.0, 0.5]), np.array([0.0, 1.0, 0.0])
     p, q = special.softmax(logits), special.softmax(others)
     policy, other = (Discrete(torch.from_numpy(x)[None]) for x in (logits, others))
@@ -177,7 +177,7 @@ def test_numbered_actions_agree_with_plain_probabilities() -> None:
     assert policy.mode().tolist() == [0]
 
 
-def test_drawn_numbers_are_as_frequent_as_probable() -> None:
+def test_sampled_discrete_actions_have_their_probabilities() -> None:
     torch.manual_seed(6)
     logits = torch.tensor([1.0, -1.5, 0.0, -30.0])
     drawn = Discrete(logits.expand(20_000, 4)).draw()
@@ -190,7 +190,7 @@ def test_drawn_numbers_are_as_frequent_as_probable() -> None:
     assert rows.tolist() == [1, 0]
 
 
-def test_drawn_vectors_are_distributed_as_their_density_says_and_their_numbers_are_independent() -> None:
+def test_sampled_vectors_follow_their_density_with_independent_components() -> None:
     torch.manual_seed(7)
     mean, log_std = torch.tensor([0.4, -1.0]), torch.tensor([-0.3, 0.6])
     drawn = Gaussian(mean.expand(20_000, 2), log_std.expand(20_000, 2)).draw().double().numpy()
@@ -200,14 +200,14 @@ def test_drawn_vectors_are_distributed_as_their_density_says_and_their_numbers_a
 
 
 @pytest.mark.parametrize("policy", [gaussians()[0], discretes()[0]], ids=["gaussian", "discrete"])
-def test_a_detached_policy_is_the_same_and_teaches_nothing(policy: Gaussian | Discrete) -> None:
+def test_detached_policy_is_equal_without_gradient(policy: Gaussian | Discrete) -> None:
     learned = type(policy)(*(part.clone().requires_grad_() for part in policy))
     for kept, part in zip(learned.detached(), policy, strict=True):
         assert torch.equal(kept, part)
         assert not kept.requires_grad
 
 
-def test_a_detached_gaussian_stays_when_the_parameter_of_its_spread_is_moved_in_place() -> None:
+def test_detached_gaussian_is_independent_of_later_changes_of_its_std() -> None:
     log_std = torch.nn.Parameter(torch.zeros(2))
     kept = Gaussian(torch.zeros(3, 2), log_std.expand(3, 2)).detached()
     log_std.data.fill_(1.0)

@@ -86,7 +86,7 @@ def test_the_fisher_matrix_of_a_gaussian_is_its_expected_squared_score() -> None
     torch.testing.assert_close(written_out(actor, damping=0.0), wanted)
 
 
-def test_the_fisher_matrix_of_numbered_actions_is_their_expected_squared_score() -> None:
+def test_fisher_matrix_of_discrete_actions_is_their_expected_squared_score() -> None:
     actor, (obs, weight) = actor_of("discrete"), seen()
     row = flat(list(actor.parameters())).detach()
 
@@ -107,14 +107,14 @@ def system(size: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 12])
-def test_as_many_conjugate_directions_as_unknowns_solve_the_system(size: int) -> None:
+def test_as_many_iterations_as_unknowns_solve_the_system(size: int) -> None:
     matrix, right = system(size, seed=size)
     found = conjugate_gradient(lambda v: matrix @ v, right, iterations=size, tolerance=0.0)
     np.testing.assert_allclose(found.numpy(), np.linalg.solve(matrix.numpy(), right.numpy()), rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("iterations", [0, 1, 3])
-def test_fewer_give_the_nearest_point_of_the_krylov_space(iterations: int) -> None:
+def test_fewer_iterations_give_the_krylov_space_optimum(iterations: int) -> None:
     """In the norm of the matrix: the exact minimum over span(b, Ab, A²b, …), found by a direct solver."""
     matrix, right = (x.numpy() for x in system(8, seed=1))
     basis = np.stack([np.linalg.matrix_power(matrix, k) @ right for k in range(iterations)], 1) if iterations else None
@@ -127,7 +127,7 @@ def test_fewer_give_the_nearest_point_of_the_krylov_space(iterations: int) -> No
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_iterations_after_it_has_arrived_change_nothing(dtype: torch.dtype) -> None:
+def test_iterations_after_convergence_change_nothing(dtype: torch.dtype) -> None:
     """A right side of two eigenvectors is solved in two steps; then all is rounding, and dividing by it would spoil."""
     diagonal = torch.tensor([4.0, 4.0, 0.5, 0.5, 9.0], dtype=dtype)
     right = torch.tensor([8.0, 4.0, 1.0, 1.0, 0.0], dtype=dtype)
@@ -136,7 +136,7 @@ def test_iterations_after_it_has_arrived_change_nothing(dtype: torch.dtype) -> N
     torch.testing.assert_close(many, torch.tensor([2.0, 1.0, 2.0, 2.0, 0.0], dtype=dtype))
 
 
-def test_nothing_asked_is_nothing_done() -> None:
+def test_zero_right_hand_side_gives_zero() -> None:
     assert conjugate_gradient(lambda v: 3 * v, torch.zeros(4), iterations=10, tolerance=1e-10).tolist() == [0, 0, 0, 0]
 
 
@@ -156,7 +156,7 @@ def test_it_stops_at_the_tolerance_of_the_squared_residual() -> None:
     assert torch.equal(stopped, conjugate_gradient(lambda v: matrix @ v, right, iterations=3, tolerance=0.0))
 
 
-def test_tensors_survive_being_laid_in_one_row() -> None:
+def test_flattening_and_unflattening_tensors_round_trip() -> None:
     parts = [torch.randn(2, 3), torch.randn(()), torch.randn(4), torch.randn(1, 1, 2)]
     row = flat(parts)
     assert row.shape == (6 + 1 + 4 + 2,)

@@ -31,12 +31,12 @@ def doubles(*values: object) -> Tensor:
     return torch.tensor(values[0] if len(values) == 1 else values, dtype=torch.float64)
 
 
-def test_a_mean_of_counted_rows_leaves_out_those_of_weight_zero() -> None:
+def test_valid_mean_ignores_rows_of_weight_zero() -> None:
     assert weighted_mean(doubles([2.0, 1e9, -2.0]), doubles([1.0, 0.0, 3.0])).item() == pytest.approx((2 - 6) / 4)
     assert weighted_mean(doubles([5.0, 7.0]), doubles([0.0, 0.0])).item() == 0
 
 
-def test_a_mean_over_valid_rows_ignores_how_much_each_weighs() -> None:
+def test_valid_mean_ignores_the_size_of_weights() -> None:
     values = doubles([[2.0, 1e9, -4.0], [3.0, 1e9, 5.0]])
     assert valid_mean(values, doubles([0.5, 0.0, 3.0])).item() == pytest.approx(6 / 4)
     assert valid_mean(values, doubles([0.0, 0.0, 0.0])).item() == 0
@@ -54,7 +54,7 @@ def test_an_expectile_loss_weighs_what_is_above_the_prediction_by_tau_and_below_
 
 
 @pytest.mark.parametrize("expectile", [0.5, 0.7, 0.9])
-def test_its_least_is_scipys_expectile(expectile: float) -> None:
+def test_minimizer_of_the_expectile_loss_is_scipys_expectile(expectile: float) -> None:
     sample = doubles([-3.0, 0.1, 0.4, 2.0, 7.0])
     least = optimize.minimize_scalar(
         lambda at: float(expectile_loss(sample - at, expectile).sum()), bounds=(-4, 8), options={"xatol": 1e-10}
@@ -69,7 +69,7 @@ def test_exponential_weights_grow_with_the_advantage_up_to_their_bound() -> None
     assert wanted[3] > 99.9
 
 
-def test_a_scale_of_zero_imitates_all_alike() -> None:
+def test_temperature_zero_weighs_all_rows_equally() -> None:
     assert exponential_weight(doubles([-5.0, 0.0, 5.0]), 0.0, 20.0).tolist() == [1.0, 1.0, 1.0]
 
 
@@ -79,7 +79,7 @@ def test_binary_weights_are_one_where_the_advantage_is_positive_and_only_there()
     assert found.dtype == torch.float64
 
 
-def test_the_soft_minimum_is_three_quarters_of_the_least_and_one_of_the_greatest() -> None:
+def test_lambda_mix_is_a_convex_combination_of_minimum_and_maximum() -> None:
     value = doubles([[1.0, 4.0, -2.0], [5.0, 0.0, -2.0]])
     assert lambda_mix(value, 0.75).tolist() == [0.75 * 1 + 0.25 * 5, 0.75 * 0 + 0.25 * 4, -2.0]
     assert lambda_mix(value, 1.0).tolist() == [1.0, 0.0, -2.0]
@@ -112,7 +112,9 @@ def test_the_importance_weighted_sum_estimates_the_integral_over_all_actions() -
 
 
 @given(st.lists(st.floats(-50, 50), min_size=1, max_size=6), st.floats(-50, 50))
-def test_the_gap_moves_with_what_is_sampled_and_against_the_data(values: list[float], shift: float) -> None:
+def test_conservative_gap_rises_with_sampled_values_and_falls_with_data_values(
+    values: list[float], shift: float
+) -> None:
     sampled, nothing = doubles(values)[None, :, None], torch.zeros(len(values), 1, dtype=torch.float64)
     plain, moved = (conservative_gap(doubles([[0.0]]), sampled + s, nothing, 1.0).item() for s in (0.0, shift))
     assert moved - plain == pytest.approx(shift, abs=1e-9)
@@ -132,11 +134,11 @@ def test_the_divergence_from_the_standard_normal_is_its_integral(mean: float, lo
     assert found.tolist() == pytest.approx([wanted / 2], abs=1e-8)  # mean of two latent numbers, one of them without
 
 
-def test_the_evidence_loss_is_the_error_and_half_the_divergence() -> None:
+def test_vae_loss_is_the_error_plus_half_the_kl() -> None:
     assert vae_loss(doubles([2.0, 0.0]), doubles([1.0, 4.0]), 0.5).tolist() == [2.5, 2.0]
 
 
-def test_uniform_actions_fill_the_whole_range_and_tell_their_density() -> None:
+def test_uniform_actions_cover_the_range_with_their_density() -> None:
     torch.manual_seed(0)
     action, density = uniform_actions(torch.zeros(100, 3), 50)
     assert action.shape == (50, 100, 3)
@@ -144,7 +146,7 @@ def test_uniform_actions_fill_the_whole_range_and_tell_their_density() -> None:
     assert stats.kstest(action.double().numpy().ravel(), stats.uniform(-1, 2).cdf).pvalue > 1e-3
 
 
-def test_repeated_samples_of_a_squashed_policy_differ_and_each_tells_its_own_density() -> None:
+def test_repeated_samples_differ_and_have_their_own_density() -> None:
     torch.manual_seed(0)
     policy = Squashed(torch.randn(4, 2, dtype=torch.float64), 0.3 * torch.randn(4, 2, dtype=torch.float64))
     action, log_prob = policy.repeated(5).sample()
@@ -154,7 +156,7 @@ def test_repeated_samples_of_a_squashed_policy_differ_and_each_tells_its_own_den
         torch.testing.assert_close(log_prob[m], policy.log_prob(action[m].atanh()), rtol=1e-6, atol=1e-6)
 
 
-def test_draws_of_a_gaussian_are_distributed_by_it_and_kept_within_bounds() -> None:
+def test_samples_of_a_gaussian_follow_it_within_bounds() -> None:
     torch.manual_seed(0)
     policy = Gaussian(torch.tensor([[0.1, 0.9]]), torch.tensor([[-2.0, 0.0]]))
     action = policy.draws(20_000)

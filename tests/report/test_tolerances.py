@@ -33,7 +33,7 @@ def reference_of(suite: str, algorithm: str, task: str) -> tuple[CellKey, Refere
         ("offline", "iql", "hopper-expert-v2", 0.1),  # 110.5 on D4RL's scale
     ],
 )
-def test_a_score_shows_no_less_than_its_last_digit_and_a_point_in_one_game(
+def test_resolution_is_at_least_the_last_digit_and_one_point_in_one_game(
     suite: str, algorithm: str, task: str, expected: float
 ) -> None:
     assert resolution(*reference_of(suite, algorithm, task)) == expected
@@ -67,7 +67,7 @@ def test_the_steps_to_the_threshold_are_known_of_one_run(algorithm: str, steps: 
     assert reference_of("atari", algorithm, "PongNoFrameskip-v4")[1].steps_to_threshold == steps
 
 
-def test_a_share_that_is_given_acts_on_every_cell() -> None:
+def test_given_margin_applies_to_every_cell() -> None:
     for suite in SUITES:
         for cell in documented(suite):
             one, two = (margin(cell.key, cell.primary, share) for share in (0.1, 0.2))
@@ -103,7 +103,7 @@ LATE = [*[-21.0] * 30, 20.0]
         ("dqn", [LATE, LATE[10:], LATE], None, "CONSISTENT", "after 2,000,000 to 3,000,000 steps"),
     ],
 )
-def test_where_both_sides_stop_the_verdict_is_about_reaching_it_and_how_soon(
+def test_verdict_at_a_common_threshold_is_about_reaching_it_and_its_steps(
     record_run: Record,
     tmp_path: Path,
     algo: str,
@@ -120,7 +120,7 @@ def test_where_both_sides_stop_the_verdict_is_about_reaching_it_and_how_soon(
 @pytest.mark.parametrize(
     ("score", "share", "word"), [(290.0, None, "CONSISTENT"), (280.0, None, "BELOW"), (280.0, 0.2, "CONSISTENT")]
 )
-def test_a_margin_that_is_given_acts_on_a_single_run(
+def test_given_margin_applies_to_a_single_reference_run(
     record_run: Record, tmp_path: Path, score: float, share: float | None, word: str
 ) -> None:
     """DQN on Breakout: documented 316, a random policy 1.7; a tenth of the way is 31.4."""
@@ -130,7 +130,7 @@ def test_a_margin_that_is_given_acts_on_a_single_run(
     assert {finding.word for finding in findings if finding.word != "NOT RUN"} == {word}
 
 
-def test_a_margin_that_is_given_stands_for_the_documented_spread_too(record_run: Record, tmp_path: Path) -> None:
+def test_given_margin_replaces_the_published_std(record_run: Record, tmp_path: Path) -> None:
     """DDPG on Hopper: documented 2197 ± 971.6, so that 2000 ± 10 passes by the spread and not by one in fifty."""
     for seed in range(3):
         record_run([0.0, 2000.0 + 10 * seed], suite="mujoco", algo="ddpg", task="Hopper-v4", seed=seed)

@@ -49,23 +49,23 @@ def judges() -> list[object]:
 
 
 @given(st.floats(-50, 50), st.floats(1, 300))
-def test_students_distribution_is_that_of_scipy(t: float, degrees: float) -> None:
+def test_t_distribution_equals_scipys(t: float, degrees: float) -> None:
     assert distribution(t, degrees) == pytest.approx(stats.t.cdf(t, degrees), abs=1e-8)  # scipy errs by 2e-9 near 0
 
 
 @given(st.floats(0.001, 0.999), st.floats(1, 300))
-def test_students_quantiles_are_those_of_scipy(probability: float, degrees: float) -> None:
+def test_t_quantiles_equal_scipys(probability: float, degrees: float) -> None:
     assert quantile(probability, degrees) == pytest.approx(stats.t.ppf(probability, degrees), rel=1e-7, abs=1e-7)
 
 
-def test_the_ends_of_the_distribution() -> None:
+def test_t_distribution_at_infinity() -> None:
     assert (distribution(math.inf, 3), distribution(-math.inf, 3), distribution(0.0, 3)) == (1.0, 0.0, 0.5)
     assert distribution(1e9, 4) == 1.0
     assert normal_quantile(0.975) == pytest.approx(stats.norm.ppf(0.975))
 
 
 @given(st.lists(st.floats(-1e4, 1e4), min_size=2, max_size=20))
-def test_the_interval_of_the_mean_is_that_of_scipy(scores: list[float]) -> None:
+def test_interval_of_the_mean_equals_scipys(scores: list[float]) -> None:
     error = stats.sem(scores)
     low, high = estimate.interval(scores)
     if error > 1e-9:
@@ -81,7 +81,7 @@ def test_the_interval_of_the_mean_is_that_of_scipy(scores: list[float]) -> None:
     st.integers(2, 12),
     st.floats(0, 50),
 )
-def test_non_inferiority_is_welchs_test_of_scipy_with_fewer_degrees_of_freedom(
+def test_non_inferiority_equals_scipys_welch_test_with_reduced_degrees_of_freedom(
     scores: list[float], document: float, std: float, n: int, margin: float
 ) -> None:
     """The documented deviation is divided by n, SciPy's by n − 1."""
@@ -105,7 +105,7 @@ def test_non_inferiority_is_welchs_test_of_scipy_with_fewer_degrees_of_freedom(
 @pytest.mark.parametrize(
     ("document", "expected"), [(2.0, "ABOVE"), (2.1, "CONSISTENT"), (21.9, "CONSISTENT"), (22.0, "BELOW")]
 )
-def test_a_single_run_is_judged_by_where_one_more_run_would_fall(document: float, expected: str) -> None:
+def test_single_reference_run_is_tested_by_a_prediction_interval(document: float, expected: str) -> None:
     assert word(against_run([10.0, 12.0, 14.0], document, 0.0, 0.0)) == expected  # from 2.064 to 21.936
 
 
@@ -124,13 +124,13 @@ def test_a_single_run_is_judged_by_where_one_more_run_would_fall(document: float
         ([10.0, 12.0, 14.0], 22.0, 9.0, 3.0, "CONSISTENT"),  # the resolution widens the interval
     ],
 )
-def test_a_single_run_is_missed_only_beyond_the_margin_and_what_a_score_can_show(
+def test_below_a_single_run_requires_the_margin_and_the_resolution(
     scores: list[float], document: float, margin: float, resolution: float, expected: str
 ) -> None:
     assert word(against_run(scores, document, margin, resolution)) == expected
 
 
-def test_of_two_respects_the_worse_counts() -> None:
+def test_weaker_of_two_claims_counts() -> None:
     same = [20.0, 20.0, 20.0]
     below, equal, above = (against_run(same, d, 0.0, 0.1) for d in (21.0, 20.0, 19.0))
     assert [word(claim) for claim in (below, equal, above)] == ["BELOW", "CONSISTENT", "ABOVE"]
@@ -144,13 +144,13 @@ def test_of_two_respects_the_worse_counts() -> None:
 @pytest.mark.parametrize(
     ("scores", "text"), [([], "3 more seeds"), ([20.0], "2 more seeds"), ([20.0, 20.0], "1 more seed")]
 )
-def test_fewer_than_three_seeds_say_nothing(scores: list[float], text: str) -> None:
+def test_fewer_than_three_seeds_are_inconclusive(scores: list[float], text: str) -> None:
     run, optimum = against_run(scores, 20.0, 1.0, 0.1), against_optimum(scores, 20.0, 1.0)
     for claim in (run, optimum, against_seeds(scores, 20, 1, 5, 1)):
         assert [str(v) for v in settle([claim])] == [f"INCONCLUSIVE (≈ {text})"]
 
 
-def test_seeds_that_agree_to_the_last_digit_leave_no_room() -> None:
+def test_tied_seeds_give_a_verdict_without_a_test() -> None:
     same = [20.5, 20.5, 20.5]
     assert [word(against_run(same, d, 0.0, 0.0)) for d in (20.0, 20.5, 21.0)] == ["ABOVE", "CONSISTENT", "BELOW"]
     assert [word(against_seeds(same, d, 0.0, 10, 1.0)) for d in (19.0, 20.0, 21.0, 22.0)] == [
@@ -185,7 +185,7 @@ def test_a_failed_seed_never_improves_a_verdict(
 @given(
     SCORES.filter(lambda s: len(s) >= 3), st.lists(st.integers(0, 300), min_size=12, max_size=12), st.integers(0, 99)
 )
-def test_two_readings_of_a_document_are_monotone_too(scores: list[float], gaps: list[int], more: int) -> None:
+def test_claims_under_two_estimators_are_monotone(scores: list[float], gaps: list[int], more: int) -> None:
     def judged(shift: int) -> str:
         last = [s + shift for s in scores]
         top = [s + g for s, g in zip(last, gaps, strict=False)]
@@ -194,20 +194,20 @@ def test_two_readings_of_a_document_are_monotone_too(scores: list[float], gaps: 
     assert ORDER[judged(more)] >= ORDER[judged(0)]
 
 
-def test_a_failed_seed_among_three_good_ones_is_heard() -> None:
+def test_failed_seed_among_three_good_ones_weakens_the_verdict() -> None:
     judge = judges()[2]
     good = [100.0, 101.0, 99.0, 100.0]
     assert word(with_failures(judge, good, [])) == "REPRODUCED"
     assert word(with_failures(judge, good, [0.0])) == "INCONCLUSIVE"
 
 
-def test_what_two_readings_disagree_about_is_inconclusive() -> None:
+def test_disagreement_of_two_estimators_is_inconclusive() -> None:
     low, high = against_run([50.0, 51.0, 52.0], 100.0, 0.0, 0.0), against_run([99.0, 100.0, 101.0], 100.0, 0.0, 0.0)
     assert (word(low), word(high), word(under_both(low, high))) == ("BELOW", "CONSISTENT", "INCONCLUSIVE")
     assert word(under_both(low, low)) == "BELOW"
 
 
-def test_the_optimum_is_reproduced_missed_or_not_yet_told() -> None:
+def test_verdicts_against_an_optimum() -> None:
     assert word(against_optimum([1.0, 1.0, 1.0], 1.0, 0.05)) == "REPRODUCED"
     assert word(against_optimum([0.5, 0.51, 0.49], 1.0, 0.05)) == "BELOW"
     assert word(against_optimum([1.0, 0.9, 1.0], 1.0, 0.05)) == "INCONCLUSIVE"
@@ -223,13 +223,13 @@ def test_a_capped_claim_is_monotone_and_never_reproduced(scores: list[float], mo
     assert "REPRODUCED" not in {before, after}
 
 
-def test_holm_by_hand() -> None:
+def test_holms_correction_equals_a_hand_computation() -> None:
     assert holm([0.01, 0.04, None, 0.03, 0.005], 0.05) == [True, False, False, False, True]
     assert holm([0.01, 0.02, 0.03], 0.05) == [True, True, True]
     assert holm([], 0.05) == []
 
 
-def test_a_table_of_many_cells_asks_more_of_each() -> None:
+def test_larger_tables_require_smaller_p_values() -> None:
     one = against_run([10.0, 12.0, 14.0], 23.0, 0.0, 0.0)
     assert one.below == pytest.approx(2 * stats.t.cdf((12 - 23) / (2 * math.sqrt(4 / 3)), 2))
     assert settle([one])[0].word == "BELOW"
@@ -242,14 +242,14 @@ def test_the_margin_is_a_tenth_of_the_way_from_random_or_the_documented_spread()
     assert margin_of(-5.0, 0.1, None) == 0.5
 
 
-def test_the_seeds_still_needed_are_the_fewest_whose_test_would_probably_settle_it() -> None:
+def test_more_seeds_is_the_smallest_number_with_the_designed_power() -> None:
     scores, distance = [1.0, 0.9, 1.0], 0.05
     deviation, power = stats.tstd(scores), stats.norm.ppf(0.8)
     needed = next(n for n in range(4, 200) if (stats.t.ppf(0.95, n - 1) + power) * deviation / math.sqrt(n) < distance)
     assert more_seeds(scores, distance) == needed - 3
 
 
-def test_the_seeds_still_needed_are_those_of_the_test_that_judges_them() -> None:
+def test_more_seeds_uses_the_same_test_as_the_verdict() -> None:
     scores, noise, n = [100.0, 130.0, 70.0], 5.0**2 / 10, 10  # ours lie six times as far apart as the document's
     power = stats.norm.ppf(0.8)
 
@@ -263,7 +263,7 @@ def test_the_seeds_still_needed_are_those_of_the_test_that_judges_them() -> None
 
 
 @pytest.mark.parametrize(("document", "deviation", "margin"), [(-21.5, 0.8, 2.2), (-19.0, 2.0, 4.5)])
-def test_that_many_seeds_settle_it_four_times_in_five(document: float, deviation: float, margin: float) -> None:
+def test_named_number_of_seeds_has_a_power_of_80_percent(document: float, deviation: float, margin: float) -> None:
     """Once our spread decides it, once the document's, whose printed mean stays where it is."""
     ours, n = [-22.9, -21.0, -25.3, -20.0, -20.4], 10
     claim = against_seeds(ours, document, deviation, n, margin)
@@ -275,7 +275,7 @@ def test_that_many_seeds_settle_it_four_times_in_five(document: float, deviation
     assert 0.74 < settled < 0.88
 
 
-def test_what_a_vague_document_leaves_open_no_seeds_can_settle() -> None:
+def test_large_error_of_the_reference_is_undecidable() -> None:
     threshold = stats.t.ppf(0.95, 9) * 3.0
     assert out_of_reach(0.99 * threshold, 9.0, 10)
     assert out_of_reach(-0.99 * threshold, 9.0, 10)
@@ -287,6 +287,6 @@ def test_what_a_vague_document_leaves_open_no_seeds_can_settle() -> None:
         assert against_seeds(endless, document, 9.0, 10, 10.0).found == found  # of squared error 9
 
 
-def test_a_difference_too_small_to_settle_is_said_to_need_too_many_seeds() -> None:
+def test_small_difference_needs_more_than_the_maximum_of_seeds() -> None:
     assert str(Verdict("INCONCLUSIVE", more_seeds([0.0, 1.0, 0.5], 0.01))) == "INCONCLUSIVE (> 100 more seeds)"
     assert more_seeds([0.0, 1.0, 0.5], 0.1, noise=1.0, n=10) > 100  # the document itself is too vague

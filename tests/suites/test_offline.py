@@ -31,7 +31,7 @@ def algo_of(algorithm: str, task: str = "halfcheetah-medium-v2") -> Offline:
 
 
 @pytest.mark.parametrize(("algorithm", "task"), TIANSHOU)
-def test_every_cell_is_a_million_steps_judged_every_five_thousand(algorithm: str, task: str) -> None:
+def test_every_cell_has_a_million_steps_and_evaluations_every_five_thousand(algorithm: str, task: str) -> None:
     """examples/offline: 200 epochs of 5,000 gradient steps, batches of 256, ten test episodes."""
     spec = suites.spec("offline", algorithm, task)
     assert (spec.budget.steps, spec.budget.epoch) == (1_000_000, 5_000)
@@ -63,7 +63,7 @@ def test_the_settings_are_those_of_the_documented_scripts() -> None:
     assert algo_of("td3bc-raw") == td3bc.model_copy(update={"normalize_obs": False})
 
 
-def test_what_the_document_lacks_follows_its_paper() -> None:
+def test_settings_without_a_reference_follow_the_paper() -> None:
     iql, crr = algo_of("iql", "mujoco/hopper/medium-v0"), algo_of("crr")
     assert iql.method == ImplicitQ(expectile=0.7, temperature=3.0, max_weight=100.0, lr_decay_steps=1_000_000)
     assert (iql.actor_lr, iql.critic_lr, iql.tau, iql.return_span) == (3e-4, 3e-4, 0.005, 1000.0)
@@ -71,7 +71,7 @@ def test_what_the_document_lacks_follows_its_paper() -> None:
     assert (crr.method.mode, crr.method.beta, crr.method.max_weight) == ("exp", 1.0, 20.0)
 
 
-def test_our_own_sets_have_a_budget_of_their_own_and_the_rate_falls_within_it() -> None:
+def test_generated_sets_have_their_own_budget_and_learning_rate_decay() -> None:
     spec = suites.spec("offline", "iql", "rlb-walker2d-medium-expert")
     assert spec.budget.steps == 100_000
     assert isinstance(spec.algo, Offline)
@@ -80,7 +80,7 @@ def test_our_own_sets_have_a_budget_of_their_own_and_the_rate_falls_within_it() 
     assert spec.task.world.id == "Walker2d-v4"
 
 
-def test_cql_on_our_own_sets_presses_with_a_fixed_weight_and_on_published_ones_as_documented() -> None:
+def test_cql_on_generated_sets_has_a_fixed_weight() -> None:
     """https://github.com/aviralkumar2907/CQL: min_q_weight 5, no Lagrange form, backups without entropy."""
     own, published = (
         suites.spec("offline", "cql", name).algo for name in ("rlb-hopper-medium", "halfcheetah-medium-v2")
@@ -91,7 +91,7 @@ def test_cql_on_our_own_sets_presses_with_a_fixed_weight_and_on_published_ones_a
     assert own.model_copy(update={"method": published.method}) == published
 
 
-def test_a_cell_is_named_by_its_data_and_other_data_beside_it() -> None:
+def test_cell_name_contains_other_data() -> None:
     spec = suites.spec("offline", "il", "HalfCheetah-v4")
     assert spec.name == "offline/il/HalfCheetah-v4"
     other = apply_settings(spec, [parse("task.dataset=mine-01234567")])

@@ -212,7 +212,7 @@ def test_a_cell_has_the_values_of_the_quoted_files(repository: str, algorithm: s
 
 
 @pytest.mark.parametrize(("algorithm", "task", "name"), CELLS)
-def test_every_field_that_moves_a_score_names_its_source(algorithm: str, task: str, name: str) -> None:
+def test_every_setting_that_changes_a_score_has_a_source(algorithm: str, task: str, name: str) -> None:
     """Of Tianshou's cells those that its scripts set; the rest of the code is described in the suite."""
     spec = suites.spec("offline", algorithm, task)
     epoch, episodes = PROTOCOL[name]

@@ -27,7 +27,7 @@ def algo_of(algorithm: str, body: str = "Ant") -> PolicyGradient:
 
 @pytest.mark.parametrize("body", NINE)
 @pytest.mark.parametrize("algorithm", FIVE)
-def test_every_documented_cell_has_what_all_of_them_share(algorithm: str, body: str) -> None:
+def test_every_documented_cell_has_the_common_settings(algorithm: str, body: str) -> None:
     """thu-ml/tianshou examples/mujoco at 6426a397 (PPO), 1730a900 (A2C), e27b5a26, 5057b5c8 and 844d7703."""
     spec, algo = suites.spec("mujoco", algorithm, f"{body}-v4"), algo_of(algorithm, body)
     assert algo.torso == Mlp(widths=(64, 64), activation="tanh")
@@ -64,7 +64,7 @@ def test_each_method_has_the_settings_of_its_document() -> None:
     assert (trpo.max_kl, trpo.backtrack_coef, trpo.max_backtracks) == (0.01, 0.8, 10)
 
 
-def test_only_a2c_descends_by_rmsprop() -> None:
+def test_only_a2c_uses_rmsprop() -> None:
     for algorithm in FIVE:
         algo = algo_of(algorithm)
         assert (algo.optimizer, algo.epsilon) == (("rmsprop", 1e-5) if algorithm == "a2c" else ("adam", 1e-8))
@@ -72,7 +72,7 @@ def test_only_a2c_descends_by_rmsprop() -> None:
 
 @pytest.mark.parametrize("task", ["CartPole-v1", "Catch"])
 @pytest.mark.parametrize("algorithm", FIVE)
-def test_the_sanity_suite_plays_numbered_actions_on_policy_and_is_judged_by_the_mode(algorithm: str, task: str) -> None:
+def test_toy_suite_on_policy_has_discrete_actions_and_greedy_evaluation(algorithm: str, task: str) -> None:
     spec = suites.spec("toy", algorithm, task)
     assert isinstance(spec.algo, PolicyGradient)
     assert spec.algo.greedy
@@ -93,17 +93,17 @@ def test_the_sanity_suite_plays_numbered_actions_on_policy_and_is_judged_by_the_
         ("mujoco/a2c/Ant-v4", "algo.method.dual_clip=3", "dual_clip=3.0: without clip"),
     ],
 )
-def test_what_contradicts_itself_is_refused(cell: str, change: str, complaint: str) -> None:
+def test_contradictory_settings_are_refused(cell: str, change: str, complaint: str) -> None:
     with pytest.raises((UsageError, ValidationError), match=complaint):
         apply_settings(suites.spec(*cell.split("/")), [parse(change)])
 
 
-def test_clips_may_be_asked_for_in_any_order() -> None:
+def test_clipping_settings_apply_in_any_order() -> None:
     changes = [parse(text) for text in ("algo.method.value_clip=true", "algo.method.clip=0.2")]
     method = apply_settings(suites.spec("mujoco", "a2c", "Ant-v4"), changes).algo.method
     assert isinstance(method, Surrogate)
     assert (method.clip, method.value_clip) == (0.2, True)
 
 
-def test_the_algorithm_is_part_of_what_a_run_is() -> None:
+def test_identity_includes_the_algorithm() -> None:
     assert len({suites.spec("mujoco", algorithm, "Ant-v4").id for algorithm in FIVE}) == 5

@@ -99,7 +99,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(words: tuple[str, str, str]
         suites.spec(*words)
 
 
-def test_an_identity_is_stable_and_blind_to_the_seed() -> None:
+def test_identity_is_stable_and_independent_of_the_seed() -> None:
     """Literal: committed records are found by these."""
     pong = suites.spec("atari", "dqn", "PongNoFrameskip-v4")
     assert pong.id == "3c138bcd9e9f"
@@ -148,12 +148,12 @@ def test_every_documented_cell_of_discrete_sac_has_the_settings_of_its_document(
     assert spec.protocol.stop == (20.0 if game == "Pong" else None)
 
 
-def test_the_one_name_sac_means_what_the_actions_ask_for() -> None:
+def test_sac_means_discrete_or_continuous_sac_by_the_actions() -> None:
     assert suites.spec("toy", "sac", "Catch").algo.family == "discretesac"
     assert suites.spec("toy", "sac", "Pendulum-v1").algo.family == "actorcritic"
 
 
-def test_identities_outlive_new_families_and_fields() -> None:
+def test_identities_survive_new_families_and_fields() -> None:
     """Literal: committed records are found by these."""
     known = {
         ("toy", "sac", "Pendulum-v1"): "9e1f281af52a",
