@@ -21,6 +21,7 @@ UNITS = {
     "offline-evaluation": "s",
     "recording": "steps/s",
     "reading": "transitions/s",
+    "import": "lines/s",
     "profile": "steps/s",
 }
 """The workloads, and in what a contestant is measured."""

@@ -14,7 +14,7 @@ from time import perf_counter, process_time
 import numpy as np
 import torch
 
-from benchmarks import judging, offline, onpolicy, profile, recording
+from benchmarks import importing, judging, offline, onpolicy, profile, recording
 from benchmarks.cases import BATCH, Case
 from benchmarks.halfcheetah import loop
 from benchmarks.ours import WARMUP, trainer
@@ -96,6 +96,7 @@ WORKLOADS: dict[str, Callable[[Case], Samples]] = {
     "ppo-pong": onpolicy.pong,
     "recording": recording.written,
     "reading": recording.read,
+    "import": importing.imported,
     "profile": profile.spent,
 }
 

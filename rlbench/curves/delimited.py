@@ -269,11 +269,10 @@ def kind_of(metric: str) -> Kind:
     return "evaluation" if re.search(r"(^|[/_.])(eval|test)", metric.lower()) else "training"
 
 
-def _factorize(column: Iterable[str]) -> tuple[NDArray[np.int64], list[str]]:
+def _factorize(column: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
     """Codes ``[N]`` of the values of a column in their first order, and the values."""
-    values: dict[str, int] = {}
-    codes = np.fromiter((values.setdefault(value, len(values)) for value in column), np.int64)
-    return codes, list(values)
+    values = {value: code for code, value in enumerate(dict.fromkeys(column))}
+    return np.fromiter(map(values.__getitem__, column), np.int64, len(column)), list(values)
 
 
 def _factorize_rows(columns: Iterable[Sequence[str]]) -> tuple[NDArray[np.int64], list[tuple[str, ...]]]:

@@ -53,7 +53,7 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
     """The curves of all files, each checked.
 
     Raises:
-        UsageError: a file is missing, or an option is bytes_needed.
+        UsageError: a file is missing, or an option is missing.
         RefusedFile: a file is not of the format, or holds what is no curve.
     """
     pairs: list[tuple[Points, Origin]] = []
@@ -270,7 +270,8 @@ def _distinct(curves: list[ImportedCurve]) -> list[ImportedCurve]:
         if label in labels:
             raise UsageError(f"{place}: seed {curve.seed} is in two files; import one of them, or name other seeds")
         labels.add(label)
-        first = digests.setdefault((label._replace(seed=None), curve.digest), curve.seed)
-        if curve.digest and first != curve.seed:
+        digest = curve.digest
+        first = digests.setdefault((label._replace(seed=None), digest), curve.seed)
+        if digest and first != curve.seed:
             raise UsageError(f"{place}: seed {curve.seed} has the curve of seed {first}; remove the copy")
     return curves

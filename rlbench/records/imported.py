@@ -6,8 +6,9 @@ An imported curve has no Spec: how it was made is known from its ``origin`` alon
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -63,7 +64,7 @@ class ImportedCurve:
     def digest(self) -> str:
         """SHA-256 of steps and returns; empty below three different returns, which two seeds may have by chance."""
         same = len(set(self.returns)) < DISTINCT
-        return "" if same else sha256(repr((self.steps, self.returns)).encode()).hexdigest()
+        return "" if same else sha256(array("d", self.steps + self.returns).tobytes()).hexdigest()
 
 
 _CURVE: Final = TypeAdapter(ImportedCurve)
@@ -96,7 +97,8 @@ def write_curve(curve: ImportedCurve, results: Path) -> bool:
         RefusedFile: a name is no name, a number is no number, or the folder holds a link.
     """
     folder = curve_folder(_check(curve, curve.task), results)
-    text = files.seal({"schema_version": files.SCHEMA_VERSION, **asdict(curve)})
+    content = {field.name: getattr(curve, field.name) for field in fields(curve)} | {"origin": asdict(curve.origin)}
+    text = files.seal({"schema_version": files.SCHEMA_VERSION, **content})
     if len(text) > files.LONGEST:
         size = f"seed {curve.seed} takes {len(text):,} characters, {files.LONGEST:,} are allowed"
         raise RefusedFile(f"{curve.task}: {size}; thin the file, or round its numbers")

@@ -98,7 +98,7 @@ def _raw_scores(curves: Sequence[Sequence[Evaluation]], estimator: Estimator) ->
 
 def within(evaluations: Sequence[Evaluation], limit: int | None) -> Sequence[Evaluation]:
     """The evaluations that a document with a budget of ``limit`` steps could have seen."""
-    return [e for e in evaluations if limit is None or e.env_steps <= SLACK * limit]
+    return evaluations if limit is None else [e for e in evaluations if e.env_steps <= SLACK * limit]
 
 
 def at_peak(curves: Sequence[Sequence[Evaluation]], centre: Callable[[Sequence[float]], float]) -> list[float]:
@@ -132,8 +132,9 @@ def without_optimism(
 
 def _columns(curves: Sequence[Sequence[Evaluation]]) -> list[list[Evaluation]]:
     """The k-th evaluations of all seeds, for each k; a run that stopped early keeps its last one."""
-    moments = range(max(map(len, curves), default=0))
-    return [[curve[min(moment, len(curve) - 1)] for curve in curves] for moment in moments]
+    longest = max(map(len, curves), default=0)
+    full = [[*curve, *[curve[-1]] * (longest - len(curve))] for curve in curves]
+    return [list(column) for column in zip(*full, strict=True)]
 
 
 def _without(column: Sequence[float], seed: int) -> list[float]:

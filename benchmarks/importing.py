@@ -1,0 +1,56 @@
+"""Learning curves of others: lines a second from a CSV file to verdicts, and those of the ``csv`` module alone."""
+
+from __future__ import annotations
+
+import csv
+import tempfile
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+from benchmarks.cases import Case
+from rlbench.curves.formats import ImportOptions, read_curves
+from rlbench.records.imported import write_curve
+from rlbench.report.cells import every_cell
+from rlbench.suites.mujoco import DOCUMENTED
+
+SEEDS, LINES = 10, 1_000_000
+OPTIONS = ImportOptions(suite="mujoco", algorithm="sac", task=None, format=None, kind=None, unit="decisions", tag=None)
+
+
+def imported(case: Case) -> dict[str, list[float]]:
+    """Lines a second of a million lines and of ten seeds with 200 evaluations."""
+    del case
+    with tempfile.TemporaryDirectory(prefix="rlbench-") as folder:
+        whole, small = Path(folder, "million.csv"), Path(folder, "ten.csv")
+        counts = {whole: _written(whole, DOCUMENTED, LINES), small: _written(small, ("Hopper-v4",), 200 * SEEDS)}
+        found = {"rlbench": [_judged(whole, counts[whole])]}
+        found["ten seeds of 200 lines"] = [_judged(small, counts[small])]
+        began = perf_counter()
+        with whole.open(newline="") as file:
+            lines = sum(1 for _ in csv.reader(file))
+        found["csv module, text alone"] = [lines / (perf_counter() - began)]
+    return found
+
+
+def _written(path: Path, tasks: tuple[str, ...], lines: int) -> int:
+    """Write about as many ``lines``; return their number."""
+    each = lines // (len(tasks) * SEEDS)
+    draw = np.random.default_rng(0)
+    with path.open("w") as file:
+        file.write("task,seed,step,return\n")
+        for task in tasks:
+            for seed in range(SEEDS):
+                returns = draw.normal(3_000, 50, each).tolist()
+                file.writelines(f"{task},{seed},{90 * k},{score}\n" for k, score in enumerate(returns, 1))
+    return each * len(tasks) * SEEDS
+
+
+def _judged(path: Path, lines: int) -> float:
+    results = path.with_suffix("")
+    began = perf_counter()
+    for curve in read_curves([path], OPTIONS):
+        write_curve(curve, results)
+    every_cell(["mujoco"], results)
+    return lines / (perf_counter() - began)
