@@ -26,7 +26,7 @@ from rlbench.cli.eval import evaluate
 from rlbench.cli.export import export
 from rlbench.cli.import_curves import import_curves
 from rlbench.cli.list import listing
-from rlbench.cli.output import complain, emit, tolerate_narrow_encodings
+from rlbench.cli.output import complain, emit, stdout_for_results, tolerate_narrow_encodings
 from rlbench.cli.plan import plan
 from rlbench.cli.plot import plot
 from rlbench.cli.report import report
@@ -84,6 +84,11 @@ class Terminated(BaseException):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; every error is one line on stderr."""
     tolerate_narrow_encodings()
+    with stdout_for_results():
+        return _main(arguments)
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     os.environ["PYTHONSAFEPATH"] = "1"  # libraries start children too, which would import from the current folder
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _terminate)

@@ -53,8 +53,12 @@ def check(
         bool, typer.Option("--at", help="Test at equal steps, as far as the runs have come, not at the full budget.")
     ] = False,
     pool: Annotated[
-        bool, typer.Option("--pooled", help="Test each algorithm over its tasks together, not each cell.")
+        bool,
+        typer.Option(
+            "--pooled", help="Test each algorithm over its tasks together, and alone only what is not pooled."
+        ),
     ] = False,
+    of_imported: Annotated[bool, typer.Option("--imported", help="Test only cells of imported curves.")] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with code 4 where the evidence is missing, or too thin to decide.")
     ] = False,
@@ -94,9 +98,11 @@ def check(
     del references, reference  # their callbacks have selected them
     from rlbench.report.check import WORSE, exit_code, findings_markdown, findings_text, to_junit
 
-    if baseline is not None and (at or pool):
-        raise UsageError("--at and --pooled compare with published scores; leave them out, or leave out --baseline")
-    findings = _findings(suite, baseline, results, margin, alpha, other_machine=other_machine, at=at, pool=pool)
+    if baseline is not None and (at or pool or of_imported):
+        raise UsageError("--at, --pooled and --imported compare with published scores; leave them or --baseline out")
+    findings = _findings(
+        suite, baseline, results, margin, alpha, other_machine=other_machine, at=at, pool=pool, of_imported=of_imported
+    )
     title = f"rlbench check {suite}" + (f" against {baseline}" if baseline else "")
     _save(junit, to_junit(findings, title), add=False)
     _save(summary, findings_markdown(findings, title), add=True)
@@ -122,6 +128,7 @@ def _findings(
     other_machine: bool,
     at: bool,
     pool: bool,
+    of_imported: bool,
 ) -> list[Finding]:
     from rlbench.report.baseline import read_baseline
     from rlbench.report.check import against_baseline, against_documents
@@ -136,7 +143,9 @@ def _findings(
         return [
             finding
             for name in suites
-            for finding in against_documents(name, sources(results), alpha=alpha, margin=margin, at=at, pool=pool)
+            for finding in against_documents(
+                name, sources(results), alpha=alpha, margin=margin, at=at, pool=pool, of_imported=of_imported
+            )
         ]
     share = MARGIN if margin is None else margin
     return [

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -17,8 +18,38 @@ from rlbench import disk
 from rlbench.config.names import printable
 from rlbench.errors import UsageError
 
+STDOUT, STDERR = 1, 2  # file descriptors
 BROKEN_PIPE = 141
 """128 + SIGPIPE, as a shell reports it when the reader has closed the pipe."""
+
+
+@contextmanager
+def stdout_for_results() -> Iterator[None]:
+    """Give results a copy of stdout, and lead file descriptor 1 to stderr: compiled libraries print there.
+
+    They do so with ``MKL_VERBOSE=1``. A stream that a program has put in the place of stdout stays.
+    """
+    stream = sys.stdout
+    if not isinstance(stream, TextIOWrapper) or stream is not sys.__stdout__ or stream.fileno() != STDOUT:
+        yield
+        return
+    copy = os.fdopen(
+        fcntl.fcntl(STDOUT, fcntl.F_DUPFD_CLOEXEC, STDERR + 1), "w", encoding=stream.encoding, errors=stream.errors
+    )
+    try:
+        os.dup2(STDERR, STDOUT)
+    except OSError:  # stderr is closed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)
+    vars(sys).update(stdout=copy, __stdout__=copy)  # the terminal's width is read from the second
+    try:
+        yield
+    finally:
+        vars(sys).update(stdout=stream, __stdout__=stream)
+        with suppress(OSError):
+            copy.flush()
+        os.dup2(copy.fileno(), STDOUT)
+        with suppress(OSError):
+            copy.close()
 
 
 def emit(text: str) -> None:

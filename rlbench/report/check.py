@@ -16,7 +16,7 @@ from rlbench.report import gate
 from rlbench.report.baseline import Baseline, Entry, level, machine_of, speed
 from rlbench.report.columns import aligned, sentences
 from rlbench.report.estimate import mean
-from rlbench.report.pooled import pooled_rows
+from rlbench.report.pooled import Kind, pooled_keys, pooled_rows
 from rlbench.report.reference_table import CellKey, reference, task_name
 from rlbench.report.repeats import remarks
 from rlbench.report.run_index import Runs, differences, gather
@@ -51,31 +51,41 @@ class Finding:
 
 
 def against_documents(
-    suite: str, sources: Sources, *, alpha: float, margin: float | None, at: bool = False, pool: bool = False
+    suite: str,
+    sources: Sources,
+    *,
+    alpha: float,
+    margin: float | None,
+    at: bool = False,
+    pool: bool = False,
+    of_imported: bool = False,
 ) -> list[Finding]:
-    """Findings for every cell's verdict, or with ``pool`` every algorithm's, and for every failed run.
+    """Findings for every cell's verdict and for every failed run.
 
-    ``at`` takes the verdicts at equal steps instead of those at the full budget.
+    ``at`` takes the verdicts at equal steps instead of those at the full budget. With ``pool`` an algorithm's verdict
+    stands for the cells that it pools. With ``of_imported`` only cells of imported curves count.
     """
     cells = sources.cells([suite], alpha=alpha, share=margin)
-    findings = []
-    if pool:
-        kind = "at" if at else "full"
-        rows = [row for row in pooled_rows(cells) if row.kind == kind]
-        findings += [_finding(CellKey(suite, row.algorithm, "", ""), "pooled", row.word, str(row)) for row in rows]
-    for cell in () if pool else cells:
-        if at:
-            if cell.documented is not None:
-                findings.append(_at_finding(cell))
-            continue
-        ours = f"measured {rounded(cell.measured.score)} over {cell.measured.n}" if cell.measured else ""
-        theirs = f"documented {cell.documented.score:,.6g}" if cell.documented else ""
-        reason = "; ".join(filter(None, (ours, theirs, cell.note)))
-        findings.append(_finding(cell.key, "score", gate_word(str(cell.verdict)), reason))
+    if of_imported:
+        cells = tuple(cell for cell in cells if cell.measured is not None and cell.measured.imported)
+    kind: Kind = "at" if at else "full"
+    rows = [row for row in pooled_rows(cells) if row.kind == kind] if pool else []
+    findings = [_finding(CellKey(suite, row.algorithm, "", ""), "pooled", row.word, str(row)) for row in rows]
+    keys = pooled_keys(cells, kind) if pool else set()
+    alone = (cell for cell in cells if cell.key not in keys and not (at and cell.documented is None))
+    findings += [_at_finding(cell) if at else _score_finding(cell) for cell in alone]
     for key, runs in sorted(sources.runs().items()):
         if key.suite == suite:
             findings += _failures(key, runs.failed)
     return findings
+
+
+def _score_finding(cell: Cell) -> Finding:
+    """A cell's verdict at the full budget."""
+    ours = f"measured {rounded(cell.measured.score)} over {cell.measured.n}" if cell.measured else ""
+    theirs = f"documented {cell.documented.score:,.6g}" if cell.documented else ""
+    reason = "; ".join(filter(None, (ours, theirs, cell.note)))
+    return _finding(cell.key, "score", gate_word(str(cell.verdict)), reason)
 
 
 def _at_finding(cell: Cell) -> Finding:
@@ -126,7 +136,7 @@ def exit_code(findings: Sequence[Finding], *, strict: bool) -> int:
         return BelowReference.exit_code
     if "FAILED" in words:
         return RunFailed.exit_code
-    undecided = words & OPEN or words == {"NEW"}  # a baseline that has none of the cells
+    undecided = words & OPEN or words <= {"NEW", "NOT COMPARABLE"}  # nothing was compared
     return Inconclusive.exit_code if strict and undecided else 0
 
 

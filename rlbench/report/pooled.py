@@ -8,7 +8,7 @@ doi:10.1002/sim.1009). Groups are declared: one a suite, algorithm and kind of c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -18,9 +18,11 @@ from rlbench.report.verdict import FEWEST, SHARE, squared_error
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell
+    from rlbench.report.reference_table import CellKey
 
 Kind = Literal["full", "at"]
 PooledWord = Literal["REPRODUCED", "BELOW", "INCONCLUSIVE"]
+KINDS: tuple[Kind, ...] = ("full", "at")
 FEWEST_CELLS = 2
 
 
@@ -75,10 +77,13 @@ class Pooled:
 
 def pooled_rows(cells: Sequence[Cell]) -> list[Pooled]:
     """A row for each suite, algorithm, origin, program and kind with at least two cells that have an effect."""
-    groups: dict[tuple[str, str, str, bool], list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault((cell.key.suite, cell.key.algorithm, cell.origin, _imported(cell)), []).append(cell)
-    return [row for group in groups.values() for row in _rows(group)]
+    return [row for group in _groups(cells) for row in _rows(group)]
+
+
+def pooled_keys(cells: Sequence[Cell], kind: Kind) -> set[CellKey]:
+    """The cells whose effects are in a row of ``kind``."""
+    effects = [_effects(group, kind) for group in _groups(cells)]
+    return {key for of_group in effects if len(of_group) >= FEWEST_CELLS for key in of_group}
 
 
 def meta_analysis(effects: Sequence[Effect]) -> Meta:
@@ -94,11 +99,22 @@ def meta_analysis(effects: Sequence[Effect]) -> Meta:
     return Meta(middle, middle - half, middle + half, math.sqrt(tau2), q, df)
 
 
+def _groups(cells: Sequence[Cell]) -> Iterable[Sequence[Cell]]:
+    groups: dict[tuple[str, str, str, bool], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.key.suite, cell.key.algorithm, cell.origin, _imported(cell)), []).append(cell)
+    return groups.values()
+
+
+def _effects(group: Sequence[Cell], kind: Kind) -> dict[CellKey, Effect]:
+    effect_of = _full if kind == "full" else _at
+    testable = (cell for cell in group if _tested(cell, kind))
+    return {cell.key: effect for cell in testable if (effect := effect_of(cell)) is not None}
+
+
 def _rows(group: Sequence[Cell]) -> Iterator[Pooled]:
-    kinds: dict[Kind, Callable[[Cell], Effect | None]] = {"full": _full, "at": _at}
-    for kind, effect_of in kinds.items():
-        testable = [cell for cell in group if _tested(cell, kind)]
-        effects = {task_name(cell.key): effect for cell in testable if (effect := effect_of(cell)) is not None}
+    for kind in KINDS:
+        effects = _effects(group, kind)
         if len(effects) >= FEWEST_CELLS:
             yield Pooled(
                 suite=group[0].key.suite,
@@ -107,7 +123,7 @@ def _rows(group: Sequence[Cell]) -> Iterator[Pooled]:
                 origin=group[0].origin,
                 of_imported=_imported(group[0]),
                 cells=len(effects),
-                left_out=tuple(task_name(cell.key) for cell in testable if task_name(cell.key) not in effects),
+                left_out=tuple(task_name(c.key) for c in group if _tested(c, kind) and c.key not in effects),
                 meta=meta_analysis(list(effects.values())),
             )
 

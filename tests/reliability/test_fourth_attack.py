@@ -173,6 +173,37 @@ def test_a_seed_evaluated_only_beyond_the_references_steps_never_leaves_n(tmp_pa
     assert told(["export", "npz", "--output", str(tmp_path / "f"), "--results", str(tmp_path / "all")])[0] == 0
 
 
+SAC = {"Hopper-v4": 3_542.0, "HalfCheetah-v4": 12_139.0}
+
+
+@pytest.mark.parametrize(
+    ("scores", "codes"),
+    [
+        ({}, (0, 0)),
+        ({"Walker2d-v4": [0.0] * 5}, (3, 3)),
+        ({"Ant-v4": [10.0, 20.0]}, (0, 4)),
+    ],
+    ids=["pooled", "without a spread", "of two seeds"],
+)
+def test_no_cell_hides_behind_a_pooled_verdict(
+    scores: dict[str, list[float]], codes: tuple[int, int], tmp_path: Path
+) -> None:
+    for task, level in SAC.items():
+        scores = {**scores, task: [level + 10 * n for n in range(5)]}
+    for task, row in scores.items():
+        for seed, score in enumerate(row):
+            imported.write_curve(replace(CURVE, task=task, seed=seed, returns=(0.0, score)), tmp_path)
+    gate = ["check", "mujoco", "--pooled", "--results", str(tmp_path)]
+    assert (told([*gate, "--imported"])[0], told([*gate, "--imported", "--strict"])[0]) == codes
+    assert told([*gate, "--strict"])[0] == (codes[0] or 4)  # most tasks have no run
+
+
+def test_a_strict_check_that_compares_nothing_does_not_pass(tmp_path: Path) -> None:
+    imported.write_curve(replace(CURVE, kind="training"), tmp_path)
+    gate = ["check", "mujoco", "--imported", "--results", str(tmp_path)]
+    assert (told(gate)[0], told([*gate, "--strict"])[0]) == (0, 4)
+
+
 def test_two_sides_without_a_common_step_are_not_compared(tmp_path: Path) -> None:
     imported.write_curve(CURVE, tmp_path / "early")
     imported.write_curve(replace(CURVE, steps=(10**15, 10**15 + 1)), tmp_path / "late")

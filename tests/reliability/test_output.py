@@ -147,11 +147,11 @@ ASKING = [
 ALONE = """
 import json, os, sys
 sys.modules.update(dict.fromkeys({missing!r}))
-seen = []
+seen, written = [], os.O_WRONLY | os.O_RDWR | os.O_CREAT
 def watch(event, args):
     if event.startswith("socket."):
         seen.append(f"network: {{event}} {{args}}")
-    elif event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+    elif event == "open" and type(args[0]) is not int and type(args[2]) is int and args[2] & written:
         seen.append(f"written: {{args[0]}}")
     elif event in ("os.mkdir", "os.remove", "os.rename", "subprocess.Popen"):
         seen.append(f"{{event}} {{args}}")
@@ -183,6 +183,20 @@ def test_queries_need_no_torch_emulator_network_or_home_and_write_nothing() -> N
     rows = [json.loads(line[2:]) for line in done.stderr.splitlines() if line.startswith("@ ")]
     assert [row[0] for row in rows] == ASKING, done.stderr
     assert [row for row in rows if row[1] != 0 or row[2]] == []
+
+
+@pytest.mark.parametrize("closed", ["", "2>&-"])
+def test_what_libraries_print_goes_to_stderr(closed: str) -> None:
+    """A write to the file descriptor of stdout, and one of a child process, while a command runs."""
+    code = (
+        "import os; from rlbench.cli import app, output\n"
+        "app.complain = lambda line: (os.write(1, b'library '), os.system('echo child'), output.emit('result'))\n"
+        "raise SystemExit(app.main(['nonsense']))"
+    )
+    words = ["bash", "-c", f'"$0" -P -c "$1" {closed}', sys.executable, code]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "result\n")
+    assert done.stderr == ("" if closed else "library child\n")
 
 
 def test_results_go_to_stdout_and_everything_else_to_stderr(tmp_path: Path) -> None:
