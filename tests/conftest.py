@@ -1,4 +1,4 @@
-"""What every test starts from, and what tests of several layers need: records that no training made."""
+"""Fixtures of all tests, and records without training for tests of several layers."""
 
 from __future__ import annotations
 

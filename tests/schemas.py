@@ -1,4 +1,4 @@
-"""What of a document breaks its JSON Schema, for the words of that language which the published schemas use."""
+"""A validator for the keywords of JSON Schema that the published schemas use."""
 
 from __future__ import annotations
 

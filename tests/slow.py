@@ -1,4 +1,4 @@
-"""Parameters of tests that are slow together: `scripts/test` runs some of them, `scripts/test --all` every one."""
+"""Parameters of slow tests: `scripts/test` runs some of them, `scripts/test --all` every one."""
 
 from __future__ import annotations
 

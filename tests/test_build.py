@@ -1,4 +1,4 @@
-"""Every field of a Spec reaches the object it is for: a run is wired as its Spec says."""
+"""Every field of a Spec reaches the object that it configures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints: whole or refused, and never a byte taken for another."""
+"""Checkpoints: whole or refused, and never read wrongly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What leaves the checkout: wheel and sdist hold the whole package and nothing else, and the wheel works elsewhere."""
+"""Wheel and sdist contain the whole package and nothing else, and the wheel works outside the checkout."""
 
 from __future__ import annotations
 

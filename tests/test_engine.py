@@ -1,4 +1,4 @@
-"""Which engine a run takes, what it says of it, and what it writes down when that engine fails."""
+"""The choice of a run's update engine, its description, and its record if it fails."""
 
 from __future__ import annotations
 

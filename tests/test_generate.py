@@ -1,4 +1,4 @@
-"""Recipes carried out: what is recorded is what happened, in order, and the same every time."""
+"""Generated data: every transition in order, and equal data for equal recipes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/extending.md, performed: every recipe in a copy of the package, block by block, so that it cannot rot.
+"""docs/extending.md, performed: every recipe in a copy of the package, block by block.
 
 A fenced block belongs to the file that was named last before it: ``New file `…```, ``At the end of `…``` or
 ``In `…```. A diff replaces the one place that reads like its old lines; a console block is run, and what is shown of

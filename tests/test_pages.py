@@ -1,4 +1,4 @@
-"""README and the pages of docs/: what they show below a command is what the command prints.
+"""README and the pages of docs/: the output below a command is what the command prints.
 
 A ``console`` block holds commands behind ``$`` and their output in a terminal of 100 columns. A line ``…`` stands for
 any lines. ``MASKS`` has what depends on the machine.

@@ -1,4 +1,4 @@
-"""Games on film: what is recorded is what was played, in raw points and whole games, the same every time."""
+"""Recorded games: the played frames, unclipped rewards and whole games, equal for equal recipes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Named streams."""
+"""Named random streams."""
 
 from __future__ import annotations
 

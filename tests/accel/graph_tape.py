@@ -1,4 +1,4 @@
-"""A CUDA graph played on the host: operations on tensors that stay where they are, repeated without the Python behind.
+"""A CUDA graph on the host: operations on fixed tensors that are recorded and replayed without Python.
 
 As on a card, recording changes nothing: what it wrote is put back. A replay carries the same operations out on the same
 memory, so a number that was read while recording, a tensor that was exchanged for another or a count that Python kept

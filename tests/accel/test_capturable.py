@@ -1,4 +1,4 @@
-"""What would be captured, on a device that has no numbers: nothing in it may cross to the host or ask for one.
+"""Captured updates on the meta device, which has no values: nothing may cross to the host or wait for a value.
 
 Torch's ``meta`` device stands for the card. On it shapes and places are real and numbers are not, so whatever would
 wait for a card, or bring something from the host, fails or is seen here.

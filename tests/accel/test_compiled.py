@@ -1,4 +1,4 @@
-"""Compiled losses beside plain ones, through whole updates; and what happens where nothing can be compiled."""
+"""Compiled losses against eager ones over whole updates, and functions that cannot be compiled."""
 
 from __future__ import annotations
 

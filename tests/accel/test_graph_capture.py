@@ -1,4 +1,4 @@
-"""Captured updates, rehearsed on the host: a tape stands where on a card a CUDA graph stands."""
+"""Captured updates on the host, with a stand-in for a CUDA graph."""
 
 from __future__ import annotations
 

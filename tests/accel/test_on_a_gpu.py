@@ -1,4 +1,4 @@
-"""The engines on a CUDA GPU; `scripts/gpu_check` measures the same, and how fast it is."""
+"""The update engines on a CUDA GPU; `scripts/gpu_check` compares them too, and measures their speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the contracts of all learners share: states compared leaf by leaf, and the promises that all of them give."""
+"""Helpers of all learners' contract tests: comparison of states, and properties of every learner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of offline learners share: a batch in float64, and networks worked out by hand in numpy."""
+"""Helpers of offline learners' tests: a batch in float64, and networks computed in numpy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of on-policy learners are made of: tiny networks in float64, rollouts with every kind of end."""
+"""Helpers of on-policy learners' tests: tiny networks in float64, and rollouts with every kind of episode end."""
 
 from __future__ import annotations
 

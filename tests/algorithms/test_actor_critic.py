@@ -1,4 +1,4 @@
-"""DDPG, TD3, SAC and REDQ against their papers' equations, in float64 and by code that shares nothing with ours."""
+"""DDPG, TD3, SAC and REDQ against their papers' equations, by an independent implementation in float64."""
 
 from __future__ import annotations
 

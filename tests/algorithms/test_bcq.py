@@ -1,4 +1,4 @@
-"""BCQ against its algorithm 1, in float64 and by code that shares nothing with ours."""
+"""BCQ against its algorithm 1, by an independent implementation in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Behaviour cloning, in float64 and by code that shares nothing with ours."""
+"""Behavior cloning against an independent implementation in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every learner promises, on every network it is built with; one list, to which each new learner is added."""
+"""Properties of every online learner on every network; new learners are added to the list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CQL against its paper, in float64 and by loops over all sampled actions, which share nothing with our code."""
+"""CQL against its paper, by independent loops over all sampled actions in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CRR against its equations 1 to 4, in float64 and by code that shares nothing with ours."""
+"""CRR against its equations 1 to 4, by an independent implementation in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IQL against its equations 5 to 7, in float64 and by code that shares nothing with ours."""
+"""IQL against its equations 5 to 7, by an independent implementation in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every offline learner promises; one list, to which each new one is added."""
+"""Properties of every offline learner; new learners are added to the list."""
 
 from __future__ import annotations
 

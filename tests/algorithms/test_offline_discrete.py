@@ -1,4 +1,4 @@
-"""Discrete IL, BCQ, CQL and CRR: literal tables, and losses in float64 by code that shares nothing with ours."""
+"""Discrete IL, BCQ, CQL and CRR against literal tables and independent losses in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every learner of recorded discrete actions promises; one list, to which each new one is added."""
+"""Properties of every offline learner with discrete actions; new learners are added to the list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A2C and PPO against their equations, in float64 and by code that shares nothing with ours."""
+"""A2C and PPO against their equations, by an independent implementation in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every on-policy learner promises, on every network it is built with; one list, to which new ones are added."""
+"""Properties of every on-policy learner on every network; new learners are added to the list."""
 
 from __future__ import annotations
 

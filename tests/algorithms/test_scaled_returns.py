@@ -1,4 +1,4 @@
-"""The order in which returns are scaled and counted, transcribed from what is documented (semantics.md, 8)."""
+"""The order of scaling and bootstrapping returns, transcribed from the reference code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Descending: only what is meant moves, and Adam's short way is Adam's way."""
+"""Gradient steps: only the optimizer's parameters change, and the fused Adam equals torch's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TD3+BC against its equation 5, in float64 and by code that shares nothing with ours."""
+"""TD3+BC against its equation 5, by an independent implementation in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a half-trained agent played on a toy, as a recording that holds the row behind every episode."""
+"""A data set of toy episodes played by a half-trained agent, with the final row of every episode."""
 
 from __future__ import annotations
 

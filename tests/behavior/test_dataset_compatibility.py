@@ -1,4 +1,4 @@
-"""Data of the world they are learned for, in its numbers; anything else is refused."""
+"""Data sets in their environment's units; other data are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate on runs that were really trained: a tenfold learning rate is named, an honest re-run is not."""
+"""The gate on trained runs: a tenfold learning rate regresses, and an unchanged rerun passes."""
 
 from __future__ import annotations
 

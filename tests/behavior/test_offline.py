@@ -1,4 +1,4 @@
-"""Runs on recorded experience: from a file to a record, stopped and gone on with, refused where data are missing."""
+"""Offline runs: from a data file to a record, with resumes, and refused without their data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offline learners on data whose better part is known: one step, an observation of ±1, an action of one dimension."""
+"""Offline learners on a bandit with known optimum: one step, an observation of ±1, a one-dimensional action."""
 
 from __future__ import annotations
 

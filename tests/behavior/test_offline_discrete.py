@@ -1,4 +1,4 @@
-"""Learning discrete actions from what a half-trained agent played: who imitates is near it, who knows rewards above."""
+"""Offline learning of discrete actions from a half-trained agent: cloning matches it, offline RL exceeds it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that was stopped, killed or crashed ends as the one that never was: bit for bit."""
+"""A run that is stopped, killed or crashed equals an uninterrupted one, bit for bit."""
 
 from __future__ import annotations
 

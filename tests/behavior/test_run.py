@@ -1,4 +1,4 @@
-"""How runs end."""
+"""Outcomes of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The floor's arithmetic against torch's own count of the real update."""
+"""The operation count of an update against torch's counter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calibration of the verdicts: the simulation is of the shipped test, and the committed tables are what it writes."""
+"""Calibration of the verdicts: the simulation uses the shipped test, and the committed tables are current."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be measured, and whether all of it can be asked for."""
+"""The workloads of the benchmarks, and their command line."""
 
 from __future__ import annotations
 

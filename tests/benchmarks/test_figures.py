@@ -1,4 +1,4 @@
-"""What the benchmark makes of its samples; nothing here looks at a clock's value."""
+"""Statistics of benchmark samples; no assertion is about a measured time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `scripts/gpu_check` does, as far as a machine without a card can tell."""
+"""`scripts/gpu_check` on a machine without a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runners of other libraries: each algorithm trains for a moment, and ``rlbench import`` reads its lines."""
+"""The runners of other libraries: each algorithm trains briefly, and ``rlbench import`` reads its lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the time of a step goes: every algorithm can be asked, its parts are all there, and they make up the whole."""
+"""The profile of a step: it covers every algorithm, and its parts sum to the whole step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""d3rlpy's scores beside ours: the same file, the same updates, a number a seed; the page says what the records say."""
+"""Scores of d3rlpy and rlbench on one file at equal updates; the page is current."""
 
 from __future__ import annotations
 

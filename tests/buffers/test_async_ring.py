@@ -1,4 +1,4 @@
-"""A staggered ring against rings of one env each, which the tests of the ring have held to the definition."""
+"""The asynchronous ring against rings of one env each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ring filled from a file against a reader that walks through it row by row."""
+"""A ring filled from a file against a reader that goes through it row by row."""
 
 from __future__ import annotations
 

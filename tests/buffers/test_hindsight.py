@@ -1,4 +1,4 @@
-"""Hindsight against a reference that keeps every episode as a list and never wraps."""
+"""Hindsight against a reference implementation that stores every episode as a list."""
 
 from __future__ import annotations
 

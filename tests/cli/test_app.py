@@ -1,4 +1,4 @@
-"""The command line as a whole: exit codes, one-line errors, pipes, terminals, and what is never imported."""
+"""The whole command line: exit codes, one-line errors, pipes, terminals, and imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Tab offers: through the protocol of each shell, and through bash itself."""
+"""Shell completion through the protocol of each shell, and through bash itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the verbs of ``rlbench data`` print."""
+"""The output of ``rlbench data``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``rlbench eval``: the policy that was judged plays again, by the same protocol, and leaves the record alone."""
+"""``rlbench eval``: it plays the saved policy by the same protocol and leaves the record unchanged."""
 
 from __future__ import annotations
 

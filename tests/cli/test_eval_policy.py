@@ -1,4 +1,4 @@
-"""``rlbench eval --policy``: policies of Stable-Baselines3, TorchScript and ONNX, and files that only pretend to be."""
+"""``rlbench eval --policy``: policies of Stable-Baselines3, TorchScript and ONNX, and invalid files."""
 
 from __future__ import annotations
 

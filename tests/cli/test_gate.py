@@ -1,4 +1,4 @@
-"""``check`` and ``baseline`` from the outside: exit codes, files, and what is refused."""
+"""``check`` and ``baseline`` on the command line: exit codes, files and refusals."""
 
 from __future__ import annotations
 

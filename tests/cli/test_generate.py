@@ -1,4 +1,4 @@
-"""``rlbench data generate`` as a command: one line a set, exit codes, and the same bytes from every process."""
+"""``rlbench data generate`` on the command line: one line per data set, exit codes, equal bytes."""
 
 from __future__ import annotations
 

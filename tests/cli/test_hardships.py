@@ -1,4 +1,4 @@
-"""What a machine does to a run, seen from the command line: full disks, lost terminals, damaged neighbours."""
+"""Runs on a failing machine: full disks, closed terminals, damaged records."""
 
 from __future__ import annotations
 

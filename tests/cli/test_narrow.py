@@ -1,4 +1,4 @@
-"""80 columns of a terminal: nothing is cut, nothing is wider; and colours that any background bears."""
+"""Terminals of 80 columns: no text is cut or too wide, and colors suit any background."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lines that follow training: the verdict of each cell, and the command that goes on."""
+"""The lines after training: the verdict of each cell, and the next command."""
 
 from __future__ import annotations
 

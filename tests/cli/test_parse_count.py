@@ -1,4 +1,4 @@
-"""Numbers of steps as people write them."""
+"""Parsing of numbers of steps."""
 
 from __future__ import annotations
 

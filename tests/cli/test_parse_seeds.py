@@ -1,4 +1,4 @@
-"""Lists of seeds."""
+"""Parsing of lists of seeds."""
 
 from __future__ import annotations
 

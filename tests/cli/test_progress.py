@@ -1,4 +1,4 @@
-"""How progress is drawn: one line of figures a run, as much of it as the terminal is wide."""
+"""The progress note of a run, fitted to the terminal's width."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded play on the command line: made, shown, verified, cut, brought from elsewhere, and killed."""
+"""Recorded play on the command line: recording, showing, verifying, subsets, imports, and kills."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``verify --replay``: a trained run is repeated to the bit, a forged one is not, and what is lacking is named."""
+"""``verify --replay``: a trained run repeats to the bit, a forged one differs, and missing requirements are named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what was typed to a specification, and where each value came from."""
+"""Resolution of options into a Spec, and the source of each value."""
 
 from __future__ import annotations
 

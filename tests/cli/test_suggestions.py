@@ -1,4 +1,4 @@
-"""Every name that can be mistyped: exit code 2, one line, the nearest names; nothing is left behind."""
+"""Mistyped names: exit code 2, one line with the nearest names, and no file written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trackers read records: every point once, whatever is run again, and no run waits for them or fails with them."""
+"""Trackers read records: every point is written once, and no run waits for a tracker or fails with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``run --until-decided``: seeds in looks, judged by the boundary of the last one, whatever interrupts them."""
+"""``run --until-decided``: seeds in looks, tested at the boundary of the last look, despite interruptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each reading verb prints."""
+"""The output of each reading command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``rlbench verify``: clean on what is committed, one line for whatever is wrong elsewhere."""
+"""``rlbench verify``: no fault in the committed records, and one line per fault elsewhere."""
 
 from __future__ import annotations
 

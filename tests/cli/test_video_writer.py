@@ -1,4 +1,4 @@
-"""Films: every picture is in them, as long as it was to be seen, and a file is whole or not there."""
+"""Videos: every frame is in them with its duration, and a file is whole or absent."""
 
 from __future__ import annotations
 

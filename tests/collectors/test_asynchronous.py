@@ -1,4 +1,4 @@
-"""The asynchronous collector on environments whose envs answer in whatever order a script says."""
+"""The asynchronous collector on environments that answer in a scripted order."""
 
 from __future__ import annotations
 

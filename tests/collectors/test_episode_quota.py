@@ -1,4 +1,4 @@
-"""Counting by episodes, where envs differ in how long their games are."""
+"""Quotas of episodes in envs with different episode lengths."""
 
 from __future__ import annotations
 

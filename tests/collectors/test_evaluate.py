@@ -1,4 +1,4 @@
-"""Evaluation: full games, the same number in every env, raw points."""
+"""Evaluation: full episodes, equally many in every env, unclipped rewards."""
 
 from __future__ import annotations
 

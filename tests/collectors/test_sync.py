@@ -1,4 +1,4 @@
-"""The collector on environments whose every answer is written down."""
+"""The synchronous collector on environments with scripted answers."""
 
 from __future__ import annotations
 

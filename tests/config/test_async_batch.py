@@ -1,4 +1,4 @@
-"""Asynchronous collection is a field of the task: old identities stay, and what cannot be is refused."""
+"""Asynchronous collection as a field of the task: older identities are kept, and invalid values refused."""
 
 from __future__ import annotations
 

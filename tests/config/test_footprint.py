@@ -1,4 +1,4 @@
-"""Memory before the start."""
+"""Estimates of memory."""
 
 from __future__ import annotations
 

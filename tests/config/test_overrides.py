@@ -1,4 +1,4 @@
-"""Dotted overrides: typed, suggested, never evaluated."""
+"""Dotted overrides: typed, with suggestions, and never evaluated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many processes judge beside a run: a table."""
+"""The number of evaluation workers of a run, by a literal table."""
 
 from __future__ import annotations
 

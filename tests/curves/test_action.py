@@ -1,4 +1,4 @@
-"""The GitHub Action: its step is run as GitHub runs it, and no input stands in a script's text."""
+"""The GitHub Action: its step runs as on GitHub, and inputs reach the script only by the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every format on a file that the library itself wrote; ``fixtures/README.md`` says how."""
+"""Every format of curves on files written by the library itself; ``fixtures/README.md`` describes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A curve that is refused: by name, in one line, with exit code 2, and without anything written."""
+"""Invalid curves: refused by name in one line with exit code 2, and no file written."""
 
 from __future__ import annotations
 

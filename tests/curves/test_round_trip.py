@@ -1,4 +1,4 @@
-"""Exported curves are imported again unchanged, and rlbench's own files are one format more."""
+"""Exported curves are imported again without change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files in the layouts of D4RL and Minari, as the tests need them: whole, odd or damaged."""
+"""Files in the layouts of D4RL and Minari: whole, unusual or damaged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a data set's behaviour was worth, by every layout's own way."""
+"""Mean returns of data sets in every layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real download against a server on the loopback that behaves as servers do."""
+"""Downloads from a local server with realistic faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dopamine's logs: every row of theirs is one of ours, and one more behind every end."""
+"""Dopamine's logs: every row becomes a row of the data set, with a final row per episode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data sets on disk: D4RL's layout, provenance, equal bytes, and never a half file."""
+"""Written data sets: D4RL's layout, provenance, equal bytes, and no partial file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names, places, scales, checksums."""
+"""Names, locations, scales and checksums of data sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policy files: what they answer, and what is refused."""
+"""Policy files: their actions, and invalid files."""
 
 from __future__ import annotations
 

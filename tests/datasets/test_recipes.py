@@ -1,4 +1,4 @@
-"""Recipes: what they add up to, which names are free, and that the named ones need nothing but rlbench."""
+"""Recipes: their shares and names, and the packaged recipes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded play on disk: what was written is read, whole or as far as it came, and damage is refused by name."""
+"""Recorded play on disk: complete or interrupted recordings are read, and damage is refused by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Minari's own downloader, with a folder in the place of its remote storage."""
+"""Minari's own downloader, with a folder instead of its remote storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RL Unplugged's shards: read whole in any order, or refused by name and by byte."""
+"""RL Unplugged's shards: read whole in any order, or refused by name and byte."""
 
 from __future__ import annotations
 

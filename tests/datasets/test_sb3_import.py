@@ -1,4 +1,4 @@
-"""Zips of Stable-Baselines3: real ones are converted, hostile ones refused by name, and nothing in them is run."""
+"""Zips of Stable-Baselines3: real ones are converted, hostile ones refused by name, and no code in them is run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the tests of the adapters make one of each, by name, on the same task."""
+"""Factories of every adapter by name, on the same task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Environments as Gymnasium's registry has them, wrappers and all."""
+"""Environments from Gymnasium's registry with their wrappers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asynchronous vectors: each env answers as a synchronous one, and a late env holds up no other."""
+"""Asynchronous vectors: each env answers like a synchronous one, and a slow env delays no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lives, ends and rewards, told row by row to a referee that has no emulator."""
+"""Lives, episode ends and rewards, on scripted emulator states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Catch against its rules, by hand."""
+"""Catch against hand-computed episodes."""
 
 from __future__ import annotations
 

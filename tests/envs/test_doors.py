@@ -1,4 +1,4 @@
-"""Doors against its rules, by hand."""
+"""Doors against hand-computed episodes."""
 
 from __future__ import annotations
 

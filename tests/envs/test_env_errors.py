@@ -1,4 +1,4 @@
-"""What a user meets when an environment does not exist, is not installed, or breaks its promise."""
+"""Errors of environments that are missing, not installed, or break the contract."""
 
 from __future__ import annotations
 

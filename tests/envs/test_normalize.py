@@ -1,4 +1,4 @@
-"""Observations in a running scale: learned in training, frozen in evaluation, against numpy over all that was shown."""
+"""Running normalization of observations: updated in training, constant in evaluation, and equal to numpy's."""
 
 from __future__ import annotations
 

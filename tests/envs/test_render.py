@@ -1,4 +1,4 @@
-"""What a camera shows is what is played, and being watched changes nothing."""
+"""Videos show the played episode, and recording changes nothing."""
 
 from __future__ import annotations
 

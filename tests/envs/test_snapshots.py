@@ -1,4 +1,4 @@
-"""A snapshot, put into a fresh environment, goes on to the bit: at any step, over ends and resets."""
+"""Snapshots restore a fresh environment to the bit at any step, also over ends and resets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every adapter promises in ``envs/base.py``: next-step autoreset, flags, scores, seeds, determinism."""
+"""The contract of ``envs/base.py`` for every adapter: next-step autoreset, flags, scores, seeds, determinism."""
 
 from __future__ import annotations
 

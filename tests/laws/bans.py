@@ -1,4 +1,4 @@
-"""What the house does without, and where the few exceptions are."""
+"""Banned constructs, and their few exceptions."""
 
 from __future__ import annotations
 

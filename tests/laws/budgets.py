@@ -1,4 +1,4 @@
-"""How long a thing may be, and how it may be called."""
+"""Limits of sizes and names."""
 
 from __future__ import annotations
 

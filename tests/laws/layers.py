@@ -1,4 +1,4 @@
-"""Who may import whom: the table of the architecture, and the laws that read it.
+"""Permitted imports between layers: the table of the architecture, and the laws that use it.
 
 A new top-level module or package is a new decision: it is refused until it has a line here.
 """

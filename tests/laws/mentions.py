@@ -1,4 +1,4 @@
-"""Which tests type which words: a test's own strings, and those of what it calls or is handed in its file.
+"""The words that tests type: a test's own strings, and those of its helpers in the same file.
 
 A string that is a whole command line stands for itself, so that a list of them mixes nothing.
 """

@@ -1,4 +1,4 @@
-"""A module as the laws see it: its path, its text, its tree, what it imports and what it mentions.
+"""A module as the laws read it: its path, text, syntax tree, imports and names.
 
 A law is a function from a ``Module`` to findings, so that the same law judges the real tree and a planted violation.
 """

@@ -1,4 +1,4 @@
-"""What the command line says of itself: every verb has examples, and what they and README type can be typed."""
+"""The command line's help: every command has examples, and the commands in help and README are valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking is cheap: what only reads and prints must work where torch and the emulators cannot even be imported."""
+"""Cheap start-up: commands that only read and print work without torch and emulators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way a newcomer reads: CONTRIBUTING.md's nine files are short, and a step of DQN goes as its table says."""
+"""The reading path of CONTRIBUTING.md: its nine files are short, and a step of DQN matches its table."""
 
 from __future__ import annotations
 

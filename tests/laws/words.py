@@ -1,4 +1,4 @@
-"""What a docstring says that a type cannot, and that nothing is excused without a reason.
+"""Shapes, errors and sources in docstrings, and reasons for every disabled rule.
 
 A shape stands in double backticks: ``[B, A]``, ``[...]``, ``[]``.
 """

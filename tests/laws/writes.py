@@ -1,4 +1,4 @@
-"""Where the disk is changed a test can make the process die, so that what is left behind has been looked at."""
+"""Fault points at every write to disk, so that tests can end the process there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows in parts against the same rows at once: values, slopes, and when neither is done in parts."""
+"""The chunked MLP against the whole one: values, gradients, and the conditions of chunking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Critics side by side against critics one by one, and the sizes the papers give."""
+"""Batched critics against separate ones, and the papers' network sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heads and streams: what they compute, what they draw, and what trains what."""
+"""Q-heads and dueling streams: their outputs, noise, sampling and gradients."""
 
 from __future__ import annotations
 

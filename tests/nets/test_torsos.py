@@ -1,4 +1,4 @@
-"""Shapes and parameter counts as the papers give them."""
+"""Shapes and parameter counts of the papers' networks."""
 
 from __future__ import annotations
 

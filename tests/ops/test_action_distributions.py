@@ -1,4 +1,4 @@
-"""Policies against densities computed by scipy and by integration."""
+"""Action distributions against densities computed by scipy and by integration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fisher products against the matrix written out, and conjugate gradient against a direct solver."""
+"""Fisher products against the explicit matrix, and conjugate gradient against a direct solver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C51 and the quantile family against the papers' equations, in loops and float64, and the identities they obey."""
+"""C51 and quantile losses against the papers' equations in float64 loops, and their identities."""
 
 from __future__ import annotations
 

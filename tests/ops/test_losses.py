@@ -1,4 +1,4 @@
-"""Offline terms against literal tables, scipy and integration."""
+"""Terms of offline losses against literal tables, scipy and integration."""
 
 from __future__ import annotations
 

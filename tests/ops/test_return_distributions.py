@@ -1,4 +1,4 @@
-"""Values: literal tables and identities."""
+"""Return distributions: literal tables and identities."""
 
 from __future__ import annotations
 

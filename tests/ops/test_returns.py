@@ -1,4 +1,4 @@
-"""Advantages and returns against their definitions, episode by episode in float64, and the moments against numpy."""
+"""Advantages and returns against their definitions in float64, and running moments against numpy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorded commit is that of the package's own checkout, read without running anything of a repository."""
+"""The recorded commit is that of the package's own checkout, read without running code of a repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much memory there is, as a control group says it."""
+"""The machine's memory under a control group."""
 
 from __future__ import annotations
 

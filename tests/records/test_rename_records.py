@@ -1,4 +1,4 @@
-"""Records of former names of settings: renamed once, at their new place, every evaluation and score as it was."""
+"""Records with former names of settings: renamed once, with every evaluation and score unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records: written whole, read whole or refused by name, claimed by one process, never deleted."""
+"""Records: written whole, read whole or refused by name, locked by one process, never deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of learner on tiny settings: the same runs for the tests of R1 to R3 and for the soak."""
+"""Every kind of learner with tiny settings, for the tests of R1 to R3 and for the soak."""
 
 from __future__ import annotations
 

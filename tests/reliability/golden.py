@@ -1,4 +1,4 @@
-"""Golden runs: every learner's weights, losses and evaluations, as this machine computes them.
+"""Golden runs: every learner's weights, losses and evaluations on this machine.
 
 A change of code that must move no number is compared with them: ``python -m tests.reliability.golden write`` before it,
 ``… check`` after it. Numbers of another processor or torch version differ in their last bits, so both are recorded.

@@ -1,4 +1,4 @@
-"""How much it takes to load recorded data: ``python -m tests.reliability.loading FILE ALGORITHM`` as JSON."""
+"""Memory of loading a data set: ``python -m tests.reliability.loading FILE ALGORITHM`` as JSON."""
 
 from __future__ import annotations
 

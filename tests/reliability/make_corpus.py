@@ -1,4 +1,4 @@
-"""One file of every kind that rlbench writes today: what every later version must still read.
+"""One file of every kind that rlbench writes, which every later version must read.
 
 ``python -m tests.reliability.make_corpus tests/reliability/corpus/schema-<n>`` after a schema version was raised, once;
 what is in the corpus is never changed. Runs are real ones, copied from ``results/`` and from smoke runs in FOLDERS.

@@ -1,4 +1,4 @@
-"""How much a run really takes: ``python -m tests.reliability.measured SUITE ALGO TASK FOLDER FIELD=VALUE…`` as JSON.
+"""Memory of a run: ``python -m tests.reliability.measured SUITE ALGO TASK FOLDER FIELD=VALUE…`` as JSON.
 
 What the interpreter, torch and the emulators take before anything is built is the base; the rest, at its peak, is what
 ``footprint`` promises to know.

@@ -1,4 +1,4 @@
-"""Things that no honest program writes, for whoever must not stumble over them: values, and documents changed."""
+"""Malformed values and documents for robustness tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much a ring takes beside a state that it is given: ``python -m tests.reliability.resuming`` as JSON."""
+"""Memory of a ring beside its loaded state: ``python -m tests.reliability.resuming`` as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs carried on within this process, stopped or dropped at will, and what they came to."""
+"""Runs in this process, stopped or dropped at will, and their outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What writes to the disk, one scenario each: its beginning, what is done in a child, what must be there then.
+"""Scenarios that write to disk: the beginning, the work of a child process, and the expected files.
 
 A scenario is done again after each death, as a user would: the same command, and nothing put in order by hand.
 """

@@ -1,4 +1,4 @@
-"""Mixed short runs under random SIGKILLs, each done again until it ends, and held against one that was left alone.
+"""Mixed short runs under random SIGKILLs, repeated until they end, and compared with uninterrupted ones.
 
 ``python -m tests.reliability.soak MINUTES FILE [SEED]`` goes on until the time is over, writes down what came of it,
 and fails on any difference. The tests of R3 ask for so many kills instead.

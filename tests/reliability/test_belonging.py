@@ -1,4 +1,4 @@
-"""R1, R2: a checkpoint belongs to one run, and what it was made with is part of the state that is gone on with."""
+"""R1, R2: a checkpoint belongs to one run, and its threads and engine are part of the resumed state."""
 
 from __future__ import annotations
 

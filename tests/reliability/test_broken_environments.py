@@ -1,4 +1,4 @@
-"""R7: an environment that raises, dies, hangs or answers with what it never promised ends its run, and says how."""
+"""R7: an environment that raises, dies, hangs or breaks the contract ends its run with a reason."""
 
 from __future__ import annotations
 

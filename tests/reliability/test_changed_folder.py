@@ -1,4 +1,4 @@
-"""R11: a run whose folder is changed under it stops with one line, and never says done over what is not its record."""
+"""R11: a run whose folder is changed stops with one line, and is never done over another record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R4: no damaged file is ever read as good: any byte of any artefact flipped, cut off, blanked or followed by more."""
+"""R4: no damaged file is read as good: any byte of any file flipped, cut off, blanked or followed by more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R1: equal specs give equal numbers, to the last bit, in whatever process, folder or company they run on a CPU."""
+"""R1: equal specs give equal numbers to the last bit on a CPU, in any process, folder or sweep."""
 
 from __future__ import annotations
 

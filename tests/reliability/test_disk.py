@@ -1,4 +1,4 @@
-"""R5: a disk that is full, broken or closed stops a run cleanly: what was good stays, and the same command ends it."""
+"""R5: a full, failing or unwritable disk stops a run cleanly, and the same command resumes."""
 
 from __future__ import annotations
 

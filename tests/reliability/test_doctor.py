@@ -1,4 +1,4 @@
-"""``rlbench doctor``: a line for everything a run needs, with a remedy for everything that is not there."""
+"""``rlbench doctor``: a line for every requirement of a run, with a remedy for every missing one."""
 
 from __future__ import annotations
 

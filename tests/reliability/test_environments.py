@@ -1,4 +1,4 @@
-"""R17: what every family of environments answers to a thousand steps, byte for byte, and with which versions.
+"""R17: the answers of every family of environments over a thousand steps, byte for byte, with their versions.
 
 A change here changes scores, and the changelog must say so. Where a version is not the one that made a hash,
 nothing can be said: NOT COMPARABLE. ``python -m tests.reliability.test_environments`` writes the hashes anew.

@@ -1,4 +1,4 @@
-"""Every error a user can meet stands in docs/reliability.md with its code and its remedy, and nothing else does."""
+"""The table of errors in docs/reliability.md: every error with its code and remedy, and no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judging beside the training: the same record to the bit, whatever becomes of who judges, and of who is judged."""
+"""Evaluation beside the training: the same record to the bit, also if a worker or the run ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R10 and the data's checksum: what lies outside an HDF5 file is neither read nor sealed with it."""
+"""R10 and checksums of data: data outside an HDF5 file are neither read nor sealed with it."""
 
 from __future__ import annotations
 

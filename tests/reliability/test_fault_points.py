@@ -1,4 +1,4 @@
-"""R3: a process that dies at any write loses no recorded evaluation, and the same command mends all it left behind."""
+"""R3: a process that dies at any write loses no recorded evaluation, and the same command repairs its traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""README's second command, as a newcomer types it: a bar moves, ``runs/`` grows, and Ctrl-C keeps everything."""
+"""README's second command: it shows a progress bar, writes to ``runs/``, and keeps everything on Ctrl-C."""
 
 from __future__ import annotations
 

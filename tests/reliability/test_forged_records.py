@@ -1,4 +1,4 @@
-"""What a folder of records is made to look better by: forced runs, cut runs, copied seeds, other versions, forgery."""
+"""Ways to embellish a results folder: forced runs, cut runs, copied seeds, other versions, forgery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fourth attack: files to import, curves and references of strangers, and numbers that no arithmetic survives."""
+"""A fourth attack: foreign curves and references, and numbers that overflow arithmetic."""
 
 from __future__ import annotations
 

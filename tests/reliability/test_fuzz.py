@@ -1,4 +1,4 @@
-"""Whatever is typed, and whatever a record, a baseline or a manifest says: an answer or one line, never a traceback.
+"""Fuzzed arguments, records, baselines and manifests: an answer or one line, never a traceback.
 
 Seals are no signatures, so documents are changed and sealed again. Every body is drawn some dozen times in the suite
 and a thousand times by the slow tests; the same examples in every run.

@@ -1,4 +1,4 @@
-"""Recorded experience and policies from strangers: read, or refused by name; nothing is run and nothing breaks.
+"""Fuzzed data sets and policies: read, or refused by name; no code is run.
 
 Headers are changed and their checksums made right again, arrays get types and shapes that no data set has.
 """

@@ -1,4 +1,4 @@
-"""R10: no artefact from a stranger runs code, or writes where it was not asked to.
+"""R10: no foreign file runs code, or writes outside its place.
 
 Every file here would make a canary if anything in it were run; each is given to the real command, which refuses it by
 name with exit code 2. The first test shows that the canary sings.

@@ -1,4 +1,4 @@
-"""R10: no code of the current folder runs, and no link, special file or name in a stranger's results is followed."""
+"""R10: no code of the current folder runs, and no link, special file or name in foreign results is followed."""
 
 from __future__ import annotations
 

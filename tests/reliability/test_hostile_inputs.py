@@ -1,4 +1,4 @@
-"""R10 and R14: odd input of every other kind is refused in one line, within bounds of memory, disk and time."""
+"""R10 and R14: other malformed inputs are refused in one line, within bounds of memory, disk and time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rlbench.cli.output import emit
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.errors import ResourceExhausted, UsageError
 from rlbench.records import files, machine
-from rlbench.report.plots import STYLE
+from rlbench.report.figure_style import STYLE
 from tests.laws.source import ROOT
 from tests.reliability.odd import told
 

@@ -1,4 +1,4 @@
-"""R11: processes that start on one results folder at once: every seed runs once, and the dead hold nothing."""
+"""R11: several processes on one results folder: every seed runs once, and dead processes hold no lock."""
 
 from __future__ import annotations
 

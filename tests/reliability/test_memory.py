@@ -1,4 +1,4 @@
-"""R6: memory is known before the start to within a tenth, refused where it is not there, and its end fails no run."""
+"""R6: memory is estimated within a tenth, refused if missing, and lack of memory fails no run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R8: a NaN or an infinity anywhere ends the seed as failed, with its place; nothing broken is recorded or kept."""
+"""R8: a NaN or an infinity anywhere fails the seed with its place, and is never stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R14, R15: stdout is results alone and whole, ``--json`` keeps its published schema, and asking touches nothing.
+"""R14, R15: stdout has complete results alone, ``--json`` keeps its schema, and queries write nothing.
 
 Terminals, narrow encodings, widths and readers that leave are in ``tests/cli/test_app.py``.
 """

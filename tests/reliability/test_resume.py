@@ -1,4 +1,4 @@
-"""R2: a run that was stopped anywhere, or lost its process anywhere, ends as the one that never was, bit for bit."""
+"""R2: a run that is stopped or killed anywhere equals an uninterrupted one, bit for bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R12: what was ever written stays readable, and what is newer is refused with the file, both versions and the remedy.
+"""R12: older files stay readable, and newer ones are refused with the file, both versions and the remedy.
 
 ``corpus/schema-<n>`` holds a file of every kind as version n wrote it, and is never changed. Whoever raises a version
 adds a folder with ``python -m tests.reliability.make_corpus``; a test here asks for it.

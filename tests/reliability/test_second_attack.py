@@ -1,4 +1,4 @@
-"""Tests of a second attack: links, numbers and texts of a stranger's folder that the first list did not name."""
+"""A second attack: links, numbers and texts of foreign folders that the first tests did not cover."""
 
 from __future__ import annotations
 

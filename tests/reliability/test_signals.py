@@ -1,4 +1,4 @@
-"""R18: a signal is heard at any time: the state is saved, the process leaves, and nobody it started stays behind."""
+"""R18: a signal at any time saves the state and ends the process and its children."""
 
 from __future__ import annotations
 

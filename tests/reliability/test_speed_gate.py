@@ -1,4 +1,4 @@
-"""R16: the speed gate: silent on equal speeds, loud on a true loss, deaf to other machines, honest about too few."""
+"""R16: the speed gate ignores equal speeds and other machines, alarms on a loss, and reports too few runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R9: no seed that failed, was cut short, was a smoke run or ran elsewhere lifts a cell, or vanishes from n."""
+"""R9: no failed, partial, smoke or foreign run raises a cell's score, and no failed seed leaves n."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that has imported everything and forks one child for each command: a command costs what it does, no more.
+"""A process with all imports that forks one child per command, so that commands cost no start-up.
 
 So a hundred runs can be killed in a minute, and each kill hits a run rather than the import of torch. The child calls
 ``rlbench.cli.app.main`` or another function, as a process of its own would.

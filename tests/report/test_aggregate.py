@@ -1,4 +1,4 @@
-"""Aggregates of many tasks, against scipy and against rliable's definitions computed another way."""
+"""Aggregates over tasks against scipy and independent implementations of rliable's definitions."""
 
 from __future__ import annotations
 

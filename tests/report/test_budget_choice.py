@@ -1,4 +1,4 @@
-"""Which cells are run first where time is short."""
+"""The choice of runs within a budget of hours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cell says once its runs are known."""
+"""The verdict, score and note of a cell with given runs."""
 
 from __future__ import annotations
 

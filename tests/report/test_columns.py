@@ -1,4 +1,4 @@
-"""Folding: nothing is lost, nothing is wider than it must be, and no other widths would give fewer lines."""
+"""Folding of columns: no lost letters, no excess width, and the fewest lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables that are committed are those that the committed records give."""
+"""The committed tables are current."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two folders compared: one setting a cell and folder, the same rules on both sides, nothing left out in silence."""
+"""Comparison of two folders: one setting per cell and folder, equal rules, and every omission reported."""
 
 from __future__ import annotations
 

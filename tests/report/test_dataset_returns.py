@@ -1,4 +1,4 @@
-"""What stands beside a score on recorded data: the behaviour to pass, and the expert to hope for."""
+"""The columns of dataset return and behavior policy."""
 
 from __future__ import annotations
 

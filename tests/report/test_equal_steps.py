@@ -1,4 +1,4 @@
-"""Verdicts at equal steps: the reference's level, the alpha that each checkpoint spends, and the words, by hand."""
+"""Verdicts at equal steps against hand computations: the reference, alpha spending, and the verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimators on curves worked out by hand."""
+"""Estimators on curves with hand-computed scores."""
 
 from __future__ import annotations
 

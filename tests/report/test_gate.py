@@ -1,4 +1,4 @@
-"""The gate's rules: by hand, and their false alarms and detections by simulation."""
+"""The gate's rules against hand computations, and their error rates by simulation."""
 
 from __future__ import annotations
 

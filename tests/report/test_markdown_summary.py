@@ -1,4 +1,4 @@
-"""The Markdown report: its counts are those of the cells, its costs those of the plan, on any machine."""
+"""The Markdown report: its counts are those of the cells, its costs those of the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parity with another library: by hand, by its formats, and the committed table against the records themselves."""
+"""Parity with another library: hand computations, formats, and the committed table."""
 
 from __future__ import annotations
 

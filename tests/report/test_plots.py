@@ -1,4 +1,4 @@
-"""Comparisons, pictures, the plan and the report page, from records that no training made."""
+"""Comparisons, figures, the plan and the report page, from records without training."""
 
 from __future__ import annotations
 

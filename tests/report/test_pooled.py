@@ -1,4 +1,4 @@
-"""Pooled verdicts: by hand, and against metafor's formulas in matrix form on the committed records."""
+"""Pooled verdicts against hand computations and metafor's formulas on the committed records."""
 
 from __future__ import annotations
 

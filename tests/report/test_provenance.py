@@ -1,4 +1,4 @@
-"""What ``show --documented`` says of a cell."""
+"""The output of ``show --documented``."""
 
 from __future__ import annotations
 

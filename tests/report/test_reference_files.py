@@ -1,4 +1,4 @@
-"""References from outside: read, chosen and refused by row and field, and no code of a wheel is run."""
+"""References from outside the package: read, chosen, or refused by row and field; no code of a wheel is run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documented scores: complete, sourced, and each cell with the right primary document."""
+"""The reference scores: complete, with sources, and with the right primary reference per cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate on honest re-runs that were really trained: twenty of twenty pass."""
+"""The gate on unchanged reruns that were really trained: twenty of twenty pass."""
 
 from __future__ import annotations
 

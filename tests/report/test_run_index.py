@@ -1,4 +1,4 @@
-"""Which runs of a results folder count for a cell."""
+"""The sorting of a results folder's runs by whether they count."""
 
 from __future__ import annotations
 

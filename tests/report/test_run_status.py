@@ -1,4 +1,4 @@
-"""How runs stand, without disturbing those that are running."""
+"""States of runs, read without disturbing running ones."""
 
 from __future__ import annotations
 

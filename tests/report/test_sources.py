@@ -1,4 +1,4 @@
-"""Own runs and rlbench's records side by side: two columns, one verdict of one source, and where two runs part."""
+"""Own runs and rlbench's records: two columns, and a verdict from one of them."""
 
 from __future__ import annotations
 

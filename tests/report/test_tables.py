@@ -1,4 +1,4 @@
-"""Cells as text: whole in every format, and the same bytes for the same records."""
+"""Tables in every format: complete, and equal bytes for equal records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Margins, resolutions and thresholds of cells, and what they make of a verdict."""
+"""Margins, resolutions and thresholds of cells, and their effect on verdicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts and intervals, against scipy and against numbers worked out by hand."""
+"""Verdicts and intervals against scipy and hand-computed numbers."""
 
 from __future__ import annotations
 

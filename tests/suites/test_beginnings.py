@@ -1,4 +1,4 @@
-"""How on-policy networks begin and how their actions are carried out, as documented (hyperparameters.md, 2 and 4)."""
+"""Initialization of on-policy networks and bounds of their actions, as in the reference code."""
 
 from __future__ import annotations
 

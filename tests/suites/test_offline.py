@@ -1,4 +1,4 @@
-"""The offline table against its documents, typed out again from the scripts they come from."""
+"""The offline table against its references, transcribed from their scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbered half of the offline table against its documents, typed out again from where they are."""
+"""The offline table with discrete actions against its references, transcribed from their scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offline cells against the configs and code of their primary references, typed out again from the named files."""
+"""Offline cells against the settings and code of their primary references, transcribed from the named files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The on-policy tables against the documents, typed out again from the scripts they come from."""
+"""The on-policy tables against their references, transcribed from their scripts."""
 
 from __future__ import annotations
 

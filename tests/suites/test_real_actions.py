@@ -1,4 +1,4 @@
-"""The tables of continuous actions against the documents, typed out again from the scripts they come from."""
+"""The tables of continuous actions against their references, transcribed from their scripts."""
 
 from __future__ import annotations
 

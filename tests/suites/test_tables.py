@@ -1,4 +1,4 @@
-"""The suites against the documents, typed out again from the scripts and README they come from."""
+"""The Atari and toy tables against their references, transcribed from scripts and README."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sweeps as they are typed: real processes that are killed, that help each other, and that leave nobody behind."""
+"""Sweeps of real processes that are killed, share runs, and leave no process behind."""
 
 from __future__ import annotations
 

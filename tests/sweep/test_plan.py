@@ -1,4 +1,4 @@
-"""Which runs of a sweep go where: tables, and properties over whatever machine and runs there may be."""
+"""Placement of a sweep's runs: tables, and properties on any machine and runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop of a sweep, on an engine that only says it runs: who is started, tried again, left alone or given up."""
+"""The loop of a sweep on a simulated executor: starts, restarts, waits and failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The offline loop beside judges that only remember: what is taken when, in what order it is told, and who waits."""
+"""The offline loop with scripted evaluation workers: order, waiting, and state."""
 
 from __future__ import annotations
 

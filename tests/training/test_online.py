@@ -1,4 +1,4 @@
-"""The loop's bookkeeping, with parts that only count."""
+"""The bookkeeping of the online loop, with parts that only count."""
 
 from __future__ import annotations
 

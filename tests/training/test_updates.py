@@ -1,4 +1,4 @@
-"""The inner loop, with parts that write down what was asked of them."""
+"""The inner loop of updates, with parts that record their calls."""
 
 from __future__ import annotations
 
