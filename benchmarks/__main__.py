@@ -28,13 +28,6 @@ CONTESTS = {
 }
 """Who takes part, beside rlbench."""
 
-SCRIPTS = {
-    ("halfcheetah", "stable-baselines3"): "sb3_continuous.py",
-    ("ppo-halfcheetah", "stable-baselines3"): "sb3_ppo.py",
-    ("ppo-pong", "stable-baselines3"): "sb3_ppo_pong.py",
-}
-"""What measures a peer, where it is not the usual script."""
-
 PARTED = {"dqn-pong", "halfcheetah", "ppo-halfcheetah", "ppo-pong", "profile"}
 """Workloads that say where ours spends its time."""
 
@@ -73,13 +66,7 @@ def _peers(figures: Figures, names: list[str], contest: str, workload: str, case
         if name in CONTESTS.get(workload, ()):
             slow = workload == "dqn-pong" and name == "tianshou"
             asked = case._replace(steps=case.steps // PATIENCE) if slow else case
-            _attempt(
-                figures,
-                contest,
-                workload,
-                case.threads,
-                partial(peer, SCRIPTS.get((workload, name), PEERS[name]), workload, asked),
-            )
+            _attempt(figures, contest, workload, case.threads, partial(peer, PEERS[name], workload, asked))
 
 
 def _attempt(figures: Figures, contest: str, workload: str, threads: int, measure: Callable[[], Samples]) -> None:

@@ -38,7 +38,7 @@ def ours(workload: str, case: Case) -> Samples:
 
 def peer(script: str, workload: str, case: Case) -> Samples:
     """What a script of ``benchmarks/peers`` finds."""
-    what = [str(number) for number in (case.steps, case.threads, case.algorithm, case.batch)]
+    what = [str(word) for word in (case.steps, case.threads, case.algorithm, case.batch, workload)]
     python = D3RLPY_PYTHON if script == "d3.py" else PEERS_PYTHON
     if not python.exists():
         raise ChildFailed(f"{python} is missing; benchmarks/peers/setup and setup_d3rlpy make the peers' environments")
