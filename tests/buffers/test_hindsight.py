@@ -10,12 +10,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, chisquare
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlbench.buffers.hindsight import GoalLayout, Hindsight
 from rlbench.buffers.prioritized import Prioritized
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Uniform
+from tests.buffers.counting import Touched
 
 LAYOUT, WIDTH = GoalLayout(observation=1, goal=2), 5
 GAMMA, WANTED = 0.9, 1e5  # no goal that is ever achieved lies near those that are wanted
@@ -252,22 +252,6 @@ def test_priorities_reach_the_ring() -> None:
 def test_observations_that_are_stacked_or_laid_out_otherwise_are_refused(stack: int, width: int) -> None:
     with pytest.raises(ValueError, match="hindsight: observations are"):
         hindsight(ring_of(1, 20, 1, stack, width))
-
-
-class Touched(TorchDispatchMode):
-    """Counts the elements of everything that operations make; a view of what exists is free."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.elements = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        known = {a.untyped_storage().data_ptr() for a in args if isinstance(a, torch.Tensor)}
-        for made in out if isinstance(out, (tuple, list)) else (out,):
-            if isinstance(made, torch.Tensor) and made.untyped_storage().data_ptr() not in known:
-                self.elements += made.numel()
-        return out
 
 
 def test_the_cost_does_not_depend_on_what_is_stored() -> None:

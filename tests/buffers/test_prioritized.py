@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import chisquare
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlbench.buffers.prioritized import EPSILON, Prioritized
 from rlbench.buffers.ring import Column, Ring
+from tests.buffers.counting import Touched
 
 NUM_ENVS, ROWS = 3, 12
 NONE = np.zeros(NUM_ENVS, np.bool_)
@@ -156,32 +156,16 @@ def test_the_sums_do_not_drift_over_ten_million_updates() -> None:
     assert float(sampler.sums.sum()) == pytest.approx(exact, rel=1e-12)
 
 
-class Elements(TorchDispatchMode):
-    """Counts the elements that operations give."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        known = {a.untyped_storage().data_ptr() for a in args if isinstance(a, torch.Tensor)}
-        for tensor in out if isinstance(out, (tuple, list)) else (out,):
-            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage().data_ptr() not in known:
-                self.count += tensor.numel()
-        return out
-
-
 def test_a_draw_and_an_update_cost_the_square_root_of_the_capacity() -> None:
     counts = {}
     for rows in (1_000, 100_000):
         made, sampler = ring(rows=rows)
         for number in range(40):
             step(made, number)
-        with Elements() as elements:
+        with Touched(changed=False) as touched:
             slot, weight = sampler.draw(8, made.span())
             sampler.reprioritize(slot, weight)
-        counts[rows] = elements.count
+        counts[rows] = touched.elements
     assert counts[100_000] / counts[1_000] < 1.5 * 10.0  # √100 = 10
     assert counts[100_000] < 100_000 * NUM_ENVS / 10
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.rollout_view import RolloutView
 from rlbench.buffers.samplers import Uniform
+from tests.buffers.counting import Touched
 
 CPU = torch.device("cpu")
 GAMMA = 0.9
@@ -212,23 +212,6 @@ def test_uniform_draws_every_usable_slot_equally_often() -> None:
     chi2 = float(((allowed - drawn / count) ** 2 / (drawn / count)).sum())
     assert chi2 < 54.0  # 0.1 % of a χ² with 23 degrees of freedom lies above 49.7
     assert torch.equal(weights, torch.ones(drawn))
-
-
-class Touched(TorchDispatchMode):
-    """Counts the elements of everything that operations make or change; a view of what exists is free."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.elements = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        known = {a.untyped_storage().data_ptr() for a in args if isinstance(a, torch.Tensor)}
-        for tensor in out if isinstance(out, (tuple, list)) else (out,):
-            fresh = isinstance(tensor, torch.Tensor) and tensor.untyped_storage().data_ptr() not in known
-            if fresh or func._schema.is_mutable:
-                self.elements += tensor.numel()
-        return out
 
 
 def touched_by_one_step(stored: int) -> int:
