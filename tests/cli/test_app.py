@@ -82,7 +82,7 @@ def test_no_verb_shows_five_lines_of_typical_use_and_is_a_usage_error(capsys: Ca
     assert len(lines) == 5 and all(line.startswith("rlbench ") for line in lines)
 
 
-def test_the_options_of_run_stand_in_panels_on_two_screens(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_of_run_are_grouped_in_panels(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["run", "--help"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -149,7 +149,7 @@ def test_every_verb_has_help_whose_summary_is_not_cut(verb: str, capsys: Capture
         ("status --watch --json", "contradict"),
     ],
 )
-def test_what_cannot_be_done_is_one_line_on_stderr_and_exit_2(
+def test_invalid_commands_print_one_line_on_stderr_and_exit_2(
     line: str, why: str, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -192,7 +192,7 @@ def test_a_bug_is_one_line_that_asks_for_a_report_and_exit_1(monkeypatch: pytest
 
 @pytest.mark.parametrize("line", [["--debug", "show"], ["show", "--debug"]])
 @pytest.mark.parametrize("error", [KeyError("x"), UsageError("x")])
-def test_debug_shows_the_traceback_wherever_it_stands(
+def test_debug_shows_the_traceback_at_any_position(
     line: list[str], error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     raising(monkeypatch, error)
@@ -253,7 +253,7 @@ def test_a_piped_table_is_whole_and_plain_whatever_the_width(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("line", [["table", "all", "--json"], ["table", "toy"], ["list", "tasks"], ["status"]])
-def test_a_reader_that_has_left_gets_no_traceback(line: list[str], tmp_path: Path) -> None:
+def test_closed_pipe_gives_no_traceback(line: list[str], tmp_path: Path) -> None:
     reading, writing = os.pipe()
     process = subprocess.Popen([*RLBENCH, *line], cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE, text=True)
     os.close(reading)
@@ -283,7 +283,7 @@ def test_no_color_means_no_colour(record_run: Record, tmp_path: Path) -> None:
     assert not any(f"\x1b[{code}m" in shown for code in range(30, 38))
 
 
-def test_a_terminal_of_its_own_width_folds_and_one_that_is_wide_does_not(tmp_path: Path) -> None:
+def test_output_folds_on_a_narrow_terminal_only(tmp_path: Path) -> None:
     texts = {w: on_terminal(["table", "atari"], folder=tmp_path, COLUMNS=str(w), TERM="dumb") for w in (80, 200)}
     assert max(map(len, texts[80].splitlines())) <= 80
     assert len(texts[80].splitlines()) > len(texts[200].splitlines())

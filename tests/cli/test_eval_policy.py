@@ -42,7 +42,7 @@ def answer(*words: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize("name", PREDICTED)
-def test_a_policy_of_stable_baselines_acts_as_its_own_predict(name: str) -> None:
+def test_sb3_policy_acts_like_its_predict(name: str) -> None:
     policy = read_policy(FILES / f"{name}.zip")
     info = POLES if name.endswith("cartpole") else PENDULUM
     obs = np.random.default_rng(0).normal(size=(16, *info.obs_shape)).astype(np.float32)
@@ -84,7 +84,7 @@ def zipped(path: Path, state: dict[str, Tensor]) -> Path:
     return path
 
 
-def test_a_policy_of_frames_sees_them_divided_by_255(tmp_path: Path) -> None:
+def test_frame_policy_gets_frames_divided_by_255(tmp_path: Path) -> None:
     torch.manual_seed(0)
     network = nn.Module()
     network.q_net = Nature()
@@ -101,7 +101,7 @@ def test_a_policy_of_frames_sees_them_divided_by_255(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["PPO", "DQN"])
-def test_a_policy_of_frames_that_stable_baselines_wrote_acts_as_its_own_predict(algorithm: str, tmp_path: Path) -> None:
+def test_sb3_frame_policy_acts_like_its_predict(algorithm: str, tmp_path: Path) -> None:
     sb3 = pytest.importorskip("stable_baselines3")  # its smallest zip of this policy has 535 kB
     env = gymnasium.Env()
     env.observation_space = gymnasium.spaces.Box(0, 255, (84, 84, 4), np.uint8)
@@ -117,15 +117,13 @@ def test_a_policy_of_frames_that_stable_baselines_wrote_acts_as_its_own_predict(
     assert policy.algorithm == algorithm.lower() and (actions == model.predict(frames, deterministic=True)[0]).all()
 
 
-def test_a_policy_that_misses_its_normalization_is_compared_with_no_reference() -> None:
+def test_policy_without_its_normalization_is_not_compared() -> None:
     words = ("eval", "--policy", str(FILES / "a2c-normalized-pendulum.zip"), "--format", "sb3", "toy", "Pendulum-v1")
     code, out, _ = answer(*words, "--algo", "sac", "--episodes", "2")
     assert code == 0 and "NOT COMPARABLE: trained within VecNormalize" in out and "documented" not in out
 
 
-def test_a_model_that_would_not_fit_into_memory_beside_the_episodes_is_refused(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_model_that_does_not_fit_into_memory_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("rlbench.records.machine.available_memory", lambda: 1_000_000_000)
     with (tmp_path / "m.pt").open("wb") as file:
         file.truncate(100_000_000)
@@ -145,7 +143,7 @@ class Balance(nn.Module):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("form", ["torchscript", "onnx"])
-def test_a_model_is_played_beside_the_reference(form: str, tmp_path: Path) -> None:
+def test_model_is_evaluated_and_compared_with_the_reference(form: str, tmp_path: Path) -> None:
     model = MODELS / "balance.onnx"
     if form == "onnx":
         pytest.importorskip("onnxruntime")
@@ -163,7 +161,7 @@ def test_a_model_is_played_beside_the_reference(form: str, tmp_path: Path) -> No
     assert code == 0 and "no reference; name the algorithm with --algo" in out
 
 
-def test_a_policy_of_stable_baselines_is_played_with_the_reference_of_its_algorithm() -> None:
+def test_sb3_policy_is_compared_with_the_reference_of_its_algorithm() -> None:
     words = ("eval", "--policy", str(FILES / "ppo-cartpole.zip"), "--format", "sb3", "toy", "CartPole-v1")
     code, out, _ = answer(*words, "--episodes", "4")
     assert code == 0 and "toy/ppo/CartPole-v1" in out and "documented  500.00" in out and "verdict     BELOW" in out
@@ -185,18 +183,18 @@ def test_a_policy_of_stable_baselines_is_played_with_the_reference_of_its_algori
         (("run", "--import", "nowhere"), "no installed package"),
     ],
 )
-def test_a_command_that_says_too_little_is_refused_in_one_line(words: tuple[str, ...], text: str) -> None:
+def test_eval_policy_with_missing_options_is_refused_in_one_line(words: tuple[str, ...], text: str) -> None:
     code, _, error = answer("eval", *words)
     assert code == 2 and text in error and len(error.splitlines()) == 1
 
 
-def test_without_onnxruntime_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_onnxruntime_message_names_the_install_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(model_client, "find_spec", lambda _: None)
     code, _, error = answer("eval", "--policy", str(tmp_path / "m.onnx"), "--format", "onnx", "toy", "CartPole-v1")
     assert code == 2 and 'pip install "rlbench[onnx]"' in error and len(error.splitlines()) == 1
 
 
-def test_a_model_of_frames_gives_in_its_process_the_values_that_torch_gave() -> None:
+def test_frame_model_in_its_process_equals_torch() -> None:
     pytest.importorskip("onnxruntime")
     frames = np.random.default_rng(0).integers(0, 256, (3, 4, 84, 84), np.uint8)
     with ModelClient(MODELS / "frames.onnx", "onnx") as client:
@@ -226,7 +224,7 @@ class Huge(nn.Module):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize(("module", "text"), [(Endless(), "no answer in time"), (Huge(), "fails|ended with code")])
-def test_a_model_that_hangs_or_wants_too_much_memory_is_refused(
+def test_hanging_or_oversized_model_is_refused(
     module: nn.Module, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.jit.save(torch.jit.script(module), tmp_path / "m.pt")
@@ -239,7 +237,7 @@ def test_a_model_that_hangs_or_wants_too_much_memory_is_refused(
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["torchscript", "onnx"])
 @pytest.mark.parametrize("raw", [b"", b"<html>\x1b[31m", b"PK\x03\x04" + b"\0" * 100])
-def test_a_file_that_is_no_model_is_refused(raw: bytes, form: ModelFormat, tmp_path: Path) -> None:
+def test_invalid_model_file_is_refused(raw: bytes, form: ModelFormat, tmp_path: Path) -> None:
     if form == "onnx":
         pytest.importorskip("onnxruntime")
     (tmp_path / "m.pt").write_bytes(raw)
@@ -286,7 +284,7 @@ def test_the_process_of_a_model_has_no_files_network_programs_or_signals(tmp_pat
         ([[0.0, 0.0]], PENDULUM, "gives 2 numbers an observation, the task takes 1"),
     ],
 )
-def test_an_output_that_is_no_action_is_refused(output: list[list[float]], info: EnvInfo, text: str) -> None:
+def test_invalid_model_output_is_refused(output: list[list[float]], info: EnvInfo, text: str) -> None:
     actor = ForeignActor(Path("m.pt"), lambda _: np.array(output), info, normalized=False)
     with pytest.raises(RefusedFile, match=text):
         actor.act(torch.zeros(1, *info.obs_shape), "eval")
@@ -297,6 +295,6 @@ def test_actions_in_the_environments_units_are_scaled_and_clipped() -> None:
     assert actor.act(torch.zeros(3, 3), "eval").tolist() == [[-1.0], [0.5], [1.0]]
 
 
-def test_every_algorithm_that_a_zip_may_name_is_one_of_a_suite() -> None:
+def test_every_algorithm_of_an_sb3_zip_is_in_a_suite() -> None:
     known = {name for suite in ("toy", "mujoco") for name in suites.algorithms(suite)}
     assert {"ppo", "a2c", "trpo", "dqn", "sac", "td3", "ddpg"} <= known

@@ -33,14 +33,12 @@ def toml(folder: Path, text: str) -> Path:
     return path
 
 
-def test_nothing_given_is_the_suites_table() -> None:
+def test_without_settings_the_suites_table_applies() -> None:
     assert resolve(*PONG).spec == suites.spec(*PONG)
 
 
 @pytest.mark.parametrize("given_by", range(5))
-def test_an_option_beats_set_beats_the_environment_beats_the_file_beats_the_table(
-    tmp_path: Path, given_by: int
-) -> None:
+def test_precedence_is_option_set_environment_file_table(tmp_path: Path, given_by: int) -> None:
     found = resolve(
         *PONG,
         config=toml(tmp_path, "[budget]\nsteps = 1000001") if given_by >= 1 else None,
@@ -58,13 +56,13 @@ def test_an_option_beats_set_beats_the_environment_beats_the_file_beats_the_tabl
     assert (found.spec.budget.steps, found.sources["budget.steps"]) == expected
 
 
-def test_the_variable_for_steps_is_weaker_than_set() -> None:
+def test_rlbench_steps_has_lower_precedence_than_set() -> None:
     found = resolve(*PONG, environ={"RLBENCH_STEPS": "5"}, sets=["budget.steps=6"])
     assert found.spec.budget.steps == 6
     assert resolve(*PONG, environ={"RLBENCH_STEPS": "5"}).sources["budget.steps"] == "RLBENCH_STEPS"
 
 
-def test_a_field_nobody_chose_is_a_default_or_the_suites() -> None:
+def test_unset_field_has_source_default_or_suite_table() -> None:
     sources = resolve(*PONG).sources
     assert sources["algo.lr"] == "default"
     assert sources["algo.epsilon.end"] == "default"
@@ -83,7 +81,7 @@ def test_every_field_has_a_source_and_can_be_written_back(suite: str) -> None:
         assert resolve(*cell, sets=[f"{path}={written(value)}" for path, value in rows]).spec == found.spec, cell
 
 
-def test_variables_of_other_programs_and_options_set_no_field() -> None:
+def test_unrelated_environment_variables_set_no_field() -> None:
     others = {"RLBENCH_RESULTS": "x", "RLBENCH_DEVICE": "cpu", "RLBENCH_SEEDS": "0-3", "ALGO__LR": "1", "PATH": "/bin"}
     others |= {"RLBENCH_D4RL_MIRROR": "http://localhost", "RLBENCH_FAULT": "append.torn"}
     assert resolve(*PONG, environ=others).spec == suites.spec(*PONG)
@@ -98,7 +96,7 @@ def test_a_part_is_chosen_by_name_before_its_fields_whatever_their_order_in_the_
 
 @pytest.mark.parametrize("source", ["--set", "RLBENCH_", "file"])
 @pytest.mark.parametrize("path", ["task.id", "task.game", "task.kind", "algo.family"])
-def test_what_says_which_run_is_meant_has_its_own_place(tmp_path: Path, source: str, path: str) -> None:
+def test_identity_fields_have_their_own_options(tmp_path: Path, source: str, path: str) -> None:
     group, name = path.split(".")
     given_by = {
         "--set": {"sets": [f"{path}=x"]},
@@ -128,7 +126,7 @@ def test_the_identity_of_a_run_cannot_be_set(text: str) -> None:
         ("[algorithm]\nname = 'x'", "algorithm"),
     ],
 )
-def test_a_file_that_makes_no_sense_is_refused_in_one_line(tmp_path: Path, text: str, why: str) -> None:
+def test_invalid_config_file_is_refused_in_one_line(tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(UsageError) as caught:
         resolve(*PONG, config=toml(tmp_path, text))
     assert why in str(caught.value)
@@ -158,7 +156,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(cell: tuple[str, str, str],
 
 
 @pytest.mark.parametrize("suite", suites.names())
-def test_a_smoke_run_crosses_an_epoch_and_a_segment_and_learns(suite: str) -> None:
+def test_smoke_run_covers_an_epoch_a_segment_and_updates(suite: str) -> None:
     for cell in (cell for cell in CELLS if cell[0] == suite):
         tiny = smoke(suites.spec(*cell))
         assert tiny.smoke
@@ -177,7 +175,7 @@ def test_a_smoke_run_crosses_an_epoch_and_a_segment_and_learns(suite: str) -> No
             assert tiny.algo.updates_per_step <= 1
 
 
-def test_a_smoke_run_keeps_what_is_smaller_already_and_an_option_beats_it() -> None:
+def test_smoke_run_keeps_smaller_settings_and_explicit_options() -> None:
     found = resolve(*PONG, sets=["algo.replay.capacity=2000", "budget.epoch=400000"], steps=3_000, smoke=True)
     assert (found.spec.algo.replay.capacity, found.sources["algo.replay.capacity"]) == (2_000, "--set")
     assert (found.spec.budget.epoch, found.sources["budget.epoch"]) == (1_000, "--smoke")
@@ -191,14 +189,14 @@ def test_a_smoke_run_has_no_more_batches_than_steps_in_its_rollouts() -> None:
     assert (found.rollout_length, found.method.minibatches) == (4, 4)
 
 
-def test_a_smoke_run_is_another_run_than_a_short_one() -> None:
+def test_smoke_run_has_another_identity_than_a_short_run() -> None:
     tiny = resolve(*CATCH, smoke=True).spec
     assert tiny.id != apply_settings(tiny.model_copy(update={"smoke": False}), []).id
 
 
 @settings(max_examples=200)
 @given(st.text(max_size=12), st.text(max_size=12))
-def test_any_setting_is_taken_or_refused(path: str, value: str) -> None:
+def test_any_setting_is_accepted_or_refused(path: str, value: str) -> None:
     for name in (path, f"algo.{path}"):
         try:
             resolve(*CATCH, sets=[f"{name}={value}"])
@@ -208,7 +206,7 @@ def test_any_setting_is_taken_or_refused(path: str, value: str) -> None:
 
 @settings(max_examples=200)
 @given(st.sampled_from([p for p, _, _ in resolve(*PONG).rows() if p not in IDENTITY]), st.text(max_size=6))
-def test_any_text_for_a_known_field_is_taken_or_refused(path: str, value: str) -> None:
+def test_any_text_for_a_known_field_is_accepted_or_refused(path: str, value: str) -> None:
     try:
         assert parse(f"{path}={value}").path == path
         resolve(*PONG, sets=[f"{path}={value}"])

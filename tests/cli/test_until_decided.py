@@ -47,7 +47,7 @@ SCORES = [990.0, 970.0, 1000.0, 985.0, 955.0]
 """p = 0.007 at three seeds and 0.0003 at five, so that the second look decides."""
 
 
-def test_a_cell_is_looked_at_until_it_is_decided_and_the_same_command_finds_it_so(
+def test_until_decided_stops_at_a_verdict_and_repeating_it_trains_nothing(
     record_run: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = ended(record_run, SCORES)
@@ -63,7 +63,7 @@ def test_a_cell_is_looked_at_until_it_is_decided_and_the_same_command_finds_it_s
     assert json.loads((folder / NAME).read_text())["looks"] == [list(look) for look in DESIGN]
 
 
-def test_a_cell_is_judged_by_its_last_look_and_not_by_the_fixed_test(record_run: Record, tmp_path: Path) -> None:
+def test_verdict_uses_the_last_look_instead_of_the_fixed_test(record_run: Record, tmp_path: Path) -> None:
     folder = ended(record_run, SCORES)
     before = cell(tmp_path / "results")
     take_look(folder)
@@ -127,7 +127,7 @@ def test_below_at_a_look_is_corrected_over_all_looks(record_run: Record, tmp_pat
         (("goals", "ddpg+her", "FetchReach*"), "has no reference score to decide about"),
     ],
 )
-def test_a_design_that_would_not_hold_is_refused_before_anything_starts(
+def test_invalid_sequential_design_is_refused_before_training(
     words: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", *words, "--until-decided", "--results", str(tmp_path / "results")]) == 2
@@ -135,7 +135,7 @@ def test_a_design_that_would_not_hold_is_refused_before_anything_starts(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_command_that_is_killed_at_a_look_goes_on_there(
+def test_command_killed_at_a_look_resumes_there(
     record_run: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = ended(record_run, SCORES)
@@ -160,7 +160,7 @@ def test_an_interrupted_look_is_not_taken(
     assert not (folder / NAME).exists()
 
 
-def test_the_reference_of_the_tested_cell_is_as_the_tests_count_on() -> None:
+def test_reference_of_the_test_cell_has_the_expected_values() -> None:
     primary = next(found.primary for found in documented("mujoco") if found.key[:3] == KEY)
     assert (primary.score, primary.std, primary.n) == (1000.0, 0.0, 10)
 

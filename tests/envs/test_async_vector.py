@@ -70,7 +70,7 @@ def together_fixture(kind: str, make_any: Make, draw: Draw) -> Synchronous:
 
 
 @pytest.mark.parametrize("answers", slow_but([1, 2, 3, 4], 1))
-def test_every_lane_answers_its_actions_as_it_does_in_step(
+def test_asynchronous_envs_answer_like_synchronous_ones(
     make_any: Make, kind: str, answers: int, together: Synchronous
 ) -> None:
     """Lives, FIRE, resets and scores too, to the bit: no env knows in what company or order it is asked."""
@@ -89,7 +89,7 @@ def test_every_lane_answers_its_actions_as_it_does_in_step(
     assert all(ours == theirs[: len(ours)] for ours, theirs in zip(found, together.answers, strict=True))
 
 
-def test_lanes_apart_promise_what_they_promise_together(make_any: Make, kind: str, together: Synchronous) -> None:
+def test_asynchronous_vector_keeps_the_vector_contract(make_any: Make, kind: str, together: Synchronous) -> None:
     envs = made(make_any, kind, 2)
     ours, theirs = envs.info, together.info
     assert (ours.num_envs, ours.obs_shape, ours.obs_dtype, ours.versions) == (4, *theirs[1:3], theirs.versions)
@@ -141,7 +141,7 @@ def held(count: int, answers: int) -> tuple[AsyncVector, list[Held]]:
     return env, envs
 
 
-def test_a_lane_that_is_late_holds_nobody_and_is_heard_once_it_is_done() -> None:
+def test_slow_env_delays_no_other_and_answers_when_done() -> None:
     env, envs = held(3, 2)
     envs[1].free.clear()
     env.send(np.arange(3), np.arange(3))
@@ -161,7 +161,7 @@ def test_a_lane_that_is_late_holds_nobody_and_is_heard_once_it_is_done() -> None
     assert all(one.closed for one in envs)
 
 
-def test_every_action_goes_to_its_own_lane(make_any: Make) -> None:
+def test_every_action_goes_to_its_env(make_any: Make) -> None:
     envs = [make_any("cartpole", seeds=[3]) for _ in range(2)]
     env = AsyncVector(envs=envs, async_batch=2)
     env.reset()
@@ -171,7 +171,7 @@ def test_every_action_goes_to_its_own_lane(make_any: Make) -> None:
     env.close()
 
 
-def test_what_breaks_in_a_lane_is_told_with_the_lane() -> None:
+def test_error_in_an_env_names_its_index() -> None:
     env, envs = held(3, 1)
     envs[2].cause = "reward is not finite"
     env.send(np.zeros(1, np.int64), np.array([2]))
@@ -183,7 +183,7 @@ def test_what_breaks_in_a_lane_is_told_with_the_lane() -> None:
 
 
 @pytest.mark.parametrize("answers", [0, 5])
-def test_answers_that_can_never_come_are_refused(answers: int) -> None:
+def test_waiting_without_pending_actions_is_refused(answers: int) -> None:
     refusal = pytest.raises(UsageError, match="from 1 to 4 envs can answer")
     with refusal:
         AsyncVector(envs=[Held() for _ in range(4)], async_batch=answers)
@@ -191,7 +191,7 @@ def test_answers_that_can_never_come_are_refused(answers: int) -> None:
         EnvPoolMujocoAsync(task="Hopper-v4", seeds=SEEDS, threads=2, async_batch=answers)
 
 
-def test_an_impossible_action_of_some_lanes_is_refused_with_its_lane(make_any: Make) -> None:
+def test_invalid_action_is_refused_with_its_env_index(make_any: Make) -> None:
     env = made(make_any, "envpool-hopper", 2)
     env.reset()
     refused: Callable[[Any], None] = partial(env.send, env_id=np.array([1, 3]))

@@ -95,7 +95,7 @@ def test_a_state_does_not_change_while_its_environment_goes_on(draw: Draw) -> No
         assert bytes_of(kept) == before
 
 
-def test_a_state_of_other_lanes_or_another_task_is_refused() -> None:
+def test_snapshot_of_other_envs_or_another_task_is_refused() -> None:
     env = fresh("Hopper-v4")
     env.reset()
     for other in (MujocoVector(task="Hopper-v4", seeds=[1]), fresh("Walker2d-v4"), fresh("Pendulum-v1")):
@@ -104,12 +104,12 @@ def test_a_state_of_other_lanes_or_another_task_is_refused() -> None:
             env.load_state_dict(other.state_dict())
 
 
-def test_who_cannot_be_put_back_does_not_say_so() -> None:
+def test_environment_without_snapshots_does_not_claim_them() -> None:
     assert isinstance(fresh("Pendulum-v1"), Snapshot)
     assert not isinstance(GymnasiumVector(name="CartPole-v1", factory=made("CartPole-v1"), seeds=[1]), Snapshot)
 
 
-def test_a_random_stream_goes_on_where_it_was_even_within_a_draw() -> None:
+def test_random_generator_resumes_even_within_a_draw() -> None:
     here, there = np.random.default_rng(1), np.random.default_rng(2)
     here.integers(5, dtype=np.uint32)  # half of 64 bits; the other half is the next one's
     there.bit_generator.state = _pcg64(_generator_state(here))

@@ -89,9 +89,7 @@ def test_rows_have_the_promised_shapes_and_types(kind: str, rows: list[Step], ma
     env.close()
 
 
-def test_the_same_seeds_and_actions_give_the_same_bytes_whatever_is_sent_after_an_end(
-    kind: str, rows: list[Step], make_any: Make
-) -> None:
+def test_equal_seeds_and_actions_give_equal_bytes(kind: str, rows: list[Step], make_any: Make) -> None:
     assert digest(played(make_any(kind, seeds=SEEDS), STEPS, after_an_end=1)) == digest(rows)
 
 
@@ -107,7 +105,7 @@ def test_a_step_keeps_its_observation_while_the_next_is_made(kind: str, make_any
     assert len({copy.tobytes() for _, copy in kept}) > 6
 
 
-def test_lanes_differ_by_their_seeds_and_by_nothing_else(kind: str, rows: list[Step], make_any: Make) -> None:
+def test_envs_differ_only_by_their_seeds(kind: str, rows: list[Step], make_any: Make) -> None:
     env = make_any(kind, seeds=[11, 13, 14, 11])
     env.reset()
     alike = []
@@ -121,7 +119,7 @@ def test_lanes_differ_by_their_seeds_and_by_nothing_else(kind: str, rows: list[S
 
 
 @pytest.mark.parametrize("kind", REAL)
-def test_a_lane_of_real_actions_lives_the_same_in_any_company(kind: str, make_any: Make) -> None:
+def test_continuous_env_is_independent_of_the_other_envs(kind: str, make_any: Make) -> None:
     crowd, alone = make_any(kind, seeds=[5, 6, 7, 8, 9]), make_any(kind, seeds=[8])
     assert np.array_equal(crowd.reset()[3], alone.reset()[0])
     for action in actions(crowd, 70):
@@ -134,7 +132,7 @@ def test_a_lane_of_real_actions_lives_the_same_in_any_company(kind: str, make_an
 
 
 @pytest.mark.parametrize("kind", ["cheetah", "fetch", "pendulum"])
-def test_reaching_the_step_limit_is_a_truncation_that_shows_where_it_stopped(kind: str, make_any: Make) -> None:
+def test_step_limit_is_a_truncation_with_the_final_observation(kind: str, make_any: Make) -> None:
     rows, free = played(make_any(kind, seeds=[1]), 62), played(make_any(kind, seeds=[1], limit=49), 62)
     assert [bool(row.truncated[0]) for row in rows] == [at in {29, 60} for at in range(62)]  # a reset between
     assert not any(row.terminated[0] for row in rows)
@@ -157,7 +155,7 @@ def test_envpools_bytes_do_not_depend_on_its_threads(make_atari: Make) -> None:
     assert len(bytes_by_threads) == 1
 
 
-def test_an_ale_lane_plays_the_same_game_in_any_company(make_atari: Make) -> None:
+def test_ale_env_is_independent_of_the_other_envs(make_atari: Make) -> None:
     crowd = make_atari("ale", "breakout", seeds=range(3), training=True)
     alone = make_atari("ale", "breakout", seeds=[2], training=True)
     assert np.array_equal(crowd.reset()[2], alone.reset()[0])
@@ -243,7 +241,7 @@ def test_the_last_frame_of_a_truncated_game_is_the_true_one(make_atari: Make) ->
 
 
 @pytest.mark.parametrize("adapter", ATARI)
-def test_games_begin_after_one_to_as_many_noop_frames_as_asked(make_atari: Make, adapter: str) -> None:
+def test_games_begin_after_a_random_number_of_noop_frames(make_atari: Make, adapter: str) -> None:
     raw = gymnasium.make("ALE/Freeway-v5", frameskip=1, repeat_action_probability=0.0)
     oracle = AtariPreprocessing(raw, noop_max=0, frame_skip=1, screen_size=84)  # traffic moves in every frame
     frames = [oracle.reset()[0].tobytes(), *(oracle.step(0)[0].tobytes() for _ in range(3))]
@@ -269,7 +267,7 @@ def test_sticky_actions_follow_the_seed(make_atari: Make, adapter: str) -> None:
 
 
 @pytest.mark.parametrize("adapter", ATARI)
-def test_all_eighteen_actions_can_be_asked_for(make_atari: Make, adapter: str) -> None:
+def test_full_action_space_of_eighteen_actions(make_atari: Make, adapter: str) -> None:
     few, all_of_them = (
         make_atari(adapter, "breakout", seeds=[1], training=True, full_actions=full) for full in (False, True)
     )

@@ -43,7 +43,7 @@ def test_looks_are_counted_beside_the_seeds_and_never_beyond_the_last(tmp_path: 
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
 
 
-def test_a_look_knows_the_next_one_and_what_it_multiplies_chances_by() -> None:
+def test_look_has_the_next_look_and_its_inflation() -> None:
     looks = Looks((Look(3, 0.01), Look(6, 0.04)), 1)
     assert (looks.last, looks.following, looks.inflation) == ((3, 0.01), (6, 0.04), pytest.approx(5.0))
     assert str(looks) == "look 1 of 2 at 3 seeds, level 0.01"

@@ -93,7 +93,7 @@ def test_every_family_has_its_hash_with_versions() -> None:
     assert {"ale-py", "mujoco", "gymnasium", "envpool", "gymnasium-robotics", "numpy"} <= packages
 
 
-def test_another_version_is_not_comparable_and_another_answer_is_a_difference() -> None:
+def test_other_versions_are_not_compared_and_other_answers_are_differences() -> None:
     known = {"pong": {"sha256": "a", "versions": {"ale-py": "1"}, "processor": "P"}}
     known["hopper"] = known["pong"]
     assert judged("pong", Answered("a", {"ale-py": "1"}, "Q"), known) == "equal"

@@ -63,7 +63,7 @@ def holds(family: Family, temporary: Temporary, examples: int) -> None:
 
 
 @pytest.mark.parametrize("family", slow_but([(family,) for family in BEYOND], 1, 3, 5), ids=lambda family: family.name)
-def test_a_run_of_each_family_stopped_or_dropped_anywhere_ends_as_if_it_never_was(
+def test_run_of_each_family_interrupted_anywhere_equals_an_uninterrupted_one(
     family: Family, tmp_path_factory: Temporary
 ) -> None:
     holds(family, tmp_path_factory, 2)
@@ -72,7 +72,7 @@ def test_a_run_of_each_family_stopped_or_dropped_anywhere_ends_as_if_it_never_wa
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("family", ALL, ids=lambda family: "-".join((family.name, *family.sets[-2:])))
-def test_every_learner_stopped_or_dropped_anywhere_ends_as_if_it_never_was(
+def test_run_of_every_learner_interrupted_anywhere_equals_an_uninterrupted_one(
     family: Family, tmp_path_factory: Temporary
 ) -> None:
     holds(family, tmp_path_factory, 8)

@@ -118,7 +118,7 @@ def no_better(before: Cell, after: Cell) -> bool:
 
 
 @pytest.mark.parametrize("name", slow_but([(cell,) for cell in CELLS], 0, 2), ids="/".join)
-def test_what_is_no_full_run_never_lifts_a_cell_and_no_failed_seed_leaves_it(
+def test_partial_runs_never_raise_a_score_and_failed_seeds_stay_in_n(
     name: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     centre, width = spread_of(name)
@@ -151,7 +151,7 @@ def test_what_is_no_full_run_never_lifts_a_cell_and_no_failed_seed_leaves_it(
 
 
 @pytest.mark.parametrize("name", CELLS, ids="/".join)
-def test_a_seed_that_came_to_its_last_step_counts_however_it_ended(
+def test_seed_with_its_full_budget_counts_without_an_outcome(
     name: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     centre, width = spread_of(name)
@@ -162,7 +162,7 @@ def test_a_seed_that_came_to_its_last_step_counts_however_it_ended(
 
 
 @pytest.mark.parametrize("name", CELLS, ids="/".join)
-def test_a_seed_that_failed_stands_for_the_worst(name: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_seed_counts_as_the_worst(name: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """By hand: three perfect seeds and a failed one that had been perfect too."""
     centre, _ = spread_of(name)
     full = [run_of(spec_of(name, seed), [centre, centre], "done", f"x/{seed}") for seed in range(3)]
@@ -174,7 +174,7 @@ def test_a_seed_that_failed_stands_for_the_worst(name: tuple[str, str, str], mon
     assert cell.measured.score <= centre
 
 
-def test_the_same_holds_of_records_on_disk(tmp_path: Path) -> None:
+def test_survivorship_rules_hold_for_records_on_disk(tmp_path: Path) -> None:
     """Through the real files: three seeds that reached the optimum, one that failed high, one smoke run above it."""
 
     def write(spec: Spec, mean: float, status: Status) -> None:

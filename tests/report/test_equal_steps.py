@@ -46,7 +46,7 @@ def test_checkpoints_are_fixed_shares_of_the_budget() -> None:
         (500_000, [400_000, 450_000, 500_000], 150.0, 3.0),  # after the last point it stays
     ],
 )
-def test_the_reference_is_the_mean_of_the_window_on_its_own_clock(
+def test_reference_at_a_step_is_the_window_mean_on_its_own_clock(
     step: int, window: list[int], mean: float, std: float
 ) -> None:
     level = CURVE.level(step)
@@ -63,7 +63,7 @@ def test_the_reference_is_the_mean_of_the_window_on_its_own_clock(
         ({"mean": (9.0, 5.0, 4.0, 3.0)}, []),  # learning makes it worse
     ],
 )
-def test_a_checkpoint_is_informative_3_stds_and_a_tenth_of_the_way_above_the_start(
+def test_checkpoint_is_informative_three_stds_and_a_tenth_above_the_start(
     changes: dict[str, tuple[float, ...]], informative: list[int]
 ) -> None:
     curve = replace(CURVE, curve=replace(CURVE.curve, **changes))
@@ -71,7 +71,7 @@ def test_a_checkpoint_is_informative_3_stds_and_a_tenth_of_the_way_above_the_sta
     assert curve.first_informative() == (informative[0] if informative else None)
 
 
-def test_behind_spends_all_of_alpha_over_the_checkpoints_as_obrien_and_fleming_do() -> None:
+def test_behind_spends_alpha_over_checkpoints_by_the_obrien_fleming_function() -> None:
     spent = [CURVE.alpha_spent(step) for step in CURVE.checkpoints]
     total = [2 * stats.norm.sf(stats.norm.isf(0.025) / (number / 7) ** 0.5) / 0.05 for number in range(1, 8)]
     assert [sum(spent[: place + 1]) for place in range(len(spent))] == pytest.approx(total)
@@ -86,7 +86,7 @@ def test_a_seeds_score_is_the_mean_of_its_evaluations_in_the_window() -> None:
 
 
 @pytest.mark.parametrize(("steps", "text"), [(10_000, "10k"), (1_000_000, "1M"), (1_500_000, "1.5M"), (123, "123")])
-def test_steps_are_short_in_a_label(steps: int, text: str) -> None:
+def test_steps_are_abbreviated_in_a_label(steps: int, text: str) -> None:
     assert steps_text(steps) == text
 
 
@@ -137,16 +137,16 @@ def test_three_seeds_are_tested_at_the_step_that_they_have_reached(
     assert found.note.startswith("at 100,000 steps (the reference's 90,000, without 10,000 random ones) the margin is ")
 
 
-def test_before_the_curve_rises_it_is_too_early_and_says_when_not(record_run: Record, tmp_path: Path) -> None:
+def test_before_the_curve_rises_the_verdict_is_too_early_with_the_first_informative_step(
+    record_run: Record, tmp_path: Path
+) -> None:
     recorded(record_run, [1.0, 1.0, 1.0], steps=10_000)
     found = at(tmp_path / "results")
     assert (str(found), found.claim, found.informative_at) == ("TOO EARLY @10k", None, 50_000)
     assert found.note.endswith("the reference does not differ from its own start; informative at 50,000")
 
 
-def test_the_step_is_the_largest_that_three_seeds_have_reached_and_the_others_are_counted(
-    record_run: Record, tmp_path: Path
-) -> None:
+def test_step_is_the_largest_of_three_seeds_and_the_note_counts_the_others(record_run: Record, tmp_path: Path) -> None:
     recorded(record_run, [0.98, 1.0, 1.02], steps=200_000)
     recorded(record_run, [1.0, 1.0], steps=50_000, start=3)
     found = at(tmp_path / "results")
@@ -164,7 +164,7 @@ def test_a_failed_seed_counts_as_the_random_policy(record_run: Record, tmp_path:
     assert after.scores[-1] < 0  # a random policy's return on HalfCheetah
 
 
-def test_below_and_the_shortfall_are_welchs_by_scipy(record_run: Record, tmp_path: Path) -> None:
+def test_below_and_shortfall_equal_scipys_welch_test(record_run: Record, tmp_path: Path) -> None:
     recorded(record_run, [0.90, 0.95, 1.0])
     found = at(tmp_path / "results")
     level, random = found.level, -284.0

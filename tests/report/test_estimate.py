@@ -47,15 +47,15 @@ def run(*means: float, seed: int = 0, steps: int = 1000) -> Run:
 RUNS = [run(0.0, 10.0, 2.0, 4.0), run(0.0, 0.0, 9.0, 8.0), run(3.0, 2.0, 1.0, 6.0)]
 
 
-def test_the_best_of_each_run() -> None:
+def test_best_of_run_is_the_highest_evaluation() -> None:
     assert seed_scores(RUNS, "best-of-run") == [10.0, 9.0, 6.0]
 
 
-def test_the_maximum_over_time_of_the_mean_takes_every_seed_at_one_moment() -> None:
+def test_max_of_mean_takes_all_seeds_at_the_same_evaluation() -> None:
     assert seed_scores(RUNS, "max-of-mean") == [4.0, 8.0, 6.0]  # the means are 1, 4, 4 and 6
 
 
-def test_the_maximum_is_sought_within_the_documents_steps() -> None:
+def test_maximum_is_taken_within_the_references_steps() -> None:
     assert seed_scores(RUNS, "max-of-mean", limit=2000) == [10.0, 0.0, 2.0]
     assert seed_scores(RUNS, "best-of-run", limit=0) == [0.0, 0.0, 3.0]
     assert seed_scores(RUNS, "final", limit=1000) == [10.0, 0.0, 2.0]
@@ -75,7 +75,7 @@ def test_the_maximum_is_sought_within_the_documents_steps() -> None:
         ([], 10, []),
     ],
 )
-def test_a_peak_over_few_seeds_gives_back_the_optimism_that_one_over_more_has_not(
+def test_maximum_over_few_seeds_is_corrected_for_optimism(
     rows: list[list[float]], n: int, expected: list[float]
 ) -> None:
     assert without_optimism([run(*row).evaluations for row in rows], mean, n) == pytest.approx(expected)
@@ -90,13 +90,13 @@ def test_a_run_that_stopped_early_keeps_its_last_evaluation() -> None:
     assert seed_scores([run(0.0, 20.0), run(0.0, 5.0, 9.0)], "max-of-mean") == [20.0, 9.0]
 
 
-def test_the_interquartile_mean_peaks_elsewhere() -> None:
+def test_maximum_of_the_interquartile_mean_is_at_another_evaluation() -> None:
     runs = [run(0.0, 100.0), run(5.0, 4.0), run(5.0, 4.0), run(5.0, 4.0)]
     assert seed_scores(runs, "max-of-mean") == [100.0, 4.0, 4.0, 4.0]
     assert seed_scores(runs, "max-of-iqm") == [0.0, 5.0, 5.0, 5.0]
 
 
-def test_the_last_and_the_last_tenth() -> None:
+def test_final_and_last_tenth_are_the_means_of_the_last_evaluations() -> None:
     curve = run(*range(21)).evaluations
     assert (best(curve), final(curve), last_tenth(curve)) == (20.0, 20.0, 19.0)  # of 18, 19 and 20
     assert last_tenth(curve[:1]) == 0.0
@@ -107,7 +107,7 @@ def test_a_run_without_an_evaluation_has_no_score() -> None:
     assert seed_scores([], "max-of-mean") == []
 
 
-def test_d4rls_scale() -> None:
+def test_normalized_scores_are_on_d4rls_scale() -> None:
     scale = reference(CellKey("offline", "cql", "HalfCheetah-v2", "halfcheetah-medium-v2"))
     assert scale == Reference(-280.178953, 12135.0)
     raw = run(-280.178953, 12135.0, 5927.4105235)
@@ -125,7 +125,7 @@ def test_d4rls_scale() -> None:
         ("normalized-best-of-last-two", [0.0, 125.0]),  # their means are 62.5 and 50
     ],
 )
-def test_the_last_ten_are_averaged_and_of_the_last_two_the_higher_mean_counts(
+def test_last_ten_are_averaged_and_the_better_of_the_last_two_counts(
     estimator: Estimator, expected: list[float]
 ) -> None:
     """As robomimic and OfflineRL-Lib print their scores."""
@@ -133,7 +133,7 @@ def test_the_last_ten_are_averaged_and_of_the_last_two_the_higher_mean_counts(
     assert seed_scores(runs, estimator, scale=Reference(0.0, 10.0)) == pytest.approx(expected)
 
 
-def test_a_human_has_one_and_a_random_policy_none() -> None:
+def test_human_normalized_score_is_one_for_a_human_and_zero_for_a_random_policy() -> None:
     scale = reference(CellKey("atari", "dqn", "BreakoutNoFrameskip-v4", ""))
     assert scale == Reference(1.7, 30.5)
     assert (scale.normalized(1.7), scale.normalized(30.5), scale.normalized(316)) == (

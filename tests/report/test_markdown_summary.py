@@ -72,21 +72,21 @@ def test_a_folder_without_records_says_so(tmp_path: Path) -> None:
     assert "0 were run in full" in text and "made with no machine yet" in text and "![" not in text
 
 
-def test_the_command_writes_markdown_where_the_file_is_called_so(tmp_path: Path) -> None:
+def test_report_writes_markdown_for_a_file_named_md(tmp_path: Path) -> None:
     assert main(["report", "toy", "--results", str(RESULTS), "--output", str(tmp_path / "toy.md")]) == 0
     text = (tmp_path / "toy.md").read_text(encoding="utf-8")
     assert text.startswith("# Results\n") and "## Toy" in text and "## Atari" not in text
     assert "![toy: interval](plots/toy-interval.png)" in text
 
 
-def test_runs_whose_data_nobody_published_are_counted_apart(tmp_path: Path) -> None:
+def test_runs_without_available_data_are_counted_separately(tmp_path: Path) -> None:
     barred = sum(len(row.seeds) for row in remaining_runs("offline", Sources(tmp_path)) if not row.runnable)
     assert barred == 120
     assert f"{barred} of these runs cannot be made" in overview(["offline", "toy"], Sources(tmp_path))
     assert "cannot be made" not in overview(["toy"], Sources(tmp_path))
 
 
-def test_a_name_on_frames_and_on_bodies_is_not_one_speed() -> None:
+def test_speed_on_frames_is_not_used_for_vectors() -> None:
     """Of BCQ on a body neither BCQ on Pong nor another method on a body says anything; TD3+BC speaks for TD3+BC."""
     every, unknown = gather(RESULTS), {"bcq", "td3bc-raw"}  # as if nobody had run these yet
     found = {key: runs for key, runs in every.items() if key.suite == "offline" and key.algorithm not in unknown}

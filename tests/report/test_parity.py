@@ -52,7 +52,7 @@ def rows(record_run: RecordRun, tmp_path: Path) -> Rows:
     return make
 
 
-def test_a_row_by_hand(rows: Rows) -> None:
+def test_parity_row_equals_a_hand_computation(rows: Rows) -> None:
     (row,) = rows([10.0, 14.0, 18.0], [20.0, 22.0, 24.0])
     assert (row.key.task, row.step, row.ours, row.peer) == (TASK, 90_000, (10, 14, 18), (20, 22, 24))
     error, degrees = math.sqrt(16 / 3 + 4 / 3), 2  # Welch: (20 / 3)² / ((16 / 3)² / 2 + (4 / 3)² / 2) = 2.94
@@ -76,12 +76,12 @@ def test_a_row_by_hand(rows: Rows) -> None:
         ((20.0, 20.1, 20.2), (20.0, 20.1), "OPEN"),
     ],
 )
-def test_the_word_of_a_row(ours: Sequence[float], theirs: Sequence[float], word: str, rows: Rows) -> None:
+def test_verdict_of_a_parity_row(ours: Sequence[float], theirs: Sequence[float], word: str, rows: Rows) -> None:
     (row,) = rows(ours, theirs)
     assert row.word == word
 
 
-def test_the_step_is_the_last_that_every_curve_of_the_peer_has_reached(rows: Rows) -> None:
+def test_step_is_the_last_common_evaluation_of_the_peers_curves(rows: Rows) -> None:
     (row,) = rows([20.0, 21.0, 22.0], [20.0, 21.0, 22.0], ends=[90_000, 60_000, 90_000])
     assert row.step == 60_000
 
@@ -91,7 +91,7 @@ def test_one_seed_on_a_side_gives_no_row(rows: Rows) -> None:
 
 
 @pytest.mark.parametrize(("digest", "count"), [("a" * 64, 1), ("b" * 64, 0)])
-def test_offline_rows_are_of_one_file(digest: str, count: int, record_run: RecordRun, tmp_path: Path) -> None:
+def test_offline_parity_rows_use_one_data_file(digest: str, count: int, record_run: RecordRun, tmp_path: Path) -> None:
     cell = {"suite": "offline", "algorithm": "cql", "task": "rlb-hopper-medium"}
     for seed in range(3):
         words = {"suite": "offline", "algo": "cql", "task": "rlb-hopper-medium", "status": "interrupted"}
@@ -128,7 +128,7 @@ def made(task: str, ours: Sequence[float], theirs: Sequence[float], document: fl
     )
 
 
-def test_pooled_rows_are_means_of_both_differences_by_hand() -> None:
+def test_pooled_parity_rows_equal_a_hand_computation() -> None:
     (whole,) = pooled_parity([made("A", (8, 12), (18, 22), 40), made("B", (30, 34), (31, 33), 80)])
     # variances of the means: 8 / 2 + 8 / 2 and 8 / 2 + 2 / 2; the document's error is 3² / 9 = 1
     assert whole.ours == pytest.approx(meta_analysis([Effect(-10 / 40, 8 / 1600), Effect(0, 5 / 6400)]))
@@ -136,7 +136,7 @@ def test_pooled_rows_are_means_of_both_differences_by_hand() -> None:
     assert (whole.cells, whole.word) == (2, "OPEN")
 
 
-def test_the_note_says_how_much_of_the_gap_is_the_librarys() -> None:
+def test_note_has_the_peers_share_of_the_gap() -> None:
     assert parity_note(made("A", (8, 12), (18, 22), 40)) == (
         "at 1,000 steps rlbench 10.00 (2), lib 1 in this environment 20.00 (2), the reference 40.00: "
         "67 % of the gap is the library's too; parity OPEN"
@@ -177,7 +177,7 @@ def test_every_format_holds_the_same_row(rows: Rows, tmp_path: Path, capsys: pyt
     assert main([*words, "md", "--task", "Hoper"]) == 2
 
 
-def test_no_curves_are_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_parity_without_curves_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "results").mkdir()
     assert main(["table", "mujoco", "--parity", "--results", str(tmp_path / "results")]) == 2
     assert "no cell of mujoco has two runs of rlbench and two imported curves" in capsys.readouterr().err
@@ -188,7 +188,7 @@ def means_at(places: Sequence[int], steps: Sequence[int], returns: Sequence[floa
     return math.fsum(max((s, r) for s, r in zip(steps, returns, strict=True) if s <= 1.005 * p)[1] for p in places) / 3
 
 
-def test_the_committed_table_holds_what_the_records_hold(capsys: pytest.CaptureFixture[str]) -> None:
+def test_committed_parity_table_is_current(capsys: pytest.CaptureFixture[str]) -> None:
     """Read the JSON of every curve and epoch directly, and A2C on Swimmer's means from them."""
     assert main(["table", "mujoco", "--parity", "--results", str(RESULTS), "--format", "md"]) == 0
     committed = (RESULTS / "tables/mujoco-parity.md").read_text(encoding="utf-8")

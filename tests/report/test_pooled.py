@@ -31,20 +31,20 @@ def metafor(y: np.ndarray, v: np.ndarray) -> Meta:
     return Meta(middle, middle - half, middle + half, tau2**0.5, q, k - 1)
 
 
-def test_two_cells_by_hand() -> None:
+def test_pooled_verdict_of_two_cells_equals_a_hand_computation() -> None:
     found = meta_analysis([Effect(-0.1, 0.01), Effect(-0.3, 0.04)])
     half = 12.706204736 * (0.8 / 125) ** 0.5  # weights 100 and 25; Q = 100 * 0.04**2 + 25 * 0.16**2, less than df
     assert found == pytest.approx((-0.14, -0.14 - half, -0.14 + half, 0.0, 0.8, 1))
 
 
-def test_cells_that_differ_more_than_their_errors_have_a_tau_by_hand() -> None:
+def test_tau_of_heterogeneous_cells_equals_a_hand_computation() -> None:
     found = meta_analysis([Effect(0.0, 0.01), Effect(0.4, 0.01)])
     tau2 = (8 - 1) / (200 - 20000 / 200)  # Q = 100 * 0.04 + 100 * 0.04
     assert (found.mean, found.tau, found.q) == pytest.approx((0.2, tau2**0.5, 8.0))
     assert found.high == pytest.approx(0.2 + 12.706204736 * 0.2)  # half the range, whatever tau
 
 
-def test_any_cells_agree_with_metafors_formulas() -> None:
+def test_meta_analysis_equals_metafors_formulas() -> None:
     rng = np.random.default_rng(0)
     for k in (2, 3, 5, 9):
         y, v = rng.normal(-0.1, 0.2, k), rng.uniform(1e-3, 0.1, k)
@@ -55,7 +55,7 @@ def test_any_cells_agree_with_metafors_formulas() -> None:
     ("low", "high", "word"),
     [(-0.09, 0.3, "REPRODUCED"), (-0.05, -0.01, "REPRODUCED"), (-0.3, -0.01, "BELOW"), (-0.3, 0.2, "INCONCLUSIVE")],
 )
-def test_the_word_follows_the_interval(low: float, high: float, word: str) -> None:
+def test_pooled_verdict_follows_the_interval(low: float, high: float, word: str) -> None:
     meta = Meta((low + high) / 2, low, high, 0.0, 1.0, 2)
     row = Pooled(suite="mujoco", algorithm="ppo", kind="full", cells=3, left_out=(), meta=meta)
     assert row.word == word
@@ -88,7 +88,7 @@ def test_the_committed_rows_equal_an_independent_computation(cells: tuple[Cell, 
         assert (row.cells, list(row.left_out)) == (len(y), left)
 
 
-def test_an_algorithm_can_be_below_where_no_cell_alone_is() -> None:
+def test_algorithm_can_be_below_without_a_single_cell_below() -> None:
     effects = [Effect(-0.115, 0.0225), Effect(-0.258, 0.06), Effect(-0.191, 0.05), Effect(-0.448, 0.3)]
     assert all(effect.difference + 1.96 * effect.variance**0.5 > 0 for effect in effects)
     left = ("InvertedPendulum-v4",)

@@ -43,7 +43,7 @@ def cell_of(key: CellKey) -> DocumentedCell:
     return next(cell for cell in documented(key.suite) if cell.key == key)
 
 
-def test_an_outside_reference_stands_beside_the_primary_one_until_it_is_chosen(file: Path) -> None:
+def test_outside_reference_is_secondary_until_it_is_chosen(file: Path) -> None:
     before = cell_of(HOPPER)
     with selected(files=[file]):
         beside = cell_of(HOPPER)
@@ -63,13 +63,13 @@ def test_an_outside_reference_stands_beside_the_primary_one_until_it_is_chosen(f
     assert cell_of(HOPPER) == before
 
 
-def test_it_judges_where_the_package_is_silent(file: Path) -> None:
+def test_outside_reference_is_used_for_cells_without_a_packaged_one(file: Path) -> None:
     file.write_text(TEXT.replace('"sac"', '"crossq"'))
     with selected(files=[file]):
         assert [c.primary.score for c in documented("mujoco") if c.key.algorithm == "crossq"] == [3000.5, 4000.0]
 
 
-def test_scores_may_stand_in_a_csv_file_beside_it(file: Path, tmp_path: Path) -> None:
+def test_scores_can_be_in_a_separate_csv_file(file: Path, tmp_path: Path) -> None:
     file.write_text(TEXT.partition("scores =")[0] + 'file = "scores.csv"\n')
     (tmp_path / "scores.csv").write_text("task,score,std,n\nHopper-v4,12.5,,3\n")
     with selected(files=[file], name="Ours2026"):
@@ -88,7 +88,7 @@ def with_curve(file: Path, tmp_path: Path) -> Path:
     return file
 
 
-def test_a_curve_judges_at_equal_steps_where_its_reference_is_chosen(
+def test_curve_of_a_chosen_reference_is_used_at_equal_steps(
     with_curve: Path, record_run: RecordRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = curve_of(HOPPER)
@@ -143,7 +143,7 @@ def test_a_bad_curve_is_refused_by_row_and_field(
     assert reason in message and message.count("\n") == 1 and len(message) < 500 and "\x1b" not in message
 
 
-def test_table_show_and_check_take_it(
+def test_table_show_and_check_accept_references(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     chosen = ["--references", str(file), "--reference", "Ours2026"]
@@ -168,7 +168,7 @@ def test_table_show_and_check_take_it(
     assert main(["plot", "mujoco", "--task", "Hopper-v4", "--algo", "sac", "--output", drawn, *chosen]) == 0
 
 
-def test_a_choice_ends_with_its_command(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_chosen_reference_applies_to_one_command(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "mujoco", "sac", "Hopper-v4", "--documented", "--references", str(file)]) == 0
     assert "Ours2026" in capsys.readouterr().out
     assert main(["show", "mujoco", "sac", "Hopper-v4", "--documented"]) == 0
@@ -211,12 +211,12 @@ def test_a_bad_file_is_refused_by_row_and_field(
     assert reason in message and message.count("\n") == 1
 
 
-def test_an_unknown_reference_names_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_reference_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["table", "atari", "--reference", "Dopamin"]) == 2
     assert "did you mean 'Dopamine'" in capsys.readouterr().err
 
 
-def test_a_wheel_brings_a_file_and_none_of_its_code_is_run(
+def test_references_of_a_wheel_are_read_without_running_its_code(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = tmp_path / "theirs"

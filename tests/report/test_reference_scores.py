@@ -46,7 +46,7 @@ def test_every_number_has_a_source_and_no_number_was_lost() -> None:
     assert [row["note"] for row in found if not row["score"]] == ["nan printed: no complete episode in the buffer"]
 
 
-def test_atari_is_complete() -> None:
+def test_atari_references_are_complete() -> None:
     cells = documented("atari")
     assert sorted((c.key.algorithm, c.key.task) for c in cells) == sorted(
         (a, f"{g}NoFrameskip-v4") for a in ALGORITHMS for g in GAMES
@@ -89,7 +89,7 @@ def test_every_suite_of_the_command_line_has_documented_cells() -> None:
     assert all(documented(suite) for suite in ("atari", "mujoco", "offline", "goals", "toy"))
 
 
-def test_data_sets_are_no_algorithms() -> None:
+def test_rows_about_data_sets_are_not_algorithms() -> None:
     assert {c.key.algorithm for c in documented("offline")} == {
         "il", "bcq", "cql", "crr", "td3bc", "td3bc-raw", "iql",
     }  # fmt: skip
@@ -103,7 +103,7 @@ def test_the_mujoco_table_is_tianshous_and_redqs_one_documented_cell() -> None:
     assert [(c.key.task, c.primary.score, c.primary.system) for c in redq] == [("Ant-v4", 65.3, "Tianshou v2.0")]
 
 
-def test_a_cell_is_judged_against_a_document_within_as_many_steps_as_its_runs_take() -> None:
+def test_cell_is_compared_with_a_reference_of_equal_budget() -> None:
     """REINFORCE is printed within 10 M steps, A2C within 3 M: their best there is not to be had in 1 M."""
     for suite in ("atari", "mujoco", "goals"):
         for cell in documented(suite):
@@ -136,7 +136,7 @@ def test_every_documented_offline_cell_of_tianshou_is_its_primary() -> None:
     }
 
 
-def test_where_tianshou_is_silent_another_system_is_judged_against() -> None:
+def test_another_system_is_the_reference_if_tianshou_has_none() -> None:
     found = next(c for c in documented("offline") if c.key.algorithm == "iql" and c.key.dataset == "hopper-medium-v2")
     assert (found.primary.system, found.primary.score, found.primary.std) == ("CORL", 67.53, 3.78)
     assert {"CORL", "OfflineRL-Kit"} <= {d.system for d in found.others}
@@ -150,7 +150,7 @@ def test_where_tianshou_is_silent_another_system_is_judged_against() -> None:
         ("OfflineRL-Lib", {"iql"}, "normalized", 6),  # the section of IQL does not say
     ],
 )
-def test_a_cell_is_measured_as_its_reference_says(
+def test_cell_is_measured_by_its_references_estimator(
     system: str, algorithms: set[str], estimator: str, cells: int
 ) -> None:
     found = [c for c in documented("offline") if c.primary.system == system and c.key.algorithm in algorithms]
@@ -180,7 +180,7 @@ def test_a_data_set_names_its_row() -> None:
         ("500k (max at 95000)", 500_000),
     ],
 )
-def test_the_steps_of_a_document_bound_what_it_could_have_seen(steps: str, limit: int | None) -> None:
+def test_evaluations_beyond_the_references_steps_do_not_count(steps: str, limit: int | None) -> None:
     assert ReferenceScore(score=1, estimator="final", system="", source="", steps=steps).limit == limit
 
 
@@ -194,11 +194,11 @@ def test_the_steps_of_a_document_bound_what_it_could_have_seen(steps: str, limit
         (CellKey("atari", "iqn", "SpaceInvadersNoFrameskip-v4", ""), "permutes"),
     ],
 )
-def test_the_known_errors_of_the_documents_are_noted(key: CellKey, words: str) -> None:
+def test_known_errors_of_references_are_noted(key: CellKey, words: str) -> None:
     assert any(words in note for note in notes(key))
 
 
-def test_a_note_on_tianshous_code_is_not_put_on_others_cells() -> None:
+def test_notes_on_tianshou_apply_to_its_cells_only() -> None:
     found = notes(CellKey("offline", "cql", "Hopper-v2", "hopper-medium-v2"))
     assert found and not any("two bugs" in note for note in found)
     headed = [c.key.dataset for c in documented("offline") if any("headed CQL" in note for note in notes(c.key))]
@@ -210,7 +210,7 @@ def test_every_row_of_the_tables_has_a_scale() -> None:
     assert [c.key for c in cells if reference(c.key) is None] == []
 
 
-def test_every_atari_and_mujoco_row_has_a_documented_curve_but_those_that_were_never_drawn() -> None:
+def test_every_atari_and_mujoco_row_with_a_published_curve_has_it() -> None:
     bare = {c.key for s in ("atari", "mujoco") for c in documented(s)} - set(documented_curves())
     assert {key.algorithm for key in bare} <= {"sac"}
     for curve in documented_curves().values():
@@ -218,18 +218,18 @@ def test_every_atari_and_mujoco_row_has_a_documented_curve_but_those_that_were_n
         assert list(curve.env_steps) == sorted(set(curve.env_steps))
 
 
-def test_a_curve_peaks_where_its_document_says() -> None:
+def test_maximum_of_a_curve_equals_its_reference() -> None:
     curve = documented_curves()[CellKey("mujoco", "a2c", "Ant-v4", "")]
     primary = about("mujoco", "a2c", "Ant-v4")[0].primary
     within = [m for s, m in zip(curve.env_steps, curve.mean, strict=True) if s <= (primary.limit or 0)]
     assert max(within) == pytest.approx(primary.score, rel=0.02)  # the document interpolates at the limit
 
 
-def test_the_package_data_stay_small() -> None:
+def test_package_data_are_small() -> None:
     assert sum(path.stat().st_size for path in DATA.rglob("*") if path.is_file()) < 2_000_000
 
 
-def test_a_toy_task_is_documented_by_its_optimum() -> None:
+def test_reference_of_a_toy_task_is_its_optimum() -> None:
     found = primary("toy", "dqn", "CartPole-v1")
     assert found is not None
     assert (found.score, found.source, found.n) == (500.0, "known optimum", None)

@@ -51,7 +51,7 @@ def accepted(ratio: float, spread: float, n: int, word: str) -> float:
         (0.8, 0.15, 3, 0.006),
     ],
 )
-def test_a_drop_is_accepted_as_rarely_as_designed(ratio: float, spread: float, n: int, rate: float) -> None:
+def test_false_reproduced_rate_is_as_designed(ratio: float, spread: float, n: int, rate: float) -> None:
     assert accepted(ratio, spread, n, "REPRODUCED") == pytest.approx(rate, abs=bound(rate))
 
 
@@ -66,12 +66,12 @@ def test_a_drop_is_accepted_as_rarely_as_designed(ratio: float, spread: float, n
         (0.8, 0.05, 10, 0.997),
     ],
 )
-def test_below_is_said_as_rarely_and_as_often_as_designed(ratio: float, spread: float, n: int, rate: float) -> None:
+def test_error_rate_and_power_of_below_are_as_designed(ratio: float, spread: float, n: int, rate: float) -> None:
     assert accepted(ratio, spread, n, "BELOW") == pytest.approx(rate, abs=bound(rate))
 
 
 @pytest.mark.slow
-def test_a_table_of_honest_cells_is_rarely_called_below_anywhere() -> None:
+def test_family_wise_error_rate_of_below_is_as_designed() -> None:
     """Holm: at most 5 % of tables of 30 single-run cells have a wrong BELOW, though each cell is tested at 5 %."""
     draw = np.random.default_rng(2)
     alarms = 0
@@ -85,7 +85,7 @@ def test_a_table_of_honest_cells_is_rarely_called_below_anywhere() -> None:
 
 
 @pytest.mark.parametrize("n", [3, 5, 10])
-def test_the_intervals_of_few_seeds_hold_what_they_promise(n: int) -> None:
+def test_intervals_of_few_seeds_have_nominal_coverage(n: int) -> None:
     draw = np.random.default_rng(3)
     inside = 0
     for _ in range(REPEATS):
@@ -96,7 +96,7 @@ def test_the_intervals_of_few_seeds_hold_what_they_promise(n: int) -> None:
 
 
 @pytest.mark.parametrize(("ratio", "rate"), [(1.0, 0.952), (0.8, 0.846), (0.6, 0.543)])
-def test_a_single_document_is_held_consistent_as_often_as_designed(ratio: float, rate: float) -> None:
+def test_rate_of_consistent_with_a_single_run_is_as_designed(ratio: float, rate: float) -> None:
     """The two-sided interval of five seeds against one run at a spread of 15 %: it cannot see much, and says so."""
     draw = np.random.default_rng(4)
     words = [
@@ -148,13 +148,13 @@ NOISES = [("narrow", "flat", 0.0), ("narrow", "flat", 0.8), ("narrow", "rising",
 
 
 @pytest.mark.parametrize("n", [3, 5, 10])
-def test_a_picked_moment_reproduces_nothing_that_lies_one_margin_below(n: int) -> None:
+def test_maximum_over_evaluations_does_not_inflate_false_reproduced(n: int) -> None:
     """At three seeds 4 of 100 cases pass (3,000 draws); without the correction 11, and 6 at five seeds."""
     rate = np.mean([reproduced(n, *noise, shortfall=1.0) for noise in NOISES])
     assert rate <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / (len(NOISES) * DRAWS))
 
 
 @pytest.mark.parametrize(("n", "power"), [(3, 0.66), (5, 0.93)])
-def test_a_picked_moment_reproduces_an_equal_curve_nearly_as_often_as_a_fixed_one(n: int, power: float) -> None:
+def test_correction_of_the_maximum_costs_little_power(n: int, power: float) -> None:
     """Scores at the moment that the others pick, alone, reach 0.60 and 0.83: the document's peak is lucky, too."""
     assert np.mean([reproduced(n, *noise, shortfall=0.0) for noise in NOISES[:3]]) > power

@@ -41,7 +41,7 @@ def cells(capsys: Capture, *words: str) -> list[dict[str, object]]:
     return found
 
 
-def test_without_own_runs_the_verdict_is_that_of_rlbench(record_run: Record, capsys: Capture) -> None:
+def test_without_own_runs_the_verdict_uses_rlbenchs_records(record_run: Record, capsys: Capture) -> None:
     for seed in range(3):
         record_run([0.0, 1.0], seed=seed, **CATCH)
     (cell,) = cells(capsys)
@@ -50,7 +50,7 @@ def test_without_own_runs_the_verdict_is_that_of_rlbench(record_run: Record, cap
     assert capsys.readouterr().out.split("\n")[0].split()[2:4] == ["Documented", "rlbench"]
 
 
-def test_own_runs_have_the_verdict_and_a_column_beside_rlbenchs(record_run: Record, capsys: Capture) -> None:
+def test_with_own_runs_the_verdict_uses_them(record_run: Record, capsys: Capture) -> None:
     own(record_run, 0.0, 0.5)
     for seed in range(3):
         record_run([0.0, 1.0], seed=seed, **CATCH)
@@ -83,7 +83,7 @@ def test_a_run_is_compared_with_the_record_of_its_seed(
     assert text in str(cell["note"]).split("; ")
 
 
-def test_own_variants_stand_beside_the_verdict_of_rlbench(record_run: Record, capsys: Capture) -> None:
+def test_own_variants_leave_rlbenchs_verdict_unchanged(record_run: Record, capsys: Capture) -> None:
     own(record_run, 0.0, 1.0, sets=["algo.lr=0.5"])
     for seed in range(3):
         record_run([0.0, 1.0], seed=seed, **CATCH)
@@ -92,7 +92,7 @@ def test_own_variants_stand_beside_the_verdict_of_rlbench(record_run: Record, ca
     assert "yours: 1 run with other settings" in str(cell["note"])
 
 
-def test_a_plan_shows_which_seeds_rlbench_has_and_never_counts_them(record_run: Record, capsys: Capture) -> None:
+def test_plan_shows_rlbenchs_seeds_without_counting_them(record_run: Record, capsys: Capture) -> None:
     own(record_run, 0.0, 1.0)
     for seed in range(3):
         record_run([0.0, 1.0], seed=seed, **CATCH)
@@ -109,7 +109,7 @@ def test_a_plan_shows_which_seeds_rlbench_has_and_never_counts_them(record_run: 
     assert "RLBENCH" not in capsys.readouterr().out.split("\n")[0], "one folder counts"
 
 
-def test_a_file_beside_the_suites_of_a_results_folder_is_no_suite(record_run: Record) -> None:
+def test_file_in_a_results_folder_is_not_a_suite(record_run: Record) -> None:
     record_run((1.0, 1.0), **CATCH)
     Path("results", "README.md").write_text("text", encoding="utf-8")
     assert sources.known_suites(Path("results")) == list(SUITES)
