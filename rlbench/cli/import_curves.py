@@ -84,6 +84,7 @@ def import_curves(
         suite=suite, algorithm=algorithm, task=task, format=form, kind=kind, unit=steps_are, tag=tag
     )
     curves = read_curves(paths, options)
+    several = "" if len(curves) == 1 else "s"
     _remark_unknown({(curve.suite, curve.algorithm) for curve in curves})
     written_anew = [write_curve(curve, results) for curve in curves]
     if json:
@@ -93,7 +94,7 @@ def import_curves(
         ]
         emit_json({"schema_version": IMPORT_SCHEMA, "curves": rows})
     else:
-        emit("\n".join([*_lines(curves), f"{results}: {len(curves)} curves, {sum(written_anew)} of them new"]))
+        emit("\n".join([*_lines(curves), f"{results}: {len(curves)} curve{several}, {sum(written_anew)} new"]))
 
 
 def _remark_unknown(cells: set[tuple[str, str]]) -> None:

@@ -104,7 +104,7 @@ def test_the_same_curve_twice_changes_nothing_and_another_one_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert [curves(tmp_path, [1.0]), curves(tmp_path, [1.0])] == [0, 0]
-    assert "1 curves, 0 of them new" in capsys.readouterr().out
+    assert "1 curve, 0 new" in capsys.readouterr().out
     assert curves(tmp_path, [2.0]) == 2
     assert "holds another curve of seed 0" in capsys.readouterr().err
 
