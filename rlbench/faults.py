@@ -28,6 +28,7 @@ POINTS: Final[Mapping[str, str]] = {
     "claim.swept": "what a crash left half written is gone",
     "crash.opened": "the file for a dying process's last words is there and empty",
     "crash.removed": "that file is gone, the folder is still claimed",
+    "record.withdrawn": "a part of a refused run's record is gone, its folder is still claimed",
     "outcome.dropped": "epochs are about to be replaced; the outcome that counted them is gone",
     "aside.made": "the folder for what --force puts aside is there and empty",
     "aside.moved": "a part of the record is aside, the others are not",

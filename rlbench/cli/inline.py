@@ -69,7 +69,7 @@ class Inline:
         except Interrupted as error:
             exited = Exited(error.exit_code, str(error), status="interrupted")
         except RefusedFile as error:
-            exited = Exited(error.exit_code, str(error), status="refused")
+            exited = _refused(error, store)
         except ResourceExhausted as error:
             exited = Exited(error.exit_code, str(error), status="halted")
         except RunFailed as error:
@@ -106,6 +106,13 @@ def environment_of(spec: Spec, runtime: Runtime, data: CheckedData | None) -> di
         **({} if data is None else {"data": data.metadata()}),
         **threads(),
     )
+
+
+def _refused(error: RefusedFile, store: Store | None) -> Exited:
+    """The end of a run that is refused; it leaves no record if it has none yet."""
+    if store is not None:
+        store.withdraw()
+    return Exited(error.exit_code, str(error), status="refused")
 
 
 def _remark_crash(job: Job, store: Store) -> None:

@@ -190,7 +190,8 @@ def _print(endings: Sequence[Ending], decisions: list[dict[str, object]], result
         emit_json({"schema_version": RUN_SCHEMA, "runs": rows, **({"decisions": decisions} if decisions else {})})
     else:
         verdicts = [decision_sentence(row) for row in decisions] or _verdicts(endings, results)
-        emit("\n".join(sentences([*summary(endings, rows), *verdicts], terminal_width())))
+        if lines := sentences([*summary(endings, rows), *verdicts], terminal_width()):
+            emit("\n".join(lines))
     for row in rows:
         if row["status"] == "refused":
             complain(str(row["reason"]))
@@ -200,12 +201,14 @@ def summary(endings: Sequence[Ending], rows: Sequence[dict[str, object]]) -> lis
     """One line a run that this command trained; of the others, how many are done and how many it did not reach."""
     lines, untouched = [], Counter[str]()
     for ending, row in zip(endings, rows, strict=True):
+        if ending.status == "refused":
+            continue  # stderr names it
         if ending.started or len(endings) == 1 or ending.status not in {"done", "interrupted"}:
             lines.append(_sentence(row))
         else:
             untouched["done already" if ending.status == "done" else "not reached; the same command goes on"] += 1
     counts = [f"{count} run{'s' if count > 1 else ''} {state}" for state, count in untouched.items()]
-    return [*lines, *counts] or ["no runs"]
+    return [*lines, *counts] or ([] if endings else ["no runs"])
 
 
 def _verdicts(endings: Sequence[Ending], results: Path) -> list[str]:

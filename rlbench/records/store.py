@@ -193,6 +193,15 @@ class Store:
         self.crash = None
         self._claim.release()
 
+    def withdraw(self) -> None:
+        """Remove the record of a run that was refused before it recorded anything."""
+        if self.died or not self._claim.intact() or any((self.folder / part).exists() for part in PARTS[1:-1]):
+            return
+        with suppress(OSError):
+            for part in ("crash.txt", "spec.json"):  # in this order: the former without the latter is damage
+                (self.folder / part).unlink(missing_ok=True)
+                faults.point("record.withdrawn")
+
     @property
     def epochs(self) -> tuple[Epoch, ...]:
         """Epochs on disk."""

@@ -149,3 +149,15 @@ def test_imported_sb3_zip_generates_data(capsys: Capture, tmp_path: Path) -> Non
 
 def test_list_names_the_sets_that_can_be_made(capsys: Capture) -> None:
     assert "rlb-halfcheetah-medium\t-\n" in printed(capsys, "list")
+
+
+def test_a_refused_data_set_leaves_no_row_and_is_named_once(own: Path, capsys: Capture) -> None:
+    with h5py.File(own, "a") as file:
+        file.attrs["env_id"] = "Hopper-v4"
+    learn = ["run", "offline", "td3bc", "Hopper-v4", "--dataset", str(own), "--results", "results", "--quiet"]
+    assert main(learn) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("observations and actions of 2 and 1 numbers, Hopper-v4 has 11 and 3") == 1
+    assert main(["list", "runs"]) == 0
+    assert capsys.readouterr().out == ""

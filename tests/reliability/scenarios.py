@@ -229,11 +229,24 @@ def started_ending(folder: Path) -> object:
     return ending(CATCH.folder(folder))
 
 
+def withdrawn(words: list[str]) -> int:
+    store = Store.claim(CATCH.spec(), Path(words[0]), {})
+    assert store is not None
+    store.withdraw()
+    store.release()
+    return 0
+
+
+def withdrawn_ending(folder: Path) -> object:
+    return [path.name for path in CATCH.folder(folder).iterdir() if path.name != ".lock"]
+
+
 SCENARIOS: dict[str, Scenario] = {
     "run": Scenario(
         ("replace.", "append.", "claim.", "crash.", "checkpoint."), begun, f"{HERE}:trained", trained_ending
     ),
     "force": Scenario(("aside.",), force, f"{HERE}:forced", forced_ending),
+    "withdraw": Scenario(("record.",), begun, f"{HERE}:withdrawn", withdrawn_ending),
     "differ": Scenario(("outcome.",), differ, f"{HERE}:trained", trained_ending),
     "crash": Scenario(("claim.swept", "checkpoint.swept"), crash, f"{HERE}:trained", trained_ending),
     "attempt": Scenario(("log.", "note."), force, f"{HERE}:started", started_ending),
