@@ -50,7 +50,7 @@ DQN, PPO = (suites.spec("toy", name, "CartPole-v1") for name in ("dqn", "ppo"))
         (PPO, "eager", CPU, "eager"),
     ],
 )
-def test_what_is_asked_for_is_taken_where_it_can_be_else_it_says_why(
+def test_requested_engine_is_used_or_refused_with_a_reason(
     spec: Spec, asked: str, device: torch.device, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engines.shutil, "which", lambda name: f"/bin/{name}")
@@ -80,9 +80,7 @@ def failing(*_: object) -> None:
     raise RuntimeError("nothing can be compiled today\nand here is why at length")
 
 
-def test_a_run_whose_engine_fails_goes_on_eagerly_and_notes_it_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_whose_engine_fails_continues_eagerly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ("budget.steps=80", "budget.epoch=20", "algo.learning_starts=40", "protocol.episodes=1", "protocol.envs=1")
     spec = apply_settings(suites.spec("toy", "dqn", "Catch"), [parse(text) for text in texts])
     told: dict[str, str] = {}
@@ -118,7 +116,7 @@ RUNS = {
 
 
 @pytest.mark.parametrize("cell", slow_but(RUNS, 0, 2))
-def test_a_run_of_captured_updates_is_the_eager_run_also_when_it_is_interrupted(
+def test_run_with_captured_updates_equals_the_eager_run(
     cell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suite, algorithm, task = cell.split("/")

@@ -74,7 +74,7 @@ def ends(rows: Dataset) -> NDArray[np.bool_]:
     return rows.terminated | rows.truncated
 
 
-def test_every_step_is_there_and_every_action_within_one(hops: Dataset) -> None:
+def test_generated_data_have_every_step_and_bounded_actions(hops: Dataset) -> None:
     assert [column.shape for column in hops if column is not None] == [
         (301, 11),
         (301, 3),
@@ -98,12 +98,12 @@ def test_no_transition_crosses_an_episode(hops: Dataset) -> None:
     assert (hops.next_obs[:-1] != hops.obs[1:]).any(1)[~goes_on].all()  # where it really ended, not the next reset
 
 
-def test_a_lane_is_cut_where_its_share_ends_and_the_cut_bootstraps(hops: Dataset) -> None:
+def test_env_is_truncated_at_its_quota_and_bootstraps(hops: Dataset) -> None:
     cuts = np.flatnonzero(hops.truncated).tolist()
     assert cuts == [row for row in (150, 300) if not hops.terminated[row]] and cuts
 
 
-def test_played_again_in_plain_gymnasium_the_actions_lead_to_the_same(hops: Dataset) -> None:
+def test_actions_replayed_in_gymnasium_give_equal_transitions(hops: Dataset) -> None:
     seeds = Seeds(0).child("generate", part().model_dump_json(exclude={"share"})).child("env").numbers(2)
     for rows, seed in ((range(151), seeds[0]), (range(151, 301), seeds[1])):
         env = HopperEnv()
@@ -119,7 +119,7 @@ def test_played_again_in_plain_gymnasium_the_actions_lead_to_the_same(hops: Data
         env.close()
 
 
-def test_the_same_recipe_gives_the_same_and_another_seed_something_else(hops: Dataset) -> None:
+def test_equal_recipes_give_equal_data(hops: Dataset) -> None:
     for again, same in ((recorded(part()).result(), True), (recorded(part(), seed=1).result(), False)):
         assert all(np.array_equal(a, b) for a, b in zip(again[:3], hops[:3], strict=True)) == same
 
@@ -132,7 +132,7 @@ def test_a_mixture_is_one_part_after_the_other() -> None:
         np.testing.assert_array_equal(column, np.concatenate([one, other]))
 
 
-def test_where_it_came_from_is_told() -> None:
+def test_metadata_have_the_provenance() -> None:
     recording = recorded(part())
     told = recording.provenance()
     assert Recipe.model_validate_json(str(told["recipe"])) == recording.recipe
@@ -168,7 +168,7 @@ class Counting:
         pass
 
 
-def test_steps_that_reset_are_not_recorded_and_clocks_begin_anew() -> None:
+def test_reset_steps_are_not_recorded_and_clocks_restart() -> None:
     seen: list[list[int]] = []
 
     def player(obs: NDArray[np.float32], elapsed: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -195,7 +195,7 @@ def test_steps_that_reset_are_not_recorded_and_clocks_begin_anew() -> None:
 
 
 @pytest.mark.parametrize(("lane", "steps"), [(0, 4), (1, 3)])
-def test_a_lane_that_is_full_when_its_episode_ends_is_not_cut(lane: int, steps: int) -> None:
+def test_env_whose_episode_ends_at_its_quota_is_not_truncated(lane: int, steps: int) -> None:
     quota = np.full(2, 1)
     quota[lane] = steps
     envs = Counting()
@@ -207,7 +207,7 @@ def test_a_lane_that_is_full_when_its_episode_ends_is_not_cut(lane: int, steps: 
     assert cut.sum() == rows.truncated.sum() - lane == 1  # the other lane, after its first step
 
 
-def test_nothing_but_cut_episodes_has_no_returns() -> None:
+def test_data_of_truncated_episodes_only_have_no_return_statistics() -> None:
     rows, cut = recorded(part(noise=0.0), steps=20)._parts[0]
     assert returns(rows, cut) == {"episodes": 0, "episodes_cut": 2}
 
@@ -234,7 +234,7 @@ def drawn(**changes: object) -> NDArray[np.float32]:
     )
 
 
-def test_preferred_actions_samples_noise_and_chance_are_what_they_say() -> None:
+def test_deterministic_sampled_noisy_and_uniform_actions_follow_their_settings() -> None:
     assert (drawn(sampled=False) == np.float32(0.1)).all()
     sampled, noisy, chance = drawn(), drawn(sampled=False, noise=0.1), drawn(sampled=False, uniform=0.25)
     assert sampled.mean() == pytest.approx(0.1, abs=0.01) and sampled.std() == pytest.approx(0.25, abs=0.01)
@@ -246,7 +246,7 @@ def test_preferred_actions_samples_noise_and_chance_are_what_they_say() -> None:
     assert np.abs(drawn(noise=5.0)).max() == 1.0
 
 
-def test_what_does_not_fit_is_refused_before_anything_is_played() -> None:
+def test_policy_that_does_not_fit_is_refused_before_generation() -> None:
     half = linear()
     mine = Part(policy="half", sha256=half.sha256)
     fine = Recipe(name="rlb-x", task="Hopper-v4", parts=(mine,), steps=10, lanes=1)
@@ -299,7 +299,7 @@ def test_the_policy_of_a_run_acts_as_its_learner_does(algorithm: str) -> None:
         np.testing.assert_allclose(ones, trainer.collector.bound(judged.mean + spread).numpy(), atol=1e-5)
 
 
-def test_the_spread_of_sac_is_that_of_its_network_within_its_bounds() -> None:
+def test_exported_std_of_sac_equals_its_network() -> None:
     spec = suites.spec("toy", "sac", "Pendulum-v1")
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
     actor = trainer.learner.policy()
@@ -324,7 +324,7 @@ def test_the_spread_of_sac_is_that_of_its_network_within_its_bounds() -> None:
         ("iql", "algo.method.policy=conditional"),
     ],
 )
-def test_what_was_learned_from_data_plays_on_as_it_was_judged(
+def test_exported_offline_policy_acts_as_in_evaluation(
     algorithm: str, change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))  # where nothing lies: it learns from random actions
@@ -355,7 +355,7 @@ def test_what_was_learned_from_data_plays_on_as_it_was_judged(
         )
 
 
-def test_runs_that_choose_among_numbers_or_lost_their_scale_are_refused() -> None:
+def test_runs_with_discrete_actions_or_without_their_scale_are_refused() -> None:
     numbered = "choose.* among discrete actions|are recorded with --epsilon"
     for suite, algorithm, task in (("toy", "dqn", "Catch"), ("toy", "ppo", "CartPole-v1"), ("toy", "sac", "Catch")):
         with pytest.raises(UsageError, match=numbered):

@@ -30,7 +30,7 @@ BOX = Box(low=-np.ones(6, np.float32), high=np.ones(6, np.float32))
 INFO = EnvInfo(num_envs=1, obs_shape=(17,), obs_dtype=np.dtype("float32"), actions=BOX, versions=())
 
 
-def test_numbered_actions_and_pictures_are_refused_in_one_line_that_names_the_run() -> None:
+def test_discrete_actions_and_frames_are_refused_in_one_line() -> None:
     for info, word in (
         (INFO._replace(actions=Discrete(4)), "discrete actions"),
         (INFO._replace(obs_shape=(84, 84)), r"\(84, 84\)"),
@@ -128,7 +128,7 @@ def test_each_learning_rate_reaches_its_own_network() -> None:
         assert [id(p) for p in group["params"]] == [id(p) for p in net.parameters()]
 
 
-def test_the_papers_own_settings_can_be_said() -> None:
+def test_papers_settings_can_be_expressed() -> None:
     bcq = Offline(
         method=offline.BatchConstrained(vae_widths=(750, 750)),
         widths=(400, 300),
@@ -169,12 +169,12 @@ def test_the_papers_own_settings_can_be_said() -> None:
         {"kind": "nothing"},
     ],
 )
-def test_what_makes_no_sense_is_refused(fields: dict[str, object]) -> None:
+def test_contradictory_settings_are_refused(fields: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         Offline.model_validate({"method": fields})
 
 
-def test_the_actors_rate_of_iql_falls_along_half_a_cosine_to_zero() -> None:
+def test_learning_rate_of_iqls_actor_follows_half_a_cosine() -> None:
     brought = continuous_parts("x", Offline(method=offline.ImplicitQ(lr_decay_steps=1000), actor_lr=0.4), INFO, CPU)
     ((at, put),) = brought.schedules
     assert [at(n) for n in (0, 250, 500, 1000, 2000)] == pytest.approx(

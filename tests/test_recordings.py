@@ -60,7 +60,7 @@ def recorded(run: Path, folder: Path, **changes: object) -> tuple[Dataset, dict[
     return recording_reader.read_recording(folder), told
 
 
-def test_every_lane_gives_its_share_and_games_are_whole(run: Path, tmp_path: Path) -> None:
+def test_every_env_records_its_share_of_whole_games(run: Path, tmp_path: Path) -> None:
     rows, told = recorded(run, tmp_path / "rlb-x.frames")
     assert rows.final is not None and (~rows.final).sum() == STEPS
     ends = np.flatnonzero(rows.terminated | rows.truncated)
@@ -74,7 +74,7 @@ def test_every_lane_gives_its_share_and_games_are_whole(run: Path, tmp_path: Pat
     assert Games.model_validate_json(str(told["recipe"])) == recipe(run)
 
 
-def test_played_again_the_actions_lead_to_the_same(run: Path, tmp_path: Path) -> None:
+def test_replayed_actions_give_equal_frames(run: Path, tmp_path: Path) -> None:
     rows, _ = recorded(run, tmp_path / "rlb-x.frames")
     spec, kept = stored_run(run, "best")
     again = policy_player(spec, kept, epsilon=0.0, num_envs=2, seed=0).envs
@@ -100,9 +100,7 @@ def test_played_again_the_actions_lead_to_the_same(run: Path, tmp_path: Path) ->
     again.close()
 
 
-def test_without_chance_the_actions_are_the_preferred_ones_and_with_it_so_many_are_not(
-    run: Path, tmp_path: Path
-) -> None:
+def test_epsilon_is_the_share_of_random_actions(run: Path, tmp_path: Path) -> None:
     spec, kept = stored_run(run, "best")
     actor = policy_player(spec, kept, epsilon=0.0, num_envs=1, seed=0).actor
     for epsilon, low, high in ((0.0, 0.0, 0.0), (0.9, 0.45, 0.75), (0.3, 0.1, 0.3)):  # two thirds of ε
@@ -113,7 +111,7 @@ def test_without_chance_the_actions_are_the_preferred_ones_and_with_it_so_many_a
         assert low <= (rows.action[live] != preferred).mean() <= high
 
 
-def test_the_same_recipe_gives_the_same_bytes_and_another_seed_others(run: Path, tmp_path: Path) -> None:
+def test_equal_recipes_give_equal_bytes(run: Path, tmp_path: Path) -> None:
     places = [tmp_path / f"{name}.frames" for name in "abc"]
     for place, seed in zip(places, (0, 0, 1), strict=True):
         recorded(run, place, seed=seed)
@@ -154,7 +152,7 @@ class Watching(Random):
         return super().act(obs, role)
 
 
-def test_whoever_is_filmed_sees_no_frame_of_the_game_before(tmp_path: Path) -> None:
+def test_frame_stack_contains_no_frame_of_the_previous_game(tmp_path: Path) -> None:
     spec, cpu = suites.spec("toy", "dqn", "Catch"), torch.device("cpu")
     envs, actor = environments(spec.task, seeds=(1, 2), training=False), Watching(3)
     ring = Ring(
@@ -203,7 +201,7 @@ def test_lost_lives_end_no_game_and_points_are_not_clipped(tmp_path: Path) -> No
     )
 
 
-def test_a_run_plays_as_when_it_is_judged() -> None:
+def test_recording_policy_acts_as_in_evaluation() -> None:
     spec = suites.spec("atari", "dqn", "MsPacmanNoFrameskip-v4")
     learner = dqn.dqn_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
     kept = {"policy": of_module(learner.policy()), "epoch": 0}
@@ -211,7 +209,7 @@ def test_a_run_plays_as_when_it_is_judged() -> None:
     assert spec.task.episodic_life and not rules._episodic_life and not rules._clip
 
 
-def test_what_does_not_fit_is_refused_before_anything_is_played(run: Path, tmp_path: Path) -> None:
+def test_unsuitable_run_is_refused_before_recording(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="plays Catch, not Doors"):
         EpisodeRecorder(recipe(run, task="Doors"), run, "best", tmp_path / "x.frames")
     with pytest.raises(
@@ -230,7 +228,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_played(run: Path, tmp_p
         games(**{**told, "epsilon": 1.5})
 
 
-def test_a_set_says_what_its_expert_was_worth_when_it_was_judged(run: Path, tmp_path: Path) -> None:
+def test_metadata_have_the_experts_evaluation(run: Path, tmp_path: Path) -> None:
     assert EXPERT not in recorded(run, tmp_path / "running.frames")[1]  # nobody knows yet
     store = Store.claim(suites.spec("toy", "qrdqn", "Catch"), tmp_path / "results", {})
     assert store is not None and store.folder == run

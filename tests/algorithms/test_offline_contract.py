@@ -130,7 +130,7 @@ def test_a_cycle_of_updates_changes_every_parameter_that_learns(name: str) -> No
         assert not [k for (k, v), o in zip(net.named_parameters(), old, strict=True) if torch.equal(v, o)]
 
 
-def test_the_targets_move_within_a_cycle_and_never_by_a_gradient(name: str) -> None:
+def test_targets_change_within_a_cycle_and_have_no_gradient(name: str) -> None:
     learner, batch = made(name)
     cycled(learner, batch)
     before = leaves(learner.state_dict())
@@ -152,7 +152,7 @@ def test_actions_are_within_bounds_and_carry_no_gradient(name: str) -> None:
         assert float(action.abs().max()) <= 1
 
 
-def test_a_judged_policy_prefers_one_action_unless_it_draws_candidates(name: str) -> None:
+def test_evaluation_is_deterministic_unless_it_samples_candidates(name: str) -> None:
     learner, batch = made(name)
     same = torch.equal(learner.act(batch.obs, "eval"), learner.act(batch.obs, "eval"))
     assert same == (not isinstance(learner, BCQ))
@@ -184,7 +184,7 @@ def test_a_batch_of_dead_rows_leaves_every_number_finite(name: str) -> None:
     assert all(bool(value.isfinite().all()) for value in leaves(learner.state_dict()).values())
 
 
-def test_its_report_has_finite_figures_of_which_nothing_is_learned_and_a_priority_a_row(name: str) -> None:
+def test_update_returns_finite_metrics_and_one_priority_per_row(name: str) -> None:
     learner, batch = made(name)
     report = learner.update(batch, 0)
     assert report.priority.shape == (BATCH,)
@@ -193,7 +193,7 @@ def test_its_report_has_finite_figures_of_which_nothing_is_learned_and_a_priorit
     assert all(x.shape == () and not x.requires_grad and bool(x.isfinite()) for x in figures)
 
 
-def test_a_learner_goes_on_from_its_state_as_if_it_had_never_stopped(name: str) -> None:
+def test_learner_restored_from_its_state_continues_exactly(name: str) -> None:
     one, batch = made(name)
     cycled(one, batch)
     one.update(batch, 0)
@@ -205,7 +205,7 @@ def test_equal_seeds_draw_equal_networks_and_others_do_not(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", slow_but(["il", "il gaussian", "bcq", "cql", "crr", "crr binary", "td3bc", "iql"], 6))
-def test_every_loss_compiles_whole(name: str) -> None:
+def test_every_loss_compiles_without_graph_breaks(name: str) -> None:
     learner, batch = made(name)
     for net, loss in taught(learner):
         compiles_whole(loss, net, batch)

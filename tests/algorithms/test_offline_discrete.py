@@ -86,7 +86,7 @@ def huber(error: float) -> float:
     return 0.5 * error**2 if abs(error) < 1 else abs(error) - 0.5
 
 
-def test_the_mask_is_exact_at_its_threshold() -> None:
+def test_behavior_mask_is_exact_at_its_threshold() -> None:
     edge = math.log(0.3)
     table = torch.tensor([[0.0, edge, math.nextafter(edge, -9), -1.0]], dtype=torch.float64)
     assert likely(table, 0.3).tolist() == [[True, True, False, True]]
@@ -96,12 +96,12 @@ def test_the_mask_is_exact_at_its_threshold() -> None:
     assert likely(torch.zeros(1, 3), 1.0).tolist() == [[True] * 3]
 
 
-def test_the_mask_is_that_of_probabilities_divided_by_the_greatest() -> None:
+def test_behavior_mask_uses_probabilities_relative_to_the_largest() -> None:
     share = torch.tensor([[0.6, 0.2, 0.17, 0.03]], dtype=torch.float64)
     assert likely(share.log(), 0.3).tolist() == [[True, True, False, False]]
 
 
-def test_bcqs_loss_is_by_hand_what_the_paper_says() -> None:
+def test_bcq_loss_equals_a_hand_computation_of_the_paper() -> None:
     learner, b = bcq(), batch()
     assert isinstance(learner.online, QNetWithPolicy)
     loss, report = learner.loss(b)
@@ -122,7 +122,7 @@ def test_bcqs_loss_is_by_hand_what_the_paper_says() -> None:
     assert loss.item() == pytest.approx(total + extra, rel=1e-9)
 
 
-def test_what_bcq_imitates_forms_the_torso_that_values_share() -> None:
+def test_imitation_loss_of_bcq_trains_the_shared_torso() -> None:
     learner, b = bcq(), batch()
     assert isinstance(learner.online, QNetWithPolicy) and learner.extra_loss is not None
     net = learner.online
@@ -136,7 +136,7 @@ def test_what_bcq_imitates_forms_the_torso_that_values_share() -> None:
         assert bool(theirs.abs().sum() > 0)
 
 
-def test_bcq_takes_the_best_of_the_likely_actions_and_no_other() -> None:
+def test_bcq_chooses_the_best_of_the_likely_actions() -> None:
     learner, obs = bcq(), 3 * torch.randn(200, OBS, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     assert isinstance(learner.online, QNetWithPolicy)
     model, mean = softmax(logits(learner.online, obs), axis=1), values(learner.online, obs)
@@ -161,13 +161,13 @@ def test_a_selector_needs_the_online_network_to_choose() -> None:
         )
 
 
-def test_the_gap_is_a_logarithm_of_a_sum_less_what_was_done() -> None:
+def test_conservative_gap_is_log_sum_exp_minus_the_datas_value() -> None:
     mean = torch.tensor([[1.0, 2.0, 5.0], [4.0, 4.0, 8.0]], dtype=torch.float64).log()
     gap = discrete_conservative_gap(mean, torch.tensor([2, 0]))
     assert gap.tolist() == pytest.approx([math.log(8 / 5), math.log(16 / 4)], rel=1e-12)
 
 
-def test_cqls_term_is_the_gap_of_mean_quantiles() -> None:
+def test_cql_term_is_the_gap_of_mean_quantiles() -> None:
     torch.manual_seed(0)
     net, b = QNet(torso(), QuantileHead(streams(5))).double(), batch()
     spread(net)
@@ -192,7 +192,7 @@ def test_cqls_term_is_the_gap_of_mean_quantiles() -> None:
         (DiscreteCriticRegularized(mode="all"), [1.0, 1.0, 1.0]),
     ],
 )
-def test_advantages_become_weights(method: DiscreteCriticRegularized, wanted: list[float]) -> None:
+def test_crr_weights_follow_the_advantages(method: DiscreteCriticRegularized, wanted: list[float]) -> None:
     """Three actions worth 1, 2 and 6 of which the policy expects 3."""
     mean = torch.tensor([[1.0, 2.0, 6.0]], dtype=torch.float64).expand(3, -1)
     policy = Discrete(torch.zeros(3, 3, dtype=torch.float64))
@@ -200,7 +200,7 @@ def test_advantages_become_weights(method: DiscreteCriticRegularized, wanted: li
     assert crr(method).weight(policy, mean, torch.arange(3)).tolist() == pytest.approx(wanted, rel=1e-12)
 
 
-def test_an_action_as_good_as_usual_has_no_advantage() -> None:
+def test_action_of_expected_value_has_zero_advantage() -> None:
     policy, mean = Discrete(torch.zeros(1, 2)), torch.full((1, 2), 3.0)
     assert crr(DiscreteCriticRegularized(mode="binary")).weight(policy, mean, torch.tensor([0])).tolist() == [0.0]
     assert crr().weight(policy, mean, torch.tensor([0])).tolist() == [1.0]
@@ -208,7 +208,7 @@ def test_an_action_as_good_as_usual_has_no_advantage() -> None:
 
 @pytest.mark.parametrize("conservative", [None, 3.0])
 @pytest.mark.parametrize("mode", ["exp", "binary", "all"])
-def test_crrs_loss_is_by_hand_what_the_paper_says(mode: str, conservative: float | None) -> None:
+def test_crr_loss_equals_a_hand_computation_of_the_paper(mode: str, conservative: float | None) -> None:
     settings = {"mode": mode, "beta": 0.7, "max_weight": 2.0, "conservative_weight": conservative}
     method = DiscreteCriticRegularized.model_validate(settings)
     learner, b = crr(method), batch()
@@ -227,7 +227,7 @@ def test_crrs_loss_is_by_hand_what_the_paper_says(mode: str, conservative: float
     assert loss.item() == pytest.approx(total, rel=1e-9)
 
 
-def test_no_value_learns_from_what_it_says_of_an_advantage() -> None:
+def test_advantages_have_no_gradient_in_the_values() -> None:
     """And no probability from the critic's error: of each other they only see the torso."""
     learner, b = crr(), batch()
     features = learner.online.torso(b.obs)
@@ -240,7 +240,7 @@ def test_no_value_learns_from_what_it_says_of_an_advantage() -> None:
     assert all(slope is None for slope in torch.autograd.grad(error, own, allow_unused=True))
 
 
-def test_the_torso_learns_from_the_policy_as_if_weights_were_numbers() -> None:
+def test_policy_loss_trains_the_torso_with_constant_weights() -> None:
     learner, b = crr(), batch()
     features = learner.online.torso(b.obs)
     value, policy = learner.online.head(features, "learn"), learner.online.policy(features)
@@ -252,7 +252,7 @@ def test_the_torso_learns_from_the_policy_as_if_weights_were_numbers() -> None:
         torch.testing.assert_close(ours, theirs)
 
 
-def test_the_gap_beside_crr_does_reach_the_values() -> None:
+def test_conservative_gap_of_crr_trains_the_values() -> None:
     learner, b = crr(DiscreteCriticRegularized(conservative_weight=1.0)), batch()
     features = learner.online.torso(b.obs)
     term = learner.weighted_cloning_loss(features, learner.online.head(features, "learn"), b)
@@ -260,7 +260,7 @@ def test_the_gap_beside_crr_does_reach_the_values() -> None:
     assert all(bool(slope.abs().sum() > 0) for slope in slopes)
 
 
-def test_crr_is_judged_by_samples_unless_it_is_to_be_greedy() -> None:
+def test_crr_evaluation_samples_unless_greedy() -> None:
     learner, obs = crr(), batch().obs[:1].expand(4000, -1)
     torch.manual_seed(1)
     share = torch.bincount(learner.act(obs, "eval"), minlength=ACTIONS) / 4000
@@ -269,7 +269,7 @@ def test_crr_is_judged_by_samples_unless_it_is_to_be_greedy() -> None:
     assert set(crr(DiscreteCriticRegularized(greedy=True)).act(obs, "eval").tolist()) == {int(wanted.argmax())}
 
 
-def test_imitation_of_numbers_is_cross_entropy_and_counts_what_it_misses() -> None:
+def test_discrete_behavior_cloning_is_cross_entropy_with_an_error_rate() -> None:
     torch.manual_seed(0)
     actor, b = BehaviorPolicy(torso(), streams()).double(), batch()
     spread(actor)
@@ -285,7 +285,7 @@ def test_imitation_of_numbers_is_cross_entropy_and_counts_what_it_misses() -> No
     assert numbers(share) == pytest.approx(softmax(table[0]), abs=0.04)
 
 
-def test_unweighted_it_is_torchs_own_cross_entropy() -> None:
+def test_unweighted_loss_equals_torchs_cross_entropy() -> None:
     torch.manual_seed(0)
     actor, b = BehaviorPolicy(torso(), streams()).double(), batch()._replace(weight=torch.ones(BATCH))
     wanted = nn.functional.cross_entropy(actor(b.obs).logits, b.action)

@@ -22,7 +22,7 @@ def without_speeds(path: Path) -> None:
     path.write_text(baseline.baseline_text(replace(saved, entries=entries)))
 
 
-def test_a_tenfold_learning_rate_exits_3_and_names_the_cell_and_an_honest_rerun_exits_0(
+def test_tenfold_learning_rate_exits_3_and_an_unchanged_rerun_exits_0(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     base = str(tmp_path / "base.json")

@@ -79,7 +79,7 @@ def ending(spec: Spec, results: Path) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("algorithm", slow_but(ALGORITHMS, 3))
-def test_a_run_counts_gradient_steps_and_judges_after_every_epoch(algorithm: str, data: Path, tmp_path: Path) -> None:
+def test_run_counts_gradient_steps_and_evaluates_after_every_epoch(algorithm: str, data: Path, tmp_path: Path) -> None:
     spec = spec_of(algorithm)
     carry(spec, tmp_path, data)
     record = read_record(folder_of(spec, tmp_path))
@@ -92,7 +92,7 @@ def test_a_run_counts_gradient_steps_and_judges_after_every_epoch(algorithm: str
 
 
 @pytest.mark.parametrize("algorithm", slow_but(ALGORITHMS, 3))
-def test_a_run_that_was_stopped_anywhere_ends_as_the_one_that_never_was(
+def test_run_interrupted_anywhere_equals_an_uninterrupted_one(
     algorithm: str, data: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     spec = spec_of(algorithm)
@@ -123,9 +123,7 @@ REFERENCED = (
 
 
 @pytest.mark.parametrize(("algorithm", "task"), slow_but(REFERENCED, 1))
-def test_a_cell_with_its_references_settings_goes_on_where_it_was_stopped(
-    algorithm: str, task: str, tmp_path: Path
-) -> None:
+def test_cell_with_reference_settings_resumes_exactly(algorithm: str, task: str, tmp_path: Path) -> None:
     data = write(tmp_path / f"{task}.hdf5")
     cloning = suites.spec("offline", algorithm, task).algo.method.model_dump().get("bc_steps")
     spec = spec_of(algorithm, *(["algo.method.bc_steps=80"] if cloning else []), task=task)
@@ -156,14 +154,14 @@ def test_a_checkpoint_made_with_other_data_is_refused(data: Path, tmp_path: Path
     assert ending(spec, tmp_path)[0]
 
 
-def test_data_of_another_world_are_refused_by_their_widths(tmp_path: Path) -> None:
+def test_data_of_another_environment_are_refused_by_their_shapes(tmp_path: Path) -> None:
     other = write(tmp_path / "rlb-hopper-medium.hdf5", features=17, actions=6)
     spec = spec_of("il")
     with pytest.raises(RefusedFile, match=r"17 and 6 numbers, Hopper-v4 has 11 and 3"):
         build(spec, Runtime(device="cpu", threads=1, dataset=str(other)), describe(spec))
 
 
-def test_an_own_set_is_never_taken_for_another(tmp_path: Path) -> None:
+def test_generated_set_is_never_taken_for_another(tmp_path: Path) -> None:
     own = write(tmp_path / "own.hdf5")
     with h5py.File(own, "a") as file:
         file.attrs["name"] = "rlb-hopper-expert"
@@ -179,7 +177,7 @@ def test_an_own_set_is_never_taken_for_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("task", ["hopper-medium-v2", "rlb-hopper-medium", "mujoco/hopper/medium-v0"])
-def test_a_file_that_is_not_called_as_the_set_is_not_taken_for_it(task: str, tmp_path: Path) -> None:
+def test_file_of_another_name_is_not_taken_for_the_set(task: str, tmp_path: Path) -> None:
     """Nothing in D4RL's files says which one they are: a row of the table must not hold whatever was at hand."""
     runtime = Runtime(device="cpu", threads=1, dataset=str(write(tmp_path / "hopper_expert-v2.hdf5")))
     spec = spec_of("il", task=task)
@@ -191,7 +189,7 @@ def test_a_file_that_is_not_called_as_the_set_is_not_taken_for_it(task: str, tmp
     assert steps_of(experience(spec, spec.task, runtime).data) == 300
 
 
-def test_data_that_say_they_are_of_another_world_are_refused_though_the_widths_agree(tmp_path: Path) -> None:
+def test_data_of_another_environment_with_equal_shapes_are_refused_by_metadata(tmp_path: Path) -> None:
     own = write(tmp_path / "rlb-x.hdf5", features=17, actions=6)
     with h5py.File(own, "a") as file:
         file.attrs["task"] = "HalfCheetah-v4"
@@ -201,9 +199,7 @@ def test_data_that_say_they_are_of_another_world_are_refused_though_the_widths_a
         experience(spec, spec.task, Runtime(device="cpu", threads=1, dataset=str(own)))
 
 
-def test_what_was_hashed_just_now_is_not_hashed_again_unless_somebody_touched_it(
-    data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_is_hashed_once_unless_it_changes(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[Path] = []
     measured = checksums.measure
 
@@ -224,7 +220,7 @@ def test_what_was_hashed_just_now_is_not_hashed_again_unless_somebody_touched_it
     assert hashed == [data] * 3
 
 
-def test_a_finished_run_is_not_the_run_on_another_file(data: Path, tmp_path: Path) -> None:
+def test_finished_run_on_another_file_is_refused(data: Path, tmp_path: Path) -> None:
     spec = spec_of("il")
     store = Store.claim(spec, tmp_path, {"data": {"file": data.name, "sha256": seal_of(data).sha256}})
     assert store is not None
@@ -236,7 +232,7 @@ def test_a_finished_run_is_not_the_run_on_another_file(data: Path, tmp_path: Pat
         refuse_other_data(ended, Runtime(dataset=str(write(tmp_path / "rlb-hopper-medium.hdf5", seed=1))))
 
 
-def test_a_finished_run_is_not_the_run_on_a_file_that_took_the_place_of_its_own(
+def test_finished_run_on_a_replaced_file_is_refused(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where nobody names a file: the set may have been made again, by another recipe."""
@@ -254,7 +250,7 @@ def test_a_finished_run_is_not_the_run_on_a_file_that_took_the_place_of_its_own(
         refuse_other_data(ended, Runtime())
 
 
-def test_a_set_that_a_former_version_made_by_another_recipe_is_refused(tmp_path: Path) -> None:
+def test_set_of_a_former_versions_recipe_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "rlb-hopper-medium.hdf5")
     spec, runtime = spec_of("il"), Runtime(device="cpu", threads=1, dataset=str(path))
     assert isinstance(spec.task, OfflineTask)
@@ -269,7 +265,7 @@ def test_a_set_that_a_former_version_made_by_another_recipe_is_refused(tmp_path:
             experience(spec, spec.task, runtime)
 
 
-def test_a_path_alone_does_not_say_what_is_to_be_learned(data: Path) -> None:
+def test_data_path_without_a_task_is_refused(data: Path) -> None:
     with pytest.raises(UsageError, match="name its environment with --task"):
         Data(str(data)).tasks("offline")
     with pytest.raises(UsageError, match="name its environment with --task"):
@@ -286,7 +282,7 @@ def test_the_rate_of_iqls_actor_follows_the_updates_of_the_run(data: Path) -> No
     assert trainer.learner.critics_optimizer.param_groups[0]["lr"] == 3e-4
 
 
-def test_an_evaluation_does_not_move_what_learning_draws(data: Path) -> None:
+def test_evaluation_does_not_advance_training_generators(data: Path) -> None:
     """The judged policy's own noise is another stream: with and without evaluations the weights are the same."""
     spec = spec_of("bcq", "budget.steps=40", "budget.epoch=20")
     judged = trainer_of(spec, data)
@@ -298,16 +294,14 @@ def test_an_evaluation_does_not_move_what_learning_draws(data: Path) -> None:
     assert all(torch.equal(ones[name], others[name]) for name in ones)
 
 
-def test_data_that_are_given_by_their_place_are_named_by_what_they_hold(tmp_path: Path) -> None:
+def test_data_by_path_are_named_by_their_checksum(tmp_path: Path) -> None:
     copies = [write(tmp_path / name / "mine.hdf5", seed=seed) for name, seed in (("a", 0), ("b", 0), ("c", 1))]
     names = [Data(str(path)).name("offline", "Hopper-v4", smoke=False) for path in copies]
     assert names[0] == names[1] != names[2]
     assert names[0].startswith("mine-")
 
 
-def test_without_the_data_the_error_says_where_they_were_looked_for_and_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_missing_data_message_names_locations_and_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("D4RL_DATASET_DIR", str(tmp_path / "nowhere"))
     spec = suites.spec("offline", "td3bc", "halfcheetah-medium-v2")
     assert isinstance(spec.task, OfflineTask)
@@ -324,7 +318,7 @@ def trainer_of(spec: Spec, data: Path) -> Offline:
     return found
 
 
-def test_normalised_observations_are_those_of_the_data_in_learning_and_when_judged(data: Path) -> None:
+def test_training_and_evaluation_use_the_datas_normalization(data: Path) -> None:
     trainer = trainer_of(spec_of("td3bc"), data)
     with h5py.File(data) as file:
         obs = np.asarray(file["observations"], np.float64)
@@ -348,7 +342,7 @@ def test_rewards_are_scaled_by_the_span_of_returns(data: Path) -> None:
     assert drawn.std() == pytest.approx(expected.std(), rel=0.1)
 
 
-def test_returns_are_of_episodes_in_order_ended_or_not() -> None:
+def test_episode_returns_are_in_order_and_include_unfinished_episodes() -> None:
     """Rows that do not continue one another end an episode too: the seam of two files laid together."""
     flags = np.array([0, 1, 0, 0, 1, 0], bool)
     recorded = Dataset(
@@ -365,7 +359,7 @@ def test_returns_are_of_episodes_in_order_ended_or_not() -> None:
     assert episode_returns(seamed).tolist() == [3, 4, 24, 32]
 
 
-def test_cql_clones_behaviour_in_its_first_gradient_steps_alone(data: Path) -> None:
+def test_cql_clones_behavior_only_in_its_first_gradient_steps(data: Path) -> None:
     trainer = trainer_of(spec_of("cql", "algo.method.bc_steps=80"), data)
     learner = trainer.learner
     assert isinstance(learner, CQL) and isinstance(learner.sac, ClonedSAC)
@@ -373,7 +367,7 @@ def test_cql_clones_behaviour_in_its_first_gradient_steps_alone(data: Path) -> N
     assert cloned == {updates: updates <= 80 for updates in (25, 40, 65, 80, 105, 120)}
 
 
-def test_a_time_limit_terminates_where_the_settings_say_so(data: Path) -> None:
+def test_time_limit_terminates_if_configured(data: Path) -> None:
     usual, ended = (trainer_of(spec_of("td3bc", f"algo.terminate_on_end={v}"), data) for v in ("false", "true"))
     marks = [trainer.updater.source.terminated.sum().item() for trainer in (usual, ended)]
     assert marks == [6, 12]  # of 12 episodes every second one terminates by itself

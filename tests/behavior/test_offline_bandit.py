@@ -56,7 +56,7 @@ def learned(method: offline.Method, seen: Transition, updates: int) -> Tensor:
 
 
 @pytest.mark.parametrize("policy", ["deterministic", "gaussian"])
-def test_imitation_goes_to_the_mean_of_the_data(policy: str) -> None:
+def test_behavior_cloning_learns_the_mean_of_the_data(policy: str) -> None:
     method = offline.Imitation(policy="gaussian" if policy == "gaussian" else "deterministic")
     mean = MODE * (2 * BETTER - 1)
     assert learned(method, two_modes(), 300).tolist() == pytest.approx([-mean, mean], abs=0.12)
@@ -76,14 +76,14 @@ def test_imitation_goes_to_the_mean_of_the_data(policy: str) -> None:
     ),
     ids=["crr exp", "crr binary", "td3bc", "iql", "cql"],
 )
-def test_what_knows_rewards_goes_to_the_better_part_though_it_is_the_smaller(method: offline.Method) -> None:
+def test_offline_rl_learns_the_better_minority_of_the_data(method: offline.Method) -> None:
     low, high = learned(method, two_modes(), 500).tolist()
     assert low < -0.25
     assert high > 0.25
 
 
 @pytest.mark.slow
-def test_bcq_takes_the_better_of_what_its_model_proposes() -> None:
+def test_bcq_chooses_the_better_proposed_action() -> None:
     """Of halves, by a model that pays little for its code: at half a nat it would say no more than the mean."""
     method = offline.BatchConstrained(vae_widths=(32, 32), vae_kl_weight=0.02)
     low, high = learned(method, two_modes(0.5), 500).tolist()
@@ -92,7 +92,7 @@ def test_bcq_takes_the_better_of_what_its_model_proposes() -> None:
 
 
 @pytest.mark.slow
-def test_bcq_takes_nothing_that_is_far_from_the_data_where_td3_alone_goes_to_the_edge() -> None:
+def test_bcq_stays_near_the_data_where_td3_extrapolates() -> None:
     near = learned(offline.BatchConstrained(vae_widths=(32, 32)), uphill(), 400)
     far = learned(offline.TD3BC(alpha=1e6), uphill(), 400)
     assert bool((near > 0.15).all())

@@ -49,7 +49,7 @@ def learned(algorithm: str, task: str, data: Played, seed: int) -> OffPolicyLear
 
 
 @pytest.mark.parametrize("seed", slow_but([0, 1, 2], 0))
-def test_imitation_is_near_the_agent_and_what_knows_rewards_above_it(task: str, data: Played, seed: int) -> None:
+def test_behavior_cloning_matches_the_data_and_offline_rl_exceeds_it(task: str, data: Played, seed: int) -> None:
     found = {name: score(learned(name, task, data, seed), task) for name in ("il", "bcq", "cql", "crr")}
     assert found["il"] > data.mean - ABOVE[task]
     for name in ("bcq", "cql", "crr"):

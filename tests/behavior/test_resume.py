@@ -80,7 +80,7 @@ def test_equal_specs_give_equal_runs_and_other_seeds_do_not(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(stops=st.lists(st.integers(1, 170), min_size=1, max_size=4))
-def test_catch_stopped_anywhere_ends_as_if_it_never_was(
+def test_catch_interrupted_anywhere_equals_an_uninterrupted_run(
     golden: dict[str, tuple[object, ...]], tmp_path_factory: pytest.TempPathFactory, stops: list[int]
 ) -> None:
     """Records come after every vector step and in mid-evaluation: each is a place to stop."""
@@ -91,9 +91,7 @@ def test_catch_stopped_anywhere_ends_as_if_it_never_was(
     assert ending(spec, results) == golden["Catch"]
 
 
-def test_a_run_that_pauses_at_a_step_ends_as_if_it_never_had(
-    golden: dict[str, tuple[object, ...]], tmp_path: Path
-) -> None:
+def test_paused_run_equals_an_uninterrupted_one(golden: dict[str, tuple[object, ...]], tmp_path: Path) -> None:
     spec = spec_of("toy", "Catch", CATCH)
     for until, reached in ((1, 400), (401, 800), (1200, 1200)):
         store = Store.claim(spec, tmp_path, {})
@@ -109,9 +107,7 @@ def test_a_run_that_pauses_at_a_step_ends_as_if_it_never_had(
 
 
 @pytest.mark.parametrize("algorithm", slow_but(["c51", "qrdqn", "iqn", "fqf", "rainbow", "sac"], 0, 4))
-def test_every_algorithm_stopped_in_mid_epoch_and_mid_evaluation_ends_as_if_it_never_was(
-    tmp_path: Path, algorithm: str
-) -> None:
+def test_every_algorithm_interrupted_in_epoch_and_evaluation_resumes_exactly(tmp_path: Path, algorithm: str) -> None:
     """What networks draw (fractions, noise) and priorities survive too; the first two stops are in evaluations."""
     spec = spec_of("toy", "Catch", CATCH, algorithm)
     carry(spec, tmp_path / "whole")
@@ -134,7 +130,7 @@ DOORS = (
         [("dqn", "Catch", (*CATCH, *CURIOUS)), ("sac", "Catch", (*CATCH, *CURIOUS)), ("ppo+icm", "Doors", DOORS)], 2
     ),
 )
-def test_a_curious_run_stopped_in_mid_epoch_and_mid_evaluation_ends_as_if_it_never_was(
+def test_icm_run_interrupted_in_epoch_and_evaluation_resumes_exactly(
     tmp_path: Path, algorithm: str, task: str, changes: tuple[str, ...]
 ) -> None:
     spec = spec_of("toy", task, changes, algorithm)
@@ -183,7 +179,7 @@ REACH = (*HOPPER, "task.steps=20")
         1,
     ),
 )
-def test_real_actions_stopped_in_mid_episode_and_mid_evaluation_end_as_if_they_never_were(
+def test_continuous_actions_interrupted_in_episode_and_evaluation_resume_exactly(
     tmp_path: Path, suite: str, algorithm: str, task: str, changes: tuple[str, ...]
 ) -> None:
     """Stops in the first evaluation, among the random steps, in the middle of an episode and across a segment."""
@@ -213,7 +209,7 @@ PASSES = ("algo.method.epochs=2", "algo.method.minibatches=3")
         5,
     ),
 )
-def test_rollouts_stopped_in_their_middle_and_in_mid_evaluation_end_as_if_they_never_were(
+def test_rollouts_interrupted_in_their_middle_resume_exactly(
     tmp_path: Path, suite: str, algorithm: str, task: str, changes: tuple[str, ...]
 ) -> None:
     """The scales of observations and returns survive too; a segment of 70 steps ends only between two rollouts."""
@@ -229,7 +225,7 @@ def test_rollouts_stopped_in_their_middle_and_in_mid_evaluation_end_as_if_they_n
         ("atari", "dqn", "PongNoFrameskip-v4", (*PONG, "task.async_batch=2")),
     ],
 )
-def test_lanes_that_do_not_wait_are_resumed_and_the_record_says_where_that_was_not_exact(
+def test_asynchronous_envs_resume_and_record_inexact_steps(
     tmp_path: Path, suite: str, algorithm: str, task: str, changes: tuple[str, ...]
 ) -> None:
     spec, at = spec_of(suite, task, changes, algorithm), []
@@ -246,7 +242,7 @@ def test_lanes_that_do_not_wait_are_resumed_and_the_record_says_where_that_was_n
     assert 0 < at[1] < at[2] < spec.budget.steps <= outcome.env_steps < spec.budget.steps + 3
 
 
-def test_lanes_in_step_are_resumed_exactly_and_the_record_does_not_say_otherwise(tmp_path: Path) -> None:
+def test_synchronous_envs_resume_exactly(tmp_path: Path) -> None:
     spec = spec_of("toy", "Catch", CATCH)
     carry(spec, tmp_path, stop_after=50)
     carry(spec, tmp_path)
@@ -264,7 +260,7 @@ def test_rainbow_without_noise_dueling_and_priorities_is_c51(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("stop", slow_but([40, 110, 250], 1))
-def test_pong_stopped_in_mid_game_ends_as_if_it_never_was(
+def test_pong_interrupted_in_mid_game_resumes_exactly(
     golden: dict[str, tuple[object, ...]], tmp_path: Path, stop: int
 ) -> None:
     spec = spec_of("atari", "PongNoFrameskip-v4", PONG)
@@ -274,9 +270,7 @@ def test_pong_stopped_in_mid_game_ends_as_if_it_never_was(
     assert ending(spec, tmp_path) == golden["PongNoFrameskip-v4"]
 
 
-def test_a_run_that_lost_its_process_goes_on_from_its_last_checkpoint(
-    golden: dict[str, tuple[object, ...]], tmp_path: Path
-) -> None:
+def test_killed_run_resumes_from_its_last_checkpoint(golden: dict[str, tuple[object, ...]], tmp_path: Path) -> None:
     """The generator is dropped without a word, as SIGKILL would: epochs on disk are ahead of the checkpoint."""
     spec = spec_of("toy", "Catch", CATCH)
     store = Store.claim(spec, tmp_path, {})
@@ -316,9 +310,7 @@ def command(results: Path, task: str, changes: tuple[str, ...], suite: str) -> l
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # three processes that start torch and the emulators
-def test_pong_killed_with_minus_nine_and_run_again_ends_as_if_it_never_was(
-    golden: dict[str, tuple[object, ...]], tmp_path: Path
-) -> None:
+def test_pong_killed_by_sigkill_resumes_exactly(golden: dict[str, tuple[object, ...]], tmp_path: Path) -> None:
     spec = spec_of("atari", "PongNoFrameskip-v4", PONG)
     words, folder = command(tmp_path, spec.task.id, PONG, "atari"), folder_of(spec, tmp_path)
     environ = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -42,7 +42,7 @@ def finish(spec: Spec, results: Path) -> tuple[Store, list[Epoch]]:
     return store, [r for r in records if isinstance(r, Epoch)]
 
 
-def test_a_finished_run_says_what_it_came_to(tmp_path: Path) -> None:
+def test_finished_run_has_an_outcome(tmp_path: Path) -> None:
     store, epochs = finish(spec_of(), tmp_path)
     outcome = store.outcome
     assert outcome is not None
@@ -54,7 +54,7 @@ def test_a_finished_run_says_what_it_came_to(tmp_path: Path) -> None:
     assert {p.name for p in (store.folder / "checkpoint").iterdir()} == {"best", "last"}
 
 
-def test_a_run_ends_where_its_protocol_stops(tmp_path: Path) -> None:
+def test_run_stops_at_its_protocols_score(tmp_path: Path) -> None:
     store, epochs = finish(spec_of("protocol.stop=-2"), tmp_path)
     assert len(epochs) == 1
     assert store.outcome is not None
@@ -119,7 +119,7 @@ def test_dqn_learns_to_balance_the_pole(tmp_path: Path) -> None:
     assert max(e.evaluated.mean for e in epochs) >= 475
 
 
-def test_torch_computes_with_the_threads_the_runtime_names(tmp_path: Path) -> None:
+def test_torch_uses_the_threads_of_the_runtime(tmp_path: Path) -> None:
     finish(spec_of(), tmp_path)
     assert torch.get_num_threads() == 1
 
@@ -148,7 +148,7 @@ def test_a_checkpoint_of_another_device_is_refused_by_name(tmp_path: Path) -> No
     assert store.outcome is None
 
 
-def test_the_best_policy_is_of_the_epoch_the_outcome_names_and_not_of_one_that_was_replaced(tmp_path: Path) -> None:
+def test_best_policy_is_of_the_epoch_in_the_outcome(tmp_path: Path) -> None:
     store, _ = finish(spec_of(), tmp_path)
     assert store.outcome is not None
     best = store.folder / "checkpoint" / "best"

@@ -102,7 +102,7 @@ def played(draw: st.DrawFn) -> Both:
 
 
 @given(played())
-def test_every_lane_holds_what_a_ring_of_its_own_would_hold(made: Both) -> None:
+def test_every_env_stores_the_same_as_a_ring_of_its_own(made: Both) -> None:
     for env, ring in enumerate(made.alone):
         for name in COLUMNS:
             assert torch.equal(getattr(made.ring, name)[:, env], getattr(ring, name)[:, 0]), name
@@ -110,7 +110,7 @@ def test_every_lane_holds_what_a_ring_of_its_own_would_hold(made: Both) -> None:
 
 
 @given(played())
-def test_what_may_be_drawn_is_what_the_lanes_alone_may_draw(made: Both) -> None:
+def test_sampleable_slots_equal_those_of_single_env_rings(made: Both) -> None:
     want, num_envs = usable(made), len(made.alone)
     count = len(want)
     coin = (torch.arange(count, dtype=torch.float64) + 0.5) / max(count, 1)
@@ -127,7 +127,7 @@ def test_what_may_be_drawn_is_what_the_lanes_alone_may_draw(made: Both) -> None:
 
 @settings(max_examples=40)
 @given(played())
-def test_the_rows_to_come_of_an_episode_end_at_the_lanes_own_cursor(made: Both) -> None:
+def test_future_rows_of_an_episode_end_at_the_envs_cursor(made: Both) -> None:
     for slot in usable(made):
         row, env = divmod(slot, len(made.alone))
         alone = future(made.alone[env], torch.tensor([row]), 10)
@@ -136,7 +136,7 @@ def test_the_rows_to_come_of_an_episode_end_at_the_lanes_own_cursor(made: Both) 
 
 @settings(max_examples=40)
 @given(played())
-def test_a_staggered_ring_reads_back_from_its_state_as_it_was(made: Both) -> None:
+def test_async_ring_is_restored_from_its_state(made: Both) -> None:
     ring = made.ring
     copy = ring_of(AsyncRing, ring.num_envs, ring.length, ring.n_step, ring.stack, Uniform(torch.Generator()))
     copy.load_state_dict(ring.state_dict())
@@ -154,7 +154,7 @@ def uneven(sampler: Sampler | None = None, steps: int = 40, horizon: int = 2) ->
     return made
 
 
-def test_uniform_draws_every_complete_slot_of_every_lane_equally_often() -> None:
+def test_uniform_sampling_draws_complete_slots_of_all_envs_equally() -> None:
     made = uneven()
     want = usable(made)
     assert [sum(s % 4 == env for s in want) for env in range(4)] == [9, 5, 1, 0]
@@ -164,7 +164,7 @@ def test_uniform_draws_every_complete_slot_of_every_lane_equally_often() -> None
 
 
 @pytest.mark.parametrize(("steps", "horizon"), [(40, 2), (41, 3), (42, 4)])
-def test_prioritized_draws_the_complete_slots_of_every_lane_in_proportion(steps: int, horizon: int) -> None:
+def test_prioritized_sampling_draws_complete_slots_of_all_envs_in_proportion(steps: int, horizon: int) -> None:
     sampler = Prioritized(torch.Generator().manual_seed(0), capacity=48, num_envs=4, alpha=1.0, beta=0.0)
     made = uneven(sampler, steps, horizon)
     live = [slot for slot in usable(made) if not made.ring.dead.view(-1)[slot]]
@@ -177,14 +177,14 @@ def test_prioritized_draws_the_complete_slots_of_every_lane_in_proportion(steps:
 
 
 @pytest.mark.parametrize("steps", [0, 1])
-def test_where_no_lane_is_complete_nothing_weighs(steps: int) -> None:
+def test_batch_has_zero_weight_without_complete_slots(steps: int) -> None:
     made = both_of(2, 12, 2, 1)
     for _ in range(steps):
         made.step([0, 1], [0, 0])
     assert (made.ring.sample(8).weight == 0).all()
 
 
-def test_lanes_that_are_not_named_are_all_lanes() -> None:
+def test_omitted_env_index_means_all_envs() -> None:
     together, ring = (ring_of(kind, 3, 10, 2, 2) for kind in (Ring, AsyncRing))
     for made in (together, ring):
         rng = np.random.default_rng(0)
@@ -198,7 +198,7 @@ def test_lanes_that_are_not_named_are_all_lanes() -> None:
         assert torch.equal(getattr(together, name), getattr(ring, name))
 
 
-def test_hindsight_finds_the_future_in_every_lane() -> None:
+def test_hindsight_samples_future_goals_in_every_env() -> None:
     ring = AsyncRing(
         capacity=40,
         num_envs=2,

@@ -36,7 +36,7 @@ def line(*more: str, policy: Sequence[str] = (HOPPER,), steps: str = "60", name:
     return ["data", "generate", "Hopper-v4", *chosen, "--steps", steps, "--name", name, "--lanes", "2", *more]
 
 
-def test_a_set_is_made_and_described_in_one_line(folder: Path, capsys: Capture) -> None:
+def test_data_set_is_generated_and_described_in_one_line(folder: Path, capsys: Capture) -> None:
     assert main(line("--noise", "2")) == 0
     told = capsys.readouterr()
     path = folder / "rlb-own.hdf5"
@@ -47,7 +47,7 @@ def test_a_set_is_made_and_described_in_one_line(folder: Path, capsys: Capture) 
         assert len(file["rewards"]) == 60 and file.attrs["task"] == "Hopper-v4"
 
 
-def test_json_is_one_document_and_quiet_is_quiet(folder: Path, capsys: Capture) -> None:
+def test_json_prints_one_document_and_quiet_prints_no_progress(folder: Path, capsys: Capture) -> None:
     assert main(line("--json", "--quiet", "--noise", "0.5", "--uniform", "0.5", "--deterministic", "--seed", "4")) == 0
     told = capsys.readouterr()
     document = json.loads(told.out)
@@ -57,9 +57,7 @@ def test_json_is_one_document_and_quiet_is_quiet(folder: Path, capsys: Capture) 
     assert (made.parts[0].noise, made.parts[0].uniform, made.parts[0].sampled) == (0.5, 0.5, False)
 
 
-def test_a_set_of_ones_own_is_learned_from_on_the_task_it_names_and_on_no_other(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_generated_data_set_is_used_only_for_its_own_task(tmp_path: Path, capsys: Capture) -> None:
     learn = ["run", "offline", "td3bc", "--dry-run", "--results", str(tmp_path / "r"), "--dataset"]
     assert main(line("--quiet")) == 0
     capsys.readouterr()
@@ -70,21 +68,21 @@ def test_a_set_of_ones_own_is_learned_from_on_the_task_it_names_and_on_no_other(
     assert "rlb-nobodys: not in" in capsys.readouterr().err
 
 
-def test_several_policies_are_mixed_in_the_shares_that_are_given(capsys: Capture) -> None:
+def test_policies_are_mixed_by_the_given_shares(capsys: Capture) -> None:
     both = (HOPPER, "hopper-openai_imitation-trpo_iter500")
     assert main(line("--json", "--quiet", "--mixture", "0.25,0.75", policy=both)) == 0
     made = recipes.Recipe.model_validate_json(json.loads(capsys.readouterr().out)["recipe"])
     assert [(part.policy, part.share) for part in made.parts] == [(both[0], 0.25), (both[1], 0.75)]
 
 
-def test_a_named_recipe_needs_nothing_else(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+def test_packaged_recipe_needs_no_options(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     short = recipes.RECIPES["rlb-hopper-medium-expert"].model_copy(update={"steps": 40})
     monkeypatch.setitem(recipes.RECIPES, "rlb-hopper-medium-expert", short)
     assert main(["data", "generate", "rlb-hopper-medium-expert", "--quiet"]) == 0
     assert "40 steps" in capsys.readouterr().out and (folder / "rlb-hopper-medium-expert.hdf5").is_file()
 
 
-def test_a_set_that_is_there_stays_unless_forced(folder: Path, capsys: Capture) -> None:
+def test_existing_data_set_is_kept_without_force(folder: Path, capsys: Capture) -> None:
     assert main(line("--quiet")) == 0
     before = (folder / "rlb-own.hdf5").read_bytes()
     assert main(line("--quiet", "--seed", "1")) == 2
@@ -115,7 +113,7 @@ def test_a_set_that_is_there_stays_unless_forced(folder: Path, capsys: Capture) 
         (["data", "generate", "Pendulum-v1", *line(policy=[str(REAL)])[3:], "--lanes", "0"], "lanes"),
     ],
 )
-def test_a_request_that_cannot_be_met_is_one_line_and_writes_nothing(
+def test_invalid_request_is_refused_in_one_line_and_writes_nothing(
     words: list[str], why: str, folder: Path, capsys: Capture
 ) -> None:
     assert main(words) == 2
@@ -124,7 +122,7 @@ def test_a_request_that_cannot_be_met_is_one_line_and_writes_nothing(
     assert not folder.exists() or not list(folder.iterdir())
 
 
-def test_a_folder_that_cannot_be_made_is_told_before_anything_is_played(
+def test_unwritable_folder_is_refused_before_generating(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -134,14 +132,14 @@ def test_a_folder_that_cannot_be_made_is_told_before_anything_is_played(
     assert "choose another folder with RLBENCH_DATASETS" in told and "of 60 steps" not in told
 
 
-def test_a_zip_of_stable_baselines3_is_played_as_it_is(folder: Path) -> None:
+def test_sb3_zip_is_accepted_as_a_policy(folder: Path) -> None:
     words = ["data", "generate", "Pendulum-v1", "--policy", str(REAL), "--steps", "40", "--name", "rlb-own", "--quiet"]
     assert main(words) == 0
     with h5py.File(folder / "rlb-own.hdf5") as file:
         assert file["observations"].shape == (40, 3) and file.attrs["policies"] == REAL.stem
 
 
-def test_a_zip_is_imported_as_a_policy_file_once(tmp_path: Path) -> None:
+def test_sb3_zip_is_imported_as_a_policy_file_once(tmp_path: Path) -> None:
     target = tmp_path / "mine.safetensors"
     told = import_policy(REAL, task="Pendulum-v1", output=target)
     assert told.startswith(f"{target}: plays Pendulum-v1, 3 numbers to 1, SHA-256 {read_policy_file(target).sha256}")
@@ -152,7 +150,7 @@ def test_a_zip_is_imported_as_a_policy_file_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_best_policy_of_a_real_run_is_played(tmp_path: Path, folder: Path, capsys: Capture) -> None:
+def test_best_policy_of_a_run_generates_data(tmp_path: Path, folder: Path, capsys: Capture) -> None:
     results = tmp_path / "results"
     assert (
         main(["run", "mujoco", "ppo", "--task", "InvertedPendulum-v4", "--smoke", "--quiet", "--results", str(results)])
@@ -179,7 +177,7 @@ def test_the_best_policy_of_a_real_run_is_played(tmp_path: Path, folder: Path, c
 
 
 @pytest.mark.slow
-def test_two_processes_make_the_same_file_to_the_byte(tmp_path: Path) -> None:
+def test_generated_file_is_equal_across_processes(tmp_path: Path) -> None:
     made = []
     for seed in ("1", "2"):
         environ = os.environ | {

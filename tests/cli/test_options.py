@@ -35,7 +35,7 @@ def elsewhere(record_run: Record) -> None:
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_a_picture_is_drawn_of_the_folder_and_the_algorithms_that_are_named() -> None:
+def test_plot_uses_the_given_folder_and_algorithms() -> None:
     for name, words in {"both": [], "one": ["--algo", "dq*"], "none": ["--results", "nowhere"]}.items():
         line = ["plot", "toy", "--task", "Catch", "--output", f"{name}.svg", "--results", "mine", *words]
         assert main(line) == (2 if name == "none" else 0)
@@ -45,14 +45,14 @@ def test_a_picture_is_drawn_of_the_folder_and_the_algorithms_that_are_named() ->
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_a_report_is_of_the_folder_that_is_named() -> None:
+def test_report_uses_the_given_folder() -> None:
     assert main(["report", "toy", "--output", "full.html", "--results", "mine"]) == 0
     assert main(["report", "toy", "--output", "empty.html"]) == 0
     full, empty = (Path(f"{name}.html").read_text(encoding="utf-8") for name in ("full", "empty"))
     assert "0.88" in full and "0.88" not in empty
 
 
-def test_minaris_server_is_asked_only_if_that_is_wanted(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minaris_server_is_contacted_only_with_remote(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download, "remote_names", lambda: ["mujoco/hopper/strange-v0"])
     for words, there in (((), False), (("--remote",), True)):
         assert main(["data", "list", "--json", *words]) == 0
@@ -60,7 +60,7 @@ def test_minaris_server_is_asked_only_if_that_is_wanted(capsys: Capture, monkeyp
         assert names.get("mujoco/hopper/strange-v0") == ("minari" if there else None)
 
 
-def test_patience_reaches_the_run_and_is_no_nothing(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_env_timeout_reaches_the_run_and_must_be_positive(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     given = []
 
     def take(_specs: object, options: SweepOptions) -> tuple[list[object], None]:
@@ -77,9 +77,7 @@ def test_patience_reaches_the_run_and_is_no_nothing(capsys: Capture, monkeypatch
     assert "0.1" in capsys.readouterr().err
 
 
-def test_how_updates_are_computed_and_who_judges_reaches_the_run(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_update_engine_and_eval_workers_reach_the_run(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     given = []
 
     def take(_specs: object, options: SweepOptions) -> tuple[list[object], None]:
@@ -98,7 +96,7 @@ def test_how_updates_are_computed_and_who_judges_reaches_the_run(
     assert "cuda-graph" in capsys.readouterr().err
 
 
-def test_the_disk_that_doctor_looks_at_is_that_of_the_folder_that_is_named(capsys: Capture, tmp_path: Path) -> None:
+def test_doctor_checks_the_disk_of_the_given_folder(capsys: Capture, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     for words in (["--results", "mine"], ["--results", "mine/not/yet"]):
         main(["doctor", "toy", "--json", *words])

@@ -67,7 +67,7 @@ def test_games_are_recorded_shown_verified_and_listed(run: Path, home: Path, cap
     assert main(["data", "list"]) == 0 and f"rlb-catch\t{folder}\n" in capsys.readouterr().out
 
 
-def test_json_is_one_document_and_a_set_that_is_there_stays_unless_forced(run: Path, capsys: Capture) -> None:
+def test_recording_prints_one_json_document_and_needs_force_to_overwrite(run: Path, capsys: Capture) -> None:
     assert main(line(run, "--quiet", "--json")) == 0
     told = capsys.readouterr()
     document = json.loads(told.out)
@@ -77,7 +77,7 @@ def test_json_is_one_document_and_a_set_that_is_there_stays_unless_forced(run: P
     assert json.loads(capsys.readouterr().out)["sha256"] == document["sha256"]
 
 
-def test_damage_is_found_and_named(run: Path, home: Path, capsys: Capture) -> None:
+def test_damaged_recording_is_reported_by_file(run: Path, home: Path, capsys: Capture) -> None:
     assert main(line(run, "--quiet")) == 0
     path = home / "rlb-catch.frames" / "play.00000.segment"
     path.write_bytes(path.read_bytes()[:-1] + b"x")
@@ -98,7 +98,7 @@ def test_a_subset_has_its_own_name(run: Path, home: Path, capsys: Capture) -> No
     assert "call it rlb-catch" in capsys.readouterr().err
 
 
-def test_options_that_belong_to_other_recordings_are_refused(run: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_options_of_other_recordings_are_refused(run: Path, tmp_path: Path, capsys: Capture) -> None:
     assert main(line(run, "--noise", "0.1")) == 2
     assert "--epsilon goes with one --policy RUN, --steps and --name" in capsys.readouterr().err
     assert main(line(tmp_path / "away")) == 2
@@ -106,7 +106,7 @@ def test_options_that_belong_to_other_recordings_are_refused(run: Path, tmp_path
 
 
 @pytest.mark.slow
-def test_a_recording_that_is_killed_can_be_used_as_far_as_it_came(run: Path, home: Path, capsys: Capture) -> None:
+def test_killed_recording_is_readable_up_to_its_last_file(run: Path, home: Path, capsys: Capture) -> None:
     command = [sys.executable, "-m", "rlbench", *line(run, steps="90000000", lanes="200")]
     folder = home / "rlb-catch.frames"
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
@@ -122,9 +122,7 @@ def test_a_recording_that_is_killed_can_be_used_as_far_as_it_came(run: Path, hom
     assert main(line(run)) == 2 and "is there, unfinished; make it again with --force" in capsys.readouterr().err
 
 
-def test_shards_are_imported_the_bad_one_is_named_and_the_rest_kept(
-    tmp_path: Path, home: Path, capsys: Capture
-) -> None:
+def test_damaged_shard_is_named_and_the_others_are_imported(tmp_path: Path, home: Path, capsys: Capture) -> None:
     good, bad = shard(tmp_path / "run_1-00000-of-00100", episode(1, 3)), tmp_path / "run_1-00001-of-00100"
     shard(bad, episode(2, 3), a_t=None)
     command = ["data", "import", "rlu", str(good), str(bad), "--name", "rlb-pong-rlu", "--workers", "1"]
@@ -139,7 +137,7 @@ def test_shards_are_imported_the_bad_one_is_named_and_the_rest_kept(
     assert main(["data", "show", "rlb-pong-rlu"]) == 0 and "RL Unplugged" in capsys.readouterr().out
 
 
-def test_what_cannot_be_imported_says_so(tmp_path: Path, capsys: Capture) -> None:
+def test_invalid_imports_are_refused(tmp_path: Path, capsys: Capture) -> None:
     for command, reason in (
         (["rlu", "x"], "what the set is called: --name rlb-"),
         (["rlu", "--name", "rlb-x"], "say which files"),
@@ -151,7 +149,7 @@ def test_what_cannot_be_imported_says_so(tmp_path: Path, capsys: Capture) -> Non
         assert reason in capsys.readouterr().err
 
 
-def test_what_cannot_be_made_again_is_not_removed(run: Path, home: Path, capsys: Capture) -> None:
+def test_existing_set_is_kept_if_the_new_one_cannot_be_made(run: Path, home: Path, capsys: Capture) -> None:
     assert main(line(run, "--quiet")) == 0
     folder = home / "rlb-catch.frames"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -165,7 +163,7 @@ def test_what_cannot_be_made_again_is_not_removed(run: Path, home: Path, capsys:
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_a_run_of_another_kind_leaves_nothing_in_the_way(run: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_refused_recording_leaves_no_folder(run: Path, tmp_path: Path, capsys: Capture) -> None:
     spec = suites.spec("toy", "ppo", "Catch")
     store = Store.claim(spec, tmp_path / "results", {})
     assert store is not None
@@ -176,7 +174,7 @@ def test_a_run_of_another_kind_leaves_nothing_in_the_way(run: Path, tmp_path: Pa
     assert main(line(run, "--quiet")) == 0
 
 
-def test_a_subset_that_was_broken_off_is_made_again_by_force(run: Path, home: Path, capsys: Capture) -> None:
+def test_interrupted_subset_is_remade_with_force(run: Path, home: Path, capsys: Capture) -> None:
     assert main(line(run, "--quiet")) == 0
     command = ["data", "subset", "rlb-catch", "--steps", "100", "--name", "rlb-part"]
     assert main(command) == 0
@@ -201,7 +199,7 @@ def test_two_processes_do_not_write_one_set(run: Path, tmp_path: Path, home: Pat
     assert recording_reader.is_complete(home / "rlb-catch.frames")
 
 
-def test_a_set_that_was_used_takes_further_shards(tmp_path: Path, home: Path, capsys: Capture) -> None:
+def test_shards_can_be_added_to_a_used_set(tmp_path: Path, home: Path, capsys: Capture) -> None:
     one, other = (shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 3 + n)) for n in range(2))
     for path, steps in ((one, "3"), (other, "7")):
         assert main(["data", "import", "rlu", str(path), "--name", "rlb-u", "--workers", "1"]) == 0
@@ -211,9 +209,7 @@ def test_a_set_that_was_used_takes_further_shards(tmp_path: Path, home: Path, ca
     assert main(["data", "verify", "rlb-u"]) == 0
 
 
-def test_shards_say_what_they_are_of_and_are_not_learned_from_on_another_game(
-    tmp_path: Path, home: Path, capsys: Capture
-) -> None:
+def test_shards_are_used_only_for_their_own_game(tmp_path: Path, home: Path, capsys: Capture) -> None:
     one, other = (shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 3)) for n in range(2))
     command = ["data", "import", "rlu", "--name", "rlb-u", "--workers", "1"]
     breakout, pong = (["--task", f"{game}NoFrameskip-v4"] for game in ("Breakout", "Pong"))
@@ -229,7 +225,7 @@ def test_shards_say_what_they_are_of_and_are_not_learned_from_on_another_game(
     assert main(learn) == 2 and "was recorded on BreakoutNoFrameskip-v4" in capsys.readouterr().err
 
 
-def test_a_smoke_run_learns_from_the_set_that_is_named(run: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_smoke_run_uses_the_given_data_set(run: Path, tmp_path: Path, capsys: Capture) -> None:
     assert main(line(run, "--quiet", steps="2500")) == 0
     learn = ["run", "offline", "il", "--task", "Catch", "--results", str(tmp_path / "r"), "--smoke", "--dataset"]
     capsys.readouterr()
@@ -247,12 +243,14 @@ def test_a_folder_that_is_no_data_set_is_refused(tmp_path: Path, home: Path, cap
         assert "neither a folder of Minari's nor recorded play" in capsys.readouterr().err
 
 
-def test_without_chance_it_is_said_how_games_are_recorded(run: Path, capsys: Capture) -> None:
+def test_missing_epsilon_message_explains_recording(run: Path, capsys: Capture) -> None:
     assert main(["data", "generate", "Catch", "--policy", str(run), "--steps", "300", "--name", "rlb-x"]) == 2
     assert "games of Q-learning are recorded with --epsilon" in capsys.readouterr().err
 
 
-def test_ctrl_c_keeps_what_was_played(run: Path, home: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_keeps_the_recorded_steps(
+    run: Path, home: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     play = generate.record
 
     def stopped(*parts: object) -> Iterator[int]:

@@ -52,14 +52,14 @@ def environment(**values: object) -> Change:
     return lambda head: head["environment"].update(values)
 
 
-def test_a_run_is_repeated_to_the_bit_and_nothing_is_written_beside_it(folder: Path, capsys: Capture) -> None:
+def test_replay_equals_the_record_to_the_bit_and_writes_nothing(folder: Path, capsys: Capture) -> None:
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert main(["verify", "--replay", str(folder)]) == 0
     assert capsys.readouterr().out.endswith("steps: equal to the bit\n")
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
-def test_the_default_reaches_an_epoch_that_has_learned(folder: Path, capsys: Capture) -> None:
+def test_replay_covers_an_epoch_with_updates_by_default(folder: Path, capsys: Capture) -> None:
     assert main(["verify", "--replay", str(folder), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     schema = json.loads((DATA / "schema" / "replay.json").read_text(encoding="utf-8"))
@@ -78,9 +78,7 @@ def test_the_default_reaches_an_epoch_that_has_learned(folder: Path, capsys: Cap
         (1, lambda e: e["updated"].update(loss=e["updated"]["loss"] * (1 + 2**-52)), "updated.loss"),
     ],
 )
-def test_a_forged_epoch_that_verify_cannot_see_is_the_first_that_differs(
-    folder: Path, line: int, change: Change, field: str, capsys: Capture
-) -> None:
+def test_replay_detects_a_forged_epoch(folder: Path, line: int, change: Change, field: str, capsys: Capture) -> None:
     (folder / "outcome.json").unlink()
     reseal(folder / "epochs.jsonl", change, line)
     assert not verified(folder).faults
@@ -88,13 +86,13 @@ def test_a_forged_epoch_that_verify_cannot_see_is_the_first_that_differs(
     assert f": epoch {line} differs in {field}: " in capsys.readouterr().out
 
 
-def test_the_clock_need_not_come_again(folder: Path) -> None:
+def test_replay_ignores_times(folder: Path) -> None:
     for line in (0, 1):
         reseal(folder / "epochs.jsonl", lambda e: (e.update(seconds=9e9), e["evaluated"].update(seconds=9e9)), line)
     assert main(["verify", "--replay", str(folder), "--epochs", "1"]) == 0
 
 
-def test_what_differs_is_said_beside_the_result(folder: Path, capsys: Capture) -> None:
+def test_replay_prints_changes_of_code_and_machine(folder: Path, capsys: Capture) -> None:
     packages = {**files.read_sealed(folder / "spec.json")["environment"]["packages"], "torch": "1.13.0"}
     reseal(folder / "spec.json", environment(cpu="another", rlbench="0.0.3", packages=packages))
     assert main(["verify", "--replay", str(folder), "--epochs", "0"]) == 0
@@ -103,7 +101,7 @@ def test_what_differs_is_said_beside_the_result(folder: Path, capsys: Capture) -
     assert f"  torch: 1.13.0 recorded, {torch.__version__} here" in out
 
 
-def test_threads_and_engine_are_the_recorded_ones(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_uses_the_recorded_threads_and_engine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reseal(folder / "spec.json", environment(torch_threads=2, updates="compiled"))
     given, run = [], training.run
 
@@ -125,7 +123,7 @@ def test_threads_and_engine_are_the_recorded_ones(folder: Path, monkeypatch: pyt
         (environment(updates="eager, stacked with 3 seeds"), "stacked with other seeds"),
     ],
 )
-def test_what_this_machine_cannot_meet_is_refused_by_name(
+def test_replay_without_the_recorded_requirements_is_refused(
     folder: Path, change: Change, message: str, capsys: Capture
 ) -> None:
     reseal(folder / "spec.json", change)
@@ -133,7 +131,7 @@ def test_what_this_machine_cannot_meet_is_refused_by_name(
     assert message in capsys.readouterr().err
 
 
-def test_what_is_no_run_or_asks_for_too_much_is_a_wrong_request(folder: Path, capsys: Capture) -> None:
+def test_replay_of_no_run_or_too_many_epochs_is_a_usage_error(folder: Path, capsys: Capture) -> None:
     for words, message in (
         (["--replay", str(folder.parent)], "no run's folder"),
         (["--replay", str(folder), "--epochs", "999"], "give --epochs "),

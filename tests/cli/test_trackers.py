@@ -111,7 +111,7 @@ def same(found: list[tuple[int, str, float]], wanted: list[tuple[int, str, float
     )
 
 
-def test_an_epoch_is_told_by_name(record_run: RecordRun) -> None:
+def test_epoch_becomes_named_points(record_run: RecordRun) -> None:
     epoch = read_record(record_run([3.0, 5.0])).epochs[1]
     found = points(epoch)
     assert (found["evaluation/return"], found["evaluation/return_std"], found["evaluation/return_max"]) == (5, 1, 6)
@@ -150,7 +150,7 @@ def test_a_damaged_record_is_named_and_the_others_are_exported(record_run: Recor
     assert "epochs.jsonl:1" in told.err and told.out == "board: 1 run, 1 with something new\n"
 
 
-def test_a_file_grows_where_it_may_and_is_made_anew_where_it_must(record_run: RecordRun, tmp_path: Path) -> None:
+def test_event_file_is_appended_or_rewritten(record_run: RecordRun, tmp_path: Path) -> None:
     epochs, path = read_record(record_run([1.0, 2.0, 3.0, 4.0])).epochs, tmp_path / "a" / "file"
     content = events(epochs)
     assert bring_up(path, events(epochs[:2])) and content.startswith(path.read_bytes())
@@ -161,7 +161,7 @@ def test_a_file_grows_where_it_may_and_is_made_anew_where_it_must(record_run: Re
     assert bring_up(path, events(epochs[1:])) and same(curves(path), due(only_record())[len(points(epochs[0])) :])
 
 
-def test_a_run_is_followed_to_its_end_and_again_without_doubling(capsys: Capture) -> None:
+def test_tracking_twice_writes_every_point_once(capsys: Capture) -> None:
     words = [*CATCH, "--track", "tensorboard", "--track-dir", "seen"]
     for _ in range(2):
         assert main(words) == 0
@@ -175,7 +175,7 @@ def test_a_run_is_followed_to_its_end_and_again_without_doubling(capsys: Capture
 
 
 @pytest.mark.slow
-def test_wandb_gets_every_epoch_once_though_the_process_dies_on_the_way(board: Callable[..., Path]) -> None:
+def test_wandb_gets_every_epoch_once_despite_a_crash(board: Callable[..., Path]) -> None:
     logged = board()
     words = [sys.executable, "-m", "rlbench", *CATCH, "--track", "wandb"]
     environ = os.environ | {"RLBENCH_FAULT": "append.written:6", "WANDB_PROJECT": "mine"}
@@ -196,9 +196,7 @@ def test_wandb_gets_every_epoch_once_though_the_process_dies_on_the_way(board: C
     assert said(path, "finish")[-1] == {"finish": 0}
 
 
-def test_wandb_that_cannot_be_asked_gets_every_epoch_once_too(
-    board: Callable[..., Path], record_run: RecordRun
-) -> None:
+def test_wandb_offline_gets_every_epoch_once(board: Callable[..., Path], record_run: RecordRun) -> None:
     logged = board(offline=True)
     record = read_record(record_run([1.0, 2.0, 3.0], status=None))
     for epochs in (record.epochs[:2], record.epochs, record.epochs):
@@ -210,14 +208,12 @@ def test_wandb_that_cannot_be_asked_gets_every_epoch_once_too(
     assert {line["finish"] for line in said(path, "finish")} == {255}
 
 
-def test_another_attempt_is_another_run_of_wandb(record_run: RecordRun) -> None:
+def test_each_attempt_is_a_wandb_run(record_run: RecordRun) -> None:
     first = trackers.run_id(read_record(record_run([1.0])))
     assert trackers.run_id(read_record(record_run([1.0], force=True))) == f"{first}-1"
 
 
-def test_a_tracker_that_fails_is_given_up_in_one_line_and_the_run_goes_on(
-    board: Callable[..., Path], capsys: Capture
-) -> None:
+def test_failing_tracker_is_dropped_and_the_run_continues(board: Callable[..., Path], capsys: Capture) -> None:
     board("raise RuntimeError('the network\\nis gone')")
     assert main([*CATCH, "--track", "wandb", "--track", "tensorboard"]) == 0
     told = capsys.readouterr()
@@ -225,7 +221,7 @@ def test_a_tracker_that_fails_is_given_up_in_one_line_and_the_run_goes_on(
     assert same(curves(next(Path("tracked").rglob("*tfevents*"))), due(only_record()))
 
 
-def test_a_tracker_that_hangs_holds_nobody_up_for_long(
+def test_hanging_tracker_delays_the_end_only_briefly(
     record_run: RecordRun, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     record, never = read_record(record_run([1.0])), Event()
@@ -247,7 +243,7 @@ def test_a_tracker_that_hangs_holds_nobody_up_for_long(
         ("tensorbord", "--track: unknown tracker 'tensorbord'; did you mean 'tensorboard'?"),
     ],
 )
-def test_what_cannot_track_is_refused_before_anything_is_trained(
+def test_invalid_tracker_is_refused_before_training(
     name: str, line: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
@@ -257,7 +253,7 @@ def test_what_cannot_track_is_refused_before_anything_is_trained(
 
 
 @pytest.mark.slow
-def test_a_sweep_is_followed_by_the_process_that_carries_it(capsys: Capture) -> None:
+def test_sweep_is_tracked_by_its_main_process(capsys: Capture) -> None:
     assert main([*CATCH, "--seeds", "0-1", "--jobs", "2", "--track", "tensorboard"]) == 0
     capsys.readouterr()
     for folder in Path("results").glob("*/*/*/*/seed=*"):

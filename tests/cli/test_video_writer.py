@@ -47,7 +47,7 @@ def shown(path: Path) -> tuple[Pictures, list[int]]:
     return found, stands
 
 
-def test_a_gif_shows_every_picture_exactly_at_twice_its_size(tmp_path: Path) -> None:
+def test_gif_has_every_frame_at_twice_its_size(tmp_path: Path) -> None:
     made = pictures(9)
     with video_writer(tmp_path / "a.gif", seconds=4 / 60, program=None) as film:
         for picture in made:
@@ -60,7 +60,7 @@ def test_a_gif_shows_every_picture_exactly_at_twice_its_size(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["a.gif"]
 
 
-def test_what_has_more_colours_than_a_gif_is_near(tmp_path: Path) -> None:
+def test_gif_of_many_colours_is_approximate(tmp_path: Path) -> None:
     ramp = np.linspace(0, 255, 300).astype(np.uint8)
     picture = np.stack([np.tile(ramp, (250, 1)), np.tile(ramp[:250, None], (1, 300)), np.zeros((250, 300))], -1)
     with video_writer(tmp_path / "a.gif", seconds=0.05, program=None) as film:
@@ -78,7 +78,7 @@ def cut(path: Path) -> None:
         raise InterruptedError
 
 
-def test_what_fails_on_the_way_leaves_what_was_there(tmp_path: Path) -> None:
+def test_failed_video_keeps_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "a.gif").write_bytes(b"before")
     with pytest.raises(ResourceExhausted):
         cut(tmp_path / "a.gif")
@@ -87,7 +87,7 @@ def test_what_fails_on_the_way_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.avi", "a", ".gif.txt", "none/a.gif", "folder.gif"])
-def test_what_cannot_be_written_is_refused_before_anything_is_played(tmp_path: Path, name: str) -> None:
+def test_unwritable_video_is_refused_before_the_evaluation(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder.gif").mkdir()
     with pytest.raises(UsageError, match="--video"):
         refusal_of(tmp_path / name)
@@ -102,7 +102,7 @@ def program(folder: Path, monkeypatch: pytest.MonkeyPatch, *, code: int = 0) -> 
     monkeypatch.setenv("PATH", str(path.parent))
 
 
-def test_an_mp4_is_made_by_ffmpeg_of_every_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ffmpeg_writes_every_frame_into_an_mp4(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, monkeypatch)
     made, path = pictures(5), tmp_path / "a.mp4"
     with video_writer(path, seconds=0.05, program=refusal_of(path)) as film:
@@ -114,7 +114,9 @@ def test_an_mp4_is_made_by_ffmpeg_of_every_picture(tmp_path: Path, monkeypatch: 
     assert not list(tmp_path.glob(".*"))
 
 
-def test_an_ffmpeg_that_fails_is_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_ffmpeg_is_reported_in_one_line_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program(tmp_path, monkeypatch, code=3)
     path = tmp_path / "a.mp4"
     with (

@@ -82,7 +82,7 @@ def test_a_file_of_a_library_is_recognised_and_read(name: str) -> None:
     assert first.origin.sha256 in {sha256(p.read_bytes()).hexdigest() for p in FIXTURES.rglob("*") if p.is_file()}
 
 
-def test_monitor_and_evaluations_hold_what_numpy_and_csv_read_from_them() -> None:
+def test_monitor_and_evaluations_equal_direct_reads() -> None:
     folder = FIXTURES / "sb3/ppo/CartPole-v1_2"
     curve = next(c for c in read(FIXTURES / "sb3") if c.seed == 2)
     with np.load(folder / "evaluations.npz") as arrays:
@@ -95,7 +95,7 @@ def test_monitor_and_evaluations_hold_what_numpy_and_csv_read_from_them() -> Non
     assert monitor.returns == tuple(float(row[0]) for row in rows)
 
 
-def test_json_lines_name_the_library_and_all_that_they_state() -> None:
+def test_json_lines_have_the_library_and_the_stated_protocol() -> None:
     (curve,) = read(FIXTURES / "json_lines/reinforce.jsonl", suite="", algorithm="")
     assert (curve.suite, curve.algorithm, curve.lengths) == ("mujoco", "reinforce", (27.4,))
     assert curve.returns == pytest.approx([7.385])  # 73.85 / 10
@@ -106,7 +106,7 @@ def test_json_lines_name_the_library_and_all_that_they_state() -> None:
     assert {c.origin.unknown for c in older if c.algorithm == "ppo"} == {("settings",)}
 
 
-def test_an_event_file_holds_what_tensorboard_reads_from_it() -> None:
+def test_event_file_equals_tensorboards_read() -> None:
     (path,) = (FIXTURES / "cleanrl").glob("*__1__*/*")
     accumulator = EventAccumulator(str(path))
     accumulator.Reload()
@@ -147,7 +147,7 @@ def test_score_matrices_give_one_point_at_the_budget(tmp_path: Path) -> None:
     assert curves[0].steps == (200_000,)
 
 
-def test_frames_become_decisions(tmp_path: Path) -> None:
+def test_frames_are_converted_to_agent_steps(tmp_path: Path) -> None:
     (tmp_path / "f.csv").write_text("step,return\n40000,1\n40000000,2\n")
     curve = read(tmp_path / "f.csv", suite="atari", algorithm="dqn", task="Pong", unit="frames")[0]
     assert curve.steps == (10_000, 10_000_000)
@@ -182,7 +182,7 @@ def test_a_task_is_known_under_the_names_that_libraries_give_it(suite: str, name
         ("Hopper-v4", "#Hopper-v4", 1),
     ],
 )
-def test_a_large_table_is_read_as_a_small_one(
+def test_large_table_is_read_like_a_small_one(
     old: str, new: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Numpy's parser and Python's give the same curves and the same refusals."""

@@ -28,7 +28,7 @@ def export(form: str, results: Path, file: Path, *names: str) -> bytes:
     return file.read_bytes()
 
 
-def test_a_tidy_table_comes_back_to_the_bit(results: Path, tmp_path: Path) -> None:
+def test_tidy_table_round_trips_to_the_bit(results: Path, tmp_path: Path) -> None:
     first = export("csv", results, tmp_path / "a.csv")
     assert first.decode().splitlines()[:2] == [
         "suite,algo,task,dataset,seed,step,return,length,kind,origin",
@@ -38,7 +38,7 @@ def test_a_tidy_table_comes_back_to_the_bit(results: Path, tmp_path: Path) -> No
     assert export("csv", tmp_path / "again", tmp_path / "b.csv") == first.replace(b",rlbench\n", b",imported\n")
 
 
-def test_matrices_of_scores_come_back(results: Path, tmp_path: Path) -> None:
+def test_score_matrices_round_trip(results: Path, tmp_path: Path) -> None:
     first = export("npz", results, tmp_path / "a.npz", "toy")
     assert main(["import", str(tmp_path / "a.npz"), "--results", str(tmp_path / "again")]) == 0
     assert export("npz", tmp_path / "again", tmp_path / "b.npz", "toy") == first
@@ -49,7 +49,7 @@ def test_matrices_of_scores_come_back(results: Path, tmp_path: Path) -> None:
         assert np.isnan(arrays["toy/dqn"][:, 0]).all()
 
 
-def test_event_files_come_back(results: Path, tmp_path: Path) -> None:
+def test_event_files_round_trip(results: Path, tmp_path: Path) -> None:
     assert main(["export", "tensorboard", "toy", "--results", str(results), "--output", str(tmp_path / "board")]) == 0
     assert main(["import", str(tmp_path / "board" / "toy" / "dqn"), "--as", "toy/dqn", "--task", "Catch", "--results",
                  str(tmp_path / "again")]) == 0  # fmt: skip

@@ -19,7 +19,7 @@ WriteFlat = Callable[..., Path]
 TRAJECTORIES = Path(__file__).parents[3] / "shared/data/trajectories"
 
 
-def test_columns_arrive_as_they_were_written(columns: Columns, write_flat: WriteFlat) -> None:
+def test_columns_are_read_unchanged(columns: Columns, write_flat: WriteFlat) -> None:
     found = read_d4rl(write_flat(columns))
     assert (found.obs == columns["observations"]).all()
     assert (found.action == columns["actions"]).all()
@@ -31,13 +31,13 @@ def test_columns_arrive_as_they_were_written(columns: Columns, write_flat: Write
     assert list(np.flatnonzero(found.truncated)) == [13, 24]
 
 
-def test_a_step_marked_as_both_ends_has_really_ended(columns: Columns, write_flat: WriteFlat) -> None:
+def test_step_both_terminated_and_truncated_counts_as_terminated(columns: Columns, write_flat: WriteFlat) -> None:
     found = read_d4rl(write_flat(columns, timeouts=np.ones(30, np.bool_)))
     assert list(np.flatnonzero(found.terminated)) == [3, 14]
     assert not (found.terminated & found.truncated).any()
 
 
-def test_float64_numbers_as_marks_and_a_second_axis_of_one_are_read(columns: Columns, write_flat: WriteFlat) -> None:
+def test_float64_flags_and_a_second_axis_of_one_are_read(columns: Columns, write_flat: WriteFlat) -> None:
     wide: dict[str, object] = {key: np.asarray(value, np.float64) for key, value in columns.items()}
     for key in ("rewards", "terminals", "timeouts"):
         wide[key] = np.asarray(wide[key])[:, None]
@@ -45,23 +45,23 @@ def test_float64_numbers_as_marks_and_a_second_axis_of_one_are_read(columns: Col
     assert all((a == b).all() and a.dtype == b.dtype for a, b in zip(one, other, strict=True) if a is not None)
 
 
-def test_without_next_observations_they_stay_unknown(columns: Columns, write_flat: WriteFlat) -> None:
+def test_missing_next_observations_stay_unknown(columns: Columns, write_flat: WriteFlat) -> None:
     assert read_d4rl(write_flat(columns, next_observations=None)).next_obs is None
 
 
-def test_without_timeouts_the_breaks_are_the_cuts(columns: Columns, write_flat: WriteFlat) -> None:
+def test_without_timeouts_breaks_are_truncations(columns: Columns, write_flat: WriteFlat) -> None:
     found = read_d4rl(write_flat(columns, timeouts=None))
     assert list(np.flatnonzero(found.truncated)) == [13, 24]
 
 
-def test_without_both_the_tasks_limit_tells_where_episodes_were_cut(columns: Columns, write_flat: WriteFlat) -> None:
+def test_without_both_the_tasks_limit_truncates_episodes(columns: Columns, write_flat: WriteFlat) -> None:
     path = write_flat(columns, timeouts=None, next_observations=None)
     assert list(np.flatnonzero(read_d4rl(path, limit=10).truncated)) == [13, 24]
     with pytest.raises(RefusedFile, match="timeouts: missing"):
         read_d4rl(path)
 
 
-def test_limits_that_follow_one_another_each_cut_an_episode(write_flat: WriteFlat) -> None:
+def test_consecutive_limits_each_truncate_an_episode(write_flat: WriteFlat) -> None:
     ends = np.isin(np.arange(30), [19])
     flat = {"observations": np.zeros((30, 3)), "actions": np.zeros((30, 2)), "rewards": np.zeros(30), "terminals": ends}
     found = read_d4rl(write_flat(flat), limit=6)
@@ -70,7 +70,7 @@ def test_limits_that_follow_one_another_each_cut_an_episode(write_flat: WriteFla
 
 
 @pytest.mark.parametrize("row", [CHUNK - 1, CHUNK, CHUNK + 7])
-def test_a_broken_number_is_found_wherever_it_lies(write_flat: WriteFlat, row: int) -> None:
+def test_nan_is_found_anywhere(write_flat: WriteFlat, row: int) -> None:
     rows = CHUNK + 10
     reward = np.zeros(rows, np.float32)
     reward[row] = np.nan
@@ -104,7 +104,9 @@ NAN[17, 1] = np.nan
         ("rewards", np.array([b"pickle"] * 30), "texts"),
     ],
 )
-def test_what_is_wrong_is_named(columns: Columns, write_flat: WriteFlat, key: str, value: object, says: str) -> None:
+def test_invalid_files_are_refused_by_key(
+    columns: Columns, write_flat: WriteFlat, key: str, value: object, says: str
+) -> None:
     path = write_flat(columns, **{key: value}) if np.size(np.asarray(value)) else _bare(write_flat, columns, key, value)
     with pytest.raises(RefusedFile, match=says) as refused:
         read_d4rl(path)
@@ -124,7 +126,7 @@ def _bare(write_flat: WriteFlat, columns: Columns, key: str, value: object) -> P
     [h5py.string_dtype(), h5py.vlen_dtype(np.uint8), h5py.ref_dtype, np.dtype("V16"), np.dtype([("a", "f4")])],
     ids=["text", "vlen", "reference", "opaque", "compound"],
 )
-def test_objects_are_refused_unread(columns: Columns, write_flat: WriteFlat, dtype: np.dtype[np.generic]) -> None:
+def test_object_arrays_are_refused_unread(columns: Columns, write_flat: WriteFlat, dtype: np.dtype[np.generic]) -> None:
     path = write_flat(columns, rewards=None)
     with h5py.File(path, "a") as file:
         file.create_dataset("rewards", shape=(30,), dtype=dtype)
@@ -167,7 +169,7 @@ def test_a_flipped_byte_is_refused_with_its_key(columns: Columns, write_flat: Wr
         read_d4rl(path)
 
 
-def test_the_files_own_words_are_given_as_text(columns: Columns, write_flat: WriteFlat) -> None:
+def test_metadata_of_the_file_are_text(columns: Columns, write_flat: WriteFlat) -> None:
     path = write_flat(columns)
     with h5py.File(path, "a") as file:
         file.attrs["env_id"] = "Toy-v4"
@@ -185,7 +187,7 @@ def test_the_files_own_words_are_given_as_text(columns: Columns, write_flat: Wri
 
 @pytest.mark.skipif(not TRAJECTORIES.is_dir(), reason="the real trajectories are not on this machine")
 @pytest.mark.parametrize(("name", "episodes"), [("halfcheetah-cs285_fall2023-expert", 2), ("door-hand_dapg-human", 25)])
-def test_real_trajectories_are_cut_never_ended(name: str, episodes: int) -> None:
+def test_real_trajectories_are_truncated_and_never_terminated(name: str, episodes: int) -> None:
     found = read_d4rl(TRAJECTORIES / f"{name}.hdf5")
     assert found.truncated.sum() == episodes
     assert not found.terminated.any()

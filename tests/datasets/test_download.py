@@ -137,27 +137,27 @@ def test_a_file_arrives_whole_and_is_recorded(server: Server, content: bytes, ta
     assert len(server.asked) == 1
 
 
-def test_a_slow_server_is_waited_for(server: Server, content: bytes, target: Path) -> None:
+def test_slow_server_is_tolerated(server: Server, content: bytes, target: Path) -> None:
     server.files[PATH], server.stall, server.block = content, 0.02, 2000
     assert len(fetch(patience=1.0)) >= 1
     assert target.read_bytes() == content
 
 
-def test_a_silent_server_is_given_up_and_the_file_stays_a_part(server: Server, content: bytes, target: Path) -> None:
+def test_silent_server_times_out_and_the_part_file_stays(server: Server, content: bytes, target: Path) -> None:
     server.files[PATH], server.stall = content, 0.5
     with pytest.raises(ResourceExhausted, match="silent after 0 bytes; run the same command again"):
         fetch(patience=0.1)
     assert not target.exists()
 
 
-def test_what_was_cut_off_goes_on_where_it_stopped(server: Server, content: bytes, target: Path) -> None:
+def test_interrupted_download_resumes(server: Server, content: bytes, target: Path) -> None:
     server.files[PATH], server.cut_after = content, 3000
     fetch()
     assert target.read_bytes() == content
     assert [asked for _, asked in server.asked][:3] == [None, "bytes=3000-", "bytes=6000-"]
 
 
-def test_a_second_call_resumes_what_the_first_had_to_leave(server: Server, content: bytes, target: Path) -> None:
+def test_second_call_resumes_the_first_ones_part(server: Server, content: bytes, target: Path) -> None:
     server.files[PATH], server.cut_after = content, 3000
     stopped = dataset_fetch.download_dataset(NAME)
     next(stopped)
@@ -175,7 +175,7 @@ def test_a_second_call_resumes_what_the_first_had_to_leave(server: Server, conte
     [(('"one"', '"two"'), b""), ((None, None), b"longer")],
     ids=["told apart by the tag", "told apart by the size"],
 )
-def test_halves_of_two_files_never_meet(
+def test_parts_of_two_files_are_never_joined(
     server: Server, content: bytes, target: Path, tags: tuple[str | None, str | None], other: bytes
 ) -> None:
     server.files[PATH], server.cut_after, server.tag = content[::-1] + other, 3000, tags[0]
@@ -188,9 +188,7 @@ def test_halves_of_two_files_never_meet(
 
 
 @pytest.mark.parametrize("shift", [-1000, 1000])
-def test_a_range_that_begins_elsewhere_is_not_joined_to_what_is_there(
-    server: Server, content: bytes, target: Path, shift: int
-) -> None:
+def test_range_with_another_begin_is_not_joined(server: Server, content: bytes, target: Path, shift: int) -> None:
     server.files[PATH], server.cut_after, server.tag = content, 3000, None
     stopped = dataset_fetch.download_dataset(NAME)
     next(stopped)
@@ -204,7 +202,7 @@ def test_a_range_that_begins_elsewhere_is_not_joined_to_what_is_there(
     assert target.read_bytes() == content
 
 
-def test_what_will_not_fit_is_refused_before_a_byte_of_it_is_asked_for_and_room_for_the_rest_is_enough(
+def test_download_that_does_not_fit_is_refused_before_it_starts(
     server: Server, content: bytes, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size, real = len(content), shutil.disk_usage
@@ -232,7 +230,7 @@ def test_what_will_not_fit_is_refused_before_a_byte_of_it_is_asked_for_and_room_
     assert target.read_bytes() == content
 
 
-def test_without_ranges_a_download_begins_anew(server: Server, content: bytes, target: Path) -> None:
+def test_server_without_ranges_restarts_the_download(server: Server, content: bytes, target: Path) -> None:
     server.files[PATH], server.ranges, server.cut_after = content, False, 3000
     with pytest.raises(ResourceExhausted, match="cut after 3,000 bytes"):
         fetch()
@@ -242,7 +240,7 @@ def test_without_ranges_a_download_begins_anew(server: Server, content: bytes, t
     assert target.read_bytes() == content
 
 
-def test_a_whole_part_needs_no_server(server: Server, content: bytes, target: Path) -> None:
+def test_complete_part_file_needs_no_server(server: Server, content: bytes, target: Path) -> None:
     server.files[PATH] = content
     with download.locked_download(target):
         list(download.fetch_file(server.url + PATH, target))
@@ -251,7 +249,7 @@ def test_a_whole_part_needs_no_server(server: Server, content: bytes, target: Pa
     assert target.read_bytes() == content
 
 
-def test_a_length_that_nobody_announced_is_checked_by_the_content(server: Server, content: bytes, target: Path) -> None:
+def test_unknown_length_is_checked_by_the_content(server: Server, content: bytes, target: Path) -> None:
     server.files[PATH], server.announce, server.cut_after = content, False, 3000
     with pytest.raises(RefusedFile, match="no whole HDF5 file; it was not kept"):
         fetch()
@@ -300,14 +298,14 @@ def test_a_missing_file_is_named_with_its_address(server: Server, target: Path) 
     assert nothing_left_behind(target)
 
 
-def test_a_server_in_trouble_is_asked_again_and_then_left(server: Server, content: bytes, target: Path) -> None:
+def test_failing_server_is_retried_and_then_given_up(server: Server, content: bytes, target: Path) -> None:
     server.files[PATH], server.status = content, 503
     with pytest.raises(ResourceExhausted, match="the server says 503"):
         fetch()
     assert len(server.asked) == download.ATTEMPTS
 
 
-def test_nobody_listening_is_one_line(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_connection_is_reported_in_one_line(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download, "PAUSE", 0.0)
     with pytest.raises(ResourceExhausted, match="refused after 0 bytes"):
         list(download.fetch_file("http://127.0.0.1:9/x.hdf5", target))
@@ -320,7 +318,7 @@ def test_two_downloads_of_one_file_do_not_share_a_part(server: Server, content: 
         fetch()
 
 
-def test_no_other_scheme_is_opened(tmp_path: Path) -> None:
+def test_other_url_schemes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not an http address"):
         list(download.fetch_file("file:///etc/passwd", tmp_path / "x"))
 
@@ -332,7 +330,7 @@ def test_no_other_scheme_is_opened(tmp_path: Path) -> None:
         ({"announce": True, "stall": 0.3, "block": 10}, ResourceExhausted, "bytes a second come"),
     ],
 )
-def test_a_body_without_an_end_is_given_up(
+def test_endless_body_is_given_up(
     behaviour: dict[str, object],
     error: type[Exception],
     reason: str,
@@ -350,7 +348,7 @@ def test_a_body_without_an_end_is_given_up(
         assert not download.part_of(target).exists()
 
 
-def test_a_part_that_is_begun_anew_needs_no_room_of_its_own(
+def test_restarted_part_needs_no_extra_disk_space(
     server: Server, target: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.files[PATH] = content
@@ -363,7 +361,7 @@ def test_a_part_that_is_begun_anew_needs_no_room_of_its_own(
     assert target.read_bytes() == content
 
 
-def test_a_body_without_a_length_does_not_keep_the_disk_full(
+def test_body_without_a_length_does_not_fill_the_disk(
     server: Server, target: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.files[PATH], server.announce = content, False

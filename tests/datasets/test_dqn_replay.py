@@ -59,7 +59,7 @@ def test_a_log_is_read_in_its_order(folder: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(("count", "head"), [(19, 7), (22, 10), (12, 0)])
-def test_what_the_ring_buffer_wrote_last_is_not_joined_to_what_is_oldest(folder: Path, count: int, head: int) -> None:
+def test_newest_rows_of_the_ring_buffer_are_not_joined_to_the_oldest(folder: Path, count: int, head: int) -> None:
     (folder / "add_count_ckpt.3.gz").write_bytes(packed(np.array(count)))
     found = read(folder)
     assert found.final is not None
@@ -112,7 +112,7 @@ def test_black_frames_in_mid_game_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("action", -1), ("reward", np.nan)])
-def test_what_is_no_action_or_no_reward_is_refused_by_place(tmp_path: Path, name: str, value: float) -> None:
+def test_invalid_actions_and_rewards_are_refused_by_position(tmp_path: Path, name: str, value: float) -> None:
     columns = padded([9])
     columns[name][7] = value
     for column, rows in columns.items():
@@ -144,7 +144,7 @@ def test_damage_is_refused_by_name(folder: Path) -> None:
         read(folder)
 
 
-def test_a_folder_without_logs_says_what_it_should_be(tmp_path: Path) -> None:
+def test_folder_without_logs_is_refused_with_the_expected_layout(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="give the folder replay_logs"):
         dqn_replay.logs(tmp_path)
 

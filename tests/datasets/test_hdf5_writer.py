@@ -53,13 +53,13 @@ def test_the_layout_is_d4rls(tmp_path: Path) -> None:
         assert all(file[n].compression == "gzip" and file[n].fletcher32 and file[n].chunks for n in file)
 
 
-def test_where_it_came_from_is_in_the_file(tmp_path: Path) -> None:
+def test_provenance_is_in_the_file(tmp_path: Path) -> None:
     put(tmp_path / "rlb-small.hdf5")
     with h5py.File(tmp_path / "rlb-small.hdf5") as file:
         assert dict(file.attrs) == ATTRIBUTES
 
 
-def test_its_checksum_lies_beside_it(tmp_path: Path) -> None:
+def test_checksum_file_is_written(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "rlb-small.hdf5"
     written = put(path)
     raw = path.read_bytes()
@@ -97,16 +97,14 @@ def test_a_write_that_fails_leaves_what_was_there_and_no_half_file(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["rlb-small.hdf5", "rlb-small.hdf5.sha256.json"]
 
 
-def test_a_set_that_takes_the_place_of_another_takes_its_checksum_too(tmp_path: Path) -> None:
+def test_replaced_data_set_replaces_its_checksum(tmp_path: Path) -> None:
     path = tmp_path / "rlb-small.hdf5"
     put(path)
     written = put(path, rows=7)
     assert json.loads((tmp_path / "rlb-small.hdf5.sha256.json").read_text())["sha256"] == written.sha256
 
 
-def test_a_new_set_never_lies_beside_the_checksum_of_an_old_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_data_set_never_has_an_old_checksum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "rlb-small.hdf5"
     put(path)
 

@@ -45,7 +45,7 @@ def test_d4rls_scale_has_a_random_policy_at_0_and_the_expert_at_100() -> None:
         catalogue.normalize(1.0, "carla-town-full-v0")
 
 
-def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(tmp_path: Path) -> None:
+def test_missing_set_message_names_locations_and_remedy(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as missing:
         locations.find("halfcheetah-medium-v2")
     said = str(missing.value)
@@ -72,7 +72,7 @@ def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(tmp_path: 
         ("pen-human-v1", "size not published"),
     ],
 )
-def test_every_kind_of_set_has_its_own_way(name: str, says: str) -> None:
+def test_every_kind_of_set_has_its_location(name: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         locations.find(name)
 
@@ -121,7 +121,7 @@ def test_sets_are_imported_listed_and_found(
         dataset_fetch.import_dataset(source, "toy/other-v0")
 
 
-def test_no_other_file_takes_the_name_of_a_set_of_d4rl(columns: Columns, write_flat: Callable[..., Path]) -> None:
+def test_other_file_cannot_take_a_d4rl_name(columns: Columns, write_flat: Callable[..., Path]) -> None:
     with pytest.raises(RefusedFile, match="observations: 3 numbers a step, hopper-medium-v2 has 11"):
         dataset_fetch.import_dataset(write_flat(columns), "hopper-medium-v2")
     assert locations.local() == []
@@ -142,7 +142,7 @@ def test_a_file_is_recorded_on_first_use_and_a_change_is_noticed(tmp_path: Path)
         checksums.seal_of(path)
 
 
-def test_a_change_that_keeps_size_and_time_is_noticed_by_verifying(tmp_path: Path) -> None:
+def test_verify_notices_a_change_of_equal_size_and_time(tmp_path: Path) -> None:
     path = tmp_path / "set.json"
     path.write_bytes(b"one")
     seal = checksums.seal_of(path)
@@ -153,7 +153,7 @@ def test_a_change_that_keeps_size_and_time_is_noticed_by_verifying(tmp_path: Pat
         checksums.verify(path)
 
 
-def test_half_a_file_is_not_what_whole_ones_are_compared_with(tmp_path: Path) -> None:
+def test_checksum_of_a_partial_file_is_not_stored(tmp_path: Path) -> None:
     whole, path = tmp_path / "whole.hdf5", tmp_path / "set.hdf5"
     with h5py.File(whole, "w") as file:
         file["rewards"] = np.ones(1000)
@@ -182,7 +182,7 @@ def test_a_file_is_known_by_its_name(tmp_path: Path, path: str, name: str, *, is
     assert locations.has_name(tmp_path / path, name) is is_named
 
 
-def test_a_folder_of_nothing_known_is_refused_by_name(tmp_path: Path) -> None:
+def test_unknown_folder_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="neither a folder of Minari's nor recorded play"):
         locations.find("hopper-medium-v2", tmp_path)
 
@@ -194,7 +194,7 @@ def test_a_folder_of_nothing_known_is_refused_by_name(tmp_path: Path) -> None:
         ("rlb-pong-qrdqn-1e6", "generate TASK --policy RUN --steps N --name rlb-pong-qrdqn-1e6; games with --epsilon"),
     ],
 )
-def test_an_own_set_that_is_missing_is_made_as_it_can_be(
+def test_missing_generated_set_names_the_generate_command(
     name: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
@@ -202,7 +202,7 @@ def test_an_own_set_that_is_missing_is_made_as_it_can_be(
         locations.find(name)
 
 
-def test_the_folder_of_own_sets_is_where_the_user_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_of_generated_sets_follows_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = Path.home()
     for said, due in (
         (str(tmp_path), tmp_path),

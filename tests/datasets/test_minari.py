@@ -36,7 +36,7 @@ def test_episodes_follow_one_another_in_the_order_of_their_numbers(write_minari:
     assert found.obs.dtype == found.reward.dtype == np.float32
 
 
-def test_what_the_last_step_led_to_is_known(write_minari: WriteMinari) -> None:
+def test_final_observation_is_read(write_minari: WriteMinari) -> None:
     found = read_minari(write_minari([episode(3, terminated=True), episode(2, 10), episode(1, 20, truncated=True)]))
     assert found.next_obs is not None
     assert list(found.next_obs[:, 0]) == [1, 2, 3, 11, 12, 21]
@@ -45,13 +45,13 @@ def test_what_the_last_step_led_to_is_known(write_minari: WriteMinari) -> None:
     assert list(np.flatnonzero(found.truncated)) == [4, 5]  # the second was broken off and says nothing
 
 
-def test_an_end_marked_as_both_is_a_real_one(write_minari: WriteMinari) -> None:
+def test_step_both_terminated_and_truncated_counts_as_terminated(write_minari: WriteMinari) -> None:
     found = read_minari(write_minari([episode(3, terminated=True, truncated=True)]))
     assert found.terminated[-1]
     assert not found.truncated.any()
 
 
-def test_observations_in_parts_are_laid_side_by_side(write_minari: WriteMinari) -> None:
+def test_dictionary_observations_are_concatenated(write_minari: WriteMinari) -> None:
     parts = {"observation": np.ones((4, 2)), "achieved_goal": np.zeros((4, 1)), "desired_goal": np.full(4, 2.0)}
     found = read_minari(write_minari([{**episode(3, truncated=True), "observations": parts}]))
     assert found.obs.tolist() == [[0, 2, 1, 1]] * 3
@@ -69,7 +69,7 @@ def test_observations_in_parts_are_laid_side_by_side(write_minari: WriteMinari) 
         ({"terminations": np.zeros((3, 2), np.bool_)}, "episode_0/terminations: has the shape"),
     ],
 )
-def test_what_is_wrong_is_named(write_minari: WriteMinari, changed: Episode, says: str) -> None:
+def test_invalid_files_are_refused_by_key(write_minari: WriteMinari, changed: Episode, says: str) -> None:
     with pytest.raises(RefusedFile, match=says):
         read_minari(write_minari([{**episode(3, truncated=True), **changed}]))
 

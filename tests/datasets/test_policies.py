@@ -60,7 +60,7 @@ def asked(policy: Policy, *obs: float, elapsed: int = 0, noise: float | None = N
     return float(action[0, 0])
 
 
-def test_the_preferred_action_is_that_of_the_layers() -> None:
+def test_deterministic_action_equals_the_layers_output() -> None:
     assert asked(made(), 0.5, -0.25) == 0.125 + 0.125 - 0.125  # relu gives 0.5, 0.25 and 0
     assert asked(made(), -0.5, 0.25) == 0.375 + 0.25 - 0.125  # and 0, 0.75 and 0.25
 
@@ -70,19 +70,19 @@ def test_an_action_is_clipped_or_squashed() -> None:
     assert asked(made(squash="tanh"), 0.5, -0.25) == np.float32(math.tanh(0.125))
 
 
-def test_what_stands_between_layers_is_what_the_file_says() -> None:
+def test_activation_is_the_files() -> None:
     bent = 0.25 * math.tanh(-0.5) + 0.5 * math.tanh(0.75) + math.tanh(0.25) - 0.125
     assert asked(made(activation="tanh"), -0.5, 0.25) == np.float32(bent)
     assert asked(made(activation="none"), -0.5, 0.25) == -0.125 + 0.375 + 0.25 - 0.125
 
 
-def test_noise_is_scaled_by_the_spread_and_added_before_the_squashing() -> None:
+def test_noise_is_scaled_by_the_std_and_added_before_tanh() -> None:
     assert asked(made(), 0.5, -0.25, noise=1.0) == pytest.approx(0.625, abs=1e-7)
     assert asked(made(), 0.5, -0.25, noise=-4.0) == -1.0
     assert asked(made(squash="tanh"), 0.5, -0.25, noise=1.0) == pytest.approx(math.tanh(0.625), abs=1e-7)
 
 
-def test_a_layer_of_spreads_is_cut_at_its_bounds() -> None:
+def test_log_std_layer_is_clipped_at_its_bounds() -> None:
     layer = {
         "log_std": None,
         "log_std.weight": np.array([[10, 0, -10]], np.float32),
@@ -119,7 +119,7 @@ def test_zeros_and_the_time_left_are_appended_before_the_scale() -> None:
     assert asked(policy, 1.0, 3.0, elapsed=9) == pytest.approx((1.0 + 1.5 + 1.5 - 1.5) / 16, abs=1e-6)
 
 
-def test_lanes_have_clocks_of_their_own() -> None:
+def test_envs_have_their_own_clocks() -> None:
     wide = {"layers.0.weight": np.array([[0, 0, 1]] * 3, np.float32)}
     policy = made(wide, input_dim="3", time_feature="true", time_feature_max_steps="4")
     both = policy(np.zeros((2, 2), np.float32), np.array([0, 2]))
@@ -129,7 +129,7 @@ def test_lanes_have_clocks_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SHA256))
-def test_every_policy_that_comes_with_rlbench_agrees_with_plain_sums(name: str) -> None:
+def test_packaged_policies_agree_with_explicit_sums(name: str) -> None:
     policy = read_policy_file(POLICIES / f"{name}.safetensors")
     assert policy.sha256 == SHA256[name]
     generator = np.random.default_rng(7)
@@ -207,7 +207,7 @@ def test_a_file_that_is_no_whole_policy_is_refused_in_one_line(
 @pytest.mark.parametrize(
     "raw", [b"", b"short", b"\xff" * 64, serialize(arrays(), FACTS)[:-1], b"\x02" + b"\0" * 7 + b"[]"]
 )
-def test_what_is_no_safetensors_is_refused(raw: bytes) -> None:
+def test_invalid_safetensors_is_refused(raw: bytes) -> None:
     with pytest.raises(RefusedFile, match="not "):
         parse_policy(raw, "x")
 

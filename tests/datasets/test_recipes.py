@@ -47,12 +47,12 @@ def test_shares_that_nearly_sum_to_one_lose_no_step() -> None:
         ((), 100, "parts"),
     ],
 )
-def test_a_recipe_that_does_not_add_up_is_refused(parts: tuple[Part, ...], steps: int, why: str) -> None:
+def test_inconsistent_recipe_is_refused(parts: tuple[Part, ...], steps: int, why: str) -> None:
     with pytest.raises(UsageError, match=f"rlb-small: .*{why}"):
         small(*parts, steps=steps)
 
 
-def test_two_parts_of_one_policy_may_differ_in_how_it_is_played() -> None:
+def test_two_parts_can_have_one_policy_with_different_noise() -> None:
     assert len(small(THIRD, THIRD.model_copy(update={"noise": 0.1})).parts) == 2
 
 
@@ -62,13 +62,13 @@ def test_a_part_out_of_range_is_refused(change: dict[str, object]) -> None:
         Part.model_validate({"policy": "a", "sha256": ZEROS, **change})
 
 
-def test_a_recipe_survives_being_written() -> None:
+def test_recipe_round_trips() -> None:
     for made in (*RECIPES.values(), small(FIRST, SECOND, THIRD)):
         assert Recipe.model_validate_json(made.to_json()) == made
 
 
 @pytest.mark.parametrize("name", ["rlb-mine", "rlb-half-cheetah.v2", "rlb-a+b_c"])
-def test_names_of_ones_own_are_free(name: str) -> None:
+def test_names_of_generated_sets_are_free(name: str) -> None:
     own(name)
 
 
@@ -85,18 +85,18 @@ def test_names_of_ones_own_are_free(name: str) -> None:
         ("", "rlb-mine"),
     ],
 )
-def test_names_of_others_are_refused_with_one_that_is_free(name: str, instead: str) -> None:
+def test_reserved_names_are_refused_with_a_free_one(name: str, instead: str) -> None:
     with pytest.raises(UsageError, match=rf"call it {instead}$"):
         own(name)
     own(instead)
 
 
-def test_the_name_of_a_recipe_that_comes_with_rlbench_is_taken() -> None:
+def test_name_of_a_packaged_recipe_is_reserved() -> None:
     with pytest.raises(UsageError, match="made by a recipe that comes with rlbench"):
         recipe(name="rlb-hopper-medium", task="Hopper-v4", parts=(THIRD,), steps=100, seed=0, lanes=2)
 
 
-def test_the_named_recipes_are_those_of_the_issue_and_large_enough() -> None:
+def test_packaged_recipes_have_their_names_and_sizes() -> None:
     assert set(RECIPES) == WANTED
     for name, made in RECIPES.items():
         assert made.name == name and load_recipe(name) is made
@@ -110,14 +110,14 @@ def test_a_recipe_that_does_not_exist_is_refused_with_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
-def test_every_policy_of_a_recipe_comes_with_rlbench_and_plays_its_task(name: str) -> None:
+def test_every_recipes_policy_is_packaged_and_fits_its_task(name: str) -> None:
     for part in RECIPES[name].parts:
         policy = read_policy_file(POLICIES / f"{part.policy}.safetensors")
         assert policy.sha256 == part.sha256
         assert policy.facts.env_evaluated == RECIPES[name].task
 
 
-def test_no_policy_lies_there_unused_and_each_has_its_licence() -> None:
+def test_every_packaged_policy_is_used_and_licensed() -> None:
     assert {path.stem for path in POLICIES.glob("*.safetensors")} == set(SHA256)
     assert {part.policy for made in RECIPES.values() for part in made.parts} == set(SHA256)
     text = (POLICIES / "README.md").read_text(encoding="utf-8")

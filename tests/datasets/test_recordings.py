@@ -66,7 +66,7 @@ episodes = st.lists(
 
 @settings(max_examples=12, phases=(Phase.explicit, Phase.generate))
 @given(episodes, st.integers(1, 400), st.sampled_from(["u1", "<f4"]))
-def test_any_episodes_are_read_as_they_were_written(tracks: list[list[Episode]], rows: int, dtype: str) -> None:
+def test_any_episodes_round_trip(tracks: list[list[Episode]], rows: int, dtype: str) -> None:
     with TemporaryDirectory() as place:
         folder = Path(place, "x.frames")
         write(folder, tracks, rows=rows, dtype=dtype)
@@ -104,7 +104,7 @@ def check(found: Dataset, whole: Dataset) -> None:
 
 @settings(max_examples=12, phases=(Phase.explicit, Phase.generate))
 @given(episodes, st.integers(9, 90), st.integers(0, 40))
-def test_a_set_that_lost_its_last_files_reads_up_to_there(tracks: list[list[Episode]], rows: int, lost: int) -> None:
+def test_set_without_its_last_files_is_readable_up_to_there(tracks: list[list[Episode]], rows: int, lost: int) -> None:
     with TemporaryDirectory() as place:
         folder = Path(place, "x.frames")
         write(folder, tracks, rows=rows)
@@ -189,7 +189,7 @@ def test_a_missing_file_and_one_of_another_set_are_refused_by_name(tmp_path: Pat
         recording_reader.read_recording(folder)
 
 
-def test_a_process_that_is_killed_leaves_what_it_wrote(tmp_path: Path) -> None:
+def test_killed_process_leaves_its_written_files(tmp_path: Path) -> None:
     folder = tmp_path / "x.frames"
     script = f"""
     import sys
@@ -230,7 +230,7 @@ def test_sets_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.
     assert loader.data_file(folder) == folder / "dataset.json"
 
 
-def test_what_had_just_begun_when_it_was_broken_off_is_left_out(tmp_path: Path) -> None:
+def test_transition_begun_at_an_interruption_is_left_out(tmp_path: Path) -> None:
     made, shown = RecordingWriter(tmp_path / "x.frames"), frame(0, 0, 0)
     for track, rows in enumerate(("tf", "tfs", "ss", "s", "tff", "ftff")):
         for kind in rows:
@@ -246,7 +246,7 @@ def test_what_had_just_begun_when_it_was_broken_off_is_left_out(tmp_path: Path) 
     assert found.terminated.nonzero()[0].tolist() == [0, 2, 6, 9] and found.truncated.nonzero()[0].tolist() == [4]
 
 
-def test_a_newer_set_says_so(tmp_path: Path) -> None:
+def test_newer_set_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "x.frames", [[(5, True)]])
     path = tmp_path / "x.frames" / "dataset.json"
     path.write_bytes(recording_writer.seal_set({"schema_version": 2, "segments": {}, "told": {}}))
@@ -262,9 +262,7 @@ def test_a_newer_set_says_so(tmp_path: Path) -> None:
     ("action", "reward", "told"),
     [(-1, 0.0, "the action -1"), (2**40, 0.0, "the action 1099511627776"), (0, np.inf, "the reward inf")],
 )
-def test_numbers_that_are_no_action_or_no_reward_are_refused_by_file(
-    tmp_path: Path, action: int, reward: float, told: str
-) -> None:
+def test_invalid_actions_and_rewards_are_refused_by_file(tmp_path: Path, action: int, reward: float, told: str) -> None:
     made, shown = RecordingWriter(tmp_path / "x.frames"), frame(0, 0, 0)
     made.add(step(0, shown, 1, 1.0, terminated=False, truncated=False))
     made.add(step(0, shown, action, reward, terminated=True, truncated=False))
@@ -284,7 +282,7 @@ def test_files_of_frames_of_another_size_are_refused_by_name(tmp_path: Path) -> 
         recording_reader.read_recording(folder)
 
 
-def test_what_would_not_fit_into_memory_is_refused_before_it_is_taken(tmp_path: Path) -> None:
+def test_set_that_does_not_fit_into_memory_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "x.frames", [[(20, True)]])
     assert len(recording_reader.read_recording(tmp_path / "x.frames", room=21 * 12).obs) == 21
     with pytest.raises(UsageError, match=r"21 frames do not fit into memory; .* rlbench data subset"):

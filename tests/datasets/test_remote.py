@@ -85,7 +85,7 @@ def test_a_data_set_is_listed_downloaded_and_recorded(
     assert list(dataset_fetch.download_dataset(NAME)) == []  # without the server
 
 
-def test_half_a_download_is_completed(server: Path, tmp_path: Path) -> None:
+def test_interrupted_download_is_completed(server: Path, tmp_path: Path) -> None:
     (tmp_path / "local" / NAME / "data").mkdir(parents=True)
     list(dataset_fetch.download_dataset(NAME))
     assert (tmp_path / "local" / DATA).read_bytes() == (server / DATA).read_bytes()
@@ -105,7 +105,7 @@ def test_a_storage_format_that_nothing_here_reads_is_refused(server: Path) -> No
         list(dataset_fetch.download_dataset(NAME))
 
 
-def test_an_unknown_name_or_storage_is_a_mistake_of_the_user(server: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_name_or_storage_is_a_usage_error(server: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"Couldn't find any version .* `rlbench data list --remote`"):
         list(dataset_fetch.download_dataset("toy/run/medium-v0"))
     monkeypatch.setenv("MINARI_REMOTE", "https://example.org")
@@ -114,7 +114,9 @@ def test_an_unknown_name_or_storage_is_a_mistake_of_the_user(server: Path, monke
 
 
 @pytest.mark.parametrize("failure", [ConnectionError("no route\nto host"), KeyError("size")])
-def test_a_remote_that_fails_is_one_line(failure: Exception, server: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_remote_is_reported_in_one_line(
+    failure: Exception, server: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def unreachable() -> type[CloudStorage]:
         raise failure
 

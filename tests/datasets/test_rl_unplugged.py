@@ -35,7 +35,7 @@ def read(path: Path, folder: Path) -> Dataset:
 
 @given(st.binary(max_size=2000))
 @such(b"123456789")
-def test_the_checksum_is_castagnolis(data: bytes) -> None:
+def test_checksum_is_crc32c(data: bytes) -> None:
     assert crc32c(b"123456789") == 0xE3069283 and crc32c(bytes(32)) == 0x8A9136AA
     assert crc32c(data) == other_crc32c(data)
 
@@ -53,7 +53,7 @@ def test_any_example_is_parsed_as_protobuf_wrote_it(features: dict[str, object])
 
 
 @given(st.binary(max_size=60))
-def test_what_is_no_example_is_parsed_or_refused_and_nothing_else(raw: bytes) -> None:
+def test_invalid_example_is_parsed_or_refused(raw: bytes) -> None:
     try:
         found = example(raw)
     except ValueError:
@@ -62,14 +62,14 @@ def test_what_is_no_example_is_parsed_or_refused_and_nothing_else(raw: bytes) ->
     assert sum(len(name) for name in found) <= len(raw)
 
 
-def test_records_come_with_their_places(tmp_path: Path) -> None:
+def test_records_have_their_byte_positions(tmp_path: Path) -> None:
     path = shard(tmp_path / "s", episode(1, 3))
     found = list(records(path))
     assert [at for at, _ in found] == [0, len(found[0][1]) + 16, len(found[0][1]) + len(found[1][1]) + 32]
 
 
 @pytest.mark.parametrize("order", ["played", "backwards", "shuffled"])
-def test_episodes_are_put_together_and_every_frame_is_there_once(tmp_path: Path, order: str) -> None:
+def test_episodes_are_assembled_with_every_frame_once(tmp_path: Path, order: str) -> None:
     told = [*episode(1, 7), *episode(2, 4, ended=False), *episode(3, 1)]
     rows = {
         "played": list(range(12)),
@@ -97,7 +97,7 @@ def test_episodes_are_put_together_and_every_frame_is_there_once(tmp_path: Path,
     assert sorted(seen) == [1, 2, 3] and (order != "played" or seen == [1, 2, 3])
 
 
-def test_a_line_that_begins_in_mid_game_is_led_in_by_what_was_seen_before(tmp_path: Path) -> None:
+def test_mid_game_line_begins_with_its_preceding_frames(tmp_path: Path) -> None:
     told = episode(1, 9)
     found = read(shard(tmp_path / "s", [*told[:2], *told[6:]]), tmp_path / "x.frames")
     due = [
@@ -130,7 +130,7 @@ def still(number: int, *, action: int = 0) -> Transition:
     return Transition(frame, action, 0.0, 1.0, frame, 0, 5)
 
 
-def test_moments_that_all_look_alike_are_each_kept_once() -> None:
+def test_identical_frames_are_each_stored_once() -> None:
     made = Shard(Path("s"))
     for at in range(5):
         moment = still(3)
@@ -142,7 +142,7 @@ def test_moments_that_all_look_alike_are_each_kept_once() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.booleans()), min_size=1, max_size=30))
-def test_every_record_is_in_one_line_and_neighbours_fit(told: list[tuple[int, int, bool]]) -> None:
+def test_every_record_is_in_one_consistent_line(told: list[tuple[int, int, bool]]) -> None:
     made = Shard(Path("s"))
     for before, after, over in told:
         made.stacks.append((before,) * 4)
@@ -226,7 +226,7 @@ def bring(folder: Path, *paths: Path, workers: int = 1) -> list[Conversion]:
     )
 
 
-def test_good_shards_are_kept_bad_ones_named_and_the_rest_is_done_later(tmp_path: Path) -> None:
+def test_damaged_shards_are_named_and_the_others_kept(tmp_path: Path) -> None:
     folder = tmp_path / "x.frames"
     good, bad, late = (
         tmp_path / name for name in ("run_1-00000-of-00100", "run_1-00001-of-00100", "run_2-00000-of-00100")
@@ -257,7 +257,7 @@ def test_good_shards_are_kept_bad_ones_named_and_the_rest_is_done_later(tmp_path
         bring(folder, late)
 
 
-def test_an_import_that_was_broken_off_goes_on_and_ends_in_the_same_bytes(tmp_path: Path) -> None:
+def test_interrupted_import_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     paths = [shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 5)) for n in range(3)]
     whole, broken = tmp_path / "whole.frames", tmp_path / "broken.frames"
     bring(whole, *paths)
@@ -272,7 +272,7 @@ def test_an_import_that_was_broken_off_goes_on_and_ends_in_the_same_bytes(tmp_pa
     assert {p.name: p.read_bytes() for p in whole.iterdir()} == {p.name: p.read_bytes() for p in broken.iterdir()}
 
 
-def test_two_processes_bring_what_one_does(tmp_path: Path) -> None:
+def test_two_workers_import_the_same_as_one(tmp_path: Path) -> None:
     paths = [shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 5)) for n in range(2)]
     bring(tmp_path / "one.frames", *paths)
     bring(tmp_path / "two.frames", *paths, workers=2)
@@ -287,7 +287,7 @@ def slow(path: Path, made: RecordingWriter) -> dict[str, int]:
     return rl_unplugged.convert_shard(path, made)
 
 
-def test_what_is_broken_off_does_not_wait_for_what_is_still_to_come(tmp_path: Path) -> None:
+def test_interruption_does_not_wait_for_pending_shards(tmp_path: Path) -> None:
     paths = [shard(tmp_path / f"run_{n}", episode(n + 1, 2)) for n in range(5)]
     files = shard_conversion.convert_shards(paths, tmp_path / "x.frames", slow, workers=2, origin="a test")
     assert next(files).path == paths[0]
@@ -306,7 +306,7 @@ def test_files_of_one_name_and_missing_ones_are_refused_first(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("damage", [b"x", None])
-def test_what_was_damaged_since_is_brought_again(tmp_path: Path, damage: bytes | None) -> None:
+def test_shard_damaged_since_is_imported_again(tmp_path: Path, damage: bytes | None) -> None:
     paths = [shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 5)) for n in range(2)]
     folder = tmp_path / "x.frames"
     bring(folder, *paths)

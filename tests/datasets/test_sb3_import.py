@@ -77,7 +77,7 @@ def replaced(raw: bytes, name: str, content: bytes) -> bytes:
     return made.getvalue()
 
 
-def test_a_zip_that_stable_baselines3_wrote_acts_as_it_did() -> None:
+def test_actor_of_an_sb3_zip_acts_like_sb3() -> None:
     policy = parse_policy(convert_sb3(REAL, task="Pendulum-v1"), "real")
     obs = np.array([[0.1, 0.2, 0.3], [1, -1, 2]], np.float32)
     # SAC("MlpPolicy", …).predict(obs, deterministic=True) of the model before it was saved, halved: torque is within ±2
@@ -108,7 +108,7 @@ def test_a_chosen_activation_is_honoured_and_an_unknown_one_refused(tmp_path: Pa
         converted(zipped(tmp_path, PPO, unknown))
 
 
-def test_a_deterministic_actor_has_no_spread(tmp_path: Path) -> None:
+def test_deterministic_actor_has_no_std(tmp_path: Path) -> None:
     policy = converted(zipped(tmp_path, {**actor("actor.mu", (3, 4, 2)), **actor("critic.qf0", (5, 4, 1))}))
     assert policy.log_std is None and policy.facts.squash == "tanh" and len(policy.hidden) == 1
 
@@ -133,12 +133,12 @@ def test_an_actor_that_cannot_be_converted_is_refused(
     assert str(caught.value).startswith(str(tmp_path)) and "\n" not in str(caught.value)
 
 
-def test_actions_within_one_are_taken_as_they_are(tmp_path: Path) -> None:
+def test_actions_in_unit_bounds_are_unchanged(tmp_path: Path) -> None:
     data = {"action_space": {"low": "[-1. -1.]", "high": "[1. 1.]"}}
     assert converted(zipped(tmp_path, PPO, data)).facts.action_dim == 2
 
 
-def test_what_is_no_such_zip_is_refused(tmp_path: Path) -> None:
+def test_other_zip_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.zip"
     with pytest.raises(RefusedFile, match="cannot be read"):
         convert_sb3(path, task="Small-v0")
@@ -168,7 +168,7 @@ def test_a_broken_zip_is_refused(tmp_path: Path) -> None:
         convert_sb3(path, task="Small-v0")
 
 
-def test_tensors_come_back_as_torch_saved_them() -> None:
+def test_tensors_equal_those_saved_by_torch() -> None:
     base = torch.arange(24).float().reshape(4, 6)
     state = OrderedDict(
         whole=base,
@@ -186,7 +186,7 @@ def test_tensors_come_back_as_torch_saved_them() -> None:
         assert array.dtype == state[name].detach().numpy().dtype
 
 
-def test_the_state_of_a_module_is_read_with_its_annotations_passed_over() -> None:
+def test_module_state_is_read_without_its_metadata() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Tanh(), torch.nn.Linear(2, 1))
     found = tensors(saved(module.state_dict()), "x")
     assert {name: array.shape for name, array in found.items()} == {
@@ -254,7 +254,7 @@ def test_a_pickle_that_makes_no_tensors_is_refused(program: bytes, why: str) -> 
         tensors(replaced(saved({"a": torch.ones(2)}), "data.pkl", program), "x")
 
 
-def test_a_tensor_that_reaches_beyond_its_numbers_is_refused() -> None:
+def test_tensor_beyond_its_storage_is_refused() -> None:
     raw = saved(OrderedDict(a=torch.ones(4)))
     with zipfile.ZipFile(io.BytesIO(raw)) as file:
         program = file.read(next(name for name in file.namelist() if name.endswith("data.pkl")))
@@ -271,7 +271,7 @@ def test_numbers_of_another_length_are_refused() -> None:
         tensors(replaced(raw, "data/0", b"\0" * 12), "x")
 
 
-def test_more_numbers_than_fit_are_refused_before_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_storage_is_refused_before_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     one = torch.ones(250)
     monkeypatch.setattr(torchfile, "NUMBERS", 2000)
     assert tensors(saved(OrderedDict(a=one)), "x")["a"].sum() == 250
@@ -297,7 +297,7 @@ def test_a_flipped_bit_among_the_numbers_is_refused() -> None:
         tensors(bytes(raw), "x")
 
 
-def test_one_number_that_would_fill_the_memory_is_refused() -> None:
+def test_huge_integer_is_refused() -> None:
     with pytest.raises(RefusedFile, match="reaches beyond its numbers"):
         tensors(saved(OrderedDict(a=torch.ones(1).expand(10**12))), "x")
 

@@ -48,7 +48,7 @@ FIRST: Final = {verb.split()[0] for verb in VERBS}
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_two_to_four_examples_of_its_own_that_nothing_wraps(verb: str) -> None:
+def test_every_verb_has_two_to_four_unwrapped_examples(verb: str) -> None:
     lines = [line for _, line in EXAMPLES[verb]]
     assert 2 <= len(lines) <= 4
     assert sum(line.startswith(f"rlbench {verb}") for line in lines) >= (1 if verb == "data" else 2)
@@ -60,7 +60,7 @@ def test_every_verb_has_two_to_four_examples_of_its_own_that_nothing_wraps(verb:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_a_sentence_that_its_list_does_not_cut(verb: str) -> None:
+def test_every_verbs_summary_fits_the_list(verb: str) -> None:
     words = (VERBS[verb].help or "").split("\n\n")[0]
     assert re.fullmatch(r"[A-Z][^.]+\.", words.replace("\n", " ")), words
     assert "..." not in VERBS[verb].get_short_help_str(NARROW - 2 - 6 - len("baseline"))
@@ -160,7 +160,7 @@ def test_every_verb_and_option_that_readme_mentions_exists(line: str) -> None:
     assert {word.split("=")[0] for word in rest if word.startswith("--")} <= options
 
 
-def test_readme_has_command_lines_to_judge() -> None:
+def test_readme_has_command_lines() -> None:
     assert len(fenced()) > 8
 
 
@@ -176,11 +176,11 @@ def untyped(tests: list[frozenset[str]]) -> list[str]:
     return missing
 
 
-def test_every_option_of_every_verb_is_typed_by_a_test() -> None:
+def test_every_option_of_every_verb_is_tested() -> None:
     assert untyped(typed(FIRST)) == []
 
 
-def test_an_option_that_no_test_types_is_noticed(tmp_path: Path) -> None:
+def test_untested_option_is_noticed(tmp_path: Path) -> None:
     lines = (
         'LINE = ["status", "--json", "--suite", "--state"]',
         "def test_it(watched):\n    main(LINE)",
@@ -191,7 +191,7 @@ def test_an_option_that_no_test_types_is_noticed(tmp_path: Path) -> None:
     assert [name for name in untyped(typed(FIRST, tmp_path)) if name.startswith("status")] == ["status --results"]
 
 
-def test_every_variable_that_sets_an_option_is_known_to_what_reads_variables() -> None:
+def test_every_option_variable_is_known_to_the_settings_reader() -> None:
     found = {getattr(option, "envvar", None) for command in VERBS.values() for option in command.params} - {None}
     assert {"RLBENCH_RESULTS", "RLBENCH_EVAL_WORKERS"} <= found
     for name in sorted(map(str, found)):

@@ -14,7 +14,7 @@ from rlbench.nets.actors import ConditionalActor, DeterministicActor, SquashedAc
 from rlbench.nets.critics import Critics, random_subset
 
 
-def test_critics_side_by_side_equal_plain_networks_one_by_one() -> None:
+def test_batched_critics_equal_separate_networks() -> None:
     torch.manual_seed(0)
     critics = Critics(members=3, obs=4, actions=2, widths=(8, 5))
     obs, action = torch.randn(7, 4), torch.randn(7, 2)
@@ -41,7 +41,7 @@ def test_critics_with_units_see_the_environments_actions() -> None:
     assert torch.equal(critics.each(obs, action.expand(2, 3, 1)), plain.each(obs, own.expand(2, 3, 1)))
 
 
-def test_members_are_drawn_as_linear_layers_are_and_differ() -> None:
+def test_ensemble_members_are_initialized_like_linear_layers_and_differ() -> None:
     torch.manual_seed(0)
     critics = Critics(members=2, obs=17, actions=6, widths=(256, 256))
     for layer, inputs in zip(critics.layers, (23, 256, 256), strict=True):
@@ -65,14 +65,14 @@ def test_parameter_counts_are_those_of_the_documented_networks() -> None:
     )
 
 
-def test_the_logarithm_of_the_spread_keeps_within_its_bounds() -> None:
+def test_log_std_stays_within_its_bounds() -> None:
     actor = SquashedActor(obs_shape=(3,), actions=2, widths=(4,), log_std_min=-1.5, log_std_max=0.5)
     with torch.no_grad():
         actor.log_std.bias.copy_(torch.tensor([100.0, -100.0]))
     assert actor(torch.zeros(1, 3)).log_std.tolist() == [[0.5, -1.5]]
 
 
-def test_a_subset_holds_no_member_twice_and_every_pair_is_as_likely() -> None:
+def test_random_subset_has_distinct_members_and_uniform_pairs() -> None:
     torch.manual_seed(0)
     value = torch.arange(5.0)[:, None].expand(5, 2)
     pairs = Counter(tuple(sorted(random_subset(value, 2)[:, 0].tolist())) for _ in range(4_000))
@@ -82,7 +82,7 @@ def test_a_subset_holds_no_member_twice_and_every_pair_is_as_likely() -> None:
     assert random_subset(value, None) is value
 
 
-def test_a_log_std_with_an_offset_is_scaled_by_one_and_shifted_by_it_and_both_learn() -> None:
+def test_log_std_offset_and_scale_are_learned() -> None:
     """corl-team/CORL@eeeeef2 algorithms/offline/cql.py: ``log_std_multiplier * log_std + log_std_offset``."""
     actor = SquashedActor(obs_shape=(3,), actions=2, widths=(4,), log_std_min=-20, log_std_max=2, log_std_offset=-1.0)
     plain = SquashedActor(obs_shape=(3,), actions=2, widths=(4,), log_std_min=-20, log_std_max=2)
@@ -94,7 +94,7 @@ def test_a_log_std_with_an_offset_is_scaled_by_one_and_shifted_by_it_and_both_le
     torch.testing.assert_close(slopes, torch.stack([plain(obs).log_std.sum(), torch.tensor(10.0)]))
 
 
-def test_the_mean_before_tanh_keeps_within_its_bound() -> None:
+def test_pre_tanh_mean_stays_within_its_bound() -> None:
     actor = SquashedActor(obs_shape=(3,), actions=2, widths=(4,), log_std_min=-20, log_std_max=2, mean_bound=9.0)
     with torch.no_grad():
         actor.mean.bias.copy_(torch.tensor([100.0, -100.0]))
@@ -121,7 +121,7 @@ def test_a_conditional_std_is_a_scaled_softplus_within_its_bounds() -> None:
     assert policy.mean[0].tolist() == pytest.approx([math.tanh(x) for x in (9, -9, 0.5, 0)], rel=1e-6)
 
 
-def test_orthogonal_critics_keep_lengths_up_to_their_gain_and_differ() -> None:
+def test_orthogonal_critics_preserve_norms_up_to_their_gain() -> None:
     torch.manual_seed(0)
     critics = Critics(members=2, obs=5, actions=3, widths=(8, 8))
     actors.orthogonal_critics(critics)
@@ -133,7 +133,7 @@ def test_orthogonal_critics_keep_lengths_up_to_their_gain_and_differ() -> None:
         assert not torch.equal(layer.weight[0], layer.weight[1])
 
 
-def test_a_last_layer_of_two_heads_is_drawn_by_xavier_as_one_layer() -> None:
+def test_last_layer_of_two_heads_has_one_xavier_initialization() -> None:
     torch.manual_seed(0)
     whole = torch.nn.Linear(256, 12)
     torch.nn.init.xavier_uniform_(whole.weight, gain=1e-2)

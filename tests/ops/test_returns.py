@@ -123,7 +123,7 @@ def test_advantages_are_the_mixture_of_all_multistep_returns(
 
 
 @given(rollouts(), st.sampled_from([0.0, 0.5, 0.99, 1.0]), st.sampled_from([0.0, -2.5, 7.0]))
-def test_returns_are_sums_to_the_end_of_the_episode_and_what_is_open_is_worth_the_ending(
+def test_returns_sum_to_the_episodes_end_and_bootstrap_truncated_ones(
     case: tuple[Rollout, Tensor], gamma: float, ending: float
 ) -> None:
     rollout, value = case
@@ -151,7 +151,7 @@ def test_nothing_in_a_dead_row_matters(case: tuple[Rollout, Tensor], rates: tupl
     )
 
 
-def test_a_table_worked_out_by_hand() -> None:
+def test_advantages_equal_a_hand_computed_table() -> None:
     """γ = λ = ½. Lanes: open at both ends; terminates and begins anew; truncated; ends in the last row; begins dead."""
     lanes = [Lane([0, 0, 0], False), Lane([1, 0, 0], False), Lane([0, 2, 0], False), Lane([0, 0, 1], False),
              Lane([0, 0, 0], True)]  # fmt: skip
@@ -185,7 +185,7 @@ def test_a_truncation_bootstraps_from_the_row_that_shows_the_final_observation_a
 
 
 @given(st.data())
-def test_moments_of_any_split_are_those_of_all_rows_that_count(data: st.DataObject) -> None:
+def test_running_moments_are_independent_of_the_split(data: st.DataObject) -> None:
     shape = data.draw(st.sampled_from([(), (3,), (2, 2)]))
     sizes = data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=6))
     generator = torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
@@ -213,7 +213,7 @@ def test_moments_of_many_batches_far_from_zero_keep_their_digits() -> None:
     assert moments.var.item() == pytest.approx(rows.var(), rel=1e-8)
 
 
-def test_nothing_is_changed_by_what_does_not_count_and_nothing_moved_in_place() -> None:
+def test_dead_rows_leave_the_moments_and_nothing_is_changed_in_place() -> None:
     first = merge_moments(fresh((2,), torch.empty(0)), torch.tensor([[1.0, 2], [3, 4]]), torch.ones(2))
     kept = Moments(*(part.clone() for part in first))
     for x in (torch.full((3, 2), 9.0), torch.empty(0, 2)):

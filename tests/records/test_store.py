@@ -111,7 +111,7 @@ def test_what_is_written_is_read_to_the_last_digit(run: tuple[Epoch, ...], statu
     assert found.outcome == (outcome(status, len(run)) if status else None)
 
 
-def test_where_a_run_was_resumed_inexactly_is_kept_and_older_outcomes_say_nowhere(tmp_path: Path) -> None:
+def test_inexact_steps_are_stored_and_empty_in_older_outcomes(tmp_path: Path) -> None:
     folder = written(tmp_path, (), None)
     store = Store.claim(CATCH, tmp_path, {})
     assert store is not None
@@ -230,7 +230,7 @@ def test_an_epoch_out_of_order_is_refused_with_its_line(record_run: Write) -> No
         read_record(path.parent)
 
 
-def test_an_epoch_lost_whole_is_noticed(record_run: Write) -> None:
+def test_missing_epoch_is_noticed(record_run: Write) -> None:
     path = record_run([1.0, 2.0], status="done") / "epochs.jsonl"
     path.write_text(path.read_text(encoding="utf-8").splitlines()[0] + "\n", encoding="utf-8")
     with pytest.raises(RefusedFile, match=r"epochs\.jsonl: holds 1 epochs.*outcome\.json counts 2"):
@@ -250,7 +250,7 @@ def test_a_torn_last_line_is_mended_when_the_run_is_claimed_again(tmp_path: Path
     assert read_record(folder).epochs == RUN
 
 
-def test_an_epoch_that_comes_again_changes_nothing_and_a_different_one_replaces_what_follows(tmp_path: Path) -> None:
+def test_repeated_epoch_changes_nothing_and_a_different_one_truncates_the_rest(tmp_path: Path) -> None:
     folder = written(tmp_path, RUN, None)
     before = (folder / "epochs.jsonl").read_bytes()
     store = Store.claim(CATCH, tmp_path, {})
@@ -271,7 +271,7 @@ def test_an_interrupted_run_whose_epochs_are_replaced_can_still_be_read(tmp_path
     assert len(read_record(folder).epochs) == 2
 
 
-def test_a_run_lies_where_its_spec_says(tmp_path: Path) -> None:
+def test_run_folder_follows_from_its_spec(tmp_path: Path) -> None:
     folder = written(tmp_path, (), None)
     assert folder == folder_of(CATCH, tmp_path) == tmp_path / "toy" / "dqn" / "Catch" / CATCH.id / "seed=3"
 
@@ -294,7 +294,7 @@ def test_force_starts_over_from_a_record_that_cannot_be_read(record_run: Write) 
     assert (folder / "attempt-1" / "spec.json").read_text(encoding="utf-8") == "{"
 
 
-def test_a_second_claim_in_this_process_gets_nothing(tmp_path: Path) -> None:
+def test_second_lock_in_this_process_fails(tmp_path: Path) -> None:
     first = Store.claim(CATCH, tmp_path, {})
     assert first is not None
     assert Store.claim(CATCH, tmp_path, {}) is None
@@ -315,7 +315,7 @@ sys.stdin.read()
 """
 
 
-def test_a_claim_of_another_process_holds_until_that_process_is_killed(tmp_path: Path) -> None:
+def test_lock_of_another_process_holds_until_it_is_killed(tmp_path: Path) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -360,7 +360,7 @@ def test_a_reader_sees_the_old_outcome_or_the_new_one(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_number_that_is_not_one_is_never_written(tmp_path: Path) -> None:
+def test_nan_is_never_written(tmp_path: Path) -> None:
     store = Store.claim(CATCH, tmp_path, {})
     assert store is not None
     broken = replace(COLLECTED, steps_per_second=float("nan"))

@@ -51,7 +51,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("what", [*OTHERS, "seed"])
-def test_the_checkpoint_of_another_run_is_refused_and_the_run_stays_as_it_was(what: str, tmp_path: Path) -> None:
+def test_checkpoint_of_another_run_is_refused_and_the_record_is_unchanged(what: str, tmp_path: Path) -> None:
     other, seed = OTHERS.get(what, CATCH), int(what == "seed")
     folder, strange = interrupted(CATCH, tmp_path), interrupted(other, tmp_path, seed)
     shutil.rmtree(folder / "checkpoint" / "resume")
@@ -76,7 +76,7 @@ def test_a_checkpoint_of_older_code_is_refused_by_name(tmp_path: Path) -> None:
     assert read_record(folder).outcome is not None and read_record(folder).outcome.status == "interrupted"
 
 
-def test_a_refused_resume_leaves_no_word_in_the_record(tmp_path: Path) -> None:
+def test_refused_resume_leaves_the_record_unchanged(tmp_path: Path) -> None:
     """A resume on another device, of a foreign checkpoint or by older code changes nothing of the run."""
     folder = interrupted(CATCH, tmp_path)
     checkpoint.save(folder / "checkpoint" / "resume", {"device": "cuda", "threads": 1, "engine": "eager"})
@@ -110,7 +110,7 @@ def test_a_state_that_does_not_fit_is_refused_and_fails_no_run(harm: Callable[[S
 
 @pytest.mark.parametrize("which", ["best", "last"])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_verify_and_eval_notice_the_policy_of_another_run(which: str, seed: int, tmp_path: Path) -> None:
+def test_verify_and_eval_refuse_the_policy_of_another_run(which: str, seed: int, tmp_path: Path) -> None:
     other = CATCH if seed else OTHERS["learning rate"]
     for family, number in ((CATCH, 0), (other, seed)):
         carry(family.spec(number), tmp_path)
@@ -160,7 +160,7 @@ def with_code(spec: Spec, results: Path, commit: str, stop_after: int | None = N
         store.release()
 
 
-def test_a_resume_under_other_code_is_written_down_in_the_record(tmp_path: Path) -> None:
+def test_resume_under_other_code_is_recorded(tmp_path: Path) -> None:
     spec, folder = CATCH.spec(), CATCH.folder(tmp_path)
     carry_all = [("aaaa", 30), ("aaaa", 60), ("bbbb", 10), ("bbbb", 10), ("aaaa", None)]
     for commit, stop_after in carry_all:
@@ -183,9 +183,7 @@ def test_the_record_names_the_threads_that_a_resumed_run_takes(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_a_resumed_run_computes_with_the_threads_of_its_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resumed_run_uses_the_threads_of_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Started with two and gone on with in a sweep, which gives each run one: no bit moves."""
     runtime, spec = Runtime(device="cpu", checkpoint_seconds=1e9), FRAMES.spec()
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
@@ -204,7 +202,7 @@ def inexact(family: Family, results: Path) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("engine", ["eager", "numpy"])
-def test_a_resumed_run_computes_updates_as_its_checkpoint_did(engine: str, tmp_path: Path) -> None:
+def test_resumed_run_uses_the_update_engine_of_its_checkpoint(engine: str, tmp_path: Path) -> None:
     carry(HOPPER.spec(), tmp_path / "whole", runtime=by(engine))
     for results, stop_after in (("parts", 20), ("parts", None)):
         carry(HOPPER.spec(), tmp_path / results, stop_after, runtime=by("auto" if stop_after is None else engine))
@@ -212,7 +210,7 @@ def test_a_resumed_run_computes_updates_as_its_checkpoint_did(engine: str, tmp_p
     assert inexact(HOPPER, tmp_path / "parts") == ()
 
 
-def test_a_run_that_is_asked_to_go_on_with_another_engine_says_where(tmp_path: Path) -> None:
+def test_resume_with_another_engine_records_the_step(tmp_path: Path) -> None:
     """At each such place once, and for ever."""
     stops = []
     for engine, stop_at in (("numpy", 30), ("eager", 60), ("eager", 120), ("numpy", None)):
@@ -223,7 +221,7 @@ def test_a_run_that_is_asked_to_go_on_with_another_engine_says_where(tmp_path: P
     assert inexact(HOPPER, tmp_path) == (stops[0], stops[2])
 
 
-def test_a_run_that_older_code_stacked_with_others_goes_on_and_says_where(tmp_path: Path) -> None:
+def test_resume_of_a_stacked_run_records_the_step(tmp_path: Path) -> None:
     folder = interrupted(PENDULUM, tmp_path)
     checkpoint.save(folder / "checkpoint" / "resume", {**saved(folder), "engine": "stacked"})
     carry(PENDULUM.spec(), tmp_path)
@@ -232,7 +230,7 @@ def test_a_run_that_older_code_stacked_with_others_goes_on_and_says_where(tmp_pa
     assert len(inexact(PENDULUM, tmp_path)) == 1
 
 
-def test_an_offline_run_keeps_where_it_went_on_inexactly(tmp_path: Path) -> None:
+def test_offline_run_records_the_steps_of_inexact_resumes(tmp_path: Path) -> None:
     folder = FLAT.folder(tmp_path)
     carry(FLAT.spec(), tmp_path, 3, runtime=by("eager"))
     checkpoint.save(folder / "checkpoint" / "resume", {**saved(folder), "engine": "compiled"})

@@ -45,7 +45,7 @@ def record(results: Path) -> Record:
         ("reward", "reward is not finite"),
     ],
 )
-def test_what_breaks_in_the_middle_of_training_fails_the_run_with_lane_seed_step_and_traceback(
+def test_environment_error_fails_the_run_with_env_index_seed_step_and_traceback(
     way: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     assert broken(way, tmp_path, monkeypatch, "--json") == 5
@@ -61,9 +61,7 @@ def test_what_breaks_in_the_middle_of_training_fails_the_run_with_lane_seed_step
     assert (row["status"], row["reason"]) == ("failed", found.outcome.reason)
 
 
-def test_a_failed_run_stays_failed_until_it_is_forced_and_its_failure_is_put_aside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_run_stays_failed_until_force_puts_it_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert broken("raise", tmp_path, monkeypatch) == 5
     assert main(words(tmp_path)) == 5
     assert main(words(tmp_path, "--force")) == 0
@@ -71,7 +69,7 @@ def test_a_failed_run_stays_failed_until_it_is_forced_and_its_failure_is_put_asi
     assert not (aside.parents[1] / "failure.txt").exists()
 
 
-def test_an_environment_that_hangs_is_given_up_when_patience_ends(
+def test_hanging_environment_fails_the_run_after_env_timeout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     assert broken("sleep", tmp_path, monkeypatch, "--env-timeout", "2") == 5
@@ -89,7 +87,7 @@ def run(way: str, results: Path, *more: str) -> subprocess.CompletedProcess[str]
 
 
 @pytest.mark.slow
-def test_an_environment_that_hangs_in_compiled_code_takes_the_process_with_it_and_the_record_says_so(
+def test_environment_hanging_in_compiled_code_ends_the_process_and_is_recorded(
     tmp_path: Path,
 ) -> None:
     done = run("deadlock", tmp_path, "--env-timeout", "2")
@@ -102,9 +100,7 @@ def test_an_environment_that_hangs_in_compiled_code_takes_the_process_with_it_an
 
 
 @pytest.mark.slow
-def test_an_environment_that_kills_the_process_is_seen_by_the_next_attempt_with_where_it_died(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_process_killed_by_an_environment_is_reported_by_the_next_attempt(tmp_path: Path, capsys: Capture) -> None:
     dead = run("abort", tmp_path)
     assert dead.returncode == -signal.SIGABRT
     (spec,) = tmp_path.rglob("spec.json")
@@ -116,7 +112,7 @@ def test_an_environment_that_kills_the_process_is_seen_by_the_next_attempt_with_
     assert f"an attempt crashed: {spec.parent / 'crash.txt'} says where" in capsys.readouterr().err
 
 
-def test_a_process_that_was_killed_is_remarked_by_the_next_one(tmp_path: Path, capsys: Capture) -> None:
+def test_killed_process_is_reported_by_the_next_one(tmp_path: Path, capsys: Capture) -> None:
     assert main(words(tmp_path)) == 0
     assert not list(tmp_path.rglob("crash.txt")), "a run that ended leaves nothing behind"
     (spec,) = tmp_path.rglob("spec.json")
@@ -126,7 +122,7 @@ def test_a_process_that_was_killed_is_remarked_by_the_next_one(tmp_path: Path, c
     assert "the last attempt died without a word" in capsys.readouterr().err
 
 
-def test_an_environment_without_memory_halts_the_run_and_does_not_fail_it(
+def test_environment_without_memory_halts_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     assert broken("memory", tmp_path, monkeypatch) == 5

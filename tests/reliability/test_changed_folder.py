@@ -83,7 +83,7 @@ def another_spec(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [both, another_spec])
-def test_no_run_says_done_over_a_record_that_cannot_be_read(change: Callable[[Path], None], tmp_path: Path) -> None:
+def test_run_with_an_unreadable_record_is_not_done(change: Callable[[Path], None], tmp_path: Path) -> None:
     spec, folder = CATCH.spec(), CATCH.folder(tmp_path)
     store = Store.claim(spec, tmp_path, {})
     assert store is not None
@@ -97,7 +97,7 @@ def test_no_run_says_done_over_a_record_that_cannot_be_read(change: Callable[[Pa
     assert not (folder / "outcome.json").exists()
 
 
-def test_after_git_clean_a_second_process_ends_the_run_and_the_first_stops(tmp_path: Path) -> None:
+def test_after_git_clean_a_second_process_takes_over_the_run(tmp_path: Path) -> None:
     spec, folder = CATCH.spec(), CATCH.folder(tmp_path)
     carry(spec, tmp_path / "whole")
     first = Store.claim(spec, tmp_path, {})
@@ -119,7 +119,7 @@ def test_after_git_clean_a_second_process_ends_the_run_and_the_first_stops(tmp_p
     assert ending(folder) == ending(CATCH.folder(tmp_path / "whole"))
 
 
-def test_the_lock_is_there_only_while_it_is_held(tmp_path: Path) -> None:
+def test_lock_file_exists_only_while_it_is_held(tmp_path: Path) -> None:
     carry(CATCH.spec(), tmp_path, 30)
     assert not (CATCH.folder(tmp_path) / ".lock").exists()
     carry(CATCH.spec(), tmp_path)
@@ -127,7 +127,7 @@ def test_the_lock_is_there_only_while_it_is_held(tmp_path: Path) -> None:
     assert read_record(CATCH.folder(tmp_path)).outcome is not None
 
 
-def test_no_tool_that_sweeps_ignored_files_takes_the_lock() -> None:
+def test_lock_file_is_not_ignored_by_git() -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("no checkout")
     path = "results/toy/dqn/Catch/0123456789ab/seed=0/.lock"

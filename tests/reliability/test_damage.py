@@ -215,14 +215,14 @@ def test_damage_at_a_thousand_places_is_refused_by_name(kind: str, places: dict[
     all_refused(kind, places, 1_000)
 
 
-def test_each_byte_of_an_outcome_counts(places: dict[str, Path]) -> None:
+def test_every_changed_byte_of_an_outcome_is_refused(places: dict[str, Path]) -> None:
     of, path = artefact("done", places), places["done"] / "outcome.json"
     size = path.stat().st_size
     found = [judged(of, path, Damage("flip", (at + 0.5) / size, at % 8)) for at in range(0, size, 3)]
     assert set(found) == {"refused"}
 
 
-def test_of_an_open_run_only_a_torn_last_line_is_forgiven(places: dict[str, Path], tmp_path: Path) -> None:
+def test_only_a_torn_last_line_of_an_unfinished_run_is_accepted(places: dict[str, Path], tmp_path: Path) -> None:
     folder = tmp_path / "open"
     shutil.copytree(places["done"], folder)
     (folder / "outcome.json").unlink()
@@ -238,7 +238,7 @@ def test_of_an_open_run_only_a_torn_last_line_is_forgiven(places: dict[str, Path
             store.read_record(folder)
 
 
-def test_a_baseline_is_refused_by_name(record_run: RecordRun, tmp_path: Path) -> None:
+def test_damaged_baseline_is_refused_by_name(record_run: RecordRun, tmp_path: Path) -> None:
     record_run([1.0, 2.0])
     path = tmp_path / "baseline.json"
     assert main(["baseline", "save", str(path), "--results", str(tmp_path / "results")]) == 0
@@ -252,7 +252,7 @@ def test_a_baseline_is_refused_by_name(record_run: RecordRun, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "name", ["spec.json", "epochs.jsonl", "outcome.json", "manifest.json", "tensors-000.safetensors"]
 )
-def test_the_command_line_refuses_to_resume_from_damage_and_says_what_to_do(
+def test_resume_from_a_damaged_checkpoint_is_refused_with_a_remedy(
     name: str, places: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(places["stopped"].parents[4], tmp_path / "results")
@@ -267,7 +267,7 @@ def test_the_command_line_refuses_to_resume_from_damage_and_says_what_to_do(
     assert name in capsys.readouterr().out
 
 
-def test_what_is_damaged_here_are_the_files_that_a_run_writes(places: dict[str, Path]) -> None:
+def test_damaged_files_of_these_tests_are_all_files_of_a_run(places: dict[str, Path]) -> None:
     written = {path for path in places["done"].rglob("*") if path.is_file() and path.name != ".lock"}
     covered = {path for kind in ("done", "best") for path in artefact(kind, places).files}
     assert written - covered == set((places["done"] / "checkpoint" / "last").iterdir()), "as those of the best"

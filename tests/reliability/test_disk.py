@@ -66,7 +66,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, ...]:
         (20_000, {"spec.json", "epochs.jsonl"}),  # policies of 5 kB, but no state to go on from
     ],
 )
-def test_a_full_disk_halts_a_run_at_any_write_and_the_same_command_ends_it_as_if_it_never_was(
+def test_full_disk_halts_a_run_at_any_write_and_the_resume_is_exact(
     limit: int, there: set[str], golden: tuple[object, ...], tmp_path: Path, capsys: Capture
 ) -> None:
     with no_file_beyond(limit):
@@ -84,7 +84,7 @@ def test_a_full_disk_halts_a_run_at_any_write_and_the_same_command_ends_it_as_if
 @pytest.mark.parametrize(
     "at", [1, pytest.param(4, marks=pytest.mark.soak), 7, pytest.param(11, marks=pytest.mark.soak)]
 )
-def test_an_error_of_the_disk_halts_a_run_and_the_same_command_ends_it(
+def test_disk_error_halts_a_run_and_the_same_command_resumes(
     at: int, golden: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     synced, count = os.fsync, [0]
@@ -115,7 +115,7 @@ def mounted(folder: Path, size: int) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def test_a_disk_that_fills_up_in_mid_run_keeps_the_last_good_state(golden: tuple[object, ...], tmp_path: Path) -> None:
+def test_disk_that_fills_up_keeps_the_last_checkpoint(golden: tuple[object, ...], tmp_path: Path) -> None:
     spec = apply_settings(suites.spec("toy", "dqn", "CartPole-v1"), [parse(change) for change in SMALL])
     with mounted(tmp_path / "small", 4 * 2**20) as results:
         store = Store.claim(spec, results, {})
@@ -150,7 +150,7 @@ def closed(folder: Path) -> Iterator[Path]:
             folder.chmod(0o700)
 
 
-def test_a_folder_that_cannot_be_written_is_refused_before_anything_begins(
+def test_unwritable_folder_is_refused_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     with closed(tmp_path / "closed") as folder:
@@ -165,7 +165,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_begins(
         assert str(folder) in said
 
 
-def test_a_folder_that_is_closed_in_mid_run_halts_it_and_does_not_fail_it(
+def test_folder_made_unwritable_in_mid_run_halts_it(
     golden: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     appended = disk.open_append
@@ -188,7 +188,7 @@ def free(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=count))
 
 
-def test_a_run_whose_checkpoints_do_not_fit_is_refused_with_the_number_before_it_begins(
+def test_run_whose_checkpoints_do_not_fit_is_refused_with_the_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     need = footprint(suites.spec("atari", "dqn", "PongNoFrameskip-v4")).disk
@@ -202,7 +202,7 @@ def test_a_run_whose_checkpoints_do_not_fit_is_refused_with_the_number_before_it
     assert not (tmp_path / "results").exists()
 
 
-def test_what_a_checkpoint_takes_is_at_most_what_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoint_is_at_most_as_large_as_estimated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The free bytes that the check asks for are those with which the run ends."""
     spec = apply_settings(suites.spec("toy", "dqn", "CartPole-v1"), [parse(change) for change in SMALL])
     most = [0]
@@ -220,7 +220,7 @@ def claimed(spec: object, results: Path) -> Store:
     return store
 
 
-def test_data_that_do_not_fit_are_refused_before_they_are_made_or_fetched(
+def test_data_that_do_not_fit_are_refused_before_generation_or_download(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "own"))
@@ -240,7 +240,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.slow
-def test_a_full_disk_ends_the_making_of_data_and_not_the_process(tmp_path: Path) -> None:
+def test_full_disk_ends_data_generation_with_one_line(tmp_path: Path) -> None:
     """HDF5 writing to a full disk ended with a segmentation fault."""
     command = [sys.executable, "-c", GENERATED, "data", "generate", *HOPPER, "--steps", "1000", "--quiet"]
     environment = {**os.environ, "RLBENCH_DATASETS": str(tmp_path)}

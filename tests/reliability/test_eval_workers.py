@@ -61,9 +61,7 @@ def judges_of_this_process() -> list[psutil.Process]:
     [pytest.param(SCALED, 2, marks=pytest.mark.slow), (GRID, 1), pytest.param(SAMPLED, 1, marks=pytest.mark.soak)],
     ids=lambda value: getattr(value, "name", value),
 )
-def test_what_is_judged_beside_is_what_was_judged_within_to_the_bit(
-    family: Family, judges: int, tmp_path: Path
-) -> None:
+def test_evaluation_in_a_worker_equals_in_process_evaluation(family: Family, judges: int, tmp_path: Path) -> None:
     carry(family.spec(), tmp_path / "beside", runtime=within(judges))
     assert ending(family.folder(tmp_path / "beside")) == golden(family, tmp_path / "within")
     assert not judges_of_this_process()
@@ -71,7 +69,7 @@ def test_what_is_judged_beside_is_what_was_judged_within_to_the_bit(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("crash", "then"), [(False, 0), (True, 1)])
-def test_what_was_not_judged_when_a_run_was_broken_off_is_judged_after_it_resumed(
+def test_pending_evaluations_are_done_after_a_resume(
     *, crash: bool, then: int, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     whole = golden(SCALED, tmp_path / "whole")
@@ -91,9 +89,7 @@ def test_what_was_not_judged_when_a_run_was_broken_off_is_judged_after_it_resume
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("crash", [False, True])
-def test_a_run_that_is_broken_off_at_every_fifth_record_ends_as_the_one_that_never_was(
-    *, crash: bool, tmp_path: Path
-) -> None:
+def test_run_interrupted_at_every_fifth_record_equals_an_uninterrupted_one(*, crash: bool, tmp_path: Path) -> None:
     whole = golden(FLAT, tmp_path / "whole")
     before: list[dict[str, object]] = []
     while read_status(tmp_path / "cut") != "done":
@@ -132,7 +128,7 @@ def read_status(results: Path) -> str:
         pytest.param("idle", BrokenEnvironment, "BrokenEnvironment: epoch 1: .* for 1 s; .*", marks=pytest.mark.soak),
     ],
 )
-def test_a_judge_that_breaks_fails_the_run_with_what_it_said_and_what_was_judged_before_stays(
+def test_failing_eval_worker_fails_the_run_and_keeps_earlier_evaluations(
     way: str, error: type[RunFailed], what: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(pool, "PROGRAM", program(way))
@@ -147,7 +143,7 @@ def test_a_judge_that_breaks_fails_the_run_with_what_it_said_and_what_was_judged
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["killed", pytest.param("memory", marks=pytest.mark.soak)])
-def test_a_judge_without_memory_halts_the_run_which_then_resumes(way: str, tmp_path: Path, monkeypatch: Patch) -> None:
+def test_eval_worker_without_memory_halts_the_run(way: str, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(pool, "PROGRAM", program(way))
     with pytest.raises(ResourceExhausted, match="memory is exhausted"):
         carry(FLAT.spec(), tmp_path, runtime=within(1))
@@ -158,9 +154,7 @@ def test_a_judge_without_memory_halts_the_run_which_then_resumes(way: str, tmp_p
 
 
 @pytest.mark.slow
-def test_what_was_judged_before_a_run_diverged_is_recorded_as_if_it_had_been_judged_within(
-    tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_evaluations_before_a_divergence_are_recorded_as_in_process(tmp_path: Path, monkeypatch: Patch) -> None:
     def poisoned(*arguments: Any) -> Any:
         trainer: Any = build(*arguments)
         run = trainer.updater.run
@@ -186,7 +180,9 @@ def test_what_was_judged_before_a_run_diverged_is_recorded_as_if_it_had_been_jud
 
 
 @pytest.mark.slow
-def test_a_signal_for_everybody_while_a_judge_starts_is_the_runs_and_judging_begins_anew(tmp_path: Path) -> None:
+def test_signal_during_the_start_of_a_worker_stops_the_run_and_the_resume_repeats_the_evaluation(
+    tmp_path: Path,
+) -> None:
     trainer = build(FLAT.spec(), within(1), describe(FLAT.spec()))
     assert isinstance(trainer, Offline)
     judges = trainer.eval_pool
@@ -224,9 +220,7 @@ HANGING = f"from rlbench.evaluation import pool; pool.PROGRAM = {program('deadlo
         pytest.param(signal.SIGTERM, HANGING, "epoch 0", marks=pytest.mark.soak),
     ],
 )
-def test_no_judge_outlives_its_run_however_that_ends(
-    number: signal.Signals, start: str, said: str, tmp_path: Path
-) -> None:
+def test_no_eval_worker_outlives_its_run(number: signal.Signals, start: str, said: str, tmp_path: Path) -> None:
     long = [word.replace("budget.steps=60", "budget.steps=200") for word in FLAT.words(tmp_path)]
     with started(*long, "--eval-workers", "1", program=start) as process:
         heard(process, said)
@@ -240,7 +234,7 @@ def test_no_judge_outlives_its_run_however_that_ends(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("algorithm", ["td3bc", "bcq", "cql"])
-def test_what_a_judge_takes_was_foreseen_to_within_a_tenth(algorithm: str) -> None:
+def test_memory_of_an_eval_worker_is_estimated_within_a_tenth(algorithm: str) -> None:
     spec = FLAT._replace(algorithm=algorithm, sets=()).spec()
     trainer = build(spec, within(1), describe(spec))
     assert isinstance(trainer, Offline)

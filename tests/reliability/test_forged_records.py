@@ -126,12 +126,14 @@ class TestForcedRuns:
         assert "1 attempt put aside (1 failed)" in found.note
 
     @pytest.mark.parametrize("key", ["torch_threads", "updates", "OMP_NUM_THREADS", "MKL_CBWR", "cpu", "command"])
-    def test_what_only_rolls_the_dice_again_mends_nothing(self, record_run: RecordRun, results: Path, key: str) -> None:
+    def test_changes_of_rounding_alone_do_not_clear_a_failure(
+        self, record_run: RecordRun, results: Path, key: str
+    ) -> None:
         full_run(record_run, 1.0, 0, status="failed", environment={key: "1"})
         full_run(record_run, 1.0, 0, force=True, environment={key: "2"})
         assert "1 of 1 run failed" in cell(results).note
 
-    def test_attempts_that_ended_well_or_cannot_be_read_are_noted(self, record_run: RecordRun, results: Path) -> None:
+    def test_successful_and_damaged_attempts_are_noted(self, record_run: RecordRun, results: Path) -> None:
         full_run(record_run, -1.0, 0)
         full_run(record_run, 0.0, 0, force=True)
         folder = full_run(record_run, 1.0, 0, force=True)
@@ -140,7 +142,7 @@ class TestForcedRuns:
         assert "2 attempts put aside (0 failed)" in found.note
         assert found.measured is not None and found.measured.score == 1.0
 
-    def test_the_gate_sees_a_failed_attempt(self, record_run: RecordRun, results: Path, capsys: Capture) -> None:
+    def test_gate_counts_a_failed_attempt(self, record_run: RecordRun, results: Path, capsys: Capture) -> None:
         full_run(record_run, 1.0, 0, status="failed")
         full_run(record_run, 1.0, 0, force=True)
         assert main(["check", "toy", "--results", str(results)]) == 5
@@ -157,7 +159,7 @@ class TestVersions:
         assert found.measured is not None and found.measured.n == 3
         assert "2 runs in other versions of the environment (rlbench/Catch, numpy 1.0)" in found.note
 
-    def test_an_equal_environment_is_no_other_version(self, record_run: RecordRun, results: Path) -> None:
+    def test_equal_environments_are_the_same_version(self, record_run: RecordRun, results: Path) -> None:
         for seed in range(3):
             full_run(record_run, 1.0, seed, environment={"env": WORLD})
         assert "version" not in cell(results).note
@@ -183,7 +185,9 @@ class TestVersions:
         assert "1 run of uncommitted code" in cell(results).note
 
     @pytest.mark.parametrize("resumed", [7, [7], [{}], [{"environment": 7}]])
-    def test_a_resumption_that_is_none_is_refused(self, record_run: RecordRun, results: Path, resumed: object) -> None:
+    def test_invalid_resumption_in_a_record_is_refused(
+        self, record_run: RecordRun, results: Path, resumed: object
+    ) -> None:
         folder = record_run([1.0], status=None, **FULL)
         reseal(folder / "spec.json", lambda head: head.update(resumed=resumed))
         for reader in (lambda: read_run(folder), lambda: record_run([1.0, 1.0], status=None, **FULL)):
@@ -192,7 +196,7 @@ class TestVersions:
 
 
 class TestSeeds:
-    def test_the_seeds_are_listed_and_told_where_some_are_missing(self, record_run: RecordRun, results: Path) -> None:
+    def test_note_lists_the_seeds_if_some_are_missing(self, record_run: RecordRun, results: Path) -> None:
         for seed in (1, 3, 4):
             full_run(record_run, 1.0, seed)
         full_run(record_run, 1.0, 6, status="failed")
@@ -219,7 +223,7 @@ class TestSeeds:
         assert len([line for line in faults if "the same numbers as seed 0" in line]) == 2
         assert len([line for line in faults if "games of another seed than 5" in line]) == 1
 
-    def test_of_two_records_of_a_seed_the_worse_counts_and_both_are_named(
+    def test_worse_of_two_records_of_a_seed_counts_and_both_are_named(
         self, record_run: RecordRun, results: Path
     ) -> None:
         for seed in range(3):
@@ -292,25 +296,23 @@ class TestGate:
     def check(self, *words: str) -> int:
         return main(["check", "toy", *words])
 
-    def test_a_folder_that_is_not_there_is_a_wrong_request(
-        self, baseline: Path, tmp_path: Path, capsys: Capture
-    ) -> None:
+    def test_check_of_a_missing_folder_is_a_usage_error(self, baseline: Path, tmp_path: Path, capsys: Capture) -> None:
         for words in (["--baseline", str(baseline)], []):
             assert self.check("--results", str(tmp_path / "nosuch"), *words) == 2
             assert "nosuch: no such folder" in capsys.readouterr().err
 
-    def test_an_empty_folder_decides_nothing(self, baseline: Path, tmp_path: Path) -> None:
+    def test_check_of_an_empty_folder_is_undecided(self, baseline: Path, tmp_path: Path) -> None:
         (tmp_path / "empty").mkdir()
         words = ("--baseline", str(baseline), "--results", str(tmp_path / "empty"))
         assert (self.check(*words), self.check(*words, "--strict")) == (0, 4)
 
-    def test_a_cell_that_was_never_run_decides_nothing(self, record_run: RecordRun, results: Path) -> None:
+    def test_check_of_a_cell_without_runs_is_undecided(self, record_run: RecordRun, results: Path) -> None:
         for seed in range(3):
             full_run(record_run, 1.0, seed)
         words = ("--results", str(results))
         assert (self.check(*words), self.check(*words, "--strict")) == (0, 4)
 
-    def test_fewer_seeds_than_the_baselines_decide_nothing(
+    def test_check_with_fewer_seeds_than_the_baseline_is_undecided(
         self, baseline: Path, results: Path, capsys: Capture
     ) -> None:
         words = ("--baseline", str(baseline), "--results", str(results), "--json")
@@ -324,9 +326,7 @@ class TestGate:
         assert score["word"] == "TOO FEW" and "1 of the baseline's 5 seeds" in score["reason"]
         assert self.check(*words) == 0
 
-    def test_a_baselines_cell_that_was_cut_short_decides_nothing(
-        self, baseline: Path, record_run: RecordRun, tmp_path: Path
-    ) -> None:
+    def test_check_of_a_short_run_is_undecided(self, baseline: Path, record_run: RecordRun, tmp_path: Path) -> None:
         other = tmp_path / "other"
         shutil.copytree(tmp_path / "results", other)
         for folder in other.glob("toy/ppo/Catch/*/seed=*"):

@@ -249,6 +249,6 @@ def test_no_traceback_reaches_the_user_in_a_thousand_tries(kind: str) -> None:
     odd.tried(FUZZED[kind].drawn, FUZZED[kind].body, FUZZED[kind].many)
 
 
-def test_a_place_in_a_document_is_found_wherever_it_is() -> None:
+def test_json_path_is_resolved_at_any_depth() -> None:
     """The fuzzer itself: what it cannot reach it cannot change."""
     assert list(places({"a": [1, {"b": 2}]})) == [("a",), ("a", 0), ("a", 1), ("a", 1, "b")]

@@ -356,11 +356,11 @@ FUZZED = {
 
 
 @pytest.mark.parametrize("kind", slow_but(FUZZED, 0, 2, 6, *range(8, len(FUZZED), 2)))
-def test_what_a_stranger_gives_is_read_or_refused(kind: str) -> None:
+def test_fuzzed_files_are_read_or_refused(kind: str) -> None:
     odd.tried(FUZZED[kind].drawn, FUZZED[kind].body, FUZZED[kind].few)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", FUZZED)
-def test_what_a_stranger_gives_is_read_or_refused_in_a_thousand_tries(kind: str) -> None:
+def test_thousand_fuzzed_files_are_read_or_refused(kind: str) -> None:
     odd.tried(FUZZED[kind].drawn, FUZZED[kind].body, FUZZED[kind].many)

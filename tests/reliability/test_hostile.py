@@ -236,7 +236,7 @@ def npz(canary: Path) -> bool:
     return True
 
 
-def test_the_canary_sings(canary: Path) -> None:
+def test_canary_detects_executed_code(canary: Path) -> None:
     pickle.loads(pickle.dumps(Evil(canary)))  # noqa: S301 - it is our own, and this is what it does
     assert canary.exists()
     canary.unlink()
@@ -245,7 +245,7 @@ def test_the_canary_sings(canary: Path) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_is_hostile_is_refused_and_nothing_happens(name: str, canary: Path) -> None:
+def test_hostile_files_are_refused_without_side_effects(name: str, canary: Path) -> None:
     words = HOSTILE[name](canary)
     before = {path for path in canary.parent.rglob("*") if "results" not in path.parts}
     code, out, error = told(words)

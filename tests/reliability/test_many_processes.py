@@ -81,7 +81,7 @@ time.sleep(120)
 """
 
 
-def test_a_living_holder_is_named_and_what_a_dead_one_held_is_taken_over(tmp_path: Path) -> None:
+def test_living_lock_holder_is_named_and_a_dead_ones_run_is_taken_over(tmp_path: Path) -> None:
     """The lock is the kernel's and dies with its process; the file it leaves behind holds nobody up."""
     spec = suites.spec("toy", "dqn", "Catch")
     first = subprocess.Popen([sys.executable, "-c", HOLDS, str(tmp_path)], stdout=subprocess.PIPE, text=True)
@@ -107,13 +107,13 @@ def test_a_living_holder_is_named_and_what_a_dead_one_held_is_taken_over(tmp_pat
         (None, "another process"),
     ],
 )
-def test_the_holder_is_who_the_lock_file_names_on_this_machine(tmp_path: Path, content: str | None, name: str) -> None:
+def test_lock_holder_is_the_process_named_in_the_lock_file(tmp_path: Path, content: str | None, name: str) -> None:
     if content is not None:
         (tmp_path / ".lock").write_text(content)
     assert holder(tmp_path) == name
 
 
-def test_a_lock_file_that_is_a_pipe_or_a_link_names_nobody(tmp_path: Path) -> None:
+def test_lock_file_that_is_a_pipe_or_a_link_names_no_holder(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".lock")
     assert holder(tmp_path) == "another process"
     (tmp_path / "file").write_text(f"4242 {platform.node()}\n")
@@ -122,7 +122,7 @@ def test_a_lock_file_that_is_a_pipe_or_a_link_names_nobody(tmp_path: Path) -> No
     assert holder(tmp_path) == "another process"
 
 
-def test_a_lock_file_that_is_a_second_name_of_another_is_not_written(tmp_path: Path) -> None:
+def test_lock_file_that_is_a_hard_link_is_not_written(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("kept")
     (tmp_path / ".lock").hardlink_to(tmp_path / "kept")
     claim = Claim(tmp_path)

@@ -64,7 +64,7 @@ def budget(steps: int) -> list[str]:
         ("atari", "ppo", "PongNoFrameskip-v4", 1300, PONG),
     ],
 )
-def test_what_a_run_takes_was_foreseen_to_within_a_tenth(
+def test_memory_of_a_run_is_estimated_within_a_tenth(
     suite: str, algorithm: str, task: str, steps: int, changes: tuple[str, ...], tmp_path: Path
 ) -> None:
     found = told("tests.reliability.measured", suite, algorithm, task, str(tmp_path), *budget(steps), *changes)
@@ -87,9 +87,7 @@ def recorded(path: Path, steps: int, features: int = 17, actions: int = 6) -> Pa
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("algorithm", "steps"), [("td3bc", 200_000), ("td3bc", 1_000_000), ("cql", 1_000_000)])
-def test_a_million_recorded_steps_are_loaded_in_a_quarter_of_a_gigabyte(
-    algorithm: str, steps: int, tmp_path: Path
-) -> None:
+def test_loading_a_million_steps_takes_a_quarter_of_a_gigabyte(algorithm: str, steps: int, tmp_path: Path) -> None:
     path = recorded(tmp_path / "rlb-halfcheetah-medium.hdf5", steps)
     found = told("tests.reliability.loading", str(path), algorithm)
     assert found["growth"] <= 250 * steps + 12_000_000, found  # and networks, their libraries and chunks
@@ -100,9 +98,7 @@ def test_a_million_recorded_steps_are_loaded_in_a_quarter_of_a_gigabyte(
 
 @pytest.mark.parametrize("scaled", ["", "scaled"])
 @pytest.mark.parametrize("without", [(), ("timeouts",), ("next_observations",)])
-def test_data_read_with_no_observation_twice_are_the_same_ring_to_the_bit(
-    scaled: str, without: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_data_read_once_give_the_same_ring_to_the_bit(scaled: str, without: tuple[str, ...], tmp_path: Path) -> None:
     path = recorded(tmp_path / "some.hdf5", 1_234)
     with h5py.File(path, "a") as file:
         for key in without:
@@ -132,13 +128,13 @@ def test_data_read_with_no_observation_twice_are_the_same_ring_to_the_bit(
         assert torch.equal(getattr(plain, name)[:rows], getattr(lean, name)[:rows]), name
 
 
-def test_a_loaded_state_does_not_lie_in_memory_beside_the_empty_ring() -> None:
+def test_loading_a_state_does_not_double_the_rings_memory() -> None:
     """Resuming a run of a million frames took 14 GB instead of 7."""
     found = told("tests.reliability.resuming")
     assert found["growth"] < 0.1 * found["ring"], found
 
 
-def test_a_run_that_needs_more_memory_than_there_is_is_refused_with_the_number(
+def test_run_that_does_not_fit_into_memory_is_refused_with_the_number(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need = footprint(suites.spec("atari", "dqn", "PongNoFrameskip-v4"))
@@ -163,7 +159,7 @@ def claimed(path: Path, rows: int) -> Path:
 
 
 @pytest.mark.parametrize("jobs", [(), ("--jobs", "1")])
-def test_recorded_experience_is_foreseen_by_the_rows_of_its_file(
+def test_memory_of_a_data_set_is_estimated_from_its_rows(
     jobs: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
@@ -181,7 +177,7 @@ def test_recorded_experience_is_foreseen_by_the_rows_of_its_file(
 
 
 @pytest.mark.parametrize("verb", ["show", "verify", "import"])
-def test_no_command_reads_recorded_experience_that_memory_does_not_hold(
+def test_data_sets_larger_than_memory_are_refused_by_every_command(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "sets").mkdir()
@@ -200,14 +196,14 @@ def test_no_command_reads_recorded_experience_that_memory_does_not_hold(
         ("task.envs=1000000000", "algo.replay.capacity=100000000000", "algo.learning_starts=1000000000000"),
     ],
 )
-def test_no_number_of_lanes_or_games_is_without_bound(change: tuple[str, ...], tmp_path: Path) -> None:
+def test_numbers_of_envs_and_episodes_are_bounded(change: tuple[str, ...], tmp_path: Path) -> None:
     sets = [word for text in change for word in ("--set", text)]
     code, _, error = odd.told(["run", "toy", "dqn", "--task", "Catch", "--results", str(tmp_path / "results"), *sets])
     assert code == 2 and "less than or equal to" in error
     assert not (tmp_path / "results").exists()
 
 
-def test_the_lanes_of_a_small_task_are_counted() -> None:
+def test_memory_estimate_counts_the_envs_of_a_small_task() -> None:
     spec = apply_settings(
         suites.spec("toy", "dqn", "CartPole-v1"), [parse("protocol.envs=10000"), parse("protocol.episodes=10000")]
     )
@@ -235,7 +231,7 @@ WANTING = ("import torch; torch.ones(2**30)", "import numpy; numpy.ones(2**30)",
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", [WANTING[0], *(pytest.param(w, marks=pytest.mark.soak) for w in WANTING[1:])])
-def test_a_run_whose_memory_ends_is_halted_with_a_hint_and_resumes(what: str, tmp_path: Path) -> None:
+def test_run_out_of_memory_halts_with_a_remedy_and_resumes(what: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", LIMITED.format(what=what), *words(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 5, done.stderr
@@ -247,7 +243,7 @@ def test_a_run_whose_memory_ends_is_halted_with_a_hint_and_resumes(what: str, tm
     assert main(words(tmp_path, "--quiet")) == 0
 
 
-def test_memory_that_ends_while_a_run_is_built_halts_it(
+def test_lack_of_memory_during_setup_halts_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     def exhausted(*_: object) -> None:

@@ -127,7 +127,7 @@ def failed(spec: Spec, results: Path) -> str:
 
 @pytest.mark.parametrize("family", [pytest.param(f, marks=() if f in FEW else pytest.mark.soak) for f in FAMILIES])
 @pytest.mark.parametrize("value", [math.nan, pytest.param(math.inf, marks=pytest.mark.soak)])
-def test_a_weight_that_is_no_number_fails_the_seed_of_every_learner(
+def test_nan_weight_fails_the_seed_of_every_learner(
     family: str, value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     happened = breaking(2, weight, value, monkeypatch)
@@ -139,7 +139,7 @@ def test_a_weight_that_is_no_number_fails_the_seed_of_every_learner(
 @pytest.mark.parametrize("family", [pytest.param(f, marks=() if f == "q" else pytest.mark.soak) for f in FEW])
 @pytest.mark.parametrize("into", [hidden, loss])
 @pytest.mark.parametrize("value", [math.inf, pytest.param(math.nan, marks=pytest.mark.soak)])
-def test_what_learns_beside_the_policy_and_what_it_says_are_looked_at_too(
+def test_nan_in_auxiliary_networks_and_metrics_fails_the_seed(
     family: str, into: Break, value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     happened = breaking(2, into, value, monkeypatch)
@@ -149,7 +149,7 @@ def test_what_learns_beside_the_policy_and_what_it_says_are_looked_at_too(
 
 
 @pytest.mark.parametrize("part", ["returns", pytest.param("collected", marks=pytest.mark.soak)])
-def test_a_return_that_is_no_number_fails_the_seed(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nan_return_fails_the_seed(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def built(*parts: Any) -> Any:
         trainer = build(*parts)
         if part == "collected":
@@ -171,7 +171,7 @@ def test_a_return_that_is_no_number_fails_the_seed(part: str, tmp_path: Path, mo
     assert "return is not a finite number" in failed(spec_of("q"), tmp_path)
 
 
-def test_a_failed_seed_is_told_with_exit_code_5_and_counted_in_the_table(
+def test_failed_seed_exits_5_and_counts_in_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     breaking(1, weight, math.nan, monkeypatch)

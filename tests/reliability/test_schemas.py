@@ -62,7 +62,7 @@ def test_every_record_is_read_whole_by_both_readers(corpus: Path) -> None:
         assert [e.mean for e in quick.evaluations] == [e.evaluated.mean for e in record.epochs if e.evaluated]
 
 
-def test_the_verbs_read_it(corpus: Path) -> None:
+def test_old_records_are_read_by_every_command(corpus: Path) -> None:
     results = ["--results", str(corpus / "results")]
     cells = json.loads(told(["table", "all", "--json", *results])[1])["cells"]
     assert sum(cell["measured"] is not None for cell in cells) == 7
@@ -111,7 +111,7 @@ READERS: dict[str, tuple[int, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_what_is_newer_is_refused_with_the_file_both_versions_and_the_remedy(
+def test_newer_schema_is_refused_with_file_versions_and_remedy(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus = Path(shutil.copytree(SCHEMAS[-1], tmp_path / "corpus"))
@@ -131,12 +131,12 @@ def test_a_newer_checkpoint_is_refused(tmp_path: Path) -> None:
         checkpoint.load(folder)
 
 
-def test_whoever_raises_a_version_adds_a_corpus() -> None:
+def test_every_schema_version_has_a_corpus() -> None:
     """One number for the corpus: the highest of all versions."""
     assert [path.name for path in SCHEMAS] == [f"schema-{n}" for n in range(1, max(VERSIONS.values()) + 1)]
 
 
-def test_no_version_is_kept_elsewhere() -> None:
+def test_schema_versions_are_defined_in_one_place() -> None:
     """Every SCHEMA_VERSION of the package is in the table above, or of a document that is only printed."""
     found = {
         m.path.removeprefix("rlbench/")

@@ -98,7 +98,7 @@ def test_the_description_of_data_that_is_larger_than_any_is_refused(tmp_path: Pa
         checksums.read_seal(tmp_path / "main_data.hdf5")
 
 
-def test_texts_of_a_records_environment_are_printable_to_whoever_reads_it(tmp_path: Path) -> None:
+def test_texts_of_a_records_environment_are_printable(tmp_path: Path) -> None:
     environment = read_record(recorded(tmp_path, {"commit": TEXT, "packages": {"torch": TEXT}})).environment
     assert environment == {"commit": "?]0;PWNED?", "packages": {"torch": "?]0;PWNED?"}}
 
@@ -108,7 +108,7 @@ def with_environment(**environment: object) -> Record:
 
 
 @pytest.mark.parametrize("threads", [0, -1, 10**9, True, "x"])
-def test_no_record_and_no_checkpoint_asks_for_a_number_of_threads_that_is_none(threads: object, tmp_path: Path) -> None:
+def test_invalid_number_of_threads_in_a_record_or_checkpoint_is_refused(threads: object, tmp_path: Path) -> None:
     with pytest.raises(RefusedFile, match="torch_threads"):
         replay._runtime(with_environment(torch_threads=threads))
     resume = tmp_path / "checkpoint" / "resume"
@@ -121,7 +121,7 @@ def test_no_record_and_no_checkpoint_asks_for_a_number_of_threads_that_is_none(t
 
 
 @pytest.mark.parametrize("value", ["?", 1, ["1"], None])
-def test_no_record_sets_a_variable_that_is_none(value: object) -> None:
+def test_invalid_environment_variable_in_a_record_is_refused(value: object) -> None:
     with (
         pytest.raises(RefusedFile, match="OMP_NUM_THREADS"),
         replay._variables(with_environment(OMP_NUM_THREADS=value)),
@@ -148,7 +148,7 @@ def test_a_strict_check_that_finds_nothing_to_check_does_not_pass() -> None:
     assert check.exit_code([], strict=False) == 0
 
 
-def test_no_text_of_a_record_is_taken_for_a_mark_of_the_reports_template(tmp_path: Path) -> None:
+def test_texts_of_a_record_are_not_template_marks(tmp_path: Path) -> None:
     store = Store.claim(SPEC, tmp_path, {"cpu": "{{machines}} {{nav}}"})
     assert store is not None
     store.append(epoch(0, 1.0, 0))
@@ -162,7 +162,7 @@ def test_no_text_of_a_record_is_taken_for_a_mark_of_the_reports_template(tmp_pat
     "error",
     [ImportError("libtorch_cpu.so: failed to map segment from shared object"), OSError(12, "Cannot allocate memory")],
 )
-def test_a_library_that_finds_no_memory_is_no_bug(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+def test_out_of_memory_in_a_library_is_reported_as_such(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
     assert app._unforeseen(error, debug=False) == 2
     assert capsys.readouterr().err.startswith("rlbench: memory is exhausted (")
 

@@ -102,7 +102,7 @@ def test_a_signal_in_training_saves_the_run_at_that_very_step(
 
 
 @pytest.mark.slow
-def test_a_signal_of_somebody_elses_does_not_fail_a_run(tmp_path: Path) -> None:
+def test_signal_of_another_program_does_not_fail_a_run(tmp_path: Path) -> None:
     """SIGUSR2 is what wakes a hanging call; schedulers send it too."""
     with started(*long(tmp_path, "--json")) as process:
         heard(process, "epoch 2")
@@ -114,7 +114,7 @@ def test_a_signal_of_somebody_elses_does_not_fail_a_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-def test_who_is_told_to_ignore_a_hang_up_goes_on(tmp_path: Path) -> None:
+def test_ignored_sighup_does_not_stop_a_run(tmp_path: Path) -> None:
     """As ``nohup`` does."""
     nohup = PROGRAM.replace(
         "import signal, sys; ", "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
@@ -166,9 +166,7 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("program", "said"), [(EVALUATING, "judging"), (SAVING, "saving")])
-def test_a_signal_in_an_evaluation_or_while_saving_leaves_a_run_that_ends_as_if_it_never_was(
-    program: str, said: str, tmp_path: Path
-) -> None:
+def test_run_signalled_in_evaluation_or_saving_resumes_exactly(program: str, said: str, tmp_path: Path) -> None:
     with started(*words(tmp_path / "stopped"), program=program) as process:
         heard(process, "epoch 0")
         heard(process, said)
@@ -187,9 +185,7 @@ def test_a_signal_in_an_evaluation_or_while_saving_leaves_a_run_that_ends_as_if_
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.soak)])
-def test_a_signal_before_a_run_has_begun_ends_it_at_once_and_leaves_nothing_that_is_in_the_way(
-    number: signal.Signals, tmp_path: Path
-) -> None:
+def test_signal_before_a_run_begins_ends_it_at_once(number: signal.Signals, tmp_path: Path) -> None:
     with started(*words(tmp_path), program=SETTING_UP) as process:
         heard(process, "setting up")
         code, out, err = left(process, number)
@@ -212,7 +208,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_state_to_be_saved(tmp_path: Path)
 
 @pytest.mark.soak
 @pytest.mark.parametrize("way", ["sleep", "deadlock"])
-def test_a_signal_is_heard_though_the_environment_hangs_and_the_run_is_no_failed_one(way: str, tmp_path: Path) -> None:
+def test_signal_stops_a_run_with_a_hanging_environment(way: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.reliability.broken", way, "0", "60", *words(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         heard(process, "epoch 0")
@@ -239,7 +235,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.soak
-def test_a_signal_while_data_are_generated_leaves_no_half_of_a_file(tmp_path: Path) -> None:
+def test_signal_during_generation_leaves_no_partial_file(tmp_path: Path) -> None:
     words = ["Hopper-v4", "--policy", "hopper-openai_imitation-trpo_iter200", "--steps", "60", "--name", "rlb-some"]
     with started("data", "generate", *words, program=GENERATING, RLBENCH_DATASETS=str(tmp_path)) as process:
         heard(process, "writing")
@@ -269,7 +265,7 @@ class Endless(BaseHTTPRequestHandler):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_in_a_download_keeps_what_is_there_for_the_next_one(number: signal.Signals, tmp_path: Path) -> None:
+def test_signal_during_a_download_keeps_the_part_for_resuming(number: signal.Signals, tmp_path: Path) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Endless)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_address[1]}"
@@ -307,7 +303,7 @@ def idle(path: Path, made: recording_writer.RecordingWriter) -> dict[str, int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
-def test_no_child_outlives_its_parent_however_that_ends(number: signal.Signals, tmp_path: Path) -> None:
+def test_no_child_process_outlives_its_parent(number: signal.Signals, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).write_bytes(b"x")
     script = tmp_path / "script.py"
@@ -325,7 +321,7 @@ def test_no_child_outlives_its_parent_however_that_ends(number: signal.Signals, 
     assert not alive
 
 
-def test_shards_sweeps_judges_and_films_are_the_only_ones_that_start_processes_that_last() -> None:
+def test_only_known_modules_start_long_lived_processes() -> None:
     """Whoever starts others must see to it that they end: see ``tests/sweep``, and ``test_judges`` here.
 
     A video's encoder and the process of a model read a pipe, and end with it.

@@ -88,7 +88,7 @@ def test_data_are_read_from_no_special_file(reader: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("reader", BOUNDED)
-def test_a_file_of_data_that_is_larger_than_any_is_refused_unread(reader: str, tmp_path: Path) -> None:
+def test_oversized_data_file_is_refused_unread(reader: str, tmp_path: Path) -> None:
     (tmp_path / "huge").touch()
     os.truncate(tmp_path / "huge", 2**40)
     with pytest.raises(RefusedFile, match="1,099,511,627,776 bytes"):
@@ -96,7 +96,7 @@ def test_a_file_of_data_that_is_larger_than_any_is_refused_unread(reader: str, t
 
 
 @pytest.mark.parametrize("link", ["marker", "folder"])
-def test_what_was_logged_to_wandb_is_noted_behind_no_link(link: str, record_run: RecordRun, tmp_path: Path) -> None:
+def test_wandb_log_count_is_not_written_through_a_link(link: str, record_run: RecordRun, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("precious")
     where, record = tmp_path / "wandb", read_record(record_run([1.0]))
     if link == "folder":
@@ -134,9 +134,7 @@ def memory(words: Sequence[str], *path: str) -> object:
     return found
 
 
-def test_memory_is_foreseen_by_the_rows_of_the_file_that_is_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_is_estimated_from_the_rows_of_the_given_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("D4RL_DATASET_DIR", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     spec = resolve("offline", "il", "hopper-medium-v2").spec
@@ -231,7 +229,7 @@ def test_a_strict_check_whose_baseline_has_none_of_the_cells_does_not_pass() -> 
 
 
 @pytest.mark.parametrize("option", ["--junit", "--summary"])
-def test_a_folder_where_a_file_was_due_is_a_wrong_request(option: str, tmp_path: Path) -> None:
+def test_folder_in_place_of_a_file_is_a_usage_error(option: str, tmp_path: Path) -> None:
     code, _, error = told(["check", "toy", "--results", str(tmp_path), option, str(tmp_path)])
     assert code == 2 and "is a folder; name a file" in error
 

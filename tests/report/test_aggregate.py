@@ -27,21 +27,21 @@ def mean_of_means(scores: aggregate.Scores) -> aggregate.Array:
 
 
 @given(MATRICES)
-def test_the_interquartile_mean_is_scipys_trimmed_mean_of_everything(scores: list[list[float]]) -> None:
+def test_interquartile_mean_equals_scipys_trimmed_mean_of_all_runs(scores: list[list[float]]) -> None:
     assert aggregate.pooled_interquartile_mean(scores) == pytest.approx(
         stats.trim_mean(np.asarray(scores), 0.25, axis=None)
     )
 
 
 @given(MATRICES, st.floats(0.1, 2))
-def test_the_optimality_gap_is_what_is_missing_on_average(scores: list[list[float]], goal: float) -> None:
+def test_optimality_gap_equals_the_mean_shortfall(scores: list[list[float]], goal: float) -> None:
     everything = list(itertools.chain(*scores))
     missing = sum(max(0.0, goal - score) for score in everything) / len(everything)
     assert aggregate.optimality_gap(scores, goal) == pytest.approx(missing, abs=1e-12)
 
 
 @given(MATRICES)
-def test_the_probability_of_improvement_is_mann_and_whitneys(scores: list[list[float]]) -> None:
+def test_probability_of_improvement_equals_mann_whitney_u(scores: list[list[float]]) -> None:
     rng = np.random.default_rng(0)
     others = [rng.normal(0, 1, 4).round(1).tolist() for _ in scores]
     expected = np.mean(
@@ -58,7 +58,7 @@ def test_the_probability_of_improvement_is_mann_and_whitneys(scores: list[list[f
 
 
 @given(MATRICES)
-def test_a_profile_falls_from_one_to_nothing_and_its_area_is_the_mean(scores: list[list[float]]) -> None:
+def test_performance_profile_falls_from_one_to_zero_and_its_area_is_the_mean(scores: list[list[float]]) -> None:
     thresholds = np.linspace(-2.0, 3.0, 5001)
     found = aggregate.profile(scores, thresholds.tolist())
     assert (np.diff(found) <= 0).all() and found[-1] == 0.0
@@ -66,7 +66,7 @@ def test_a_profile_falls_from_one_to_nothing_and_its_area_is_the_mean(scores: li
     assert area == pytest.approx(mean_of_means(scores), abs=5.01e-4)  # half a step, at which a profile may fall
 
 
-def test_by_hand() -> None:
+def test_aggregates_equal_a_hand_computation() -> None:
     scores = [[0.0, 1.0], [2.0, 3.0]]
     assert aggregate.pooled_interquartile_mean(scores) == 1.5
     assert aggregate.optimality_gap(scores) == 0.25
@@ -82,7 +82,7 @@ def test_tasks_may_have_unequal_numbers_of_seeds() -> None:
     assert aggregate.profile(scores, [0.5]).tolist() == [0.5]
 
 
-def test_a_bootstrap_is_the_percentile_of_every_possible_draw() -> None:
+def test_bootstrap_interval_approximates_all_possible_resamples() -> None:
     """Three seeds can be drawn in 27 ways; the interval of the mean must be that of the exact distribution."""
     row = [0.0, 1.0, 5.0]
     exact = sorted(sum(draw) / 3 for draw in itertools.product(row, repeat=3))
@@ -91,12 +91,12 @@ def test_a_bootstrap_is_the_percentile_of_every_possible_draw() -> None:
     assert (found.low, found.high) == pytest.approx((np.quantile(exact, 0.1), np.quantile(exact, 0.9)), abs=0.35)
 
 
-def test_runs_are_drawn_within_their_task() -> None:
+def test_bootstrap_resamples_runs_within_their_task() -> None:
     """Two tasks whose seeds agree leave nothing to chance, however far apart the tasks are."""
     assert aggregate.bootstrap(aggregate.pooled_interquartile_mean, [[0.0] * 4, [10.0] * 4]) == (5.0, 5.0, 5.0)
 
 
-def test_equal_scores_give_equal_intervals_and_the_default_draws_enough() -> None:
+def test_bootstrap_is_deterministic_and_its_default_number_of_resamples_suffices() -> None:
     scores = [[0.1, 0.4, 0.3], [0.9, 0.8, 1.1]]
     assert aggregate.bootstrap(aggregate.pooled_interquartile_mean, scores) == aggregate.bootstrap(
         aggregate.pooled_interquartile_mean, scores
@@ -128,7 +128,7 @@ def test_a_probability_from_few_runs_has_a_wide_interval(
 
 
 @pytest.mark.parametrize(("above", "below"), [(3, 0), (0, 5), (4, 6)])
-def test_limits_against_a_fixed_score_are_wilsons(above: int, below: int) -> None:
+def test_limits_against_a_fixed_score_equal_wilsons(above: int, below: int) -> None:
     found = aggregate.probability_of_improvement([[1.0] * above + [0.0] * below], [[0.5]], fixed=True)
     low, high = stats.binomtest(above, above + below).proportion_ci(0.95, method="wilson")
     assert found == pytest.approx((above / (above + below), low, high), abs=1e-9)
@@ -148,7 +148,7 @@ def test_independent_tasks_narrow_an_interval_by_the_root_of_their_number() -> N
     assert 0.5 - four.low == pytest.approx((0.5 - one.low) / 2)
 
 
-def test_the_profiles_band_holds_the_profile() -> None:
+def test_confidence_band_contains_the_profile() -> None:
     scores = [[0.1, 0.4, 0.3, 0.8], [0.9, 0.8, 1.1, 0.2]]
     thresholds = [0.0, 0.25, 0.5, 1.0]
     low, high = aggregate.band(scores, thresholds)
@@ -160,7 +160,7 @@ def test_the_profiles_band_holds_the_profile() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "rate"), [(3, 0.70), (5, 0.84), (10, 0.90)])
-def test_the_bootstrap_of_one_task_covers_too_little_as_is_known(n: int, rate: float) -> None:
+def test_bootstrap_of_one_task_undercovers(n: int, rate: float) -> None:
     """Why a cell's interval is Student's and the bootstrap is left to suites."""
     draw = np.random.default_rng(7)
     repeats = 400
@@ -172,7 +172,7 @@ def test_the_bootstrap_of_one_task_covers_too_little_as_is_known(n: int, rate: f
 
 
 @pytest.mark.slow
-def test_the_bootstrap_of_a_suite_covers_what_it_promises_within_reason() -> None:
+def test_bootstrap_of_a_suite_has_near_nominal_coverage() -> None:
     """Ten tasks of five seeds: between 85 and 99 % of nominal 95 % intervals hold the truth."""
     draw = np.random.default_rng(8)
     truth = np.linspace(0.2, 1.4, 10)

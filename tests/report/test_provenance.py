@@ -58,12 +58,12 @@ def test_every_documented_number_of_a_cell_is_in_the_json() -> None:
         (("atari", "dqn", "PongNoFrameskip"), "did you mean 'PongNoFrameskip-v4'"),
     ],
 )
-def test_an_unknown_name_is_one_line_with_the_nearest(names: tuple[str, str, str], message: str) -> None:
+def test_unknown_name_is_refused_in_one_line_with_the_nearest_names(names: tuple[str, str, str], message: str) -> None:
     with pytest.raises(UnknownName, match=message.replace("?", r"\?")):
         cells_of(*names)
 
 
-def test_the_command_line_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_documented_prints_the_provenance(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "--documented", "atari", "dqn", "PongNoFrameskip-v4"]) == 0
     assert "score      20\n" in capsys.readouterr().out
     assert main(["show", "--documented", "goals", "ddpg+her", "FetchReach-v3", "--json"]) == 0
@@ -92,7 +92,7 @@ def test_the_command_line_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
         (("goals", "ddpg", "FetchReach-v3"), []),  # not compared: nothing is used
     ],
 )
-def test_what_a_verdict_uses_is_printed_and_nothing_else(names: tuple[str, str, str], lines: list[str]) -> None:
+def test_provenance_prints_exactly_the_numbers_of_the_verdict(names: tuple[str, str, str], lines: list[str]) -> None:
     used = ("  margin", "  resolution", "  threshold", "  seeds")
     cells = cells_of(*names)
     assert [line for line in provenance_text(cells).splitlines() if line.startswith(used)] == lines
@@ -101,7 +101,7 @@ def test_what_a_verdict_uses_is_printed_and_nothing_else(names: tuple[str, str, 
     ]
 
 
-def test_the_fewest_seeds_are_told_in_the_same_words_everywhere() -> None:
+def test_rule_of_the_fewest_seeds_has_the_same_words_everywhere() -> None:
     root = Path(__file__).parents[2]
     assert FEWEST == 3
     for place in ("README.md", "results/tables/README.md"):

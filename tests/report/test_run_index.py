@@ -86,15 +86,13 @@ def test_a_run_with_any_other_setting_is_a_variant(record_run: Record, tmp_path:
 
 
 @pytest.mark.parametrize("setting", ["task.sticky=0.25", "protocol.epsilon=0.05"])
-def test_a_run_that_differs_in_task_or_protocol_alone_is_kept_apart(
-    record_run: Record, tmp_path: Path, setting: str
-) -> None:
+def test_run_with_another_task_or_protocol_is_not_comparable(record_run: Record, tmp_path: Path, setting: str) -> None:
     record_run([1.0, 2.0], sets=[setting])
     runs = only(tmp_path / "results")
     assert (len(runs.elsewhere), runs.variants, runs.complete) == (1, [], [])
 
 
-def test_the_settings_in_which_a_run_departs_are_named(record_run: Record, tmp_path: Path) -> None:
+def test_differing_settings_of_a_run_are_named(record_run: Record, tmp_path: Path) -> None:
     record_run([1.0], sets=["algo.lr=0.1", "task.sticky=0.25"], seed=4)
     assert differences(only(tmp_path / "results").variants[0]) == ["algo.lr=0.1", "task.sticky=0.25"]
 
@@ -114,7 +112,7 @@ def test_a_smoke_run_belongs_to_no_cell(record_run: Record, tmp_path: Path) -> N
     assert gather(tmp_path / "results") == {}
 
 
-def test_a_short_run_gives_way_to_a_complete_one_of_its_seed(record_run: Record, tmp_path: Path) -> None:
+def test_complete_run_replaces_a_short_one_of_its_seed(record_run: Record, tmp_path: Path) -> None:
     record_run([1.0], seed=0)
     record_run([1.0], seed=0, sets=["budget.steps=300000"])
     record_run([1.0], seed=1, sets=["budget.steps=300000"])
@@ -123,14 +121,14 @@ def test_a_short_run_gives_way_to_a_complete_one_of_its_seed(record_run: Record,
     assert [r.seed for r in runs.short] == [1]
 
 
-def test_what_force_put_aside_is_not_a_run(record_run: Record, tmp_path: Path) -> None:
+def test_attempt_put_aside_by_force_is_not_a_run(record_run: Record, tmp_path: Path) -> None:
     record_run([1.0])
     folder = record_run([2.0], force=True)
     assert (folder / "attempt-1" / "spec.json").exists()
     assert list(folders(tmp_path / "results")) == [folder]
 
 
-def test_a_folder_that_was_only_claimed_is_not_a_run(record_run: Record, tmp_path: Path) -> None:
+def test_claimed_folder_without_a_record_is_not_a_run(record_run: Record, tmp_path: Path) -> None:
     folder = record_run([1.0])
     for name in ("spec.json", "epochs.jsonl", "outcome.json"):
         (folder / name).unlink()
@@ -143,11 +141,11 @@ def test_runs_come_in_order_of_seed_whatever_the_order_of_writing(record_run: Re
     assert [r.seed for r in only(tmp_path / "results").complete] == [0, 2, 10]
 
 
-def test_no_folder_holds_no_runs(tmp_path: Path) -> None:
+def test_missing_folder_has_no_runs(tmp_path: Path) -> None:
     assert gather(tmp_path / "nowhere") == {}
 
 
-def test_a_file_is_no_folder_of_results(tmp_path: Path) -> None:
+def test_file_as_results_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="not a folder"):
         gather(tmp_path / "file")
@@ -167,7 +165,7 @@ def test_a_record_without_its_spec_is_refused(record_run: Record, tmp_path: Path
         gather(tmp_path / "results")
 
 
-def test_a_copied_record_is_no_second_seed(record_run: Record, tmp_path: Path) -> None:
+def test_copied_record_does_not_count_as_a_second_seed(record_run: Record, tmp_path: Path) -> None:
     record_run([1.0], seed=0)
     record_run([1.0], seed=1)
     shutil.copytree(tmp_path / "results", tmp_path / "results" / "of last night")
@@ -181,7 +179,7 @@ def test_a_record_that_changes_is_read_again(record_run: Record, tmp_path: Path)
     assert only(tmp_path / "results").short[0].evaluations == ()
 
 
-def test_what_a_record_says_is_one_printable_line(record_run: Record, tmp_path: Path) -> None:
+def test_texts_of_a_record_are_one_printable_line(record_run: Record, tmp_path: Path) -> None:
     folder = record_run([1.0], status="failed")
     ended = json.loads((folder / "outcome.json").read_text(encoding="utf-8"))
     del ended["checksum"]
@@ -202,7 +200,7 @@ def learned(record_run: Record, file: str, **changed: object) -> Path:
     return record_run([1.0], suite="offline", algo="il", data=told, **changed)
 
 
-def test_runs_on_data_of_ones_own_count_as_those_of_any_cell_do(record_run: Record, tmp_path: Path) -> None:
+def test_runs_on_generated_data_count_in_their_own_cell(record_run: Record, tmp_path: Path) -> None:
     for seed, status in enumerate(("done", "done", "failed", "interrupted")):
         learned(record_run, "a", seed=seed, status=status)
     learned(record_run, "a", seed=4, sets=["task.dataset=mine", "budget.steps=25"])
@@ -215,9 +213,7 @@ def test_runs_on_data_of_ones_own_count_as_those_of_any_cell_do(record_run: Reco
     assert differences(runs.variants[0]) == ["algo.batch=7"]
 
 
-def test_runs_on_another_file_of_the_same_name_are_kept_apart_however_they_ended(
-    record_run: Record, tmp_path: Path
-) -> None:
+def test_runs_on_another_file_of_the_same_name_do_not_count(record_run: Record, tmp_path: Path) -> None:
     for seed, file, status in ((0, "b", "failed"), (1, "a", "done"), (2, "a", "interrupted"), (3, "b", "interrupted")):
         learned(record_run, file, seed=seed, status=status)
     shutil.copytree(tmp_path / "results", tmp_path / "other")
@@ -230,7 +226,7 @@ def test_runs_on_another_file_of_the_same_name_are_kept_apart_however_they_ended
     ]  # fmt: skip
 
 
-def test_a_row_learned_from_by_another_path_is_no_run_of_the_row(record_run: Record, tmp_path: Path) -> None:
+def test_run_on_a_rows_data_by_path_is_no_run_of_the_row(record_run: Record, tmp_path: Path) -> None:
     learned(record_run, "a", task="HalfCheetah-v4", sets=["task.dataset=halfcheetah-medium-v2"])
     learned(
         record_run, "a", task="HalfCheetah-v4", sets=["task.dataset=halfcheetah-medium-v2"], seed=1, status="failed"
@@ -243,7 +239,7 @@ def test_a_row_learned_from_by_another_path_is_no_run_of_the_row(record_run: Rec
     assert ([run.seed for run in runs.elsewhere], [run.seed for run in runs.other_files]) == ([0], [2])
 
 
-def test_the_file_of_most_complete_runs_holds_the_row(record_run: Record, tmp_path: Path) -> None:
+def test_row_counts_runs_on_the_file_with_most_complete_runs(record_run: Record, tmp_path: Path) -> None:
     for seed, file in enumerate("abb"):
         learned(record_run, file, seed=seed)
     (runs,) = gather(tmp_path / "results").values()

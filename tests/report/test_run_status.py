@@ -19,7 +19,7 @@ Record = Callable[..., Path]
 @pytest.mark.parametrize(
     ("status", "state"), [("done", "done"), ("failed", "failed"), ("interrupted", "interrupted"), (None, "interrupted")]
 )
-def test_a_run_nobody_holds_stands_as_its_outcome_says(
+def test_state_of_an_unlocked_run_is_its_outcome(
     record_run: Record, tmp_path: Path, status: str | None, state: str
 ) -> None:
     record_run([1.0, 3.0, 2.0], status=status)
@@ -28,7 +28,7 @@ def test_a_run_nobody_holds_stands_as_its_outcome_says(
     assert (found.env_steps, found.budget, found.best, found.eta) == (200_000, 10_000_000, 3.0, None)
 
 
-def test_a_run_that_is_held_is_running_and_will_end(record_run: Record, tmp_path: Path) -> None:
+def test_locked_run_is_running_with_an_eta(record_run: Record, tmp_path: Path) -> None:
     record_run([1.0, 3.0, 2.0], status=None)
     store = Store.claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), tmp_path / "results", {})
     assert store is not None
@@ -39,7 +39,7 @@ def test_a_run_that_is_held_is_running_and_will_end(record_run: Record, tmp_path
     assert running.eta == pytest.approx(98, abs=5)  # 100,000 steps a second, 9,800,000 to go
 
 
-def test_looking_at_a_lock_leaves_it_free(record_run: Record, tmp_path: Path) -> None:
+def test_reading_the_status_leaves_the_lock_free(record_run: Record, tmp_path: Path) -> None:
     folder = record_run([1.0], status=None)
     assert not is_held(folder)
     store = Store.claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), tmp_path / "results", {})
@@ -48,7 +48,7 @@ def test_looking_at_a_lock_leaves_it_free(record_run: Record, tmp_path: Path) ->
     store.release()
 
 
-def test_a_damaged_record_is_listed_with_its_reason_and_hides_no_other(record_run: Record, tmp_path: Path) -> None:
+def test_damaged_record_is_listed_among_the_others(record_run: Record, tmp_path: Path) -> None:
     (record_run([1.0], seed=0) / "outcome.json").write_text("{", encoding="utf-8")
     record_run([1.0], seed=1)
     damaged, done = standings(tmp_path / "results")
@@ -56,9 +56,7 @@ def test_a_damaged_record_is_listed_with_its_reason_and_hides_no_other(record_ru
     assert "outcome.json" in damaged.reason
 
 
-def test_a_run_stopped_between_two_epochs_stands_where_it_was_saved_and_one_that_died_later_says_so(
-    record_run: Record, tmp_path: Path
-) -> None:
+def test_status_of_a_run_stopped_between_epochs_has_its_saved_steps(record_run: Record, tmp_path: Path) -> None:
     stopped = record_run([1.0, 3.0], status="interrupted")
     outcome, epochs = read_record(stopped).outcome, read_record(record_run([1.0, 3.0, 2.0], seed=1)).epochs
     store = Store.claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), tmp_path / "results", {})

@@ -26,7 +26,7 @@ def reseal(path: Path, change: Callable[[dict[str, object]], object]) -> None:
     path.write_text("\n".join([*before, files.seal(content)]) + "\n", encoding="utf-8")
 
 
-def test_every_committed_run_has_the_numbers_of_its_record() -> None:
+def test_report_reader_agrees_with_the_record_reader() -> None:
     found = list(folders(RESULTS))
     assert len(found) >= 37
     for folder in found:

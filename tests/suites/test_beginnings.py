@@ -40,7 +40,7 @@ def layers(net: nn.Module) -> list[nn.Linear | nn.Conv2d]:
 
 
 @pytest.mark.parametrize("algorithm", ["a2c", "ppo", "npg", "trpo"])
-def test_actor_and_critic_begin_orthogonal_and_the_mean_near_zero(algorithm: str) -> None:
+def test_actor_and_critic_have_orthogonal_initialization_with_a_small_mean(algorithm: str) -> None:
     spec = suites.spec("mujoco", algorithm, "HalfCheetah-v4")
     net = actor_critic_network(spec, algo_of(spec), REAL)
     assert isinstance(net, SeparateActorCritic)
@@ -53,7 +53,7 @@ def test_actor_and_critic_begin_orthogonal_and_the_mean_near_zero(algorithm: str
     assert net.actor.log_std.tolist() == [-0.5] * 6
 
 
-def test_the_atari_network_begins_orthogonal_but_for_its_heads() -> None:
+def test_atari_torso_has_orthogonal_initialization() -> None:
     spec = suites.spec("atari", "ppo", "PongNoFrameskip-v4")
     net = actor_critic_network(spec, algo_of(spec), PIXELS)
     assert isinstance(net, SharedActorCritic)
@@ -72,9 +72,7 @@ def test_the_atari_network_begins_orthogonal_but_for_its_heads() -> None:
         *((name, lambda action: action.clip(-1, 1)) for name in ("a2c", "ppo", "npg", "trpo")),
     ],
 )
-def test_actions_are_squashed_by_reinforce_and_cut_by_all_others(
-    algorithm: str, wanted: Callable[[Tensor], Tensor]
-) -> None:
+def test_reinforce_squashes_actions_and_others_clip_them(algorithm: str, wanted: Callable[[Tensor], Tensor]) -> None:
     action = Tensor([[-2.0, -1.0, -0.5, 0.0, 0.7, 9.0]])
     carried_out = bound(algo_of(suites.spec("mujoco", algorithm, "HalfCheetah-v4")), REAL)(action)
     torch.testing.assert_close(carried_out, wanted(action))

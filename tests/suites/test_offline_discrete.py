@@ -73,7 +73,7 @@ def test_the_settings_are_those_of_the_documented_scripts() -> None:
         *((BREAKOUT, "1e6", 50), (BREAKOUT, "1e5", 20), (BREAKOUT, "1e4", 10)),
     ],
 )
-def test_the_gap_weighs_what_the_document_says_for_a_set_of_this_size(task: str, size: str, weight: float) -> None:
+def test_weight_of_the_gap_follows_the_reference_for_the_sets_size(task: str, size: str, weight: float) -> None:
     name = f"rlb-{'pong' if task == PONG else 'breakout'}-qrdqn-{size}"
     assert Data(name).tasks("offline") == (task,)
     spec = resolve("offline", "cql", task, dataset=Data(name).name("offline", task, smoke=False)).spec
@@ -81,7 +81,7 @@ def test_the_gap_weighs_what_the_document_says_for_a_set_of_this_size(task: str,
     assert (spec.name, spec.place) == (f"offline/cql/{task}@{name}", f"{task}@{name}")
 
 
-def test_a_recording_that_is_named_by_its_path_has_the_size_in_its_name() -> None:
+def test_recording_by_path_has_its_size_in_its_name() -> None:
     spec = resolve("offline", "cql", PONG, dataset="rlb-pong-qrdqn-1e4-01234567").spec
     assert algo_of(spec).method == DiscreteConservative(conservative_weight=1.0)
 
@@ -98,12 +98,12 @@ def test_a_smoke_run_of_a_documented_row_needs_no_recording(tmp_path: Path, monk
         source(spec, spec.task, Runtime())
 
 
-def test_unknown_data_are_taken_for_a_million_transitions() -> None:
+def test_unknown_data_count_as_a_million_transitions() -> None:
     spec = resolve("offline", "cql", BREAKOUT, dataset="mine-01234567").spec
     assert algo_of(spec).method == DiscreteConservative(conservative_weight=50.0)
 
 
-def test_a_world_does_not_say_what_to_learn_from() -> None:
+def test_environment_without_a_data_set_is_refused() -> None:
     with pytest.raises(UsageError, match="name the data to learn from with --dataset"):
         Data(None).name("offline", PONG, smoke=False)
     assert Data(None).name("offline", PONG, smoke=True) == ""
@@ -111,7 +111,7 @@ def test_a_world_does_not_say_what_to_learn_from() -> None:
 
 @pytest.mark.parametrize("algorithm", ["td3bc", "td3bc-raw", "iql"])
 @pytest.mark.parametrize("task", [PONG, BREAKOUT, "Catch", "CartPole-v1"])
-def test_what_learns_real_actions_alone_is_refused_in_one_line(algorithm: str, task: str) -> None:
+def test_algorithm_for_continuous_actions_is_refused_in_one_line(algorithm: str, task: str) -> None:
     with pytest.raises(UsageError, match=rf"^offline/{algorithm}: cannot play {task}[^\n]{{0,400}}$"):
         suites.spec("offline", algorithm, task)
 
@@ -129,7 +129,7 @@ def test_parts_that_do_not_fit_are_refused(algorithm: str, text: str, told: str)
         apply_settings(suites.spec("offline", algorithm, "Catch"), [parse(text)])
 
 
-def test_memory_is_a_frame_a_row_once() -> None:
+def test_memory_counts_each_frame_once() -> None:
     sizes = {
         size: footprint(resolve("offline", "bcq", PONG, dataset=f"rlb-pong-qrdqn-{size}").spec).replay
         for size in ("1e6", "1e5", "1e4")
@@ -138,7 +138,7 @@ def test_memory_is_a_frame_a_row_once() -> None:
     assert footprint(resolve("offline", "bcq", PONG, smoke=True).spec).replay == 2_000 * 7_075
 
 
-def test_a_smoke_run_shortens_the_game_that_judges_it() -> None:
+def test_smoke_run_shortens_evaluation_episodes() -> None:
     spec = resolve("offline", "bcq", PONG, smoke=True).spec
     assert isinstance(spec.task, OfflineTask)
     assert spec.task.world.kind == "atari"
@@ -160,7 +160,7 @@ def test_a_smoke_run_records_its_own_data_and_says_so(
     assert [epoch.updated and sorted(epoch.updated.means) for epoch in record.epochs[1:]] == [metrics] * 2
 
 
-def test_games_are_learned_from_as_they_were_recorded(tmp_path: Path) -> None:
+def test_recorded_games_reach_the_learner_unchanged(tmp_path: Path) -> None:
     """Stacks of four frames of one game, the first repeated, and points as they were: nothing is clipped."""
     made, points = recording_writer.RecordingWriter(tmp_path / "rlb-x.frames"), [7.0, 0.0, -4.0, 1.0, 0.0]
     for game in range(2):

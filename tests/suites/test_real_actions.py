@@ -90,7 +90,7 @@ def test_records_of_the_other_units_are_those_of_another_setting() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["ddpg", "ddpg+her"])
-def test_the_goals_have_the_settings_of_their_document(algorithm: str) -> None:
+def test_goal_tasks_have_the_settings_of_their_reference(algorithm: str) -> None:
     """thu-ml/tianshou examples/mujoco/fetch_her_ddpg.py, #753: 10 epochs of 5,000 steps after 25,000 random ones."""
     spec = suites.spec("goals", algorithm, "FetchReach-v3")
     algo = spec.algo
@@ -117,7 +117,7 @@ def test_a_glob_names_a_row_once() -> None:
     assert suites.matching("mujoco", ("*",)) == [f"{body}-v4" for body in NINE] == suites.tasks("mujoco")
 
 
-def test_a_star_means_what_the_algorithm_can_play() -> None:
+def test_star_matches_the_tasks_that_the_algorithm_can_play() -> None:
     assert suites.matching("toy", ("*",), "ddpg") == ["Pendulum-v1"]
     assert suites.matching("toy", ("*",), "sac") == ["Catch", "CartPole-v1", "Pendulum-v1"]
     assert suites.matching("toy", ("*",), "dqn") == ["Catch", "CartPole-v1"]
@@ -147,13 +147,13 @@ def test_a_task_that_is_not_of_mujoco_is_refused_at_look_up() -> None:
         ("algo.replay.capacity=100", "1 envs|warmup"),
     ],
 )
-def test_what_contradicts_itself_is_refused(change: str, complaint: str) -> None:
+def test_contradictory_settings_are_refused(change: str, complaint: str) -> None:
     changes = [parse(change)] if "capacity" not in change else [parse(change), parse("algo.replay.n_step=100")]
     with pytest.raises(UsageError, match=complaint):
         apply_settings(suites.spec("mujoco", "sac", "Ant-v4"), changes)
 
 
-def test_critics_are_drawn_by_soft_policies_alone() -> None:
+def test_only_sac_and_redq_have_ensembles_of_critics() -> None:
     with pytest.raises(UsageError, match="only policy=soft samples its critics"):
         apply_settings(suites.spec("mujoco", "td3", "Ant-v4"), [parse("algo.redq_subset=1")])
 
@@ -172,6 +172,6 @@ def test_the_documented_limit_of_the_goals_can_be_chosen_and_changes_what_a_run_
     envs.close()
 
 
-def test_the_algorithm_is_part_of_what_a_run_is() -> None:
+def test_identity_includes_the_algorithm() -> None:
     ids = {suites.spec("mujoco", algorithm, "Ant-v4").id for algorithm in ("ddpg", "td3", "sac", "redq")}
     assert len(ids) == 4

@@ -70,7 +70,7 @@ def complete(results: Path, seed: int) -> tuple[object, ...]:
 
 
 @pytest.mark.slow
-def test_a_sweep_whose_parent_is_killed_leaves_nobody_behind_and_the_same_command_ends_it(tmp_path: Path) -> None:
+def test_killed_sweep_leaves_no_process_and_the_same_command_finishes_it(tmp_path: Path) -> None:
     process = started(tmp_path, "0,1", "--jobs", "2")
     until_said(process, "epoch 1")
     children = psutil.Process(process.pid).children(recursive=True)
@@ -94,9 +94,7 @@ def test_a_sweep_whose_parent_is_killed_leaves_nobody_behind_and_the_same_comman
     assert sum(events(tmp_path, seed).count("begun") for seed in range(2)) <= 4, "what is done was run again"
 
 
-def test_runs_pause_until_a_step_in_a_sweep_and_alone_and_the_command_without_it_ends_them(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_pause_at_until_and_resume_without_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main([*words(tmp_path, "0,1")[3:], "--json", "--until", "1", "--jobs", "2"]) == 0
     rows = json.loads(capfd.readouterr().out)["runs"]
     paused = ("interrupted", "--until 1 steps", 200)
@@ -124,7 +122,7 @@ def test_a_pause_that_cannot_be_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_informative_checkpoint_of_an_entry_is_where_its_run_pauses() -> None:
+def test_until_informative_pauses_at_the_informative_checkpoint() -> None:
     catch = resolve("toy", "dqn", "Catch", seed=0, sets=TINY).spec
     assert parse_until("informative")(resolve("mujoco", "sac", "HalfCheetah-v4", seed=0, sets=()).spec) == 50_000
     assert (parse_until("100_000")(catch), parse_until("1e5")(catch), parse_until("2.5%")(catch)) == (
@@ -136,7 +134,7 @@ def test_the_informative_checkpoint_of_an_entry_is_where_its_run_pauses() -> Non
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-def test_twelve_runs_killed_at_random_five_times_end_as_twelve_whole_records_none_run_twice(tmp_path: Path) -> None:
+def test_twelve_runs_killed_five_times_finish_once_each(tmp_path: Path) -> None:
     chance, kills = np.random.default_rng(11), 0
     while True:
         process = started(tmp_path / "swept", "0-11", "--jobs", "2", "--json")
@@ -194,7 +192,7 @@ if "--pipe" in words and words[words.index("--seeds") + 1] == "1":
     ("how", "status", "reason", "begun"),
     [("fail", "failed", "planted is not a finite number", 1), ("crash", "crashed", "ended by SIGSEGV", 0)],
 )
-def test_a_seed_that_fails_leaves_the_others_untouched_and_is_named_with_its_log(
+def test_failed_seed_is_named_with_its_log_and_others_continue(
     tmp_path: Path, how: str, status: str, reason: str, begun: int
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(PLANTED)
@@ -214,7 +212,7 @@ def test_a_seed_that_fails_leaves_the_others_untouched_and_is_named_with_its_log
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_second_invocation_on_the_same_folder_helps_instead_of_colliding(tmp_path: Path) -> None:
+def test_second_sweep_on_the_same_folder_shares_the_runs(tmp_path: Path) -> None:
     pair = [started(tmp_path, "0,1", "--jobs", "1", "--json") for _ in range(2)]
     for process in pair:
         out, err = process.communicate(timeout=500)
@@ -225,9 +223,7 @@ def test_a_second_invocation_on_the_same_folder_helps_instead_of_colliding(tmp_p
         assert events(tmp_path, seed) == ["begun", "done"]
 
 
-def test_a_process_is_told_again_what_a_file_and_the_environment_set(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_worker_gets_settings_of_file_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tmp_path / "c.toml"
     config.write_text('[algo]\nlr = 3e-4\nhidden = 32\n[algo.torso]\nkind = "mlp"\nwidths = [32, 16]\n')
     environ = {"RLBENCH_ALGO__LR": "2e-3", "RLBENCH_STEPS": "700", "RLBENCH_DEVICE": "cpu"}
@@ -259,6 +255,6 @@ def test_a_process_is_told_again_what_a_file_and_the_environment_set(
 
 
 @pytest.mark.parametrize("wrong", [("--jobs", "0"), ("--jobs", "many"), ("--executor", "spark"), ("--shard", "3/2")])
-def test_what_makes_no_sense_is_refused_before_anything_is_made(tmp_path: Path, wrong: tuple[str, str]) -> None:
+def test_invalid_sweep_options_are_refused_before_any_file_is_written(tmp_path: Path, wrong: tuple[str, str]) -> None:
     assert main(words(tmp_path / "none", "0", *wrong)[3:]) == 2
     assert not (tmp_path / "none").exists()
