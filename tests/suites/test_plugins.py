@@ -171,6 +171,12 @@ def test_the_identity_of_a_run_holds_the_package_and_its_version(site: Path) -> 
     assert packages[1] == plugins.Package("doorways", "1.0")
 
 
+@pytest.mark.parametrize("setting", ["task.size=1001", "task.stack=101"])
+def test_frames_of_an_installed_environment_have_bounds(setting: str) -> None:
+    with pytest.raises(UsageError, match="less than or equal to 1"):
+        resolve("atari", "dqn", "gym:CartPole-v1", sets=(setting,))
+
+
 @pytest.mark.slow
 def test_an_installed_environment_runs_with_the_settings_of_the_named_suite_and_no_reference(site: Path) -> None:
     install(site, "doorways", REGISTERING)
