@@ -69,7 +69,10 @@ app.add_typer(export, name="export")
 UNMAPPED: Final = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
 """Messages of the dynamic loader when memory is exhausted."""
 
-REFUSED_PATH: Final = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
+REFUSED_PATH: Final = (
+    *(errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP),
+    errno.EIO,
+)
 """Errors of the system about a path that the user gave."""
 
 
@@ -148,7 +151,9 @@ def _terminate(number: int, _frame: object) -> None:
 
 def _unforeseen(error: Exception, *, debug: bool) -> int:
     if isinstance(error, OSError) and error.errno in REFUSED_PATH:
-        complain(f"{printable(str(error.filename), 200)}: {error.strerror}; check the path and its permissions")
+        complain(
+            f"{printable(str(error.filename or 'a file'), 200)}: {error.strerror}; check the path and its permissions"
+        )
         return UsageError.exit_code
     if isinstance(error, MemoryError | ImportError | OSError) and any(word in str(error) for word in UNMAPPED):
         complain(f"memory is exhausted ({error}); free some, or raise `ulimit -v`, and run the same command again")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -209,9 +211,10 @@ def _evaluate(options: _EvalOptions) -> _EvalResult:
     seeds = Seeds(spec.seed).child("evaluation", epoch) if options.games is None else Seeds(options.games).child("eval")
     shared = with_episodes(spec, options.episodes)
     evaluation_fits(shared)
-    evaluation = restore_evaluation(shared, state, Runtime(device=options.device), seeds)
-    env = dict(evaluation.envs.info.versions).get("env", spec.task.id)
-    clip, evaluated = _play(spec, evaluation, options), evaluation.result()
+    with redirect_stdout(sys.stderr):  # environments may print
+        evaluation = restore_evaluation(shared, state, Runtime(device=options.device), seeds)
+        env = dict(evaluation.envs.info.versions).get("env", spec.task.id)
+        clip, evaluated = _play(spec, evaluation, options), evaluation.result()
     same = original is not None and (evaluated.returns, evaluated.lengths) == (original.returns, original.lengths)
     return _EvalResult(
         spec=spec,

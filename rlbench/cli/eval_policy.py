@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import sys
+from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -65,7 +66,7 @@ def evaluate_policy(options: PolicyOptions, *, json: bool) -> None:
         raise UnknownName("format", options.form or "", FORMATS, where="--policy needs --format")
     if options.names.task is None:
         raise UsageError("--policy: name the task too: rlbench eval --policy FILE --format FORMAT SUITE TASK")
-    with ExitStack() as stack:
+    with redirect_stdout(sys.stderr), ExitStack() as stack:  # environments may print
         spec, evaluation, obstacle = _prepared(options, options.names.task, stack)
         for _ in evaluation:
             pass

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,7 +105,7 @@ def run(
         address=ray_address,
         pipe=pipe,
     )
-    with tracking(track or (), specs, results, track_dir):
+    with redirect_stdout(sys.stderr), tracking(track or (), specs, results, track_dir):  # environments may print
         endings, stopped_by = sequential.sweep_until_decided(cells, request) if design else sweep(specs, request)
     _print(endings, list(sequential.decision_rows(cells, results)), results, json=json)
     code = max((CODES.get(ending.status, 0) for ending in endings), default=0)

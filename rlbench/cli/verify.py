@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -93,7 +95,8 @@ def verify(
 def _replay(folder: Path, epochs: int | None, dataset: Path | None, *, json: bool) -> None:
     from rlbench.cli.replay import replay
 
-    result = replay(folder, epochs, dataset)
+    with redirect_stdout(sys.stderr):  # environments may print
+        result = replay(folder, epochs, dataset)
     if json:
         emit_json(result.document)
     else:

@@ -231,6 +231,8 @@ def _line(reference: OutsideReference, row: ScoreRow, path: Path) -> Line:
             check_name(text) if text else None
         except ValueError as error:
             raise RefusedFile(f"{path}: {reference.name}: {error}") from None
+    if reference.estimator.startswith("normalized") and reference.suite not in {"atari", "offline"}:
+        raise RefusedFile(f"{path}: {reference.name}: {row.task} has no scale to normalise by; give raw points")
     seeds = row.n or reference.n
     return {
         "suite": reference.suite,

@@ -13,9 +13,10 @@ import re
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, distributions, version
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
 from typing import Final, NamedTuple
@@ -147,10 +148,11 @@ def _search_path() -> list[str]:
 
 @contextmanager
 def _installed_only() -> Iterator[None]:
-    """Exclude the current folder from imports."""
+    """Exclude the current folder from imports, and drop what a package prints."""
     before = sys.path[:]
     sys.path[:] = _search_path()
     try:
-        yield
+        with redirect_stdout(StringIO()):
+            yield
     finally:
         sys.path[:] = before

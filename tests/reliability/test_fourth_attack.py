@@ -242,6 +242,10 @@ REFERENCES = {
         "more than 100,000 rows and points",
     ),
     "many rows of one curve": (REFERENCE + 'file = "curves.csv"', "more than 100,000 rows and points"),
+    "a normalised score without a scale": (
+        REFERENCE.replace('"final"', '"normalized-final"') + 'scores = [{task = "Hopper-v4", score = 90.0}]',
+        "Hopper-v4 has no scale to normalise by",
+    ),
     "a long field of CSV": (REFERENCE + 'file = "long.csv"', "not CSV"),
 }
 
@@ -340,6 +344,7 @@ LONG = "x" * 300
         ("eval", LONG),
         ("compare", LONG, "."),
         ("data", "show", LONG),
+        ("data", "show", "/proc/self/mem"),
         ("table", "toy", "--results", LONG),
         ("check", "toy", "--baseline", LONG),
         ("import", LONG, "--as", "mujoco/sac", "--results", "."),

@@ -179,12 +179,13 @@ def test_frames_of_an_installed_environment_have_bounds(setting: str) -> None:
 
 @pytest.mark.slow
 def test_an_installed_environment_runs_with_the_settings_of_the_named_suite_and_no_reference(site: Path) -> None:
-    install(site, "doorways", REGISTERING)
+    install(site, "doorways", REGISTERING.replace("super()", "print('reset'); super()") + "print('hello')")
     words = ["run", "mujoco", "sac", "--task", "gym:Doors-v7"]
     code, _, error = answer([*words, *QUICK])
     assert code == 2 and "--import" in error and len(error.splitlines()) == 1
-    code, out, _ = answer([*words, "--import", "doorways", *QUICK, "--set", "algo.widths=8,8"])
-    assert code == 0 and "mujoco/sac/gym:Doors-v7 seed 0: done" in out
+    code, out, error = answer([*words, "--import", "doorways", *QUICK, "--set", "algo.widths=8,8"])
+    assert code == 0 and out.startswith("mujoco/sac/gym:Doors-v7 seed 0: done")
+    assert "reset\n" in error and "reset" not in out and "hello" not in out
 
     (spec,) = (json.loads(path.read_text())["spec"] for path in Path("results").rglob("spec.json"))
     assert (spec["task"]["package"], spec["task"]["version"]) == ("doorways", "1.0")
