@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rlbench.errors import UsageError
-from rlbench.records.looks import DESIGN, DESIGNS, Look, Looks, read_looks, take_look
+from rlbench.records.looks import DESIGN, DESIGNS, Look, Looks, design_for, read_looks, take_look
 from rlbench.records.store import folder_of
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from rlbench.cli.sweep import SweepOptions
     from rlbench.config.run import Spec
+    from rlbench.report.cells import Cell
     from rlbench.report.reference_table import CellKey
     from rlbench.sweep.events import Ending
 
@@ -29,6 +30,11 @@ class SequentialCell:
     specs: tuple[Spec, ...]
     folder: Path  # of its seeds
     design: tuple[Look, ...]
+
+    @property
+    def most_seeds(self) -> int:
+        """Seeds of the last look."""
+        return self.design[-1].seeds
 
     @property
     def looks(self) -> Looks | None:
@@ -83,7 +89,7 @@ def cells_of(specs: Sequence[Spec], results: Path, design: tuple[Look, ...]) -> 
         key = CellKey(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, getattr(spec.task, "dataset", "")))
         _refuse_undecidable(key, spec)
         cell = SequentialCell(key=key, specs=tuple(group), folder=folder, design=design)
-        if cell.looks is not None and cell.looks.last_seeds != design[-1].seeds:
+        if cell.looks is not None and cell.looks.last_seeds != cell.most_seeds:
             most = cell.looks.last_seeds
             raise UsageError(
                 f"--until-decided: the looks of {spec.name} end at {most} seeds, and a design that changes errs more "
@@ -108,14 +114,18 @@ def sweep_until_decided(cells: Sequence[SequentialCell], options: SweepOptions) 
         endings |= {ending.job.folder: ending for ending in new}
         if stopped_by is not None or any(ending.status not in {"done", "failed"} for ending in new):
             return list(endings.values()), stopped_by
+        rows = _rows([cell for cell, _ in going if cell.looks is None], options.results)
         for cell, seeds in going:
-            take_look(cell.folder, cell.design, seeds)
+            row, design = rows.get(cell.key), cell.design
+            if row is not None and row.documented is not None:
+                design = design_for(cell.most_seeds, row.tested, row.documented.std, row.documented.n)
+            take_look(cell.folder, design, seeds)
     return list(endings.values()), None
 
 
 def decision_rows(cells: Sequence[SequentialCell], results: Path) -> Iterator[dict[str, object]]:
     """Yield each cell's verdict and its last look."""
-    words = _verdicts(cells, results) if cells else {}
+    rows = _rows(cells, results)
     for cell in cells:
         looks = cell.looks
         yield {
@@ -123,7 +133,7 @@ def decision_rows(cells: Sequence[SequentialCell], results: Path) -> Iterator[di
             "algorithm": cell.key.algorithm,
             "task": cell.key.task,
             "dataset": cell.key.dataset or None,
-            "verdict": words[cell.key],
+            "verdict": rows[cell.key].verdict.word,
             "look": looks.count if looks else 0,
             "looks": len(cell.design),
             "seeds": looks.last.seeds if looks else 0,
@@ -138,22 +148,22 @@ def decision_sentence(row: dict[str, object]) -> str:
 
 def _undecided(cells: Sequence[SequentialCell], results: Path) -> list[tuple[SequentialCell, int]]:
     """Cells without a verdict, each with the seeds of its next look."""
-    words = _verdicts(cells, results) if any(cell.looks for cell in cells) else {}
+    rows = _rows([cell for cell in cells if cell.looks], results)
     undecided = []
     for cell in cells:
         looks = cell.looks
         following = cell.design[0] if looks is None else looks.following
-        if following is not None and (looks is None or words[cell.key] not in DECIDED):
+        if following is not None and (looks is None or rows[cell.key].verdict.word not in DECIDED):
             undecided.append((cell, following.seeds))
     return undecided
 
 
-def _verdicts(cells: Sequence[SequentialCell], results: Path) -> dict[CellKey, str]:
-    """Verdicts of the table, in which Holm's correction covers the whole suite."""
+def _rows(cells: Sequence[SequentialCell], results: Path) -> dict[CellKey, Cell]:
+    """Rows of the table, in which Holm's correction covers the whole suite."""
     from rlbench.report.cells import every_cell
 
     suites = list(dict.fromkeys(cell.key.suite for cell in cells))
-    return {cell.key: cell.verdict.word for cell in every_cell(suites, results)}
+    return {row.key: row for row in every_cell(suites, results)} if suites else {}
 
 
 def _refuse_undecidable(key: CellKey, spec: Spec) -> None:

@@ -3,13 +3,17 @@
 The one-sided levels hold the error of all looks at 5 %. They are Kim and DeMets' (1987, doi:10.1093/biomet/74.1.149)
 with the spending function 0.9 alpha t^3 and the information t = n/N of n among at most N seeds. Levels are those of
 z-tests; the tenth that is not spent makes up for t-tests of few seeds, as ``results/calibration`` shows by simulation.
+Where the reference is a mean of ten seeds, its error is the same at every look. The information is then that of the
+difference, (1/N + 1/9) / (1/n + 1/9), and 0.9 alpha t^4 is spent.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import stdev
 from typing import Final, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
@@ -37,17 +41,31 @@ _LEVELS: Final = (
     (0.00015187, 0.00060446, 0.0024764, 0.0083755, 0.041703),
     (3.7079e-05, 0.00014497, 0.00058960, 0.0019706, 0.0098293, 0.041402),
 )
-DESIGNS: Final = {
-    _SEEDS[len(levels) - 1]: tuple(Look(seeds, level) for seeds, level in zip(_SEEDS, levels, strict=False))
-    for levels in _LEVELS
-}
-"""The looks of each design, by the number of seeds at its end."""
+_SHARED_ERROR_LEVELS: Final = (
+    (0.010805, 0.042720),
+    (0.0035843, 0.013824, 0.041720),
+    (0.0016486, 0.0062557, 0.018720, 0.040439),
+    (0.00077704, 0.0029057, 0.0086265, 0.018449, 0.040176),
+    (0.00047371, 0.0017555, 0.0051860, 0.011020, 0.023942, 0.038741),
+)
+DESIGNS, SHARED_ERROR_DESIGNS = (
+    {
+        _SEEDS[len(levels) - 1]: tuple(Look(seeds, level) for seeds, level in zip(_SEEDS, levels, strict=False))
+        for levels in table
+    }
+    for table in (_LEVELS, _SHARED_ERROR_LEVELS)
+)
+"""The looks of each design, by the number of seeds at its end: for any reference, and for one with an error."""
+
+MOST_REFERENCE_SEEDS: Final = 10
+MOST_STD_RATIO: Final = 2.0
+"""Largest std of our first three seeds, in multiples of the reference's, with which its error counts as shared."""
 
 DESIGN: Final = DESIGNS[20]
 """The default design."""
 
 SEEDS: Final = range(3, 1_000)  # of a look
-MOST_SPENT: Final = 0.0563
+MOST_SPENT: Final = 0.0812
 """Largest sum of the levels of a design."""
 
 
@@ -83,6 +101,18 @@ class Looks:
 
 
 _DESIGN = TypeAdapter(tuple[Look, ...])
+
+
+def design_for(most: int, scores: Sequence[float], std: float | None, n: int | None) -> tuple[Look, ...]:
+    """Return the looks for a cell by its first three ``scores``; ``most`` seeds take the last look.
+
+    ``std`` of the reference's ``n`` seeds is divided by n, as printed; None where it is not known.
+    """
+    first = scores[: DESIGN[0].seeds]
+    if not std or n is None or not 2 <= n <= MOST_REFERENCE_SEEDS or len(first) < DESIGN[0].seeds:
+        return DESIGNS[most]
+    similar = stdev(first) <= MOST_STD_RATIO * std * (n / (n - 1)) ** 0.5
+    return (SHARED_ERROR_DESIGNS if similar else DESIGNS)[most]
 
 
 def read_looks(cell: Path) -> Looks | None:

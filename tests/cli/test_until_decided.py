@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rlbench.cli.app import main
-from rlbench.records.looks import DESIGN, NAME, read_looks, take_look
+from rlbench.records.looks import DESIGN, NAME, SHARED_ERROR_DESIGNS, read_looks, take_look
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.reference_scores import documented
 from rlbench.report.verdict import against_seeds
@@ -158,6 +158,21 @@ def test_an_interrupted_look_is_not_taken(
     assert code == 130
     assert [(row["verdict"], row["look"]) for row in content["decisions"]] == [("REPRODUCED", 0)]
     assert not (folder / NAME).exists()
+
+
+def test_the_first_three_seeds_choose_the_levels_of_a_reference_with_an_error(
+    record_run: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = "mujoco", "ppo", "Hopper-v4"
+    for seed, score in enumerate((2600.0, 2500.0, 2700.0)):  # documented: 2,609 ± 701 over ten seeds
+        folder = record_run([5.0, score], suite=cell[0], algo=cell[1], task=cell[2], seed=seed).parent
+    monkeypatch.setattr(
+        "rlbench.cli.sweep.sweep", lambda specs, options: ([], None if len(specs) == 3 else signal.SIGINT)
+    )
+    words = ["run", *cell, "--until-decided", "--results", str(tmp_path / "results"), "--quiet", "--device", "cpu"]
+    assert main(words) == 130
+    looks = read_looks(folder)
+    assert looks is not None and (looks.design, looks.count) == (SHARED_ERROR_DESIGNS[20], 1)
 
 
 def test_reference_of_the_test_cell_has_the_expected_values() -> None:
