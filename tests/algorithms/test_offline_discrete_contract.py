@@ -79,7 +79,7 @@ def test_an_update_changes_every_parameter_that_learns(name: str) -> None:
     assert not [key for key, value in net(learner).named_parameters() if torch.equal(value, before[key])]
 
 
-def test_actions_are_numbers_that_exist_and_carry_no_gradient(name: str) -> None:
+def test_actions_are_valid_and_carry_no_gradient(name: str) -> None:
     learner, batch = made(name)
     for role in ("act", "eval"):
         action = learner.act(batch.obs, role)
@@ -99,7 +99,7 @@ def test_a_row_of_weight_zero_has_no_effect(name: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(net(one).parameters(), net(other).parameters(), strict=True))
 
 
-def test_its_report_has_finite_figures_and_a_priority_a_row(name: str) -> None:
+def test_update_returns_finite_metrics_and_one_priority_per_row(name: str) -> None:
     learner, batch = made(name)
     report = learner.update(batch)
     assert report.priority.shape == (BATCH,)
@@ -108,13 +108,13 @@ def test_its_report_has_finite_figures_and_a_priority_a_row(name: str) -> None:
     assert all(x.shape == () and not x.requires_grad and bool(x.isfinite()) for x in figures)
 
 
-def test_a_learner_goes_on_from_its_state_as_if_it_had_never_stopped(name: str) -> None:
+def test_learner_restored_from_its_state_continues_exactly(name: str) -> None:
     one, batch = made(name)
     one.update(batch)
     goes_on(one, made(name, seed=7)[0], lambda learner, _: learner.update(batch))
 
 
-def test_a_target_that_is_copied_stays_until_it_is_due(name: str) -> None:
+def test_copied_target_is_constant_until_its_interval(name: str) -> None:
     learner, batch = made(name)
     if isinstance(learner, Imitation):
         assert learner.every == ()
@@ -129,12 +129,12 @@ def test_a_target_that_is_copied_stays_until_it_is_due(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", slow_but(["il", "bcq", "cql", "crr with cql"], 0))
-def test_every_loss_compiles_whole(name: str) -> None:
+def test_every_loss_compiles_without_graph_breaks(name: str) -> None:
     learner, batch = made(name)
     compiles_whole(lambda seen: learner.loss(seen)[0], net(learner), batch)
 
 
-def test_real_actions_are_refused_in_one_line_that_names_the_run() -> None:
+def test_continuous_actions_are_refused_in_one_line() -> None:
     hopper = describe(suites.spec("offline", "il", "Hopper-v4"))
     assert isinstance(SPEC.algo, OfflineQ)
     with pytest.raises(UsageError, match=r"^offline/bcq/Catch: [^\n]*continuous actions[^\n]*$"):
@@ -157,7 +157,7 @@ def added(method: asked.Method, head: Head) -> float:
     return learner.loss(made("bcq")[1])[1].metrics["extra"].item()
 
 
-def test_the_weights_of_terms_are_those_that_were_asked_for() -> None:
+def test_weights_of_loss_terms_are_the_configured_ones() -> None:
     light, heavy = (
         added(asked.DiscreteConservative(conservative_weight=weight), Quantiles(n_quantiles=9)) for weight in (1.5, 6.0)
     )
@@ -166,7 +166,7 @@ def test_the_weights_of_terms_are_those_that_were_asked_for() -> None:
     assert some > none and more - none == pytest.approx(2 * (some - none), rel=1e-3)
 
 
-def test_the_threshold_is_the_one_that_was_asked_for() -> None:
+def test_threshold_is_the_configured_one() -> None:
     obs = torch.randint(0, 256, (300, 10, 5), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
     likeliest, best = (asked_for(asked.DiscreteBatchConstrained(threshold=t), Expected(huber=1.0)) for t in (1.0, 0.0))
     assert isinstance(likeliest, QLearner) and isinstance(likeliest.online, QNetWithPolicy)
@@ -177,7 +177,7 @@ def test_the_threshold_is_the_one_that_was_asked_for() -> None:
     assert not torch.equal(preferred, worth)
 
 
-def test_the_rest_of_the_settings_reaches_the_learner() -> None:
+def test_other_settings_reach_the_learner() -> None:
     method = asked.DiscreteCriticRegularized(
         mode="binary", beta=0.5, max_weight=7.0, conservative_weight=2.0, greedy=True
     )
@@ -198,7 +198,7 @@ def test_the_rest_of_the_settings_reaches_the_learner() -> None:
     assert (group["lr"], group["eps"]) == (0.03, 1e-3)
 
 
-def test_it_is_judged_with_the_chance_of_its_protocol() -> None:
+def test_evaluation_uses_the_protocols_epsilon() -> None:
     assert isinstance(SPEC.algo, OfflineQ)
     judged = SPEC.model_copy(update={"protocol": SPEC.protocol.model_copy(update={"epsilon": 0.25})})
     eval_explorer = discrete_parts(judged, SPEC.algo, INFO, CPU).eval_explorer

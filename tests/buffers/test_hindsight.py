@@ -141,9 +141,7 @@ def naive(world: World, slot: int, offset: int) -> tuple[np.ndarray, np.ndarray,
 
 
 @given(worlds(), st.sampled_from([0.5, 1.0]), st.sampled_from([1, 3, 100]))
-def test_every_goal_is_of_the_own_future_and_one_for_the_whole_transition(
-    world: World, share: float, limit: int
-) -> None:
+def test_relabeled_goal_is_a_future_goal_of_the_episode(world: World, share: float, limit: int) -> None:
     ring = world.ring
     before = {name: column.clone() for name, column in ring._columns().items()}
     batch = hindsight(ring, share, limit).sample(128)
@@ -169,7 +167,7 @@ def test_every_goal_is_of_the_own_future_and_one_for_the_whole_transition(
 
 @settings(max_examples=40)
 @given(worlds())
-def test_slots_are_drawn_as_without_hindsight_and_no_share_changes_nothing(world: World) -> None:
+def test_hindsight_samples_the_same_slots_and_share_zero_changes_nothing(world: World) -> None:
     ring = world.ring
     state = ring.sampler.state_dict()
     plain = ring.sample(64)
@@ -186,7 +184,7 @@ def one_lane(steps: int, ends: set[int], horizon: int = 1, rows: int = 200) -> W
 
 
 @pytest.mark.parametrize("share", [0.25, 0.875])
-def test_the_share_of_new_goals_is_the_one_asked_for(share: float) -> None:
+def test_share_of_relabeled_goals_is_the_requested_one(share: float) -> None:
     batch = hindsight(one_lane(150, set()).ring, share).sample(20_000)
     changed = int((batch.obs[:, 3] < WANTED).sum())
     assert binomtest(changed, 20_000, share).pvalue > 1e-3
@@ -227,7 +225,7 @@ def test_an_empty_ring_gives_weightless_rows() -> None:
     assert (hindsight(world.ring, 1.0).sample(16).weight == 0).all()
 
 
-def test_hindsight_goes_on_from_its_state() -> None:
+def test_hindsight_resumes_from_its_state() -> None:
     made = hindsight(one_lane(100, {30}).ring)
     made.sample(8)
     state, drawn = made.state_dict(), made.ring.sampler.state_dict()
@@ -249,12 +247,12 @@ def test_priorities_reach_the_ring() -> None:
 
 
 @pytest.mark.parametrize(("stack", "width"), [(2, WIDTH), (1, WIDTH + 1)])
-def test_observations_that_are_stacked_or_laid_out_otherwise_are_refused(stack: int, width: int) -> None:
+def test_stacked_or_differently_laid_out_observations_are_refused(stack: int, width: int) -> None:
     with pytest.raises(ValueError, match="hindsight: observations are"):
         hindsight(ring_of(1, 20, 1, stack, width))
 
 
-def test_the_cost_does_not_depend_on_what_is_stored() -> None:
+def test_cost_of_hindsight_is_independent_of_the_fill() -> None:
     counts = []
     for rows, steps in ((100, 60), (5_000, 60), (5_000, 4_990)):
         made = hindsight(one_lane(steps, {7, 30}, horizon=3, rows=rows).ring)

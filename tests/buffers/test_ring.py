@@ -140,7 +140,7 @@ def usable(world: World) -> list[tuple[int, int]]:
 
 
 @given(worlds())
-def test_every_transition_the_ring_may_draw_is_the_one_the_definition_gives(case: tuple[World, int, int]) -> None:
+def test_sampled_transitions_equal_the_definition(case: tuple[World, int, int]) -> None:
     world, horizon, stack = case
     ring, want, places = world.ring, expected(world, horizon, stack), usable(world)
     if not places:
@@ -161,7 +161,7 @@ def test_every_transition_the_ring_may_draw_is_the_one_the_definition_gives(case
 
 
 @given(worlds())
-def test_nothing_that_could_be_drawn_is_left_out(case: tuple[World, int, int]) -> None:
+def test_every_complete_slot_is_sampleable(case: tuple[World, int, int]) -> None:
     world, horizon, stack = case
     places = set(usable(world))
     span, length = world.ring.span(), world.ring.length
@@ -173,7 +173,7 @@ def test_nothing_that_could_be_drawn_is_left_out(case: tuple[World, int, int]) -
 
 @settings(max_examples=40)
 @given(worlds())
-def test_a_ring_reads_back_from_its_state_as_it_was(case: tuple[World, int, int]) -> None:
+def test_ring_is_restored_from_its_state(case: tuple[World, int, int]) -> None:
     world, horizon, stack = case
     if not usable(world):
         return
@@ -184,7 +184,7 @@ def test_a_ring_reads_back_from_its_state_as_it_was(case: tuple[World, int, int]
         assert torch.equal(ours, theirs)
 
 
-def test_the_stack_to_act_on_repeats_the_first_frame_of_its_own_episode() -> None:
+def test_frame_stack_is_padded_with_the_episodes_first_frame() -> None:
     ring = ring_of(1, 20, 1, 4)
     nothing, flag = np.zeros(1, np.float32), np.zeros(1, np.bool_)
     acts = []
@@ -198,7 +198,7 @@ def test_the_stack_to_act_on_repeats_the_first_frame_of_its_own_episode() -> Non
     ]  # fmt: skip
 
 
-def test_uniform_draws_every_usable_slot_equally_often() -> None:
+def test_uniform_sampling_draws_every_usable_slot_equally_often() -> None:
     world = World(ring_of(3, 11, 2, 2), 3, [[], [], []])
     play(world, [[0, 0, 0]] * 40)
     span = world.ring.span()
@@ -257,9 +257,7 @@ def told(world: World, stack: int) -> dict[tuple[int, int], tuple[object, ...]]:
 
 
 @given(worlds(), st.data())
-def test_a_rollout_is_what_was_last_seen_and_done_in_the_order_of_time(
-    case: tuple[World, int, int], data: st.DataObject
-) -> None:
+def test_rollout_has_the_last_rows_in_time_order(case: tuple[World, int, int], data: st.DataObject) -> None:
     world, _, stack = case
     ring, record = world.ring, told(world, stack)
     rows = data.draw(st.integers(1, min(world.row, ring.length - stack)))

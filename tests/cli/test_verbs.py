@@ -47,7 +47,7 @@ def test_every_suite_has_a_table(suite: str, capsys: Capture) -> None:
     assert json.loads(printed(capsys, "table", suite, "--json"))["cells"]
 
 
-def test_table_finds_the_records_and_names_only_what_was_asked_for(record_run: Record, capsys: Capture) -> None:
+def test_table_shows_only_the_selected_cells(record_run: Record, capsys: Capture) -> None:
     record_run([1.0, 5.0])
     cells = json.loads(printed(capsys, "table", "atari", "--algo", "d*", "--task", "breakout*", "--json"))["cells"]
     assert [(c["algorithm"], c["task"], c["measured"]["score"], c["measured"]["env_id"]) for c in cells] == [
@@ -55,7 +55,7 @@ def test_table_finds_the_records_and_names_only_what_was_asked_for(record_run: R
     ]
 
 
-def test_results_may_lie_elsewhere(record_run: Record, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_folder_can_be_chosen(record_run: Record, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     record_run([5.0])
     Path("results").rename("mine")
     assert "5.00" not in printed(capsys, "table", "atari")
@@ -64,7 +64,7 @@ def test_results_may_lie_elsewhere(record_run: Record, capsys: Capture, monkeypa
     assert "5.00" in printed(capsys, "table", "atari")
 
 
-def test_a_missing_results_folder_is_remarked_and_is_no_error(capsys: Capture) -> None:
+def test_missing_results_folder_is_a_remark(capsys: Capture) -> None:
     assert main(["table", "toy"]) == 0
     assert "no such folder" in capsys.readouterr().err
 
@@ -72,13 +72,13 @@ def test_a_missing_results_folder_is_remarked_and_is_no_error(capsys: Capture) -
 @pytest.mark.parametrize(
     ("name", "start"), [("a.md", "| Alg"), ("a.csv", "suite,"), ("a.json", "{"), ("a.html", "<!doctype"), ("a", "Alg")]
 )
-def test_a_file_gets_the_format_of_its_ending(name: str, start: str, capsys: Capture) -> None:
+def test_output_format_follows_the_file_name(name: str, start: str, capsys: Capture) -> None:
     assert printed(capsys, "table", "toy", "--output", name) == ""
     assert Path(name).read_text(encoding="utf-8").startswith(start)
     assert [path.name for path in Path().iterdir()] == [name]
 
 
-def test_the_format_that_was_asked_for_beats_the_ending(capsys: Capture) -> None:
+def test_format_option_overrides_the_file_name(capsys: Capture) -> None:
     printed(capsys, "table", "toy", "--format", "csv", "--output", "a.md")
     assert Path("a.md").read_text(encoding="utf-8").startswith("suite,")
 
@@ -139,11 +139,11 @@ def test_show_reads_the_environment(capsys: Capture, monkeypatch: pytest.MonkeyP
     assert "RLBENCH_ALGO__LRR" in capsys.readouterr().err
 
 
-def test_status_of_nothing(capsys: Capture) -> None:
+def test_status_without_runs(capsys: Capture) -> None:
     assert printed(capsys, "status") == "no runs\n"
 
 
-def test_status_tells_running_from_done_and_counts(record_run: Record, capsys: Capture) -> None:
+def test_status_counts_running_and_finished_runs(record_run: Record, capsys: Capture) -> None:
     record_run([1.0, 2.0], seed=0)
     record_run([1.0, 2.0], seed=1, status=None)
     store = Store.claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4", seed=1), Path("results"), {})
@@ -161,7 +161,7 @@ def test_status_tells_running_from_done_and_counts(record_run: Record, capsys: C
     assert [(run["state"], run["seed"]) for run in runs] == [("done", 0), ("running", 1)]
 
 
-def test_a_run_of_another_process_is_left_alone_and_told_as_it_stands(record_run: Record, capsys: Capture) -> None:
+def test_run_of_another_process_is_skipped_with_its_state(record_run: Record, capsys: Capture) -> None:
     record_run([-0.6, 0.5], suite="toy", task="Catch", status=None)
     spec = suites.spec("toy", "dqn", "Catch")
     store = Store.claim(spec, Path("results"), {})
@@ -184,7 +184,7 @@ def test_a_damaged_run_of_another_process_is_called_damaged(record_run: Record, 
     assert "is running it, but" in error and "epochs.jsonl" in json.loads(out)["runs"][0]["reason"]
 
 
-def test_status_lists_the_rest_beside_a_damaged_record_and_exits_2(record_run: Record, capsys: Capture) -> None:
+def test_status_with_a_damaged_record_lists_the_others_and_exits_2(record_run: Record, capsys: Capture) -> None:
     (record_run([1.0], seed=0) / "spec.json").write_text("{", encoding="utf-8")
     record_run([1.0], seed=1)
     assert main(["status"]) == 2
@@ -221,7 +221,7 @@ def test_status_watches_until_it_is_interrupted(record_run: Record, tmp_path: Pa
         (187_200.0, "2 d 4 h"),
     ],
 )
-def test_lengths_of_time_are_written_for_people(seconds: float | None, text: str) -> None:
+def test_durations_are_formatted(seconds: float | None, text: str) -> None:
     assert spoken(seconds) == text
 
 
@@ -243,7 +243,7 @@ def test_doctor_has_a_line_for_everything_and_succeeds_here(capsys: Capture) -> 
     assert all(line.split()[0] in {"ok", "optional"} for line in lines)
 
 
-def test_doctor_of_a_suite_asks_only_for_what_it_needs(capsys: Capture) -> None:
+def test_doctor_of_a_suite_checks_only_its_requirements(capsys: Capture) -> None:
     found = json.loads(printed(capsys, "doctor", "toy", "--json"))["findings"]
     assert not {"ale roms", "mujoco"} & {finding["what"] for finding in found}
 

@@ -75,7 +75,7 @@ def test_imported_curves_never_count_as_runs_of_rlbench(record_run: RecordRun, t
     assert all(not run.id.startswith("imported") for runs in gather(tmp_path / "results").values() for run in runs.all)
 
 
-def test_a_baseline_and_a_plan_know_no_imported_curve(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_baseline_and_plan_ignore_imported_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     curves(tmp_path, [3_500.0, 3_600.0])
     assert gather(tmp_path / "results") == {}
     assert main(["baseline", "save", str(tmp_path / "b.json"), "--results", str(tmp_path / "results")]) == 2
@@ -83,9 +83,7 @@ def test_a_baseline_and_a_plan_know_no_imported_curve(tmp_path: Path, capsys: py
     assert "imported" not in capsys.readouterr().out
 
 
-def test_compare_takes_imported_curves_and_refuses_another_kind(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_compare_accepts_imported_curves_of_one_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, kind in (("a", "evaluation"), ("b", "evaluation"), ("c", "training")):
         (tmp_path / name).mkdir()
         curves(tmp_path / name, [3_500.0, 3_600.0], more=("--kind", kind))
@@ -100,7 +98,7 @@ def test_compare_takes_imported_curves_and_refuses_another_kind(
     assert "kind of return" in capsys.readouterr().err
 
 
-def test_the_same_curve_twice_changes_nothing_and_another_one_is_refused(
+def test_importing_a_curve_twice_changes_nothing_and_another_one_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert [curves(tmp_path, [1.0]), curves(tmp_path, [1.0])] == [0, 0]

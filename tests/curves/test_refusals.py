@@ -77,7 +77,7 @@ def test_a_bad_table_is_refused_by_name(name: str, tmp_path: Path, capsys: pytes
     assert reason in refused(tmp_path / "curves.csv", tmp_path / "results", capsys, *more)
 
 
-def test_frames_for_decisions_are_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_steps_counted_in_frames_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "f.csv").write_text("task,step,return\nPongNoFrameskip-v4,40000000,20\n")
     line = ["import", str(tmp_path / "f.csv"), "--as", "atari/dqn", "--results", str(tmp_path / "r")]
     assert main(line) == 2
@@ -167,7 +167,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, capsys: pytest.Captur
     assert not any((tmp_path / "outside").iterdir())
 
 
-def test_a_metric_among_several_is_named_by_tag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tag_selects_one_of_several_metrics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "w.csv").write_text("global_step,a - eval/return,a - rollout/return\n1,2,3\n")
     assert "name one with --tag" in refused(tmp_path / "w.csv", tmp_path / "results", capsys, "--task", "Hopper-v4")
     line = ["import", str(tmp_path / "w.csv"), "--as", "mujoco/sac", "--task", "Hopper-v4", "--tag", "eval/return"]

@@ -38,7 +38,7 @@ def code_lines(path: str, name: str) -> int:
     return count
 
 
-def test_the_nine_files_that_are_to_be_read_are_those_of_the_law_and_short() -> None:
+def test_reading_path_has_nine_short_files() -> None:
     assert tuple(path for path, _, _ in ROWS) == budgets.PATH
     assert len(budgets.PATH) == 9
     assert sum(len(MODULES[path].text.splitlines()) for path in budgets.PATH) < budgets.READING
@@ -58,7 +58,7 @@ def definition(path: str, name: str) -> ast.ClassDef | ast.FunctionDef:
 
 
 @pytest.mark.parametrize(("path", "name"), PLACES)
-def test_every_place_on_the_map_is_there(path: str, name: str) -> None:
+def test_every_name_on_the_map_exists(path: str, name: str) -> None:
     assert path in MODULES
     if name:
         definition(path, name)
@@ -88,7 +88,7 @@ def test_every_function_on_the_way_is_where_the_table_says(path: str, names: str
     assert wanted and set(wanted) <= defined
 
 
-def test_c51_is_a_few_lines_beside_dqn() -> None:
+def test_c51_adds_few_lines_to_dqn() -> None:
     counts = [code_lines(path, name) for path, name in budgets.C51]
     assert "{} lines of value, {} of head and {} of Spec".format(*counts) in TEXT
     assert sum(counts) <= budgets.DIFFERENCE

@@ -121,7 +121,7 @@ def test_a_name_that_is_too_long_for_a_seed_is_numbered(label: str, tmp_path: Pa
     assert [path.parent.name for path in tmp_path.rglob("curve.json")] == ["seed=0"]
 
 
-def test_the_faults_of_lzma_are_real() -> None:
+def test_lzma_errors_occur() -> None:
     with pytest.raises(lzma.LZMAError), zipfile.ZipFile(io.BytesIO(damaged(zipfile.ZIP_LZMA))) as members:
         members.read("timesteps.npy")
 
@@ -145,7 +145,7 @@ def test_a_forged_curve_is_named_and_counted_nowhere(message: str, tmp_path: Pat
         assert code == 2 and message in out + error
 
 
-def test_a_curve_that_no_line_of_a_record_holds_is_not_written(tmp_path: Path) -> None:
+def test_curve_without_a_valid_line_is_not_written(tmp_path: Path) -> None:
     numbers = [n / 7 for n in range(400_000)]
     long = replace(CURVE, steps=tuple(range(10**15, 10**15 + 400_000)), returns=tuple(numbers), lengths=tuple(numbers))
     with pytest.raises(RefusedFile, match="16,777,216 are allowed; thin the file"):
@@ -264,7 +264,7 @@ def test_a_hostile_file_of_references_is_refused(harm: str, tmp_path: Path) -> N
     assert code == 2 and message in error
 
 
-def test_a_file_beside_the_suites_hides_no_table(tmp_path: Path) -> None:
+def test_file_in_a_results_folder_hides_no_table(tmp_path: Path) -> None:
     (tmp_path / "README.md").touch()
     (tmp_path / "link").symlink_to("/nowhere")
     assert sources.known_suites(tmp_path) == sources.known_suites(tmp_path / "none")
@@ -323,7 +323,7 @@ def test_looks_that_would_leave_no_seeds_are_refused(seeds: int, tmp_path: Path)
         looks.read_looks(tmp_path)
 
 
-def test_a_look_that_two_processes_end_counts_once(tmp_path: Path) -> None:
+def test_look_ended_by_two_processes_counts_once(tmp_path: Path) -> None:
     assert [looks.take_look(tmp_path, seeds=seeds).count for seeds in (3, 3, 5, 3, 5)] == [1, 1, 2, 2, 2]
 
 
@@ -351,7 +351,7 @@ LONG = "x" * 300
         ("show", "mujoco", "ppo", "gym:CartPole-v1", "--import", "__main__"),
     ],
 )
-def test_a_word_that_no_system_takes_is_a_wrong_request(words: tuple[str, ...]) -> None:
+def test_argument_that_no_file_system_accepts_is_a_usage_error(words: tuple[str, ...]) -> None:
     code, _, error = told(words)
     assert code == 2 and "internal error" not in error
 

@@ -39,7 +39,7 @@ def usual(record_run: Record) -> str:
     return "usual"
 
 
-def test_a_setting_of_ones_own_is_compared_with_the_documented_one(usual: str, record_run: Record) -> None:
+def test_variant_is_compared_with_the_documented_setting(usual: str, record_run: Record) -> None:
     for seed, best in [(0, 0.75), (1, 1.0)]:
         record_run([-0.6, best], suite="toy", task="Catch", seed=seed, sets=["algo.lr=0.5"])
     record_run([1.0], suite="toy", task="Catch", seed=2, sets=["algo.lr=0.5"], status=None)  # not at its end
@@ -54,7 +54,7 @@ def test_a_setting_of_ones_own_is_compared_with_the_documented_one(usual: str, r
         ("bcq", "hopper-expert-v2", 190 / 10),  # the mean of robomimic's last ten
     ],
 )
-def test_scores_of_recorded_data_are_raw_points_by_the_documents_estimator(
+def test_offline_scores_are_raw_returns_by_the_references_estimator(
     algorithm: str, dataset: str, score: float, record_run: Record
 ) -> None:
     (key,) = (c.key for c in documented("offline") if c.key[1:4:2] == (algorithm, dataset))
@@ -63,7 +63,7 @@ def test_scores_of_recorded_data_are_raw_points_by_the_documents_estimator(
     assert scores_of(key, gather(Path("results"))[key]) == [pytest.approx(score)]
 
 
-def test_a_failed_seed_of_ones_own_counts_as_the_random_policy(usual: str, record_run: Record) -> None:
+def test_failed_seed_of_a_variant_counts_as_the_random_policy(usual: str, record_run: Record) -> None:
     record_run([-0.6, 0.875], suite="toy", task="Catch", sets=["algo.lr=0.5"])
     for seed in (1, 2):
         record_run([], suite="toy", task="Catch", seed=seed, sets=["algo.lr=0.5"], status="failed")
@@ -90,7 +90,7 @@ TWO = "results has 2 settings of it, lr=0.25, lr=0.5; name one, as in 'results@l
         ([["task.envs=3", "algo.lr=0.5"]], "they differ in task"),
     ],
 )
-def test_neither_two_settings_nor_other_rules_are_compared_as_one(
+def test_cells_with_two_settings_or_other_rules_are_not_compared(
     sets: list[list[str]], why: str, usual: str, record_run: Record, capsys: Capture
 ) -> None:
     """With another cell they share the rest is compared, and what is not is said."""
@@ -123,14 +123,14 @@ def test_settings_of_one_folder_are_compared_with_each_other_and_with_the_publis
 
 
 @pytest.mark.parametrize("text", ["protocol.episodes=128", "budget.steps=2000", "algo.lr=0.5"])
-def test_two_folders_of_equal_rules_are_compared_whatever_those_are(text: str, record_run: Record) -> None:
+def test_folders_with_equal_rules_are_compared(text: str, record_run: Record) -> None:
     for best, folder in [(0.5, "left"), (0.75, "right")]:
         record_run([best], suite="toy", task="Catch", sets=[text])
         Path("results").rename(folder)
     assert scores(compare("left", "right", Sources(NOWHERE), None)) == [((0.5,), (0.75,))]
 
 
-def test_evaluations_beyond_the_documented_steps_count_where_neither_side_is_documented(record_run: Record) -> None:
+def test_evaluations_beyond_the_references_steps_count_for_two_variants(record_run: Record) -> None:
     """A budget of three times the documented one on both sides: the best of each run is its last evaluation."""
     long = ["budget.steps=3000000", "budget.epoch=1000000"]
     for folder, more in [("left", []), ("right", ["algo.lr=1e-4"])]:
@@ -149,7 +149,7 @@ def test_runs_on_another_file_are_not_repeats(files: tuple[str, str], record_run
     assert ("they differ in data" in capsys.readouterr().err) is (files[0] != files[1])
 
 
-def test_runs_on_a_second_file_of_the_name_are_told(record_run: Record, capsys: Capture) -> None:
+def test_runs_on_a_second_file_of_the_same_name_are_reported(record_run: Record, capsys: Capture) -> None:
     def runs(files: str, folder: str, *sets: str) -> None:
         for seed, digest in enumerate(files):
             told = {"name": "rlb-hopper-medium", "sha256": digest * 64}
@@ -177,7 +177,7 @@ def test_a_folder_without_ended_runs_is_named(usual: str, record_run: Record, ca
     assert "results: no run of toy has ended there" in capsys.readouterr().err
 
 
-def test_runs_that_are_under_way_are_compared_at_the_largest_step_that_three_of_each_have_reached(
+def test_unfinished_runs_are_compared_at_the_largest_step_of_three_seeds_on_each_side(
     record_run: Record, capsys: Capture
 ) -> None:
     """Evaluations each 5,000 steps: 20,000 on the left, where a fourth seed is behind, 15,000 on the right."""
@@ -198,7 +198,7 @@ def test_runs_that_are_under_way_are_compared_at_the_largest_step_that_three_of_
     assert (row["step"], row["improvement"]["value"]) == (15_000, 1.0)
 
 
-def test_nothing_to_compare_at_equal_steps_is_refused(record_run: Record, capsys: Capture) -> None:
+def test_comparison_at_equal_steps_without_common_tasks_is_refused(record_run: Record, capsys: Capture) -> None:
     record_run([1.0], suite="toy", task="Catch")
     Path("results").rename("left")
     Path("right").mkdir()

@@ -67,7 +67,7 @@ def test_two_folders_are_compared_cell_by_cell(two_algorithms: Path, record_run:
 
 
 @pytest.mark.parametrize(("left", "right"), [("dqn", "nothing"), ("results", "dqn"), ("dqn", "rainbow")])
-def test_what_cannot_be_compared_is_refused_in_one_line(
+def test_invalid_comparisons_are_refused_in_one_line(
     two_algorithms: Path, left: str, right: str, capsys: Capture
 ) -> None:
     assert main(["compare", left, right]) == 2
@@ -95,7 +95,7 @@ def test_compare_shows_an_interval_of_five_seeds_unless_they_tie(record_run: Rec
     assert "Fewer than" not in text
 
 
-def test_a_title_stands_above_a_figure_as_it_is_typed(two_algorithms: Path) -> None:
+def test_title_appears_literally_above_a_figure(two_algorithms: Path) -> None:
     assert main(["plot", "toy", "--title", "Toys, $5 each$", "--output", "titled.svg", "--results", "results"]) == 0
     assert ">Toys, $5 each$</text>" in Path("titled.svg").read_text(encoding="utf-8")
 
@@ -111,14 +111,14 @@ def test_settings_of_matplotlib_change_the_figure_or_are_refused(two_algorithms:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "forest"])  # a bound needs three seeds
-def test_every_kind_of_picture_is_drawn_and_twice_the_same(kind: str, two_algorithms: Path) -> None:
+def test_every_kind_of_figure_is_drawn_deterministically(kind: str, two_algorithms: Path) -> None:
     pictures = [encoded(draw("toy", kind, Sources(two_algorithms)), ".svg") for _ in range(2)]
     assert pictures[0] == pictures[1]
     assert b"dqn" in pictures[0] and b"c51" in pictures[0]
     assert encoded(draw("toy", kind, Sources(two_algorithms)), ".png").startswith(b"\x89PNG")
 
 
-def test_a_curve_holds_every_seed_and_the_document(two_algorithms: Path) -> None:
+def test_curve_contains_every_seed_and_the_reference(two_algorithms: Path) -> None:
     found = {panel.title: panel for panel in panels("toy", Sources(two_algorithms), clock=steps)}
     line = next(line for line in found["Catch"].lines if line.algorithm == "dqn")
     assert line.x.tolist() == [0, 4000]
@@ -186,13 +186,13 @@ def test_scores_are_put_on_one_scale_with_their_documents(two_algorithms: Path) 
     ],
     ids=" ".join,
 )
-def test_what_cannot_be_done_exits_2_in_one_line_and_writes_nothing(line: tuple[str, ...], capsys: Capture) -> None:
+def test_invalid_plot_command_exits_2_and_writes_nothing(line: tuple[str, ...], capsys: Capture) -> None:
     assert main(list(line)) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
     assert list(Path().iterdir()) == []
 
 
-def test_the_legend_names_what_is_drawn_and_no_algorithm_that_was_only_documented(record_run: Record) -> None:
+def test_legend_names_only_drawn_algorithms(record_run: Record) -> None:
     """Seven algorithms have documented curves of Hopper; beside measured ones only those of the same are drawn."""
     record_run([0.0, 1607.0, 2000.0], suite="mujoco", algo="ppo", task="Hopper-v4")
     (hopper,) = panels("mujoco", Sources(Path("results")), tasks=("Hopper-v4",), clock=steps)
@@ -258,7 +258,7 @@ def test_a_pdf_has_the_same_bytes_every_time(two_algorithms: Path) -> None:
     assert made[0] == made[1] and made[0].startswith(b"%PDF")
 
 
-def test_no_two_algorithms_of_a_picture_look_alike_in_black_and_white() -> None:
+def test_algorithms_of_a_figure_differ_in_black_and_white() -> None:
     looks = list(looks_of([f"algorithm-{number}" for number in range(20)]).values())
     assert len({look.marker for look in looks}) == len({(look.color, look.dashes) for look in looks}) == 20
 
@@ -273,7 +273,7 @@ def test_a_document_on_d4rls_scale_is_drawn_in_raw_points(record_run: Record) ->
     assert standing.scores[0] == pytest.approx((0.5,), abs=1e-3)
 
 
-def test_more_points_are_more_on_the_common_scale_also_below_the_random_policy() -> None:
+def test_common_scale_is_increasing_also_below_the_random_policy() -> None:
     keys = [CellKey("toy", "dqn", "Nowhere", ""), CellKey("toy", "dqn", "Pendulum-v1", "")]
     _, points = normalizer(keys, [[-30.0, -20.0], [-1400.0, -1300.0]])
     assert all(one > zero for zero, one in points)
@@ -287,7 +287,7 @@ def test_the_best_run_of_a_task_is_1_for_every_algorithm() -> None:
     assert (scale, points) == ("random policy 0, best run 1", [(-49.4, -2.0)] * 2)
 
 
-def test_a_picture_of_nothing_is_refused() -> None:
+def test_figure_without_data_is_refused() -> None:
     with pytest.raises(UsageError, match="no finished run"):
         draw("atari", "profile", Sources(Path("nowhere")))
 
@@ -303,7 +303,7 @@ class Fetched(HTMLParser):
         self.addresses += [value or "" for name, value in attrs if name in {"src", "href"}]
 
 
-def test_the_report_fetches_nothing_and_shows_everything(two_algorithms: Path, record_run: Record) -> None:
+def test_report_has_no_external_resources_and_all_sections(two_algorithms: Path, record_run: Record) -> None:
     record_run([0.0], suite="toy", task="Catch", seed=9, status="failed")
     text = page(["toy", "mujoco"], Sources(two_algorithms))
     parser = Fetched()
@@ -317,7 +317,7 @@ def test_the_report_fetches_nothing_and_shows_everything(two_algorithms: Path, r
     assert page(["toy", "mujoco"], Sources(two_algorithms)) == text
 
 
-def test_the_pictures_of_the_report_are_those_of_plot_to_a_hundredth(two_algorithms: Path) -> None:
+def test_figures_of_the_report_equal_those_of_plot(two_algorithms: Path) -> None:
     """What a browser makes of an address is the picture again: well-formed, with its scales and every point."""
     parser = Fetched()
     parser.feed(page(["toy"], Sources(two_algorithms)))
@@ -337,12 +337,12 @@ def test_the_pictures_of_the_report_are_those_of_plot_to_a_hundredth(two_algorit
     assert re.findall(r"scale\([^)]*\)", plotted) == re.findall(r"scale\([^)]*\)", exact.getvalue().decode())
 
 
-def test_the_report_of_nothing_is_a_page_too(capsys: Capture) -> None:
+def test_report_without_records_is_a_page(capsys: Capture) -> None:
     assert main(["report", "--output", "a.html"]) == 0
     assert "Nothing has been run yet" in Path("a.html").read_text(encoding="utf-8")
 
 
-def test_what_is_missing_and_what_it_costs(two_algorithms: Path, record_run: Record) -> None:
+def test_missing_runs_have_a_cost(two_algorithms: Path, record_run: Record) -> None:
     record_run([0.0, 0.0], suite="toy", task="Catch", seed=2, status="interrupted")  # 4,000 steps are done
     rows = {
         (row.key.algorithm, row.key.task): row for row in remaining_runs("toy", Sources(two_algorithms), seeds=range(5))
@@ -355,13 +355,13 @@ def test_what_is_missing_and_what_it_costs(two_algorithms: Path, record_run: Rec
     assert rows["iqn", "Catch"].seeds == (0, 1, 2, 3, 4)
 
 
-def test_the_committed_records_give_the_plan_its_hours() -> None:
+def test_plan_takes_hours_from_the_committed_records() -> None:
     rows = remaining_runs("atari", Sources(RESULTS), algorithms=["dqn"], seeds=[0, 1])
     assert all(row.hours and 10 < row.hours < 100 for row in rows)  # 10 M steps at 140 a second are 20 hours
     assert rows[0].seeds == (1,)
 
 
-def test_the_plan_is_a_matrix(capsys: Capture) -> None:
+def test_plan_as_json_is_a_ci_matrix(capsys: Capture) -> None:
     assert main(["plan", "all", "--runnable", "--seeds", "0-2", "--json"]) == 0
     include = json.loads(capsys.readouterr().out)["include"]
     assert {"suite", "algorithm", "task", "dataset", "seeds", "steps", "hours", "memory", "disk"} <= set(include[0])
@@ -372,7 +372,7 @@ def test_the_plan_is_a_matrix(capsys: Capture) -> None:
 
 @pytest.mark.parametrize("suite", slow_but(["atari", "mujoco", "toy", "goals"], 3))
 @pytest.mark.parametrize("kind", ["curves", "walltime", "interval"])
-def test_a_committed_picture_is_current(suite: str, kind: str, tmp_path: Path) -> None:
+def test_committed_figure_is_current(suite: str, kind: str, tmp_path: Path) -> None:
     (tmp_path / "new.png").write_bytes(encoded(draw(suite, kind, Sources(RESULTS)), ".png"))
     new, old = imread(tmp_path / "new.png"), imread(RESULTS / "plots" / f"{suite}-{kind}.png")
     assert new.shape == old.shape, "run scripts/tables and commit what it writes"

@@ -66,7 +66,7 @@ EMPTY = Cell(
 )
 
 
-def test_markdown_by_hand() -> None:
+def test_markdown_table_equals_the_expected_text() -> None:
     assert tables.to_markdown([FULL, EMPTY]).splitlines() == [
         "| Algorithm | Task | Documented | Measured | Seeds | Steps | Verdict | Note |",
         "| --- | --- | ---: | ---: | ---: | ---: | --- | --- |",
@@ -78,7 +78,7 @@ def test_markdown_by_hand() -> None:
     ]
 
 
-def test_latex_by_hand() -> None:
+def test_latex_table_equals_the_expected_text() -> None:
     odd = replace(FULL, key=CellKey("toy", "a_b", "50% {x}~$y$^#&\\", ""), verdict=Verdict("NOT RUN"), measured=None)
     assert tables.to_latex([odd, EMPTY]).splitlines() == [
         r"% \usepackage{booktabs}",
@@ -152,7 +152,7 @@ def test_measured_cells_fit_the_schema(record_run: Record, tmp_path: Path) -> No
         {"schema_version": 1, "cells": [], "more": 1},
     ],
 )
-def test_the_schema_can_say_no(broken: dict[str, object]) -> None:
+def test_schema_rejects_an_invalid_document(broken: dict[str, object]) -> None:
     assert list(complaints(schema(), broken, schema())) != []
 
 
@@ -203,7 +203,7 @@ def test_html_is_self_contained_and_shows_names_as_they_are() -> None:
     assert "{{" not in tables.to_html([FULL])
 
 
-def test_a_screen_of_400_points_holds_every_column_that_it_keeps() -> None:
+def test_html_table_fits_a_screen_of_400_pixels() -> None:
     """Static: the verdict stands behind the task, spare columns are hidden, and nothing is wider than the screen."""
     header = re.findall(r"<th(?: class=\"([a-z ]+)\")?>([^<]+)</th>", tables.html_table(packaged()))
     kept = [name for classes, name in header if "spare" not in classes.split()]
@@ -233,7 +233,7 @@ def test_a_plain_table_is_never_cut_or_coloured() -> None:
 
 
 @pytest.mark.parametrize("width", [1, 20, 80])
-def test_a_narrow_terminal_loses_no_word(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_narrow_terminal_shows_every_word(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     text = tables.to_rich([FULL, EMPTY], width=width)
     for word in ("Qbert|<b>", "7,307", "1,234.6", "[1,000.0,", "1,469.0]", "BELOW", "Algorithm", "a & b"):
@@ -252,7 +252,7 @@ def test_no_line_of_any_suite_is_wider_than_80_columns(
     assert {cell.key.task for cell in cells if not cell.key.dataset} <= words
 
 
-def test_a_plain_table_needs_no_library_and_neither_do_files() -> None:
+def test_plain_table_and_files_need_no_library() -> None:
     code = (
         "import sys; from rlbench.cli.app import main\n"
         "for style in ('rich', 'md', 'csv', 'json', 'html', 'latex'): main(['table', 'all', '--format', style])\n"
@@ -272,7 +272,7 @@ def test_a_terminal_gets_colour_and_no_colour_when_it_asks_for_none(monkeypatch:
     assert "\x1b" not in tables.to_rich([FULL], width=200)
 
 
-def test_several_suites_get_a_column_that_tells_them_apart(tmp_path: Path) -> None:
+def test_tables_of_several_suites_have_a_suite_column(tmp_path: Path) -> None:
     assert "Suite" not in tables.columns(every_cell(["atari"], tmp_path))
     assert tables.columns(every_cell(["atari", "toy"], tmp_path))[0] == "Suite"
 

@@ -125,7 +125,7 @@ def corridor(site: Path, wheel: Path) -> Path:
     return site
 
 
-def test_the_recipe_is_whole_and_takes_fewer_than_eighty_lines() -> None:
+def test_plugin_recipe_is_complete_in_under_eighty_lines() -> None:
     assert sum(bool(line.strip()) for text in FILES.values() for line in text.splitlines()) < 80
     assert [words.split()[:3] for words in COMMANDS] == [
         ["rlbench", "run", "corridor"],
@@ -214,7 +214,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_plug_in_is_one_warning_and_breaks_nothing_else(name: str, site: Path) -> None:
+def test_broken_plugin_is_one_warning(name: str, site: Path) -> None:
     code, text = BROKEN[name]
     install(site, "sorry", code, "[rlbench.suites]\nsorry = sorry\n")
     exit_code, out, error = answer(["list", "suites"])
@@ -354,6 +354,6 @@ def test_observations_that_do_not_suit_the_settings_are_refused_with_advice() ->
         external_vector(task, seeds=(0,), training=True, make=lambda *_: 1 // 0)
 
 
-def test_a_plug_in_may_bring_a_vector_of_its_own() -> None:
+def test_plugin_can_provide_a_vector_environment() -> None:
     own = GymnasiumVector(name="own", factory=lambda: gymnasium.make("CartPole-v1"), seeds=(3,))
     assert external_vector(GymnasiumTask(id="own"), seeds=(3,), training=True, make=lambda *_: own) is own
