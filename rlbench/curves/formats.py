@@ -56,19 +56,21 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
         UsageError: a file is missing, or an option is missing.
         RefusedFile: a file is not of the format, or holds what is no curve.
     """
-    pairs: list[tuple[Points, Origin]] = []
+    pairs, curve_paths = list[tuple[Points, Origin]](), list[Path]()
     for path in (inside for named_path in paths for inside in _files(named_path, options.format)):
         raw = _content(path)
         format_, curves = _read(raw, path, options)
         digest = sha256(raw).hexdigest()
         pairs += [(curve, Origin(format=format_, sha256=digest, env_id="", unknown=())) for curve in curves]
+        curve_paths += [path] * len(curves)
         if len(pairs) > MOST_CURVES:
             raise RefusedFile(f"{path}: holds more than {MOST_CURVES:,} curves; import it in parts")
     if not pairs:
         raise UsageError(f"{paths[0]}: holds no file of a known format; known: {', '.join(FORMATS)}; see --format")
     numbered_curves = number_seeds([points for points, _ in pairs])
     return _distinct(
-        [_curve(points, origin, options) for points, (_, origin) in zip(numbered_curves, pairs, strict=True)]
+        [_curve(points, origin, options) for points, (_, origin) in zip(numbered_curves, pairs, strict=True)],
+        curve_paths,
     )
 
 
@@ -257,19 +259,20 @@ def _in_decisions(points: Points, suite: str, algorithm: str, task: str, unit: U
     return points
 
 
-def _distinct(curves: list[ImportedCurve]) -> list[ImportedCurve]:
+def _distinct(curves: list[ImportedCurve], paths: Sequence[Path]) -> list[ImportedCurve]:
     """The curves, none of the same cell and seed as another, and none equal to another seed's.
 
     Raises:
         UsageError: two are.
     """
-    labels, digests = set[Label](), dict[tuple[Label, str], int]()
-    for curve in curves:
+    labels, digests = dict[Label, Path](), dict[tuple[Label, str], int]()
+    for curve, path in zip(curves, paths, strict=True):
         label = Label(curve.suite, curve.algorithm, curve.task, curve.dataset, curve.seed)
         place = f"{curve.suite}/{curve.algorithm}/{curve.task}"
         if label in labels:
-            raise UsageError(f"{place}: seed {curve.seed} is in two files; import one of them, or name other seeds")
-        labels.add(label)
+            where = f"twice in {path}" if path == labels[label] else f"in two files, {labels[label]} and {path}"
+            raise UsageError(f"{place}: seed {curve.seed} is {where}; keep one of them, or name other seeds")
+        labels[label] = path
         digest = curve.digest
         first = digests.setdefault((label._replace(seed=None), digest), curve.seed)
         if digest and first != curve.seed:

@@ -88,7 +88,16 @@ def test_steps_counted_in_frames_are_refused(tmp_path: Path, capsys: pytest.Capt
 def test_a_seed_in_two_files_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a.csv", "b.csv"):
         (tmp_path / name).write_text(GOOD)
-    assert "seed 0 is in two files" in refused(tmp_path, tmp_path / "results", capsys)
+    assert f"seed 0 is in two files, {tmp_path}/a.csv and {tmp_path}/b.csv" in refused(
+        tmp_path, tmp_path / "results", capsys
+    )
+
+
+def test_a_seed_twice_in_a_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "scores.npz"
+    matrix = {"DQN": np.ones((2, 1)), "DQN/seeds": np.zeros(2, int), "tasks": np.array(["Hopper-v4"])}
+    np.savez(path, **matrix)
+    assert f"seed 0 is twice in {path}" in refused(path, tmp_path / "results", capsys)
 
 
 class Bomb:
