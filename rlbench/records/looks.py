@@ -18,7 +18,6 @@ from typing import Final, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from rlbench import faults
 from rlbench.errors import RefusedFile
 from rlbench.records import files
 
@@ -146,9 +145,6 @@ def take_look(cell: Path, design: tuple[Look, ...] = DESIGN, seeds: int | None =
     before = read_looks(cell)
     if before is not None and seeds is not None and before.last.seeds >= seeds:
         return before
-    for temporary in cell.glob(f"{NAME}.*.tmp"):  # of a crash
-        temporary.unlink()
-        faults.point("claim.swept")
     looks = Looks(design, 1) if before is None else Looks(before.design, min(before.count + 1, len(before.design)))
     content = {"schema_version": files.SCHEMA_VERSION, "looks": [list(look) for look in looks.design]}
     files.replace(cell / NAME, files.seal({**content, "taken": looks.count}) + "\n")
