@@ -103,6 +103,14 @@ def check(
     findings = _findings(
         suite, baseline, results, margin, alpha, other_machine=other_machine, at=at, pool=pool, of_imported=of_imported
     )
+    if not findings:
+        what, remedy = f"cell of {suite} to compare", "name another suite, or leave --at out"
+        if of_imported:
+            what, remedy = (
+                "cell of imported curves alone",
+                "add some: rlbench import FILE --as SUITE/ALGO --results DIR",
+            )
+        raise UsageError(f"{baseline or results or suite}: holds no {what}; {remedy}")
     title = f"rlbench check {suite}" + (f" against {baseline}" if baseline else "")
     _save(junit, to_junit(findings, title), add=False)
     _save(summary, findings_markdown(findings, title), add=True)

@@ -126,7 +126,10 @@ def read_curve(folder: Path) -> ImportedCurve:
         RefusedFile: the file is damaged, missing, newer than this version, no curve, or another folder's.
     """
     path = folder / FILE
-    content = files.read_sealed(path)
+    try:
+        content = files.read_sealed(path)
+    except RefusedFile as error:
+        raise RefusedFile(str(error).replace("start over with --force", "remove it and import again")) from None
     content.pop("schema_version", None)
     curve = _check(_parse(content, path), str(path))
     place = curve_folder(curve, Path()).parts

@@ -131,7 +131,7 @@ def against_baseline(
 
 def exit_code(findings: Sequence[Finding], *, strict: bool) -> int:
     """The exit code: 3 worse, 5 a run failed, 4 undecided under ``strict``, otherwise 0; the first that applies."""
-    words = {finding.word for finding in findings} or {"NOT RUN"}
+    words = {finding.word for finding in findings}
     if words & WORSE:
         return BelowReference.exit_code
     if "FAILED" in words:
@@ -150,8 +150,6 @@ def findings_text(findings: Sequence[Finding], width: int | None = None, *, stri
 
     ``strict`` adds a line for each missing run.
     """
-    if not findings:
-        return "nothing to check"
     listed = [f for f in findings if f.word in WORSE | {"FAILED"} | (OPEN if strict else UNDECIDED)]
     lines = aligned([(f.word, f.name, f.reason) for f in listed], width)
     rest = "; --json lists every row" if len(listed) < len(findings) else ""

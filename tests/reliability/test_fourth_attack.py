@@ -145,6 +145,13 @@ def test_a_forged_curve_is_named_and_counted_nowhere(message: str, tmp_path: Pat
         assert code == 2 and message in out + error
 
 
+def test_a_damaged_curve_is_imported_again(tmp_path: Path) -> None:
+    imported.write_curve(CURVE, tmp_path)
+    (imported.curve_folder(CURVE, tmp_path) / imported.FILE).write_text("{}")
+    code, out, _ = told(["verify", str(tmp_path)])
+    assert code == 2 and "restore it, or remove it and import again" in out and "--force" not in out
+
+
 def test_curve_without_a_valid_line_is_not_written(tmp_path: Path) -> None:
     numbers = [n / 7 for n in range(400_000)]
     long = replace(CURVE, steps=tuple(range(10**15, 10**15 + 400_000)), returns=tuple(numbers), lengths=tuple(numbers))
@@ -204,6 +211,25 @@ def test_a_strict_check_that_compares_nothing_does_not_pass(tmp_path: Path) -> N
     assert (told(gate)[0], told([*gate, "--strict"])[0]) == (0, 4)
 
 
+@pytest.mark.parametrize(
+    "gate",
+    [
+        ("check", "mujoco", "--imported"),
+        ("check", "mujoco", "--imported", "--pooled"),
+        ("check", "toy", "--baseline", "b"),
+    ],
+    ids=["curves", "pooled curves", "baseline"],
+)
+def test_no_gate_passes_on_nothing(gate: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r").mkdir()
+    (tmp_path / "b").write_text(
+        files.seal({"schema_version": 1, "kind": "rlbench baseline", "cells": [], "commits": [], "machines": []})
+    )
+    code, _, error = told([*gate, "--results", "r"])
+    assert code == 2 and "holds no cell of" in error
+
+
 def test_two_sides_without_a_common_step_are_not_compared(tmp_path: Path) -> None:
     imported.write_curve(CURVE, tmp_path / "early")
     imported.write_curve(replace(CURVE, steps=(10**15, 10**15 + 1)), tmp_path / "late")
@@ -246,6 +272,15 @@ REFERENCES = {
         REFERENCE.replace('"final"', '"normalized-final"') + 'scores = [{task = "Hopper-v4", score = 90.0}]',
         "Hopper-v4 has no scale to normalise by",
     ),
+    "a normalised score of a game without a scale": (
+        REFERENCE.replace("mujoco", "atari").replace('"final"', '"normalized-final"') + 'file = "games.csv"',
+        "r.toml: x, row 2, estimator: AirRaidNoFrameskip-v4 has no scale to normalise by",
+    ),
+    "a normalised score of a data set without a scale": (
+        REFERENCE.replace("mujoco", "offline").replace('"final"', '"normalized-final"')
+        + 'scores = [{task = "Hopper-v4", dataset = "no-v2", score = 3.0}]',
+        "r.toml: x, row 1, estimator: no-v2 has no scale to normalise by",
+    ),
     "a long field of CSV": (REFERENCE + 'file = "long.csv"', "not CSV"),
 }
 
@@ -259,6 +294,7 @@ def test_a_hostile_file_of_references_is_refused(harm: str, tmp_path: Path) -> N
     (tmp_path / "curves.csv").write_text("task,score,curve\n" + "Hopper-v4,1,points.csv\n" * 1_000)
     points = "".join(f"{step},1,1,5\n" for step in range(100))
     (tmp_path / "points.csv").write_text("env_step,mean_return,std,seeds\n" + points)
+    (tmp_path / "games.csv").write_text("task,score\nPongNoFrameskip-v4,90\nAirRaidNoFrameskip-v4,50\n")
     (tmp_path / "r.toml").write_text(content)
     code, _, error = told(["table", "mujoco", "--references", str(tmp_path / "r.toml"), "--results", str(tmp_path)])
     assert code == 2 and message in error
@@ -325,6 +361,13 @@ def test_looks_that_would_leave_no_seeds_are_refused(seeds: int, tmp_path: Path)
 
 def test_look_ended_by_two_processes_counts_once(tmp_path: Path) -> None:
     assert [looks.take_look(tmp_path, seeds=seeds).count for seeds in (3, 3, 5, 3, 5)] == [1, 1, 2, 2, 2]
+
+
+def test_a_look_leaves_the_temporary_file_of_another_process(tmp_path: Path) -> None:
+    other = tmp_path / f"{looks.NAME}.1.tmp"
+    other.write_text("half")
+    looks.take_look(tmp_path)
+    assert other.read_text() == "half"
 
 
 def test_damaged_looks_are_a_fault(record_run: Callable[..., Path]) -> None:
