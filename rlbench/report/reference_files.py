@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError, field_validator
 
@@ -27,9 +27,10 @@ from rlbench.config.names import check_name, printable
 from rlbench.config.overrides import DOTS
 from rlbench.errors import RefusedFile, UsageError, beside
 from rlbench.records.types import LARGEST_RETURN, Estimator
-from rlbench.report.reference_table import CellKey, Line, row_of
-from rlbench.report.reference_table import reference as scale_of
 from rlbench.suites.plugins import entry_points
+
+if TYPE_CHECKING:
+    from rlbench.report.reference_table import Line
 
 VARIABLE: Final = "RLBENCH_REFERENCES"
 CHOICE: Final = "RLBENCH_REFERENCE"
@@ -164,9 +165,9 @@ def _lines(path: Path) -> tuple[tuple[Line, Curve | None], ...]:
         raise RefusedFile(f"{path}: holds no table [[reference]]; write one a source")
     pairs, rows = [], 0
     for reference in references:
-        for number, row in enumerate(_rows(reference, path), start=1):
+        for row in _rows(reference, path):
             curve = _curve(reference, row, path)
-            pairs.append((_line(reference, number, row, path), curve))
+            pairs.append((_line(reference, row, path), curve))
             rows += 1 + (len(curve.env_steps) if curve else 0)
             if rows > MOST_ROWS:
                 raise RefusedFile(f"{path}: its sources have more than {MOST_ROWS:,} rows and points; thin the files")
@@ -224,18 +225,12 @@ def _table(path: Path, record: type[_Record]) -> Sequence[_Record]:
     return rows
 
 
-def _line(reference: OutsideReference, number: int, row: ScoreRow, path: Path) -> Line:
+def _line(reference: OutsideReference, row: ScoreRow, path: Path) -> Line:
     for text in (row.task, row.dataset):
         try:
             check_name(text) if text else None
         except ValueError as error:
             raise RefusedFile(f"{path}: {reference.name}: {error}") from None
-    scale = scale_of(CellKey(reference.suite, reference.algorithm, *row_of(reference.suite, row.task, row.dataset)))
-    if reference.estimator.startswith("normalized") and (scale is None or scale.goal is None):
-        name = row.dataset or row.task
-        raise RefusedFile(
-            f"{path}: {reference.name}, row {number}, estimator: {name} has no scale to normalise by; give raw points"
-        )
     seeds = row.n or reference.n
     return {
         "suite": reference.suite,

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from rlbench.errors import UnknownName, UsageError
+from rlbench.errors import RefusedFile, UnknownName, UsageError
 from rlbench.report.reference_files import Curve, chosen_files, chosen_name, curves_of, lines_of
 from rlbench.report.reference_table import (
     DATA,
@@ -26,6 +26,7 @@ from rlbench.report.reference_table import (
     base_of,
     lines,
     parsed,
+    reference,
     row_of,
     sourced,
     suites,
@@ -83,7 +84,7 @@ def every_line(suite: str, files: tuple[Path, ...]) -> dict[CellKey, list[Line]]
     """Every published number of a suite by cell, those of outside files last."""
     lines_by_cell = {key: list(rows) for key, rows in lines(suite).items()}
     for line in lines_of(files, suite):
-        lines_by_cell.setdefault(_key(line), []).append(line)
+        lines_by_cell.setdefault(_scaled(line), []).append(line)
     return lines_by_cell
 
 
@@ -103,6 +104,18 @@ def _curves(files: tuple[Path, ...], name: str) -> dict[CellKey, Curve]:
 
 def _key(line: Line) -> CellKey:
     return CellKey(line["suite"], line["algorithm"], *row_of(line["suite"], line["task"], line["dataset"]))
+
+
+def _scaled(line: Line) -> CellKey:
+    """The cell of an outside row; a normalised score without a scale is refused."""
+    key = _key(line)
+    scale = reference(key)
+    if line["estimator"].startswith("normalized") and (scale is None or scale.goal is None):
+        name = line["dataset"] or line["task"]
+        raise RefusedFile(
+            f"{line['outside']}: {line['system']}, {name}, estimator: has no scale to normalise by; give raw points"
+        )
+    return key
 
 
 @cache

@@ -270,16 +270,16 @@ REFERENCES = {
     "many rows of one curve": (REFERENCE + 'file = "curves.csv"', "more than 100,000 rows and points"),
     "a normalised score without a scale": (
         REFERENCE.replace('"final"', '"normalized-final"') + 'scores = [{task = "Hopper-v4", score = 90.0}]',
-        "Hopper-v4 has no scale to normalise by",
+        "r.toml: x, Hopper-v4, estimator: has no scale to normalise by",
     ),
     "a normalised score of a game without a scale": (
         REFERENCE.replace("mujoco", "atari").replace('"final"', '"normalized-final"') + 'file = "games.csv"',
-        "r.toml: x, row 2, estimator: AirRaidNoFrameskip-v4 has no scale to normalise by",
+        "r.toml: x, AirRaidNoFrameskip-v4, estimator: has no scale to normalise by",
     ),
     "a normalised score of a data set without a scale": (
         REFERENCE.replace("mujoco", "offline").replace('"final"', '"normalized-final"')
         + 'scores = [{task = "Hopper-v4", dataset = "no-v2", score = 3.0}]',
-        "r.toml: x, row 1, estimator: no-v2 has no scale to normalise by",
+        "r.toml: x, no-v2, estimator: has no scale to normalise by",
     ),
     "a long field of CSV": (REFERENCE + 'file = "long.csv"', "not CSV"),
 }
@@ -296,7 +296,8 @@ def test_a_hostile_file_of_references_is_refused(harm: str, tmp_path: Path) -> N
     (tmp_path / "points.csv").write_text("env_step,mean_return,std,seeds\n" + points)
     (tmp_path / "games.csv").write_text("task,score\nPongNoFrameskip-v4,90\nAirRaidNoFrameskip-v4,50\n")
     (tmp_path / "r.toml").write_text(content)
-    code, _, error = told(["table", "mujoco", "--references", str(tmp_path / "r.toml"), "--results", str(tmp_path)])
+    suite = next(name for name in ("atari", "offline", "mujoco") if name in content or name == "mujoco")
+    code, _, error = told(["table", suite, "--references", str(tmp_path / "r.toml"), "--results", str(tmp_path)])
     assert code == 2 and message in error
 
 
