@@ -2,26 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from rlbench.errors import UnknownName, UsageError
+from rlbench.config.names import printable
+from rlbench.errors import RlbenchError, UnknownName, UsageError
 from rlbench.report.reference_table import DATA
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 STYLE: Final = DATA / "plots.mplstyle"
+MOST_PIXELS: Final = 100_000_000
 NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-def styled(settings: Mapping[str, str] = NO_SETTINGS) -> AbstractContextManager[None]:
-    """Draw in the style of this package, which ``settings`` overrule."""
+@contextmanager
+def styled(settings: Mapping[str, str] = NO_SETTINGS) -> Iterator[None]:
+    """Draw in the style of this package, which ``settings`` overrule.
+
+    Raises:
+        UsageError: matplotlib cannot draw with ``settings``.
+    """
     from matplotlib import style
 
-    return style.context([STYLE, dict(settings)])
+    try:
+        with style.context([STYLE, dict(settings)]):
+            yield
+    except RlbenchError:
+        raise
+    except Exception as error:  # each setting raises its own
+        if not settings:
+            raise
+        texts = " ".join(f"--rc {name}={value}" for name, value in settings.items())
+        raise UsageError(f"{printable(texts, 200)}: {printable(str(error))}; choose another value") from error
+
+
+def refuse_pixels(figure: Figure) -> None:
+    """Refuse a figure whose pixels may take more than a gigabyte of memory.
+
+    Raises:
+        UsageError: it has more than ``MOST_PIXELS``.
+    """
+    from matplotlib import rcParams
+
+    dpi = figure.dpi if rcParams["savefig.dpi"] == "figure" else rcParams["savefig.dpi"]
+    width, height = (dpi * inches for inches in figure.get_size_inches())
+    if not width * height <= MOST_PIXELS:
+        size = f"{width:,.0f} × {height:,.0f} pixels, {MOST_PIXELS:,} are allowed"
+        raise UsageError(f"--rc: the figure has {size}; lower figure.figsize, which is in inches, or savefig.dpi")
 
 
 def empty_figure(width: float, height: float) -> Figure:
@@ -39,7 +70,7 @@ def rc_settings(texts: Sequence[str]) -> dict[str, str]:
 
     Raises:
         UnknownName: matplotlib has no such setting.
-        UsageError: a setting does not take the value.
+        UsageError: a setting does not take the value, or runs TeX.
     """
     from matplotlib import rcParams
 
@@ -47,9 +78,8 @@ def rc_settings(texts: Sequence[str]) -> dict[str, str]:
     for name, value in settings.items():
         if name not in rcParams:
             raise UnknownName("setting of matplotlib", name, list(rcParams), where="--rc")
-        try:
-            with styled({name: value}):
-                pass
-        except ValueError as error:
-            raise UsageError(f"--rc {name}={value}: {' '.join(str(error).split())}") from None
+        if name == "text.usetex":
+            raise UsageError(f"--rc {name}: would run TeX on texts of other people's records; leave it out")
+        with styled({name: value}):
+            pass
     return settings

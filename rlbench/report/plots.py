@@ -28,7 +28,7 @@ from rlbench.report.aggregate import (
     probability_of_improvement,
     profile,
 )
-from rlbench.report.figure_style import NO_SETTINGS, empty_figure, styled
+from rlbench.report.figure_style import NO_SETTINGS, empty_figure, refuse_pixels, styled
 from rlbench.report.plot_data import AlgorithmScores, Panel
 from rlbench.report.reference_table import DATA
 
@@ -141,6 +141,8 @@ def encoded(figure: Figure, ending: str, *, title: str = "", rc: Mapping[str, st
     with styled(rc):
         if title:
             figure.suptitle(title, parse_math=False)
+        if ending == ".png":
+            refuse_pixels(figure)
         figure.savefig(file, format=ending[1:], metadata=UNDATED[ending])
     return PLACES.sub(_coarse, file.getvalue()) if ending == ".svg" else file.getvalue()
 

@@ -104,7 +104,18 @@ def test_settings_of_matplotlib_change_the_figure_or_are_refused(two_algorithms:
     words = ["plot", "toy", "--results", "results", "--output", "small.png", "--rc"]
     assert main([*words, "figure.figsize=4,3", "--rc", "savefig.dpi=50"]) == 0
     assert imread("small.png").shape[:2] == (150, 200)
-    for setting, refusal in (("figure.size=4,3", "did you mean 'figure.figsize'"), ("font.size=big", "'big'")):
+    refusals = {
+        "figure.size=4,3": "did you mean 'figure.figsize'",
+        "font.size=big": "'big'",
+        "text.usetex=True": "would run TeX",
+        "figure.figsize=800,600": "has 120,000 × 90,000 pixels, 100,000,000 are allowed",
+        "figure.figsize=-1,2": "--rc figure.figsize=-1,2: figure size must be positive",
+        "savefig.dpi=1e9": "pixels, 100,000,000 are allowed",
+        "savefig.dpi=nan": "--rc",
+        "font.size=1e6": "--rc font.size=1e6: ",
+        "path.effects=[1]": "--rc path.effects=[1]: ",
+    }
+    for setting, refusal in refusals.items():
         capsys.readouterr()
         assert main([*words, setting]) == 2
         assert refusal in capsys.readouterr().err
