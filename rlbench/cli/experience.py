@@ -26,11 +26,11 @@ class Data:
         return str(Path(self.value).expanduser()) if self.value and self._is_path() else None
 
     def tasks(self, suite: str, globs: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Task patterns of ``--task``; without it the task of a named data set.
+        """Task patterns of ``--task``; without it the task of the data set.
 
         Raises:
-            UsageError: ``--dataset`` is a path without ``--task``; no data set has the name, or policies of its task
-                cannot be evaluated here; ``--task`` names a D4RL data set that is no row of the table.
+            UsageError: no data set has the name; no environment here, or more than one, fits it; ``--task`` names a
+                D4RL data set that is no row of the table.
         """
         from rlbench import suites
         from rlbench.errors import UsageError
@@ -45,13 +45,13 @@ class Data:
             return (str(self.value),)  # the row itself, given twice
         if globs or self.value is None:
             return globs
-        if self.path is not None or not self.value:
+        if not self.value:
             raise UsageError(
                 f"--dataset {self.value!r}: name its environment with --task, one of {', '.join(WORLDS)}, or the row"
             )
         if self.value in RECORDINGS:
             return (RECORDINGS[self.value],)
-        return (self.value,) if row else (_environment_of(self.value),)
+        return (self.value,) if row else (_environment_of(self.value, self.path),)
 
     def name(self, suite: str, task: str, *, smoke: bool) -> str:
         """Name of the data set; empty for the task's own.
@@ -102,24 +102,49 @@ def _rows(globs: tuple[str, ...]) -> None:
             raise UsageError(f"--task {name}: is a data set, but no row of the table; {use}")
 
 
-def _environment_of(name: str) -> str:
-    """Environment that evaluates policies of a data set without a row, by the set's metadata."""
+def _environment_of(value: str, file: str | None) -> str:
+    """Environment that evaluates policies of a data set: of its metadata, or the only one of its sizes."""
     from rlbench.assembly.dataset_compatibility import recorded_on
-    from rlbench.datasets import catalogue
-    from rlbench.datasets.loader import dataset_metadata
+    from rlbench.cli.output import remark
+    from rlbench.datasets import catalogue, checksums, d4rl, loader
     from rlbench.datasets.locations import find
     from rlbench.errors import UsageError
     from rlbench.suites.offline import WORLDS
 
+    name = "" if file else value
     dataset = catalogue.d4rl().get(name)
     if dataset is not None and dataset.env_id is None:
         raise UsageError(f"--dataset {name}: its policies cannot be evaluated here; the table has: {', '.join(WORLDS)}")
-    path = find(name)
-    env_id = recorded_on(dataset_metadata(path), name, path)
-    if env_id not in WORLDS:
+    path = find(name, None if file is None else Path(file))
+    checksums.seal_of(loader.data_file(path))  # before HDF5 opens it: damage could end the process
+    env_id = recorded_on(loader.dataset_metadata(path), name, path)
+    if env_id in WORLDS:
+        return env_id
+    if env_id is not None or path.is_dir():
         of = "names no environment" if env_id is None else f"is of {env_id}, which is not available here"
-        raise UsageError(f"--dataset {name}: {of}; name its environment with --task: {', '.join(WORLDS)}")
-    return env_id
+        raise UsageError(f"--dataset {value}: {of}; name its environment with --task: {', '.join(WORLDS)}")
+    features, actions = d4rl.widths(path)
+    sizes = f"observations of {features} numbers and actions of {actions}"
+    fitting = _environments_with(features, actions)
+    if not fitting:
+        raise UsageError(f"--dataset {value}: no environment here has {sizes}; see: rlbench list tasks --suite offline")
+    if len(fitting) > 1:
+        raise UsageError(
+            f"--dataset {value}: names no environment; name it with --task, one of {', '.join(fitting)}, which have "
+            f"{sizes}, or the row"
+        )
+    remark(f"--dataset {value}: evaluated on {fitting[0]}, the only environment here with {sizes}")
+    return fitting[0]
+
+
+def _environments_with(features: int, actions: int) -> list[str]:
+    """The environments with continuous actions whose observations and actions, or D4RL's of them, have these sizes."""
+    from rlbench.config.footprint import VECTORS
+    from rlbench.datasets import catalogue
+    from rlbench.suites.offline import BODILY
+
+    of_d4rl = {(entry.env_id, entry.features, entry.actions) for entry in catalogue.d4rl().values()}
+    return [env for env in BODILY if VECTORS[env] == (features, actions) or (env, features, actions) in of_d4rl]
 
 
 def steps_of(value: str | None) -> Callable[[Spec], int | None]:

@@ -161,6 +161,7 @@ def _specs(
     from rlbench.suites.plugins import import_package
 
     numbers, installed = parse_seeds(seeds), import_package(package) if package else None
+    algorithms, patterns = suites.algorithms_matching(suite, algo), data.tasks(suite, globs)
     for name_given, runs in suites.substitutes(suite, globs).items():
         remark(f"{name_given} is run as {runs}, its maintained version in Gymnasium; the record says so")
     return [
@@ -177,8 +178,8 @@ def _specs(
             dataset=data.name(suite, name, smoke=smoke),
             package=installed,
         ).spec
-        for algorithm in suites.algorithms_matching(suite, algo)
-        for name in suites.matching(suite, data.tasks(suite, globs), algorithm)
+        for algorithm in algorithms
+        for name in suites.matching(suite, patterns, algorithm)
         for seed in numbers
     ]
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.datasets.episodes import Jumps, breaks, join_episodes
-from rlbench.datasets.hdf5 import continuous, flags, full_name, has_key, numbers, open_file, pieces, row_count
+from rlbench.datasets.hdf5 import continuous, flags, full_name, has_key, numbers, open_file, pieces, row_count, width
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
 
@@ -60,6 +60,16 @@ def step_count(path: Path) -> int:
     """
     with open_file(path) as file:
         return row_count(file, "rewards")
+
+
+def widths(path: Path) -> tuple[int, int]:
+    """Numbers in an observation and in an action of a file, from its headers alone.
+
+    Raises:
+        RefusedFile: it has no vectors of both, or is damaged.
+    """
+    with open_file(path) as file:
+        return width(file, "observations"), width(file, "actions")
 
 
 def provenance(path: Path) -> dict[str, str]:

@@ -105,6 +105,15 @@ def row_count(group: h5py.Group, key: str) -> int:
     return _shape(_array(group, key), full_name(group, key), rank=1)[0]
 
 
+def width(group: h5py.Group, key: str) -> int:
+    """Numbers in a row of an array ``[N, F]``, from its header alone.
+
+    Raises:
+        RefusedFile: as ``row_count``.
+    """
+    return _shape(_array(group, key), full_name(group, key), rank=2)[1]
+
+
 def continuous(group: h5py.Group, key: str) -> NDArray[np.float32]:
     """Read continuous actions ``[N, A]``.
 

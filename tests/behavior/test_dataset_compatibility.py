@@ -135,7 +135,7 @@ def test_a_set_without_a_row_is_learned_from_on_the_world_that_it_is_of(
         monkeypatch.setenv(variable, str(tmp_path))
     flat(tmp_path / "hopper_medium.hdf5", 11, 3)
     flat(tmp_path / "rlb-mine.hdf5", 11, 3, task="Hopper-v4")
-    flat(tmp_path / "rlb-silent.hdf5", 11, 3)
+    flat(tmp_path / "rlb-silent.hdf5", 17, 6)
     farama(tmp_path, "mujoco/swimmer/expert-v0", "Swimmer-v5", 8, [0.0, 0.0])
     farama(tmp_path, "mujoco/pusher/expert-v0", "Pusher-v5", 23, [0.0] * 7)
     assert Data("hopper-medium-v0").tasks("offline") == ("Hopper-v4",)
@@ -146,12 +146,31 @@ def test_a_set_without_a_row_is_learned_from_on_the_world_that_it_is_of(
     assert Data("hopper-medium-v2").tasks("mujoco", ("Hopper-v4",)) == ("Hopper-v4",)  # refused for the suite
     assert Data("halfcheetah-medium-v2").tasks("offline") == ("halfcheetah-medium-v2",)
     assert Data("rlb-silent").tasks("offline", ("Hopper-v4",)) == ("Hopper-v4",)
-    with pytest.raises(UsageError, match="rlb-silent: names no environment; name its environment with --task"):
+    with pytest.raises(UsageError, match="rlb-silent: names no environment; name it with --task, one of HalfC"):
         Data("rlb-silent").tasks("offline")
     with pytest.raises(UsageError, match="antmaze-umaze-v0: its policies cannot be evaluated here"):
         Data("antmaze-umaze-v0").tasks("offline")  # before anyone is told to download it
     with pytest.raises(UsageError, match="is of Pusher-v5, which is not available here; name its env"):
         Data("mujoco/pusher/expert-v0").tasks("offline")
+
+
+@pytest.mark.parametrize(("features", "actions", "env"), [(11, 3, "Hopper-v4"), (27, 8, "Ant-v4"), (111, 8, "Ant-v4")])
+def test_a_file_is_evaluated_on_the_only_environment_of_its_sizes(
+    tmp_path: Path, features: int, actions: int, env: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = flat(tmp_path / "mine.hdf5", features, actions)
+    assert Data(str(path)).tasks("offline") == (env,)
+    only = f"evaluated on {env}, the only environment here with observations of {features} numbers and actions of"
+    assert f"--dataset {path}: {only} {actions}\n" == capsys.readouterr().err
+
+
+def test_a_file_of_several_environments_or_none_names_those_of_its_sizes(tmp_path: Path) -> None:
+    several = flat(tmp_path / "mine.hdf5", 17, 6)
+    with pytest.raises(UsageError, match="one of HalfCheetah-v4, Walker2d-v4, which have observations of 17 numbers"):
+        Data(str(several)).tasks("offline")
+    with pytest.raises(UsageError, match="no environment here has observations of 29 numbers and actions of 8; see"):
+        Data(str(flat(tmp_path / "maze.hdf5", 29, 8))).tasks("offline")
+    assert Data(str(flat(tmp_path / "own.hdf5", 17, 6, task="Walker2d-v4"))).tasks("offline") == ("Walker2d-v4",)
 
 
 def test_a_set_that_is_no_row_is_not_taken_for_a_mistyped_one() -> None:

@@ -265,9 +265,7 @@ def test_set_of_a_former_versions_recipe_is_refused(tmp_path: Path) -> None:
             experience(spec, spec.task, runtime)
 
 
-def test_data_path_without_a_task_is_refused(data: Path) -> None:
-    with pytest.raises(UsageError, match="name its environment with --task"):
-        Data(str(data)).tasks("offline")
+def test_empty_name_of_data_is_refused() -> None:
     with pytest.raises(UsageError, match="name its environment with --task"):
         Data("").tasks("offline")
 

@@ -121,7 +121,7 @@ def test_every_verb_has_help_whose_summary_is_not_cut(verb: str, capsys: Capture
         ("run mujoco dqn", "mujoco has no dqn, only atari and toy; mujoco has ddpg, "),
         ("run mujoco *x Hopper-v4", "unknown algorithm '*x'"),
         ("run offline td3bc Hopper-v4", "Hopper-v4 is an environment; name the data to learn from with --dataset"),
-        ("run offline td3bc --dataset x.hdf5", "name its environment with --task, one of "),
+        ("run offline td3bc --dataset x.hdf5", "--dataset x.hdf5: no such file; check the path"),
         ("run toy dqn Catch --set lr=1e-4", "--set: unknown field 'lr'; did you mean 'algo.lr'?"),
         ("run mujoco ppo Hopper-v4 --set algo.learning_rate=1", "did you mean 'algo.lr'?"),
         ("run mujoco ppo Hopper-v4 --set algo.clip=0.1", "did you mean 'algo.method.clip'?"),
