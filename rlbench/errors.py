@@ -45,6 +45,10 @@ class UnknownName(UsageError):
         super().__init__(f"{prefix}unknown {kind} {name!r}{suggest(name, names)}")
 
 
+class UnknownRun(UsageError):
+    """A name that no run has."""
+
+
 class DoesNotFit(UsageError):
     """A run that needs more memory or disk than there is."""
 

@@ -9,9 +9,9 @@ import typer
 
 from rlbench.cli import completion
 from rlbench.cli.choices import parse_count
-from rlbench.cli.options import Json, Quiet
+from rlbench.cli.options import Json, Quiet, run_folder
 from rlbench.cli.output import emit, emit_json, remark
-from rlbench.errors import UsageError, beside, suggest
+from rlbench.errors import UnknownRun, UsageError, beside, suggest
 
 if TYPE_CHECKING:
     from rlbench.datasets.hdf5_writer import Written
@@ -39,8 +39,8 @@ def generate(
         typer.Option(
             "--policy",
             metavar="RUN|FILE",
-            help="Who plays: the folder of a finished run, a .safetensors file or a .zip of Stable-Baselines3; may be "
-            "repeated.",
+            help="Who plays: a finished run as eval names it, a .safetensors file or a .zip of Stable-Baselines3; may "
+            "be repeated.",
             autocompletion=completion.policies,
         ),
     ] = None,
@@ -181,13 +181,16 @@ def _load_policy(text: str, task: str, checkpoint: str) -> Policy:
     path, packaged = Path(text), POLICIES / f"{text}.safetensors"
     if packaged.is_file():
         return read_policy_file(packaged)
+    if not path.exists():
+        try:
+            path = run_folder(text, None)
+        except UnknownRun:
+            near = beside(path) or suggest(text, sorted(file.stem for file in POLICIES.glob("*.safetensors")))
+            raise UsageError(f"--policy {text}: no such file, run or packaged policy{near}") from None
     if path.is_dir():
         from rlbench.generate import stored_policy
 
         return stored_policy(path, checkpoint)
-    if not path.exists():
-        near = beside(path) or suggest(text, sorted(file.stem for file in POLICIES.glob("*.safetensors")))
-        raise UsageError(f"--policy {text}: no such file, run or packaged policy{near}")
     return parse_policy(convert_sb3(path, task=task), str(path)) if path.suffix == ".zip" else read_policy_file(path)
 
 

@@ -9,7 +9,7 @@ import typer
 
 from rlbench.cli import choices, completion
 from rlbench.cli.choices import parse_count
-from rlbench.errors import UsageError, suggest
+from rlbench.errors import UnknownRun, UsageError, suggest
 
 Suite: TypeAlias = Annotated[
     str,
@@ -364,15 +364,15 @@ Run: TypeAlias = Annotated[
         autocompletion=completion.runs,
     ),
 ]
-MOST_RUNS = 3
-"""Most runs that a message lists for an ambiguous name."""
+MOST_RUNS = 3  # that a message lists for an ambiguous name
 
 
 def run_folder(name: str, results: Path | None) -> Path:
     """Find the folder of a run by name; ``ID/seed=N`` where an id has several seeds.
 
     Raises:
-        UsageError: there is no such run, and the message has the nearest names; or the name means several.
+        UnknownRun: there is no such run; the message has the nearest names.
+        UsageError: the name means several.
     """
     from rlbench.records.files import folders
     from rlbench.report.sources import sources
@@ -392,7 +392,7 @@ def run_folder(name: str, results: Path | None) -> Path:
     if not matches:
         ids = dict.fromkeys(folder.parent.name for folder in runs.values())
         near = suggest(name, [*runs, *ids]).partition("; known:")[0] or "; see: rlbench list runs"
-        raise UsageError(f"{places[0]}: unknown run {name!r}{near}")
+        raise UnknownRun(f"{places[0]}: unknown run {name!r}{near}")
     if len(matches) > 1:
         some = ", ".join(f"{folder.parent.name}/{folder.name}" for folder in matches[:MOST_RUNS])
         more = ", …" if len(matches) > MOST_RUNS else ""

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rlbench.cli.choices import parse_count
+from rlbench.cli.options import run_folder
 from rlbench.cli.output import emit, emit_json, remark
 from rlbench.config.names import printable
-from rlbench.errors import RefusedFile, UsageError, beside
+from rlbench.errors import RefusedFile, UnknownRun, UsageError, beside
 
 if TYPE_CHECKING:
     from rlbench.datasets.shard_conversion import Conversion
@@ -31,9 +32,12 @@ def record_games(
     from rlbench.generate import EpisodeRecorder, stored_run
 
     if not run.is_dir():
-        raise UsageError(
-            f"--policy {run}: no such run{beside(run)}; --epsilon wants the folder of a finished Q-learning run"
-        )
+        try:
+            run = run_folder(str(run), None)
+        except UnknownRun:
+            raise UsageError(
+                f"--policy {run}: no such run{beside(run)}; --epsilon wants a finished Q-learning run"
+            ) from None
     (steps, epsilon, seed, lanes), (force, quiet, json) = numbers, manner
     spec, state = stored_run(run, which)
     recipe = games(

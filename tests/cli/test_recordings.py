@@ -51,6 +51,21 @@ def line(run: Path, *more: str, steps: str = "300", lanes: str = "3", name: str 
     return ["data", "generate", "Catch", "--policy", str(run), *numbers, "--name", name, *more]
 
 
+def test_a_run_without_weights_is_named_as_eval_names_it_and_refused_with_its_training(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(run.parents[5])
+    Path("results").rename("runs")
+    name = str(run.relative_to(run.parents[4]))
+    assert main(line(Path(name), "--quiet")) == 0
+    for games in (line(Path(name), "--checkpoint", "last", name="rlb-last"), line(Path(name))[:5]):
+        more = ["--steps", "9", "--name", "rlb-flat", "--checkpoint", "last"] if "--epsilon" not in games else []
+        assert main([*games, *more]) == 2
+        assert "has no weights, as records in git have none; train them with: rlbench run toy dqn --task" in (
+            capsys.readouterr().err
+        )
+
+
 def test_games_are_recorded_shown_verified_and_listed(run: Path, home: Path, capsys: Capture) -> None:
     assert main(line(run)) == 0
     told = capsys.readouterr()
@@ -102,7 +117,7 @@ def test_options_of_other_recordings_are_refused(run: Path, tmp_path: Path, caps
     assert main(line(run, "--noise", "0.1")) == 2
     assert "--epsilon goes with one --policy RUN, --steps and --name" in capsys.readouterr().err
     assert main(line(tmp_path / "away")) == 2
-    assert "wants the folder of a finished Q-learning run" in capsys.readouterr().err
+    assert "wants a finished Q-learning run" in capsys.readouterr().err
 
 
 @pytest.mark.slow
