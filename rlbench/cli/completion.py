@@ -55,10 +55,8 @@ def algorithms(context: typer.Context) -> list[str]:
 
 def sides(context: typer.Context) -> list[str]:
     """Algorithms, and folders below the current one."""
-    from pathlib import Path
-
-    folders = sorted(path.name for path in Path().iterdir() if path.is_dir() and not path.name.startswith("."))
-    return [*algorithms(context), *folders]
+    folders = (path.name for path in Path().iterdir() if path.is_dir() and not path.name.startswith("."))
+    return [*algorithms(context), *sorted(filter(SAFE.fullmatch, folders))]
 
 
 def tasks(context: typer.Context) -> list[str]:
