@@ -43,6 +43,8 @@ SLOWEST = 1024
 """Bytes a second, over ``PATIENCE``, below which the download stops."""
 UNKNOWN_SIZE = 1 << 33
 """Most bytes of a file whose size the server does not announce."""
+DIGITS = 20
+"""Digits of an announced size that count: no disk holds as many bytes."""
 
 
 class DownloadProgress(NamedTuple):
@@ -246,9 +248,9 @@ def _total(headers: Message, begin: int) -> int | None:
         span, _, whole = value.partition("/")
         if unit != "bytes" or span.partition("-")[0] != str(begin):
             raise HTTPException(f"requested byte {begin}, the server sent {value or 'no range'}")
-        return int(whole) if whole.isdecimal() else None
+        return int(whole[:DIGITS]) if whole.isdecimal() else None
     length = str(headers.get("Content-Length", ""))
-    return int(length) if length.isdecimal() else None
+    return int(length[:DIGITS]) if length.isdecimal() else None
 
 
 def _complete(url: str, part: Path, size: int | None) -> bool:

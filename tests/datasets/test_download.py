@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from email.message import Message
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -346,6 +347,14 @@ def test_endless_body_is_given_up(
     assert not target.exists()
     if error is RefusedFile:
         assert not download.part_of(target).exists()
+
+
+@pytest.mark.parametrize(("name", "value", "begin"), [("Content-Length", "", 0), ("Content-Range", "bytes 5-9/", 5)])
+def test_announced_size_of_many_digits_fits_no_disk(name: str, value: str, begin: int, tmp_path: Path) -> None:
+    headers = Message()
+    headers[name] = value + "9" * 5_000
+    with pytest.raises(DoesNotFit, match="99,999 bytes are needed"):
+        download._fits(tmp_path, download._total(headers, begin) or 0)
 
 
 def test_restarted_part_needs_no_extra_disk_space(
