@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from pydantic import TypeAdapter
+from pydantic_core import from_json
 
 import rlbench
 from rlbench import suites
+from rlbench.errors import RefusedFile
 from rlbench.records.files import folders
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.imported_runs import with_imported
@@ -148,8 +150,16 @@ def match(run: Run, own: Path, rlbench_records: Path) -> str:
 
 @cache
 def packaged() -> tuple[Cell, ...]:
-    """The cells that rlbench measured, as ``package`` wrote them."""
-    return _adapter().validate_json(SCORES.read_bytes())
+    """The cells that rlbench measured, as ``package`` wrote them.
+
+    Raises:
+        RefusedFile: the file is missing, damaged, or holds a number that is not finite.
+    """
+    try:
+        from_json(SCORES.read_bytes(), allow_inf_nan=False)
+        return _adapter().validate_json(SCORES.read_bytes())
+    except (OSError, ValueError):
+        raise RefusedFile(f"{SCORES}: missing or damaged; install rlbench again") from None
 
 
 def package(results: Path) -> bytes:

@@ -122,5 +122,21 @@ def test_a_wheel_brings_the_cells_of_the_checkout() -> None:
     assert {cell.origin for cell in checkout} == {"rlbench"}
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [lambda raw: b"", lambda raw: raw[:5_000], lambda raw: b"[1]", lambda raw: raw.replace(b"1.0", b"NaN")],
+    ids=["empty", "cut", "no cell", "not finite"],
+)
+def test_damaged_cells_of_a_wheel_are_refused(
+    damage: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    Path("measured.json").write_bytes(damage(SCORES.read_bytes()))
+    monkeypatch.setattr(sources, "SCORES", Path("measured.json"))
+    monkeypatch.setattr(sources, "brought_records", lambda: None)
+    monkeypatch.setattr(sources, "packaged", sources.packaged.__wrapped__)
+    assert main(["table", "toy"]) == 2
+    assert "measured.json: missing or damaged; install rlbench again" in capsys.readouterr().err
+
+
 def test_the_checkout_is_found_by_its_package() -> None:
     assert brought_records() == ROOT / "results"
