@@ -12,8 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pydantic import TypeAdapter
-from pydantic_core import from_json
+from pydantic import ConfigDict, TypeAdapter
 
 import rlbench
 from rlbench import suites
@@ -156,7 +155,6 @@ def packaged() -> tuple[Cell, ...]:
         RefusedFile: the file is missing, damaged, or holds a number that is not finite.
     """
     try:
-        from_json(SCORES.read_bytes(), allow_inf_nan=False)
         return _adapter().validate_json(SCORES.read_bytes())
     except (OSError, ValueError):
         raise RefusedFile(f"{SCORES}: missing or damaged; install rlbench again") from None
@@ -171,7 +169,7 @@ def package(results: Path) -> bytes:
 
 @cache
 def _adapter() -> TypeAdapter[tuple[Cell, ...]]:
-    return TypeAdapter(tuple[Cell, ...])
+    return TypeAdapter(tuple[Cell, ...], config=ConfigDict(allow_inf_nan=False))
 
 
 def _joined(own: Cell | None, rlbench_cell: Cell | None, comparison: str) -> Cell:
