@@ -131,16 +131,17 @@ def _grouped(runs: Sequence[RunStatus], width: int) -> list[str]:
     """A line for each name, and below it one or more for each of its seeds."""
     from rlbench.report.columns import blocks
 
-    rows = [("SEED", "STATE", "STEPS", "BEST", "")]
+    rows, names = [("SEED", "STATE", "STEPS", "BEST", "")], list[str]()
     for run in runs:
-        state, _, seed, steps, best, eta, remark = _row(run)
+        state, name, seed, steps, best, eta, remark = _row(run)
+        names.append(name)
         rows.append((seed, state, steps, best, f"ETA {eta}" if eta else remark))
     head, *blocks_of_runs = blocks(rows, width - 2)
-    lines, name = ["  " + line for line in head], None
-    for run, block in zip(runs, blocks_of_runs, strict=True):
-        lines += [run.name] if run.name != name else []
+    lines, before = ["  " + line for line in head], None
+    for name, block in zip(names, blocks_of_runs, strict=True):
+        lines += [name] if name != before else []
         lines += ["  " + line for line in block]
-        name = run.name
+        before = name
     return lines
 
 
@@ -150,7 +151,8 @@ def _row(run: RunStatus) -> tuple[str, ...]:
     steps = f"{run.env_steps:,} / {run.budget:,}"
     best = "" if run.best is None else f"{run.best:,.2f}"
     remark = ", ".join(filter(None, ("smoke" if run.smoke else "", run.reason)))
-    return (run.state, run.name, str(run.seed), steps, best, spoken(run.eta), remark)
+    name = run.name if run.setting == "published" else f"{run.name} {run.setting}"
+    return (run.state, name, str(run.seed), steps, best, spoken(run.eta), remark)
 
 
 def _document(run: RunStatus) -> dict[str, object]:
@@ -158,6 +160,7 @@ def _document(run: RunStatus) -> dict[str, object]:
         "folder": str(run.folder),
         "state": run.state,
         "name": run.name,
+        "setting": run.setting,
         "seed": run.seed,
         "smoke": run.smoke,
         "env_steps": run.env_steps,

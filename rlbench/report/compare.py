@@ -89,8 +89,8 @@ def compare(first: str, second: str, evidence: Sources, suite: str | None, *, at
 def _folders(names: tuple[str, str], suite: str | None, *, at: bool) -> Comparison:
     first, second = (_of_suite(runs_of_side(name), suite) for name in names)
     if at:
-        shared = sorted(set(first) & set(second))
-        return _at_equal_steps(names, [_task_at(key, first[key], second[key]) for key in shared])
+        pairs, left_out = matched(first, second, names, at=True)
+        return _at_equal_steps(names, [_task_at(key, a.runs, b.runs) for key, a, b in pairs], left_out)
     for name, side in zip(names, (first, second), strict=True):
         if not ended(side.values()):
             of = f" of {suite}" if suite else ""
@@ -119,7 +119,7 @@ def _algorithms(names: tuple[str, str], evidence: Sources, suite: str | None, *,
         if key.algorithm == first and key._replace(algorithm=second) in cells
     ]
     if at:
-        return _at_equal_steps(names, [_task_at(key, a, b) for key, a, b in pairs])
+        return _at_equal_steps(names, [_task_at(key, a, b) for key, a, b in pairs], ())
     tasks = tuple(task for key, a, b in sorted(pairs) if (task := _task(key, a, b, documented=True)) is not None)
     if not tasks:
         raise UsageError(f"{first} and {second} have no documented run of the same task; see: rlbench list runs")
@@ -154,11 +154,12 @@ def _foreign(first: Runs, second: Runs) -> tuple[bool, bool]:
     return any(run.origin for run in first.all), any(run.origin for run in second.all)
 
 
-def _at_equal_steps(names: tuple[str, str], every: Sequence[Task | None]) -> Comparison:
+def _at_equal_steps(names: tuple[str, str], every: Sequence[Task | None], left_out: tuple[str, ...]) -> Comparison:
     tasks = tuple(task for task in every if task is not None)
     if not tasks:
-        raise UsageError(f"{names[0]} and {names[1]} have evaluated no task both; see: rlbench list runs")
-    return _together(names, tasks, ())
+        why = f": {'; '.join(left_out)}" if left_out else "; see: rlbench list runs"
+        raise UsageError(f"{names[0]} and {names[1]} have evaluated no task both{why}")
+    return _together(names, tasks, left_out)
 
 
 def _together(names: tuple[str, str], tasks: tuple[Task, ...], left_out: tuple[str, ...]) -> Comparison:

@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 
 from rlbench.errors import UnknownName
 from rlbench.report.imported_runs import with_imported
-from rlbench.report.plot_data import label
+from rlbench.report.plot_data import setting
 from rlbench.report.reference_table import CellKey, task_name
 from rlbench.report.repeats import file_of
-from rlbench.report.run_index import Runs, differences, gather
+from rlbench.report.run_index import Runs, gather
 from rlbench.report.runs import Run
 
 RULES: Final = ("task", "protocol", "budget")
@@ -24,7 +24,7 @@ ENDED: Final = frozenset({"done", "failed"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Side:
-    """The runs of one setting of a cell that have ended; a failed one has a score too."""
+    """The runs of one setting of a cell; failed ones count, and at equal steps those that have not ended."""
 
     runs: Runs
     usual: bool  # the documented setting
@@ -37,16 +37,21 @@ class Matched(NamedTuple):
     left_out: tuple[str, ...]  # cells that both have and that are not compared, each with the reason
 
 
-def matched(first: Mapping[CellKey, Runs], second: Mapping[CellKey, Runs], names: tuple[str, str]) -> Matched:
-    """Match the cells of two folders: by the documented setting if a folder has it, or else by its only other one."""
+def matched(
+    first: Mapping[CellKey, Runs], second: Mapping[CellKey, Runs], names: tuple[str, str], *, at: bool = False
+) -> Matched:
+    """Match the cells of two folders: by the documented setting if a folder has it, or else by its only other one.
+
+    ``at``: at equal steps, so that runs that have not ended count and budgets may differ.
+    """
     pairs, left_out = [], []
     for key in sorted(set(first) & set(second)):
-        a, b = (_settings(side[key]) for side in (first, second))
+        a, b = (_settings(side[key], at=at) for side in (first, second))
         held = zip(names, (a, b), strict=True)
         several = [_several(name, settings) for name, settings in held if len(settings) > 1]
         if not a or not b:
             continue
-        unlike = [] if several else _unlike(a[0], b[0])
+        unlike = [] if several else [rule for rule in _unlike(a[0], b[0]) if not at or rule != "budget"]
         if several or unlike:
             why = several or [f"they differ in {', '.join(unlike)}{_equal_budget(a[0], b[0])}"]
             left_out.append(f"{_name(key)}: {'; '.join(why)}")
@@ -83,11 +88,6 @@ def runs_of_side(name: str) -> dict[CellKey, Runs]:
     return {key: _of_setting(runs, text) for key, runs in cells.items()}
 
 
-def setting(run: Run) -> str:
-    """Name the settings that a run changes, as ``lr=0.01``; ``published`` if that is at most its budget."""
-    return label(run) if any(not text.startswith("budget.") for text in differences(run)) else "published"
-
-
 def _of_setting(runs: Runs, text: str) -> Runs:
     parts = ("complete", "failed", "short", "elsewhere", "variants", "other_files")
     only = Runs(budget=runs.budget)
@@ -97,7 +97,7 @@ def _of_setting(runs: Runs, text: str) -> Runs:
 
 
 def _several(name: str, sides: Sequence[Side]) -> str:
-    texts = sorted(setting(side.runs.scored[0]) for side in sides)
+    texts = sorted(setting(side.runs.all[0]) for side in sides)
     return f"{name} has {len(sides)} settings of it, {', '.join(texts)}; name one, as in '{name}@{texts[0]}'"
 
 
@@ -110,19 +110,21 @@ def ended(cells: Iterable[Runs]) -> bool:
     return any(_settings(runs) for runs in cells)
 
 
-def _settings(runs: Runs) -> Sequence[Side]:
+def _settings(runs: Runs, *, at: bool = False) -> Sequence[Side]:
     """The documented setting alone, or every other one; runs on another file of the same name are another."""
-    if runs.scored:
-        return [Side(runs=Runs(complete=runs.complete, failed=runs.failed), usual=True)]
+    short = [run for run in runs.short if at and run.evaluations]
+    if runs.scored or short:
+        return [Side(runs=Runs(complete=runs.complete, failed=runs.failed, short=short), usual=True)]
     groups: dict[tuple[str, str | None], list[Run]] = defaultdict(list)
     for run in (*runs.short, *runs.elsewhere, *runs.variants, *runs.other_files):
-        if run.status in ENDED:
+        if run.status in ENDED or (at and run.evaluations):
             groups[run.id, file_of(run)].append(run)
     return [
         Side(
             runs=Runs(
                 complete=[run for run in group if run.status == "done"],
                 failed=[run for run in group if run.status == "failed"],
+                short=[run for run in group if run.status not in ENDED],
             ),
             usual=False,
         )
@@ -132,13 +134,13 @@ def _settings(runs: Runs) -> Sequence[Side]:
 
 def _unlike(first: Side, second: Side) -> list[str]:
     """The rules in which two sides differ, in words."""
-    examples = [side.runs.scored[0] for side in (first, second)]
+    examples = [side.runs.all[0] for side in (first, second)]
     if any(run.origin for run in examples):
         kinds = {run.origin.get("kind", "evaluation") for run in examples}
         return ["kind of return"] if len(kinds) > 1 else []
     a, b = map(_rules, examples)
     rules = [rule for rule in RULES if a[rule] != b[rule]]
-    files = {digest for side in (first, second) for run in side.runs.scored if (digest := file_of(run)) is not None}
+    files = {digest for side in (first, second) for run in side.runs.all if (digest := file_of(run)) is not None}
     return rules + (["data"] if len(files) > 1 else [])
 
 

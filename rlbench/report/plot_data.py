@@ -162,6 +162,11 @@ def label(run: Run) -> str:
     return " ".join(text for text in differing if not text.startswith("budget.")) or "other settings"
 
 
+def setting(run: Run) -> str:
+    """Name the settings that a run changes, as ``lr=0.01``; ``published`` if that is at most its budget."""
+    return label(run) if any(not text.startswith("budget.") for text in differences(run)) else "published"
+
+
 def on_common_tasks(standings: Sequence[AlgorithmScores]) -> tuple[AlgorithmScores, ...]:
     """The most algorithms that share a task, on all tasks that these share: scores on different tasks make no ranking.
 

@@ -13,6 +13,8 @@ from rlbench.records.files import folders
 from rlbench.records.locks import is_held
 from rlbench.records.store import Record, read_record
 from rlbench.report.estimate import best_of_run
+from rlbench.report.plot_data import setting
+from rlbench.report.runs import read_run
 
 State = Literal["running", "done", "failed", "interrupted", "damaged"]
 RECENT = 3
@@ -26,6 +28,7 @@ class RunStatus:
     folder: Path
     state: State
     name: str  # suite/algorithm/task; of a damaged record, its folder
+    setting: str  # what it changes, as ``lr=0.01``; else ``published``
     seed: int | None
     smoke: bool
     env_steps: int  # at the end of its last epoch, or where it was stopped since
@@ -43,12 +46,13 @@ def standings(results: Path) -> tuple[RunStatus, ...]:
 def standing(folder: Path) -> RunStatus:
     """One run; of a record that cannot be read, the reason."""
     try:
-        record = read_record(folder)
+        record, run = read_record(folder), read_run(folder)
     except RefusedFile as error:
         return RunStatus(
             folder=folder,
             state="damaged",
             name=str(folder),
+            setting="published",
             seed=None,
             smoke=False,
             env_steps=0,
@@ -62,6 +66,7 @@ def standing(folder: Path) -> RunStatus:
         folder=folder,
         state=state,
         name=record.spec.name,
+        setting="published" if record.spec.smoke else setting(run),
         seed=record.spec.seed,
         smoke=record.spec.smoke,
         env_steps=_steps(record),

@@ -198,6 +198,20 @@ def test_unfinished_runs_are_compared_at_the_largest_step_of_three_seeds_on_each
     assert (row["step"], row["improvement"]["value"]) == (15_000, 1.0)
 
 
+def test_variants_are_compared_at_equal_steps_and_several_are_named(record_run: Record, capsys: Capture) -> None:
+    words = {"suite": "mujoco", "task": "Hopper-v4", "algo": "sac", "status": "interrupted"}
+    record_run([0.0, 10.0, 20.0, 30.0], **words)
+    Path("results").rename("left")
+    record_run([0.0, 1.0, 2.0], sets=["algo.actor_lr=0.5", "budget.steps=500000"], **words)
+    found = compare("left", "results", Sources(NOWHERE), None, at=True)
+    assert (scores(found), found.tasks[0].step) == ([((10.0,), (1.0,))], 10_000)
+    record_run([0.0, 1.0, 2.0], sets=["algo.actor_lr=0.25"], **words)
+    assert main(["compare", "left", "results", "--at"]) == 2
+    several = "evaluated no task both: mujoco/sac/Hopper-v4: results has 2 settings of it, actor_lr=0.25, actor_lr=0.5;"
+    assert several in capsys.readouterr().err
+    assert scores(compare("left", "results@actor_lr=0.5", Sources(NOWHERE), None, at=True)) == scores(found)
+
+
 def test_comparison_at_equal_steps_without_common_tasks_is_refused(record_run: Record, capsys: Capture) -> None:
     record_run([1.0], suite="toy", task="Catch")
     Path("results").rename("left")

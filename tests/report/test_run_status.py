@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlbench import suites
+from rlbench.cli.app import main
 from rlbench.records.locks import is_held
 from rlbench.records.store import Store, read_record
 from rlbench.report.run_status import standings
@@ -26,6 +27,21 @@ def test_state_of_an_unlocked_run_is_its_outcome(
     (found,) = standings(tmp_path / "results")
     assert (found.state, found.name, found.seed) == (state, "atari/dqn/BreakoutNoFrameskip-v4", 0)
     assert (found.env_steps, found.budget, found.best, found.eta) == (200_000, 10_000_000, 3.0, None)
+
+
+def test_a_run_names_the_settings_that_it_changes(
+    record_run: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = {"suite": "toy", "task": "Catch", "status": "interrupted"}
+    for sets in ([], ["algo.lr=0.5"], ["algo.lr=0.25", "budget.steps=5000"]):
+        record_run([0.5], sets=sets, **words)
+    names = {"toy/dqn/Catch", "toy/dqn/Catch lr=0.5", "toy/dqn/Catch lr=0.25"}
+    assert {run.setting for run in standings(tmp_path / "results")} == {"published", "lr=0.5", "lr=0.25"}
+    for width in (None, 40):
+        monkeypatch.setattr("rlbench.cli.status.terminal_width", lambda width=width: width)
+        assert main(["status", "--results", str(tmp_path / "results")]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert all(any(name in line for line in lines) for name in names)
 
 
 def test_locked_run_is_running_with_an_eta(record_run: Record, tmp_path: Path) -> None:
