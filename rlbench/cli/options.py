@@ -255,7 +255,7 @@ UntilDecided: TypeAlias = Annotated[
 ]
 MostSeeds: TypeAlias = Annotated[
     int | None,
-    typer.Option(metavar="N", help="Seeds at its last look; default: 20.", rich_help_panel=choices.LENGTH),
+    typer.Option(metavar="N", help="Last look: 5, 8, 12 or 32; default: 20.", rich_help_panel=choices.LENGTH),
 ]
 Smoke: TypeAlias = Annotated[
     bool,

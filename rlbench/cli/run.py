@@ -81,10 +81,10 @@ def run(
         )
     every = _specs(suite, algo, task_globs, seeds, steps, changes, config, Data(dataset), package, smoke=smoke)
     specs = _shard(every, shard, results)
+    cells = sequential.cells_of(specs, results, design) if design else ()
     if dry_run:
         _print_plan(specs, results, dataset, json=json)
         return
-    cells = sequential.cells_of(specs, results, design) if design else ()
     _set_thread_policy(specs)
     request = SweepOptions(
         results=results,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rlbench.errors import UsageError
-from rlbench.records.looks import DESIGN, DESIGNS, Look, Looks, design_for, read_looks, take_look
+from rlbench.records.looks import DESIGN, DESIGNS, Look, Looks, design_for, read_looks, take_look, write_looks
 from rlbench.records.store import folder_of
 
 if TYPE_CHECKING:
@@ -114,13 +114,22 @@ def sweep_until_decided(cells: Sequence[SequentialCell], options: SweepOptions) 
         endings |= {ending.job.folder: ending for ending in new}
         if stopped_by is not None or any(ending.status not in {"done", "failed"} for ending in new):
             return list(endings.values()), stopped_by
-        rows = _rows([cell for cell, _ in going if cell.looks is None], options.results)
+        first = [cell for cell, _ in going if cell.looks is None]
         for cell, seeds in going:
-            row, design = rows.get(cell.key), cell.design
-            if row is not None and row.documented is not None:
-                design = design_for(cell.most_seeds, row.tested, row.documented.std, row.documented.n)
-            take_look(cell.folder, design, seeds)
+            take_look(cell.folder, cell.design, seeds)
+        _choose_levels(first, options.results)
     return list(endings.values()), None
+
+
+def _choose_levels(cells: Sequence[SequentialCell], results: Path) -> None:
+    """Choose the levels of cells at their first look, which the table limits to its seeds."""
+    rows = _rows(cells, results)
+    for cell in cells:
+        row, looks = rows[cell.key], cell.looks
+        if row.documented is not None and looks is not None and looks.count == 1:
+            design = design_for(cell.most_seeds, row.tested, row.documented.std, row.documented.n)
+            if design != looks.design:
+                write_looks(cell.folder, Looks(design, 1))
 
 
 def decision_rows(cells: Sequence[SequentialCell], results: Path) -> Iterator[dict[str, object]]:

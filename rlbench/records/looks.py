@@ -3,8 +3,8 @@
 The one-sided levels hold the error of all looks at 5 %. They are Kim and DeMets' (1987, doi:10.1093/biomet/74.1.149)
 with the spending function 0.9 alpha t^3 and the information t = n/N of n among at most N seeds. Levels are those of
 z-tests; the tenth that is not spent makes up for t-tests of few seeds, as ``results/calibration`` shows by simulation.
-Where the reference is a mean of ten seeds, its error is the same at every look. The information is then that of the
-difference, (1/N + 1/9) / (1/n + 1/9), and 0.9 alpha t^4 is spent.
+Where the reference is a mean of three to ten seeds, its error is the same at every look. The information is then that
+of the difference to a mean of ten, (1/N + 1/9) / (1/n + 1/9), and 0.9 alpha t^4 is spent.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ DESIGNS, SHARED_ERROR_DESIGNS = (
 )
 """The looks of each design, by the number of seeds at its end: for any reference, and for one with an error."""
 
-MOST_REFERENCE_SEEDS: Final = 10
+REFERENCE_SEEDS: Final = range(3, 11)
 MOST_STD_RATIO: Final = 2.0
 """Largest std of our first three seeds, in multiples of the reference's, with which its error counts as shared."""
 
@@ -104,7 +104,7 @@ def design_for(most: int, scores: Sequence[float], std: float | None, n: int | N
     ``std`` of the reference's ``n`` seeds is divided by n, as printed; None where it is not known.
     """
     first = scores[: DESIGN[0].seeds]
-    if not std or n is None or not 2 <= n <= MOST_REFERENCE_SEEDS or len(first) < DESIGN[0].seeds:
+    if not std or n is None or n not in REFERENCE_SEEDS or len(first) < DESIGN[0].seeds:
         return DESIGNS[most]
     similar = stdev(first) <= MOST_STD_RATIO * std * (n / (n - 1)) ** 0.5
     return (SHARED_ERROR_DESIGNS if similar else DESIGNS)[most]
@@ -141,6 +141,11 @@ def take_look(cell: Path, design: tuple[Look, ...] = DESIGN, seeds: int | None =
     if before is not None and seeds is not None and before.last.seeds >= seeds:
         return before
     looks = Looks(design, 1) if before is None else Looks(before.design, min(before.count + 1, len(before.design)))
+    write_looks(cell, looks)
+    return looks
+
+
+def write_looks(cell: Path, looks: Looks) -> None:
+    """Replace the record of a cell's looks."""
     content = {"schema_version": files.SCHEMA_VERSION, "looks": [list(look) for look in looks.design]}
     files.replace(cell / NAME, files.seal({**content, "taken": looks.count}) + "\n")
-    return looks

@@ -52,7 +52,7 @@ def remarks(group: Runs) -> Iterator[str]:
     if seeds != list(range(len(seeds))):
         yield f"seeds {', '.join(map(str, seeds))} instead of 0 to {len(seeds) - 1}"
     if group.looks is not None:
-        later = f"; {count_text(group.waiting, 'more seed')} for the next one" if group.waiting else ""
+        later = f"; {count_text(group.waiting, 'later seed')} not counted" if group.waiting else ""
         yield f"tested by {group.looks}{later}"
     attempts = [attempt for run in runs for attempt in run.attempts]
     if attempts:

@@ -86,7 +86,7 @@ def test_seeds_until_decided_take_at_most_7_tenths_of_the_fixed_seeds_of_equal_p
     assert powers[0] > powers[1] - 0.01
 
 
-def test_the_committed_errors_of_seeds_until_decided_stay_below_5_percent() -> None:
+def test_committed_errors_of_seeds_until_decided_are_within_simulation_error_of_5_percent() -> None:
     rows = [row for row in TABLES["until_decided"] if row["std_ratio"]]
     assert [row["std_ratio"] for row in rows] == [f"{ratio:g}" for ratio in calibration.STD_RATIOS] * len(DESIGNS)
     for row in rows:

@@ -51,6 +51,7 @@ def test_each_look_spends_its_share_of_nine_tenths_of_5_percent(
         ([0.0, 1.0, 2.0, 90.0], 0.6, 10, SHARED_ERROR_DESIGNS),  # seeds of later looks choose nothing
         ([0.0, 1.0, 2.0], 0.47, 10, DESIGNS),  # twice 0.495 is less than 1
         ([0.0, 1.0, 2.0], 0.6, 11, DESIGNS),
+        ([0.0, 1.0, 2.0], 0.6, 2, DESIGNS),
         ([0.0, 1.0, 2.0], 0.6, None, DESIGNS),
         ([0.0, 1.0, 2.0], None, 10, DESIGNS),
         ([0.0, 1.0, 2.0], 0.0, 10, DESIGNS),
