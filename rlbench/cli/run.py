@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from contextlib import redirect_stdout
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import typer
@@ -15,6 +16,7 @@ from rlbench.cli import options
 from rlbench.cli.experience import Data, dataset_of, reference_score
 from rlbench.cli.options import RESULTS, Config, Json, Results, Sets, Smoke, Steps, Suite
 from rlbench.cli.output import complain, emit, emit_json, remark, terminal_width
+from rlbench.errors import UsageError
 from rlbench.report.columns import sentences
 
 if TYPE_CHECKING:
@@ -160,6 +162,9 @@ def _specs(
     from rlbench.cli.resolve import resolve
     from rlbench.suites.plugins import import_package
 
+    if suite == "all":
+        loop = f"for suite in {' '.join(suites.names())}; do rlbench run $suite {quote(algo)}; done"
+        raise UsageError(f"run takes one suite at a time; write {loop}")
     numbers, installed = parse_seeds(seeds), import_package(package) if package else None
     algorithms, patterns = suites.algorithms_matching(suite, algo), data.tasks(suite, globs)
     for name_given, runs in suites.substitutes(suite, globs).items():

@@ -118,6 +118,10 @@ def test_every_verb_has_help_whose_summary_is_not_cut(verb: str, capsys: Capture
         ("show atari dqn PongNoFrameskip-v5", "write PongNoFrameskip-v4"),
         ("run atari dqn ALE/Pong-v5", "write PongNoFrameskip-v4 (the published protocol has no sticky actions"),
         ("run ppo Hopper-v4", "ppo is an algorithm, not a suite; write atari ppo or mujoco ppo"),
+        (
+            "run all *",
+            "one suite at a time; write for suite in atari mujoco offline goals toy; do rlbench run $suite '*';",
+        ),
         ("run mujoco dqn", "mujoco has no dqn, only atari and toy; mujoco has ddpg, "),
         ("run mujoco *x Hopper-v4", "unknown algorithm '*x'"),
         ("run offline td3bc Hopper-v4", "Hopper-v4 is an environment; name the data to learn from with --dataset"),
