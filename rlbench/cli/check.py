@@ -107,7 +107,7 @@ def check(
         what, remedy = f"cell of {suite} to compare", "name another suite, or leave --at out"
         if of_imported:
             what, remedy = (
-                "cell of imported curves alone",
+                "cell of imported curves to the reference's steps and without runs",
                 "add some: rlbench import FILE --as SUITE/ALGO --results DIR",
             )
         raise UsageError(f"{baseline or results or suite}: holds no {what}; {remedy}")

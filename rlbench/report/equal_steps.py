@@ -271,8 +271,8 @@ def steps_text(steps: int) -> str:
 
 
 def reached(run: Run, step: int) -> bool:
-    """True if a run was evaluated at ``step``, or has ended before by its protocol."""
-    return SLACK * _end(run) >= step
+    """True if a run was evaluated up to ``step``, or has ended before by its protocol; no later evaluation counts."""
+    return run.evaluations[0].env_steps <= SLACK * step and SLACK * _end(run) >= step
 
 
 def _end(run: Run) -> int:

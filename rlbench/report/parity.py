@@ -144,6 +144,8 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     ours, theirs = (
         [score_at(run.evaluations, places) for run in side if reached(run, step)] for side in (going, peers)
     )
+    if len(ours) < FEWEST_SEEDS or len(theirs) < len(peers):  # a curve begins beyond the step
+        return None
     curve, scale = reference_curve(key), reference(key)
     level = curve.level(step) if curve is not None else None
     way = None

@@ -180,6 +180,19 @@ def test_a_seed_evaluated_only_beyond_the_references_steps_never_leaves_n(tmp_pa
     assert told(["export", "npz", "--output", str(tmp_path / "f"), "--results", str(tmp_path / "all")])[0] == 0
 
 
+def test_no_later_evaluation_counts_at_equal_steps(record_run: Callable[..., Path], tmp_path: Path) -> None:
+    task = "HalfCheetah-v4"
+    for seed in range(3):
+        record_run([0.0, 3.0, 3.0 + seed], suite="mujoco", algo="sac", task=task, seed=seed, status="interrupted")
+        late = replace(CURVE, task=task, seed=seed, steps=(2**52, 2**53 - 1), returns=(1e4, 1e4 + seed))
+        imported.write_curve(late, tmp_path / "results")
+        imported.write_curve(late, tmp_path / "late")
+    code, _, error = told(["table", "mujoco", "--parity", "--results", str(tmp_path / "results")])
+    assert code == 2 and "no cell of mujoco" in error
+    code, out, _ = told(["table", "mujoco", "--json", "--task", task, "--results", str(tmp_path / "late")])
+    assert code == 0 and {cell["at"] for cell in json.loads(out)["cells"]} == {None}
+
+
 SAC = {"Hopper-v4": 3_542.0, "HalfCheetah-v4": 12_139.0}
 
 
