@@ -38,9 +38,8 @@ def arrays(raw: bytes, path: Path) -> dict[str, NDArray[np.generic]]:
         with zipfile.ZipFile(io.BytesIO(raw)) as members:
             sizes = [member.file_size for member in members.infolist()]
         if sum(sizes) > LARGEST_UNPACKED or len(sizes) > MEMBERS:
-            raise RefusedFile(
-                f"{path}: unpacks to {sum(sizes):,} bytes, {LARGEST_UNPACKED:,} are allowed; look at the file"
-            )
+            allowed = f"{LARGEST_UNPACKED:,} in {MEMBERS:,} are allowed"
+            raise RefusedFile(f"{path}: unpacks to {sum(sizes):,} bytes in {len(sizes):,} arrays, {allowed}; thin it")
         with np.load(io.BytesIO(raw), allow_pickle=False) as members:
             return {name: np.asarray(members[name]) for name in members.files}
     except (*FAULTS, ValueError, KeyError, TypeError, OverflowError, RuntimeError):

@@ -70,6 +70,15 @@ def damaged(method: int) -> bytes:
     return bytes(raw)
 
 
+def crowded() -> bytes:
+    """A zip of a thousand and one empty members."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as members:
+        for number in range(1_001):
+            members.writestr(f"{number}.npy", b"")
+    return file.getvalue()
+
+
 HEAD = "task,dataset,seed,step,return\nHopper-v4,"
 IMPORTS: dict[str, tuple[str | bytes, str]] = {
     "blank lines": ("step,return\n" + "\n" * 2**20, "no row below the header"),
@@ -87,6 +96,7 @@ IMPORTS: dict[str, tuple[str | bytes, str]] = {
     "damaged bzip2": (damaged(zipfile.ZIP_BZIP2), "not an npz file"),
     "an array larger than memory": (shaped("(10000000000000000,)"), "not an npz file"),
     "an array larger than any": (shaped("(100000000000000000000,)"), "not an npz file"),
+    "a thousand and one arrays": (crowded(), "unpacks to 0 bytes in 1,001 arrays, 268,435,456 in 1,000 are allowed"),
     "an array of no size": (shaped("(True,)"), "not an npz file"),
 }
 
