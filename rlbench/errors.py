@@ -3,6 +3,7 @@
     RlbenchError                1   a bug in rlbench; the message asks for a report
     ├── UsageError              2   the request cannot be met
     │   ├── UnknownName         2   a name that does not exist; the message suggests the nearest
+    │   ├── UnknownRun          2   a name that no run has
     │   └── DoesNotFit          2   more memory or disk than this machine has
     ├── RefusedFile             2   a file that is damaged, newer than this version, or of another program
     ├── BelowReference          3   a score below the reference or the baseline

@@ -10,10 +10,9 @@ from typing import Final, NamedTuple
 
 from rlbench.errors import UnknownName
 from rlbench.report.imported_runs import with_imported
-from rlbench.report.plot_data import setting
 from rlbench.report.reference_table import CellKey, task_name
 from rlbench.report.repeats import file_of
-from rlbench.report.run_index import Runs, gather
+from rlbench.report.run_index import Runs, gather, setting
 from rlbench.report.runs import Run
 
 RULES: Final = ("task", "protocol", "budget")

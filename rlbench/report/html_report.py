@@ -19,7 +19,7 @@ from rlbench.report.estimate import best, final, last_tenth
 from rlbench.report.pooled import pooled_rows
 from rlbench.report.reference_table import DATA, CellKey, task_name
 from rlbench.report.remaining_work import RemainingRuns, remaining_runs
-from rlbench.report.run_index import Runs, differences
+from rlbench.report.run_index import Runs, differences, label
 from rlbench.report.runs import Run
 from rlbench.report.tables import STYLES, html_table, legend, rounded
 
@@ -156,8 +156,6 @@ def _seed(key: CellKey, run: Run, bounds: tuple[float, float, int]) -> str:
 
 def _variant(run: Run) -> str:
     """Name the settings that differ from the published ones, in parentheses."""
-    from rlbench.report.plot_data import label
-
     return f" ({label(run)})" if differences(run) else ""
 
 

@@ -16,7 +16,7 @@ from rlbench.report.equal_steps import AtStep
 from rlbench.report.reference_files import Curve
 from rlbench.report.reference_scores import curve_of, documented, names_of
 from rlbench.report.reference_table import CellKey, in_points, reference, task_name
-from rlbench.report.run_index import Runs, differences, gather
+from rlbench.report.run_index import Runs, gather, label
 from rlbench.report.runs import Evaluation, Run
 
 if TYPE_CHECKING:
@@ -154,17 +154,6 @@ def measured_lines(
     other = f"{algorithm} (rlbench)" if any(groups.values()) else algorithm
     groups[other] = _shown(rlbench_runs) or groups.get(other, [])
     return [line for name, runs in groups.items() if (line := line_of(name, runs, clock))]
-
-
-def label(run: Run) -> str:
-    """The settings by which a run differs from the published ones: ``lr=0.00015``."""
-    differing = [text.removeprefix("algo.").removeprefix("method.") for text in differences(run)]
-    return " ".join(text for text in differing if not text.startswith("budget.")) or "other settings"
-
-
-def setting(run: Run) -> str:
-    """Name the settings that a run changes, as ``lr=0.01``; ``published`` if that is at most its budget."""
-    return label(run) if any(not text.startswith("budget.") for text in differences(run)) else "published"
 
 
 def on_common_tasks(standings: Sequence[AlgorithmScores]) -> tuple[AlgorithmScores, ...]:

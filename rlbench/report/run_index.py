@@ -186,3 +186,14 @@ def reference_spec(suite: str, algorithm: str, task: str, dataset: str, package:
         return suites.spec(suite, algorithm, dataset if row else task, dataset="" if row else dataset, package=package)
     except (UnknownName, UsageError):
         return None
+
+
+def label(run: Run) -> str:
+    """The settings by which a run differs from the published ones: ``lr=0.00015``."""
+    differing = [text.removeprefix("algo.").removeprefix("method.") for text in differences(run)]
+    return " ".join(text for text in differing if not text.startswith("budget.")) or "other settings"
+
+
+def setting(run: Run) -> str:
+    """Name the settings that a run changes, as ``lr=0.01``; ``published`` if that is at most its budget."""
+    return label(run) if any(not text.startswith("budget.") for text in differences(run)) else "published"

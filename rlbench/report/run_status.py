@@ -13,7 +13,7 @@ from rlbench.records.files import folders
 from rlbench.records.locks import is_held
 from rlbench.records.store import Record, read_record
 from rlbench.report.estimate import best_of_run
-from rlbench.report.plot_data import setting
+from rlbench.report.run_index import setting
 from rlbench.report.runs import read_run
 
 State = Literal["running", "done", "failed", "interrupted", "damaged"]

@@ -379,7 +379,7 @@ def test_a_text_in_a_table_of_markdown_holds_no_link_image_or_html(text: str, sh
 def test_looks_that_would_leave_no_seeds_are_refused(seeds: int, tmp_path: Path) -> None:
     content = {"schema_version": 1, "looks": [[seeds, 0.05]], "taken": 1}
     (tmp_path / looks.NAME).write_text(files.seal(content))
-    with pytest.raises(RefusedFile, match="holds no looks"):
+    with pytest.raises(RefusedFile, match="holds no design"):
         looks.read_looks(tmp_path)
 
 
