@@ -25,13 +25,13 @@ def imported(case: Case) -> dict[str, list[float]]:
     with tempfile.TemporaryDirectory(prefix="rlbench-") as folder:
         whole, small = Path(folder, "million.csv"), Path(folder, "ten.csv")
         counts = {whole: _written(whole, DOCUMENTED, LINES), small: _written(small, ("Hopper-v4",), 200 * SEEDS)}
-        found = {"rlbench": [_judged(whole, counts[whole])]}
-        found["ten seeds of 200 lines"] = [_judged(small, counts[small])]
+        results = {"rlbench": [_judged(whole, counts[whole])]}
+        results["ten seeds of 200 lines"] = [_judged(small, counts[small])]
         began = perf_counter()
         with whole.open(newline="") as file:
             lines = sum(1 for _ in csv.reader(file))
-        found["csv module, text alone"] = [lines / (perf_counter() - began)]
-    return found
+        results["csv module, text alone"] = [lines / (perf_counter() - began)]
+    return results
 
 
 def _written(path: Path, tasks: tuple[str, ...], lines: int) -> int:

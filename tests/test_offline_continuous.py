@@ -175,14 +175,14 @@ def test_contradictory_settings_are_refused(fields: dict[str, object]) -> None:
 
 
 def test_learning_rate_of_iqls_actor_follows_half_a_cosine() -> None:
-    brought = continuous_parts("x", Offline(method=offline.ImplicitQ(lr_decay_steps=1000), actor_lr=0.4), INFO, CPU)
-    ((at, put),) = brought.schedules
+    parts = continuous_parts("x", Offline(method=offline.ImplicitQ(lr_decay_steps=1000), actor_lr=0.4), INFO, CPU)
+    ((at, put),) = parts.schedules
     assert [at(n) for n in (0, 250, 500, 1000, 2000)] == pytest.approx(
         [0.4, 0.2 * (1 + math.sqrt(0.5)), 0.2, 0.0, 0.0], abs=1e-15
     )
     put(at(500))
-    assert isinstance(brought.learner, IQL)
-    rates = [optimizer.param_groups[0]["lr"] for optimizer in iql_optimizers(brought.learner)]
+    assert isinstance(parts.learner, IQL)
+    rates = [optimizer.param_groups[0]["lr"] for optimizer in iql_optimizers(parts.learner)]
     assert rates == pytest.approx([0.2, 3e-4, 3e-4])
     assert continuous_parts("x", Offline(method=offline.ImplicitQ()), INFO, CPU).schedules == []
     assert continuous_parts("x", Offline(), INFO, CPU).schedules == []

@@ -128,10 +128,10 @@ def test_imitation_loss_of_bcq_trains_the_shared_torso() -> None:
     net = learner.online
     parameters = list(net.torso.parameters())
     features = net.torso(b.obs)
-    found = torch.autograd.grad(learner.extra_loss(features, net.head(features, "learn"), b), parameters)
+    gradients = torch.autograd.grad(learner.extra_loss(features, net.head(features, "learn"), b), parameters)
     table = net.policy(net.torso(b.obs)).logits
     surprise = nn.functional.cross_entropy(table, b.action, reduction="none") + 0.01 * table.pow(2).mean(1)
-    for ours, theirs in zip(found, torch.autograd.grad((b.weight * surprise).mean(), parameters), strict=True):
+    for ours, theirs in zip(gradients, torch.autograd.grad((b.weight * surprise).mean(), parameters), strict=True):
         torch.testing.assert_close(ours, theirs)
         assert bool(theirs.abs().sum() > 0)
 
@@ -173,14 +173,14 @@ def test_cql_term_is_the_gap_of_mean_quantiles() -> None:
     spread(net)
     plain, pressed = q_learner(net), q_learner(net, extra=conservatism(10.0))
     pressed.target.load_state_dict(plain.target.state_dict())
-    found, report = pressed.loss(b)
+    gradients, report = pressed.loss(b)
     wanted = 0.0
     for i in range(BATCH):
         mean = through(numbers(b.obs[i]), net.torso, net.head.streams).reshape(ACTIONS, 5).mean(1)
         wanted += 10 * b.weight[i].item() * (logsumexp(mean) - mean[b.action[i]]) / BATCH
     assert report.metrics["extra"] is not None
     assert report.metrics["extra"].item() == pytest.approx(wanted, rel=1e-9)
-    assert found.item() == pytest.approx(plain.loss(b)[0].item() + wanted, rel=1e-9)
+    assert gradients.item() == pytest.approx(plain.loss(b)[0].item() + wanted, rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -247,8 +247,8 @@ def test_policy_loss_trains_the_torso_with_constant_weights() -> None:
     fixed = torch.tensor(learner.weight(policy, value.mean(), b.action).tolist(), dtype=torch.float64)
     wanted = -(b.weight * fixed * policy.log_prob(b.action)).mean()
     parameters = list(learner.online.torso.parameters())
-    found = torch.autograd.grad(learner.weighted_cloning_loss(features, value, b), parameters, retain_graph=True)
-    for ours, theirs in zip(found, torch.autograd.grad(wanted, parameters), strict=True):
+    gradients = torch.autograd.grad(learner.weighted_cloning_loss(features, value, b), parameters, retain_graph=True)
+    for ours, theirs in zip(gradients, torch.autograd.grad(wanted, parameters), strict=True):
         torch.testing.assert_close(ours, theirs)
 
 

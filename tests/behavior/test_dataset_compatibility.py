@@ -23,9 +23,9 @@ from rlbench.errors import RefusedFile, UsageError
 
 def task(world: str, dataset: str = "mine") -> OfflineTask:
     """Other data than a row's own, judged on ``world``."""
-    found = suites.spec("offline", "il", world, dataset=dataset).task
-    assert isinstance(found, OfflineTask)
-    return found
+    match = suites.spec("offline", "il", world, dataset=dataset).task
+    assert isinstance(match, OfflineTask)
+    return match
 
 
 def flat(path: Path, features: int, actions: int, **attributes: str) -> Path:
@@ -85,8 +85,8 @@ def test_actions_in_the_environments_own_units_are_brought_to_where_they_are_sen
     own = flat(tmp_path / "rlb-x.hdf5", 4, 1, task="InvertedPendulum-v4", rlbench="0.1.0")
     for path, due in ((folder, -0.5), (own, 0.5)):
         assert isinstance(spec.task, OfflineTask)
-        found = experience(spec, spec.task, Runtime(device="cpu", threads=1, dataset=str(path)))
-        action = check_compatibility(spec.task, found.data, describe(spec), normalized=found.normalized).action
+        match = experience(spec, spec.task, Runtime(device="cpu", threads=1, dataset=str(path)))
+        action = check_compatibility(spec.task, match.data, describe(spec), normalized=match.normalized).action
         np.testing.assert_array_equal(action[:5], np.full((5, 1), due, np.float32))
         assert action.dtype == np.float32
 
@@ -97,9 +97,9 @@ def test_the_contact_forces_that_ant_does_not_show_are_left_out_where_they_are_z
     obs[:, :27] = np.arange(27)
     ends = np.zeros(5, np.bool_)
     recorded = Dataset(obs, np.zeros((5, 8), np.float32), np.ones(5, np.float32), ends, ends, obs + 0)
-    found = check_compatibility(ant, recorded, info, normalized=False)
-    assert found.next_obs is not None and found.obs.shape == found.next_obs.shape == (5, 27)
-    np.testing.assert_array_equal(found.obs[3], np.arange(27, dtype=np.float32))
+    match = check_compatibility(ant, recorded, info, normalized=False)
+    assert match.next_obs is not None and match.obs.shape == match.next_obs.shape == (5, 27)
+    np.testing.assert_array_equal(match.obs[3], np.arange(27, dtype=np.float32))
     for shown in (recorded.obs, recorded.next_obs):
         assert shown is not None
         shown[2, 100] = 1e-3
@@ -114,10 +114,10 @@ def test_a_range_that_is_not_about_zero_is_moved_too() -> None:
     box = Box(np.array([0, -1, -4], np.float32), np.array([2, 1, 0], np.float32))
     ends, obs = np.zeros(2, np.bool_), np.zeros((2, 11), np.float32)
     action = np.array([[0, -1, -4], [1.5, 0.5, -1]], np.float32)
-    found = check_compatibility(
+    match = check_compatibility(
         hopper, Dataset(obs, action, obs[:, 0], ends, ends, obs), info._replace(actions=box), normalized=False
     )
-    np.testing.assert_allclose(found.action, [[-1, -1, -1], [0.5, 0.5, 0.5]])
+    np.testing.assert_allclose(match.action, [[-1, -1, -1], [0.5, 0.5, 0.5]])
 
 
 def test_an_own_set_is_not_learned_from_under_a_name_of_d4rls(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ class Touched(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        known = {a.untyped_storage().data_ptr() for a in args if isinstance(a, torch.Tensor)}
+        storages = {a.untyped_storage().data_ptr() for a in args if isinstance(a, torch.Tensor)}
         for tensor in out if isinstance(out, (tuple, list)) else (out,):
-            fresh = isinstance(tensor, torch.Tensor) and tensor.untyped_storage().data_ptr() not in known
+            fresh = isinstance(tensor, torch.Tensor) and tensor.untyped_storage().data_ptr() not in storages
             if fresh or (self.changed and func._schema.is_mutable):
                 self.elements += tensor.numel()
         return out

@@ -103,8 +103,8 @@ def test_damaged_recording_is_reported_by_file(run: Path, home: Path, capsys: Ca
 def test_a_subset_has_its_own_name(run: Path, home: Path, capsys: Capture) -> None:
     assert main(line(run, "--quiet")) == 0
     assert main(["data", "subset", "rlb-catch", "--steps", "1e2", "--name", "rlb-catch-1e2"]) == 0
-    found = recording_reader.read_recording(home / "rlb-catch-1e2.frames")
-    assert found.final is not None and (~found.final).sum() == 100
+    recording = recording_reader.read_recording(home / "rlb-catch-1e2.frames")
+    assert recording.final is not None and (~recording.final).sum() == 100
     capsys.readouterr()
     for steps, reason in (("301", "holds 300 transitions"), ("1.5", "no whole number"), ("x", "no whole number")):
         assert main(["data", "subset", "rlb-catch", "--steps", steps, "--name", "rlb-y"]) == 2

@@ -39,7 +39,7 @@ def test_without_settings_the_suites_table_applies() -> None:
 
 @pytest.mark.parametrize("given_by", range(5))
 def test_precedence_is_option_set_environment_file_table(tmp_path: Path, given_by: int) -> None:
-    found = resolve(
+    match = resolve(
         *PONG,
         config=toml(tmp_path, "[budget]\nsteps = 1000001") if given_by >= 1 else None,
         environ={"RLBENCH_BUDGET__STEPS": "1000002"} if given_by >= 2 else {},
@@ -53,12 +53,12 @@ def test_precedence_is_option_set_environment_file_table(tmp_path: Path, given_b
         (1_000_003, "--set"),
         (1_000_004, "--steps"),
     ][given_by]
-    assert (found.spec.budget.steps, found.sources["budget.steps"]) == expected
+    assert (match.spec.budget.steps, match.sources["budget.steps"]) == expected
 
 
 def test_rlbench_steps_has_lower_precedence_than_set() -> None:
-    found = resolve(*PONG, environ={"RLBENCH_STEPS": "5"}, sets=["budget.steps=6"])
-    assert found.spec.budget.steps == 6
+    match = resolve(*PONG, environ={"RLBENCH_STEPS": "5"}, sets=["budget.steps=6"])
+    assert match.spec.budget.steps == 6
     assert resolve(*PONG, environ={"RLBENCH_STEPS": "5"}).sources["budget.steps"] == "RLBENCH_STEPS"
 
 
@@ -75,10 +75,10 @@ def test_unset_field_has_source_default_or_suite_table() -> None:
 @pytest.mark.parametrize("suite", suites.names())
 def test_every_field_has_a_source_and_can_be_written_back(suite: str) -> None:
     for cell in (cell for cell in CELLS if cell[0] == suite):
-        found = resolve(*cell)
-        rows = [(path, value) for path, value, _ in found.rows() if path not in IDENTITY]
+        match = resolve(*cell)
+        rows = [(path, value) for path, value, _ in match.rows() if path not in IDENTITY]
         assert len(rows) > 20, cell
-        assert resolve(*cell, sets=[f"{path}={written(value)}" for path, value in rows]).spec == found.spec, cell
+        assert resolve(*cell, sets=[f"{path}={written(value)}" for path, value in rows]).spec == match.spec, cell
 
 
 def test_unrelated_environment_variables_set_no_field() -> None:
@@ -89,9 +89,9 @@ def test_unrelated_environment_variables_set_no_field() -> None:
 
 def test_a_part_is_chosen_by_name_before_its_fields_whatever_their_order_in_the_file(tmp_path: Path) -> None:
     config = toml(tmp_path, '[algo.torso]\nwidths = [8, 9]\nkind = "mlp"\n')
-    found = resolve("toy", "dqn", "Catch", config=config)
-    assert written({p: v for p, v, _ in found.rows()}["algo.torso.widths"]) == "8,9"
-    assert found.sources["algo.torso"] == "mine.toml"
+    match = resolve("toy", "dqn", "Catch", config=config)
+    assert written({p: v for p, v, _ in match.rows()}["algo.torso.widths"]) == "8,9"
+    assert match.sources["algo.torso"] == "mine.toml"
 
 
 @pytest.mark.parametrize("source", ["--set", "RLBENCH_", "file"])
@@ -176,17 +176,17 @@ def test_smoke_run_covers_an_epoch_a_segment_and_updates(suite: str) -> None:
 
 
 def test_smoke_run_keeps_smaller_settings_and_explicit_options() -> None:
-    found = resolve(*PONG, sets=["algo.replay.capacity=2000", "budget.epoch=400000"], steps=3_000, smoke=True)
-    assert (found.spec.algo.replay.capacity, found.sources["algo.replay.capacity"]) == (2_000, "--set")
-    assert (found.spec.budget.epoch, found.sources["budget.epoch"]) == (1_000, "--smoke")
-    assert (found.spec.budget.steps, found.sources["budget.steps"]) == (3_000, "--steps")
+    match = resolve(*PONG, sets=["algo.replay.capacity=2000", "budget.epoch=400000"], steps=3_000, smoke=True)
+    assert (match.spec.algo.replay.capacity, match.sources["algo.replay.capacity"]) == (2_000, "--set")
+    assert (match.spec.budget.epoch, match.sources["budget.epoch"]) == (1_000, "--smoke")
+    assert (match.spec.budget.steps, match.sources["budget.steps"]) == (3_000, "--steps")
 
 
 def test_a_smoke_run_has_no_more_batches_than_steps_in_its_rollouts() -> None:
-    found = resolve("mujoco", "ppo", "Hopper-v4", sets=["task.envs=1"], smoke=True).spec.algo
-    assert isinstance(found, PolicyGradient)
-    assert isinstance(found.method, Surrogate)
-    assert (found.rollout_length, found.method.minibatches) == (4, 4)
+    match = resolve("mujoco", "ppo", "Hopper-v4", sets=["task.envs=1"], smoke=True).spec.algo
+    assert isinstance(match, PolicyGradient)
+    assert isinstance(match.method, Surrogate)
+    assert (match.rollout_length, match.method.minibatches) == (4, 4)
 
 
 def test_smoke_run_has_another_identity_than_a_short_run() -> None:

@@ -20,21 +20,21 @@ TRAJECTORIES = Path(__file__).parents[3] / "shared/data/trajectories"
 
 
 def test_columns_are_read_unchanged(columns: Columns, write_flat: WriteFlat) -> None:
-    found = read_d4rl(write_flat(columns))
-    assert (found.obs == columns["observations"]).all()
-    assert (found.action == columns["actions"]).all()
-    assert (found.reward == columns["rewards"]).all()
-    assert found.next_obs is not None
-    assert (found.next_obs == columns["next_observations"]).all()
-    assert [array.dtype.kind for array in found if array is not None] == list("fffbbf")
-    assert list(np.flatnonzero(found.terminated)) == [3, 14]
-    assert list(np.flatnonzero(found.truncated)) == [13, 24]
+    dataset = read_d4rl(write_flat(columns))
+    assert (dataset.obs == columns["observations"]).all()
+    assert (dataset.action == columns["actions"]).all()
+    assert (dataset.reward == columns["rewards"]).all()
+    assert dataset.next_obs is not None
+    assert (dataset.next_obs == columns["next_observations"]).all()
+    assert [array.dtype.kind for array in dataset if array is not None] == list("fffbbf")
+    assert list(np.flatnonzero(dataset.terminated)) == [3, 14]
+    assert list(np.flatnonzero(dataset.truncated)) == [13, 24]
 
 
 def test_step_both_terminated_and_truncated_counts_as_terminated(columns: Columns, write_flat: WriteFlat) -> None:
-    found = read_d4rl(write_flat(columns, timeouts=np.ones(30, np.bool_)))
-    assert list(np.flatnonzero(found.terminated)) == [3, 14]
-    assert not (found.terminated & found.truncated).any()
+    dataset = read_d4rl(write_flat(columns, timeouts=np.ones(30, np.bool_)))
+    assert list(np.flatnonzero(dataset.terminated)) == [3, 14]
+    assert not (dataset.terminated & dataset.truncated).any()
 
 
 def test_float64_flags_and_a_second_axis_of_one_are_read(columns: Columns, write_flat: WriteFlat) -> None:
@@ -50,8 +50,8 @@ def test_missing_next_observations_stay_unknown(columns: Columns, write_flat: Wr
 
 
 def test_without_timeouts_breaks_are_truncations(columns: Columns, write_flat: WriteFlat) -> None:
-    found = read_d4rl(write_flat(columns, timeouts=None))
-    assert list(np.flatnonzero(found.truncated)) == [13, 24]
+    dataset = read_d4rl(write_flat(columns, timeouts=None))
+    assert list(np.flatnonzero(dataset.truncated)) == [13, 24]
 
 
 def test_without_both_the_tasks_limit_truncates_episodes(columns: Columns, write_flat: WriteFlat) -> None:
@@ -64,9 +64,9 @@ def test_without_both_the_tasks_limit_truncates_episodes(columns: Columns, write
 def test_consecutive_limits_each_truncate_an_episode(write_flat: WriteFlat) -> None:
     ends = np.isin(np.arange(30), [19])
     flat = {"observations": np.zeros((30, 3)), "actions": np.zeros((30, 2)), "rewards": np.zeros(30), "terminals": ends}
-    found = read_d4rl(write_flat(flat), limit=6)
-    assert list(np.flatnonzero(found.truncated)) == [5, 11, 17, 25]  # 18 and 19 are an episode of their own
-    assert list(np.flatnonzero(found.terminated)) == [19]
+    dataset = read_d4rl(write_flat(flat), limit=6)
+    assert list(np.flatnonzero(dataset.truncated)) == [5, 11, 17, 25]  # 18 and 19 are an episode of their own
+    assert list(np.flatnonzero(dataset.terminated)) == [19]
 
 
 @pytest.mark.parametrize("row", [CHUNK - 1, CHUNK, CHUNK + 7])
@@ -188,7 +188,7 @@ def test_metadata_of_the_file_are_text(columns: Columns, write_flat: WriteFlat) 
 @pytest.mark.skipif(not TRAJECTORIES.is_dir(), reason="the real trajectories are not on this machine")
 @pytest.mark.parametrize(("name", "episodes"), [("halfcheetah-cs285_fall2023-expert", 2), ("door-hand_dapg-human", 25)])
 def test_real_trajectories_are_truncated_and_never_terminated(name: str, episodes: int) -> None:
-    found = read_d4rl(TRAJECTORIES / f"{name}.hdf5")
-    assert found.truncated.sum() == episodes
-    assert not found.terminated.any()
-    assert found.truncated[-1]
+    dataset = read_d4rl(TRAJECTORIES / f"{name}.hdf5")
+    assert dataset.truncated.sum() == episodes
+    assert not dataset.terminated.any()
+    assert dataset.truncated[-1]

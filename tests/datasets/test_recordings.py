@@ -70,20 +70,20 @@ def test_any_episodes_round_trip(tracks: list[list[Episode]], rows: int, dtype: 
     with TemporaryDirectory() as place:
         folder = Path(place, "x.frames")
         write(folder, tracks, rows=rows, dtype=dtype)
-        found = recording_reader.read_recording(folder)
+        data = recording_reader.read_recording(folder)
     due = expected(tracks)
-    assert found.next_obs is None and found.final is not None and found.obs.dtype == np.dtype(dtype)
-    np.testing.assert_array_equal(found.obs, np.stack([frame(t, e, n, dtype) for t, e, n, _ in due]))
+    assert data.next_obs is None and data.final is not None and data.obs.dtype == np.dtype(dtype)
+    np.testing.assert_array_equal(data.obs, np.stack([frame(t, e, n, dtype) for t, e, n, _ in due]))
     live = np.array([n < s for _, _, n, s in due])
     numbers = np.array([n for _, _, n, _ in due])
-    np.testing.assert_array_equal(found.final, ~live)
-    np.testing.assert_array_equal(found.action, np.where(live, numbers % 5, 0))
-    np.testing.assert_array_equal(found.reward, np.where(live, numbers / 2, 0).astype(np.float32))
+    np.testing.assert_array_equal(data.final, ~live)
+    np.testing.assert_array_equal(data.action, np.where(live, numbers % 5, 0))
+    np.testing.assert_array_equal(data.reward, np.where(live, numbers / 2, 0).astype(np.float32))
     ends = np.array([n == s - 1 for _, _, n, s in due])
     itself = np.array([tracks[t][e][1] for t, e, _, _ in due])
-    np.testing.assert_array_equal(found.terminated, ends & itself)
-    np.testing.assert_array_equal(found.truncated, ends & ~itself)
-    assert found.action.dtype == np.int64 and found.reward.dtype == np.float32
+    np.testing.assert_array_equal(data.terminated, ends & itself)
+    np.testing.assert_array_equal(data.truncated, ends & ~itself)
+    assert data.action.dtype == np.int64 and data.reward.dtype == np.float32
 
 
 def check(found: Dataset, whole: Dataset) -> None:
@@ -114,12 +114,12 @@ def test_set_without_its_last_files_is_readable_up_to_there(tracks: list[list[Ep
         for path in files[max(1, len(files) - lost) :]:
             path.unlink()
         try:
-            found = recording_reader.read_recording(folder)
+            data = recording_reader.read_recording(folder)
         except UsageError:  # one file, and of every track one row in it
             return
-    check(found, whole)
+    check(data, whole)
     if lost == 0:
-        assert all(np.array_equal(a, b) for a, b in zip(found[:5], whole[:5], strict=True))
+        assert all(np.array_equal(a, b) for a, b in zip(data[:5], whole[:5], strict=True))
 
 
 @settings(max_examples=12, phases=(Phase.explicit, Phase.generate))
@@ -206,13 +206,11 @@ def test_killed_process_leaves_its_written_files(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline() == b"going\n"
         os.kill(process.pid, signal.SIGKILL)
-    found = recording_reader.read_recording(folder)
-    assert (
-        found.final is not None and (~found.final).sum() >= 200 - 3 and found.truncated.sum() == found.final.sum() == 3
-    )
-    starts = [0, *(np.flatnonzero(found.final) + 1).tolist()]
+    data = recording_reader.read_recording(folder)
+    assert data.final is not None and (~data.final).sum() >= 200 - 3 and data.truncated.sum() == data.final.sum() == 3
+    starts = [0, *(np.flatnonzero(data.final) + 1).tolist()]
     for track, (start, stop) in enumerate(pairwise(starts)):
-        np.testing.assert_array_equal(found.obs[start:stop, 0, 0], (track + 3 * np.arange(stop - start)) % 251)
+        np.testing.assert_array_equal(data.obs[start:stop, 0, 0], (track + 3 * np.arange(stop - start)) % 251)
     assert recording_reader.metadata(folder) == {"state": "unfinished"} and not recording_reader.is_complete(folder)
     with pytest.raises(UsageError, match="is unfinished; make a data set of its steps with rlbench data subset"):
         loader.data_file(folder)
@@ -240,10 +238,10 @@ def test_transition_begun_at_an_interruption_is_left_out(tmp_path: Path) -> None
                 else step(track, shown, 1, 1.0, terminated=kind == "t", truncated=False)
             )
     made.flush()
-    found = recording_reader.read_recording(tmp_path / "x.frames")
-    assert found.final is not None
-    assert "".join("f" if final else "s" for final in found.final) == "sfsfsfsffsf"
-    assert found.terminated.nonzero()[0].tolist() == [0, 2, 6, 9] and found.truncated.nonzero()[0].tolist() == [4]
+    data = recording_reader.read_recording(tmp_path / "x.frames")
+    assert data.final is not None
+    assert "".join("f" if final else "s" for final in data.final) == "sfsfsfsffsf"
+    assert data.terminated.nonzero()[0].tolist() == [0, 2, 6, 9] and data.truncated.nonzero()[0].tolist() == [4]
 
 
 def test_newer_set_is_refused(tmp_path: Path) -> None:

@@ -55,17 +55,17 @@ def test_any_example_is_parsed_as_protobuf_wrote_it(features: dict[str, object])
 @given(st.binary(max_size=60))
 def test_invalid_example_is_parsed_or_refused(raw: bytes) -> None:
     try:
-        found = example(raw)
+        data = example(raw)
     except ValueError:
         return
-    assert all(isinstance(name, str) and isinstance(values, list) for name, values in found.items())
-    assert sum(len(name) for name in found) <= len(raw)
+    assert all(isinstance(name, str) and isinstance(values, list) for name, values in data.items())
+    assert sum(len(name) for name in data) <= len(raw)
 
 
 def test_records_have_their_byte_positions(tmp_path: Path) -> None:
     path = shard(tmp_path / "s", episode(1, 3))
-    found = list(records(path))
-    assert [at for at, _ in found] == [0, len(found[0][1]) + 16, len(found[0][1]) + len(found[1][1]) + 32]
+    data = list(records(path))
+    assert [at for at, _ in data] == [0, len(data[0][1]) + 16, len(data[0][1]) + len(data[1][1]) + 32]
 
 
 @pytest.mark.parametrize("order", ["played", "backwards", "shuffled"])
@@ -76,30 +76,30 @@ def test_episodes_are_assembled_with_every_frame_once(tmp_path: Path, order: str
         "backwards": list(range(12))[::-1],
         "shuffled": np.random.default_rng(1).permutation(12).tolist(),
     }[order]
-    found = read(shard(tmp_path / "s", [told[i] for i in rows]), tmp_path / "x.frames")
-    assert found.final is not None and found.obs.shape == (7 + 4 + 1 + 3, 84, 84) and found.obs.dtype == np.uint8
+    data = read(shard(tmp_path / "s", [told[i] for i in rows]), tmp_path / "x.frames")
+    assert data.final is not None and data.obs.shape == (7 + 4 + 1 + 3, 84, 84) and data.obs.dtype == np.uint8
     lengths = {1: 7, 2: 4, 3: 1}
-    ends = np.flatnonzero(found.final).tolist()
+    ends = np.flatnonzero(data.final).tolist()
     starts = [0, *(end + 1 for end in ends[:-1])]
     seen = []
     for start, end in zip(starts, ends, strict=True):
-        number = next(n for n in lengths if (found.obs[start] == picture(1000 * n + 1)).all())
+        number = next(n for n in lengths if (data.obs[start] == picture(1000 * n + 1)).all())
         seen.append(number)
         assert end - start == lengths[number]
         for k in range(lengths[number] + 1):
-            np.testing.assert_array_equal(found.obs[start + k], picture(1000 * number + k + 1))
+            np.testing.assert_array_equal(data.obs[start + k], picture(1000 * number + k + 1))
         k = np.arange(lengths[number])
-        np.testing.assert_array_equal(found.action[start:end], k % 6)
-        np.testing.assert_array_equal(found.reward[start:end], k % 3 - 1)
+        np.testing.assert_array_equal(data.action[start:end], k % 6)
+        np.testing.assert_array_equal(data.reward[start:end], k % 3 - 1)
         last = np.arange(lengths[number]) == lengths[number] - 1
-        np.testing.assert_array_equal(found.terminated[start:end], last & (number != 2))
-        np.testing.assert_array_equal(found.truncated[start:end], last & (number == 2))
+        np.testing.assert_array_equal(data.terminated[start:end], last & (number != 2))
+        np.testing.assert_array_equal(data.truncated[start:end], last & (number == 2))
     assert sorted(seen) == [1, 2, 3] and (order != "played" or seen == [1, 2, 3])
 
 
 def test_mid_game_line_begins_with_its_preceding_frames(tmp_path: Path) -> None:
     told = episode(1, 9)
-    found = read(shard(tmp_path / "s", [*told[:2], *told[6:]]), tmp_path / "x.frames")
+    data = read(shard(tmp_path / "s", [*told[:2], *told[6:]]), tmp_path / "x.frames")
     due = [
         1,
         2,
@@ -112,10 +112,10 @@ def test_mid_game_line_begins_with_its_preceding_frames(tmp_path: Path) -> None:
         9,
         10,
     ]  # two steps and an end; three frames before the seventh; three steps and an end
-    assert [int((picture(1000 + k) == frame).all()) for k, frame in zip(due, found.obs, strict=True)] == [1] * 10
-    assert found.final is not None
-    assert found.final.tolist() == [False, False, True, True, True, True, False, False, False, True]
-    assert found.truncated.tolist() == [False, True, *[False] * 8] and np.flatnonzero(found.terminated).tolist() == [8]
+    assert [int((picture(1000 + k) == frame).all()) for k, frame in zip(due, data.obs, strict=True)] == [1] * 10
+    assert data.final is not None
+    assert data.final.tolist() == [False, False, True, True, True, True, False, False, False, True]
+    assert data.truncated.tolist() == [False, True, *[False] * 8] and np.flatnonzero(data.terminated).tolist() == [8]
     assert recording_reader.metadata(tmp_path / "x.frames") == {
         "transitions": 5,
         "lines": 2,
@@ -243,8 +243,8 @@ def test_damaged_shards_are_named_and_the_others_kept(tmp_path: Path) -> None:
     again = bring(folder, good, bad, late)
     assert [b.before for b in again] == [True, False, False] and not any(b.refusal for b in again)
     assert (folder / f"{good.name}.00000.segment").stat().st_mtime_ns == stamp
-    found = recording_reader.read_recording(folder)
-    assert len(found.obs) == 5 + 7 + 3 and found.terminated.sum() == 3
+    data = recording_reader.read_recording(folder)
+    assert len(data.obs) == 5 + 7 + 3 and data.terminated.sum() == 3
     told = recording_reader.metadata(folder)
     assert (told["files"], told["transitions"], told["episodes"]) == (3, 12, 3)
     assert all(b.before for b in bring(folder, good, bad, late))

@@ -76,17 +76,17 @@ def test_asynchronous_envs_answer_like_synchronous_ones(
     """Lives, FIRE, resets and scores too, to the bit: no env knows in what company or order it is asked."""
     action, envs = together.action, made(make_any, kind, answers)
     assert np.array_equal(together.first, envs.reset())
-    found: list[list[bytes]] = [[] for _ in SEEDS]
+    observations: list[list[bytes]] = [[] for _ in SEEDS]
     ready = np.arange(len(SEEDS))
-    while max(len(one) for one in found) < STEPS:
-        envs.send(np.stack([action[len(found[env_id]), env_id] for env_id in ready.tolist()]), ready)
+    while max(len(one) for one in observations) < STEPS:
+        envs.send(np.stack([action[len(observations[env_id]), env_id] for env_id in ready.tolist()]), ready)
         step = envs.recv()
         assert len(step.env_id) == answers and (np.diff(step.env_id) > 0).all()
         for env_id, answer in rows_of(step):
-            found[env_id].append(answer)
+            observations[env_id].append(answer)
         ready = step.env_id
     envs.close()
-    assert all(ours == theirs[: len(ours)] for ours, theirs in zip(found, together.answers, strict=True))
+    assert all(ours == theirs[: len(ours)] for ours, theirs in zip(observations, together.answers, strict=True))
 
 
 def test_asynchronous_vector_keeps_the_vector_contract(make_any: Make, kind: str, together: Synchronous) -> None:

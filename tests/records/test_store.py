@@ -106,9 +106,9 @@ def or_refused(folder: Path, name: str) -> Record | None:
 @given(epochs(), st.sampled_from(["done", "failed", "interrupted", None]))
 def test_what_is_written_is_read_to_the_last_digit(run: tuple[Epoch, ...], status: Status | None) -> None:
     with TemporaryDirectory() as folder:
-        found = read_record(written(Path(folder), run, status))
-    assert (found.spec, found.epochs, found.environment) == (CATCH, run, {"python": "3.11"})
-    assert found.outcome == (outcome(status, len(run)) if status else None)
+        record = read_record(written(Path(folder), run, status))
+    assert (record.spec, record.epochs, record.environment) == (CATCH, run, {"python": "3.11"})
+    assert record.outcome == (outcome(status, len(run)) if status else None)
 
 
 def test_inexact_steps_are_stored_and_empty_in_older_outcomes(tmp_path: Path) -> None:
@@ -153,10 +153,10 @@ def test_a_file_cut_anywhere_is_refused_by_name_or_only_torn_last_epochs_are_dro
     content, outcomes = (folder / name).read_bytes(), set()
     lines = {place + k for place, byte in enumerate(content) if byte == ord("\n") for k in range(-3, 4)}
     for length in sorted({*range(0, len(content), 7)} | {n for n in (*lines, 1, 2) if 0 <= n < len(content)}):
-        found = damaged(folder / name, content[:length])
-        outcomes.add(None if found is None else len(found.epochs))
-        if found is not None:
-            assert found.epochs == RUN[: len(found.epochs)]
+        record = damaged(folder / name, content[:length])
+        outcomes.add(None if record is None else len(record.epochs))
+        if record is not None:
+            assert record.epochs == RUN[: len(record.epochs)]
     # the whole record is still there when the last line break alone is gone, but not where that tears a line
     torn = {None: {0, 1, 2}, "interrupted": {None}, "done": {None}}[status]
     assert outcomes == (torn if name == "epochs.jsonl" else {None, 3})
@@ -171,11 +171,11 @@ def test_a_flipped_bit_is_refused_by_name_or_changes_nothing_that_is_read(
     assume((folder / name).exists())
     content = bytearray((folder / name).read_bytes())
     content[int(place * len(content))] ^= 1 << bit
-    found = damaged(folder / name, bytes(content))
-    if found is None or found == read_record(folder):
+    record = damaged(folder / name, bytes(content))
+    if record is None or record == read_record(folder):
         return
     assert (name, status) == ("epochs.jsonl", None), "only the last line of a run without an outcome may be torn"
-    assert found.epochs == RUN[:-1]
+    assert record.epochs == RUN[:-1]
 
 
 @pytest.mark.parametrize("name", PARTS)

@@ -50,13 +50,13 @@ def folders(corpus: Path) -> list[Path]:
 
 
 def test_every_record_is_read_whole_by_both_readers(corpus: Path) -> None:
-    found = [store.read_record(folder) for folder in folders(corpus)]
-    assert len(found) == 14
-    assert {record.outcome and record.outcome.status for record in found} == {"done", "failed", "interrupted", None}
-    learned = {e.updated and " ".join(sorted(e.updated.means)) for record in found for e in record.epochs}
+    records = [store.read_record(folder) for folder in folders(corpus)]
+    assert len(records) == 14
+    assert {record.outcome and record.outcome.status for record in records} == {"done", "failed", "interrupted", None}
+    learned = {e.updated and " ".join(sorted(e.updated.means)) for record in records for e in record.epochs}
     assert learned == LEARNED | {None}
-    assert {record.spec.suite for record in found} == {"atari", "goals", "mujoco", "offline", "toy"}
-    for record in found:
+    assert {record.spec.suite for record in records} == {"atari", "goals", "mujoco", "offline", "toy"}
+    for record in records:
         quick = runs.read_run(record.folder)
         assert (quick.seed, quick.suite, quick.smoke) == (record.spec.seed, record.spec.suite, record.spec.smoke)
         assert [e.mean for e in quick.evaluations] == [e.evaluated.mean for e in record.epochs if e.evaluated]
@@ -138,10 +138,10 @@ def test_every_schema_version_has_a_corpus() -> None:
 
 def test_schema_versions_are_defined_in_one_place() -> None:
     """Every SCHEMA_VERSION of the package is in the table above, or of a document that is only printed."""
-    found = {
+    records = {
         m.path.removeprefix("rlbench/")
         for m in tree()
         if "SCHEMA_VERSION = " in m.text or "SCHEMA_VERSION: Final = " in m.text
     }
-    printed = {path for path in found if path.startswith("report/")} - {"report/baseline.py"}
-    assert found - printed == set(VERSIONS)
+    printed = {path for path in records if path.startswith("report/")} - {"report/baseline.py"}
+    assert records - printed == set(VERSIONS)

@@ -188,9 +188,9 @@ def test_unfinished_runs_are_compared_at_the_largest_step_of_three_seeds_on_each
     for seed in range(3):
         record_run([0.0, 10.0, 20.0, 30.0 + 3 * seed], seed=seed, **words)
     Path("results").rename("right")
-    found = compare("left", "right", Sources(NOWHERE), None, at=True)
-    assert [task.step for task in found.tasks] == [15_000]
-    assert scores(found) == [((2.0, 4.0, 6.0), (20.0, 21.0, 22.0))]
+    comparison = compare("left", "right", Sources(NOWHERE), None, at=True)
+    assert [task.step for task in comparison.tasks] == [15_000]
+    assert scores(comparison) == [((2.0, 4.0, 6.0), (20.0, 21.0, 22.0))]
     assert main(["compare", "left", "right", "--at"]) == 0
     assert "mujoco/sac/Hopper-v4 @15k" in capsys.readouterr().out
     assert main(["compare", "left", "right", "--at", "--json"]) == 0
@@ -203,13 +203,13 @@ def test_variants_are_compared_at_equal_steps_and_several_are_named(record_run: 
     record_run([0.0, 10.0, 20.0, 30.0], **words)
     Path("results").rename("left")
     record_run([0.0, 1.0, 2.0], sets=["algo.actor_lr=0.5", "budget.steps=500000"], **words)
-    found = compare("left", "results", Sources(NOWHERE), None, at=True)
-    assert (scores(found), found.tasks[0].step) == ([((10.0,), (1.0,))], 10_000)
+    comparison = compare("left", "results", Sources(NOWHERE), None, at=True)
+    assert (scores(comparison), comparison.tasks[0].step) == ([((10.0,), (1.0,))], 10_000)
     record_run([0.0, 1.0, 2.0], sets=["algo.actor_lr=0.25"], **words)
     assert main(["compare", "left", "results", "--at"]) == 2
     several = "evaluated no task both: mujoco/sac/Hopper-v4: results has 2 settings of it, actor_lr=0.25, actor_lr=0.5;"
     assert several in capsys.readouterr().err
-    assert scores(compare("left", "results@actor_lr=0.5", Sources(NOWHERE), None, at=True)) == scores(found)
+    assert scores(compare("left", "results@actor_lr=0.5", Sources(NOWHERE), None, at=True)) == scores(comparison)
 
 
 def test_comparison_at_equal_steps_without_common_tasks_is_refused(record_run: Record, capsys: Capture) -> None:

@@ -51,19 +51,19 @@ def two_algorithms(record_run: Record) -> Path:
 
 
 def test_two_algorithms_are_compared_on_the_tasks_they_share(two_algorithms: Path) -> None:
-    found = compare("dqn", "c51", Sources(two_algorithms), None)
-    assert [(task.key.task, task.first, task.second) for task in found.tasks] == [("Catch", (0.75, 0.875), (1.0, 1.0))]
-    assert found.improvement.value == 1.0
-    assert found.first.value == pytest.approx((0.8125 + 0.6) / 1.6)
-    assert found.second.value == 1.0
+    scores = compare("dqn", "c51", Sources(two_algorithms), None)
+    assert [(task.key.task, task.first, task.second) for task in scores.tasks] == [("Catch", (0.75, 0.875), (1.0, 1.0))]
+    assert scores.improvement.value == 1.0
+    assert scores.first.value == pytest.approx((0.8125 + 0.6) / 1.6)
+    assert scores.second.value == 1.0
 
 
 def test_two_folders_are_compared_cell_by_cell(two_algorithms: Path, record_run: Record) -> None:
     two_algorithms.rename("before")
     record_run([-0.6, 1.0], suite="toy", task="Catch", seed=0)
     record_run([0.0], suite="toy", task="Catch", seed=1, status="failed")
-    found = compare("before", "results", Sources(Path("nowhere")), "toy")
-    assert [(task.key.algorithm, task.second) for task in found.tasks] == [("dqn", (1.0, -0.6))]  # a failure counts
+    scores = compare("before", "results", Sources(Path("nowhere")), "toy")
+    assert [(task.key.algorithm, task.second) for task in scores.tasks] == [("dqn", (1.0, -0.6))]  # a failure counts
 
 
 @pytest.mark.parametrize(("left", "right"), [("dqn", "nothing"), ("results", "dqn"), ("dqn", "rainbow")])
@@ -130,12 +130,12 @@ def test_every_kind_of_figure_is_drawn_deterministically(kind: str, two_algorith
 
 
 def test_curve_contains_every_seed_and_the_reference(two_algorithms: Path) -> None:
-    found = {panel.title: panel for panel in panels("toy", Sources(two_algorithms), clock=steps)}
-    line = next(line for line in found["Catch"].lines if line.algorithm == "dqn")
+    scores = {panel.title: panel for panel in panels("toy", Sources(two_algorithms), clock=steps)}
+    line = next(line for line in scores["Catch"].lines if line.algorithm == "dqn")
     assert line.x.tolist() == [0, 4000]
     assert line.low == pytest.approx([-0.6, 0.8125 - 0.0625])  # one std, divided by n
     assert line.high == pytest.approx([-0.6, 0.8125 + 0.0625])
-    assert found["Catch"].scores["dqn"] == 1.0
+    assert scores["Catch"].scores["dqn"] == 1.0
     assert panels("toy", Sources(two_algorithms), clock=hours)[0].lines[0].x[-1] == pytest.approx(1 / 3600)
 
 
@@ -171,8 +171,8 @@ def test_the_forest_of_the_committed_records_has_a_row_for_each_bound() -> None:
 
 
 def test_scores_are_put_on_one_scale_with_their_documents(two_algorithms: Path) -> None:
-    scale, found = algorithm_scores("toy", Sources(two_algorithms))
-    dqn = found[0]
+    scale, scores = algorithm_scores("toy", Sources(two_algorithms))
+    dqn = scores[0]
     assert (scale, dqn.algorithm, dqn.tasks, dqn.documents) == (
         "random policy 0, document 1",
         "dqn",
@@ -237,8 +237,8 @@ def test_a_variant_is_a_line_of_its_own_by_what_differs(record_run: Record) -> N
 def test_own_runs_are_drawn_beside_those_of_rlbench(two_algorithms: Path, record_run: Record) -> None:
     two_algorithms.rename("brought")
     record_run([0.0, 0.5], suite="toy", task="Catch", seed=5)
-    found = panels("toy", Sources(Path("results"), Path("brought"), own_only=False), tasks=["Catch"], clock=steps)
-    assert [line.algorithm for line in found[0].lines if line.algorithm[:3] in {"dqn", "c51"}] == [
+    scores = panels("toy", Sources(Path("results"), Path("brought"), own_only=False), tasks=["Catch"], clock=steps)
+    assert [line.algorithm for line in scores[0].lines if line.algorithm[:3] in {"dqn", "c51"}] == [
         "dqn", "dqn (rlbench)", "c51"
     ]  # fmt: skip
 
@@ -342,7 +342,7 @@ def test_figures_of_the_report_equal_those_of_plot(two_algorithms: Path) -> None
     number = re.compile(r"\d+\.?\d*")
 
     def points(text: str) -> list[float]:
-        return [float(found) for path in re.findall(r' d="([^"]*)"', text) for found in number.findall(path)]
+        return [float(scores) for path in re.findall(r' d="([^"]*)"', text) for scores in number.findall(path)]
 
     assert np.allclose(points(plotted), points(exact.getvalue().decode()), rtol=0, atol=0.005 + 1e-9)
     assert re.findall(r"scale\([^)]*\)", plotted) == re.findall(r"scale\([^)]*\)", exact.getvalue().decode())

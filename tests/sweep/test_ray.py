@@ -30,10 +30,10 @@ def words(results: Path, *more: str) -> list[str]:
 
 
 def records(results: Path) -> dict[int, tuple[object, ...]]:
-    found = [read_record(path.parent) for path in sorted(results.glob("toy/dqn/Catch/*/seed=*/spec.json"))]
+    records = [read_record(path.parent) for path in sorted(results.glob("toy/dqn/Catch/*/seed=*/spec.json"))]
     return {
         r.spec.seed: (r.spec.id, [scores(e) for e in r.epochs], r.outcome and (r.outcome.status, r.outcome.weights))
-        for r in found
+        for r in records
     }
 
 
