@@ -25,8 +25,8 @@ def imported(case: Case) -> dict[str, list[float]]:
     with tempfile.TemporaryDirectory(prefix="rlbench-") as folder:
         whole, small = Path(folder, "million.csv"), Path(folder, "ten.csv")
         counts = {whole: _written(whole, DOCUMENTED, LINES), small: _written(small, ("Hopper-v4",), 200 * SEEDS)}
-        results = {"rlbench": [_judged(whole, counts[whole])]}
-        results["ten seeds of 200 lines"] = [_judged(small, counts[small])]
+        results = {"rlbench": [_lines_per_second(whole, counts[whole])]}
+        results["ten seeds of 200 lines"] = [_lines_per_second(small, counts[small])]
         began = perf_counter()
         with whole.open(newline="") as file:
             lines = sum(1 for _ in csv.reader(file))
@@ -47,7 +47,7 @@ def _written(path: Path, tasks: tuple[str, ...], lines: int) -> int:
     return each * len(tasks) * SEEDS
 
 
-def _judged(path: Path, lines: int) -> float:
+def _lines_per_second(path: Path, lines: int) -> float:
     results = path.with_suffix("")
     began = perf_counter()
     for curve in read_curves([path], OPTIONS):

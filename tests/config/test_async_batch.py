@@ -28,15 +28,15 @@ def test_smaller_async_batch_changes_the_identity() -> None:
     assert len(ids) == 3
 
 
-@pytest.mark.parametrize(("spec", "lanes"), [(PONG, 10), (CHEETAH, 4)])
-def test_async_batch_ranges_from_one_to_all_envs(spec: Spec, lanes: int) -> None:
-    spec = changed(spec, f"task.envs={lanes}")
-    for answers in (1, lanes):
+@pytest.mark.parametrize(("spec", "num_envs"), [(PONG, 10), (CHEETAH, 4)])
+def test_async_batch_ranges_from_one_to_all_envs(spec: Spec, num_envs: int) -> None:
+    spec = changed(spec, f"task.envs={num_envs}")
+    for answers in (1, num_envs):
         assert changed(spec, f"task.async_batch={answers}").async_batch == answers
     with pytest.raises(UsageError, match=r"task\.async_batch"):
         changed(spec, "task.async_batch=0")
-    with pytest.raises(UsageError, match=rf"task\.async_batch={lanes + 1}: there are {lanes} envs"):
-        changed(spec, f"task.async_batch={lanes + 1}")
+    with pytest.raises(UsageError, match=rf"task\.async_batch={num_envs + 1}: there are {num_envs} envs"):
+        changed(spec, f"task.async_batch={num_envs + 1}")
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "trpo", "reinforce"])

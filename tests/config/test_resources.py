@@ -17,7 +17,7 @@ def changed(*texts: str) -> Spec:
 
 
 @pytest.mark.parametrize(
-    ("spec", "asked", "cores", "threads", "judges"),
+    ("spec", "asked", "cores", "threads", "workers"),
     [
         (TD3BC, None, 1, 1, 0),
         (TD3BC, None, 2, 1, 1),
@@ -30,8 +30,8 @@ def changed(*texts: str) -> Spec:
         (changed("protocol.stop=90"), 3, 16, 1, 0),  # it may end at any evaluation
         (TD3BC.model_copy(update={"smoke": True}), None, 16, 1, 0),  # seconds, as long as it takes to start one
         (TD3BC.model_copy(update={"smoke": True}), 1, 16, 1, 1),
-        (suites.spec("mujoco", "sac", "HalfCheetah-v4"), 3, 16, 1, 0),  # judges itself
+        (suites.spec("mujoco", "sac", "HalfCheetah-v4"), 3, 16, 1, 0),  # evaluates in its own process
     ],
 )
-def test_number_of_eval_workers_of_a_run(spec: Spec, asked: int | None, cores: int, threads: int, judges: int) -> None:
-    assert eval_worker_count(spec, requested=asked, cores=cores, threads=threads) == judges
+def test_number_of_eval_workers_of_a_run(spec: Spec, asked: int | None, cores: int, threads: int, workers: int) -> None:
+    assert eval_worker_count(spec, requested=asked, cores=cores, threads=threads) == workers
