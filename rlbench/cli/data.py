@@ -11,7 +11,7 @@ from rlbench.cli import completion, examples
 from rlbench.cli.generate import generate
 from rlbench.cli.options import Json
 from rlbench.cli.output import emit, emit_json, remark, terminal_width
-from rlbench.config.names import printable
+from rlbench.config.names import number_text, printable
 from rlbench.errors import RefusedFile, RlbenchError, UsageError, beside, suggest
 
 if TYPE_CHECKING:
@@ -333,7 +333,7 @@ def _facts(facts: Summary, score: float | None) -> list[tuple[str, str]]:
         ("episodes", f"{facts.episodes:,}"),
         ("ends", f"{facts.terminated:,} terminated, {facts.truncated:,} truncated, {facts.unfinished:,} not marked"),
         ("return", _spread(facts.returns)),
-        *([("normalized", f"{score:.1f} (mean; 0 random, 100 expert)")] if score is not None else []),
+        *([("normalized", f"{number_text(score, '.1f')} (mean; 0 random, 100 expert)")] if score is not None else []),
         ("length", _spread(facts.lengths)),
         ("actions", f"{facts.action_cover:.0%} of their range seen, {facts.outside:.1%} of the numbers beyond ±1"),
         ("observations", f"vary in about {facts.directions:.1f} directions; {facts.constant} numbers are constant"),
@@ -341,8 +341,9 @@ def _facts(facts: Summary, score: float | None) -> list[tuple[str, str]]:
 
 
 def _spread(of: Spread) -> str:
-    first, middle, third = (f"{value:.1f}" for value in of.quartiles)
-    return f"{of.mean:.1f} ± {of.deviation:.1f}, from {of.low:.1f} to {of.high:.1f}, quartiles {first} {middle} {third}"
+    numbers = (of.mean, of.deviation, of.low, of.high, *of.quartiles)
+    mean, deviation, low, high, first, middle, third = (number_text(value, ".1f") for value in numbers)
+    return f"{mean} ± {deviation}, from {low} to {high}, quartiles {first} {middle} {third}"
 
 
 def _bars(histogram: tuple[Bar, ...]) -> list[str]:

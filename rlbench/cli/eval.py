@@ -16,6 +16,7 @@ from rlbench.cli import completion
 from rlbench.cli.experience import dataset_of, reference_score
 from rlbench.cli.options import Import, Json, Records, Run, run_folder
 from rlbench.cli.output import emit, emit_json, remark
+from rlbench.config.names import number_text
 from rlbench.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -312,14 +313,17 @@ def _text(options: _EvalOptions, result: _EvalResult) -> str:
     origin = "the recorded episodes again" if options.games is None else f"episodes of seed {options.games}"
     lines = [f"{spec.name} seed {spec.seed}, {options.checkpoint} policy, of epoch {result.epoch}; {origin}", ""]
     lines += [f"{'EPISODE':>7}  {'RETURN':>12}  {'LENGTH':>7}"]
-    lines += [f"{i:>7}  {points:>12,.2f}  {length:>7,}" for i, (points, length, _) in enumerate(result.games, 1)]
+    lines += [
+        f"{i:>7}  {number_text(points, ',.2f'):>12}  {length:>7,}"
+        for i, (points, length, _) in enumerate(result.games, 1)
+    ]
     lines += ["", _line("measured", result.returns, "")]
     if result.original is not None:
         note = {None: "", True: ", the same episodes", False: ", OTHER EPISODES THAN THESE"}[result.same]
         lines += [_line("recorded", result.original.returns, note)]
     if score is not None:
         points, reference = score
-        lines += [f"{'documented':<10}  {points:,.2f} ({reference.estimator}; {reference.system})"]
+        lines += [f"{'documented':<10}  {number_text(points, ',.2f')} ({reference.estimator}; {reference.system})"]
     if clip is not None:
         lines += [f"{'video':<10}  {options.video}: {clip.frames:,} frames, {clip.seconds:,.1f} s, {clip.look}"]
     return "\n".join(lines)
@@ -327,4 +331,4 @@ def _text(options: _EvalOptions, result: _EvalResult) -> str:
 
 def _line(name: str, returns: Sequence[float], note: str) -> str:
     count = f"{len(returns)} episode{'' if len(returns) == 1 else 's'}"
-    return f"{name:<10}  {fmean(returns):,.2f} ± {pstdev(returns):,.2f} ({count}{note})"
+    return f"{name:<10}  {number_text(fmean(returns), ',.2f')} ± {number_text(pstdev(returns), ',.2f')} ({count}{note})"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rlbench.cli.output import emit, emit_json
+from rlbench.config.names import number_text
 from rlbench.errors import DoesNotFit, UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -186,18 +187,17 @@ def _document(options: PolicyOptions, spec: Spec, score: PolicyScore) -> dict[st
 
 
 def _text(options: PolicyOptions, spec: Spec, score: PolicyScore) -> str:
-    between = "" if score.interval is None else f" [{score.interval[0]:,.2f}, {score.interval[1]:,.2f}]"
+    between = "" if score.interval is None else f" [{', '.join(number_text(end, ',.2f') for end in score.interval)}]"
     count = f"{len(score.returns)} episode{'' if len(score.returns) == 1 else 's'}"
     lines = [
         f"{options.file} ({options.form}) on {spec.name}, episodes of seed {options.seed}",
         "",
-        f"measured    {score.mean:,.2f}{between} ({count}; 95 % t-interval of the mean)",
+        f"measured    {number_text(score.mean, ',.2f')}{between} ({count}; 95 % t-interval of the mean)",
     ]
-    if score.reference is not None and score.margin is not None:
-        lines.append(
-            f"documented  {score.reference.score:,.2f} ({score.reference.estimator}; {score.reference.system}), "
-            f"margin {score.margin:,.6g}"
-        )
+    if (reference := score.reference) is not None and score.margin is not None:
+        published = number_text(reference.score, ",.2f")
+        margin = f"margin {score.margin:,.6g}"
+        lines.append(f"documented  {published} ({reference.estimator}; {reference.system}), {margin}")
     lines.append(f"verdict     {score.verdict}")
     if score.reference is not None:
         lines.append("            of this one policy; a verdict on the algorithm takes three seeds: rlbench import")

@@ -13,6 +13,7 @@ import typer
 
 from rlbench.cli.options import Json, OnlySuite, Records
 from rlbench.cli.output import complain, emit, emit_json, terminal_width
+from rlbench.config.names import number_text
 from rlbench.errors import RefusedFile, UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def _row(run: RunStatus) -> tuple[str, ...]:
     if run.state == "damaged":
         return (run.state, run.name, "", "", "", "", "")
     steps = f"{run.env_steps:,} / {run.budget:,}"
-    best = "" if run.best is None else f"{run.best:,.2f}"
+    best = "" if run.best is None else number_text(run.best, ",.2f")
     remark = ", ".join(filter(None, ("smoke" if run.smoke else "", run.reason)))
     name = run.name if run.setting == "published" else f"{run.name} {run.setting}"
     return (run.state, name, str(run.seed), steps, best, spoken(run.eta), remark)

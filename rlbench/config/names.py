@@ -13,6 +13,7 @@ from typing import Final
 NAME: Final = re.compile(r"\w[\w .,:+=@~()-]*")
 LONGEST: Final = 200  # letters; a file system takes 255 bytes
 TEXT: Final = 1_000  # letters of a text in a record
+LARGE_NUMBER: Final = 1e12
 
 
 def check_name(name: str) -> str:
@@ -33,6 +34,12 @@ def printable(text: str, longest: int = TEXT) -> str:
     """One line of at most ``longest`` letters, without a terminal's control codes."""
     short = " ".join(text[: 2 * longest].split())
     return "".join(letter if letter.isprintable() else "?" for letter in short[:longest]) + "…" * (len(text) > longest)
+
+
+def number_text(value: float, form: str) -> str:
+    """A number in ``form``, such as ``,.1f``; from 10¹² on in scientific notation, so that no column bursts."""
+    large = f"{'+' * form.startswith('+')}.3e"
+    return format(value, form if abs(value) < LARGE_NUMBER else large)
 
 
 def clean_texts(tree: object) -> object:

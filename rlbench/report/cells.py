@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from rlbench import suites
+from rlbench.config.names import number_text
 from rlbench.records.looks import Looks
 from rlbench.records.types import Estimator
 from rlbench.report.equal_steps import AtStep, at_equal_steps, settled_at, shortfall_percent
@@ -336,7 +337,7 @@ def _remarks(cell: _Open, verdict: Verdict, parity: str) -> list[str]:
     scale = reference(cell.key)
     if cell.key.suite == "offline" and runs.complete and scale is not None and scale.goal is not None:
         best, last = (mean(seed_scores(runs.complete, kind, scale=scale)) for kind in BOTH)
-        remark_list.append(f"on D4RL's scale {best:.1f} best, {last:.1f} last")
+        remark_list.append(f"on D4RL's scale {number_text(best, '.1f')} best, {number_text(last, '.1f')} last")
     if runs.failed and cell.ours is not None:
         every = count_text(len(runs.failed) + len(runs.complete), "run")
         remark_list.append(f"{len(runs.failed)} of {every} failed, counted at {cell.ours.seeds[-1]:,.6g}")
@@ -370,7 +371,7 @@ def _doubts(cell: _Open, verdict: Verdict) -> Iterator[str]:
         if centre([evaluation.mean for evaluation in top]) - last > cell.margin:
             steps = max(evaluation.env_steps for evaluation in top)
             there = f" (reported final {theirs.score:,.6g})" if theirs else ""
-            yield f"peak at {steps:,} steps; final {last:,.1f}{there}"
+            yield f"peak at {steps:,} steps; final {number_text(last, ',.1f')}{there}"
     if verdict.more is not None and verdict.more > MOST and document.std and document.n is not None and document.n > 1:
         distance = mean(seeds) - document.score + cell.margin
         if out_of_reach(distance, squared_error(document.std, document.n), document.n):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlbench import suites
+from rlbench.config.names import number_text
 from rlbench.errors import UnknownName, UsageError, beside
 from rlbench.report.aggregate import (
     Estimate,
@@ -243,7 +244,8 @@ def comparison_document(comparison: Comparison) -> dict[str, object]:
 def _text(estimate: Estimate, *, few: bool) -> str:
     """A mean with its interval, without it where seeds are too few, or where all are equal and it has no width."""
     bare = few or estimate.low == estimate.high
-    return f"{estimate.value:.3f}" + ("" if bare else f" [{estimate.low:.3f}, {estimate.high:.3f}]")
+    low, high = number_text(estimate.low, ".3f"), number_text(estimate.high, ".3f")
+    return number_text(estimate.value, ".3f") + ("" if bare else f" [{low}, {high}]")
 
 
 def _percent(estimate: Estimate) -> str:

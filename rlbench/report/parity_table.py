@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from rlbench.config.names import number_text
 from rlbench.report.columns import aligned
 from rlbench.report.parity import Parity, mean_text, pooled_parity
 from rlbench.report.pooled import Meta
@@ -127,9 +128,9 @@ def _line(row: Parity) -> list[str]:
         mean_text(row.peer),
         "" if level is None else f"{rounded(level.mean)} ({level.n})",
         f"{_signed(row.difference)} [{_signed(low)}, {_signed(high)}]",
-        "" if row.bound_percent is None else f"≤ {row.bound_percent:.0f} %",
+        "" if row.bound_percent is None else f"≤ {number_text(row.bound_percent, '.0f')} %",
         row.word,
-        behind + ("" if percent is None else f" ({percent:+.0f} %)"),
+        behind + ("" if percent is None else f" ({number_text(percent, '+.0f')} %)"),
     ]
 
 
@@ -150,8 +151,8 @@ def _signed(value: float) -> str:
 
 
 def _share(meta: Meta) -> str:
-    middle, low, high = (100 * value for value in meta[:3])
-    return f"{middle:+.1f} % [{low:+.1f}, {high:+.1f}]"
+    middle, low, high = (number_text(100 * value, "+.1f") for value in meta[:3])
+    return f"{middle} % [{low}, {high}]"
 
 
 def _percents(meta: Meta | None) -> dict[str, float] | None:

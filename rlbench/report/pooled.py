@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from rlbench.config.names import number_text
 from rlbench.report.estimate import mean, quantile, spread
 from rlbench.report.reference_table import on_scale, reference, task_name
 from rlbench.report.verdict import FEWEST, SHARE, squared_error
@@ -65,13 +66,14 @@ class Pooled:
         return "BELOW" if self.meta.high < 0 else "INCONCLUSIVE"
 
     def __str__(self) -> str:
-        middle, low, high, tau = (100 * value for value in self.meta[:4])
+        middle, low, high = (number_text(100 * value, "+.1f") for value in self.meta[:3])
+        tau, q = number_text(100 * self.meta[3], ".1f"), number_text(self.meta.q, ".1f")
         when = "full budget" if self.kind == "full" else "at equal steps"
         rest = f"; not pooled, for want of a spread: {', '.join(self.left_out)}" if self.left_out else ""
         whose = " (imported)" if self.of_imported else " (yours)" if self.origin == "own" else ""
         return (
-            f"{self.algorithm}{whose}, {when}: {self.word}, {middle:+.1f} % [{low:+.1f}, {high:+.1f}] over "
-            f"{self.cells} cells (τ {tau:.1f}, Q {self.meta.q:.1f} with {self.meta.df} df){rest}"
+            f"{self.algorithm}{whose}, {when}: {self.word}, {middle} % [{low}, {high}] over "
+            f"{self.cells} cells (τ {tau}, Q {q} with {self.meta.df} df){rest}"
         )
 
 

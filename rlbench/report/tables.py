@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
+from rlbench.config.names import number_text
 from rlbench.report.columns import GAP, fits, fitted
 from rlbench.report.reference_table import DATA, task_name
 from rlbench.report.table_data import EMPTY, cell_document, flat, pooled_document
@@ -321,7 +322,7 @@ def _row(cell: Cell, header: Sequence[str]) -> list[str]:
         "Seeds": str(ours.n) if ours else "",
         "Steps": f"{ours.env_steps:,}" if ours else "",
         "Verdict": str(cell.verdict),
-        "Shortfall": "" if cell.shortfall_percent is None else f"≤ {cell.shortfall_percent:.0f} %",
+        "Shortfall": "" if cell.shortfall_percent is None else f"≤ {number_text(cell.shortfall_percent, '.0f')} %",
         "At equal steps": str(cell.at) if cell.at else "",
         "Note": cell.note,
     }
@@ -347,12 +348,12 @@ def _unit(estimator: str) -> str:
 
 
 def _return_text(value: float | None) -> str:
-    return "" if value is None else f"{value:,.1f}"
+    return "" if value is None else number_text(value, ",.1f")
 
 
 def rounded(value: float) -> str:
     """A number rounded for people."""
-    text = f"{value:,.1f}" if abs(value) >= 100 else f"{value:.2f}"
+    text = number_text(value, ",.1f" if abs(value) >= 100 else ".2f")
     return text.removeprefix("-") if float(text.replace(",", "")) == 0 else text
 
 

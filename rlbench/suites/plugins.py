@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, distributions, version
-from io import StringIO
 from pathlib import Path
 from types import ModuleType
 from typing import Final, NamedTuple
@@ -148,11 +147,11 @@ def _search_path() -> list[str]:
 
 @contextmanager
 def _installed_only() -> Iterator[None]:
-    """Exclude the current folder from imports, and drop what a package prints."""
+    """Exclude the current folder from imports, and lead what a package prints to stderr."""
     before = sys.path[:]
     sys.path[:] = _search_path()
     try:
-        with redirect_stdout(StringIO()):
+        with redirect_stdout(sys.stderr):
             yield
     finally:
         sys.path[:] = before

@@ -344,22 +344,35 @@ def test_no_reference_comes_from_the_current_folder(tmp_path: Path, monkeypatch:
         reference_files._installed.cache_clear()
 
 
+PEER = Parity(
+    key=CellKey("mujoco", "sac", "Hopper-v4", ""),
+    library="=HYPERLINK(1)",
+    packages=("@x",),
+    differences=("-1+1", "<script>"),
+    step=1,
+    ours=(-1.0, 2.0),
+    peer=(-1.0, 2.0),
+    document=None,
+    way=None,
+    claim=None,
+)
+
+
 def test_texts_of_a_peer_are_no_formula_and_no_markup() -> None:
-    row = Parity(
-        key=CellKey("mujoco", "sac", "Hopper-v4", ""),
-        library="=HYPERLINK(1)",
-        packages=("@x",),
-        differences=("-1+1", "<script>"),
-        step=1,
-        ours=(-1.0, 2.0),
-        peer=(-1.0, 2.0),
-        document=None,
-        way=None,
-        claim=None,
-    )
-    text = parity_table.parity_csv([row])
+    text = parity_table.parity_csv([PEER])
     assert "'=HYPERLINK(1)" in text and "'@x" in text and "'-1+1 <script>" in text and "'-1.0" not in text
-    assert "<script>" not in parity_table.parity_markdown([row])
+    assert "<script>" not in parity_table.parity_markdown([PEER])
+
+
+def test_largest_returns_are_short_in_a_table(tmp_path: Path) -> None:
+    row = replace(PEER, ours=(LARGEST_RETURN, 0.0), peer=(-LARGEST_RETURN, 0.0))
+    (cells,) = [line for line in parity_table.parity_plain([row]).splitlines() if "5.000e+49 (2)" in line]
+    assert "-5.000e+49 (2)" in cells and "+1.000e+50 [" in cells
+    for seed, score in enumerate((LARGEST_RETURN, LARGEST_RETURN, 0.0)):
+        imported.write_curve(replace(CURVE, seed=seed, returns=(0.0, score)), tmp_path)
+    for words in (["table", "mujoco", "--format", "md"], ["check", "mujoco"], ["check", "mujoco", "--at"]):
+        _, out, _ = told([*words, "--results", str(tmp_path)])
+        assert "e+" in out and "0" * 13 not in out and ",000" * 4 not in out, out
 
 
 @pytest.mark.parametrize(

@@ -205,6 +205,27 @@ def test_a_plan_of_a_plug_in_has_cells_with_and_without_a_reference() -> None:
     assert "2 cells, 20 runs" in answer(["plan", "corridor"])[1]
 
 
+PRINTING = """
+print("imported")
+from rlbench.suites import toy
+from rlbench.suites.toy import ALGORITHMS, DOCUMENTED, TASKS
+def spec(*names):
+    print("asked")
+    return toy.spec(*names)
+def sources(*names):
+    print("asked")
+    return {}
+"""
+
+
+@pytest.mark.parametrize("words", ["show loud dqn Catch --json", "plan loud dqn --json", "table loud --json"])
+def test_what_a_package_prints_goes_to_stderr(words: str, site: Path) -> None:
+    install(site, "loud", PRINTING, "[rlbench.suites]\nloud = loud\n")
+    code, out, error = answer(words.split())
+    assert code == 0 and json.loads(out) and "imported\n" in error
+    assert ("asked\n" in error) == (words.split(maxsplit=1)[0] != "table")
+
+
 BROKEN = {
     "raises": ("raise RuntimeError('no\\x1b[31m luck')", "cannot be imported"),
     "exits": ("raise SystemExit", "cannot be imported"),
