@@ -145,7 +145,7 @@ def _search_path() -> list[str]:
     return [path for place, path in enumerate(sys.path) if place > ahead or Path(path or ".").resolve() != here]
 
 
-def prints_to_stderr() -> AbstractContextManager[object]:
+def stdout_to_stderr() -> AbstractContextManager[object]:
     """Lead to stderr what a package prints: stdout is for results."""
     return redirect_stdout(sys.stderr)
 
@@ -156,7 +156,7 @@ def _installed_only() -> Iterator[None]:
     before = sys.path[:]
     sys.path[:] = _search_path()
     try:
-        with prints_to_stderr():
+        with stdout_to_stderr():
             yield
     finally:
         sys.path[:] = before
