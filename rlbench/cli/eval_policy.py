@@ -195,9 +195,9 @@ def _text(options: PolicyOptions, spec: Spec, score: PolicyScore) -> str:
         f"measured    {number_text(score.mean, ',.2f')}{between} ({count}; 95 % t-interval of the mean)",
     ]
     if (reference := score.reference) is not None and score.margin is not None:
-        published = number_text(reference.score, ",.2f")
+        points = number_text(reference.score, ",.2f")
         margin = f"margin {score.margin:,.6g}"
-        lines.append(f"documented  {published} ({reference.estimator}; {reference.system}), {margin}")
+        lines.append(f"documented  {points} ({reference.estimator}; {reference.system}), {margin}")
     lines.append(f"verdict     {score.verdict}")
     if score.reference is not None:
         lines.append("            of this one policy; a verdict on the algorithm takes three seeds: rlbench import")
