@@ -85,7 +85,7 @@ def fields(context: typer.Context, incomplete: str) -> list[str]:
         return []
     with suppress(RlbenchError):
         rows = resolve(suite, algo, tables.matching(suite, _words(task), algo)[0]).rows()
-        offers = {f"{path}=": written(value) for path, value, _ in rows if path not in IDENTITY}
+        offers = {f"{path}=": written(value) for path, value, *_ in rows if path not in IDENTITY}
         path, equals, _ = incomplete.partition("=")
         fitting = [name for name in offers if name.startswith(path + equals)]
         return [*fitting, fitting[0] + offers[fitting[0]]] if len(fitting) == 1 else fitting

@@ -15,15 +15,12 @@ from pydantic import BaseModel
 
 from rlbench import faults, suites
 from rlbench.cli.choices import parse_count
-from rlbench.config.canonical import fields
+from rlbench.config.canonical import SELECTORS, fields, meanings
 from rlbench.config.overrides import DOTS, Setting, apply_settings, flatten, parse
 from rlbench.config.run import Spec
 from rlbench.config.tasks import AtariTask, OfflineTask
 from rlbench.errors import UnknownName, UsageError, beside
 from rlbench.suites.plugins import Package
-
-SELECTORS = ("kind", "family")
-"""Fields that select the model of a part; written as the part itself, ``algo.torso=mlp``."""
 
 IDENTITY = {
     "suite": "the suite is the first argument",
@@ -76,9 +73,13 @@ class Resolved:
     spec: Spec
     sources: Mapping[str, str]  # path as overrides take it → "default", "suite table", "--set", a file and commit, …
 
-    def rows(self) -> list[tuple[str, object, str]]:
-        """Every field as ``(path, value, source)``, in the order of declaration."""
-        return [(path, value, self.sources[path]) for path, value in _spelled(self.spec)]
+    def rows(self) -> list[tuple[str, object, str, str]]:
+        """Every field as ``(path, value, source, meaning)``, in the order of declaration."""
+        texts = (text for _, text in meanings(self.spec))
+        return [
+            (path, value, self.sources[path], text)
+            for (path, value), text in zip(_spelled(self.spec), texts, strict=True)
+        ]
 
 
 def resolve(

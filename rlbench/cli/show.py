@@ -1,4 +1,4 @@
-"""``rlbench show``: every setting of a run and the source of its value."""
+"""``rlbench show``: every setting of a run, the source of its value, and its meaning."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rlbench.config.footprint import Footprint
 
 SHOW_SCHEMA = 1
+LEGEND = "default: rlbench's; suite table: of this algorithm and task; --documented shows the published scores"
 
 
 def show(
@@ -42,7 +43,7 @@ def show(
     references: References = None,
     reference: Reference = None,
 ) -> None:
-    """Show every setting of a run, and where it came from.
+    """Show every setting of a run, its source and its meaning.
 
     One `path = value` a line: the paths that --set takes. Below them the run's id and the memory it will take.
     """
@@ -87,20 +88,30 @@ def _published(suite: str, algo: str, task: str, *, json: bool) -> None:
 
 
 def _text(resolved: Resolved, memory: Footprint) -> str:
+    """A line a setting; a terminal too narrow for the meanings has them below their settings."""
     from rlbench.cli.resolve import written
-    from rlbench.report.columns import sentences
+    from rlbench.report.columns import aligned, fits, sentences
 
-    lines = [(f"{path} = {written(value)}", source) for path, value, source in resolved.rows()]
-    width = max(len(line) for line, _ in lines)
-    aligned = [f"{line:<{width}}  # {source}" for line, source in lines]
-    return "\n".join([*aligned, "", f"id {resolved.spec.id}", *sentences([memory.line()], terminal_width())])
+    rows = [(f"{path} = {written(value)}", f"# {source}", text) for path, value, source, text in resolved.rows()]
+    width = terminal_width()
+    if width is None or fits([max(map(len, column)) for column in zip(*rows, strict=True)], width):
+        lines = aligned(rows)
+    else:
+        settings = aligned([row[:2] for row in rows])
+        lines = [
+            line
+            for line, row in zip(settings, rows, strict=True)
+            for line in (line, *sentences([f"    {row[2]}"], width, hang=0))
+        ]
+    lines += ["", f"id {resolved.spec.id}", *sentences([memory.line(), LEGEND], width)]
+    return "\n".join(lines)
 
 
 def _document(resolved: Resolved, memory: Footprint) -> dict[str, object]:
     return {
         "schema_version": SHOW_SCHEMA,
         "id": resolved.spec.id,
-        "fields": [{"path": path, "value": value, "source": source} for path, value, source in resolved.rows()],
+        "fields": [dict(zip(("path", "value", "source", "meaning"), row, strict=True)) for row in resolved.rows()],
         "memory": {
             "replay": memory.replay,
             "networks": memory.networks,

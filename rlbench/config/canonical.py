@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias
+from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict
+from pydantic.fields import FieldInfo
 
 
 class Frozen(BaseModel):
@@ -17,6 +18,11 @@ class Frozen(BaseModel):
 
 
 WIDE: Final = 32_768
+
+SELECTORS: Final = ("kind", "family")
+"""Fields that select the model of a part; overrides write them as the part itself, ``algo.torso=mlp``."""
+
+SIGNS: Final = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 LearnsFrom: TypeAlias = Literal["replay", "rollouts", "data"]
 
@@ -87,6 +93,29 @@ def fields(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, object]]:
             yield prefix + name, value
 
 
+def meanings(model: BaseModel, prefix: str = "", part: str = "") -> Iterator[tuple[str, str]]:
+    """The meaning of each of ``fields`` as ``(dotted path, text)``: description and range; of a part, its docstring."""
+    for name, field in type(model).model_fields.items():
+        value, text = getattr(model, name), field.description or ""
+        if isinstance(value, BaseModel):
+            yield from meanings(value, f"{prefix}{name}.", text)
+        elif name in SELECTORS:
+            yield prefix + name, (type(model).__doc__ or "").partition("\n")[0].rstrip(".").replace("``", "")
+        else:
+            words = ": ".join(filter(None, (part, text)))
+            yield prefix + name, " ".join(filter(None, (words, _range(field))))
+
+
+def _range(field: FieldInfo) -> str:
+    """The range of a field, ``(> 0, ≤ 1)``, or the words to choose from."""
+    words = [str(word) for word in get_args(field.annotation)] if get_origin(field.annotation) is Literal else []
+    bounds = [
+        f"{sign} {getattr(m, kind):,}" for m in field.metadata for kind, sign in SIGNS.items() if hasattr(m, kind)
+    ]
+    text = ", ".join(bounds) or " or ".join(words) * (len(words) > 1)
+    return f"({text})" if text else ""
+
+
 def _distinct(model: BaseModel, exclude: frozenset[str]) -> dict[str, object]:
     distinct: dict[str, object] = {}
     for name, field in type(model).model_fields.items():
@@ -98,4 +127,4 @@ def _distinct(model: BaseModel, exclude: frozenset[str]) -> dict[str, object]:
     return distinct
 
 
-_ALWAYS = {"kind", "family", "revision"}
+_ALWAYS = {*SELECTORS, "revision"}

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
+from rlbench.config import field_types
 from rlbench.config.canonical import Export, Family, Frozen, LearnsFrom
 
 Widths: TypeAlias = tuple[Annotated[int, Field(ge=1)], ...]
@@ -27,25 +28,35 @@ class Imitation(OfflineMethod):
     """Behavior cloning; of the family's settings it uses only ``widths``, ``actor_lr`` and ``batch``."""
 
     kind: Literal["imitation"] = "imitation"
-    policy: Literal["deterministic", "gaussian"] = "deterministic"  # squared error, or likelihood
+    policy: Literal["deterministic", "gaussian"] = Field(
+        default="deterministic", description="squared error, or likelihood"
+    )
 
 
 class BatchConstrained(OfflineMethod):
     """BCQ: the action of the highest value among samples of a VAE of the data's actions."""
 
     kind: Literal["batchconstrained"] = "batchconstrained"
-    vae_widths: Widths = (512, 512)  # hidden layers of the encoder and of the decoder; the paper's are 750
-    vae_lr: float = Field(default=1e-3, gt=0)  # of Adam
-    latent: int = Field(default=2, ge=1)  # latent numbers per action dimension
-    latent_dim: int | None = Field(default=None, ge=1)  # latent numbers in all; None is ``latent`` a dimension
-    latent_clip: float | None = Field(default=0.5, gt=0)  # at which sampled latent numbers are clipped
-    vae_kl_weight: float = Field(default=0.5, ge=0)  # weight of the KL divergence per latent number
-    perturbation: float = Field(default=0.05, ge=0, le=1)  # φ: maximum shift of a sampled action, of actions in [−1, 1]
-    n_action_samples: int = Field(default=10, ge=1)  # sampled actions per state in a target
-    eval_action_samples: int = Field(default=100, ge=1)  # sampled actions per state when acting
+    vae_widths: Widths = Field(
+        default=(512, 512), description="hidden layers of the encoder and of the decoder; the paper's are 750"
+    )
+    vae_lr: float = Field(default=1e-3, gt=0, description="learning rate of the VAE's Adam")
+    latent: int = Field(default=2, ge=1, description="latent numbers per action dimension")
+    latent_dim: int | None = Field(
+        default=None, ge=1, description="latent numbers in all; none: latent per action dimension"
+    )
+    latent_clip: float | None = Field(
+        default=0.5, gt=0, description="bound of sampled latent numbers; none: no clipping"
+    )
+    vae_kl_weight: float = Field(default=0.5, ge=0, description="weight of the KL divergence per latent number")
+    perturbation: float = Field(
+        default=0.05, ge=0, le=1, description="φ: maximum shift of a sampled action, of actions in [−1, 1]"
+    )
+    n_action_samples: int = Field(default=10, ge=1, description="sampled actions per state in a target")
+    eval_action_samples: int = Field(default=100, ge=1, description="sampled actions per state when acting")
     lmbda: float = Field(
-        default=0.75, ge=0, le=1
-    )  # λ: weight of the minimum over critics; 1 − λ is that of the maximum
+        default=0.75, ge=0, le=1, description="λ: weight of the minimum over critics; 1 − λ is the maximum's"
+    )
 
     @property
     def export(self) -> str:
@@ -58,30 +69,38 @@ class Conservative(OfflineMethod):
 
     kind: Literal["conservative"] = "conservative"
     conservative_weight: float = Field(
-        default=1.0, gt=0
-    )  # of the gap between the values of all actions and of the data's
-    temperature: float = Field(default=1.0, gt=0)  # of the log-sum-exp
-    n_action_samples: int = Field(
-        default=10, ge=1
-    )  # sampled actions of each of three kinds: uniform, of the policy at s, and at s'
-    lagrange_threshold: float | None = (
-        10.0  # weighted gap above which its multiplier grows; None fixes the multiplier at 1
+        default=1.0, gt=0, description="weight of the gap between the values of all actions and of the data's"
     )
-    multiplier_lr: float = Field(default=3e-4, gt=0)  # of Adam
-    max_multiplier: float = Field(default=1e6, ge=1)  # at which the multiplier is clipped
-    max_grad_norm: float | None = Field(default=1.0, gt=0)  # of each critic by itself
-    soft_q_backup: bool = True  # add the entropy term to the TD target; the paper does not
-    alpha: float = Field(default=1.0, gt=0)  # entropy coefficient, or its initial value if it is learned
-    alpha_lr: float | None = Field(default=1e-4, gt=0)  # None keeps α fixed
-    target_entropy: float | None = None  # nats that a learned α aims at; None is minus the number of action dimensions
-    log_std_min: float = -20.0  # lower bound of the log std
-    log_std_max: float = 2.0  # upper bound of the log std
-    log_std_offset: float | None = None  # initial shift of the log std, learned like its scale of 1; None has neither
-    mean_bound: float | None = Field(default=None, gt=0)  # at which the mean before tanh is clipped
-    orthogonal_init: bool = False  # of the critics: gain √2, last layer 0.01, biases 0
-    final_init: Final = "linear"  # of the actor's last layer
-    actor_first: bool = False  # the actor's gradient step precedes the critics'
-    bc_steps: int = Field(default=0, ge=0)  # first gradient steps, in which the actor clones the behavior policy
+    temperature: float = Field(default=1.0, gt=0, description="temperature of the log-sum-exp")
+    n_action_samples: int = Field(
+        default=10, ge=1, description="sampled actions of each kind: uniform, of the policy at s, and at s'"
+    )
+    lagrange_threshold: float | None = Field(
+        default=10.0, description="weighted gap above which its multiplier grows; none: the multiplier is 1"
+    )
+    multiplier_lr: float = Field(default=3e-4, gt=0, description="learning rate of the multiplier's Adam")
+    max_multiplier: float = Field(default=1e6, ge=1, description="upper bound of the multiplier")
+    max_grad_norm: float | None = Field(
+        default=1.0, gt=0, description="norm at which each critic's gradients are clipped; none: no clipping"
+    )
+    soft_q_backup: bool = Field(default=True, description="add the entropy term to the TD target; the paper does not")
+    alpha: field_types.Alpha = 1.0
+    alpha_lr: float | None = Field(default=1e-4, gt=0, description="learning rate of α; none: α is fixed")
+    target_entropy: field_types.TargetEntropy = None
+    log_std_min: field_types.LogStdMin = -20.0
+    log_std_max: field_types.LogStdMax = 2.0
+    log_std_offset: float | None = Field(
+        default=None, description="initial shift of the log std, learned like its scale of 1; none: neither"
+    )
+    mean_bound: float | None = Field(default=None, gt=0, description="bound of the mean before tanh; none: no clipping")
+    orthogonal_init: bool = Field(
+        default=False, description="orthogonal initialization of the critics: gain √2, last layer 0.01, biases 0"
+    )
+    final_init: Final = Field(default="linear", description="initialization of the actor's last layer")
+    actor_first: bool = Field(default=False, description="the actor's gradient step precedes the critics'")
+    bc_steps: int = Field(
+        default=0, ge=0, description="first gradient steps, in which the actor clones the behavior policy"
+    )
 
     @property
     def export(self) -> Export:
@@ -101,41 +120,49 @@ class CriticRegularized(OfflineMethod):
     """CRR: behavior cloning weighted by the advantage over the current policy."""
 
     kind: Literal["criticregularized"] = "criticregularized"
-    mode: Literal["exp", "binary"] = "exp"  # weight of an advantage
-    beta: float = Field(default=1.0, gt=0)  # by which advantages are divided before exp
-    max_weight: float = Field(default=20.0, gt=0)  # upper bound of the exponential weight
-    n_action_samples: int = Field(default=4, ge=1)  # of the policy, for the baseline of the advantage
-    advantage_type: Literal["mean", "max"] = "mean"  # of their values
-    critics: int = Field(default=2, ge=1)  # their minimum is used; the paper has one
+    mode: Literal["exp", "binary"] = Field(default="exp", description="weight of an advantage")
+    beta: float = Field(default=1.0, gt=0, description="divisor of advantages before exp")
+    max_weight: float = Field(default=20.0, gt=0, description="upper bound of the exponential weight")
+    n_action_samples: int = Field(
+        default=4, ge=1, description="actions of the policy per state, for the baseline of the advantage"
+    )
+    advantage_type: Literal["mean", "max"] = Field(
+        default="mean", description="baseline of the advantage over the sampled actions' values"
+    )
+    critics: field_types.Critics = 2
     target_update_interval: int | None = Field(
-        default=None, ge=1
-    )  # gradient steps between copies to the targets; None averages by ``tau``
+        default=None, ge=1, description="gradient steps between copies to the targets; none: average by tau"
+    )
 
 
 class TD3BC(OfflineMethod):
     """TD3+BC: TD3 whose actor's loss adds behavior cloning."""
 
     kind: Literal["td3bc"] = "td3bc"
-    alpha: float = Field(default=2.5, gt=0)  # mean |Q| after normalization, relative to the squared error
-    delay: int = Field(default=2, ge=1)  # critic steps per actor step
-    smoothing: float | None = Field(default=0.2, gt=0)  # std of the noise on the target's action; None adds none
-    clip: float = Field(default=0.5, gt=0)  # at which the smoothing noise is clipped
+    alpha: float = Field(default=2.5, gt=0, description="mean |Q| after normalization, relative to the squared error")
+    delay: int = Field(default=2, ge=1, description="critic steps per actor step")
+    smoothing: float | None = Field(
+        default=0.2, gt=0, description="std of the noise on the target's action; none: no noise"
+    )
+    clip: float = Field(default=0.5, gt=0, description="bound of the noise on the target's action")
 
 
 class ImplicitQ(OfflineMethod):
     """IQL: an expectile of the data's action values, and advantage-weighted behavior cloning."""
 
     kind: Literal["implicitq"] = "implicitq"
-    expectile: float = Field(default=0.7, gt=0, lt=1)  # τ; 0.5 is the mean
-    temperature: float = Field(default=3.0, ge=0)  # factor of advantages before exp; 0 is behavior cloning
-    max_weight: float = Field(default=100.0, gt=0)  # upper bound of the weight
+    expectile: float = Field(default=0.7, gt=0, lt=1, description="τ of the expectile; 0.5 is the mean")
+    temperature: float = Field(default=3.0, ge=0, description="factor of advantages before exp; 0 is behavior cloning")
+    max_weight: float = Field(default=100.0, gt=0, description="upper bound of the exponential weight")
     lr_decay_steps: int | None = Field(
-        default=None, ge=1
-    )  # updates over which a cosine schedule lowers the actor's learning rate to 0
-    log_std_min: float = -5.0  # lower bound of the log std
-    log_std_max: float = 2.0  # upper bound of the log std
-    policy: Literal["gaussian", "deterministic", "conditional"] = (
-        "gaussian"  # fixed std, no std, or a std per observation
+        default=None,
+        ge=1,
+        description="gradient steps of the actor's cosine learning rate schedule to 0; none: constant",
+    )
+    log_std_min: field_types.LogStdMin = -5.0
+    log_std_max: field_types.LogStdMax = 2.0
+    policy: Literal["gaussian", "deterministic", "conditional"] = Field(
+        default="gaussian", description="one std, no std, or a std per observation"
     )
 
     @model_validator(mode="after")
@@ -158,20 +185,26 @@ class Offline(Family):
     smoke_limits: ClassVar[Mapping[str, float]] = {"batch": 64}
     updates_per_step: ClassVar[float] = 0.0  # of transitions from a replay
     family: Literal["offline"] = "offline"
-    revision: Literal[1] = 1  # raised by every change of code that can move a score
+    revision: field_types.Revision = 1
     method: Method = TD3BC()
-    widths: Widths = (256, 256)  # hidden layers of the actor, of every critic and of a value network
-    actor_lr: float = Field(default=3e-4, gt=0)  # of Adam
-    critic_lr: float = Field(default=3e-4, gt=0)  # of the critics, and of IQL's value network
-    gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
-    tau: float = Field(default=0.005, gt=0, le=1)  # Polyak coefficient of the target networks, per gradient step
-    batch: int = Field(default=256, ge=1)  # transitions of a gradient step
-    n_step: int = Field(default=1, ge=1, le=100)  # rewards summed before bootstrapping, within an episode
-    normalize_obs: bool = False  # by the data's mean and std
-    terminate_on_end: bool = False  # a time limit terminates its episode, so it is not bootstrapped
+    widths: Widths = Field(
+        default=(256, 256), description="hidden layers of the actor, of every critic and of a value network"
+    )
+    actor_lr: field_types.ActorLr = 3e-4
+    critic_lr: float = Field(
+        default=3e-4, gt=0, description="learning rate of the Adam of the critics and of IQL's value network"
+    )
+    gamma: field_types.Discount = 0.99
+    tau: field_types.Polyak = 0.005
+    batch: field_types.Batch = 256
+    n_step: field_types.NStep = 1
+    normalize_obs: bool = Field(default=False, description="normalize observations by the data's mean and std")
+    terminate_on_end: bool = Field(
+        default=False, description="a time limit terminates its episode, so it is not bootstrapped"
+    )
     return_span: float | None = Field(
-        default=None, gt=0
-    )  # rewards are scaled so that best − worst return is this; IQL 1000
+        default=None, gt=0, description="best − worst return after scaling the rewards; IQL: 1000; none: unscaled"
+    )
 
     @property
     def speed_group(self) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from rlbench.config import field_types
 from rlbench.config.canonical import Family, Frozen, LearnsFrom
 from rlbench.config.online import Expected, Head, Nature, Torso
 
@@ -21,8 +22,10 @@ class DiscreteBatchConstrained(Frozen):
     """BCQ: Q-learning over actions that a behavior policy of the data considers probable."""
 
     kind: Literal["batchconstrained"] = "batchconstrained"
-    threshold: float = Field(default=0.3, ge=0, le=1)  # minimum probability, relative to the most probable action's
-    penalty: float = Field(default=0.01, ge=0)  # of the behavior policy's squared logits
+    threshold: float = Field(
+        default=0.3, ge=0, le=1, description="minimum probability, relative to the most probable action's"
+    )
+    penalty: float = Field(default=0.01, ge=0, description="weight of the behavior policy's squared logits")
 
 
 class DiscreteConservative(Frozen):
@@ -30,19 +33,21 @@ class DiscreteConservative(Frozen):
 
     kind: Literal["conservative"] = "conservative"
     conservative_weight: float = Field(
-        default=10.0, ge=0
-    )  # of the gap between the values of all actions and of the data's
+        default=10.0, ge=0, description="weight of the gap between the values of all actions and of the data's"
+    )
 
 
 class DiscreteCriticRegularized(Frozen):
     """CRR: behavior cloning weighted by the advantage over the current policy."""
 
     kind: Literal["criticregularized"] = "criticregularized"
-    mode: Literal["exp", "binary", "all"] = "exp"  # weight of an advantage; all is behavior cloning
-    beta: float = Field(default=1.0, gt=0)  # by which advantages are divided before exp
-    max_weight: float = Field(default=20.0, gt=0)  # upper bound of the exponential weight
-    conservative_weight: float | None = Field(default=None, gt=0)  # weight of CQL's gap; None omits it
-    greedy: bool = False  # evaluated by the policy's mode instead of its samples
+    mode: Literal["exp", "binary", "all"] = Field(
+        default="exp", description="weight of an advantage; all is behavior cloning"
+    )
+    beta: float = Field(default=1.0, gt=0, description="divisor of advantages before exp")
+    max_weight: float = Field(default=20.0, gt=0, description="upper bound of the exponential weight")
+    conservative_weight: float | None = Field(default=None, gt=0, description="weight of CQL's gap; none: no such term")
+    greedy: bool = Field(default=False, description="evaluate the policy's mode instead of its samples")
 
 
 Method = Annotated[
@@ -59,18 +64,18 @@ class OfflineQ(Family):
     smoke_limits: ClassVar[Mapping[str, float]] = {"batch": 64}
     updates_per_step: ClassVar[float] = 0.0  # of transitions from a replay
     family: Literal["offlineq"] = "offlineq"
-    revision: Literal[1] = 1  # raised by every change of code that can move a score
+    revision: field_types.Revision = 1
     method: Method = DiscreteBatchConstrained()
     head: Head = Expected(huber=1.0)  # of the Q-values; a policy has logits of its own
     torso: Torso = Nature()  # shared by values and policy
-    hidden: int = Field(default=512, ge=1)  # units of the layer between torso and each head
-    lr: float = Field(default=1e-4, gt=0)  # of Adam
-    adam_epsilon: float = Field(default=1e-8, gt=0)  # added to the root of the second moment
-    max_grad_norm: float | None = Field(default=None, gt=0)  # norm at which gradients are clipped; None does not clip
-    gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
-    batch: int = Field(default=32, ge=1)  # transitions of a gradient step
-    n_step: int = Field(default=1, ge=1, le=100)  # rewards summed before bootstrapping, within an episode
-    target_update_interval: int = Field(default=500, ge=1)  # gradient steps between copies to the target network
+    hidden: int = Field(default=512, ge=1, description="units of the layer between torso and each head")
+    lr: float = Field(default=1e-4, gt=0, description="learning rate of Adam")
+    adam_epsilon: field_types.AdamEpsilon = 1e-8
+    max_grad_norm: field_types.MaxGradNorm = None
+    gamma: field_types.Discount = 0.99
+    batch: field_types.Batch = 32
+    n_step: field_types.NStep = 1
+    target_update_interval: field_types.TargetUpdateInterval = 500
 
     @model_validator(mode="after")
     def _check_head(self) -> Self:

@@ -27,11 +27,15 @@ EngineName = Literal["auto", "eager", "numpy", "compiled", "cuda-graph"]
 class Protocol(Frozen):
     """The evaluation of a policy: a named, versioned protocol on environments of its own."""
 
-    name: str  # e.g. "atari-nature-v4"
-    episodes: int = Field(default=10, ge=1, le=100_000)  # per evaluation; each env plays the same number
-    envs: int = Field(default=10, ge=1, le=10_000)  # must divide ``episodes``
-    epsilon: float = Field(default=0.0, ge=0, le=1)  # chance of a random action
-    stop: float | None = None  # the run ends once the mean return of an evaluation reaches this
+    name: str = Field(description="name and version of the evaluation protocol")
+    episodes: int = Field(default=10, ge=1, le=100_000, description="episodes per evaluation, equally many per env")
+    envs: int = Field(
+        default=10, ge=1, le=10_000, description="vectorized envs of the evaluation; must divide episodes"
+    )
+    epsilon: float = Field(default=0.0, ge=0, le=1, description="probability of a random action in evaluation")
+    stop: float | None = Field(
+        default=None, description="the run ends once the mean return of an evaluation reaches this; none: never"
+    )
 
     @model_validator(mode="after")
     def _check_envs(self) -> Self:
@@ -45,22 +49,24 @@ class Protocol(Frozen):
 class Budget(Frozen):
     """The length of a run in live agent steps (Atari frames are steps × frame skip), offline in gradient steps."""
 
-    steps: int = Field(ge=1)
-    epoch: int = Field(ge=1)  # steps between evaluations
-    segment: int = Field(ge=1)  # steps between fresh environments: there, and at every checkpoint, resuming is exact
+    steps: int = Field(ge=1, description="length of the run in live agent steps, offline in gradient steps")
+    epoch: int = Field(ge=1, description="steps between evaluations")
+    segment: int = Field(
+        ge=1, description="steps between fresh envs; there, and at every checkpoint, resuming is exact"
+    )
 
 
 class Spec(Frozen):
     """All settings of a run: equal specs on equal machines give equal numbers."""
 
-    suite: str
-    algorithm: str  # the name in the table, e.g. "dqn"
+    suite: str = Field(description="the suite's name")
+    algorithm: str = Field(description="the algorithm's name in the table")
     task: Task
     algo: Algo
     protocol: Protocol
     budget: Budget
-    smoke: bool = False  # a tiny run of the whole path; never enters a table, a check or a baseline
-    seed: int = Field(default=0, ge=0)
+    smoke: bool = Field(default=False, description="a tiny run of the whole path, which enters no table")
+    seed: int = Field(default=0, ge=0, description="seed of all random numbers")
 
     @property
     def id(self) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from rlbench.config import field_types
 from rlbench.config.canonical import Frozen
 
 
@@ -13,52 +14,58 @@ class AtariTask(Frozen):
     """One game of the Arcade Learning Environment behind the preprocessing of the documented tables."""
 
     kind: Literal["atari"] = "atari"
-    id: str  # the documented name, e.g. "PongNoFrameskip-v4"
-    game: str  # ALE's own, e.g. "space_invaders"
-    env: Literal["ale", "envpool", "gymnasium"] = "ale"  # who steps the emulator; differences: envs/*.py docstrings
-    envs: int = Field(default=10, ge=1, le=10_000)  # emulators stepped side by side
-    async_batch: int | None = Field(default=None, ge=1)  # envs to wait for before the next action; None: all
-    frame_skip: int = Field(default=4, ge=1)  # emulator frames per agent step
-    stack: int = Field(default=4, ge=1)  # frames an observation holds
-    size: int = Field(default=84, ge=36)  # pixels per side after area interpolation
-    noops: int = Field(default=30, ge=0)  # at most this many no-op frames after a reset
-    fire: bool = True  # press FIRE after a reset where the game has it
-    episodic_life: bool = True  # in training a lost life ends the episode; evaluation always plays full games
-    clip: bool = True  # in training the reward is its sign; evaluation always counts raw points
-    sticky: float = Field(default=0.0, ge=0, le=1)  # probability that the emulator repeats the last action
-    full_actions: bool = False  # all 18 actions instead of the game's minimal set
-    max_frames: int = Field(default=108_000, ge=1)  # emulator frames per game, then truncation
+    id: str = Field(description="the reference's name, e.g. PongNoFrameskip-v4")
+    game: str = Field(description="ALE's name, e.g. space_invaders")
+    env: Literal["ale", "envpool", "gymnasium"] = Field(
+        default="ale", description="emulator library; envs/*.py name the differences"
+    )
+    envs: field_types.Envs = 10
+    async_batch: field_types.AsyncBatch = None
+    frame_skip: int = Field(default=4, ge=1, description="emulator frames per agent step")
+    stack: int = Field(default=4, ge=1, description="frames per observation")
+    size: int = Field(default=84, ge=36, description="pixels per side after area interpolation")
+    noops: int = Field(default=30, ge=0, description="maximum of no-op frames after a reset")
+    fire: bool = Field(default=True, description="press FIRE after a reset where the game has it")
+    episodic_life: bool = Field(
+        default=True, description="a lost life ends a training episode; evaluation plays full games"
+    )
+    clip: bool = Field(default=True, description="the training reward is its sign; evaluation counts raw points")
+    sticky: float = Field(default=0.0, ge=0, le=1, description="probability that the emulator repeats the last action")
+    full_actions: bool = Field(default=False, description="all 18 actions instead of the game's minimal set")
+    max_frames: int = Field(default=108_000, ge=1, description="emulator frames per game, then truncation")
 
 
 class ToyTask(Frozen):
     """A toy task with a known optimum, learned in seconds."""
 
     kind: Literal["toy"] = "toy"
-    id: str  # "Catch", "Doors", or a Gymnasium id
-    envs: int = Field(default=8, ge=1, le=10_000)  # number of vectorized envs
-    stack: Literal[1] = 1
+    id: str = Field(description="Catch, Doors, or a Gymnasium id")
+    envs: field_types.Envs = 8
+    stack: Literal[1] = Field(default=1, description="frames per observation")
 
 
 class MujocoTask(Frozen):
     """One of Gymnasium's MuJoCo tasks; actions lie in [−1, 1] and are scaled to the task's own bounds."""
 
     kind: Literal["mujoco"] = "mujoco"
-    id: str  # with the version that is stepped, e.g. "HalfCheetah-v4"
-    env: Literal["gymnasium", "envpool"] = "gymnasium"  # who steps the physics
-    envs: int = Field(default=1, ge=1, le=10_000)  # number of vectorized envs
-    async_batch: int | None = Field(default=None, ge=1)  # envs to wait for before the next action; None: all
-    stack: Literal[1] = 1
+    id: str = Field(description="Gymnasium's id with its version, e.g. HalfCheetah-v4")
+    env: Literal["gymnasium", "envpool"] = Field(default="gymnasium", description="physics library")
+    envs: field_types.Envs = 1
+    async_batch: field_types.AsyncBatch = None
+    stack: Literal[1] = Field(default=1, description="observations per input")
 
 
 class GoalTask(Frozen):
     """A goal-conditioned task, observed as ``[observation | achieved goal | desired goal]``."""
 
     kind: Literal["goal"] = "goal"
-    id: str  # e.g. "FetchReach-v4"
-    envs: int = Field(default=1, ge=1, le=10_000)  # number of vectorized envs
-    steps: int = Field(default=50, ge=1, le=10_000)  # of an episode, then truncation
-    limit_terminates: bool = False  # … or a termination, which bootstraps nothing: as in the documented runs
-    stack: Literal[1] = 1
+    id: str = Field(description="Gymnasium's id, e.g. FetchReach-v4")
+    envs: field_types.Envs = 1
+    steps: int = Field(default=50, ge=1, le=10_000, description="time limit of an episode in agent steps")
+    limit_terminates: bool = Field(
+        default=False, description="the time limit terminates, so nothing is bootstrapped, as in the reference's runs"
+    )
+    stack: Literal[1] = Field(default=1, description="observations per input")
 
 
 GYM: Final = "gym:"
@@ -69,14 +76,14 @@ class GymnasiumTask(Frozen):
     """An environment of an installed package: of Gymnasium's registry, or made by the suite of a plug-in."""
 
     kind: Literal["gymnasium"] = "gymnasium"
-    id: str  # "gym:" and an id of the registry, or a task of the plug-in
-    package: str = ""  # import package that brings the environment
-    version: str = ""  # of its distribution
-    suite: str = ""  # plug-in that makes it; empty: the registry
-    envs: int = Field(default=1, ge=1, le=10_000)  # environments side by side
-    size: int | None = Field(default=None, ge=36, le=1_000)  # pixels per side of gray frames; None: vectors
-    stack: int = Field(default=1, ge=1, le=100)  # frames an observation holds
-    clip: bool = False  # in training the reward is its sign
+    id: str = Field(description="gym: and an id of Gymnasium's registry, or a task of the plug-in")
+    package: str = Field(default="", description="import package that brings the environment")
+    version: str = Field(default="", description="version of its distribution")
+    suite: str = Field(default="", description="plug-in that makes the environment; empty: the registry")
+    envs: field_types.Envs = 1
+    size: int | None = Field(default=None, ge=36, le=1_000, description="pixels per side of gray frames; none: vectors")
+    stack: int = Field(default=1, ge=1, le=100, description="frames per observation")
+    clip: bool = Field(default=False, description="the training reward is its sign")
 
     @model_validator(mode="after")
     def _is_no_module(self) -> Self:
@@ -92,9 +99,9 @@ class OfflineTask(Frozen):
     """A data set, and the environment in which the policy is evaluated."""
 
     kind: Literal["offline"] = "offline"
-    id: str  # the data set's, e.g. "halfcheetah-medium-v2"; with ``dataset`` the world's
+    id: str = Field(description="the data set's id, e.g. halfcheetah-medium-v2; with dataset the environment's")
     world: World
-    dataset: str = ""  # name of other data than the ones ``id`` names
+    dataset: str = Field(default="", description="name of other data than those of the id")
 
     @property
     def envs(self) -> int:

@@ -206,7 +206,7 @@ def test_every_row_of_the_settings_is_of_a_documented_cell() -> None:
 def test_a_cell_has_the_values_of_the_quoted_files(repository: str, algorithm: str, task: str, quoted: Quoted) -> None:
     body, _, quality = task.removesuffix("-v2").partition("-")
     config = f"{body}/{quality.replace('-', '_')}_v2"
-    shown = {path: (value, source) for path, value, source in resolve("offline", algorithm, task).rows()}
+    shown = {path: (value, source) for path, value, source, _ in resolve("offline", algorithm, task).rows()}
     for path, value, file in quoted:
         assert shown[path] == (value, f"{repository}:{file.format(config)}"), path
 
@@ -217,7 +217,7 @@ def test_every_setting_that_changes_a_score_has_a_source(algorithm: str, task: s
     spec = suites.spec("offline", algorithm, task)
     epoch, episodes = PROTOCOL[name]
     assert (spec.budget.steps, spec.budget.epoch, spec.protocol.episodes) == (1_000_000, epoch, episodes)
-    sources = {path: source for path, _, source in resolve("offline", algorithm, task).rows()}
+    sources = {path: source for path, _, source, _ in resolve("offline", algorithm, task).rows()}
     assert isinstance(spec.algo, Offline)
     paths = {f"algo.{path}" for path, _ in fields(spec.algo)} - {"algo.family", "algo.revision", "algo.method.kind"}
     expected = {"budget.steps", "budget.epoch", "protocol.episodes", *paths - IDLE.get(algorithm, set())}
