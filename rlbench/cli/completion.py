@@ -78,7 +78,8 @@ def fields(context: typer.Context, incomplete: str) -> list[str]:
     Two offers with a common beginning keep a shell from adding a space after the ``=``.
     """
     from rlbench import suites as tables
-    from rlbench.cli.resolve import IDENTITY, resolve, written
+    from rlbench.cli.resolve import IDENTITY, resolve
+    from rlbench.config.overrides import written
 
     suite, algo, task = (_typed(context, name) for name in ("suite", "algo", "task"))
     if not isinstance(suite, str) or not isinstance(algo, str):

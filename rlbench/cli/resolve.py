@@ -164,17 +164,6 @@ def from_environment(environ: Mapping[str, str]) -> list[Setting]:
     return settings
 
 
-def written(value: object) -> str:
-    """Format a value as ``--set`` takes it."""
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, tuple):
-        return ",".join(written(part) for part in value) if value else "[]"
-    return str(value)
-
-
 def _checked(setting: Setting) -> Setting:
     """Normalize a setting's path; refuse a field that has its own option."""
     parent, _, last = setting.path.rpartition(".")

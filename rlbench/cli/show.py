@@ -89,7 +89,7 @@ def _published(suite: str, algo: str, task: str, *, json: bool) -> None:
 
 def _text(resolved: Resolved, memory: Footprint) -> str:
     """A line a setting; a terminal too narrow for the meanings has them below their settings."""
-    from rlbench.cli.resolve import written
+    from rlbench.config.overrides import written
     from rlbench.report.columns import aligned, fits, sentences
 
     rows = [(f"{path} = {written(value)}", f"# {source}", text) for path, value, source, text in resolved.rows()]

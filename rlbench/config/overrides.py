@@ -128,6 +128,17 @@ def _paths(model: BaseModel, path: str) -> list[str]:
     return [name for name, _ in fields(model) if name.rpartition(".")[2] in names - {"kind", "family"}]
 
 
+def written(value: object) -> str:
+    """Format a value as ``--set`` takes it."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (tuple, list)):
+        return ",".join(written(part) for part in value) if value else "[]"
+    return str(value)
+
+
 def one_line(error: ValidationError) -> str:
     """The first problem of a validation error, in one line without URLs."""
     first = error.errors(include_url=False)[0]

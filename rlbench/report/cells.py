@@ -31,7 +31,7 @@ from rlbench.report.parity import NOT_ANSWERED, parity_note, parity_rows
 from rlbench.report.reference_scores import at_the_end, comparable, documented, notes
 from rlbench.report.reference_table import OPTIMUM, CellKey, Reference, ReferenceScore, on_scale, reference
 from rlbench.report.repeats import count_text, remarks
-from rlbench.report.run_index import Runs, at_last_look, gather
+from rlbench.report.run_index import Runs, at_last_look, counts_by_setting, gather
 from rlbench.report.runs import UNKNOWN, DatasetReturns, Evaluation, Run, dataset_returns, noted
 from rlbench.report.tolerances import insensitive, margin, resolution, step_margin, threshold
 from rlbench.report.verdict import (
@@ -341,9 +341,8 @@ def _remarks(cell: _Open, verdict: Verdict, parity: str) -> list[str]:
     if runs.failed and cell.ours is not None:
         every = count_text(len(runs.failed) + len(runs.complete), "run")
         remark_list.append(f"{len(runs.failed)} of {every} failed, counted at {cell.ours.seeds[-1]:,.6g}")
-    others = len(runs.variants) + (0 if verdict.word == "NOT COMPARABLE" else len(runs.elsewhere))
-    if others:
-        remark_list.append(f"{count_text(others, 'run')} with other settings")
+    if others := [*runs.variants, *(() if verdict.word == "NOT COMPARABLE" else runs.elsewhere)]:
+        remark_list.append(counts_by_setting(others))
     return [*remark_list, *remarks(runs)]
 
 

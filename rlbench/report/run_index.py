@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -12,13 +13,17 @@ from rlbench.errors import UnknownName, UsageError
 from rlbench.records.files import folders
 from rlbench.records.looks import Looks, read_looks
 from rlbench.report.reference_table import CellKey, row_of
-from rlbench.report.repeats import charged, file_of, separate
+from rlbench.report.repeats import charged, count_text, file_of, separate
 from rlbench.report.runs import Run, read_run
 from rlbench.report.verdict import ALPHA
 from rlbench.suites.plugins import Package
 
 if TYPE_CHECKING:
     from rlbench.config.run import Spec
+
+
+MOST_NAMED = 3
+"""Settings that a note names."""
 
 
 @dataclass(slots=True)
@@ -118,13 +123,19 @@ def budget_of(run: Run) -> int:
 
 
 def differences(run: Run) -> list[str]:
-    """The settings of a run that differ from its cell's documented ones, as ``path=value``."""
+    """The settings of a run that differ from its cell's documented ones, as ``--set`` takes them."""
+    from rlbench.config.overrides import written
+
     usual = _usual(run)
     if usual is None:
         return []
     theirs = dict(_flat(usual.model_dump(mode="json")))
     ours = dict(_flat(run.settings))
-    return [f"{path}={value}" for path, value in sorted(ours.items()) if path != "seed" and theirs.get(path) != value]
+    return [
+        f"{path.removesuffix('.kind')}={written(value)}"
+        for path, value in sorted(ours.items())
+        if path != "seed" and theirs.get(path) != value
+    ]
 
 
 def _sort(run: Run, runs: Runs) -> None:
@@ -191,7 +202,15 @@ def reference_spec(suite: str, algorithm: str, task: str, dataset: str, package:
 def label(run: Run) -> str:
     """The settings by which a run differs from the published ones: ``lr=0.00015``."""
     differing = [text.removeprefix("algo.").removeprefix("method.") for text in differences(run)]
-    return " ".join(text for text in differing if not text.startswith("budget.")) or "other settings"
+    return " ".join([text for text in differing if not text.startswith("budget.")] or differing) or "other settings"
+
+
+def counts_by_setting(runs: Sequence[Run]) -> str:
+    """Count runs by the settings that they change: ``2 runs with lr=0.01, 1 run with lr=0.1``."""
+    counts = sorted(Counter(map(label, runs)).items(), key=lambda item: (-item[1], item[0]))
+    texts = [f"{count_text(count, 'run')} with {name}" for name, count in counts[:MOST_NAMED]]
+    rest = sum(count for _, count in counts[MOST_NAMED:])
+    return ", ".join([*texts, *([f"{count_text(rest, 'run')} with other settings"] if rest else [])])
 
 
 def setting(run: Run) -> str:

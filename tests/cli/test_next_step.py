@@ -50,7 +50,7 @@ def test_next_step_of_a_decided_cell_is_its_table(record_run: Record) -> None:
     ("run", "text"),
     [
         ({"status": "interrupted"}, ": PARTIAL"),
-        ({"sets": ["algo.critic_lr=0.5"]}, "NOT RUN (1 run with other settings)"),
+        ({"sets": ["algo.critic_lr=0.5"]}, "NOT RUN (1 run with critic_lr=0.5)"),
     ],
 )
 def test_next_step_of_a_partial_cell_gives_the_reason(run: dict[str, object], text: str, record_run: Record) -> None:

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlbench import suites
-from rlbench.cli.resolve import IDENTITY, resolve, smoke, written
+from rlbench.cli.resolve import IDENTITY, resolve, smoke
 from rlbench.config.offline import Offline
 from rlbench.config.offline_discrete import OfflineQ
 from rlbench.config.online import PolicyGradient, Surrogate
-from rlbench.config.overrides import apply_settings, parse
+from rlbench.config.overrides import apply_settings, parse, written
 from rlbench.errors import UnknownName, UsageError
 
 PONG = ("atari", "dqn", "PongNoFrameskip-v4")

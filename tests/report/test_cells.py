@@ -210,10 +210,13 @@ def test_note_mentions_a_reference_that_is_too_uncertain_to_decide(
 
 
 def test_runs_with_other_settings_are_noted_and_do_not_count(record_run: Record, tmp_path: Path) -> None:
-    record_run([99.0], sets=["algo.lr=0.1"])
-    record_run([99.0], sets=["algo.lr=0.2"])
+    for seed, sets in ((0, "algo.lr=0.1"), (1, "algo.lr=0.1"), (0, "algo.dueling=true"), (0, "algo.hidden=9")):
+        record_run([99.0], seed=seed, sets=[sets])
+    for gamma in (0.8, 0.9):
+        record_run([99.0], sets=[f"algo.gamma={gamma}"])
     found = cell(tmp_path / "results")
-    assert (str(found.verdict), found.measured, found.note) == ("NOT RUN", None, "2 runs with other settings")
+    assert (str(found.verdict), found.measured) == ("NOT RUN", None)
+    assert found.note == "2 runs with lr=0.1, 1 run with dueling=true, 1 run with gamma=0.8, 2 runs with other settings"
 
 
 def test_short_run_on_generated_data_is_partial(record_run: Record, tmp_path: Path) -> None:
@@ -229,7 +232,7 @@ def test_runs_that_do_not_count_are_noted(record_run: Record, tmp_path: Path) ->
         record_run([1.0], suite="offline", algo="td3bc", task="rlb-hopper-medium", seed=seed, sets=sets, data=told)
     (found,) = (c for c in every_cell(["offline"], tmp_path / "results") if c.measured is not None)
     assert found.measured is not None and found.measured.n == 2
-    assert "1 run with other settings; seeds 2, 3 instead of 0 to 1; 1 run on another file of that name" in found.note
+    assert "1 run with n_step=1; seeds 2, 3 instead of 0 to 1; 1 run on another file of that name" in found.note
 
 
 def test_note_of_a_reference_appears_in_its_cell(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_own_variants_leave_rlbenchs_verdict_unchanged(record_run: Record, capsy
         record_run([0.0, 1.0], seed=seed, **CATCH)
     (cell,) = cells(capsys)
     assert (cell["verdict"], cell["measured"]["origin"]) == ("REPRODUCED", "rlbench")
-    assert "yours: 1 run with other settings" in str(cell["note"])
+    assert "yours: 1 run with lr=0.5" in str(cell["note"])
 
 
 def test_plan_shows_rlbenchs_seeds_without_counting_them(record_run: Record, capsys: Capture) -> None:
