@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
+from rlbench.report.equal_steps import StepWord
 from rlbench.report.pooled import pooled_rows
 from rlbench.report.reference_table import SUITES, CellKey, task_name
 from rlbench.report.remaining_work import RemainingRuns, remaining_runs
@@ -50,12 +51,20 @@ def with_reproduced(text: str, evidence: Sources) -> str:
     run = sum(words.values()) - words["NOT RUN"] - words["PARTIAL"]
     sentence = (
         f"Of the {sum(words.values())} published scores, {run} have been run in full so far: {words['REPRODUCED']} are "
-        f"reproduced,\n{words['BELOW']} below, and {words['INCONCLUSIVE']} undecided with too few seeds. The "
-        "reproduced ones, with their 95 % interval:"
+        f"reproduced,\n{words['BELOW']} below, and {words['INCONCLUSIVE']} undecided with too few seeds.\n"
+        f"{_at_equal_steps(cells)}\nThe reproduced scores, with their 95 % interval:"
     )
     head = ["| suite | algorithm | task | published | measured | seeds |", "|---|---|---|---:|---:|---:|"]
     before, rest = text.split(BEGIN)
     return "\n".join([before + BEGIN, sentence, "", *head, *rows, END + rest.partition(END)[2]])
+
+
+def _at_equal_steps(cells: Iterable[Cell]) -> str:
+    """The number of cells with a verdict against the published curve, at the step that their runs have reached."""
+    words = Counter(cell.at.word for cell in cells if cell.at and cell.at.word != "TOO EARLY")
+    counts = ", ".join(f"{words[word]} {word.lower()}" for word in get_args(StepWord) if words[word])
+    sentence = "Against published curves, at the step that their runs have reached,"
+    return f"{sentence} {words.total()} cells have a verdict: {counts}."
 
 
 def _most_used(runs_by_cell: Mapping[CellKey, Runs]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,9 @@ def test_readme_shows_what_was_reproduced() -> None:
     readme = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
     assert with_reproduced(readme, Sources(RESULTS)) == readme, "run scripts/tables and commit what it writes"
     assert readme.count("\n| ") > 10
+    tables = "".join((RESULTS / "tables" / f"{suite}.md").read_text(encoding="utf-8") for suite in ("atari", "mujoco"))
+    on_track = len(re.findall(r"\| ON TRACK @", tables))
+    assert f" cells have a verdict: {on_track} on track, " in readme
 
 
 def test_the_committed_results_page_is_current(tmp_path: Path) -> None:
