@@ -50,6 +50,7 @@ def _line(cell: Cell, results: Path) -> str:
 
 def _next(cell: Cell, results: Path) -> str:
     """The command that adds the seeds needed for a verdict, or else shows the cell."""
+    from rlbench.records.looks import DESIGN
     from rlbench.report.sources import RUNS
     from rlbench.report.verdict import MOST
 
@@ -58,6 +59,10 @@ def _next(cell: Cell, results: Path) -> str:
     where = [] if results == RUNS else ["--results", str(results)]
     if more is None or more > MOST:
         return join(["rlbench", "table", suite, "--algo", algorithm, "--task", dataset or task, *where])
+    if cell.looks is not None:
+        most = ["--most-seeds", str(cell.looks.last_seeds)]
+        until = ["--until-decided", *(most if cell.looks.last_seeds != DESIGN[-1].seeds else ())]
+        return join(["rlbench", "run", suite, algorithm, dataset or task, *until, *where])
     first = max(seeds, default=-1) + 1
     numbers = str(first) if more == 1 else f"{first}-{first + more - 1}"
     return join(["rlbench", "run", suite, algorithm, dataset or task, "--seeds", numbers, *where])

@@ -106,12 +106,12 @@ Dataset: TypeAlias = Annotated[
     ),
 ]
 Seeds: TypeAlias = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--seeds",
         envvar="RLBENCH_SEEDS",
         metavar="0|0-9|0,3,7",
-        help="Seeds to train, one run each.",
+        help="Seeds to train, one run each; default: 0.",
         rich_help_panel=choices.WHAT,
     ),
 ]

@@ -40,7 +40,7 @@ def run(
     task: options.PlayedTasks = None,
     package: options.Import = None,
     dataset: options.Dataset = None,
-    seeds: options.Seeds = "0",
+    seeds: options.Seeds = None,
     steps: Steps = None,
     until: options.Until = None,
     until_decided: options.UntilDecided = False,
@@ -77,11 +77,9 @@ def run(
     _follow_parent(pipe)
     task_globs, changes = (*(tasks or ()), *(task or ())), sets or []
     design = sequential.design_of(most_seeds, until_decided=until_decided)
-    if design:
-        seeds = sequential.seeds_of_design(
-            design, seeds, steps=steps, until=until, shard=shard, smoke=smoke, force=force
-        )
-    every = _specs(suite, algo, task_globs, seeds, steps, changes, config, Data(dataset), package, smoke=smoke)
+    fixed = {"steps": steps, "until": until, "shard": shard, "smoke": smoke, "force": force}
+    numbers = sequential.seeds_of_design(design, seeds, **fixed)
+    every = _specs(suite, algo, task_globs, numbers, steps, changes, config, Data(dataset), package, smoke=smoke)
     specs = _shard(every, shard, results)
     cells = sequential.cells_of(specs, results, design) if design else ()
     if dry_run:

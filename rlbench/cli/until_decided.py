@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rlbench.cli.output import remark
 from rlbench.errors import UsageError
-from rlbench.records.looks import DESIGN, DESIGNS, Look, Looks, design_for, read_looks, take_look, write_looks
+from rlbench.records.looks import DESIGN, DESIGNS, Look, Looks, design_for, read_looks, record_looks
 from rlbench.records.store import folder_of
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from rlbench.sweep.events import Ending
 
 DECIDED = ("REPRODUCED", "BELOW", "ABOVE")
+LITTLE_POWER = 0.5
+"""Power of the last look, without a difference, below which a command warns."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,9 +40,9 @@ class SequentialCell:
         return self.design[-1].seeds
 
     @property
-    def looks(self) -> Looks | None:
-        """The looks taken; None before the first one."""
-        return read_looks(self.folder)
+    def looks(self) -> Looks:
+        """The looks taken."""
+        return read_looks(self.folder) or Looks(self.design, 0)
 
 
 def design_of(most_seeds: int | None, *, until_decided: bool) -> tuple[Look, ...]:
@@ -58,42 +61,53 @@ def design_of(most_seeds: int | None, *, until_decided: bool) -> tuple[Look, ...
     return DESIGNS[most_seeds]
 
 
-def seeds_of_design(design: tuple[Look, ...], seeds: str, **options: object) -> str:
+def seeds_of_design(design: tuple[Look, ...], seeds: str | None, **options: object) -> str:
     """Return the seeds of all looks; refuse options that choose seeds or steps, which the design fixes.
+
+    Without a design they are those of ``--seeds``.
 
     Raises:
         UsageError: one of them is given.
     """
-    for name, value in {"seeds": seeds if seeds != "0" else None, **options}.items():
-        if value:
+    if not design:
+        return "0" if seeds is None else seeds
+    for name, value in {"seeds": seeds, **options}.items():
+        if value is not None and value is not False:
             raise UsageError(f"--{name} {value}: --until-decided fixes it; leave one of the two out")
     return f"0-{design[-1].seeds - 1}"
 
 
 def cells_of(specs: Sequence[Spec], results: Path, design: tuple[Look, ...]) -> tuple[SequentialCell, ...]:
-    """Group the Specs of a design by cell.
+    """Group the Specs of a design by cell; warn of a reference that the last look has little power against.
 
     Raises:
-        UsageError: a cell has other settings than the reference, its reference is a single run, or its looks belong to
-            another design.
+        UsageError: a cell has other settings than the reference, its reference is a single run or can never be
+            reproduced, its looks belong to another design, or it was tested before the first look.
         RefusedFile: the record of its looks is damaged.
     """
     from rlbench.report.reference_table import CellKey, row_of
+    from rlbench.report.run_index import Runs, gather
+    from rlbench.report.verdict import FEWEST
 
     groups: dict[Path, list[Spec]] = {}
     for spec in specs:
         groups.setdefault(folder_of(spec, results).parent, []).append(spec)
-    cells = []
+    cells, runs = [], gather(results)
     for folder, group in groups.items():
         spec = group[0]
         key = CellKey(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, getattr(spec.task, "dataset", "")))
-        _refuse_undecidable(key, spec)
+        _refuse_undecidable(key, spec, design[-1])
         cell = SequentialCell(key=key, specs=tuple(group), folder=folder, design=design)
-        if cell.looks is not None and cell.looks.last_seeds != cell.most_seeds:
-            most = cell.looks.last_seeds
+        if (most := cell.looks.last_seeds) != cell.most_seeds:
             raise UsageError(
                 f"--until-decided: the looks of {spec.name} end at {most} seeds, and a design that changes errs more "
                 f"often; add --most-seeds {most}"
+            )
+        ended = len(runs.get(key, Runs()).scored)
+        if read_looks(folder) is None and ended >= FEWEST:
+            raise UsageError(
+                f"--until-decided: {spec.name} has {ended} ended seeds, whose fixed test has spent the 5 % that looks "
+                "share; begin in another folder with --results, or leave --until-decided out"
             )
         cells.append(cell)
     return tuple(cells)
@@ -102,10 +116,13 @@ def cells_of(specs: Sequence[Spec], results: Path, design: tuple[Look, ...]) -> 
 def sweep_until_decided(cells: Sequence[SequentialCell], options: SweepOptions) -> tuple[list[Ending], int | None]:
     """Run the seeds of one look after the other; return the endings and the number of the signal that stopped them.
 
-    A look is recorded when its seeds have ended, so a repeated command goes on at the look that it had reached.
+    The design is recorded before the first seed, and a look when its seeds have ended, so a repeated command goes on
+    at the look that it had reached.
     """
     from rlbench.cli.sweep import sweep
 
+    for cell in cells:
+        record_looks(cell.folder, cell.looks)
     endings: dict[Path, Ending] = {}
     while going := _undecided(cells, options.results):
         specs = [spec for cell, seeds in going for spec in cell.specs[:seeds]]
@@ -114,22 +131,18 @@ def sweep_until_decided(cells: Sequence[SequentialCell], options: SweepOptions) 
         endings |= {ending.job.folder: ending for ending in new}
         if stopped_by is not None or any(ending.status not in {"done", "failed"} for ending in new):
             return list(endings.values()), stopped_by
-        first = [cell for cell, _ in going if cell.looks is None]
-        for cell, seeds in going:
-            take_look(cell.folder, cell.design, seeds)
-        _choose_levels(first, options.results)
+        _take_looks(going, options.results)
     return list(endings.values()), None
 
 
-def _choose_levels(cells: Sequence[SequentialCell], results: Path) -> None:
-    """Choose the levels of cells at their first look, which the table limits to its seeds."""
-    rows = _rows(cells, results)
-    for cell in cells:
-        row, looks = rows[cell.key], cell.looks
-        if row.documented is not None and looks is not None and looks.count == 1:
-            design = design_for(cell.most_seeds, row.tested, row.documented.std, row.documented.n)
-            if design != looks.design:
-                write_looks(cell.folder, Looks(design, 1))
+def _take_looks(going: Sequence[tuple[SequentialCell, int]], results: Path) -> None:
+    """Record the look of each cell at its seeds; those of the first one choose the levels."""
+    rows = _rows([cell for cell, _ in going if not cell.looks.count], results)
+    for cell, seeds in going:
+        design = cell.looks.design
+        if not cell.looks.count and (reference := rows[cell.key].documented) is not None:
+            design = design_for(cell.most_seeds, rows[cell.key].tested, reference.std, reference.n)
+        record_looks(cell.folder, Looks(design, [look.seeds for look in design].index(seeds) + 1))
 
 
 def decision_rows(cells: Sequence[SequentialCell], results: Path) -> Iterator[dict[str, object]]:
@@ -143,9 +156,9 @@ def decision_rows(cells: Sequence[SequentialCell], results: Path) -> Iterator[di
             "task": cell.key.task,
             "dataset": cell.key.dataset or None,
             "verdict": rows[cell.key].verdict.word,
-            "look": looks.count if looks else 0,
+            "look": looks.count,
             "looks": len(cell.design),
-            "seeds": looks.last.seeds if looks else 0,
+            "seeds": looks.last.seeds if looks.count else 0,
         }
 
 
@@ -157,14 +170,13 @@ def decision_sentence(row: dict[str, object]) -> str:
 
 def _undecided(cells: Sequence[SequentialCell], results: Path) -> list[tuple[SequentialCell, int]]:
     """Cells without a verdict, each with the seeds of its next look."""
-    rows = _rows([cell for cell in cells if cell.looks], results)
-    undecided = []
-    for cell in cells:
-        looks = cell.looks
-        following = cell.design[0] if looks is None else looks.following
-        if following is not None and (looks is None or rows[cell.key].verdict.word not in DECIDED):
-            undecided.append((cell, following.seeds))
-    return undecided
+    rows = _rows([cell for cell in cells if cell.looks.count], results)
+    return [
+        (cell, following.seeds)
+        for cell in cells
+        if (following := cell.looks.following) is not None
+        and (not cell.looks.count or rows[cell.key].verdict.word not in DECIDED)
+    ]
 
 
 def _rows(cells: Sequence[SequentialCell], results: Path) -> dict[CellKey, Cell]:
@@ -175,10 +187,12 @@ def _rows(cells: Sequence[SequentialCell], results: Path) -> dict[CellKey, Cell]
     return {row.key: row for row in every_cell(suites, results)} if suites else {}
 
 
-def _refuse_undecidable(key: CellKey, spec: Spec) -> None:
+def _refuse_undecidable(key: CellKey, spec: Spec, last: Look) -> None:
     from rlbench.report.reference_scores import comparable, documented
     from rlbench.report.reference_table import OPTIMUM
     from rlbench.report.run_index import reference_spec
+    from rlbench.report.tolerances import insensitive, margin
+    from rlbench.report.verdict import power
 
     usual = reference_spec(spec.suite, spec.algorithm, spec.task.id, getattr(spec.task, "dataset", ""), None)
     if usual is None or usual.id != spec.id:
@@ -188,5 +202,16 @@ def _refuse_undecidable(key: CellKey, spec: Spec) -> None:
     reference = next((cell.primary for cell in documented(key.suite) if cell.key == key), None)
     if reference is None or not comparable(key):
         raise UsageError(f"--until-decided: {spec.name} has no reference score to decide about; name its --seeds")
-    if reference.source != OPTIMUM and (reference.n or 1) < 2:
+    n, std, apart = reference.n or 1, reference.std, margin(key, reference)
+    if reference.source != OPTIMUM and n < 2:
         raise UsageError(f"--until-decided: {spec.name} has a single run as its reference; name its --seeds, as 0-2")
+    if insensitive(key, reference, apart):
+        raise UsageError(
+            f"--until-decided: {spec.name} can never be REPRODUCED, since its margin reaches the random policy; "
+            "name its --seeds, as 0-2"
+        )
+    if n > 1 and std and (chance := power(std, n, apart, last)) < LITTLE_POWER:
+        remark(
+            f"{spec.name}: even without a difference {last.seeds} seeds reproduce it with a probability of "
+            f"{chance:.0%}, since the reference has {n} seeds with a std of {std:,.6g}"
+        )

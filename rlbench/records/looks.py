@@ -18,8 +18,11 @@ from typing import Final, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
+from rlbench import faults
+from rlbench.config.names import printable
 from rlbench.errors import RefusedFile
 from rlbench.records import files
+from rlbench.records.locks import Claim
 
 NAME: Final = "looks.json"
 """The file beside a cell's seeds."""
@@ -66,15 +69,15 @@ DESIGN: Final = DESIGNS[20]
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """The looks of a cell's design and the number taken, at least one."""
+    """The looks of a cell's design and the number taken; none until the seeds of the first one have ended."""
 
     design: tuple[Look, ...]
     count: int
 
     @property
     def last(self) -> Look:
-        """The last look taken."""
-        return self.design[self.count - 1]
+        """The last look taken; the first one where none is."""
+        return self.design[max(self.count, 1) - 1]
 
     @property
     def last_seeds(self) -> int:
@@ -92,7 +95,9 @@ class Looks:
         return sum(look.level for look in self.design) / self.last.level
 
     def __str__(self) -> str:
-        return f"look {self.count} of {len(self.design)} at {self.last.seeds} seeds, level {self.last.level:.2g}"
+        return (
+            f"look {max(self.count, 1)} of {len(self.design)} at {self.last.seeds} seeds, level {self.last.level:.2g}"
+        )
 
 
 _DESIGN = TypeAdapter(tuple[Look, ...])
@@ -114,12 +119,14 @@ def read_looks(cell: Path) -> Looks | None:
     """Read the looks of the cell whose seeds are in the folder ``cell``; None where it has none.
 
     Raises:
-        RefusedFile: the file is damaged, newer, or holds another design than those above.
+        RefusedFile: the file is damaged, newer, of another cell, or holds another design than those above.
     """
     path = cell / NAME
     if not os.path.lexists(path):
         return None
     content = files.read_sealed(path)
+    if (stated_id := content.get("id")) != cell.absolute().name:
+        raise RefusedFile(f"{path}: holds the looks of {printable(str(stated_id))}; move it there")
     try:
         design = _DESIGN.validate_python(content.get("looks"))
     except ValidationError:
@@ -127,25 +134,31 @@ def read_looks(cell: Path) -> Looks | None:
     count = content.get("taken")
     if design not in (*DESIGNS.values(), *SHARED_ERROR_DESIGNS.values()):
         raise RefusedFile(f"{path}: holds no design of --until-decided; restore it")
-    if type(count) is not int or not 1 <= count <= len(design):
+    if type(count) is not int or not 0 <= count <= len(design):
         raise RefusedFile(f"{path}: counts {count} of {len(design)} looks; restore it")
     return Looks(design, count)
 
 
-def take_look(cell: Path, design: tuple[Look, ...] = DESIGN, seeds: int | None = None) -> Looks:
-    """Record the next look at a cell; the first one begins ``design``.
+def record_looks(cell: Path, looks: Looks) -> None:
+    """Record the looks of a cell, unless another process has recorded as many, or records them at this moment.
 
-    With ``seeds``, a look at as many that another process has recorded meanwhile is not taken again.
+    Raises:
+        RefusedFile: the present record is damaged.
+        UsageError: the folder cannot be written.
     """
-    before = read_looks(cell)
-    if before is not None and seeds is not None and before.last.seeds >= seeds:
-        return before
-    looks = Looks(design, 1) if before is None else Looks(before.design, min(before.count + 1, len(before.design)))
-    write_looks(cell, looks)
-    return looks
-
-
-def write_looks(cell: Path, looks: Looks) -> None:
-    """Replace the record of a cell's looks."""
-    content = {"schema_version": files.SCHEMA_VERSION, "looks": [list(look) for look in looks.design]}
-    files.replace(cell / NAME, files.seal({**content, "taken": looks.count}) + "\n")
+    path, claim = cell / NAME, Claim(cell)
+    with files.writing(path):
+        cell.mkdir(parents=True, exist_ok=True)
+        faults.point("claim.made")
+        if not claim.acquire():
+            return
+        try:
+            for temporary in cell.glob(f"{NAME}.*.tmp"):  # of a crashed process
+                temporary.unlink()
+                faults.point("claim.swept")
+            before = read_looks(cell)
+            if before is None or before.count < looks.count:
+                content = {"schema_version": files.SCHEMA_VERSION, "id": cell.absolute().name, "taken": looks.count}
+                files.replace(path, files.seal({**content, "looks": [list(look) for look in looks.design]}) + "\n")
+        finally:
+            claim.release()

@@ -371,9 +371,11 @@ def _doubts(cell: _Open, verdict: Verdict) -> Iterator[str]:
             steps = max(evaluation.env_steps for evaluation in top)
             there = f" (reported final {theirs.score:,.6g})" if theirs else ""
             yield f"peak at {steps:,} steps; final {number_text(last, ',.1f')}{there}"
-    if verdict.more is not None and verdict.more > MOST and document.std and document.n is not None and document.n > 1:
-        distance = mean(seeds) - document.score + cell.margin
-        if out_of_reach(distance, squared_error(document.std, document.n), document.n):
+    looks = cell.runs.looks
+    undecided = verdict.word == "INCONCLUSIVE" and bool(looks.count if looks else (verdict.more or 0) > MOST)
+    if undecided and document.std and document.n is not None and document.n > 1:
+        distance, level = mean(seeds) - document.score + cell.margin, looks.design[-1].level if looks else ALPHA
+        if out_of_reach(distance, squared_error(document.std, document.n), document.n, level):
             yield "undecidable at any number of seeds: the reported score's own error is too large"
 
 

@@ -114,7 +114,7 @@ class ReferenceCurve:
         return next((step for step in self.checkpoints if self.informative(step)), None)
 
     def alpha_spent(self, step: int) -> float:
-        """The share of ``ALPHA`` that BEHIND may spend at the checkpoint ``step``; over all checkpoints they sum to 1.
+        """The share of ``ALPHA`` that BEHIND, as well as AHEAD, may spend at the checkpoint ``step``; all sum to 1.
 
         The spending function is Lan and DeMets' of the O'Brien-Fleming type over the number of the checkpoint. The
         share due before the first informative checkpoint is lost: a curve that is informative early is so mostly by
@@ -138,10 +138,11 @@ class AtStep:
     informative_at: int | None  # the first informative checkpoint, where the word is TOO EARLY
     claim: Claim | None  # None where the word is TOO EARLY
     more: int | None = None  # seeds to add, where the word is OPEN
+    next_look: int | None = None  # as of the verdict, where the word is OPEN
     shortfall_percent: float | None = None
 
     def __str__(self) -> str:
-        verdict = str(Verdict("INCONCLUSIVE", self.more)).removeprefix("INCONCLUSIVE")
+        verdict = str(Verdict("INCONCLUSIVE", self.more, self.next_look)).removeprefix("INCONCLUSIVE")
         return f"{self.word} @{steps_text(self.level.step)}{verdict}"
 
     @property
@@ -195,10 +196,11 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
     margin = margin_of(level.mean, std, random, SHARE if share is None else share)
     test = partial(against_seeds, reference=level.mean, std=level.std, n=level.n, margin=margin, level=runs.level)
     claim = with_failures(test, scores, fallen) if curve.informative(step) else None
-    if claim is not None and runs.looks is not None:
+    if claim is not None and runs.looks is not None and runs.looks.count:
         claim = in_looks(claim, runs.looks)
-    if claim is not None and claim.below is not None:
-        claim = replace(claim, below=min(1.0, claim.below / curve.alpha_spent(step)))
+    if claim is not None and claim.below is not None and claim.above is not None:
+        share = curve.alpha_spent(step)
+        claim = replace(claim, below=min(1.0, claim.below / share), above=min(1.0, claim.above / share))
     return AtStep(
         level=level,
         word="TOO EARLY" if claim is None else "OPEN",
@@ -209,7 +211,6 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
         below=len(going) - len(scores),
         informative_at=curve.first_informative() if claim is None else None,
         claim=claim,
-        more=claim.more if claim is not None else None,
         shortfall_percent=shortfall_percent(claim, level.mean, random),
     )
 
@@ -221,8 +222,9 @@ def settled_at(cells: Sequence[AtStep | None], verdicts: Sequence[Verdict]) -> l
 
 
 def _worded(at: AtStep, verdict: Verdict) -> AtStep:
-    word = WORDS.get(verdict.word, "OPEN")
-    return replace(at, word=word, more=verdict.more if word == "OPEN" else None)
+    if (word := WORDS.get(verdict.word, "OPEN")) != "OPEN":
+        return replace(at, word=word)
+    return replace(at, word=word, more=verdict.more, next_look=verdict.next_look)
 
 
 def shortfall_percent(claim: Claim | None, document: float, random: float | None) -> float | None:

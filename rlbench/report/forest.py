@@ -1,4 +1,4 @@
-"""A forest plot: one row per cell with its difference from the reference score, at 0, and the 90 % interval."""
+"""A forest plot: one row per cell with its difference from the reference score, at 0, and its interval."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ShortfallRow(NamedTuple):
 
     cell: Cell
     difference: float
-    half: float  # of the 90 % interval, whose lower end is the shortfall bound
+    half: float  # of the interval whose lower end is the shortfall bound: 90 %, under looks wider
 
 
 def rows(

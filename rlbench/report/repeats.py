@@ -53,7 +53,7 @@ def remarks(group: Runs) -> Iterator[str]:
         yield f"seeds {', '.join(map(str, seeds))} instead of 0 to {len(seeds) - 1}"
     if group.looks is not None:
         later = f"; {count_text(group.waiting, 'later seed')} not counted" if group.waiting else ""
-        yield f"tested by {group.looks}{later}"
+        yield f"{'tested by' if group.looks.count else 'not tested before'} {group.looks}{later}"
     attempts = [attempt for run in runs for attempt in run.attempts]
     if attempts:
         failed = sum(attempt.status == "failed" for attempt in attempts)

@@ -53,7 +53,7 @@ class Runs:
     @property
     def level(self) -> float:
         """The one-sided level at which a test of the runs reproduces."""
-        return ALPHA if self.looks is None else self.looks.last.level
+        return self.looks.last.level if self.looks is not None and self.looks.count else ALPHA
 
     @property
     def all(self) -> tuple[Run, ...]:

@@ -291,9 +291,10 @@ def legend(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> list[st
     if any(cell.origin == "own" for cell in cells):
         lines.append("Yours: the same of your runs in runs/; where there are any, seeds, steps and verdict are theirs.")
     if any(cell.shortfall_percent is not None for cell in cells):
+        level = "95 %, or one minus the level of a look" if any(cell.looks for cell in cells) else "95 %"
         lines.append(
-            "Shortfall: the largest that the data allow (one-sided, 95 %), of the way from the random policy to the "
-            "documented score; negative is above it."
+            f"Shortfall: the largest that the data allow (one-sided, {level}), of the way from the random policy to "
+            "the documented score; negative is above it."
         )
     if any(cell.at for cell in cells):
         lines.append("At equal steps: against the documented curve at that step; it says nothing about the end.")

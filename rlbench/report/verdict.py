@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
 
 from rlbench.report.estimate import distribution, mean, normal_quantile, quantile, spread
 
 if TYPE_CHECKING:
-    from rlbench.records.looks import Looks
+    from rlbench.records.looks import Look, Looks
 
 ALPHA = 0.05
 FEWEST = 3
@@ -41,8 +42,11 @@ class Verdict:
 
     word: Word
     more: int | None = None
+    next_look: int | None = None  # seeds of the next look of ``run --until-decided``
 
     def __str__(self) -> str:
+        if self.next_look is not None:
+            return f"{self.word} (next look at {self.next_look} seeds)"
         if self.more is None:
             return self.word
         count = f"> {MOST}" if self.more > MOST else f"≈ {self.more}"
@@ -57,7 +61,8 @@ class Claim:
     below: float | None = None  # probability of seeds this bad, if the truth were within the margin; None: not tested
     above: float | None = None
     more: int | None = None
-    shortfall: float | None = None  # upper end of the one-sided 95 % interval of document less ours; None: too few
+    next_look: int | None = None  # as of the verdict
+    shortfall: float | None = None  # upper end of the one-sided interval of document less ours; None: too few
 
 
 def margin_of(document: float, std: float | None, random: float | None, share: float = SHARE) -> float:
@@ -147,13 +152,18 @@ def in_both_respects(first: Claim, second: Claim) -> Claim:
 
 
 def in_looks(claim: Claim, looks: Looks) -> Claim:
-    """The claim of the last look, with its chances as those of the whole design, and the seeds to the next look."""
+    """The claim of the last look, with its chances as those of the whole design, and the seeds of the next look."""
     following = looks.following
+    if following is not None and not looks.count:
+        return Claim(found="INCONCLUSIVE", more=following.seeds, next_look=following.seeds)
+    if claim.found != "INCONCLUSIVE":
+        following = None
     return replace(
         claim,
         below=None if claim.below is None else min(1.0, claim.below * looks.inflation),
         above=None if claim.above is None else min(1.0, claim.above * looks.inflation),
-        more=None if following is None or claim.found != "INCONCLUSIVE" else following.seeds - looks.last.seeds,
+        more=None if following is None else following.seeds - looks.last.seeds,
+        next_look=None if following is None else following.seeds,
     )
 
 
@@ -172,7 +182,8 @@ def settle(claims: Sequence[Claim], alpha: float = ALPHA) -> list[Verdict]:
         elif better and claim.found != "INCONCLUSIVE":
             verdicts.append(Verdict("ABOVE"))
         else:
-            verdicts.append(Verdict(claim.found, claim.more if claim.found == "INCONCLUSIVE" else None))
+            open_claim = claim.found == "INCONCLUSIVE"
+            verdicts.append(Verdict(claim.found, *((claim.more, claim.next_look) if open_claim else ())))
     return verdicts
 
 
@@ -204,9 +215,20 @@ def more_seeds(scores: Sequence[float], distance: float, noise: float = 0.0, n: 
     return next(count for count in range(1, MOST + 1) if enough(have + count))
 
 
-def out_of_reach(distance: float, noise: float, n: int) -> bool:
+def out_of_reach(distance: float, noise: float, n: int, level: float = ALPHA) -> bool:
     """True if no number of seeds with this mean is decisive, because of the standard error of the reference."""
-    return noise > 0 and n > 1 and quantile(1 - ALPHA, n - 1) * math.sqrt(noise) >= abs(distance)
+    return noise > 0 and n > 1 and quantile(1 - level, n - 1) * math.sqrt(noise) >= abs(distance)
+
+
+def power(std: float, n: int, margin: float, look: Look) -> float:
+    """The probability that a look reproduces a reference of ``n`` ≥ 2 seeds if ours have its mean and std.
+
+    Welch's t is taken to be normal around its mean, with the quantile of its degrees of freedom.
+    """
+    theirs = squared_error(std, n)
+    ours = theirs * n / look.seeds
+    threshold = quantile(1 - look.level, _welch(ours, look.seeds, theirs, n))
+    return NormalDist().cdf(margin / math.sqrt(ours + theirs) - threshold)
 
 
 def _claim(

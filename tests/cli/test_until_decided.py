@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from rlbench.cli.app import main
-from rlbench.records.looks import DESIGN, DESIGNS, NAME, SHARED_ERROR_DESIGNS, read_looks, take_look
+from rlbench.cli.next_step import verdict_lines
+from rlbench.cli.resolve import resolve
+from rlbench.records.looks import DESIGN, DESIGNS, NAME, SHARED_ERROR_DESIGNS, Looks, read_looks, record_looks
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.reference_scores import documented
 from rlbench.report.verdict import against_seeds
@@ -37,6 +39,12 @@ def ended(record_run: Record, scores: Sequence[float], start: int = 0) -> Path:
     return folder.parent
 
 
+def looked(folder: Path, count: int) -> Path:
+    """The folder with a record of looks."""
+    record_looks(folder, Looks(DESIGN, count))
+    return folder
+
+
 def decide(results: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, object]]:
     capsys.readouterr()
     code = main(["run", *KEY, "--until-decided", "--results", str(results), "--json", "--quiet", "--device", "cpu"])
@@ -50,7 +58,7 @@ SCORES = [990.0, 970.0, 1000.0, 985.0, 955.0]
 def test_until_decided_stops_at_a_verdict_and_repeating_it_trains_nothing(
     record_run: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = ended(record_run, SCORES)
+    folder = looked(ended(record_run, SCORES), 0)
     for _ in range(2):
         code, content = decide(tmp_path / "results", capsys)
         assert code == 0
@@ -66,15 +74,15 @@ def test_until_decided_stops_at_a_verdict_and_repeating_it_trains_nothing(
 def test_verdict_uses_the_last_look_instead_of_the_fixed_test(record_run: Record, tmp_path: Path) -> None:
     folder = ended(record_run, SCORES)
     before = cell(tmp_path / "results")
-    take_look(folder)
-    first = cell(tmp_path / "results")
-    take_look(folder)
-    second = cell(tmp_path / "results")
-    assert [str(found.verdict) for found in (before, first, second)] == [
+    none, first, second = (cell(looked(folder, count).parents[3]) for count in range(3))
+    assert [str(found.verdict) for found in (before, none, first, second)] == [
         "REPRODUCED",
-        "INCONCLUSIVE (≈ 2 more seeds)",
+        "INCONCLUSIVE (next look at 3 seeds)",
+        "INCONCLUSIVE (next look at 5 seeds)",
         "REPRODUCED",
     ]
+    assert "not tested before look 1 of 5 at 3 seeds, level 0.00015; 2 later seeds not counted" in none.note
+    assert none.shortfall_percent is None and len(none.tested) == 3
     assert "tested by look 1 of 5 at 3 seeds, level 0.00015; 2 later seeds not counted" in first.note
     assert "tested by look 2 of 5 at 5 seeds, level 0.0006" in second.note
     assert (len(first.tested), len(second.tested)) == (3, 5)
@@ -90,7 +98,7 @@ def test_verdict_uses_the_last_look_instead_of_the_fixed_test(record_run: Record
 def test_tables_show_the_looks_in_json_and_csv(
     record_run: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    take_look(ended(record_run, SCORES))
+    looked(ended(record_run, SCORES), 1)
     shown = ["table", "mujoco", "--algo", "ppo", "--task", KEY[2], "--results", str(tmp_path / "results")]
     assert main([*shown, "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["cells"]
@@ -101,16 +109,14 @@ def test_tables_show_the_looks_in_json_and_csv(
 
 
 def test_a_cell_that_stays_undecided_ends_at_the_last_look(record_run: Record, tmp_path: Path) -> None:
-    folder = ended(record_run, [880.0, 920.0] * 10)  # at the margin
-    for _ in DESIGN:
-        take_look(folder)
+    looked(ended(record_run, [880.0, 920.0] * 10), len(DESIGN))  # at the margin
     assert str(cell(tmp_path / "results").verdict) == "INCONCLUSIVE"
 
 
 def test_below_at_a_look_is_corrected_over_all_looks(record_run: Record, tmp_path: Path) -> None:
     folder = ended(record_run, [850.0, 870.0, 860.0])  # p = 0.01 at the margin of 900
     assert cell(tmp_path / "results").verdict.word == "BELOW"
-    take_look(folder)
+    looked(folder, 1)
     assert cell(tmp_path / "results").verdict.word == "INCONCLUSIVE"
 
 
@@ -118,12 +124,15 @@ def test_below_at_a_look_is_corrected_over_all_looks(record_run: Record, tmp_pat
     ("words", "message"),
     [
         (("mujoco", "ppo", "Hopper-v4", "--seeds", "0-4"), "--seeds 0-4: --until-decided fixes it"),
+        (("mujoco", "ppo", "Hopper-v4", "--seeds", "0"), "--seeds 0: --until-decided fixes it"),
         (("mujoco", "ppo", "Hopper-v4", "--steps", "100"), "--steps 100: --until-decided fixes it"),
         (("mujoco", "ppo", "Hopper-v4", "--until", "10%"), "--until 10%: --until-decided fixes it"),
         (("mujoco", "ppo", "Hopper-v4", "--most-seeds", "10"), "--most-seeds 10: write 5, 8, 12, 20 or 32"),
         (("mujoco", "ppo", "Hopper-v4", "--smoke"), "--smoke True: --until-decided fixes it"),
         (("mujoco", "ppo", "Hopper-v4", "--set", "algo.lr=1"), "mujoco/ppo/Hopper-v4 has other settings than its"),
         (("atari", "dqn", "Pong*", "--dry-run"), "has a single run as its reference; name its --seeds"),
+        (("mujoco", "ddpg", "Humanoid-v4"), "can never be REPRODUCED, since its margin reaches the random policy"),
+        (("mujoco", "ppo", "Swimmer-v4"), "can never be REPRODUCED, since its margin reaches the random policy"),
         (("goals", "ddpg+her", "FetchReach*"), "has no reference score to decide about"),
     ],
 )
@@ -135,10 +144,42 @@ def test_invalid_sequential_design_is_refused_before_training(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("seeds", [2, 3])
+def test_seeds_with_a_fixed_test_begin_no_looks(
+    seeds: int, record_run: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = ended(record_run, SCORES[:seeds])
+    words = ["run", *KEY, "--until-decided", "--dry-run", "--results", str(tmp_path / "results")]
+    assert main(words) == (2 if seeds == 3 else 0)
+    assert ("has 3 ended seeds, whose fixed test has spent the 5 %" in capsys.readouterr().err) == (seeds == 3)
+    looked(folder, 0)  # the design came first
+    assert main(words) == 0
+
+
+def test_a_reference_that_the_last_look_has_little_power_against_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", "mujoco", "redq", "Ant-v4", "--until-decided", "--dry-run", "--results", str(tmp_path / "results")]
+    assert main(words) == 0
+    expected = "20 seeds reproduce it with a probability of 39%, since the reference has 5 seeds with a std of"
+    assert expected in capsys.readouterr().err
+
+
+def test_a_reference_with_too_large_an_error_is_undecidable_at_a_look_too(record_run: Record, tmp_path: Path) -> None:
+    for seed, score in enumerate((2100.0, 2108.0, 2116.0)):  # documented: 2,609 ± 701 over ten seeds
+        folder = record_run([5.0, score], suite="mujoco", algo="ppo", task="Hopper-v4", seed=seed).parent
+    looked(folder, 1)
+    row = next(row for row in every_cell(["mujoco"], tmp_path / "results") if row.key[1:3] == ("ppo", "Hopper-v4"))
+    assert str(row.verdict) == "INCONCLUSIVE (next look at 5 seeds)"
+    assert "undecidable at any number of seeds" in row.note
+    (line,) = verdict_lines([resolve("mujoco", "ppo", "Hopper-v4").spec], tmp_path / "results")
+    assert "next: `rlbench run mujoco ppo Hopper-v4 --until-decided --results" in line
+
+
 def test_command_killed_at_a_look_resumes_there(
     record_run: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = ended(record_run, SCORES)
+    folder = looked(ended(record_run, SCORES), 0)
     words = ["run", *KEY, "--until-decided", "--results", str(tmp_path / "results"), "--quiet"]
     environ = {**os.environ, "RLBENCH_FAULT": "replace.torn:2"}  # amid the second look's record
     killed = subprocess.run([sys.executable, "-m", "rlbench", *words], env=environ, capture_output=True, check=False)
@@ -146,19 +187,18 @@ def test_command_killed_at_a_look_resumes_there(
     looks = read_looks(folder)
     assert looks is not None and looks.count == 1
     assert decide(tmp_path / "results", capsys)[0] == 0
-    whole = sorted(path.name for path in folder.iterdir() if path.suffix != ".tmp")
-    assert whole == [NAME, *(f"seed={seed}" for seed in range(5))]
+    assert sorted(path.name for path in folder.iterdir()) == [NAME, *(f"seed={seed}" for seed in range(5))]
 
 
 def test_an_interrupted_look_is_not_taken(
     record_run: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = ended(record_run, SCORES[:3])
+    folder = looked(ended(record_run, SCORES[:3]), 0)
     monkeypatch.setattr("rlbench.cli.sweep.sweep", lambda specs, options: ([], signal.SIGINT))
     code, content = decide(tmp_path / "results", capsys)
     assert code == 130
-    assert [(row["verdict"], row["look"]) for row in content["decisions"]] == [("REPRODUCED", 0)]
-    assert not (folder / NAME).exists()
+    assert [(row["verdict"], row["look"]) for row in content["decisions"]] == [("INCONCLUSIVE", 0)]
+    assert read_looks(folder) == Looks(DESIGN, 0)
 
 
 @pytest.mark.parametrize(("failed", "designs"), [((), SHARED_ERROR_DESIGNS), ((0,), DESIGNS)])
@@ -173,6 +213,7 @@ def test_first_three_seeds_choose_the_levels_of_a_reference_with_an_error(
     for seed, score in enumerate((2600.0, 2500.0, 2700.0, 2650.0)):  # documented: 2,609 ± 701 over ten seeds
         status = "failed" if seed in failed else "done"
         folder = record_run([5.0, score], suite=cell[0], algo=cell[1], task=cell[2], seed=seed, status=status).parent
+    looked(folder, 0)
     monkeypatch.setattr(
         "rlbench.cli.sweep.sweep", lambda specs, options: ([], None if len(specs) == 3 else signal.SIGINT)
     )
@@ -196,11 +237,12 @@ def test_a_seed_killed_in_training_resumes_within_its_look(
     assert main([*words, "--seeds", "2", "--results", str(tmp_path / "whole")]) == 0
     for seed, score in ((0, 0.99), (1, 0.98), (3, 0.97), (4, 1.0)):
         folder = record_run([-0.5, score], suite=cell[0], algo=cell[1], task=cell[2], seed=seed).parent
+    record_looks(folder, Looks(DESIGNS[5], 0))
     words += ["--until-decided", "--most-seeds", "5", "--results", str(tmp_path / "results")]
     environ = {**os.environ, "RLBENCH_FAULT": "append.torn:3"}  # amid the third evaluation of seed 2
     killed = subprocess.run([sys.executable, "-m", "rlbench", *words], env=environ, capture_output=True, check=False)
     assert killed.returncode == 137, killed.stderr
-    assert not (folder / NAME).exists()
+    assert read_looks(folder) == Looks(DESIGNS[5], 0)
     capsys.readouterr()
     assert main(words) == 0
     (decision,) = json.loads(capsys.readouterr().out)["decisions"]

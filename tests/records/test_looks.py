@@ -19,7 +19,7 @@ from rlbench.records.looks import (
     Looks,
     design_for,
     read_looks,
-    take_look,
+    record_looks,
 )
 
 
@@ -71,12 +71,20 @@ def test_the_levels_are_the_table_of_obrien_and_flemings_shape() -> None:
     )
 
 
-def test_looks_are_counted_beside_the_seeds_and_never_beyond_the_last(tmp_path: Path) -> None:
-    assert read_looks(tmp_path) is None
-    taken = [take_look(tmp_path).count for _ in range(6)]
-    assert taken == [1, 2, 3, 4, 5, 5]
-    assert read_looks(tmp_path) == Looks(DESIGN, 5)
-    assert [path.name for path in tmp_path.iterdir()] == [NAME]
+def test_looks_are_recorded_beside_the_seeds_and_never_fewer(tmp_path: Path) -> None:
+    assert read_looks(tmp_path / "cell") is None
+    for count, recorded in ((0, 0), (1, 1), (0, 1), (5, 5), (2, 5)):  # another process may be ahead
+        record_looks(tmp_path / "cell", Looks(DESIGN, count))
+        assert read_looks(tmp_path / "cell") == Looks(DESIGN, recorded)
+    assert [path.name for path in (tmp_path / "cell").iterdir()] == [NAME]
+
+
+def test_looks_of_another_cell_are_refused(tmp_path: Path) -> None:
+    record_looks(tmp_path / "cell", Looks(DESIGN, 1))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "cell" / NAME).rename(tmp_path / "other" / NAME)
+    with pytest.raises(RefusedFile, match=r"other/looks\.json: holds the looks of cell; move it there"):
+        read_looks(tmp_path / "other")
 
 
 def test_look_has_the_next_look_and_its_inflation() -> None:
@@ -84,6 +92,8 @@ def test_look_has_the_next_look_and_its_inflation() -> None:
     assert (looks.last, looks.following, looks.inflation) == ((3, 0.01), (6, 0.04), pytest.approx(5.0))
     assert str(looks) == "look 1 of 2 at 3 seeds, level 0.01"
     assert Looks(looks.design, 2).following is None
+    before = Looks(looks.design, 0)
+    assert (before.last, before.following) == ((3, 0.01), (3, 0.01)) and str(before) == str(looks)
 
 
 @pytest.mark.parametrize(
@@ -95,12 +105,14 @@ def test_look_has_the_next_look_and_its_inflation() -> None:
         ("3", 1, "holds no design"),
         ([], 1, "holds no design"),
         ([list(look) for look in DESIGN], 6, "counts 6 of 5 looks"),
-        ([list(look) for look in DESIGN], 0, "counts 0 of 5 looks"),
+        ([list(look) for look in DESIGN], -1, "counts -1 of 5 looks"),
         ([list(look) for look in DESIGN], True, "counts True of 5 looks"),
     ],
 )
 def test_another_design_or_a_wrong_count_is_refused(looks: object, taken: object, message: str, tmp_path: Path) -> None:
-    files.replace(tmp_path / NAME, files.seal({"schema_version": 1, "looks": looks, "taken": taken}))
+    files.replace(
+        tmp_path / NAME, files.seal({"schema_version": 1, "id": tmp_path.name, "looks": looks, "taken": taken})
+    )
     with pytest.raises(RefusedFile, match=message):
         read_looks(tmp_path)
 

@@ -19,6 +19,7 @@ from rlbench.cli.resolve import resolve
 from rlbench.errors import DoesNotFit, RefusedFile
 from rlbench.records import files, imported, looks, machine, store
 from rlbench.records.imported import ImportedCurve, Origin
+from rlbench.records.locks import Claim
 from rlbench.records.types import LARGEST_RETURN
 from rlbench.report import parity_table, reference_files, sources, tables
 from rlbench.report.parity import Parity
@@ -390,21 +391,23 @@ def test_a_text_in_a_table_of_markdown_holds_no_link_image_or_html(text: str, sh
 
 @pytest.mark.parametrize("seeds", [-3, 0, 1, 10**400])
 def test_looks_that_would_leave_no_seeds_are_refused(seeds: int, tmp_path: Path) -> None:
-    content = {"schema_version": 1, "looks": [[seeds, 0.05]], "taken": 1}
+    content = {"schema_version": 1, "id": tmp_path.name, "looks": [[seeds, 0.05]], "taken": 1}
     (tmp_path / looks.NAME).write_text(files.seal(content))
     with pytest.raises(RefusedFile, match="holds no design"):
         looks.read_looks(tmp_path)
 
 
-def test_look_ended_by_two_processes_counts_once(tmp_path: Path) -> None:
-    assert [looks.take_look(tmp_path, seeds=seeds).count for seeds in (3, 3, 5, 3, 5)] == [1, 1, 2, 2, 2]
-
-
-def test_a_look_leaves_the_temporary_file_of_another_process(tmp_path: Path) -> None:
-    other = tmp_path / f"{looks.NAME}.1.tmp"
+def test_a_look_removes_the_temporary_file_of_a_crashed_process_but_not_of_one_that_holds_the_cell(
+    tmp_path: Path,
+) -> None:
+    other, claim = tmp_path / f"{looks.NAME}.1.tmp", Claim(tmp_path)
     other.write_text("half")
-    looks.take_look(tmp_path)
-    assert other.read_text() == "half"
+    assert claim.acquire()
+    looks.record_looks(tmp_path, looks.Looks(looks.DESIGN, 1))
+    assert other.read_text() == "half" and looks.read_looks(tmp_path) is None
+    claim.release()
+    looks.record_looks(tmp_path, looks.Looks(looks.DESIGN, 1))
+    assert [path.name for path in tmp_path.iterdir()] == [looks.NAME]
 
 
 def test_damaged_looks_are_a_fault(record_run: Callable[..., Path]) -> None:

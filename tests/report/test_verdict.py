@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from rlbench.records.looks import Look
 from rlbench.report import estimate
 from rlbench.report.estimate import distribution, normal_quantile, quantile
 from rlbench.report.verdict import (
@@ -24,6 +25,7 @@ from rlbench.report.verdict import (
     more_seeds,
     no_more_than_consistent,
     out_of_reach,
+    power,
     settle,
     under_both,
     with_failures,
@@ -273,6 +275,14 @@ def test_named_number_of_seeds_has_a_power_of_80_percent(document: float, deviat
     again = draws.normal(np.mean(ours), np.std(ours, ddof=1), (400, count))
     settled = np.mean([against_seeds(list(s), document, deviation, n, margin).found == "REPRODUCED" for s in again])
     assert 0.74 < settled < 0.88
+
+
+@pytest.mark.parametrize(("n", "seeds", "degrees"), [(4, 20, 4), (10, 20, 18), (10, 3, 3)])
+def test_power_of_a_look_is_that_of_welchs_test_at_its_level(n: int, seeds: int, degrees: int) -> None:
+    """At n = 4 the squared errors are 1/3 and 4/3/20: 1 / √0.4 = 1.58 stands against t of 4 degrees of freedom."""
+    error = math.sqrt(1 / (n - 1) + n / (n - 1) / seeds)
+    expected = stats.norm.cdf(3.0 / (2.0 * error) - stats.t.isf(0.04, degrees))
+    assert power(2.0, n, 3.0, Look(seeds, 0.04)) == pytest.approx(expected, abs=1e-9)
 
 
 def test_large_error_of_the_reference_is_undecidable() -> None:
