@@ -29,7 +29,7 @@ from rlbench.ops.state_dict import State, branch, of_module, whole
 from rlbench.records import manifest
 from rlbench.records.attempts import note
 from rlbench.records.store import Store
-from rlbench.records.types import Epoch, Evaluated, Outcome, Progress, Status
+from rlbench.records.types import LARGEST_RETURN, Epoch, Evaluated, Outcome, Progress, Status
 from rlbench.signals import Stop, cause
 from rlbench.training.clock import Clock
 from rlbench.training.offline import Offline
@@ -358,17 +358,14 @@ def _finish(
 
 
 def _healthy(epoch: Epoch, trainer: Trainer) -> None:
-    """Raise ``Diverged`` for the first number of an epoch that is not finite."""
-    numbers: dict[str, float] = {}
-    if epoch.updated is not None:
-        numbers |= epoch.updated.means
-    if epoch.evaluated is not None:
-        numbers["evaluated return"] = epoch.evaluated.mean
-    if epoch.collected is not None:
-        numbers["collected return"] = sum(epoch.collected.returns)
-    bad_names = [name for name, value in numbers.items() if not math.isfinite(value)]
-    if bad_names:
-        raise Diverged(f"epoch {epoch.number}, {epoch.steps:,} steps: {bad_names[0]} is not a finite number")
+    """Raise ``Diverged`` for the first number of an epoch that is not finite, or is no return of a record."""
+    means = {} if epoch.updated is None else epoch.updated.means
+    faults = [f"{name} is not a finite number" for name, value in means.items() if not math.isfinite(value)]
+    for name, games in (("evaluated", epoch.evaluated), ("collected", epoch.collected)):
+        if games is not None and not all(abs(points) <= LARGEST_RETURN for points in games.returns):
+            faults.append(f"{name} return is not a finite number up to {LARGEST_RETURN:g}")
+    if faults:
+        raise Diverged(f"epoch {epoch.number}, {epoch.steps:,} steps: {faults[0]}")
     if epoch.updates == trainer.clock.updates:  # else training has gone on
         _sound(trainer)
 

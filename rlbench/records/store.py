@@ -14,7 +14,6 @@ results/<suite>/<algo>/<task>[@<dataset>]/<spec id>/looks.json    looks of ``run
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -32,7 +31,7 @@ from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.records import files
 from rlbench.records.attempts import Resumption, note_resumption, resumptions
 from rlbench.records.locks import Claim
-from rlbench.records.types import LARGEST_RETURN, Epoch, Outcome, plain
+from rlbench.records.types import Epoch, Outcome, plain
 
 RecordT = TypeVar("RecordT")
 _EPOCH = TypeAdapter(Epoch)
@@ -119,6 +118,8 @@ def read_epochs(folder: Path, *, complete: bool) -> tuple[Epoch, ...]:
         epoch = epoch_of(line, f"{path}:{number + 1}")
         if epoch.number != number:
             raise RefusedFile(f"{path}:{number + 1}: epoch {epoch.number} where {number} was due; restore it")
+        if epochs and min(epoch.env_steps - epochs[-1].env_steps, epoch.updates - epochs[-1].updates) < 0:
+            raise RefusedFile(f"{path}:{number + 1}: counts fewer steps than the epoch before; restore it")
         epochs.append(epoch)
     return tuple(epochs)
 
@@ -135,9 +136,9 @@ def epoch_of(line: str, where: str) -> Epoch:
         RefusedFile: it is damaged.
     """
     epoch = _parse(_EPOCH, line, where)
-    returns = () if epoch.evaluated is None else epoch.evaluated.returns or (math.nan,)
-    if not all(abs(points) <= LARGEST_RETURN for points in returns):
-        raise RefusedFile(f"{where}: not a record of this schema (an evaluation without a mean); restore it")
+    games = [part for part in (epoch.collected, epoch.evaluated) if part is not None]
+    if any(len(part.returns) != len(part.lengths) for part in games):
+        raise RefusedFile(f"{where}: not a record of this schema (returns without lengths); restore it")
     return epoch
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import asdict, dataclass
 from typing import Annotated, Final, Literal
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from rlbench.config.names import printable
 
 METRIC: Final = re.compile(r"[a-z_]{1,40}")
 LARGEST_RETURN: Final = 1e50  # absolute raw points of an episode; the fourth power of more is no float
+
+# In a record of others any number may stand; NaN is in no range.
+Count = Annotated[int, Field(ge=0, le=2**53)]
+Seconds = Annotated[float, Field(ge=0, le=1e15)]
+Points = Annotated[float, Field(ge=-LARGEST_RETURN, le=LARGEST_RETURN)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,11 +39,11 @@ class Progress:
 class Collected:
     """Training games of an epoch."""
 
-    episodes: int  # games that ended
-    steps: int  # live agent steps, of ended and unended games
-    returns: tuple[float, ...]  # raw points per ended game, over all its lives
-    lengths: tuple[int, ...]  # agent steps per ended game
-    steps_per_second: float  # of the whole epoch: acting, emulating and learning
+    episodes: Count  # games that ended
+    steps: Count  # live agent steps, of ended and unended games
+    returns: tuple[Points, ...]  # raw points per ended game, over all its lives
+    lengths: tuple[Count, ...]  # agent steps per ended game
+    steps_per_second: Seconds  # of the whole epoch: acting, emulating and learning
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +67,7 @@ def _updated(line: object) -> object:
     numbers.pop("learned" if isinstance(metrics, dict) else "", None)
     count = numbers.pop("count", None)
     for name, value in [("count", count), *numbers.items()]:
-        if not METRIC.fullmatch(name) or type(value) not in {int, float}:
+        if not METRIC.fullmatch(name) or type(value) not in {int, float} or not abs(value) <= sys.float_info.max:
             raise ValueError(f"{printable(name, 40)!r} is no metric with a number")
     return Updated(count=count, means={name: float(value) for name, value in numbers.items()})
 
@@ -70,10 +76,10 @@ def _updated(line: object) -> object:
 class Evaluated:
     """One evaluation: every game, env by env."""
 
-    returns: tuple[float, ...]  # raw points per game
-    lengths: tuple[int, ...]  # agent steps per game
+    returns: Annotated[tuple[Points, ...], Field(min_length=1)]  # raw points per game
+    lengths: tuple[Count, ...]  # agent steps per game
     seeds: tuple[int, ...]  # seed of the env of each game
-    seconds: float  # wall clock
+    seconds: Seconds  # wall clock
 
     @property
     def mean(self) -> float:
@@ -85,10 +91,10 @@ class Evaluated:
 class Epoch:
     """Record of an epoch; number 0 is the untrained policy."""
 
-    number: int
-    env_steps: int  # live agent steps so far; frames = steps × frame skip
-    updates: int  # gradient steps so far
-    seconds: float  # wall clock so far, over all attempts
+    number: Count
+    env_steps: Count  # live agent steps so far; frames = steps × frame skip
+    updates: Count  # gradient steps so far
+    seconds: Seconds  # wall clock so far, over all attempts
     collected: Collected | None  # None in offline training
     updated: Annotated[Updated | None, BeforeValidator(_updated)]  # None before the first update
     evaluated: Evaluated | None
@@ -114,15 +120,15 @@ class Outcome:
 
     status: Status
     reason: str
-    env_steps: int  # live agent steps
-    updates: int  # gradient steps
-    epochs: int
-    seconds: float  # wall clock
-    final: float | None  # mean return of the last evaluation
-    best: float | None  # highest mean return of any evaluation
-    best_epoch: int | None
+    env_steps: Count  # live agent steps
+    updates: Count  # gradient steps
+    epochs: Count
+    seconds: Seconds  # wall clock
+    final: Points | None  # mean return of the last evaluation
+    best: Points | None  # highest mean return of any evaluation
+    best_epoch: Count | None
     weights: str | None  # SHA-256 of the policy's parameters
-    inexact: tuple[int, ...] = ()  # steps, in units of the budget, of each resume that was not bit for bit
+    inexact: tuple[Count, ...] = ()  # steps, in units of the budget, of each resume that was not bit for bit
 
     @property
     def steps(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from rlbench.report.runs import read_run
 from rlbench.report.table_data import cell_document
 from rlbench.seeds import Seeds
 from tests.conftest import RecordRun
+from tests.reliability.odd import sealed, told
 from tests.reliability.test_survivorship import cell_of, run_of, spec_of
 
 Change = Callable[[dict[str, object]], object]
@@ -334,3 +336,37 @@ class TestGate:
             (folder / "epochs.jsonl").write_text("".join(lines[:2]))
             (folder / "outcome.json").unlink()
         assert self.check("--baseline", str(baseline), "--results", str(other), "--strict") == 4
+
+
+@pytest.mark.parametrize(
+    ("file", "field", "value"),
+    [
+        ("epochs.jsonl", "env_steps", 10**400),
+        ("epochs.jsonl", "env_steps", -1),
+        ("epochs.jsonl", "updates", 2**63),
+        ("epochs.jsonl", "updates", 0),
+        ("epochs.jsonl", "seconds", math.nan),
+        ("epochs.jsonl", "updated.policy_loss", 10**400),
+        ("epochs.jsonl", "updated.policy_loss", math.inf),
+        ("epochs.jsonl", "collected.returns", [math.nan]),
+        ("epochs.jsonl", "collected.steps_per_second", math.inf),
+        ("epochs.jsonl", "evaluated.lengths", [-1, 1]),
+        ("epochs.jsonl", "evaluated.lengths", [1]),
+        ("epochs.jsonl", "evaluated.seconds", -1.0),
+        ("outcome.json", "env_steps", 10**400),
+        ("outcome.json", "seconds", math.inf),
+        ("outcome.json", "inexact", [-1]),
+    ],
+)
+def test_numbers_that_no_run_has_are_refused(file: str, field: str, value: object, record_run: RecordRun) -> None:
+    folder = full_run(record_run, 1.0, 0)
+    *lines, last = (folder / file).read_text().splitlines(keepends=True)
+    content = json.loads(last)
+    *parents, name = field.split(".")
+    branch = content[parents[0]] if parents else content
+    assert name in branch
+    branch[name] = value
+    (folder / file).write_text("".join(lines) + sealed(content) + "\n")
+    for words in (["verify"], ["table", "toy", "--results"], ["plot", "toy", "--output", "x.png", "--results"]):
+        code, out, error = told([*words, str(folder.parents[4])])
+        assert code == 2 and file in out + error

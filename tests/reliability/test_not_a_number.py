@@ -149,19 +149,22 @@ def test_nan_in_auxiliary_networks_and_metrics_fails_the_seed(
 
 
 @pytest.mark.parametrize("part", ["returns", pytest.param("collected", marks=pytest.mark.soak)])
-def test_nan_return_fails_the_seed(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("value", [math.inf, 1e60])
+def test_return_that_no_record_holds_fails_the_seed(
+    part: str, value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def built(*parts: Any) -> Any:
         trainer = build(*parts)
         if part == "collected":
             take = trainer.collector.games.take
-            trainer.collector.games.take = lambda: ((math.inf, *take()[0]), (1, *take()[1]))
+            trainer.collector.games.take = lambda: ((value, *take()[0]), (1, *take()[1]))
             return trainer
         evaluate = trainer.evaluate
 
         def judged(epoch: int) -> Any:
             evaluation = evaluate(epoch)
             result = evaluation.result
-            evaluation.result = lambda: replace(result(), returns=(math.inf, *result().returns[1:]))
+            evaluation.result = lambda: replace(result(), returns=(value, *result().returns[1:]))
             return evaluation
 
         trainer.evaluate = judged
