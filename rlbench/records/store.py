@@ -113,7 +113,7 @@ def read_epochs(folder: Path, *, complete: bool) -> tuple[Epoch, ...]:
     *lines, tail = files.read_text(path).split("\n")
     if tail and complete:
         raise RefusedFile(f"{path}: damaged (its last line is torn); restore it, or start over with --force")
-    epochs = []
+    epochs: list[Epoch] = []
     for number, line in enumerate(lines):
         epoch = epoch_of(line, f"{path}:{number + 1}")
         if epoch.number != number:
