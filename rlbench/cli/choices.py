@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import groupby
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from typer.core import TyperCommand
@@ -87,6 +88,12 @@ def parse_seeds(text: str, source: str = "--seeds") -> tuple[int, ...]:
             if len(seeds) > MOST:
                 raise UsageError(f"{source} {text!r}: more than {MOST} seeds; split them over several commands")
     return tuple(seeds)
+
+
+def seeds_text(seeds: Sequence[int]) -> str:
+    """Format rising seeds as ``parse_seeds`` reads them: ``0-4,7``."""
+    groups = [[seed for _, seed in group] for _, group in groupby(enumerate(seeds), lambda pair: pair[1] - pair[0])]
+    return ",".join(str(group[0]) if len(group) == 1 else f"{group[0]}-{group[-1]}" for group in groups)
 
 
 def _range(part: str, where: str) -> range:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from rlbench.cli import options
+from rlbench.cli.choices import seeds_text
 from rlbench.cli.experience import Data, dataset_of, reference_score
 from rlbench.cli.options import RESULTS, Config, Json, Results, Sets, Smoke, Steps, Suite
 from rlbench.cli.output import complain, emit, emit_json, remark, terminal_width
@@ -268,8 +269,9 @@ def _print_plan(specs: list[Spec], results: Path, dataset: str | None, *, json: 
 def _plan_lines(
     specs: Sequence[Spec], rows: Sequence[dict[str, object]], memory: Sequence[Footprint], results: Path
 ) -> list[str]:
-    """One line for the seeds of a cell that stand alike, and of several runs a line with their steps and time."""
+    """One line for the seeds of a cell of equal state, and of several runs a line with their steps and time."""
     from rlbench.cli.announcement import announcement
+    from rlbench.config.footprint import size
 
     alike: dict[tuple[object, ...], list[int]] = {}
     for place, (spec, row) in enumerate(zip(specs, rows, strict=True)):
@@ -277,13 +279,10 @@ def _plan_lines(
         alike.setdefault((name, spec.id, row["status"], row["env_steps"]), []).append(place)
     lines = []
     for (cell, _, status, steps), places in alike.items():
-        spec, need, folder = specs[places[0]], memory[places[0]], Path(str(rows[places[0]]["folder"]))
-        seeds = ",".join(str(specs[place].seed) for place in places)
-        lines.append(
-            f"{cell} seed{'s' if len(places) > 1 else ''} {seeds}: {status}, "
-            f"{steps:,} of {spec.budget.steps:,} steps done, epochs {-(-spec.budget.steps // spec.budget.epoch)}, "
-            f"{need.line()}  {folder if len(places) == 1 else folder.parent}"
-        )
+        seeds = f"seed{'s' if len(places) > 1 else ''} {seeds_text([specs[place].seed for place in places])}"
+        budget, need = specs[places[0]].budget.steps, size(memory[places[0]].total)
+        count = f"{steps:,} of {budget:,}" if steps else f"{budget:,}"
+        lines.append(f"{cell} {seeds}: {status}, {count} steps, {need} of memory")
     to_come = [spec for spec, row in zip(specs, rows, strict=True) if row["status"] in {"new", "interrupted"}]
     if len(specs) > 1 and to_come:
         lines.append(f"{len(specs) - len(to_come)} of {len(specs)} runs are done; {announcement(to_come, results)}")

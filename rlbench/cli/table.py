@@ -90,7 +90,7 @@ def _parity(
     from rlbench.report.sources import sources
 
     if style not in TEXTS:
-        raise UsageError(f"--parity --format {style}: there is no such page; choose {', '.join(TEXTS)}")
+        raise UsageError(f"--parity: cannot be written as {style}; choose --format {', '.join(TEXTS)}")
     every = sources(results).parity(suites_named([suite], results))
     if not every:
         raise UsageError(

@@ -134,7 +134,7 @@ class Footprint:
             "networks": self.networks,
             "environments": self.emulators,
             "scratch": self.scratch,
-            "judges": self.eval_workers,
+            "evaluation workers": self.eval_workers,
             "libraries": self.base,
         }
         listing = ", ".join(f"{name} {size(count)}" for name, count in parts.items() if count)

@@ -29,7 +29,7 @@ class Imitation(OfflineMethod):
 
     kind: Literal["imitation"] = "imitation"
     policy: Literal["deterministic", "gaussian"] = Field(
-        default="deterministic", description="squared error, or likelihood"
+        default="deterministic", description="regression or likelihood"
     )
 
 
@@ -42,21 +42,13 @@ class BatchConstrained(OfflineMethod):
     )
     vae_lr: float = Field(default=1e-3, gt=0, description="learning rate of the VAE's Adam")
     latent: int = Field(default=2, ge=1, description="latent numbers per action dimension")
-    latent_dim: int | None = Field(
-        default=None, ge=1, description="latent numbers in all; none: latent per action dimension"
-    )
-    latent_clip: float | None = Field(
-        default=0.5, gt=0, description="bound of sampled latent numbers; none: no clipping"
-    )
+    latent_dim: int | None = Field(default=None, ge=1, description="latent numbers; none: latent per action dimension")
+    latent_clip: float | None = Field(default=0.5, gt=0, description="bound of sampled latents; none: no clipping")
     vae_kl_weight: float = Field(default=0.5, ge=0, description="weight of the KL divergence per latent number")
-    perturbation: float = Field(
-        default=0.05, ge=0, le=1, description="φ: maximum shift of a sampled action, of actions in [−1, 1]"
-    )
+    perturbation: float = Field(default=0.05, ge=0, le=1, description="φ: maximum shift of an action in [−1, 1]")
     n_action_samples: int = Field(default=10, ge=1, description="sampled actions per state in a target")
     eval_action_samples: int = Field(default=100, ge=1, description="sampled actions per state when acting")
-    lmbda: float = Field(
-        default=0.75, ge=0, le=1, description="λ: weight of the minimum over critics; 1 − λ is the maximum's"
-    )
+    lmbda: float = Field(default=0.75, ge=0, le=1, description="λ: weight of the critics' minimum; 1 − λ: maximum")
 
     @property
     def export(self) -> str:
@@ -72,17 +64,13 @@ class Conservative(OfflineMethod):
         default=1.0, gt=0, description="weight of the gap between the values of all actions and of the data's"
     )
     temperature: float = Field(default=1.0, gt=0, description="temperature of the log-sum-exp")
-    n_action_samples: int = Field(
-        default=10, ge=1, description="sampled actions of each kind: uniform, of the policy at s, and at s'"
-    )
+    n_action_samples: int = Field(default=10, ge=1, description="actions of each kind: uniform, policy at s and at s'")
     lagrange_threshold: float | None = Field(
         default=10.0, description="weighted gap above which its multiplier grows; none: the multiplier is 1"
     )
     multiplier_lr: float = Field(default=3e-4, gt=0, description="learning rate of the multiplier's Adam")
     max_multiplier: float = Field(default=1e6, ge=1, description="upper bound of the multiplier")
-    max_grad_norm: float | None = Field(
-        default=1.0, gt=0, description="norm at which each critic's gradients are clipped; none: no clipping"
-    )
+    max_grad_norm: float | None = Field(default=1.0, gt=0, description="gradient norm bound per critic; none: no bound")
     soft_q_backup: bool = Field(default=True, description="add the entropy term to the TD target; the paper does not")
     alpha: field_types.Alpha = 1.0
     alpha_lr: float | None = Field(default=1e-4, gt=0, description="learning rate of α; none: α is fixed")
@@ -98,9 +86,7 @@ class Conservative(OfflineMethod):
     )
     final_init: Final = Field(default="linear", description="initialization of the actor's last layer")
     actor_first: bool = Field(default=False, description="the actor's gradient step precedes the critics'")
-    bc_steps: int = Field(
-        default=0, ge=0, description="first gradient steps, in which the actor clones the behavior policy"
-    )
+    bc_steps: int = Field(default=0, ge=0, description="first gradient steps, in which the actor clones the behavior")
 
     @property
     def export(self) -> Export:
@@ -123,9 +109,7 @@ class CriticRegularized(OfflineMethod):
     mode: Literal["exp", "binary"] = Field(default="exp", description="weight of an advantage")
     beta: float = Field(default=1.0, gt=0, description="divisor of advantages before exp")
     max_weight: float = Field(default=20.0, gt=0, description="upper bound of the exponential weight")
-    n_action_samples: int = Field(
-        default=4, ge=1, description="actions of the policy per state, for the baseline of the advantage"
-    )
+    n_action_samples: int = Field(default=4, ge=1, description="policy actions per state in the advantage's baseline")
     advantage_type: Literal["mean", "max"] = Field(
         default="mean", description="baseline of the advantage over the sampled actions' values"
     )
@@ -141,9 +125,7 @@ class TD3BC(OfflineMethod):
     kind: Literal["td3bc"] = "td3bc"
     alpha: float = Field(default=2.5, gt=0, description="mean |Q| after normalization, relative to the squared error")
     delay: int = Field(default=2, ge=1, description="critic steps per actor step")
-    smoothing: float | None = Field(
-        default=0.2, gt=0, description="std of the noise on the target's action; none: no noise"
-    )
+    smoothing: float | None = Field(default=0.2, gt=0, description="std of the target action's noise; none: no noise")
     clip: float = Field(default=0.5, gt=0, description="bound of the noise on the target's action")
 
 
@@ -187,21 +169,17 @@ class Offline(Family):
     family: Literal["offline"] = "offline"
     revision: field_types.Revision = 1
     method: Method = TD3BC()
-    widths: Widths = Field(
-        default=(256, 256), description="hidden layers of the actor, of every critic and of a value network"
-    )
+    widths: Widths = Field(default=(256, 256), description="hidden layers of actor, critics and value network")
     actor_lr: field_types.ActorLr = 3e-4
     critic_lr: float = Field(
-        default=3e-4, gt=0, description="learning rate of the Adam of the critics and of IQL's value network"
+        default=3e-4, gt=0, description="learning rate of Adam, of critics and IQL's value network"
     )
     gamma: field_types.Discount = 0.99
     tau: field_types.Polyak = 0.005
     batch: field_types.Batch = 256
     n_step: field_types.NStep = 1
     normalize_obs: bool = Field(default=False, description="normalize observations by the data's mean and std")
-    terminate_on_end: bool = Field(
-        default=False, description="a time limit terminates its episode, so it is not bootstrapped"
-    )
+    terminate_on_end: bool = Field(default=False, description="time limits terminate, so that nothing is bootstrapped")
     return_span: float | None = Field(
         default=None, gt=0, description="best − worst return after scaling the rewards; IQL: 1000; none: unscaled"
     )

@@ -23,7 +23,7 @@ class DiscreteBatchConstrained(Frozen):
 
     kind: Literal["batchconstrained"] = "batchconstrained"
     threshold: float = Field(
-        default=0.3, ge=0, le=1, description="minimum probability, relative to the most probable action's"
+        default=0.3, ge=0, le=1, description="minimum probability, relative to the likeliest action's"
     )
     penalty: float = Field(default=0.01, ge=0, description="weight of the behavior policy's squared logits")
 
@@ -42,7 +42,7 @@ class DiscreteCriticRegularized(Frozen):
 
     kind: Literal["criticregularized"] = "criticregularized"
     mode: Literal["exp", "binary", "all"] = Field(
-        default="exp", description="weight of an advantage; all is behavior cloning"
+        default="exp", description="weight of an advantage; all: plain cloning"
     )
     beta: float = Field(default=1.0, gt=0, description="divisor of advantages before exp")
     max_weight: float = Field(default=20.0, gt=0, description="upper bound of the exponential weight")

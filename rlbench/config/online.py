@@ -92,9 +92,7 @@ class Priority(Frozen):
     """Prioritized replay: the exponents of priorities and importance weights."""
 
     alpha: float = Field(default=0.5, gt=0, le=1, description="exponent of priorities; 0 would be uniform")
-    beta: Linear = Field(
-        default=Linear(start=0.4, end=1.0, steps=5_000_000), description="exponent of the importance weights"
-    )
+    beta: Linear = Field(default=Linear(start=0.4, end=1.0, steps=5_000_000), description="importance exponent β")
 
 
 class Hindsight(Frozen):
@@ -109,9 +107,7 @@ class Replay(Frozen):
     capacity: int = Field(default=100_000, ge=100, description="transitions over all envs")
     n_step: int = Field(default=1, ge=1, le=100, description="rewards summed before bootstrapping")
     priority: Priority | None = Field(default=None, description="prioritized replay; none: uniform sampling")
-    hindsight: Hindsight | None = Field(
-        default=None, description="hindsight experience replay; none: no relabeled goals"
-    )
+    hindsight: Hindsight | None = Field(default=None, description="hindsight experience replay; none: no new goals")
 
 
 Head = Annotated[Expected | Categorical | Quantiles | Implicit | Proposed, Field(discriminator="kind")]
@@ -133,13 +129,11 @@ class Curiosity(Frozen):
 
     torso: Torso = Nature()  # the model's own
     hidden: int = Field(default=512, ge=1, description="units of the layer in the forward and in the inverse model")
-    lr: float | None = Field(
-        default=None, gt=0, description="learning rate of its own Adam; none: the algorithm's, or its actor's"
-    )
+    lr: float | None = Field(default=None, gt=0, description="learning rate of ICM's Adam; none: the algorithm's")
     loss_scale: float = Field(default=10.0, gt=0, description="factor of its loss, to which Adam is nearly invariant")
     reward_scale: float = Field(default=0.01, ge=0, description="intrinsic reward per unit of prediction error")
     forward_share: float = Field(
-        default=0.2, ge=0, le=1, description="share of the forward model in the loss; the rest is the inverse model's"
+        default=0.2, ge=0, le=1, description="share of the forward loss; the rest is the inverse"
     )
 
 
@@ -160,9 +154,7 @@ class QLearning(Family):
     torso: Torso = Nature()
     hidden: int = Field(default=512, ge=1, description="units of the layer between torso and head")
     dueling: bool = Field(default=False, description="a second stream for the state value")
-    noisy: float | None = Field(
-        default=None, gt=0, description="initial noise scale of the layers after the torso; none: no noise"
-    )
+    noisy: float | None = Field(default=None, gt=0, description="initial scale σ₀ of noisy layers; none: no noise")
     double: bool = Field(default=True, description="double Q-learning: the online network chooses the bootstrap action")
     lr: float = Field(default=1e-4, gt=0, description="learning rate of Adam")
     adam_epsilon: field_types.AdamEpsilon = 1e-8
@@ -172,9 +164,7 @@ class QLearning(Family):
     updates_per_step: float = Field(default=0.1, gt=0, description="gradient steps per live agent step")
     target_update_interval: field_types.TargetUpdateInterval = 500
     learning_starts: int = Field(default=320, ge=1, description="live agent steps before the first update")
-    epsilon: Linear = Field(
-        default=Linear(start=1.0, end=0.05, steps=1_000_000), description="probability of a random action"
-    )
+    epsilon: Linear = Field(default=Linear(start=1.0, end=0.05, steps=1_000_000), description="exploration probability")
     replay: Replay = Replay()
     revision: Literal[1, 2] = Field(
         default_factory=_revision, description="raised by every change of code that can move a score"
@@ -187,9 +177,7 @@ class Deterministic(Frozen):
 
     kind: Literal["deterministic"] = "deterministic"
     noise: float = Field(default=0.1, ge=0, description="std of the exploration noise, of actions in [−1, 1]")
-    smoothing: float | None = Field(
-        default=None, gt=0, description="std of the noise on the target's action; none: no noise"
-    )
+    smoothing: float | None = Field(default=None, gt=0, description="std of the target action's noise; none: no noise")
     clip: float = Field(default=0.5, gt=0, description="bound of the noise on the target's action")
 
 
@@ -198,9 +186,7 @@ class Soft(Frozen):
 
     kind: Literal["soft"] = "soft"
     alpha: field_types.Alpha = 0.2
-    alpha_lr: float | None = Field(
-        default=None, gt=0, description="learning rate of α; none: α is fixed, as in the reference's tables"
-    )
+    alpha_lr: float | None = Field(default=None, gt=0, description="learning rate of α; none: α is fixed")
     target_entropy: field_types.TargetEntropy = None
     log_std_min: field_types.LogStdMin = -20.0
     log_std_max: field_types.LogStdMax = 2.0
@@ -231,9 +217,7 @@ class ActorCritic(Family):
         default=(256, 256), description="hidden layers of the actor and of every critic"
     )
     critics: field_types.Critics = 2
-    redq_subset: int | None = Field(
-        default=None, ge=1, description="random subset of critics in a target (REDQ); none: all"
-    )
+    redq_subset: int | None = Field(default=None, ge=1, description="critics drawn for a target (REDQ); none: all")
     actor_lr: field_types.ActorLr = 1e-3
     critic_lr: float = Field(default=1e-3, gt=0, description="learning rate of the critics' Adam")
     gamma: field_types.Discount = 0.99
@@ -245,9 +229,7 @@ class ActorCritic(Family):
         default="normalized",
         description="units of the critics' actions and of log-densities: [−1, 1] or the env's bounds",
     )
-    learning_starts: int = Field(
-        default=10_000, ge=1, description="live agent steps of uniform actions before the first update"
-    )
+    learning_starts: int = Field(default=10_000, ge=1, description="live agent steps of uniform actions before updates")
     replay: Replay = Replay(capacity=1_000_000)
 
     @property
@@ -280,23 +262,15 @@ class DiscreteSAC(Family):
     hidden: int = Field(default=512, ge=1, description="units of the layer between torso, actor and critics")
     critics: field_types.Critics = 2
     alpha: field_types.Alpha = 0.05
-    alpha_lr: float | None = Field(
-        default=None, gt=0, description="learning rate of α; none: α is fixed, as in the reference's table"
-    )
-    target_entropy: float = Field(
-        default=0.98, gt=0, le=1, description="target of a learned α, as a share of the maximum entropy"
-    )
+    alpha_lr: float | None = Field(default=None, gt=0, description="learning rate of α; none: α is fixed")
+    target_entropy: float = Field(default=0.98, gt=0, le=1, description="target of a learned α, of the maximum entropy")
     actor_lr: field_types.ActorLr = 1e-5
     critic_lr: float = Field(default=1e-5, gt=0, description="learning rate of the critics' Adam")
     gamma: field_types.Discount = 0.99
     tau: field_types.Polyak = 0.005
     batch: field_types.Batch = 64
-    updates_per_step: float = Field(
-        default=0.1, gt=0, description="gradient steps of actor and critics per live agent step"
-    )
-    learning_starts: int = Field(
-        default=640, ge=1, description="live agent steps of the untrained policy before the first update"
-    )
+    updates_per_step: float = Field(default=0.1, gt=0, description="gradient steps of each network per live agent step")
+    learning_starts: int = Field(default=640, ge=1, description="live agent steps before the first update")
     replay: Replay = Replay()
     curiosity: Curiosity | None = Field(default=None, description="intrinsic reward by ICM; none: no such reward")
 
@@ -319,12 +293,8 @@ class Surrogate(Frozen):
     )
     value_clip: bool = Field(default=False, description="clip the value to within clip of its old value")
     epochs: int = Field(default=1, ge=1, description="passes over a rollout")
-    minibatches: int = Field(
-        default=1, ge=1, description="minibatches per pass, each of rollout_length · envs / minibatches steps"
-    )
-    recompute: bool = Field(
-        default=False, description="recompute advantages and value targets before each pass but the first"
-    )
+    minibatches: int = Field(default=1, ge=1, description="minibatches per pass, of equally many steps")
+    recompute: bool = Field(default=False, description="recompute advantages and targets before later passes")
     value: float = Field(default=0.5, ge=0, description="coefficient of the value loss")
     entropy: float = Field(default=0.01, ge=0, description="entropy coefficient")
     normalize: bool = Field(default=False, description="normalize advantages to mean 0 and std 1 in every minibatch")
@@ -362,12 +332,10 @@ class PolicyGradient(Family):
     method: Annotated[Reinforce | Surrogate | Natural, Field(discriminator="kind")] = Surrogate()
     torso: Torso = Mlp(widths=(64, 64), activation="tanh")
     hidden: int = Field(
-        default=512, ge=1, description="units of the layer between a shared convolutional torso and both heads"
+        default=512, ge=1, description="units of the layer between a convolutional torso and both heads"
     )
     log_std: float = Field(default=-0.5, description="initial log std of continuous actions")
-    bound: Literal["clip", "tanh"] = Field(
-        default="clip", description="maps a continuous action to [−1, 1] before its execution"
-    )
+    bound: Literal["clip", "tanh"] = Field(default="clip", description="squashing of actions to [−1, 1] for the env")
     optimizer: Literal["adam", "rmsprop"] = Field(default="adam", description="optimizer")
     epsilon: float = Field(default=1e-8, gt=0, description="ε of the optimizer")
     lr: float = Field(default=3e-4, gt=0, description="initial learning rate")

@@ -29,13 +29,9 @@ class Protocol(Frozen):
 
     name: str = Field(description="name and version of the evaluation protocol")
     episodes: int = Field(default=10, ge=1, le=100_000, description="episodes per evaluation, equally many per env")
-    envs: int = Field(
-        default=10, ge=1, le=10_000, description="vectorized envs of the evaluation; must divide episodes"
-    )
+    envs: int = Field(default=10, ge=1, le=10_000, description="vectorized envs in evaluation; must divide episodes")
     epsilon: float = Field(default=0.0, ge=0, le=1, description="probability of a random action in evaluation")
-    stop: float | None = Field(
-        default=None, description="the run ends once the mean return of an evaluation reaches this; none: never"
-    )
+    stop: float | None = Field(default=None, description="mean evaluation return at which the run ends; none: never")
 
     @model_validator(mode="after")
     def _check_envs(self) -> Self:
@@ -51,9 +47,7 @@ class Budget(Frozen):
 
     steps: int = Field(ge=1, description="length of the run in live agent steps, offline in gradient steps")
     epoch: int = Field(ge=1, description="steps between evaluations")
-    segment: int = Field(
-        ge=1, description="steps between fresh envs; there, and at every checkpoint, resuming is exact"
-    )
+    segment: int = Field(ge=1, description="steps between fresh envs; there and at checkpoints, resuming is exact")
 
 
 class Spec(Frozen):

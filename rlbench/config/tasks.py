@@ -16,9 +16,7 @@ class AtariTask(Frozen):
     kind: Literal["atari"] = "atari"
     id: str = Field(description="the reference's name, e.g. PongNoFrameskip-v4")
     game: str = Field(description="ALE's name, e.g. space_invaders")
-    env: Literal["ale", "envpool", "gymnasium"] = Field(
-        default="ale", description="emulator library; envs/*.py name the differences"
-    )
+    env: Literal["ale", "envpool", "gymnasium"] = Field(default="ale", description="emulator library")
     envs: field_types.Envs = 10
     async_batch: field_types.AsyncBatch = None
     frame_skip: int = Field(default=4, ge=1, description="emulator frames per agent step")
@@ -26,9 +24,7 @@ class AtariTask(Frozen):
     size: int = Field(default=84, ge=36, description="pixels per side after area interpolation")
     noops: int = Field(default=30, ge=0, description="maximum of no-op frames after a reset")
     fire: bool = Field(default=True, description="press FIRE after a reset where the game has it")
-    episodic_life: bool = Field(
-        default=True, description="a lost life ends a training episode; evaluation plays full games"
-    )
+    episodic_life: bool = Field(default=True, description="a lost life ends a training episode, not an evaluation's")
     clip: bool = Field(default=True, description="the training reward is its sign; evaluation counts raw points")
     sticky: float = Field(default=0.0, ge=0, le=1, description="probability that the emulator repeats the last action")
     full_actions: bool = Field(default=False, description="all 18 actions instead of the game's minimal set")

@@ -136,7 +136,7 @@ def exit_code(findings: Sequence[Finding], *, strict: bool) -> int:
         return BelowReference.exit_code
     if "FAILED" in words:
         return RunFailed.exit_code
-    undecided = words & OPEN or words <= {"NEW", "NOT COMPARABLE"}  # nothing was compared
+    undecided = words & OPEN or nothing_compared(findings)
     return Inconclusive.exit_code if strict and undecided else 0
 
 
@@ -153,7 +153,15 @@ def findings_text(findings: Sequence[Finding], width: int | None = None, *, stri
     listed = [f for f in findings if f.word in WORSE | {"FAILED"} | (OPEN if strict else UNDECIDED)]
     lines = aligned([(f.word, f.name, f.reason) for f in listed], width)
     rest = "; --json lists every row" if len(listed) < len(findings) else ""
-    return "\n".join([*lines, *([""] if lines else []), *sentences([counted(findings) + rest], width)])
+    below = [counted(findings) + rest]
+    if nothing_compared(findings):
+        below.append("Nothing was compared, so nothing can have become worse; with --strict the exit code is 4.")
+    return "\n".join([*lines, *([""] if lines else []), *sentences(below, width)])
+
+
+def nothing_compared(findings: Sequence[Finding]) -> bool:
+    """True if no finding is a comparison."""
+    return {finding.word for finding in findings} <= {"NEW", "NOT COMPARABLE", "NOT RUN"}
 
 
 def counted(findings: Sequence[Finding]) -> str:

@@ -81,5 +81,18 @@ def rc_settings(texts: Sequence[str]) -> dict[str, str]:
         if name == "text.usetex":
             raise UsageError(f"--rc {name}: would run TeX on texts of other people's records; leave it out")
         with styled({name: value}):
-            pass
+            if name == "font.family":
+                _check_fonts(rcParams["font.family"])
     return settings
+
+
+def _check_fonts(families: Sequence[str]) -> None:
+    """Refuse a font that is not installed: matplotlib would warn once for each text of a figure."""
+    from matplotlib import font_manager
+
+    for family in families:
+        try:
+            font_manager.findfont(family, fallback_to_default=False)
+        except ValueError:
+            names = sorted({*font_manager.font_family_aliases, *font_manager.get_font_names()})
+            raise UnknownName("font", family, names, where="--rc font.family") from None

@@ -1,8 +1,9 @@
-"""Parity as text: for a terminal, Markdown, CSV or JSON, and as the note of a cell."""
+"""Parity as text: for a terminal, Markdown, CSV, JSON or HTML, and as the note of a cell."""
 
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from rlbench.report.parity import Parity, mean_text, pooled_parity
 from rlbench.report.pooled import Meta
 from rlbench.report.reference_table import task_name
 from rlbench.report.table_data import flat
-from rlbench.report.tables import barred, inert, rounded
+from rlbench.report.tables import barred, html_page, inert, rounded
 
 COLUMNS: Final = (
     "Algorithm", "Task", "Step", "rlbench", "Peer", "Document", "rlbench - peer", "Bound", "Parity", "Peer - document",
@@ -42,6 +43,17 @@ def parity_markdown(rows: Sequence[Parity]) -> str:
 def parity_plain(rows: Sequence[Parity]) -> str:
     """A table for a terminal."""
     return "\n".join([*aligned([COLUMNS, *_body(rows)]), "", *_legend(rows)]) + "\n"
+
+
+def parity_html(rows: Sequence[Parity]) -> str:
+    """A self-contained page."""
+    marks = [' class="number"' if name in NUMBERS else "" for name in COLUMNS]
+    lines = [
+        "".join(f"<{tag}{mark}>{html.escape(text)}</{tag}>" for mark, text in zip(marks, row, strict=True))
+        for tag, row in (("th", COLUMNS), *(("td", row) for row in _body(rows)))
+    ]
+    table = "\n".join(f"<tr>{line}</tr>" for line in lines)
+    return html_page(f'<div class="scroll">\n<table>\n{table}\n</table>\n</div>', _legend(rows))
 
 
 def parity_csv(rows: Sequence[Parity]) -> str:
@@ -72,7 +84,7 @@ def parity_json(rows: Sequence[Parity]) -> str:
 
 
 TEXTS: Final[dict[str, Callable[[Sequence[Parity]], str]]] = {
-    "rich": parity_plain, "md": parity_markdown, "csv": parity_csv, "json": parity_json
+    "rich": parity_plain, "md": parity_markdown, "csv": parity_csv, "json": parity_json, "html": parity_html,
 }  # fmt: skip
 
 

@@ -125,14 +125,14 @@ def chosen_files() -> tuple[Path, ...]:
     return (*files, *_installed())
 
 
-def lines_of(files: tuple[Path, ...], suite: str) -> list[Line]:
-    """The rows of a suite in some files, as those of the package's own table.
+def lines_of(files: tuple[Path, ...]) -> list[Line]:
+    """The rows of some files, as those of the package's own table.
 
     Raises:
         UsageError: a file is missing.
         RefusedFile: it is no such file; the message names the row and the field.
     """
-    return [line for path in files for line, _ in _lines(path) if line["suite"] == suite]
+    return [line for path in files for line, _ in _lines(path)]
 
 
 def curves_of(files: tuple[Path, ...]) -> list[tuple[Line, Curve]]:

@@ -81,10 +81,11 @@ def documented(suite: str) -> tuple[DocumentedCell, ...]:
 
 
 def every_line(suite: str, files: tuple[Path, ...]) -> dict[CellKey, list[Line]]:
-    """Every published number of a suite by cell, those of outside files last."""
+    """Every published number of a suite by cell, those of outside files last; a faulty row of any suite is refused."""
     lines_by_cell = {key: list(rows) for key, rows in lines(suite).items()}
-    for line in lines_of(files, suite):
-        lines_by_cell.setdefault(_scaled(line), []).append(line)
+    for line in lines_of(files):
+        if (key := _scaled(line)).suite == suite:
+            lines_by_cell.setdefault(key, []).append(line)
     return lines_by_cell
 
 
@@ -120,8 +121,6 @@ def _scaled(line: Line) -> CellKey:
 
 @cache
 def _documented(suite: str, files: tuple[Path, ...], name: str) -> tuple[DocumentedCell, ...]:
-    if suite == "toy":
-        return _optima()
     cells, every = [], every_line(suite, files)
     if name:
         systems = dict.fromkeys(
@@ -129,6 +128,8 @@ def _documented(suite: str, files: tuple[Path, ...], name: str) -> tuple[Documen
         )
         if name not in systems:
             raise UnknownName("reference", name, systems, where="--reference")
+    if suite == "toy":
+        return _optima()
     for key, rows in every.items():
         primary_line = None if key.algorithm in NOT_ALGORITHMS else _chosen(key, rows, name)
         if primary_line is not None:

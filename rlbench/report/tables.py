@@ -126,11 +126,13 @@ def to_json(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
 
 def to_html(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
     """One self-contained page."""
+    return html_page(html_table(cells), legend(cells, pooled_rows))
+
+
+def html_page(table: str, lines: Sequence[str]) -> str:
+    """A self-contained page of a table in HTML and the lines of its legend."""
     template = (DATA / "table.html").read_text(encoding="utf-8")
-    parts = {
-        "{{table}}": html_table(cells),
-        "{{legend}}": "\n".join(f"<li>{html.escape(line)}</li>" for line in legend(cells, pooled_rows)),
-    }
+    parts = {"{{table}}": table, "{{legend}}": "\n".join(f"<li>{html.escape(line)}</li>" for line in lines)}
     for mark, text in parts.items():
         template = template.replace(mark, text)
     return template

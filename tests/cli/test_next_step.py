@@ -82,7 +82,8 @@ def test_dry_run_prints_one_line_per_cell_and_a_total(record_run: Record, capsys
     words = ["run", "toy", "dqn", "Catch", "--seeds", "0-4", "--dry-run", "--results", "results"]
     assert main(words) == 0
     done, new, total = capsys.readouterr().out.splitlines()
-    assert done.startswith("toy/dqn/Catch seeds 0,1: done, ") and new.startswith("toy/dqn/Catch seeds 2,3,4: new, 0 of")
+    assert done.startswith("toy/dqn/Catch seeds 0-1: done, ")
+    assert new == "toy/dqn/Catch seeds 2-4: new, 24,000 steps, 0.61 GB of memory"
     assert total.startswith("2 of 5 runs are done; training dqn on Catch, 3 runs: 72,000 steps")
 
 

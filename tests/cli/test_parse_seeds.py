@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlbench.cli.choices import parse_seeds
+from rlbench.cli.choices import parse_seeds, seeds_text
 from rlbench.errors import UsageError
 
 
@@ -59,6 +59,12 @@ def test_invalid_seeds_are_refused_in_one_line(text: str, why: str) -> None:
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=20, unique=True))
 def test_any_list_of_distinct_seeds_is_parsed(seeds: list[int]) -> None:
     assert parse_seeds(",".join(map(str, seeds))) == tuple(seeds)
+    assert parse_seeds(seeds_text(sorted(seeds))) == tuple(sorted(seeds))
+
+
+@pytest.mark.parametrize(("seeds", "text"), [((0,), "0"), ((0, 1), "0-1"), ((0, 1, 2, 7, 9, 10), "0-2,7,9-10")])
+def test_seeds_are_written_as_ranges(seeds: tuple[int, ...], text: str) -> None:
+    assert seeds_text(seeds) == text
 
 
 @given(st.text(max_size=8))

@@ -69,5 +69,5 @@ def test_meanings_have_ranges_choices_and_the_meaning_of_their_part() -> None:
     assert texts["algo.greedy"] == "evaluate the policy's mode instead of its samples"
     assert texts["algo.method.kind"] == "A2C, and with clip and epochs PPO"
     epsilon = dict(meanings(suites.spec("toy", "dqn", "Catch")))["algo.epsilon.start"]
-    assert epsilon == "probability of a random action: value at step 0"
+    assert epsilon == "exploration probability: value at step 0"
     assert [path for path, _ in fields(spec)] == list(texts)

@@ -362,7 +362,7 @@ PEER = Parity(
 def test_texts_of_a_peer_are_no_formula_and_no_markup() -> None:
     text = parity_table.parity_csv([PEER])
     assert "'=HYPERLINK(1)" in text and "'@x" in text and "'-1+1 <script>" in text and "'-1.0" not in text
-    assert "<script>" not in parity_table.parity_markdown([PEER])
+    assert "<script>" not in parity_table.parity_markdown([PEER]) + parity_table.parity_html([PEER])
 
 
 def test_largest_returns_are_short_in_a_table(tmp_path: Path) -> None:

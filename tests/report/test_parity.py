@@ -173,7 +173,9 @@ def test_every_format_holds_the_same_row(rows: Rows, tmp_path: Path, capsys: pyt
     assert (cell["ours"], cell["peer"], cell["word"]) == ([10, 14, 18], [20, 22, 24], row.word)
     (line,) = csv.DictReader(io.StringIO(printed("csv")))
     assert (line["ours"], line["documented_n"]) == ("10.0 14.0 18.0", "10")
-    assert main([*words, "html"]) == 2
+    assert '<td class="number">14.00 (3)</td><td class="number">22.00 (3)</td>' in printed("html")
+    assert main([*words, "latex"]) == 2
+    assert "choose --format rich, md, csv, json, html" in capsys.readouterr().err
     assert main([*words, "md", "--task", "Hoper"]) == 2
 
 

@@ -211,8 +211,16 @@ def test_a_bad_file_is_refused_by_row_and_field(
     assert reason in message and message.count("\n") == 1
 
 
-def test_unknown_reference_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["table", "atari", "--reference", "Dopamin"]) == 2
+@pytest.mark.parametrize("suite", ["toy", "atari"])
+def test_a_faulty_row_of_another_suite_is_refused(suite: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(TEXT.replace('"final"', '"normalized-final"', 1).replace('"Hopper-v4"', '"Nowhere-v4"', 1))
+    assert main(["table", suite, "--references", str(file)]) == 2
+    assert "has no scale to normalise by" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("suite", ["toy", "atari"])
+def test_unknown_reference_lists_the_known_ones(suite: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", suite, "--reference", "Dopamin"]) == 2
     assert "did you mean 'Dopamine'" in capsys.readouterr().err
 
 
