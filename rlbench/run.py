@@ -255,6 +255,7 @@ def _resume(trainer: Trainer, store: Store) -> None:
     state = checkpoint.load(folder)
     try:
         trainer.load_state_dict(branch(state, "trainer"))
+        _sound(trainer)
     except (RefusedFile, MemoryError):
         raise
     except (RlbenchError, RuntimeError, KeyError, TypeError, ValueError, IndexError, AttributeError) as error:

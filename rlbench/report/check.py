@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape as escaped
 from itertools import chain
@@ -18,7 +18,7 @@ from rlbench.report.columns import aligned, sentences
 from rlbench.report.estimate import mean
 from rlbench.report.pooled import Kind, pooled_keys, pooled_rows
 from rlbench.report.reference_table import CellKey, reference, task_name
-from rlbench.report.repeats import remarks
+from rlbench.report.repeats import count_text, remarks
 from rlbench.report.run_index import Runs, differences, gather
 from rlbench.report.runs import Run
 from rlbench.report.tables import barred, rounded
@@ -76,7 +76,7 @@ def against_documents(
     findings += [_at_finding(cell) if at else _score_finding(cell) for cell in alone]
     for key, runs in sorted(sources.runs().items()):
         if key.suite == suite:
-            findings += _failures(key, runs.failed)
+            findings += _failures(key, (*runs.failed, *_failed(runs.other_files, runs.versions)))
     return findings
 
 
@@ -114,8 +114,7 @@ def against_baseline(
     held = [(entry, runs) for key, entry in entries.items() for runs in later[key] or [[]]]
     findings: list[Finding] = []
     for key, runs in sorted(everything.items()):
-        others = (run for run in (*runs.variants, *runs.other_files, *runs.versions) if run.status == "failed")
-        findings += _failures(key, [*runs.failed, *others])
+        findings += _failures(key, (*runs.failed, *_failed(runs.variants, runs.other_files, runs.versions)))
         if key not in entries and runs.complete:
             findings.append(_finding(key, "score", "NEW", "not in the baseline"))
     findings += _score_findings(held, everything, alpha=alpha, margin=margin)
@@ -249,9 +248,12 @@ def _score_findings(
         entry, runs = held[place]
         settings = [change for run in runs[:1] for change in differences(run)]
         few = f"{len(runs)} of the baseline's {len(entry.scores)} seeds" if len(runs) < len(entry.scores) else ""
-        word = "TOO FEW" if few and ruling.word == "PASSED" else ruling.word  # the others may be the bad ones
-        provenance = () if settings else remarks(everything[entry.key])
-        parts = (ruling.reason, few, *provenance, f"with {', '.join(settings)}" if settings else "")
+        group, ids = everything[entry.key], {run.id for run in runs}
+        short = sum(run.id in ids and run.status == "interrupted" for run in (*group.short, *group.variants))
+        unfinished = f"{count_text(short, 'run')} incomplete" if short else ""
+        word = "TOO FEW" if (few or short) and ruling.word == "PASSED" else ruling.word  # the others may be bad
+        provenance = () if settings else remarks(group)
+        parts = (ruling.reason, few, unfinished, *provenance, f"with {', '.join(settings)}" if settings else "")
         findings[place] = _finding(entry.key, "score", word, "; ".join(filter(None, parts)))
     return [findings[place] for place in range(len(held))]
 
@@ -277,6 +279,11 @@ def _speed_findings(entry: Entry, runs: Sequence[Run]) -> list[Finding]:
         if ruling.word != "TOO FEW":
             findings.append(_finding(entry.key, "speed", ruling.word, f"{ruling.reason} on {machine}"))
     return findings
+
+
+def _failed(*parts: Sequence[Run]) -> Iterator[Run]:
+    """The failed runs among those that a cell sets aside."""
+    return (run for run in chain.from_iterable(parts) if run.status == "failed")
 
 
 def _failures(key: CellKey, runs: Sequence[Run]) -> list[Finding]:

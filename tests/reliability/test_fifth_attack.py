@@ -1,0 +1,36 @@
+"""A fifth attack: seeds that end badly beside good ones, in the gate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import RecordRun
+from tests.reliability.odd import told
+from tests.reliability.test_forged_records import FULL, OLD, WORLD, full_run
+
+
+def test_a_failed_seed_in_other_versions_fails_the_check(record_run: RecordRun, tmp_path: Path) -> None:
+    for seed in range(3):
+        full_run(record_run, 1.0, seed, environment={"env": WORLD})
+    check = ["check", "toy", "--results", str(tmp_path / "results")]
+    assert told(check)[0] == 0
+    full_run(record_run, 1.0, 3, status="failed", environment={"env": OLD["env"]})
+    code, _, error = told(check)
+    assert code == 5 and "toy/ppo/Catch run: FAILED: seed 3" in error
+
+
+@pytest.mark.parametrize("status", [None, "interrupted"])
+def test_no_seed_short_of_its_budget_passes_a_strict_check_against_a_baseline(
+    status: str | None, record_run: RecordRun, tmp_path: Path
+) -> None:
+    for seed in range(3):
+        full_run(record_run, 0.9 + seed / 30, seed)
+    baseline, results = str(tmp_path / "b.json"), ["--results", str(tmp_path / "results")]
+    assert told(["baseline", "save", baseline, *results])[0] == 0
+    check = ["check", "toy", "--baseline", baseline, *results, "--strict"]
+    assert told(check)[0] == 0
+    record_run([-1.0, -1.0], seed=3, status=status, **FULL)
+    code, out, _ = told(check)
+    assert code == 4 and "TOO FEW" in out and "1 run incomplete" in out
