@@ -114,7 +114,7 @@ class AsyncCollector:
         self.games.load_state_dict(branch(state, "games"))
         self.explorer.load_state_dict(branch(state, "explorer"))
         self.close()
-        self.segment = whole(state, "segment")
+        self.segment = whole(state, "segment", least=-1)
         if self.segment >= 0:
             self.exact = False
             self.recorder.close()

@@ -55,7 +55,7 @@ class EpisodeStats:
 
     def load_state_dict(self, state: State) -> None:
         """Load ended and running games."""
-        self.score, self.length = tensor(state, "score").numpy().copy(), tensor(state, "length").numpy().copy()
+        self.score[:], self.length[:] = tensor(state, "score").numpy(), tensor(state, "length").numpy()
         self.returns, self.lengths = tensor(state, "returns").tolist(), tensor(state, "lengths").tolist()
         last = state.get("last")
         self.last = last if isinstance(last, float) else None

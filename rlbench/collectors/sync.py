@@ -103,7 +103,7 @@ class Collector:
         """
         self.games.load_state_dict(branch(state, "games"))
         self.explorer.load_state_dict(branch(state, "explorer"))
-        self.segment, self.ended = whole(state, "segment"), tensor(state, "ended").numpy().copy()
+        self.segment, self.ended[:] = whole(state, "segment", least=-1), tensor(state, "ended").numpy()
         if self.scale is not None:  # first: a replay ends at observations that it normalizes
             self.scale.load_state_dict(branch(state, "scale"))
         if self.segment >= 0:

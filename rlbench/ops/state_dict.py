@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import ClassVar, Protocol, TypeAlias, TypeVar, Union
 
@@ -56,22 +57,28 @@ def tensor(state: State, key: str) -> Tensor:
     return _read(state, key, Tensor, "a tensor")
 
 
-def whole(state: State, key: str) -> int:
+def whole(state: State, key: str, least: int = 0) -> int:
     """The whole number at ``key``.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is none from ``least`` to 2⁵³.
     """
-    return _read(state, key, int, "a whole number")
+    value = _read(state, key, int, "a whole number")
+    if isinstance(value, bool) or not least <= value <= 2**53:
+        raise TypeError(f"{key}: expected a whole number from {least} on")
+    return value
 
 
 def number(state: State, key: str) -> float:
     """The number at ``key``.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is none, or not finite.
     """
-    return _read(state, key, (int, float), "a number")
+    value = _read(state, key, (int, float), "a number")
+    if not abs(value) <= sys.float_info.max:
+        raise TypeError(f"{key}: expected a finite number")
+    return value
 
 
 def branch(state: State, key: str) -> State:

@@ -12,7 +12,7 @@ import torch
 from rlbench import checkpoint
 from rlbench.config.run import Runtime, Spec
 from rlbench.errors import RefusedFile
-from rlbench.ops.state_dict import State, branch
+from rlbench.ops.state_dict import State, branch, tensor
 from rlbench.records import files
 from rlbench.records.attempts import resumptions
 from rlbench.records.store import Store, read_record
@@ -99,7 +99,30 @@ def without_clock(state: State) -> State:
     return state
 
 
-@pytest.mark.parametrize("harm", [shortened, without_clock])
+def of_nan(state: State) -> State:
+    online = branch(branch(branch(state, "trainer"), "learner"), "online")
+    online[min(online)] = torch.full_like(tensor(online, min(online)), torch.nan)
+    return state
+
+
+def of_negative_steps(state: State) -> State:
+    branch(branch(state, "trainer"), "clock")["env_steps"] = -1
+    return state
+
+
+def of_endless_seconds(state: State) -> State:
+    branch(branch(state, "trainer"), "clock")["seconds"] = 10**400
+    return state
+
+
+def of_other_games(state: State) -> State:
+    branch(branch(branch(state, "trainer"), "collector"), "games")["length"] = torch.zeros(3)
+    return state
+
+
+@pytest.mark.parametrize(
+    "harm", [shortened, without_clock, of_nan, of_negative_steps, of_endless_seconds, of_other_games]
+)
 def test_a_state_that_does_not_fit_is_refused_and_fails_no_run(harm: Callable[[State], State], tmp_path: Path) -> None:
     folder = interrupted(CATCH, tmp_path)
     checkpoint.save(folder / "checkpoint" / "resume", harm(saved(folder)))
