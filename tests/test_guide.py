@@ -122,7 +122,7 @@ def test_there_are_four_recipes() -> None:
         "How to add an algorithm",
         "How to add an algorithm of a new kind",
         "How to add a task",
-        "How to add a document",
+        "How to add a reference score",
     ]
 
 

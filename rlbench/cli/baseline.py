@@ -85,7 +85,7 @@ def _text(content: object) -> str:
     notes = sentences(
         [
             f"{len(rows)} cells, made at {len(content.commits)} commit{'' if len(content.commits) == 1 else 's'}",
-            "Scores: mean over seeds of a run's whole learning curve; tables read the document's estimator.",
+            "Scores: mean over seeds of a run's whole learning curve; tables use the reference's estimator.",
         ],
         width,
     )

@@ -45,9 +45,7 @@ def check(
     ] = None,
     alpha: Annotated[
         float,
-        typer.Option(
-            "--alpha", metavar="CHANCE", min=1e-6, max=0.5, help="The chance of a false alarm that is accepted."
-        ),
+        typer.Option("--alpha", metavar="P", min=1e-6, max=0.5, help="The accepted probability of a false alarm."),
     ] = 0.05,
     at: Annotated[
         bool, typer.Option("--at", help="Test at equal steps, as far as the runs have come, not at the full budget.")

@@ -18,7 +18,7 @@ def compare(
         str,
         typer.Argument(
             metavar="A",
-            help="A results folder, one of its settings as DIR@lr=0.01, or an algorithm.",
+            help="A results folder or an algorithm, or one of its settings as DIR@lr=0.01 or dqn@lr=0.01.",
             autocompletion=completion.sides,
         ),
     ],
@@ -38,9 +38,9 @@ def compare(
 ) -> None:
     """Compare two results folders, or two algorithms.
 
-    Of each cell a folder's documented runs are taken, or else those of its only other setting, or of DIR@SETTING; what
-    differs in task, protocol, budget or data is named and left out. Task by task and together: interquartile means,
-    with intervals from five seeds on, and the probability that a run of B beats one of A.
+    Of each cell the documented runs are taken, or else those of its only other setting, or of A@SETTING; cells of two
+    folders that differ in task, protocol, budget or data are named and left out. Task by task and together:
+    interquartile means, with intervals from five seeds on, and the probability that a run of B beats one of A.
     """
     del references, reference  # their callbacks have selected them
     from rlbench.report.compare import compare as compared

@@ -384,14 +384,12 @@ def run_folder(name: str, results: Path | None) -> Path:
     if name in runs:
         return runs[name]
     start, _, rest = name.strip("/").partition("/")
-    matches = [
-        folder
-        for folder in runs.values()
-        if start and folder.parent.name.startswith(start) and rest in {"", folder.name}
-    ]
+    near_folders = [folder for folder in runs.values() if start and folder.parent.name.startswith(start)]
+    matches = [folder for folder in near_folders if rest in {"", folder.name}]
     if not matches:
         ids = dict.fromkeys(folder.parent.name for folder in runs.values())
-        near = suggest(name, [*runs, *ids]).partition("; known:")[0] or "; see: rlbench list runs"
+        way = "rlbench eval --policy FILE" if Path(name).is_file() else "rlbench list runs"
+        near = suggest(name, [*runs, *ids]).partition("; known:")[0] or f"; see: {way}"
         raise UnknownRun(f"{places[0]}: unknown run {name!r}{near}")
     if len(matches) > 1:
         some = ", ".join(f"{folder.parent.name}/{folder.name}" for folder in matches[:MOST_RUNS])

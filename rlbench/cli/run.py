@@ -280,9 +280,9 @@ def _plan_lines(
     lines = []
     for (cell, _, status, steps), places in alike.items():
         seeds = f"seed{'s' if len(places) > 1 else ''} {seeds_text([specs[place].seed for place in places])}"
-        budget, need = specs[places[0]].budget.steps, size(memory[places[0]].total)
-        count = f"{steps:,} of {budget:,}" if steps else f"{budget:,}"
-        lines.append(f"{cell} {seeds}: {status}, {count} steps, {need} of memory")
+        budget = specs[places[0]].budget.steps
+        lines.append(f"{cell} {seeds}: {status}, {f'{steps:,} of ' if steps else ''}{budget:,} steps")
+    lines.append(f"memory of a run: at most {size(max(need.total for need in memory))}")
     to_come = [spec for spec, row in zip(specs, rows, strict=True) if row["status"] in {"new", "interrupted"}]
     if len(specs) > 1 and to_come:
         lines.append(f"{len(specs) - len(to_come)} of {len(specs)} runs are done; {announcement(to_come, results)}")

@@ -180,7 +180,7 @@ def normalizer(keys: Sequence[CellKey], rows: Sequence[Sequence[float]]) -> tupl
     documents = [next((c.primary for c in documented(key.suite) if c.key == key), None) for key in keys]
     ones = [None if d is None else in_points(d, scale) for d, scale in zip(documents, scales, strict=True)]
     if all(one is not None and one - zero > 1e-9 for one, zero in zip(ones, zeros, strict=True)):
-        return "random policy 0, document 1", [(z, one) for z, one in zip(zeros, ones, strict=True) if one is not None]
+        return "random policy 0, reference 1", [(z, one) for z, one in zip(zeros, ones, strict=True) if one is not None]
     best: dict[CellKey, float] = {}  # by task: all algorithms are measured alike
     for key, row in zip(keys, rows, strict=True):
         task = key._replace(algorithm="")

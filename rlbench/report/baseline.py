@@ -105,7 +105,7 @@ def read_baseline(path: Path) -> Baseline:
     """
     if not path.exists():
         raise UsageError(f"{path}: no such baseline{beside(path)}; make one with: rlbench baseline save {path}")
-    text, remedy = files.read_text(path), f"make one with: rlbench baseline save {path}"
+    text, remedy = files.read_text(path), "make one with: rlbench baseline save NEW.json"
     if not text.lstrip().startswith("{"):
         raise RefusedFile(f"{path}: not a baseline; {remedy}")
     try:
@@ -113,7 +113,7 @@ def read_baseline(path: Path) -> Baseline:
     except RefusedFile as error:
         raise RefusedFile(str(error).replace("start over with --force", remedy)) from None
     if not isinstance(content, dict) or content.get("kind") != KIND:
-        raise RefusedFile(f"{path}: not a baseline; make one with: rlbench baseline save FILE")
+        raise RefusedFile(f"{path}: not a baseline; {remedy}")
     try:
         return Baseline(
             entries=_read_entries(content["cells"]),

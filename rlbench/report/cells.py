@@ -370,7 +370,7 @@ def _doubts(cell: _Open, verdict: Verdict) -> Iterator[str]:
         if centre([evaluation.mean for evaluation in top]) - last > cell.margin:
             steps = max(evaluation.env_steps for evaluation in top)
             there = f" (reported final {theirs.score:,.6g})" if theirs else ""
-            yield f"peak at {steps:,} steps; final {number_text(last, ',.1f')}{there}"
+            yield f"peak at {steps:,} steps, final {number_text(last, ',.1f')}{there}"
     looks = cell.runs.looks
     undecided = verdict.word == "INCONCLUSIVE" and bool(looks.count if looks else (verdict.more or 0) > MOST)
     if undecided and document.std and document.n is not None and document.n > 1:

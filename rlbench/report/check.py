@@ -160,7 +160,7 @@ def findings_text(findings: Sequence[Finding], width: int | None = None, *, stri
 
 def nothing_compared(findings: Sequence[Finding]) -> bool:
     """True if no finding is a comparison."""
-    return {finding.word for finding in findings} <= {"NEW", "NOT COMPARABLE", "NOT RUN"}
+    return {finding.word for finding in findings} <= {"NEW", "NOT COMPARABLE", "NOT RUN", "PARTIAL", "TOO EARLY"}
 
 
 def counted(findings: Sequence[Finding]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ from rlbench.report.aggregate import (
     with_failed,
 )
 from rlbench.report.columns import aligned, sentences
-from rlbench.report.compare_pairs import ended, folder_side, matched, runs_of_side
+from rlbench.report.compare_pairs import Matched, ended, folder_side, matched, of_setting, runs_of_side
 from rlbench.report.equal_steps import largest_common_step, scores_up_to, steps_text
 from rlbench.report.estimate import mean
 from rlbench.report.reference_table import CellKey
@@ -36,7 +36,7 @@ FEWEST = 5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """One task that both sides have played; scores are raw points by the document's estimator, one a seed."""
+    """One task that both sides have played; scores are raw points by the reference's estimator, one a seed."""
 
     key: CellKey  # the first side's
     first: tuple[float, ...]
@@ -89,42 +89,39 @@ def compare(first: str, second: str, evidence: Sources, suite: str | None, *, at
 
 def _folders(names: tuple[str, str], suite: str | None, *, at: bool) -> Comparison:
     first, second = (_of_suite(runs_of_side(name), suite) for name in names)
-    if at:
-        pairs, left_out = matched(first, second, names, at=True)
-        return _at_equal_steps(names, [_task_at(key, a.runs, b.runs) for key, a, b in pairs], left_out)
     for name, side in zip(names, (first, second), strict=True):
-        if not ended(side.values()):
+        if not at and not ended(side.values()):
             of = f" of {suite}" if suite else ""
             raise UsageError(f"{name}: no run{of} has ended there; see: rlbench list runs --results {name}")
-    pairs, left_out = matched(first, second, names)
-    every = (_task(key, a.runs, b.runs, documented=a.usual or b.usual) for key, a, b in pairs)
-    tasks = tuple(task for task in every if task is not None)
-    if not tasks:
-        why = f": {'; '.join(left_out)}" if left_out else "; see: rlbench list runs"
-        raise UsageError(f"{names[0]} and {names[1]} have no cell in common that can be compared{why}")
-    return _together(names, tasks, left_out)
+    return _matched(names, matched(first, second, names, at=at), at=at)
 
 
 def _algorithms(names: tuple[str, str], evidence: Sources, suite: str | None, *, at: bool) -> Comparison:
-    first, second = names
     cells = _of_suite(evidence.with_imported(), suite)
     algorithms = sorted({key.algorithm for key in cells})
     if not algorithms:
         raise UsageError(f"{evidence.own}: no runs to compare{f' of {suite}' if suite else ''}; see: rlbench list runs")
+    first, sides = names[0].partition("@")[0], []
     for name in names:
-        if name not in algorithms:
+        algorithm, _, text = name.partition("@")
+        if algorithm not in algorithms:
             raise UnknownName("folder or algorithm with runs", name, algorithms, where=str(evidence.own))
-    pairs = [
-        (key, runs, cells[key._replace(algorithm=second)])
-        for key, runs in cells.items()
-        if key.algorithm == first and key._replace(algorithm=second) in cells
-    ]
-    if at:
-        return _at_equal_steps(names, [_task_at(key, a, b) for key, a, b in pairs], ())
-    tasks = tuple(task for key, a, b in sorted(pairs) if (task := _task(key, a, b, documented=True)) is not None)
+        own = {key._replace(algorithm=first): runs for key, runs in cells.items() if key.algorithm == algorithm}
+        sides.append(of_setting(own, text, algorithm))
+    return _matched(names, matched(sides[0], sides[1], names, at=at, algorithms=True), at=at)
+
+
+def _matched(names: tuple[str, str], match: Matched, *, at: bool) -> Comparison:
+    """Compare pairs of cells at equal steps, or by their ended runs."""
+    every = (
+        _task_at(key, a.runs, b.runs) if at else _task(key, a.runs, b.runs, documented=a.usual or b.usual)
+        for key, a, b in match.pairs
+    )
+    tasks = tuple(task for task in every if task is not None)
     if not tasks:
-        raise UsageError(f"{first} and {second} have no documented run of the same task; see: rlbench list runs")
-    return _together(names, tasks, ())
+        why = f": {'; '.join(match.left_out)}" if match.left_out else "; see: rlbench list runs"
+        raise UsageError(f"{names[0]} and {names[1]} have no cell in common that can be compared{why}")
+    return _together(names, tasks, match.left_out)
 
 
 def _of_suite(cells: Mapping[CellKey, Runs], suite: str | None) -> dict[CellKey, Runs]:
@@ -153,14 +150,6 @@ def _task_at(key: CellKey, first: Runs, second: Runs) -> Task | None:
 
 def _foreign(first: Runs, second: Runs) -> tuple[bool, bool]:
     return any(run.origin for run in first.all), any(run.origin for run in second.all)
-
-
-def _at_equal_steps(names: tuple[str, str], every: Sequence[Task | None], left_out: tuple[str, ...]) -> Comparison:
-    tasks = tuple(task for task in every if task is not None)
-    if not tasks:
-        why = f": {'; '.join(left_out)}" if left_out else "; see: rlbench list runs"
-        raise UsageError(f"{names[0]} and {names[1]} have evaluated no task both{why}")
-    return _together(names, tasks, left_out)
 
 
 def _together(names: tuple[str, str], tasks: tuple[Task, ...], left_out: tuple[str, ...]) -> Comparison:

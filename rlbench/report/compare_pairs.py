@@ -37,11 +37,17 @@ class Matched(NamedTuple):
 
 
 def matched(
-    first: Mapping[CellKey, Runs], second: Mapping[CellKey, Runs], names: tuple[str, str], *, at: bool = False
+    first: Mapping[CellKey, Runs],
+    second: Mapping[CellKey, Runs],
+    names: tuple[str, str],
+    *,
+    at: bool = False,
+    algorithms: bool = False,
 ) -> Matched:
-    """Match the cells of two folders: by the documented setting if a folder has it, or else by its only other one.
+    """Match the cells of two sides: by the documented setting if a side has it, or else by its only other one.
 
-    ``at``: at equal steps, so that runs that have not ended count and budgets may differ.
+    ``at``: at equal steps, so that runs that have not ended count and budgets may differ. ``algorithms``: the sides are
+    two algorithms, whose documented settings may differ in everything, and others in everything but their steps.
     """
     pairs, left_out = [], []
     for key in sorted(set(first) & set(second)):
@@ -50,7 +56,8 @@ def matched(
         several = [_several(name, settings) for name, settings in held if len(settings) > 1]
         if not a or not b:
             continue
-        unlike = [] if several else [rule for rule in _unlike(a[0], b[0]) if not at or rule != "budget"]
+        unlike = [] if several else _unequal_steps(a[0], b[0]) if algorithms else _unlike(a[0], b[0])
+        unlike = [rule for rule in unlike if not at or rule != "budget"]
         if several or unlike:
             why = several or [f"they differ in {', '.join(unlike)}{_equal_budget(a[0], b[0])}"]
             left_out.append(f"{_name(key)}: {'; '.join(why)}")
@@ -79,11 +86,20 @@ def runs_of_side(name: str) -> dict[CellKey, Runs]:
     """
     folder, text = folder_side(name) or (Path(name), "")
     cells = with_imported(gather(folder), folder)
+    return of_setting(cells, text, str(folder))
+
+
+def of_setting(cells: dict[CellKey, Runs], text: str, where: str) -> dict[CellKey, Runs]:
+    """Keep the runs of one setting by cell; all of them if ``text`` is empty.
+
+    Raises:
+        UnknownName: no run has the setting.
+    """
     if not text:
         return cells
     settings = sorted({setting(run) for runs in cells.values() for run in runs.all})
     if text not in settings:
-        raise UnknownName("setting", text, settings, where=str(folder))
+        raise UnknownName("setting", text, settings, where=where)
     return {key: _of_setting(runs, text) for key, runs in cells.items()}
 
 
@@ -141,6 +157,13 @@ def _unlike(first: Side, second: Side) -> list[str]:
     rules = [rule for rule in RULES if a[rule] != b[rule]]
     files = {digest for side in (first, second) for run in side.runs.all if (digest := file_of(run)) is not None}
     return rules + (["data"] if len(files) > 1 else [])
+
+
+def _unequal_steps(first: Side, second: Side) -> list[str]:
+    """The budget, if two algorithms differ in their steps and a side has other settings than the documented ones."""
+    examples = [side.runs.all[0] for side in (first, second)]
+    free = (first.usual and second.usual) or any(run.origin for run in examples)
+    return ["budget"] if not free and examples[0].budget != examples[1].budget else []
 
 
 def _equal_budget(first: Side, second: Side) -> str:

@@ -18,17 +18,18 @@ from rlbench.report.table_data import flat
 from rlbench.report.tables import barred, html_page, inert, rounded
 
 COLUMNS: Final = (
-    "Algorithm", "Task", "Step", "rlbench", "Peer", "Document", "rlbench - peer", "Bound", "Parity", "Peer - document",
+    "Algorithm", "Task", "Step", "rlbench", "Peer", "Reference", "rlbench - peer", "Bound", "Parity",
+    "Peer - reference",
 )  # fmt: skip
 NUMBERS: Final = {*COLUMNS} - {"Algorithm", "Task", "Parity"}
 SCHEMA_VERSION: Final = 1
 
 LEGEND: Final = (
-    "rlbench, Peer, Document: mean over seeds (how many) of the last three evaluations up to the step.",
+    "rlbench, Peer, Reference: mean over seeds (how many) of the last three evaluations up to the step.",
     "rlbench - peer: both in this environment, with Welch's 95 % interval; a difference here is due to rlbench.",
-    "Peer - document: a difference here is due to the environment, or to a later version of the documented code.",
+    "Peer - reference: a difference here is due to the environment, or to a later version of the reference's code.",
     "Bound: the largest shortfall against the peer that the data allow (one-sided, 95 %), in % of the way.",
-    "%: of the way from the random policy to the document at that step; pooled rows are means over cells.",
+    "%: of the way from the random policy to the reference at that step; pooled rows are means over cells.",
     "ON PAR, WORSE, BETTER: within a tenth of the way of the peer, below, above, after Holm's correction; else OPEN.",
 )
 

@@ -340,7 +340,7 @@ def _interval(standings: Sequence[AlgorithmScores], scale: str) -> Figure:
             axes.plot(level, place, marker="D", markersize=7, color="white", markeredgecolor="#24292f", zorder=2)
     low, high = axes.get_xlim()
     axes.set_xlim(low - max(0.0, 0.25 - (high - low)), high + max(0.0, 0.05 - (high - low) / 5))
-    axes.set_xlabel(f"interquartile mean over tasks and seeds ({scale.replace('document', 'own published score')})")
+    axes.set_xlabel(f"interquartile mean over tasks and seeds ({scale.replace('reference', 'own published score')})")
     axes.set_title(f"Interquartile mean on {', '.join(standings[0].tasks)}; ◇ is published", wrap=True)
     return figure
 
@@ -349,7 +349,7 @@ def _improvement(standings: Sequence[AlgorithmScores], scale: str) -> Figure:
     del scale  # a probability has none
     with_documents = [s for s in standings if s.documents]
     if not with_documents:
-        raise UsageError("no finished run has a document to be compared with")
+        raise UsageError("no finished run has a reference score to be compared with")
     rows = [(s, probability_of_improvement(s.scores, [[d] for d in s.documents], fixed=True)) for s in with_documents]
     figure, axes = _rows_of([s.algorithm for s in with_documents])
     _whiskers(axes, rows)

@@ -35,11 +35,11 @@ def cells_of(suite: str, algorithm: str, task: str) -> tuple[DocumentedCell, ...
     cells = documented(suite)
     algorithms = dict.fromkeys(cell.key.algorithm for cell in cells)
     if algorithm not in algorithms:
-        raise UnknownName("algorithm", algorithm, algorithms, where=f"documents of {suite}")
+        raise UnknownName("algorithm", algorithm, algorithms, where=f"reference scores of {suite}")
     cells_found = about(suite, algorithm, task)
     if not cells_found:
         tasks = [cell.key.dataset or cell.key.task for cell in cells if cell.key.algorithm == algorithm]
-        raise UnknownName("task", task, dict.fromkeys(tasks), where=f"documents of {suite} {algorithm}")
+        raise UnknownName("task", task, dict.fromkeys(tasks), where=f"reference scores of {suite} {algorithm}")
     return cells_found
 
 
@@ -132,9 +132,9 @@ def _test(cell: DocumentedCell) -> list[str]:
     if insensitive(key, document, apart):
         use = "reaches the random policy, so nothing is called reproduced"
     elif several:
-        use = "below the primary document still counts as reproduced"
+        use = "below the reference score still counts as reproduced"
     else:
-        use = "from the primary document, a single run, is neither BELOW nor ABOVE"
+        use = "from the reference score, of a single run, is neither BELOW nor ABOVE"
     lines = [f"  margin     {apart:,.6g} {use}"]
     if not several:
         lines.append(f"  resolution {resolution(key, document):,.6g}: seeds are taken to lie apart by as much at least")

@@ -183,7 +183,8 @@ def to_rich(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = (), *, width:
         texts = [Text(text) for text in row]
         texts[header.index("Verdict")].stylize(STYLES[cell.verdict.word])
         table.add_row(*texts)
-    below = [*([] if "Note" in header else _grouped_notes(cells)), *legend(cells, pooled_rows)]
+    below = [] if "Note" in header else _grouped_notes(cells)
+    below += [line for line in legend(cells, pooled_rows) if line.partition(":")[0] not in spared]
     if spared:
         below.append(f"Left out for want of width: {', '.join(spared)}; a wider terminal or --format csv has them.")
     # both sizes: without a height rich takes every dumb terminal to be 80 columns wide
@@ -288,7 +289,7 @@ def legend(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> list[st
             "noise."
         )
     if any(cell.measured for cell in cells):
-        score = "mean over seeds by the document's estimator, with the 95 % t-interval of that mean."
+        score = "mean over seeds by the reference's estimator, with the 95 % t-interval of that mean."
         lines.append(f"{'rlbench' if cells[0].origin else 'Measured'}: {score}")
     if any(cell.origin == "own" for cell in cells):
         lines.append("Yours: the same of your runs in runs/; where there are any, seeds, steps and verdict are theirs.")

@@ -143,7 +143,7 @@ def test_every_verb_has_help_whose_summary_is_not_cut(verb: str, capsys: Capture
         ("table atari --format md --json", "contradict"),
         ("table atari --algo dqqn", "unknown algorithm 'dqqn'; did you mean 'dqn'"),
         ("table atari --task Pong-v5", "unknown task 'Pong-v5'"),
-        ("check toy --baseline page.html", "page.html: not a baseline; make one with: rlbench baseline save page.html"),
+        ("check toy --baseline page.html", "page.html: not a baseline; make one with: rlbench baseline save NEW.json"),
         ("table atari --output nowhere/a.md", "nowhere is not a folder"),
         ("table atari --output .", "is a folder"),
         ("list algs", "did you mean 'algos'?"),

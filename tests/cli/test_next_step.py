@@ -81,9 +81,9 @@ def test_dry_run_prints_one_line_per_cell_and_a_total(record_run: Record, capsys
         record_run([0.0, 1.0], seed=seed, **CATCH)
     words = ["run", "toy", "dqn", "Catch", "--seeds", "0-4", "--dry-run", "--results", "results"]
     assert main(words) == 0
-    done, new, total = capsys.readouterr().out.splitlines()
+    done, new, memory, total = capsys.readouterr().out.splitlines()
     assert done.startswith("toy/dqn/Catch seeds 0-1: done, ")
-    assert new == "toy/dqn/Catch seeds 2-4: new, 24,000 steps, 0.61 GB of memory"
+    assert (new, memory) == ("toy/dqn/Catch seeds 2-4: new, 24,000 steps", "memory of a run: at most 0.61 GB")
     assert total.startswith("2 of 5 runs are done; training dqn on Catch, 3 runs: 72,000 steps")
 
 

@@ -150,7 +150,7 @@ def test_note_of_reproduced_mentions_tied_seeds_and_an_early_peak(record_run: Re
     assert found.verdict.word == "REPRODUCED"
     assert found.note == (
         "all 5 seeds tie at the peak (zero variance), so no test is possible; "
-        "peak at 30,720 steps; final 600.0 (reported final 824.1)"
+        "peak at 30,720 steps, final 600.0 (reported final 824.1)"
     )
 
 
@@ -168,7 +168,7 @@ def test_peak_is_at_the_maximum_of_the_mean_over_seeds(record_run: Record, tmp_p
     record_run([5.0, 900.0], seed=0, **PENDULUM)
     record_run([5.0, 500.0, 600.0, 1000.0, 100.0], seed=1, **PENDULUM)
     note = cell(tmp_path / "results", "InvertedPendulum-v4", "mujoco", "ppo").note
-    assert "peak at 92,160 steps; final 500.0" in note
+    assert "peak at 92,160 steps, final 500.0" in note
 
 
 def test_a_peak_within_the_margin_of_the_end_needs_no_note(record_run: Record, tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def test_variants_are_compared_at_equal_steps_and_several_are_named(record_run: 
     assert (scores(comparison), comparison.tasks[0].step) == ([((10.0,), (1.0,))], 10_000)
     record_run([0.0, 1.0, 2.0], sets=["algo.actor_lr=0.25"], **words)
     assert main(["compare", "left", "results", "--at"]) == 2
-    several = "evaluated no task both: mujoco/sac/Hopper-v4: results has 2 settings of it, actor_lr=0.25, actor_lr=0.5;"
+    several = "can be compared: mujoco/sac/Hopper-v4: results has 2 settings of it, actor_lr=0.25, actor_lr=0.5;"
     assert several in capsys.readouterr().err
     assert scores(compare("left", "results@actor_lr=0.5", Sources(NOWHERE), None, at=True)) == scores(comparison)
 
@@ -217,4 +217,21 @@ def test_comparison_at_equal_steps_without_common_tasks_is_refused(record_run: R
     Path("results").rename("left")
     Path("right").mkdir()
     assert main(["compare", "left", "right", "--at"]) == 2
-    assert "left and right have evaluated no task both" in capsys.readouterr().err
+    assert "left and right have no cell in common that can be compared" in capsys.readouterr().err
+
+
+def test_algorithms_with_other_settings_are_compared_by_name(record_run: Record, capsys: Capture) -> None:
+    def compared(first: str, second: str, *options: str) -> str:
+        code = main(["compare", first, second, "--results", "results", *options])
+        out, error = capsys.readouterr()
+        return out if code == 0 else error
+
+    for algo, lr, best in (("dqn", 0.25, 0.5), ("c51", 0.25, 0.75), ("c51", 0.5, 1.0)):
+        sets = [f"algo.lr={lr}", "budget.steps=10"]
+        record_run([-0.6, best], suite="toy", algo=algo, task="Catch", sets=sets)
+    assert "c51 has 2 settings of it, lr=0.25, lr=0.5; name one, as in 'c51@lr=0.25'" in compared("dqn", "c51")
+    assert "toy/Catch  0.50 (1)  1.00 (1)" in compared("dqn", "c51@lr=0.5")
+    assert "unknown setting 'lr=0.3'" in compared("dqn", "c51@lr=0.3")
+    record_run([-0.6, 1.0], suite="toy", algo="ppo", task="Catch", sets=["budget.steps=20"])
+    assert "10 and 20 steps; train both with --steps 10" in compared("dqn", "ppo")
+    assert "toy/Catch @" in compared("dqn", "ppo", "--at")

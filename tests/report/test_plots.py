@@ -77,7 +77,7 @@ def test_invalid_comparisons_are_refused_in_one_line(
 def test_compare_prints_both_means_and_the_probability(two_algorithms: Path, capsys: Capture) -> None:
     assert main(["compare", "dqn", "c51"]) == 0
     text = capsys.readouterr().out
-    assert "toy/Catch" in text and "100 % [39, 100]" in text and "random policy 0, document 1" in text
+    assert "toy/Catch" in text and "100 % [39, 100]" in text and "random policy 0, reference 1" in text
     assert "interquartile mean of c51: 1.000; " in text and "Fewer than 5 seeds" in text
     assert main(["compare", "dqn", "c51", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -176,7 +176,7 @@ def test_scores_are_put_on_one_scale_with_their_documents(two_algorithms: Path) 
     scale, scores = algorithm_scores("toy", Sources(two_algorithms))
     dqn = scores[0]
     assert (scale, dqn.algorithm, dqn.tasks, dqn.documents) == (
-        "random policy 0, document 1",
+        "random policy 0, reference 1",
         "dqn",
         ("Catch", "CartPole-v1"),
         (1.0, 1.0),

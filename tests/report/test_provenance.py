@@ -76,7 +76,7 @@ def test_show_documented_prints_the_provenance(capsys: pytest.CaptureFixture[str
         (
             ("atari", "dqn", "PongNoFrameskip-v4"),
             [
-                "  margin     4.07 from the primary document, a single run, is neither BELOW nor ABOVE",
+                "  margin     4.07 from the reference score, of a single run, is neither BELOW nor ABOVE",
                 "  resolution 1: seeds are taken to lie apart by as much at least",
                 "  threshold  20, where both sides stop: the verdict is about reaching it, and how soon",
                 "  seeds      fewer than three seeds are INCONCLUSIVE",

@@ -74,7 +74,7 @@ def test_markdown_table_equals_the_expected_text() -> None:
         "| sac | Pong | 7,307 |  |  |  | NOT RUN |  |",
         "",
         "- Documented: Tianshou, a/README.md@0 (best-of-run, one run).",
-        "- Measured: mean over seeds by the document's estimator, with the 95 % t-interval of that mean.",
+        "- Measured: mean over seeds by the reference's estimator, with the 95 % t-interval of that mean.",
     ]
 
 
