@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.choices import BASELINE_ACTIONS
 from rlbench.cli.options import RESULTS, Json, Results
-from rlbench.cli.output import emit, emit_json, terminal_width, write_file
+from rlbench.cli.output import answer, terminal_width, write_file
 from rlbench.cli.suite_names import suites_named
-from rlbench.errors import UnknownName, UsageError
-
-BASELINE_SCHEMA = 1
+from rlbench.errors import UsageError
 
 
 def baseline(
     action: Annotated[
-        str,
-        typer.Argument(
-            metavar="save|show", help="Write the baseline, or print it.", autocompletion=completion.baseline_actions
-        ),
+        Literal["save", "show"], typer.Argument(metavar="save|show", help="Write the baseline, or print it.")
     ],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The baseline, a JSON file.")],
     *,
@@ -45,8 +39,6 @@ def baseline(
     from rlbench.report import baseline as saved
     from rlbench.report.run_index import gather
 
-    if action not in BASELINE_ACTIONS:
-        raise UnknownName("action", action, BASELINE_ACTIONS, where="baseline")
     suites_named(suite or (), results)
     if action == "save":
         cells = {key: runs for key, runs in gather(results).items() if not suite or key.suite in suite}
@@ -56,10 +48,7 @@ def baseline(
         write_file(file, saved.baseline_text(content), "FILE")
     else:
         content = saved.read_baseline(file)
-    if json:
-        emit_json({"schema_version": BASELINE_SCHEMA, "file": str(file), "cells": len(content.entries)})
-    else:
-        emit(_text(content))
+    answer({"file": str(file), "cells": len(content.entries)}, _text(content), json=json)
 
 
 def _text(content: object) -> str:

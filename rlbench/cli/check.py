@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rlbench.cli.options import Json, Records, Reference, References, SuiteOrAll
-from rlbench.cli.output import complain, emit, emit_json, terminal_width
+from rlbench.cli.output import answer, complain, terminal_width
 from rlbench.cli.suite_names import suites_named
 from rlbench.errors import UsageError, beside
 
 if TYPE_CHECKING:
     from rlbench.report.check import Finding
-
-CHECK_SCHEMA = 1
 
 
 def check(
@@ -113,10 +112,8 @@ def check(
     _save(junit, to_junit(findings, title), add=False)
     _save(summary, findings_markdown(findings, title), add=True)
     code = exit_code(findings, strict=strict)
-    if json:
-        emit_json({"schema_version": CHECK_SCHEMA, "exit_code": code, "findings": [_row(f) for f in findings]})
-    else:
-        emit(findings_text(findings, terminal_width(), strict=strict))
+    document = {"exit_code": code, "findings": [asdict(finding) for finding in findings]}
+    answer(document, findings_text(findings, terminal_width(), strict=strict), json=json)
     for finding in findings:
         if finding.word in WORSE | {"FAILED"}:
             complain(f"{finding.name}: {finding.word}: {finding.reason}")
@@ -161,12 +158,6 @@ def _findings(
             name, sources(results).own, saved, alpha=alpha, margin=share, other_machine=other_machine
         )
     ]
-
-
-def _row(finding: Finding) -> dict[str, object]:
-    from dataclasses import asdict
-
-    return asdict(finding)
 
 
 def _save(path: Path | None, text: str, *, add: bool) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from typer.core import TyperCommand
 
@@ -19,11 +19,8 @@ if TYPE_CHECKING:
     from rlbench.config.run import Spec
 
 
-BASELINE_ACTIONS: Final = ("save", "show")
-EXECUTORS: Final = ("local", "ray")
-FORMATS: Final = ("rich", "md", "csv", "json", "html", "latex")
-LISTS: Final = ("suites", "algos", "tasks", "runs")
-PLOTS: Final = ("curves", "walltime", "profile", "interval", "improvement", "forest")
+Checkpoint: TypeAlias = Literal["best", "last"]
+Executor: TypeAlias = Literal["local", "ray"]
 TRACKERS: Final = ("tensorboard", "wandb")
 
 

@@ -8,9 +8,7 @@ import typer
 
 from rlbench.cli import completion
 from rlbench.cli.options import Json, OnlySuite, Records, Reference, References
-from rlbench.cli.output import emit, emit_json, terminal_width
-
-COMPARE_SCHEMA = 1
+from rlbench.cli.output import answer, terminal_width
 
 
 def compare(
@@ -48,7 +46,4 @@ def compare(
     from rlbench.report.sources import sources
 
     comparison = compared(first, second, sources(results), suite, at=at)
-    if json:
-        emit_json({"schema_version": COMPARE_SCHEMA, **comparison_document(comparison)})
-    else:
-        emit(comparison_text(comparison, terminal_width()))
+    answer(comparison_document(comparison), comparison_text(comparison, terminal_width()), json=json)

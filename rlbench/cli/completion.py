@@ -14,7 +14,6 @@ from typing import Final
 
 import typer
 
-from rlbench.cli import choices
 from rlbench.errors import RlbenchError, suggest
 
 SAFE: Final = re.compile(r"[\w./=@+,:-]+")
@@ -29,9 +28,7 @@ def _offer(*words: str) -> Callable[[], list[str]]:
     return lambda: list(words)
 
 
-formats, kinds, lists = _offer(*choices.FORMATS), _offer(*choices.PLOTS), _offer(*choices.LISTS)
-baseline_actions, executors = _offer(*choices.BASELINE_ACTIONS), _offer(*choices.EXECUTORS)
-checkpoints, jobs, devices = _offer("best", "last"), _offer("auto"), _offer("auto", "cpu", "cuda")
+jobs, devices = _offer("auto"), _offer("auto", "cpu", "cuda")
 
 
 def suites() -> list[str]:
@@ -184,4 +181,8 @@ def mistyped(error: typer.TyperException) -> str:
     elif message.startswith(VERB):
         name = message.removeprefix(VERB)[1:-1]
         message = f"unknown verb {name!r}{suggest(name, context.command.commands)}"
+    elif isinstance(error, typer.BadParameter) and error.param is not None and "is not one of" in message:
+        option, (name, *candidates) = error.param.opts[0], re.findall("'([^']*)'", error.message)
+        where = f"{option}: " if option.startswith("-") else ""
+        message = f"{where}unknown {option.lstrip('-')} {name!r}{suggest(name, candidates)}"
     return f"{message} (see: {context.command_path} --help)"

@@ -10,7 +10,7 @@ import typer
 from rlbench.cli import completion, examples
 from rlbench.cli.generate import generate
 from rlbench.cli.options import Json
-from rlbench.cli.output import emit, emit_json, remark, terminal_width
+from rlbench.cli.output import answer, emit, remark, terminal_width
 from rlbench.config.names import number_text, printable
 from rlbench.errors import RefusedFile, RlbenchError, UsageError, beside, suggest
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rlbench.datasets.summary import Bar, Spread, Summary
     from rlbench.datasets.types import Dataset
 
-DATA_SCHEMA = 1
 LONGEST = 200  # characters of a line of metadata
 WIDTH = 40  # of the longest bar
 EVERY = 0.1  # share of a download between two progress messages
@@ -65,11 +64,9 @@ def list_datasets(
 
         names += [name for name in remote_names() if name not in here]
     rows = [(name, here.get(name), catalogue.d4rl().get(name)) for name in names]
-    if json:
-        emit_json({"schema_version": DATA_SCHEMA, "datasets": [_entry(*row) for row in rows]})
-        return
     width, texts = terminal_width(), [(name, str(there.path) if there else "-") for name, there, _ in rows]
-    emit("\n".join(map("\t".join, texts) if width is None else aligned(texts, width)))
+    text = "\n".join(map("\t".join, texts) if width is None else aligned(texts, width))
+    answer({"datasets": [_entry(*row) for row in rows]}, text, json=json)
 
 
 @data.command("show", epilog=examples.of("data show"))
@@ -103,26 +100,22 @@ def show_dataset(
     facts = summary(_read(path, of))
     score = catalogue.normalize(facts.returns.mean, of) if of and catalogue.has_normalized_score(of) else None
     words = dataset_metadata(path)
-    if json:
-        emit_json(
-            {
-                "schema_version": DATA_SCHEMA,
-                "name": of,
-                "path": str(path),
-                "bytes": seal.size,
-                "sha256": seal.sha256,
-                "normalized": score,
-                **asdict(facts),
-                "told": words,
-            }
-        )
-        return
+    document = {
+        "name": of,
+        "path": str(path),
+        "bytes": seal.size,
+        "sha256": seal.sha256,
+        "normalized": score,
+        **asdict(facts),
+        "told": words,
+    }
     head = [("name", of or "-"), ("path", str(path)), ("sha256", seal.sha256), ("bytes", f"{seal.size:,}")]
     metadata_lines = [(printable(key, LONGEST), printable(value, LONGEST)) for key, value in words.items()]
     head_lines = [*head, *_facts(facts, score)]
     wide = max(len(key) for key, _ in (*head_lines, *metadata_lines))
     own = ["", "metadata", *_aligned(metadata_lines, wide)] if metadata_lines else []
-    emit("\n".join([*_aligned(head_lines, wide), *own, "", "returns", *_bars(facts.histogram)]))
+    text = "\n".join([*_aligned(head_lines, wide), *own, "", "returns", *_bars(facts.histogram)])
+    answer(document, text, json=json)
 
 
 @data.command("verify", epilog=examples.of("data verify"))
@@ -157,11 +150,10 @@ def verify_dataset(
             rows.append((name, seal.sha256, None))
         except RlbenchError as error:
             rows.append((name, "-", str(error)))
-    if json:
+    if rows or json:
         datasets = [{"name": name, "sha256": None if fault else digest, "fault": fault} for name, digest, fault in rows]
-        emit_json({"schema_version": DATA_SCHEMA, "datasets": datasets})
-    elif rows:
-        emit("\n".join(f"{name}\t{fault or f'ok {digest}'}" for name, digest, fault in rows))
+        text = "\n".join(f"{name}\t{fault or f'ok {digest}'}" for name, digest, fault in rows)
+        answer({"datasets": datasets}, text, json=json)
     else:
         remark("no data set on this machine")
     bad = [name for name, _, fault in rows if fault]

@@ -18,13 +18,12 @@ import typer
 
 from rlbench.cli import completion
 from rlbench.cli.options import RESULTS, Json, Results
-from rlbench.cli.output import emit, emit_json, terminal_width
+from rlbench.cli.output import answer, terminal_width
 from rlbench.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
     from rlbench.config.run import Spec
 
-DOCTOR_SCHEMA = 1
 OLDEST_PYTHON = (3, 11)
 DISK_NEEDED = 1_000_000_000
 """Bytes: checkpoints of one Atari run hold its replay, 0.7 GB; records are a few hundred kilobytes."""
@@ -79,11 +78,9 @@ def doctor(
         raise UnknownName("suite", suite, suites.names())
     names = [suite] if suite else suites.names()
     findings = [finding for check in _checks(names, results) for finding in check()]
-    if json:
-        emit_json({"schema_version": DOCTOR_SCHEMA, "findings": [asdict(finding) for finding in findings]})
-    else:
-        lines = (f"{finding.state:<8}  {finding.what}: {finding.detail}" for finding in findings)
-        emit("\n".join(sentences(lines, terminal_width(), hang=10)))
+    lines = (f"{finding.state:<8}  {finding.what}: {finding.detail}" for finding in findings)
+    text = "\n".join(sentences(lines, terminal_width(), hang=10))
+    answer({"findings": [asdict(finding) for finding in findings]}, text, json=json)
     if any(finding.state == "missing" for finding in findings):
         raise typer.Exit(UsageError.exit_code)
 

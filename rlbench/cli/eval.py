@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, pstdev
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from rlbench.cli import completion
+from rlbench.cli import choices, completion
 from rlbench.cli.experience import dataset_of, reference_score
 from rlbench.cli.options import Import, Json, Records, Run, run_folder
-from rlbench.cli.output import emit, emit_json, remark
+from rlbench.cli.output import answer, remark
 from rlbench.config.names import number_text
-from rlbench.errors import UnknownName, UsageError
+from rlbench.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from rlbench.records.types import Evaluated
     from rlbench.report.reference_table import ReferenceScore
 
-EVAL_SCHEMA = 1
-CHECKPOINTS = ("last", "best")
 INTERVAL = 5.0  # seconds between two messages of progress
 
 
@@ -93,10 +91,9 @@ def evaluate(
         ),
     ] = None,
     form: Annotated[
-        str | None,
+        Literal["sb3", "torchscript", "onnx"] | None,
         typer.Option(
             "--format",
-            metavar="sb3|torchscript|onnx",
             help="Format of FILE: a zip of Stable-Baselines3, or a model of observations to actions; default: none.",
             show_default=False,
         ),
@@ -122,7 +119,7 @@ def evaluate(
         ),
     ] = None,
     checkpoint: Annotated[
-        str, typer.Option("--checkpoint", metavar="best|last", help="Play the best policy, or the last.")
+        choices.Checkpoint, typer.Option("--checkpoint", help="Play the best policy, or the last.")
     ] = "best",
     seed: Annotated[
         int | None,
@@ -179,17 +176,12 @@ def evaluate(
     _check_checkpoint(folder, checkpoint)
     options = _EvalOptions(folder, checkpoint, episodes, None if replay_recorded else seed or 0, device, video, program)
     result = _evaluate(options)
-    if json:
-        emit_json(_document(options, result))
-    else:
-        emit(_text(options, result))
+    answer(_document(options, result), _text(options, result), json=json)
 
 
 def _check_checkpoint(folder: Path, checkpoint: str) -> None:
     """Refuse a missing checkpoint where the other one exists; the reader refuses a run without both."""
-    if checkpoint not in CHECKPOINTS:
-        raise UnknownName("checkpoint", checkpoint, CHECKPOINTS)
-    place, other = folder / "checkpoint", CHECKPOINTS[1 - CHECKPOINTS.index(checkpoint)]
+    place, other = folder / "checkpoint", "best" if checkpoint == "last" else "last"
     if not (place / checkpoint).is_dir() and (place / other).is_dir():
         raise UsageError(f"{place / checkpoint}: no such checkpoint; there is --checkpoint {other}")
 
@@ -274,7 +266,6 @@ def _published(spec: Spec) -> tuple[float, ReferenceScore] | None:
 def _document(options: _EvalOptions, result: _EvalResult) -> dict[str, object]:
     spec, score, clip = result.spec, _published(result.spec), result.clip
     return {
-        "schema_version": EVAL_SCHEMA,
         "folder": str(options.folder),
         "suite": spec.suite,
         "algorithm": spec.algorithm,

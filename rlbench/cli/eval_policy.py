@@ -7,9 +7,9 @@ from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rlbench.cli.output import emit, emit_json
+from rlbench.cli.output import answer
 from rlbench.config.names import number_text
-from rlbench.errors import DoesNotFit, UnknownName, UsageError
+from rlbench.errors import DoesNotFit, UsageError
 
 if TYPE_CHECKING:
     from rlbench.collectors.evaluate import Evaluation
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rlbench.evaluation.model_client import ModelFormat
     from rlbench.report.reference_table import ReferenceScore
 
-POLICY_SCHEMA = 1
-FORMATS: Final = ("sb3", "torchscript", "onnx")
 COPIES: Final = 4  # of a file's bytes in memory: read, sent, parsed, and ready to compute
 NO_REFERENCE: Final = "no reference; name the algorithm with --algo"
 WITHOUT_STATISTICS: Final = (
@@ -63,20 +61,15 @@ def evaluate_policy(options: PolicyOptions, *, json: bool) -> None:
         UsageError: an option is missing, or the algorithm does not play the task.
         RefusedFile: the file holds no such policy, or one that does not suit the task.
     """
-    if options.form not in FORMATS:
-        raise UnknownName("format", options.form or "", FORMATS, where="--policy needs --format")
-    if options.names.task is None:
-        raise UsageError("--policy: name the task too: rlbench eval --policy FILE --format FORMAT SUITE TASK")
+    if options.form is None or options.names.task is None:
+        raise UsageError("--policy: name format and task too: rlbench eval --policy FILE --format FORMAT SUITE TASK")
     with redirect_stdout(sys.stderr), ExitStack() as stack:  # environments may print
         spec, evaluation, obstacle = _prepared(options, options.names.task, stack)
         for _ in evaluation:
             pass
         returns = evaluation.result().returns[: options.episodes]
     score = _score(spec, returns, obstacle)
-    if json:
-        emit_json(_document(options, spec, score))
-    else:
-        emit(_text(options, spec, score))
+    answer(_document(options, spec, score), _text(options, spec, score), json=json)
 
 
 def with_episodes(spec: Spec, episodes: int | None) -> Spec:
@@ -163,7 +156,6 @@ def _score(spec: Spec, returns: tuple[float, ...], obstacle: str) -> PolicyScore
 
 def _document(options: PolicyOptions, spec: Spec, score: PolicyScore) -> dict[str, object]:
     return {
-        "schema_version": POLICY_SCHEMA,
         "policy": str(options.file),
         "format": options.form,
         "suite": spec.suite,

@@ -9,14 +9,13 @@ import typer
 
 from rlbench.cli import examples
 from rlbench.cli.options import Json, Records, run_folder
-from rlbench.cli.output import complain, emit, emit_json
+from rlbench.cli.output import answer, complain
 from rlbench.errors import RefusedFile, UnknownName
 
 if TYPE_CHECKING:
     from rlbench.report.reference_table import CellKey
     from rlbench.report.run_index import Runs
 
-EXPORT_SCHEMA = 1
 SuiteNames: TypeAlias = Annotated[
     list[str] | None, typer.Argument(metavar="[SUITE]…", help="Only these suites; default: all.")
 ]
@@ -67,11 +66,9 @@ def tensorboard(
         path = curves_in(output, record.spec)
         new = bring_up(path, events(record.epochs))
         rows.append({"folder": str(folder), "file": str(path), "epochs": len(record.epochs), "changed": new})
-    if json:
-        emit_json({"schema_version": EXPORT_SCHEMA, "runs": rows})
-    else:
-        count = sum(bool(row["changed"]) for row in rows)
-        emit(f"{output}: {len(rows)} run{'' if len(rows) == 1 else 's'}, {count} with something new")
+    count = sum(bool(row["changed"]) for row in rows)
+    text = f"{output}: {len(rows)} run{'' if len(rows) == 1 else 's'}, {count} with something new"
+    answer({"runs": rows}, text, json=json)
     if damaged:
         raise typer.Exit(RefusedFile.exit_code)
 
@@ -126,10 +123,8 @@ def _save(output: Path, content: bytes, count: int, *, noun: str, json: bool) ->
     from rlbench.report.tensorboard import bring_up
 
     new = bring_up(output, content)
-    if json:
-        emit_json({"schema_version": EXPORT_SCHEMA, "file": str(output), "count": count, "changed": new})
-    else:
-        emit(f"{output}: {count} {noun if count == 1 else {'curve': 'curves', 'matrix': 'matrices'}[noun]}")
+    text = f"{output}: {count} {noun if count == 1 else {'curve': 'curves', 'matrix': 'matrices'}[noun]}"
+    answer({"file": str(output), "count": count, "changed": new}, text, json=json)
 
 
 def _folders_of(names: list[str], results: Path | None) -> list[Path]:

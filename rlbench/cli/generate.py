@@ -8,20 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.choices import parse_count
+from rlbench.cli.choices import Checkpoint, parse_count
 from rlbench.cli.options import Json, Quiet, run_folder
-from rlbench.cli.output import emit, emit_json, remark
+from rlbench.cli.recordings import answer_dataset, record_games, remark_progress
 from rlbench.errors import UnknownRun, UsageError, beside, suggest
 
 if TYPE_CHECKING:
-    from rlbench.datasets.hdf5_writer import Written
     from rlbench.datasets.policies import Policy
     from rlbench.datasets.recipes import Recipe
-    from rlbench.generate import Recording
-
-GENERATE_SCHEMA = 1
-SAYINGS = 10
-"""Lines of progress in all."""
 
 
 def generate(
@@ -91,13 +85,8 @@ def generate(
         bool, typer.Option("--deterministic", help="Take preferred actions instead of sampled ones.")
     ] = False,
     checkpoint: Annotated[
-        str,
-        typer.Option(
-            "--checkpoint",
-            metavar="best|last",
-            help="Which policy of a run plays: the best evaluated, or the last.",
-            autocompletion=completion.checkpoints,
-        ),
+        Checkpoint,
+        typer.Option("--checkpoint", help="Which policy of a run plays: the best evaluated, or the last."),
     ] = "best",
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="The seed of environments and samples.")] = 0,
     lanes: Annotated[int, typer.Option("--lanes", metavar="N", help="How many environments run side by side.")] = 10,
@@ -111,11 +100,11 @@ def generate(
     """
     from rlbench.cli.preflight import room
     from rlbench.datasets import locations
+    from rlbench.datasets.hdf5_writer import write_hdf5
     from rlbench.datasets.recipes import PREFIX
+    from rlbench.generate import Recording
 
     if epsilon is not None:
-        from rlbench.cli.recordings import record_games
-
         if mixture or noise or uniform or deterministic or not (policy and len(policy) == 1 and steps and name):
             raise UsageError(f"{task}: --epsilon goes with one --policy RUN, --steps and --name, and no other noise")
         record_games(task, Path(policy[0]), checkpoint, name, (steps, epsilon, seed, lanes), (force, quiet, json))
@@ -143,8 +132,10 @@ def generate(
     numbers = max(2 * policy.observed + policy.facts.action_dim + 1 for policy in policies)
     bytes_needed = recipe.steps * (4 * numbers + 2)  # at most: it is compressed
     room(path.parent, bytes_needed, recipe.name, "free some, or choose another folder with RLBENCH_DATASETS")
-    recording = _generate(recipe, policies, quiet=quiet)
-    _print_result(recording, _write(path, recording), json=json)
+    recording = Recording(recipe, policies)
+    remark_progress(recording, recipe, quiet=quiet)
+    file = write_hdf5(path, recording.result(), recording.provenance())
+    answer_dataset(file, recipe.steps, recording.provenance(), json=json)
 
 
 def import_policy(path: Path, *, task: str, output: Path) -> str:
@@ -241,34 +232,3 @@ def _free(path: Path, *, force: bool) -> None:
     if path.exists() and not force:
         raise UsageError(f"{path}: is there already; make it again with --force, or choose another --name")
     writable(path.parent)
-
-
-def _generate(recipe: Recipe, policies: list[Policy], *, quiet: bool) -> Recording:
-    """Generate the data of a recipe, with progress on stderr."""
-    from rlbench.generate import Recording
-
-    recording, reports = Recording(recipe, policies), 0
-    for done in recording:
-        if not quiet and done * SAYINGS // recipe.steps > reports:
-            reports = done * SAYINGS // recipe.steps
-            remark(f"{recipe.name}: {done:,} of {recipe.steps:,} steps")
-    return recording
-
-
-def _write(path: Path, recording: Recording) -> Written:
-    from rlbench.datasets.hdf5_writer import write_hdf5
-
-    return write_hdf5(path, recording.result(), recording.provenance())
-
-
-def _print_result(recording: Recording, file: Written, *, json: bool) -> None:
-    facts = recording.provenance()
-    if json:
-        document = {"path": str(file.path), "sha256": file.sha256, "bytes": file.bytes, **facts}
-        emit_json({"schema_version": GENERATE_SCHEMA, **document})
-        return
-    mean = f"return {facts['return_mean']:,.1f} ± {facts['return_std']:,.1f}, " if "return_mean" in facts else ""
-    emit(
-        f"{file.path}: {recording.recipe.steps:,} steps, {facts['episodes']} whole episodes, {mean}"
-        f"{file.bytes:,} bytes, SHA-256 {file.sha256}"
-    )

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rlbench.cli.options import Json, folder_named
-from rlbench.cli.output import emit, emit_json, remark
-from rlbench.errors import UnknownName, UsageError, suggest
+from rlbench.cli.output import answer, remark
+from rlbench.errors import UsageError, suggest
 
 if TYPE_CHECKING:
     from rlbench.records.imported import ImportedCurve
-
-IMPORT_SCHEMA = 1
-FORMATS = ("auto", "csv", "sb3", "cleanrl", "wandb", "tensorboard", "d3rlpy", "dopamine", "rliable", "jsonl")
 
 
 def import_curves(
@@ -40,7 +37,8 @@ def import_curves(
         ),
     ] = None,
     style: Annotated[
-        str, typer.Option("--format", metavar="|".join(FORMATS), help="Format of the files; auto: recognise it.")
+        Literal["auto", "csv", "sb3", "cleanrl", "wandb", "tensorboard", "d3rlpy", "dopamine", "rliable", "jsonl"],
+        typer.Option("--format", help="Format of the files; auto: recognise it."),
     ] = "auto",
     kind: Annotated[
         Literal["training", "evaluation"] | None,
@@ -70,31 +68,31 @@ def import_curves(
     it does not state. `rlbench table SUITE --results DIR` then shows them beside the references. They never count as
     runs of rlbench.
     """
-    from rlbench.curves.formats import FORMATS as ALL_FORMATS
     from rlbench.curves.formats import ImportOptions, read_curves
     from rlbench.records.imported import curve_folder, write_curve
 
     suite, _, algorithm = (cell or "").partition("/")
     if cell is not None and (not suite or not algorithm or "/" in algorithm):
         raise UsageError(f"--as {cell}: is no row of a table; say SUITE/ALGO, such as mujoco/sac")
-    form = next((name for name in ALL_FORMATS if name == style), None)
-    if style != "auto" and form is None:
-        raise UnknownName("format", style, FORMATS, where="--format")
     options = ImportOptions(
-        suite=suite, algorithm=algorithm, task=task, format=form, kind=kind, unit=steps_are, tag=tag
+        suite=suite,
+        algorithm=algorithm,
+        task=task,
+        format=None if style == "auto" else style,
+        kind=kind,
+        unit=steps_are,
+        tag=tag,
     )
     curves = read_curves(paths, options)
     several = "" if len(curves) == 1 else "s"
     _remark_unknown({(curve.suite, curve.algorithm) for curve in curves})
     written_anew = [write_curve(curve, results) for curve in curves]
-    if json:
-        rows = [
-            {"folder": str(curve_folder(curve, results)), "changed": new, **_document(curve)}
-            for curve, new in zip(curves, written_anew, strict=True)
-        ]
-        emit_json({"schema_version": IMPORT_SCHEMA, "curves": rows})
-    else:
-        emit("\n".join([*_lines(curves), f"{results}: {len(curves)} curve{several}, {sum(written_anew)} new"]))
+    rows = [
+        {"folder": str(curve_folder(curve, results)), "changed": new, **_document(curve)}
+        for curve, new in zip(curves, written_anew, strict=True)
+    ]
+    lines = [*_lines(curves), f"{results}: {len(curves)} curve{several}, {sum(written_anew)} new"]
+    answer({"curves": rows}, "\n".join(lines), json=json)
 
 
 def _remark_unknown(cells: set[tuple[str, str]]) -> None:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from rlbench.cli import completion
-from rlbench.cli.choices import LISTS
 from rlbench.cli.options import Json, OnlySuite, Records
-from rlbench.cli.output import emit, emit_json, remark
+from rlbench.cli.output import answer, remark
 from rlbench.cli.suite_names import usable_suites
 from rlbench.errors import UnknownName
-
-LIST_SCHEMA = 1
 
 
 def listing(
     kind: Annotated[
-        str, typer.Argument(metavar="|".join(LISTS), help="What to list.", autocompletion=completion.lists)
+        Literal["suites", "algos", "tasks", "runs"],
+        typer.Argument(metavar="suites|algos|tasks|runs", help="What to list."),
     ],
     *,
     suite: OnlySuite = None,
@@ -31,15 +28,12 @@ def listing(
     Algorithms and tasks have their suite in front, unless --suite names it. Runs are the folders of your
     runs; `--results results` lists those that a checkout of rlbench brings. Those without weights cannot be played.
     """
-    if kind not in LISTS:
-        raise UnknownName("kind", kind, LISTS, where="list")
     rows = _runs(suite, results) if kind == "runs" else _names(kind, suite)
-    if json:
-        emit_json({"schema_version": LIST_SCHEMA, kind: [{"suite": of, "name": name} for of, name in rows]})
-    elif rows:
+    if rows or json:
         alone = suite is not None or kind in {"suites", "runs"}
         lines = (name if alone else f"{of}\t{name}" for of, name in rows)
-        emit("\n".join(map(_marked, lines) if kind == "runs" else lines))
+        text = "\n".join(map(_marked, lines) if kind == "runs" else lines)
+        answer({kind: [{"suite": of, "name": name} for of, name in rows]}, text, json=json)
     elif kind == "runs":
         remark("no runs of yours; `rlbench list runs --results results` lists those that a checkout brings")
 

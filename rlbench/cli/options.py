@@ -277,14 +277,8 @@ Jobs: TypeAlias = Annotated[
     ),
 ]
 Executor: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        "--executor",
-        metavar="local|ray",
-        help="Train on this machine, or on a Ray cluster.",
-        autocompletion=completion.executors,
-        rich_help_panel=choices.RARE,
-    ),
+    choices.Executor,
+    typer.Option("--executor", help="Train on this machine, or on a Ray cluster.", rich_help_panel=choices.RARE),
 ]
 UpdateEngine: TypeAlias = Annotated[
     Literal["auto", "eager", "numpy", "compiled", "cuda-graph"],
@@ -329,7 +323,7 @@ Track: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--track",
-        metavar="tensorboard|wandb",
+        metavar="|".join(choices.TRACKERS),
         help="Mirror the records there while they grow; may be repeated.",
         rich_help_panel=choices.OUTPUT,
     ),

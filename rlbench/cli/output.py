@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
+from json import dumps
 from pathlib import Path
 
 import typer
@@ -64,9 +64,9 @@ def emit(text: str) -> None:
         raise UsageError(f"stdout: cannot be written ({getattr(error, 'strerror', None) or 'it is closed'})") from None
 
 
-def emit_json(document: Mapping[str, object]) -> None:
-    """Write one JSON document; keys stay in the order they were given."""
-    emit(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False))
+def answer(document: Mapping[str, object], text: str, *, json: bool) -> None:
+    """Emit a text for people, or with ``json`` the document for scripts; ``report/data/schema`` has its schema."""
+    emit(dumps({"schema_version": 1, **document}, indent=2, allow_nan=False, ensure_ascii=False) if json else text)
 
 
 def write_file(path: Path, content: str | bytes, option: str = "--output") -> None:

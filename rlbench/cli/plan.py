@@ -8,7 +8,7 @@ import typer
 
 from rlbench.cli import completion
 from rlbench.cli.options import Json, Records, SuiteOrAll
-from rlbench.cli.output import emit, emit_json, terminal_width
+from rlbench.cli.output import answer, emit, terminal_width
 from rlbench.cli.suite_names import suites_named
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rlbench.report.remaining_work import RemainingRuns
     from rlbench.report.sources import Sources
 
-PLAN_SCHEMA = 1
 DISK = 300_000
 """Bytes of the record of one run."""
 
@@ -91,20 +90,16 @@ def plan(
     if lines:
         if remaining:
             emit("\n".join(map(_line, sorted(remaining, key=_length))))
-    elif json:
-        own_cells = _measured(evidence, suites)
-        emit_json({"schema_version": PLAN_SCHEMA, "include": [_row(row, own_cells) for row in remaining]})
-    else:
-        every = [
-            row
-            for name in suites
-            for row in remaining_runs(
-                name, evidence, algorithms=algo or (), seeds=numbers, whole=True, informative=early
-            )
-        ]
-        nothing = f"nothing is missing from {evidence.own}"
-        text = _text(remaining, _measured(evidence, suites)) if remaining else nothing
-        emit("\n".join([text, *sentences([_whole(every)], terminal_width())]))
+        return
+    every = [
+        row
+        for name in suites
+        for row in remaining_runs(name, evidence, algorithms=algo or (), seeds=numbers, whole=True, informative=early)
+    ]
+    own_cells = _measured(evidence, suites)
+    text = _text(remaining, own_cells) if remaining else f"nothing is missing from {evidence.own}"
+    text = "\n".join([text, *sentences([_whole(every)], terminal_width())])
+    answer({"include": [_row(row, own_cells) for row in remaining]}, text, json=json)
 
 
 def _affordable(
@@ -131,14 +126,7 @@ def _affordable(
     if lines:
         emit("\n".join(map(_line, (*choice.rows, *after))))
         return
-    if json:
-        own_cells = _measured(evidence, suites)
-        rows = {
-            "include": [_row(row, own_cells) for row in choice.rows],
-            "after": [_row(row, own_cells) for row in after],
-        }
-        emit_json({"schema_version": PLAN_SCHEMA, "budget_hours": hours, **rows})
-        return
+    own_cells = _measured(evidence, suites)
     unknown = f", {choice.unknown} of unknown length" if choice.unknown else ""
     summary = (
         f"{len(choice.rows)} verdicts in {spoken(choice.hours * 3600)} of {spoken(hours * 3600)}, the cheapest first; "
@@ -146,7 +134,9 @@ def _affordable(
     )
     rest = "".join(f"\nthen begin {_line(row)}: {spoken((row.hours or 0) * 3600)}, and it resumes" for row in after)
     words = sentences((summary + rest).split("\n"), terminal_width())
-    emit("\n".join([*([_text(choice.rows, _measured(evidence, suites))] if choice.rows else []), *words]))
+    include, then = ([_row(row, own_cells) for row in rows] for rows in (choice.rows, after))
+    text = "\n".join([*([_text(choice.rows, own_cells)] if choice.rows else []), *words])
+    answer({"budget_hours": hours, "include": include, "after": then}, text, json=json)
 
 
 def _measured(evidence: Sources, suites: Sequence[str]) -> Mapping[CellKey, Cell]:

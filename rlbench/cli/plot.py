@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from rlbench.cli import completion
 from rlbench.cli.options import Algos, Records, Reference, References, Suite, Tasks
 from rlbench.cli.output import remark, write_file
 from rlbench.cli.suite_names import suites_named
@@ -19,13 +18,11 @@ def plot(
     *,
     output: Annotated[Path, typer.Option("--output", metavar="FILE.png|.svg|.pdf", help="The figure to write.")],
     kind: Annotated[
-        str,
+        Literal["curves", "walltime", "profile", "interval", "improvement", "forest"],
         typer.Option(
             "--kind",
-            metavar="curves|walltime|profile|interval|improvement|forest",
             help="What it shows: curves over steps, curves over wall-clock time, performance profiles, intervals of "
             "interquartile means, the probability that a run beats its published score, or every shortfall.",
-            autocompletion=completion.kinds,
         ),
     ] = "curves",
     title: Annotated[
@@ -59,11 +56,11 @@ def plot(
     if not output.parent.is_dir():
         raise UsageError(f"--output {output}: {output.parent} is not a folder; make it first")
     from rlbench.report.figure_style import rc_settings
-    from rlbench.report.plots import draw, encoded, plot_kind
+    from rlbench.report.plots import draw, encoded
     from rlbench.report.sources import sources
 
     settings = rc_settings(rc or [])
-    figure = draw(suite, plot_kind(kind), sources(results), tasks=task or [], algorithms=algo or [], rc=settings)
+    figure = draw(suite, kind, sources(results), tasks=task or [], algorithms=algo or [], rc=settings)
     content = encoded(figure, output.suffix, title=title or "", rc=settings)
     write_file(output, content)
     remark(f"{output}: {len(content):,} bytes")

@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Final
 
 from rlbench.cli.choices import parse_count
 from rlbench.cli.options import run_folder
-from rlbench.cli.output import emit, emit_json, remark
+from rlbench.cli.output import answer, emit, remark
 from rlbench.config.names import printable
 from rlbench.errors import RefusedFile, UnknownRun, UsageError, beside
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from rlbench.datasets.hdf5_writer import Written
+    from rlbench.datasets.recipes import Games, Recipe
     from rlbench.datasets.shard_conversion import Conversion
     from rlbench.generate import EpisodeRecorder
 
 
-GAMES_SCHEMA = 1
-MESSAGES = 20
+MESSAGES = 10
 """Progress messages of one recording."""
 
 
@@ -73,14 +76,11 @@ def _free(folder: Path, name: str, *, force: bool) -> Path:
 def _record(recorder: EpisodeRecorder, *, quiet: bool, json: bool) -> None:
     """Record the episodes of a recipe with progress on stderr, and print the result."""
     from rlbench.datasets.checksums import seal_of
+    from rlbench.datasets.hdf5_writer import Written
     from rlbench.datasets.recording_writer import CONTENTS
 
-    recipe, messages = recorder.recipe, 0
     try:
-        for done in recorder:
-            if not quiet and done * MESSAGES // recipe.steps > messages:
-                messages = done * MESSAGES // recipe.steps
-                remark(f"{recipe.name}: {done:,} of {recipe.steps:,} steps")
+        remark_progress(recorder, recorder.recipe, quiet=quiet)
     except KeyboardInterrupt:
         recorder.tracks.writer.flush()
         remark(
@@ -89,18 +89,27 @@ def _record(recorder: EpisodeRecorder, *, quiet: bool, json: bool) -> None:
         raise
     metadata = recorder.finish()
     size = sum(path.stat().st_size for path in recorder.folder.iterdir())
-    digest = seal_of(recorder.folder / CONTENTS).sha256
-    if json:
-        document = {"path": str(recorder.folder), "sha256": digest, "bytes": size, **metadata}
-        emit_json({"schema_version": GAMES_SCHEMA, **document})
-        return
-    mean = (
-        f"return {metadata['return_mean']:,.1f} ± {metadata['return_std']:,.1f}, " if "return_mean" in metadata else ""
+    file = Written(recorder.folder, seal_of(recorder.folder / CONTENTS).sha256, size)
+    answer_dataset(file, recorder.recipe.steps, metadata, json=json)
+
+
+def remark_progress(recorder: Iterable[int], recipe: Recipe | Games, *, quiet: bool) -> None:
+    """Record to the end, with ``MESSAGES`` lines on stderr."""
+    messages = 0
+    for done in recorder:
+        if not quiet and done * MESSAGES // recipe.steps > messages:
+            messages = done * MESSAGES // recipe.steps
+            remark(f"{recipe.name}: {done:,} of {recipe.steps:,} steps")
+
+
+def answer_dataset(file: Written, steps: int, facts: Mapping[str, str | float], *, json: bool) -> None:
+    """Print the file and the facts of a new data set."""
+    mean = f"return {facts['return_mean']:,.1f} ± {facts['return_std']:,.1f}, " if "return_mean" in facts else ""
+    text = (
+        f"{file.path}: {steps:,} steps, {facts['episodes']} whole episodes, {mean}"
+        f"{file.bytes:,} bytes, SHA-256 {file.sha256}"
     )
-    emit(
-        f"{recorder.folder}: {recipe.steps:,} steps, {metadata['episodes']} whole games, {mean}"
-        f"{size:,} bytes, SHA-256 {digest}"
-    )
+    answer({"path": str(file.path), "sha256": file.sha256, "bytes": file.bytes, **facts}, text, json=json)
 
 
 def write_subset(source: str, steps: str, name: str, *, force: bool) -> None:
@@ -131,10 +140,7 @@ def describe(path: Path, *, json: bool) -> None:
     seal = checksums.seal_of(data_file(path)) if recording_reader.is_complete(path) else None
     facts, words = recording_summary(recording_reader.outline(path)), dataset_metadata(path)
     size = sum(file.stat().st_size for file in path.iterdir())
-    if json:
-        head = {"path": str(path), "bytes": size, "sha256": seal.sha256 if seal else None}
-        emit_json({"schema_version": GAMES_SCHEMA, "name": path.stem, **head, **asdict(facts), "told": words})
-        return
+    head = {"name": path.stem, "path": str(path), "bytes": size, "sha256": seal.sha256 if seal else None}
     returns = facts.returns
     lines = [
         ("name", path.stem),
@@ -153,7 +159,8 @@ def describe(path: Path, *, json: bool) -> None:
         *words.items(),
     ]
     wide = max(len(key) for key, _ in lines)
-    emit("\n".join(f"{printable(key):<{wide}}  {printable(value)}" for key, value in lines))
+    text = "\n".join(f"{printable(key):<{wide}}  {printable(value)}" for key, value in lines)
+    answer({**head, **asdict(facts), "told": words}, text, json=json)
 
 
 KINDS: Final = ("rlu", "dqn-replay")

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rlbench.records.store import Record
     from rlbench.records.types import Epoch
 
-REPLAY_SCHEMA = 1
 PLAIN = re.compile(r"[\w,=-]{0,40}", re.ASCII)
 """Value of a variable that chooses threads or instructions."""
 
@@ -71,7 +70,6 @@ class Replay:
     def document(self) -> dict[str, object]:
         """The same for scripts."""
         return {
-            "schema_version": REPLAY_SCHEMA,
             "folder": str(self.folder),
             "epochs": self.epochs,
             "env_steps": self.steps,

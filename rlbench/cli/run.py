@@ -16,7 +16,7 @@ from rlbench.cli import options
 from rlbench.cli.choices import seeds_text
 from rlbench.cli.experience import Data, dataset_of, reference_score
 from rlbench.cli.options import RESULTS, Config, Json, Results, Sets, Smoke, Steps, Suite
-from rlbench.cli.output import complain, emit, emit_json, remark, terminal_width
+from rlbench.cli.output import answer, complain, remark, terminal_width
 from rlbench.errors import UsageError
 from rlbench.report.columns import sentences
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from rlbench.records.types import Outcome
     from rlbench.sweep.events import Ending
 
-RUN_SCHEMA = 1
 CODES = {"failed": 5, "halted": 5, "crashed": 5, "refused": 2}
 """Exit code of each status; of any other status it is 0."""
 
@@ -193,12 +192,10 @@ def _print(endings: Sequence[Ending], decisions: list[dict[str, object]], result
     from rlbench.cli.until_decided import decision_sentence
 
     rows = [ending_row(ending) for ending in endings]
-    if json:
-        emit_json({"schema_version": RUN_SCHEMA, "runs": rows, **({"decisions": decisions} if decisions else {})})
-    else:
-        verdicts = [decision_sentence(row) for row in decisions] or _verdicts(endings, results)
-        if lines := sentences([*summary(endings, rows), *verdicts], terminal_width()):
-            emit("\n".join(lines))
+    verdicts = [decision_sentence(row) for row in decisions] or ([] if json else _verdicts(endings, results))
+    lines = sentences([*summary(endings, rows), *verdicts], terminal_width())
+    if lines or json:
+        answer({"runs": rows, **({"decisions": decisions} if decisions else {})}, "\n".join(lines), json=json)
     for row in rows:
         if row["status"] == "refused":
             complain(str(row["reason"]))
@@ -260,10 +257,8 @@ def _print_plan(specs: list[Spec], results: Path, dataset: str | None, *, json: 
         rows.append(
             {**_row(spec, folder, status, outcome), "env_steps": done, "steps": spec.budget.steps, "memory": need.total}
         )
-    if json:
-        emit_json({"schema_version": RUN_SCHEMA, "plan": rows})
-        return
-    emit("\n".join(sentences(_plan_lines(specs, rows, memory, results), terminal_width())))
+    text = "\n".join(sentences(_plan_lines(specs, rows, memory, results), terminal_width()))
+    answer({"plan": rows}, text, json=json)
 
 
 def _plan_lines(

@@ -9,13 +9,12 @@ import typer
 
 from rlbench.cli import completion
 from rlbench.cli.options import Algo, Config, Import, Json, Reference, References, Sets, Smoke, Steps, Suite
-from rlbench.cli.output import emit, emit_json, terminal_width
+from rlbench.cli.output import answer, terminal_width
 
 if TYPE_CHECKING:
     from rlbench.cli.resolve import Resolved
     from rlbench.config.footprint import Footprint
 
-SHOW_SCHEMA = 1
 LEGEND = "default: rlbench's; suite table: of this algorithm and task; --documented shows the published scores"
 
 
@@ -69,10 +68,7 @@ def show(
         package=import_package(package) if package else None,
     )
     memory = footprint(resolved.spec, steps=steps_of(None)(resolved.spec))
-    if json:
-        emit_json(_document(resolved, memory))
-    else:
-        emit(_text(resolved, memory))
+    answer(_document(resolved, memory), _text(resolved, memory), json=json)
 
 
 def _published(suite: str, algo: str, task: str, *, json: bool) -> None:
@@ -81,10 +77,8 @@ def _published(suite: str, algo: str, task: str, *, json: bool) -> None:
     from rlbench.report.provenance import cells_of, provenance_document, provenance_text
 
     cells = cells_of(suite, algo, task)
-    if json:
-        emit_json(provenance_document(cells))
-    else:
-        emit("\n".join(sentences(provenance_text(cells).split("\n"), terminal_width(), hang=11)))
+    text = "\n".join(sentences(provenance_text(cells).split("\n"), terminal_width(), hang=11))
+    answer(provenance_document(cells), text, json=json)
 
 
 def _text(resolved: Resolved, memory: Footprint) -> str:
@@ -109,7 +103,6 @@ def _text(resolved: Resolved, memory: Footprint) -> str:
 
 def _document(resolved: Resolved, memory: Footprint) -> dict[str, object]:
     return {
-        "schema_version": SHOW_SCHEMA,
         "id": resolved.spec.id,
         "fields": [dict(zip(("path", "value", "source", "meaning"), row, strict=True)) for row in resolved.rows()],
         "memory": {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli.options import Json, OnlySuite, Records
-from rlbench.cli.output import complain, emit, emit_json, terminal_width
+from rlbench.cli.output import answer, complain, emit, terminal_width
 from rlbench.config.names import number_text
 from rlbench.errors import RefusedFile, UnknownName, UsageError
 
@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
     from rlbench.report.run_status import RunStatus
 
-STATUS_SCHEMA = 1
 SECONDS_BETWEEN_LOOKS = 2.0
-HOME, ERASE_LINE, ERASE_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 STATES = ("running", "done", "failed", "interrupted", "damaged")
+HOME, ERASE_LINE, ERASE_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 def status(
@@ -56,10 +55,7 @@ def status(
         _watch(results, suite, state)
         return
     runs_found = _standings(results, suite, state)
-    if json:
-        emit_json({"schema_version": STATUS_SCHEMA, "runs": [_document(run) for run in runs_found]})
-    else:
-        emit(_text(runs_found, state))
+    answer({"runs": [_document(run) for run in runs_found]}, _text(runs_found, state), json=json)
     damaged = [run for run in runs_found if run.state == "damaged"]
     for run in damaged:
         complain(run.reason)

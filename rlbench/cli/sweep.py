@@ -12,12 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlbench.cli import choices
 from rlbench.cli.announcement import announce
-from rlbench.cli.choices import EXECUTORS, pauses
+from rlbench.cli.choices import pauses
 from rlbench.cli.experience import Data, refuse_other_data, steps_of
 from rlbench.cli.output import remark
 from rlbench.config.run import Runtime
-from rlbench.errors import UnknownName, UsageError
+from rlbench.errors import UsageError
 from rlbench.records.machine import available_memory
 from rlbench.records.store import folder_of
 from rlbench.signals import stop_on_signals
@@ -56,7 +57,7 @@ class SweepOptions:
     force: bool
     quiet: bool
     jobs: str | None  # number of worker processes, or auto; None: no workers
-    executor: str
+    executor: choices.Executor
     address: str | None
     pipe: int | None = None  # to the parent of a worker
 
@@ -133,8 +134,6 @@ def _executor(
     from rlbench.cli.preflight import fits
     from rlbench.sweep.local import Local
 
-    if options.executor not in EXECUTORS:
-        raise UnknownName("executor", options.executor, EXECUTORS, where="--executor")
     limit = parse_jobs(options.jobs)
     threads = os.environ.get("OMP_NUM_THREADS", "")
     each = int(threads) if threads.isascii() and threads.isdigit() and int(threads) > 0 else None

@@ -11,13 +11,11 @@ import typer
 
 from rlbench.cli import completion
 from rlbench.cli.options import Json
-from rlbench.cli.output import emit, emit_json
+from rlbench.cli.output import answer
 from rlbench.errors import BelowReference, RefusedFile, UsageError
 
 if TYPE_CHECKING:
     from rlbench.report.integrity import Findings
-
-VERIFY_SCHEMA = 1
 
 
 def verify(
@@ -74,20 +72,10 @@ def verify(
     findings = verified(folder)
     if not findings.runs and not findings.baselines:
         raise UsageError(f"{folder}: holds no records; name a folder of records")
-    if json:
-        emit_json(
-            {
-                "schema_version": VERIFY_SCHEMA,
-                "folder": str(folder),
-                "runs": findings.runs,
-                "epochs": findings.epochs,
-                "checkpoints": findings.checkpoints,
-                "baselines": findings.baselines,
-                "faults": [fault._asdict() for fault in findings.faults],
-            }
-        )
-    else:
-        emit("\n".join([*(fault.line for fault in findings.faults), _summary(findings)]))
+    counts = {"runs": findings.runs, "epochs": findings.epochs, "checkpoints": findings.checkpoints}
+    faults = [fault._asdict() for fault in findings.faults]
+    document = {"folder": str(folder), **counts, "baselines": findings.baselines, "faults": faults}
+    answer(document, "\n".join([*(fault.line for fault in findings.faults), _summary(findings)]), json=json)
     if findings.faults:
         raise typer.Exit(RefusedFile.exit_code)
 
@@ -97,10 +85,7 @@ def _replay(folder: Path, epochs: int | None, dataset: Path | None, *, json: boo
 
     with redirect_stdout(sys.stderr):  # environments may print
         result = replay(folder, epochs, dataset)
-    if json:
-        emit_json(result.document)
-    else:
-        emit(result.text)
+    answer(result.document, result.text, json=json)
     if result.difference is not None:
         raise typer.Exit(BelowReference.exit_code)
 

@@ -25,13 +25,14 @@ from rlbench.report.tables import STYLES, html_table, legend, rounded
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell
+    from rlbench.report.plots import Kind
     from rlbench.report.sources import Sources
 
-LARGE = (
+LARGE: Final[tuple[tuple[Kind, str], ...]] = (
     ("curves", "Learning curves; bands are ± one std over seeds."),
     ("walltime", "The same against wall clock."),
 )
-SMALL = (
+SMALL: Final[tuple[tuple[Kind, str], ...]] = (
     ("interval", "The tasks that all algorithms have, with 95 % bootstrap intervals over seeds."),
     ("improvement", "The probability that a run beats its published score; a half is a draw."),
     ("profile", "Share of runs above each score."),
@@ -105,11 +106,11 @@ def _figures(suite: str, evidence: Sources, *, several: bool) -> list[str]:
     return [*large, f'<div class="pair">{"".join(small)}</div>']
 
 
-def _figure(suite: str, kind: str, caption: str, evidence: Sources) -> str:
-    from rlbench.report.plots import draw, encoded, plot_kind
+def _figure(suite: str, kind: Kind, caption: str, evidence: Sources) -> str:
+    from rlbench.report.plots import draw, encoded
 
     try:
-        svg = encoded(draw(suite, plot_kind(kind), evidence), ".svg")
+        svg = encoded(draw(suite, kind, evidence), ".svg")
     except UsageError:  # nothing to draw of this kind
         return ""
     data = quote(" ".join(svg.decode().split()), safe=PLAIN)  # shorter than in base 64

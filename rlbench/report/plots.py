@@ -14,11 +14,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import chdir, nullcontext
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
 
-from rlbench.errors import UnknownName, UsageError
+from rlbench.errors import UsageError
 from rlbench.report import forest, plot_data
 from rlbench.report.aggregate import (
     Estimate,
@@ -41,7 +41,6 @@ with chdir(DATA) if os.path.lexists("matplotlibrc") else nullcontext():  # matpl
     from matplotlib.figure import Figure
 
 Kind = Literal["curves", "walltime", "profile", "interval", "improvement", "forest"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 ENDINGS = (".png", ".svg", ".pdf")
 UNDATED = {
     ".png": {"Software": None},
@@ -150,18 +149,6 @@ def encoded(figure: Figure, ending: str, *, title: str = "", rc: Mapping[str, st
 def _coarse(places: re.Match[bytes]) -> bytes:
     """Round coordinates to hundredths of a point; scales keep all their digits."""
     return FINE.sub(lambda number: f"{float(number[0]):.2f}".encode(), places[0])
-
-
-def plot_kind(name: str) -> Kind:
-    """A kind of figure by its name.
-
-    Raises:
-        UnknownName: there is none.
-    """
-    for kind in KINDS:
-        if kind == name:
-            return kind
-    raise UnknownName("kind", name, KINDS, where="--kind")
 
 
 def looks_of(labels: Sequence[str]) -> dict[str, Look]:

@@ -20,9 +20,6 @@ from rlbench.report.reference_table import (
 )
 from rlbench.report.tables import published
 
-SCHEMA_VERSION = 1
-"""Version of the schema of ``show --documented --json``."""
-
 
 def cells_of(suite: str, algorithm: str, task: str) -> tuple[DocumentedCell, ...]:
     """The documented cells of a suite, algorithm and task; several if the task has several data sets.
@@ -51,7 +48,6 @@ def provenance_text(cells: Sequence[DocumentedCell]) -> str:
 def provenance_document(cells: Sequence[DocumentedCell]) -> dict[str, object]:
     """The same for scripts."""
     return {
-        "schema_version": SCHEMA_VERSION,
         "cells": [
             {
                 **cell.key._asdict(),

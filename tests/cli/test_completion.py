@@ -8,14 +8,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from rlbench import suites
-from rlbench.cli import choices
 from rlbench.cli.app import main
-from rlbench.report.plots import Kind
 from tests.laws.layers import HEAVY
 from tests.laws.source import ROOT
 from tests.laws.test_light_start import SLOW_TO_START, WITHOUT
@@ -127,10 +124,6 @@ def test_completion_offers_run_folders(
     assert offered("rlbench eval ") == offered("rlbench verify ")
     (folder / "spec.json").write_text("{", encoding="utf-8")  # a damaged one is no reason to say something
     assert offered("rlbench verify r")
-
-
-def test_completion_offers_the_kinds_of_plots() -> None:
-    assert get_args(Kind) == choices.PLOTS
 
 
 LINES = ["", "run ", "run atari dqn --task Po", "run atari dqn --set algo.l", "verify ", "table toy --format "]
