@@ -17,9 +17,9 @@ from warnings import catch_warnings
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import RESULTS, Json, Results
+from rlbench.cli.options import RESULTS, Json, Results, known_suite
 from rlbench.cli.output import answer, terminal_width
-from rlbench.errors import UnknownName, UsageError
+from rlbench.errors import UsageError
 
 if TYPE_CHECKING:
     from rlbench.config.run import Spec
@@ -60,6 +60,7 @@ def doctor(
             metavar="[SUITE]",
             help="Look only at what this suite needs; default: all of them.",
             show_default=False,
+            callback=known_suite,
             autocompletion=completion.suites,
         ),
     ] = None,
@@ -74,8 +75,6 @@ def doctor(
     from rlbench import suites
     from rlbench.report.columns import sentences
 
-    if suite is not None and suite not in suites.names():
-        raise UnknownName("suite", suite, suites.names())
     names = [suite] if suite else suites.names()
     findings = [finding for check in _checks(names, results) for finding in check()]
     lines = (f"{finding.state:<8}  {finding.what}: {finding.detail}" for finding in findings)

@@ -10,7 +10,6 @@ import typer
 from rlbench.cli.options import Json, OnlySuite, Records
 from rlbench.cli.output import answer, remark
 from rlbench.cli.suite_names import usable_suites
-from rlbench.errors import UnknownName
 
 
 def listing(
@@ -47,8 +46,6 @@ def _names(kind: str, suite: str | None) -> list[tuple[str, str]]:
     """``(suite, name)`` for each suite, algorithm or task that can be run."""
     from rlbench import suites
 
-    if suite is not None and suite not in suites.names():
-        raise UnknownName("suite", suite, suites.names())
     suite_names = usable_suites() if suite is None else [suite]
     if kind == "suites":
         return [(name, name) for name in suite_names]
@@ -58,12 +55,9 @@ def _names(kind: str, suite: str | None) -> list[tuple[str, str]]:
 
 def _runs(suite: str | None, results: Path | None) -> list[tuple[str, str]]:
     """``(suite, folder)`` for each run in any state."""
-    from rlbench import suites
     from rlbench.records.files import folders
     from rlbench.report.sources import sources
 
-    if suite is not None and suite not in suites.names():
-        raise UnknownName("suite", suite, suites.names())
     own = sources(results).own
     runs = [(folder.relative_to(own).parts[0], str(folder)) for folder in folders(own)]
     return [(of, folder) for of, folder in runs if suite in {None, of}]

@@ -217,7 +217,7 @@ def summary(endings: Sequence[Ending], rows: Sequence[dict[str, object]]) -> lis
 
 def _verdicts(endings: Sequence[Ending], results: Path) -> list[str]:
     """The verdict of each cell with a run that was trained or is done."""
-    from rlbench.cli.next_step import verdict_lines
+    from rlbench.cli.announcement import verdict_lines
 
     if any(ending.job.spec.smoke for ending in endings):
         return ["a smoke run: its record is marked and enters no table"]

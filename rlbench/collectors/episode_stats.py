@@ -76,16 +76,13 @@ class EpisodeQuota:
         self.share, self.running = episodes // num_envs, running.copy()
         self.score, self.length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
         self.games: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]  # return and length
-        self.surplus = 0  # games that ended and do not count
 
     def add(self, score: NDArray[np.float64], live: NDArray[np.bool_], over: NDArray[np.bool_]) -> None:
         """Add one step of every env, each ``[N]``; score 0 and False twice for an env that has not answered."""
         self.score += score
         self.length += live
         for env_id in np.flatnonzero(over):
-            if self.running[env_id] or len(self.games[env_id]) == self.share:
-                self.surplus += 1
-            else:
+            if not self.running[env_id] and len(self.games[env_id]) < self.share:
                 self.games[env_id].append((float(self.score[env_id]), int(self.length[env_id])))
         self.running[over], self.score[over], self.length[over] = False, 0, 0
 

@@ -15,7 +15,7 @@ from contextlib import redirect_stderr
 from importlib import import_module
 from importlib.metadata import version
 from io import StringIO
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import gymnasium
 import numpy as np
@@ -35,14 +35,6 @@ REMEDY: Final = 'pip install "gymnasium-robotics>=1.4"'
 NEAR: Final = 0.05  # metres
 GOAL: Final = 3  # coordinates of a goal
 PARTS: Final = ("observation", "achieved_goal", "desired_goal")
-
-
-class GoalSlices(NamedTuple):
-    """Slices of the parts of an observation."""
-
-    observation: slice
-    achieved: slice
-    desired: slice
 
 
 def compute_reward(achieved: Tensor, desired: Tensor) -> Tensor:
@@ -70,8 +62,6 @@ class FetchVector(GymnasiumVector):
             limit=steps if limit is None else limit,
         )
         self._limit_terminates = limit_terminates
-        size, goal = (self._inner()[0].observation_space[part].shape[0] for part in PARTS[:2])
-        self.layout: Final = GoalSlices(slice(size), slice(size, size + goal), slice(size + goal, size + 2 * goal))
 
     def recv(self) -> Step:
         """Step every live env, reset every ended one."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlbench import suites
 from rlbench.config.names import number_text
 from rlbench.errors import UnknownName, UsageError, beside
 from rlbench.report.aggregate import (
@@ -74,8 +73,6 @@ def compare(first: str, second: str, evidence: Sources, suite: str | None, *, at
         UsageError: one is a folder and the other is not, or they share no task.
         UnknownName: neither a folder nor an algorithm with runs.
     """
-    if suite is not None and suite not in suites.names():
-        raise UnknownName("suite", suite, suites.names())
     folders = [folder_side(name) is not None for name in (first, second)]
     if all(folders):
         return _folders((first, second), suite, at=at)

@@ -40,6 +40,7 @@ SMALL: Final[tuple[tuple[Kind, str], ...]] = (
 PLAIN: Final = " /:;=,.-+'!*?@$~_"
 """Characters, besides letters and digits, that a quoted URL in HTML holds unescaped."""
 
+NUMBERS: Final = frozenset({"Seed", "Seeds", "Steps", "Best", "Last", "Last tenth", "Hours", "Steps/s", "Runs"})
 SPARK = (90, 22)
 """Width and height of a seed's curve, in pixels."""
 
@@ -123,36 +124,23 @@ def _seeds(suite: str, runs_by_cell: Mapping[CellKey, Runs]) -> str:
     head = ("Cell", "Seed", "Status", "Steps", "Best", "Last", "Last tenth", "Hours", "Steps/s", "Curve")
     rows = []
     for key, runs in sorted(runs_by_cell.items()):
-        if key.suite != suite:
-            continue
-        every = _counted(runs)
-        bounds = _bounds(every)
-        rows += [_seed(key, run, bounds) for run in every]
-    if not rows:
-        return ""
-    titles = "".join(f"<th{_side(name)}>{name}</th>" for name in head)
-    body = "\n".join(rows)
-    table = f'<div class="scroll"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
-    return f"<details open><summary>Every seed</summary>{table}</details>"
+        if key.suite == suite and (every := _counted(runs)):
+            bounds = _bounds(every)
+            rows += [[*map(html.escape, _seed(key, run)), _spark(run, bounds)] for run in every]
+    return f"<details open><summary>Every seed</summary>{_table(head, rows)}</details>" if rows else ""
 
 
-def _seed(key: CellKey, run: Run, bounds: tuple[float, float, int]) -> str:
+def _seed(key: CellKey, run: Run) -> list[str]:
     steps_per_second = speed(run)
-    scores = [rounded(kind(run.evaluations)) if run.evaluations else "" for kind in (best, final, last_tenth)]
-    remark = f" ({run.reason})" if run.status == "failed" else ""
-    texts = {
-        "Cell": f"{key.algorithm} {task_name(key)}{_variant(run)}",
-        "Seed": str(run.seed),
-        "Status": run.status + remark,
-        "Steps": f"{run.env_steps:,}",
-        "Best": scores[0],
-        "Last": scores[1],
-        "Last tenth": scores[2],
-        "Hours": f"{run.seconds / 3600:.2f}",
-        "Steps/s": f"{steps_per_second:,.0f}" if steps_per_second else "",
-    }
-    fields = "".join(f"<td{_side(name)}>{html.escape(text)}</td>" for name, text in texts.items())
-    return f"<tr>{fields}<td>{_spark(run, bounds)}</td></tr>"
+    return [
+        f"{key.algorithm} {task_name(key)}{_variant(run)}",
+        str(run.seed),
+        run.status + (f" ({run.reason})" if run.status == "failed" else ""),
+        f"{run.env_steps:,}",
+        *(rounded(kind(run.evaluations)) if run.evaluations else "" for kind in (best, final, last_tenth)),
+        f"{run.seconds / 3600:.2f}",
+        f"{steps_per_second:,.0f}" if steps_per_second else "",
+    ]
 
 
 def _variant(run: Run) -> str:
@@ -190,15 +178,16 @@ def _missing(rows: Sequence[RemainingRuns]) -> str:
         else "a time nobody knows yet"
     )
     rest = f"; no speed is known for {unknown} cells" if unknown and hours else ""
-    head = "".join(f"<th{_side(name)}>{name}</th>" for name in ("Cell", "Seeds", "Steps", "Hours"))
-    body = "\n".join(
-        f"<tr><td>{html.escape(f'{row.key.algorithm} {task_name(row.key)}')}</td>"
-        f'<td class="number">{len(row.seeds)}</td>'
-        f'<td class="number">{f"{row.steps:,}" if row.steps else ""}</td>'
-        f'<td class="number">{"" if row.hours is None else f"{row.hours:,.1f}"}</td></tr>'
+    fields = (
+        (
+            html.escape(f"{row.key.algorithm} {task_name(row.key)}"),
+            str(len(row.seeds)),
+            f"{row.steps:,}" if row.steps else "",
+            "" if row.hours is None else f"{row.hours:,.1f}",
+        )
         for row in rows
     )
-    table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    table = _table(("Cell", "Seeds", "Steps", "Hours"), fields)
     title = f"Missing for ten seeds a cell: {seeds:,} runs of {len(rows)} cells, {cost}{rest}"
     return f"<details><summary>{title}</summary>{table}</details>"
 
@@ -210,20 +199,14 @@ def _machines(runs: Iterable[Run]) -> str:
         runs_by_machine.setdefault(machine_of(run), []).append(run)
     if not runs_by_machine:
         return '<p class="quiet">Nothing has been run yet.</p>'
-    head = "<tr><th>Machine</th><th class=number>Runs</th><th>Python</th><th>Packages</th><th>Commits</th></tr>"
-    rows = "\n".join(_machine(name, runs_by_machine[name]) for name in sorted(runs_by_machine))
-    return f'<div class="scroll"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+    rows = (map(html.escape, _machine(name, runs_by_machine[name])) for name in sorted(runs_by_machine))
+    return _table(("Machine", "Runs", "Python", "Packages", "Commits"), rows)
 
 
-def _machine(name: str, runs: Sequence[Run]) -> str:
-    pythons = sorted({str(run.environment.get("python", "")) for run in runs})
-    commits = sorted({str(run.environment.get("commit", "")) for run in runs})
-    packages = sorted({f"{package} {version}" for run in runs for package, version in _packages(run).items()})
-    texts = (name, str(len(runs)), ", ".join(pythons), ", ".join(packages), ", ".join(commits))
-    fields = (
-        f"<td{' class=number' if place == 1 else ''}>{html.escape(text)}</td>" for place, text in enumerate(texts)
-    )
-    return f"<tr>{''.join(fields)}</tr>"
+def _machine(name: str, runs: Sequence[Run]) -> list[str]:
+    pythons, commits = ({str(run.environment.get(part, "")) for run in runs} for part in ("python", "commit"))
+    packages = {f"{package} {version}" for run in runs for package, version in _packages(run).items()}
+    return [name, str(len(runs)), *(", ".join(sorted(texts)) for texts in (pythons, packages, commits))]
 
 
 def _packages(run: Run) -> Mapping[str, object]:
@@ -235,9 +218,10 @@ def _counted(runs: Runs) -> list[Run]:
     return [*runs.scored, *runs.short, *runs.variants]
 
 
-def _side(name: str) -> str:
-    return (
-        ' class="number"'
-        if name in {"Seed", "Seeds", "Steps", "Best", "Last", "Last tenth", "Hours", "Steps/s"}
-        else ""
-    )
+def _table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table of fields in HTML; numbers stand on the right."""
+    sides = [' class="number"' if name in NUMBERS else "" for name in head]
+    lines = [zip(sides, row, strict=True) for row in rows]
+    titles = "".join(f"<th{side}>{name}</th>" for side, name in zip(sides, head, strict=True))
+    body = "\n".join(f"<tr>{''.join(f'<td{side}>{field}</td>' for side, field in line)}</tr>" for line in lines)
+    return f'<div class="scroll"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'

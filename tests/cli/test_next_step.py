@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rlbench import suites
+from rlbench.cli.announcement import verdict_lines
 from rlbench.cli.app import main
-from rlbench.cli.next_step import verdict_lines
 from rlbench.cli.run import ending_row, summary
 from rlbench.sweep.events import Ending, Status
 from rlbench.sweep.plan import Job
