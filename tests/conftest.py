@@ -56,6 +56,12 @@ def epoch(number: int, mean: float, env_steps: int, seed: int = 0) -> Epoch:
 
 
 @pytest.fixture
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs a test in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
 def record_run(tmp_path: Path) -> RecordRun:
     """Writes a run with the given evaluation means, as if it had been trained; gives its folder."""
 

@@ -14,13 +14,10 @@ from rlbench.cli.app import main
 from rlbench.records import files
 from tests.slow import slow_but
 
+pytestmark = pytest.mark.usefixtures("empty_folder")
+
 Capture = pytest.CaptureFixture[str]
 Record = Callable[..., Path]
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def toy(record_run: Record, level: float, seed: int, *, noise: float = 0.0, **more: object) -> Path:

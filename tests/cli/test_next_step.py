@@ -14,13 +14,10 @@ from rlbench.cli.run import ending_row, summary
 from rlbench.sweep.events import Ending, Status
 from rlbench.sweep.plan import Job
 
+pytestmark = pytest.mark.usefixtures("empty_folder")
+
 Record = Callable[..., Path]
 CATCH = {"suite": "toy", "task": "Catch"}
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def lines(results: str = "results", *, suite: str = "toy", algorithm: str = "dqn", task: str = "Catch") -> list[str]:

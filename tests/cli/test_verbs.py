@@ -20,14 +20,10 @@ from rlbench.cli.status import spoken
 from rlbench.records.store import Store
 from rlbench.report.reference_table import DATA
 
+pytestmark = pytest.mark.usefixtures("empty_folder")
+
 Capture = pytest.CaptureFixture[str]
 Record = Callable[..., Path]
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No verb meets the records or the environment of the developer."""
-    monkeypatch.chdir(tmp_path)
 
 
 def printed(capsys: Capture, *line: str, code: int = 0) -> str:

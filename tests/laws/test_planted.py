@@ -165,12 +165,8 @@ PLANTED: list[tuple[Law, str, str]] = [
     ),
     (bans.safe_path, "datasets/shard_conversion.py", "import multiprocessing as m\nm.get_context('spawn')  # !"),
     (bans.safe_reading, "datasets/sb3_import.py", "def f(file):\n    file.extractall('x')  # !"),
-    (bans.narrow_excepts, "run.py", "try:\n    f()\nexcept:  # !\n    g()"),
-    (bans.narrow_excepts, "run.py", "try:\n    f()\nexcept Exception:  # !\n    pass"),
     (bans.no_pass_through, "assembly/assemble.py", "def f(**options):\n    return g(1, **options)  # !"),
-    (bans.finished, "ops/return_distributions.py", "x = 1  # TODO: later  # !"),
-    (bans.finished, "ops/return_distributions.py", "x = 1  # FIXME  # !"),
-    (bans.finished, "ops/return_distributions.py", "x = 1  # type: ignore[misc]  # !"),
+    (bans.typed, "ops/return_distributions.py", "x = 1  # type: ignore[misc]  # !"),
     (words.shapes, "ops/losses.py", 'def f(x: Tensor) -> float:  # !\n    """The largest."""'),
     (
         words.shapes,

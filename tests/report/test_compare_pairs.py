@@ -16,14 +16,11 @@ from rlbench.report.reference_scores import documented
 from rlbench.report.run_index import gather
 from rlbench.report.sources import Sources
 
+pytestmark = pytest.mark.usefixtures("empty_folder")
+
 Capture = pytest.CaptureFixture[str]
 Record = Callable[..., Path]
 NOWHERE = Path("nowhere")
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def scores(found: Comparison) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import get_args
 from urllib.parse import unquote
 
 import numpy as np
@@ -23,21 +24,18 @@ from rlbench.report.compare import compare
 from rlbench.report.figure_style import STYLE
 from rlbench.report.html_report import page
 from rlbench.report.plot_data import algorithm_scores, hours, panels, steps
-from rlbench.report.plots import KINDS, ORDER, draw, encoded, looks_of
+from rlbench.report.plots import ORDER, Kind, draw, encoded, looks_of
 from rlbench.report.reference_table import CellKey
 from rlbench.report.remaining_work import remaining_runs, throughput
 from rlbench.report.run_index import gather
 from rlbench.report.sources import Sources
 from tests.slow import slow_but
 
+pytestmark = pytest.mark.usefixtures("empty_folder")
+
 Capture = pytest.CaptureFixture[str]
 Record = Callable[..., Path]
 RESULTS = Path(__file__).parents[2] / "results"
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
@@ -123,7 +121,7 @@ def test_settings_of_matplotlib_change_the_figure_or_are_refused(two_algorithms:
         assert refusal in line
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "forest"])  # a bound needs three seeds
+@pytest.mark.parametrize("kind", [kind for kind in get_args(Kind) if kind != "forest"])  # a bound needs three seeds
 def test_every_kind_of_figure_is_drawn_deterministically(kind: str, two_algorithms: Path) -> None:
     pictures = [encoded(draw("toy", kind, Sources(two_algorithms)), ".svg") for _ in range(2)]
     assert pictures[0] == pictures[1]

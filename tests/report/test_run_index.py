@@ -27,11 +27,32 @@ def only(results: Path) -> Runs:
     return found[CELL]
 
 
-def test_a_run_of_the_documented_settings_is_complete_when_it_is_done(record_run: Record, tmp_path: Path) -> None:
-    record_run([1.0, 2.0], seed=3)
+GROUPS = ("complete", "failed", "short", "elsewhere", "variants", "other_files", "versions", "copies", "rivals")
+
+
+@pytest.mark.parametrize(
+    ("changes", "group"),
+    [
+        ({"seed": 3}, "complete"),
+        ({"status": "failed"}, "failed"),
+        ({"status": "interrupted"}, "short"),
+        ({"status": None}, "short"),
+        ({"sets": ["budget.steps=300000"]}, "short"),
+        ({"sets": ["budget.steps=300000", "algo.lr=0.1"]}, "variants"),
+        ({"sets": ["algo.lr=0.1"]}, "variants"),
+        ({"sets": ["budget.steps=20000000"]}, "variants"),
+        ({"sets": ["budget.epoch=50000"]}, "variants"),
+        ({"sets": ["task.sticky=0.25"]}, "elsewhere"),
+        ({"sets": ["protocol.epsilon=0.05"]}, "elsewhere"),
+    ],
+)
+def test_a_run_is_sorted_by_its_settings_and_its_end(
+    record_run: Record, tmp_path: Path, changes: dict[str, object], group: str
+) -> None:
+    record_run([1.0, 2.0], **changes)
     runs = only(tmp_path / "results")
-    assert [r.seed for r in runs.complete] == [3]
-    assert (runs.failed, runs.short, runs.variants) == ([], [], [])
+    assert {name: len(getattr(runs, name)) for name in GROUPS if getattr(runs, name)} == {group: 1}
+    assert (runs.all[0].seed, runs.budget) == (changes.get("seed", 0), 10_000_000)
 
 
 def with_lag(folder: Path, lag: int) -> Path:
@@ -65,46 +86,9 @@ def test_a_record_whose_lag_is_1_is_refused(record_run: Record) -> None:
         runs.read_run(lagging)
 
 
-@pytest.mark.parametrize("status", ["interrupted", None])
-def test_a_run_that_has_not_ended_is_short(record_run: Record, tmp_path: Path, status: str | None) -> None:
-    record_run([1.0, 2.0], status=status)
-    runs = only(tmp_path / "results")
-    assert (len(runs.short), runs.complete) == (1, [])
-
-
-def test_a_run_of_fewer_steps_is_short_even_when_it_is_done(record_run: Record, tmp_path: Path) -> None:
-    record_run([1.0, 2.0], sets=["budget.steps=300000"])
-    runs = only(tmp_path / "results")
-    assert (len(runs.short), runs.complete, runs.budget) == (1, [], 10_000_000)
-
-
-@pytest.mark.parametrize("setting", ["algo.lr=0.1", "budget.steps=20000000", "budget.epoch=50000"])
-def test_a_run_with_any_other_setting_is_a_variant(record_run: Record, tmp_path: Path, setting: str) -> None:
-    record_run([1.0, 2.0], sets=[setting])
-    runs = only(tmp_path / "results")
-    assert (len(runs.variants), runs.complete, runs.short) == (1, [], [])
-
-
-@pytest.mark.parametrize("setting", ["task.sticky=0.25", "protocol.epsilon=0.05"])
-def test_run_with_another_task_or_protocol_is_not_comparable(record_run: Record, tmp_path: Path, setting: str) -> None:
-    record_run([1.0, 2.0], sets=[setting])
-    runs = only(tmp_path / "results")
-    assert (len(runs.elsewhere), runs.variants, runs.complete) == (1, [], [])
-
-
 def test_differing_settings_of_a_run_are_named(record_run: Record, tmp_path: Path) -> None:
     record_run([1.0], sets=["algo.lr=0.1", "task.sticky=0.25"], seed=4)
     assert differences(only(tmp_path / "results").variants[0]) == ["algo.lr=0.1", "task.sticky=0.25"]
-
-
-def test_a_short_run_with_another_setting_is_a_variant(record_run: Record, tmp_path: Path) -> None:
-    record_run([1.0, 2.0], sets=["budget.steps=300000", "algo.lr=0.1"])
-    assert len(only(tmp_path / "results").variants) == 1
-
-
-def test_a_failed_run_is_kept(record_run: Record, tmp_path: Path) -> None:
-    record_run([1.0], status="failed")
-    assert len(only(tmp_path / "results").failed) == 1
 
 
 def test_a_smoke_run_belongs_to_no_cell(record_run: Record, tmp_path: Path) -> None:

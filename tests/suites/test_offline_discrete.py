@@ -23,7 +23,6 @@ from rlbench.config.offline_discrete import (
     OfflineQ,
 )
 from rlbench.config.online import Expected, Nature, Quantiles
-from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask
 from rlbench.datasets import recording_writer
@@ -114,19 +113,6 @@ def test_environment_without_a_data_set_is_refused() -> None:
 def test_algorithm_for_continuous_actions_is_refused_in_one_line(algorithm: str, task: str) -> None:
     with pytest.raises(UsageError, match=rf"^offline/{algorithm}: cannot play {task}[^\n]{{0,400}}$"):
         suites.spec("offline", algorithm, task)
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "text", "told"),
-    [
-        ("crr", "algo.head=quantiles", "must be head=expected"),
-        ("bcq", "algo.method.threshold=1.5", "threshold"),
-        ("bcq", "algo.torso=nature", "needs 84×84 frames"),
-    ],
-)
-def test_parts_that_do_not_fit_are_refused(algorithm: str, text: str, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
-        apply_settings(suites.spec("offline", algorithm, "Catch"), [parse(text)])
 
 
 def test_memory_counts_each_frame_once() -> None:
