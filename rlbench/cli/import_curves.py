@@ -38,7 +38,7 @@ def import_curves(
     ] = None,
     style: Annotated[
         Literal["auto", "csv", "sb3", "cleanrl", "wandb", "tensorboard", "d3rlpy", "dopamine", "rliable", "jsonl"],
-        typer.Option("--format", help="Format of the files; auto: recognise it."),
+        typer.Option("--format", metavar="NAME", help="Format of the files, such as csv; auto: recognise it."),
     ] = "auto",
     kind: Annotated[
         Literal["training", "evaluation"] | None,

@@ -174,9 +174,9 @@ def test_sb3_policy_is_compared_with_the_reference_of_its_algorithm() -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("--policy", "x.zip", "toy", "Catch"), "needs --format"),
+        (("--policy", "x.zip", "toy", "Catch"), "name format and task too"),
         (("--policy", "x.zip", "--format", "tf", "toy", "Catch"), "unknown format 'tf'"),
-        (("--policy", "x.zip", "--format", "sb3", "toy"), "name the task too"),
+        (("--policy", "x.zip", "--format", "sb3", "toy"), "name format and task too"),
         (("--policy", "x.zip", "--format", "sb3", "toy", "Catch"), "x.zip: cannot be read"),
         (("--policy", "x.pt", "--format", "torchscript", "toy", "Catch"), "x.pt: cannot be read"),
         (("--format", "sb3", "toy", "Catch"), "name it with --policy FILE"),
