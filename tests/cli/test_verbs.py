@@ -109,7 +109,7 @@ def test_list_runs_prints_folders(record_run: Record, capsys: Capture) -> None:
 def test_show_prints_every_field_with_its_source_and_the_memory(capsys: Capture) -> None:
     lines = printed(capsys, "show", "atari", "dqn", "pongnoframeskip-v4", "--set", "algo.lr=5e-4").splitlines()
     fields = dict(line.partition("#")[0].strip().split(" = ") for line in lines if " = " in line)
-    sources = {line.split(" = ")[0]: line.partition("# ")[2] for line in lines if " = " in line}
+    sources = {line.split(" = ")[0]: line.partition("# ")[2].split("  ")[0] for line in lines if " = " in line}
     assert (fields["algo.lr"], sources["algo.lr"]) == ("0.0005", "--set")
     assert (fields["task.id"], sources["task.id"]) == ("PongNoFrameskip-v4", "argument")
     assert (fields["algo.torso"], fields["protocol.stop"], fields["algo.max_grad_norm"]) == ("nature", "20.0", "none")
