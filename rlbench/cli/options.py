@@ -9,7 +9,8 @@ import typer
 
 from rlbench.cli import choices, completion
 from rlbench.cli.choices import parse_count
-from rlbench.errors import UnknownName, UnknownRun, UsageError, suggest
+from rlbench.cli.suite_names import known_suite
+from rlbench.errors import UnknownRun, UsageError, suggest
 
 Suite: TypeAlias = Annotated[
     str,
@@ -22,17 +23,6 @@ Suite: TypeAlias = Annotated[
 SuiteOrAll: TypeAlias = Annotated[
     str, typer.Argument(metavar="SUITE|all", help="A suite, or all of them.", autocompletion=completion.suites_or_all)
 ]
-
-
-def known_suite(name: str | None) -> str | None:
-    """The suite, if one is named; an unknown name is refused."""
-    from rlbench import suites
-
-    if name is not None and name not in suites.names():
-        raise UnknownName("suite", name, suites.names())
-    return name
-
-
 OnlySuite: TypeAlias = Annotated[
     str | None,
     typer.Option(

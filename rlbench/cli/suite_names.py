@@ -9,6 +9,15 @@ from rlbench.cli.output import remark
 from rlbench.errors import UnknownName
 
 
+def known_suite(name: str | None) -> str | None:
+    """The suite, if one is named; an unknown name is refused."""
+    from rlbench import suites
+
+    if name is not None and name not in suites.names():
+        raise UnknownName("suite", name, suites.names())
+    return name
+
+
 def usable_suites() -> list[str]:
     """Return every suite that can be run, and warn of broken plug-ins."""
     from rlbench import suites
