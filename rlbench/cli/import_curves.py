@@ -84,14 +84,13 @@ def import_curves(
         tag=tag,
     )
     curves = read_curves(paths, options)
-    several = "" if len(curves) == 1 else "s"
     _remark_unknown({(curve.suite, curve.algorithm) for curve in curves})
     written_anew = [write_curve(curve, results) for curve in curves]
     rows = [
         {"folder": str(curve_folder(curve, results)), "changed": new, **_document(curve)}
         for curve, new in zip(curves, written_anew, strict=True)
     ]
-    lines = [*_lines(curves), f"{results}: {len(curves)} curve{several}, {sum(written_anew)} new"]
+    lines = [*_lines(curves), f"{results}: {len(curves)} curve{'s' * (len(curves) > 1)}, {sum(written_anew)} new"]
     answer({"curves": rows}, "\n".join(lines), json=json)
 
 
@@ -106,11 +105,9 @@ def _remark_unknown(cells: set[tuple[str, str]]) -> None:
 
 
 def _document(curve: ImportedCurve) -> dict[str, object]:
+    names = {name: getattr(curve, name) or None for name in ("suite", "algorithm", "task", "dataset")}
     return {
-        "suite": curve.suite,
-        "algorithm": curve.algorithm,
-        "task": curve.task,
-        "dataset": curve.dataset or None,
+        **names,
         "seed": curve.seed,
         "kind": curve.kind,
         "points": len(curve.steps),
