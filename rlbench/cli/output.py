@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import shutil
@@ -15,7 +16,7 @@ from pathlib import Path
 import typer
 
 from rlbench import disk
-from rlbench.config.names import printable
+from rlbench.config.names import in_ascii, printable
 from rlbench.errors import UsageError
 
 STDOUT, STDERR = 1, 2  # file descriptors
@@ -107,10 +108,11 @@ def complain(message: str) -> None:
 
 
 def tolerate_narrow_encodings() -> None:
-    """Let a terminal that cannot show ≈ or 84×84 show a question mark, not a traceback."""
+    """Let a terminal that cannot show ≥ or 84×84 show >= or 84x84, and a question mark for other signs."""
+    codecs.register_error("rlbench", in_ascii)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors="rlbench")
 
 
 def _write_line(line: str) -> None:

@@ -98,7 +98,7 @@ def meanings(model: BaseModel, prefix: str = "", part: str = "") -> Iterator[tup
     for name, field in type(model).model_fields.items():
         value, text = getattr(model, name), field.description or ""
         if isinstance(value, BaseModel):
-            yield from meanings(value, f"{prefix}{name}.", text)
+            yield from meanings(value, f"{prefix}{name}.", text.partition(";")[0])
         elif name in SELECTORS:
             yield prefix + name, (type(model).__doc__ or "").partition("\n")[0].rstrip(".").replace("``", "")
         else:

@@ -15,6 +15,20 @@ LONGEST: Final = 200  # letters; a file system takes 255 bytes
 TEXT: Final = 1_000  # letters of a text in a record
 LARGE_NUMBER: Final = 1e12
 
+ASCII: Final = {
+    "≥": ">=",
+    "≤": "<=",
+    "≈": "~",
+    "±": "+-",
+    "×": "x",
+    "·": "*",
+    "−": "-",
+    "–": "-",
+    "…": "...",
+    "²": "^2",
+}
+"""Spellings of signs that a narrow encoding lacks."""
+
 
 def check_name(name: str) -> str:
     """Return a valid name, or several joined by ``/``, as Minari's data sets have.
@@ -69,3 +83,11 @@ def texts(tree: object) -> Iterator[str]:
                 yield from texts(value)
         case _:  # a number holds no text
             return
+
+
+def in_ascii(error: UnicodeError) -> tuple[str, int]:
+    """The signs that a stream cannot encode in ASCII, and the place at which it goes on."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    signs = error.object[error.start : error.end]
+    return "".join(ASCII.get(sign, "?") for sign in signs), error.end

@@ -98,14 +98,14 @@ def _algorithms(names: tuple[str, str], evidence: Sources, suite: str | None, *,
     algorithms = sorted({key.algorithm for key in cells})
     if not algorithms:
         raise UsageError(f"{evidence.own}: no runs to compare{f' of {suite}' if suite else ''}; see: rlbench list runs")
-    first, sides = names[0].partition("@")[0], []
-    for name in names:
-        algorithm, _, text = name.partition("@")
+    (first, _, _), (second, _, _) = parts = [name.partition("@") for name in names]
+    sides = []
+    for name, (algorithm, _, text) in zip(names, parts, strict=True):
         if algorithm not in algorithms:
             raise UnknownName("folder or algorithm with runs", name, algorithms, where=str(evidence.own))
         own = {key._replace(algorithm=first): runs for key, runs in cells.items() if key.algorithm == algorithm}
         sides.append(of_setting(own, text, algorithm))
-    return _matched(names, matched(sides[0], sides[1], names, at=at, algorithms=True), at=at)
+    return _matched(names, matched(sides[0], sides[1], names, at=at, algorithms=first != second), at=at)
 
 
 def _matched(names: tuple[str, str], match: Matched, *, at: bool) -> Comparison:

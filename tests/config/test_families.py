@@ -70,4 +70,7 @@ def test_meanings_have_ranges_choices_and_the_meaning_of_their_part() -> None:
     assert texts["algo.method.kind"] == "A2C, and with clip and epochs PPO"
     epsilon = dict(meanings(suites.spec("toy", "dqn", "Catch")))["algo.epsilon.start"]
     assert epsilon == "exploration probability: value at step 0"
+    prioritized = apply_settings(suites.spec("toy", "dqn", "Catch"), [parse("algo.replay.priority=priority")])
+    alpha = dict(meanings(prioritized))["algo.replay.priority.alpha"]
+    assert alpha == "prioritized replay: exponent of priorities; 0 would be uniform (> 0, ≤ 1)"
     assert [path for path, _ in fields(spec)] == list(texts)
