@@ -165,7 +165,8 @@ def decision_rows(cells: Sequence[SequentialCell], results: Path) -> Iterator[di
 def decision_sentence(row: dict[str, object]) -> str:
     """Format a row: ``mujoco/sac/HalfCheetah-v4: REPRODUCED at look 2 of 5, 5 seeds``."""
     place = f"{row['suite']}/{row['algorithm']}/{row['dataset'] or row['task']}"
-    return f"{place}: {row['verdict']} at look {row['look']} of {row['looks']}, {row['seeds']} seeds"
+    goes_on = "" if row["verdict"] in DECIDED or row["look"] == row["looks"] else "; the same command goes on"
+    return f"{place}: {row['verdict']} at look {row['look']} of {row['looks']}, {row['seeds']} seeds{goes_on}"
 
 
 def _undecided(cells: Sequence[SequentialCell], results: Path) -> list[tuple[SequentialCell, int]]:

@@ -15,6 +15,7 @@ import pytest
 from rlbench.cli.app import main
 from rlbench.cli.next_step import verdict_lines
 from rlbench.cli.resolve import resolve
+from rlbench.cli.until_decided import decision_sentence
 from rlbench.records.looks import DESIGN, DESIGNS, NAME, SHARED_ERROR_DESIGNS, Looks, read_looks, record_looks
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.reference_scores import documented
@@ -221,6 +222,17 @@ def test_first_three_seeds_choose_the_levels_of_a_reference_with_an_error(
     assert main(words) == 130
     looks = read_looks(folder)
     assert looks is not None and (looks.design, looks.count) == (designs[20], 1)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "look", "ending"), [("REPRODUCED", 2, ""), ("INCONCLUSIVE", 5, ""), ("INCONCLUSIVE", 0, "; the same")]
+)
+def test_an_undecided_cell_says_that_the_same_command_goes_on(verdict: str, look: int, ending: str) -> None:
+    cell = {"suite": "toy", "algorithm": "dqn", "task": "Catch", "dataset": None, "looks": 5, "seeds": 5}
+    sentence = decision_sentence({**cell, "verdict": verdict, "look": look})
+    assert sentence == f"toy/dqn/Catch: {verdict} at look {look} of 5, 5 seeds" + (
+        ending and f"{ending} command goes on"
+    )
 
 
 def test_reference_of_the_test_cell_has_the_expected_values() -> None:
