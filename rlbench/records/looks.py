@@ -124,7 +124,10 @@ def read_looks(cell: Path) -> Looks | None:
     path = cell / NAME
     if not os.path.lexists(path):
         return None
-    content = files.read_sealed(path)
+    try:
+        content = files.read_sealed(path)
+    except RefusedFile as error:
+        raise RefusedFile(str(error).replace("start over with --force", "begin in another folder of records")) from None
     if (stated_id := content.get("id")) != cell.absolute().name:
         raise RefusedFile(f"{path}: holds the looks of {printable(str(stated_id))}; move it there")
     try:

@@ -155,7 +155,8 @@ def in_looks(claim: Claim, looks: Looks) -> Claim:
     """The claim of the last look, with its chances as those of the whole design, and the seeds of the next look."""
     following = looks.following
     if following is not None and not looks.count:
-        return Claim(found="INCONCLUSIVE", more=following.seeds, next_look=following.seeds)
+        more = claim.more if claim.below is None else None  # None where the look's seeds have ended
+        return Claim(found="INCONCLUSIVE", more=more, next_look=following.seeds)
     if claim.found != "INCONCLUSIVE":
         following = None
     return replace(

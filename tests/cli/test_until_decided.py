@@ -107,6 +107,8 @@ def test_tables_show_the_looks_in_json_and_csv(
     assert main([*shown, "--format", "csv"]) == 0
     header, line = capsys.readouterr().out.splitlines()
     assert dict(zip(header.split(","), line.split(","), strict=False))["looks_taken"] == "1"
+    assert main(shown) == 0
+    assert "(one-sided, 95 %, or one minus the level of a look)" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_cell_that_stays_undecided_ends_at_the_last_look(record_run: Record, tmp_path: Path) -> None:

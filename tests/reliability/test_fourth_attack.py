@@ -415,6 +415,7 @@ def test_damaged_looks_are_a_fault(record_run: Callable[..., Path]) -> None:
     (cell / looks.NAME).write_text("{}")
     code, out, _ = told(["verify", str(cell.parents[3])])
     assert code == 2 and f"{looks.NAME}: damaged" in out and "1 fault" in out
+    assert "restore it, or begin in another folder" in out
 
 
 LONG = "x" * 300
