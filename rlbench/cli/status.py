@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,7 +56,9 @@ def status(
         _watch(results, suite, state)
         return
     runs_found = _standings(results, suite, state)
-    answer({"runs": [_document(run) for run in runs_found]}, _text(runs_found, state), json=json)
+    answer(
+        {"runs": [asdict(run) | {"folder": str(run.folder)} for run in runs_found]}, _text(runs_found, state), json=json
+    )
     damaged = [run for run in runs_found if run.state == "damaged"]
     for run in damaged:
         complain(run.reason)
@@ -146,20 +149,4 @@ def _row(run: RunStatus) -> tuple[str, ...]:
     best = "" if run.best is None else number_text(run.best, ",.2f")
     remark = ", ".join(filter(None, ("smoke" if run.smoke else "", run.reason)))
     name = run.name if run.setting == "published" else f"{run.name} {run.setting}"
-    return (run.state, name, str(run.seed), steps, best, spoken(run.eta), remark)
-
-
-def _document(run: RunStatus) -> dict[str, object]:
-    return {
-        "folder": str(run.folder),
-        "state": run.state,
-        "name": run.name,
-        "setting": run.setting,
-        "seed": run.seed,
-        "smoke": run.smoke,
-        "env_steps": run.env_steps,
-        "budget": run.budget,
-        "best": run.best,
-        "eta_seconds": run.eta,
-        "reason": run.reason,
-    }
+    return (run.state, name, str(run.seed), steps, best, spoken(run.eta_seconds), remark)

@@ -14,7 +14,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from types import ModuleType
+from typing import TYPE_CHECKING, Final, Protocol
 
 from rlbench import disk
 from rlbench.cli.choices import TRACKERS
@@ -75,30 +76,12 @@ class WandbRun(Protocol):
         """Upload everything and end the run."""
 
 
-class WandbModule(Protocol):
-    """Used part of the module ``wandb``."""
-
-    def init(
-        self,
-        *,
-        project: str,
-        name: str,
-        group: str,
-        id: str,  # noqa: A002 - W&B's own word
-        config: Mapping[str, object],
-        dir: str,  # noqa: A002 - likewise
-        resume: str,
-        reinit: str,
-    ) -> WandbRun:
-        """Begin a run, or resume the run of this id."""
-
-
 class Wandb:
     """One W&B run for each run, its step the epoch's number; W&B's environment variables and modes apply."""
 
     name = "wandb"
 
-    def __init__(self, module: WandbModule, where: Path) -> None:
+    def __init__(self, module: ModuleType, where: Path) -> None:
         self._module, self._where = module, where
         self._runs: dict[str, WandbRun] = {}
         self._epochs_logged: dict[str, int] = {}  # epochs
@@ -128,7 +111,7 @@ class Wandb:
         spec = record.spec
         files.refuse_link(self._where)
         self._where.mkdir(parents=True, exist_ok=True)
-        run = self._runs[name] = self._module.init(
+        run: WandbRun = self._module.init(
             project=os.environ.get("WANDB_PROJECT") or "rlbench",
             name=f"{spec.name} seed={spec.seed}",
             group=f"{spec.name} {spec.id}",
@@ -138,6 +121,7 @@ class Wandb:
             resume="allow",
             reinit="create_new",
         )
+        self._runs[name] = run
         self._epochs_logged[name] = self._logged(name) if run.offline else run.step
         return run
 
@@ -229,7 +213,7 @@ def _tracker(name: str, where: Path) -> Tracker:
         remedy = f"`{sys.executable} -m pip install wandb`, or take --track tensorboard"
         raise UsageError(f"--track wandb: not installed; {remedy}")
     try:
-        return Wandb(cast("WandbModule", import_module("wandb")), where / name)
+        return Wandb(import_module("wandb"), where / name)
     except Exception as error:  # noqa: BLE001 - an import may raise anything
         raise UsageError(f"--track wandb: cannot be imported ({error}); repair it, or leave it out") from None
 

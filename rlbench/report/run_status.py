@@ -34,7 +34,7 @@ class RunStatus:
     env_steps: int  # at the end of its last epoch, or where it was stopped since
     budget: int
     best: float | None  # highest mean return of any evaluation
-    eta: float | None  # seconds to the end of the budget; None unless running, or while nothing is known
+    eta_seconds: float | None  # to the end of the budget; None unless running, or while nothing is known
     reason: str
 
 
@@ -58,7 +58,7 @@ def standing(folder: Path) -> RunStatus:
             env_steps=0,
             budget=0,
             best=None,
-            eta=None,
+            eta_seconds=None,
             reason=printable(str(error)),
         )
     state = _state(record)
@@ -72,7 +72,7 @@ def standing(folder: Path) -> RunStatus:
         env_steps=_steps(record),
         budget=record.spec.budget.steps,
         best=best_of_run(record),
-        eta=_eta(record) if state == "running" else None,
+        eta_seconds=_eta(record) if state == "running" else None,
         reason="" if state == "running" else printable(_reason(record)),
     )
 

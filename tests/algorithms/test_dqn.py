@@ -127,14 +127,3 @@ def test_gradient_norm_is_clipped() -> None:
     norm = lambda made: math.sqrt(sum(p.grad.square().sum().item() for p in made.online.parameters()))
     assert norm(free) > 0.1
     assert norm(bound) == pytest.approx(0.01, rel=1e-3)
-
-
-def test_target_network_changes_only_by_copying() -> None:
-    made = learner()
-    before = [p.clone() for p in made.target.parameters()]
-    made.update(batch())
-    assert all(torch.equal(a, b) for a, b in zip(before, made.target.parameters(), strict=True))
-    (periodic,) = made.every
-    assert periodic.period == 10
-    periodic.action()
-    assert all(torch.equal(a, b) for a, b in zip(made.online.parameters(), made.target.parameters(), strict=True))

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import cast
 
 import pytest
@@ -17,7 +17,7 @@ import pytest
 from rlbench import disk
 from rlbench.cli import completion, replay
 from rlbench.cli.resolve import resolve
-from rlbench.cli.trackers import Wandb, WandbModule
+from rlbench.cli.trackers import Wandb
 from rlbench.config.footprint import footprint
 from rlbench.datasets import catalogue, checksums, policies, recording_format, recording_writer, sb3_import, tfrecord
 from rlbench.errors import RefusedFile
@@ -105,7 +105,7 @@ def test_wandb_log_count_is_not_written_through_a_link(link: str, record_run: Re
         where.mkdir()
         (where / f"{record.spec.id}-0.logged").symlink_to(tmp_path / "precious")
     run = SimpleNamespace(offline=True, step=0, log=lambda *_, **__: None, finish=lambda **_: None)
-    tracker = Wandb(cast("WandbModule", SimpleNamespace(init=lambda **_: run)), where)
+    tracker = Wandb(cast("ModuleType", SimpleNamespace(init=lambda **_: run)), where)
     if link == "folder":
         with pytest.raises(RefusedFile, match="is a link"):
             tracker.take(record)

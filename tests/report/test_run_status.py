@@ -26,7 +26,7 @@ def test_state_of_an_unlocked_run_is_its_outcome(
     record_run([1.0, 3.0, 2.0], status=status)
     (found,) = standings(tmp_path / "results")
     assert (found.state, found.name, found.seed) == (state, "atari/dqn/BreakoutNoFrameskip-v4", 0)
-    assert (found.env_steps, found.budget, found.best, found.eta) == (200_000, 10_000_000, 3.0, None)
+    assert (found.env_steps, found.budget, found.best, found.eta_seconds) == (200_000, 10_000_000, 3.0, None)
 
 
 def test_a_run_names_the_settings_that_it_changes(
@@ -52,7 +52,7 @@ def test_locked_run_is_running_with_an_eta(record_run: Record, tmp_path: Path) -
     store.release()
     (released,) = standings(tmp_path / "results")
     assert (running.state, released.state) == ("running", "interrupted")
-    assert running.eta == pytest.approx(98, abs=5)  # 100,000 steps a second, 9,800,000 to go
+    assert running.eta_seconds == pytest.approx(98, abs=5)  # 100,000 steps a second, 9,800,000 to go
 
 
 def test_reading_the_status_leaves_the_lock_free(record_run: Record, tmp_path: Path) -> None:
