@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from benchmarks import calibration
+from rlbench.cli.until_decided import LITTLE_POWER
 from rlbench.records.looks import DESIGNS, SHARED_ERROR_DESIGNS
 from rlbench.report.equal_steps import at_equal_steps, settled_at
 from rlbench.report.reference_table import CellKey, reference
@@ -109,6 +110,11 @@ def test_committed_errors_of_seeds_until_decided_are_at_most_5_percent() -> None
 def test_the_page_states_the_levels_and_rates_of_the_tables() -> None:
     equal_steps, looks = TABLES["equal_steps"], calibration.sequential_summary(TABLES["until_decided"])
     row = next(row for row in looks if row["most seeds"] == "20")
+    shares = (BOTH[0][0].level / (3 / 20) ** 3, BOTH[1][0].level / ((1 / 20 + 1 / 9) / (1 / 3 + 1 / 9)) ** 4)
+    uncounted = {steps: set[str]() for steps in (0, 10_000, 25_000)}
+    for key, curve in calibration.curves().items():
+        uncounted[curve.curve.uncounted_steps].add(key.algorithm)
+    assert (uncounted[10_000], uncounted[25_000]) == ({"sac", "redq"}, {"ddpg", "td3"})
     for design in BOTH:
         *levels, last = (f"{look.level:.2g}" for look in design)
         assert f"{', '.join(levels)} and {last}" in PAGE
@@ -120,6 +126,10 @@ def test_the_page_states_the_levels_and_rates_of_the_tables() -> None:
     )
     after = calibration.after_fixed(TABLES["until_decided"])
     for text in (
+        f"{shares[0] / ALPHA:.2g} · 5 % · (k / N)³ of it is used",
+        f"{shares[1] / ALPHA:.2g} · 5 % · t⁴ is used",
+        f"at most {calibration.MOST_STD_RATIO:g} times the reference's",
+        f"a probability below {LITTLE_POWER:.0%}".replace("%", " %"),
         f"the sum of the levels ({sums})",
         f"each error is at most {100 * most:.1f} %",
         f"seeds, {row['mean seeds']} on average, reproduce {row['power'].replace('%', ' %')} of MuJoCo's cells",
