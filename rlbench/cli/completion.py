@@ -181,6 +181,10 @@ def mistyped(error: typer.TyperException) -> str:
     elif message.startswith(VERB):
         name = message.removeprefix(VERB)[1:-1]
         message = f"unknown verb {name!r}{suggest(name, context.command.commands)}"
+    elif message.startswith(("Missing argument", "Got unexpected extra argument")):
+        usage = " ".join([context.command_path, *context.command.collect_usage_pieces(context)])
+        usage = re.sub(r"[{}]|\[(?=\[)|\.{3}\](?=\.)", "", usage)  # [[TASK]...]... is [TASK]...
+        message += f"; write: {usage}"
     elif isinstance(error, typer.BadParameter) and error.param is not None and "is not one of" in message:
         option, (name, *candidates) = error.param.opts[0], re.findall("'([^']*)'", error.message)
         where = f"{option}: " if option.startswith("-") else ""

@@ -79,6 +79,8 @@ SLIPS = {
     "check atari --baseline baselin.json": "no such baseline; did you mean 'baseline.json'?",
     # words with a fixed choice
     "list algs": "unknown kind 'algs'; did you mean 'algos'?",
+    "run toy": "Missing argument 'ALGO'; write: rlbench run [OPTIONS] SUITE ALGO",
+    "list algos toy": "argument(s) (toy); write: rlbench list [OPTIONS] suites|algos|tasks|runs",
     "baseline sav a.json": "unknown action 'sav'; did you mean 'save'?",
     "table atari --format jsn": "unknown format 'jsn'; did you mean 'json'?",
     "plot atari --kind curvs --output a.png": "unknown kind 'curvs'; did you mean 'curves'?",
