@@ -132,8 +132,12 @@ def _affordable(
         f"{len(choice.rows)} verdicts in {spoken(choice.hours * 3600)} of {spoken(hours * 3600)}, the cheapest first; "
         f"{choice.beyond} more cells do not fit{unknown}"
     )
-    rest = "".join(f"\nthen begin {_line(row)}: {spoken((row.hours or 0) * 3600)}, and it resumes" for row in after)
-    words = sentences((summary + rest).split("\n"), terminal_width())
+    following = [
+        f"next: `rlbench run {' --seeds '.join(_line(row).rsplit(' ', 1))}` takes {spoken((row.hours or 0) * 3600)}; "
+        "stop it when the time is over, the same command resumes"
+        for row in after
+    ]
+    words = sentences([summary, *following], terminal_width())
     include, then = ([_row(row, own_cells) for row in rows] for rows in (choice.rows, after))
     text = "\n".join([*([_text(choice.rows, own_cells)] if choice.rows else []), *words])
     answer({"budget_hours": hours, "include": include, "after": then}, text, json=json)

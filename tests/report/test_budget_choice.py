@@ -98,6 +98,10 @@ def test_plan_with_a_budget_prints_json_and_lines(capsys: pytest.CaptureFixture[
     assert told["include"] and len(told["after"]) == 1
     assert [cell["hours"] for cell in told["include"]] == sorted(cell["hours"] for cell in told["include"])
     assert main(["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS), "--lines"]) == 0
+    *_, line = capsys.readouterr().out.splitlines()
+    assert main(["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS)]) == 0
+    assert f"next: `rlbench run {' --seeds '.join(line.rsplit(' ', 1))}` takes" in capsys.readouterr().out
+    assert main(["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS), "--lines"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == len(told["include"]) + 1
 
 

@@ -213,6 +213,7 @@ def test_html_table_fits_a_screen_of_400_pixels() -> None:
         style = (tables.DATA / page).read_text(encoding="utf-8").partition("</style>")[0]
         (narrow,) = re.findall(r"@media \(max-width: 45rem\) \{(.*?)\} \}", style)
         assert ".spare { display: none; }" in narrow and "overflow-wrap: anywhere" in narrow
+        assert narrow.endswith("td span.word { overflow-wrap: normal; "), "a verdict is folded between words only"
         widths = re.findall(r"(?:min-width: |minmax\()([\d.]+)rem", style)
         assert all(float(width) * 16 <= 400 - 2 * 20 for width in widths), widths
 
