@@ -135,7 +135,7 @@ def test_the_page_states_the_levels_and_rates_of_the_tables() -> None:
         f"seeds, {row['mean seeds']} on average, reproduce {row['power'].replace('%', ' %')} of MuJoCo's cells",
         f"takes {float(row['fixed seeds of equal power']):.0f} for that:",
         f"the looks need {row['share'].replace('%', ' %')}",
-        f"call up to {float(after.split(' ')[0]):.1f} % of the cells",
+        f"up to {float(after.split(' ')[0]):.1f} % of the cells at the margin would be called `REPRODUCED`",
         f"{len(calibration.curves())} simulated cells at the margin, false `ON TRACK` is {track}",
         f"false `BEHIND` {behind} and false `AHEAD` {ahead}",
     ):
