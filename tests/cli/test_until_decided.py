@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from rlbench.cli.announcement import verdict_lines
 from rlbench.cli.app import main
-from rlbench.cli.next_step import verdict_lines
 from rlbench.cli.resolve import resolve
 from rlbench.cli.until_decided import decision_sentence
 from rlbench.records.looks import DESIGN, DESIGNS, NAME, SHARED_ERROR_DESIGNS, Looks, read_looks, record_looks
