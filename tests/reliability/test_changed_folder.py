@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -48,6 +48,16 @@ def no_folder(folder: Path) -> None:
     folder.rename(folder.with_name("aside"))
 
 
+def begun(results: Path, runtime: Runtime = QUIET) -> tuple[Store, Iterator[object]]:
+    """A run that has recorded two epochs, and its next records."""
+    store = Store.claim(CATCH.spec(), results, {})
+    assert store is not None
+    records = run(CATCH.spec(), runtime, store, Stop())
+    while len(store.epochs) < 2:
+        next(records)
+    return store, records
+
+
 CHANGES = (no_lock, other_lock, fewer_epochs, no_epochs, another_folder, no_folder)
 
 
@@ -56,12 +66,7 @@ CHANGES = (no_lock, other_lock, fewer_epochs, no_epochs, another_folder, no_fold
 def test_a_run_whose_folder_is_changed_halts_with_one_line(
     change: Callable[[Path], None], runtime: Runtime, tmp_path: Path
 ) -> None:
-    spec, folder = CATCH.spec(), CATCH.folder(tmp_path)
-    store = Store.claim(spec, tmp_path, {})
-    assert store is not None
-    records = run(spec, runtime, store, Stop())
-    while len(store.epochs) < 2:
-        next(records)
+    folder, (store, records) = CATCH.folder(tmp_path), begun(tmp_path, runtime)
     change(folder)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     own = {".lock", "crash.txt"} if change in {fewer_epochs, no_epochs} else set()  # else they may be another's
@@ -84,12 +89,7 @@ def another_spec(folder: Path) -> None:
 
 @pytest.mark.parametrize("change", [both, another_spec])
 def test_run_with_an_unreadable_record_is_not_done(change: Callable[[Path], None], tmp_path: Path) -> None:
-    spec, folder = CATCH.spec(), CATCH.folder(tmp_path)
-    store = Store.claim(spec, tmp_path, {})
-    assert store is not None
-    records = run(spec, QUIET, store, Stop())
-    while len(store.epochs) < 2:
-        next(records)
+    folder, (store, records) = CATCH.folder(tmp_path), begun(tmp_path)
     change(folder)
     with pytest.raises(ResourceExhausted, match="while the run was under way"):
         list(records)
@@ -100,11 +100,7 @@ def test_run_with_an_unreadable_record_is_not_done(change: Callable[[Path], None
 def test_after_git_clean_a_second_process_takes_over_the_run(tmp_path: Path) -> None:
     spec, folder = CATCH.spec(), CATCH.folder(tmp_path)
     carry(spec, tmp_path / "whole")
-    first = Store.claim(spec, tmp_path, {})
-    assert first is not None
-    records = run(spec, QUIET, first, Stop())
-    while len(first.epochs) < 2:
-        next(records)
+    first, records = begun(tmp_path)
     no_lock(folder)
     second = Store.claim(spec, tmp_path, {})
     assert second is not None

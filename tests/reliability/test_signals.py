@@ -223,12 +223,12 @@ def test_signal_stops_a_run_with_a_hanging_environment(way: str, tmp_path: Path)
 GENERATING = """
 import sys, time
 import rlbench.datasets.hdf5_writer as writing
-put = writing._put
+put = writing._write_bytes
 def slow(path, raw):
     put(path, raw)
     print("writing", file=sys.stderr, flush=True)
     time.sleep(600)
-writing._put = slow
+writing._write_bytes = slow
 from rlbench.cli.app import main
 sys.exit(main(sys.argv[1:]))
 """
