@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,10 +16,10 @@ from rlbench.config.run import Runtime, Spec
 from rlbench.records import files, store
 from rlbench.report.integrity import verified
 from rlbench.report.reference_table import DATA
+from tests.forging import Change, reseal
 from tests.schemas import complaints
 
 Capture = pytest.CaptureFixture[str]
-Change = Callable[[dict[str, object]], object]
 
 
 @pytest.fixture(scope="module")
@@ -37,15 +37,6 @@ def folder(trained: Path, tmp_path: Path) -> Path:
     place = tmp_path / trained.relative_to(trained.parents[4])
     shutil.copytree(trained, place)
     return place
-
-
-def reseal(path: Path, change: Change, line: int = 0) -> None:
-    """Change a line of a file as someone does who computes the checksums again."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    content = files.unseal(lines[line], str(path))
-    change(content)
-    lines[line] = files.seal(content)
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def environment(**values: object) -> Change:

@@ -17,6 +17,7 @@ from rlbench.report.cells import Cell, every_cell
 from rlbench.report.pooled import pooled_rows
 from rlbench.report.run_index import gather
 from tests.conftest import RecordRun
+from tests.forging import reseal
 
 TASK = "Hopper-v4"
 
@@ -177,9 +178,7 @@ def test_curves_of_others_never_pass_for_runs(
             shutil.copy(run / "spec.json", copy)
             shutil.copy(copy / imported.FILE, copy / "epochs.jsonl")
         if disguise == "without its origin":
-            content = json.loads((copy / imported.FILE).read_text())
-            bare = {name: value for name, value in content.items() if name not in {"checksum", "origin"}}
-            (copy / imported.FILE).write_text(files.seal(bare) + "\n")
+            reseal(copy / imported.FILE, lambda content: content.pop("origin"))
     capsys.readouterr()
     for verb in (["table", "mujoco", "--json"], ["check", "mujoco"]):
         code = main([*verb, "--results", str(results)])

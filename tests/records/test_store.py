@@ -21,6 +21,7 @@ from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files
 from rlbench.records.store import Record, Store, folder_of, read_record
 from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, Status, Updated
+from tests.forging import reseal
 
 Write = Callable[..., Path]
 CATCH = suites.spec("toy", "dqn", "Catch", seed=3)
@@ -118,9 +119,8 @@ def test_inexact_steps_are_stored_and_empty_in_older_outcomes(tmp_path: Path) ->
     told = replace(outcome("done", 0), inexact=(5, 1_000))
     store.finish(told)
     assert store.outcome == told
-    content = files.read_sealed(folder / "outcome.json")
-    assert content.pop("inexact") == [5, 1000]
-    (folder / "outcome.json").write_text(files.seal(content) + "\n", encoding="utf-8")
+    assert files.read_sealed(folder / "outcome.json")["inexact"] == [5, 1000]
+    reseal(folder / "outcome.json", lambda content: content.pop("inexact"))
     assert store.outcome == outcome("done", 0)
     store.release()
 

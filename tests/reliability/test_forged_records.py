@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,24 +19,14 @@ from rlbench.report.runs import read_run
 from rlbench.report.table_data import cell_document
 from rlbench.seeds import Seeds
 from tests.conftest import RecordRun
+from tests.forging import reseal
 from tests.reliability.odd import sealed, told
 from tests.reliability.test_survivorship import cell_of, run_of, spec_of
 
-Change = Callable[[dict[str, object]], object]
 Capture = pytest.CaptureFixture[str]
 FULL = {"suite": "toy", "algo": "ppo", "task": "Catch"}
 WORLD = {"env": "rlbench/Catch", "numpy": "2.4.6"}
 OLD = {"env": {"env": "rlbench/Catch", "numpy": "1.0"}}
-
-
-def reseal(path: Path, change: Change) -> None:
-    """Change every line of a file as someone does who computes the checksums again."""
-    lines = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        content = files.unseal(line, str(path))
-        change(content)
-        lines.append(files.seal(content) + "\n")
-    path.write_text("".join(lines), encoding="utf-8")
 
 
 def learned(folder: Path) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from rlbench.errors import RefusedFile, UsageError
-from rlbench.records import files, store
+from rlbench.records import store
 from rlbench.records.files import folders
 from rlbench.report import runs
 from rlbench.report.reference_table import CellKey
 from rlbench.report.repeats import file_of
 from rlbench.report.run_index import Runs, differences, gather
+from tests.forging import reseal
 
 Record = Callable[..., Path]
 CELL = CellKey("atari", "dqn", "BreakoutNoFrameskip-v4", "")
@@ -57,10 +57,7 @@ def test_a_run_is_sorted_by_its_settings_and_its_end(
 
 def with_lag(folder: Path, lag: int) -> Path:
     """The record in ``folder``, whose ``spec.json`` holds a setting that older code had."""
-    head = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
-    head["spec"]["algo"]["lag"] = lag
-    del head["checksum"]
-    (folder / "spec.json").write_text(files.seal(head), encoding="utf-8")
+    reseal(folder / "spec.json", lambda head: head["spec"]["algo"].update(lag=lag))
     return folder
 
 
@@ -165,9 +162,7 @@ def test_a_record_that_changes_is_read_again(record_run: Record, tmp_path: Path)
 
 def test_texts_of_a_record_are_one_printable_line(record_run: Record, tmp_path: Path) -> None:
     folder = record_run([1.0], status="failed")
-    ended = json.loads((folder / "outcome.json").read_text(encoding="utf-8"))
-    del ended["checksum"]
-    (folder / "outcome.json").write_text(files.seal({**ended, "reason": "two\nlines \x1b[31mred"}), encoding="utf-8")
+    reseal(folder / "outcome.json", lambda outcome: outcome.update(reason="two\nlines \x1b[31mred"))
     assert only(tmp_path / "results").failed[0].reason == "two lines ?[31mred"
 
 

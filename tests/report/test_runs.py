@@ -10,20 +10,13 @@ from pathlib import Path
 import pytest
 
 from rlbench.errors import RefusedFile
-from rlbench.records import files, store
+from rlbench.records import store
 from rlbench.records.files import folders
 from rlbench.report.runs import read_run
+from tests.forging import Change, reseal
 
 Record = Callable[..., Path]
 RESULTS = Path(__file__).parents[2] / "results"
-
-
-def reseal(path: Path, change: Callable[[dict[str, object]], object]) -> None:
-    """Change the last line of a file as someone would who knows the checksum."""
-    *before, last = path.read_text(encoding="utf-8").strip().split("\n")
-    content = files.unseal(last, str(path))
-    change(content)
-    path.write_text("\n".join([*before, files.seal(content)]) + "\n", encoding="utf-8")
 
 
 def test_report_reader_agrees_with_the_record_reader() -> None:
@@ -83,11 +76,9 @@ def test_a_torn_last_line_of_an_open_run_is_dropped_and_of_an_ended_one_refused(
     ],
     ids=["newer", "misnumbered", "no steps", "steps in words", "a list", "no games", "games in words", "no returns"],
 )
-def test_a_line_of_another_schema_is_refused_in_one_line_that_names_it(
-    record_run: Record, change: Callable[[dict[str, object]], object]
-) -> None:
+def test_a_line_of_another_schema_is_refused_in_one_line_that_names_it(record_run: Record, change: Change) -> None:
     folder = record_run([1.0, 5.0])
-    reseal(folder / "epochs.jsonl", change)
+    reseal(folder / "epochs.jsonl", change, -1)
     with pytest.raises(RefusedFile, match=r"epochs\.jsonl:2"):
         read_run(folder)
 
