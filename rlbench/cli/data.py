@@ -340,9 +340,10 @@ def _spread(of: Spread) -> str:
 
 def _bars(histogram: tuple[Bar, ...]) -> list[str]:
     most = max(bar.count for bar in histogram)
+    ends = [(number_text(bar.low, ".1f"), number_text(bar.high, ".1f")) for bar in histogram]
     return [
-        f"{bar.low:>10.1f} {bar.high:>10.1f} {bar.count:>7,} {'#' * -(-WIDTH * bar.count // most)}".rstrip()
-        for bar in histogram
+        f"{low:>10} {high:>10} {bar.count:>7,} {'#' * -(-WIDTH * bar.count // most)}".rstrip()
+        for (low, high), bar in zip(ends, histogram, strict=True)
     ]
 
 

@@ -31,16 +31,15 @@ def read_d4rl(path: Path, *, limit: int | None = None, once: bool = False, room:
     """
     with open_file(path, room=room) as file:
         obs = numbers(file, "observations", rank=2)
-        action = continuous(file, "actions")
-        reward = numbers(file, "rewards", rank=1)
-        terminated = flags(file, "terminals")
-        has_next_obs = has_key(file, "next_observations")
+        has_next_obs, has_timeouts = has_key(file, "next_observations"), has_key(file, "timeouts")
+        for key in ("rewards", "terminals", *(["timeouts"] if has_timeouts else [])):
+            if (rows := row_count(file, key)) != len(obs):  # before it is read: a header claims any number
+                raise RefusedFile(f"{full_name(file, key)}: {rows} rows, observations have {len(obs)}")
+        action, reward = continuous(file, "actions"), numbers(file, "rewards", rank=1)
+        if len(action) != len(obs):
+            raise RefusedFile(f"{full_name(file, 'actions')}: {len(action)} rows, observations have {len(obs)}")
+        terminated, timeouts = flags(file, "terminals"), flags(file, "timeouts") if has_timeouts else None
         next_obs = numbers(file, "next_observations", rank=2) if has_next_obs and not once else None
-        timeouts = flags(file, "timeouts") if has_key(file, "timeouts") else None
-        arrays = {"actions": action, "rewards": reward, "terminals": terminated, "timeouts": timeouts}
-        for key, array in arrays.items():
-            if array is not None and len(array) != len(obs):
-                raise RefusedFile(f"{full_name(file, key)}: {len(array)} rows, observations have {len(obs)}")
         if next_obs is not None and next_obs.shape != obs.shape:
             shapes = f"shape {list(next_obs.shape)}, observations have {list(obs.shape)}"
             raise RefusedFile(f"{full_name(file, 'next_observations')}: {shapes}; check the file")

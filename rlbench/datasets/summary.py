@@ -126,7 +126,10 @@ def _spread(values: NDArray[np.float64]) -> Spread:
 
 
 def _histogram(values: NDArray[np.float64]) -> tuple[Bar, ...]:
-    counts, edges = np.histogram(values, bins=BINS if len(np.unique(values)) > 1 else 1)
+    low, high = values.min(), values.max()
+    if high - low <= BINS * np.spacing(np.abs(values).max()):  # as good as equal: no bins fit between
+        return (Bar(low=float(low), high=float(high), count=len(values)),)
+    counts, edges = np.histogram(values, bins=BINS)
     pairs = zip(edges[:-1], edges[1:], counts, strict=True)
     return tuple(Bar(low=float(low), high=float(high), count=int(count)) for low, high, count in pairs)
 

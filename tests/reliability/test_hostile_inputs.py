@@ -160,6 +160,28 @@ def test_summary_of_very_wide_observations_takes_under_two_gigabytes(
         assert told(wide(60_000))[0] == 0
 
 
+def test_summary_of_equal_rewards_of_any_size_is_short(tmp_path: Path) -> None:
+    columns = {"observations": np.zeros((40, 2), "f4"), "actions": np.zeros((40, 2), "f4")}
+    columns |= {"rewards": np.full(40, 3e38, "f4"), "terminals": np.arange(40) % 10 == 9, "timeouts": np.zeros(40, "?")}
+    with h5py.File(tmp_path / "equal.hdf5", "w") as file:
+        for key, values in columns.items():
+            file[key] = values
+    code, out, error = told(["data", "show", str(tmp_path / "equal.hdf5")])
+    assert code == 0, error
+    assert "3.000e+39" in out and not re.search(r"\d{20}", out)
+
+
+def test_rows_are_counted_before_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    wide(2)
+    with h5py.File("wide.hdf5", "a") as file:
+        del file["rewards"]
+        file.create_dataset("rewards", (10**9,), "f4", chunks=True)
+    with memory(more=2**30):
+        code, out, error = told(["data", "verify", "wide.hdf5"])
+    assert code == 2 and "1000000000 rows, observations have 40" in out + error
+
+
 @contextmanager
 def memory(*, more: int) -> Iterator[None]:
     """So many more bytes of address space, and no further ones."""
