@@ -193,10 +193,10 @@ def test_command_killed_at_a_look_resumes_there(
     assert sorted(path.name for path in folder.iterdir()) == [NAME, *(f"seed={seed}" for seed in range(5))]
 
 
-def test_an_interrupted_look_is_not_taken(
+def test_an_interrupted_look_is_not_taken_but_its_design_stands(
     record_run: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = looked(ended(record_run, SCORES[:3]), 0)
+    folder = ended(record_run, SCORES[:2])  # no test yet
     monkeypatch.setattr("rlbench.cli.sweep.sweep", lambda specs, options: ([], signal.SIGINT))
     code, content = decide(tmp_path / "results", capsys)
     assert code == 130
