@@ -11,11 +11,15 @@ from tests.reliability.odd import told
 from tests.reliability.test_forged_records import FULL, OLD, WORLD, full_run
 
 
-def test_a_failed_seed_in_other_versions_fails_the_check(record_run: RecordRun, tmp_path: Path) -> None:
+def test_a_seed_in_other_versions_is_named_by_a_check_and_fails_it_if_it_failed(record_run: RecordRun, tmp_path: Path) -> None:
     for seed in range(3):
         full_run(record_run, 1.0, seed, environment={"env": WORLD})
     check = ["check", "toy", "--results", str(tmp_path / "results")]
     assert told(check)[0] == 0
+    full_run(record_run, 0.0, 4, environment={"env": OLD["env"]})
+    assert told(check)[0] == 0
+    code, out, _ = told([*check, "--strict"])
+    assert code == 4 and "1 run in other versions of the environment left out" in out
     full_run(record_run, 1.0, 3, status="failed", environment={"env": OLD["env"]})
     code, _, error = told(check)
     assert code == 5 and "toy/ppo/Catch run: FAILED: seed 3" in error
