@@ -11,7 +11,7 @@ from tests.reliability.odd import told
 from tests.reliability.test_forged_records import FULL, OLD, WORLD, full_run
 
 
-def test_a_seed_in_other_versions_is_named_by_a_check_and_fails_it_if_it_failed(record_run: RecordRun, tmp_path: Path) -> None:
+def test_a_check_names_seeds_in_other_versions_and_fails_with_them(record_run: RecordRun, tmp_path: Path) -> None:
     for seed in range(3):
         full_run(record_run, 1.0, seed, environment={"env": WORLD})
     check = ["check", "toy", "--results", str(tmp_path / "results")]
