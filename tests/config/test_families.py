@@ -50,7 +50,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+@pytest.mark.parametrize("model", sorted(MODELS, key=lambda model: model.__name__), ids=lambda model: model.__name__)
 def test_every_setting_has_a_meaning_in_words_of_its_own(model: type[Frozen]) -> None:
     for name, field in model.model_fields.items():
         part = isinstance(field.default, BaseModel) or field.discriminator or name in {"task", "algo"}
