@@ -198,9 +198,10 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
     claim = with_failures(test, scores, fallen) if curve.informative(step) else None
     if claim is not None and runs.looks is not None and runs.looks.count:
         claim = in_looks(claim, runs.looks)
-    if claim is not None and claim.below is not None and claim.above is not None:
-        share = curve.alpha_spent(step)
-        claim = replace(claim, below=min(1.0, claim.below / share), above=min(1.0, claim.above / share))
+    if claim is not None:
+        alpha_share = curve.alpha_spent(step)
+        below, above = (None if p is None else min(1.0, p / alpha_share) for p in (claim.below, claim.above))
+        claim = replace(claim, below=below, above=above)
     return AtStep(
         level=level,
         word="TOO EARLY" if claim is None else "OPEN",

@@ -15,6 +15,7 @@ from rlbench.report.reference_files import Curve
 from rlbench.report.reference_scores import documented_curves
 from rlbench.report.reference_table import CellKey
 from rlbench.report.runs import Evaluation
+from rlbench.report.verdict import against_seeds
 
 Record = Callable[..., Path]
 HALF_CHEETAH = CellKey("mujoco", "sac", "HalfCheetah-v4", "")
@@ -162,6 +163,16 @@ def test_a_failed_seed_counts_as_the_random_policy(record_run: Record, tmp_path:
     assert (before.word, after.word) == ("ON TRACK", "OPEN")
     assert after.scores[:-1] == before.scores
     assert after.scores[-1] < 0  # a random policy's return on HalfCheetah
+
+
+def test_behind_spends_its_share_where_a_failed_seed_makes_the_third(record_run: Record, tmp_path: Path) -> None:
+    recorded(record_run, [0.30, 0.31])  # two seeds are not tested, and with the failed one they are
+    recorded(record_run, [1.0], status="failed", start=2, steps=5_000)
+    comparison, curve = at(tmp_path / "results"), reference_curve(HALF_CHEETAH)
+    level = comparison.level
+    claim = against_seeds(comparison.scores, level.mean, level.std, level.n, comparison.margin)
+    assert curve is not None and comparison.claim is not None and claim.below is not None
+    assert comparison.claim.below == pytest.approx(claim.below / curve.alpha_spent(100_000)) and claim.below > 0
 
 
 @pytest.mark.parametrize(("scores", "sign"), [([0.80, 0.85, 0.90], 1), ([1.25, 1.30, 1.35], -1)])
