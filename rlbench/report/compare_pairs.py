@@ -59,7 +59,8 @@ def matched(
         unlike = [] if several else _unequal_steps(a[0], b[0]) if algorithms else _unlike(a[0], b[0])
         unlike = [rule for rule in unlike if not at or rule != "budget"]
         if several or unlike:
-            why = several or [f"they differ in {', '.join(unlike)}{_equal_budget(a[0], b[0])}"]
+            remedy = _equal_budget(a[0], b[0]) if "budget" in unlike else ""
+            why = several or [f"they differ in {', '.join(unlike)}{remedy}"]
             left_out.append(f"{_name(key)}: {'; '.join(why)}")
             continue
         pairs.append((key, a[0], b[0]))

@@ -207,6 +207,10 @@ def test_variants_are_compared_at_equal_steps_and_several_are_named(record_run: 
     several = "can be compared: mujoco/sac/Hopper-v4: results has 2 settings of it, actor_lr=0.25, actor_lr=0.5;"
     assert several in capsys.readouterr().err
     assert scores(compare("left", "results@actor_lr=0.5", Sources(NOWHERE), None, at=True)) == scores(comparison)
+    Path("results").rename("several")
+    record_run([0.0, 1.0, 2.0], sets=["protocol.episodes=20", "budget.steps=500000"], **words)
+    assert main(["compare", "left", "results", "--at"]) == 2
+    assert capsys.readouterr().err.endswith("mujoco/sac/Hopper-v4: they differ in protocol\n")
 
 
 def test_comparison_at_equal_steps_without_common_tasks_is_refused(record_run: Record, capsys: Capture) -> None:
