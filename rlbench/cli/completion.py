@@ -183,10 +183,11 @@ def mistyped(error: typer.TyperException) -> str:
         message = f"unknown verb {name!r}{suggest(name, context.command.commands)}"
     elif message.startswith(("Missing argument", "Got unexpected extra argument")):
         usage = " ".join([context.command_path, *context.command.collect_usage_pieces(context)])
-        usage = re.sub(r"[{}]|\[(?=\[)|\.{3}\](?=\.)", "", usage)  # [[TASK]...]... is [TASK]...
+        usage = re.sub(r"\{(.*?)\}(?:\.{3})?|\[(\[.*?\](?:…|\.{3})?)\](?:\.{3})?", r"\1\2", usage)  # [[TASK]...]...
         message += f"; write: {usage}"
     elif isinstance(error, typer.BadParameter) and error.param is not None and "is not one of" in message:
-        option, (name, *candidates) = error.param.opts[0], re.findall("'([^']*)'", error.message)
+        word, _, words = error.message.removeprefix("Value error, ").rpartition(" is not one of ")
+        option, candidates = error.param.opts[0], re.findall("'([^']*)'", words)
         where = f"{option}: " if option.startswith("-") else ""
-        message = f"{where}unknown {option.lstrip('-')} {name!r}{suggest(name, candidates)}"
+        message = f"{where}unknown {option.lstrip('-')} {word}{suggest(word[1:-1], candidates)}"
     return f"{message} (see: {context.command_path} --help)"

@@ -80,6 +80,11 @@ SLIPS = {
     # words with a fixed choice
     "list algs": "unknown kind 'algs'; did you mean 'algos'?",
     "run toy": "Missing argument 'ALGO'; write: rlbench run [OPTIONS] SUITE ALGO",
+    "eval": "write: rlbench eval [OPTIONS] RUN [TASK] (see: ",
+    "import": "write: rlbench import [OPTIONS] FILE|DIR… (see: ",
+    "doctor toy atari": "write: rlbench doctor [OPTIONS] [SUITE] (see: ",
+    "run": "write: rlbench run [OPTIONS] SUITE ALGO [TASK]... (see: ",
+    'table toy --format "it\'s"': 'unknown format "it\'s"; known: rich, md, csv, json, html, latex (see: ',
     "list algos toy": "argument(s) (toy); write: rlbench list [OPTIONS] suites|algos|tasks|runs",
     "baseline sav a.json": "unknown action 'sav'; did you mean 'save'?",
     "table atari --format jsn": "unknown format 'jsn'; did you mean 'json'?",
