@@ -268,6 +268,8 @@ def _plan_lines(
     from rlbench.cli.announcement import announcement
     from rlbench.config.footprint import size
 
+    if not specs:
+        return ["no run in this shard"]
     alike: dict[tuple[object, ...], list[int]] = {}
     for place, (spec, row) in enumerate(zip(specs, rows, strict=True)):
         name = f"{row['suite']}/{row['algorithm']}/{row['task']}"

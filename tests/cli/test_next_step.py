@@ -82,6 +82,8 @@ def test_dry_run_prints_one_line_per_cell_and_a_total(record_run: Record, capsys
     assert done.startswith("toy/dqn/Catch seeds 0-1: done, ")
     assert (new, memory) == ("toy/dqn/Catch seeds 2-4: new, 24,000 steps", "memory of a run: at most 0.61 GB")
     assert total.startswith("2 of 5 runs are done; training dqn on Catch, 3 runs: 72,000 steps")
+    assert main([*words, "--shard", "6/6"]) == 0
+    assert capsys.readouterr().out == "no run in this shard\n"
 
 
 def test_summary_after_a_signal_names_the_trained_runs() -> None:
