@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from rlbench.cli.resolve import Resolved
     from rlbench.config.footprint import Footprint
 
-LEGEND = "default: rlbench's; suite table: of this algorithm and task; --documented shows the published scores"
+LEGEND = (
+    "default: rlbench's default value; suite table: the value for this algorithm and task; "
+    "--documented shows the published scores"
+)
 
 
 def show(
