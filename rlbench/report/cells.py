@@ -100,6 +100,7 @@ class Cell:
     shortfall_percent: float | None = None  # the largest that the data allow, of the way from random to the document
     at: AtStep | None = None  # the verdict at equal steps, where a curve is documented
     looks: Looks | None = None  # taken by ``run --until-decided``; the verdict is that of the last one
+    unfinished: int = 0  # seeds short of the budget
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -180,6 +181,7 @@ def _cell(cell: _Open, verdict: Verdict, at: AtStep | None, parity: str) -> Cell
         shortfall_percent=shortfall_percent(cell.claim, document.score, random) if document else None,
         at=at,
         looks=cell.runs.looks,
+        unfinished=len(cell.runs.short),
     )
 
 

@@ -136,7 +136,7 @@ def _imported(cell: Cell) -> bool:
 
 def _tested(cell: Cell, kind: Kind) -> bool:
     if kind == "full":
-        return cell.claim is not None and len(cell.tested) >= FEWEST
+        return cell.claim is not None and not cell.unfinished and len(cell.tested) >= FEWEST
     return cell.at is not None and cell.at.claim is not None and len(cell.at.scores) >= FEWEST
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,20 @@ def test_a_check_names_seeds_in_other_versions_and_fails_with_them(record_run: R
     full_run(record_run, 1.0, 3, status="failed", environment={"env": OLD["env"]})
     code, _, error = told(check)
     assert code == 5 and "toy/ppo/Catch run: FAILED: seed 3" in error
+
+
+def test_no_unfinished_seed_hides_behind_a_pooled_verdict(record_run: RecordRun, tmp_path: Path) -> None:
+    words = ["table", "mujoco", "--algo", "sac", "--json", "--results", str(tmp_path / "results")]
+    for task, score in (("Hopper-v4", 3542.2), ("Walker2d-v4", 5007.0), ("HalfCheetah-v4", 12138.8)):  # documented
+        for seed in range(3):
+            record_run([0.0, (1.1 + seed / 50) * score], seed=seed, suite="mujoco", algo="sac", task=task)
+    (row,) = [row for row in json.loads(told(words)[1])["pooled"] if row["kind"] == "full"]
+    assert (row["word"], row["cells"]) == ("REPRODUCED", 3)
+    record_run([0.0, -9.0], seed=3, suite="mujoco", algo="sac", task="Hopper-v4", status="interrupted")
+    (row,) = [row for row in json.loads(told(words)[1])["pooled"] if row["kind"] == "full"]
+    assert (row["cells"], row["left_out"]) == (2, [])
+    code, out, _ = told(["check", "mujoco", "--pooled", "--strict", *words[-2:]])
+    assert code == 4 and "INCONCLUSIVE mujoco/sac/Hopper-v4 score" in " ".join(out.split())
 
 
 @pytest.mark.parametrize("status", [None, "interrupted"])
