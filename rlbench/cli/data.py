@@ -334,8 +334,8 @@ def _facts(facts: Summary, score: float | None) -> list[tuple[str, str]]:
 
 def _spread(of: Spread) -> str:
     numbers = (of.mean, of.deviation, of.low, of.high, *of.quartiles)
-    mean, deviation, low, high, first, middle, third = (number_text(value, ".1f") for value in numbers)
-    return f"{mean} ± {deviation}, from {low} to {high}, quartiles {first} {middle} {third}"
+    mean, std, low, high, first, middle, third = (number_text(value, ".1f") for value in numbers)
+    return f"{mean} ± {std}, from {low} to {high}, quartiles {first} {middle} {third}"
 
 
 def _bars(histogram: tuple[Bar, ...]) -> list[str]:

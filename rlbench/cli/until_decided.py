@@ -103,10 +103,10 @@ def cells_of(specs: Sequence[Spec], results: Path, design: tuple[Look, ...]) -> 
                 f"--until-decided: the looks of {spec.name} end at {most} seeds, and a design that changes errs more "
                 f"often; add --most-seeds {most}"
             )
-        ended = len(runs.get(key, Runs()).scored)
-        if read_looks(folder) is None and ended >= FEWEST:
+        count = len(runs.get(key, Runs()).scored)
+        if read_looks(folder) is None and count >= FEWEST:
             raise UsageError(
-                f"--until-decided: {spec.name} has {ended} ended seeds, whose fixed test has spent the 5 % that looks "
+                f"--until-decided: {spec.name} has {count} ended seeds, whose fixed test has spent the 5 % that looks "
                 "share; begin in another folder with --results, or leave --until-decided out"
             )
         cells.append(cell)

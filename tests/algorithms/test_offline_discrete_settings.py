@@ -11,7 +11,7 @@ from rlbench.algorithms.discrete_offline import DiscreteCRR
 from rlbench.algorithms.dqn import QLearner
 from rlbench.assembly.environments import describe
 from rlbench.assembly.offline_discrete import discrete_parts
-from rlbench.config import offline_discrete as asked
+from rlbench.config import offline_discrete
 from rlbench.config.offline_discrete import OfflineQ
 from rlbench.config.online import Expected, Head, Quantiles
 from rlbench.errors import UsageError
@@ -30,7 +30,7 @@ def test_continuous_actions_are_refused_in_one_line() -> None:
         discrete_parts(SPEC, SPEC.algo, hopper, CPU)
 
 
-def asked_for(method: asked.Method, head: Head, **changes: object) -> QLearner | Imitation:
+def learner_of(method: offline_discrete.Method, head: Head, **changes: object) -> QLearner | Imitation:
     torch.manual_seed(0)
     assert isinstance(SPEC.algo, OfflineQ)
     learner = discrete_parts(
@@ -40,48 +40,53 @@ def asked_for(method: asked.Method, head: Head, **changes: object) -> QLearner |
     return learner
 
 
-def added(method: asked.Method, head: Head) -> float:
-    learner = asked_for(method, head)
+def extra_loss(method: offline_discrete.Method, head: Head) -> float:
+    learner = learner_of(method, head)
     assert isinstance(learner, QLearner)
     return learner.loss(transitions(INFO))[1].metrics["extra"].item()
 
 
 def test_weights_of_loss_terms_are_the_configured_ones() -> None:
     light, heavy = (
-        added(asked.DiscreteConservative(conservative_weight=weight), Quantiles(n_quantiles=9)) for weight in (1.5, 6.0)
+        extra_loss(offline_discrete.DiscreteConservative(conservative_weight=weight), Quantiles(n_quantiles=9))
+        for weight in (1.5, 6.0)
     )
     assert light > 0 and heavy == pytest.approx(4 * light, rel=1e-5)
-    none, some, more = (added(asked.DiscreteBatchConstrained(penalty=p), Expected(huber=1.0)) for p in (0.0, 3.0, 6.0))
+    none, some, more = (
+        extra_loss(offline_discrete.DiscreteBatchConstrained(penalty=p), Expected(huber=1.0)) for p in (0.0, 3.0, 6.0)
+    )
     assert some > none and more - none == pytest.approx(2 * (some - none), rel=1e-3)
 
 
 def test_threshold_is_the_configured_one() -> None:
     obs = torch.randint(0, 256, (300, 10, 5), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
-    likeliest, best = (asked_for(asked.DiscreteBatchConstrained(threshold=t), Expected(huber=1.0)) for t in (1.0, 0.0))
+    likeliest, best = (
+        learner_of(offline_discrete.DiscreteBatchConstrained(threshold=t), Expected(huber=1.0)) for t in (1.0, 0.0)
+    )
     assert isinstance(likeliest, QLearner) and isinstance(likeliest.online, QNetWithPolicy)
     net = likeliest.online
     features = net.torso(obs)
-    preferred, worth = net.policy(features).mode(), net.head(features, "eval").mean().argmax(-1)
-    assert torch.equal(likeliest.act(obs, "eval"), preferred) and torch.equal(best.act(obs, "eval"), worth)
-    assert not torch.equal(preferred, worth)
+    preferred, best_action = net.policy(features).mode(), net.head(features, "eval").mean().argmax(-1)
+    assert torch.equal(likeliest.act(obs, "eval"), preferred) and torch.equal(best.act(obs, "eval"), best_action)
+    assert not torch.equal(preferred, best_action)
 
 
 def test_other_settings_reach_the_learner() -> None:
-    method = asked.DiscreteCriticRegularized(
+    method = offline_discrete.DiscreteCriticRegularized(
         mode="binary", beta=0.5, max_weight=7.0, conservative_weight=2.0, greedy=True
     )
     steps = {"lr": 0.03, "adam_epsilon": 1e-3, "max_grad_norm": 0.7, "target_update_interval": 11}
-    crr = asked_for(method, Expected(), **steps)
+    crr = learner_of(method, Expected(), **steps)
     assert isinstance(crr, DiscreteCRR)
     assert crr.config == method
-    bcq = asked_for(asked.DiscreteBatchConstrained(), Expected(), **steps)
-    cql = asked_for(asked.DiscreteConservative(), Quantiles(n_quantiles=9), **steps)
+    bcq = learner_of(offline_discrete.DiscreteBatchConstrained(), Expected(), **steps)
+    cql = learner_of(offline_discrete.DiscreteConservative(), Quantiles(n_quantiles=9), **steps)
     for learner in (crr, bcq, cql):
         assert isinstance(learner, QLearner)
         (group,) = (group for optimizer in learner.optimizers for group in optimizer.param_groups)
         assert (group["lr"], group["eps"], learner.max_grad_norm) == (0.03, 1e-3, 0.7)
         assert [periodic.period for periodic in learner.every] == [11] and learner.double
-    il = asked_for(asked.DiscreteImitation(), Expected(), **steps)
+    il = learner_of(offline_discrete.DiscreteImitation(), Expected(), **steps)
     assert isinstance(il, Imitation)
     (group,) = il.actor_optimizer.param_groups
     assert (group["lr"], group["eps"]) == (0.03, 1e-3)
@@ -89,8 +94,8 @@ def test_other_settings_reach_the_learner() -> None:
 
 def test_evaluation_uses_the_protocols_epsilon() -> None:
     assert isinstance(SPEC.algo, OfflineQ)
-    judged = SPEC.model_copy(update={"protocol": SPEC.protocol.model_copy(update={"epsilon": 0.25})})
-    eval_explorer = discrete_parts(judged, SPEC.algo, INFO, CPU).eval_explorer
+    spec = SPEC.model_copy(update={"protocol": SPEC.protocol.model_copy(update={"epsilon": 0.25})})
+    eval_explorer = discrete_parts(spec, SPEC.algo, INFO, CPU).eval_explorer
     assert eval_explorer is not None
     explorer = eval_explorer(torch.Generator().manual_seed(0))
     changed = explorer(torch.full((4000,), 2)) != 2
