@@ -152,8 +152,9 @@ def _spark(run: Run, bounds: tuple[float, float, int]) -> str:
     """A seed's evaluations as a line, all seeds of a cell on one scale."""
     width, height = SPARK
     low, high, last = bounds
+    rise = high - low or 1.0  # equal evaluations are a line at the bottom
     points = " ".join(
-        f"{width * e.env_steps / last:.1f},{height * (1 - (e.mean - low) / (high - low)):.1f}" for e in run.evaluations
+        f"{width * e.env_steps / last:.1f},{height * (1 - (e.mean - low) / rise):.1f}" for e in run.evaluations
     )
     line = f'<polyline points="{points}" fill="none" stroke="#0072b2" stroke-width="1.5"/>'
     base = f'<line x1="0" y1="{height}" x2="{width}" y2="{height}" stroke="#8c959f" stroke-width=".5"/>'
@@ -163,7 +164,7 @@ def _spark(run: Run, bounds: tuple[float, float, int]) -> str:
 def _bounds(runs: Sequence[Run]) -> tuple[float, float, int]:
     """The lowest and the highest evaluation of a cell and its longest run."""
     levels = [evaluation.mean for run in runs for evaluation in run.evaluations] or [0.0]
-    return min(levels), max(*levels, min(levels) + 1e-9), max(1, *(run.env_steps for run in runs), 0)
+    return min(levels), max(levels), max(1, *(run.env_steps for run in runs), 0)
 
 
 def _missing(rows: Sequence[RemainingRuns]) -> str:

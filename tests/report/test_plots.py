@@ -98,6 +98,13 @@ def test_title_appears_literally_above_a_figure(two_algorithms: Path) -> None:
     assert ">Toys, $5 each$</text>" in Path("titled.svg").read_text(encoding="utf-8")
 
 
+def test_large_equal_returns_have_a_curve_in_the_report(record_run: Record) -> None:
+    for seed in range(2):
+        record_run([3e9, 3e9, 3e9], seed=seed, suite="toy", algo="dqn", task="Catch")
+    assert main(["report", "toy", "--results", "results", "--output", "page.html"]) == 0
+    assert 'points="' in Path("page.html").read_text(encoding="utf-8")
+
+
 def test_settings_of_matplotlib_change_the_figure_or_are_refused(two_algorithms: Path, capsys: Capture) -> None:
     words = ["plot", "toy", "--results", "results", "--output", "small.png", "--rc"]
     assert main([*words, "figure.figsize=4,3", "--rc", "savefig.dpi=50"]) == 0
