@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
 from typing import Final
@@ -71,6 +72,7 @@ def _handle(path: Path, flags: int, largest: int | None) -> int:
 
 def replace(path: Path, raw: bytes, temporary: Path) -> None:
     """Put ``raw`` in the place of a file by way of ``temporary`` beside it, and wait until the disk has both."""
+    sweep(temporary)
     try:
         temporary.unlink(missing_ok=True)  # of a crash or another program: no link is followed
         with temporary.open("xb") as file:
@@ -84,6 +86,25 @@ def replace(path: Path, raw: bytes, temporary: Path) -> None:
     finally:
         temporary.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def sweep(temporary: Path) -> None:
+    """Remove the temporary files that killed processes left beside ``temporary``, named ``NAME.<process id>.tmp``."""
+    name = re.compile(re.escape(temporary.name.removesuffix(f"{os.getpid()}.tmp")) + r"([0-9]{1,9})\.tmp")
+    with suppress(OSError):
+        for path in temporary.parent.iterdir():
+            if (match := name.fullmatch(path.name)) and not _runs(int(match[1])):
+                path.unlink(missing_ok=True)
+                faults.point("copy.swept")
+
+
+def _runs(process: int) -> bool:
+    """True if a process has this id."""
+    try:
+        os.kill(process, 0)
+    except OSError as error:
+        return error.errno == errno.EPERM  # of another user
+    return True
 
 
 def content(path: Path) -> str:

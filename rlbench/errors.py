@@ -117,7 +117,9 @@ def beside(path: Path) -> str:
     near: list[str] = []
     with suppress(OSError, StopIteration, ValueError):
         missing = next(part for part in reversed((path, *path.parents)) if not part.exists())
-        names = sorted(there.name for there in missing.parent.iterdir())
+        if missing.is_symlink():
+            return f"; {missing} is a link to a missing file"
+        names = sorted(there.name for there in missing.parent.iterdir() if there.exists())
         near = difflib.get_close_matches(missing.name, names, n=3, cutoff=0.6)
         near = [str(missing.parent / name) for name in near]
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""

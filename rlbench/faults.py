@@ -19,6 +19,7 @@ POINTS: Final[Mapping[str, str]] = {
     # a file that replaces another, of a record or of recorded play: disk.py
     "replace.torn": "half of the new text is in a temporary file, the old file stands",
     "replace.written": "the new text is on disk under its temporary name, the old file stands",
+    "copy.swept": "a temporary file that a killed process left is gone",
     "replace.placed": "the new file stands, the folder's list of names may not be on disk",
     # a record: record/files.py and record/store.py
     "append.torn": "half of a line stands at the end of the file",
@@ -59,7 +60,6 @@ POINTS: Final[Mapping[str, str]] = {
     "download.block": "a block of a download is written",
     "download.settled": "a download has its final name",
     "download.discarded": "a file of what was downloaded so far is gone",
-    "copy.swept": "half a copy that a crash left is gone",
     "copy.written": "the copy of a data set is whole under its temporary name",
     "copy.placed": "the copy of a data set stands",
 }

@@ -10,6 +10,7 @@ import typer
 from rlbench.cli import completion
 from rlbench.cli.choices import Checkpoint, parse_count
 from rlbench.cli.options import Json, Quiet, run_folder
+from rlbench.cli.output import write_file
 from rlbench.cli.recordings import answer_dataset, record_games, remark_progress
 from rlbench.errors import UnknownRun, UsageError, beside, suggest
 
@@ -147,10 +148,7 @@ def import_policy(path: Path, *, task: str, output: Path) -> str:
     policy = parse_policy(raw, str(path))
     if output.exists():
         raise UsageError(f"{output}: is there already; name another file")
-    try:
-        output.write_bytes(raw)
-    except OSError as error:
-        raise UsageError(f"{output}: cannot be written ({error.strerror}); name another file") from None
+    write_file(output, raw)
     return f"{output}: plays {task}, {policy.observed} numbers to {policy.facts.action_dim}, SHA-256 {policy.sha256}"
 
 

@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
+from rlbench import disk
 from rlbench.errors import ResourceExhausted, UsageError
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ def video_writer(path: Path, *, seconds: float, program: str | None) -> Iterator
         UsageError: the folder cannot be written.
         ResourceExhausted: the disk is full.
     """
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    disk.sweep(temporary)
     try:
         with temporary.open("wb") as file:
             writer: VideoWriter = GifWriter(file, seconds) if program is None else Mp4Writer(program, file, seconds)

@@ -102,6 +102,7 @@ def read_seal(path: Path) -> Seal | None:
 def write(path: Path, seal: Seal) -> None:
     """Write the seal of a file, whole or not at all."""
     temporary = _beside(path).with_suffix(f".{os.getpid()}.tmp")
+    disk.sweep(temporary)
     try:
         content = {"schema_version": SCHEMA_VERSION, **asdict(seal)}
         temporary.write_text(json.dumps({**content, "checksum": _checksum(content)}) + "\n", encoding="utf-8")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-
-import psutil
 
 from rlbench import disk, faults
 from rlbench.datasets import catalogue, checksums, download, locations
@@ -30,6 +29,8 @@ def download_dataset(name: str, *, patience: float = download.PATIENCE) -> Itera
     if there.kind == "own":
         raise UsageError(f"{name}: own data sets are made, not downloaded: rlbench data generate {name}")
     if locations.present(there):
+        with suppress(OSError):
+            download.discard(there.path)  # of a process that was killed after the last byte
         return
     if there.kind == "d4rl":
         yield from _file(catalogue.d4rl_dataset(name).url, there.path, patience)
@@ -110,19 +111,10 @@ def _copy(source: Path, target: Path) -> None:
     with disk.writing(target, then="try again"):
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            _sweep(target)
+            disk.sweep(temporary)
             shutil.copyfile(source, temporary)
             faults.point("copy.written")
             temporary.replace(target)
             faults.point("copy.placed")
         finally:
             temporary.unlink(missing_ok=True)
-
-
-def _sweep(target: Path) -> None:
-    """Remove the temporary files of killed processes."""
-    for temporary in target.parent.glob(f"{target.name}.*.tmp"):
-        number = temporary.name.split(".")[-2]
-        if number.isdigit() and not psutil.pid_exists(int(number)):
-            temporary.unlink()
-            faults.point("copy.swept")

@@ -6,6 +6,7 @@ in memory, since HDF5 ends the process where the disk is full.
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,7 +15,6 @@ from typing import Final, NamedTuple
 
 import h5py
 import numpy as np
-from filelock import FileLock
 from numpy.typing import NDArray
 
 from rlbench import disk, faults
@@ -39,11 +39,12 @@ def write_hdf5(path: Path, dataset: Dataset, attributes: Mapping[str, str | floa
         UsageError: the folder cannot be written.
         ResourceExhausted: the disk is full.
     """
-    part, lock = path.with_name(path.name + ".part"), FileLock(path.with_name(path.name + ".lock"))
+    part, folder = path.with_name(path.name + ".part"), None
     with disk.writing(path, elsewhere=" with RLBENCH_DATASETS", then="run the same command again"):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            lock.acquire()  # two processes that make the same set write it one after the other
+            folder = os.open(path.parent, os.O_RDONLY)  # the lock itself, so that a killed process leaves none
+            fcntl.flock(folder, fcntl.LOCK_EX)  # two processes that make the same set write it one after the other
             _write_bytes(part, _serialize(dataset, attributes))
             seal = checksums.measure(part)
             faults.point("dataset.filled")
@@ -53,11 +54,10 @@ def write_hdf5(path: Path, dataset: Dataset, attributes: Mapping[str, str | floa
             faults.point("dataset.placed")
             checksums.write(path, seal)
         finally:
-            with suppress(OSError):
-                if lock.is_locked:
+            if folder is not None:
+                with suppress(OSError):
                     part.unlink(missing_ok=True)
-                    Path(lock.lock_file).unlink(missing_ok=True)
-                    lock.release()
+                os.close(folder)
     return Written(path, seal.sha256, seal.size)
 
 

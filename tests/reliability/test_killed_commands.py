@@ -1,0 +1,87 @@
+"""Commands that were killed leave nothing half written, and the next one removes what they left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_generate import REAL
+from tests.conftest import RecordRun
+from tests.reliability.odd import told
+from tests.reliability.scenarios import SET, wrote
+from tests.reliability.test_disk import no_file_beyond
+from tests.reliability.test_forged_records import full_run
+
+CURVES = "task,seed,step,return\nHopper-v4,0,1000,1.5\n"
+NOBODY = 4194305  # no process has this id
+
+
+def test_next_command_removes_the_temporary_files_of_killed_ones(record_run: RecordRun, tmp_path: Path) -> None:
+    full_run(record_run, 1.0, 0)
+    cell = tmp_path / "imported" / "mujoco" / "sac" / "Hopper-v4" / "imported" / "seed=0"
+    cell.mkdir(parents=True)
+    (tmp_path / "curves.csv").write_text(CURVES)
+    baseline, curve = tmp_path / "[b].json", cell / "curve.json"
+    leftovers = [path.with_name(f"{path.name}.{NOBODY}.tmp") for path in (baseline, curve)]
+    alive = baseline.with_name(f"{baseline.name}.1.tmp")
+    for path in (*leftovers, alive):
+        path.write_text("half")
+    assert told(["baseline", "save", str(baseline), "--results", str(tmp_path / "results")])[0] == 0
+    imported = ["import", str(tmp_path / "curves.csv"), "--as", "mujoco/sac", "--results", str(tmp_path / "imported")]
+    assert told(imported)[0] == 0
+    assert baseline.is_file() and curve.is_file() and alive.read_text() == "half"
+    assert not [path for path in leftovers if path.exists()]
+
+
+def test_data_set_removes_what_a_killed_process_left(tmp_path: Path) -> None:
+    (tmp_path / f"{SET}.hdf5.sha256.{NOBODY}.tmp").write_text("half")
+    wrote([str(tmp_path)])
+    assert {path.name for path in tmp_path.iterdir()} == {f"{SET}.hdf5", f"{SET}.hdf5.sha256.json"}
+
+
+def test_data_set_is_written_without_a_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = list[str]()
+    monkeypatch.setattr("rlbench.faults.point", lambda _: names.extend(path.name for path in tmp_path.iterdir()))
+    wrote([str(tmp_path)])
+    assert names and not [name for name in names if "lock" in name]
+
+
+def test_download_that_was_killed_after_its_last_byte_is_cleaned_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("D4RL_DATASET_DIR", str(tmp_path))
+    wrote([str(tmp_path)])
+    target = (tmp_path / f"{SET}.hdf5").rename(tmp_path / "hopper_medium-v2.hdf5")
+    for suffix in (".part.json", ".part.lock"):
+        target.with_name(target.name + suffix).write_text("{}")
+    code, out, _ = told(["data", "download", "hopper-medium-v2"])
+    assert code == 0 and out.strip() == str(target)
+    assert not list(tmp_path.glob("hopper*.part*"))
+
+
+def test_policy_that_the_disk_has_no_space_for_leaves_no_file(tmp_path: Path) -> None:
+    target = tmp_path / "p.safetensors"
+    line = ["data", "import", str(REAL), "--task", "Pendulum-v1", "--output", str(target)]
+    with no_file_beyond(1_000):
+        code, _, error = told(line)
+    assert code == 5 and "free some space" in error
+    assert not list(tmp_path.iterdir())
+    assert told(line)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "line", [("data", "show", "{}"), ("data", "import", "{}"), ("run", "offline", "td3bc", "Hopper-v4", "--dataset={}")]
+)
+def test_a_dangling_link_is_named_and_not_suggested(line: tuple[str, ...], tmp_path: Path) -> None:
+    link = tmp_path / "set.hdf5"
+    link.symlink_to(tmp_path / "gone.hdf5")
+    code, _, error = told([word.format(link) for word in line])
+    assert code == 2 and f"{link} is a link to a missing file" in error and "did you mean" not in error
+
+
+def test_dangling_links_are_no_suggestions(tmp_path: Path) -> None:
+    (tmp_path / "set-1.hdf5").symlink_to(tmp_path / "gone")
+    (tmp_path / "set-2.hdf5").write_text("")
+    error = told(["data", "show", str(tmp_path / "set-3.hdf5")])[2]
+    assert "set-2.hdf5'?" in error and "set-1" not in error
