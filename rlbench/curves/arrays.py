@@ -55,8 +55,12 @@ def evaluations(arrays: Arrays, path: Path, label: Label) -> list[Points]:
     steps, results, lengths = arrays["timesteps"], arrays["results"], arrays.get("ep_lengths")
     unflatten_like = results.ndim == 2 and results.shape[1] > 0 and steps.shape == results.shape[:1]
     unflatten_like &= lengths is None or lengths.shape == results.shape
-    if not unflatten_like or not all(array.dtype.kind in "fiu" for array in (steps, results)):
+    if not unflatten_like:
         raise RefusedFile(f"{path}: timesteps {steps.shape} and results {results.shape} do not fit; restore it")
+    numbers = {"timesteps": steps, "results": results} | ({} if lengths is None else {"ep_lengths": lengths})
+    for name, array in numbers.items():
+        if array.dtype.kind not in "fiu":
+            raise RefusedFile(f"{path}: {name} holds no numbers; restore it")
     return [
         Points(
             label=label,

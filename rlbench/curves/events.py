@@ -82,8 +82,10 @@ def _records(raw: bytes, path: Path) -> Iterator[bytes]:
     at = 0
     while at + 12 <= len(raw):
         size, check = struct.unpack_from("<QI", raw, at)
-        if masked_crc(raw[at : at + 8]) != check or size > RECORD:
+        if masked_crc(raw[at : at + 8]) != check:
             raise RefusedFile(f"{path}: damaged at byte {at:,} (the length's CRC-32C is wrong); restore it")
+        if size > RECORD:
+            raise RefusedFile(f"{path}: an event at byte {at:,} has {size:,} bytes, {RECORD:,} are allowed; thin it")
         body, end = raw[at + 12 : at + 12 + size], at + 16 + size
         if end > len(raw):
             return

@@ -9,7 +9,6 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
 
 import numpy as np
@@ -89,9 +88,7 @@ class ModelClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _send(self, raw: bytes, seconds: float) -> None:
@@ -129,6 +126,5 @@ class ModelClient:
         return raw
 
     def _ended(self) -> RefusedFile:
-        code = self._process.wait()
-        reason = f"its process ended with code {code}, as for lack of memory"
+        reason = f"its process ended with code {self._process.wait()}, as for lack of memory"
         return RefusedFile(f"{self.path}: {reason}; check the model")

@@ -162,6 +162,8 @@ def _check(curve: ImportedCurve, where: str) -> ImportedCurve:
         raise RefusedFile(f"{where}: seed {str(curve.seed)[:40]} is not below {LARGEST_SEED:,}; mend the file")
     if not 0 <= curve.steps[0] <= curve.steps[-1] < LARGEST_STEP or any(b <= a for a, b in pairwise(curve.steps)):
         raise RefusedFile(f"{where}: the steps of seed {curve.seed} do not rise; sort the file")
-    if not all(abs(number) <= LARGEST_RETURN for number in (*curve.returns, *(curve.lengths or ()))):
+    if not all(0 <= length < LARGEST_STEP for length in curve.lengths or ()):
+        raise RefusedFile(f"{where}: a length of an episode of seed {curve.seed} counts no steps; remove the row")
+    if not all(abs(number) <= LARGEST_RETURN for number in curve.returns):
         raise RefusedFile(f"{where}: a return of seed {curve.seed} is not below {LARGEST_RETURN:g}; remove the row")
     return curve
