@@ -31,7 +31,8 @@ def save(folder: Path, state: State) -> None:
     fresh = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     with files.writing(folder):
         recover(folder)
-        fresh.mkdir(parents=True)
+        folder.parent.mkdir(exist_ok=True)  # without parents: a run's folder that was moved away is not made anew
+        fresh.mkdir()
         faults.point("checkpoint.begun")
         try:
             _write(fresh, state)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rlbench import checkpoint
 from rlbench.config.run import Runtime
 from rlbench.errors import ResourceExhausted
 from rlbench.records.store import Store, read_record
@@ -95,6 +96,13 @@ def test_run_with_an_unreadable_record_is_not_done(change: Callable[[Path], None
         list(records)
     store.release()
     assert not (folder / "outcome.json").exists()
+
+
+def test_checkpoint_makes_no_folder_of_a_run_that_was_moved_away(tmp_path: Path) -> None:
+    folder = tmp_path / "seed=0"
+    with pytest.raises(ResourceExhausted, match="its folder is gone"):
+        checkpoint.save(folder / "checkpoint" / "best", {"epoch": 0})
+    assert not folder.exists()
 
 
 def test_after_git_clean_a_second_process_takes_over_the_run(tmp_path: Path) -> None:
