@@ -173,11 +173,7 @@ def _missing(rows: Sequence[RemainingRuns]) -> str:
         return '<p class="quiet">Ten seeds of every cell: nothing is missing.</p>'
     seeds, hours = sum(len(row.seeds) for row in rows), sum(row.hours or 0.0 for row in rows)
     unknown = sum(row.hours is None for row in rows)
-    cost = (
-        f"about {hours:,.0f} hours one after another at the speeds measured here"
-        if hours
-        else "a time nobody knows yet"
-    )
+    cost = f"about {hours:,.0f} hours one after another at the speeds measured here" if hours else "of unknown duration"
     rest = f"; no speed is known for {unknown} cells" if unknown and hours else ""
     fields = (
         (
