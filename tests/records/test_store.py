@@ -26,6 +26,7 @@ from tests.forging import reseal
 Write = Callable[..., Path]
 CATCH = suites.spec("toy", "dqn", "Catch", seed=3)
 NUMBERS = st.floats(-1e9, 1e9)
+SECONDS = st.floats(0, 1e9)
 COUNTS = st.integers(0, 10**12)
 COLLECTED = Collected(episodes=1, steps=9, returns=(0.5,), lengths=(9,), steps_per_second=1e3)
 EVALUATED = Evaluated(returns=(1.0, -1e-17), lengths=(9, 10), seeds=(1, 2), seconds=0.25)
@@ -47,24 +48,26 @@ PARTS = ("spec.json", "epochs.jsonl", "outcome.json")
 @st.composite
 def epochs(draw: st.DrawFn) -> tuple[Epoch, ...]:
     """A run of random numbers."""
-    returns = st.lists(NUMBERS, min_size=1, max_size=4).map(tuple)
-    lengths = st.lists(COUNTS, max_size=4).map(tuple)
+    games = draw(st.lists(st.tuples(NUMBERS, COUNTS), min_size=1, max_size=4))
+    returns, lengths = (st.just(column) for column in zip(*games, strict=True))
     collected = st.builds(
-        Collected, episodes=COUNTS, steps=COUNTS, returns=returns, lengths=lengths, steps_per_second=NUMBERS
+        Collected, episodes=COUNTS, steps=COUNTS, returns=returns, lengths=lengths, steps_per_second=SECONDS
     )
     updated = st.none() | st.builds(Updated, count=COUNTS, means=st.fixed_dictionaries({"loss": NUMBERS, "q": NUMBERS}))
-    evaluated = st.none() | st.builds(Evaluated, returns=returns, lengths=lengths, seeds=lengths, seconds=NUMBERS)
-    made = st.builds(
-        Epoch,
-        number=st.just(0),
-        env_steps=COUNTS,
-        updates=COUNTS,
-        seconds=NUMBERS,
-        collected=collected,
-        updated=updated,
-        evaluated=evaluated,
+    evaluated = st.none() | st.builds(Evaluated, returns=returns, lengths=lengths, seeds=lengths, seconds=SECONDS)
+    counts = sorted(draw(st.lists(COUNTS, max_size=4)))
+    return tuple(
+        Epoch(
+            number=number,
+            env_steps=count,
+            updates=count // 2,
+            seconds=draw(SECONDS),
+            collected=draw(collected),
+            updated=draw(updated),
+            evaluated=draw(evaluated),
+        )
+        for number, count in enumerate(counts)
     )
-    return tuple(replace(epoch, number=i) for i, epoch in enumerate(draw(st.lists(made, max_size=4))))
 
 
 def outcome(status: Status, count: int) -> Outcome:

@@ -258,7 +258,7 @@ def test_two_sides_without_a_common_step_are_not_compared(tmp_path: Path) -> Non
     imported.write_curve(CURVE, tmp_path / "early")
     imported.write_curve(replace(CURVE, steps=(10**15, 10**15 + 1)), tmp_path / "late")
     code, _, error = told(["compare", str(tmp_path / "early"), str(tmp_path / "late"), "--at"])
-    assert code == 2 and "have evaluated no task both" in error
+    assert code == 2 and "have no cell in common that can be compared at equal steps" in error
 
 
 def test_a_return_of_a_record_whose_square_no_float_holds_is_refused() -> None:
