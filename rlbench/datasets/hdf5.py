@@ -33,7 +33,8 @@ def open_file(path: Path, *, room: int | None = None) -> Iterator[h5py.File]:
         RefusedFile: it is no whole HDF5 file, links to another file, does not fit, or is damaged.
     """
     if not path.is_file():
-        raise UsageError(f"{path}: no such file; check the path")
+        problem = "is no regular file; name a file" if path.exists() else "no such file; check the path"
+        raise UsageError(f"{path}: {problem}")
     try:
         file = h5py.File(path, "r", locking="best-effort")
     except PermissionError:

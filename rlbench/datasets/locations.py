@@ -111,6 +111,8 @@ def resolve(text: str) -> tuple[str | None, Path]:
     if path.is_file() or (path / MINARI_DATA).is_file() or recording_reader.is_frames(path):
         return None, path
     if path.suffix in {".hdf5", ".h5", SUFFIX}:
+        if path.exists():
+            raise UsageError(f"{path}: is no data set; name a file, or a folder of recorded games")
         raise UsageError(f"{path}: no such file{beside(path)}; check the path")
     return text, find(text)
 

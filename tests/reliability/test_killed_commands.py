@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,10 @@ def test_dangling_links_are_no_suggestions(tmp_path: Path) -> None:
     (tmp_path / "set-2.hdf5").write_text("")
     error = told(["data", "show", str(tmp_path / "set-3.hdf5")])[2]
     assert "set-2.hdf5'?" in error and "set-1" not in error
+
+
+@pytest.mark.parametrize(("verb", "message"), [("show", "is no data set"), ("import", "is no regular file")])
+def test_pipe_given_as_a_data_set_is_not_called_missing(verb: str, message: str, tmp_path: Path) -> None:
+    os.mkfifo(path := tmp_path / "rlb-set.hdf5")
+    code, _, error = told(["data", verb, str(path)])
+    assert code == 2 and f"{path}: {message}" in error
