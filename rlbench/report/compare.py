@@ -117,8 +117,8 @@ def _matched(names: tuple[str, str], match: Matched, *, at: bool) -> Comparison:
     tasks = tuple(task for task in every if task is not None)
     if not tasks:
         steps = " at equal steps" if at else ""
-        why = f": {'; '.join(match.left_out)}" if match.left_out else "; see: rlbench list runs"
-        raise UsageError(f"{names[0]} and {names[1]} have no cell in common that can be compared{steps}{why}")
+        why = f": {'; '.join(match.left_out)}" if match.left_out else f"{steps}; see: rlbench list runs"
+        raise UsageError(f"{names[0]} and {names[1]} have no cell in common that can be compared{why}")
     return _together(names, tasks, match.left_out)
 
 
