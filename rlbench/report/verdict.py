@@ -62,7 +62,7 @@ class Claim:
     above: float | None = None
     more: int | None = None
     next_look: int | None = None  # as of the verdict
-    shortfall: float | None = None  # upper end of the one-sided interval of document less ours; None: too few
+    shortfall: float | None = None  # upper end of the one-sided interval of reference less ours; None: too few
 
 
 def margin_of(document: float, std: float | None, random: float | None, share: float = SHARE) -> float:

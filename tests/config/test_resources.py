@@ -17,7 +17,7 @@ def changed(*texts: str) -> Spec:
 
 
 @pytest.mark.parametrize(
-    ("spec", "asked", "cores", "threads", "workers"),
+    ("spec", "requested", "cores", "threads", "workers"),
     [
         (TD3BC, None, 1, 1, 0),
         (TD3BC, None, 2, 1, 1),
@@ -33,5 +33,7 @@ def changed(*texts: str) -> Spec:
         (suites.spec("mujoco", "sac", "HalfCheetah-v4"), 3, 16, 1, 0),  # evaluates in its own process
     ],
 )
-def test_number_of_eval_workers_of_a_run(spec: Spec, asked: int | None, cores: int, threads: int, workers: int) -> None:
-    assert eval_worker_count(spec, requested=asked, cores=cores, threads=threads) == workers
+def test_number_of_eval_workers_of_a_run(
+    spec: Spec, requested: int | None, cores: int, threads: int, workers: int
+) -> None:
+    assert eval_worker_count(spec, requested=requested, cores=cores, threads=threads) == workers

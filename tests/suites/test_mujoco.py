@@ -33,7 +33,7 @@ NINE = (
 
 @pytest.mark.parametrize("body", NINE)
 @pytest.mark.parametrize("algorithm", ["ddpg", "td3", "sac", "redq"])
-def test_every_documented_cell_has_the_settings_of_its_document(algorithm: str, body: str) -> None:
+def test_every_documented_cell_has_the_settings_of_its_reference(algorithm: str, body: str) -> None:
     """thu-ml/tianshou examples/mujoco at e605bdea: mujoco_{ddpg,td3,sac}.py; v0.4.9: mujoco_redq.py."""
     spec = suites.spec("mujoco", algorithm, f"{body}-v4")
     algo = spec.algo
@@ -224,7 +224,7 @@ def test_every_documented_cell_has_the_common_settings(algorithm: str, body: str
     assert (spec.budget.steps, spec.budget.segment) == (1_000_000, 1_000_000)
 
 
-def test_each_method_has_the_settings_of_its_document() -> None:
+def test_each_method_has_the_settings_of_its_reference() -> None:
     methods = {algorithm: algo_of(algorithm).method for algorithm in FIVE}
     assert methods["reinforce"] == Reinforce()
     a2c, ppo, npg, trpo = (methods[name] for name in ("a2c", "ppo", "npg", "trpo"))

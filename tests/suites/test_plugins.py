@@ -210,10 +210,10 @@ print("imported")
 from rlbench.suites import toy
 from rlbench.suites.toy import ALGORITHMS, DOCUMENTED, TASKS
 def spec(*names):
-    print("asked")
+    print("plug-in")
     return toy.spec(*names)
 def sources(*names):
-    print("asked")
+    print("plug-in")
     return {}
 """
 
@@ -223,7 +223,7 @@ def test_what_a_package_prints_goes_to_stderr(words: str, site: Path) -> None:
     install(site, "loud", PRINTING, "[rlbench.suites]\nloud = loud\n")
     code, out, error = answer(words.split())
     assert code == 0 and json.loads(out) and "imported\n" in error
-    assert ("asked\n" in error) == (words.split(maxsplit=1)[0] != "table")
+    assert ("plug-in\n" in error) == (words.split(maxsplit=1)[0] != "table")
 
 
 BROKEN = {
