@@ -26,7 +26,6 @@ def check(
             "--baseline",
             metavar="FILE",
             help="Compare with what `rlbench baseline save` wrote there; default: with the published scores.",
-            show_default=False,
         ),
     ] = None,
     margin: Annotated[
@@ -39,7 +38,6 @@ def check(
             help="The smallest drop that matters, as a share of the way from a random policy to the score it is "
             "compared with, instead of a published spread, too; default: 0.1 of a published score or its spread, "
             "whichever is larger (0.05 of an optimum), 0.05 of a baseline.",
-            show_default=False,
         ),
     ] = None,
     alpha: Annotated[
@@ -67,19 +65,11 @@ def check(
         ),
     ] = False,
     junit: Annotated[
-        Path | None,
-        typer.Option(
-            "--junit", metavar="FILE", help="Write JUnit XML there, for CI; default: none.", show_default=False
-        ),
+        Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML there, for CI; default: none.")
     ] = None,
     summary: Annotated[
         Path | None,
-        typer.Option(
-            "--summary",
-            metavar="FILE",
-            help="Append a Markdown summary to it, for CI; default: none.",
-            show_default=False,
-        ),
+        typer.Option("--summary", metavar="FILE", help="Append a Markdown summary to it, for CI; default: none."),
     ] = None,
     results: Records = None,
     json: Json = False,

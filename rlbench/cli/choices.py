@@ -39,30 +39,29 @@ def parse_count(text: str | int, option: str = "--steps") -> int:
     raise UsageError(f"{option} {text}: no whole number of steps; write it as 100000, 1e5, 100k or 1M")
 
 
-WHAT: Final = "What to run"
-LENGTH: Final = "How long"
-WHERE: Final = "Where"
-OUTPUT: Final = "Output"
-RARE: Final = "Rarely used"
+PANELS: Final = {
+    "What to run": ("task", "package", "dataset", "seeds", "sets", "config"),
+    "How long": ("steps", "until", "until_decided", "most_seeds", "smoke", "dry_run"),
+    "Where": ("device", "jobs", "shard"),
+    "Output": ("results", "force", "quiet", "json", "track"),
+}
+"""The panels in the help of ``run``, and their options; every other option is in a last panel."""
 
 
 class PanelCommand(TyperCommand):
-    """A verb with help panels; options that name no panel come last."""
+    """A verb with help panels."""
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write the arguments, then each panel."""
-        panels: dict[str, list[tuple[str, str]]] = {
-            name: [] for name in ("Arguments", WHAT, LENGTH, WHERE, OUTPUT, RARE)
-        }
+        of = {option: panel for panel, options in PANELS.items() for option in options}
+        panels: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", *PANELS, "Rarely used")}
         for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None:
-                usual = "Arguments" if parameter.param_type_name == "argument" else RARE
-                panels.setdefault(getattr(parameter, "rich_help_panel", None) or usual, []).append(record)
+            if (record := parameter.get_help_record(ctx)) is not None:
+                is_argument = parameter.param_type_name == "argument"
+                panels["Arguments" if is_argument else of.get(parameter.name or "", "Rarely used")].append(record)
         for name, records in panels.items():
-            if records:
-                with formatter.section(name):
-                    formatter.write_dl(records)
+            with formatter.section(name):
+                formatter.write_dl(records)
 
 
 HIGHEST = 2**32 - 1

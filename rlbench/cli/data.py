@@ -221,10 +221,7 @@ def bring(
     ],
     *,
     name: Annotated[
-        str | None,
-        typer.Option(
-            "--name", metavar="NAME", help="What the data set is called; default: as its file.", show_default=False
-        ),
+        str | None, typer.Option("--name", metavar="NAME", help="What the data set is called; default: as its file.")
     ] = None,
     task: Annotated[
         str | None, typer.Option("--task", metavar="ID", help="Task of a zip's policy or of shards; default: none.")

@@ -60,7 +60,6 @@ def doctor(
         typer.Argument(
             metavar="[SUITE]",
             help="Look only at what this suite needs; default: all of them.",
-            show_default=False,
             callback=known_suite,
             autocompletion=completion.suites,
         ),

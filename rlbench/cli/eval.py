@@ -74,11 +74,7 @@ def evaluate(
     run: Run,
     task: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[TASK]",
-            help="With --policy, RUN is the suite and this the task; default: none.",
-            show_default=False,
-        ),
+        typer.Argument(metavar="[TASK]", help="With --policy, RUN is the suite and this the task; default: none."),
     ] = None,
     *,
     policy: Annotated[
@@ -87,7 +83,6 @@ def evaluate(
             "--policy",
             metavar="FILE",
             help="Play the policy of another program: eval --policy FILE --format FORMAT SUITE TASK; default: RUN's.",
-            show_default=False,
         ),
     ] = None,
     form: Annotated[
@@ -95,7 +90,6 @@ def evaluate(
         typer.Option(
             "--format",
             help="Format of FILE: a zip of Stable-Baselines3, or a model of observations to actions; default: none.",
-            show_default=False,
         ),
     ] = None,
     algo: Annotated[
@@ -104,26 +98,18 @@ def evaluate(
             "--algo",
             metavar="NAME",
             help="Compare FILE with the published score of this algorithm; default: the one that a zip names.",
-            show_default=False,
         ),
     ] = None,
     package: Import = None,
     episodes: Annotated[
         int | None,
-        typer.Option(
-            "--episodes",
-            metavar="N",
-            min=1,
-            help="Play N whole episodes; default: as many as the protocol.",
-            show_default=False,
-        ),
+        typer.Option("--episodes", metavar="N", min=1, help="Play N whole episodes; default: as many as the protocol."),
     ] = None,
     checkpoint: Annotated[
         choices.Checkpoint, typer.Option("--checkpoint", help="Play the best policy, or the last.")
     ] = "best",
     seed: Annotated[
-        int | None,
-        typer.Option("--seed", metavar="N", min=0, help="Seed of the episodes; default: 0.", show_default=False),
+        int | None, typer.Option("--seed", metavar="N", min=0, help="Seed of the episodes; default: 0.")
     ] = None,
     replay_recorded: Annotated[
         bool,
@@ -283,12 +269,7 @@ def _document(options: _EvalOptions, result: _EvalResult) -> dict[str, object]:
         "recorded": result.original and {"episodes": len(result.original.returns), **_mean(result.original.returns)},
         "same": result.same,
         "documented": score
-        and {
-            "score": score[0],
-            "estimator": score[1].estimator,
-            "system": score[1].system,
-            "source": score[1].source,
-        },
+        and {"score": score[0], "estimator": score[1].estimator, "system": score[1].system, "source": score[1].source},
         "video": clip
         and {"file": str(options.video), "pictures": clip.frames, "seconds": clip.seconds, "look": clip.look},
     }

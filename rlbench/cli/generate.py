@@ -42,29 +42,17 @@ def generate(
     steps: Annotated[
         int | None,
         typer.Option(
-            "--steps",
-            parser=parse_count,
-            metavar="N|1e5|1M",
-            help="Agent steps in all; default: the recipe's own.",
-            show_default=False,
+            "--steps", parser=parse_count, metavar="N|1e5|1M", help="Agent steps in all; default: the recipe's own."
         ),
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(
-            "--name",
-            metavar="rlb-NAME",
-            help="What the data set is called; default: the recipe's own.",
-            show_default=False,
-        ),
+        typer.Option("--name", metavar="rlb-NAME", help="What the data set is called; default: the recipe's own."),
     ] = None,
     mixture: Annotated[
         str | None,
         typer.Option(
-            "--mixture",
-            metavar="0.7,0.3",
-            help="The share of each --policy in the steps; default: equal shares.",
-            show_default=False,
+            "--mixture", metavar="0.7,0.3", help="The share of each --policy in the steps; default: equal shares."
         ),
     ] = None,
     noise: Annotated[
@@ -86,8 +74,7 @@ def generate(
         bool, typer.Option("--deterministic", help="Take preferred actions instead of sampled ones.")
     ] = False,
     checkpoint: Annotated[
-        Checkpoint,
-        typer.Option("--checkpoint", help="Which policy of a run plays: the best evaluated, or the last."),
+        Checkpoint, typer.Option("--checkpoint", help="Which policy of a run plays: the best evaluated, or the last.")
     ] = "best",
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="The seed of environments and samples.")] = 0,
     lanes: Annotated[int, typer.Option("--lanes", metavar="N", help="How many environments run side by side.")] = 10,

@@ -27,14 +27,10 @@ def import_curves(
             "--as",
             metavar="SUITE/ALGO",
             help="The row of a table that the curves belong to; default: columns suite and algo of the file.",
-            show_default=False,
         ),
     ] = None,
     task: Annotated[
-        str | None,
-        typer.Option(
-            "--task", metavar="TASK", help="The task of every curve; default: the file's.", show_default=False
-        ),
+        str | None, typer.Option("--task", metavar="TASK", help="The task of every curve; default: the file's.")
     ] = None,
     style: Annotated[
         Literal["auto", "csv", "sb3", "cleanrl", "wandb", "tensorboard", "d3rlpy", "dopamine", "rliable", "jsonl"],
@@ -56,7 +52,6 @@ def import_curves(
             "--tag",
             metavar="NAME",
             help="The tag of TensorBoard, metric of W&B or agent of Dopamine to take; default: the usual one.",
-            show_default=False,
         ),
     ] = None,
     json: Json = False,

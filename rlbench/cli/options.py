@@ -29,7 +29,6 @@ OnlySuite: TypeAlias = Annotated[
         "--suite",
         metavar="SUITE",
         help="Only this suite; default: all of them.",
-        show_default=False,
         callback=known_suite,
         autocompletion=completion.suites,
     ),
@@ -55,7 +54,6 @@ TaskNames: TypeAlias = Annotated[
     typer.Argument(
         metavar="[TASK]...",
         help="Task ids or patterns, as 'Pong*', or gym:ID of Gymnasium; default: every documented task of ALGO.",
-        show_default=False,
         autocompletion=completion.tasks,
     ),
 ]
@@ -80,22 +78,12 @@ Tasks: TypeAlias = Annotated[
 PlayedTasks: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
-        "--task",
-        metavar="GLOB",
-        help="Another spelling of TASK; may be repeated.",
-        autocompletion=completion.tasks,
-        rich_help_panel=choices.WHAT,
+        "--task", metavar="GLOB", help="Another spelling of TASK; may be repeated.", autocompletion=completion.tasks
     ),
 ]
 Import: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        "--import",
-        metavar="PACKAGE",
-        help="Import this package first, for gym:ID; default: none.",
-        show_default=False,
-        rich_help_panel=choices.WHAT,
-    ),
+    typer.Option("--import", metavar="PACKAGE", help="Import this package first, for gym:ID; default: none."),
 ]
 Dataset: TypeAlias = Annotated[
     str | None,
@@ -104,17 +92,12 @@ Dataset: TypeAlias = Annotated[
         metavar="NAME|PATH",
         help="Data to learn from, of suite offline; default: the data set that TASK names.",
         autocompletion=completion.datasets,
-        rich_help_panel=choices.WHAT,
     ),
 ]
 Seeds: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--seeds",
-        envvar="RLBENCH_SEEDS",
-        metavar="0|0-9|0,3,7",
-        help="Seeds to train, one run each; default: 0.",
-        rich_help_panel=choices.WHAT,
+        "--seeds", envvar="RLBENCH_SEEDS", metavar="0|0-9|0,3,7", help="Seeds to train, one run each; default: 0."
     ),
 ]
 Device: TypeAlias = Annotated[
@@ -125,7 +108,6 @@ Device: TypeAlias = Annotated[
         metavar="auto|cpu|cuda|cuda:N",
         help="Device of the networks; auto: the first NVIDIA GPU, else the CPU.",
         autocompletion=completion.devices,
-        rich_help_panel=choices.WHERE,
     ),
 ]
 EnvTimeout: TypeAlias = Annotated[
@@ -136,7 +118,6 @@ EnvTimeout: TypeAlias = Annotated[
         metavar="SECONDS",
         min=0.1,
         help="End a run whose environments have not answered for so long.",
-        rich_help_panel=choices.RARE,
     ),
 ]
 
@@ -148,16 +129,11 @@ def folder_named(text: str | Path) -> Path:
     return Path(text)
 
 
-Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", help="Show no progress.", rich_help_panel=choices.OUTPUT)]
+Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Results: TypeAlias = Annotated[
     Path,
     typer.Option(
-        "--results",
-        envvar="RLBENCH_RESULTS",
-        metavar="DIR",
-        help="Write records to this folder.",
-        parser=folder_named,
-        rich_help_panel=choices.OUTPUT,
+        "--results", envvar="RLBENCH_RESULTS", metavar="DIR", help="Write records to this folder.", parser=folder_named
     ),
 ]
 Records: TypeAlias = Annotated[
@@ -168,7 +144,6 @@ Records: TypeAlias = Annotated[
         metavar="DIR",
         help="Read records of this folder only; default: runs/ here, beside what rlbench itself measured.",
         parser=folder_named,
-        show_default=False,
     ),
 ]
 
@@ -207,7 +182,6 @@ Reference: TypeAlias = Annotated[
         metavar="NAME",
         help="Compare with the scores of this source, such as Dopamine; default: RLBENCH_REFERENCE, else the primary.",
         callback=_use_reference,
-        show_default=False,
     ),
 ]
 Sets: TypeAlias = Annotated[
@@ -217,17 +191,11 @@ Sets: TypeAlias = Annotated[
         metavar="FIELD=VALUE",
         help="Change a setting, as algo.lr=1e-3; may be repeated. `rlbench show` lists them.",
         autocompletion=completion.fields,
-        rich_help_panel=choices.WHAT,
     ),
 ]
 Config: TypeAlias = Annotated[
     Path | None,
-    typer.Option(
-        "--config",
-        metavar="FILE.toml",
-        help="Settings from a file; --set overrules. Default: none.",
-        rich_help_panel=choices.WHAT,
-    ),
+    typer.Option("--config", metavar="FILE.toml", help="Settings from a file; --set overrules. Default: none."),
 ]
 Steps: TypeAlias = Annotated[
     int | None,
@@ -236,8 +204,6 @@ Steps: TypeAlias = Annotated[
         parser=parse_count,
         metavar="N|1e5|100k|1M",
         help="Train for N agent steps (an Atari step is four frames); default: the published budget.",
-        show_default=False,
-        rich_help_panel=choices.LENGTH,
     ),
 ]
 Until: TypeAlias = Annotated[
@@ -247,27 +213,16 @@ Until: TypeAlias = Annotated[
         metavar="STEPS|P%|informative",
         help="Pause there, at an evaluation, with the state saved; informative: once the reference's curve differs "
         "from its start. Default: the end.",
-        show_default=False,
-        rich_help_panel=choices.LENGTH,
     ),
 ]
 UntilDecided: TypeAlias = Annotated[
-    bool,
-    typer.Option("--until-decided", help="Add seeds (3, 5, 8 …) until a verdict.", rich_help_panel=choices.LENGTH),
+    bool, typer.Option("--until-decided", help="Add seeds (3, 5, 8 …) until a verdict.")
 ]
-MostSeeds: TypeAlias = Annotated[
-    int | None,
-    typer.Option(metavar="N", help="Last look: 5, 8, 12 or 32; default: 20.", rich_help_panel=choices.LENGTH),
-]
+MostSeeds: TypeAlias = Annotated[int | None, typer.Option(metavar="N", help="Last look: 5, 8, 12 or 32; default: 20.")]
 Smoke: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--smoke", help="Run the whole path in seconds; the record enters no table.", rich_help_panel=choices.LENGTH
-    ),
+    bool, typer.Option("--smoke", help="Run the whole path in seconds; the record enters no table.")
 ]
-Json: TypeAlias = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document instead of text.", rich_help_panel=choices.OUTPUT)
-]
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Jobs: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -275,12 +230,10 @@ Jobs: TypeAlias = Annotated[
         metavar="auto|N",
         help="Train N runs at once, each in its own process; auto: as many as fit. Default: one by one.",
         autocompletion=completion.jobs,
-        rich_help_panel=choices.WHERE,
     ),
 ]
 Executor: TypeAlias = Annotated[
-    choices.Executor,
-    typer.Option("--executor", help="Train on this machine, or on a Ray cluster.", rich_help_panel=choices.RARE),
+    choices.Executor, typer.Option("--executor", help="Train on this machine, or on a Ray cluster.")
 ]
 UpdateEngine: TypeAlias = Annotated[
     Literal["auto", "eager", "numpy", "compiled", "cuda-graph"],
@@ -288,7 +241,6 @@ UpdateEngine: TypeAlias = Annotated[
         "--update-engine",
         envvar="RLBENCH_UPDATE_ENGINE",
         help="Implementation of gradient steps; auto: numpy for small networks, else eager.",
-        rich_help_panel=choices.RARE,
     ),
 ]
 EvalWorkers: TypeAlias = Annotated[
@@ -299,53 +251,29 @@ EvalWorkers: TypeAlias = Annotated[
         metavar="N",
         min=0,
         help="Processes that evaluate beside offline training; default: idle cores.",
-        show_default=False,
-        rich_help_panel=choices.RARE,
     ),
 ]
 RayAddress: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--ray-address",
-        metavar="HOST:PORT",
-        help="Address of a running Ray cluster; default: start one here.",
-        rich_help_panel=choices.RARE,
+        "--ray-address", metavar="HOST:PORT", help="Address of a running Ray cluster; default: start one here."
     ),
 ]
 Shard: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        "--shard",
-        metavar="i/n",
-        help="Take the i-th of n shares of the runs, as 1/8; default: all.",
-        rich_help_panel=choices.WHERE,
-    ),
+    typer.Option("--shard", metavar="i/n", help="Take the i-th of n shares of the runs, as 1/8; default: all."),
 ]
 Track: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
-        "--track",
-        metavar="|".join(choices.TRACKERS),
-        help="Mirror the records there while they grow; may be repeated.",
-        rich_help_panel=choices.OUTPUT,
+        "--track", metavar="|".join(choices.TRACKERS), help="Mirror the records there while they grow; may be repeated."
     ),
 ]
 TrackDir: TypeAlias = Annotated[
-    Path,
-    typer.Option(
-        "--track-dir",
-        envvar="RLBENCH_TRACK_DIR",
-        metavar="DIR",
-        help="Folder of the trackers' files.",
-        rich_help_panel=choices.RARE,
-    ),
+    Path, typer.Option("--track-dir", envvar="RLBENCH_TRACK_DIR", metavar="DIR", help="Folder of the trackers' files.")
 ]
-DryRun: TypeAlias = Annotated[
-    bool, typer.Option("--dry-run", help="Print the runs, and write nothing.", rich_help_panel=choices.LENGTH)
-]
-Force: TypeAlias = Annotated[
-    bool, typer.Option("--force", help="Start over; the earlier attempt is kept.", rich_help_panel=choices.OUTPUT)
-]
+DryRun: TypeAlias = Annotated[bool, typer.Option("--dry-run", help="Print the runs, and write nothing.")]
+Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Start over; the earlier attempt is kept.")]
 Pipe: TypeAlias = Annotated[int | None, typer.Option("--pipe", hidden=True)]
 
 RESULTS = Path("runs")

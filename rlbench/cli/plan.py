@@ -54,7 +54,6 @@ def plan(
             "--at",
             help="Price each cell to the first checkpoint at which its reference's curve differs from its start,  "
             "the cheapest verdict first; default: to the whole budget.",
-            show_default=False,
         ),
     ] = None,
     results: Records = None,

@@ -26,8 +26,7 @@ def plot(
         ),
     ] = "curves",
     title: Annotated[
-        str | None,
-        typer.Option("--title", metavar="TEXT", help="A title above the figure; default: none.", show_default=False),
+        str | None, typer.Option("--title", metavar="TEXT", help="A title above the figure; default: none.")
     ] = None,
     rc: Annotated[
         list[str] | None,
@@ -35,7 +34,6 @@ def plot(
             "--rc",
             metavar="NAME=VALUE",
             help="A setting of matplotlib, such as figure.figsize=6,4 or font.size=8; may be repeated. Default: none.",
-            show_default=False,
         ),
     ] = None,
     task: Tasks = None,

@@ -29,8 +29,7 @@ def show(
     ],
     *,
     seed: Annotated[
-        int | None,
-        typer.Option("--seed", min=0, metavar="N", help="The seed of the run; default: 0.", show_default=False),
+        int | None, typer.Option("--seed", min=0, metavar="N", help="The seed of the run; default: 0.")
     ] = None,
     sets: Sets = None,
     config: Config = None,

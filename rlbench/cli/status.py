@@ -36,7 +36,6 @@ def status(
             "--state",
             metavar="|".join(STATES),
             help="List only runs in this state; may be repeated. Default: all but done, which are counted.",
-            show_default=False,
         ),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Look again every two seconds until Ctrl-C.")] = False,

@@ -31,11 +31,7 @@ def table(
     task: Tasks = None,
     style: Annotated[
         Literal["rich", "md", "csv", "json", "html", "latex"] | None,
-        typer.Option(
-            "--format",
-            help="How the table is written; default: what FILE ends in, else rich.",
-            show_default=False,
-        ),
+        typer.Option("--format", help="How the table is written; default: what FILE ends in, else rich."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE", help="Write to this file; default: stdout.")

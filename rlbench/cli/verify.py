@@ -34,13 +34,7 @@ def verify(
     ] = False,
     epochs: Annotated[
         int | None,
-        typer.Option(
-            "--epochs",
-            metavar="N",
-            min=0,
-            help="Replay up to epoch N; default: the first that has learned.",
-            show_default=False,
-        ),
+        typer.Option("--epochs", metavar="N", min=0, help="Replay up to epoch N; default: the first that has learned."),
     ] = None,
     dataset: Annotated[
         Path | None,
@@ -48,7 +42,6 @@ def verify(
             "--dataset",
             metavar="PATH",
             help="Recorded experience for --replay; default: the data set that the run names.",
-            show_default=False,
         ),
     ] = None,
     json: Json = False,
