@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from time import monotonic
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from rlbench.records.types import Progress
 from rlbench.sweep.events import Begun, EpochEnd
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as RichProgress
-    from rich.progress import TaskID
+    from rich.progress import Task
 
     from rlbench.config.run import Spec
     from rlbench.sweep.events import Ending, Message
@@ -23,13 +21,19 @@ if TYPE_CHECKING:
 
 
 REDRAW = 0.1  # seconds between two movements of a bar
+WINDOW = 20.0  # seconds over which the speed is measured, so that it follows the machine's load
+WIDE = 110  # columns from which everything fits on a line
 
 
-def display(jobs: Sequence[Job], *, quiet: bool) -> Lines:
-    """Choose the display for stderr."""
-    if quiet:
-        return Lines(jobs, quiet=True)
-    return Bars(jobs) if moves() else Lines(jobs)
+@contextmanager
+def display(jobs: Sequence[Job], *, quiet: bool) -> Iterator[Lines]:
+    """Choose the display for stderr: bars need a terminal on which they can move."""
+    if quiet or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        yield Lines(jobs, quiet=quiet)
+        return
+    bars = Bars(jobs)
+    with bars.bars:
+        yield bars
 
 
 class Advance:
@@ -75,15 +79,6 @@ class Lines:
 
     def __init__(self, jobs: Sequence[Job], *, quiet: bool = False) -> None:
         self.advance, self.total, self.ended, self.quiet = Advance(jobs), len(jobs), 0, quiet
-
-    def __enter__(self) -> Self:
-        """Take nothing."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Give nothing back."""
 
     def begin(self, job: Job) -> None:
         """Wait for the run's first message."""
@@ -134,41 +129,45 @@ class Bars(Lines):
     """One bar for each running job and, with several jobs, one for the suite."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
+        from rich import progress
+        from rich.console import Console
+
         super().__init__(jobs)
-        self.drawing = Drawing(redraws=8)
-        self.bars = self.drawing.bars
-        self.suite: TaskID | None = None
-        if len(jobs) > 1:
-            self.suite = self.bars.add_task(f"{len(jobs)} runs", total=1.0, note="")
-        self.running: dict[str, _Bar] = {}
-
-    def __enter__(self) -> Self:
-        self.bars.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.bars.stop()
+        console = Console(stderr=True)
+        self.narrow = console.width < WIDE
+        self.bars = progress.Progress(
+            progress.SpinnerColumn(),
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(bar_width=8 if self.narrow else 16),
+            progress.TaskProgressColumn(),
+            *(() if self.narrow else (progress.TimeElapsedColumn(),)),
+            progress.TextColumn("{task.fields[note]}"),
+            console=console,
+            refresh_per_second=8,
+            speed_estimate_period=WINDOW,
+            get_time=monotonic,
+        )
+        self.suite = self.bars.add_task(f"{len(jobs)} runs", total=1.0, note="") if len(jobs) > 1 else None
+        self.running: dict[str, Task] = {}
 
     def begin(self, job: Job) -> None:
         """Add a bar."""
-        title = self.drawing.title(job.spec)
-        self.running[job.name] = _Bar(self.bars.add_task(title, total=job.spec.budget.steps, note="setting up"))
+        task = job.spec.task.id.removesuffix("NoFrameskip-v4")[:14] if self.narrow else job.spec.task.id
+        title = f"{job.spec.algorithm} {task} seed {job.spec.seed}"
+        fields = {"note": "setting up", "evaluation": "", "last_move": float("-inf")}
+        self.bars.add_task(title, total=job.spec.budget.steps, **fields)
+        self.running[job.name] = self.bars.tasks[-1]
 
     def show(self, job: Job, message: Message) -> None:
         """Move the bars; an epoch writes a line above them."""
         super().show(job, message)
         bar = self.running[job.name]
         if isinstance(message, EpochEnd):
-            bar.evaluation = "" if message.evaluation is None else f"evaluation {message.evaluation:.6g}"
-        elif isinstance(message, Begun):
-            self.bars.update(bar.task, completed=message.steps)
-            self._move_suite()
-        elif monotonic() - bar.last_move > REDRAW:
-            bar.last_move = monotonic()
-            note = self.drawing.note(job.spec, message, bar.speed, bar.evaluation)
-            self.bars.update(bar.task, completed=self.advance.done[job.name], note=note)
+            bar.fields["evaluation"] = "" if message.evaluation is None else f"evaluation {message.evaluation:.6g}"
+        elif isinstance(message, Begun) or monotonic() - bar.fields["last_move"] > REDRAW:
+            self.bars.update(bar.id, completed=self.advance.done[job.name])
+            if isinstance(message, Progress):
+                self.bars.update(bar.id, last_move=monotonic(), note=self._note(job.spec, message, bar))
             self._move_suite()
 
     def pause(self, job: Job, reason: str) -> None:
@@ -184,26 +183,31 @@ class Bars(Lines):
 
     def say(self, message: str) -> None:
         """Write a line above the bars."""
-        self.drawing.say(message)
+        with suppress(OSError, ValueError):
+            self.bars.console.print(message, highlight=False, markup=False, soft_wrap=True)
+
+    def _note(self, spec: Spec, record: Progress, bar: Task) -> str:
+        """Speed, remaining time, last return and last evaluation, as far as the terminal is wide."""
+        if record.evaluated is not None:
+            return f"evaluating: {record.evaluated}/{spec.protocol.episodes} episodes"
+        parts = [f"{bar.speed or 0.0:,.0f} steps/s"]
+        if bar.time_remaining is not None:
+            most = "≤ " if spec.protocol.stop is not None else ""  # a run may stop early, at a score
+            parts.append(f"ETA {most}{clock(bar.time_remaining)}")
+        if not self.narrow:
+            parts += [f"return {record.last_return:.4g}"] if record.last_return is not None else []
+            parts.append(bar.fields["evaluation"])
+        return "  ".join(filter(None, parts))
 
     def _remove(self, job: Job) -> None:
-        bar = self.running.pop(job.name, None)
-        if bar is not None:
-            self.bars.remove_task(bar.task)
+        if (bar := self.running.pop(job.name, None)) is not None:
+            self.bars.remove_task(bar.id)
 
     def _move_suite(self) -> None:
         if self.suite is not None:
             seconds = self.advance.remaining_seconds
             note = f"{self.ended} ended" + (f"  ETA {clock(seconds)}" if seconds is not None else "")
             self.bars.update(self.suite, completed=self.advance.share, note=note)
-
-
-class _Bar:
-    """Bar of a running job."""
-
-    def __init__(self, task: TaskID) -> None:
-        self.task, self.speed = task, Speed()
-        self.last_move, self.evaluation = float("-inf"), ""
 
 
 def epoch_line(name: str, epoch: EpochEnd, steps: int) -> str:
@@ -236,78 +240,8 @@ def _ending_line(ending: Ending) -> str:
             return f"{name}: {status}: {reason}"
 
 
-WINDOW = 20.0  # seconds over which the speed is measured
-WIDE = 110  # columns from which everything fits on a line
-
-
-def moves() -> bool:
-    """Return whether stderr is a terminal on which a bar can move."""
-    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-
-
 def clock(seconds: float) -> str:
     """Format seconds as ``1:02:03`` or ``2:03``."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-class Speed:
-    """Steps a second over a sliding window, so that the remaining time follows the machine's load."""
-
-    def __init__(self) -> None:
-        self._window: list[tuple[float, int]] = []
-
-    def at(self, steps: int) -> float:
-        """Add a measurement and return steps a second; 0 after the first."""
-        now = monotonic()
-        self._window.append((now, steps))
-        while now - self._window[0][0] > WINDOW and len(self._window) > 2:  # two points make a speed
-            self._window.pop(0)
-        (then, before), elapsed = self._window[0], now - self._window[0][0]
-        return (steps - before) / elapsed if elapsed > 0 and then < now else 0.0
-
-
-class Drawing:
-    """Progress bars, each with a title and a note, and lines above them."""
-
-    def __init__(self, *, redraws: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-        console = Console(stderr=True)
-        self.narrow = console.width < WIDE
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=8 if self.narrow else 16),
-            TaskProgressColumn(),
-            *(() if self.narrow else (TimeElapsedColumn(),)),
-            TextColumn("{task.fields[note]}"),
-        )
-        self.bars: RichProgress = Progress(*columns, console=console, refresh_per_second=redraws)
-
-    def title(self, spec: Spec) -> str:
-        """Title of a run's bar."""
-        task = spec.task.id.removesuffix("NoFrameskip-v4")[:14] if self.narrow else spec.task.id
-        return f"{spec.algorithm} {task} seed {spec.seed}"
-
-    def note(self, spec: Spec, record: Progress, speed: Speed, more: str = "") -> str:
-        """Speed, remaining time, last return and ``more``, as far as the terminal is wide."""
-        if record.evaluated is not None:
-            return f"evaluating: {record.evaluated}/{spec.protocol.episodes} episodes"
-        rate = speed.at(record.steps)
-        parts = [f"{rate:,.0f} steps/s"]
-        if rate > 0:
-            most = "≤ " if spec.protocol.stop is not None else ""  # a run may stop early, at a score
-            parts.append(f"ETA {most}{clock((spec.budget.steps - record.steps) / rate)}")
-        if record.last_return is not None and not self.narrow:
-            parts.append(f"return {record.last_return:.4g}")
-        if more and not self.narrow:
-            parts.append(more)
-        return "  ".join(parts)
-
-    def say(self, message: str) -> None:
-        """Write a line above the bars."""
-        with suppress(OSError, ValueError):
-            self.bars.console.print(message, highlight=False, markup=False, soft_wrap=True)

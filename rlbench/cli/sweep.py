@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -115,12 +115,12 @@ def sweep(specs: Sequence[Spec], options: SweepOptions) -> tuple[list[Ending], i
     return endings, stop.signal
 
 
-def _display(jobs: Sequence[Job], options: SweepOptions) -> Lines:
+def _display(jobs: Sequence[Job], options: SweepOptions) -> AbstractContextManager[Lines]:
     from rlbench.cli.parent_pipe import PipeDisplay
     from rlbench.cli.progress_display import display
 
     if options.pipe is not None:
-        return PipeDisplay(options.pipe, jobs)
+        return nullcontext(PipeDisplay(options.pipe, jobs))
     announce([job.spec for job in jobs], options.results, quiet=options.quiet)  # when nothing was refused
     return display(jobs, quiet=options.quiet)
 

@@ -57,8 +57,8 @@ def test_the_remaining_time_follows_from_the_steps_of_this_sweep(clock: list[flo
 
 
 def test_without_a_terminal_every_event_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    display, one = progress_display.display([job(0), job(1)], quiet=False), job(0)
-    with display:
+    one = job(0)
+    with progress_display.display([job(0), job(1)], quiet=False) as display:
         display.begin(one)
         display.show(one, Begun(0))
         display.show(one, progress(3_000))
@@ -95,15 +95,17 @@ def test_without_a_terminal_every_event_is_a_line(capsys: pytest.CaptureFixture[
 def test_line_of_an_ending_names_the_next_step(
     capsys: pytest.CaptureFixture[str], status: str, line: str, *, started: bool
 ) -> None:
-    progress_display.display([job(0)], quiet=False).end(ending(job(0), status, started=started))
+    with progress_display.display([job(0)], quiet=False) as display:
+        display.end(ending(job(0), status, started=started))
     assert capsys.readouterr().err == f"toy/dqn/Catch seed 0: {line}\n"
 
 
 def test_quiet_display_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    display, one = progress_display.display([job(0)], quiet=True), job(0)
-    display.begin(one)
-    display.show(one, Begun(0))
-    display.end(ending(one))
+    one = job(0)
+    with progress_display.display([job(0)], quiet=True) as display:
+        display.begin(one)
+        display.show(one, Begun(0))
+        display.end(ending(one))
     assert capsys.readouterr() == ("", "")
 
 
@@ -128,13 +130,26 @@ def test_terminal_shows_a_bar_per_running_job_and_one_for_the_suite(clock: list[
     assert "1 ended" in bars.bars.tasks[0].fields["note"]
 
 
-def test_one_run_has_one_bar_with_its_last_evaluation(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    bars, one = progress_display.Bars([job(0)]), job(0)
+@pytest.mark.parametrize(
+    ("columns", "task", "wanted"),
+    [
+        (200, "PongNoFrameskip-v4", "100 steps/s  ETA {}  return 0.5  evaluation 0.5"),
+        (80, "Pong", "100 steps/s  ETA {}"),
+    ],
+)
+def test_bar_of_a_run_fits_the_terminal(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch, columns: int, task: str, wanted: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    pong = suites.spec("atari", "dqn", "PongNoFrameskip-v4", seed=7)
+    one = Job(spec=pong.model_copy(update={"budget": CATCH.budget}), folder=Path("x"))
+    bars = progress_display.Bars([one])
     bars.begin(one)
     bars.show(one, Begun(0))
+    (bar,) = bars.bars.tasks
+    assert bar.description == f"dqn {task} seed 7"
     bars.show(one, EPOCH)
-    clock[0] = 1.0
-    bars.show(one, progress(6_000))
-    assert [task.description for task in bars.bars.tasks] == ["dqn Catch seed 0"]
-    assert bars.bars.tasks[0].fields["note"].endswith("evaluation 0.5")
+    for clock[0], steps, note in ((10.0, 1_000, "0 steps/s"), (20.0, 2_000, wanted)):
+        bars.show(one, Progress(env_steps=steps, updates=0, last_return=0.5))
+        assert bar.fields["note"].startswith(note.format("≤ 3:40"))
+    assert bar.fields["note"] == wanted.format("≤ 3:40")
