@@ -154,8 +154,7 @@ class Bars(Lines):
         """Add a bar."""
         task = job.spec.task.id.removesuffix("NoFrameskip-v4")[:14] if self.narrow else job.spec.task.id
         title = f"{job.spec.algorithm} {task} seed {job.spec.seed}"
-        fields = {"note": "setting up", "evaluation": "", "last_move": float("-inf")}
-        self.bars.add_task(title, total=job.spec.budget.steps, **fields)
+        self.bars.add_task(title, total=job.spec.budget.steps, note="setting up", evaluation="", last_move=-1.0)
         self.running[job.name] = self.bars.tasks[-1]
 
     def show(self, job: Job, message: Message) -> None:
@@ -164,7 +163,7 @@ class Bars(Lines):
         bar = self.running[job.name]
         if isinstance(message, EpochEnd):
             bar.fields["evaluation"] = "" if message.evaluation is None else f"evaluation {message.evaluation:.6g}"
-        elif isinstance(message, Begun) or monotonic() - bar.fields["last_move"] > REDRAW:
+        elif isinstance(message, Begun) or monotonic() > bar.fields["last_move"] + REDRAW:
             self.bars.update(bar.id, completed=self.advance.done[job.name])
             if isinstance(message, Progress):
                 self.bars.update(bar.id, last_move=monotonic(), note=self._note(job.spec, message, bar))
