@@ -74,7 +74,7 @@ def numbers(group: h5py.Group, key: str, rank: int) -> NDArray[np.float32]:
     except (OSError, RuntimeError) as error:
         raise damage(where, error) from None
     for start in range(0, shape[0], CHUNK):
-        _finite(values[start : start + CHUNK], start, where)
+        _refuse_infinite(values[start : start + CHUNK], array, start, where)
     return values.reshape(-1) if rank == 1 else values
 
 
@@ -90,10 +90,11 @@ def pieces(group: h5py.Group, key: str, shape: tuple[int, ...]) -> Iterator[tupl
         raise RefusedFile(f"{where}: shape {list(actual)}, observations have {list(shape)}; check the file")
     for start in range(0, shape[0], CHUNK):
         try:
-            values = array[start : start + CHUNK].astype(np.float32)
+            with np.errstate(over="ignore"):  # refused below
+                values = array[start : start + CHUNK].astype(np.float32)
         except (OSError, RuntimeError) as error:
             raise damage(where, error) from None
-        _finite(values, start, where)
+        _refuse_infinite(values, array, start, where)
         yield start, values
 
 
@@ -198,12 +199,14 @@ def _array(group: h5py.Group, key: str) -> h5py.Dataset:
     return array
 
 
-def _finite(values: NDArray[np.float32], start: int, where: str) -> None:
-    """Refuse NaN and infinity by the row; the first of ``values`` is row ``start``."""
+def _refuse_infinite(values: NDArray[np.float32], array: h5py.Dataset, start: int, where: str) -> None:
+    """Refuse NaN, infinity and what float32 cannot hold, by the row of ``array``; ``values`` begin at row ``start``."""
     finite = np.isfinite(values)
     if not finite.all():
-        row = start + int(np.argwhere(~finite)[0, 0])
-        raise RefusedFile(f"{where}: NaN or infinity in row {row}; take the file from its source again")
+        row, *column = map(int, np.argwhere(~finite)[0])
+        number = array[(start + row, *column)]
+        what = f"{number} does not fit float32" if np.isfinite(number) else "NaN or infinity"
+        raise RefusedFile(f"{where}: {what} in row {start + row}; take the file from its source again")
 
 
 def _shape(array: h5py.Dataset, where: str, rank: int) -> tuple[int, ...]:
