@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from rlbench import disk, faults
@@ -18,6 +18,8 @@ SCHEMA_VERSION = 1
 SUFFIX = ".sha256.json"
 HDF5 = {".hdf5", ".h5"}
 FIELDS = ("schema_version", "size", "sha256", "modified", "url")
+STATE = ("inode", "ctime")
+"""Fields that older seals lack."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,6 +30,8 @@ class Seal:
     sha256: str
     modified: int  # nanoseconds, modification time; an unchanged file is not hashed again
     url: str | None  # address of its download
+    inode: int | None = None
+    ctime: int | None = None  # nanoseconds, which no program can set
 
 
 def seal_of(path: Path) -> Seal:
@@ -41,9 +45,8 @@ def seal_of(path: Path) -> Seal:
 
 
 def is_unchanged(path: Path, seal: Seal) -> bool:
-    """True if a file has the size and modification time of its seal."""
-    state = path.stat()
-    return (seal.size, seal.modified) == (state.st_size, state.st_mtime_ns)
+    """True if a file has the size, times and inode of its seal."""
+    return seal == _seal(path.stat(), seal.sha256, seal.url)
 
 
 def verify(path: Path) -> Seal:
@@ -61,19 +64,23 @@ def verify(path: Path) -> Seal:
     if seal is None and path.suffix in HDF5:
         with open_file(path):  # half a file must not be sealed
             pass
-    if seal is None or seal.modified != now.modified:
-        seal = Seal(size=now.size, sha256=now.sha256, modified=now.modified, url=seal.url if seal else None)
+    now = replace(now, url=seal.url if seal else None)
+    if seal != now:
         with suppress(OSError):  # in a read-only folder the file is hashed each time
-            write(path, seal)
-    return seal
+            write(path, now)
+    return now
 
 
 def measure(path: Path, url: str | None = None) -> Seal:
     """Hash a file."""
     with disk.open_regular(path, links=True) as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        state = os.fstat(file.fileno())
-    return Seal(size=state.st_size, sha256=digest, modified=state.st_mtime_ns, url=url)
+        state = os.fstat(file.fileno())  # a change from now on is noticed
+        return _seal(state, hashlib.file_digest(file, "sha256").hexdigest(), url)
+
+
+def _seal(state: os.stat_result, digest: str, url: str | None) -> Seal:
+    ctime = state.st_ctime_ns
+    return Seal(size=state.st_size, sha256=digest, modified=state.st_mtime_ns, url=url, inode=state.st_ino, ctime=ctime)
 
 
 def read_seal(path: Path) -> Seal | None:
@@ -101,7 +108,7 @@ def read_seal(path: Path) -> Seal | None:
 
 def write(path: Path, seal: Seal) -> None:
     """Write the seal of a file, whole or not at all."""
-    temporary = _beside(path).with_suffix(f".{os.getpid()}.tmp")
+    temporary = disk.temporary_of(_beside(path).with_suffix(""))
     disk.sweep(temporary)
     try:
         content = {"schema_version": SCHEMA_VERSION, **asdict(seal)}
@@ -126,11 +133,12 @@ def _parse(content: dict[str, object], beside: Path) -> Seal:
         newer = f"schema {version} was written by a newer rlbench (this one reads ≤ {SCHEMA_VERSION})"
         raise RefusedFile(f"{beside}: {newer}; upgrade")
     checksum = content.pop("checksum", None)
-    if len(content) != len(FIELDS) or checksum not in {None, _checksum(content)}:
+    if set(content) - {*FIELDS, *STATE} or checksum not in {None, _checksum(content)}:
         raise ValueError
     if not (isinstance(size, int) and isinstance(modified, int) and isinstance(digest, str)):
         raise TypeError
-    return Seal(size=size, sha256=digest, modified=modified, url=None if url is None else str(url))
+    state = {name: value for name in STATE if isinstance(value := content.get(name), int)}
+    return Seal(size=size, sha256=digest, modified=modified, url=None if url is None else str(url), **state)
 
 
 def _checksum(content: dict[str, object]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -142,15 +144,30 @@ def test_a_file_is_recorded_on_first_use_and_a_change_is_noticed(tmp_path: Path)
         checksums.seal_of(path)
 
 
-def test_verify_notices_a_change_of_equal_size_and_time(tmp_path: Path) -> None:
-    path = tmp_path / "set.json"
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_change_of_equal_size_and_time_is_noticed(replaced: bool, tmp_path: Path) -> None:
+    path, other = tmp_path / "set.json", tmp_path / "other.json"
     path.write_bytes(b"one")
     seal = checksums.seal_of(path)
-    path.write_bytes(b"eno")
+    while time.time_ns() - path.stat().st_ctime_ns < 20_000_000:  # clocks of file systems tick every 10 ms at most
+        time.sleep(0.005)
+    (other if replaced else path).write_bytes(b"eno")
+    if replaced:
+        other.replace(path)
     os.utime(path, ns=(seal.modified, seal.modified))
-    assert checksums.seal_of(path) == seal
-    with pytest.raises(RefusedFile):
-        checksums.verify(path)
+    with pytest.raises(RefusedFile, match="recorded was"):
+        checksums.seal_of(path)
+
+
+def test_checksum_of_an_older_version_is_read_and_completed(tmp_path: Path) -> None:
+    path, beside = tmp_path / "set.json", tmp_path / "set.json.sha256.json"
+    path.write_bytes(b"one")
+    checksums.seal_of(path)
+    content = json.loads(beside.read_text())
+    older = {name: content[name] for name in checksums.FIELDS}
+    beside.write_text(json.dumps(older))
+    assert checksums.is_unchanged(path, checksums.seal_of(path))
+    assert json.loads(beside.read_text()) == content
 
 
 def test_checksum_of_a_partial_file_is_not_stored(tmp_path: Path) -> None:
