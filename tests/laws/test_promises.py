@@ -22,6 +22,11 @@ def test_every_promise_is_kept_by_a_test_that_exists(number: str, keepers: str) 
     assert not missing, (number, missing)
 
 
+def test_every_file_of_reliability_tests_is_named() -> None:
+    files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests/reliability").glob("test_*.py")}
+    assert files == set(re.findall(r"`(tests/reliability/test_\w+\.py)`", PAGE.read_text(encoding="utf-8")))
+
+
 def test_readme_is_read_in_two_minutes() -> None:
     assert len((ROOT / "README.md").read_bytes()) <= 10_000
 
