@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
 import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
+from time import time
 from typing import Final
+from zlib import crc32
 
 from rlbench import faults
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 
+HOST: Final = f"{crc32(platform.node().encode()):08x}"
+DAY: Final = 86_400.0  # seconds
 LARGEST: Final = 2**24  # bytes of a text that describes data: JSON takes some twenty times as much memory
 
 
@@ -70,8 +75,14 @@ def _handle(path: Path, flags: int, largest: int | None) -> int:
     raise refusal
 
 
-def replace(path: Path, raw: bytes, temporary: Path) -> None:
+def temporary_of(path: Path) -> Path:
+    """Name this process's temporary file for ``path``, beside it: ``NAME.<host>.<process id>.tmp``."""
+    return path.with_name(f"{path.name}.{HOST}.{os.getpid()}.tmp")
+
+
+def replace(path: Path, raw: bytes, temporary: Path | None = None) -> None:
     """Put ``raw`` in the place of a file by way of ``temporary`` beside it, and wait until the disk has both."""
+    temporary = temporary or temporary_of(path)
     sweep(temporary)
     try:
         temporary.unlink(missing_ok=True)  # of a crash or another program: no link is followed
@@ -89,11 +100,17 @@ def replace(path: Path, raw: bytes, temporary: Path) -> None:
 
 
 def sweep(temporary: Path) -> None:
-    """Remove the temporary files that killed processes left beside ``temporary``, named ``NAME.<process id>.tmp``."""
-    name = re.compile(re.escape(temporary.name.removesuffix(f"{os.getpid()}.tmp")) + r"([0-9]{1,9})\.tmp")
+    """Remove the temporary files of ``temporary``'s target that killed processes left on this host.
+
+    The processes of another host cannot be seen: its files are removed a day after their last change.
+    """
+    target = temporary.name.removesuffix(f".{HOST}.{os.getpid()}.tmp")
+    name = re.compile(re.escape(target) + r"(?:\.([0-9a-f]{8}))?\.([0-9]{1,9})\.tmp")
     with suppress(OSError):
         for path in temporary.parent.iterdir():
-            if (match := name.fullmatch(path.name)) and not _runs(int(match[1])):
+            if not (match := name.fullmatch(path.name)):
+                continue
+            if not _runs(int(match[2])) if match[1] == HOST else time() - path.lstat().st_mtime > DAY:
                 path.unlink(missing_ok=True)
                 faults.point("copy.swept")
 

@@ -86,7 +86,7 @@ def write_file(path: Path, content: str | bytes, option: str = "--output") -> No
         if path.exists() and not path.is_file():
             path.write_bytes(raw)
         else:
-            disk.replace(path, raw, path.with_name(f"{path.name}.{os.getpid()}.tmp"))
+            disk.replace(path, raw)
 
 
 def terminal_width() -> int | None:

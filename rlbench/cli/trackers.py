@@ -134,7 +134,7 @@ class Wandb:
     def _note(self, name: str, count: int) -> None:
         self._epochs_logged[name] = count
         path = self._where / f"{name}.logged"
-        disk.replace(path, f"{count}\n".encode(), path.with_suffix(f".{os.getpid()}.tmp"))
+        disk.replace(path, f"{count}\n".encode())
 
 
 class RecordWatcher(Thread):

@@ -70,7 +70,7 @@ def video_writer(path: Path, *, seconds: float, program: str | None) -> Iterator
         UsageError: the folder cannot be written.
         ResourceExhausted: the disk is full.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = disk.temporary_of(path.with_name(f".{path.name}"))
     disk.sweep(temporary)
     try:
         with temporary.open("wb") as file:

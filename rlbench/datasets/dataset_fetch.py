@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -107,7 +106,7 @@ def _fetch(url: str, target: Path, patience: float) -> Iterator[DownloadProgress
 
 
 def _copy(source: Path, target: Path) -> None:
-    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    temporary = disk.temporary_of(target)
     with disk.writing(target, then="try again"):
         try:
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -136,7 +136,7 @@ def read_text(path: Path) -> str:
 def replace(path: Path, text: str) -> None:
     """Replace a file by ``text``; a crash leaves the old file or the new one."""
     with writing(path):
-        disk.replace(path, text.encode(), path.with_name(f"{path.name}.{os.getpid()}.tmp"))
+        disk.replace(path, text.encode())
 
 
 def append(path: Path, line: str) -> None:

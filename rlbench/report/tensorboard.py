@@ -7,7 +7,6 @@ its file. Its wall time is in seconds since the run began, over all attempts.
 from __future__ import annotations
 
 import math
-import os
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -86,7 +85,7 @@ def bring_up(path: Path, content: bytes) -> bool:
             with disk.open_append(path) as file:
                 file.write(content[len(held) :])
             return True
-        disk.replace(path, content, path.with_name(f".{path.name}.{os.getpid()}.tmp"))
+        disk.replace(path, content, disk.temporary_of(path.with_name(f".{path.name}")))
     except PermissionError as error:
         raise UsageError(f"{error.filename}: cannot be written; choose another folder") from None
     except OSError as error:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import h5py
 import numpy as np
 
-from rlbench import checkpoint
+from rlbench import checkpoint, disk
 from rlbench.cli.app import main
 from rlbench.datasets import (
     checksums,
@@ -199,7 +199,7 @@ def fetched_ending(folder: Path) -> object:
 def source(folder: Path, golden: Path) -> None:
     wrote([str(folder)])
     (folder / "own").mkdir()
-    (folder / "own" / "rlb-copy.hdf5.4194305.tmp").write_text("half")  # no process has such a number
+    (folder / "own" / f"rlb-copy.hdf5.{disk.HOST}.4194305.tmp").write_text("half")  # no process has such a number
 
 
 def copied(words: list[str]) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rlbench import disk
 from tests.cli.test_generate import REAL
 from tests.conftest import RecordRun
 from tests.reliability.odd import told
@@ -16,6 +17,8 @@ from tests.reliability.test_forged_records import full_run
 
 CURVES = "task,seed,step,return\nHopper-v4,0,1000,1.5\n"
 NOBODY = 4194305  # no process has this id
+OTHER = f"00c0ffee.{NOBODY}"
+"""A process of another host, which may be running."""
 
 
 def test_next_command_removes_the_temporary_files_of_killed_ones(record_run: RecordRun, tmp_path: Path) -> None:
@@ -24,19 +27,22 @@ def test_next_command_removes_the_temporary_files_of_killed_ones(record_run: Rec
     cell.mkdir(parents=True)
     (tmp_path / "curves.csv").write_text(CURVES)
     baseline, curve = tmp_path / "[b].json", cell / "curve.json"
-    leftovers = [path.with_name(f"{path.name}.{NOBODY}.tmp") for path in (baseline, curve)]
-    alive = baseline.with_name(f"{baseline.name}.1.tmp")
-    for path in (*leftovers, alive):
+    leftovers = [path.with_name(f"{path.name}.{disk.HOST}.{NOBODY}.tmp") for path in (baseline, curve)]
+    alive = [baseline.with_name(f"{baseline.name}.{name}.tmp") for name in (f"{disk.HOST}.1", OTHER, f"{NOBODY}")]
+    old = [baseline.with_name(f"{baseline.name}.{name}.tmp") for name in (f"{OTHER}9", f"{NOBODY}9")]
+    for path in (*leftovers, *alive, *old):
         path.write_text("half")
+    for path in old:
+        os.utime(path, (0, 0))
     assert told(["baseline", "save", str(baseline), "--results", str(tmp_path / "results")])[0] == 0
     imported = ["import", str(tmp_path / "curves.csv"), "--as", "mujoco/sac", "--results", str(tmp_path / "imported")]
     assert told(imported)[0] == 0
-    assert baseline.is_file() and curve.is_file() and alive.read_text() == "half"
-    assert not [path for path in leftovers if path.exists()]
+    assert baseline.is_file() and curve.is_file()
+    assert [path for path in (*leftovers, *old, *alive) if path.exists()] == alive
 
 
 def test_data_set_removes_what_a_killed_process_left(tmp_path: Path) -> None:
-    (tmp_path / f"{SET}.hdf5.sha256.{NOBODY}.tmp").write_text("half")
+    (tmp_path / f"{SET}.hdf5.sha256.{disk.HOST}.{NOBODY}.tmp").write_text("half")
     wrote([str(tmp_path)])
     assert {path.name for path in tmp_path.iterdir()} == {f"{SET}.hdf5", f"{SET}.hdf5.sha256.json"}
 
