@@ -16,6 +16,7 @@ from rlbench import __version__
 from rlbench.cli import app as command
 from rlbench.cli.app import main
 from rlbench.errors import Interrupted, RefusedFile, RlbenchError, UsageError
+from tests.commands import stderr_of, stdout_of
 
 Capture = pytest.CaptureFixture[str]
 Record = Callable[..., Path]
@@ -76,30 +77,26 @@ def test_help_goes_to_stdout_and_succeeds(capsys: Capture) -> None:
     assert told.err == ""
 
 
-def test_no_verb_shows_five_lines_of_typical_use_and_is_a_usage_error(capsys: Capture) -> None:
-    assert main([]) == 2
-    lines = capsys.readouterr().out.splitlines()
+def test_no_verb_shows_five_lines_of_typical_use_and_is_a_usage_error() -> None:
+    lines = stdout_of([], 2).splitlines()
     assert len(lines) == 5 and all(line.startswith("rlbench ") for line in lines)
 
 
-def test_options_of_run_are_grouped_in_panels(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_of_run_are_grouped_in_panels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert main(["run", "--help"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = stdout_of(["run", "--help"]).splitlines()
     panels = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
     assert panels == ["Arguments:", "What to run:", "How long:", "Where:", "Output:", "Rarely used:"]
     assert len(lines) <= 84
 
 
-def test_the_version_is_printed(capsys: Capture) -> None:
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"rlbench {__version__}\n"
+def test_the_version_is_printed() -> None:
+    assert stdout_of(["--version"]) == f"rlbench {__version__}\n"
 
 
 @pytest.mark.parametrize("verb", ["run", "table", "list", "show", "status", "doctor"])
 def test_every_verb_has_help_whose_summary_is_not_cut(verb: str, capsys: Capture) -> None:
-    assert main([verb, "-h"]) == 0
-    summary = capsys.readouterr().out.split("\n\n")[1].strip()
+    summary = stdout_of([verb, "-h"]).split("\n\n")[1].strip()
     main(["--help"])
     listed = capsys.readouterr().out
     assert "..." not in next(line for line in listed.splitlines() if line.startswith(f"  {verb} "))
@@ -175,10 +172,9 @@ def test_each_error_has_its_code(
     assert capsys.readouterr().err == "rlbench: a\n"
 
 
-def test_a_bug_is_one_line_that_asks_for_a_report_and_exit_1(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+def test_a_bug_is_one_line_that_asks_for_a_report_and_exit_1(monkeypatch: pytest.MonkeyPatch) -> None:
     raising(monkeypatch, KeyError("x"))
-    assert main(["show"]) == 1
-    told = capsys.readouterr().err
+    told = stderr_of(["show"], 1)
     assert len(told.splitlines()) == 1
     assert "internal error: KeyError: 'x'" in told
     assert "--debug" in told

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rlbench.cli.app import main
+from tests.commands import stdout_of
 
 Capture = pytest.CaptureFixture[str]
 
@@ -159,5 +160,4 @@ def test_a_refused_data_set_leaves_no_row_and_is_named_once(own: Path, capsys: C
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("observations and actions of 2 and 1 numbers, Hopper-v4 has 11 and 3") == 1
-    assert main(["list", "runs"]) == 0
-    assert capsys.readouterr().out == ""
+    assert stdout_of(["list", "runs"]) == ""

@@ -17,6 +17,7 @@ from rlbench.cli.app import main
 from rlbench.envs.mujoco import MujocoVector
 from rlbench.envs.render import Rendered
 from rlbench.errors import UsageError
+from tests.commands import stdout_of
 from tests.reliability.test_output import complaints, schema_of
 from tests.slow import slow_but
 
@@ -67,8 +68,7 @@ def run(catch: Path, capsys: Capture) -> Path:
 def document(capsys: Capture, *words: str) -> dict[str, object]:
     """What ``--json`` prints, held to its schema."""
     capsys.readouterr()
-    assert main(["eval", *words, "--json"]) == 0
-    made: dict[str, object] = json.loads(capsys.readouterr().out)
+    made: dict[str, object] = json.loads(stdout_of(["eval", *words, "--json"]))
     schema = schema_of("eval")
     assert list(complaints(schema, made, schema)) == []
     return made
@@ -107,9 +107,8 @@ def test_replayed_episodes_equal_the_record_and_new_ones_are_deterministic(
     assert whole(tmp_path / "results") == before
 
 
-def test_eval_prints_episodes_and_means_beside_record_and_reference(run: Path, capsys: Capture) -> None:
-    assert main(["eval", str(run), "--episodes", "5"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_eval_prints_episodes_and_means_beside_record_and_reference(run: Path) -> None:
+    lines = stdout_of(["eval", str(run), "--episodes", "5"]).splitlines()
     assert lines[0].startswith("toy/dqn/Catch seed 0, best policy, of epoch ")
     assert lines[0].endswith("episodes of seed 0")
     rows = [line.split() for line in lines[3:8]]

@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 import zipfile
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import gymnasium
@@ -18,12 +17,12 @@ from torch import Tensor, nn
 
 from rlbench import suites
 from rlbench.assembly.foreign_policy import ForeignActor, sb3_actor
-from rlbench.cli.app import main
 from rlbench.datasets.sb3_policy import read_policy
 from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.errors import RefusedFile
 from rlbench.evaluation import model_client
 from rlbench.evaluation.model_client import ModelClient, ModelFormat
+from tests.commands import run_command, stdout_of
 from tests.laws.source import ROOT
 
 FILES = ROOT / "tests/datasets/sb3"
@@ -32,13 +31,6 @@ PREDICTED: dict[str, list[float]] = json.loads((FILES / "actions.json").read_tex
 POLES = EnvInfo(1, (4,), np.dtype(np.float32), Discrete(2), ())
 PENDULUM = EnvInfo(1, (3,), np.dtype(np.float32), Box(np.float32([-2]), np.float32([2])), ())
 FRAMES = EnvInfo(1, (84, 84), np.dtype(np.uint8), Discrete(6), ())
-
-
-def answer(*words: str) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of a command."""
-    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as error:
-        code = main(words)
-    return code, out.getvalue(), error.getvalue()
 
 
 @pytest.mark.parametrize("name", PREDICTED)
@@ -119,7 +111,7 @@ def test_sb3_frame_policy_acts_like_its_predict(algorithm: str, tmp_path: Path) 
 
 def test_policy_without_its_normalization_is_not_compared() -> None:
     words = ("eval", "--policy", str(FILES / "a2c-normalized-pendulum.zip"), "--format", "sb3", "toy", "Pendulum-v1")
-    code, out, _ = answer(*words, "--algo", "sac", "--episodes", "2")
+    code, out, _ = run_command([*words, "--algo", "sac", "--episodes", "2"])
     assert code == 0 and "NOT COMPARABLE: trained within VecNormalize" in out and "documented" not in out
 
 
@@ -127,7 +119,9 @@ def test_model_that_does_not_fit_into_memory_is_refused(monkeypatch: pytest.Monk
     monkeypatch.setattr("rlbench.records.machine.available_memory", lambda: 1_000_000_000)
     with (tmp_path / "m.pt").open("wb") as file:
         file.truncate(100_000_000)
-    code, _, error = answer("eval", "--policy", str(tmp_path / "m.pt"), "--format", "torchscript", "toy", "CartPole-v1")
+    code, _, error = run_command(
+        ["eval", "--policy", str(tmp_path / "m.pt"), "--format", "torchscript", "toy", "CartPole-v1"]
+    )
     assert code == 2 and "1.00 GB are free" in error and len(error.splitlines()) == 1
 
 
@@ -151,22 +145,21 @@ def test_model_is_evaluated_and_compared_with_the_reference(form: str, tmp_path:
         model = tmp_path / "balance.pt"
         torch.jit.save(torch.jit.trace(Balance(), torch.ones(3, 4)), model)
     words = ("eval", "--policy", str(model), "--format", form, "toy", "CartPole-v1", "--episodes", "6")
-    code, out, error = answer(*words, "--algo", "ppo", "--json")
+    code, out, error = run_command([*words, "--algo", "ppo", "--json"])
     document = json.loads(out)
     assert (code, error) == (0, "") and document["documented"]["score"] == 500.0
     assert len(document["returns"]) == 6 and document["low"] <= document["mean"] <= document["high"]
     assert document["verdict"] == ("REACHED" if document["low"] >= 475 else "INCONCLUSIVE: play more episodes")
     assert document["mean"] > 150
-    code, out, _ = answer(*words)
-    assert code == 0 and "no reference; name the algorithm with --algo" in out
+    assert "no reference; name the algorithm with --algo" in stdout_of(words)
 
 
 def test_sb3_policy_is_compared_with_the_reference_of_its_algorithm() -> None:
     words = ("eval", "--policy", str(FILES / "ppo-cartpole.zip"), "--format", "sb3", "toy", "CartPole-v1")
-    code, out, _ = answer(*words, "--episodes", "4")
+    code, out, _ = run_command([*words, "--episodes", "4"])
     assert code == 0 and "toy/ppo/CartPole-v1" in out and "documented  500.00" in out and "verdict     BELOW" in out
-    code, _, error = answer(
-        "eval", "--policy", str(FILES / "a2c-pendulum.zip"), "--format", "sb3", "toy", "CartPole-v1"
+    code, _, error = run_command(
+        ["eval", "--policy", str(FILES / "a2c-pendulum.zip"), "--format", "sb3", "toy", "CartPole-v1"]
     )
     assert code == 2 and "does not take observations of shape [4]" in error and len(error.splitlines()) == 1
 
@@ -184,13 +177,15 @@ def test_sb3_policy_is_compared_with_the_reference_of_its_algorithm() -> None:
     ],
 )
 def test_eval_policy_with_missing_options_is_refused_in_one_line(words: tuple[str, ...], text: str) -> None:
-    code, _, error = answer("eval", *words)
+    code, _, error = run_command(["eval", *words])
     assert code == 2 and text in error and len(error.splitlines()) == 1
 
 
 def test_missing_onnxruntime_message_names_the_install_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(model_client, "find_spec", lambda _: None)
-    code, _, error = answer("eval", "--policy", str(tmp_path / "m.onnx"), "--format", "onnx", "toy", "CartPole-v1")
+    code, _, error = run_command(
+        ["eval", "--policy", str(tmp_path / "m.onnx"), "--format", "onnx", "toy", "CartPole-v1"]
+    )
     assert code == 2 and 'pip install "rlbench[onnx]"' in error and len(error.splitlines()) == 1
 
 

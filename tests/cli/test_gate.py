@@ -12,6 +12,7 @@ import pytest
 
 from rlbench.cli.app import main
 from rlbench.records import files
+from tests.commands import stderr_of, stdout_of
 from tests.slow import slow_but
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
@@ -52,10 +53,9 @@ def test_unchanged_rerun_exits_0(repetition: int, record_run: Record, saved: Pat
     assert main(["check", "toy", "--baseline", str(saved)]) == 0
 
 
-def test_one_bad_seed_is_suspect_and_fails_only_under_strict(record_run: Record, saved: Path, capsys: Capture) -> None:
+def test_one_bad_seed_is_suspect_and_fails_only_under_strict(record_run: Record, saved: Path) -> None:
     toy(record_run, 0.3, 0)
-    assert main(["check", "toy", "--baseline", str(saved)]) == 0
-    assert "run 4 more seeds" in capsys.readouterr().out
+    assert "run 4 more seeds" in stdout_of(["check", "toy", "--baseline", str(saved)])
     assert main(["check", "toy", "--baseline", str(saved), "--strict"]) == 4
 
 
@@ -68,50 +68,41 @@ def test_a_failed_run_exits_5_and_is_never_scored(record_run: Record, saved: Pat
     assert "1 seed" in findings["score"]["reason"]
 
 
-def test_smoke_and_short_runs_enter_neither_baseline_nor_check(
-    record_run: Record, saved: Path, capsys: Capture
-) -> None:
+def test_smoke_and_short_runs_enter_neither_baseline_nor_check(record_run: Record, saved: Path) -> None:
     toy(record_run, 0.0, 0, sets=["smoke=true"])
     toy(record_run, 0.0, 1, status="interrupted")
-    assert main(["check", "toy", "--baseline", str(saved)]) == 0
-    assert "PARTIAL" in capsys.readouterr().out
-    assert main(["baseline", "save", "other.json"]) == 2
-    assert "no finished run" in capsys.readouterr().err
+    assert "PARTIAL" in stdout_of(["check", "toy", "--baseline", str(saved)])
+    assert "no finished run" in stderr_of(["baseline", "save", "other.json"])
 
 
-def test_check_without_a_baseline_compares_with_references(record_run: Record, capsys: Capture) -> None:
+def test_check_without_a_baseline_compares_with_references(record_run: Record) -> None:
     for seed in range(3):
         toy(record_run, 0.2, seed, noise=0.01 * seed)
-    assert main(["check", "toy"]) == 3
-    assert "toy/dqn/Catch score: BELOW" in capsys.readouterr().err
+    assert "toy/dqn/Catch score: BELOW" in stderr_of(["check", "toy"], 3)
 
 
-def test_check_without_records_prints_not_run_and_exits_0(capsys: Capture) -> None:
+def test_check_without_records_prints_not_run_and_exits_0() -> None:
     Path("results").mkdir()
-    assert main(["check", "atari"]) == 0
-    counts, comparison = capsys.readouterr().out.splitlines()
+    counts, comparison = stdout_of(["check", "atari"]).splitlines()
     assert counts == "56 NOT RUN; --json lists every row" and comparison.startswith("Nothing was compared, ")
-    assert main(["check", "toy", "--strict"]) == 4
-    lines = capsys.readouterr().out.splitlines()
+    lines = stdout_of(["check", "toy", "--strict"], 4).splitlines()
     assert lines[-2] == f"{len(lines) - 3} NOT RUN" and lines[0].startswith("NOT RUN  toy/dqn/Catch score")
 
 
-def test_good_rows_are_counted_and_undecided_ones_listed(record_run: Record, capsys: Capture) -> None:
+def test_good_rows_are_counted_and_undecided_ones_listed(record_run: Record) -> None:
     for seed in range(3):
         toy(record_run, 1.0, seed)
     record_run([0.0, 1.0], suite="toy", task="Catch", algo="c51")
-    assert main(["check", "toy"]) == 0
-    row, empty, counts = capsys.readouterr().out.splitlines()
+    row, empty, counts = stdout_of(["check", "toy"]).splitlines()
     assert row.startswith("INCONCLUSIVE  toy/c51/Catch score") and empty == ""
     assert "1 REPRODUCED, " in counts and ", 1 INCONCLUSIVE; --json" in counts
 
 
-def test_variants_are_tested_separately(record_run: Record, saved: Path, capsys: Capture) -> None:
+def test_variants_are_tested_separately(record_run: Record, saved: Path) -> None:
     for seed in range(5):  # as many as the baseline's
         toy(record_run, 0.9, seed, noise=0.01 * seed, sets=["algo.lr=0.002"])
         toy(record_run, 0.2, seed, noise=0.01 * seed, sets=["algo.lr=0.01"])
-    assert main(["check", "toy", "--baseline", str(saved), "--json"]) == 3
-    found = json.loads(capsys.readouterr().out)["findings"]
+    found = json.loads(stdout_of(["check", "toy", "--baseline", str(saved), "--json"], 3))["findings"]
     words = {f["word"]: f["reason"] for f in found if f["aspect"] == "score"}
     assert set(words) == {"PASSED", "REGRESSED"}
     assert words["REGRESSED"].endswith("with algo.lr=0.01") and words["PASSED"].endswith("with algo.lr=0.002")
@@ -121,13 +112,12 @@ def test_variants_are_tested_separately(record_run: Record, saved: Path, capsys:
     ("sets", "word"), [(["algo.lr=0.01", "budget.steps=8000"], "PARTIAL"), (["protocol.episodes=128"], "NOT RUN")]
 )
 def test_runs_of_another_kind_are_not_compared_with_a_baseline(
-    sets: list[str], word: str, record_run: Record, saved: Path, capsys: Capture
+    sets: list[str], word: str, record_run: Record, saved: Path
 ) -> None:
     for seed in range(3):
         toy(record_run, 0.2, seed, sets=sets)
     assert main(["check", "toy", "--baseline", str(saved)]) == 0
-    assert main(["check", "toy", "--baseline", str(saved), "--strict"]) == 4
-    assert f"{word} " in capsys.readouterr().out
+    assert f"{word} " in stdout_of(["check", "toy", "--baseline", str(saved), "--strict"], 4)
 
 
 def test_margin_is_the_smallest_drop_that_alarms(record_run: Record, saved: Path) -> None:
@@ -137,24 +127,22 @@ def test_margin_is_the_smallest_drop_that_alarms(record_run: Record, saved: Path
     assert main(["check", "toy", "--baseline", str(saved), "--margin", "0.5"]) == 0
 
 
-def test_another_machine_is_refused_without_other_machine(record_run: Record, saved: Path, capsys: Capture) -> None:
+def test_another_machine_is_refused_without_other_machine(record_run: Record, saved: Path) -> None:
     content = saved.read_text(encoding="utf-8").replace("unknown processor", "another processor")
     toy(record_run, 0.9, 0)
     parsed = json.loads(content)
     del parsed["checksum"]
     saved.write_text(files.seal(parsed), encoding="utf-8")
-    assert main(["check", "toy", "--baseline", str(saved)]) == 2
-    told = capsys.readouterr().err
+    told = stderr_of(["check", "toy", "--baseline", str(saved)])
     assert "another processor" in told and "--other-machine" in told and len(told.splitlines()) == 1
     assert main(["check", "toy", "--baseline", str(saved), "--other-machine"]) == 0
 
 
 @pytest.mark.parametrize(("text", "words"), [("{", "damaged"), ("{}", "damaged"), (None, "no such baseline")])
-def test_a_file_that_is_no_baseline_is_refused_in_one_line(text: str | None, words: str, capsys: Capture) -> None:
+def test_a_file_that_is_no_baseline_is_refused_in_one_line(text: str | None, words: str) -> None:
     if text is not None:
         Path("bad.json").write_text(text, encoding="utf-8")
-    assert main(["check", "toy", "--baseline", "bad.json"]) == 2
-    told = capsys.readouterr().err
+    told = stderr_of(["check", "toy", "--baseline", "bad.json"])
     assert words in told and len(told.splitlines()) == 1
 
 
@@ -184,16 +172,14 @@ def _unsealed(line: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in line.items() if name != "checksum"}
 
 
-def test_a_flipped_digit_in_a_baseline_is_noticed(saved: Path, capsys: Capture) -> None:
+def test_a_flipped_digit_in_a_baseline_is_noticed(saved: Path) -> None:
     text = saved.read_text(encoding="utf-8")
     saved.write_text(text.replace("0.9", "0.8", 1), encoding="utf-8")
-    assert main(["baseline", "show", str(saved)]) == 2
-    assert "checksum" in capsys.readouterr().err
+    assert "checksum" in stderr_of(["baseline", "show", str(saved)])
 
 
-def test_baseline_is_printed_and_deterministic(saved: Path, capsys: Capture) -> None:
-    assert main(["baseline", "show", str(saved)]) == 0
-    assert "toy/dqn/Catch  0.90 over 5" in capsys.readouterr().out
+def test_baseline_is_printed_and_deterministic(saved: Path) -> None:
+    assert "toy/dqn/Catch  0.90 over 5" in stdout_of(["baseline", "show", str(saved)])
     assert main(["baseline", "save", "again.json", "--results", "before"]) == 0
     assert Path("again.json").read_bytes() == saved.read_bytes()
 

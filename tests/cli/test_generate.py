@@ -17,6 +17,7 @@ from rlbench.cli.generate import import_policy
 from rlbench.datasets import recipes
 from rlbench.datasets.policies import read_policy_file
 from rlbench.errors import UsageError
+from tests.commands import stderr_of, stdout_of
 
 Capture = pytest.CaptureFixture[str]
 HOPPER = "hopper-openai_imitation-trpo_iter200"
@@ -57,15 +58,12 @@ def test_json_prints_one_document_and_quiet_prints_no_progress(folder: Path, cap
     assert (made.parts[0].noise, made.parts[0].uniform, made.parts[0].sampled) == (0.5, 0.5, False)
 
 
-def test_generated_data_set_is_used_only_for_its_own_task(tmp_path: Path, capsys: Capture) -> None:
+def test_generated_data_set_is_used_only_for_its_own_task(tmp_path: Path) -> None:
     learn = ["run", "offline", "td3bc", "--dry-run", "--results", str(tmp_path / "r"), "--dataset"]
     assert main(line("--quiet")) == 0
-    capsys.readouterr()
-    assert main([*learn, "rlb-own"]) == 0
-    (planned, *_) = capsys.readouterr().out.splitlines()
+    (planned, *_) = stdout_of([*learn, "rlb-own"]).splitlines()
     assert planned.startswith("offline/td3bc/Hopper-v4")
-    assert main([*learn, "rlb-nobodys"]) == 2
-    assert "rlb-nobodys: not in" in capsys.readouterr().err
+    assert "rlb-nobodys: not in" in stderr_of([*learn, "rlb-nobodys"])
 
 
 def test_policies_are_mixed_by_the_given_shares(capsys: Capture) -> None:
@@ -82,11 +80,10 @@ def test_packaged_recipe_needs_no_options(folder: Path, monkeypatch: pytest.Monk
     assert "40 steps" in capsys.readouterr().out and (folder / "rlb-hopper-medium-expert.hdf5").is_file()
 
 
-def test_existing_data_set_is_kept_without_force(folder: Path, capsys: Capture) -> None:
+def test_existing_data_set_is_kept_without_force(folder: Path) -> None:
     assert main(line("--quiet")) == 0
     before = (folder / "rlb-own.hdf5").read_bytes()
-    assert main(line("--quiet", "--seed", "1")) == 2
-    assert "is there already; make it again with --force" in capsys.readouterr().err
+    assert "is there already; make it again with --force" in stderr_of(line("--quiet", "--seed", "1"))
     assert (folder / "rlb-own.hdf5").read_bytes() == before
     assert main(line("--quiet", "--seed", "1", "--force")) == 0
     assert (folder / "rlb-own.hdf5").read_bytes() != before
@@ -122,13 +119,10 @@ def test_invalid_request_is_refused_in_one_line_and_writes_nothing(
     assert not folder.exists() or not list(folder.iterdir())
 
 
-def test_unwritable_folder_is_refused_before_generating(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_unwritable_folder_is_refused_before_generating(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "file" / "sets"))
-    assert main(line()) == 2
-    told = capsys.readouterr().err
+    told = stderr_of(line())
     assert "choose another folder with RLBENCH_DATASETS" in told and "of 60 steps" not in told
 
 
@@ -150,14 +144,13 @@ def test_sb3_zip_is_imported_as_a_policy_file_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_best_policy_of_a_run_generates_data(tmp_path: Path, folder: Path, capsys: Capture) -> None:
+def test_best_policy_of_a_run_generates_data(tmp_path: Path, folder: Path) -> None:
     results = tmp_path / "results"
     assert (
         main(["run", "mujoco", "ppo", "--task", "InvertedPendulum-v4", "--smoke", "--quiet", "--results", str(results)])
         == 0
     )
     run = next(results.rglob("spec.json")).parent
-    capsys.readouterr()
     words = [
         "data",
         "generate",
@@ -170,8 +163,7 @@ def test_best_policy_of_a_run_generates_data(tmp_path: Path, folder: Path, capsy
         "rlb-own",
         "--quiet",
     ]
-    assert main([*words, "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(stdout_of([*words, "--json"]))
     assert document["policies"].startswith("mujoco/ppo/InvertedPendulum-v4") and document["policies"].endswith(" best")
     assert main([*words, "--checkpoint", "last", "--force"]) == 0
 

@@ -9,10 +9,10 @@ import pytest
 
 from rlbench import suites
 from rlbench.cli.announcement import verdict_lines
-from rlbench.cli.app import main
 from rlbench.cli.run import ending_row, summary
 from rlbench.sweep.events import Ending, Status
 from rlbench.sweep.plan import Job
+from tests.commands import stdout_of
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
@@ -60,30 +60,24 @@ def test_damaged_record_only_suppresses_the_verdict_lines(record_run: Record) ->
     assert lines() == []
 
 
-def test_summary_names_the_trained_runs_and_counts_the_finished_ones(
-    record_run: Record, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_summary_names_the_trained_runs_and_counts_the_finished_ones(record_run: Record) -> None:
     for seed in range(2):
         record_run([0.0, 1.0], seed=seed, **CATCH)
-    assert main(["run", "toy", "dqn", "Catch", "--seeds", "0-1", "--results", "results"]) == 0
-    count, verdict = capsys.readouterr().out.splitlines()
+    count, verdict = stdout_of(["run", "toy", "dqn", "Catch", "--seeds", "0-1", "--results", "results"]).splitlines()
     assert count == "2 runs done already" and verdict.startswith("toy/dqn/Catch: documented 1, measured 1.00 over 2")
-    assert main(["run", "toy", "dqn", "Catch", "--results", "results"]) == 0
-    alone, _ = capsys.readouterr().out.splitlines()
+    alone, _ = stdout_of(["run", "toy", "dqn", "Catch", "--results", "results"]).splitlines()
     assert alone.startswith("toy/dqn/Catch seed 0: done at ")
 
 
-def test_dry_run_prints_one_line_per_cell_and_a_total(record_run: Record, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dry_run_prints_one_line_per_cell_and_a_total(record_run: Record) -> None:
     for seed in range(2):
         record_run([0.0, 1.0], seed=seed, **CATCH)
     words = ["run", "toy", "dqn", "Catch", "--seeds", "0-4", "--dry-run", "--results", "results"]
-    assert main(words) == 0
-    done, new, memory, total = capsys.readouterr().out.splitlines()
+    done, new, memory, total = stdout_of(words).splitlines()
     assert done.startswith("toy/dqn/Catch seeds 0-1: done, ")
     assert (new, memory) == ("toy/dqn/Catch seeds 2-4: new, 24,000 steps", "memory of a run: at most 0.61 GB")
     assert total.startswith("2 of 5 runs are done; training dqn on Catch, 3 runs: 72,000 steps")
-    assert main([*words, "--shard", "6/6"]) == 0
-    assert capsys.readouterr().out == "no run in this shard\n"
+    assert stdout_of([*words, "--shard", "6/6"]) == "no run in this shard\n"
 
 
 def test_summary_after_a_signal_names_the_trained_runs() -> None:

@@ -21,6 +21,7 @@ from rlbench.cli.app import main
 from rlbench.datasets import recording_reader, recording_writer
 from rlbench.ops.state_dict import of_module
 from rlbench.records.store import Store, read_record
+from tests.commands import stderr_of, stdout_of
 from tests.datasets.rl_unplugged_writer import episode, shard
 
 Capture = pytest.CaptureFixture[str]
@@ -52,7 +53,7 @@ def line(run: Path, *more: str, steps: str = "300", lanes: str = "3", name: str 
 
 
 def test_a_run_without_weights_is_named_as_eval_names_it_and_refused_with_its_training(
-    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(run.parents[5])
     Path("results").rename("runs")
@@ -60,9 +61,8 @@ def test_a_run_without_weights_is_named_as_eval_names_it_and_refused_with_its_tr
     assert main(line(Path(name), "--quiet")) == 0
     for games in (line(Path(name), "--checkpoint", "last", name="rlb-last"), line(Path(name))[:5]):
         more = ["--steps", "9", "--name", "rlb-flat", "--checkpoint", "last"] if "--epsilon" not in games else []
-        assert main([*games, *more]) == 2
         assert "has no weights, as records in git have none; train them with: rlbench run toy dqn --task" in (
-            capsys.readouterr().err
+            stderr_of([*games, *more])
         )
 
 
@@ -72,11 +72,9 @@ def test_games_are_recorded_shown_verified_and_listed(run: Path, home: Path, cap
     folder = home / "rlb-catch.frames"
     assert told.out.startswith(f"{folder}: 300 steps, ") and "rlb-catch: 300 of 300 steps" in told.err
     digest = told.out.split()[-1]
-    assert main(["data", "show", "rlb-catch"]) == 0
-    shown = dict(row.split(None, 1) for row in capsys.readouterr().out.splitlines())
+    shown = dict(row.split(None, 1) for row in stdout_of(["data", "show", "rlb-catch"]).splitlines())
     assert (shown["steps"], shown["sha256"], shown["task"]) == ("300", digest, "Catch")
-    assert main(["data", "show", str(folder), "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(stdout_of(["data", "show", str(folder), "--json"]))
     assert document["steps"] == 300 and sum(document["actions"]) == pytest.approx(1) and document["sha256"] == digest
     assert main(["data", "verify", "rlb-catch"]) == 0 and capsys.readouterr().out == f"rlb-catch\tok {digest}\n"
     assert main(["data", "list"]) == 0 and f"rlb-catch\t{folder}\n" in capsys.readouterr().out
@@ -88,36 +86,29 @@ def test_recording_prints_one_json_document_and_needs_force_to_overwrite(run: Pa
     document = json.loads(told.out)
     assert told.err == "" and document["schema_version"] == 1
     assert main(line(run)) == 2 and "is there already; make it again with --force" in capsys.readouterr().err
-    assert main(line(run, "--quiet", "--json", "--force")) == 0
-    assert json.loads(capsys.readouterr().out)["sha256"] == document["sha256"]
+    assert json.loads(stdout_of(line(run, "--quiet", "--json", "--force")))["sha256"] == document["sha256"]
 
 
-def test_damaged_recording_is_reported_by_file(run: Path, home: Path, capsys: Capture) -> None:
+def test_damaged_recording_is_reported_by_file(run: Path, home: Path) -> None:
     assert main(line(run, "--quiet")) == 0
     path = home / "rlb-catch.frames" / "play.00000.segment"
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    assert main(["data", "verify"]) == 2
-    assert "play.00000.segment: damaged" in capsys.readouterr().out
+    assert "play.00000.segment: damaged" in stdout_of(["data", "verify"], 2)
 
 
-def test_a_subset_has_its_own_name(run: Path, home: Path, capsys: Capture) -> None:
+def test_a_subset_has_its_own_name(run: Path, home: Path) -> None:
     assert main(line(run, "--quiet")) == 0
     assert main(["data", "subset", "rlb-catch", "--steps", "1e2", "--name", "rlb-catch-1e2"]) == 0
     recording = recording_reader.read_recording(home / "rlb-catch-1e2.frames")
     assert recording.final is not None and (~recording.final).sum() == 100
-    capsys.readouterr()
     for steps, reason in (("301", "holds 300 transitions"), ("1.5", "no whole number"), ("x", "no whole number")):
-        assert main(["data", "subset", "rlb-catch", "--steps", steps, "--name", "rlb-y"]) == 2
-        assert reason in capsys.readouterr().err
-    assert main(["data", "subset", "rlb-catch", "--steps", "5", "--name", "catch"]) == 2
-    assert "call it rlb-catch" in capsys.readouterr().err
+        assert reason in stderr_of(["data", "subset", "rlb-catch", "--steps", steps, "--name", "rlb-y"])
+    assert "call it rlb-catch" in stderr_of(["data", "subset", "rlb-catch", "--steps", "5", "--name", "catch"])
 
 
-def test_options_of_other_recordings_are_refused(run: Path, tmp_path: Path, capsys: Capture) -> None:
-    assert main(line(run, "--noise", "0.1")) == 2
-    assert "--epsilon goes with one --policy RUN, --steps and --name" in capsys.readouterr().err
-    assert main(line(tmp_path / "away")) == 2
-    assert "wants a finished Q-learning run" in capsys.readouterr().err
+def test_options_of_other_recordings_are_refused(run: Path, tmp_path: Path) -> None:
+    assert "--epsilon goes with one --policy RUN, --steps and --name" in stderr_of(line(run, "--noise", "0.1"))
+    assert "wants a finished Q-learning run" in stderr_of(line(tmp_path / "away"))
 
 
 @pytest.mark.slow
@@ -129,8 +120,7 @@ def test_killed_recording_is_readable_up_to_its_last_file(run: Path, home: Path,
             sleep(0.02)
         process.send_signal(signal.SIGKILL)
     assert not recording_reader.is_complete(folder)
-    assert main(["data", "show", "rlb-catch"]) == 0
-    assert "unfinished: what was written before it was broken off" in capsys.readouterr().out
+    assert "unfinished: what was written before it was broken off" in stdout_of(["data", "show", "rlb-catch"])
     assert main(["data", "verify"]) == 2 and "is unfinished" in capsys.readouterr().out
     assert main(["data", "subset", "rlb-catch", "--steps", "15000", "--name", "rlb-half"]) == 0
     assert main(["data", "verify", "rlb-half"]) == 0
@@ -152,7 +142,7 @@ def test_damaged_shard_is_named_and_the_others_are_imported(tmp_path: Path, home
     assert main(["data", "show", "rlb-pong-rlu"]) == 0 and "RL Unplugged" in capsys.readouterr().out
 
 
-def test_invalid_imports_are_refused(tmp_path: Path, capsys: Capture) -> None:
+def test_invalid_imports_are_refused(tmp_path: Path) -> None:
     for command, reason in (
         (["rlu", "x"], "what the set is called: --name rlb-"),
         (["rlu", "--name", "rlb-x"], "say which files"),
@@ -160,8 +150,7 @@ def test_invalid_imports_are_refused(tmp_path: Path, capsys: Capture) -> None:
         (["dqn-replay", str(tmp_path), "--name", "rlb-x"], "give the folder replay_logs"),
         (["one", "two"], "one file or folder is imported at a time"),
     ):
-        assert main(["data", "import", *command]) == 2
-        assert reason in capsys.readouterr().err
+        assert reason in stderr_of(["data", "import", *command])
 
 
 def test_existing_set_is_kept_if_the_new_one_cannot_be_made(run: Path, home: Path, capsys: Capture) -> None:
@@ -178,14 +167,13 @@ def test_existing_set_is_kept_if_the_new_one_cannot_be_made(run: Path, home: Pat
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_refused_recording_leaves_no_folder(run: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_refused_recording_leaves_no_folder(run: Path, tmp_path: Path) -> None:
     spec = suites.spec("toy", "ppo", "Catch")
     store = Store.claim(spec, tmp_path / "results", {})
     assert store is not None
     checkpoint.save(store.folder / "checkpoint" / "best", {"policy": {}, "epoch": 0})
     store.release()
-    assert main(line(store.folder)) == 2
-    assert "is no Q-learning" in capsys.readouterr().err
+    assert "is no Q-learning" in stderr_of(line(store.folder))
     assert main(line(run, "--quiet")) == 0
 
 
@@ -214,13 +202,11 @@ def test_two_processes_do_not_write_one_set(run: Path, tmp_path: Path, home: Pat
     assert recording_reader.is_complete(home / "rlb-catch.frames")
 
 
-def test_shards_can_be_added_to_a_used_set(tmp_path: Path, home: Path, capsys: Capture) -> None:
+def test_shards_can_be_added_to_a_used_set(tmp_path: Path, home: Path) -> None:
     one, other = (shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 3 + n)) for n in range(2))
     for path, steps in ((one, "3"), (other, "7")):
         assert main(["data", "import", "rlu", str(path), "--name", "rlb-u", "--workers", "1"]) == 0
-        capsys.readouterr()
-        assert main(["data", "show", "rlb-u"]) == 0
-        assert dict(row.split(None, 1) for row in capsys.readouterr().out.splitlines())["steps"] == steps
+        assert dict(row.split(None, 1) for row in stdout_of(["data", "show", "rlb-u"]).splitlines())["steps"] == steps
     assert main(["data", "verify", "rlb-u"]) == 0
 
 
@@ -231,8 +217,7 @@ def test_shards_are_used_only_for_their_own_game(tmp_path: Path, home: Path, cap
     assert main([*command, str(one), "--task", "Brakeout"]) == 2 and "Brakeout" in capsys.readouterr().err
     assert main([*command, str(one), *breakout]) == 0
     capsys.readouterr()
-    assert main([*command, str(other), *pong]) == 2
-    assert "has the task BreakoutNoFrameskip-v4, not PongNoFrameskip-v4" in capsys.readouterr().err
+    assert "has the task BreakoutNoFrameskip-v4, not PongNoFrameskip-v4" in stderr_of([*command, str(other), *pong])
     assert main([*command, str(other)]) == 0
     assert recording_reader.metadata(home / "rlb-u.frames")["task"] == "BreakoutNoFrameskip-v4"
     learn = ["run", "offline", "il", *pong, "--dataset", "rlb-u", "--results", str(tmp_path / "r"), "--smoke"]

@@ -16,10 +16,9 @@ from rlbench.config.run import Runtime, Spec
 from rlbench.records import files, store
 from rlbench.report.integrity import verified
 from rlbench.report.reference_table import DATA
+from tests.commands import stderr_of, stdout_of
 from tests.forging import Change, reseal
 from tests.schemas import complaints
-
-Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
@@ -43,16 +42,14 @@ def environment(**values: object) -> Change:
     return lambda head: head["environment"].update(values)
 
 
-def test_replay_equals_the_record_to_the_bit_and_writes_nothing(folder: Path, capsys: Capture) -> None:
+def test_replay_equals_the_record_to_the_bit_and_writes_nothing(folder: Path) -> None:
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert main(["verify", "--replay", str(folder)]) == 0
-    assert capsys.readouterr().out.endswith("steps: equal to the bit\n")
+    assert stdout_of(["verify", "--replay", str(folder)]).endswith("steps: equal to the bit\n")
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
-def test_replay_covers_an_epoch_with_updates_by_default(folder: Path, capsys: Capture) -> None:
-    assert main(["verify", "--replay", str(folder), "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+def test_replay_covers_an_epoch_with_updates_by_default(folder: Path) -> None:
+    document = json.loads(stdout_of(["verify", "--replay", str(folder), "--json"]))
     schema = json.loads((DATA / "schema" / "replay.json").read_text(encoding="utf-8"))
     assert list(complaints(schema, document, schema)) == []
     epoch = store.read_record(folder).epochs[document["epochs"]]
@@ -69,12 +66,11 @@ def test_replay_covers_an_epoch_with_updates_by_default(folder: Path, capsys: Ca
         (1, lambda e: e["updated"].update(loss=e["updated"]["loss"] * (1 + 2**-52)), "updated.loss"),
     ],
 )
-def test_replay_detects_a_forged_epoch(folder: Path, line: int, change: Change, field: str, capsys: Capture) -> None:
+def test_replay_detects_a_forged_epoch(folder: Path, line: int, change: Change, field: str) -> None:
     (folder / "outcome.json").unlink()
     reseal(folder / "epochs.jsonl", change, line)
     assert not verified(folder).faults
-    assert main(["verify", "--replay", str(folder), "--epochs", "1"]) == 3
-    assert f": epoch {line} differs in {field}: " in capsys.readouterr().out
+    assert f": epoch {line} differs in {field}: " in stdout_of(["verify", "--replay", str(folder), "--epochs", "1"], 3)
 
 
 def test_replay_ignores_times(folder: Path) -> None:
@@ -83,11 +79,10 @@ def test_replay_ignores_times(folder: Path) -> None:
     assert main(["verify", "--replay", str(folder), "--epochs", "1"]) == 0
 
 
-def test_replay_prints_changes_of_code_and_machine(folder: Path, capsys: Capture) -> None:
+def test_replay_prints_changes_of_code_and_machine(folder: Path) -> None:
     packages = {**files.read_sealed(folder / "spec.json")["environment"]["packages"], "torch": "1.13.0"}
     reseal(folder / "spec.json", environment(cpu="another", rlbench="0.0.3", packages=packages))
-    assert main(["verify", "--replay", str(folder), "--epochs", "0"]) == 0
-    out = capsys.readouterr().out
+    out = stdout_of(["verify", "--replay", str(folder), "--epochs", "0"])
     assert "  cpu: another recorded, " in out and "  rlbench: 0.0.3 recorded, " in out
     assert f"  torch: 1.13.0 recorded, {torch.__version__} here" in out
 
@@ -114,19 +109,15 @@ def test_replay_uses_the_recorded_threads_and_engine(folder: Path, monkeypatch: 
         (environment(updates="eager, stacked with 3 seeds"), "stacked with other seeds"),
     ],
 )
-def test_replay_without_the_recorded_requirements_is_refused(
-    folder: Path, change: Change, message: str, capsys: Capture
-) -> None:
+def test_replay_without_the_recorded_requirements_is_refused(folder: Path, change: Change, message: str) -> None:
     reseal(folder / "spec.json", change)
-    assert main(["verify", "--replay", str(folder)]) == 2
-    assert message in capsys.readouterr().err
+    assert message in stderr_of(["verify", "--replay", str(folder)])
 
 
-def test_replay_of_no_run_or_too_many_epochs_is_a_usage_error(folder: Path, capsys: Capture) -> None:
+def test_replay_of_no_run_or_too_many_epochs_is_a_usage_error(folder: Path) -> None:
     for words, message in (
         (["--replay", str(folder.parent)], "no run's folder"),
         (["--replay", str(folder), "--epochs", "999"], "give --epochs "),
         ([str(folder), "--epochs", "1"], "give both"),
     ):
-        assert main(["verify", *words]) == 2
-        assert message in capsys.readouterr().err
+        assert message in stderr_of(["verify", *words])

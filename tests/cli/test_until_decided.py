@@ -20,6 +20,7 @@ from rlbench.records.looks import DESIGN, DESIGNS, NAME, SHARED_ERROR_DESIGNS, L
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.reference_scores import documented
 from rlbench.report.verdict import against_seeds
+from tests.commands import stderr_of, stdout_of
 from tests.schemas import complaints
 
 Record = Callable[..., Path]
@@ -96,19 +97,14 @@ def test_verdict_uses_the_last_look_instead_of_the_fixed_test(record_run: Record
     assert first.shortfall_percent > before.shortfall_percent
 
 
-def test_tables_show_the_looks_in_json_and_csv(
-    record_run: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tables_show_the_looks_in_json_and_csv(record_run: Record, tmp_path: Path) -> None:
     looked(ended(record_run, SCORES), 1)
     shown = ["table", "mujoco", "--algo", "ppo", "--task", KEY[2], "--results", str(tmp_path / "results")]
-    assert main([*shown, "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)["cells"]
+    (row,) = json.loads(stdout_of([*shown, "--json"]))["cells"]
     assert row["looks"] == {"taken": 1, "seeds": [3, 5, 8, 12, 20], "levels": [look.level for look in DESIGN]}
-    assert main([*shown, "--format", "csv"]) == 0
-    header, line = capsys.readouterr().out.splitlines()
+    header, line = stdout_of([*shown, "--format", "csv"]).splitlines()
     assert dict(zip(header.split(","), line.split(","), strict=False))["looks_taken"] == "1"
-    assert main(shown) == 0
-    assert "(one-sided, 95 %, or one minus the level of a look)" in " ".join(capsys.readouterr().out.split())
+    assert "(one-sided, 95 %, or one minus the level of a look)" in " ".join(stdout_of(shown).split())
 
 
 def test_a_cell_that_stays_undecided_ends_at_the_last_look(record_run: Record, tmp_path: Path) -> None:
@@ -140,10 +136,9 @@ def test_below_at_a_look_is_corrected_over_all_looks(record_run: Record, tmp_pat
     ],
 )
 def test_invalid_sequential_design_is_refused_before_training(
-    words: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
-    assert main(["run", *words, "--until-decided", "--results", str(tmp_path / "results")]) == 2
-    assert message in capsys.readouterr().err
+    assert message in stderr_of(["run", *words, "--until-decided", "--results", str(tmp_path / "results")])
     assert not list(tmp_path.iterdir())
 
 
@@ -243,9 +238,7 @@ def test_reference_of_the_test_cell_has_the_expected_values() -> None:
 
 
 @pytest.mark.slow
-def test_a_seed_killed_in_training_resumes_within_its_look(
-    record_run: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_seed_killed_in_training_resumes_within_its_look(record_run: Record, tmp_path: Path) -> None:
     cell = "toy", "reinforce", "Catch"
     words = ["run", *cell, "--quiet", "--json", "--device", "cpu"]
     assert main([*words, "--seeds", "2", "--results", str(tmp_path / "whole")]) == 0
@@ -257,9 +250,7 @@ def test_a_seed_killed_in_training_resumes_within_its_look(
     killed = subprocess.run([sys.executable, "-m", "rlbench", *words], env=environ, capture_output=True, check=False)
     assert killed.returncode == 137, killed.stderr
     assert read_looks(folder) == Looks(DESIGNS[5], 0)
-    capsys.readouterr()
-    assert main(words) == 0
-    (decision,) = json.loads(capsys.readouterr().out)["decisions"]
+    (decision,) = json.loads(stdout_of(words))["decisions"]
     assert decision["looks"] == 2 and decision["look"] >= 1
     whole, resumed = (
         [
@@ -269,5 +260,4 @@ def test_a_seed_killed_in_training_resumes_within_its_look(
         for path in (next((tmp_path / "whole").glob("*/*/*/*")), folder)
     )
     assert whole == resumed
-    assert main([*words, "--most-seeds", "20"]) == 2
-    assert "the looks of toy/reinforce/Catch end at 5 seeds" in capsys.readouterr().err
+    assert "the looks of toy/reinforce/Catch end at 5 seeds" in stderr_of([*words, "--most-seeds", "20"])

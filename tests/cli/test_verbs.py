@@ -19,6 +19,7 @@ from rlbench.cli.app import main
 from rlbench.cli.status import spoken
 from rlbench.records.store import Store
 from rlbench.report.reference_table import DATA
+from tests.commands import stderr_of
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
@@ -60,9 +61,8 @@ def test_results_folder_can_be_chosen(record_run: Record, capsys: Capture, monke
     assert "5.00" in printed(capsys, "table", "atari")
 
 
-def test_missing_results_folder_is_a_remark(capsys: Capture) -> None:
-    assert main(["table", "toy"]) == 0
-    assert "no such folder" in capsys.readouterr().err
+def test_missing_results_folder_is_a_remark() -> None:
+    assert "no such folder" in stderr_of(["table", "toy"], 0)
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,7 @@ def test_show_reads_the_environment(capsys: Capture, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("RLBENCH_ALGO__LR", "0.25")
     assert "algo.lr = 0.25" in printed(capsys, "show", "toy", "dqn", "Catch")
     monkeypatch.setenv("RLBENCH_ALGO__LRR", "0.25")
-    assert main(["show", "toy", "dqn", "Catch"]) == 2
-    assert "RLBENCH_ALGO__LRR" in capsys.readouterr().err
+    assert "RLBENCH_ALGO__LRR" in stderr_of(["show", "toy", "dqn", "Catch"])
 
 
 def test_status_without_runs(capsys: Capture) -> None:

@@ -12,6 +12,7 @@ import pytest
 from rlbench import checkpoint
 from rlbench.cli.app import main
 from rlbench.records import files
+from tests.commands import stderr_of
 from tests.conftest import RecordRun
 
 ROOT = Path(__file__).parents[2]
@@ -108,11 +109,9 @@ def test_traces_of_a_crash_are_no_faults(record_run: RecordRun, capsys: Capture)
     assert len(printed(capsys, str(folder), code=2)) == 2
 
 
-def test_folder_without_records_is_refused(tmp_path: Path, capsys: Capture) -> None:
-    assert main(["verify", str(tmp_path)]) == 2
-    assert "holds no records" in capsys.readouterr().err
+def test_folder_without_records_is_refused(tmp_path: Path) -> None:
+    assert "holds no records" in stderr_of(["verify", str(tmp_path)])
 
 
-def test_missing_folder_is_a_usage_error(tmp_path: Path, capsys: Capture) -> None:
-    assert main(["verify", str(tmp_path / "nowhere")]) == 2
-    assert "no such folder; name a folder of records" in capsys.readouterr().err
+def test_missing_folder_is_a_usage_error(tmp_path: Path) -> None:
+    assert "no such folder; name a folder of records" in stderr_of(["verify", str(tmp_path / "nowhere")])

@@ -16,6 +16,7 @@ from rlbench.records import files, imported
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.pooled import pooled_rows
 from rlbench.report.run_index import gather
+from tests.commands import stderr_of, stdout_of
 from tests.conftest import RecordRun
 from tests.forging import reseal
 
@@ -76,12 +77,11 @@ def test_imported_curves_never_count_as_runs_of_rlbench(record_run: RecordRun, t
     assert all(not run.id.startswith("imported") for runs in gather(tmp_path / "results").values() for run in runs.all)
 
 
-def test_baseline_and_plan_ignore_imported_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_baseline_and_plan_ignore_imported_curves(tmp_path: Path) -> None:
     curves(tmp_path, [3_500.0, 3_600.0])
     assert gather(tmp_path / "results") == {}
     assert main(["baseline", "save", str(tmp_path / "b.json"), "--results", str(tmp_path / "results")]) == 2
-    assert main(["list", "runs", "--results", str(tmp_path / "results")]) == 0
-    assert "imported" not in capsys.readouterr().out
+    assert "imported" not in stdout_of(["list", "runs", "--results", str(tmp_path / "results")])
 
 
 def test_compare_accepts_imported_curves_of_one_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,13 +90,11 @@ def test_compare_accepts_imported_curves_of_one_kind(tmp_path: Path, capsys: pyt
         curves(tmp_path / name, [3_500.0, 3_600.0], more=("--kind", kind))
     a, b, c = (str(tmp_path / name / "results") for name in "abc")
     capsys.readouterr()
-    assert main(["compare", a, b]) == 0
-    text = capsys.readouterr().out
+    text = stdout_of(["compare", a, b])
     assert "mujoco/sac/Hopper-v4" in text and text.count("(2) (imported)") == 2
     assert main(["compare", a, b, "--at", "--json"]) == 0
     assert [task["imported"] for task in json.loads(capsys.readouterr().out)["tasks"]] == [[True, True]]
-    assert main(["compare", a, c]) == 2
-    assert "kind of return" in capsys.readouterr().err
+    assert "kind of return" in stderr_of(["compare", a, c])
 
 
 def test_importing_a_curve_twice_changes_nothing_and_another_one_is_refused(
@@ -112,9 +110,7 @@ def test_importing_a_curve_twice_changes_nothing_and_another_one_is_refused(
     ("old", "new"),
     [('"Hopper-v4"', '"Hopper-v4/../.."'), ("[1.0,1.0]", "[1.0]"), ("[1.0,1.0]", "[1.0,2.0]"), ("500000", "1000000")],
 )
-def test_a_forged_curve_is_refused_by_every_reader(
-    old: str, new: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_forged_curve_is_refused_by_every_reader(old: str, new: str, tmp_path: Path) -> None:
     curves(tmp_path, [1.0])
     (folder,) = imported.curve_folders(tmp_path / "results")
     text = (folder / imported.FILE).read_text()
@@ -128,7 +124,6 @@ def test_a_forged_curve_is_refused_by_every_reader(
         (folder / imported.FILE).write_text(files.seal(content) + "\n")
         with pytest.raises(RefusedFile):
             imported.read_curve(folder)
-    capsys.readouterr()
     if new != "[1.0,2.0]":
         for verb in (
             ["verify", str(tmp_path / "results")],
@@ -189,13 +184,11 @@ def test_curves_of_others_never_pass_for_runs(
         assert gather(results) == before
 
 
-def test_moving_a_folder_of_curves_leaves_them_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_moving_a_folder_of_curves_leaves_them_marked(tmp_path: Path) -> None:
     curves(tmp_path, [3_500.0 + seed for seed in range(3)])
     runs, page = tmp_path / "runs", tmp_path / "page.html"
     shutil.move(tmp_path / "results", runs)
-    capsys.readouterr()
-    assert main(["table", "mujoco", "--json", "--results", str(runs)]) == 0
-    cells = json.loads(capsys.readouterr().out)["cells"]
+    cells = json.loads(stdout_of(["table", "mujoco", "--json", "--results", str(runs)]))["cells"]
     assert [c["measured"]["origin"] for c in cells if c["measured"]] == ["imported"]
     assert main(["report", "mujoco", "--output", str(page), "--results", str(runs)]) == 0
     assert "sac (imported)" in page.read_text()

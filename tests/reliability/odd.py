@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import copy
-import io
 import json
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import TypeVar
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlbench.cli.app import main
 from rlbench.errors import RlbenchError
+from tests.commands import run_command as told  # noqa: F401 - its former name
 
 T = TypeVar("T")
 Tree = dict[str, object] | list[object]
@@ -122,17 +120,6 @@ def only_refusals(call: Callable[[], object]) -> None:
     except RlbenchError as error:
         if type(error) is RlbenchError or not str(error).strip():
             raise AssertionError(f"{error} says it is a bug, or nothing") from error
-
-
-def told(arguments: Sequence[str]) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of a command that ran in this process; a bug fails at once, with its traceback."""
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        code = main(["--debug", *arguments])
-    assert code != 1, err.getvalue()
-    lines = [line for line in err.getvalue().splitlines() if line.startswith("rlbench: ")]
-    assert code == 0 or lines or out.getvalue(), f"exit code {code} without a word"
-    return code, out.getvalue(), err.getvalue()
 
 
 def tried(strategy: st.SearchStrategy[T], body: Callable[[T], object], examples: int) -> None:

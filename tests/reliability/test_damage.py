@@ -25,6 +25,7 @@ from rlbench.ops.state_dict import State
 from rlbench.records import store
 from rlbench.report import baseline, runs
 from rlbench.report.integrity import verified
+from tests.commands import stderr_of, stdout_of
 from tests.conftest import RecordRun
 from tests.reliability.families import CATCH, FEW, GENERATED
 from tests.reliability.run_one import carry
@@ -253,18 +254,16 @@ def test_damaged_baseline_is_refused_by_name(record_run: RecordRun, tmp_path: Pa
     "name", ["spec.json", "epochs.jsonl", "outcome.json", "manifest.json", "tensors-000.safetensors"]
 )
 def test_resume_from_a_damaged_checkpoint_is_refused_with_a_remedy(
-    name: str, places: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, places: dict[str, Path], tmp_path: Path
 ) -> None:
     shutil.copytree(places["stopped"].parents[4], tmp_path / "results")
     run = RUN.folder(tmp_path / "results")
     path = run / name if (run / name).exists() else run / "checkpoint" / "resume" / name
     raw = path.read_bytes()
     path.write_bytes(raw[: len(raw) // 2] + bytes([raw[len(raw) // 2] ^ 1]) + raw[len(raw) // 2 + 1 :])
-    assert main([*RUN.words(tmp_path / "results"), "--quiet"]) == 2
-    told = capsys.readouterr().err
+    told = stderr_of([*RUN.words(tmp_path / "results"), "--quiet"])
     assert name in told and "start over with --force" in told
-    assert main(["verify", str(tmp_path / "results")]) == 2
-    assert name in capsys.readouterr().out
+    assert name in stdout_of(["verify", str(tmp_path / "results")], 2)
 
 
 def test_damaged_files_of_these_tests_are_all_files_of_a_run(places: dict[str, Path]) -> None:

@@ -25,6 +25,7 @@ from rlbench.records.store import Store, read_record, scores
 from rlbench.records.types import Epoch
 from rlbench.run import run
 from rlbench.signals import Stop
+from tests.commands import stderr_of
 from tests.reliability.broken import SMALL, words
 
 Capture = pytest.CaptureFixture[str]
@@ -85,7 +86,7 @@ def test_full_disk_halts_a_run_at_any_write_and_the_resume_is_exact(
     "at", [1, pytest.param(4, marks=pytest.mark.soak), 7, pytest.param(11, marks=pytest.mark.soak)]
 )
 def test_disk_error_halts_a_run_and_the_same_command_resumes(
-    at: int, golden: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    at: int, golden: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced, count = os.fsync, [0]
 
@@ -96,8 +97,7 @@ def test_disk_error_halts_a_run_and_the_same_command_resumes(
         synced(handle)
 
     monkeypatch.setattr(os, "fsync", failing)
-    assert main(words(tmp_path)) == 5
-    assert "Input/output error" in capsys.readouterr().err
+    assert "Input/output error" in stderr_of(words(tmp_path), 5)
     assert main(words(tmp_path, "--quiet")) == 0
     assert ending(tmp_path) == golden
 
@@ -154,11 +154,9 @@ def test_unwritable_folder_is_refused_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     with closed(tmp_path / "closed") as folder:
-        assert main(words(folder / "results")) == 2
-        assert f"{folder / 'results'}: cannot be written" in capsys.readouterr().err
+        assert f"{folder / 'results'}: cannot be written" in stderr_of(words(folder / "results"))
         monkeypatch.setenv("RLBENCH_DATASETS", str(folder))
-        assert main(["data", "generate", *HOPPER, "--steps", "20"]) == 2
-        assert "cannot be written" in capsys.readouterr().err
+        assert "cannot be written" in stderr_of(["data", "generate", *HOPPER, "--steps", "20"])
         monkeypatch.setenv("D4RL_DATASET_DIR", str(folder))
         assert main(["data", "download", "hopper-medium-v2"]) in {2, 5}
         assert "Traceback" not in (said := capsys.readouterr().err)
@@ -189,14 +187,13 @@ def free(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
 
 
 def test_run_whose_checkpoints_do_not_fit_is_refused_with_the_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need = footprint(suites.spec("atari", "dqn", "PongNoFrameskip-v4")).disk
     assert need >= 2 * 700_000_000, "two of a hundred thousand frames"
     free(monkeypatch, need - 1)
     arguments = ["run", "atari", "dqn", "--task", "Pong*", "--device", "cpu", "--results", str(tmp_path / "results")]
-    assert main(arguments) == 2
-    said = capsys.readouterr().err
+    said = stderr_of(arguments)
     assert f"{need / 1e9:.2f} GB of disk are needed" in said
     assert "--results" in said
     assert not (tmp_path / "results").exists()
@@ -221,12 +218,11 @@ def claimed(spec: object, results: Path) -> Store:
 
 
 def test_data_that_do_not_fit_are_refused_before_generation_or_download(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "own"))
     free(monkeypatch, 100_000)
-    assert main(["data", "generate", *HOPPER, "--steps", "1000"]) == 2
-    said = capsys.readouterr().err
+    said = stderr_of(["data", "generate", *HOPPER, "--steps", "1000"])
     assert "rlb-some: 0.1 MB of disk are needed" in said, "11 + 11 + 3 + 1 numbers and two flags a step: 106 bytes"
     assert not list(tmp_path.rglob("*.hdf5*"))
 

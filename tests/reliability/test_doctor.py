@@ -22,9 +22,9 @@ from rlbench.cli import doctor
 from rlbench.cli.resolve import resolve
 from rlbench.config.footprint import footprint
 from rlbench.records import machine
+from tests.commands import run_command
 from tests.laws.source import ROOT
 from tests.laws.test_command_line import parsed, unknown
-from tests.reliability.odd import told
 
 Usage = namedtuple("Usage", "total used free")  # noqa: PYI024 - as shutil gives it
 LINES = {
@@ -42,7 +42,7 @@ def nothing_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def found(*words: str) -> tuple[int, dict[str, list[tuple[str, str]]]]:
     """The exit code, and state and detail of every line by what it is about."""
-    code, out, _ = told(["doctor", *words, "--json"])
+    code, out, _ = run_command(["doctor", *words, "--json"])
     rows: dict[str, list[tuple[str, str]]] = {}
     for row in json.loads(out)["findings"]:
         rows.setdefault(row["what"], []).append((row["state"], row["detail"]))

@@ -14,7 +14,7 @@ import pytest
 from rlbench.datasets import loader
 from rlbench.datasets.locations import MINARI_DATA, MINARI_METADATA
 from rlbench.errors import RefusedFile
-from tests.reliability.odd import told
+from tests.commands import run_command
 
 ROWS = 4
 Way = Callable[[h5py.Group, Path], None]
@@ -106,7 +106,7 @@ def test_no_command_seals_a_file_whose_data_lie_elsewhere(
     (tmp_path / "sets").mkdir()
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "sets"))
     path = d4rl(tmp_path, way)
-    code, out, error = told(["data", verb, str(path), *(["--name", "rlb-evil"] if verb == "import" else [])])
+    code, out, error = run_command(["data", verb, str(path), *(["--name", "rlb-evil"] if verb == "import" else [])])
     assert code == 2, out + error
     assert "lies in another file" in out + error
     assert not list(tmp_path.rglob("*.sha256.json")) and not list((tmp_path / "sets").iterdir())

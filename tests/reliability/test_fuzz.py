@@ -23,8 +23,9 @@ from rlbench.config.canonical import fields
 from rlbench.records import store
 from rlbench.records.manifest import sha256_of
 from rlbench.report import runs
+from tests.commands import run_command
 from tests.reliability import odd
-from tests.reliability.odd import Tree, changes, damaged, only_refusals, places, sealed, spelled, told
+from tests.reliability.odd import Tree, changes, damaged, only_refusals, places, sealed, spelled
 from tests.slow import slow_but
 
 RUN = Path(__file__).parent / "corpus" / "schema-1" / "results" / "toy" / "dqn" / "Catch" / "dff3a282c094" / "seed=0"
@@ -72,7 +73,7 @@ def overridden(drawn: object) -> None:
         for path, value in settings
         for word in ("--set", spelled(f"{path}={value}").decode("utf-8", "surrogateescape"))
     ]
-    told(["show", *cell, *words])
+    run_command(["show", *cell, *words])
 
 
 def configured(drawn: object) -> None:
@@ -80,7 +81,7 @@ def configured(drawn: object) -> None:
     with tempfile.TemporaryDirectory() as place:
         file = Path(place, "mine.toml")
         file.write_bytes(spelled(text))
-        told(["show", *cell, "--config", str(file)])
+        run_command(["show", *cell, "--config", str(file)])
 
 
 @st.composite
@@ -112,7 +113,9 @@ def typed(drawn: object) -> None:
         more = {"run": ["--dry-run"], "data": []}.get(verb, [])
         more += [] if verb in {"show", "data", "compare"} else ["--results", place]
         if "--watch" not in words and not (verb == "data" and {"download", "generate"} & set(words)):
-            told([verb, *[w for w in words if not w.startswith(("-", "/", ".")) or w in {"--json", "-1"}], *more])
+            run_command(
+                [verb, *[w for w in words if not w.startswith(("-", "/", ".")) or w in {"--json", "-1"}], *more]
+            )
 
 
 def recorded(drawn: object) -> None:
@@ -131,7 +134,7 @@ def recorded(drawn: object) -> None:
             ["status", "--json"],
             ["check", "toy", "--baseline", str(BASELINE), "--other-machine"],
         ):
-            told([*verb, "--results", place])
+            run_command([*verb, "--results", place])
 
 
 @st.composite
@@ -158,8 +161,8 @@ def baselined(drawn: object) -> None:
     with tempfile.TemporaryDirectory() as place:
         file = Path(place, "baseline.json")
         file.write_bytes(drawn if isinstance(drawn, bytes) else spelled(str(drawn)))
-        told(["baseline", "show", str(file)])
-        told(["check", "toy", "--baseline", str(file), "--results", str(RUN.parents[4]), "--other-machine"])
+        run_command(["baseline", "show", str(file)])
+        run_command(["check", "toy", "--baseline", str(file), "--results", str(RUN.parents[4]), "--other-machine"])
 
 
 @cache

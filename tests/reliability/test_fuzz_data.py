@@ -35,8 +35,9 @@ from rlbench.datasets import (
     tfrecord,
     torchfile,
 )
+from tests.commands import run_command
 from tests.reliability import odd
-from tests.reliability.odd import changes, damaged, only_refusals, spelled, told
+from tests.reliability.odd import changes, damaged, only_refusals, spelled
 from tests.reliability.test_fuzz import Fuzzed
 from tests.slow import slow_but
 
@@ -80,14 +81,14 @@ def h5(drawn: object) -> None:
                 file[key] = value
             for key, value in attributes.items():
                 file.attrs[key] = value
-        told(["data", "show", str(path), "--json"])
+        run_command(["data", "show", str(path), "--json"])
 
 
 def h5_bytes(drawn: object) -> None:
     with tempfile.TemporaryDirectory() as place:
         path = Path(place, "rlb-x.hdf5")
         path.write_bytes(bytes(drawn))
-        told(["data", "show", str(path)])
+        run_command(["data", "show", str(path)])
 
 
 def walked(drawn: object) -> None:
@@ -129,8 +130,8 @@ def played(drawn: object) -> None:
             (folder / recording_writer.CONTENTS).write_bytes(
                 recording_writer.seal_set({"segments": {name: recording_format.digest_name(raw)}, "told": {}})
             )
-        told(["data", "show", str(folder), "--json"])
-        told(["data", "verify", str(folder)])
+        run_command(["data", "show", str(folder), "--json"])
+        run_command(["data", "verify", str(folder)])
         only_refusals(lambda: shard_conversion._record(folder, "x"))
 
 

@@ -25,7 +25,8 @@ from rlbench.config.run import Spec
 from rlbench.datasets import recording_format, recording_writer
 from rlbench.records.manifest import sha256_of
 from rlbench.records.store import Store, folder_of
-from tests.reliability.odd import sealed, told
+from tests.commands import run_command
+from tests.reliability.odd import sealed
 from tests.reliability.test_fuzz_data import CORPUS, framed, segmented
 
 Words = list[str]
@@ -248,7 +249,7 @@ def test_canary_detects_executed_code(canary: Path) -> None:
 def test_hostile_files_are_refused_without_side_effects(name: str, canary: Path) -> None:
     words = HOSTILE[name](canary)
     before = {path for path in canary.parent.rglob("*") if "results" not in path.parts}
-    code, out, error = told(words)
+    code, out, error = run_command(words)
     assert code == 2, (code, out, error)
     assert not canary.exists(), "it was run"
     made = {path for path in canary.parent.rglob("*") if "results" not in path.parts} - before
@@ -271,7 +272,7 @@ def test_metadata_that_name_a_program_are_not_followed(canary: Path) -> None:
         episode["terminations"] = episode["truncations"] = np.zeros(2, "?")
     spec = {"id": "Evil-v0", "entry_point": "os:system", "kwargs": {"command": f"touch '{canary}'"}}
     (folder / "metadata.json").write_text(json.dumps({"data_format": "hdf5", "env_spec": json.dumps(spec)}))
-    assert told(["data", "show", "evil"])[0] == 0
+    assert run_command(["data", "show", "evil"])[0] == 0
     assert not canary.exists()
 
 

@@ -26,8 +26,8 @@ from rlbench.config.overrides import apply_settings, parse
 from rlbench.errors import ResourceExhausted, UsageError
 from rlbench.records import files, machine
 from rlbench.report.figure_style import STYLE
+from tests.commands import run_command
 from tests.laws.source import ROOT
-from tests.reliability.odd import told
 
 
 def linked(folder: Path) -> None:
@@ -70,7 +70,7 @@ def test_rom_folder_is_used_silently_or_refused(
     else:
         with pytest.raises(UsageError, match="ALE_ROMS_DIR"):
             environments(task, seeds=(1,), training=True)
-    code, out, _ = told(["doctor", "atari", "--json"])
+    code, out, _ = run_command(["doctor", "atari", "--json"])
     assert code == (0 if good else 2)
     states = {finding["what"]: finding["state"] for finding in json.loads(out)["findings"]}
     assert states["ale roms"] == ("ok" if good else "missing")
@@ -147,7 +147,7 @@ def test_odd_input_is_refused_within_a_gigabyte(name: str, tmp_path: Path, monke
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "sets"))
     words, reason = ODD[name]
     with memory(more=2**30):
-        code, _, error = told(words())
+        code, _, error = run_command(words())
     assert code == 2
     assert reason in error
 
@@ -157,7 +157,7 @@ def test_summary_of_very_wide_observations_takes_under_two_gigabytes(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with memory(more=2**31):
-        assert told(wide(60_000))[0] == 0
+        assert run_command(wide(60_000))[0] == 0
 
 
 def test_summary_of_equal_rewards_of_any_size_is_short(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_summary_of_equal_rewards_of_any_size_is_short(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "equal.hdf5", "w") as file:
         for key, values in columns.items():
             file[key] = values
-    code, out, error = told(["data", "show", str(tmp_path / "equal.hdf5")])
+    code, out, error = run_command(["data", "show", str(tmp_path / "equal.hdf5")])
     assert code == 0, error
     assert "3.000e+39" in out and not re.search(r"\d{20}", out)
 
@@ -178,7 +178,7 @@ def test_rows_are_counted_before_they_are_read(tmp_path: Path, monkeypatch: pyte
         del file["rewards"]
         file.create_dataset("rewards", (10**9,), "f4", chunks=True)
     with memory(more=2**30):
-        code, out, error = told(["data", "verify", "wide.hdf5"])
+        code, out, error = run_command(["data", "verify", "wide.hdf5"])
     assert code == 2 and "1000000000 rows, observations have 40" in out + error
 
 

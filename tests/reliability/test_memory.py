@@ -22,10 +22,9 @@ from rlbench.config.overrides import apply_settings, parse
 from rlbench.datasets import d4rl
 from rlbench.datasets.episodes import scale_of
 from rlbench.records.store import read_record
-from tests.reliability import odd
+from tests.commands import run_command, stderr_of
 from tests.reliability.broken import words
 
-Capture = pytest.CaptureFixture[str]
 JUDGED = ("protocol.episodes=1", "protocol.envs=1")
 PONG = ("task.max_frames=200", "protocol.episodes=2", "protocol.envs=2")
 
@@ -135,14 +134,13 @@ def test_loading_a_state_does_not_double_the_rings_memory() -> None:
 
 
 def test_run_that_does_not_fit_into_memory_is_refused_with_the_number(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need = footprint(suites.spec("atari", "dqn", "PongNoFrameskip-v4"))
     monkeypatch.setattr("rlbench.records.machine.available_memory", lambda: need.total - 1)
     results = tmp_path / "results"
     arguments = ["run", "atari", "dqn", "--task", "Pong*", "--device", "cpu", "--results", str(results)]
-    assert main(arguments) == 2
-    said = capsys.readouterr().err
+    said = stderr_of(arguments)
     assert f"{need.total / 1e9:.2f} GB" in said
     assert "lower algo.replay.capacity" in said
     assert not results.exists()
@@ -160,7 +158,7 @@ def claimed(path: Path, rows: int) -> Path:
 
 @pytest.mark.parametrize("jobs", [(), ("--jobs", "1")])
 def test_memory_of_a_data_set_is_estimated_from_its_rows(
-    jobs: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    jobs: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
     path = claimed(tmp_path / "rlb-hopper-medium.hdf5", 30_000_000)
@@ -171,8 +169,7 @@ def test_memory_of_a_data_set_is_estimated_from_its_rows(
     for module in ("cli.sweep", "records.machine"):  # the first has its own name for the function
         monkeypatch.setattr(f"rlbench.{module}.available_memory", lambda: need - 1)
     command = ["run", "offline", "td3bc", "--task", "rlb-hopper-medium", "--device", "cpu", "--eval-workers", "0"]
-    assert main([*command, "--results", str(tmp_path / "results"), *jobs]) == 2
-    assert f"{need / 1e9:.2f} GB" in capsys.readouterr().err
+    assert f"{need / 1e9:.2f} GB" in stderr_of([*command, "--results", str(tmp_path / "results"), *jobs])
     assert not (tmp_path / "results").exists()
 
 
@@ -184,7 +181,7 @@ def test_data_sets_larger_than_memory_are_refused_by_every_command(
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "sets"))
     path = claimed(tmp_path / "rlb-large.hdf5", 30_000)
     monkeypatch.setattr("rlbench.records.machine.available_memory", lambda: 2_000_000)
-    code, out, error = odd.told(["data", verb, str(path), *(["--name", "rlb-large"] if verb == "import" else [])])
+    code, out, error = run_command(["data", verb, str(path), *(["--name", "rlb-large"] if verb == "import" else [])])
     assert code == 2 and f"{path}: holds " in out + error and "2.0 MB free" in out + error
 
 
@@ -198,7 +195,9 @@ def test_data_sets_larger_than_memory_are_refused_by_every_command(
 )
 def test_numbers_of_envs_and_episodes_are_bounded(change: tuple[str, ...], tmp_path: Path) -> None:
     sets = [word for text in change for word in ("--set", text)]
-    code, _, error = odd.told(["run", "toy", "dqn", "--task", "Catch", "--results", str(tmp_path / "results"), *sets])
+    code, _, error = run_command(
+        ["run", "toy", "dqn", "--task", "Catch", "--results", str(tmp_path / "results"), *sets]
+    )
     assert code == 2 and "less than or equal to" in error
     assert not (tmp_path / "results").exists()
 
@@ -243,14 +242,11 @@ def test_run_out_of_memory_halts_with_a_remedy_and_resumes(what: str, tmp_path: 
     assert main(words(tmp_path, "--quiet")) == 0
 
 
-def test_lack_of_memory_during_setup_halts_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_lack_of_memory_during_setup_halts_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def exhausted(*_: object) -> None:
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory")
 
     monkeypatch.setattr(rlbench.run, "build", exhausted)
-    assert main(words(tmp_path)) == 5
-    assert "halted" in capsys.readouterr().err
+    assert "halted" in stderr_of(words(tmp_path), 5)
     monkeypatch.setattr(rlbench.run, "build", build)
     assert main(words(tmp_path, "--quiet")) == 0

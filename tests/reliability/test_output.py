@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 from rlbench.report.reference_table import DATA
+from tests.commands import run_command
 from tests.laws.layers import HEAVY
 from tests.laws.source import ROOT
-from tests.reliability.odd import places, told
+from tests.reliability.odd import places
 from tests.schemas import complaints
 
 CORPUS = Path(__file__).parent / "corpus" / "schema-1"
@@ -56,7 +57,7 @@ PRINTED: dict[str, list[str]] = {
 
 def printed(name: str) -> dict[str, object]:
     """The one document on stdout."""
-    made: dict[str, object] = json.loads(told([*PRINTED[name], "--json"])[1])
+    made: dict[str, object] = json.loads(run_command([*PRINTED[name], "--json"])[1])
     return made
 
 
@@ -117,7 +118,7 @@ def test_a_slow_reader_of_a_small_pipe_gets_every_byte() -> None:
         while part := process.stdout.read(9_000):
             got += part
     assert process.returncode == 0 and len(got) > 2**16
-    assert json.loads(got) == json.loads(told(words[3:])[1])
+    assert json.loads(got) == json.loads(run_command(words[3:])[1])
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ def test_output_is_equal_in_a_minimal_environment(words: list[str]) -> None:
     }
     done = subprocess.run([*RLBENCH, *words], env=os.environ | poor, capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.decode("ascii") == told(words)[1].encode("ascii", "rlbench").decode()
+    assert done.stdout.decode("ascii") == run_command(words)[1].encode("ascii", "rlbench").decode()
 
 
 ASKING = [

@@ -18,8 +18,9 @@ from rlbench.datasets import checksums, loader, policies, recording_reader, reco
 from rlbench.errors import RefusedFile
 from rlbench.records import files, store
 from rlbench.report import baseline, runs
+from tests.commands import run_command
 from tests.laws.source import tree
-from tests.reliability.odd import sealed, told
+from tests.reliability.odd import sealed
 
 CORPUS = Path(__file__).parent / "corpus"
 SCHEMAS = sorted(CORPUS.glob("schema-*"))
@@ -64,13 +65,13 @@ def test_every_record_is_read_whole_by_both_readers(corpus: Path) -> None:
 
 def test_old_records_are_read_by_every_command(corpus: Path) -> None:
     results = ["--results", str(corpus / "results")]
-    cells = json.loads(told(["table", "all", "--json", *results])[1])["cells"]
+    cells = json.loads(run_command(["table", "all", "--json", *results])[1])["cells"]
     assert sum(cell["measured"] is not None for cell in cells) == 7
-    states = [run["state"] for run in json.loads(told(["status", "--json", *results])[1])["runs"]]
+    states = [run["state"] for run in json.loads(run_command(["status", "--json", *results])[1])["runs"]]
     assert sorted(states) == ["done"] * 11 + ["failed"] + ["interrupted"] * 2
     for suite in ("toy", "atari"):
         words = ["check", suite, "--baseline", str(corpus / "baseline.json"), "--other-machine", "--json", *results]
-        code, out, _ = told(words)
+        code, out, _ = run_command(words)
         assert code in {0, 5}
         assert {f["word"] for f in json.loads(out)["findings"]} <= {"TOO FEW", "FAILED", "PASSED"}
 
@@ -118,7 +119,7 @@ def test_newer_schema_is_refused_with_file_versions_and_remedy(
     monkeypatch.chdir(corpus)
     known, words = READERS[name]
     newer(corpus / name, known + 1)
-    code, out, error = told(words)
+    code, out, error = run_command(words)
     line = next(line for line in error.splitlines() if line.startswith("rlbench: "))
     assert code == 2 and (out == "" or words[0] == "run")  # which tells what became of every run
     assert Path(name).name in line and f"schema {known + 1}" in line and f"≤ {known}" in line and "upgrade" in line

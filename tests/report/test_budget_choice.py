@@ -19,6 +19,7 @@ from rlbench.report.remaining_work import RemainingRuns, remaining_runs, through
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.sources import Sources
 from rlbench.report.verdict import Verdict, Word
+from tests.commands import stdout_of
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -83,22 +84,19 @@ def test_invalid_durations_are_refused(text: str) -> None:
         parse_budget(text)
 
 
-def test_every_atari_cell_has_estimated_hours(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "atari", "--results", str(RESULTS)]) == 0
-    *_, whole = capsys.readouterr().out.splitlines()
+def test_every_atari_cell_has_estimated_hours() -> None:
+    *_, whole = stdout_of(["plan", "atari", "--results", str(RESULTS)]).splitlines()
     assert whole.startswith("the whole table: 56 cells, 560 runs, 5,600,000,000 steps, ")
     assert all(cell.hours for cell in remaining_runs("atari", Sources(RESULTS), whole=True))
 
 
 def test_plan_with_a_budget_prints_json_and_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(stdout_of(["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS), "--json"]))
     rounding = 0.00005 * len(told["include"])  # four digits are printed: a fifth of a second
     assert sum(cell["hours"] for cell in told["include"]) <= 1.0 + rounding
     assert told["include"] and len(told["after"]) == 1
     assert [cell["hours"] for cell in told["include"]] == sorted(cell["hours"] for cell in told["include"])
-    assert main(["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS), "--lines"]) == 0
-    *_, line = capsys.readouterr().out.splitlines()
+    *_, line = stdout_of(["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS), "--lines"]).splitlines()
     assert main(["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS)]) == 0
     assert f"next: `rlbench run {' --seeds '.join(line.rsplit(' ', 1))}` takes" in capsys.readouterr().out
     assert main(["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS), "--lines"]) == 0

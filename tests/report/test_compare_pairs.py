@@ -15,6 +15,7 @@ from rlbench.report.compare import Comparison, compare
 from rlbench.report.reference_scores import documented
 from rlbench.report.run_index import gather
 from rlbench.report.sources import Sources
+from tests.commands import stderr_of, stdout_of
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
@@ -88,19 +89,16 @@ TWO = "results has 2 settings of it, lr=0.25, lr=0.5; name one, as in 'results@l
     ],
 )
 def test_cells_with_two_settings_or_other_rules_are_not_compared(
-    sets: list[list[str]], why: str, usual: str, record_run: Record, capsys: Capture
+    sets: list[list[str]], why: str, usual: str, record_run: Record
 ) -> None:
     """With another cell they share the rest is compared, and what is not is said."""
     for texts in sets:
         record_run([0.75], suite="toy", task="Catch", sets=texts)
-    assert main(["compare", usual, "results"]) == 2
-    assert capsys.readouterr().err.rstrip().endswith(f"can be compared: toy/dqn/Catch: {why}")
+    assert stderr_of(["compare", usual, "results"]).rstrip().endswith(f"can be compared: toy/dqn/Catch: {why}")
     pole = record_run([20.0, 500.0], suite="toy", task="CartPole-v1").parents[1]
     shutil.copytree(pole, Path(usual, pole.relative_to(Path("results").resolve())))
-    assert main(["compare", usual, "results"]) == 0
-    assert f"Not compared: toy/dqn/Catch: {why}." in " ".join(capsys.readouterr().out.split())
-    assert main(["compare", usual, "results", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["left_out"] == [f"toy/dqn/Catch: {why}"]
+    assert f"Not compared: toy/dqn/Catch: {why}." in " ".join(stdout_of(["compare", usual, "results"]).split())
+    assert json.loads(stdout_of(["compare", usual, "results", "--json"]))["left_out"] == [f"toy/dqn/Catch: {why}"]
 
 
 def test_settings_of_one_folder_are_compared_with_each_other_and_with_the_published_one(
@@ -113,8 +111,7 @@ def test_settings_of_one_folder_are_compared_with_each_other_and_with_the_publis
     quick, slow = "results@lr=0.5", "results@lr=0.25"
     assert scores(compare(quick, slow, Sources(NOWHERE), None)) == [((0.5, 0.5), (0.75, 0.75))]
     assert scores(compare("results@published", slow, Sources(NOWHERE), None)) == [((0.25, 0.25), (0.75, 0.75))]
-    assert main(["compare", quick, slow]) == 0
-    assert "toy/dqn/Catch" in capsys.readouterr().out
+    assert "toy/dqn/Catch" in stdout_of(["compare", quick, slow])
     assert main(["compare", "results@lr=0.05", slow]) == 2
     assert "results: unknown setting 'lr=0.05'; did you mean 'lr=0.5'" in capsys.readouterr().err
 
@@ -146,7 +143,7 @@ def test_runs_on_another_file_are_not_repeats(files: tuple[str, str], record_run
     assert ("they differ in data" in capsys.readouterr().err) is (files[0] != files[1])
 
 
-def test_runs_on_a_second_file_of_the_same_name_are_reported(record_run: Record, capsys: Capture) -> None:
+def test_runs_on_a_second_file_of_the_same_name_are_reported(record_run: Record) -> None:
     def runs(files: str, folder: str, *sets: str) -> None:
         for seed, digest in enumerate(files):
             told = {"name": "rlb-hopper-medium", "sha256": digest * 64}
@@ -157,26 +154,20 @@ def test_runs_on_a_second_file_of_the_same_name_are_reported(record_run: Record,
     runs("aab", "left")
     runs("aaa", "right")
     assert scores(compare("left", "right", Sources(NOWHERE), None)) == [((0.0, 1.0), (0.0, 1.0, 2.0))]
-    assert main(["compare", "left", "right"]) == 0
-    assert "1 of left on another file of that name" in " ".join(capsys.readouterr().out.split())
+    assert "1 of left on another file of that name" in " ".join(stdout_of(["compare", "left", "right"]).split())
     runs("abb", "short", "budget.steps=9")
     runs("aaa", "shorter", "budget.steps=9")
-    assert main(["compare", "short", "shorter"]) == 2
-    assert "short has 2 settings of it" in " ".join(capsys.readouterr().err.split())
+    assert "short has 2 settings of it" in " ".join(stderr_of(["compare", "short", "shorter"]).split())
 
 
-def test_a_folder_without_ended_runs_is_named(usual: str, record_run: Record, capsys: Capture) -> None:
+def test_a_folder_without_ended_runs_is_named(usual: str, record_run: Record) -> None:
     Path("empty").mkdir()
-    assert main(["compare", usual, "empty"]) == 2
-    assert "empty: no run has ended there" in capsys.readouterr().err
+    assert "empty: no run has ended there" in stderr_of(["compare", usual, "empty"])
     record_run([0.5], suite="toy", task="Catch", status=None)
-    assert main(["compare", "results", usual, "--suite", "toy"]) == 2
-    assert "results: no run of toy has ended there" in capsys.readouterr().err
+    assert "results: no run of toy has ended there" in stderr_of(["compare", "results", usual, "--suite", "toy"])
 
 
-def test_unfinished_runs_are_compared_at_the_largest_step_of_three_seeds_on_each_side(
-    record_run: Record, capsys: Capture
-) -> None:
+def test_unfinished_runs_are_compared_at_the_largest_step_of_three_seeds_on_each_side(record_run: Record) -> None:
     """Evaluations each 5,000 steps: 20,000 on the left, where a fourth seed is behind, 15,000 on the right."""
     words = {"suite": "mujoco", "task": "Hopper-v4", "algo": "sac", "status": "interrupted"}
     for seed, levels in enumerate([[0, 1, 2, 3, 90], [0, 2, 4, 6, 90], [0, 3, 6, 9, 90], [7, 7]]):
@@ -188,10 +179,8 @@ def test_unfinished_runs_are_compared_at_the_largest_step_of_three_seeds_on_each
     comparison = compare("left", "right", Sources(NOWHERE), None, at=True)
     assert [task.step for task in comparison.tasks] == [15_000]
     assert scores(comparison) == [((2.0, 4.0, 6.0), (20.0, 21.0, 22.0))]
-    assert main(["compare", "left", "right", "--at"]) == 0
-    assert "mujoco/sac/Hopper-v4 @15k" in capsys.readouterr().out
-    assert main(["compare", "left", "right", "--at", "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)["tasks"]
+    assert "mujoco/sac/Hopper-v4 @15k" in stdout_of(["compare", "left", "right", "--at"])
+    (row,) = json.loads(stdout_of(["compare", "left", "right", "--at", "--json"]))["tasks"]
     assert (row["step"], row["improvement"]["value"]) == (15_000, 1.0)
 
 
@@ -209,8 +198,7 @@ def test_variants_are_compared_at_equal_steps_and_several_are_named(record_run: 
     assert scores(compare("left", "results@actor_lr=0.5", Sources(NOWHERE), None, at=True)) == scores(comparison)
     Path("results").rename("several")
     record_run([0.0, 1.0, 2.0], sets=["protocol.episodes=20", "budget.steps=500000"], **words)
-    assert main(["compare", "left", "results", "--at"]) == 2
-    assert capsys.readouterr().err.endswith("mujoco/sac/Hopper-v4: they differ in protocol\n")
+    assert stderr_of(["compare", "left", "results", "--at"]).endswith("mujoco/sac/Hopper-v4: they differ in protocol\n")
 
 
 def test_comparison_at_equal_steps_without_common_tasks_is_refused(record_run: Record, capsys: Capture) -> None:

@@ -29,11 +29,11 @@ from rlbench.report.reference_table import CellKey
 from rlbench.report.remaining_work import remaining_runs, throughput
 from rlbench.report.run_index import gather
 from rlbench.report.sources import Sources
+from tests.commands import stderr_of, stdout_of
 from tests.slow import slow_but
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
-Capture = pytest.CaptureFixture[str]
 Record = Callable[..., Path]
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -65,30 +65,24 @@ def test_two_folders_are_compared_cell_by_cell(two_algorithms: Path, record_run:
 
 
 @pytest.mark.parametrize(("left", "right"), [("dqn", "nothing"), ("results", "dqn"), ("dqn", "rainbow")])
-def test_invalid_comparisons_are_refused_in_one_line(
-    two_algorithms: Path, left: str, right: str, capsys: Capture
-) -> None:
-    assert main(["compare", left, right]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
+def test_invalid_comparisons_are_refused_in_one_line(two_algorithms: Path, left: str, right: str) -> None:
+    assert len(stderr_of(["compare", left, right]).splitlines()) == 1
 
 
-def test_compare_prints_both_means_and_the_probability(two_algorithms: Path, capsys: Capture) -> None:
-    assert main(["compare", "dqn", "c51"]) == 0
-    text = capsys.readouterr().out
+def test_compare_prints_both_means_and_the_probability(two_algorithms: Path) -> None:
+    text = stdout_of(["compare", "dqn", "c51"])
     assert "toy/Catch" in text and "100 % [39, 100]" in text and "random policy 0, reference 1" in text
     assert "interquartile mean of c51: 1.000; " in text and "Fewer than 5 seeds" in text
-    assert main(["compare", "dqn", "c51", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(stdout_of(["compare", "dqn", "c51", "--json"]))
     assert told["improvement"]["value"] == 1.0 and told["iqm"][0]["low"] is None
     assert [gap["value"] for gap in told["optimality_gap"]] == pytest.approx([0.1875 / 1.6, 0.0])
 
 
-def test_compare_shows_an_interval_of_five_seeds_unless_they_tie(record_run: Record, capsys: Capture) -> None:
+def test_compare_shows_an_interval_of_five_seeds_unless_they_tie(record_run: Record) -> None:
     for seed in range(5):
         record_run([-0.6, seed / 8], suite="toy", task="Catch", seed=seed)
         record_run([-0.6, 1.0], suite="toy", task="Catch", algo="c51", seed=seed)
-    assert main(["compare", "dqn", "c51", "--results", "results"]) == 0
-    text = capsys.readouterr().out
+    text = stdout_of(["compare", "dqn", "c51", "--results", "results"])
     assert re.search(r"mean of dqn: 0\.531 \[0\.\d+, 0\.\d+\];", text) and "mean of c51: 1.000; " in text
     assert "Fewer than" not in text
 
@@ -105,7 +99,7 @@ def test_large_equal_returns_have_a_curve_in_the_report(record_run: Record) -> N
     assert 'points="' in Path("page.html").read_text(encoding="utf-8")
 
 
-def test_settings_of_matplotlib_change_the_figure_or_are_refused(two_algorithms: Path, capsys: Capture) -> None:
+def test_settings_of_matplotlib_change_the_figure_or_are_refused(two_algorithms: Path) -> None:
     words = ["plot", "toy", "--results", "results", "--output", "small.png", "--rc"]
     assert main([*words, "figure.figsize=4,3", "--rc", "savefig.dpi=50"]) == 0
     assert imread("small.png").shape[:2] == (150, 200)
@@ -122,9 +116,7 @@ def test_settings_of_matplotlib_change_the_figure_or_are_refused(two_algorithms:
         "font.family=serf": "--rc font.family: unknown font 'serf'; did you mean 'serif'",
     }
     for setting, refusal in refusals.items():
-        capsys.readouterr()
-        assert main([*words, setting]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
+        (line,) = stderr_of([*words, setting]).splitlines()
         assert refusal in line
 
 
@@ -204,9 +196,8 @@ def test_scores_are_put_on_one_scale_with_their_documents(two_algorithms: Path) 
     ],
     ids=" ".join,
 )
-def test_invalid_plot_command_exits_2_and_writes_nothing(line: tuple[str, ...], capsys: Capture) -> None:
-    assert main(list(line)) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
+def test_invalid_plot_command_exits_2_and_writes_nothing(line: tuple[str, ...]) -> None:
+    assert len(stderr_of(line).splitlines()) == 1
     assert list(Path().iterdir()) == []
 
 
@@ -256,11 +247,10 @@ def test_algorithms_are_ranked_on_the_tasks_that_all_have(two_algorithms: Path) 
     assert {text.get_text() for text in figure.axes[0].texts} == {"1 task × 2 seeds"}
 
 
-def test_algorithms_without_a_common_task_are_not_ranked(record_run: Record, capsys: Capture) -> None:
+def test_algorithms_without_a_common_task_are_not_ranked(record_run: Record) -> None:
     record_run([1.0], suite="toy", task="Catch")
     record_run([1.0], suite="toy", task="CartPole-v1", algo="c51")
-    assert main(["plot", "toy", "--kind", "interval", "--output", "a.svg"]) == 2
-    assert "share no task" in capsys.readouterr().err
+    assert "share no task" in stderr_of(["plot", "toy", "--kind", "interval", "--output", "a.svg"])
 
 
 def test_an_algorithm_has_one_colour_in_every_figure() -> None:
@@ -355,7 +345,7 @@ def test_figures_of_the_report_equal_those_of_plot(two_algorithms: Path) -> None
     assert re.findall(r"scale\([^)]*\)", plotted) == re.findall(r"scale\([^)]*\)", exact.getvalue().decode())
 
 
-def test_report_without_records_is_a_page(capsys: Capture) -> None:
+def test_report_without_records_is_a_page() -> None:
     assert main(["report", "--output", "a.html"]) == 0
     assert "Nothing has been run yet" in Path("a.html").read_text(encoding="utf-8")
 
@@ -379,13 +369,11 @@ def test_plan_takes_hours_from_the_committed_records() -> None:
     assert rows[0].seeds == (1,)
 
 
-def test_plan_as_json_is_a_ci_matrix(capsys: Capture) -> None:
-    assert main(["plan", "all", "--runnable", "--seeds", "0-2", "--json"]) == 0
-    include = json.loads(capsys.readouterr().out)["include"]
+def test_plan_as_json_is_a_ci_matrix() -> None:
+    include = json.loads(stdout_of(["plan", "all", "--runnable", "--seeds", "0-2", "--json"]))["include"]
     assert {"suite", "algorithm", "task", "dataset", "seeds", "steps", "hours", "memory", "disk"} <= set(include[0])
     assert {row["seeds"] for row in include} == {"0,1,2"}
-    assert main(["plan", "toy", "dqn", "--lines", "--one", "--seeds", "0"]) == 0
-    assert capsys.readouterr().out == "toy dqn Catch 0\n"
+    assert stdout_of(["plan", "toy", "dqn", "--lines", "--one", "--seeds", "0"]) == "toy dqn Catch 0\n"
 
 
 @pytest.mark.parametrize("suite", slow_but(["atari", "mujoco", "toy", "goals"], 3))

@@ -11,6 +11,7 @@ from rlbench.cli.app import main
 from rlbench.errors import UnknownName
 from rlbench.report.provenance import cells_of, provenance_document, provenance_text
 from rlbench.report.verdict import FEWEST, FEWEST_RULE
+from tests.commands import stdout_of
 
 
 def test_the_whole_provenance_of_a_cell_is_printed() -> None:
@@ -64,8 +65,7 @@ def test_unknown_name_is_refused_in_one_line_with_the_nearest_names(names: tuple
 
 
 def test_show_documented_prints_the_provenance(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", "--documented", "atari", "dqn", "PongNoFrameskip-v4"]) == 0
-    assert "score      20\n" in capsys.readouterr().out
+    assert "score      20\n" in stdout_of(["show", "--documented", "atari", "dqn", "PongNoFrameskip-v4"])
     assert main(["show", "--documented", "goals", "ddpg+her", "FetchReach-v3", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["cells"][0]["primary"]["n"] == 16
 

@@ -15,6 +15,7 @@ from rlbench.report.equal_steps import reference_curve
 from rlbench.report.reference_files import selected
 from rlbench.report.reference_scores import DocumentedCell, curve_of, documented
 from rlbench.report.reference_table import CellKey
+from tests.commands import stderr_of, stdout_of
 from tests.conftest import RecordRun
 
 TEXT = """
@@ -104,8 +105,7 @@ def test_curve_of_a_chosen_reference_is_used_at_equal_steps(
         record_run([-400.0 - seed] * 21, suite="mujoco", algo="sac", task="Hopper-v4", seed=seed, status="interrupted")
     line = ["check", "mujoco", "--at", "--results", str(tmp_path / "results"), "--references", str(with_curve)]
     capsys.readouterr()
-    assert main([*line, "--reference", "Ours2026"]) == 3
-    assert "(the reference's 90,000, without 10,000 random ones)" in capsys.readouterr().out
+    assert "(the reference's 90,000, without 10,000 random ones)" in stdout_of([*line, "--reference", "Ours2026"], 3)
     for seed in range(3, 6):
         record_run([-400.0] * 201, suite="mujoco", algo="sac", task="Hopper-v4", seed=seed)
     assert main(["table", "mujoco", "--algo", "sac", *line[3:], "--reference", "Ours2026"]) == 0
@@ -134,12 +134,9 @@ def test_curve_of_a_chosen_reference_is_used_at_equal_steps(
         (CURVE + "x" * 200_000, "not CSV (field larger than field limit"),
     ],
 )
-def test_a_bad_curve_is_refused_by_row_and_field(
-    text: str, reason: str, with_curve: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bad_curve_is_refused_by_row_and_field(text: str, reason: str, with_curve: Path, tmp_path: Path) -> None:
     (tmp_path / "hopper.csv").write_text(text)
-    assert main(["show", "mujoco", "sac", "Hopper-v4", "--documented", "--references", str(with_curve)]) == 2
-    message = capsys.readouterr().err
+    message = stderr_of(["show", "mujoco", "sac", "Hopper-v4", "--documented", "--references", str(with_curve)])
     assert reason in message and message.count("\n") == 1 and len(message) < 500 and "\x1b" not in message
 
 
@@ -155,8 +152,7 @@ def test_table_show_and_check_accept_references(
     monkeypatch.setenv("RLBENCH_REFERENCES", str(file))
     monkeypatch.setenv("RLBENCH_REFERENCE", "Ours2026")
     (tmp_path / "empty").mkdir()
-    assert main(["check", "mujoco", "--strict", "--results", str(tmp_path / "empty")]) == 4
-    assert "documented 3,000.5" in capsys.readouterr().out
+    assert "documented 3,000.5" in stdout_of(["check", "mujoco", "--strict", "--results", str(tmp_path / "empty")], 4)
     monkeypatch.delenv("RLBENCH_REFERENCES")
     monkeypatch.delenv("RLBENCH_REFERENCE")
     page = tmp_path / "page.html"
@@ -168,11 +164,9 @@ def test_table_show_and_check_accept_references(
     assert main(["plot", "mujoco", "--task", "Hopper-v4", "--algo", "sac", "--output", drawn, *chosen]) == 0
 
 
-def test_chosen_reference_applies_to_one_command(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", "mujoco", "sac", "Hopper-v4", "--documented", "--references", str(file)]) == 0
-    assert "Ours2026" in capsys.readouterr().out
-    assert main(["show", "mujoco", "sac", "Hopper-v4", "--documented"]) == 0
-    assert "Ours2026" not in capsys.readouterr().out
+def test_chosen_reference_applies_to_one_command(file: Path) -> None:
+    assert "Ours2026" in stdout_of(["show", "mujoco", "sac", "Hopper-v4", "--documented", "--references", str(file)])
+    assert "Ours2026" not in stdout_of(["show", "mujoco", "sac", "Hopper-v4", "--documented"])
 
 
 @pytest.mark.parametrize(
@@ -200,28 +194,23 @@ def test_chosen_reference_applies_to_one_command(file: Path, capsys: pytest.Capt
         ("scores =", 'file = "link.csv"\nscores =', "is a link"),
     ],
 )
-def test_a_bad_file_is_refused_by_row_and_field(
-    old: str, new: str, reason: str, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bad_file_is_refused_by_row_and_field(old: str, new: str, reason: str, file: Path, tmp_path: Path) -> None:
     (tmp_path / "link.csv").symlink_to(file)
     file.write_text(TEXT.replace(old, new, 1))
     line: Sequence[str] = ["show", "mujoco", "sac", "Hopper-v4", "--documented", "--references", str(file)]
-    assert main(line) == 2
-    message = capsys.readouterr().err
+    message = stderr_of(line)
     assert reason in message and message.count("\n") == 1
 
 
 @pytest.mark.parametrize("suite", ["toy", "atari"])
-def test_a_faulty_row_of_another_suite_is_refused(suite: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_faulty_row_of_another_suite_is_refused(suite: str, file: Path) -> None:
     file.write_text(TEXT.replace('"final"', '"normalized-final"', 1).replace('"Hopper-v4"', '"Nowhere-v4"', 1))
-    assert main(["table", suite, "--references", str(file)]) == 2
-    assert "has no scale to normalise by" in capsys.readouterr().err
+    assert "has no scale to normalise by" in stderr_of(["table", suite, "--references", str(file)])
 
 
 @pytest.mark.parametrize("suite", ["toy", "atari"])
-def test_unknown_reference_lists_the_known_ones(suite: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["table", suite, "--reference", "Dopamin"]) == 2
-    assert "did you mean 'Dopamine'" in capsys.readouterr().err
+def test_unknown_reference_lists_the_known_ones(suite: str) -> None:
+    assert "did you mean 'Dopamine'" in stderr_of(["table", suite, "--reference", "Dopamin"])
 
 
 def test_references_of_a_wheel_are_read_without_running_its_code(

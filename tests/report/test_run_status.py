@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from rlbench import suites
-from rlbench.cli.app import main
 from rlbench.records.locks import is_held
 from rlbench.records.store import Store, read_record
 from rlbench.report.run_status import standings
+from tests.commands import stdout_of
 
 Record = Callable[..., Path]
 
@@ -30,7 +30,7 @@ def test_state_of_an_unlocked_run_is_its_outcome(
 
 
 def test_a_run_names_the_settings_that_it_changes(
-    record_run: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    record_run: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = {"suite": "toy", "task": "Catch", "status": "interrupted"}
     for sets in ([], ["algo.lr=0.5"], ["algo.lr=0.25", "budget.steps=5000"]):
@@ -39,8 +39,7 @@ def test_a_run_names_the_settings_that_it_changes(
     assert {run.setting for run in standings(tmp_path / "results")} == {"published", "lr=0.5", "lr=0.25"}
     for width in (None, 40):
         monkeypatch.setattr("rlbench.cli.status.terminal_width", lambda width=width: width)
-        assert main(["status", "--results", str(tmp_path / "results")]) == 0
-        lines = capsys.readouterr().out.splitlines()
+        lines = stdout_of(["status", "--results", str(tmp_path / "results")]).splitlines()
         assert all(any(name in line for line in lines) for name in names)
 
 

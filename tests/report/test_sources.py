@@ -12,6 +12,7 @@ from rlbench.cli.app import main
 from rlbench.report import sources
 from rlbench.report.reference_table import SUITES
 from rlbench.report.sources import RUNS, SCORES, Sources, brought_records, package
+from tests.commands import stderr_of, stdout_of
 
 Record = Callable[..., Path]
 Capture = pytest.CaptureFixture[str]
@@ -100,8 +101,7 @@ def test_plan_shows_rlbenchs_seeds_without_counting_them(record_run: Record, cap
     rows = {row["task"]: row for row in json.loads(capsys.readouterr().out)["include"]}
     assert (rows["Catch"]["seeds"], rows["Catch"]["rlbench"]) == ("1,2", {"seeds": 3, "verdict": "REPRODUCED"})
     assert rows["CartPole-v1"]["rlbench"] is None
-    assert main(["plan", "toy", "dqn", "--seeds", "0-2"]) == 0
-    head, *lines = capsys.readouterr().out.split("\n")
+    head, *lines = stdout_of(["plan", "toy", "dqn", "--seeds", "0-2"]).split("\n")
     assert head.endswith("RLBENCH") and next(line for line in lines if "/Catch " in line).endswith(
         "3 seeds: REPRODUCED"
     )
@@ -128,14 +128,13 @@ def test_a_wheel_brings_the_cells_of_the_checkout() -> None:
     ids=["empty", "cut", "no cell", "not finite"],
 )
 def test_damaged_cells_of_a_wheel_are_refused(
-    damage: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    damage: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("measured.json").write_bytes(damage(SCORES.read_bytes()))
     monkeypatch.setattr(sources, "SCORES", Path("measured.json"))
     monkeypatch.setattr(sources, "brought_records", lambda: None)
     monkeypatch.setattr(sources, "packaged", sources.packaged.__wrapped__)
-    assert main(["table", "toy"]) == 2
-    assert "measured.json: missing or damaged; install rlbench again" in capsys.readouterr().err
+    assert "measured.json: missing or damaged; install rlbench again" in stderr_of(["table", "toy"])
 
 
 def test_the_checkout_is_found_by_its_package() -> None:

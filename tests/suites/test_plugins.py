@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import gymnasium
@@ -17,7 +15,6 @@ import numpy as np
 import pytest
 
 from rlbench import suites
-from rlbench.cli.app import main
 from rlbench.cli.resolve import resolve
 from rlbench.config.tasks import GymnasiumTask
 from rlbench.envs.base import Step
@@ -26,6 +23,7 @@ from rlbench.envs.gymnasium import GymnasiumVector
 from rlbench.errors import BrokenEnvironment, UsageError
 from rlbench.report import reference_files, run_index
 from rlbench.suites import plugins
+from tests.commands import run_command, stdout_of
 from tests.laws.source import ROOT
 from tests.reliability.run_one import carry, ending
 
@@ -59,13 +57,6 @@ gymnasium.register("Doors-v7", entry_point=Env, max_episode_steps=20)
 
 
 CACHES = (plugins.plugins, plugins._loaded, reference_files._installed, run_index.reference_spec)
-
-
-def answer(words: list[str]) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of a command."""
-    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as error:
-        code = main(words)
-    return code, out.getvalue(), error.getvalue()
 
 
 def forget() -> None:
@@ -136,17 +127,17 @@ def test_plugin_recipe_is_complete_in_under_eighty_lines() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("corridor")
 def test_a_plug_in_is_listed_shown_run_and_tabled_like_any_other_suite() -> None:
-    assert answer(["list", "suites"])[1].split() == [*suites.SUITES, "corridor"]
-    assert answer(["list", "algos", "--suite", "corridor"])[1].split() == ["dqn", "ppo"]
-    shown = answer(["show", "corridor", "dqn", "Corridor"])[1]
+    assert stdout_of(["list", "suites"]).split() == [*suites.SUITES, "corridor"]
+    assert stdout_of(["list", "algos", "--suite", "corridor"]).split() == ["dqn", "ppo"]
+    shown = stdout_of(["show", "corridor", "dqn", "Corridor"])
     assert "task.package = corridor_suite" in shown and "task.version = 1.0" in shown
     steps = ("--steps", "1200", "--quiet", "--device", "cpu")
-    code, out, error = answer([*COMMANDS[0].split()[1:4], "--seeds", "0-1", *steps])
+    code, out, error = run_command([*COMMANDS[0].split()[1:4], "--seeds", "0-1", *steps])
     assert (code, error) == (0, "") and out.count("corridor/dqn/Corridor seed") == 2
-    (cell,) = json.loads(answer(["table", "corridor", "--json"])[1])["cells"]
+    (cell,) = json.loads(stdout_of(["table", "corridor", "--json"]))["cells"]
     assert (cell["task"], cell["documented"]["score"], cell["verdict"]) == ("Corridor", 0.2, "PARTIAL")
     assert cell["measured"]["origin"] == "own" and cell["measured"]["env_id"] == "gymnasium/Corridor"
-    assert "Corridor, https://example.org/corridor@1.0" in answer(["table", "corridor", "--format", "md"])[1]
+    assert "Corridor, https://example.org/corridor@1.0" in stdout_of(["table", "corridor", "--format", "md"])
 
 
 @pytest.mark.slow
@@ -165,7 +156,7 @@ def test_a_run_of_a_plug_in_resumes_to_the_bit(tmp_path: Path) -> None:
 def test_the_identity_of_a_run_holds_the_package_and_its_version(site: Path) -> None:
     install(site, "doorways", REGISTERING)
     packages = [None, plugins.import_package("doorways"), plugins.Package("doorways", "1.1")]
-    assert "task.version = 1.0" in answer(["show", "mujoco", "sac", "gym:Doors-v7", "--import", "doorways"])[1]
+    assert "task.version = 1.0" in stdout_of(["show", "mujoco", "sac", "gym:Doors-v7", "--import", "doorways"])
     ids = {suites.spec("mujoco", "sac", "gym:Doors-v7", package=package).id for package in packages}
     assert len(ids) == 3
     assert packages[1] == plugins.Package("doorways", "1.0")
@@ -181,9 +172,9 @@ def test_frames_of_an_installed_environment_have_bounds(setting: str) -> None:
 def test_an_installed_environment_runs_with_the_settings_of_the_named_suite_and_no_reference(site: Path) -> None:
     install(site, "doorways", REGISTERING.replace("super()", "print('reset'); super()") + "print('hello')")
     words = ["run", "mujoco", "sac", "--task", "gym:Doors-v7"]
-    code, _, error = answer([*words, *QUICK])
+    code, _, error = run_command([*words, *QUICK])
     assert code == 2 and "--import" in error and len(error.splitlines()) == 1
-    code, out, error = answer([*words, "--import", "doorways", *QUICK, "--set", "algo.widths=8,8"])
+    code, out, error = run_command([*words, "--import", "doorways", *QUICK, "--set", "algo.widths=8,8"])
     assert code == 0 and out.startswith("mujoco/sac/gym:Doors-v7 seed 0: done")
     assert "reset\n" in error and "reset" not in out and "hello" not in out
 
@@ -196,13 +187,13 @@ def test_an_installed_environment_runs_with_the_settings_of_the_named_suite_and_
 
 @pytest.mark.usefixtures("corridor")
 def test_a_plan_of_a_plug_in_has_cells_with_and_without_a_reference() -> None:
-    rows = json.loads(answer(["plan", "corridor", "--seeds", "0-2", "--json"])[1])["include"]
+    rows = json.loads(stdout_of(["plan", "corridor", "--seeds", "0-2", "--json"]))["include"]
     assert [(row["algorithm"], row["task"], row["steps"], row["runnable"]) for row in rows] == [
         ("dqn", "Corridor", 30_000, True),
         ("ppo", "Corridor", 30_000, True),
     ]
-    assert answer(["plan", "corridor", "ppo", "--lines"])[1] == "corridor ppo Corridor 0,1,2,3,4,5,6,7,8,9\n"
-    assert "2 cells, 20 runs" in answer(["plan", "corridor"])[1]
+    assert stdout_of(["plan", "corridor", "ppo", "--lines"]) == "corridor ppo Corridor 0,1,2,3,4,5,6,7,8,9\n"
+    assert "2 cells, 20 runs" in stdout_of(["plan", "corridor"])
 
 
 PRINTING = """
@@ -221,7 +212,7 @@ def sources(*names):
 @pytest.mark.parametrize("words", ["show loud dqn Catch --json", "plan loud dqn --json", "table loud --json"])
 def test_what_a_package_prints_goes_to_stderr(words: str, site: Path) -> None:
     install(site, "loud", PRINTING, "[rlbench.suites]\nloud = loud\n")
-    code, out, error = answer(words.split())
+    code, out, error = run_command(words.split())
     assert code == 0 and json.loads(out) and "imported\n" in error
     assert ("plug-in\n" in error) == (words.split(maxsplit=1)[0] != "table")
 
@@ -238,17 +229,17 @@ BROKEN = {
 def test_broken_plugin_is_one_warning(name: str, site: Path) -> None:
     code, text = BROKEN[name]
     install(site, "sorry", code, "[rlbench.suites]\nsorry = sorry\n")
-    exit_code, out, error = answer(["list", "suites"])
+    exit_code, out, error = run_command(["list", "suites"])
     assert (exit_code, out.split()) == (0, list(suites.SUITES))
     assert (
         len(error.splitlines()) == 1 and "suite sorry of sorry 1.0" in error and text in error and "\x1b" not in error
     )
-    exit_code, out, error = answer(["list", "tasks", "--suite", "toy"])
+    exit_code, out, error = run_command(["list", "tasks", "--suite", "toy"])
     assert (exit_code, error) == (0, "") and "Catch" in out
-    exit_code, _, error = answer(["run", "sorry", "dqn"])
+    exit_code, _, error = run_command(["run", "sorry", "dqn"])
     assert exit_code == 2 and len(error.splitlines()) == 1 and "sorry 1.0" in error
-    assert answer(["show", "toy", "dqn", "Catch"])[0] == 0
-    assert "sorry" not in answer(["table", "toy"])[2]
+    assert run_command(["show", "toy", "dqn", "Catch"])[0] == 0
+    assert "sorry" not in run_command(["table", "toy"])[2]
 
 
 @pytest.mark.parametrize(
@@ -264,7 +255,7 @@ def test_settings_that_a_plug_in_gets_wrong_are_named_in_one_line(spec: str, tex
     install(
         site, "sorry", f"{head}def spec(algorithm, task, seed):\n    return {spec}", "[rlbench.suites]\nsorry=sorry"
     )
-    exit_code, _, error = answer(["run", "sorry", "dqn"])
+    exit_code, _, error = run_command(["run", "sorry", "dqn"])
     assert exit_code == 2 and len(error.splitlines()) == 1 and "sorry/dqn of sorry" in error and text in error
 
 
@@ -277,7 +268,7 @@ def test_records_of_a_missing_plug_in_are_shown(corridor: Path, tmp_path: Path) 
     forget()
     Path("results/README.md").write_text("no folder of a suite")
     Path("results/tables").mkdir()
-    code, out, error = answer(["table", "corridor", "--format", "md"])
+    code, out, error = run_command(["table", "corridor", "--format", "md"])
     assert code == 0, error
     assert "| dqn | Corridor |" in out and "no installed package brings it" in out
     assert len(error.splitlines()) == 1 and "corridor" in error
@@ -288,7 +279,7 @@ def test_records_of_a_missing_plug_in_are_shown(corridor: Path, tmp_path: Path) 
         ["verify", "results"],
         ["report", "--output", "r.html"],
     ):
-        assert answer(words)[0] == 0, words
+        assert run_command(words)[0] == 0, words
 
 
 def test_only_installed_packages_are_imported(site: Path) -> None:

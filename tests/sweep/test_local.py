@@ -21,6 +21,7 @@ from rlbench.cli.sweep import SweepOptions, command_line, repeated_settings
 from rlbench.records import attempts
 from rlbench.records.store import folder_of, read_record, scores
 from rlbench.sweep.plan import Job, Order
+from tests.commands import stderr_of
 
 TINY = (
     *("budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.learning_starts=100", "algo.batch=8"),
@@ -114,11 +115,8 @@ def test_runs_pause_at_until_and_resume_without_it(tmp_path: Path, capfd: pytest
         ("informative", "--until informative: toy/dqn/Catch has no documented curve"),
     ],
 )
-def test_a_pause_that_cannot_be_is_refused(
-    until: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*words(tmp_path, "0")[3:], "--until", until]) == 2
-    assert message in capsys.readouterr().err
+def test_a_pause_that_cannot_be_is_refused(until: str, message: str, tmp_path: Path) -> None:
+    assert message in stderr_of([*words(tmp_path, "0")[3:], "--until", until])
     assert not list(tmp_path.iterdir())
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from rlbench.algorithms.dqn import QLearner
 from rlbench.cli.app import main
+from tests.commands import stdout_of
 from tests.laws.source import ROOT
 
 FRAMES, GENERATORS = 12, 3
@@ -61,9 +62,7 @@ def test_gradient_step_is_twelve_frames_and_three_generators_below_the_command(
     assert sum(generator for _, generator in stack) <= GENERATORS, names
 
 
-def test_failed_seed_does_not_stop_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failed_seed_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import rlbench.run  # noqa: PLC0415 - brings torch
     from rlbench.errors import Diverged  # noqa: PLC0415 - as above
 
@@ -84,7 +83,6 @@ def test_failed_seed_does_not_stop_the_others(
     monkeypatch.setattr(rlbench.run, "_healthy", broken)
     monkeypatch.setattr(rlbench.run._Recorder, "keep", watched)
     words = ["run", "toy", "dqn", "--task", "Catch", "--smoke", "--seeds", "0-2", "--json", "--device", "cpu"]
-    assert main([*words, "--results", str(tmp_path)]) == 5
-    rows = json.loads(capsys.readouterr().out)["runs"]
+    rows = json.loads(stdout_of([*words, "--results", str(tmp_path)], 5))["runs"]
     assert [row["status"] for row in rows] == ["done", "failed", "done"]
     assert "planted" in rows[1]["reason"] and "attempts" not in rows[1]
