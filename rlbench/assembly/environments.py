@@ -11,7 +11,7 @@ from rlbench import suites
 from rlbench.assembly.device import cores
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.config.run import Spec
-from rlbench.config.tasks import AtariTask, GoalTask, GymnasiumTask, MujocoTask, OfflineTask, Task, ToyTask
+from rlbench.config.tasks import AtariTask, GoalTask, GymnasiumTask, MujocoTask, OfflineTask, Task, ToyTask, world_of
 from rlbench.envs.ale import AleVector
 from rlbench.envs.base import AsyncVectorEnv, EnvInfo, Snapshot, VectorEnv
 from rlbench.envs.gymnasium import GymnasiumVector
@@ -153,7 +153,7 @@ def watch(spec: Spec, evaluation: Evaluation) -> RecordVideo:
 
 
 def _camera(spec: Spec, envs: VectorEnv, seed: int) -> Camera:
-    task = spec.task.world if isinstance(spec.task, OfflineTask) else spec.task
+    task = world_of(spec.task)
     inner = envs.envs if isinstance(envs, Normalized) else envs
     match task:
         case AtariTask(env="ale"):

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlbench.config.footprint import world_of
 from rlbench.config.run import Spec
+from rlbench.config.tasks import world_of
 from rlbench.datasets.policies import serialize
 from rlbench.envs.normalize import CLIP, EPSILON
 from rlbench.errors import UsageError

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from typing import Final, assert_never
 
-from rlbench.config import offline_discrete
 from rlbench.config.offline import BatchConstrained, Conservative, CriticRegularized, Offline
-from rlbench.config.offline_discrete import OfflineQ
+from rlbench.config.offline_discrete import DiscreteConservative, DiscreteImitation, OfflineQ
 from rlbench.config.online import (
     ActorCritic,
     Categorical,
@@ -25,9 +25,10 @@ from rlbench.config.online import (
     Proposed,
     QLearning,
     Quantiles,
+    Torso,
 )
-from rlbench.config.run import Algo, Spec
-from rlbench.config.tasks import AtariTask, GoalTask, GymnasiumTask, MujocoTask, OfflineTask, Task
+from rlbench.config.run import Spec
+from rlbench.config.tasks import AtariTask, GoalTask, GymnasiumTask, MujocoTask, OfflineTask, Task, world_of
 
 SLOT = 4 + 3 * 1 + 4
 """Bytes of one slot of the ring beside observation and action: reward float32, three flags, age int32."""
@@ -146,100 +147,33 @@ def footprint(spec: Spec, eval_workers: int = 0, *, steps: int | None = None) ->
 
     ``steps``: rows of the data set, if its file is here; else its name or a default gives the number.
     """
-    numbers, width, action = _shapes(spec.task)
-    algo = spec.algo
-    slot = numbers * width + action + SLOT
-    match algo:
-        case QLearning(replay=replay):
-            networks = _networks(spec.task, algo, numbers)
-            replay_bytes = replay.capacity * (slot + (MASS if replay.priority else 0))
-        case ActorCritic(replay=replay):
-            networks = _layers(spec.task, algo)
-            replay_bytes = replay.capacity * (slot + (MASS if replay.priority else 0))
-        case DiscreteSAC(replay=replay):
-            networks = _discrete_actor_critic(spec.task, algo, numbers)
-            replay_bytes = replay.capacity * (slot + (MASS if replay.priority else 0))
-        case Offline():
-            networks = _from_data(spec.task, algo, spec.protocol.envs)
-            replay_bytes = (steps or DATASET_STEPS) * (
-                2 * (4 * numbers + action + 4) + PLACE
-            )  # as read, and as laid for the ring
-        case OfflineQ():
-            networks = _offline_q(spec.task, algo, numbers)
-            replay_bytes = (steps or _dataset_steps(spec)) * slot  # frames lie once: the file's array is the ring's
-        case PolicyGradient():
-            networks = _rollouts(spec.task, algo, numbers)
-            replay_bytes = (algo.rollout_length + spec.task.stack + 2) * spec.task.envs * slot
-        case _:
-            assert_never(algo)
+    algo, replay, networks, environments = spec.algo, _replay(spec, steps), _networks(spec), _environments(spec)
+    dense = isinstance(algo, ActorCritic | Offline) or isinstance(algo.torso, Mlp)
+    worker = EVAL_WORKER + environments + 3 * networks // COPIES  # it holds one policy, two wait for it
     return Footprint(
-        replay=replay_bytes,
-        replay_bytes=0 if isinstance(algo, Offline | OfflineQ) else replay_bytes,  # data come from their file again
-        networks=networks + _curious(spec, algo),
-        emulators=_environments(spec),
-        eval_workers=eval_workers
-        * (EVAL_WORKER + _environments(spec) + 3 * networks // COPIES),  # it holds one policy, two wait for it
-        scratch=SCRATCH if isinstance(algo, ActorCritic | Offline) or isinstance(algo.torso, Mlp) else CONVOLVING,
+        replay=replay,
+        replay_bytes=0 if algo.learns_from == "data" else replay,  # data come from their file again
+        networks=networks + _icm(spec),
+        emulators=environments,
+        eval_workers=eval_workers * worker,
+        scratch=SCRATCH if dense else CONVOLVING,
         base=PYTHON,
     )
 
 
-def _environments(spec: Spec) -> int:
-    """Bytes of the environments; for MuJoCo twice those of an evaluation, since memory is freed late."""
-    training, evaluation = spec.task.envs, spec.protocol.envs
-    match world_of(spec.task):
-        case AtariTask():
-            return (training + evaluation) * EMULATOR
-        case MujocoTask():
-            return (training + 2 * evaluation) * PHYSICS
-        case GoalTask():
-            return (training + 2 * evaluation) * ROBOT
-        case GymnasiumTask(size=int(size), stack=stack):
-            return (training + 2 * evaluation) * (EMULATOR + stack * size * size)
+def _replay(spec: Spec, steps: int | None) -> int:
+    """Bytes of the ring, and of a data set as read."""
+    numbers, width, action = _shapes(spec.task)
+    slot = numbers * width + action + SLOT
+    match spec.algo:
+        case Offline():
+            return (steps or DATASET_STEPS) * (2 * (4 * numbers + action + 4) + PLACE)  # as read, and in the ring
+        case OfflineQ():
+            return (steps or _dataset_steps(spec)) * slot  # frames lie once: the file's array is the ring's
+        case PolicyGradient(rollout_length=length):
+            return (length + spec.task.stack + 2) * spec.task.envs * slot
         case _:
-            return (training + 2 * evaluation) * SMALL_ENV
-
-
-def _curious(spec: Spec, algo: Algo) -> int:
-    if isinstance(algo, ActorCritic | Offline | OfflineQ) or algo.curiosity is None:
-        return 0
-    return _icm(spec, algo.curiosity)
-
-
-def world_of(task: Task) -> Task:
-    """The task's environment: for a data set, the environment that evaluates its policies."""
-    return task.world if isinstance(task, OfflineTask) else task
-
-
-def _from_data(task: Task, algo: Offline, envs: int) -> int:
-    """Bytes of actor, critics and VAE, their copies, and the sampled actions of a batch or of the ``envs`` that act."""
-    numbers, actions = VECTORS.get(world_of(task).id, (64, 8))
-    layers = [(numbers, *algo.widths, 2 * actions), *[(numbers + actions, *algo.widths, 1)] * 2]
-    rows, acting_rows = algo.batch, 0
-    match algo.method:
-        case BatchConstrained(vae_widths=widths, n_action_samples=candidates, eval_action_samples=each):
-            latent = algo.method.latent_dim or algo.method.latent * actions
-            layers += [(numbers + actions, *widths, 2 * latent), (numbers + latent, *widths, actions)]
-            rows, acting_rows = rows * candidates, envs * each
-        case Conservative(n_action_samples=repeats):
-            rows *= 3 * repeats + 1
-        case CriticRegularized(n_action_samples=samples):
-            rows *= samples
-        case _:
-            pass
-    parameters = sum(a * b + b for layer in layers for a, b in pairwise(layer))
-    learning = WORKSPACES * rows * sum(sum(layer) for layer in layers)
-    acting = acting_rows * max(a + b for layer in layers for a, b in pairwise(layer))  # without gradients
-    return 4 * (COPIES * parameters + max(learning, acting))
-
-
-def _offline_q(task: Task, algo: OfflineQ, numbers: int) -> int:
-    """Bytes of an offline Q-learner: of its Q-network, doubled for a second head with a policy."""
-    alike = QLearning(head=algo.head, torso=algo.torso, hidden=algo.hidden, batch=algo.batch)
-    heads = (
-        1 if isinstance(algo.method, offline_discrete.DiscreteImitation | offline_discrete.DiscreteConservative) else 2
-    )
-    return heads * _networks(world_of(task), alike, numbers)
+            return spec.algo.replay.capacity * (slot + MASS * (spec.algo.replay.priority is not None))
 
 
 def _dataset_steps(spec: Spec) -> int:
@@ -262,70 +196,107 @@ def _shapes(task: Task) -> tuple[int, int, int]:
     return numbers, 4, 4 * actions or 8
 
 
-def _layers(task: Task, algo: ActorCritic) -> int:
-    """Bytes of an actor, its critics and their copies, and of one batch passing through them."""
-    numbers, actions = VECTORS.get(task.id, (64, 8))
-    actor, critic = (numbers, *algo.widths, 2 * actions), (numbers + actions, *algo.widths, 1)
-    parameters = sum(a * b + b for a, b in pairwise(actor)) + algo.critics * sum(a * b + b for a, b in pairwise(critic))
-    per_row = sum(actor) + algo.critics * sum(critic)
-    return 4 * (COPIES * parameters + WORKSPACES * algo.batch * per_row)
+def _environments(spec: Spec) -> int:
+    """Bytes of the environments; for MuJoCo twice those of an evaluation, since memory is freed late."""
+    training, evaluation = spec.task.envs, spec.protocol.envs
+    match world_of(spec.task):
+        case AtariTask():
+            return (training + evaluation) * EMULATOR
+        case MujocoTask():
+            return (training + 2 * evaluation) * PHYSICS
+        case GoalTask():
+            return (training + 2 * evaluation) * ROBOT
+        case GymnasiumTask(size=int(size), stack=stack):
+            return (training + 2 * evaluation) * (EMULATOR + stack * size * size)
+        case _:
+            return (training + 2 * evaluation) * SMALL_ENV
 
 
-def _networks(task: Task, algo: QLearning, numbers: int) -> int:
-    """Bytes of parameters in all their copies, and of one batch passing through them."""
-    layers, activations = _torso(algo.torso, task, numbers)
-    features = activations[-1] if activations else numbers
+def _networks(spec: Spec) -> int:
+    """Bytes of parameters in all their copies, and of the rows that pass through the networks at once."""
+    task, algo = spec.task, spec.algo
+    match algo:
+        case ActorCritic() | Offline():
+            return _dense(spec, algo)
+        case QLearning(dueling=dueling, noisy=noisy):
+            return _q_network(task, algo, dueling=dueling, noisy=noisy is not None)
+        case OfflineQ(method=method):  # doubled for a second head with a policy
+            heads = 1 if isinstance(method, DiscreteImitation | DiscreteConservative) else 2
+            return heads * _q_network(task, algo)
+        case DiscreteSAC(torso=torso, hidden=hidden, critics=critics):
+            layers, features, per_row = _torso(torso, task)
+            layers += [(features, hidden), *[(hidden, MOST_ACTIONS)] * (1 + critics)]
+            copies = COPIES + 2 * critics  # as many more optimizers hold moments of the torso
+            return 4 * (copies * _parameters(layers) + WORKSPACES * algo.batch * (per_row + hidden))
+        case PolicyGradient(torso=Nature() as torso, hidden=hidden):
+            layers, features, per_row = _torso(torso, task)
+            parameters = _parameters([*layers, (features, hidden)]) + hidden * MOST_ACTIONS
+            rows = (algo.rollout_length + 1) * task.envs
+            return 4 * (COPIES * parameters + round(PASSES * rows * (per_row + hidden)))
+        case PolicyGradient(torso=torso):
+            layers, features, per_row = _torso(torso, task)
+            parameters, rows = _parameters(layers) + features * MOST_ACTIONS, (algo.rollout_length + 1) * task.envs
+            return 4 * 2 * (COPIES * parameters + WORKSPACES * rows * per_row)  # of the actor and of the critic
+        case _:
+            assert_never(algo)
+
+
+def _dense(spec: Spec, algo: ActorCritic | Offline) -> int:
+    """Bytes of actor, critics and VAE, and of the sampled actions of a batch, or of the envs that act."""
+    numbers, actions = VECTORS.get(world_of(spec.task).id, (64, 8))
+    critics = algo.critics if isinstance(algo, ActorCritic) else 2
+    networks = [(numbers, *algo.widths, 2 * actions), *[(numbers + actions, *algo.widths, 1)] * critics]
+    rows, acting_rows = algo.batch, 0
+    match algo:
+        case Offline(method=BatchConstrained() as bcq):
+            latent = bcq.latent_dim or bcq.latent * actions
+            networks += [(numbers + actions, *bcq.vae_widths, 2 * latent), (numbers + latent, *bcq.vae_widths, actions)]
+            rows, acting_rows = rows * bcq.n_action_samples, spec.protocol.envs * bcq.eval_action_samples
+        case Offline(method=Conservative(n_action_samples=samples)):
+            rows *= 3 * samples + 1
+        case Offline(method=CriticRegularized(n_action_samples=samples)):
+            rows *= samples
+        case _:
+            pass
+    layers = [layer for network in networks for layer in pairwise(network)]
+    acting = acting_rows * max(map(sum, layers))  # without gradients
+    return 4 * (COPIES * _parameters(layers) + max(WORKSPACES * rows * sum(map(sum, networks)), acting))
+
+
+def _q_network(task: Task, algo: QLearning | OfflineQ, *, dueling: bool = False, noisy: bool = False) -> int:
+    """Bytes of a Q-network, and of one batch passing through it."""
+    layers, features, per_row = _torso(algo.torso, task)
     width, fractions, cosines = _head(algo.head)
     streams = [(features, algo.hidden), (algo.hidden, MOST_ACTIONS * width)]
-    if algo.dueling:
+    if dueling:
         streams += [(features, algo.hidden), (algo.hidden, width)]
-    layers += streams * (1 if algo.noisy is None else 2) + ([(cosines, features)] if cosines else [])
-    parameters = sum(prod(layer) + layer[-1] for layer in layers)
-    beyond = fractions * (features * bool(cosines) + algo.hidden * (1 + algo.dueling) + MOST_ACTIONS * width)
-    per_row = numbers * task.stack + sum(activations) + beyond
-    return 4 * (COPIES * parameters + WORKSPACES * algo.batch * per_row)
+    layers += [*streams * (1 + noisy), *([(cosines, features)] if cosines else [])]
+    per_row += fractions * (features * bool(cosines) + algo.hidden * (1 + dueling) + MOST_ACTIONS * width)
+    return 4 * (COPIES * _parameters(layers) + WORKSPACES * algo.batch * per_row)
 
 
-def _discrete_actor_critic(task: Task, algo: DiscreteSAC, numbers: int) -> int:
-    """Bytes of torso, actor and critics in all their copies, and of one batch passing through them."""
-    layers, activations = _torso(algo.torso, task, numbers)
-    layers = [*layers, (activations[-1] if activations else numbers, algo.hidden)]
-    heads = (1 + algo.critics) * (algo.hidden + 1) * MOST_ACTIONS
-    parameters = sum(prod(layer) + layer[-1] for layer in layers) + heads
-    moments = 2 * algo.critics  # of a torso that as many optimizers more move
-    per_row = numbers * task.stack + sum(activations) + algo.hidden
-    return 4 * ((COPIES + moments) * parameters + WORKSPACES * algo.batch * per_row)
-
-
-def _icm(spec: Spec, curiosity: Curiosity) -> int:
-    """Bytes of the ICM, and of the steps passing through it at once."""
-    numbers, _, _ = _shapes(spec.task)
-    layers, activations = _torso(curiosity.torso, spec.task, numbers)
-    width = activations[-1] if activations else numbers
-    ahead = [(width + MOST_ACTIONS, curiosity.hidden), (curiosity.hidden, width)]
-    layers += [*ahead, (2 * width, curiosity.hidden), (curiosity.hidden, MOST_ACTIONS)]
-    parameters = sum(prod(layer) + layer[-1] for layer in layers)
-    per_row = numbers * spec.task.stack + sum(activations) + 4 * width + 2 * curiosity.hidden
+def _icm(spec: Spec) -> int:
+    """Bytes of the ICM, if there is one, and of the steps passing through it at once."""
     match spec.algo:
-        case PolicyGradient(rollout_length=rows):
-            read = (rows + 1) * spec.task.envs
-        case Offline() | OfflineQ():
-            read = 0
+        case PolicyGradient(curiosity=Curiosity() as curiosity, rollout_length=length):
+            rows = (length + 1) * spec.task.envs
+        case (
+            QLearning(curiosity=Curiosity() as curiosity, batch=batch, replay=replay)
+            | DiscreteSAC(curiosity=Curiosity() as curiosity, batch=batch, replay=replay)
+        ):
+            rows = batch * (replay.n_step + 1)
         case _:
-            read = spec.algo.batch * (spec.algo.replay.n_step + 1)
-    return 4 * (COPIES * parameters + WORKSPACES * read * per_row)
+            return 0
+    layers, features, per_row = _torso(curiosity.torso, spec.task)
+    layers += [(features + MOST_ACTIONS, curiosity.hidden), (curiosity.hidden, features)]
+    layers += [(2 * features, curiosity.hidden), (curiosity.hidden, MOST_ACTIONS)]
+    per_row += 4 * features + 2 * curiosity.hidden
+    return 4 * (COPIES * _parameters(layers) + WORKSPACES * rows * per_row)
 
 
-def _rollouts(task: Task, algo: PolicyGradient, numbers: int) -> int:
-    """Bytes of actor and critic in their copies, and of a whole rollout passing through them."""
-    layers, activations = _torso(algo.torso, task, numbers)
-    features = activations[-1] if activations else numbers
-    if isinstance(algo.torso, Nature):
-        layers, activations, features = [*layers, (features, algo.hidden)], [*activations, algo.hidden], algo.hidden
-    parameters = sum(prod(layer) + layer[-1] for layer in layers) + features * MOST_ACTIONS
-    twice = 1 if isinstance(algo.torso, Nature) else 2
-    rows, copies = (algo.rollout_length + 1) * task.envs, PASSES if isinstance(algo.torso, Nature) else WORKSPACES
-    return 4 * twice * (COPIES * parameters + round(copies * rows * (numbers * task.stack + sum(activations))))
+def _parameters(layers: Sequence[tuple[int, ...]]) -> int:
+    """Weights and biases of layers, whose shapes have the inputs first and the outputs last."""
+    return sum(prod(layer) + layer[-1] for layer in layers)
 
 
 def _head(head: Head) -> tuple[int, int, int]:
@@ -345,22 +316,21 @@ def _head(head: Head) -> tuple[int, int, int]:
             assert_never(head)
 
 
-def _torso(torso: Nature | Mlp, task: Task, numbers: int) -> tuple[list[tuple[int, ...]], list[int]]:
-    """Shapes of the weights, inputs first and outputs last, and the number of outputs of each layer."""
+def _torso(torso: Torso, task: Task) -> tuple[list[tuple[int, ...]], int, int]:
+    """Shapes of the weights, the number of features, and the numbers of a row in all layers, its input included."""
+    task, (numbers, _, _) = world_of(task), _shapes(task)
     layers: list[tuple[int, ...]] = []
-    activations: list[int] = []
     if isinstance(torso, Mlp):
-        for width in torso.widths:
-            layers.append((activations[-1] if activations else numbers, width))
-            activations.append(width)
-        return layers, activations
+        layers += pairwise((numbers, *torso.widths))
+        return layers, (numbers, *torso.widths)[-1], numbers * task.stack + sum(torso.widths)
     channels, side = task.stack, (task.size if isinstance(task, AtariTask | GymnasiumTask) else None) or 84
+    features, per_row = 0, numbers * task.stack
     for out, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
         side = (side - kernel) // stride + 1
         layers.append((channels, kernel, kernel, out))
-        activations.append(out * side * side)
-        channels = out
-    return layers, activations
+        channels, features = out, out * side * side
+        per_row += features
+    return layers, features, per_row
 
 
 def size(count: int) -> str:

@@ -84,7 +84,7 @@ class Mlp(Frozen):
     """Fully connected layers."""
 
     kind: Literal["mlp"] = "mlp"
-    widths: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(64,), description="units of each layer")
+    widths: field_types.Widths = Field(default=(64,), description="units of each layer")
     activation: Literal["relu", "tanh"] = Field(default="relu", description="activation function")
 
 
@@ -137,6 +137,11 @@ class Curiosity(Frozen):
     )
 
 
+CuriosityOrNone: TypeAlias = Annotated[
+    Curiosity | None, Field(description="intrinsic reward by ICM; none: no such reward")
+]
+
+
 def _revision(fields: dict[str, object]) -> Literal[1, 2]:
     """Revision of Q-learning with these fields: 2 where DQN's priority is |δ|, which was its square in revision 1."""
     replay, head = fields.get("replay"), fields.get("head")  # absent if invalid
@@ -161,15 +166,15 @@ class QLearning(Family):
     max_grad_norm: field_types.MaxGradNorm = None
     gamma: field_types.Discount = 0.99
     batch: field_types.Batch = 32
-    updates_per_step: float = Field(default=0.1, gt=0, description="gradient steps per live agent step")
+    updates_per_step: field_types.UpdatesPerStep = 0.1
     target_update_interval: field_types.TargetUpdateInterval = 500
-    learning_starts: int = Field(default=320, ge=1, description="live agent steps before the first update")
+    learning_starts: field_types.LearningStarts = 320
     epsilon: Linear = Field(default=Linear(start=1.0, end=0.05, steps=1_000_000), description="exploration probability")
     replay: Replay = Replay()
     revision: Literal[1, 2] = Field(
         default_factory=_revision, description="raised by every change of code that can move a score"
     )
-    curiosity: Curiosity | None = Field(default=None, description="intrinsic reward by ICM; none: no such reward")
+    curiosity: CuriosityOrNone = None
 
 
 class Deterministic(Frozen):
@@ -186,18 +191,10 @@ class Soft(Frozen):
 
     kind: Literal["soft"] = "soft"
     alpha: field_types.Alpha = 0.2
-    alpha_lr: float | None = Field(default=None, gt=0, description="learning rate of α; none: α is fixed")
+    alpha_lr: field_types.AlphaLr = None
     target_entropy: field_types.TargetEntropy = None
     log_std_min: field_types.LogStdMin = -20.0
     log_std_max: field_types.LogStdMax = 2.0
-
-    @model_validator(mode="after")
-    def _sensible(self) -> Self:
-        if self.log_std_min >= self.log_std_max:
-            raise ValueError(f"log_std_min={self.log_std_min} must lie below log_std_max={self.log_std_max}")
-        if self.target_entropy is not None and self.alpha_lr is None:
-            raise ValueError(f"target_entropy={self.target_entropy}: nothing aims at it while alpha_lr is none")
-        return self
 
 
 ActionUnits: TypeAlias = Literal["normalized", "environment"]
@@ -213,17 +210,15 @@ class ActorCritic(Family):
     family: Literal["actorcritic"] = "actorcritic"
     revision: field_types.Revision = 1
     policy: Annotated[Deterministic | Soft, Field(discriminator="kind")] = Soft()
-    widths: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        default=(256, 256), description="hidden layers of the actor and of every critic"
-    )
+    widths: field_types.Widths = Field(default=(256, 256), description="hidden layers of the actor and of every critic")
     critics: field_types.Critics = 2
     redq_subset: int | None = Field(default=None, ge=1, description="critics drawn for a target (REDQ); none: all")
     actor_lr: field_types.ActorLr = 1e-3
-    critic_lr: float = Field(default=1e-3, gt=0, description="learning rate of the critics' Adam")
+    critic_lr: field_types.CriticLr = 1e-3
     gamma: field_types.Discount = 0.99
     tau: field_types.Polyak = 0.005
     batch: field_types.Batch = 256
-    updates_per_step: float = Field(default=1.0, gt=0, description="gradient steps per live agent step")
+    updates_per_step: field_types.UpdatesPerStep = 1.0
     delay: int = Field(default=1, ge=1, description="critic steps per actor step")
     action_units: ActionUnits = Field(
         default="normalized",
@@ -262,17 +257,17 @@ class DiscreteSAC(Family):
     hidden: int = Field(default=512, ge=1, description="units of the layer between torso, actor and critics")
     critics: field_types.Critics = 2
     alpha: field_types.Alpha = 0.05
-    alpha_lr: float | None = Field(default=None, gt=0, description="learning rate of α; none: α is fixed")
+    alpha_lr: field_types.AlphaLr = None
     target_entropy: float = Field(default=0.98, gt=0, le=1, description="target of a learned α, of the maximum entropy")
     actor_lr: field_types.ActorLr = 1e-5
-    critic_lr: float = Field(default=1e-5, gt=0, description="learning rate of the critics' Adam")
+    critic_lr: field_types.CriticLr = 1e-5
     gamma: field_types.Discount = 0.99
     tau: field_types.Polyak = 0.005
     batch: field_types.Batch = 64
     updates_per_step: float = Field(default=0.1, gt=0, description="gradient steps of each network per live agent step")
-    learning_starts: int = Field(default=640, ge=1, description="live agent steps before the first update")
+    learning_starts: field_types.LearningStarts = 640
     replay: Replay = Replay()
-    curiosity: Curiosity | None = Field(default=None, description="intrinsic reward by ICM; none: no such reward")
+    curiosity: CuriosityOrNone = None
 
 
 class Reinforce(Frozen):
@@ -348,7 +343,7 @@ class PolicyGradient(Family):
     scale_returns: bool = Field(default=True, description="the critic predicts returns divided by their running std")
     normalize_obs: bool = Field(default=True, description="normalize observations by running mean and std, clip at ±10")
     greedy: bool = Field(default=False, description="evaluate the policy's mode instead of its samples")
-    curiosity: Curiosity | None = Field(default=None, description="intrinsic reward by ICM; none: no such reward")
+    curiosity: CuriosityOrNone = None
 
     @property
     def export(self) -> Export | str:

@@ -11,7 +11,7 @@ from rlbench.config.names import check_name
 from rlbench.config.offline import Offline
 from rlbench.config.offline_discrete import OfflineQ
 from rlbench.config.online import ActorCritic, DiscreteSAC, OffPolicy, PolicyGradient, QLearning, Surrogate, Torso
-from rlbench.config.tasks import AtariTask, GymnasiumTask, MujocoTask, OfflineTask, Task
+from rlbench.config.tasks import AtariTask, GymnasiumTask, MujocoTask, OfflineTask, Task, world_of
 
 Algo = Annotated[
     QLearning | ActorCritic | DiscreteSAC | PolicyGradient | Offline | OfflineQ, Field(discriminator="family")
@@ -115,8 +115,7 @@ class Spec(Frozen):
         return self
 
     def _torso_fits(self, torso: Torso, where: str) -> None:
-        world = self.task.world if isinstance(self.task, OfflineTask) else self.task
-        if torso.kind == "nature" and not _shows_frames(world):
+        if torso.kind == "nature" and not _shows_frames(world_of(self.task)):
             raise ValueError(f"{where}.torso=nature needs 84×84 frames; {self.task.id} has none, use {where}.torso=mlp")
 
     def _rollouts_fit(self, algo: PolicyGradient) -> None:

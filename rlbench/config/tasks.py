@@ -116,3 +116,8 @@ class OfflineTask(Frozen):
 
 
 Task = Annotated[AtariTask | ToyTask | MujocoTask | GoalTask | GymnasiumTask | OfflineTask, Field(discriminator="kind")]
+
+
+def world_of(task: Task) -> AtariTask | ToyTask | MujocoTask | GoalTask | GymnasiumTask:
+    """The task's environment: for a data set, the environment that evaluates its policies."""
+    return task.world if isinstance(task, OfflineTask) else task
