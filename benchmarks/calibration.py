@@ -36,7 +36,7 @@ from rlbench.report.reference_scores import documented, documented_curves
 from rlbench.report.reference_table import CellKey, on_scale, reference
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.tolerances import margin
-from rlbench.report.verdict import ALPHA, FEWEST, SHARE, settle
+from rlbench.report.verdict import ALPHA, FEWEST, SHARE
 
 Array: TypeAlias = NDArray[np.float64]
 Row: TypeAlias = dict[str, str]
@@ -198,7 +198,7 @@ def record_rows(results: Path) -> Iterator[Row]:
                 ]
                 at = at_equal_steps(key, Runs(short=short))
                 if at is not None and at.level.step == step:
-                    (worded,) = settled_at([at], settle([] if at.claim is None else [at.claim]))
+                    (worded,) = settled_at([at])
                     counts[f"{share:.0%}", worded.word if worded else "", finals[key]] += 1
     for (label, word, final), hits in sorted(counts.items(), key=lambda item: (int(item[0][0][:-1]), item[0])):
         yield {"checkpoint": label, "word": word, "final": final, "subsets": str(hits)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -28,7 +28,7 @@ from rlbench.report.estimate import (
 )
 from rlbench.report.imported_runs import imported_remarks, with_imported
 from rlbench.report.parity import NOT_ANSWERED, parity_note, parity_rows
-from rlbench.report.reference_scores import at_the_end, comparable, documented, notes
+from rlbench.report.reference_scores import at_the_end, comparable, notes, primaries
 from rlbench.report.reference_table import OPTIMUM, CellKey, Reference, ReferenceScore, on_scale, reference
 from rlbench.report.repeats import count_text, remarks
 from rlbench.report.run_index import Runs, at_last_look, counts_by_setting, gather
@@ -39,7 +39,6 @@ from rlbench.report.verdict import (
     MOST,
     Claim,
     Verdict,
-    against_optimum,
     against_run,
     against_seeds,
     in_both_respects,
@@ -96,26 +95,11 @@ class Cell:
     experience: DatasetReturns = UNKNOWN  # returns of the data set, offline
     origin: Literal["", "own", "rlbench"] = ""  # of the evaluated runs; empty with one results folder
     rlbench: Measured | None = None  # score of rlbench's own records, beside the user's runs
-    tested: tuple[float, ...] = ()  # scores of the test, failed ones last; see ``_test_scores``
+    tested: tuple[float, ...] = ()  # scores of the test, failed ones last
     shortfall_percent: float | None = None  # the largest that the data allow, of the way from random to the document
     at: AtStep | None = None  # the verdict at equal steps, where a curve is documented
     looks: Looks | None = None  # taken by ``run --until-decided``; the verdict is that of the last one
     unfinished: int = 0  # seeds short of the budget
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Open:
-    """A cell whose verdict waits for the others of its table."""
-
-    key: CellKey
-    document: ReferenceScore | None
-    runs: Runs
-    ours: Measured | None
-    test_scores: Sequence[float]  # one per ended seed, without the optimism of a maximum over evaluations
-    margin: float | None
-    claim: Claim | None
-    experience: DatasetReturns
-    at: AtStep | None
 
 
 def every_cell(
@@ -130,139 +114,91 @@ def every_cell(
     parity = {row.key: parity_note(row) for row in parity_rows(runs, suites)}
     table: list[Cell] = []
     for suite in suites:
-        documents = {cell.key: cell.primary for cell in documented(suite)}
+        documents = primaries(suite)
         beyond = sorted(key for key in runs if key.suite == suite and key not in documents)
-        cells = [
-            _opened(key, documents.get(key), runs.get(key, Runs()), share, returns_by_file)
-            for key in (*documents, *beyond)
-        ]
-        table += _settled(cells, alpha, parity)
+        groups = {key: runs.get(key, Runs()) for key in (*documents, *beyond)}
+        cells = [_tested(key, documents.get(key), group, share, returns_by_file) for key, group in groups.items()]
+        verdicts = iter(settle([cell.claim for cell in cells if cell.claim is not None], alpha))
+        stages = settled_at([cell.at for cell in cells], alpha)
+        for cell, group, at in zip(cells, groups.values(), stages, strict=True):
+            verdict = _verdict(None if cell.claim is None else next(verdicts), group)
+            row = replace(cell, verdict=verdict, at=at)
+            table.append(replace(row, note="; ".join(_remarks(row, group, parity.get(cell.key, "")))))
     return tuple(table)
 
 
-def _settled(cells: Sequence[_Open], alpha: float, parity: Mapping[CellKey, str]) -> list[Cell]:
-    with_claims = [cell for cell in cells if cell.claim is not None]
-    verdicts = settle([cell.claim for cell in with_claims if cell.claim is not None], alpha)
-    words = dict(zip([cell.key for cell in with_claims], verdicts, strict=True))
-    going = [cell.at.claim for cell in cells if cell.at is not None and cell.at.claim is not None]
-    stages = settled_at([cell.at for cell in cells], settle(going, alpha))
-    return [
-        _cell(cell, _while_short(words.get(cell.key), cell.runs) or _unjudged(cell.runs), at, parity.get(cell.key, ""))
-        for cell, at in zip(cells, stages, strict=True)
-    ]
-
-
-def _while_short(verdict: Verdict | None, runs: Runs) -> Verdict | None:
+def _verdict(settled: Verdict | None, runs: Runs) -> Verdict:
     """The verdict; INCONCLUSIVE at best while a seed with published settings is unfinished: it may be bad."""
-    good = verdict is not None and verdict.word in {"CONSISTENT", "REPRODUCED", "ABOVE"}
-    return Verdict("INCONCLUSIVE") if good and runs.short else verdict
-
-
-def _cell(cell: _Open, verdict: Verdict, at: AtStep | None, parity: str) -> Cell:
-    document, random = cell.document, on_scale(reference(cell.key), cell.document.estimator) if cell.document else None
-    below = verdict.word == "BELOW" or (at is not None and at.word == "BEHIND")
-    unanswered = below and not parity and not cell.runs.of_others and document and document.source != OPTIMUM
-    return Cell(
-        key=cell.key,
-        documented=cell.document,
-        measured=cell.ours,
-        verdict=verdict,
-        note="; ".join(
-            [
-                *_remarks(cell, verdict, parity),
-                *([at.note] if at is not None and (cell.claim is None or cell.runs.short) else []),
-                *([NOT_ANSWERED.format(*cell.key)] if unanswered else []),
-            ]
-        ),
-        margin=cell.margin,
-        claim=cell.claim,
-        experience=cell.experience,
-        tested=tuple(_tested_seeds(cell)),
-        shortfall_percent=shortfall_percent(cell.claim, document.score, random) if document else None,
-        at=at,
-        looks=cell.runs.looks,
-        unfinished=len(cell.runs.short),
-    )
-
-
-def _tested_seeds(cell: _Open) -> list[float]:
-    """One test score per seed, failed ones included."""
-    return [*cell.test_scores, *(cell.ours.seeds[len(cell.test_scores) :] if cell.ours else ())]
-
-
-def _unjudged(runs: Runs) -> Verdict:
+    if settled is not None:
+        good = settled.word in {"CONSISTENT", "REPRODUCED", "ABOVE"}
+        return Verdict("INCONCLUSIVE") if good and runs.short else settled
     if runs.complete or runs.failed:
         return Verdict("NOT COMPARABLE")
     if runs.short:
         return Verdict("PARTIAL")
-    return Verdict("NOT COMPARABLE") if runs.elsewhere else Verdict("NOT RUN")
+    return Verdict("NOT COMPARABLE" if runs.elsewhere else "NOT RUN")
 
 
-def _opened(
+def _tested(
     key: CellKey,
     document: ReferenceScore | None,
     runs: Runs,
     share: float | None,
     returns_by_file: Mapping[str, DatasetReturns],
-) -> _Open:
-    scale = reference(key)
+) -> Cell:
+    """A cell before the other cells of its suite are tested, without verdict and note."""
+    scale, limit = reference(key), document.limit if document else None
     estimator: Estimator = document.estimator if document else "final" if key.suite == "offline" else "best-of-run"
     scored_runs = runs.complete or ([] if runs.failed else runs.short or runs.elsewhere)
-    scores = _scores(scored_runs, estimator, document, scale)
+    scores = seed_scores(scored_runs, estimator, limit=limit, scale=scale)
     fallen = [_floor(scores, estimator, runs, scale)] * len(runs.failed)
-    testable = document is not None and bool(runs.complete or runs.failed) and comparable(key)
+    testable = bool(runs.complete or runs.failed) and comparable(key)
     test_scores = _test_scores(scored_runs, scores, document)
-    claim = None
-    if testable and document is not None:
-        test = partial(_claim, key, document, share, runs.level)
+    apart, claim = margin(key, document, share) if document else None, None
+    if testable and document is not None and apart is not None:
+        test = partial(_claim, key, document, apart, runs.level)
         claim = with_failures(test, test_scores, [_floor(test_scores, estimator, runs, scale)] * len(runs.failed))
         if estimator in OTHER_READING:
-            other = _scores(scored_runs, OTHER_READING[estimator], document, scale)
+            other = seed_scores(scored_runs, OTHER_READING[estimator], limit=limit, scale=scale)
             claim = under_both(claim, with_failures(test, other, fallen))
         if (stop := threshold(key, document)) is not None:
             claim = in_both_respects(claim, _in_time(runs, document, stop, share))
-        if insensitive(key, document, margin(key, document, share)):
+        if insensitive(key, document, apart):
             claim = no_more_than_consistent(claim)
         claim = claim if runs.looks is None else in_looks(claim, runs.looks)
-    roots = [run.seed for run in scored_runs if within(run.evaluations, document.limit if document else None)]
-    roots += [run.seed for run in runs.failed]
-    return _Open(
+    roots = [run.seed for run in scored_runs if within(run.evaluations, limit)] + [run.seed for run in runs.failed]
+    return Cell(
         key=key,
-        document=document,
-        runs=runs,
-        ours=_measured(scored_runs, [*scores, *fallen], estimator, runs, roots),
-        test_scores=test_scores,
-        margin=margin(key, document, share) if document else None,
+        documented=document,
+        measured=_measured(scored_runs, [*scores, *fallen], estimator, runs, roots),
+        verdict=Verdict("NOT RUN"),
+        note="",
+        margin=apart,
         claim=claim,
         experience=dataset_returns(key, runs.all, returns_by_file),
+        tested=(*test_scores, *fallen),
+        shortfall_percent=shortfall_percent(claim, document.score, on_scale(scale, estimator)) if document else None,
         at=at_equal_steps(key, runs, share) if comparable(key) else None,
+        looks=runs.looks,
+        unfinished=len(runs.short),
     )
-
-
-def _scores(
-    runs: Sequence[Run], estimator: Estimator, document: ReferenceScore | None, scale: Reference | None
-) -> list[float]:
-    return seed_scores(runs, estimator, limit=document.limit if document else None, scale=scale)
 
 
 def _test_scores(runs: Sequence[Run], scores: Sequence[float], document: ReferenceScore | None) -> Sequence[float]:
     """The scores of the test: a maximum over evaluations is corrected for optimism beyond the reference's own."""
-    centre = PEAKS.get(document.estimator) if document else None
-    if centre is None or document is None or document.n is None:
+    if document is None or document.n is None or document.estimator not in PEAKS:
         return scores
-    return without_optimism(_curves(runs, document), centre, document.n)
+    return without_optimism(_curves(runs, document), PEAKS[document.estimator], document.n)
 
 
 def _curves(runs: Sequence[Run], document: ReferenceScore) -> list[Sequence[Evaluation]]:
     return [curve for run in runs if (curve := within(run.evaluations, document.limit))]
 
 
-def _claim(key: CellKey, document: ReferenceScore, share: float | None, level: float, scores: Sequence[float]) -> Claim:
-    apart = margin(key, document, share)
-    if document.source == OPTIMUM:
-        return against_optimum(scores, document.score, apart, level)
-    if document.n is not None and document.n > 1:
-        return against_seeds(scores, document.score, document.std, document.n, apart, level)
+def _claim(key: CellKey, document: ReferenceScore, apart: float, level: float, scores: Sequence[float]) -> Claim:
+    std, n = (0.0, 2) if document.source == OPTIMUM else (document.std, document.n or 1)  # an optimum has no error
+    if n > 1:
+        return against_seeds(scores, document.score, std, n, apart, level)
     stop = threshold(key, document)
     if stop is None:
         return against_run(scores, document.score, apart, resolution(key, document))
@@ -319,53 +255,64 @@ def _measured(
     )
 
 
-def _remarks(cell: _Open, verdict: Verdict, parity: str) -> list[str]:
+def _remarks(cell: Cell, runs: Runs, parity: str) -> Iterator[str]:
     """The notes of a cell, in a fixed order."""
-    runs, remark_list = cell.runs, [*imported_remarks(cell.runs, parity), *notes(cell.key)]
+    document, word = cell.documented, cell.verdict.word
+    yield from (*imported_remarks(runs, parity), *notes(cell.key))
     if problem := suites.problem(cell.key.suite):
-        remark_list.append(problem)
-    if verdict.word == "NOT COMPARABLE":
-        remark_list.append("another protocol or environment" if cell.document else "not documented")
-    if cell.document is not None and cell.document.estimator in AMBIGUOUS and cell.ours is not None:
-        remark_list.append("the reference does not say whether its score is the best or the last")
-    if cell.document is not None and cell.claim is not None and insensitive(cell.key, cell.document, cell.margin or 0):
-        wide = "documented spread" if cell.document.std == cell.margin else "margin"
-        remark_list.append(f"the {wide} reaches the random policy, so nothing is called reproduced")
-    remark_list += _doubts(cell, verdict)
-    if verdict.word == "PARTIAL":
-        remark_list.append(f"{max(run.env_steps for run in runs.short):,} of {runs.budget:,} steps")
+        yield problem
+    if word == "NOT COMPARABLE":
+        yield "another protocol or environment" if document else "not documented"
+    if document is not None and document.estimator in AMBIGUOUS and cell.measured is not None:
+        yield "the reference does not say whether its score is the best or the last"
+    if document is not None and cell.claim is not None and insensitive(cell.key, document, cell.margin or 0):
+        wide = "documented spread" if document.std == cell.margin else "margin"
+        yield f"the {wide} reaches the random policy, so nothing is called reproduced"
+    yield from _doubts(cell, runs)
+    if word == "PARTIAL":
+        yield f"{max(run.env_steps for run in runs.short):,} of {runs.budget:,} steps"
     elif runs.short:
-        remark_list.append(f"{count_text(len(runs.short), 'run')} incomplete")
+        yield f"{count_text(len(runs.short), 'run')} incomplete"
     scale = reference(cell.key)
     if cell.key.suite == "offline" and runs.complete and scale is not None and scale.goal is not None:
         best, last = (mean(seed_scores(runs.complete, kind, scale=scale)) for kind in BOTH)
-        remark_list.append(f"on D4RL's scale {number_text(best, '.1f')} best, {number_text(last, '.1f')} last")
-    if runs.failed and cell.ours is not None:
-        every = count_text(len(runs.failed) + len(runs.complete), "run")
-        remark_list.append(f"{len(runs.failed)} of {every} failed, counted at {cell.ours.seeds[-1]:,.6g}")
-    if others := [*runs.variants, *(() if verdict.word == "NOT COMPARABLE" else runs.elsewhere)]:
-        remark_list.append(counts_by_setting(others))
-    return [*remark_list, *remarks(runs)]
+        yield f"on D4RL's scale {number_text(best, '.1f')} best, {number_text(last, '.1f')} last"
+    if runs.failed and cell.measured is not None:
+        every = count_text(len(runs.scored), "run")
+        yield f"{len(runs.failed)} of {every} failed, counted at {cell.measured.seeds[-1]:,.6g}"
+    if others := [*runs.variants, *(() if word == "NOT COMPARABLE" else runs.elsewhere)]:
+        yield counts_by_setting(others)
+    yield from remarks(runs)
+    yield from _unanswered(cell, runs, parity)
 
 
-def _doubts(cell: _Open, verdict: Verdict) -> Iterator[str]:
+def _unanswered(cell: Cell, runs: Runs, parity: str) -> Iterator[str]:
+    """The verdict at equal steps beside an open one, and a cell below its reference without a third measurement."""
+    document, at = cell.documented, cell.at
+    if at is not None and (cell.claim is None or runs.short):
+        yield at.note
+    below = cell.verdict.word == "BELOW" or (at is not None and at.word == "BEHIND")
+    if below and not parity and not runs.of_others and document and document.source != OPTIMUM:
+        yield NOT_ANSWERED.format(*cell.key)
+
+
+def _doubts(cell: Cell, runs: Runs) -> Iterator[str]:
     """Caveats beyond a verdict's statistics: rarer failures, a decline after the peak, the reference's own error."""
-    document, ours = cell.document, cell.ours
-    if document is None or ours is None or cell.claim is None or cell.margin is None:
+    document, word, seeds = cell.documented, cell.verdict.word, cell.tested
+    if document is None or cell.measured is None or cell.claim is None or cell.margin is None:
         return
-    centre, stop = PEAKS.get(document.estimator), threshold(cell.key, document)
-    seeds = _tested_seeds(cell)
-    if stop is not None:
-        yield _reaching(cell.runs, document, stop)
+    centre = PEAKS.get(document.estimator)
+    if (stop := threshold(cell.key, document)) is not None:
+        yield _reaching(runs, document, stop)
     several = document.source == OPTIMUM or (document.n or 1) > 1  # a single run has its resolution for a spread
-    if several and verdict.word == "REPRODUCED" and cell.margin == document.std:
+    if several and word == "REPRODUCED" and cell.margin == document.std:
         yield "the margin is the documented std"
-    if several and verdict.word in {"REPRODUCED", "BELOW", "ABOVE"} and len(set(seeds)) == 1 and not document.std:
+    if several and word in {"REPRODUCED", "BELOW", "ABOVE"} and len(set(seeds)) == 1 and not document.std:
         rate = 1 - ALPHA ** (1 / len(seeds))  # the highest at which no failure in so many is still that likely
         at_peak = "at the peak " if centre else ""
-        hidden = "" if centre or verdict.word == "BELOW" else f"; a failure rate of up to {rate:.0%} cannot be excluded"
+        hidden = "" if centre or word == "BELOW" else f"; a failure rate of up to {rate:.0%} cannot be excluded"
         yield f"all {len(seeds)} seeds tie {at_peak}(zero variance), so no test is possible{hidden}"
-    curves = _curves(cell.runs.complete, document)
+    curves = _curves(runs.complete, document)
     if centre and curves:
         top, theirs = peak(curves, centre), at_the_end(cell.key, document.limit or 0)
         last = centre([final(curve) for curve in curves])
@@ -373,8 +320,8 @@ def _doubts(cell: _Open, verdict: Verdict) -> Iterator[str]:
             steps = max(evaluation.env_steps for evaluation in top)
             there = f" (reported final {theirs.score:,.6g})" if theirs else ""
             yield f"peak at {steps:,} steps, final {number_text(last, ',.1f')}{there}"
-    looks = cell.runs.looks
-    undecided = verdict.word == "INCONCLUSIVE" and bool(looks.count if looks else (verdict.more or 0) > MOST)
+    looks = cell.looks
+    undecided = word == "INCONCLUSIVE" and bool(looks.count if looks else (cell.verdict.more or 0) > MOST)
     if undecided and document.std and document.n is not None and document.n > 1:
         distance, level = mean(seeds) - document.score + cell.margin, looks.design[-1].level if looks else ALPHA
         if out_of_reach(distance, squared_error(document.std, document.n), document.n, level):

@@ -29,6 +29,7 @@ from rlbench.report.verdict import (
     against_seeds,
     in_looks,
     margin_of,
+    settle,
     with_failures,
 )
 
@@ -216,10 +217,10 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
     )
 
 
-def settled_at(cells: Sequence[AtStep | None], verdicts: Sequence[Verdict]) -> list[AtStep | None]:
-    """Every cell at equal steps with its word; ``verdicts`` are those of the claims, in order, after Holm."""
-    words = iter(verdicts)
-    return [at if at is None or at.claim is None else _worded(at, next(words)) for at in cells]
+def settled_at(cells: Sequence[AtStep | None], alpha: float = ALPHA) -> list[AtStep | None]:
+    """Every cell of a table at equal steps with its word, after Holm's correction over them."""
+    verdicts = iter(settle([at.claim for at in cells if at is not None and at.claim is not None], alpha))
+    return [at if at is None or at.claim is None else _worded(at, next(verdicts)) for at in cells]
 
 
 def _worded(at: AtStep, verdict: Verdict) -> AtStep:

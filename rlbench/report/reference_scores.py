@@ -80,6 +80,11 @@ def documented(suite: str) -> tuple[DocumentedCell, ...]:
     return _documented(suite, chosen_files(), chosen_name())
 
 
+def primaries(suite: str) -> dict[CellKey, ReferenceScore]:
+    """The reference score with which each cell of a suite is compared; errors are those of ``documented``."""
+    return {cell.key: cell.primary for cell in documented(suite)}
+
+
 def every_line(suite: str, files: tuple[Path, ...]) -> dict[CellKey, list[Line]]:
     """Every published number of a suite by cell, those of outside files last; a faulty row of any suite is refused."""
     lines_by_cell = {key: list(rows) for key, rows in lines(suite).items()}

@@ -123,18 +123,6 @@ def against_run(scores: Sequence[float], document: float, margin: float, resolut
     )
 
 
-def against_optimum(scores: Sequence[float], optimum: float, margin: float, level: float = ALPHA) -> Claim:
-    """Measured seeds against the score of the best policy: their mean must lie within ``margin`` of it."""
-    if len(scores) < FEWEST:
-        return Claim(found="INCONCLUSIVE", more=FEWEST - len(scores))
-    error, degrees = spread(scores) / math.sqrt(len(scores)), len(scores) - 1
-    difference = mean(scores) - optimum
-    if _upper_tail(difference + margin, error, degrees) < level:
-        return _claim("REPRODUCED", None, difference, margin, error, degrees, level)
-    more = more_seeds(scores, difference + margin)
-    return _claim("INCONCLUSIVE", more, difference, margin, error, degrees, level)
-
-
 def with_failures(test: Callable[[Sequence[float]], Claim], scores: Sequence[float], fallen: Sequence[float]) -> Claim:
     """The weakest claim over counting none, one, … all of the failed seeds at their floor score."""
     claims = [test([*scores, *fallen[:count]]) for count in range(len(fallen) + 1)]

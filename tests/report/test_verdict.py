@@ -16,7 +16,6 @@ from rlbench.report.estimate import distribution, normal_quantile, quantile
 from rlbench.report.verdict import (
     Claim,
     Verdict,
-    against_optimum,
     against_run,
     against_seeds,
     holm,
@@ -46,7 +45,7 @@ def judges() -> list[object]:
         lambda scores: against_run(scores, 100.0, 0.0, 0.0),
         lambda scores: against_run(scores, 100.0, 20.0, 5.0),
         lambda scores: against_seeds(scores, 100.0, 20.0, 10, 30.0),
-        lambda scores: against_optimum(scores, 100.0, 5.0),
+        lambda scores: against_seeds(scores, 100.0, 0.0, 2, 5.0),
     ]
 
 
@@ -147,7 +146,7 @@ def test_weaker_of_two_claims_counts() -> None:
     ("scores", "text"), [([], "3 more seeds"), ([20.0], "2 more seeds"), ([20.0, 20.0], "1 more seed")]
 )
 def test_fewer_than_three_seeds_are_inconclusive(scores: list[float], text: str) -> None:
-    run, optimum = against_run(scores, 20.0, 1.0, 0.1), against_optimum(scores, 20.0, 1.0)
+    run, optimum = against_run(scores, 20.0, 1.0, 0.1), against_seeds(scores, 20.0, 0.0, 2, 1.0)
     for claim in (run, optimum, against_seeds(scores, 20, 1, 5, 1)):
         assert [str(v) for v in settle([claim])] == [f"INCONCLUSIVE (≈ {text})"]
 
@@ -210,9 +209,9 @@ def test_disagreement_of_two_estimators_is_inconclusive() -> None:
 
 
 def test_verdicts_against_an_optimum() -> None:
-    assert word(against_optimum([1.0, 1.0, 1.0], 1.0, 0.05)) == "REPRODUCED"
-    assert word(against_optimum([0.5, 0.51, 0.49], 1.0, 0.05)) == "BELOW"
-    assert word(against_optimum([1.0, 0.9, 1.0], 1.0, 0.05)) == "INCONCLUSIVE"
+    assert word(against_seeds([1.0, 1.0, 1.0], 1.0, 0.0, 2, 0.05)) == "REPRODUCED"
+    assert word(against_seeds([0.5, 0.51, 0.49], 1.0, 0.0, 2, 0.05)) == "BELOW"
+    assert word(against_seeds([1.0, 0.9, 1.0], 1.0, 0.0, 2, 0.05)) == "INCONCLUSIVE"
 
 
 @given(SCORES, st.integers(0, 500))
