@@ -245,15 +245,9 @@ def _differences(record_values: Mapping[str, object], here: Mapping[str, object]
 
 def _first_difference(before: Epoch, now_epoch: Epoch) -> Change | None:
     """The first number of an epoch that differs, without times."""
+    from rlbench.config.overrides import flatten
     from rlbench.records.types import plain
 
-    then, now = (dict(_numbers(json.loads(json.dumps(plain(epoch))))) for epoch in (before, now_epoch))
-    return next(_differences(then, now), None)
-
-
-def _numbers(fields: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    for name, value in fields.items():
-        if isinstance(value, dict):
-            yield from _numbers(value, f"{prefix}{name}.")
-        elif prefix + name not in CLOCKS:
-            yield prefix + name, value
+    then, now = (flatten(json.loads(json.dumps(plain(epoch))), "") for epoch in (before, now_epoch))
+    numbers = ({path: value for path, value, _ in fields if path not in CLOCKS} for fields in (then, now))
+    return next(_differences(*numbers), None)

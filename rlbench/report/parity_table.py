@@ -60,7 +60,7 @@ def parity_html(rows: Sequence[Parity]) -> str:
 def parity_csv(rows: Sequence[Parity]) -> str:
     """One line a cell, one column a field."""
     file = io.StringIO()
-    lines = [dict(flat("", parity_document(row))) for row in rows]
+    lines = [flat(parity_document(row)) for row in rows]
     writer = csv.DictWriter(file, list(lines[0]) if lines else [], lineterminator="\n")
     writer.writeheader()
     writer.writerows(lines)

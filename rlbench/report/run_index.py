@@ -124,16 +124,15 @@ def budget_of(run: Run) -> int:
 
 def differences(run: Run) -> list[str]:
     """The settings of a run that differ from its cell's documented ones, as ``--set`` takes them."""
-    from rlbench.config.overrides import written
+    from rlbench.config.overrides import flatten, written
 
     usual = _usual(run)
     if usual is None:
         return []
-    theirs = dict(_flat(usual.model_dump(mode="json")))
-    ours = dict(_flat(run.settings))
+    theirs = {setting.path: setting.value for setting in flatten(usual.model_dump(mode="json"), "")}
     return [
         f"{path.removesuffix('.kind')}={written(value)}"
-        for path, value in sorted(ours.items())
+        for path, value, _ in sorted(flatten(run.settings, ""), key=lambda setting: setting.path)
         if path != "seed" and theirs.get(path) != value
     ]
 
@@ -163,13 +162,6 @@ def _same_but_for(parts: tuple[str, ...], run: Run, usual: Spec) -> bool:
     ignored = {"seed", *parts}
     theirs = {name: value for name, value in usual.model_dump(mode="json").items() if name not in ignored}
     return theirs == {name: value for name, value in run.settings.items() if name not in ignored}
-
-
-def _flat(tree: Mapping[str, object], prefix: str = "") -> list[tuple[str, object]]:
-    pairs: list[tuple[str, object]] = []
-    for name, value in tree.items():
-        pairs += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
-    return pairs
 
 
 def _usual(run: Run) -> Spec | None:

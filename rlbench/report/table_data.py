@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
+from rlbench.config.overrides import flatten
 from rlbench.report.estimate import mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from rlbench.records.looks import Looks
     from rlbench.report.cells import Cell, Measured
     from rlbench.report.equal_steps import AtStep
     from rlbench.report.pooled import Pooled
@@ -18,26 +17,29 @@ if TYPE_CHECKING:
 
 def cell_document(cell: Cell) -> dict[str, object]:
     """A cell as scripts read it."""
+    origin = "imported" if cell.measured and cell.measured.imported else cell.origin or "own"
     return {
         "suite": cell.key.suite,
         "algorithm": cell.key.algorithm,
         "task": cell.key.task,
         "dataset": cell.key.dataset or None,
-        "documented": _fields(cell.documented, _DOCUMENTED) if cell.documented else None,
-        "measured": {**_score_document(cell.measured), "origin": _origin(cell)} if cell.measured else None,
+        "documented": _fields(cell.documented, "score std n estimator source") if cell.documented else None,
+        "measured": {**_score_document(cell.measured), "origin": origin} if cell.measured else None,
         "rlbench": _score_document(cell.rlbench) if cell.rlbench else None,
         "behaviour": cell.experience.behaviour,
         "expert": cell.experience.expert,
         "verdict": str(cell.verdict),
         "shortfall_percent": cell.shortfall_percent,
-        "looks": _looks(cell.looks) if cell.looks else None,
+        "looks": {
+            "taken": cell.looks.count,
+            "seeds": [look.seeds for look in cell.looks.design],
+            "levels": [look.level for look in cell.looks.design],
+        }
+        if cell.looks
+        else None,
         "at": _at(cell.at) if cell.at else None,
         "note": cell.note,
     }
-
-
-def _origin(cell: Cell) -> str:
-    return "imported" if cell.measured and cell.measured.imported else cell.origin or "own"
 
 
 def pooled_document(row: Pooled) -> dict[str, object]:
@@ -73,53 +75,30 @@ def _at(at: AtStep) -> dict[str, object]:
     }
 
 
-def _looks(looks: Looks) -> dict[str, object]:
-    return {
-        "taken": looks.count,
-        "seeds": [look.seeds for look in looks.design],
-        "levels": [look.level for look in looks.design],
-    }
-
-
 def _score_document(score: Measured) -> dict[str, object]:
-    return {**_fields(score, _SCORE_FIELDS[:-1]), "seeds": list(score.roots)}
+    return {**_fields(score, "score low high n estimator env_steps env_id"), "seeds": list(score.roots)}
 
 
-def _fields(score: ReferenceScore | Measured, names: Iterable[str]) -> dict[str, object]:
-    return {name: getattr(score, name) for name in names}
+def _fields(score: ReferenceScore | Measured, names: str) -> dict[str, object]:
+    return {name: getattr(score, name) for name in names.split()}
 
 
-_DOCUMENTED = ("score", "std", "n", "estimator", "source")
-_SCORE_FIELDS = ("score", "low", "high", "n", "estimator", "env_steps", "env_id", "seeds")
-EMPTY: dict[str, object] = {
-    "suite": "",
-    "algorithm": "",
-    "task": "",
-    "dataset": "",
-    "documented": dict.fromkeys(_DOCUMENTED, ""),
-    "measured": dict.fromkeys((*_SCORE_FIELDS, "origin"), ""),
-    "rlbench": dict.fromkeys(_SCORE_FIELDS, ""),
-    "behaviour": "",
-    "expert": "",
-    "verdict": "",
-    "shortfall_percent": "",
-    "looks": dict.fromkeys(("taken", "seeds", "levels"), ""),
-    "at": {
-        **dict.fromkeys(("step", "reference_step", "word"), ""),
-        "documented": dict.fromkeys(("mean", "std", "n"), ""),
-        "measured": dict.fromkeys(("mean", "low", "high", "n"), ""),
-        **dict.fromkeys(("margin", "shortfall_percent"), ""),
-    },
-    "note": "",
-}
+HEADER: Final = (
+    "suite", "algorithm", "task", "dataset", "documented_score", "documented_std", "documented_n",
+    "documented_estimator", "documented_source", "measured_score", "measured_low", "measured_high", "measured_n",
+    "measured_estimator", "measured_env_steps", "measured_env_id", "measured_seeds", "measured_origin",
+    "rlbench_score", "rlbench_low", "rlbench_high", "rlbench_n", "rlbench_estimator", "rlbench_env_steps",
+    "rlbench_env_id", "rlbench_seeds", "behaviour", "expert", "verdict", "shortfall_percent", "looks_taken",
+    "looks_seeds", "looks_levels", "at_step", "at_reference_step", "at_word", "at_documented_mean",
+    "at_documented_std", "at_documented_n", "at_measured_mean", "at_measured_low", "at_measured_high",
+    "at_measured_n", "at_margin", "at_shortfall_percent", "note",
+)  # fmt: skip
+"""The columns of the CSV."""
 
 
-def flat(prefix: str, content: dict[str, object]) -> list[tuple[str, object]]:
+def flat(content: Mapping[str, object]) -> dict[str, object]:
     """``documented.score`` as the column ``documented_score``."""
-    columns: list[tuple[str, object]] = []
-    for name, value in content.items():
-        columns += flat(f"{prefix}{name}_", value) if isinstance(value, dict) else [(prefix + name, _field(value))]
-    return columns
+    return {setting.path.replace(".", "_"): _field(setting.value) for setting in flatten(content, "")}
 
 
 def _field(value: object) -> object:

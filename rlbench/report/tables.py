@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from rlbench.config.names import number_text
 from rlbench.report.columns import GAP, fits, fitted
 from rlbench.report.reference_table import DATA, task_name
-from rlbench.report.table_data import EMPTY, cell_document, flat, pooled_document
+from rlbench.report.table_data import HEADER, cell_document, flat, pooled_document
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell, Measured
@@ -87,11 +87,9 @@ def to_csv(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
     """One line a cell, one column a field; a missing number is empty. Pooled rows are left out."""
     del pooled_rows
     file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    rows = [dict(flat("", cell_document(cell))) for cell in cells]
-    header = list(dict(flat("", EMPTY)))
-    writer.writerow(header)
-    writer.writerows([row.get(name, "") for name in header] for row in rows)
+    writer = csv.DictWriter(file, HEADER, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat(cell_document(cell)) for cell in cells)
     return file.getvalue()
 
 
