@@ -127,11 +127,11 @@ def every_cell(
     return tuple(table)
 
 
-def _verdict(settled: Verdict | None, runs: Runs) -> Verdict:
+def _verdict(verdict: Verdict | None, runs: Runs) -> Verdict:
     """The verdict; INCONCLUSIVE at best while a seed with published settings is unfinished: it may be bad."""
-    if settled is not None:
-        good = settled.word in {"CONSISTENT", "REPRODUCED", "ABOVE"}
-        return Verdict("INCONCLUSIVE") if good and runs.short else settled
+    if verdict is not None:
+        good = verdict.word in {"CONSISTENT", "REPRODUCED", "ABOVE"}
+        return Verdict("INCONCLUSIVE") if good and runs.short else verdict
     if runs.complete or runs.failed:
         return Verdict("NOT COMPARABLE")
     if runs.short:

@@ -110,10 +110,7 @@ def _algorithms(names: tuple[str, str], evidence: Sources, suite: str | None, *,
 
 def _matched(names: tuple[str, str], match: Matched, *, at: bool) -> Comparison:
     """Compare pairs of cells at equal steps, or by their ended runs."""
-    every = (
-        _task_at(key, a.runs, b.runs) if at else _task(key, a.runs, b.runs, documented=a.usual or b.usual)
-        for key, a, b in match.pairs
-    )
+    every = (_task(key, a.runs, b.runs, at=at, documented=a.usual or b.usual) for key, a, b in match.pairs)
     tasks = tuple(task for task in every if task is not None)
     if not tasks:
         steps = " at equal steps" if at else ""
@@ -126,28 +123,22 @@ def _of_suite(cells: Mapping[CellKey, Runs], suite: str | None) -> dict[CellKey,
     return {key: runs for key, runs in cells.items() if suite in {None, key.suite}}
 
 
-def _task(key: CellKey, first: Runs, second: Runs, *, documented: bool) -> Task | None:
-    a, b = (scores_of(key, runs, cut=documented) for runs in (first, second))
+def _task(key: CellKey, first: Runs, second: Runs, *, at: bool, documented: bool) -> Task | None:
+    """A task, ``at`` the largest step that both sides have reached; None where one has no evaluated seed."""
+    step = largest_common_step((first, second)) if at else None
+    if at and step is None:
+        return None
+    a, b = (
+        tuple(scores_of(key, runs, cut=documented))
+        if step is None
+        else with_failed(key, scores_up_to(runs, step), runs)
+        for runs in (first, second)
+    )
     if not a or not b:
         return None
+    foreign = any(run.origin for run in first.all), any(run.origin for run in second.all)
     better = probability_of_improvement([b], [a])
-    return Task(key=key, first=tuple(a), second=tuple(b), improvement=better, foreign=_foreign(first, second))
-
-
-def _task_at(key: CellKey, first: Runs, second: Runs) -> Task | None:
-    """A task at the largest step that both sides have reached; None where one has no evaluated seed."""
-    step = largest_common_step((first, second))
-    if step is None:
-        return None
-    a, b = (with_failed(key, scores_up_to(runs, step), runs) for runs in (first, second))
-    if not a or not b:
-        return None
-    better = probability_of_improvement([b], [a])
-    return Task(key=key, first=a, second=b, improvement=better, foreign=_foreign(first, second), step=step)
-
-
-def _foreign(first: Runs, second: Runs) -> tuple[bool, bool]:
-    return any(run.origin for run in first.all), any(run.origin for run in second.all)
+    return Task(key=key, first=a, second=b, improvement=better, foreign=foreign, step=step)
 
 
 def _together(names: tuple[str, str], tasks: tuple[Task, ...], left_out: tuple[str, ...]) -> Comparison:

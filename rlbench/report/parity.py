@@ -22,7 +22,6 @@ from rlbench.report.verdict import (
     FEWEST,
     SHARE,
     Claim,
-    Verdict,
     against_seeds,
     settle,
     squared_error,
@@ -109,8 +108,11 @@ def parity_rows(runs: Mapping[CellKey, Runs], suites: Iterable[str]) -> list[Par
     """
     rows: list[Parity] = []
     for suite in suites:
-        rows_of = (_row(key, group) for key, group in sorted(runs.items()) if key.suite == suite)
-        rows += _worded([row for row in rows_of if row is not None])
+        rows_of = [row for key, group in sorted(runs.items()) if key.suite == suite and (row := _row(key, group))]
+        verdicts = iter(settle([row.claim for row in rows_of if row.claim is not None]))
+        rows += [
+            row if row.claim is None else replace(row, word=WORDS.get(next(verdicts).word, "OPEN")) for row in rows_of
+        ]
     return rows
 
 
@@ -136,7 +138,7 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     going = [run for run in (*runs.complete, *runs.short) if run.evaluations and file_of(run) in files]
     if runs.of_others or len(peers) < FEWEST_SEEDS or len(going) < FEWEST_SEEDS:
         return None
-    epoch = _epoch(going[0])
+    epoch = going[0].epoch
     step = _common_step(going, peers, epoch)
     if step == 0:
         return None
@@ -181,27 +183,9 @@ def _common_step(ours: Sequence[Run], peers: Sequence[Run], epoch: int) -> int:
     return int(SLACK * last) // epoch * epoch
 
 
-def _epoch(run: Run) -> int:
-    """The steps from one evaluation of a run to the next."""
-    budget = run.settings["budget"]
-    epoch = budget["epoch"] if isinstance(budget, Mapping) else 0
-    if not isinstance(epoch, int) or epoch < 1:
-        raise ValueError("a recorded budget has an epoch")
-    return epoch
-
-
 def _end(run: Run) -> int:
     """The steps of the last evaluation; the budget of a run that ended before it by its protocol."""
     return run.budget if reached(run, run.budget) else run.evaluations[-1].env_steps
-
-
-def _worded(rows: Sequence[Parity]) -> list[Parity]:
-    verdicts = iter(settle([row.claim for row in rows if row.claim is not None]))
-    return [row if row.claim is None else replace(row, word=_word(next(verdicts))) for row in rows]
-
-
-def _word(verdict: Verdict) -> ParityWord:
-    return WORDS.get(verdict.word, "OPEN")
 
 
 def _ours(row: Parity) -> Effect | None:

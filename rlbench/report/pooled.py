@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from rlbench.config.names import number_text
 from rlbench.report.estimate import mean, quantile, spread
@@ -25,6 +25,8 @@ Kind = Literal["full", "at"]
 PooledWord = Literal["REPRODUCED", "BELOW", "INCONCLUSIVE"]
 KINDS: tuple[Kind, ...] = ("full", "at")
 FEWEST_CELLS = 2
+Sides: TypeAlias = tuple[Sequence[float], float, float | None, int | None, float | None]
+"""A tested cell: our scores; the reference's mean, std over seeds and seeds; the random policy's score."""
 
 
 class Effect(NamedTuple):
@@ -84,7 +86,7 @@ def pooled_rows(cells: Sequence[Cell]) -> list[Pooled]:
 
 def pooled_keys(cells: Sequence[Cell], kind: Kind) -> set[CellKey]:
     """The cells whose effects are in a row of ``kind``."""
-    effects = [_effects(group, kind) for group in _groups(cells)]
+    effects = [_effects(group, kind)[0] for group in _groups(cells)]
     return {key for of_group in effects if len(of_group) >= FEWEST_CELLS for key in of_group}
 
 
@@ -108,15 +110,9 @@ def _groups(cells: Sequence[Cell]) -> Iterable[Sequence[Cell]]:
     return groups.values()
 
 
-def _effects(group: Sequence[Cell], kind: Kind) -> dict[CellKey, Effect]:
-    effect_of = _full if kind == "full" else _at
-    testable = (cell for cell in group if _tested(cell, kind))
-    return {cell.key: effect for cell in testable if (effect := effect_of(cell)) is not None}
-
-
 def _rows(group: Sequence[Cell]) -> Iterator[Pooled]:
     for kind in KINDS:
-        effects = _effects(group, kind)
+        effects, left_out = _effects(group, kind)
         if len(effects) >= FEWEST_CELLS:
             yield Pooled(
                 suite=group[0].key.suite,
@@ -125,34 +121,42 @@ def _rows(group: Sequence[Cell]) -> Iterator[Pooled]:
                 origin=group[0].origin,
                 of_imported=_imported(group[0]),
                 cells=len(effects),
-                left_out=tuple(task_name(c.key) for c in group if _tested(c, kind) and c.key not in effects),
+                left_out=tuple(left_out),
                 meta=meta_analysis(list(effects.values())),
             )
+
+
+def _effects(group: Sequence[Cell], kind: Kind) -> tuple[dict[CellKey, Effect], list[str]]:
+    """The effects of the cells with three tested seeds, and the tasks of those without a spread or a scale."""
+    effects, left_out = {}, []
+    for cell in group:
+        sides = _at(cell) if kind == "at" else _full(cell)
+        if sides is None or len(sides[0]) < FEWEST:
+            continue
+        if (effect := _effect(*sides)) is None:
+            left_out.append(task_name(cell.key))
+        else:
+            effects[cell.key] = effect
+    return effects, left_out
 
 
 def _imported(cell: Cell) -> bool:
     return cell.measured is not None and cell.measured.imported
 
 
-def _tested(cell: Cell, kind: Kind) -> bool:
-    if kind == "full":
-        return cell.claim is not None and not cell.unfinished and len(cell.tested) >= FEWEST
-    return cell.at is not None and cell.at.claim is not None and len(cell.at.scores) >= FEWEST
-
-
-def _full(cell: Cell) -> Effect | None:
+def _full(cell: Cell) -> Sides | None:
     document = cell.documented
-    if document is None:
+    if document is None or cell.claim is None or cell.unfinished:
         return None
     random = on_scale(reference(cell.key), document.estimator)
-    return _effect(cell.tested, document.score, document.std, document.n, random)
+    return cell.tested, document.score, document.std, document.n, random
 
 
-def _at(cell: Cell) -> Effect | None:
+def _at(cell: Cell) -> Sides | None:
     at, scale = cell.at, reference(cell.key)
-    if at is None:
+    if at is None or at.claim is None:
         return None
-    return _effect(at.scores, at.level.mean, at.level.std, at.level.n, scale.random if scale else None)
+    return at.scores, at.level.mean, at.level.std, at.level.n, scale.random if scale else None
 
 
 def _effect(

@@ -53,6 +53,7 @@ class Run:
     curve: str = ""  # SHA-256 of its losses and returns: equal records are copies of each other, whatever their clock
     resumed: tuple[Mapping[str, object], ...] = ()  # what differed in the environment of a later process
     attempts: tuple[Attempt, ...] = ()  # put aside by ``--force``
+    epoch: int = 1  # steps from one evaluation to the next
 
     @property
     def environments(self) -> tuple[Mapping[str, object], ...]:
@@ -123,6 +124,7 @@ def _read(folder: Path, stamps: tuple[tuple[int, int, int], ...]) -> Run:
         curve=sha256("\n".join(map(_numbers, epochs)).encode()).hexdigest(),
         resumed=record.resumed,
         attempts=attempts(folder),
+        epoch=spec.budget.epoch,
     )
 
 
