@@ -11,7 +11,7 @@ from rlbench.cli import completion
 from rlbench.cli.choices import Checkpoint, parse_count
 from rlbench.cli.options import Json, Quiet, run_folder
 from rlbench.cli.output import write_file
-from rlbench.cli.recordings import answer_dataset, record_games, remark_progress
+from rlbench.cli.recordings import answer_dataset, is_done, record_games, remark_progress
 from rlbench.errors import UnknownRun, UsageError, beside, suggest
 
 if TYPE_CHECKING:
@@ -116,6 +116,8 @@ def generate(
             lanes=lanes,
         )
     path = locations.folder("own") / f"{recipe.name}.hdf5"
+    if not force and is_done(path, recipe, json=json):
+        return
     _free(path, force=force)
     numbers = max(2 * policy.observed + policy.facts.action_dim + 1 for policy in policies)
     bytes_needed = recipe.steps * (4 * numbers + 2)  # at most: it is compressed
@@ -133,9 +135,10 @@ def import_policy(path: Path, *, task: str, output: Path) -> str:
 
     raw = convert_sb3(path, task=task)
     policy = parse_policy(raw, str(path))
-    if output.exists():
-        raise UsageError(f"{output}: is there already; name another file")
-    write_file(output, raw)
+    if not output.is_file() or output.read_bytes() != raw:  # else a killed process has written it
+        if output.exists():
+            raise UsageError(f"{output}: is there already; name another file")
+        write_file(output, raw)
     return f"{output}: plays {task}, {policy.observed} numbers to {policy.facts.action_dim}, SHA-256 {policy.sha256}"
 
 

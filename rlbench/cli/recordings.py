@@ -53,6 +53,9 @@ def record_games(
         seed=seed,
         lanes=lanes,
     )
+    present = locations.folder("own") / f"{name}{recording_writer.SUFFIX}"
+    if not force and is_done(present, recipe, json=json):
+        return
     folder = _free(locations.folder("own"), name, force=force)
     with recording_writer.alone(folder):
         _record(EpisodeRecorder(recipe, run, which, folder), quiet=quiet, json=json)
@@ -100,6 +103,27 @@ def remark_progress(recorder: Iterable[int], recipe: Recipe | Games, *, quiet: b
         if not quiet and done * MESSAGES // recipe.steps > messages:
             messages = done * MESSAGES // recipe.steps
             remark(f"{recipe.name}: {done:,} of {recipe.steps:,} steps")
+
+
+def is_done(path: Path, recipe: Recipe | Games, *, json: bool) -> bool:
+    """Describe the data set at ``path`` if an equal recipe made it: its process may have been killed before that."""
+    from rlbench.datasets import checksums, hdf5, recording_reader
+    from rlbench.datasets.hdf5_writer import Written
+    from rlbench.datasets.recording_writer import CONTENTS
+
+    frames = recording_reader.is_complete(path)
+    if not frames and not path.is_file():
+        return False
+    whole = [file for file in path.iterdir() if not file.name.endswith(checksums.SUFFIX)] if frames else [path]
+    seal = checksums.seal_of(path / CONTENTS if frames else path)
+    metadata = recording_reader.metadata(path) if frames else hdf5.attributes(path)
+    if metadata.get("recipe") != recipe.model_dump_json(exclude_defaults=True):
+        return False
+    size = sum(file.stat().st_size for file in whole)
+    facts = {name: value for name, value in metadata.items() if isinstance(value, (str, float, int))}
+    remark(f"{recipe.name}: done already; --force makes it again")
+    answer_dataset(Written(path, seal.sha256, size), recipe.steps, facts, json=json)
+    return True
 
 
 def answer_dataset(file: Written, steps: int, facts: Mapping[str, str | float], *, json: bool) -> None:

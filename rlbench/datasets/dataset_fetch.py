@@ -50,7 +50,11 @@ def import_dataset(path: Path, name: str, *, room: int | None = None) -> Place:
         RefusedFile: the file cannot be read, or does not fit the D4RL set of this name.
     """
     there = locations.place(name)
+    files = (MINARI_DATA, MINARI_METADATA) if path.is_dir() else (Path(),)
     if locations.present(there):
+        if all(_equal(path / inside, there.path / inside) for inside in files):
+            checksums.seal_of(data_file(there.path))  # a process that was killed here has not written it
+            return there
         raise UsageError(f"{name}: is in {there.path} already; choose another name, or remove it first")
     if path.is_dir() != (there.kind == "minari"):
         layout = "a folder in Minari's layout" if there.kind == "minari" else "a file in D4RL's layout"
@@ -60,11 +64,15 @@ def import_dataset(path: Path, name: str, *, room: int | None = None) -> Place:
         raise UsageError(f"{path}: is {own}, not {name}; import it under its own name")
     load_dataset(path, name, room=room)
     _as_recorded(data_file(path), data_file(there.path) if path.is_dir() else there.path)
-    files = (MINARI_DATA, MINARI_METADATA) if path.is_dir() else (Path(),)
     for inside in files:
         _copy(path / inside, there.path / inside)
     checksums.seal_of(data_file(there.path))
     return there
+
+
+def _equal(*paths: Path) -> bool:
+    """True if all are files of equal bytes."""
+    return all(path.is_file() for path in paths) and len({checksums.measure(path).sha256 for path in paths}) == 1
 
 
 def _as_recorded(source: Path, target: Path) -> None:

@@ -57,6 +57,17 @@ def has_key(group: h5py.Group, key: str) -> bool:
     return group.get(key, getlink=True) is not None
 
 
+def attributes(path: Path) -> dict[str, object]:
+    """Attributes of a file: texts, and numbers as Python's own.
+
+    Raises:
+        RefusedFile: it is damaged.
+    """
+    with open_file(path) as file:
+        items = dict(file.attrs.items())
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in items.items()}
+
+
 def numbers(group: h5py.Group, key: str, rank: int) -> NDArray[np.float32]:
     """Read finite numbers as float32: ``[N, F]`` at rank 2; ``[N]`` at rank 1, also where ``[N, 1]`` is stored.
 

@@ -137,6 +137,8 @@ def test_sb3_zip_is_imported_as_a_policy_file_once(tmp_path: Path) -> None:
     target = tmp_path / "mine.safetensors"
     told = import_policy(REAL, task="Pendulum-v1", output=target)
     assert told.startswith(f"{target}: plays Pendulum-v1, 3 numbers to 1, SHA-256 {read_policy_file(target).sha256}")
+    assert import_policy(REAL, task="Pendulum-v1", output=target) == told  # after a kill at the end of the first
+    target.write_bytes(b"of somebody else")
     with pytest.raises(UsageError, match="is there already"):
         import_policy(REAL, task="Pendulum-v1", output=target)
     with pytest.raises(UsageError, match="is not a folder"):

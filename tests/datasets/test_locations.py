@@ -117,8 +117,11 @@ def test_sets_are_imported_listed_and_found(
         ("toy/walk/medium-v0", "minari"),
     ]
     assert len(load_dataset(locations.find("toy/walk/medium-v0")).obs) == 1
+    assert dataset_fetch.import_dataset(source, "rlb-mine") == there
+    other = tmp_path / "other.hdf5"
+    other.write_bytes(source.read_bytes() + b"more")
     with pytest.raises(UsageError, match="already"):
-        dataset_fetch.import_dataset(source, "rlb-mine")
+        dataset_fetch.import_dataset(other, "rlb-mine")
     with pytest.raises(UsageError, match="names a folder in Minari's layout"):
         dataset_fetch.import_dataset(source, "toy/other-v0")
 

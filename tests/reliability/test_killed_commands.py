@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from rlbench import disk
-from tests.cli.test_generate import REAL
+from rlbench import disk, faults
+from tests.cli.test_generate import HOPPER, REAL
 from tests.conftest import RecordRun
 from tests.reliability.odd import told
 from tests.reliability.scenarios import SET, wrote
@@ -75,6 +77,27 @@ def test_policy_that_the_disk_has_no_space_for_leaves_no_file(tmp_path: Path) ->
     assert code == 5 and "free some space" in error
     assert not list(tmp_path.iterdir())
     assert told(line)[0] == 0
+
+
+@pytest.mark.parametrize("point", ["dataset.placed", "seal.written", "seal.placed"])
+@pytest.mark.parametrize("verb", ["generate", "import"])
+def test_data_set_of_a_process_killed_at_its_end_is_done(verb: str, point: str, tmp_path: Path) -> None:
+    point = "copy.placed" if (verb, point) == ("import", "dataset.placed") else point
+    wrote([str(tmp_path)])
+    (tmp_path / f"{SET}.hdf5").rename(tmp_path / "rlb-own.hdf5")
+    sets = tmp_path / "sets"
+    generate = ["Hopper-v4", "--policy", HOPPER, "--steps", "60", "--name", "rlb-own", "--lanes", "2"]
+    line = ["data", verb, *(generate if verb == "generate" else [str(tmp_path / "rlb-own.hdf5")])]
+    environ = {**os.environ, "RLBENCH_DATASETS": str(sets), faults.VARIABLE: point}
+    killed = subprocess.run([sys.executable, "-m", "rlbench", *line], env=environ, capture_output=True, check=False)
+    assert killed.returncode == faults.EXIT_CODE, killed.stderr
+    before = (sets / "rlb-own.hdf5").read_bytes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RLBENCH_DATASETS", str(sets))
+        code, out, _ = told(line)
+    assert code == 0 and out.startswith(f"{sets / 'rlb-own.hdf5'}")
+    assert (sets / "rlb-own.hdf5").read_bytes() == before
+    assert sorted(path.name for path in sets.iterdir()) == ["rlb-own.hdf5", "rlb-own.hdf5.sha256.json"]
 
 
 @pytest.mark.parametrize(
