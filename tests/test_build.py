@@ -28,7 +28,7 @@ from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import Task
 from rlbench.envs.async_vector import AsyncVector
 from rlbench.envs.base import VectorEnv
-from rlbench.envs.envpool_async import EnvPoolMujocoAsync
+from rlbench.envs.envpool_async import EnvPoolMujoco
 from rlbench.envs.normalize import Scale
 from rlbench.errors import UsageError
 from rlbench.nets import iqn_fqf
@@ -250,12 +250,12 @@ def test_missing_device_is_refused(name: str) -> None:
     [
         ("atari", "dqn", "PongNoFrameskip-v4", (), AsyncVector),
         ("atari", "rainbow", "PongNoFrameskip-v4", ("task.env=envpool",), AsyncVector),
-        ("mujoco", "sac", "HalfCheetah-v4", ("task.env=envpool", "task.envs=10"), EnvPoolMujocoAsync),
+        ("mujoco", "sac", "HalfCheetah-v4", ("task.env=envpool", "task.envs=10"), EnvPoolMujoco),
         ("mujoco", "td3", "HalfCheetah-v4", ("task.envs=10", "algo.replay.priority=priority"), AsyncVector),
     ],
 )
 def test_asynchronous_envs_get_an_async_ring_and_collector(
-    suite: str, algorithm: str, task: str, changes: tuple[str, ...], kind: type[AsyncVector | EnvPoolMujocoAsync]
+    suite: str, algorithm: str, task: str, changes: tuple[str, ...], kind: type[AsyncVector | EnvPoolMujoco]
 ) -> None:
     """And the same seeds, priorities and horizon as envs in step, and n-step returns that are learned from."""
     settings = ("algo.replay.capacity=1000", "algo.replay.n_step=3", "algo.learning_starts=100", *changes)

@@ -40,9 +40,9 @@ def environments(
 def async_environments(task: AtariTask | MujocoTask, *, seeds: tuple[int, ...], async_batch: int) -> AsyncVectorEnv:
     """Make training envs that answer asynchronously, in batches of the first ``async_batch`` that are done."""
     if isinstance(task, MujocoTask) and task.env == "envpool":
-        from rlbench.envs.envpool_async import EnvPoolMujocoAsync
+        from rlbench.envs.envpool_async import EnvPoolMujoco
 
-        return EnvPoolMujocoAsync(task=task.id, seeds=seeds, threads=min(len(seeds), cores()), async_batch=async_batch)
+        return EnvPoolMujoco(task=task.id, seeds=seeds, threads=min(len(seeds), cores()), async_batch=async_batch)
     from rlbench.envs.async_vector import AsyncVector
 
     return AsyncVector(
@@ -75,9 +75,9 @@ def _plain(task: Task, *, seeds: tuple[int, ...], training: bool, threads: int) 
 
 def _mujoco(task: MujocoTask, seeds: tuple[int, ...], threads: int) -> VectorEnv:
     if task.env == "envpool":
-        from rlbench.envs.envpool_async import EnvPoolMujocoVector
+        from rlbench.envs.envpool_async import EnvPoolMujoco
 
-        return EnvPoolMujocoVector(task=task.id, seeds=seeds, threads=min(len(seeds), cores()))
+        return EnvPoolMujoco(task=task.id, seeds=seeds, threads=min(len(seeds), cores()))
     from rlbench.envs.mujoco import MujocoVector
 
     return MujocoVector(task=task.id, seeds=seeds, threads=threads)
@@ -160,9 +160,9 @@ def _camera(spec: Spec, envs: VectorEnv, seed: int) -> Camera:
             double = AleVector(task=task, seeds=(seed,), training=False, rgb=True)
             return ShadowEmulator(double, frame_skip=task.frame_skip)
         case AtariTask() if isinstance(inner, GymnasiumVector):
-            return Screen(inner.inside(0), frame_skip=task.frame_skip)
+            return Screen(inner.unwrapped()[0], frame_skip=task.frame_skip)
         case MujocoTask() | GoalTask() if isinstance(inner, GymnasiumVector):
-            return Rendered(inner.inside(0))
+            return Rendered(inner.unwrapped()[0])
         case AtariTask() | MujocoTask() | GoalTask():
             raise UsageError(f"{spec.name}: EnvPool renders no frames; leave --video out")
         case _ if task.id == "Catch":

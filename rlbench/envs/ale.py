@@ -28,10 +28,10 @@ from ale_py import roms
 from numpy.typing import NDArray
 
 from rlbench.config.tasks import AtariTask
-from rlbench.envs.atari import FIRE, Answers, atari_info, check_game, one_seed_per_env, referee
+from rlbench.envs.atari import FIRE, Answers, atari_info, one_seed_per_env, referee
 from rlbench.envs.base import Frames, Step
 from rlbench.envs.checks import Inspection
-from rlbench.errors import UsageError
+from rlbench.errors import UnknownName, UsageError
 
 SCREEN: Final = (210, 160, 3)
 FULL_STRENGTH: Final = np.ones(1, np.float32)  # paddle strength of a continuous action
@@ -175,7 +175,9 @@ def rom_of(game: str, where: str) -> Path:
         UnknownName: there is no such game.
         UsageError: its ROM is missing, or differs from the one that ale-py expects.
     """
-    check_game(game, roms.get_all_rom_ids(), where=where)
+    games = roms.get_all_rom_ids()
+    if game not in games:
+        raise UnknownName("game", game, games, where=where)
     folder = os.environ.get("ALE_ROMS_DIR")
     try:
         rom = roms.get_rom_path(game)

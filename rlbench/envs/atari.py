@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rlbench.config.tasks import AtariTask
 from rlbench.envs.base import Discrete, EnvInfo, Step
-from rlbench.errors import UnknownName, UsageError
+from rlbench.errors import UsageError
 
 NOOP: Final = 0
 FIRE: Final = 1  # index of FIRE in every action set that has it
@@ -44,9 +44,8 @@ class Referee:
         self._env_ids.flags.writeable = False
         self.lost = np.zeros(num_envs, np.bool_)  # [N] the next send begins the next life
         self.over = np.ones(num_envs, np.bool_)  # [N] the next send begins the next game
-        self.late = np.zeros(
-            num_envs, np.bool_
-        )  # [N] the game ended while it began: its end is reported in the next step, without the emulator
+        # [N] the game ended while it began: its end is reported in the next step, without the emulator
+        self.late = np.zeros(num_envs, np.bool_)
 
     def begin(self, lives: NDArray[np.int64]) -> None:
         """Begin a game in every env, with the lives ``[N]``."""
@@ -99,16 +98,6 @@ def atari_info(task: AtariTask, *, num_envs: int, actions: int, engine: str, pac
         actions=Discrete(actions),
         versions=(("env", f"{engine}/{task.game}"), (package, version(package))),
     )
-
-
-def check_game(game: str, games: Sequence[str], *, where: str) -> None:
-    """Check that an engine has the game; ``where`` names the engine in the message.
-
-    Raises:
-        UnknownName: it has not.
-    """
-    if game not in games:
-        raise UnknownName("game", game, games, where=where)
 
 
 def one_seed_per_env(seeds: Sequence[int]) -> tuple[int, ...]:

@@ -28,16 +28,20 @@ from rlbench.envs.mujoco import PACKAGE
 from rlbench.errors import UsageError
 
 
-class EnvPoolMujocoAsync:
-    """N envs of one task, such as ``HalfCheetah-v4``; ``recv`` returns the first ``async_batch`` that answer."""
+class EnvPoolMujoco:
+    """N envs of one task, such as ``HalfCheetah-v4``; ``recv`` returns the first ``async_batch`` that answer, or all.
+
+    ``limit``: agent steps an episode may last, else the task's.
+    """
 
     def __init__(
-        self, *, task: str, seeds: Sequence[int], threads: int, async_batch: int, limit: int | None = None
+        self, *, task: str, seeds: Sequence[int], threads: int, async_batch: int | None = None, limit: int | None = None
     ) -> None:
         _, steps = bare(task, package=PACKAGE)
         if find_spec("envpool") is None:
             raise UsageError(f"{task}: EnvPool is not installed: {REMEDY}")
         pool_seeds = list(one_seed_per_env(seeds))
+        async_batch = len(seeds) if async_batch is None else async_batch
         if not 1 <= async_batch <= len(seeds):
             raise UsageError(f"{task}: async_batch={async_batch}: from 1 to {len(seeds)} envs can answer")
         self._batch, self._async_batch = gcd(len(seeds), async_batch), async_batch
@@ -67,14 +71,15 @@ class EnvPoolMujocoAsync:
             self._pool.async_reset()
             return self._inspection.check_reset(self._receive(self.info.num_envs).obs)
 
-    def send(self, action: NDArray[Any], env_id: NDArray[np.int64]) -> None:
-        """Start a step of the idle envs ``[M]``; an env whose episode is over resets itself."""
+    def send(self, action: NDArray[Any], env_id: NDArray[np.int64] | None = None) -> None:
+        """Start a step of the idle envs ``[M]``, or of all ``[N]``; an env whose episode is over resets itself."""
+        env_id = np.arange(self.info.num_envs) if env_id is None else env_id
         self._inspection.check_action(action, env_id)
         with self._inspection.guard():
             self._pool.send(self._scaling(action).astype(np.float64), env_id)
 
     def recv(self) -> Step:
-        """Wait until any ``async_batch`` envs have answered."""
+        """Wait until ``async_batch`` envs have answered."""
         with self._inspection.guard():
             step = self._receive(self._async_batch)
         return self._inspection.check_step(step)
@@ -110,28 +115,3 @@ def bundled_mujoco() -> str:
     library = next((path for folder in folders for path in Path(folder).glob("mujoco_gym_envpool*.so")), None)
     versions = set(re.findall(rb"\0([23]\.\d{1,2}\.\d{1,2})\0", library.read_bytes())) if library else set()
     return versions.pop().decode() if len(versions) == 1 else "unknown"
-
-
-class EnvPoolMujocoVector:
-    """N envs of one task, such as ``HalfCheetah-v4``; ``limit``: agent steps an episode may last, else the task's."""
-
-    def __init__(self, *, task: str, seeds: Sequence[int], threads: int, limit: int | None = None) -> None:
-        self._async = EnvPoolMujocoAsync(task=task, seeds=seeds, threads=threads, async_batch=len(seeds), limit=limit)
-        self.info: Final = self._async.info
-        self._env_ids = np.arange(len(seeds))
-
-    def reset(self) -> Frames:
-        """Begin every env's first episode, ``[N, *obs_shape]``."""
-        return self._async.reset()
-
-    def send(self, action: NDArray[Any]) -> None:
-        """Start a step of all envs with actions ``[N, A]``; an env whose episode is over resets itself."""
-        self._async.send(action, self._env_ids)
-
-    def recv(self) -> Step:
-        """Wait for the answers to the last ``send``."""
-        return self._async.recv()
-
-    def close(self) -> None:
-        """Join the pool's threads; idempotent."""
-        self._async.close()

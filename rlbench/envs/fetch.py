@@ -72,19 +72,16 @@ class FetchVector(GymnasiumVector):
 
     def state_dict(self) -> State:
         """State of physics, goals, episodes and generators."""
-        goals = np.stack([env.goal for env in self._inner()])
-        return {**self.progress(), "physics": physics(self._inner()), "goals": torch.from_numpy(goals)}
+        goals = np.stack([env.goal for env in self.unwrapped()])
+        return {**self.progress(), "physics": physics(self.unwrapped()), "goals": torch.from_numpy(goals)}
 
     def load_state_dict(self, state: State) -> None:
         """Restore physics, goals, episodes and generators."""
         with self._inspection.guard():
             self.proceed(state)
-            put_physics(self._inner(), branch(state, "physics"))
-            for env, goal in zip(self._inner(), tensor(state, "goals").numpy(), strict=True):
+            put_physics(self.unwrapped(), branch(state, "physics"))
+            for env, goal in zip(self.unwrapped(), tensor(state, "goals").numpy(), strict=True):
                 env.goal = goal.copy()
-
-    def _inner(self) -> list[Any]:
-        return [env.unwrapped for env in self._envs]
 
 
 class Flat(gymnasium.ObservationWrapper[NDArray[np.float64], Any, dict[str, NDArray[np.float64]]]):

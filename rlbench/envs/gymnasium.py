@@ -117,7 +117,7 @@ class GymnasiumVector:
 
     def progress(self) -> State:
         """State of the episodes and generators: all that is not inside the environments."""
-        streams = [_generator_state(env.unwrapped.np_random) for env in self._envs]
+        streams = [_generator_state(env.np_random) for env in self.unwrapped()]
         return {
             "streams": torch.from_numpy(np.stack(streams)),
             "elapsed": torch.from_numpy(self._elapsed.copy()),
@@ -130,12 +130,12 @@ class GymnasiumVector:
         self.reset()
         self._elapsed, self._ended = tensor(state, "elapsed").numpy().copy(), tensor(state, "ended").numpy().copy()
         self._inspection.steps = whole(state, "steps")
-        for env, words in zip(self._envs, tensor(state, "streams").numpy(), strict=True):
-            env.unwrapped.np_random.bit_generator.state = _pcg64(words)
+        for env, words in zip(self.unwrapped(), tensor(state, "streams").numpy(), strict=True):
+            env.np_random.bit_generator.state = _pcg64(words)
 
-    def inside(self, env_id: int) -> Env:
-        """An env without its wrappers."""
-        return self._envs[env_id].unwrapped
+    def unwrapped(self) -> list[Any]:
+        """The envs without their wrappers."""
+        return [env.unwrapped for env in self._envs]
 
     def close(self) -> None:
         """Close every environment; idempotent."""
@@ -246,15 +246,12 @@ class ClassicVector(GymnasiumVector):
 
     def state_dict(self) -> State:
         """State of envs, episodes and generators."""
-        places: State = {str(i): torch.tensor(np.array(env.state)) for i, env in enumerate(self._inner())}
+        places: State = {str(i): torch.tensor(np.array(env.state)) for i, env in enumerate(self.unwrapped())}
         return {**self.progress(), "places": places}  # a tensor for each env: after a reset its type differs
 
     def load_state_dict(self, state: State) -> None:
         """Restore envs, episodes and generators."""
         with self._inspection.guard():
             self.proceed(state)
-            for i, env in enumerate(self._inner()):
+            for i, env in enumerate(self.unwrapped()):
                 env.state = tensor(branch(state, "places"), str(i)).numpy().copy()
-
-    def _inner(self) -> list[Any]:
-        return [env.unwrapped for env in self._envs]

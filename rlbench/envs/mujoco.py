@@ -79,13 +79,13 @@ class MujocoVector(GymnasiumVector):
 
     def state_dict(self) -> State:
         """State of physics, episodes and generators."""
-        return {**self.progress(), "physics": physics([env.unwrapped for env in self._envs])}
+        return {**self.progress(), "physics": physics(self.unwrapped())}
 
     def load_state_dict(self, state: State) -> None:
         """Restore physics, episodes and generators."""
         with self._inspection.guard():
             self.proceed(state)
-            put_physics([env.unwrapped for env in self._envs], branch(state, "physics"))
+            put_physics(self.unwrapped(), branch(state, "physics"))
 
 
 def physics(envs: Sequence[Any]) -> State:

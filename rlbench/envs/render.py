@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from traceback import clear_frames
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import Any, ClassVar, Final, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +26,13 @@ BLOCK: Final = 24  # pixels of a square of a board
 FRAME: Final = 1 / 60  # seconds of an emulator's frame
 
 
-class Camera(Protocol):
-    """Camera on one env."""
+class Camera:
+    """Camera on one env; ``seconds`` of play pass in a step."""
 
-    look: str  # kind of frame, for the record
-    seconds: float  # of play in a step
+    look: ClassVar[str]  # kind of frame, for the record
+
+    def __init__(self, *, seconds: float) -> None:
+        self.seconds = seconds
 
     def on_reset(self, obs: Frames) -> None:
         """Take the first observations ``[N, ...]``."""
@@ -40,9 +42,10 @@ class Camera(Protocol):
 
     def frame(self) -> Frame:
         """Render the current frame."""
+        raise NotImplementedError
 
     def close(self) -> None:
-        """Release the camera's resources."""
+        """Release the camera's resources; the owner of the env closes it."""
 
 
 class RecordVideo:
@@ -98,14 +101,11 @@ class RecordVideo:
         self.envs.close()
 
 
-class Board:
+class Board(Camera):
     """Camera on a toy task whose observation is a board of bytes."""
 
     look = "board"
-
-    def __init__(self, *, seconds: float) -> None:
-        self.seconds = seconds
-        self._board: NDArray[Any] = np.zeros((1, 1), np.uint8)
+    _board: NDArray[Any]
 
     def on_reset(self, obs: Frames) -> None:
         """Store the board, ``[1, ...]``."""
@@ -120,40 +120,29 @@ class Board:
         large = self._board.repeat(BLOCK, 0).repeat(BLOCK, 1).astype(np.uint8)
         return np.repeat(large[..., None], 3, axis=-1)
 
-    def close(self) -> None:
-        """Do nothing."""
 
-
-class Screen:
+class Screen(Camera):
     """Camera on an emulator of Gymnasium, by its screen."""
 
     look = "screen"
 
     def __init__(self, env: Env, *, frame_skip: int) -> None:
-        self.seconds = frame_skip * FRAME
+        super().__init__(seconds=frame_skip * FRAME)
         self._env = cast("Any", env)
-
-    def on_reset(self, obs: Frames) -> None:
-        """Do nothing: the screen ``[H, W, 3]`` is read in ``frame``."""
-
-    def on_step(self, action: NDArray[Any], step: Step) -> None:
-        """Do nothing: the screen ``[H, W, 3]`` is read in ``frame``."""
 
     def frame(self) -> Frame:
         """Read the screen, ``[210, 160, 3]``."""
         return np.array(self._env.ale.getScreenRGB(), np.uint8)
 
-    def close(self) -> None:
-        """Do nothing: the owner closes the env."""
 
-
-class ShadowEmulator:
+class ShadowEmulator(Camera):
     """Camera on ale-py's engine: a second emulator in colour plays the same game by equal seed and actions."""
 
     look = "screen"
 
     def __init__(self, envs: VectorEnv, *, frame_skip: int) -> None:
-        self.seconds, self._envs = frame_skip * FRAME, envs
+        super().__init__(seconds=frame_skip * FRAME)
+        self._envs = envs
         self._obs: Frames = np.zeros(0, np.uint8)
 
     def on_reset(self, obs: Frames) -> None:  # noqa: ARG002 - its own observations are in colour
@@ -182,7 +171,7 @@ class ShadowEmulator:
         self._envs.close()
 
 
-class Rendered:
+class Rendered(Camera):
     """OpenGL camera on a MuJoCo simulation.
 
     Raises:
@@ -193,21 +182,15 @@ class Rendered:
 
     def __init__(self, env: Env) -> None:
         self._env = cast("Any", env)
-        self.seconds = float(self._env.dt)
+        super().__init__(seconds=float(self._env.dt))
         _probe(self.frame)
-
-    def on_reset(self, obs: Frames) -> None:
-        """Do nothing: ``frame`` renders the simulation, not ``obs`` ``[1, ...]``."""
-
-    def on_step(self, action: NDArray[Any], step: Step) -> None:
-        """Do nothing: ``frame`` renders the simulation, not ``step.obs`` ``[1, ...]``."""
 
     def frame(self) -> Frame:
         """Render the simulation by Gymnasium, ``[480, 480, 3]`` unless the task sets another size."""
         return np.array(self._env.mujoco_renderer.render("rgb_array"), np.uint8)
 
     def close(self) -> None:
-        """Close the OpenGL context; the owner closes the env."""
+        """Close the OpenGL context."""
         self._env.mujoco_renderer.close()
 
 

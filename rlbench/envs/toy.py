@@ -25,29 +25,54 @@ KEYS: Final = np.array([0, 3, 2, 2, 1, 3, 0, 1, 3, 2, 1, 2, 3, 3])  # the right 
 LIMIT: Final = 42  # steps of an episode
 
 
-class Catch:
+class ToyVector:
+    """N envs of one game, with observations of bytes."""
+
+    def __init__(self, *, name: str, obs_shape: tuple[int, ...], actions: int, seeds: Sequence[int]) -> None:
+        if not seeds:
+            raise UsageError("seeds: at least one env is needed")
+        self.info: Final = EnvInfo(
+            num_envs=len(seeds),
+            obs_shape=obs_shape,
+            obs_dtype=np.dtype(np.uint8),
+            actions=Discrete(actions),
+            versions=(("env", f"rlbench/{name}"), ("numpy", np.__version__)),
+        )
+        self._over = np.zeros(len(seeds), np.bool_)
+        self._action = np.zeros(len(seeds), np.int64)
+        self._env_ids = np.arange(len(seeds))
+        self._env_ids.flags.writeable = False
+        self._inspection = Inspection(name=name.partition("/")[0], info=self.info, seeds=seeds)
+
+    def send(self, action: NDArray[Any]) -> None:
+        """Store the actions, ``[N]``, for ``recv``."""
+        self._inspection.check_action(action)
+        self._action = action.astype(np.int64)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def _step(self, obs: Frames, score: NDArray[np.float64], truncated: NDArray[np.bool_]) -> Step:
+        """Step whose episodes end as ``_over`` says."""
+        step = Step(
+            obs=obs,
+            reward=score.astype(np.float32),
+            terminated=self._over & ~truncated,
+            truncated=truncated,
+            env_id=self._env_ids,
+            score=score,
+            over=self._over.copy(),
+        )
+        return self._inspection.check_step(step)
+
+
+class Catch(ToyVector):
     """N boards: 9 steps each, +1 for a catch, −1 for a miss."""
 
     def __init__(self, *, seeds: Sequence[int]) -> None:
-        if not seeds:
-            raise UsageError("seeds: at least one env is needed")
-        num_envs = len(seeds)
+        super().__init__(name="Catch", obs_shape=(ROWS, COLUMNS), actions=ACTIONS, seeds=seeds)
         self._generators = [np.random.default_rng(seed) for seed in seeds]  # one for each env
-        self._row = np.zeros(num_envs, np.int64)
-        self._column = np.zeros(num_envs, np.int64)
-        self._paddle = np.zeros(num_envs, np.int64)
-        self._over = np.ones(num_envs, np.bool_)
-        self._action = np.zeros(num_envs, np.int64)
-        self._env_ids = np.arange(num_envs)
-        self._env_ids.flags.writeable = False
-        self.info: Final = EnvInfo(
-            num_envs=num_envs,
-            obs_shape=(ROWS, COLUMNS),
-            obs_dtype=np.dtype(np.uint8),
-            actions=Discrete(ACTIONS),
-            versions=(("env", "rlbench/Catch"), ("numpy", np.__version__)),
-        )
-        self._inspection = Inspection(name="Catch", info=self.info, seeds=seeds)
+        self._row, self._column, self._paddle = np.zeros((3, len(seeds)), np.int64)
 
     def reset(self) -> Frames:
         """Return the first boards, ``[N, 10, 5]``: 255 at ball and paddle."""
@@ -56,31 +81,13 @@ class Catch:
         self._over[:] = False
         return self._inspection.check_reset(self._boards())
 
-    def send(self, action: NDArray[Any]) -> None:
-        """Store the actions, ``[N]``, for ``recv``."""
-        self._inspection.check_action(action)
-        self._action = action.astype(np.int64)
-
     def recv(self) -> Step:
         """Let every ball fall by one row."""
         live = ~self._over
         self._move(self._action)
-        over = live & (self._row == ROWS - 1)
-        score = np.where(over, np.where(self._column == self._paddle, 1.0, -1.0), 0.0)
-        self._over = over
-        step = Step(
-            obs=self._boards(),
-            reward=score.astype(np.float32),
-            terminated=over,
-            truncated=np.zeros_like(over),
-            env_id=self._env_ids,
-            score=score,
-            over=over,
-        )
-        return self._inspection.check_step(step)
-
-    def close(self) -> None:
-        """Do nothing."""
+        self._over = live & (self._row == ROWS - 1)
+        score = np.where(self._over, np.where(self._column == self._paddle, 1.0, -1.0), 0.0)
+        return self._step(self._boards(), score, truncated=np.zeros_like(live))
 
     def _move(self, action: NDArray[np.int64]) -> None:
         new = self._over
@@ -97,36 +104,19 @@ class Catch:
         return board
 
 
-class Doors:
-    """N equal corridors; the reward is 1 behind the last door, where the episode ends."""
+class Doors(ToyVector):
+    """N equal, deterministic corridors; the reward is 1 behind the last door, where the episode ends."""
 
     def __init__(self, *, seeds: Sequence[int]) -> None:
-        if not seeds:
-            raise UsageError("seeds: at least one env is needed")
-        num_envs = len(seeds)  # the envs are deterministic
-        self._door, self._age = np.zeros(num_envs, np.int64), np.zeros(num_envs, np.int64)
-        self._over = np.zeros(num_envs, np.bool_)
-        self._action = np.zeros(num_envs, np.int64)
-        self._env_ids = np.arange(num_envs)
-        self._env_ids.flags.writeable = False
-        self.info: Final = EnvInfo(
-            num_envs=num_envs,
-            obs_shape=(len(KEYS) + 1,),
-            obs_dtype=np.dtype(np.uint8),
-            actions=Discrete(int(KEYS.max()) + 1),
-            versions=(("env", f"rlbench/Doors/{len(KEYS)}"), ("numpy", np.__version__)),
+        super().__init__(
+            name=f"Doors/{len(KEYS)}", obs_shape=(len(KEYS) + 1,), actions=int(KEYS.max()) + 1, seeds=seeds
         )
-        self._inspection = Inspection(name="Doors", info=self.info, seeds=seeds)
+        self._door, self._age = np.zeros((2, len(seeds)), np.int64)
 
     def reset(self) -> Frames:
         """Return the first observations, before the first door, ``[N, 15]``: 255 at the position."""
         self._door[:], self._age[:], self._over[:] = 0, 0, False
         return self._inspection.check_reset(self._boards())
-
-    def send(self, action: NDArray[Any]) -> None:
-        """Store the actions, ``[N]``, for ``recv``."""
-        self._inspection.check_action(action)
-        self._action = action.astype(np.int64)
 
     def recv(self) -> Step:
         """Try the key of every env."""
@@ -137,20 +127,7 @@ class Doors:
         terminated = self._door == len(KEYS)
         truncated = (self._age == LIMIT) & ~terminated
         self._over = terminated | truncated
-        score = terminated.astype(np.float64)
-        step = Step(
-            obs=self._boards(),
-            reward=score.astype(np.float32),
-            terminated=terminated,
-            truncated=truncated,
-            env_id=self._env_ids,
-            score=score,
-            over=self._over.copy(),
-        )
-        return self._inspection.check_step(step)
-
-    def close(self) -> None:
-        """Do nothing."""
+        return self._step(self._boards(), terminated.astype(np.float64), truncated)
 
     def _boards(self) -> NDArray[np.uint8]:
         corridor = np.zeros((self.info.num_envs, len(KEYS) + 1), np.uint8)

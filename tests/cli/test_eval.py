@@ -237,7 +237,7 @@ def test_video_of_an_environment_without_frames_is_refused(tmp_path: Path, capsy
 def test_mujoco_video_is_rendered_with_opengl(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUJOCO_GL", "egl")
     try:
-        Rendered(MujocoVector(task="InvertedPendulum-v4", seeds=(0,)).inside(0)).close()
+        Rendered(MujocoVector(task="InvertedPendulum-v4", seeds=(0,)).unwrapped()[0]).close()
     except UsageError:
         pytest.skip("no EGL here")
     words = ["--smoke", "--steps", "400", "--quiet"]

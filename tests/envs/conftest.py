@@ -14,7 +14,7 @@ from rlbench.envs import atari_wrappers
 from rlbench.envs.ale import AleVector
 from rlbench.envs.base import Box, Discrete, VectorEnv
 from rlbench.envs.envpool import EnvPoolVector
-from rlbench.envs.envpool_async import EnvPoolMujocoVector
+from rlbench.envs.envpool_async import EnvPoolMujoco
 from rlbench.envs.fetch import FetchVector
 from rlbench.envs.gymnasium import ClassicVector, GymnasiumVector
 from rlbench.envs.mujoco import MujocoVector
@@ -50,7 +50,7 @@ KINDS: dict[str, Make] = {  # all of them end an episode within 100 random steps
     "pendulum": partial(ClassicVector, task="Pendulum-v1", limit=30),
     "hopper": partial(MujocoVector, task="Hopper-v4"),
     "cheetah": partial(MujocoVector, task="HalfCheetah-v4", limit=30),
-    "envpool-hopper": partial(EnvPoolMujocoVector, task="Hopper-v4", threads=2),
+    "envpool-hopper": partial(EnvPoolMujoco, task="Hopper-v4", threads=2),
     "fetch": partial(FetchVector, task="FetchReach-v4", limit=30),
     **{adapter: partial(atari, adapter, "breakout", training=True) for adapter in ("ale", "envpool", "gymnasium")},
 }

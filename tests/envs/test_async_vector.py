@@ -13,7 +13,7 @@ import pytest
 
 from rlbench.envs.async_vector import AsyncVector
 from rlbench.envs.base import AsyncVectorEnv, Discrete, EnvInfo, Step, VectorEnv
-from rlbench.envs.envpool_async import EnvPoolMujocoAsync
+from rlbench.envs.envpool_async import EnvPoolMujoco
 from rlbench.errors import BrokenEnvironment, Diverged, RlbenchError, UsageError
 from tests.slow import slow_but
 
@@ -27,7 +27,7 @@ KINDS = ["ale", "envpool", "hopper", "envpool-hopper"]  # all of them end severa
 def made(make_any: Make, kind: str, answers: int, seeds: list[int] | None = None) -> AsyncVectorEnv:
     seeds = seeds or SEEDS
     if kind == "envpool-hopper":
-        return EnvPoolMujocoAsync(task="Hopper-v4", seeds=seeds, threads=2, async_batch=answers)
+        return EnvPoolMujoco(task="Hopper-v4", seeds=seeds, threads=2, async_batch=answers)
     return AsyncVector(envs=[make_any(kind, seeds=[seed]) for seed in seeds], async_batch=answers)
 
 
@@ -188,7 +188,7 @@ def test_waiting_without_pending_actions_is_refused(answers: int) -> None:
     with refusal:
         AsyncVector(envs=[Held() for _ in range(4)], async_batch=answers)
     with refusal:
-        EnvPoolMujocoAsync(task="Hopper-v4", seeds=SEEDS, threads=2, async_batch=answers)
+        EnvPoolMujoco(task="Hopper-v4", seeds=SEEDS, threads=2, async_batch=answers)
 
 
 def test_invalid_action_is_refused_with_its_env_index(make_any: Make) -> None:

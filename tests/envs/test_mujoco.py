@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from rlbench.envs.envpool_async import EnvPoolMujocoVector
+from rlbench.envs.envpool_async import EnvPoolMujoco
 from rlbench.envs.gymnasium import GymnasiumVector
 from rlbench.envs.mujoco import MujocoVector
 from rlbench.errors import BrokenEnvironment, UnknownName, UsageError
@@ -114,7 +114,7 @@ def test_the_record_names_task_and_engine(kind: str, make_any: Callable) -> None
     assert names["env"] == f"{engine[0]}/Hopper-v4" and names[engine[1]] == version(engine[1])
 
 
-@pytest.mark.parametrize("make", [MujocoVector, lambda **wish: EnvPoolMujocoVector(threads=1, **wish)])
+@pytest.mark.parametrize("make", [MujocoVector, lambda **wish: EnvPoolMujoco(threads=1, **wish)])
 def test_unknown_mujoco_task_is_refused(make: Callable) -> None:
     with pytest.raises(UsageError, match=r"CartPole-v1: not one of the mujoco tasks, which are .*Ant-v4"):
         make(task="CartPole-v1", seeds=[1])
@@ -128,7 +128,7 @@ def test_a_task_that_this_mujoco_cannot_play_is_refused_with_the_reason() -> Non
 
 
 def test_envpool_agrees_with_gymnasium_from_an_equal_state_while_rounding_does_not_grow(draw: Draw) -> None:
-    pool, gym = EnvPoolMujocoVector(task="Swimmer-v4", seeds=[5], threads=1), MujocoVector(task="Swimmer-v4", seeds=[5])
+    pool, gym = EnvPoolMujoco(task="Swimmer-v4", seeds=[5], threads=1), MujocoVector(task="Swimmer-v4", seeds=[5])
     gym.reset()
     obs = pool.reset()[0].astype(np.float64)
     gym._envs[0].unwrapped.set_state(np.concatenate([[0.0, 0.0], obs[:3]]), obs[3:])  # it feels no place

@@ -52,7 +52,7 @@ class Renderer:
 
 def rendered(envs: MujocoVector) -> Rendered:
     """A camera whose pictures need no OpenGL."""
-    env_id: Any = envs.inside(0)
+    env_id: Any = envs.unwrapped()[0]
     env_id.mujoco_renderer = Renderer(env_id)
     return Rendered(env_id)
 
@@ -116,7 +116,7 @@ def test_mujoco_video_without_opengl_is_refused_with_a_remedy(backend: str, monk
     monkeypatch.setenv("MUJOCO_GL", backend)
     complaints: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", complaints.append)
-    env_id = MujocoVector(task="InvertedPendulum-v4", seeds=(1,)).inside(0)
+    env_id = MujocoVector(task="InvertedPendulum-v4", seeds=(1,)).unwrapped()[0]
     with pytest.raises(UsageError, match=rf"MUJOCO_GL={backend}: \w+\); .* set MUJOCO_GL=egl, or leave --video out"):
         Rendered(env_id)
     del env_id
