@@ -9,15 +9,14 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rlbench.config.names import check_name, printable
-from rlbench.curves.points import Column, Label, Points, group, label_of, listing
+from rlbench.curves.points import Column, Label, Points, label_of, listing
 from rlbench.errors import RefusedFile
 from rlbench.records.imported import Kind
 
@@ -170,22 +169,23 @@ def long(table: Table, *, kind: Kind | None) -> list[Points]:
     fields = [table.texts(field) for field in ("suite", "algorithm", "task", "dataset", "kind")]
     seeds = table.columns[seed] if seed else [""] * table.size
     suites, algorithms, tasks, datasets, kinds = fields
-    codes, labels = _factorize_rows((suites, algorithms, tasks, datasets, kinds, seeds))
+    rows_by_label: dict[tuple[str, ...], list[int]] = {}
+    for row, label in enumerate(zip(suites, algorithms, tasks, datasets, kinds, seeds, strict=True)):
+        rows_by_label.setdefault(label, []).append(row)
     steps, name = table.numbers(step, gaps=episodes), table.name_of("length")
     lengths = table.numbers(name, gaps=True) if name else None
     curves = []
-    for rows in group(codes):
-        suite, algorithm, task, dataset, algorithm_label, number = labels[int(codes[rows[0]])]
-        points = rows[finite[rows]]
+    for (suite, algorithm, task, dataset, kind_label, number), rows in rows_by_label.items():
+        points = np.array(rows)[finite[rows]]
         own = None if lengths is None else lengths[points]
         curves.append(
             Points(
                 label=Label(suite, algorithm, task, dataset, _seed(number, table.where)),
-                kind=kind or _kind(algorithm_label, table.where) or ("training" if episodes else "evaluation"),
+                kind=kind or _kind(kind_label, table.where) or ("training" if episodes else "evaluation"),
                 steps=steps[points],
                 returns=returns[points],
                 lengths=own if own is not None and np.isfinite(own).all() else None,
-                unknown=() if kind or algorithm_label or episodes else ("kind",),
+                unknown=() if kind or kind_label or episodes else ("kind",),
                 episodes=episodes,
             )
         )
@@ -195,20 +195,19 @@ def long(table: Table, *, kind: Kind | None) -> list[Points]:
 def wide(table: Table, *, kind: Kind | None) -> list[Points]:
     """Curves of a table with one column per seed; an empty cell means that the seed has ended."""
     first = table.name_of("step") or table.header[0]
-    steps, curves = table.numbers(first), []
-    for name in table.header:
-        if name != first:
-            returns = table.numbers(name, gaps=True)
-            match, finite = SEED_NAME.fullmatch(name.strip().lower()), np.isfinite(returns)
-            curves.append(
-                Points(
-                    label=Label(seed=int(match[1]) if match else None),
-                    kind=kind or "evaluation",
-                    steps=steps[finite],
-                    returns=returns[finite],
-                    unknown=() if kind else ("kind",),
-                )
-            )
+    seeds = {name: SEED_NAME.fullmatch(name.strip().lower()) for name in table.header if name != first}
+    labels = {name: Label(seed=int(match[1]) if match else None) for name, match in seeds.items()}
+    return _one_a_column(table, first, labels, kind or "evaluation", () if kind else ("kind",))
+
+
+def _one_a_column(
+    table: Table, step: str, labels: Mapping[str, Label], kind: Kind, unknown: tuple[str, ...]
+) -> list[Points]:
+    steps, curves = table.numbers(step), []
+    for name, label in labels.items():
+        returns = table.numbers(name, gaps=True)
+        finite = np.isfinite(returns)
+        curves.append(Points(label=label, kind=kind, steps=steps[finite], returns=returns[finite], unknown=unknown))
     return curves
 
 
@@ -223,30 +222,18 @@ def wandb(table: Table, *, kind: Kind | None, tag: str | None) -> list[Points]:
     metric = tag or metrics[0]
     if metric not in metrics or (tag is None and len(metrics) > 1):
         raise RefusedFile(f"{table.where}: holds the metrics {listing(metrics)}; name one with --tag")
-    steps, curves = table.numbers(table.header[0]), []
-    for name, match in series.items():
-        if match["metric"] == metric:
-            returns = table.numbers(name, gaps=True)
-            finite = np.isfinite(returns)
-            curves.append(
-                Points(
-                    label=label_of(match["run"]),
-                    kind=kind or kind_of(metric),
-                    steps=steps[finite],
-                    returns=returns[finite],
-                    unknown=("averaging over steps",),
-                )
-            )
-    return curves
+    labels = {name: label_of(match["run"]) for name, match in series.items() if match["metric"] == metric}
+    return _one_a_column(table, table.header[0], labels, kind or kind_of(metric), ("averaging over steps",))
 
 
-def monitor(text: str, where: str) -> list[Points]:
+def monitor(text: str, path: Path) -> list[Points]:
     """Stable-Baselines3's ``monitor.csv``: return, length and time of each training episode of one environment.
 
     Raises:
         RefusedFile: its header or a column is missing.
     """
     head, _, rest = text.partition("\n")
+    where = str(path)
     try:
         task = json.loads(head.removeprefix("#"))["env_id"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -255,7 +242,7 @@ def monitor(text: str, where: str) -> list[Points]:
     if not {"r", "l"} <= set(table.header):
         raise RefusedFile(f"{where}: no columns 'r' and 'l' among {listing(table.header)}; restore it")
     lengths = table.numbers("l")
-    label = Label(task=task if isinstance(task, str) else "")
+    label = Label(task=task if isinstance(task, str) else "", seed=label_of(path.parent).seed)
     return [Points(label=label, kind="training", steps=np.cumsum(lengths), returns=table.numbers("r"), lengths=lengths)]
 
 
@@ -267,24 +254,6 @@ def d3rlpy(table: Table) -> list[Points]:
 def kind_of(metric: str) -> Kind:
     """The kind of returns by a metric's name: evaluation if it contains the word, otherwise training."""
     return "evaluation" if re.search(r"(^|[/_.])(eval|test)", metric.lower()) else "training"
-
-
-def _factorize(column: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
-    """Codes ``[N]`` of the values of a column in their first order, and the values."""
-    values = {value: code for code, value in enumerate(dict.fromkeys(column))}
-    return np.fromiter(map(values.__getitem__, column), np.int64, len(column)), list(values)
-
-
-def _factorize_rows(columns: Iterable[Sequence[str]]) -> tuple[NDArray[np.int64], list[tuple[str, ...]]]:
-    """Codes ``[N]`` of the rows of some columns in their first order, and the rows."""
-    pairs = [_factorize(column) for column in columns]
-    combined = np.zeros(len(pairs[0][0]), np.int64)
-    for codes, values in pairs:
-        combined = np.unique(combined * len(values) + codes, return_inverse=True)[1]
-    _, first, inverse = np.unique(combined, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
-    rows = [tuple(values[codes[first[place]]] for codes, values in pairs) for place in order]
-    return np.argsort(order, kind="stable")[inverse], rows
 
 
 def _kind(text: str, where: str) -> Kind | None:
@@ -309,15 +278,3 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return float("nan")
-
-
-def content(raw: bytes, path: Path) -> str:
-    """The text of a file.
-
-    Raises:
-        RefusedFile: it is not UTF-8.
-    """
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise RefusedFile(f"{path}: not UTF-8 text; save it as UTF-8") from None

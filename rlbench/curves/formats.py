@@ -125,20 +125,21 @@ def _read(raw: bytes, path: Path, options: ImportOptions) -> tuple[Format, list[
         curves = events.curves(raw, path, tag=options.tag, label=label_of(path.parent))
         cleanrl = "__" in path.parent.name and options.format in {None, "cleanrl"}
         return _as("cleanrl" if cleanrl else "tensorboard", options), curves
-    text = delimited.content(raw, path)
-    if text.lstrip()[:1] in {"[", "{"}:
-        return _json(text, path, options)
-    if text.startswith("#{"):
-        curves = delimited.monitor(text, str(path))
-        seed = label_of(path.parent).seed
-        return _as("sb3", options), [replace(c, label=c.label._replace(seed=seed)) for c in curves]
-    return _table(delimited.tables(text, str(path)), options)
-
-
-def _json(text: str, path: Path, options: ImportOptions) -> tuple[Format, list[Points]]:
-    if text.lstrip().startswith("{"):
-        return _as("jsonl", options), json_lines.curves(text, path)
-    return _as("dopamine", options), dopamine.curves(text, path, algorithm=options.algorithm, tag=options.tag)
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise RefusedFile(f"{path}: not UTF-8 text; save it as UTF-8") from None
+    format_: Format
+    match text.lstrip()[:1]:
+        case "{":
+            format_, curves = "jsonl", json_lines.curves(text, path)
+        case "[":
+            format_, curves = "dopamine", dopamine.curves(text, path, algorithm=options.algorithm, tag=options.tag)
+        case "#" if text.startswith("#{"):
+            format_, curves = "sb3", delimited.monitor(text, path)
+        case _:
+            return _table(delimited.tables(text, str(path)), options)
+    return _as(format_, options), curves
 
 
 def _table(table: delimited.Table, options: ImportOptions) -> tuple[Format, list[Points]]:

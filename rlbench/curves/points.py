@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final, NamedTuple, TypeAlias
@@ -109,12 +109,6 @@ def clean(curve: Points, where: str) -> Points:
     if len(steps) > MOST_POINTS:
         raise RefusedFile(f"{where}: seed {seed} has {len(steps):,} points, {MOST_POINTS:,} are allowed; thin the file")
     return replace(curve, steps=steps, returns=returns, lengths=lengths)
-
-
-def group(codes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """The indices ``[N]`` of each code, in the order of the codes."""
-    order = np.argsort(codes, kind="stable")
-    yield from np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
 
 
 def listing(names: Iterable[object]) -> str:
