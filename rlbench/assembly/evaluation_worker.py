@@ -1,6 +1,7 @@
-"""Worker process that evaluates policies beside the training, over two open pipes.
+"""Worker process that evaluates policies beside the training.
 
-``python -m rlbench.assembly.evaluation_worker IN OUT``
+``python -m rlbench.assembly.evaluation_worker SPEC THREADS WEIGHTS REPLIES``: stdin brings the epochs to evaluate;
+``WEIGHTS`` and ``REPLIES`` are file descriptors of shared memory and of a pipe.
 
 It ends with its pipes and ignores every signal but SIGKILL, so it ends with the training. A resume repeats unfinished
 evaluations. It writes no files.
@@ -10,16 +11,18 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import json
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from time import monotonic
 from typing import Final
 
 import torch
+from safetensors.torch import load
 from torch import Tensor, nn
 
 from rlbench.assembly.device import keep_memory
@@ -29,8 +32,6 @@ from rlbench.assembly.offline import staged
 from rlbench.config.run import Spec
 from rlbench.datasets.episodes import Scale
 from rlbench.envs.base import EnvInfo
-from rlbench.evaluation import pool
-from rlbench.evaluation.pool import EvaluationFailure, EvaluationProgress, WorkerConfig
 from rlbench.ops.state_dict import into_module
 
 PROGRESS_INTERVAL: Final = 0.1  # seconds between two reports of progress
@@ -49,11 +50,10 @@ class Bench:
     setup: EvaluationSetup
 
 
-def bench(config: WorkerConfig, scale: dict[str, Tensor]) -> Bench:
+def bench(spec: Spec, threads: int, scale: dict[str, Tensor]) -> Bench:
     """Build the run's policy and evaluation setup on the host; ``scale`` is mean and std ``[D]``."""
     keep_memory()
-    torch.set_num_threads(config.threads)
-    spec = Spec.model_validate_json(config.spec)
+    torch.set_num_threads(threads)
     info, normalization = describe(spec), Scale(*(scale[part].numpy() for part in Scale._fields)) if scale else None
     parts, setup = staged(spec, info, torch.device("cpu"), scale=normalization, threads=1)
     return Bench(spec, info, parts.learner.policy(), setup)
@@ -62,17 +62,17 @@ def bench(config: WorkerConfig, scale: dict[str, Tensor]) -> Bench:
 def evaluate(bench: Bench, epoch: int, policy: dict[str, Tensor], replies: int) -> None:
     """Evaluate weights ``[...]`` by name as the training would; report progress and the result."""
     into_module(bench.policy, dict(policy))
-    _reply(replies, EvaluationProgress(0))
+    _reply(replies, "games", 0)
     running, report_time = evaluation(bench.spec, bench.info, bench.setup, torch.device("cpu"), epoch), monotonic()
     for games in running:
         if monotonic() - report_time > PROGRESS_INTERVAL:
-            _reply(replies, EvaluationProgress(games))
+            _reply(replies, "games", games)
             report_time = monotonic()
-    _reply(replies, running.result())
+    _reply(replies, "evaluation", asdict(running.result()))
 
 
-def _reply(replies: int, reply: pool.Reply) -> None:
-    line = pool.to_line(reply)
+def _reply(replies: int, kind: str, content: object) -> None:
+    line = (json.dumps([kind, content]) + "\n").encode()
     while line:
         line = line[os.write(replies, line) :]
 
@@ -84,23 +84,28 @@ def _end_with_parent() -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Evaluate the requests of one pipe and reply through the other, until the pipe ends."""
+    """Evaluate the requests on stdin and reply, until stdin ends."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     _end_with_parent()
     faulthandler.enable()
     faulthandler.register(DUMP, all_threads=True)
-    requests, replies = (int(argument) for argument in arguments)
+    threads, weights, replies = map(int, arguments[1:])
+    setup: Bench | None = None
     try:
-        with os.fdopen(requests, "rb") as source:
-            config = pool.read_config(source)
-            setup = None if config is None else bench(*config)
-            while setup is not None and (request := pool.read_request(source)) is not None:
-                evaluate(setup, request[0].epoch, request[1], replies)
+        for epoch in sys.stdin:
+            tensors = load(os.pread(weights, os.fstat(weights).st_size, 0))
+            groups = {
+                group: {name.removeprefix(group): tensors[name] for name in tensors if name.startswith(group)}
+                for group in ("policy.", "scale.")
+            }
+            setup = setup or bench(Spec.model_validate_json(arguments[0]), threads, groups["scale."])
+            evaluate(setup, int(epoch), groups["policy."], replies)
     except BrokenPipeError:
         return 0
     except Exception as error:  # noqa: BLE001 - the run reports any error
-        _reply(replies, EvaluationFailure(type(error).__name__, str(error), traceback.format_exc()))
+        failure = {"kind": type(error).__name__, "message": str(error), "trace": traceback.format_exc()}
+        _reply(replies, "error", failure)
         return 1
     return 0
 

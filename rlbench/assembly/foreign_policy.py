@@ -20,7 +20,7 @@ from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.explore import EpsilonGreedy, Explorer, NoExploration
 from rlbench.config.names import printable
 from rlbench.config.run import Runtime, Spec
-from rlbench.datasets.sb3_policy import Layer, SB3Policy
+from rlbench.datasets.sb3_import import Layer, SB3Policy
 from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.errors import RefusedFile
 from rlbench.evaluation.model_client import ModelClient, ModelFormat

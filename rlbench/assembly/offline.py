@@ -29,8 +29,7 @@ from rlbench.datasets.episodes import Scale, episode_returns, scale_of, terminat
 from rlbench.datasets.types import Dataset
 from rlbench.envs.base import Box, Discrete, EnvInfo, VectorEnv
 from rlbench.envs.normalize import Fixed
-from rlbench.evaluation import pool
-from rlbench.evaluation.pool import EvalPool
+from rlbench.evaluation.pool import EvalPool, WorkerConfig
 from rlbench.records.machine import available_memory
 from rlbench.seeds import Seeds
 from rlbench.suites.offline_discrete import RECORDINGS
@@ -111,7 +110,7 @@ def build_offline(
     )
     stage = evaluation_setup(parts, _fixed(scale), stepping_threads(runtime))
     normalization = {} if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields}
-    config = pool.frame(pool.WorkerConfig(spec.model_dump_json(), threads_of(spec, runtime, device)), normalization)
+    config = WorkerConfig(spec.model_dump_json(), threads_of(spec, runtime, device), normalization)
     eager = EagerUpdater(source=buffer, learner=parts.learner, batch=algo.batch, metrics=MeanMetrics(device))
     engine = engine_of(spec, runtime, device)
     return trainer.Offline(

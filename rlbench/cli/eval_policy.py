@@ -103,7 +103,7 @@ def _prepared(options: PolicyOptions, task: str, stack: ExitStack) -> tuple[Spec
     from rlbench.assembly.environments import describe
     from rlbench.assembly.foreign_policy import ForeignActor, foreign_evaluation, model_actor, sb3_actor
     from rlbench.config.footprint import EVAL_WORKER
-    from rlbench.datasets.sb3_policy import read_policy
+    from rlbench.datasets.sb3_import import read_policy
     from rlbench.seeds import Seeds
     from rlbench.suites.plugins import import_package
 

@@ -23,10 +23,8 @@ def load_dataset(path: Path, name: str | None = None, *, once: bool = False, roo
     """
     if recording_reader.is_frames(path):
         return recording_reader.read_recording(path, room=room)
-    if path.is_dir():
-        return minari.read_minari(path, room=room)
-    if path.parts[-2:] == MINARI_DATA.parts:
-        return minari.read_minari(path.parents[1], room=room)
+    if (folder := _minari_folder(path)) is not None:
+        return minari.read_minari(folder, room=room)
     entry = catalogue.d4rl().get(name or "")
     dataset = d4rl.read_d4rl(path, limit=entry.limit if entry else None, once=once, room=room)
     if entry:
@@ -48,9 +46,8 @@ def steps(path: Path) -> int | None:
     if recording_reader.is_frames(path):
         count = recording_reader.metadata(path).get("steps")
         return count if isinstance(count, int) else None
-    inside = path.parts[-2:] == MINARI_DATA.parts
-    if path.is_dir() or inside:
-        return minari.minari_metadata(path.parents[1] if inside else path).steps
+    if (folder := _minari_folder(path)) is not None:
+        return minari.minari_metadata(folder).steps
     return d4rl.step_count(path)
 
 
@@ -70,11 +67,17 @@ def dataset_metadata(path: Path) -> dict[str, str]:
     """Metadata of a data set: D4RL's attributes, Minari's metadata, or the origin of recorded play."""
     if recording_reader.is_frames(path):
         return {key: str(value) for key, value in recording_reader.metadata(path).items()}
-    inside = path.parts[-2:] == MINARI_DATA.parts
-    if path.is_dir() or inside:
-        fields = minari.minari_metadata(path.parents[1] if inside else path)._asdict()
+    if (folder := _minari_folder(path)) is not None:
+        fields = minari.minari_metadata(folder)._asdict()
         return {key: str(value) for key, value in fields.items() if value is not None}
     return d4rl.provenance(path)
+
+
+def _minari_folder(path: Path) -> Path | None:
+    """Folder of Minari's data set at ``path``, or around this file of one; None for another layout."""
+    if path.parts[-2:] == MINARI_DATA.parts:
+        return path.parents[1]
+    return path if path.is_dir() else None
 
 
 def data_file(path: Path) -> Path:

@@ -35,16 +35,6 @@ class MinariMetadata(NamedTuple):
     high: float | None  # reference score of 1
 
 
-class Episode(NamedTuple):
-    """One episode of T steps."""
-
-    obs: NDArray[np.float32]  # [T + 1, F]
-    action: NDArray[np.float32]  # [T, A]
-    reward: NDArray[np.float32]  # [T]
-    terminated: NDArray[np.bool_]  # [T]
-    truncated: NDArray[np.bool_]  # [T]
-
-
 def read_minari(folder: Path, *, room: int | None = None) -> Dataset:
     """Read every episode of a data set, one after another, into at most ``room`` bytes of memory.
 
@@ -73,14 +63,8 @@ def read_minari(folder: Path, *, room: int | None = None) -> Dataset:
             f"{path}: holds {len(episodes)} episodes of {steps} steps, {MINARI_METADATA.name} says "
             f"{header.episodes} of {header.steps}; download it again"
         )
-    return Dataset(
-        obs=np.concatenate([episode.obs[:-1] for episode in episodes]),
-        action=np.concatenate([episode.action for episode in episodes]),
-        reward=np.concatenate([episode.reward for episode in episodes]),
-        terminated=np.concatenate([episode.terminated for episode in episodes]),
-        truncated=np.concatenate([episode.truncated for episode in episodes]),
-        next_obs=np.concatenate([episode.obs[1:] for episode in episodes]),
-    )
+    columns = [name for name in Dataset._fields if name != "final"]
+    return Dataset(**{name: np.concatenate([getattr(episode, name) for episode in episodes]) for name in columns})
 
 
 def minari_metadata(folder: Path) -> MinariMetadata:
@@ -112,7 +96,8 @@ def minari_metadata(folder: Path) -> MinariMetadata:
     )
 
 
-def _episode(file: h5py.File, name: str) -> Episode:
+def _episode(file: h5py.File, name: str) -> Dataset:
+    """Read one episode of T steps."""
     try:
         group = file[name]
     except (KeyError, OSError, RuntimeError) as error:
@@ -120,27 +105,16 @@ def _episode(file: h5py.File, name: str) -> Episode:
     if not isinstance(group, h5py.Group):
         raise RefusedFile(f"{full_name(file, name)}: an array where an episode was expected; check the file")
     reward = numbers(group, "rewards", rank=1)
-    steps = len(reward)
-    episode = Episode(
-        obs=_observations(group),
-        action=continuous(group, "actions"),
-        reward=reward,
-        terminated=flags(group, "terminations"),
-        truncated=flags(group, "truncations"),
-    )
-    columns = {"actions": episode.action, "terminations": episode.terminated, "truncations": episode.truncated}
-    for key, array in columns.items():
+    steps, obs, action = len(reward), _observations(group), continuous(group, "actions")
+    terminated, truncated = flags(group, "terminations"), flags(group, "truncations")
+    for key, array in {"actions": action, "terminations": terminated, "truncations": truncated}.items():
         if len(array) != steps:
             raise RefusedFile(f"{full_name(group, key)}: {len(array)} rows, rewards have {steps}")
-    if len(episode.obs) != steps + 1:
-        raise RefusedFile(
-            f"{full_name(group, 'observations')}: {len(episode.obs)} rows, {steps} steps need {steps + 1}"
-        )
-    truncated = episode.truncated & ~episode.terminated
-    truncated[-1] = not episode.terminated[
-        -1
-    ]  # the last step ends the episode, also where the recording stopped in mid-episode
-    return episode._replace(truncated=truncated)
+    if len(obs) != steps + 1:
+        raise RefusedFile(f"{full_name(group, 'observations')}: {len(obs)} rows, {steps} steps need {steps + 1}")
+    truncated &= ~terminated
+    truncated[-1] = not terminated[-1]  # the last step ends the episode, also where the recording stopped in its middle
+    return Dataset(obs[:-1], action, reward, terminated, truncated, obs[1:])
 
 
 def _observations(group: h5py.Group, key: str = "observations", depth: int = 0) -> NDArray[np.float32]:

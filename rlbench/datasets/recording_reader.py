@@ -55,11 +55,15 @@ def read_recording(path: Path, steps: int | None = None, *, room: int | None = N
     parts = _parts(path)
     events = _truncate(_with_ends(parts), steps, path)
     rows, first = len(events.marks), recording_format.read_segment(parts[0].path)
-    _fits(rows, first, room)
+    too_many = UsageError(
+        f"{path}: {rows:,} frames do not fit into memory; make a smaller set with rlbench data subset"
+    )
+    if room is not None and rows * prod(first.shape) * first.dtype.itemsize > room:
+        raise too_many
     try:
         obs = np.empty((rows, *first.shape), np.dtype(first.dtype.str))
     except MemoryError:
-        raise _too_many(rows, first) from None
+        raise too_many from None
     targets: dict[Path, list[tuple[int, Frames]]] = {}
     at = 0
     for part in parts:
@@ -214,16 +218,6 @@ def _blank(events: Steps, marks: NDArray[np.uint8]) -> Steps:
     """Set action and reward of final rows to 0."""
     live = (marks & FINAL) == 0
     return Steps(events.action * live, events.reward * live, marks)
-
-
-def _fits(rows: int, like: Segment, room: int | None) -> None:
-    if room is not None and rows * prod(like.shape) * like.dtype.itemsize > room:
-        raise _too_many(rows, like)
-
-
-def _too_many(rows: int, like: Segment) -> UsageError:
-    remedy = "make a smaller set with rlbench data subset"
-    return UsageError(f"{like.path.parent}: {rows:,} frames do not fit into memory; {remedy}")
 
 
 def _fill(path: Path, targets: Sequence[tuple[int, Frames]]) -> None:

@@ -1,5 +1,6 @@
-"""Import actors of Stable-Baselines3 from the zips of its ``save``, without unpickling.
+"""Read actors of Stable-Baselines3 from the zips of its ``save``, without unpickling.
 
+Networks are those of ``MlpPolicy`` and ``CnnPolicy`` (``stable_baselines3/common/torch_layers.py``, ``*/policies.py``).
 A zip does not hold the statistics of ``VecNormalize``, so an actor that was trained with it plays badly.
 """
 
@@ -11,6 +12,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -29,22 +31,67 @@ BOUNDS: Final = ("-20", "2")  # of log_std of SAC and TQC
 
 ACTIVATIONS: Final = {"ReLU": "relu", "Tanh": "tanh"}
 
+CONVOLUTIONS: Final = ("cnn.0", "cnn.2", "cnn.4")
+"""NatureCNN: 32@8/4, 64@4/2, 64@3/1."""
+
 
 class Kind(NamedTuple):
     """Names of the actor's layers in a family of algorithms."""
 
+    family: str
     hidden: str  # of hidden layers, followed by ``.N.weight``; N counts activations too
     mean: str | None  # of the last layer; None is the last of ``hidden``
     log_std: str | None
     squash: str
     activation: str  # default
+    extractor: str  # prefix of the convolutions
 
 
-KINDS: Final = {
-    "SAC or TQC": Kind("actor.latent_pi", "actor.mu", "actor.log_std", "tanh", "ReLU"),
-    "TD3 or DDPG": Kind("actor.mu", None, None, "tanh", "ReLU"),
-    "PPO, A2C or TRPO": Kind("mlp_extractor.policy_net", "action_net", "log_std", "clip", "Tanh"),
-}
+ACTORS: Final = (
+    Kind("SAC or TQC", "actor.latent_pi", "actor.mu", "actor.log_std", "tanh", "ReLU", "actor.features_extractor"),
+    Kind("TD3 or DDPG", "actor.mu", None, None, "tanh", "ReLU", "actor.features_extractor"),
+    Kind("PPO, A2C or TRPO", "mlp_extractor.policy_net", "action_net", "log_std", "clip", "Tanh", "features_extractor"),
+)
+VALUES_OF_ACTIONS: Final = Kind("DQN", "q_net.q_net", None, None, "none", "ReLU", "q_net.features_extractor")
+"""DQN's layers; the greedy action is the argmax."""
+
+
+class Layer(NamedTuple):
+    """Weight and bias of one layer."""
+
+    weight: NDArray[np.float32]  # [outputs, inputs], or of a convolution [outputs, inputs, side, side]
+    bias: NDArray[np.float32]  # [outputs]
+
+
+class SB3Policy(NamedTuple):
+    """A deterministic policy."""
+
+    algorithm: str  # as the suites call it
+    convolutions: tuple[Layer, ...]  # none for vectors; frames are divided by 255
+    features: Layer | None  # from the convolutions to the layers
+    layers: tuple[Layer, ...]  # the last one gives the action, or a number for each
+    activation: str  # relu or tanh, between the layers
+    squash: str  # tanh: actions in [−1, 1]; clip: in the environment's units; none: values
+    normalized: bool  # trained within VecNormalize, whose statistics the zip lacks; not known of off-policy algorithms
+
+
+def read_policy(path: Path) -> SB3Policy:
+    """Read the policy of a zip.
+
+    Raises:
+        RefusedFile: it is no zip of PPO, A2C, SAC, TD3, DDPG or DQN, or has networks of its own.
+    """
+    file = _read(path, (VALUES_OF_ACTIONS, *ACTORS), "a policy of PPO, A2C, SAC, TD3, DDPG or DQN")
+    convolutions, features = file.extractor()
+    return SB3Policy(
+        algorithm=file.algorithm(),
+        convolutions=convolutions,
+        features=features,
+        layers=file.layers(),
+        activation=file.activation(),
+        squash=file.kind.squash,
+        normalized="mlp_extractor" in file.kind.hidden and file.data.get("_last_original_obs") is not None,
+    )
 
 
 def convert_sb3(path: Path, *, task: str) -> bytes:
@@ -53,40 +100,126 @@ def convert_sb3(path: Path, *, task: str) -> bytes:
     Raises:
         RefusedFile: it is no zip of Stable-Baselines3, or its actor cannot be converted.
     """
-    data, weights = read_zip(path)
-    modules = tensors(weights, f"{path}/policy.pth")
-    family, kind = _family(modules, path)
-    layers = layers_of(modules, kind, path)
-    log_std = _log_std(modules, kind, path)
-    _refuse_other_bounds(data, kind, path)
-    hidden = len(layers) - 1
-    layer_arrays = {f"layers.{i}": layer for i, layer in enumerate(layers[:-1])} | {"mean": layers[-1]}
+    file = _read(path, ACTORS, f"an actor of plain layers of {'; '.join(kind.family for kind in ACTORS)}")
+    if any(name.startswith(("features_extractor.", "actor.features_extractor.")) for name in file.arrays):
+        raise RefusedFile(f"{path}: has a features extractor; only plain layers are converted")
+    layers, log_std = file.layers(), file.log_std()
+    file.refuse_other_bounds()
+    names = [*(f"layers.{i}" for i in range(len(layers) - 1)), "mean"]
     arrays = {
-        f"{name}.{part}": array for name, layer in layer_arrays.items() for part, array in layer.items()
-    } | log_std
+        f"{name}.{part}": array
+        for name, layer in zip(names, layers, strict=True)
+        for part, array in layer._asdict().items()
+    }
+    bounded = file.kind.squash == "tanh" and log_std
     facts = {
         "format": "actor-v1",
         "name": path.stem,
-        "algorithm": family,
+        "algorithm": file.kind.family,
         "env_evaluated": task,
-        "input_dim": str(layers[0]["weight"].shape[-1]),
-        "action_dim": str(len(layers[-1]["bias"])),
-        "hidden_layers": str(hidden),
-        "activation": activation_of(data, kind, path),
-        "squash": kind.squash,
+        "input_dim": str(layers[0].weight.shape[-1]),
+        "action_dim": str(len(layers[-1].bias)),
+        "hidden_layers": str(len(layers) - 1),
+        "activation": file.activation(),
+        "squash": file.kind.squash,
         "log_std": "none" if not log_std else "vector" if "log_std" in log_std else "layer",
-        "log_std_min": BOUNDS[0] if kind.squash == "tanh" and log_std else "",
-        "log_std_max": BOUNDS[1] if kind.squash == "tanh" and log_std else "",
+        "log_std_min": BOUNDS[0] if bounded else "",
+        "log_std_max": BOUNDS[1] if bounded else "",
         "source": "Stable-Baselines3",
     }
-    return serialize(arrays, facts)
+    return serialize(arrays | log_std, facts)
 
 
-def read_zip(path: Path) -> tuple[dict[str, object], bytes]:
-    """Read settings and weights of a zip.
+@dataclass(frozen=True, slots=True)
+class _Zip:
+    """Settings and tensors of a zip, whose actor is of a kind."""
+
+    path: Path
+    data: Mapping[str, object]
+    arrays: Mapping[str, Array]
+    kind: Kind
+
+    def layers(self) -> tuple[Layer, ...]:
+        """Layers of the actor; the last one is the mean."""
+        pattern = re.compile(re.escape(self.kind.hidden) + r"\.(\d+)\.weight")
+        numbers = sorted(int(match[1]) for name in self.arrays if (match := pattern.fullmatch(name)))
+        names = [f"{self.kind.hidden}.{number}" for number in numbers] + ([self.kind.mean] if self.kind.mean else [])
+        missing = [f"{name}.{part}" for name in names for part in Layer._fields if f"{name}.{part}" not in self.arrays]
+        if missing:
+            raise RefusedFile(f"{self.path}: {missing[0]} is missing; only layers with a bias are converted")
+        return tuple(map(self._layer, names))
+
+    def _layer(self, name: str) -> Layer:
+        return Layer(*(self.arrays[f"{name}.{part}"].astype(np.float32) for part in Layer._fields))
+
+    def extractor(self) -> tuple[tuple[Layer, ...], Layer | None]:
+        """Convolutions and the layer behind them."""
+        prefix = f"{self.kind.extractor}."
+        names = {name.removeprefix(prefix) for name in self.arrays if name.startswith(prefix)}
+        if not names:
+            return (), None
+        expected = (*CONVOLUTIONS, "linear.0")
+        if names != {f"{layer}.{part}" for layer in expected for part in Layer._fields}:
+            raise RefusedFile(
+                f"{self.path}: has a features extractor of its own; only MlpPolicy and CnnPolicy are read"
+            )
+        *convolutions, features = (self._layer(prefix + name) for name in expected)
+        return tuple(convolutions), features
+
+    def log_std(self) -> dict[str, NDArray[np.float32]]:
+        """log_std as a vector, as a layer, or none."""
+        key = self.kind.log_std
+        if key is None:
+            return {}
+        names = [name for name in self.arrays if name == key or name.startswith(f"{key}.")]
+        parts = {name[name.index("log_std") :]: self.arrays[name].astype(np.float32) for name in names}
+        layer = parts.keys() == {"log_std.weight", "log_std.bias"}
+        if layer or (parts.keys() == {"log_std"} and parts["log_std"].ndim == 1):
+            return parts
+        raise RefusedFile(
+            f"{self.path}: has no plain log_std of continuous actions; gSDE and discrete actions are not converted"
+        )
+
+    def activation(self) -> str:
+        """Activation between the layers, by the text of the zip's settings."""
+        settings = self.data.get("policy_kwargs")
+        default = self.kind.activation
+        text = str(settings.get("activation_fn", default)) if isinstance(settings, dict) else default
+        name = text.removesuffix("'>").rpartition(".")[2]
+        if name not in ACTIVATIONS:
+            raise RefusedFile(f"{self.path}: has the activation {name}; only {' and '.join(ACTIVATIONS)} are converted")
+        return ACTIVATIONS[name]
+
+    def algorithm(self) -> str:
+        """Algorithm, by the settings that only it has."""
+        match self.kind.hidden:
+            case "q_net.q_net":
+                return "dqn"
+            case "actor.latent_pi":
+                return "sac"
+            case "actor.mu":
+                ddpg = self.data.get("policy_delay") == 1 and self.data.get("target_noise_clip") == 0
+                return "ddpg" if ddpg else "td3"
+            case _:
+                return "ppo" if "clip_range" in self.data else "trpo" if "cg_max_steps" in self.data else "a2c"
+
+    def refuse_other_bounds(self) -> None:
+        """Refuse an actor that clips its actions to bounds other than ±1."""
+        space = self.data.get("action_space")
+        if self.kind.squash == "clip" and isinstance(space, dict):
+            text = f"{space.get('low', '')} {space.get('high', '')}"
+            if any(abs(float(edge)) != 1.0 for edge in re.findall(r"-?\d+(?:\.\d*)?", text)):
+                raise RefusedFile(
+                    f"{self.path}: has actions outside [−1, 1] ({space.get('low')} to {space.get('high')}); "
+                    "not converted"
+                )
+
+
+def _read(path: Path, kinds: tuple[Kind, ...], expected: str) -> _Zip:
+    """Read a zip whose actor is of one of the ``kinds``.
 
     Raises:
-        RefusedFile: it is no zip of Stable-Baselines3.
+        RefusedFile: it is no zip of Stable-Baselines3, or not ``expected``.
     """
     try:
         with disk.open_regular(path, links=True) as raw, zipfile.ZipFile(raw) as file:
@@ -102,7 +235,11 @@ def read_zip(path: Path) -> tuple[dict[str, object], bytes]:
         raise RefusedFile(f"{path}: not a zip of Stable-Baselines3 ({error}); restore it") from None
     if not isinstance(data, dict):
         raise RefusedFile(f"{path}: data is no dictionary; expected a zip of Stable-Baselines3")
-    return data, weights
+    arrays = tensors(weights, f"{path}/policy.pth")
+    for kind in kinds:
+        if f"{kind.mean or kind.hidden + '.0'}.weight" in arrays:
+            return _Zip(path, data, arrays, kind)
+    raise RefusedFile(f"{path}: holds {describe(arrays)} …; expected {expected}")
 
 
 def _bounded_text(raw: bytes, path: Path) -> bytes:
@@ -111,70 +248,3 @@ def _bounded_text(raw: bytes, path: Path) -> bytes:
     if values > VALUES:
         raise RefusedFile(f"{path}: data holds {values:,} values, {VALUES:,} are allowed; check the file")
     return raw
-
-
-def _family(arrays: Mapping[str, Array], path: Path) -> tuple[str, Kind]:
-    if any(name.startswith(("features_extractor.", "actor.features_extractor.")) for name in arrays):
-        raise RefusedFile(f"{path}: has a features extractor; only plain layers are converted")
-    for family, kind in KINDS.items():
-        if f"{kind.mean or kind.hidden + '.0'}.weight" in arrays:
-            return family, kind
-    families = "; ".join(KINDS)
-    raise RefusedFile(f"{path}: holds {describe(arrays)} …; expected an actor of plain layers of {families}")
-
-
-def layers_of(arrays: Mapping[str, Array], kind: Kind, path: Path) -> list[dict[str, NDArray[np.float32]]]:
-    """Weight ``[outputs, inputs]`` and bias ``[outputs]`` of every layer; the last one is the mean.
-
-    Raises:
-        RefusedFile: a layer has no bias.
-    """
-    pattern = re.compile(re.escape(kind.hidden) + r"\.(\d+)\.weight")
-    numbers = sorted(int(match[1]) for name in arrays if (match := pattern.fullmatch(name)))
-    names = [f"{kind.hidden}.{number}" for number in numbers] + ([kind.mean] if kind.mean else [])
-    missing = [f"{name}.{part}" for name in names for part in ("weight", "bias") if f"{name}.{part}" not in arrays]
-    if missing:
-        raise RefusedFile(f"{path}: {missing[0]} is missing; only layers with a bias are converted")
-    return [{part: arrays[f"{name}.{part}"].astype(np.float32) for part in ("weight", "bias")} for name in names]
-
-
-def _log_std(arrays: Mapping[str, Array], kind: Kind, path: Path) -> dict[str, NDArray[np.float32]]:
-    """log_std as a vector, as a layer, or none."""
-    if kind.log_std is None:
-        return {}
-    names = [name for name in arrays if name == kind.log_std or name.startswith(f"{kind.log_std}.")]
-    parts = {name[name.index("log_std") :]: arrays[name].astype(np.float32) for name in names}
-    if parts.keys() == {"log_std.weight", "log_std.bias"} or (
-        parts.keys() == {"log_std"} and parts["log_std"].ndim == 1
-    ):
-        return parts
-    raise RefusedFile(
-        f"{path}: has no plain log_std of continuous actions; gSDE and discrete actions are not converted"
-    )
-
-
-def activation_of(data: Mapping[str, object], kind: Kind, path: Path) -> str:
-    """Activation between the layers, by the text of the zip's settings.
-
-    Raises:
-        RefusedFile: it is neither ReLU nor Tanh.
-    """
-    settings = data.get("policy_kwargs")
-    text = str(settings.get("activation_fn", kind.activation)) if isinstance(settings, dict) else kind.activation
-    name = text.removesuffix("'>").rpartition(".")[2]
-    if name not in ACTIVATIONS:
-        raise RefusedFile(f"{path}: has the activation {name}; only {' and '.join(ACTIVATIONS)} are converted")
-    return ACTIVATIONS[name]
-
-
-def _refuse_other_bounds(data: Mapping[str, object], kind: Kind, path: Path) -> None:
-    """Refuse an actor that clips its actions to bounds other than ±1."""
-    space = data.get("action_space")
-    if kind.squash == "clip" and isinstance(space, dict):
-        edges = {
-            number for side in ("low", "high") for number in re.findall(r"-?\d+(?:\.\d*)?", str(space.get(side, "")))
-        }
-        if any(abs(float(edge)) != 1.0 for edge in edges):
-            raise RefusedFile(
-                f"{path}: has actions outside [−1, 1] ({space.get('low')} to {space.get('high')}); not converted"
-            )

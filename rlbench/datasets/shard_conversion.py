@@ -153,15 +153,16 @@ def _task_metadata(folder: Path, task: str | None) -> dict[str, object]:
 
 def _finish(folder: Path, metadata: dict[str, object]) -> None:
     """Write the list of files of all converted shards."""
-    records = [record for path in _all(folder) if (record := _record(folder, path.name.removesuffix(DONE)))]
+    sources = [path.name.removesuffix(DONE) for path in sorted(folder.glob(f"*{DONE}"))]
+    records = [record for source in sources if (record := _record(folder, source))]
     if not records:
         return
     files = {name: digest for record in records for name, digest in record.segments.items()}
     keys = sorted({key for record in records for key in record.counts})
     counts = {key: sum(record.counts.get(key, 0) for record in records) for key in keys}
-    sources = ", ".join(record.file for record in records)
+    names = ", ".join(record.file for record in records)
     checksums.forget(folder / recording_writer.CONTENTS)  # new shards change the set
-    recording_writer.finish(folder, files, {**metadata, "files": len(records), "sources": sources, **counts})
+    recording_writer.finish(folder, files, {**metadata, "files": len(records), "sources": names, **counts})
 
 
 def _record(folder: Path, source: str) -> Done | None:
@@ -183,10 +184,6 @@ def _whole(folder: Path, record: Done) -> bool:
             recording_format.read_segment(folder / name).sha256 == digest for name, digest in record.segments.items()
         )
     return False
-
-
-def _all(folder: Path) -> list[Path]:
-    return sorted(folder.glob(f"*{DONE}"))
 
 
 def _source(path: Path) -> str:

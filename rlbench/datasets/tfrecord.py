@@ -25,7 +25,7 @@ from rlbench.errors import RefusedFile, UsageError
 Example: TypeAlias = dict[str, list[bytes] | list[float] | list[int]]
 
 POLYNOMIAL: Final = 0x82F63B78  # Castagnoli's, reflected
-ROW: Final = 256  # bytes of one table lookup
+ROW: Final = 2048  # bytes of one table lookup
 MOST: Final = 1 << 26  # largest record in bytes
 
 MESSAGES: Final = {
@@ -76,21 +76,13 @@ def masked_crc(data: bytes) -> int:
 
 
 def crc32c(data: bytes) -> int:
-    """CRC-32C (Castagnoli); it is linear, so tables give the checksum of each row, and rows are then combined."""
-    if len(data) < 4:
-        state = 0xFFFFFFFF
-        for byte in data:
-            state = int(_byte()[(state ^ byte) & 0xFF]) ^ (state >> 8)
-        return state ^ 0xFFFFFFFF
-    rows = np.zeros(-len(data) % ROW + len(data), np.uint8)  # leading zeros do not change the checksum
-    start = len(rows) - len(data)
-    rows[start:] = np.frombuffer(data, np.uint8)
-    rows[start : start + 4] ^= 0xFF  # initial value of the checksum
-    sums = np.bitwise_xor.reduce(_positions()[np.arange(ROW), rows.reshape(-1, ROW)], axis=1)
-    state, (first, second, third, fourth) = 0, _carry()
-    for value in sums.tolist():
-        carry = first[state & 0xFF] ^ second[state >> 8 & 0xFF] ^ third[state >> 16 & 0xFF] ^ fourth[state >> 24]
-        state = carry ^ value
+    """CRC-32C (Castagnoli) by rows: it is linear, so the checksum of a row is the XOR of one table entry a byte."""
+    state, rest = 0xFFFFFFFF, np.frombuffer(data, np.uint8)
+    while rest.size:
+        row, rest = rest[:ROW].copy(), rest[ROW:]
+        row[:4] ^= np.frombuffer(state.to_bytes(4, "little"), np.uint8)[: row.size]
+        sums = _positions()[np.arange(ROW - row.size, ROW), row]
+        state = state >> 8 * row.size ^ int(np.bitwise_xor.reduce(sums))
     return state ^ 0xFFFFFFFF
 
 
@@ -143,30 +135,12 @@ def _damage(path: Path, at: int, reason: str) -> RefusedFile:
 
 
 @cache
-def _byte() -> NDArray[np.uint32]:
-    """CRC table of a single byte, ``[256]``."""
-    table = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        table = np.where(table & 1, table >> 1 ^ np.uint32(POLYNOMIAL), table >> 1)
-    return table
-
-
-@cache
 def _positions() -> NDArray[np.uint32]:
     """CRC table of a byte at each position of a row, ``[ROW, 256]``."""
-    table = [_byte()]
+    byte = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        byte = np.where(byte & 1, byte >> 1 ^ np.uint32(POLYNOMIAL), byte >> 1)
+    table = [byte]
     for _ in range(ROW - 1):
-        table.append(_byte()[table[-1] & 0xFF] ^ (table[-1] >> 8))
+        table.append(byte[table[-1] & 0xFF] ^ (table[-1] >> 8))
     return np.stack(table[::-1])
-
-
-@cache
-def _carry() -> tuple[list[int], ...]:
-    """Table of each byte of a checksum after another row, four lists of 256."""
-    tables = []
-    for byte in range(4):
-        state = np.arange(256, dtype=np.uint32) << np.uint32(8 * byte)
-        for _ in range(ROW):
-            state = _byte()[state & 0xFF] ^ (state >> 8)
-        tables.append(state.tolist())
-    return tuple(tables)

@@ -29,26 +29,14 @@ NAMES: Final = frozenset(
 )
 STEPS: Final = frozenset(
     {
-        *(
-            "PROTO",
-            "MARK",
-            "STOP",
-            "BININT",
-            "BININT1",
-            "BININT2",
-            "LONG1",
-            "BINUNICODE",
-            "NONE",
-            "NEWTRUE",
-            "NEWFALSE",
-        ),
+        *("PROTO", "MARK", "STOP", "BININT", "BININT1", "BININT2", "LONG1", "BINUNICODE"),
+        *("NONE", "NEWTRUE", "NEWFALSE"),
         *("EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_DICT", "SETITEM", "SETITEMS", "GLOBAL"),
         *("BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET", "BINPERSID", "REDUCE", "BUILD"),
     }
 )
-LATER: Final = frozenset(
-    {"FRAME", "MEMOIZE", "SHORT_BINUNICODE"}
-)  # of newer pickles; torch refuses them without a name
+LATER: Final = frozenset({"FRAME", "MEMOIZE", "SHORT_BINUNICODE"})
+"""Opcodes of newer pickles; torch refuses them without a name."""
 MEMO_OPCODES: Final = frozenset({"GLOBAL", "BINUNICODE", "REDUCE"})  # opcodes whose result may be read from the memo
 
 
@@ -67,9 +55,8 @@ def tensors(raw: bytes, where: str) -> dict[str, Array]:
         raise
     except Exception as error:  # noqa: BLE001 - zipfile, its decompressors and torch each raise their own
         reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-        reason = (
-            "damaged, or more than a state_dict" if "weights_only" in reason else reason
-        )  # torch advises to trust it
+        if "weights_only" in reason:  # torch advises to trust the file
+            reason = "damaged, or more than a state_dict"
         raise RefusedFile(
             f"{where}: not a zip of tensors ({reason:.200}); save it again with torch 1.6 or newer"
         ) from None

@@ -1,6 +1,7 @@
 """Evaluate snapshots of the policy in worker processes beside the training.
 
-All reads and writes are non-blocking, so the training never waits for a worker between two polls.
+A worker gets the policy in shared memory and the epoch on stdin; it replies by lines of JSON, ``[kind, content]``. No
+read or write blocks, so the training never waits for a worker between two polls.
 
 ``concurrent.futures`` would keep fewer promises: its executor names neither the worker that died nor its exit code,
 breaks every pending evaluation with it, can end a hanging worker only by private attributes, and reports no progress.
@@ -8,7 +9,6 @@ breaks every pending evaluation with it, can end a hanging worker only by privat
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import select
@@ -18,13 +18,12 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from struct import Struct
+from dataclasses import dataclass
 from time import monotonic, sleep
-from typing import BinaryIO, Final, TypeAlias
+from typing import Final
 
 import torch
-from safetensors.torch import load, save
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from rlbench.errors import BrokenEnvironment, ResourceExhausted, RunFailed
@@ -32,41 +31,46 @@ from rlbench.ops.state_dict import State, branch, of_module, tensors
 from rlbench.records.types import Evaluated
 
 PROGRAM: Final = ("-P", "-m", "rlbench.assembly.evaluation_worker")
-PIPE: Final = 2**20  # bytes of the pipe, so that a policy passes in few polls
-PIECE: Final = 2**16
+PIECE: Final = 2**16  # bytes of one read
 POLL_INTERVAL: Final = 0.05  # seconds between two polls of a training that does not wait; a poll costs some 0.1 ms
 LONGEST: Final = 2.0  # most seconds of silence that one poll counts, as after an hour of suspension
 SLACK: Final = 1.0  # seconds beyond ``env_timeout``, for the interval of replies and busy cores
 STARTING: Final = 300.0  # seconds beyond ``env_timeout`` for the imports of a new process
 DUMP_TIMEOUT: Final = 1.0  # seconds to write the stack of a hanging process
 DUMP: Final = signal.SIGUSR2  # requests that stack
-STOP_SIGNALS: Final = {
-    signal.SIGTERM,
-    signal.SIGINT,
-    signal.SIGHUP,
-}  # they end a worker only while it starts, and are meant for the run
+STOP_SIGNALS: Final = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+"""Signals that end a worker only while it starts, and are meant for the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """Configuration of a worker."""
+
+    spec: str  # as JSON
+    threads: int  # threads of torch, as many as in evaluation within the run, for equal numbers
+    scale: Mapping[str, Tensor]  # mean and std of observations ``[D]``; empty where these are not normalized
 
 
 class EvalWorker:
     """One worker process and the epoch that it evaluates."""
 
-    def __init__(self, config: bytes) -> None:
+    def __init__(self, config: WorkerConfig) -> None:
         self.epoch: int | None = None  # None while idle
         self.games, self.silent, self.started = 0, 0.0, False
-        self._last_poll = monotonic()
-        self._unsent, self._partial_line = config, ""
+        self._last_poll, self._partial_line, self._scale = monotonic(), "", config.scale
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
+        self._weights = os.fdopen(os.memfd_create("policy"), "wb", buffering=0)
         self.replies, reply_end = os.pipe()
         request_end, self.requests = os.pipe()
-        command = [sys.executable, *PROGRAM, str(request_end), str(reply_end)]
+        numbers = config.threads, self._weights.fileno(), reply_end
         try:
             self.process = subprocess.Popen(  # noqa: S603 - fixed arguments, without a shell
-                command,
-                stdin=subprocess.DEVNULL,
+                [sys.executable, *PROGRAM, config.spec, *map(str, numbers)],
+                stdin=request_end,
                 stdout=self._stderr,
                 stderr=self._stderr,
                 env=_environment(os.environ),
-                pass_fds=(request_end, reply_end),
+                pass_fds=numbers[1:],
                 process_group=0,  # a terminal's Ctrl-C is for the run alone
             )
         except OSError as error:
@@ -77,15 +81,19 @@ class EvalWorker:
         finally:
             os.close(request_end)
             os.close(reply_end)
-        for end in (self.replies, self.requests):
-            os.set_blocking(end, False)
-        with suppress(OSError):
-            fcntl.fcntl(self.requests, fcntl.F_SETPIPE_SZ, PIPE)
+        os.set_blocking(self.replies, False)
 
     def send(self, epoch: int, policy: Mapping[str, Tensor]) -> None:
         """Send the ``policy``, weights ``[...]`` by name, to this idle worker."""
         self.epoch, self.games, self.silent, self._last_poll = epoch, 0, 0.0, monotonic()
-        self._unsent += frame(EvaluationRequest(epoch), policy)
+        groups = {"policy": policy, "scale": self._scale}
+        self._weights.seek(0)
+        self._weights.write(
+            save({f"{group}.{n}": value for group, part in groups.items() for n, value in part.items()})
+        )
+        self._weights.truncate()
+        with suppress(BrokenPipeError):  # of a dead worker, as the next poll finds
+            os.write(self.requests, b"%d\n" % epoch)
 
     def poll(self, env_timeout: float) -> Evaluated | None:
         """Return the evaluation; None while it runs.
@@ -93,18 +101,17 @@ class EvalWorker:
         Raises:
             RunFailed: the worker failed, died, or was silent for longer than ``env_timeout`` seconds.
         """
-        self._send()
         code = self.process.poll()  # before the read, which is then complete
         lines = self._lines()
-        for line in lines:
-            match from_line(line):
-                case EvaluationProgress(games):
-                    self.games = games
-                case EvaluationFailure() as failure:
-                    raise _error(failure)
-                case Evaluated() as evaluation:
-                    self.epoch = None
-                    return evaluation
+        for kind, content in map(json.loads, lines):
+            if kind == "games":
+                self.games = content
+            elif kind == "error":
+                raise _error(**content)
+            else:
+                self.epoch = None
+                games = {name: tuple(content[name]) for name in ("returns", "lengths", "seeds")}
+                return Evaluated(**games, seconds=content["seconds"])
         if code is not None:
             raise self._death(code)
         now = monotonic()
@@ -121,17 +128,8 @@ class EvalWorker:
         self.process.wait()
         for end in (self.replies, self.requests):
             os.close(end)
+        self._weights.close()
         self._stderr.close()
-
-    @property
-    def unsent(self) -> bool:
-        """True while a request is not sent in full."""
-        return bool(self._unsent)
-
-    def _send(self) -> None:
-        with suppress(BlockingIOError, BrokenPipeError):
-            while self._unsent:
-                self._unsent = self._unsent[os.write(self.requests, self._unsent[:PIECE]) :]
 
     def _lines(self) -> list[str]:
         text = self._partial_line
@@ -174,7 +172,7 @@ class EvalWorker:
 class EvalPool:
     """Pool of workers, started on demand, with the policies whose evaluation is pending."""
 
-    def __init__(self, policy: nn.Module, config: bytes, *, most: int, env_timeout: float) -> None:
+    def __init__(self, policy: nn.Module, config: WorkerConfig, *, most: int, env_timeout: float) -> None:
         """``most`` 0: the training evaluates in its own process, but for evaluations pending in its checkpoint."""
         self.policy, self.config, self.most, self.env_timeout = policy, config, most, env_timeout
         self.pending: dict[int, dict[str, Tensor]] = {}  # policies by epoch, on the host
@@ -245,8 +243,7 @@ class EvalPool:
 
     def _poll(self, seconds: float) -> None:
         busy = [worker for worker in self._workers if worker.epoch is not None]
-        writable = [worker.requests for worker in busy if worker.unsent]
-        select.select([worker.replies for worker in busy], writable, [], seconds)
+        select.select([worker.replies for worker in busy], [], [], seconds)
         for worker in busy:
             epoch = worker.epoch
             try:
@@ -266,103 +263,20 @@ def _ended_by_signal(worker: EvalWorker) -> bool:
     return code is not None and -code in STOP_SIGNALS
 
 
-def _error(failure: EvaluationFailure) -> RunFailed | MemoryError:
-    """Rebuild the error of a worker."""
+def _error(kind: str, message: str, trace: str) -> RunFailed | MemoryError:
+    """Rebuild the error of a worker by the name of its class."""
     error: RunFailed | MemoryError
-    match failure.kind:
+    match kind:
         case "BrokenEnvironment":
-            error = BrokenEnvironment(failure.message)
+            error = BrokenEnvironment(message)
         case "MemoryError":
-            error = MemoryError(failure.message)
-        case kind:
-            error = RunFailed(f"{kind}: {failure.message}")
-    error.add_note(failure.trace)
+            error = MemoryError(message)
+        case _:
+            error = RunFailed(f"{kind}: {message}")
+    error.add_note(trace)
     return error
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Environment of a worker, whose idle threads sleep and leave the cores to the training."""
     return {**{n: v for n, v in environ.items() if n != "GOMP_SPINCOUNT"}, "OMP_WAIT_POLICY": "passive"}
-
-
-LENGTHS: Final = Struct("<QQ")  # bytes of JSON and of tensors
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerConfig:
-    """Configuration of a worker; its tensors are mean and std of observations, where these are normalized."""
-
-    spec: str  # as JSON
-    threads: int  # threads of torch, as many as in evaluation within the run, for equal numbers
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationRequest:
-    """Evaluate a policy, whose parameters are the tensors."""
-
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationProgress:
-    """Number of ended games of the running evaluation."""
-
-    games: int
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationFailure:
-    """Error that ended the evaluation."""
-
-    kind: str  # class of the error
-    message: str
-    trace: str
-
-
-Reply: TypeAlias = EvaluationProgress | Evaluated | EvaluationFailure
-
-
-def frame(message: WorkerConfig | EvaluationRequest, tensors: Mapping[str, Tensor]) -> bytes:
-    """Serialize a message and its tensors ``[...]`` by name."""
-    text, arrays = json.dumps(asdict(message)).encode(), save(dict(tensors))
-    return LENGTHS.pack(len(text), len(arrays)) + text + arrays
-
-
-def read_config(source: BinaryIO) -> tuple[WorkerConfig, dict[str, Tensor]] | None:
-    """Read the first frame, with its tensors ``[D]``; None at the end of the pipe."""
-    parts = _read_frame(source)
-    return None if parts is None else (WorkerConfig(**json.loads(parts[0])), load(parts[1]))
-
-
-def read_request(source: BinaryIO) -> tuple[EvaluationRequest, dict[str, Tensor]] | None:
-    """Read the next request, with its tensors ``[...]``; None at the end of the pipe."""
-    parts = _read_frame(source)
-    return None if parts is None else (EvaluationRequest(**json.loads(parts[0])), load(parts[1]))
-
-
-def _read_frame(source: BinaryIO) -> tuple[bytes, bytes] | None:
-    """Wait for both parts of a frame; None at the end of the pipe, also within a frame."""
-    head = source.read(LENGTHS.size)
-    if len(head) < LENGTHS.size:
-        return None
-    text, arrays = LENGTHS.unpack(head)
-    parts = source.read(text), source.read(arrays)
-    return parts if len(parts[0]) == text and len(parts[1]) == arrays else None
-
-
-def to_line(reply: Reply) -> bytes:
-    """Serialize a reply as a line of JSON."""
-    return (json.dumps({"type": type(reply).__name__, **asdict(reply)}) + "\n").encode()
-
-
-def from_line(line: str) -> Reply:
-    """Parse a line of a worker."""
-    content = json.loads(line)
-    match content.pop("type"):
-        case "EvaluationProgress":
-            return EvaluationProgress(**content)
-        case "EvaluationFailure":
-            return EvaluationFailure(**content)
-        case _:
-            games = {name: tuple(content[name]) for name in ("returns", "lengths", "seeds")}
-            return Evaluated(**games, seconds=content["seconds"])

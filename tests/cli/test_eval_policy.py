@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from rlbench import suites
 from rlbench.assembly.foreign_policy import ForeignActor, sb3_actor
-from rlbench.datasets.sb3_policy import read_policy
+from rlbench.datasets.sb3_import import read_policy
 from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.errors import RefusedFile
 from rlbench.evaluation import model_client

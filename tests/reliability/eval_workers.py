@@ -1,4 +1,4 @@
-"""An evaluation worker that breaks: ``python -m tests.reliability.eval_workers WAY IN OUT``."""
+"""An evaluation worker that breaks: ``python -m tests.reliability.eval_workers WAY …``."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def reason(family: Family, results: Path) -> str:
 
 
 def judges_of_this_process() -> list[psutil.Process]:
-    return [p for p in psutil.Process().children(recursive=True) if "judg" in " ".join(p.cmdline())]
+    return [p for p in psutil.Process().children(recursive=True) if "eval" in " ".join(p.cmdline())]
 
 
 @pytest.mark.parametrize(

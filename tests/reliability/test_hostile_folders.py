@@ -42,7 +42,7 @@ def sweep_child() -> None:
 
 def judge() -> None:
     """An offline evaluation worker."""
-    words = [sys.executable, *pool.PROGRAM, "0", "1"]
+    words = [sys.executable, *pool.PROGRAM, "{}", "1", "0", "1"]
     subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=120)
 
 
