@@ -28,7 +28,6 @@ from rlbench.datasets.checksums import Seal
 from rlbench.datasets.episodes import Scale, episode_returns, scale_of, terminated_on_end
 from rlbench.datasets.types import Dataset
 from rlbench.envs.base import Box, Discrete, EnvInfo, VectorEnv
-from rlbench.envs.normalize import Fixed
 from rlbench.evaluation.pool import EvalPool, WorkerConfig
 from rlbench.records.machine import available_memory
 from rlbench.seeds import Seeds
@@ -108,7 +107,7 @@ def build_offline(
         scale=None if normalized_in_place else scale,
         stack=spec.task.stack,
     )
-    stage = evaluation_setup(parts, _fixed(scale), stepping_threads(runtime))
+    stage = evaluation_setup(parts, scale, stepping_threads(runtime))
     normalization = {} if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields}
     config = WorkerConfig(spec.model_dump_json(), threads_of(spec, runtime, device), normalization)
     eager = EagerUpdater(source=buffer, learner=parts.learner, batch=algo.batch, metrics=MeanMetrics(device))
@@ -147,15 +146,10 @@ def staged(
     if not isinstance(spec.algo, Offline | OfflineQ):
         raise TypeError(spec.algo)
     parts = offline_parts_of(spec, spec.algo, info, device)
-    return parts, evaluation_setup(parts, _fixed(scale), threads)
+    return parts, evaluation_setup(parts, scale, threads)
 
 
-def _fixed(scale: Scale | None) -> Fixed | None:
-    """The normalization of a policy's observations, if any."""
-    return None if scale is None else Fixed(scale.mean, scale.deviation)
-
-
-def evaluation_setup(parts: OfflineParts, scale: Fixed | None, threads: int) -> EvaluationSetup:
+def evaluation_setup(parts: OfflineParts, scale: Scale | None, threads: int) -> EvaluationSetup:
     """The evaluation setup of an offline learner."""
     return EvaluationSetup(
         actor=parts.learner,

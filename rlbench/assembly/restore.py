@@ -23,8 +23,9 @@ from rlbench.config.offline import Offline
 from rlbench.config.offline_discrete import OfflineQ
 from rlbench.config.online import ActorCritic, DiscreteSAC, PolicyGradient, QLearning
 from rlbench.config.run import Runtime, Spec
+from rlbench.datasets import episodes
 from rlbench.envs.base import Discrete, EnvInfo, VectorEnv
-from rlbench.envs.normalize import Fixed, Scale
+from rlbench.envs.normalize import Scale
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.ops.state_dict import State, branch, into_module, tensor
 from rlbench.seeds import Seeds
@@ -71,13 +72,13 @@ def _stage(spec: Spec, state: State, info: EnvInfo, device: torch.device, runtim
     return stage
 
 
-def _fixed(spec: Spec, state: State) -> Fixed | None:
+def _fixed(spec: Spec, state: State) -> episodes.Scale | None:
     """The normalization of a data set's observations, if the policy uses one."""
     if not (isinstance(spec.algo, Offline) and spec.algo.normalize_obs):
         return None
     scale = _saved_scale(spec, state)
     mean, deviation = (tensor(scale, part).cpu().numpy() for part in ("mean", "deviation"))  # as checkpoints name them
-    return Fixed(mean, deviation)
+    return episodes.Scale(mean, deviation)
 
 
 def _scale(spec: Spec, algo: PolicyGradient, state: State, info: EnvInfo) -> Scale | None:

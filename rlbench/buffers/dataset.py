@@ -135,7 +135,7 @@ def _fill_arrays(ring: Ring, rows: Rows, dataset: Dataset, scale: Scale | None) 
         obs = np.empty((stop - first, *dataset.obs.shape[1:]), dataset.obs.dtype)
         obs[place - first] = dataset.obs[steps]
         obs[place[has_next] - first + 1] = next_obs[steps][has_next]
-        ring.obs[first:stop, 0] = torch.from_numpy(obs if scale is None else scale.normalize(obs))
+        ring.obs[first:stop, 0] = torch.from_numpy(obs if scale is None else scale(obs))
 
 
 def _shares_memory(rows: Rows, scale: Scale | None) -> bool:

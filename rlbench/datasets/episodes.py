@@ -103,12 +103,12 @@ EPSILON = 1e-3
 
 
 class Scale(NamedTuple):
-    """Mean and std of observations."""
+    """Mean and std of observations, which a call normalizes."""
 
     mean: NDArray[np.float32]  # [F]
     deviation: NDArray[np.float32]  # [F], positive
 
-    def normalize(self, obs: NDArray[np.float32] | NDArray[np.uint8]) -> NDArray[np.float32]:
+    def __call__(self, obs: NDArray[np.float32] | NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return normalized observations ``[…, F]``."""
         return (obs - self.mean) / self.deviation
 
@@ -117,7 +117,7 @@ class Scale(NamedTuple):
         if obs.dtype != np.float32:
             return False
         for start in range(0, len(obs), CHUNK):
-            obs[start : start + CHUNK] = self.normalize(obs[start : start + CHUNK])
+            obs[start : start + CHUNK] = self(obs[start : start + CHUNK])
         return True
 
 

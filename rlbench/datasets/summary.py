@@ -145,7 +145,7 @@ def _directions(dataset: Dataset) -> float:
     some = dataset.obs[:: max(1, len(dataset.obs) // SAMPLE)]
     if some.shape[1] > WIDE:
         some = some[:: max(1, len(some) // WIDE)][:WIDE]
-    normalized_obs = scale_of(dataset).normalize(some).astype(np.float64)
+    normalized_obs = scale_of(dataset)(some).astype(np.float64)
     # both products have equal trace and norm; for very wide observations the one over steps is smaller
     covariance = (
         normalized_obs @ normalized_obs.T if some.shape[1] > WIDE else normalized_obs.T @ normalized_obs

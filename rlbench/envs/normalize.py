@@ -6,7 +6,7 @@ episodes too; results are clipped to ±10.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import torch
@@ -25,18 +25,6 @@ class Scaling(Protocol):
 
     def __call__(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
         """``[N, ...]`` to the same."""
-
-
-class Fixed(NamedTuple):
-    """Constant mean and std, of the observations of a data set."""
-
-    mean: NDArray[np.float32]  # [F]
-    std: NDArray[np.float32]  # [F]
-
-    def __call__(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
-        """``[N, F]``, normalized as the data set is."""
-        normalized_obs: NDArray[np.float32] = (obs - self.mean) / self.std
-        return normalized_obs
 
 
 class Scale:
