@@ -9,17 +9,16 @@ evaluations. It writes no files.
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import json
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from time import monotonic
-from typing import Final
+from typing import Final, TypeAlias
 
 import torch
 from safetensors.torch import load
@@ -27,43 +26,39 @@ from torch import Tensor, nn
 
 from rlbench.assembly.device import keep_memory
 from rlbench.assembly.environments import describe
-from rlbench.assembly.evaluation import EvaluationSetup, evaluation
+from rlbench.assembly.evaluation import evaluation
 from rlbench.assembly.offline import staged
+from rlbench.collectors.evaluate import Evaluation
 from rlbench.config.run import Spec
 from rlbench.datasets.episodes import Scale
-from rlbench.envs.base import EnvInfo
 from rlbench.ops.state_dict import into_module
+from rlbench.signals import end_with_parent
 
 PROGRESS_INTERVAL: Final = 0.1  # seconds between two reports of progress
-DIES_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG of Linux's prctl
 DUMP: Final = signal.SIGUSR2  # requests the stack on stderr
 IGNORED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # sent by a terminal or scheduler to every process
 
 
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """Policy and evaluation setup of one run."""
-
-    spec: Spec
-    info: EnvInfo
-    policy: nn.Module
-    setup: EvaluationSetup
+Bench: TypeAlias = tuple[nn.Module, Callable[[int], Evaluation]]
+"""Policy of a run, and its evaluation in an epoch."""
 
 
 def bench(spec: Spec, threads: int, scale: dict[str, Tensor]) -> Bench:
     """Build the run's policy and evaluation setup on the host; ``scale`` is mean and std ``[D]``."""
     keep_memory()
     torch.set_num_threads(threads)
-    info, normalization = describe(spec), Scale(*(scale[part].numpy() for part in Scale._fields)) if scale else None
-    parts, setup = staged(spec, info, torch.device("cpu"), scale=normalization, threads=1)
-    return Bench(spec, info, parts.learner.policy(), setup)
+    info, host = describe(spec), torch.device("cpu")
+    normalization = Scale(*(scale[part].numpy() for part in Scale._fields)) if scale else None
+    parts, setup = staged(spec, info, host, scale=normalization, threads=1)
+    return parts.learner.policy(), lambda epoch: evaluation(spec, info, setup, host, epoch)
 
 
 def evaluate(bench: Bench, epoch: int, policy: dict[str, Tensor], replies: int) -> None:
     """Evaluate weights ``[...]`` by name as the training would; report progress and the result."""
-    into_module(bench.policy, dict(policy))
+    module, evaluation_of = bench
+    into_module(module, dict(policy))
     _reply(replies, "games", 0)
-    running, report_time = evaluation(bench.spec, bench.info, bench.setup, torch.device("cpu"), epoch), monotonic()
+    running, report_time = evaluation_of(epoch), monotonic()
     for games in running:
         if monotonic() - report_time > PROGRESS_INTERVAL:
             _reply(replies, "games", games)
@@ -77,17 +72,11 @@ def _reply(replies: int, kind: str, content: object) -> None:
         line = line[os.write(replies, line) :]
 
 
-def _end_with_parent() -> None:
-    """End with the parent, also within compiled code; elsewhere than on Linux at the next reply."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGKILL)
-
-
 def main(arguments: Sequence[str]) -> int:
     """Evaluate the requests on stdin and reply, until stdin ends."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    _end_with_parent()
+    end_with_parent()
     faulthandler.enable()
     faulthandler.register(DUMP, all_threads=True)
     threads, weights, replies = map(int, arguments[1:])

@@ -82,7 +82,18 @@ def fetch_file(
     """
     if urlsplit(url).scheme not in {"http", "https"}:
         raise UsageError(f"{url}: not an http address; give one")
-    yield from _patiently(url, part_of(target), size, patience)
+    part, idle, longest = part_of(target), 0, -1
+    while not _complete(url, part, size):
+        time.sleep(PAUSE * idle)
+        reason = "the connection was cut"
+        try:
+            yield from _attempt(url, part, size, patience)
+        except (OSError, HTTPException) as error:  # errors of the disk are raised as ResourceExhausted already
+            reason = _reason(error)
+        size_now = part.stat().st_size if part.exists() else 0
+        idle, longest = (0, size_now) if size_now > longest else (idle + 1, longest)
+        if idle == ATTEMPTS - 1:
+            raise ResourceExhausted(f"{url}: {reason} after {size_now:,} bytes; run the same command again: it resumes")
 
 
 @contextmanager
@@ -129,21 +140,6 @@ def settle(target: Path) -> None:
         part_of(target).replace(target)
     faults.point("download.settled")
     discard(target)
-
-
-def _patiently(url: str, part: Path, size: int | None, patience: float) -> Iterator[DownloadProgress]:
-    idle, longest = 0, -1
-    while not _complete(url, part, size):
-        time.sleep(PAUSE * idle)
-        reason = "the connection was cut"
-        try:
-            yield from _attempt(url, part, size, patience)
-        except (OSError, HTTPException) as error:  # errors of the disk are raised as ResourceExhausted already
-            reason = _reason(error)
-        size_now = part.stat().st_size if part.exists() else 0
-        idle, longest = (0, size_now) if size_now > longest else (idle + 1, longest)
-        if idle == ATTEMPTS - 1:
-            raise ResourceExhausted(f"{url}: {reason} after {size_now:,} bytes; run the same command again: it resumes")
 
 
 def _attempt(url: str, part: Path, size: int | None, patience: float) -> Iterator[DownloadProgress]:

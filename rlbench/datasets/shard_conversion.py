@@ -6,12 +6,10 @@ shards adds them. A refused shard is named, and the others stay.
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
 import re
 import signal
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
@@ -23,13 +21,13 @@ from rlbench import faults
 from rlbench.datasets import checksums, recording_format, recording_writer
 from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.errors import RefusedFile, UsageError
+from rlbench.signals import end_with_parent
 
 Convert: TypeAlias = Callable[[Path, RecordingWriter], dict[str, int]]
 """Convert a shard and return its counts; raise RefusedFile for a damaged one."""
 
 DONE = ".done.json"
 SAFE_PATH: Final = "PYTHONSAFEPATH"
-PR_SET_PDEATHSIG: Final = 1  # of Linux' prctl
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +115,7 @@ def _safe_path() -> Iterator[None]:
 def _bound(parent: int) -> None:
     """End with the parent process, even if it is killed, and leave Ctrl-C to it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     if os.getppid() != parent:  # the parent ended before the call
         os._exit(1)
 
