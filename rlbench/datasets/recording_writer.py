@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from rlbench import disk, faults
 from rlbench.datasets import recording_format
 from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Chunk, Frames, Steps
-from rlbench.errors import UsageError
-from rlbench.records.files import readable
+from rlbench.errors import RefusedFile, UsageError
 
 SCHEMA_VERSION: Final = 1
 SUFFIX: Final = ".frames"
@@ -122,7 +121,13 @@ def read_sealed_set(path: Path) -> dict[str, object]:
         raise recording_format.refusal(path, str(error)) from None
     if not whole:
         raise recording_format.refusal(path, "its SHA-256 is not the one it names")
-    readable(head["schema_version"], SCHEMA_VERSION, str(path))
+    version = head["schema_version"]
+    if not isinstance(version, int):
+        raise recording_format.refusal(path, "its schema_version is no number")
+    if version > SCHEMA_VERSION:
+        raise RefusedFile(
+            f"{path}: schema {version} was written by a newer rlbench (this one reads ≤ {SCHEMA_VERSION}); upgrade"
+        )
     return head
 
 
