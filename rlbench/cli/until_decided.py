@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -124,7 +124,7 @@ def sweep_until_decided(cells: Sequence[SequentialCell], options: SweepOptions) 
     for cell in cells:
         record_looks(cell.folder, cell.looks)
     endings: dict[Path, Ending] = {}
-    while going := _undecided(cells, options.results):
+    while going := _undecided(cells, options.results, endings):
         specs = [spec for cell, seeds in going for spec in cell.specs[:seeds]]
         specs = [spec for spec in specs if folder_of(spec, options.results) not in endings]
         new, stopped_by = sweep(specs, options) if specs else ([], None)
@@ -169,15 +169,19 @@ def decision_sentence(row: dict[str, object]) -> str:
     return f"{place}: {row['verdict']} at look {row['look']} of {row['looks']}, {row['seeds']} seeds{goes_on}"
 
 
-def _undecided(cells: Sequence[SequentialCell], results: Path) -> list[tuple[SequentialCell, int]]:
-    """Cells without a verdict, each with the seeds of its next look."""
-    rows = _rows([cell for cell in cells if cell.looks.count], results)
-    return [
-        (cell, following.seeds)
-        for cell in cells
-        if (following := cell.looks.following) is not None
-        and (not cell.looks.count or rows[cell.key].verdict.word not in DECIDED)
-    ]
+def _undecided(
+    cells: Sequence[SequentialCell], results: Path, visited: Collection[Path]
+) -> list[tuple[SequentialCell, int]]:
+    """Cells without a verdict, each with the seeds of its next look, or of the last one where some are lost."""
+    rows, going = _rows([cell for cell in cells if cell.looks.count], results), []
+    for cell in cells:
+        looks, row = cell.looks, rows.get(cell.key)
+        folders = {folder_of(spec, results) for spec in cell.specs[: looks.last.seeds]}
+        if row is not None and row.looks is None and not folders <= set(visited):
+            going.append((cell, looks.last.seeds))
+        elif looks.following is not None and (row is None or row.verdict.word not in DECIDED):
+            going.append((cell, looks.following.seeds))
+    return going
 
 
 def _rows(cells: Sequence[SequentialCell], results: Path) -> dict[CellKey, Cell]:

@@ -128,10 +128,10 @@ def every_cell(
 
 
 def _verdict(verdict: Verdict | None, runs: Runs) -> Verdict:
-    """The verdict; INCONCLUSIVE at best while a seed with published settings is unfinished: it may be bad."""
+    """The verdict; INCONCLUSIVE at best while a seed is unfinished, or lost after a look: it may be bad."""
     if verdict is not None:
         good = verdict.word in {"CONSISTENT", "REPRODUCED", "ABOVE"}
-        return Verdict("INCONCLUSIVE") if good and runs.short else verdict
+        return Verdict("INCONCLUSIVE") if good and (runs.short or runs.lost_seeds) else verdict
     if runs.complete or runs.failed:
         return Verdict("NOT COMPARABLE")
     if runs.short:
@@ -165,6 +165,9 @@ def _tested(
             claim = in_both_respects(claim, _in_time(runs, document, stop, share))
         if insensitive(key, document, apart):
             claim = no_more_than_consistent(claim)
+        if runs.whole and (whole := _tested(key, document, runs.whole, share, returns_by_file).claim):
+            both = under_both(claim, whole)
+            claim = replace(claim, found=both.found, above=both.above)
         claim = claim if runs.looks is None else in_looks(claim, runs.looks)
     roots = [run.seed for run in scored_runs if within(run.evaluations, limit)] + [run.seed for run in runs.failed]
     return Cell(

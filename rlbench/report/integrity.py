@@ -22,7 +22,7 @@ from rlbench.errors import RefusedFile, UsageError, beside
 from rlbench.records import files, imported, manifest, store
 from rlbench.records.files import folders
 from rlbench.records.locks import is_held
-from rlbench.records.looks import read_looks
+from rlbench.records.looks import NAME, read_looks
 from rlbench.records.manifest import Manifest
 from rlbench.records.store import Record
 from rlbench.report import baseline
@@ -81,7 +81,7 @@ def _all(place: Path, findings: Findings) -> Iterator[str]:
     for folder in folders(place):
         findings.runs += 1
         yield from _run(folder, findings)
-        readers.append((read_looks, folder.parent))
+        readers.append((_read_looks, folder.parent))
     read_curve = partial(_read_curve, findings.curve_digests)
     for folder in imported.curve_folders(place):
         findings.runs += 1
@@ -94,6 +94,17 @@ def _all(place: Path, findings: Findings) -> Iterator[str]:
             reader(path)
         except RefusedFile as error:
             yield str(error)
+
+
+def _read_looks(cell: Path) -> None:
+    """Refuse a look at seeds that have not ended."""
+    looks = read_looks(cell)
+    for seed in range(looks.last.seeds if looks and looks.count else 0):
+        folder = cell / f"seed={seed}"
+        outcome = store.read_outcome(folder)
+        if (outcome is None or outcome.status == "interrupted") and not is_held(folder):
+            what = f"counts {looks}, but seed {seed} has not ended"
+            raise RefusedFile(f"{cell / NAME}: {what}; restore the seed, or repeat `rlbench run --until-decided`")
 
 
 def _read_curve(first: dict[tuple[str, str], Path], folder: Path) -> None:

@@ -52,8 +52,10 @@ def remarks(group: Runs) -> Iterator[str]:
     if seeds != list(range(len(seeds))):
         yield f"seeds {', '.join(map(str, seeds))} instead of 0 to {len(seeds) - 1}"
     if group.looks is not None:
-        later = f"; {count_text(group.waiting, 'later seed')} not counted" if group.waiting else ""
+        later = f"; {count_text(group.waiting, 'later seed')} can only lower the verdict" if group.waiting else ""
         yield f"{'tested by' if group.looks.count else 'not tested before'} {group.looks}{later}"
+    if group.lost_seeds:
+        yield f"looks.json counts a look at seeds that have not ended: {', '.join(map(str, group.lost_seeds))}"
     attempts = [attempt for run in runs for attempt in run.attempts]
     if attempts:
         failed = sum(attempt.status == "failed" for attempt in attempts)

@@ -42,7 +42,9 @@ class Runs:
     curves: list[Run] = field(default_factory=list)  # curves that other programs measured
     of_others: bool = False  # the imported curves stand in the place of runs
     waiting: int = 0  # finished runs of seeds that the next look will count
+    whole: Runs | None = None  # with the seeds beyond the last look, which can only lower its verdict
     looks: Looks | None = None  # taken by ``run --until-decided``
+    lost_seeds: tuple[int, ...] = ()  # of the last look, without an ended run
     budget: int = 0  # documented steps of a run
 
     @property
@@ -91,17 +93,23 @@ def sorted_runs(runs: Iterable[Run]) -> dict[CellKey, Runs]:
 def at_last_look(group: Runs) -> Runs:
     """The runs that the last look of ``run --until-decided`` counts; all of them without a look.
 
+    A look with a seed that has no ended run contradicts the records, and holds no seed back.
+
     Raises:
         RefusedFile: the record of its looks is damaged.
     """
     looks = next((looks for run in group.scored if (looks := read_looks(run.folder.parent)) is not None), None)
     if looks is None:
         return group
+    ended = {run.seed for run in (*group.scored, *group.other_files, *group.versions, *group.copies)}
+    if lost := tuple(seed for seed in range(looks.last.seeds if looks.count else 0) if seed not in ended):
+        return replace(group, lost_seeds=lost)
     parts = [
         [run for run in part if run.seed < looks.last.seeds] for part in (group.complete, group.failed, group.short)
     ]
     later = len(group.scored) - len(parts[0]) - len(parts[1])
-    return replace(group, complete=parts[0], failed=parts[1], short=parts[2], looks=looks, waiting=later)
+    whole = group if later else None
+    return replace(group, complete=parts[0], failed=parts[1], short=parts[2], looks=looks, waiting=later, whole=whole)
 
 
 def _once(part: list[Run], identity: Callable[[Run], tuple[object, ...]]) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,14 @@ from rlbench.cli.announcement import verdict_lines
 from rlbench.cli.app import main
 from rlbench.cli.resolve import resolve
 from rlbench.cli.until_decided import decision_sentence
+from rlbench.config.run import Spec
 from rlbench.records.looks import DESIGN, DESIGNS, NAME, SHARED_ERROR_DESIGNS, Looks, read_looks, record_looks
+from rlbench.records.store import folder_of
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.reference_scores import documented
 from rlbench.report.verdict import against_seeds
+from rlbench.sweep.events import Ending
+from rlbench.sweep.plan import Job
 from tests.commands import stderr_of, stdout_of
 from tests.schemas import complaints
 
@@ -83,9 +88,10 @@ def test_verdict_uses_the_last_look_instead_of_the_fixed_test(record_run: Record
         "INCONCLUSIVE (next look at 5 seeds)",
         "REPRODUCED",
     ]
-    assert "not tested before look 1 of 5 at 3 seeds, level 0.00014; 2 later seeds not counted" in none.note
+    later = "look 1 of 5 at 3 seeds, level 0.00014; 2 later seeds can only lower the verdict"
+    assert f"not tested before {later}" in none.note
     assert none.shortfall_percent is None and len(none.tested) == 3
-    assert "tested by look 1 of 5 at 3 seeds, level 0.00014; 2 later seeds not counted" in first.note
+    assert f"tested by {later}" in first.note
     assert "tested by look 2 of 5 at 5 seeds, level 0.00054" in second.note
     assert (len(first.tested), len(second.tested)) == (3, 5)
     assert first.claim is not None and first.documented is not None and first.margin is not None
@@ -105,6 +111,44 @@ def test_tables_show_the_looks_in_json_and_csv(record_run: Record, tmp_path: Pat
     header, line = stdout_of([*shown, "--format", "csv"]).splitlines()
     assert dict(zip(header.split(","), line.split(","), strict=False))["looks_taken"] == "1"
     assert "(one-sided, 95 %, or one minus the level of a look)" in " ".join(stdout_of(shown).split())
+
+
+EQUAL = [1000.0, 999.9, 1000.1]
+"""Reproduced at the first look."""
+
+
+def test_a_forged_look_holds_no_bad_seed_back(record_run: Record, tmp_path: Path) -> None:
+    folder = ended(record_run, EQUAL)
+    assert str(cell(looked(folder, 1).parents[3]).verdict) == "REPRODUCED"
+    ended(record_run, [995.0, 996.0], start=3)
+    assert str(cell(tmp_path / "results").verdict) == "REPRODUCED"
+    ended(record_run, [300.0] * 5, start=5)
+    assert str(cell(tmp_path / "results").verdict) == "INCONCLUSIVE (next look at 5 seeds)"
+
+
+@pytest.mark.parametrize("count", [2, len(DESIGN)])
+def test_look_at_lost_seeds_is_a_fault_and_not_used(
+    count: int, record_run: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = looked(ended(record_run, [1000 + seed / 100 for seed in range(DESIGN[count - 1].seeds)]), count)
+    assert main(["verify", str(tmp_path / "results")]) == 0
+    lost = (folder / "seed=1").rename(tmp_path / "lost")
+    row = cell(tmp_path / "results")
+    assert row.verdict.word == "INCONCLUSIVE" and row.looks is None
+    assert "looks.json counts a look at seeds that have not ended: 1" in row.note
+    assert main(["verify", str(tmp_path / "results")]) == 2
+    assert "but seed 1 has not ended; restore the seed" in capsys.readouterr().out
+
+    def sweep(specs: Sequence[Spec], options: object) -> tuple[list[Ending], None]:
+        lost.rename(folder / "seed=1")
+        jobs = [Job(spec=spec, folder=folder_of(spec, tmp_path / "results")) for spec in specs]
+        none = partial(Ending, status="done", reason="", outcome=None, started=False, log=None, attempts=None)
+        return [none(job=job) for job in jobs], None
+
+    monkeypatch.setattr("rlbench.cli.sweep.sweep", sweep)
+    code, content = decide(tmp_path / "results", capsys)
+    assert code == 0 and [row["verdict"] for row in content["decisions"]] == ["REPRODUCED"]
+    assert read_looks(folder) == Looks(DESIGN, count)
 
 
 def test_a_cell_that_stays_undecided_ends_at_the_last_look(record_run: Record, tmp_path: Path) -> None:
