@@ -27,6 +27,7 @@ from rlbench.sweep.events import Ending
 from rlbench.sweep.plan import Job
 from tests.commands import stderr_of, stdout_of
 from tests.schemas import complaints
+from tests.slow import slow_but
 
 Record = Callable[..., Path]
 SCHEMAS = Path(__file__).parents[2] / "rlbench" / "report" / "data" / "schema"
@@ -218,17 +219,32 @@ def test_a_reference_with_too_large_an_error_is_undecidable_at_a_look_too(record
     assert "next: `rlbench run mujoco ppo Hopper-v4 --until-decided --results" in line
 
 
+KILLED_AT = (
+    ("replace.torn:2", 1),
+    ("claim.made:1", 0),
+    ("replace.written:1", 0),
+    ("replace.placed:1", 1),
+    ("claim.removed:2", 1),
+    ("replace.placed:2", 2),
+    ("claim.removed:3", 2),
+)
+"""Moments around the records of the first and the second look, and the number of looks on disk."""
+
+
+@pytest.mark.parametrize(("point", "count"), slow_but(KILLED_AT, 0))
 def test_command_killed_at_a_look_resumes_there(
-    record_run: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    point: str, count: int, record_run: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = looked(ended(record_run, SCORES), 0)
     words = ["run", *KEY, "--until-decided", "--results", str(tmp_path / "results"), "--quiet"]
-    environ = {**os.environ, "RLBENCH_FAULT": "replace.torn:2"}  # amid the second look's record
+    environ = {**os.environ, "RLBENCH_FAULT": point}
     killed = subprocess.run([sys.executable, "-m", "rlbench", *words], env=environ, capture_output=True, check=False)
     assert killed.returncode == 137, killed.stderr
     looks = read_looks(folder)
-    assert looks is not None and looks.count == 1
-    assert decide(tmp_path / "results", capsys)[0] == 0
+    assert looks is not None and looks.count == count
+    code, content = decide(tmp_path / "results", capsys)
+    (decision,) = content["decisions"]
+    assert (code, decision["verdict"], decision["look"], read_looks(folder)) == (0, "REPRODUCED", 2, Looks(DESIGN, 2))
     assert sorted(path.name for path in folder.iterdir()) == [NAME, *(f"seed={seed}" for seed in range(5))]
 
 
