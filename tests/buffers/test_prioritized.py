@@ -82,16 +82,18 @@ def test_dead_and_incomplete_and_overwritten_rows_are_never_drawn() -> None:
             assert drawn <= usable(made)
 
 
-def test_a_new_transition_has_the_highest_priority_so_far() -> None:
-    made, sampler = ring(alpha=1.0)
+@pytest.mark.parametrize("alpha", [1.0, 0.5])
+def test_a_new_transition_has_the_highest_priority_so_far(alpha: float) -> None:
+    made, sampler = ring(alpha=alpha)
     for number in range(6):
         step(made, number)
     (slot,) = sampler.draw(1, made.span())[0].tolist()
     sampler.reprioritize(torch.tensor([slot]), torch.tensor([9.0]))
+    assert sampler.mass.view(-1)[slot].item() == pytest.approx(9.0**alpha)
+    sampler.reprioritize(torch.tensor([slot]), torch.tensor([0.5]))
     step(made, 6)
     fresh = int((made.head - made.n_step) % made.length) * NUM_ENVS
-    assert sampler.mass.view(-1)[fresh : fresh + NUM_ENVS].tolist() == pytest.approx([9.0] * NUM_ENVS)
-    assert sampler.mass.view(-1)[slot].item() == pytest.approx(9.0)
+    assert sampler.mass.view(-1)[fresh : fresh + NUM_ENVS].tolist() == pytest.approx([9.0**alpha] * NUM_ENVS)
 
 
 def test_higher_priority_of_a_slot_sampled_twice_counts() -> None:

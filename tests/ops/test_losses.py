@@ -31,7 +31,7 @@ def doubles(*values: object) -> Tensor:
     return torch.tensor(values[0] if len(values) == 1 else values, dtype=torch.float64)
 
 
-def test_valid_mean_ignores_rows_of_weight_zero() -> None:
+def test_weighted_mean_divides_by_the_sum_of_weights() -> None:
     assert weighted_mean(doubles([2.0, 1e9, -2.0]), doubles([1.0, 0.0, 3.0])).item() == pytest.approx((2 - 6) / 4)
     assert weighted_mean(doubles([5.0, 7.0]), doubles([0.0, 0.0])).item() == 0
 
