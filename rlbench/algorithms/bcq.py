@@ -11,7 +11,7 @@ from rlbench.algorithms.base import Compilable, Compiler, Update, compilable
 from rlbench.algorithms.steps import optimize, target_updates, td_loss
 from rlbench.config.offline import BatchConstrained
 from rlbench.nets.bcq_vae import BCQPolicy
-from rlbench.ops.losses import bc_mse, kl_to_standard_normal, lambda_mix, vae_loss, weighted_mean
+from rlbench.ops.losses import bc_mse, kl_to_standard_normal, lambda_mix, weighted_mean
 from rlbench.ops.types import Role, Transition
 
 
@@ -51,10 +51,10 @@ class BCQ(Compilable):
 
     @compilable
     def model_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
-        """The VAE's loss, and its mean squared error and divergence, all ``[]``."""
+        """The VAE's loss (1312.6114, eq. 3), and its mean squared error and divergence, all ``[]``."""
         action, mean, log_std = self.net.proposer(batch.obs, batch.action)
         error, divergence = bc_mse(action, batch.action), kl_to_standard_normal(mean, log_std)
-        total = (batch.weight * vae_loss(error, divergence, self.config.vae_kl_weight)).mean()
+        total = (batch.weight * (error + self.config.vae_kl_weight * divergence)).mean()
         return total, weighted_mean(error.detach(), batch.weight), weighted_mean(divergence.detach(), batch.weight)
 
     @torch.no_grad()

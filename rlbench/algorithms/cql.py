@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 
-from rlbench.algorithms.base import Compilable, Compiler, Update, compilable
-from rlbench.algorithms.sac import SAC, Temperature
+from rlbench.algorithms.base import Compilable, Update, compilable
+from rlbench.algorithms.sac import SAC
 from rlbench.algorithms.steps import optimize, squared_td_errors
 from rlbench.config.offline import Conservative
-from rlbench.nets.actors import SquashedActor
-from rlbench.nets.critics import Critics
 from rlbench.ops.action_distributions import Squashed, uniform_actions
 from rlbench.ops.losses import conservative_gap, weighted_mean
 from rlbench.ops.state_dict import Composite
@@ -40,9 +39,7 @@ class LagrangeMultiplier(Composite):
         if self.lagrange_threshold is not None:
             excess = torch.where(rows > 0, gap - self.lagrange_threshold, 0.0)
             optimize(-self.log.exp() * excess, self.optimizer)
-            self.log.data.clamp_(
-                max=math.log(self.max_multiplier)
-            )  # the logarithm itself, or its gradient would vanish
+            self.log.data.clamp_(max=math.log(self.max_multiplier))  # the value's clamp would stop the gradient
 
 
 class CQL(Compilable):
@@ -106,31 +103,10 @@ EPSILON = 1e-6
 class ClonedSAC(SAC):
     """``_train_policy_on_batch`` of ARISE-Initiative/robomimic@d309eae robomimic/algo/cql.py."""
 
-    def __init__(
-        self,
-        actor: SquashedActor,
-        critics: Critics,
-        *,
-        temperature: Temperature,
-        actor_optimizer: torch.optim.Optimizer,
-        critic_optimizer: torch.optim.Optimizer,
-        tau: float,
-        compiler: Compiler | None = None,
-    ) -> None:
-        super().__init__(
-            actor,
-            critics,
-            actor_optimizer=actor_optimizer,
-            critic_optimizer=critic_optimizer,
-            temperature=temperature,
-            tau=tau,
-            delay=1,
-            redq_subset=None,
-            compiler=compiler,
-        )
-        self.cloning = torch.ones_like(
-            temperature.log.detach()
-        )  # [] 1 while the actor clones, then 0; set by a schedule
+    @cached_property
+    def cloning(self) -> Tensor:
+        """``[]``, 1 while the actor clones the behavior, then 0; a schedule fills it in place."""
+        return torch.ones_like(self.temperature.log.detach())
 
     def objective(self, batch: Transition, policy: Squashed, action: Tensor) -> Tensor:
         """The data's log-density while the actor clones, then the minimum value of ``action`` ``[B, A]``; ``[B]``."""

@@ -83,13 +83,12 @@ class Natural(Compilable):
         product = fisher(mean, parameters, damping=self.config.damping)
         direction = -conjugate_gradient(product, gradient, iterations=self.config.iterations, tolerance=self.tolerance)
         entropy = weighted_mean(policy.entropy(), batch.weight).detach()
-        if self.config.max_kl is None:
+        max_kl = self.config.max_kl
+        if max_kl is None:
             _, divergence = self._set_actor(flat(parameters).detach() + self.config.step * direction, batch, before)
         else:
-            step_size = (2 * self.config.max_kl / (direction @ product(direction)).clamp_min(1e-30)).sqrt()
-            divergence = self._line_search(
-                step_size * direction, batch, before, actor_loss.detach(), self.config.max_kl
-            )
+            step_size = (2 * max_kl / (direction @ product(direction)).clamp_min(1e-30)).sqrt()
+            divergence = self._line_search(step_size * direction, batch, before, actor_loss.detach(), max_kl)
         return actor_loss.detach(), entropy, divergence
 
     def _line_search(
@@ -100,22 +99,16 @@ class Natural(Compilable):
         It evaluates all steps, so that nothing waits for the host. The reference code kept its last step if all failed.
         """
         start = flat(list(self.net.actor.parameters())).detach()
-        best, divergence_of_best, accepted = (
-            start,
-            torch.zeros_like(initial_loss),
-            torch.zeros_like(initial_loss, dtype=torch.bool),
-        )
+        best, best_divergence, accepted = start, torch.zeros_like(initial_loss), torch.zeros_like(initial_loss).bool()
         for attempt in range(self.config.max_backtracks):
             place = start + self.config.backtrack_coef**attempt * stride
             loss, divergence = self._set_actor(place, batch, before)
             improves = (divergence < max_kl) & (loss < initial_loss) & ~accepted
-            best, divergence_of_best, accepted = (
-                torch.where(improves, place, best),
-                torch.where(improves, divergence, divergence_of_best),
-                accepted | improves,
-            )
+            best = torch.where(improves, place, best)
+            best_divergence = torch.where(improves, divergence, best_divergence)
+            accepted |= improves
         self._set_actor(best, batch, before)
-        return divergence_of_best
+        return best_divergence
 
     @torch.no_grad()
     def _set_actor(self, start: Tensor, batch: RolloutBatch, before: Policy) -> tuple[Tensor, Tensor]:

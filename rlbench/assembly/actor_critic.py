@@ -11,9 +11,9 @@ from torch import Tensor
 from rlbench.algorithms.base import Compiler, OffPolicyLearner
 from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.algorithms.td3 import TD3
-from rlbench.assembly.components import Parts, adam
+from rlbench.assembly.components import Parts, adam, no_exploration
 from rlbench.buffers.ring import Column
-from rlbench.collectors.explore import GaussianNoise, NoExploration
+from rlbench.collectors.explore import GaussianNoise
 from rlbench.config.online import ActorCritic, Deterministic, Soft
 from rlbench.config.run import Spec
 from rlbench.envs.base import Box, EnvInfo
@@ -33,7 +33,7 @@ def actor_critic_parts(
         learner=_learner(algo, info, actions, device, compiler),
         action=Column((actions,), torch.float32),
         training=lambda generator: GaussianNoise(generator=generator, scale=scale),
-        eval_explorer=lambda _: NoExploration(),
+        eval_explorer=no_exploration,
         exploration=lambda env_steps: float(env_steps < algo.learning_starts),
     )
 

@@ -13,15 +13,14 @@ from rlbench.assembly.components import Parts
 from rlbench.assembly.device import device_of, keep_memory, stepping_threads, threads_of
 from rlbench.assembly.engine import compiler_of, engine_of, select_engine
 from rlbench.assembly.environments import async_environments, environments, goal_reward
-from rlbench.assembly.evaluation import EvaluationSetup, evaluation, ring_of
+from rlbench.assembly.evaluation import EvaluationSetup, evaluation, evaluation_setup, ring_of
 from rlbench.buffers.async_ring import AsyncRing
 from rlbench.buffers.hindsight import GoalLayout, Hindsight
 from rlbench.buffers.prioritized import Prioritized
-from rlbench.buffers.ring import Column, Ring
+from rlbench.buffers.ring import Ring
 from rlbench.buffers.rollout_view import RolloutView, TrajectoryView
 from rlbench.buffers.samplers import Uniform
 from rlbench.collectors.asynchronous import AsyncCollector
-from rlbench.collectors.base import Actor
 from rlbench.collectors.explore import Explorer, NoExploration
 from rlbench.collectors.sync import Collector
 from rlbench.config import offline as spec_offline
@@ -69,17 +68,16 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
     parts = parts_of(spec, algo, info, device, compiler_of(spec, runtime, device))
     schedules: list[Schedule] = []
     sampler = _sampler(algo.replay, spec.task.envs, seeds.child("replay").torch(device), schedules)
-    capacity, num_envs, kind = algo.replay.capacity, spec.task.envs, Ring if spec.async_batch is None else AsyncRing
     ring = ring_of(
         spec,
         info,
         parts.action,
         device,
-        capacity=capacity,
-        num_envs=num_envs,
+        capacity=algo.replay.capacity,
+        num_envs=spec.task.envs,
         sampler=sampler,
         n_step=algo.replay.n_step,
-        kind=kind,
+        kind=Ring if spec.async_batch is None else AsyncRing,
     )
     explorer = parts.training(seeds.child("explore").torch(device))
     schedules.append((parts.exploration, explorer.set))
@@ -92,7 +90,7 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
         sampler=sampler,
         generators=(sampler.generator, *([source.generator] if isinstance(source, Hindsight) else [])),
     )
-    stage = replaying(parts, learner, runtime)
+    stage = evaluation_setup(parts, threads=stepping_threads(runtime))
     return Online(
         collector=_collector(spec, stage, ring, explorer),
         updater=updater,
@@ -103,14 +101,6 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
         budget=spec.budget,
         schedules=schedules,
         update_schedule=ReplayRatio(algo.learning_starts, algo.updates_per_step),
-    )
-
-
-def replaying(parts: Parts, actor: Actor, runtime: Runtime) -> EvaluationSetup:
-    """The evaluation setup of an off-policy learner."""
-    threads = stepping_threads(runtime)
-    return EvaluationSetup(
-        actor=actor, action=parts.action, eval_explorer=parts.eval_explorer, bound=None, scale=None, threads=threads
     )
 
 
@@ -130,19 +120,20 @@ def _replayed(
 
 
 def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.device, runtime: Runtime) -> Online:
-    compiler = compiler_of(spec, runtime, device)
-    inner, optimizer, action = policy_gradient.build_on_policy(
-        spec, algo, info, device, runtime.update_engine, compiler
-    )
+    compiler, engine = compiler_of(spec, runtime, device), runtime.update_engine
+    inner, optimizer, action = policy_gradient.build_on_policy(spec, algo, info, device, engine, compiler)
+    learner: OnPolicyLearner = inner
+    if algo.curiosity is not None:
+        learner = CuriousRollouts(inner, components.model(spec, algo.curiosity, algo.lr, info, device))
     num_envs, scale = spec.task.envs, Scale(info.obs_shape) if algo.normalize_obs else None
-    unused_sampler = Uniform(Seeds(spec.seed).torch(device))
     capacity = (algo.rollout_length + spec.task.stack + 2) * num_envs
-    ring = ring_of(spec, info, action, device, capacity=capacity, num_envs=num_envs, sampler=unused_sampler)
-    learner, updater = _rolled(spec, algo, inner, ring, info, device)
-    stage = rolling(algo, info, action, learner, scale, runtime)
+    ring = ring_of(spec, info, action, device, capacity=capacity, num_envs=num_envs)
+    stage = policy_gradient.setup(algo, info, inner, action, stepping_threads(runtime), scale)
     return Online(
         collector=_collector(spec, stage, ring, NoExploration()),
-        updater=updater,
+        updater=RolloutUpdater(
+            source=RolloutView(ring), learner=learner, rows=algo.rollout_length, metrics=MeanMetrics(device)
+        ),
         buffer=ring,
         learner=learner,
         noise=RngState(device if device.type == "cuda" else None),
@@ -151,31 +142,6 @@ def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.de
         schedules=policy_gradient.schedules(algo, optimizer),
         update_schedule=RolloutSchedule(algo.rollout_length, learner.steps),
     )
-
-
-def rolling(
-    algo: PolicyGradient, info: EnvInfo, action: Column, actor: Actor, scale: Scale | None, runtime: Runtime
-) -> EvaluationSetup:
-    """The evaluation setup of an on-policy learner."""
-    return EvaluationSetup(
-        actor=actor,
-        action=action,
-        eval_explorer=lambda _: NoExploration(),
-        bound=policy_gradient.bound(algo, info),
-        scale=scale,
-        threads=stepping_threads(runtime),
-    )
-
-
-def _rolled(
-    spec: Spec, algo: PolicyGradient, inner: OnPolicyLearner, ring: Ring, info: EnvInfo, device: torch.device
-) -> tuple[OnPolicyLearner | CuriousRollouts, RolloutUpdater]:
-    """The updater of an on-policy learner."""
-    learner: OnPolicyLearner | CuriousRollouts = inner
-    if algo.curiosity is not None:
-        learner = CuriousRollouts(inner, components.model(spec, algo.curiosity, algo.lr, info, device))
-    metrics, source = MeanMetrics(device), RolloutView(ring)
-    return learner, RolloutUpdater(source=source, learner=learner, rows=algo.rollout_length, metrics=metrics)
 
 
 def _collector(spec: Spec, stage: EvaluationSetup, ring: Ring, explorer: Explorer) -> Collector | AsyncCollector:

@@ -38,7 +38,8 @@ class Parts(NamedTuple):
     exploration: Callable[[int], float]  # from agent steps to the exploration rate
 
 
-def _no_exploration(generator: torch.Generator) -> Explorer:  # noqa: ARG001 - it draws no number
+def no_exploration(generator: torch.Generator) -> Explorer:  # noqa: ARG001 - it draws no number
+    """The explorer of policies whose own actions are taken."""
     return NoExploration()
 
 
@@ -48,7 +49,7 @@ class OfflineParts(NamedTuple):
     learner: OffPolicyLearner[Transition]
     action: Column  # shape and dtype of an action in the ring
     schedules: list[Schedule]  # functions of the number of updates, not of steps
-    eval_explorer: Callable[[torch.Generator], Explorer] = _no_exploration
+    eval_explorer: Callable[[torch.Generator], Explorer] = no_exploration
 
 
 def torso(config: Torso, spec: Spec, info: EnvInfo) -> NatureTorso | MlpTorso:

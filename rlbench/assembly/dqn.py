@@ -13,9 +13,9 @@ from rlbench.algorithms.base import Compiler
 from rlbench.algorithms.discrete_sac import DiscreteSAC
 from rlbench.algorithms.dqn import Extra, QLearner
 from rlbench.algorithms.sac import Temperature
-from rlbench.assembly.components import Parts, adam, count, torso
+from rlbench.assembly.components import Parts, adam, count, no_exploration, torso
 from rlbench.buffers.ring import Column
-from rlbench.collectors.explore import EpsilonGreedy, NoExploration
+from rlbench.collectors.explore import EpsilonGreedy
 from rlbench.config import online as spec_algo
 from rlbench.config.online import Categorical, Expected, Head, Implicit, Proposed, QLearning, Quantiles
 from rlbench.config.run import Spec
@@ -136,7 +136,7 @@ def discrete_sac_parts(
     return Parts(
         learner=learner,
         action=Column((), torch.int64),
-        training=lambda _: NoExploration(),
-        eval_explorer=lambda _: NoExploration(),
+        training=no_exploration,
+        eval_explorer=no_exploration,
         exploration=lambda _: 0.0,
     )

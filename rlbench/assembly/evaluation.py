@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from rlbench.assembly.components import OfflineParts, Parts, no_exploration
 from rlbench.assembly.environments import environments
 from rlbench.buffers.prioritized import Prioritized
 from rlbench.buffers.ring import Column, Ring
@@ -28,10 +29,15 @@ class EvaluationSetup(NamedTuple):
 
     actor: Actor
     action: Column  # how an action lies in the ring
-    eval_explorer: Callable[[torch.Generator], Explorer]
-    bound: Callable[[torch.Tensor], torch.Tensor] | None  # from a chosen action to the one that is carried out
-    scale: Scaling | None  # of observations
     threads: int  # that step the environments
+    eval_explorer: Callable[[torch.Generator], Explorer] = no_exploration
+    bound: Callable[[torch.Tensor], torch.Tensor] | None = None  # from a chosen action to the one that is carried out
+    scale: Scaling | None = None  # of observations
+
+
+def evaluation_setup(parts: Parts | OfflineParts, *, threads: int, scale: Scaling | None = None) -> EvaluationSetup:
+    """The evaluation setup of an off-policy or offline learner."""
+    return EvaluationSetup(parts.learner, parts.action, threads, parts.eval_explorer, scale=scale)
 
 
 def evaluation(spec: Spec, info: EnvInfo, stage: EvaluationSetup, device: torch.device, epoch: int) -> Evaluation:
@@ -46,11 +52,10 @@ def protocol_evaluation(
     protocol = spec.protocol
     env_seeds = seeds.child("env").numbers(protocol.envs)
     torch.manual_seed(seeds.child("noise").number())
-    nobody = Uniform(seeds.torch(device))  # nothing is ever drawn: the ring is there to stack frames
     capacity = (spec.task.stack + 2) * protocol.envs
     return Evaluation(
         actor=stage.actor,
-        recorder=ring_of(spec, info, stage.action, device, capacity=capacity, num_envs=protocol.envs, sampler=nobody),
+        recorder=ring_of(spec, info, stage.action, device, capacity=capacity, num_envs=protocol.envs),
         explorer=stage.eval_explorer(seeds.child("explore").torch(device)),
         envs=environments(spec.task, seeds=env_seeds, training=False, scale=stage.scale, threads=stage.threads),
         seeds=env_seeds,
@@ -67,11 +72,11 @@ def ring_of(
     *,
     capacity: int,
     num_envs: int,
-    sampler: Uniform | Prioritized,
+    sampler: Uniform | Prioritized | None = None,
     n_step: int = 1,
     kind: type[Ring] = Ring,
 ) -> Ring:
-    """An empty ring with the shapes and dtypes of a run's environments."""
+    """An empty ring with the shapes and dtypes of a run's environments; without ``sampler`` it only stacks frames."""
     return kind(
         capacity=capacity,
         num_envs=num_envs,
@@ -80,6 +85,6 @@ def ring_of(
         n_step=n_step,
         gamma=spec.algo.gamma,
         stack=spec.task.stack,
-        sampler=sampler,
+        sampler=sampler or Uniform(Seeds(spec.seed).torch(device)),
         device=device,
     )

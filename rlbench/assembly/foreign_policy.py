@@ -131,12 +131,5 @@ def foreign_evaluation(spec: Spec, actor: ForeignActor, info: EnvInfo, seeds: Se
             return EpsilonGreedy(actions=info.actions.n, generator=generator, epsilon=spec.protocol.epsilon)
         return NoExploration()
 
-    stage = EvaluationSetup(
-        actor=actor,
-        action=Column(shape, dtype),
-        eval_explorer=explorer,
-        bound=None,
-        scale=None,
-        threads=stepping_threads(runtime),
-    )
+    stage = EvaluationSetup(actor, Column(shape, dtype), stepping_threads(runtime), explorer)
     return protocol_evaluation(spec, info, stage, torch.device("cpu"), seeds)

@@ -16,7 +16,7 @@ from rlbench.assembly.dataset_compatibility import check_compatibility, check_id
 from rlbench.assembly.device import eval_workers_of, stepping_threads, threads_of
 from rlbench.assembly.engine import compiler_of, engine_of, select_engine
 from rlbench.assembly.environments import environments
-from rlbench.assembly.evaluation import EvaluationSetup, evaluation
+from rlbench.assembly.evaluation import EvaluationSetup, evaluation, evaluation_setup
 from rlbench.buffers.dataset import ring
 from rlbench.config.footprint import SMOKE
 from rlbench.config.offline import Offline
@@ -107,7 +107,7 @@ def build_offline(
         scale=None if normalized_in_place else scale,
         stack=spec.task.stack,
     )
-    stage = evaluation_setup(parts, scale, stepping_threads(runtime))
+    stage = evaluation_setup(parts, threads=stepping_threads(runtime), scale=scale)
     normalization = {} if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields}
     config = WorkerConfig(spec.model_dump_json(), threads_of(spec, runtime, device), normalization)
     eager = EagerUpdater(source=buffer, learner=parts.learner, batch=algo.batch, metrics=MeanMetrics(device))
@@ -146,19 +146,7 @@ def staged(
     if not isinstance(spec.algo, Offline | OfflineQ):
         raise TypeError(spec.algo)
     parts = offline_parts_of(spec, spec.algo, info, device)
-    return parts, evaluation_setup(parts, scale, threads)
-
-
-def evaluation_setup(parts: OfflineParts, scale: Scale | None, threads: int) -> EvaluationSetup:
-    """The evaluation setup of an offline learner."""
-    return EvaluationSetup(
-        actor=parts.learner,
-        action=parts.action,
-        eval_explorer=parts.eval_explorer,
-        bound=None,
-        scale=scale,
-        threads=threads,
-    )
+    return parts, evaluation_setup(parts, threads=threads, scale=scale)
 
 
 def offline_parts_of(

@@ -56,41 +56,32 @@ def continuous_parts(
 
 def _schedules(algo: Offline, learner: OffPolicyLearner[Transition]) -> list[Schedule]:
     """By the number of updates: half a cosine to 0 of IQL's actor's rate, and the end of CQL's behaviour cloning."""
-    if (
-        isinstance(learner, CQL)
-        and isinstance(learner.sac, ClonedSAC)
-        and isinstance(algo.method, offline.Conservative)
-    ):
-        return [_cloning(learner.sac, algo.method.bc_steps)]
-    decay = algo.method.lr_decay_steps if isinstance(algo.method, offline.ImplicitQ) else None
-    if decay is None or not isinstance(learner, iql.IQL):
-        return []
-    groups = learner.actor_optimizer.param_groups
-    weight = next(learner.actor.parameters())
+    match learner:
+        case CQL(sac=ClonedSAC(cloning=cloning), config=method):  # the trainer asks once a stride of 25
+            return [(lambda updates: float(updates < method.bc_steps), cloning.fill_)]
+        case iql.IQL(config=offline.ImplicitQ(lr_decay_steps=int(steps))):
+            return [_cosine(algo.actor_lr, steps, learner.actor_optimizer)]
+        case _:
+            return []
+
+
+def _cosine(initial: float, steps: int, optimizer: torch.optim.Optimizer) -> Schedule:
+    """Half a cosine from ``initial`` to 0, the learning rate of an optimizer."""
+    (group,) = optimizer.param_groups
+    weight = group["params"][0]
     if weight.device.type != "cpu":
-        for group in groups:
-            group["lr"] = weight.new_tensor(algo.actor_lr)  # what is captured reads it where it lies
+        group["lr"] = weight.new_tensor(initial)  # what is captured reads it where it lies
 
     def at(updates: int) -> float:
-        return algo.actor_lr * 0.5 * (1 + math.cos(math.pi * min(updates / decay, 1.0)))
+        return initial * 0.5 * (1 + math.cos(math.pi * min(updates / steps, 1.0)))
 
     def put(lr: float) -> None:
-        for group in groups:
-            if isinstance(group["lr"], torch.Tensor):
-                group["lr"].fill_(lr)
-            else:
-                group["lr"] = lr
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].fill_(lr)
+        else:
+            group["lr"] = lr
 
-    return [(at, put)]
-
-
-def _cloning(sac: ClonedSAC, bc_steps: int) -> Schedule:
-    """Behaviour cloning in the first ``bc_steps`` updates; the trainer asks once a stride of 25."""
-
-    def put(cloning: float) -> None:
-        sac.cloning.fill_(cloning)  # what is captured reads it where it lies
-
-    return lambda updates: float(updates < bc_steps), put
+    return at, put
 
 
 def _shape(name: str, info: EnvInfo, device: torch.device, compiler: Compiler | None) -> Shape:
@@ -154,45 +145,26 @@ def _constrained(algo: Offline, method: offline.BatchConstrained, shape: Shape) 
 
 
 def _conservative(algo: Offline, method: offline.Conservative, shape: Shape) -> CQL:
-    return CQL(
-        _soft(algo, method, shape),
-        multiplier=LagrangeMultiplier(
-            device=shape.device,
-            lagrange_threshold=method.lagrange_threshold,
-            lr=method.multiplier_lr,
-            max_multiplier=method.max_multiplier,
-        ),
-        method=method,
-    )
-
-
-def _soft(algo: Offline, method: offline.Conservative, shape: Shape) -> SAC:
-    """CQL's actor, critics and temperature."""
     actor, critics = _squashed(algo, method, shape), _critics(algo, shape, orthogonal=method.orthogonal_init)
-    actor_optimizer, critic_optimizer = adam(actor, lr=algo.actor_lr), adam(critics, lr=algo.critic_lr)
-    goal = -float(shape.actions) if method.target_entropy is None else method.target_entropy
-    temperature = Temperature(method.alpha, device=shape.device, target=goal, lr=method.alpha_lr)
-    if method.bc_steps:
-        return ClonedSAC(
-            actor,
-            critics,
-            actor_optimizer=actor_optimizer,
-            critic_optimizer=critic_optimizer,
-            temperature=temperature,
-            tau=algo.tau,
-            compiler=shape.compiler,
-        )
-    return SAC(
+    target = -float(shape.actions) if method.target_entropy is None else method.target_entropy
+    sac = (ClonedSAC if method.bc_steps else SAC)(
         actor,
         critics,
-        actor_optimizer=actor_optimizer,
-        critic_optimizer=critic_optimizer,
-        temperature=temperature,
+        actor_optimizer=adam(actor, lr=algo.actor_lr),
+        critic_optimizer=adam(critics, lr=algo.critic_lr),
+        temperature=Temperature(method.alpha, device=shape.device, target=target, lr=method.alpha_lr),
         tau=algo.tau,
         delay=1,
         redq_subset=None,
         compiler=shape.compiler,
     )
+    multiplier = LagrangeMultiplier(
+        device=shape.device,
+        lagrange_threshold=method.lagrange_threshold,
+        lr=method.multiplier_lr,
+        max_multiplier=method.max_multiplier,
+    )
+    return CQL(sac, multiplier=multiplier, method=method)
 
 
 def _squashed(algo: Offline, method: offline.Conservative, shape: Shape) -> SquashedActor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, assert_never
+from typing import NamedTuple, assert_never
 
 import torch
 from torch import Tensor, nn
@@ -15,11 +15,14 @@ from rlbench.algorithms.ppo import PPO
 from rlbench.algorithms.reinforce import Reinforce
 from rlbench.algorithms.trpo import Natural
 from rlbench.assembly.components import adam
+from rlbench.assembly.evaluation import EvaluationSetup
 from rlbench.buffers.ring import Column
+from rlbench.collectors.base import Actor
 from rlbench.config import online as spec_algo
 from rlbench.config.online import Linear, Mlp, Nature, PolicyGradient
 from rlbench.config.run import EngineName, Spec
 from rlbench.envs.base import Box, Discrete, EnvInfo
+from rlbench.envs.normalize import Scale
 from rlbench.errors import UsageError
 from rlbench.nets.actor_critic import DiscreteActor, GaussianActor, SeparateActorCritic, SharedActorCritic, orthogonal
 from rlbench.nets.torsos import MlpTorso, NatureTorso
@@ -59,12 +62,11 @@ def build_on_policy(
     if isinstance(algo.method, spec_algo.Reinforce):
         actor = _actor(spec, algo, info).to(device)
         optimizer = _optimizer(algo, actor)
-        normalize = algo.scale_returns
         reinforce = Reinforce(
             actor,
             optimizer=optimizer,
             gamma=algo.gamma,
-            normalize_returns=normalize,
+            normalize_returns=algo.scale_returns,
             greedy=algo.greedy,
             compiler=compiler,
         )
@@ -201,28 +203,13 @@ def schedules(algo: PolicyGradient, optimizer: torch.optim.Optimizer) -> list[Sc
     return [(Linear(start=algo.lr, end=0.0, steps=algo.lr_decay_steps).at, put)]
 
 
-class Bound(Protocol):
-    """Maps the policy's actions into the environment's bounds."""
-
-    def __call__(self, action: Tensor) -> Tensor:
-        """Map ``[N, ...]`` to ``[N, ...]``."""
-
-
-def bound(algo: PolicyGradient, info: EnvInfo) -> Bound:
-    """The bound of actions: discrete ones pass unchanged, continuous ones are mapped to [−1, 1]."""
-    if isinstance(info.actions, Discrete):
-        return as_it_is
-    return _squashed if algo.bound == "tanh" else _clipped
+def setup(
+    algo: PolicyGradient, info: EnvInfo, actor: Actor, action: Column, threads: int, scale: Scale | None
+) -> EvaluationSetup:
+    """The evaluation setup of an on-policy learner; continuous actions are mapped to [−1, 1] for the environment."""
+    bound = None if isinstance(info.actions, Discrete) else Tensor.tanh if algo.bound == "tanh" else _clip
+    return EvaluationSetup(actor, action, threads, bound=bound, scale=scale)
 
 
-def as_it_is(action: Tensor) -> Tensor:
-    """The action itself, ``[N]``."""
-    return action
-
-
-def _squashed(action: Tensor) -> Tensor:
-    return action.tanh()
-
-
-def _clipped(action: Tensor) -> Tensor:
+def _clip(action: Tensor) -> Tensor:
     return action.clamp(-1, 1)

@@ -13,9 +13,8 @@ import torch
 from rlbench.assembly import assemble, dqn, offline, policy_gradient
 from rlbench.assembly.device import device_of, stepping_threads, threads_of
 from rlbench.assembly.environments import describe, environments
-from rlbench.assembly.evaluation import EvaluationSetup, protocol_evaluation, ring_of
+from rlbench.assembly.evaluation import EvaluationSetup, evaluation_setup, protocol_evaluation, ring_of
 from rlbench.buffers.ring import Ring
-from rlbench.buffers.samplers import Uniform
 from rlbench.collectors.base import Actor
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.explore import EpsilonGreedy
@@ -47,20 +46,18 @@ def restore_evaluation(spec: Spec, state: State, runtime: Runtime, seeds: Seeds)
 
 def _stage(spec: Spec, state: State, info: EnvInfo, device: torch.device, runtime: Runtime) -> EvaluationSetup:
     """The evaluation setup of a policy with restored parameters."""
+    threads = stepping_threads(runtime)
     match spec.algo:
         case Offline() | OfflineQ():
             parts = offline.offline_parts_of(spec, spec.algo, info, device)
-            policy, stage = (
-                parts.learner.policy(),
-                offline.evaluation_setup(parts, _fixed(spec, state), stepping_threads(runtime)),
-            )
+            policy, stage = parts.learner.policy(), evaluation_setup(parts, threads=threads, scale=_fixed(spec, state))
         case PolicyGradient():
             learner, _, action = policy_gradient.build_on_policy(spec, spec.algo, info, device)
             scale = _scale(spec, spec.algo, state, info)
-            policy, stage = learner.policy(), assemble.rolling(spec.algo, info, action, learner, scale, runtime)
+            policy, stage = learner.policy(), policy_gradient.setup(spec.algo, info, learner, action, threads, scale)
         case QLearning() | ActorCritic() | DiscreteSAC():
             own = assemble.parts_of(spec, spec.algo, info, device)
-            policy, stage = own.learner.policy(), assemble.replaying(own, own.learner, runtime)
+            policy, stage = own.learner.policy(), evaluation_setup(own, threads=threads)
         case _:
             assert_never(spec.algo)
     try:
@@ -122,13 +119,10 @@ def policy_player(spec: Spec, state: State, *, epsilon: float, num_envs: int, se
     torch.manual_seed(seeds.child("noise").number())  # for a network with noise of its own
     env_seeds = seeds.child("env").numbers(num_envs)
     generator = seeds.child("explore").torch(device)
-    unused_sampler = Uniform(seeds.torch(device))  # never drawn from: this ring only stacks frames
     capacity = (spec.task.stack + 2) * num_envs
     return PolicyPlayer(
         actor=learner,
-        frame_stacker=ring_of(
-            spec, info, parts.action, device, capacity=capacity, num_envs=num_envs, sampler=unused_sampler
-        ),
+        frame_stacker=ring_of(spec, info, parts.action, device, capacity=capacity, num_envs=num_envs),
         explorer=EpsilonGreedy(actions=info.actions.n, generator=generator, epsilon=epsilon),
         envs=environments(spec.task, seeds=env_seeds, training=False),
     )

@@ -71,8 +71,3 @@ def likely(logits: Tensor, threshold: float) -> Tensor:
 def kl_to_standard_normal(mean: Tensor, log_std: Tensor) -> Tensor:
     """KL(N(mean, std²) ‖ N(0, 1)) of ``[B, L]``, mean over the latent numbers as in the paper's code, ``[B]``."""
     return 0.5 * ((2 * log_std).exp() + mean.square() - 1 - 2 * log_std).mean(-1)
-
-
-def vae_loss(error: Tensor, divergence: Tensor, weight: float) -> Tensor:
-    """A VAE's loss, ``[B]``: reconstruction error and the latent code's divergence (1312.6114, eq. 3)."""
-    return error + weight * divergence

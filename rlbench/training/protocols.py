@@ -11,7 +11,7 @@ from rlbench.ops.state_dict import Stateful
 from rlbench.ops.types import Rollout
 from rlbench.records.types import Evaluated, Updated
 
-Schedule: TypeAlias = tuple[Callable[[int], float], Callable[[float], None]]
+Schedule: TypeAlias = tuple[Callable[[int], float], Callable[[float], object]]
 """A function of live agent steps, and the setter of its value."""
 
 

@@ -252,6 +252,8 @@ def cloned(cloning: float) -> ClonedSAC:
         critic_optimizer=learner.critic_optimizer,
         temperature=learner.temperature,
         tau=0.25,
+        delay=1,
+        redq_subset=None,
     )
     sac.cloning.fill_(cloning)
     return sac

@@ -21,7 +21,6 @@ from rlbench.ops.losses import (
     exponential_weight,
     kl_to_standard_normal,
     lambda_mix,
-    vae_loss,
     valid_mean,
     weighted_mean,
 )
@@ -132,10 +131,6 @@ def test_the_divergence_from_the_standard_normal_is_its_integral(mean: float, lo
     wanted, _ = integrate.quad(density, mean - 12 * std, mean + 12 * std)
     found = kl_to_standard_normal(doubles([[mean, 0.0]]), doubles([[log_std, 0.0]]))
     assert found.tolist() == pytest.approx([wanted / 2], abs=1e-8)  # mean of two latent numbers, one of them without
-
-
-def test_vae_loss_is_the_error_plus_half_the_kl() -> None:
-    assert vae_loss(doubles([2.0, 0.0]), doubles([1.0, 4.0]), 0.5).tolist() == [2.5, 2.0]
 
 
 def test_uniform_actions_cover_the_range_with_their_density() -> None:
