@@ -17,11 +17,12 @@ from rlbench.envs.base import Discrete, EnvInfo, Step
 
 
 class Lengths:
-    """Env n's games take ``lengths[n]`` live steps and pay the env's number + 1 a step; a life is lost on the way."""
+    """Env n's games take ``lengths[n]`` live steps and pay n + 1 a step; the fourth step loses a life."""
 
     def __init__(self, lengths: Sequence[int]) -> None:
         self.lengths = np.array(lengths)
         self.at, self.dead = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.bool_)
+        self.actions: set[int] = set()
         self.closed = False
 
     @property
@@ -33,16 +34,17 @@ class Lengths:
 
     def send(self, action: NDArray[np.generic]) -> None:
         assert action.shape == self.lengths.shape
+        self.actions |= set(action.tolist())
 
     def recv(self) -> Step:
         env_ids = np.arange(len(self.lengths))
-        self.at = np.where(self.dead, 0, self.at + 1)
+        self.at = np.where(self.dead, self.at % self.lengths, self.at + 1)
         over = ~self.dead & (self.at == self.lengths)
         points = np.where(self.dead, 0.0, env_ids + 1.0)
-        self.dead = over
+        self.dead = over | (~self.dead & (self.at == 4))
         none = np.zeros_like(over)
         zeros = np.zeros(len(env_ids), np.float32)
-        return Step(zeros, zeros, over, none, env_ids, points, over)
+        return Step(zeros, zeros, self.dead, none, env_ids, points, over)
 
     def close(self) -> None:
         self.closed = True
@@ -81,6 +83,7 @@ def evaluation(lengths: Sequence[int], episodes: int) -> tuple[Evaluation, Lengt
         envs=envs,
         seeds=tuple(range(50, 50 + num_envs)),
         episodes=episodes,
+        bound=lambda action: 1 - action,
     )
     return made, envs, actor
 
@@ -94,8 +97,9 @@ def test_every_env_plays_its_share_of_episodes() -> None:
     assert found.seeds == (50, 50, 51, 51, 52, 52)
     assert found.mean == pytest.approx(74 / 6)
     assert ended[-1] == 6
-    assert len(ended) == 21  # two games of ten steps, and the idle step between them
+    assert len(ended) == 23  # two games of ten steps and a lost life, and the idle step between them
     assert envs.closed
+    assert envs.actions == {1}  # as bounded
     assert actor.roles == {"eval"}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,8 +10,10 @@ import torch
 from torch import nn
 
 from rlbench.config.run import Budget
+from rlbench.errors import RefusedFile
 from rlbench.ops.state_dict import State, tensor, whole
 from rlbench.records.types import Epoch, Evaluated, Progress, Updated
+from rlbench.training.clock import RngState
 from rlbench.training.offline import AHEAD, Data, Offline
 
 BUDGET = Budget(steps=100, epoch=30, segment=1000)
@@ -114,7 +115,7 @@ def trainer(most: int, **how: Any) -> tuple[Offline, Remembering]:
         updater=learner,
         sampler=Part(),
         learner=learner,
-        noise=SimpleNamespace(state_dict=dict, load_state_dict=lambda _: None),
+        noise=RngState(None),
         evaluate=lambda epoch: Within(judged(epoch, learner.net.weight)),
         eval_pool=judges,
         budget=BUDGET,
@@ -180,3 +181,17 @@ def test_older_state_without_evaluation_workers_is_loaded() -> None:
     again, _ = trainer(1)
     again.load_state_dict(state)
     assert told(again) == told(trainer(0)[0])
+
+
+def test_state_restores_the_training_generators() -> None:
+    made, _ = trainer(0)
+    torch.manual_seed(5)
+    state, number = made.state_dict(), torch.rand(())
+    made.load_state_dict(state)
+    assert torch.rand(()) == number
+
+
+def test_state_of_other_data_is_refused() -> None:
+    made, _ = trainer(0)
+    with pytest.raises(RefusedFile, match="made with other data than x"):
+        made.load_state_dict({**made.state_dict(), "data": "y"})

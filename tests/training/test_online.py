@@ -13,7 +13,7 @@ from rlbench.config.online import Linear
 from rlbench.config.run import Budget
 from rlbench.ops.state_dict import State, branch, tensor
 from rlbench.records.types import Epoch, Evaluated, Progress, Updated
-from rlbench.training.clock import ReplayRatio, RngState
+from rlbench.training.clock import ReplayRatio, RngState, RolloutSchedule
 from rlbench.training.online import Online
 
 
@@ -151,6 +151,23 @@ def test_evaluation_does_not_advance_training_generators() -> None:
             "a checkpoint in mid-evaluation must hold the training's stream"
         )
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_state_restores_the_training_generators() -> None:
+    made, _, _ = trainer()
+    torch.manual_seed(5)
+    state, number = made.state_dict(), torch.rand(())
+    made.load_state_dict(state)
+    assert torch.rand(()) == number
+
+
+def test_segments_of_rollouts_begin_between_two_rollouts() -> None:
+    made, collector, updates = trainer(update_schedule=RolloutSchedule(rollout_length=8, updates=3))
+    rows = []
+    collector.open = lambda segment: (setattr(collector, "segment", segment), rows.append(collector.taken))
+    list(made)
+    assert rows == [0, 48, 88]  # the first multiples of eight rows after 0, 400 and 800 steps
+    assert len(updates.ran) == collector.taken // 8 * 3
 
 
 def test_progress_is_yielded_after_every_vector_step() -> None:
