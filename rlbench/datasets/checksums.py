@@ -6,8 +6,9 @@ import hashlib
 import json
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
 
 from rlbench import disk, faults
 from rlbench.config.names import printable
@@ -17,14 +18,12 @@ from rlbench.errors import RefusedFile, UsageError
 SCHEMA_VERSION = 1
 SUFFIX = ".sha256.json"
 HDF5 = {".hdf5", ".h5"}
-FIELDS = ("schema_version", "size", "sha256", "modified", "url")
-STATE = ("inode", "ctime")
-"""Fields that older seals lack."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Seal:
-    """Size, SHA-256 and source of a file on its first use."""
+class Seal(BaseModel):
+    """Size, SHA-256 and source of a file on its first use; older seals lack inode and ctime."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     size: int  # bytes
     sha256: str
@@ -64,7 +63,7 @@ def verify(path: Path) -> Seal:
     if seal is None and path.suffix in HDF5:
         with open_file(path):  # half a file must not be sealed
             pass
-    now = replace(now, url=seal.url if seal else None)
+    now = now.model_copy(update={"url": seal.url if seal else None})
     if seal != now:
         with suppress(OSError):  # in a read-only folder the file is hashed each time
             write(path, now)
@@ -111,7 +110,7 @@ def write(path: Path, seal: Seal) -> None:
     temporary = disk.temporary_of(_beside(path).with_suffix(""))
     disk.sweep(temporary)
     try:
-        content = {"schema_version": SCHEMA_VERSION, **asdict(seal)}
+        content = {"schema_version": SCHEMA_VERSION, **seal.model_dump()}
         temporary.write_text(json.dumps({**content, "checksum": _checksum(content)}) + "\n", encoding="utf-8")
         faults.point("seal.written")
         temporary.replace(_beside(path))
@@ -128,17 +127,13 @@ def forget(path: Path) -> None:
 
 def _parse(content: dict[str, object], beside: Path) -> Seal:
     """Parse a seal; the oldest ones have no checksum of their own."""
-    version, size, digest, modified, url = (content[name] for name in FIELDS)
+    version, checksum = content["schema_version"], content.pop("checksum", None)
     if isinstance(version, int) and version > SCHEMA_VERSION:
         newer = f"schema {version} was written by a newer rlbench (this one reads ≤ {SCHEMA_VERSION})"
         raise RefusedFile(f"{beside}: {newer}; upgrade")
-    checksum = content.pop("checksum", None)
-    if set(content) - {*FIELDS, *STATE} or checksum not in {None, _checksum(content)}:
+    if checksum not in {None, _checksum(content)}:
         raise ValueError
-    if not (isinstance(size, int) and isinstance(modified, int) and isinstance(digest, str)):
-        raise TypeError
-    state = {name: value for name in STATE if isinstance(value := content.get(name), int)}
-    return Seal(size=size, sha256=digest, modified=modified, url=None if url is None else str(url), **state)
+    return Seal.model_validate({name: value for name, value in content.items() if name != "schema_version"})
 
 
 def _checksum(content: dict[str, object]) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.datasets.episodes import Jumps, breaks, join_episodes
-from rlbench.datasets.hdf5 import continuous, flags, full_name, has_key, numbers, open_file, pieces, row_count, width
+from rlbench.datasets.hdf5 import continuous, flags, full_name, has_key, numbers, open_file, pieces, shape_of
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
 
@@ -33,7 +33,7 @@ def read_d4rl(path: Path, *, limit: int | None = None, once: bool = False, room:
         obs = numbers(file, "observations", rank=2)
         has_next_obs, has_timeouts = has_key(file, "next_observations"), has_key(file, "timeouts")
         for key in ("rewards", "terminals", *(["timeouts"] if has_timeouts else [])):
-            if (rows := row_count(file, key)) != len(obs):  # before it is read: a header claims any number
+            if (rows := shape_of(file, key, 1)[0]) != len(obs):  # before it is read: a header claims any number
                 raise RefusedFile(f"{full_name(file, key)}: {rows} rows, observations have {len(obs)}")
         action, reward = continuous(file, "actions"), numbers(file, "rewards", rank=1)
         if len(action) != len(obs):
@@ -58,7 +58,7 @@ def step_count(path: Path) -> int:
         RefusedFile: it has no rewards, or is damaged.
     """
     with open_file(path) as file:
-        return row_count(file, "rewards")
+        return shape_of(file, "rewards", 1)[0]
 
 
 def widths(path: Path) -> tuple[int, int]:
@@ -68,7 +68,7 @@ def widths(path: Path) -> tuple[int, int]:
         RefusedFile: it has no vectors of both, or is damaged.
     """
     with open_file(path) as file:
-        return width(file, "observations"), width(file, "actions")
+        return shape_of(file, "observations", 2)[1], shape_of(file, "actions", 2)[1]
 
 
 def provenance(path: Path) -> dict[str, str]:

@@ -32,7 +32,9 @@ def download_dataset(name: str, *, patience: float = download.PATIENCE) -> Itera
             download.discard(there.path)  # of a process that was killed after the last byte
         return
     if there.kind == "d4rl":
-        yield from _file(catalogue.d4rl_dataset(name).url, there.path, patience)
+        with download.locked_download(there.path):
+            if not there.path.is_file():  # the process that held the lock may have completed it
+                yield from _fetch(catalogue.d4rl_dataset(name).url, there.path, patience)
         return
     download.download(name)
     if not locations.present(there):
@@ -83,12 +85,6 @@ def _as_recorded(source: Path, target: Path) -> None:
             f"{source}: is not the file that {target.name} was when it was first used (SHA-256 {seal.sha256[:12]}…); "
             f"delete {target}{checksums.SUFFIX} if it is to be another"
         )
-
-
-def _file(url: str, target: Path, patience: float) -> Iterator[DownloadProgress]:
-    with download.locked_download(target):
-        if not target.is_file():  # the process that held the lock may have completed it
-            yield from _fetch(url, target, patience)
 
 
 def _fetch(url: str, target: Path, patience: float) -> Iterator[DownloadProgress]:

@@ -109,22 +109,13 @@ def pieces(group: h5py.Group, key: str, shape: tuple[int, ...]) -> Iterator[tupl
         yield start, values
 
 
-def row_count(group: h5py.Group, key: str) -> int:
-    """Length of an array ``[N]``, from its header alone.
+def shape_of(group: h5py.Group, key: str, rank: int) -> tuple[int, ...]:
+    """Shape of an array ``[N]`` or ``[N, F]``, from its header alone.
 
     Raises:
         RefusedFile: missing, damaged, not numbers, or of another shape.
     """
-    return _shape(_array(group, key), full_name(group, key), rank=1)[0]
-
-
-def width(group: h5py.Group, key: str) -> int:
-    """Numbers in a row of an array ``[N, F]``, from its header alone.
-
-    Raises:
-        RefusedFile: as ``row_count``.
-    """
-    return _shape(_array(group, key), full_name(group, key), rank=2)[1]
+    return _shape(_array(group, key), full_name(group, key), rank)
 
 
 def continuous(group: h5py.Group, key: str) -> NDArray[np.float32]:

@@ -176,51 +176,30 @@ IMPOSSIBLE = frozenset(
 
 def spec(algorithm: str, task: str, seed: int) -> Spec:
     """The settings of one cell of the sanity table."""
+    world, changes = ToyTask(id=task), list[str]()
+    algo: QLearning | ActorCritic | DiscreteSAC | PolicyGradient
     if task == "Doors":
-        return _doors(algorithm, SPARSE[algorithm], seed)
-    if task == "Pendulum-v1":
-        return _pendulum(algorithm, VECTORS[algorithm], seed)
-    game, algo = GAMES[task], DISCRETE_ACTOR_CRITIC if algorithm == "sac" else ALGORITHMS[algorithm]
-    rollout_budget = algo.learns_from == "rollouts"
-    changes = [] if rollout_budget else [f"algo.replay.n_step={game.n_step}"]
-    if any(path == "head.v_min" for path, _ in fields(algo)):
-        changes += [f"algo.head.v_min={game.support[0]}", f"algo.head.v_max={game.support[1]}"]
+        algo, episodes, stop = SPARSE[algorithm], 4, None
+        budget = Budget(steps=40_000, epoch=4_000, segment=20_000)
+    elif task == "Pendulum-v1":
+        world, algo, episodes, stop = ToyTask(id=task, envs=1), VECTORS[algorithm], 20, OPTIMUM[task]
+        budget = Budget(steps=5_000 if algorithm == "redq" else 15_000, epoch=1_000, segment=5_000)
+    else:
+        game, algo = GAMES[task], DISCRETE_ACTOR_CRITIC if algorithm == "sac" else ALGORITHMS[algorithm]
+        episodes, stop, budget = game.episodes, game.replay_stop, game.replay_budget
+        if algo.learns_from == "rollouts":
+            stop, budget = game.rollout_stop, game.rollout_budget
+        else:
+            changes.append(f"algo.replay.n_step={game.n_step}")
+        if any(path == "head.v_min" for path, _ in fields(algo)):
+            changes += [f"algo.head.v_min={game.support[0]}", f"algo.head.v_max={game.support[1]}"]
     cell = Spec(
         suite="toy",
         algorithm=algorithm,
-        task=ToyTask(id=task),
+        task=world,
         algo=algo,
-        protocol=Protocol(
-            name="toy-v1",
-            episodes=game.episodes,
-            envs=game.episodes,
-            stop=game.rollout_stop if rollout_budget else game.replay_stop,
-        ),
-        budget=game.rollout_budget if rollout_budget else game.replay_budget,
+        protocol=Protocol(name="toy-v1", episodes=episodes, envs=episodes, stop=stop),
+        budget=budget,
         seed=seed,
     )
     return apply_settings(cell, [parse(change) for change in changes])
-
-
-def _pendulum(algorithm: str, algo: ActorCritic, seed: int) -> Spec:
-    return Spec(
-        suite="toy",
-        algorithm=algorithm,
-        task=ToyTask(id="Pendulum-v1", envs=1),
-        algo=algo,
-        protocol=Protocol(name="toy-v1", episodes=20, envs=20, stop=OPTIMUM["Pendulum-v1"]),
-        budget=Budget(steps=5_000 if algorithm == "redq" else 15_000, epoch=1_000, segment=5_000),
-        seed=seed,
-    )
-
-
-def _doors(algorithm: str, algo: PolicyGradient, seed: int) -> Spec:
-    return Spec(
-        suite="toy",
-        algorithm=algorithm,
-        task=ToyTask(id="Doors"),
-        algo=algo,
-        protocol=Protocol(name="toy-v1", episodes=4, envs=4),
-        budget=Budget(steps=40_000, epoch=4_000, segment=20_000),
-        seed=seed,
-    )
