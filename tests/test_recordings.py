@@ -18,7 +18,7 @@ from rlbench.buffers.samplers import Uniform
 from rlbench.collectors.explore import EpsilonGreedy, NoExploration
 from rlbench.collectors.recording import ShardRecorder, record
 from rlbench.datasets import recording_reader, recording_writer
-from rlbench.datasets.recipes import Games, games
+from rlbench.datasets.recipes import Games, checked
 from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.datasets.summary import EXPERT, dataset_return
 from rlbench.datasets.types import Dataset
@@ -219,13 +219,12 @@ def test_unsuitable_run_is_refused_before_recording(run: Path, tmp_path: Path) -
     spec = suites.spec("toy", "ppo", "Catch")
     with pytest.raises(UsageError, match="is no Q-learning"):
         policy_player(spec, {}, epsilon=0.0, num_envs=1, seed=0)
-    told = recipe(run).model_dump()
-    with pytest.raises(UsageError, match=r"call it rlb-pong"):
-        games(**{**told, "name": "pong"})
-    with pytest.raises(UsageError, match="fewer steps than the 2 environments"):
-        games(**{**told, "steps": 1})
-    with pytest.raises(UsageError, match="epsilon"):
-        games(**{**told, "epsilon": 1.5})
+    with pytest.raises(UsageError, match=r"call it rlb-pong"), checked("pong"):
+        pass
+    with pytest.raises(UsageError, match="fewer steps than the 2 environments"), checked("rlb-x"):
+        recipe(run, steps=1)
+    with pytest.raises(UsageError, match="epsilon"), checked("rlb-x"):
+        recipe(run, epsilon=1.5)
 
 
 def test_metadata_have_the_experts_evaluation(run: Path, tmp_path: Path) -> None:

@@ -185,20 +185,15 @@ def _own(
     lanes: int,
 ) -> Recipe:
     """A recipe from options."""
-    from pydantic import ValidationError
-
-    from rlbench.config.overrides import one_line
-    from rlbench.datasets.recipes import Part, recipe
+    from rlbench.datasets.recipes import Part, Recipe, checked
 
     sampled, noise, uniform = noise_options
-    try:
-        parts = [
+    with checked(name):
+        parts = tuple(
             Part(policy=p.facts.name, sha256=p.sha256, share=share, sampled=sampled, noise=noise, uniform=uniform)
             for p, share in zip(policies, shares, strict=True)
-        ]
-    except ValidationError as error:
-        raise UsageError(f"{name}: {one_line(error)}") from None
-    return recipe(name=name, task=task, parts=parts, steps=steps, seed=seed, lanes=lanes)
+        )
+        return Recipe(name=name, task=task, parts=parts, steps=steps, seed=seed, lanes=lanes)
 
 
 def _shares(mixture: str | None, count: int) -> list[float]:

@@ -31,7 +31,7 @@ def record_games(
     """Record episodes of a finished run; ``numbers`` are steps, ε, seed and envs, ``manner`` force, quiet and JSON."""
     from rlbench.assembly.restore import fingerprint
     from rlbench.datasets import locations, recording_writer
-    from rlbench.datasets.recipes import games
+    from rlbench.datasets.recipes import Games, checked
     from rlbench.generate import EpisodeRecorder, stored_run
 
     if not run.is_dir():
@@ -43,16 +43,18 @@ def record_games(
             ) from None
     (steps, epsilon, seed, lanes), (force, quiet, json) = numbers, manner
     spec, state = stored_run(run, which)
-    recipe = games(
-        name=name,
-        task=task,
-        policy=f"{spec.name} {spec.id} seed={spec.seed} {which}",
-        sha256=fingerprint(state),
-        steps=steps,
-        epsilon=epsilon,
-        seed=seed,
-        lanes=lanes,
-    )
+    policy = f"{spec.name} {spec.id} seed={spec.seed} {which}"
+    with checked(name):
+        recipe = Games(
+            name=name,
+            task=task,
+            policy=policy,
+            sha256=fingerprint(state),
+            steps=steps,
+            epsilon=epsilon,
+            seed=seed,
+            lanes=lanes,
+        )
     present = locations.folder("own") / f"{name}{recording_writer.SUFFIX}"
     if not force and is_done(present, recipe, json=json):
         return

@@ -6,7 +6,8 @@ Own sets are named ``rlb-…``, never as D4RL's or Minari's, whose policies, sim
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, Self
@@ -90,25 +91,9 @@ class Games(Frozen):
         return self
 
 
-def games(
-    *, name: str, task: str, policy: str, sha256: str, steps: int, epsilon: float, seed: int, lanes: int
-) -> Games:
-    """Build and check a recipe of recorded games.
-
-    Raises:
-        UsageError: the name is taken, or a number is out of its range.
-    """
-    own(name)
-    try:
-        return Games(
-            name=name, task=task, policy=policy, sha256=sha256, steps=steps, epsilon=epsilon, seed=seed, lanes=lanes
-        )
-    except ValidationError as error:
-        raise UsageError(f"{name}: {one_line(error)}") from None
-
-
-def recipe(*, name: str, task: str, parts: Iterable[Part], steps: int, seed: int, lanes: int) -> Recipe:
-    """Build and check a user's recipe.
+@contextmanager
+def checked(name: str) -> Iterator[None]:
+    """Check the name of a user's recipe, whose invalid numbers in the body become one line.
 
     Raises:
         UsageError: the name is taken, or a number is out of its range.
@@ -117,7 +102,7 @@ def recipe(*, name: str, task: str, parts: Iterable[Part], steps: int, seed: int
     if name in RECIPES:
         raise UsageError(f"{name}: is made by a recipe that comes with rlbench; choose another name")
     try:
-        return Recipe(name=name, task=task, parts=tuple(parts), steps=steps, seed=seed, lanes=lanes)
+        yield
     except ValidationError as error:
         raise UsageError(f"{name}: {one_line(error)}") from None
 

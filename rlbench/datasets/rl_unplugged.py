@@ -38,6 +38,7 @@ class Shard:
 
     path: Path
     number: dict[bytes, int] = field(default_factory=dict)  # index of each PNG
+    pngs: list[bytes] = field(default_factory=list)
     first: list[int] = field(default_factory=list)  # offset of the first record with each PNG
     stacks: list[tuple[int, ...]] = field(default_factory=list)  # [N] stacks, oldest frame first
     led_to: list[tuple[int, ...]] = field(default_factory=list)  # [N]
@@ -87,9 +88,13 @@ class Shard:
                 lines.append(line)
         return sorted(lines)
 
-    def frames(self) -> Frames:
-        """Decoder of its frames, each ``[84, 84]``."""
-        return Frames(self.path, list(self.number), self.first)
+    def frame(self, number: int) -> NDArray[np.uint8]:
+        """Decode a frame, ``[84, 84]``."""
+        try:
+            with Image.open(BytesIO(self.pngs[number]), formats=("PNG",)) as image:
+                return np.asarray(image, np.uint8)
+        except (OSError, SyntaxError, ValueError) as error:
+            raise _refusal(self.path, self.first[number], f"a damaged PNG ({error})") from None
 
     def _followers(self) -> dict[int, int]:
         """Successor of each record, −1 without one; of several that fit, the next one in the shard."""
@@ -110,27 +115,10 @@ class Shard:
         if not isinstance(png, bytes) or png[: len(HEAD)] != HEAD:
             raise ValueError(f"{key}: no grey PNG of {SIZE}×{SIZE}")
         if png not in self.number:
-            self.number[png] = len(self.number)
+            self.number[png] = len(self.pngs)
+            self.pngs.append(png)
             self.first.append(at)
         return self.number[png]
-
-
-@dataclass(frozen=True, slots=True)
-class Frames:
-    """Decoder of frames by their indices."""
-
-    path: Path
-    pngs: list[bytes]
-    first: list[int]
-
-    def __call__(self, number: int) -> NDArray[np.uint8]:
-        """Decode a frame, ``[84, 84]``."""
-        try:
-            with Image.open(BytesIO(self.pngs[number]), formats=("PNG",)) as image:
-                frame = np.asarray(image, np.uint8)
-        except (OSError, SyntaxError, ValueError) as error:
-            raise _refusal(self.path, self.first[number], f"a damaged PNG ({error})") from None
-        return frame
 
 
 def gather(path: Path) -> Shard:
@@ -157,9 +145,9 @@ def convert_shard(path: Path, writer: RecordingWriter) -> dict[str, int]:
         RefusedFile: as ``gathered``.
     """
     shard, leading = gather(path), 0
-    frames, lines = shard.frames(), shard.lines()
+    lines = shard.lines()
     for line in lines:
-        for chunk in _chunks(shard, frames, line):
+        for chunk in _chunks(shard, line):
             leading += int(chunk.steps.final[0]) * len(chunk.obs) if chunk.steps.final.all() else 0
             writer.add(chunk)
     writer.flush()
@@ -171,9 +159,9 @@ def convert_shard(path: Path, writer: RecordingWriter) -> dict[str, int]:
     }
 
 
-def _chunks(shard: Shard, frames: Frames, line: list[int]) -> Iterator[Chunk]:
+def _chunks(shard: Shard, line: list[int]) -> Iterator[Chunk]:
     """Yield the rows of a line: the frames before it, its records, and its final observation."""
-    before = [frames(number) for number in shard.stacks[line[0]][:-1]]
+    before = [shard.frame(number) for number in shard.stacks[line[0]][:-1]]
     while before and not before[0].any():  # the first stack of an episode is padded with black frames
         before.pop(0)
     if before:
@@ -181,11 +169,11 @@ def _chunks(shard: Shard, frames: Frames, line: list[int]) -> Iterator[Chunk]:
     for start in range(0, len(line), ROWS):
         chunk = line[start : start + ROWS]
         marks = np.zeros(len(chunk) + 1, np.uint8)
-        obs = [frames(shard.stacks[i][-1]) for i in chunk]
+        obs = [shard.frame(shard.stacks[i][-1]) for i in chunk]
         complete = start + len(chunk) == len(line)
         if complete:
             marks[-2:] = TERMINATED if shard.over[chunk[-1]] else TRUNCATED, FINAL
-            obs.append(frames(shard.led_to[chunk[-1]][-1]))
+            obs.append(shard.frame(shard.led_to[chunk[-1]][-1]))
         count, idle = len(obs), len(obs) - len(chunk)
         steps = Steps(
             np.array([*(shard.action[i] for i in chunk), *[0] * idle], np.int64),

@@ -120,6 +120,13 @@ def fetch(patience: float = 5.0) -> list[download.DownloadProgress]:
     return list(dataset_fetch.download_dataset(NAME, patience=patience))
 
 
+def stop_after_a_block() -> None:
+    """Begin a download and end it as Ctrl-C does."""
+    stopped = dataset_fetch.download_dataset(NAME)
+    next(stopped)
+    stopped.close()
+
+
 def nothing_left_behind(target: Path) -> bool:
     return [path.name for path in target.parent.iterdir() if ".part" in path.name] == []
 
@@ -160,9 +167,7 @@ def test_interrupted_download_resumes(server: Server, content: bytes, target: Pa
 
 def test_second_call_resumes_the_first_ones_part(server: Server, content: bytes, target: Path) -> None:
     server.files[PATH], server.cut_after = content, 3000
-    stopped = dataset_fetch.download_dataset(NAME)
-    next(stopped)
-    stopped.close()  # as Ctrl-C does
+    stop_after_a_block()
     assert not target.exists()
     assert part_of(target).stat().st_size == 3000
     server.cut_after = None
@@ -180,9 +185,7 @@ def test_parts_of_two_files_are_never_joined(
     server: Server, content: bytes, target: Path, tags: tuple[str | None, str | None], other: bytes
 ) -> None:
     server.files[PATH], server.cut_after, server.tag = content[::-1] + other, 3000, tags[0]
-    stopped = dataset_fetch.download_dataset(NAME)
-    next(stopped)
-    stopped.close()
+    stop_after_a_block()
     server.files[PATH], server.cut_after, server.tag = content, None, tags[1]
     fetch()
     assert target.read_bytes() == content
@@ -191,9 +194,7 @@ def test_parts_of_two_files_are_never_joined(
 @pytest.mark.parametrize("shift", [-1000, 1000])
 def test_range_with_another_begin_is_not_joined(server: Server, content: bytes, target: Path, shift: int) -> None:
     server.files[PATH], server.cut_after, server.tag = content, 3000, None
-    stopped = dataset_fetch.download_dataset(NAME)
-    next(stopped)
-    stopped.close()
+    stop_after_a_block()
     server.cut_after, server.shift = None, shift
     with pytest.raises(ResourceExhausted, match=rf"requested byte 3000, the server sent {3000 + shift}-"):
         fetch()
@@ -218,9 +219,7 @@ def test_download_that_does_not_fit_is_refused_before_it_starts(
     assert not target.exists() and not part_of(target).exists()
     server.cut_after = 3000
     left(size)
-    stopped = dataset_fetch.download_dataset(NAME)
-    next(stopped)
-    stopped.close()
+    stop_after_a_block()
     server.cut_after = None
     left(size - 3001)
     with pytest.raises(DoesNotFit, match=f"{size - 3000:,} bytes are needed"):

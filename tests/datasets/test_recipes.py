@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from rlbench.datasets.policies import read_policy_file
-from rlbench.datasets.recipes import POLICIES, RECIPES, SHA256, Part, Recipe, load_recipe, own, recipe
+from rlbench.datasets.recipes import POLICIES, RECIPES, SHA256, Part, Recipe, checked, load_recipe, own
 from rlbench.errors import UnknownName, UsageError
 
 ZEROS = "0" * 64
@@ -24,7 +24,8 @@ WANTED = {
 
 def small(*parts: Part, steps: int = 100, lanes: int = 2) -> Recipe:
     """A recipe of those parts."""
-    return recipe(name="rlb-small", task="Hopper-v4", parts=parts, steps=steps, seed=0, lanes=lanes)
+    with checked("rlb-small"):
+        return Recipe(name="rlb-small", task="Hopper-v4", parts=parts, steps=steps, seed=0, lanes=lanes)
 
 
 @pytest.mark.parametrize(("steps", "portions"), [(100, (20, 30, 50)), (101, (20, 30, 51)), (13, (3, 3, 7))])
@@ -92,8 +93,8 @@ def test_reserved_names_are_refused_with_a_free_one(name: str, instead: str) -> 
 
 
 def test_name_of_a_packaged_recipe_is_reserved() -> None:
-    with pytest.raises(UsageError, match="made by a recipe that comes with rlbench"):
-        recipe(name="rlb-hopper-medium", task="Hopper-v4", parts=(THIRD,), steps=100, seed=0, lanes=2)
+    with pytest.raises(UsageError, match="made by a recipe that comes with rlbench"), checked("rlb-hopper-medium"):
+        pass
 
 
 def test_packaged_recipes_have_their_names_and_sizes() -> None:
