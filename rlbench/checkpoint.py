@@ -96,11 +96,17 @@ def discard(folder: Path) -> None:
 
 
 def recover(folder: Path) -> None:
-    """Finish a swap that a crash interrupted, and remove its temporary folders; the caller holds the lock."""
+    """Finish a swap that a crash interrupted, and remove its temporary folders; the caller holds the lock.
+
+    Raises:
+        RefusedFile: a link or a special file is in the place of a folder.
+    """
+    old = manifest.before(folder)
+    for path in (folder.parent, folder, old):
+        files.refuse_link(path)
     for leftover in folder.parent.glob(f".{folder.name}.*.tmp"):
         shutil.rmtree(leftover, ignore_errors=True)
         faults.point("checkpoint.swept")
-    old = manifest.before(folder)
     if old.is_dir():
         if folder.is_dir():
             shutil.rmtree(old)

@@ -70,16 +70,13 @@ def _ends_torn(path: Path) -> bool:
 
 
 def read_attempts(folder: Path) -> list[dict[str, object]]:
-    """Read every whole line, in order."""
-    path, lines_read = folder / ATTEMPTS, []
-    if path.exists():
-        with disk.open_regular(path, largest=files.LARGEST) as file:
-            lines = file.read().decode(errors="replace").splitlines()
-        for line in lines:
-            try:
-                lines_read.append(files.unseal(line, str(path)))
-            except RefusedFile:
-                continue  # torn by a crash
+    """Read every whole line, in order; none where the file is missing, a link, or no regular file."""
+    path, lines, lines_read = folder / ATTEMPTS, list[str](), []
+    with suppress(RefusedFile, OSError), disk.open_regular(path, largest=files.LARGEST) as file:
+        lines = file.read().decode(errors="replace").splitlines()
+    for line in lines:
+        with suppress(RefusedFile):  # torn by a crash
+            lines_read.append(files.unseal(line, str(path)))
     return lines_read
 
 

@@ -279,9 +279,9 @@ class Store:
 
     def _reread(self) -> None:
         """Read the record back, and refuse to call it done where a reader would refuse it."""
-        lines = self.folder / "epochs.jsonl"
         try:
-            text = files.read_text(lines) if self._epochs else ""
+            files.refuse_links(self.folder, self.folder)
+            text = files.read_text(self.folder / "epochs.jsonl") if self._epochs else ""
             same = read_record(self.folder).spec == self.spec and text == self._text()
         except RefusedFile as error:
             raise ResourceExhausted(f"{error} (it {CHANGED_DURING_RUN})") from None

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
-from rlbench.errors import RefusedFile, ResourceExhausted, RlbenchError, UsageError
+from rlbench.errors import RefusedFile, RlbenchError, UsageError
 from rlbench.records import attempts
 from rlbench.records.locks import is_held
 from rlbench.records.store import Record, read_record
@@ -247,9 +247,9 @@ class Sweep:
             self.display.end(ending)
 
     def _note(self, job: Job, entry: Mapping[str, object]) -> None:
-        """Log an attempt of a worker process; the run itself reports a full disk."""
+        """Log an attempt of a worker process; the run itself reports a full disk, or a changed folder."""
         if not self.executor.in_process:
-            with suppress(ResourceExhausted, UsageError, OSError):
+            with suppress(RlbenchError, OSError):
                 attempts.note(job.folder, {**entry, "host": socket.gethostname()})
 
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from rlbench import checkpoint
 from rlbench.config.run import Runtime
-from rlbench.errors import ResourceExhausted
+from rlbench.errors import RefusedFile, ResourceExhausted
+from rlbench.records.files import refuse_links
 from rlbench.records.store import Store, read_record
 from rlbench.run import run
 from rlbench.signals import Stop
 from tests.reliability.families import CATCH
 from tests.reliability.run_one import QUIET, carry, ending
+from tests.slow import slow_but
 
 ROOT = Path(__file__).parents[2]
 
@@ -96,6 +100,44 @@ def test_run_with_an_unreadable_record_is_not_done(change: Callable[[Path], None
         list(records)
     store.release()
     assert not (folder / "outcome.json").exists()
+
+
+SPECIALS: dict[str, Callable[[Path, Path], None]] = {
+    "FIFO": lambda path, _: os.mkfifo(path),
+    "link": lambda path, victim: path.symlink_to(victim),
+    "dangling link": lambda path, victim: path.symlink_to(victim / "new"),
+    "link to a device": lambda path, _: path.symlink_to("/dev/zero"),
+}
+PLACES = ("epochs.jsonl", "outcome.json", "spec.json", ".lock", "crash.txt", "failure.txt", "checkpoint")
+PLACES += tuple(f"checkpoint/{name}" for name in ("resume", ".resume.old", "best", "last"))
+
+
+CASES = sorted(product(PLACES, SPECIALS))
+QUICK = (("checkpoint", "link"), ("checkpoint/last", "link"), ("crash.txt", "FIFO"), ("outcome.json", "FIFO"))
+
+
+@pytest.mark.parametrize(("place", "kind"), slow_but(CASES, *map(CASES.index, QUICK)))
+def test_run_follows_no_link_that_is_put_into_its_folder(place: str, kind: str, tmp_path: Path) -> None:
+    victim, folder = tmp_path / "victim", CATCH.folder(tmp_path / "results")
+    for name in ("resume", "best"):
+        (victim / name).mkdir(parents=True)
+        (victim / name / "manifest.json").write_text("precious")
+    store, records = begun(tmp_path / "results", Runtime(device="cpu", threads=1, checkpoint_seconds=1e-6))
+    path = folder / place
+    if os.path.lexists(path):
+        path.rename(tmp_path / "aside")
+    SPECIALS[kind](path, victim if "checkpoint" in place else victim / "resume" / "manifest.json")
+    before = {path: path.is_file() and path.read_text() for path in victim.rglob("*")}
+    try:
+        list(records)
+    except (ResourceExhausted, RefusedFile) as error:
+        message = str(error)
+    else:
+        message = ""
+        refuse_links(folder, folder)  # it was replaced, and the run is done
+    store.release()
+    assert "free some" not in message and "\n" not in message
+    assert {path: path.is_file() and path.read_text() for path in victim.rglob("*")} == before
 
 
 def test_checkpoint_makes_no_folder_of_a_run_that_was_moved_away(tmp_path: Path) -> None:

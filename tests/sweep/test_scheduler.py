@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -210,6 +211,16 @@ def test_invalid_line_in_a_pipe_loses_no_other_line(tmp_path: Path) -> None:
         file.write(b"\xff\xfe")
     attempts.note(tmp_path, {"event": "begun"})
     assert attempts.attempt_count(tmp_path) == 2
+
+
+@pytest.mark.parametrize("swap", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_special_file_in_the_place_of_the_attempts_ends_no_sweep(swap: Callable[[Path], None], tmp_path: Path) -> None:
+    one, other = job(tmp_path), job(tmp_path, 1)
+    path = one.folder / attempts.ATTEMPTS
+    late = [lambda: finished(one, tmp_path), path.unlink, lambda: swap(path), Exited(0, "")]
+    scripts = {0: [[Begun(0)], late], 1: [[Begun(0)], [lambda: finished(other, tmp_path), Exited(0, "")]]}
+    endings, _ = carried([one, other], Scripted(scripts))
+    assert [(e.status, e.attempts) for e in endings] == [("done", 0), ("done", 1)]
 
 
 def test_job_whose_lock_is_taken_is_retried_without_counting_an_attempt(tmp_path: Path) -> None:
