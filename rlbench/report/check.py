@@ -293,10 +293,11 @@ def _failures(key: CellKey, runs: Sequence[Run]) -> list[Finding]:
 
 
 def _other_versions(key: CellKey, runs: Runs) -> Iterator[Finding]:
-    """An open finding where ended runs in other versions of the environment are left out: no good seeds hide them."""
-    if any(run.status == "done" for run in runs.versions):
-        text = count_text(len(runs.versions), "run")
-        yield _finding(key, "run", "INCONCLUSIVE", f"{text} in other versions of the environment left out")
+    """Open findings where ended runs in other versions or on other data are left out: no good seeds hide them."""
+    for others, where in ((runs.versions, "in other versions of the environment"), (runs.other_files, "on other data")):
+        if any(run.status == "done" for run in others):
+            text = count_text(len(others), "run")
+            yield _finding(key, "run", "INCONCLUSIVE", f"{text} {where} left out")
 
 
 def _random(key: CellKey) -> float:

@@ -6,7 +6,7 @@ A training return is no evaluation: it is compared only with a reference of its 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from rlbench.records import imported
@@ -77,8 +77,9 @@ def _in_place(key: CellKey, curves: list[Run]) -> Runs:
     cells = Runs(of_others=True, budget=budget_of(curves[0]))
     kind, limit = kind_of(key, reference), reference.limit if reference is not None else None
     first = {run.curve: run for run in reversed(curves)}
-    for run in curves:
-        if run.curve and first[run.curve] is not run:
+    for curve in curves:
+        run = replace(curve, evaluations=tuple(within(curve.evaluations, cells.budget)))  # later ones never count
+        if run.curve and first[run.curve] is not curve:
             cells.copies.append(run)
         elif run.origin["kind"] != kind:
             cells.elsewhere.append(run)

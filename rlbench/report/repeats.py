@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import ChainMap, Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from rlbench.config.names import clean_texts, printable
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files
+from rlbench.records.attempts import resumptions
 
 if TYPE_CHECKING:
     from rlbench.report.run_index import Runs
-    from rlbench.report.runs import Run
+    from rlbench.report.runs import Evaluation, Run
 
 
 VERSIONS = ("torch", "numpy", "gymnasium", "ale-py", "envpool", "mujoco")
@@ -23,7 +24,7 @@ VERSIONS = ("torch", "numpy", "gymnasium", "ale-py", "envpool", "mujoco")
 
 def charged(run: Run) -> Run:
     """The run, marked as failed if an earlier attempt failed and nothing has changed since."""
-    attempt = None if run.smoke or run.status == "failed" else failure(run.attempts, run.environment)
+    attempt = None if run.smoke or run.status == "failed" else failure(run.attempts, run.environments)
     if attempt is None:
         return run
     reason = f"{attempt.name} failed ({attempt.reason}), and --force made it again with equal code and versions"
@@ -97,18 +98,29 @@ def _versioned(world: Mapping[str, object]) -> Iterator[str]:
 
 
 def _of_one_seed(group: Runs) -> None:
-    """Keep the worst of several records of a seed: a second record never raises a score."""
+    """Keep one of several records of a seed, with the lowest evaluation at each step: no record raises a score."""
     failed = {run.seed: run for run in reversed(group.failed)}
-    by_seed = {run.seed: run for run in sorted(group.complete, key=_level, reverse=True) if run.seed not in failed}
+    by_seed = {run.seed: run for run in sorted(group.complete, key=_maximum, reverse=True) if run.seed not in failed}
+    lowest: dict[tuple[int, int], Evaluation] = {}
+    for run in group.complete:
+        for e in run.evaluations:
+            lowest[run.seed, e.env_steps] = min(lowest.get((run.seed, e.env_steps), e), e, key=_mean)
     counting_ids = {id(run) for run in (*failed.values(), *by_seed.values())}
     group.rivals += [run for run in group.scored if id(run) not in counting_ids]
-    group.complete[:] = [run for run in group.complete if id(run) in counting_ids]
+    group.complete[:] = [
+        replace(run, evaluations=tuple(lowest[run.seed, e.env_steps] for e in run.evaluations))
+        for run in group.complete
+        if id(run) in counting_ids
+    ]
     group.failed[:] = [run for run in group.failed if id(run) in counting_ids]
 
 
-def _level(run: Run) -> tuple[float, float]:
-    means = [evaluation.mean for evaluation in run.evaluations]
-    return (max(means), means[-1]) if means else (float("-inf"), float("-inf"))
+def _maximum(run: Run) -> float:
+    return max(map(_mean, run.evaluations), default=float("-inf"))
+
+
+def _mean(evaluation: Evaluation) -> float:
+    return evaluation.mean
 
 
 def _of_one_curve(group: Runs) -> None:
@@ -172,7 +184,7 @@ class Attempt(NamedTuple):
     name: str  # of its folder
     status: str  # done, failed, interrupted, or damaged where it cannot be read
     reason: str
-    environment: Mapping[str, object]
+    environment: Mapping[str, object]  # of its last process
 
 
 def attempts(folder: Path) -> tuple[Attempt, ...]:
@@ -184,18 +196,19 @@ def attempts(folder: Path) -> tuple[Attempt, ...]:
 def _attempt(folder: Path) -> Attempt:
     try:
         files.refuse_link(folder)
-        environment = clean_texts(files.read_sealed(folder / "spec.json").get("environment"))
+        head = files.read_sealed(folder / "spec.json")
+        environments = [head.get("environment"), *(line.environment for line in resumptions(head))]
         path = folder / "outcome.json"
         outcome = files.read_sealed(path) if path.exists() else {"status": "interrupted"}
-    except (RefusedFile, UsageError):
+    except (RefusedFile, UsageError, TypeError):
         return Attempt(folder.name, "damaged", "", {})
     reason = printable(str(outcome.get("reason")))
-    values = environment if isinstance(environment, dict) else {}
-    return Attempt(folder.name, str(outcome.get("status")), reason, values)
+    last = ChainMap(*(values for part in environments[::-1] if isinstance(values := clean_texts(part), dict)))
+    return Attempt(folder.name, str(outcome.get("status")), reason, last)
 
 
-def failure(previous: tuple[Attempt, ...], environment: Mapping[str, object]) -> Attempt | None:
-    """The first attempt that failed in an ``environment`` of the same code, versions and data."""
-    now = [environment.get(part) for part in MENDED]
+def failure(previous: tuple[Attempt, ...], environments: Sequence[Mapping[str, object]]) -> Attempt | None:
+    """The first attempt that failed in code, versions and data of one of a run's ``environments``."""
+    run_parts = [[environment.get(part) for part in MENDED] for environment in environments]
     failed = (attempt for attempt in previous if attempt.status == "failed")
-    return next((attempt for attempt in failed if [attempt.environment.get(part) for part in MENDED] == now), None)
+    return next((attempt for attempt in failed if [attempt.environment.get(p) for p in MENDED] in run_parts), None)

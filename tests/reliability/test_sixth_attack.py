@@ -1,0 +1,74 @@
+"""A sixth attack: second records, forced runs, other data and longer curves that lift a score."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rlbench import suites
+from rlbench.records import imported
+from tests.commands import run_command, stderr_of, stdout_of
+from tests.conftest import RecordRun
+from tests.reliability.test_forged_records import full_run
+from tests.reliability.test_fourth_attack import CURVE
+
+HOPPER = {"suite": "offline", "algo": "td3bc", "task": "hopper-medium-v2"}
+
+
+def measured(results: Path, suite: str, algorithm: str, task: str) -> tuple[float, int]:
+    """Score and number of seeds of a cell."""
+    cells = json.loads(stdout_of(["table", suite, "--json", "--results", str(results)]))["cells"]
+    key = (algorithm, task)
+    (row,) = [row for row in cells if (row["algorithm"], row["dataset"] or row["task"]) == key and row["measured"]]
+    return row["measured"]["score"], row["measured"]["n"]
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    return tmp_path / "results"
+
+
+def test_a_record_with_a_lower_maximum_lifts_no_last_evaluation(record_run: RecordRun, results: Path) -> None:
+    budget = suites.spec("offline", "td3bc", "hopper-medium-v2").budget
+    between = -(-budget.steps // budget.epoch) - 1
+    for last, maximum in ((100.0, 1_500.0), (1_400.0, 1_400.0)):
+        folder = record_run([0.0, *[maximum] * between, last], **HOPPER)
+        assert measured(results, "offline", "td3bc", "hopper-medium-v2")[0] == pytest.approx(3.695, abs=0.01)
+        folder.parent.rename(folder.parent.with_name(f"aside{last}"))
+
+
+def test_a_forced_run_counts_as_failed_where_its_last_process_failed(record_run: RecordRun, results: Path) -> None:
+    old, new = {"python": "3.11"}, {"python": "3.12"}
+    for status, environment in (("interrupted", old), ("failed", new)):  # resumed by a newer Python, then failed
+        record_run([0.0, 0.0], suite="toy", algo="ppo", task="Catch", status=status, environment=environment)
+    full_run(record_run, 1.0, 0, environment=new, force=True)
+    assert measured(results, "toy", "ppo", "Catch") == (-0.6, 1)
+    full_run(record_run, 1.0, 0, environment=old, force=True)
+    assert measured(results, "toy", "ppo", "Catch") == (1.0, 1)
+    assert "FAILED" not in stderr_of(["check", "toy", "--results", str(results)], 0)
+
+
+def test_a_strict_check_names_seeds_on_other_data(record_run: RecordRun, results: Path) -> None:
+    budget = suites.spec("offline", "td3bc", "hopper-medium-v2").budget
+    epochs = -(-budget.steps // budget.epoch)
+    baseline = str(results.with_name("b.json"))
+    for seed in range(5):
+        good = seed < 3
+        record_run([0.0] * epochs + [2_000.0 * good + seed], seed=seed, data={"sha256": str(good) * 8}, **HOPPER)
+        if seed == 2:
+            assert run_command(["baseline", "save", baseline, "--results", str(results)])[0] == 0
+    check = ["check", "offline", "--baseline", baseline, "--results", str(results)]
+    assert run_command(check)[0] == 0
+    assert "2 runs on other data left out" in stdout_of([*check, "--strict"], 4)
+
+
+def test_no_imported_evaluation_beyond_the_budget_counts(tmp_path: Path) -> None:
+    budget = suites.spec("toy", "ppo", "Catch").budget.steps
+    for seed in range(3):
+        toy = replace(CURVE, suite="toy", algorithm="ppo", task="Catch", seed=seed)
+        imported.write_curve(replace(toy, steps=(0, budget, 9 * budget), returns=(0.0, 0.1, 1.0 + seed)), tmp_path)
+        imported.write_curve(replace(toy, seed=3 + seed, steps=(2 * budget,), returns=(1.0,)), tmp_path)
+    assert measured(tmp_path, "toy", "ppo", "Catch") == pytest.approx((0.1, 3))
