@@ -15,10 +15,11 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, Typ
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Periodic
+from rlbench.algorithms.base import Cyclic
 from rlbench.ops.state_dict import State, Stateful
 from rlbench.records.types import Updated
 from rlbench.training.metrics import MeanMetrics
+from rlbench.training.protocols import Updater
 
 MOST: Final = 16
 """Most updates of one capture: its launch then costs less than one update, and more only take memory."""
@@ -33,19 +34,7 @@ ROUNDING: Final = 1e-5
 """Additional tolerance, as a share of the tensor's size."""
 
 
-class Cyclic(Protocol):
-    """Interface of a learner whose updates are captured."""
-
-    @property
-    def every(self) -> tuple[Periodic, ...]:
-        """Periodic actions, such as target updates."""
-
-    @property
-    def cycle(self) -> int:
-        """Updates after which the pattern of updates repeats."""
-
-
-class Updates(Stateful, Protocol):
+class Updates(Updater, Protocol):
     """Interface of an eager updater."""
 
     @property
@@ -55,12 +44,6 @@ class Updates(Stateful, Protocol):
     @property
     def metrics(self) -> MeanMetrics:
         """The sums of its metrics."""
-
-    def run(self, first: int, count: int) -> None:
-        """Updates ``first`` … ``first + count − 1``."""
-
-    def take(self) -> Updated | None:
-        """Means since the last call; None if nothing was learned."""
 
 
 class Recording(Protocol):

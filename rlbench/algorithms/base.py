@@ -76,8 +76,8 @@ class Learner(Stateful, Protocol):
         """Return the network that acts."""
 
 
-class OffPolicyLearner(Learner, Protocol[BatchT_contra]):
-    """A learner from batches of transitions of a replay buffer or a data set."""
+class Cyclic(Protocol):
+    """Updates that repeat a pattern, with periodic actions between them."""
 
     @property
     def every(self) -> tuple[Periodic, ...]:
@@ -86,6 +86,10 @@ class OffPolicyLearner(Learner, Protocol[BatchT_contra]):
     @property
     def cycle(self) -> int:
         """Number of updates after which their pattern repeats: TD3 updates its actor in every second one."""
+
+
+class OffPolicyLearner(Learner, Cyclic, Protocol[BatchT_contra]):
+    """A learner from batches of transitions of a replay buffer or a data set."""
 
     def update(self, batch: BatchT_contra, phase: int) -> Update:
         """Make the ``phase``-th gradient step of a cycle, of fixed shape."""

@@ -14,7 +14,7 @@ from rlbench.config.run import Spec
 from rlbench.config.tasks import AtariTask, GoalTask, GymnasiumTask, MujocoTask, OfflineTask, Task, ToyTask, world_of
 from rlbench.envs.ale import AleVector
 from rlbench.envs.base import AsyncVectorEnv, EnvInfo, Snapshot, VectorEnv
-from rlbench.envs.gymnasium import GymnasiumVector
+from rlbench.envs.gymnasium import ClassicVector, GymnasiumVector
 from rlbench.envs.normalize import Normalized, NormalizedSnapshot, Scaling
 from rlbench.envs.render import Board, Camera, RecordVideo, Rendered, Screen, ShadowEmulator
 from rlbench.errors import UsageError
@@ -92,16 +92,12 @@ def _toy(task: ToyTask, seeds: tuple[int, ...]) -> VectorEnv:
         case "Doors":
             return Doors(seeds=seeds)
         case _:
-            from rlbench.envs.gymnasium import ClassicVector
-
             return ClassicVector(task=task.id, seeds=seeds)
 
 
 def _atari(task: AtariTask, seeds: tuple[int, ...], *, training: bool) -> VectorEnv:
     match task.env:
         case "ale":
-            from rlbench.envs.ale import AleVector
-
             return AleVector(task=task, seeds=seeds, training=training)
         case "envpool":
             from rlbench.envs.envpool import EnvPoolVector
@@ -109,7 +105,6 @@ def _atari(task: AtariTask, seeds: tuple[int, ...], *, training: bool) -> Vector
             return EnvPoolVector(task=task, seeds=seeds, training=training, threads=min(len(seeds), cores()))
         case "gymnasium":
             from rlbench.envs import atari_wrappers
-            from rlbench.envs.gymnasium import GymnasiumVector
 
             factory = atari_wrappers.reference_env(task, training=training)
             return GymnasiumVector(name=task.id, factory=factory, seeds=seeds, versions=atari_wrappers.versions())

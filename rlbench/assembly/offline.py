@@ -27,7 +27,7 @@ from rlbench.datasets import checksums, loader, locations, recording_reader
 from rlbench.datasets.checksums import Seal
 from rlbench.datasets.episodes import Scale, episode_returns, scale_of, terminated_on_end
 from rlbench.datasets.types import Dataset
-from rlbench.envs.base import Box, Discrete, EnvInfo, VectorEnv
+from rlbench.envs.base import Discrete, EnvInfo, VectorEnv
 from rlbench.evaluation.pool import EvalPool, WorkerConfig
 from rlbench.records.machine import available_memory
 from rlbench.seeds import Seeds
@@ -185,7 +185,7 @@ def _random(task: OfflineTask) -> Dataset:
         draw, actions = np.random.default_rng(0), envs.info.actions
         if isinstance(actions, Discrete):
             return _play(envs, draw.integers(actions.n, size=(SMOKE, 1)))
-        return _play(envs, draw.uniform(-1, 1, (SMOKE, 1, _width(actions))).astype(np.float32))
+        return _play(envs, draw.uniform(-1, 1, (SMOKE, 1, *actions.low.shape)).astype(np.float32))
     finally:
         envs.close()
 
@@ -212,7 +212,3 @@ def _play(envs: VectorEnv, actions: NDArray[np.float32] | NDArray[np.int64]) -> 
         truncated=np.asarray(truncated, np.bool_),
         next_obs=np.asarray(led_to, envs.info.obs_dtype),
     )
-
-
-def _width(actions: Box) -> int:
-    return int(actions.low.shape[0])

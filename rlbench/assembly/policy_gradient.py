@@ -22,7 +22,7 @@ from rlbench.config import online as spec_algo
 from rlbench.config.online import Linear, Mlp, Nature, PolicyGradient
 from rlbench.config.run import EngineName, Spec
 from rlbench.envs.base import Box, Discrete, EnvInfo
-from rlbench.envs.normalize import Scale
+from rlbench.envs.normalize import Scaling
 from rlbench.errors import UsageError
 from rlbench.nets.actor_critic import DiscreteActor, GaussianActor, SeparateActorCritic, SharedActorCritic, orthogonal
 from rlbench.nets.torsos import MlpTorso, NatureTorso
@@ -59,67 +59,52 @@ def build_on_policy(
         raise UsageError("update_engine=numpy: only PPO, A2C, NPG and TRPO with algo.torso=mlp on a CPU; use auto")
     real = isinstance(info.actions, Box)
     column = Column((_actions(info),), torch.float32) if real else Column((), torch.int64)
-    if isinstance(algo.method, spec_algo.Reinforce):
-        actor = _actor(spec, algo, info).to(device)
-        optimizer = _optimizer(algo, actor)
-        reinforce = Reinforce(
-            actor,
-            optimizer=optimizer,
-            gamma=algo.gamma,
-            normalize_returns=algo.scale_returns,
-            greedy=algo.greedy,
-            compiler=compiler,
-        )
-        return OnPolicyParts(reinforce, optimizer, column)
-    net = actor_critic_network(spec, algo, info).to(device)
-    like = next(net.parameters()).detach()
-    returns = Returns(gamma=algo.gamma, gae_lambda=algo.gae_lambda, scale_returns=algo.scale_returns, like=like)
-    if isinstance(algo.method, spec_algo.Surrogate):
-        ppo = _ppo(spec, algo, algo.method, net, returns, engine, compiler)
-        return OnPolicyParts(ppo, ppo.optimizer, column)
-    if not isinstance(net, SeparateActorCritic):
-        raise UsageError(f"{spec.name}: natural gradients need an actor of its own: choose algo.torso=mlp")
-    natural = _natural(spec, algo, algo.method, net, returns, engine, compiler)
-    return OnPolicyParts(natural, natural.optimizer, column)
-
-
-def _ppo(
-    spec: Spec,
-    algo: PolicyGradient,
-    method: spec_algo.Surrogate,
-    net: ActorValue,
-    returns: Returns,
-    engine: EngineName,
-    compiler: Compiler | None,
-) -> PPO:
-    optimizer, device = _optimizer(algo, net), next(net.parameters()).device
-    numpy_engine = None
-    if isinstance(net, SeparateActorCritic):
-        rows = algo.rollout_length * spec.task.envs // method.minibatches
-        numpy_engine = numpy_ppo.Surrogate(net, optimizer, method) if _numpy_pays(net, engine, rows) else None
-    return PPO(
-        net,
+    if not isinstance(algo.method, spec_algo.Reinforce):
+        return OnPolicyParts(*_with_critic(spec, algo, algo.method, info, device, engine, compiler), column)
+    actor = _actor(spec, algo, info).to(device)
+    optimizer = _optimizer(algo, actor)
+    reinforce = Reinforce(
+        actor,
         optimizer=optimizer,
-        returns=returns,
-        method=method,
+        gamma=algo.gamma,
+        normalize_returns=algo.scale_returns,
         greedy=algo.greedy,
-        generator=Seeds(spec.seed).child("shuffle").torch(device),
-        engine=numpy_engine,
         compiler=compiler,
     )
+    return OnPolicyParts(reinforce, optimizer, column)
 
 
-def _natural(
+def _with_critic(
     spec: Spec,
     algo: PolicyGradient,
-    method: spec_algo.Natural,
-    net: SeparateActorCritic,
-    returns: Returns,
+    method: spec_algo.Surrogate | spec_algo.Natural,
+    info: EnvInfo,
+    device: torch.device,
     engine: EngineName,
     compiler: Compiler | None,
-) -> Natural:
+) -> tuple[PPO | Natural, torch.optim.Optimizer]:
+    net, rows = actor_critic_network(spec, algo, info).to(device), algo.rollout_length * spec.task.envs
+    like = next(net.parameters()).detach()
+    returns = Returns(gamma=algo.gamma, gae_lambda=algo.gae_lambda, scale_returns=algo.scale_returns, like=like)
+    if isinstance(method, spec_algo.Surrogate):
+        optimizer = _optimizer(algo, net)
+        quick = None
+        if isinstance(net, SeparateActorCritic) and _numpy_pays(net, engine, rows // method.minibatches):
+            quick = numpy_ppo.Surrogate(net, optimizer, method)
+        return PPO(
+            net,
+            optimizer=optimizer,
+            returns=returns,
+            method=method,
+            greedy=algo.greedy,
+            generator=Seeds(spec.seed).child("shuffle").torch(device),
+            engine=quick,
+            compiler=compiler,
+        ), optimizer
+    if not isinstance(net, SeparateActorCritic):
+        raise UsageError(f"{spec.name}: natural gradients need an actor of its own: choose algo.torso=mlp")
     optimizer = _optimizer(algo, net.critic)
-    pays = _numpy_pays(net, engine, algo.rollout_length * spec.task.envs)
+    pays = _numpy_pays(net, engine, rows)
     return Natural(
         net,
         optimizer=optimizer,
@@ -128,7 +113,7 @@ def _natural(
         greedy=algo.greedy,
         engine=Regression(net, optimizer, steps=method.critic_steps) if pays else None,
         compiler=compiler,
-    )
+    ), optimizer
 
 
 def _numpy_pays(net: SeparateActorCritic, engine: EngineName, rows: int) -> bool:
@@ -204,7 +189,7 @@ def schedules(algo: PolicyGradient, optimizer: torch.optim.Optimizer) -> list[Sc
 
 
 def setup(
-    algo: PolicyGradient, info: EnvInfo, actor: Actor, action: Column, threads: int, scale: Scale | None
+    algo: PolicyGradient, info: EnvInfo, actor: Actor, action: Column, threads: int, scale: Scaling | None
 ) -> EvaluationSetup:
     """The evaluation setup of an on-policy learner; continuous actions are mapped to [−1, 1] for the environment."""
     bound = None if isinstance(info.actions, Discrete) else Tensor.tanh if algo.bound == "tanh" else _clip

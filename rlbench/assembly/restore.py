@@ -6,7 +6,7 @@ They need no replay buffer, rollout or data set.
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
 import torch
 
@@ -20,11 +20,11 @@ from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.explore import EpsilonGreedy
 from rlbench.config.offline import Offline
 from rlbench.config.offline_discrete import OfflineQ
-from rlbench.config.online import ActorCritic, DiscreteSAC, PolicyGradient, QLearning
+from rlbench.config.online import PolicyGradient, QLearning
 from rlbench.config.run import Runtime, Spec
 from rlbench.datasets import episodes
 from rlbench.envs.base import Discrete, EnvInfo, VectorEnv
-from rlbench.envs.normalize import Scale
+from rlbench.envs.normalize import Scale, Scaling
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.ops.state_dict import State, branch, into_module, tensor
 from rlbench.seeds import Seeds
@@ -46,20 +46,17 @@ def restore_evaluation(spec: Spec, state: State, runtime: Runtime, seeds: Seeds)
 
 def _stage(spec: Spec, state: State, info: EnvInfo, device: torch.device, runtime: Runtime) -> EvaluationSetup:
     """The evaluation setup of a policy with restored parameters."""
-    threads = stepping_threads(runtime)
+    scale, threads = _scale(spec, state, info), stepping_threads(runtime)
     match spec.algo:
-        case Offline() | OfflineQ():
-            parts = offline.offline_parts_of(spec, spec.algo, info, device)
-            policy, stage = parts.learner.policy(), evaluation_setup(parts, threads=threads, scale=_fixed(spec, state))
         case PolicyGradient():
             learner, _, action = policy_gradient.build_on_policy(spec, spec.algo, info, device)
-            scale = _scale(spec, spec.algo, state, info)
             policy, stage = learner.policy(), policy_gradient.setup(spec.algo, info, learner, action, threads, scale)
-        case QLearning() | ActorCritic() | DiscreteSAC():
-            own = assemble.parts_of(spec, spec.algo, info, device)
-            policy, stage = own.learner.policy(), evaluation_setup(own, threads=threads)
+        case Offline() | OfflineQ():
+            data_parts = offline.offline_parts_of(spec, spec.algo, info, device)
+            policy, stage = data_parts.learner.policy(), evaluation_setup(data_parts, threads=threads, scale=scale)
         case _:
-            assert_never(spec.algo)
+            parts = assemble.parts_of(spec, spec.algo, info, device)
+            policy, stage = parts.learner.policy(), evaluation_setup(parts, threads=threads)
     try:
         into_module(policy, branch(state, "policy"))
     except (RuntimeError, TypeError):
@@ -69,28 +66,17 @@ def _stage(spec: Spec, state: State, info: EnvInfo, device: torch.device, runtim
     return stage
 
 
-def _fixed(spec: Spec, state: State) -> episodes.Scale | None:
-    """The normalization of a data set's observations, if the policy uses one."""
-    if not (isinstance(spec.algo, Offline) and spec.algo.normalize_obs):
+def _scale(spec: Spec, state: State, info: EnvInfo) -> Scaling | None:
+    """The normalization of the training's observations, now constant, if the policy uses one."""
+    if not spec.algo.normalizes_obs:
         return None
-    scale = _saved_scale(spec, state)
-    mean, deviation = (tensor(scale, part).cpu().numpy() for part in ("mean", "deviation"))  # as checkpoints name them
-    return episodes.Scale(mean, deviation)
-
-
-def _scale(spec: Spec, algo: PolicyGradient, state: State, info: EnvInfo) -> Scale | None:
-    """The running normalization of training's observations, now constant."""
-    if not algo.normalize_obs:
-        return None
-    scale = Scale(info.obs_shape)
-    scale.load_state_dict(_saved_scale(spec, state))
-    return scale
-
-
-def _saved_scale(spec: Spec, state: State) -> State:
-    scale = branch(state, "scale")
-    if not scale:
+    saved = branch(state, "scale")
+    if not saved:
         raise UsageError(f"{spec.name}: its checkpoint has no scale of observations; --force runs it again")
+    if spec.algo.learns_from == "data":
+        return episodes.Scale(*(tensor(saved, part).cpu().numpy() for part in episodes.Scale._fields))
+    scale = Scale(info.obs_shape)
+    scale.load_state_dict(saved)
     return scale
 
 
