@@ -165,7 +165,9 @@ def _chunks(shard: Shard, line: list[int]) -> Iterator[Chunk]:
     while before and not before[0].any():  # the first stack of an episode is padded with black frames
         before.pop(0)
     if before:
-        yield Chunk(0, np.stack(before), _nothing(len(before)))
+        rows = len(before)
+        no_steps = Steps(np.zeros(rows, np.int64), np.zeros(rows, np.float32), np.full(rows, FINAL, np.uint8))
+        yield Chunk(0, np.stack(before), no_steps)
     for start in range(0, len(line), ROWS):
         chunk = line[start : start + ROWS]
         marks = np.zeros(len(chunk) + 1, np.uint8)
@@ -181,10 +183,6 @@ def _chunks(shard: Shard, line: list[int]) -> Iterator[Chunk]:
             marks[:count],
         )
         yield Chunk(0, np.stack(obs), steps)
-
-
-def _nothing(rows: int) -> Steps:
-    return Steps(np.zeros(rows, np.int64), np.zeros(rows, np.float32), np.full(rows, FINAL, np.uint8))
 
 
 def _refusal(path: Path, at: int, reason: str) -> RefusedFile:

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from copy import deepcopy
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import ale_py
 import numpy as np
@@ -28,7 +29,7 @@ from ale_py import roms
 from numpy.typing import NDArray
 
 from rlbench.config.tasks import AtariTask
-from rlbench.envs.atari import FIRE, Answers, atari_info, one_seed_per_env, referee
+from rlbench.envs.atari import FIRE, atari_info, no_answers, one_seed_per_env, referee
 from rlbench.envs.base import Frames, Step
 from rlbench.envs.checks import Inspection
 from rlbench.errors import UnknownName, UsageError
@@ -37,16 +38,6 @@ SCREEN: Final = (210, 160, 3)
 FULL_STRENGTH: Final = np.ones(1, np.float32)  # paddle strength of a continuous action
 NEVER: Final = 2**30  # frames; a limit of the engine that no game reaches
 ONLY_ENV: Final = np.zeros(1, np.int64)  # index of the one env of an engine
-
-
-class _Answer(NamedTuple):
-    """Answer of one engine."""
-
-    obs: NDArray[np.uint8]  # [1, *obs_shape]
-    points: int = 0
-    lives: int = 0
-    ended: bool = False
-    frames: int = 0  # of this game so far, no-ops included
 
 
 class AleVector:
@@ -63,70 +54,72 @@ class AleVector:
         info = atari_info(task, num_envs=len(seeds), actions=len(actions), engine="ale", package="ale-py")
         self.info: Final = info._replace(obs_shape=SCREEN) if rgb else info
         self._inspection = Inspection(name=f"ale/{task.game}", info=self.info, seeds=seeds)
-        self._obs = np.zeros((len(seeds), *self.info.obs_shape), np.uint8)
+        self._answers = no_answers(len(seeds), self.info.obs_shape)
+        self._frames = np.zeros(len(seeds), np.int64)  # [N] of the games so far, no-ops included
 
     def reset(self) -> Frames:
         """Begin every env's first game, ``[N, size, size]``."""
         with self._inspection.guard():
-            answers = [self._begin(env_id, self._restart(env_id, seed)) for env_id, seed in enumerate(self._seeds)]
-        self._obs = np.concatenate([answer.obs for answer in answers])
-        self._referee.begin(np.array([answer.lives for answer in answers]))
-        return self._inspection.check_reset(self._obs)
+            for env_id, seed in enumerate(self._seeds):
+                self._restart(env_id, seed)
+                self._begin(env_id)
+        self._referee.begin(self._answers.lives)
+        return self._inspection.check_reset(self._answers.obs)
 
     def send(self, action: NDArray[Any]) -> None:
         """Start a step of the envs, ``[N]``: a no-op after a lost life, a reset after a game."""
         self._inspection.check_action(action)
         emulator_action = self._referee.emulator_action(action)
         with self._inspection.guard():
-            for env_id in np.flatnonzero(self._referee.active):
+            for env_id in np.flatnonzero(self._referee.active).tolist():
                 self._engines[env_id].send(emulator_action[env_id : env_id + 1], FULL_STRENGTH)
 
     def recv(self) -> Step:
         """Wait for the answers to the last ``send``."""
+        self._answers = deepcopy(self._answers)  # a skipped env repeats its last answer
         with self._inspection.guard():
-            answers = [self._receive(env_id) for env_id in range(self.info.num_envs)]
-        self._obs = np.concatenate([answer.obs for answer in answers])
-        columns = Answers(
-            obs=self._obs,
-            points=np.array([answer.points for answer in answers], np.float64),
-            lives=np.array([answer.lives for answer in answers]),
-            ended=np.array([answer.ended for answer in answers]),
-            capped=np.array([answer.frames >= self._task.max_frames for answer in answers]),
-        )
-        return self._inspection.check_step(self._referee.apply(columns))
+            for env_id in np.flatnonzero(self._referee.active).tolist():
+                self._answer(env_id)
+        self._answers.capped[:] = self._frames >= self._task.max_frames
+        return self._inspection.check_step(self._referee.apply(self._answers))
 
     def close(self) -> None:
         """Join the engines' threads; idempotent."""
         self._engines = []
 
-    def _receive(self, env_id: int) -> _Answer:
-        rules = self._referee
-        if not rules.active[env_id]:
-            return _Answer(self._obs[env_id : env_id + 1])
-        answer = _receive_answer(self._engines[env_id])
-        if rules.lost[env_id]:
-            return self._fire_reset(env_id, answer)
-        if rules.over[env_id]:
-            capped = answer.frames >= self._task.max_frames  # a limit of ours, at which the engine has not reset
-            return self._begin(env_id, self._restart(env_id, seed=-1) if capped else answer)
-        return answer
+    def _answer(self, env_id: int) -> None:
+        self._receive(env_id)
+        if self._referee.lost[env_id]:
+            self._fire_reset(env_id)
+        elif self._referee.over[env_id]:
+            if self._frames[env_id] >= self._task.max_frames:  # a limit of ours, at which the engine has not reset
+                self._restart(env_id, seed=-1)
+            self._begin(env_id)
 
-    def _begin(self, env_id: int, answer: _Answer) -> _Answer:
-        """First answer of a game whose emulator was just reset, after at least one no-op and FIRE."""
-        while answer.frames == 0 and self._task.noops > 0:  # the engine draws 0 … noops; 0 is drawn again
-            answer = self._restart(env_id, seed=-1)
-        return self._fire_reset(env_id, answer)
+    def _begin(self, env_id: int) -> None:
+        """Begin a game whose emulator was just reset, after at least one no-op and FIRE."""
+        while self._frames[env_id] == 0 and self._task.noops > 0:  # the engine draws 0 … noops; 0 is drawn again
+            self._restart(env_id, seed=-1)
+        self._fire_reset(env_id)
 
-    def _restart(self, env_id: int, seed: int) -> _Answer:
+    def _restart(self, env_id: int, seed: int) -> None:
         """Reset the emulator; a seed of −1 keeps the engine's generator."""
         obs, info = self._engines[env_id].reset(ONLY_ENV, np.array([seed]))
-        return _Answer(obs[0], lives=int(info["lives"][0]), frames=int(info["episode_frame_number"][0]))
+        self._store(env_id, obs, points=0, ended=False, info=info)
 
-    def _fire_reset(self, env_id: int, answer: _Answer) -> _Answer:
-        if not self._fire or answer.ended:
-            return answer
-        self._engines[env_id].send(np.array([FIRE]), FULL_STRENGTH)
-        return _receive_answer(self._engines[env_id])
+    def _fire_reset(self, env_id: int) -> None:
+        if self._fire and not self._answers.ended[env_id]:
+            self._engines[env_id].send(np.array([FIRE]), FULL_STRENGTH)
+            self._receive(env_id)
+
+    def _receive(self, env_id: int) -> None:
+        obs, points, ended, _, info = self._engines[env_id].recv()
+        self._store(env_id, obs, points=points[0], ended=ended[0], info=info)
+
+    def _store(self, env_id: int, obs: NDArray[np.uint8], *, points: int, ended: bool, info: dict[str, Any]) -> None:
+        answers = self._answers
+        answers.obs[env_id], answers.points[env_id], answers.ended[env_id] = obs[0, 0], points, ended
+        answers.lives[env_id], self._frames[env_id] = info["lives"][0], info["episode_frame_number"][0]
 
 
 def _engine(task: AtariTask, rom: Path, *, rgb: bool) -> ale_py.ALEVectorInterface:
@@ -151,17 +144,6 @@ def _engine(task: AtariTask, rom: Path, *, rgb: bool) -> ale_py.ALEVectorInterfa
         num_threads=1,
         thread_affinity_offset=-1,
         autoreset_mode="NextStep",
-    )
-
-
-def _receive_answer(engine: ale_py.ALEVectorInterface) -> _Answer:
-    obs, points, ended, _, info = engine.recv()
-    return _Answer(
-        obs[0],
-        points=int(points[0]),
-        lives=int(info["lives"][0]),
-        ended=bool(ended[0]),
-        frames=int(info["episode_frame_number"][0]),
     )
 
 

@@ -32,6 +32,17 @@ class Answers(NamedTuple):
     capped: NDArray[np.bool_]  # [N] the game has reached the frame limit
 
 
+def no_answers(num_envs: int, obs_shape: tuple[int, ...]) -> Answers:
+    """Answers of zeros, which are filled in place."""
+    return Answers(
+        obs=np.zeros((num_envs, *obs_shape), np.uint8),
+        points=np.zeros(num_envs, np.float64),
+        lives=np.zeros(num_envs, np.int64),
+        ended=np.zeros(num_envs, np.bool_),
+        capped=np.zeros(num_envs, np.bool_),
+    )
+
+
 class Referee:
     """Turn the answers of N emulators into a ``Step``, and decide the meaning of the next send to each env."""
 

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from rlbench.config.tasks import AtariTask
 from rlbench.envs.ale import rom_of
-from rlbench.envs.atari import FIRE, Answers, atari_info, one_seed_per_env, referee
+from rlbench.envs.atari import FIRE, Answers, atari_info, no_answers, one_seed_per_env, referee
 from rlbench.envs.base import Frames, Step
 from rlbench.envs.checks import Inspection
 from rlbench.errors import UsageError
@@ -60,7 +60,7 @@ class EnvPoolVector:
             task, num_envs=len(seeds), actions=len(actions), engine="envpool", package="envpool"
         )
         self._inspection = Inspection(name=f"envpool/{task.game}", info=self.info, seeds=seeds)
-        self._answers = _no_answers(len(seeds), task.size)
+        self._answers = no_answers(len(seeds), self.info.obs_shape)
 
     def reset(self) -> Frames:
         """Begin every env's first game, ``[N, size, size]``."""
@@ -110,16 +110,6 @@ class EnvPoolVector:
         answers.lives[env_id] = info["lives"]
         answers.ended[env_id] = info["terminated"]
         answers.capped[env_id] = capped
-
-
-def _no_answers(num_envs: int, size: int) -> Answers:
-    return Answers(
-        obs=np.zeros((num_envs, size, size), np.uint8),
-        points=np.zeros(num_envs, np.float64),
-        lives=np.zeros(num_envs, np.int64),
-        ended=np.zeros(num_envs, np.bool_),
-        capped=np.zeros(num_envs, np.bool_),
-    )
 
 
 def _pool(task: AtariTask, seeds: tuple[int, ...], threads: int) -> _Pool:
