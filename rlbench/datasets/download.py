@@ -12,7 +12,6 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
-from dataclasses import asdict, dataclass
 from email.message import Message
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from importlib import import_module
@@ -54,8 +53,7 @@ class DownloadProgress(NamedTuple):
     total: int | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RemoteFile:
+class RemoteFile(NamedTuple):
     """File on the server that a part belongs to."""
 
     url: str
@@ -105,7 +103,7 @@ def locked_download(target: Path) -> Iterator[None]:
         ResourceExhausted: the disk failed; the same call resumes.
     """
     part = part_of(target)
-    lock = _lock(part)
+    lock = _beside(part, ".lock")
     with writing(part):
         part.parent.mkdir(parents=True, exist_ok=True)
         faults.point("download.made")
@@ -127,7 +125,7 @@ def locked_download(target: Path) -> Iterator[None]:
 def discard(target: Path) -> None:
     """Remove the partial file and its metadata."""
     part = part_of(target)
-    for path in (part, _beside(part), _lock(part)):
+    for path in (part, _beside(part), _beside(part, ".lock")):
         path.unlink(missing_ok=True)
         faults.point("download.discarded")
 
@@ -269,16 +267,12 @@ def _origin(part: Path) -> RemoteFile | None:
 
 
 def _note(part: Path, origin: RemoteFile) -> None:
-    _beside(part).write_text(json.dumps(asdict(origin)), encoding="utf-8")
+    _beside(part).write_text(json.dumps(origin._asdict()), encoding="utf-8")
     faults.point("download.noted")
 
 
-def _beside(part: Path) -> Path:
-    return part.with_name(part.name + ".json")
-
-
-def _lock(part: Path) -> Path:
-    return part.with_name(part.name + ".lock")
+def _beside(part: Path, suffix: str = ".json") -> Path:
+    return part.with_name(part.name + suffix)
 
 
 def _reason(error: Exception) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from itertools import groupby
 from math import prod
 from pathlib import Path
@@ -123,17 +124,15 @@ def subset(path: Path, target: Path, steps: int) -> None:
     events = _truncate(_with_ends(parts), steps, path)
     recording_writer.clear(target)
     writer, at = recording_writer.RecordingWriter(target), 0
-    current: tuple[Path, Segment] | None = None
+    read_segment = lru_cache(maxsize=1)(recording_format.read_segment)  # chunks of a file follow one another
     tracks: dict[tuple[str, int], int] = {}
     for part in parts:
         if at >= len(events.marks):
             break
-        if current is None or current[0] != part.path:
-            current = part.path, recording_format.read_segment(part.path)
-        place = current[1].places[part.number]
+        segment = read_segment(part.path)
         rows = min(len(part.steps.marks), len(events.marks) - at)
-        obs: Frames = np.empty((rows, *current[1].shape), current[1].dtype)
-        current[1].fill(place, obs)
+        obs: Frames = np.empty((rows, *segment.shape), segment.dtype)
+        segment.fill(segment.places[part.number], obs)
         writer.add(Chunk(tracks.setdefault(part.track, len(tracks)), obs, events.rows(at, at + rows)))
         at += rows
     writer.flush()
