@@ -10,6 +10,7 @@ Those are of the last simulation step, one older than the integration state, and
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from importlib.metadata import version
@@ -32,6 +33,8 @@ except (AttributeError, ImportError, RuntimeError) as error:  # PyOpenGL raises 
     if remedy is None:
         raise
     raise UsageError(remedy) from error
+
+mujoco.set_mju_user_warning(logging.getLogger("mujoco").warning)  # else into MUJOCO_LOG.TXT of the current folder
 
 PACKAGE: Final = "gymnasium.envs.mujoco"
 INTEGRATION: Final = int(mujoco.mjtState.mjSTATE_INTEGRATION)

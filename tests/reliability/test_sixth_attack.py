@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rlbench import suites
+from rlbench.envs.mujoco import MujocoVector
 from rlbench.records import imported
 from tests.commands import run_command, stderr_of, stdout_of
 from tests.conftest import RecordRun
@@ -72,3 +75,17 @@ def test_no_imported_evaluation_beyond_the_budget_counts(tmp_path: Path) -> None
         imported.write_curve(replace(toy, steps=(0, budget, 9 * budget), returns=(0.0, 0.1, 1.0 + seed)), tmp_path)
         imported.write_curve(replace(toy, seed=3 + seed, steps=(2 * budget,), returns=(1.0,)), tmp_path)
     assert measured(tmp_path, "toy", "ppo", "Catch") == pytest.approx((0.1, 3))
+
+
+@pytest.mark.usefixtures("empty_folder")
+def test_a_warning_of_mujoco_is_written_through_no_link(caplog: pytest.LogCaptureFixture) -> None:
+    Path("MUJOCO_LOG.TXT").symlink_to("precious")
+    envs = MujocoVector(task="Hopper-v4", seeds=[0])
+    envs.reset()
+    (env,) = envs.unwrapped()
+    env.data.qvel[:] = np.inf
+    with caplog.at_level(logging.WARNING):
+        env.do_simulation(np.zeros(3), 1)
+    envs.close()
+    assert "The simulation is unstable" in caplog.text
+    assert not Path("precious").exists()
