@@ -10,12 +10,12 @@ Those are of the last simulation step, one older than the integration state, and
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from importlib.metadata import version
 from itertools import pairwise
 from typing import Any, Final
+from warnings import warn
 
 import numpy as np
 import torch
@@ -34,7 +34,7 @@ except (AttributeError, ImportError, RuntimeError) as error:  # PyOpenGL raises 
         raise
     raise UsageError(remedy) from error
 
-mujoco.set_mju_user_warning(logging.getLogger("mujoco").warning)  # else into MUJOCO_LOG.TXT of the current folder
+mujoco.set_mju_user_warning(warn)  # else into MUJOCO_LOG.TXT of the current folder
 
 PACKAGE: Final = "gymnasium.envs.mujoco"
 INTEGRATION: Final = int(mujoco.mjtState.mjSTATE_INTEGRATION)
