@@ -30,44 +30,27 @@ if TYPE_CHECKING:
 INTERVAL = 5.0  # seconds between two messages of progress
 
 
-@dataclass(frozen=True, slots=True)
-class _EvalOptions:
-    """Options of the command."""
-
-    folder: Path
-    checkpoint: str
-    episodes: int | None  # None: as many as the protocol
-    games: int | None  # seed of new episodes; None: the recorded episodes again
-    device: str
-    video: Path | None
-    program: str | None  # external program that writes the video
-
-
-@dataclass(frozen=True, slots=True)
-class _Clip:
-    """A recorded video."""
-
-    frames: int
-    seconds: float
-    look: str  # screen, board or rendered
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _EvalResult:
     """Result of an evaluation."""
 
+    folder: Path
+    checkpoint: str
+    games: int | None  # seed of new episodes; None: the recorded episodes again
+    device: str
     spec: Spec
     epoch: int  # after which the policy was saved
     env: str  # engine of the environments
-    games: tuple[tuple[float, int, int], ...]  # return, length and env seed of each episode
+    episodes: tuple[tuple[float, int, int], ...]  # return, length and env seed of each
     original: Evaluated | None  # the run's own evaluation of the same policy
     same: bool | None  # the recorded episodes came out the same; None for new ones
-    clip: _Clip | None
+    video: dict[str, object] | None  # its file, frames, seconds and camera
+    reference: ReferenceScore | None
 
     @property
     def returns(self) -> tuple[float, ...]:
         """Return of every episode, in raw points."""
-        return tuple(game[0] for game in self.games)
+        return tuple(episode[0] for episode in self.episodes)
 
 
 def evaluate(
@@ -160,9 +143,9 @@ def evaluate(
     program = None if video is None else video_writer.refusal_of(video)
     folder = run_folder(run, results)
     _check_checkpoint(folder, checkpoint)
-    options = _EvalOptions(folder, checkpoint, episodes, None if replay_recorded else seed or 0, device, video, program)
-    result = _evaluate(options)
-    answer(_document(options, result), _text(options, result), json=json)
+    games = None if replay_recorded else seed or 0
+    result = _evaluate(folder, checkpoint, episodes, games, device, video, program)
+    answer(_document(result), _text(result), json=json)
 
 
 def _check_checkpoint(folder: Path, checkpoint: str) -> None:
@@ -172,44 +155,58 @@ def _check_checkpoint(folder: Path, checkpoint: str) -> None:
         raise UsageError(f"{place / checkpoint}: no such checkpoint; there is --checkpoint {other}")
 
 
-def _evaluate(options: _EvalOptions) -> _EvalResult:
-    """Load the policy and play its episodes."""
+def _evaluate(
+    folder: Path,
+    checkpoint: str,
+    episodes: int | None,
+    games: int | None,
+    device: str,
+    video: Path | None,
+    program: str | None,
+) -> _EvalResult:
+    """Load the policy and play its episodes; an external ``program`` writes the video."""
     from rlbench.assembly.restore import restore_evaluation
     from rlbench.cli.eval_policy import evaluation_fits, with_episodes
     from rlbench.config.run import Runtime
     from rlbench.generate import stored_run
     from rlbench.ops.state_dict import whole
     from rlbench.records.store import read_record
+    from rlbench.report.reference_scores import primary
     from rlbench.seeds import Seeds
 
-    (spec, state), record = stored_run(options.folder, options.checkpoint), read_record(options.folder)
+    (spec, state), record = stored_run(folder, checkpoint), read_record(folder)
     epoch = whole(state, "epoch")
     original = record.epochs[epoch].evaluated if epoch < len(record.epochs) else None
-    if options.games is None and original is None:
-        raise UsageError(f"{options.folder}: its record has no evaluation of this policy; leave --replay-recorded out")
-    seeds = Seeds(spec.seed).child("evaluation", epoch) if options.games is None else Seeds(options.games).child("eval")
-    shared = with_episodes(spec, options.episodes)
+    if games is None and original is None:
+        raise UsageError(f"{folder}: its record has no evaluation of this policy; leave --replay-recorded out")
+    seeds = Seeds(spec.seed).child("evaluation", epoch) if games is None else Seeds(games).child("eval")
+    shared = with_episodes(spec, episodes)
     evaluation_fits(shared)
     with redirect_stdout(sys.stderr):  # environments may print
-        evaluation = restore_evaluation(shared, state, Runtime(device=options.device), seeds)
+        evaluation = restore_evaluation(shared, state, Runtime(device=device), seeds)
         env = dict(evaluation.envs.info.versions).get("env", spec.task.id)
-        clip, evaluated = _play(spec, evaluation, options), evaluation.result()
+        clip, evaluated = _play(spec, evaluation, video, program), evaluation.result()
     same = original is not None and (evaluated.returns, evaluated.lengths) == (original.returns, original.lengths)
     return _EvalResult(
+        folder=folder,
+        checkpoint=checkpoint,
+        games=games,
+        device=device,
         spec=spec,
         epoch=epoch,
         env=env,
-        games=_in_rounds(evaluated, shared.protocol.envs)[: options.episodes],
+        episodes=_in_rounds(evaluated, shared.protocol.envs)[:episodes],
         original=original,
-        same=same if options.games is None else None,
-        clip=clip,
+        same=same if games is None else None,
+        video=clip,
+        reference=primary(spec.suite, spec.algorithm, spec.task.id),
     )
 
 
-def _play(spec: Spec, evaluation: Evaluation, options: _EvalOptions) -> _Clip | None:
+def _play(spec: Spec, evaluation: Evaluation, video: Path | None, program: str | None) -> dict[str, object] | None:
     """Play every episode to its end, and record the first one if requested."""
     since = monotonic()
-    if options.video is None:
+    if video is None:
         for ended in evaluation:
             since = _remark_progress(ended, evaluation, since)
         return None
@@ -217,12 +214,13 @@ def _play(spec: Spec, evaluation: Evaluation, options: _EvalOptions) -> _Clip | 
     from rlbench.cli.video_writer import video_writer
 
     recorder = watch(spec, evaluation)
-    with video_writer(options.video, seconds=recorder.seconds, program=options.program) as writer:
+    with video_writer(video, seconds=recorder.seconds, program=program) as writer:
         for ended in evaluation:
             since = _remark_progress(ended, evaluation, since)
             for frame in recorder.frames():
                 writer.add(frame)
-    return _Clip(writer.count, writer.count * recorder.seconds, recorder.camera.look)
+    seconds = writer.count * recorder.seconds
+    return {"file": str(video), "pictures": writer.count, "seconds": seconds, "look": recorder.camera.look}
 
 
 def _remark_progress(ended: int, evaluation: Evaluation, since: float) -> float:
@@ -241,37 +239,29 @@ def _in_rounds(evaluated: Evaluated, envs: int) -> tuple[tuple[float, int, int],
     return tuple((evaluated.returns[i], evaluated.lengths[i], evaluated.seeds[i]) for i in order)
 
 
-def _published(spec: Spec) -> tuple[float, ReferenceScore] | None:
-    """Reference score of the cell in raw points, and its source."""
-    from rlbench.report.reference_scores import primary
+def _document(result: _EvalResult) -> dict[str, object]:
+    from rlbench.cli.eval_policy import reference_document
 
-    points, reference = reference_score(spec), primary(spec.suite, spec.algorithm, spec.task.id)
-    return None if points is None or reference is None else (points, reference)
-
-
-def _document(options: _EvalOptions, result: _EvalResult) -> dict[str, object]:
-    spec, score, clip = result.spec, _published(result.spec), result.clip
+    spec, original, points = result.spec, result.original, reference_score(result.spec)
     return {
-        "folder": str(options.folder),
+        "folder": str(result.folder),
         "suite": spec.suite,
         "algorithm": spec.algorithm,
         "task": spec.task.id,
         "dataset": dataset_of(spec) or None,
         "seed": spec.seed,
         "smoke": spec.smoke,
-        "checkpoint": options.checkpoint,
+        "checkpoint": result.checkpoint,
         "epoch": result.epoch,
         "env": result.env,
-        "device": options.device,
-        "games": options.games,
-        "episodes": [{"return": points, "length": length, "seed": seed} for points, length, seed in result.games],
+        "device": result.device,
+        "games": result.games,
+        "episodes": [{"return": points, "length": length, "seed": seed} for points, length, seed in result.episodes],
         **_mean(result.returns),
-        "recorded": result.original and {"episodes": len(result.original.returns), **_mean(result.original.returns)},
+        "recorded": original and {"episodes": len(original.returns), **_mean(original.returns)},
         "same": result.same,
-        "documented": score
-        and {"score": score[0], "estimator": score[1].estimator, "system": score[1].system, "source": score[1].source},
-        "video": clip
-        and {"file": str(options.video), "pictures": clip.frames, "seconds": clip.seconds, "look": clip.look},
+        "documented": None if points is None else reference_document(result.reference, points),
+        "video": result.video,
     }
 
 
@@ -279,25 +269,25 @@ def _mean(returns: Sequence[float]) -> dict[str, float]:
     return {"mean": fmean(returns), "std": pstdev(returns)}
 
 
-def _text(options: _EvalOptions, result: _EvalResult) -> str:
+def _text(result: _EvalResult) -> str:
     """Format a line an episode, then the means of the measured, recorded and documented returns."""
-    spec, score, clip = result.spec, _published(result.spec), result.clip
-    origin = "the recorded episodes again" if options.games is None else f"episodes of seed {options.games}"
-    lines = [f"{spec.name} seed {spec.seed}, {options.checkpoint} policy, of epoch {result.epoch}; {origin}", ""]
+    spec, points, reference, video = result.spec, reference_score(result.spec), result.reference, result.video
+    origin = "the recorded episodes again" if result.games is None else f"episodes of seed {result.games}"
+    lines = [f"{spec.name} seed {spec.seed}, {result.checkpoint} policy, of epoch {result.epoch}; {origin}", ""]
     lines += [f"{'EPISODE':>7}  {'RETURN':>12}  {'LENGTH':>7}"]
     lines += [
-        f"{i:>7}  {number_text(points, ',.2f'):>12}  {length:>7,}"
-        for i, (points, length, _) in enumerate(result.games, 1)
+        f"{i:>7}  {number_text(score, ',.2f'):>12}  {length:>7,}"
+        for i, (score, length, _) in enumerate(result.episodes, 1)
     ]
     lines += ["", _line("measured", result.returns, "")]
     if result.original is not None:
         note = {None: "", True: ", the same episodes", False: ", OTHER EPISODES THAN THESE"}[result.same]
         lines += [_line("recorded", result.original.returns, note)]
-    if score is not None:
-        points, reference = score
+    if points is not None and reference is not None:
         lines += [f"{'documented':<10}  {number_text(points, ',.2f')} ({reference.estimator}; {reference.system})"]
-    if clip is not None:
-        lines += [f"{'video':<10}  {options.video}: {clip.frames:,} frames, {clip.seconds:,.1f} s, {clip.look}"]
+    if video is not None:
+        size = f"{video['pictures']:,} frames, {video['seconds']:,.1f} s, {video['look']}"
+        lines += [f"{'video':<10}  {video['file']}: {size}"]
     return "\n".join(lines)
 
 

@@ -72,6 +72,12 @@ def evaluate_policy(options: PolicyOptions, *, json: bool) -> None:
     answer(_document(options, spec, score), _text(options, spec, score), json=json)
 
 
+def reference_document(reference: ReferenceScore | None, score: float) -> dict[str, object] | None:
+    """A reference for scripts, with its ``score`` in the unit of the returns."""
+    names = ("estimator", "system", "source")
+    return reference and {"score": score, **{name: getattr(reference, name) for name in names}}
+
+
 def with_episodes(spec: Spec, episodes: int | None) -> Spec:
     """Copy a spec with a protocol of at least ``episodes``, the same number in each env."""
     if episodes is None:
@@ -166,13 +172,7 @@ def _document(options: PolicyOptions, spec: Spec, score: PolicyScore) -> dict[st
         "mean": score.mean,
         "low": score.interval and score.interval[0],
         "high": score.interval and score.interval[1],
-        "documented": score.reference
-        and {
-            "score": score.reference.score,
-            "estimator": score.reference.estimator,
-            "system": score.reference.system,
-            "source": score.reference.source,
-        },
+        "documented": reference_document(score.reference, score.reference.score) if score.reference else None,
         "margin": score.margin,
         "verdict": score.verdict,
     }
