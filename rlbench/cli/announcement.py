@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from rlbench.config.run import Spec
     from rlbench.report.cells import Cell
-    from rlbench.report.reference_table import CellKey
 
 
 def announce(specs: Sequence[Spec], results: Path, *, quiet: bool) -> None:
@@ -56,6 +55,7 @@ def _time(specs: Sequence[Spec], results: Path) -> str:
     """Format the expected duration, one run after another, at the speed of the nearest records."""
     from rlbench.records.files import folders
     from rlbench.records.machine import has_gpu, processor
+    from rlbench.report.reference_table import cell_of
     from rlbench.report.remaining_work import throughput
     from rlbench.report.run_index import sorted_runs
     from rlbench.report.runs import read_run
@@ -67,19 +67,11 @@ def _time(specs: Sequence[Spec], results: Path) -> str:
     near, cpu, gpu = sorted_runs(runs), processor(), has_gpu()
     seconds, here = 0.0, True
     for spec in specs:
-        expected = throughput(cell_key(spec), near, cpu, gpu=gpu)
+        expected = throughput(cell_of(spec), near, cpu, gpu=gpu)
         if expected is None:
             return ""
         seconds, here = seconds + spec.budget.steps / expected.speed, here and expected.here
     return f", about {spoken(seconds)} {'here' if here else 'on the machine of results/'}"
-
-
-def cell_key(spec: Spec) -> CellKey:
-    """The cell that a run of these settings belongs to."""
-    from rlbench.report.reference_table import CellKey, row_of
-
-    dataset = getattr(spec.task, "dataset", "")
-    return CellKey(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, dataset))
 
 
 def _brought(specs: Sequence[Spec]) -> str:
@@ -109,8 +101,9 @@ def _brought(specs: Sequence[Spec]) -> str:
 def verdict_lines(specs: Sequence[Spec], results: Path) -> list[str]:
     """One line per cell of ``specs`` with the verdict of its runs in ``results``; smoke runs have none."""
     from rlbench.report.cells import every_cell
+    from rlbench.report.reference_table import cell_of
 
-    keys = list(dict.fromkeys(cell_key(spec) for spec in specs if not spec.smoke))
+    keys = list(dict.fromkeys(cell_of(spec) for spec in specs if not spec.smoke))
     with suppress(RefusedFile, UsageError):  # `rlbench table` names the file
         cells = {cell.key: cell for cell in every_cell(list(dict.fromkeys(key.suite for key in keys)), results)}
         return [_line(cells[key], results) for key in keys if key in cells]

@@ -141,10 +141,9 @@ def pauses(text: str | None, specs: Iterable[Spec]) -> Until | None:
 
 def _informative(spec: Spec) -> int:
     from rlbench.report.equal_steps import reference_curve
-    from rlbench.report.reference_table import CellKey, row_of
+    from rlbench.report.reference_table import cell_of
 
-    key = CellKey(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, ""))
-    curve = reference_curve(key)
+    curve = reference_curve(cell_of(spec))
     first = None if curve is None else curve.first_informative()
     if first is None:
         why = "has no documented curve" if curve is None else "has no informative checkpoint in its documented curve"

@@ -242,7 +242,7 @@ def _in_rounds(evaluated: Evaluated, envs: int) -> tuple[tuple[float, int, int],
 def _document(result: _EvalResult) -> dict[str, object]:
     from rlbench.cli.eval_policy import reference_document
 
-    spec, original, points = result.spec, result.original, reference_score(result.spec)
+    spec, original, reference, points = result.spec, result.original, result.reference, reference_score(result.spec)
     return {
         "folder": str(result.folder),
         "suite": spec.suite,
@@ -260,7 +260,7 @@ def _document(result: _EvalResult) -> dict[str, object]:
         **_mean(result.returns),
         "recorded": original and {"episodes": len(original.returns), **_mean(original.returns)},
         "same": result.same,
-        "documented": None if points is None else reference_document(result.reference, points),
+        "documented": None if points is None or reference is None else reference_document(reference, points),
         "video": result.video,
     }
 

@@ -72,10 +72,9 @@ def evaluate_policy(options: PolicyOptions, *, json: bool) -> None:
     answer(_document(options, spec, score), _text(options, spec, score), json=json)
 
 
-def reference_document(reference: ReferenceScore | None, score: float) -> dict[str, object] | None:
+def reference_document(reference: ReferenceScore, score: float) -> dict[str, object]:
     """A reference for scripts, with its ``score`` in the unit of the returns."""
-    names = ("estimator", "system", "source")
-    return reference and {"score": score, **{name: getattr(reference, name) for name in names}}
+    return {"score": score, **{name: getattr(reference, name) for name in ("estimator", "system", "source")}}
 
 
 def with_episodes(spec: Spec, episodes: int | None) -> Spec:
@@ -139,12 +138,12 @@ def _score(spec: Spec, returns: tuple[float, ...], obstacle: str) -> PolicyScore
     The verdict is of this policy: whether the interval of its mean return lies within the margin, or below it.
     """
     from rlbench.report.estimate import interval, mean
-    from rlbench.report.reference_scores import comparable, documented
-    from rlbench.report.reference_table import CellKey, reference, row_of
+    from rlbench.report.reference_scores import comparable, primaries
+    from rlbench.report.reference_table import cell_of, reference
     from rlbench.report.tolerances import margin
 
-    key = CellKey(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, ""))
-    document = next((cell.primary for cell in documented(spec.suite) if cell.key == key), None)
+    key = cell_of(spec)
+    document = primaries(spec.suite).get(key)
     if document is None or obstacle:
         bounds = interval(returns) if len(returns) > 1 else None
         return PolicyScore(returns, mean(returns), bounds, None, None, f"NOT COMPARABLE: {obstacle or NO_REFERENCE}")

@@ -232,11 +232,10 @@ def dataset_of(spec: Spec) -> str:
 
 def reference_score(spec: Spec) -> float | None:
     """Reference score of a run in raw points; None where it learns from other data than the reference."""
-    from rlbench.report.reference_scores import primary
-    from rlbench.report.reference_table import CellKey, in_points, reference, row_of
+    from rlbench.report.reference_scores import primaries
+    from rlbench.report.reference_table import cell_of, in_points, reference
 
-    if spec.smoke or dataset_of(spec):
+    key = cell_of(spec)
+    if spec.smoke or dataset_of(spec) or (document := primaries(spec.suite).get(key)) is None:
         return None
-    document = primary(spec.suite, spec.algorithm, spec.task.id)
-    key = CellKey(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, ""))
-    return None if document is None else in_points(document, reference(key))
+    return in_points(document, reference(key))

@@ -85,7 +85,7 @@ def cells_of(specs: Sequence[Spec], results: Path, design: tuple[Look, ...]) -> 
             reproduced, its looks belong to another design, or it was tested before the first look.
         RefusedFile: the record of its looks is damaged.
     """
-    from rlbench.report.reference_table import CellKey, row_of
+    from rlbench.report.reference_table import cell_of
     from rlbench.report.run_index import Runs, gather
     from rlbench.report.verdict import FEWEST
 
@@ -95,7 +95,7 @@ def cells_of(specs: Sequence[Spec], results: Path, design: tuple[Look, ...]) -> 
     cells, runs = [], gather(results)
     for folder, group in groups.items():
         spec = group[0]
-        key = CellKey(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, getattr(spec.task, "dataset", "")))
+        key = cell_of(spec)
         _refuse_undecidable(key, spec, design[-1])
         cell = SequentialCell(key=key, specs=tuple(group), folder=folder, design=design)
         if (most := cell.looks.last_seeds) != cell.most_seeds:
@@ -193,7 +193,7 @@ def _rows(cells: Sequence[SequentialCell], results: Path) -> dict[CellKey, Cell]
 
 
 def _refuse_undecidable(key: CellKey, spec: Spec, last: Look) -> None:
-    from rlbench.report.reference_scores import comparable, documented
+    from rlbench.report.reference_scores import comparable, primaries
     from rlbench.report.reference_table import OPTIMUM
     from rlbench.report.run_index import reference_spec
     from rlbench.report.tolerances import insensitive, margin
@@ -204,7 +204,7 @@ def _refuse_undecidable(key: CellKey, spec: Spec, last: Look) -> None:
         raise UsageError(
             f"--until-decided: {spec.name} has other settings than its reference; leave out --set, --config"
         )
-    reference = next((cell.primary for cell in documented(key.suite) if cell.key == key), None)
+    reference = primaries(key.suite).get(key)
     if reference is None or not comparable(key):
         raise UsageError(f"--until-decided: {spec.name} has no reference score to decide about; name its --seeds")
     n, std, apart = reference.n or 1, reference.std, margin(key, reference)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from rlbench.records.types import Estimator
 from rlbench.report.estimate import seed_scores
-from rlbench.report.reference_scores import documented
+from rlbench.report.reference_scores import primaries
 from rlbench.report.reference_table import CellKey, in_points, reference
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def scores_of(key: CellKey, runs: Runs, *, cut: bool = True) -> list[float]:
 
     Evaluations beyond the document's steps do not count, unless the runs are not ``cut`` at those.
     """
-    document = next((cell.primary for cell in documented(key.suite) if cell.key == key), None)
+    document = primaries(key.suite).get(key)
     estimator: Estimator = document.estimator if document else "best-of-run"
     scale = reference(key)
     scores = seed_scores(runs.complete, estimator, limit=document.limit if document and cut else None, scale=scale)
@@ -177,7 +177,7 @@ def normalizer(keys: Sequence[CellKey], rows: Sequence[Sequence[float]]) -> tupl
         return "random policy 0, human or expert 1", [
             (z, g) for z, g in zip(zeros, goals, strict=True) if g is not None
         ]
-    documents = [next((c.primary for c in documented(key.suite) if c.key == key), None) for key in keys]
+    documents = [primaries(key.suite).get(key) for key in keys]
     ones = [None if d is None else in_points(d, scale) for d, scale in zip(documents, scales, strict=True)]
     if all(one is not None and one - zero > 1e-9 for one, zero in zip(ones, zeros, strict=True)):
         return "random policy 0, reference 1", [(z, one) for z, one in zip(zeros, ones, strict=True) if one is not None]

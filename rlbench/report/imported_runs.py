@@ -12,7 +12,7 @@ from pathlib import Path
 from rlbench.records import imported
 from rlbench.records.imported import ImportedCurve
 from rlbench.report.estimate import within
-from rlbench.report.reference_scores import documented
+from rlbench.report.reference_scores import primaries
 from rlbench.report.reference_table import CellKey, ReferenceScore, protocol_of
 from rlbench.report.run_index import Runs, budget_of, key_of
 from rlbench.report.runs import Evaluation, Run
@@ -73,7 +73,7 @@ def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
 
 def _in_place(key: CellKey, curves: list[Run]) -> Runs:
     """Imported curves of one cell, sorted as runs are."""
-    reference = next((cell.primary for cell in documented(key.suite) if cell.key == key), None)
+    reference = primaries(key.suite).get(key)
     cells = Runs(of_others=True, budget=budget_of(curves[0]))
     kind, limit = kind_of(key, reference), reference.limit if reference is not None else None
     first = {run.curve: run for run in reversed(curves)}

@@ -14,7 +14,7 @@ from rlbench.errors import UnknownName, UsageError
 from rlbench.report.aggregate import Array, normalizer, scores_of
 from rlbench.report.equal_steps import AtStep
 from rlbench.report.reference_files import Curve
-from rlbench.report.reference_scores import curve_of, documented, names_of
+from rlbench.report.reference_scores import curve_of, names_of, primaries
 from rlbench.report.reference_table import CellKey, in_points, reference, task_name
 from rlbench.report.run_index import Runs, gather, label
 from rlbench.report.runs import Evaluation, Run
@@ -128,7 +128,7 @@ def selected_runs(
     Raises:
         UnknownName: a glob names nothing.
     """
-    documents = {cell.key: cell.primary for cell in documented(suite)}
+    documents = primaries(suite)
     keys = [*documents, *sorted(key for key in cells if key.suite == suite and key not in documents)]
     for kind, globs in (("task", tasks), ("algorithm", algorithms)):
         names = {key: {key.algorithm} if kind == "algorithm" else names_of(key, documents.get(key)) for key in keys}
@@ -211,7 +211,7 @@ def nothing(suite: str, evidence: Sources) -> UsageError:
 
 def _documents(suite: str) -> dict[CellKey, float]:
     """The documented scores of a suite in raw points."""
-    return {cell.key: in_points(cell.primary, reference(cell.key)) for cell in documented(suite)}
+    return {key: in_points(score, reference(key)) for key, score in primaries(suite).items()}
 
 
 def _shown(runs: Runs) -> list[Run]:

@@ -160,11 +160,7 @@ def names_of(key: CellKey, document: ReferenceScore | None) -> set[str]:
 
 def primary(suite: str, algorithm: str, task: str) -> ReferenceScore | None:
     """The reference score that a cell is compared with, if any."""
-    row = row_of(suite, task, "")
-    for cell in documented(suite):
-        if cell.key.algorithm == algorithm and row == row_of(suite, cell.key.task, cell.key.dataset):
-            return cell.primary
-    return None
+    return primaries(suite).get(CellKey(suite, algorithm, *row_of(suite, task, "")))
 
 
 def at_the_end(key: CellKey, limit: int) -> ReferenceScore | None:

@@ -9,10 +9,13 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from rlbench.errors import RlbenchError
 from rlbench.records.types import Estimator
+
+if TYPE_CHECKING:
+    from rlbench.config.run import Spec
 
 DATA = Path(__file__).parent / "data"
 OPTIMUM = "known optimum"
@@ -109,6 +112,11 @@ def row_of(suite: str, task: str, dataset: str) -> Row:
         if buffer is not None:
             return Row(task, f"qrdqn-{_count(int(buffer[1]))}")
     return Row(task, dataset)
+
+
+def cell_of(spec: Spec) -> CellKey:
+    """The cell that a run of these settings belongs to."""
+    return CellKey(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, getattr(spec.task, "dataset", "")))
 
 
 Line = dict[str, str]
