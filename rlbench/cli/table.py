@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from rlbench.cli.options import Algos, Json, Records, Reference, References, SuiteOrAll, Tasks
 from rlbench.cli.output import emit, remark, terminal_width, write_file
 from rlbench.cli.suite_names import suites_named
-from rlbench.errors import UnknownName, UsageError
+from rlbench.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from rlbench.report.cells import Cell
-    from rlbench.report.parity import Parity
-
-    RowT = TypeVar("RowT", Cell, Parity)
 
 SUFFIXES = {".md": "md", ".csv": "csv", ".json": "json", ".html": "html", ".htm": "html", ".tex": "latex"}
 
@@ -52,6 +46,7 @@ def table(
     """
     del references, reference  # their callbacks have selected them
     from rlbench.report.pooled import pooled_rows
+    from rlbench.report.reference_scores import matching
     from rlbench.report.sources import sources
     from rlbench.report.tables import TEXTS, to_rich
 
@@ -60,8 +55,8 @@ def table(
         _parity(suite, algo or [], task or [], results, form, output)
         return
     cells = sources(results).cells(suites_named([suite], results))
-    of_algorithm = _only(cells, "algorithm", algo or [], suite)
-    rows = _only(of_algorithm, "task", task or [], suite)
+    keys = matching([cell.key for cell in cells], suite, algorithms=algo or (), tasks=task or ())
+    rows = [cell for cell in cells if cell.key in keys]
     algorithms = {cell.key[:2] for cell in rows}
     pooled_cells = [row for row in pooled_rows(cells) if (row.suite, row.algorithm) in algorithms]
     if results is not None and not results.exists():
@@ -79,6 +74,7 @@ def _parity(
 ) -> None:
     """Write the rows of parity of some cells."""
     from rlbench.report.parity_table import TEXTS
+    from rlbench.report.reference_scores import matching
     from rlbench.report.sources import sources
 
     if style not in TEXTS:
@@ -88,7 +84,8 @@ def _parity(
         raise UsageError(
             f"--parity: no cell of {suite} has two runs of rlbench and two imported curves; see: rlbench import --help"
         )
-    text = TEXTS[style](_only(_only(every, "algorithm", algos, suite), "task", tasks, suite))
+    keys = matching([row.key for row in every], suite, algorithms=algos, tasks=tasks)
+    text = TEXTS[style]([row for row in every if row.key in keys])
     emit(text) if output is None else write_file(output, text)
 
 
@@ -97,23 +94,3 @@ def _format(style: str | None, output: Path | None, *, json: bool) -> str:
     if json and form != "json":
         raise UsageError(f"--json and --format {form} contradict each other; give one of them")
     return form
-
-
-def _only(
-    cells: Sequence[RowT], kind: Literal["algorithm", "task"], globs: Sequence[str], suite: str
-) -> Sequence[RowT]:
-    """The cells whose algorithm or task any of ``globs`` names; a glob that names none is refused."""
-    from rlbench.report.reference_scores import names_of
-
-    names = [
-        {cell.key.algorithm} if kind == "algorithm" else names_of(cell.key, getattr(cell, "documented", None))
-        for cell in cells
-    ]
-    names_shown = [cell.key.algorithm if kind == "algorithm" else cell.key.dataset or cell.key.task for cell in cells]
-    indices: set[int] = set()
-    for glob in globs:
-        hits = {place for place, row_names in enumerate(names) if any(fnmatchcase(n, glob.lower()) for n in row_names)}
-        if not hits:
-            raise UnknownName(kind, glob, dict.fromkeys(names_shown), where=suite)
-        indices |= hits
-    return [cell for place, cell in enumerate(cells) if not globs or place in indices]

@@ -224,9 +224,7 @@ def settled_at(cells: Sequence[AtStep | None], alpha: float = ALPHA) -> list[AtS
 
 
 def _worded(at: AtStep, verdict: Verdict) -> AtStep:
-    if (word := WORDS.get(verdict.word, "OPEN")) != "OPEN":
-        return replace(at, word=word)
-    return replace(at, word=word, more=verdict.more, next_look=verdict.next_look)
+    return replace(at, word=WORDS.get(verdict.word, "OPEN"), more=verdict.more, next_look=verdict.next_look)
 
 
 def shortfall_percent(claim: Claim | None, document: float, random: float | None) -> float | None:

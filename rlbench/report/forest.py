@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from rlbench.report.estimate import mean
 from rlbench.report.figure_style import empty_figure
-from rlbench.report.reference_scores import names_of
+from rlbench.report.reference_scores import matching
 from rlbench.report.reference_table import on_scale, reference, task_name
 from rlbench.report.tables import STYLES
 from rlbench.report.verdict import SHARE
@@ -35,14 +34,9 @@ def rows(
     suite: str, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
 ) -> tuple[ShortfallRow, ...]:
     """The cells of a suite that have a shortfall bound, in the table's order."""
-    forest_rows = []
-    for cell in evidence.cells([suite]):
-        names = names_of(cell.key, cell.documented)
-        task_matches = not tasks or any(fnmatchcase(name, glob.lower()) for name in names for glob in tasks)
-        alike = not algorithms or any(fnmatchcase(cell.key.algorithm, glob) for glob in algorithms)
-        if task_matches and alike and (row := _row(cell)) is not None:
-            forest_rows.append(row)
-    return tuple(forest_rows)
+    cells = {cell.key: cell for cell in evidence.cells([suite])}
+    keys = matching(list(cells), suite, tasks=tasks, algorithms=algorithms)
+    return tuple(row for key in keys if (row := _row(cells[key])) is not None)
 
 
 def draw_forest(forest_rows: Sequence[ShortfallRow]) -> Figure:

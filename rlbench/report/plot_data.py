@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rlbench.errors import UnknownName, UsageError
+from rlbench.errors import UsageError
 from rlbench.report.aggregate import Array, normalizer, scores_of
 from rlbench.report.equal_steps import AtStep
 from rlbench.report.reference_files import Curve
-from rlbench.report.reference_scores import curve_of, names_of, primaries
+from rlbench.report.reference_scores import curve_of, matching, primaries
 from rlbench.report.reference_table import CellKey, in_points, reference, task_name
 from rlbench.report.run_index import Runs, gather, label
 from rlbench.report.runs import Evaluation, Run
@@ -69,7 +68,7 @@ def panels(
     clock: Callable[[Evaluation], float],
 ) -> tuple[Panel, ...]:
     """The measured tasks of a suite, or those that ``tasks`` names, which may be documented alone."""
-    cells, own = selected_runs(suite, evidence.with_imported(), tasks, algorithms), gather(evidence.own)
+    cells, own = _selected(suite, evidence, tasks, algorithms), gather(evidence.own)
     rlbench_runs = {} if evidence.rlbench is None else gather(evidence.rlbench)
     keys_by_task: dict[str, list[CellKey]] = {}
     lines: dict[CellKey, list[Line]] = {}
@@ -97,7 +96,7 @@ def algorithm_scores(
     suite: str, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
 ) -> tuple[str, tuple[AlgorithmScores, ...]]:
     """The scale in words, and every algorithm that has a finished run."""
-    cells = {k: r for k, r in selected_runs(suite, evidence.with_imported(), tasks, algorithms).items() if r.complete}
+    cells = {k: r for k, r in _selected(suite, evidence, tasks, algorithms).items() if r.complete}
     scores = {key: row for key, runs in cells.items() if (row := scores_of(key, runs))}
     documents = _documents(suite)
     keys = list(scores)
@@ -120,24 +119,11 @@ def algorithm_scores(
     return scale, tuple(algorithm_scores)
 
 
-def selected_runs(
-    suite: str, cells: Mapping[CellKey, Runs], tasks: Sequence[str], algorithms: Sequence[str]
-) -> dict[CellKey, Runs]:
-    """The cells of a suite whose task and algorithm the globs name, in the documents' order.
-
-    Raises:
-        UnknownName: a glob names nothing.
-    """
-    documents = primaries(suite)
-    keys = [*documents, *sorted(key for key in cells if key.suite == suite and key not in documents)]
-    for kind, globs in (("task", tasks), ("algorithm", algorithms)):
-        names = {key: {key.algorithm} if kind == "algorithm" else names_of(key, documents.get(key)) for key in keys}
-        for glob in globs:
-            if not any(fnmatchcase(name, glob.lower()) for key in keys for name in names[key]):
-                names_known = dict.fromkeys(key.algorithm if kind == "algorithm" else task_name(key) for key in keys)
-                raise UnknownName(kind, glob, names_known, where=suite)
-        keys = [k for k in keys if not globs or any(fnmatchcase(n, g.lower()) for n in names[k] for g in globs)]
-    return {key: cells.get(key, Runs()) for key in keys}
+def _selected(suite: str, evidence: Sources, tasks: Sequence[str], algorithms: Sequence[str]) -> dict[CellKey, Runs]:
+    """The runs of the cells that the globs name, in the references' order."""
+    runs, documents = evidence.with_imported(), primaries(suite)
+    keys = [*documents, *sorted(key for key in runs if key.suite == suite and key not in documents)]
+    return {key: runs.get(key, Runs()) for key in matching(keys, suite, tasks=tasks, algorithms=algorithms)}
 
 
 def measured_lines(

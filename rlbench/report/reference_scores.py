@@ -8,6 +8,7 @@ is silent, the first of ``PRIMARY``.
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -156,6 +157,25 @@ def names_of(key: CellKey, document: ReferenceScore | None) -> set[str]:
     if key.suite in VERSIONED:
         names |= {f"{base_of(key.task)}{version}" for version in ("", "-v2", "-v3", "-v4")}
     return {name.lower() for name in names if name}
+
+
+def matching(
+    keys: Sequence[CellKey], suite: str, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
+) -> Sequence[CellKey]:
+    """The cells whose task and algorithm any of the globs names; without a glob all of them.
+
+    Raises:
+        UnknownName: a glob names none.
+    """
+    for kind, globs in (("algorithm", algorithms), ("task", tasks)):
+        names = [{k.algorithm} if kind == "algorithm" else names_of(k, primaries(k.suite).get(k)) for k in keys]
+        for glob in globs:
+            if not any(fnmatchcase(name, glob.lower()) for of_key in names for name in of_key):
+                shown = (key.algorithm if kind == "algorithm" else key.dataset or key.task for key in keys)
+                raise UnknownName(kind, glob, dict.fromkeys(shown), where=suite)
+        named = zip(keys, names, strict=True)
+        keys = [k for k, of in named if not globs or any(fnmatchcase(n, glob.lower()) for n in of for glob in globs)]
+    return keys
 
 
 def primary(suite: str, algorithm: str, task: str) -> ReferenceScore | None:

@@ -28,13 +28,13 @@ class RunStatus:
     folder: Path
     state: State
     name: str  # suite/algorithm/task; of a damaged record, its folder
-    setting: str  # what it changes, as ``lr=0.01``; else ``published``
-    seed: int | None
-    smoke: bool
-    env_steps: int  # at the end of its last epoch, or where it was stopped since
-    budget: int
-    best: float | None  # highest mean return of any evaluation
-    eta_seconds: float | None  # to the end of the budget; None unless running, or while nothing is known
+    setting: str = "published"  # or what it changes, as ``lr=0.01``
+    seed: int | None = None
+    smoke: bool = False
+    env_steps: int = 0  # at the end of its last epoch, or where it was stopped since
+    budget: int = 0
+    best: float | None = None  # highest mean return of any evaluation
+    eta_seconds: float | None = None  # to the end of the budget; None unless running, or while nothing is known
     reason: str
 
 
@@ -48,20 +48,12 @@ def standing(folder: Path) -> RunStatus:
     try:
         record, run = read_record(folder), read_run(folder)
     except RefusedFile as error:
-        return RunStatus(
-            folder=folder,
-            state="damaged",
-            name=str(folder),
-            setting="published",
-            seed=None,
-            smoke=False,
-            env_steps=0,
-            budget=0,
-            best=None,
-            eta_seconds=None,
-            reason=printable(str(error)),
-        )
-    state = _state(record)
+        return RunStatus(folder=folder, state="damaged", name=str(folder), reason=printable(str(error)))
+    outcome, epochs = record.outcome, record.epochs
+    ended = outcome is not None and outcome.status != "interrupted"
+    state: State = outcome.status if outcome and ended else "running" if is_held(folder) else "interrupted"
+    later = outcome is not None and outcome.epochs >= len(epochs)  # otherwise it is that of an earlier attempt
+    reason = outcome.reason if outcome and later else "ended without a word"
     return RunStatus(
         folder=folder,
         state=state,
@@ -69,31 +61,12 @@ def standing(folder: Path) -> RunStatus:
         setting="published" if record.spec.smoke else setting(run),
         seed=record.spec.seed,
         smoke=record.spec.smoke,
-        env_steps=_steps(record),
+        env_steps=max(epochs[-1].steps if epochs else 0, outcome.steps if outcome else 0),
         budget=record.spec.budget.steps,
         best=best_of_run(record),
         eta_seconds=_eta(record) if state == "running" else None,
-        reason="" if state == "running" else printable(_reason(record)),
+        reason="" if state == "running" else printable(reason),
     )
-
-
-def _state(record: Record) -> State:
-    if record.outcome is not None and record.outcome.status != "interrupted":
-        return record.outcome.status
-    return "running" if is_held(record.folder) else "interrupted"
-
-
-def _steps(record: Record) -> int:
-    """The progress of the run, also between two epochs after an interruption."""
-    epoch_steps = record.epochs[-1].steps if record.epochs else 0
-    return max(epoch_steps, record.outcome.steps if record.outcome else 0)
-
-
-def _reason(record: Record) -> str:
-    """Why it ended; an outcome with fewer epochs than the record is that of an earlier attempt."""
-    if record.outcome is None or record.outcome.epochs < len(record.epochs):
-        return "ended without a word"
-    return record.outcome.reason
 
 
 def _eta(record: Record) -> float | None:
