@@ -76,8 +76,7 @@ def against_documents(
     findings += [_at_finding(cell) if at else _score_finding(cell) for cell in alone]
     for key, runs in sorted(sources.runs().items()):
         if key.suite == suite:
-            findings += _failures(key, (*runs.failed, *_failed(runs.other_files, runs.versions)))
-            findings += _other_versions(key, runs)
+            findings += _run_findings(key, runs, (*runs.failed, *runs.other_files, *runs.versions))
     return findings
 
 
@@ -115,8 +114,7 @@ def against_baseline(
     held = [(entry, runs) for key, entry in entries.items() for runs in later[key] or [[]]]
     findings: list[Finding] = []
     for key, runs in sorted(everything.items()):
-        findings += _failures(key, (*runs.failed, *_failed(runs.variants, runs.other_files, runs.versions)))
-        findings += _other_versions(key, runs)
+        findings += _run_findings(key, runs, (*runs.failed, *runs.variants, *runs.other_files, *runs.versions))
         if key not in entries and runs.complete:
             findings.append(_finding(key, "score", "NEW", "not in the baseline"))
     findings += _score_findings(held, everything, alpha=alpha, margin=margin)
@@ -272,28 +270,18 @@ def _absent(key: CellKey, runs: Runs) -> Finding:
 def _speed_findings(entry: Entry, runs: Sequence[Run]) -> list[Finding]:
     findings = []
     for machine, before in entry.speeds.items():
-        now = [
-            steps_per_second
-            for run in runs
-            if machine_of(run) == machine and (steps_per_second := speed(run)) is not None
-        ]
+        now = [rate for run in runs if machine_of(run) == machine and (rate := speed(run)) is not None]
         ruling = gate.rule_speed(before, now)
         if ruling.word != "TOO FEW":
             findings.append(_finding(entry.key, "speed", ruling.word, f"{ruling.reason} on {machine}"))
     return findings
 
 
-def _failed(*parts: Sequence[Run]) -> Iterator[Run]:
-    """The failed runs among those that a cell sets aside."""
-    return (run for run in chain.from_iterable(parts) if run.status == "failed")
-
-
-def _failures(key: CellKey, runs: Sequence[Run]) -> list[Finding]:
-    return [_finding(key, "run", "FAILED", f"seed {run.seed}: {run.reason}") for run in runs]
-
-
-def _other_versions(key: CellKey, runs: Runs) -> Iterator[Finding]:
-    """Open findings where ended runs in other versions or on other data are left out: no good seeds hide them."""
+def _run_findings(key: CellKey, runs: Runs, candidates: Sequence[Run]) -> Iterator[Finding]:
+    """The failed candidates, and open findings for ended runs that are left out: no good seeds hide them."""
+    for run in candidates:
+        if run.status == "failed":
+            yield _finding(key, "run", "FAILED", f"seed {run.seed}: {run.reason}")
     for others, where in ((runs.versions, "in other versions of the environment"), (runs.other_files, "on other data")):
         if any(run.status == "done" for run in others):
             text = count_text(len(others), "run")

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -125,7 +124,9 @@ def without_optimism(
     if surplus <= 0 or len(curves) < 2:
         return scores
     columns = [[evaluation.mean for evaluation in column] for column in _columns(curves)]
-    others = [max(columns, key=lambda column: centre(_without(column, seed)))[seed] for seed in range(len(curves))]
+    others = [
+        max(columns, key=lambda column: centre(column[:seed] + column[seed + 1 :]))[seed] for seed in range(len(curves))
+    ]
     optimism = mean(scores) - mean(others)
     return [score - surplus * optimism for score in scores]
 
@@ -135,10 +136,6 @@ def _columns(curves: Sequence[Sequence[Evaluation]]) -> list[list[Evaluation]]:
     longest = max(map(len, curves), default=0)
     full = [[*curve, *[curve[-1]] * (longest - len(curve))] for curve in curves]
     return [list(column) for column in zip(*full, strict=True)]
-
-
-def _without(column: Sequence[float], seed: int) -> list[float]:
-    return [*column[:seed], *column[seed + 1 :]]
 
 
 def mean(scores: Sequence[float]) -> float:
@@ -207,11 +204,6 @@ def distribution(t: float, degrees: float) -> float:
 def _density(t: float, degrees: float) -> float:
     scale = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - math.log(degrees * math.pi) / 2
     return math.exp(scale - (degrees + 1) / 2 * math.log1p(t * t / degrees))
-
-
-def normal_quantile(probability: float) -> float:
-    """The z below which ``probability`` of the standard normal distribution lies."""
-    return NormalDist().inv_cdf(probability)
 
 
 def _beta(a: float, b: float, x: float) -> float:

@@ -133,7 +133,7 @@ def _seeds(suite: str, runs_by_cell: Mapping[CellKey, Runs]) -> str:
 def _seed(key: CellKey, run: Run) -> list[str]:
     steps_per_second = speed(run)
     return [
-        f"{key.algorithm} {task_name(key)}{_variant(run)}",
+        f"{key.algorithm} {task_name(key)}" + (f" ({label(run)})" if differences(run) else ""),
         str(run.seed),
         run.status + (f" ({run.reason})" if run.status == "failed" else ""),
         f"{run.env_steps:,}",
@@ -141,11 +141,6 @@ def _seed(key: CellKey, run: Run) -> list[str]:
         f"{run.seconds / 3600:.2f}",
         f"{steps_per_second:,.0f}" if steps_per_second else "",
     ]
-
-
-def _variant(run: Run) -> str:
-    """Name the settings that differ from the published ones, in parentheses."""
-    return f" ({label(run)})" if differences(run) else ""
 
 
 def _spark(run: Run, bounds: tuple[float, float, int]) -> str:
@@ -202,13 +197,9 @@ def _machines(runs: Iterable[Run]) -> str:
 
 def _machine(name: str, runs: Sequence[Run]) -> list[str]:
     pythons, commits = ({str(run.environment.get(part, "")) for run in runs} for part in ("python", "commit"))
-    packages = {f"{package} {version}" for run in runs for package, version in _packages(run).items()}
+    every = [packages for run in runs if isinstance(packages := run.environment.get("packages"), dict)]
+    packages = {f"{package} {version}" for versions in every for package, version in versions.items()}
     return [name, str(len(runs)), *(", ".join(sorted(texts)) for texts in (pythons, packages, commits))]
-
-
-def _packages(run: Run) -> Mapping[str, object]:
-    packages = run.environment.get("packages")
-    return packages if isinstance(packages, dict) else {}
 
 
 def _counted(runs: Runs) -> list[Run]:

@@ -12,7 +12,6 @@ from rlbench.report.reference_scores import DocumentedCell, about, comparable, c
 from rlbench.report.reference_table import (
     OPTIMUM,
     CellKey,
-    Reference,
     ReferenceScore,
     protocol_of,
     reference,
@@ -68,7 +67,8 @@ def _lines(cell: DocumentedCell) -> list[str]:
     for note in sourced_notes(key):
         lines += [f"  note       {note.text}", *(f"             {source}" for source in note.source.split())]
     if scale is not None:
-        lines.append(f"  scale      {_scale(scale)}")
+        goal = "" if scale.goal is None else f", goal {scale.goal:,.6g}"
+        lines.append(f"  scale      random policy {scale.random:,.6g}{goal}")
     lines += _test(cell)
     if curve is not None:
         steps = f"{curve.env_steps[-1]:,} steps"
@@ -137,8 +137,3 @@ def _test(cell: DocumentedCell) -> list[str]:
     if (stop := threshold(key, document)) is not None:
         lines.append(f"  threshold  {stop:,.6g}, where both sides stop: the verdict is about reaching it, and how soon")
     return [*lines, f"  seeds      {FEWEST_RULE}"]
-
-
-def _scale(scale: Reference) -> str:
-    goal = "" if scale.goal is None else f", goal {scale.goal:,.6g}"
-    return f"random policy {scale.random:,.6g}{goal}"

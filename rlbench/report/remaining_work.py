@@ -18,7 +18,6 @@ from rlbench.report.equal_steps import reference_curve
 from rlbench.report.reference_scores import documented
 from rlbench.report.reference_table import CellKey, row_of
 from rlbench.report.run_index import Runs, gather
-from rlbench.report.runs import Run
 from rlbench.report.verdict import FEWEST
 
 if TYPE_CHECKING:
@@ -119,8 +118,8 @@ def throughput(key: CellKey, runs_by_cell: Mapping[CellKey, Runs], cpu: str, *, 
         ("suite", lambda other: other.suite == key.suite != "offline" and _alike(other, key)),
     )
     for alike, (nearest, matches) in product((True, False), near):
-        every = [run for other, runs in runs_by_cell.items() if matches(other) for run in _made(runs)]
-        every = [run for run in every if (_on_gpu(run) == gpu) == alike]
+        every = [run for other, runs in runs_by_cell.items() if matches(other) for run in (*runs.complete, *runs.short)]
+        every = [run for run in every if (run.environment.get("device") in (None, "cpu")) != (gpu == alike)]
         for here in (True, False):
             same = [run for run in every if run.environment.get("cpu") == cpu or not here]
             speeds = [rate for run in same if (rate := speed(run))]
@@ -128,14 +127,6 @@ def throughput(key: CellKey, runs_by_cell: Mapping[CellKey, Runs], cpu: str, *, 
                 device = "" if alike else " on a CPU" if gpu else " on a GPU"
                 return Throughput(statistics.median(speeds), nearest + device, here and alike)
     return None
-
-
-def _on_gpu(run: Run) -> bool:
-    return run.environment.get("device") not in (None, "cpu")
-
-
-def _made(runs: Runs) -> list[Run]:
-    return [*runs.complete, *runs.short]
 
 
 def _missing(
@@ -182,14 +173,9 @@ def _family(key: CellKey) -> str:
 
 def _alike(key: CellKey, other: CellKey) -> bool:
     """True if both make a similar number of gradient steps per agent step: within a factor of five."""
-    low, high = sorted(max(0.2, _updates(each)) for each in (key, other))
+    specs = (_spec(key), _spec(other))
+    low, high = sorted(max(0.2, spec.algo.updates_per_step if spec else 0.0) for spec in specs)
     return high <= 5 * low
-
-
-def _updates(key: CellKey) -> float:
-    """Gradient steps per agent step of an off-policy algorithm; 0 for others."""
-    spec = _spec(key)
-    return spec.algo.updates_per_step if spec else 0.0
 
 
 @cache

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import ChainMap, Counter
+from collections import ChainMap, Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -136,34 +137,15 @@ def _of_one_curve(group: Runs) -> None:
 def _mixed(runs: Iterable[Run]) -> Iterator[str]:
     """Versions in which runs of one cell differ, and runs of uncommitted code."""
     every = [[environment for environment in run.environments if environment] for run in runs]
-    packages = [
-        package_versions
-        for environments in every
-        for environment in environments
-        if isinstance(package_versions := environment.get("packages"), Mapping)
-    ]
-    versions = {
-        "rlbench": {
-            str(environment["rlbench"])
-            for environments in every
-            for environment in environments
-            if "rlbench" in environment
-        }
-    }
-    versions |= {
-        name: {str(package_versions[name]) for package_versions in packages if name in package_versions}
-        for name in VERSIONS
-    }
-    mixed = [
-        f"{name} {' and '.join(sorted(package_versions))}"
-        for name, package_versions in versions.items()
-        if len(package_versions) > 1
-    ]
-    if mixed:
+    versions: dict[str, set[str]] = defaultdict(set)
+    for environment in chain.from_iterable(every):
+        packages = environment.get("packages")
+        texts = {**(packages if isinstance(packages, Mapping) else {}), **environment}
+        for name in ("rlbench", *VERSIONS):
+            versions[name] |= {str(texts[name])} if name in texts else set()
+    if mixed := [f"{name} {' and '.join(sorted(texts))}" for name, texts in versions.items() if len(texts) > 1]:
         yield f"made with {', '.join(mixed)}"
-    dirty = sum(
-        any(str(environment.get("commit")).endswith("+dirty") for environment in environments) for environments in every
-    )
+    dirty = sum(any(str(each.get("commit")).endswith("+dirty") for each in environments) for environments in every)
     if dirty:
         yield f"{count_text(dirty, 'run')} of uncommitted code"
 

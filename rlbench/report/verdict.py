@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
 
-from rlbench.report.estimate import distribution, mean, normal_quantile, quantile, spread
+from rlbench.report.estimate import distribution, mean, quantile, spread
 
 if TYPE_CHECKING:
     from rlbench.records.looks import Look, Looks
@@ -197,7 +197,7 @@ def more_seeds(scores: Sequence[float], distance: float, noise: float = 0.0, n: 
 
     def enough(count: int) -> bool:
         threshold = quantile(1 - ALPHA, _welch(ours / count, count, noise, n)) * math.sqrt(ours / count + noise)
-        return threshold + normal_quantile(POWER) * math.sqrt(ours / count) < abs(distance)
+        return threshold + NormalDist().inv_cdf(POWER) * math.sqrt(ours / count) < abs(distance)
 
     if not enough(have + MOST):
         return MOST + 1
