@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -12,6 +12,9 @@ from rlbench.cli.options import RESULTS, Json, Results
 from rlbench.cli.output import answer, terminal_width, write_file
 from rlbench.cli.suite_names import suites_named
 from rlbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from rlbench.report.baseline import Baseline
 
 
 def baseline(
@@ -51,15 +54,12 @@ def baseline(
     answer({"file": str(file), "cells": len(content.entries)}, _text(content), json=json)
 
 
-def _text(content: object) -> str:
-    from rlbench.report.baseline import Baseline
+def _text(content: Baseline) -> str:
     from rlbench.report.columns import aligned, sentences
     from rlbench.report.estimate import mean
     from rlbench.report.reference_table import task_name
     from rlbench.report.tables import rounded
 
-    if not isinstance(content, Baseline):
-        raise TypeError
     if not content.entries:
         return "0 cells"
     rows = [

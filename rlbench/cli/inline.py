@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rlbench.cli.experience import CheckedData, check_data
 from rlbench.cli.output import remark
 from rlbench.cli.watchdog import Watchdog
-from rlbench.errors import Interrupted, RefusedFile, ResourceExhausted, RunFailed
+from rlbench.errors import Interrupted, RefusedFile, ResourceExhausted, RlbenchError, RunFailed
 from rlbench.records.types import Progress
-from rlbench.sweep.events import Begun, Event, Exited, epoch_end
+from rlbench.sweep.events import Begun, Event, Exited, Status, epoch_end
 
 if TYPE_CHECKING:
     from rlbench.config.run import Runtime, Spec
-    from rlbench.records.store import Store
     from rlbench.signals import Stop
     from rlbench.sweep.plan import Job
+
+
+STATUSES: Final[tuple[tuple[type[RlbenchError], Status], ...]] = (
+    (Interrupted, "interrupted"), (RefusedFile, "refused"), (ResourceExhausted, "halted"), (RunFailed, "failed"),
+)  # fmt: skip
+"""The status of a run by the error that ended it."""
 
 
 class Inline:
@@ -58,7 +63,8 @@ class Inline:
             if store is None:
                 exited = Exited(0, _holder(job.folder), status="running")
             else:
-                _remark_crash(job, store)
+                if store.died is not None:
+                    remark(f"{job.name}: {store.died}")
                 with Watchdog(store, self.runtime.env_timeout):
                     for record in run(job.spec, self.runtime, store, self.stop, data and data.seal):
                         if self.stop.phase == "setup":
@@ -66,14 +72,11 @@ class Inline:
                             yield job, Begun(record.steps)
                         yield job, record if isinstance(record, Progress) else epoch_end(record)
                 exited = Exited(0, "")
-        except Interrupted as error:
-            exited = Exited(error.exit_code, str(error), status="interrupted")
-        except RefusedFile as error:
-            exited = _refused(error, store)
-        except ResourceExhausted as error:
-            exited = Exited(error.exit_code, str(error), status="halted")
-        except RunFailed as error:
-            exited = Exited(error.exit_code, str(error), status="failed")
+        except (Interrupted, RefusedFile, ResourceExhausted, RunFailed) as error:
+            status = next(status for kind, status in STATUSES if isinstance(error, kind))
+            if status == "refused" and store is not None:
+                store.withdraw()  # it leaves no record if it has none yet
+            exited = Exited(error.exit_code, str(error), status=status)
         finally:
             self.stop.phase = "idle"
             if store is not None:
@@ -106,18 +109,6 @@ def environment_of(spec: Spec, runtime: Runtime, data: CheckedData | None) -> di
         **({} if data is None else {"data": data.metadata()}),
         **threads(),
     )
-
-
-def _refused(error: RefusedFile, store: Store | None) -> Exited:
-    """The end of a run that is refused; it leaves no record if it has none yet."""
-    if store is not None:
-        store.withdraw()
-    return Exited(error.exit_code, str(error), status="refused")
-
-
-def _remark_crash(job: Job, store: Store) -> None:
-    if store.died is not None:
-        remark(f"{job.name}: {store.died}")
 
 
 def _holder(folder: Path) -> str:

@@ -30,16 +30,12 @@ def listing(
     rows = _runs(suite, results) if kind == "runs" else _names(kind, suite)
     if rows or json:
         alone = suite is not None or kind in {"suites", "runs"}
-        lines = (name if alone else f"{of}\t{name}" for of, name in rows)
-        text = "\n".join(map(_marked, lines) if kind == "runs" else lines)
-        answer({kind: [{"suite": of, "name": name} for of, name in rows]}, text, json=json)
+        lines = [name if alone else f"{of}\t{name}" for of, name in rows]
+        if kind == "runs":
+            lines = [f if Path(f, "checkpoint", "best").is_dir() else f"{f}\tno weights" for f in lines]
+        answer({kind: [{"suite": of, "name": name} for of, name in rows]}, "\n".join(lines), json=json)
     elif kind == "runs":
         remark("no runs of yours; `rlbench list runs --results results` lists those that a checkout brings")
-
-
-def _marked(folder: str) -> str:
-    """The folder of a run, with a mark where its weights are missing."""
-    return folder if Path(folder, "checkpoint", "best").is_dir() else f"{folder}\tno weights"
 
 
 def _names(kind: str, suite: str | None) -> list[tuple[str, str]]:

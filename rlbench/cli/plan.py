@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -73,11 +74,12 @@ def plan(
     suites = suites_named([suite], results)
     numbers, evidence = parse_seeds(seeds), sources(results)
     early = at is not None
-    remaining = [
-        row
-        for name in suites
-        for row in remaining_runs(name, evidence, algorithms=algo or (), seeds=numbers, informative=early)
-    ]
+
+    def rows_of(*, whole: bool) -> list[RemainingRuns]:
+        rows = partial(remaining_runs, evidence=evidence, algorithms=algo or (), seeds=numbers, informative=early)
+        return [row for name in suites for row in rows(name, whole=whole)]
+
+    remaining = rows_of(whole=False)
     if early:
         remaining.sort(key=_length)
     remaining = [row for row in remaining if row.runnable or not (runnable or lines)]
@@ -90,14 +92,10 @@ def plan(
         if remaining:
             emit("\n".join(map(_line, sorted(remaining, key=_length))))
         return
-    every = [
-        row
-        for name in suites
-        for row in remaining_runs(name, evidence, algorithms=algo or (), seeds=numbers, whole=True, informative=early)
-    ]
-    own_cells = _measured(evidence, suites)
-    text = _text(remaining, own_cells) if remaining else f"nothing is missing from {evidence.own}"
-    text = "\n".join([text, *sentences([_whole(every)], terminal_width())])
+    own_cells, text = _measured(evidence, suites), ""
+    if not json:
+        text = _text(remaining, own_cells) if remaining else f"nothing is missing from {evidence.own}"
+        text = "\n".join([text, *sentences([_whole(rows_of(whole=True))], terminal_width())])
     answer({"include": [_row(row, own_cells) for row in remaining]}, text, json=json)
 
 

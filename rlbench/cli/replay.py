@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, get_args
 
 from rlbench.cli.output import remark
 from rlbench.errors import RefusedFile, UsageError, beside
@@ -174,7 +174,7 @@ def _compare_epochs(record: Record, last: int, epochs: Iterator[Epoch]) -> tuple
 def _runtime(record: Record) -> Runtime:
     """Runtime of the run, by its record."""
     from rlbench.assembly.device import device_of
-    from rlbench.config.run import MOST_THREADS, Runtime
+    from rlbench.config.run import MOST_THREADS, EngineName, Runtime
 
     record_values = record.environment
     updates = str(record_values.get("updates", ""))
@@ -188,7 +188,7 @@ def _runtime(record: Record) -> Runtime:
     runtime = Runtime(
         device=str(record_values.get("device", "cpu")),
         threads=threads,
-        update_engine=_engine(updates.partition(":")[0]),
+        update_engine=next((name for name in get_args(EngineName) if name == updates.partition(":")[0]), "auto"),
         eval_workers=0,
         checkpoint_seconds=1e9,
     )
@@ -197,14 +197,6 @@ def _runtime(record: Record) -> Runtime:
     except UsageError:
         raise UsageError(f"{record.folder}: was made on {runtime.device}, which is not here; replay it there") from None
     return runtime
-
-
-def _engine(name: str) -> Literal["auto", "eager", "numpy", "compiled", "cuda-graph"]:
-    match name:
-        case "eager" | "numpy" | "compiled" | "cuda-graph":
-            return name
-        case _:  # records before engines were noted
-            return "auto"
 
 
 def _changes(record: Record, runtime: Runtime, last: int) -> tuple[Change, ...]:

@@ -95,7 +95,8 @@ class Wandb:
                 from rlbench.report.tensorboard import points
 
                 run.log(points(epoch), step=epoch.number)
-                self._note(name, epoch.number + 1)
+                self._epochs_logged[name] = epoch.number + 1
+                disk.replace(self._where / f"{name}.logged", f"{epoch.number + 1}\n".encode())
         status = None if record.outcome is None else record.outcome.status
         if name in self._runs and status in ENDED:
             self._runs.pop(name).finish(exit_code=ENDED[status])
@@ -130,11 +131,6 @@ class Wandb:
         with suppress(RefusedFile, OSError, ValueError):
             return int(disk.content(self._where / f"{name}.logged"))
         return 0
-
-    def _note(self, name: str, count: int) -> None:
-        self._epochs_logged[name] = count
-        path = self._where / f"{name}.logged"
-        disk.replace(path, f"{count}\n".encode())
 
 
 class RecordWatcher(Thread):
