@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,9 +13,6 @@ from rlbench.cli.options import Json, Records, Reference, References, SuiteOrAll
 from rlbench.cli.output import answer, complain, terminal_width
 from rlbench.cli.suite_names import suites_named
 from rlbench.errors import UsageError, beside
-
-if TYPE_CHECKING:
-    from rlbench.report.check import Finding
 
 
 def check(
@@ -83,13 +81,25 @@ def check(
     bad or undecided are listed, the others counted.
     """
     del references, reference  # their callbacks have selected them
-    from rlbench.report.check import WORSE, exit_code, findings_markdown, findings_text, to_junit
+    from rlbench.report import check as checks
+    from rlbench.report.baseline import read_baseline
+    from rlbench.report.gate import MARGIN
+    from rlbench.report.sources import sources
 
     if baseline is not None and (at or pool or of_imported):
         raise UsageError("--at, --pooled and --imported compare with published scores; leave them or --baseline out")
-    findings = _findings(
-        suite, baseline, results, margin, alpha, other_machine=other_machine, at=at, pool=pool, of_imported=of_imported
+    suites, evidence = suites_named([suite], results), sources(results)
+    compare = partial(
+        checks.against_references, sources=evidence, margin=margin, at=at, pool=pool, of_imported=of_imported
     )
+    if baseline is not None:
+        share, saved = MARGIN if margin is None else margin, read_baseline(baseline)
+        compare = partial(
+            checks.against_baseline, results=evidence.own, baseline=saved, margin=share, other_machine=other_machine
+        )
+    if results is not None and not results.exists():
+        raise UsageError(f"{results}: no such folder{beside(results)}; name a folder of records with --results")
+    findings = [finding for name in suites for finding in compare(name, alpha=alpha)]
     if not findings:
         what, remedy = f"cell of {suite} to compare", "name another suite, or leave --at out"
         if of_imported:
@@ -99,55 +109,16 @@ def check(
             )
         raise UsageError(f"{baseline or results or suite}: holds no {what}; {remedy}")
     title = f"rlbench check {suite}" + (f" against {baseline}" if baseline else "")
-    _save(junit, to_junit(findings, title), add=False)
-    _save(summary, findings_markdown(findings, title), add=True)
-    code = exit_code(findings, strict=strict)
+    _save(junit, checks.to_junit(findings, title), add=False)
+    _save(summary, checks.findings_markdown(findings, title), add=True)
+    code = checks.exit_code(findings, strict=strict)
     document = {"exit_code": code, "findings": [asdict(finding) for finding in findings]}
-    answer(document, findings_text(findings, terminal_width(), strict=strict), json=json)
+    answer(document, checks.findings_text(findings, terminal_width(), strict=strict), json=json)
     for finding in findings:
-        if finding.word in WORSE | {"FAILED"}:
+        if finding.word in checks.WORSE | {"FAILED"}:
             complain(f"{finding.name}: {finding.word}: {finding.reason}")
     if code:
         raise typer.Exit(code)
-
-
-def _findings(
-    suite: str,
-    baseline: Path | None,
-    results: Path | None,
-    margin: float | None,
-    alpha: float,
-    *,
-    other_machine: bool,
-    at: bool,
-    pool: bool,
-    of_imported: bool,
-) -> list[Finding]:
-    from rlbench.report.baseline import read_baseline
-    from rlbench.report.check import against_baseline, against_documents
-    from rlbench.report.gate import MARGIN
-    from rlbench.report.sources import sources
-
-    suites = suites_named([suite], results)
-    saved = None if baseline is None else read_baseline(baseline)
-    if results is not None and not results.exists():
-        raise UsageError(f"{results}: no such folder{beside(results)}; name a folder of records with --results")
-    if saved is None:
-        return [
-            finding
-            for name in suites
-            for finding in against_documents(
-                name, sources(results), alpha=alpha, margin=margin, at=at, pool=pool, of_imported=of_imported
-            )
-        ]
-    share = MARGIN if margin is None else margin
-    return [
-        finding
-        for name in suites
-        for finding in against_baseline(
-            name, sources(results).own, saved, alpha=alpha, margin=share, other_machine=other_machine
-        )
-    ]
 
 
 def _save(path: Path | None, text: str, *, add: bool) -> None:

@@ -50,7 +50,7 @@ class Finding:
         return f"{'/'.join(filter(None, (self.suite, self.algorithm, self.task)))} {self.aspect}"
 
 
-def against_documents(
+def against_references(
     suite: str,
     sources: Sources,
     *,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rlbench.report.cells import Cell, every_cell
-from rlbench.report.check import against_documents
+from rlbench.report.check import against_references
 from rlbench.report.reference_scores import about, documented
 from rlbench.report.reference_table import SUITES, CellKey, ReferenceScore, parsed
 from rlbench.report.sources import Sources
@@ -126,7 +126,7 @@ def test_given_margin_applies_to_a_single_reference_run(
     """DQN on Breakout: documented 316, a random policy 1.7; a tenth of the way is 31.4."""
     for seed in range(3):
         record_run([0.0, score + seed], seed=seed)
-    findings = against_documents("atari", Sources(tmp_path / "results"), alpha=0.05, margin=share)
+    findings = against_references("atari", Sources(tmp_path / "results"), alpha=0.05, margin=share)
     assert {finding.word for finding in findings if finding.word != "NOT RUN"} == {word}
 
 
