@@ -33,7 +33,7 @@ from rlbench.report.equal_steps import (
     spent,
 )
 from rlbench.report.reference_scores import documented, documented_curves
-from rlbench.report.reference_table import CellKey, on_scale, reference
+from rlbench.report.reference_table import CellKey, on_scale, scale_of
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.tolerances import margin
 from rlbench.report.verdict import ALPHA, FEWEST, SHARE
@@ -120,7 +120,7 @@ def simulate(key: CellKey, curve: ReferenceCurve, seeds: int, shift: float, repe
 
     theirs = mean + draw.standard_normal((repeats, n, columns)) @ root
     level, spread = window_means(theirs.mean(axis=1)), window_means(theirs.std(axis=1))
-    scale = reference(key)
+    scale = scale_of(key)
     random = scale.random if scale is not None else curve.curve.mean[0]
     margins = np.maximum(SHARE * np.abs(level - random), spread)
     ours = window_means(mean + draw.standard_normal((repeats, seeds, columns)) @ root) + shift * margins[:, None]
@@ -209,7 +209,7 @@ def margins_in_stds() -> list[float]:
     found = []
     for cell in documented("mujoco"):
         score = cell.primary
-        if score.std and score.n and score.n > 1 and on_scale(reference(cell.key), score.estimator) is not None:
+        if score.std and score.n and score.n > 1 and on_scale(scale_of(cell.key), score.estimator) is not None:
             found.append(margin(cell.key, score) / (score.std * (score.n / (score.n - 1)) ** 0.5))
     return found
 

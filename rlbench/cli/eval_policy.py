@@ -139,24 +139,24 @@ def _score(spec: Spec, returns: tuple[float, ...], obstacle: str) -> PolicyScore
     """
     from rlbench.report.estimate import interval, mean
     from rlbench.report.reference_scores import comparable, primaries
-    from rlbench.report.reference_table import cell_of, reference
+    from rlbench.report.reference_table import cell_of, scale_of
     from rlbench.report.tolerances import margin
 
     key = cell_of(spec)
-    document = primaries(spec.suite).get(key)
-    if document is None or obstacle:
+    reference = primaries(spec.suite).get(key)
+    if reference is None or obstacle:
         bounds = interval(returns) if len(returns) > 1 else None
         return PolicyScore(returns, mean(returns), bounds, None, None, f"NOT COMPARABLE: {obstacle or NO_REFERENCE}")
-    if document.estimator.startswith("normalized") and (scale := reference(key)) is not None:
+    if reference.estimator.startswith("normalized") and (scale := scale_of(key)) is not None:
         returns = tuple(100 * scale.normalized(score) for score in returns)
-    bounds, apart = interval(returns) if len(returns) > 1 else None, margin(key, document)
-    if not comparable(key) or document.kind == "training":
+    bounds, apart = interval(returns) if len(returns) > 1 else None, margin(key, reference)
+    if not comparable(key) or reference.kind == "training":
         verdict = "NOT COMPARABLE: the reference is of another environment, or of training returns"
-    elif bounds is None or bounds[0] < document.score - apart <= bounds[1]:
+    elif bounds is None or bounds[0] < reference.score - apart <= bounds[1]:
         verdict = "INCONCLUSIVE: play more episodes"
     else:
-        verdict = "BELOW" if bounds[1] < document.score - apart else "REACHED"
-    return PolicyScore(returns, mean(returns), bounds, document, apart, verdict)
+        verdict = "BELOW" if bounds[1] < reference.score - apart else "REACHED"
+    return PolicyScore(returns, mean(returns), bounds, reference, apart, verdict)
 
 
 def _document(options: PolicyOptions, spec: Spec, score: PolicyScore) -> dict[str, object]:

@@ -233,9 +233,9 @@ def dataset_of(spec: Spec) -> str:
 def reference_score(spec: Spec) -> float | None:
     """Reference score of a run in raw points; None where it learns from other data than the reference."""
     from rlbench.report.reference_scores import primaries
-    from rlbench.report.reference_table import cell_of, in_points, reference
+    from rlbench.report.reference_table import cell_of, in_points, scale_of
 
     key = cell_of(spec)
-    if spec.smoke or dataset_of(spec) or (document := primaries(spec.suite).get(key)) is None:
+    if spec.smoke or dataset_of(spec) or (reference := primaries(spec.suite).get(key)) is None:
         return None
-    return in_points(document, reference(key))
+    return in_points(reference, scale_of(key))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rlbench.records.types import Estimator
 from rlbench.report.estimate import seed_scores
 from rlbench.report.reference_scores import primaries
-from rlbench.report.reference_table import CellKey, in_points, reference
+from rlbench.report.reference_table import CellKey, in_points, scale_of
 
 if TYPE_CHECKING:
     from rlbench.report.run_index import Runs
@@ -144,22 +144,22 @@ def _wins(ours: Array, theirs: Array) -> Array:
 
 
 def scores_of(key: CellKey, runs: Runs, *, cut: bool = True) -> list[float]:
-    """A cell's finished runs by its document's estimator, in raw points; failed ones at the random policy's score.
+    """A cell's finished runs by its reference's estimator, in raw points; failed ones at the random policy's score.
 
-    Evaluations beyond the document's steps do not count, unless the runs are not ``cut`` at those.
+    Evaluations beyond the reference's steps do not count, unless the runs are not ``cut`` at those.
     """
-    document = primaries(key.suite).get(key)
-    estimator: Estimator = document.estimator if document else "best-of-run"
-    scale = reference(key)
-    scores = seed_scores(runs.complete, estimator, limit=document.limit if document and cut else None, scale=scale)
-    if document is not None:
-        scores = [in_points(replace(document, score=score), scale) for score in scores]
+    reference = primaries(key.suite).get(key)
+    estimator: Estimator = reference.estimator if reference else "best-of-run"
+    scale = scale_of(key)
+    scores = seed_scores(runs.complete, estimator, limit=reference.limit if reference and cut else None, scale=scale)
+    if reference is not None:
+        scores = [in_points(replace(reference, score=score), scale) for score in scores]
     return list(with_failed(key, scores, runs))
 
 
 def with_failed(key: CellKey, scores: Sequence[float], runs: Runs) -> tuple[float, ...]:
     """Scores in raw points with those of failed runs, which get the random policy's."""
-    scale = reference(key)
+    scale = scale_of(key)
     floor = min([*scores, *([scale.random] if scale else [])], default=0.0)
     return (*scores, *[floor] * len(runs.failed))
 
@@ -167,18 +167,18 @@ def with_failed(key: CellKey, scores: Sequence[float], runs: Runs) -> tuple[floa
 def normalizer(keys: Sequence[CellKey], rows: Sequence[Sequence[float]]) -> tuple[str, list[tuple[float, float]]]:
     """The common scale of several tasks, in words and as the points 0 and 1 of each.
 
-    Humans and D4RL's experts where all tasks have one, else the documents, else the best run that is compared. More
-    points are more on every scale, also where a document or every run is worse than the random policy.
+    Humans and D4RL's experts where all tasks have one, else the references, else the best run that is compared. More
+    points are more on every scale, also where a reference or every run is worse than the random policy.
     """
-    scales = [reference(key) for key in keys]
+    scales = [scale_of(key) for key in keys]
     goals = [scale.goal if scale else None for scale in scales]
     zeros = [scale.random if scale else 0.0 for scale in scales]
     if all(goal is not None for goal in goals):
         return "random policy 0, human or expert 1", [
             (z, g) for z, g in zip(zeros, goals, strict=True) if g is not None
         ]
-    documents = [primaries(key.suite).get(key) for key in keys]
-    ones = [None if d is None else in_points(d, scale) for d, scale in zip(documents, scales, strict=True)]
+    references = [primaries(key.suite).get(key) for key in keys]
+    ones = [None if d is None else in_points(d, scale) for d, scale in zip(references, scales, strict=True)]
     if all(one is not None and one - zero > 1e-9 for one, zero in zip(ones, zeros, strict=True)):
         return "random policy 0, reference 1", [(z, one) for z, one in zip(zeros, ones, strict=True) if one is not None]
     best: dict[CellKey, float] = {}  # by task: all algorithms are measured alike

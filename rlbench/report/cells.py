@@ -29,7 +29,7 @@ from rlbench.report.estimate import (
 from rlbench.report.imported_runs import imported_remarks, with_imported
 from rlbench.report.parity import NOT_ANSWERED, parity_note, parity_rows
 from rlbench.report.reference_scores import at_the_end, comparable, notes, primaries
-from rlbench.report.reference_table import OPTIMUM, CellKey, Reference, ReferenceScore, on_scale, reference
+from rlbench.report.reference_table import OPTIMUM, CellKey, ReferenceScore, Scale, on_scale, scale_of
 from rlbench.report.repeats import count_text, remarks
 from rlbench.report.run_index import Runs, at_last_look, counts_by_setting, gather
 from rlbench.report.runs import UNKNOWN, DatasetReturns, Evaluation, Run, dataset_returns, noted
@@ -96,7 +96,7 @@ class Cell:
     origin: Literal["", "own", "rlbench"] = ""  # of the evaluated runs; empty with one results folder
     rlbench: Measured | None = None  # score of rlbench's own records, beside the user's runs
     tested: tuple[float, ...] = ()  # scores of the test, failed ones last
-    shortfall_percent: float | None = None  # the largest that the data allow, of the way from random to the document
+    shortfall_percent: float | None = None  # the largest that the data allow, of the way from random to the reference
     at: AtStep | None = None  # the verdict at equal steps, where a curve is documented
     looks: Looks | None = None  # taken by ``run --until-decided``; the verdict is that of the last one
     unfinished: int = 0  # seeds short of the budget
@@ -114,10 +114,10 @@ def every_cell(
     parity = {row.key: parity_note(row) for row in parity_rows(runs, suites)}
     table: list[Cell] = []
     for suite in suites:
-        documents = primaries(suite)
-        beyond = sorted(key for key in runs if key.suite == suite and key not in documents)
-        groups = {key: runs.get(key, Runs()) for key in (*documents, *beyond)}
-        cells = [_tested(key, documents.get(key), group, share, returns_by_file) for key, group in groups.items()]
+        references = primaries(suite)
+        beyond = sorted(key for key in runs if key.suite == suite and key not in references)
+        groups = {key: runs.get(key, Runs()) for key in (*references, *beyond)}
+        cells = [_tested(key, references.get(key), group, share, returns_by_file) for key, group in groups.items()]
         verdicts = iter(settle([cell.claim for cell in cells if cell.claim is not None], alpha))
         stages = settled_at([cell.at for cell in cells], alpha)
         for cell, group, at in zip(cells, groups.values(), stages, strict=True):
@@ -141,29 +141,29 @@ def _verdict(verdict: Verdict | None, runs: Runs) -> Verdict:
 
 def _tested(
     key: CellKey,
-    document: ReferenceScore | None,
+    reference: ReferenceScore | None,
     runs: Runs,
     share: float | None,
     returns_by_file: Mapping[str, DatasetReturns],
 ) -> Cell:
     """A cell before the other cells of its suite are tested, without verdict and note."""
-    scale, limit = reference(key), document.limit if document else None
-    estimator: Estimator = document.estimator if document else "final" if key.suite == "offline" else "best-of-run"
+    scale, limit = scale_of(key), reference.limit if reference else None
+    estimator: Estimator = reference.estimator if reference else "final" if key.suite == "offline" else "best-of-run"
     scored_runs = runs.complete or ([] if runs.failed else runs.short or runs.elsewhere)
     scores = seed_scores(scored_runs, estimator, limit=limit, scale=scale)
     fallen = [_floor(scores, estimator, runs, scale)] * len(runs.failed)
     testable = bool(runs.complete or runs.failed) and comparable(key)
-    test_scores = _test_scores(scored_runs, scores, document)
-    apart, claim = margin(key, document, share) if document else None, None
-    if testable and document is not None and apart is not None:
-        test = partial(_claim, key, document, apart, runs.level)
+    test_scores = _test_scores(scored_runs, scores, reference)
+    apart, claim = margin(key, reference, share) if reference else None, None
+    if testable and reference is not None and apart is not None:
+        test = partial(_claim, key, reference, apart, runs.level)
         claim = with_failures(test, test_scores, [_floor(test_scores, estimator, runs, scale)] * len(runs.failed))
         if estimator in OTHER_READING:
             other = seed_scores(scored_runs, OTHER_READING[estimator], limit=limit, scale=scale)
             claim = under_both(claim, with_failures(test, other, fallen))
-        if (stop := threshold(key, document)) is not None:
-            claim = in_both_respects(claim, _in_time(runs, document, stop, share))
-        if insensitive(key, document, apart):
+        if (stop := threshold(key, reference)) is not None:
+            claim = in_both_respects(claim, _in_time(runs, reference, stop, share))
+        if insensitive(key, reference, apart):
             claim = no_more_than_consistent(claim)
         if runs.whole and (whole := _tested(key, document, runs.whole, share, returns_by_file).claim):
             both = under_both(claim, whole)
@@ -172,7 +172,7 @@ def _tested(
     roots = [run.seed for run in scored_runs if within(run.evaluations, limit)] + [run.seed for run in runs.failed]
     return Cell(
         key=key,
-        documented=document,
+        documented=reference,
         measured=_measured(scored_runs, [*scores, *fallen], estimator, runs, roots),
         verdict=Verdict("NOT RUN"),
         note="",
@@ -180,41 +180,41 @@ def _tested(
         claim=claim,
         experience=dataset_returns(key, runs.all, returns_by_file),
         tested=(*test_scores, *fallen),
-        shortfall_percent=shortfall_percent(claim, document.score, on_scale(scale, estimator)) if document else None,
+        shortfall_percent=shortfall_percent(claim, reference.score, on_scale(scale, estimator)) if reference else None,
         at=at_equal_steps(key, runs, share) if comparable(key) else None,
         looks=runs.looks,
         unfinished=len(runs.short),
     )
 
 
-def _test_scores(runs: Sequence[Run], scores: Sequence[float], document: ReferenceScore | None) -> Sequence[float]:
+def _test_scores(runs: Sequence[Run], scores: Sequence[float], reference: ReferenceScore | None) -> Sequence[float]:
     """The scores of the test: a maximum over evaluations is corrected for optimism beyond the reference's own."""
-    if document is None or document.n is None or document.estimator not in PEAKS:
+    if reference is None or reference.n is None or reference.estimator not in PEAKS:
         return scores
-    return without_optimism(_curves(runs, document), PEAKS[document.estimator], document.n)
+    return without_optimism(_curves(runs, reference), PEAKS[reference.estimator], reference.n)
 
 
-def _curves(runs: Sequence[Run], document: ReferenceScore) -> list[Sequence[Evaluation]]:
-    return [curve for run in runs if (curve := within(run.evaluations, document.limit))]
+def _curves(runs: Sequence[Run], reference: ReferenceScore) -> list[Sequence[Evaluation]]:
+    return [curve for run in runs if (curve := within(run.evaluations, reference.limit))]
 
 
-def _claim(key: CellKey, document: ReferenceScore, apart: float, level: float, scores: Sequence[float]) -> Claim:
-    std, n = (0.0, 2) if document.source == OPTIMUM else (document.std, document.n or 1)  # an optimum has no error
+def _claim(key: CellKey, reference: ReferenceScore, apart: float, level: float, scores: Sequence[float]) -> Claim:
+    std, n = (0.0, 2) if reference.source == OPTIMUM else (reference.std, reference.n or 1)  # an optimum has no error
     if n > 1:
-        return against_seeds(scores, document.score, std, n, apart, level)
-    stop = threshold(key, document)
+        return against_seeds(scores, reference.score, std, n, apart, level)
+    stop = threshold(key, reference)
     if stop is None:
-        return against_run(scores, document.score, apart, resolution(key, document))
+        return against_run(scores, reference.score, apart, resolution(key, reference))
     capped = [min(score, stop) for score in scores]  # scores beyond the threshold differ by chance
-    return against_run(capped, stop, apart, resolution(key, document))
+    return against_run(capped, stop, apart, resolution(key, reference))
 
 
-def _in_time(runs: Runs, document: ReferenceScore, stop: float, share: float | None) -> Claim:
+def _in_time(runs: Runs, reference: ReferenceScore, stop: float, share: float | None) -> Claim:
     """Test the steps to the threshold, negative so that more is better, against the reference's if it is known.
 
     A seed that did not reach the threshold counts at its whole budget, a lower bound of its steps.
     """
-    documented = document.steps_to_threshold
+    documented = reference.steps_to_threshold
     if documented is None:
         return Claim(found="CONSISTENT", above=1.0)  # the reference only says that its budget suffices
     steps = [-float(steps_to(run.evaluations, stop) or run.budget) for run in runs.complete]
@@ -226,7 +226,7 @@ def _in_time(runs: Runs, document: ReferenceScore, stop: float, share: float | N
     return with_failures(test, steps, [-float(run.budget) for run in runs.failed])
 
 
-def _floor(scores: Sequence[float], estimator: Estimator, runs: Runs, scale: Reference | None) -> float:
+def _floor(scores: Sequence[float], estimator: Estimator, runs: Runs, scale: Scale | None) -> float:
     """The score of a failed seed: the random policy's, and at most the lowest of a finished seed.
 
     Without a known random score, the first evaluation of untrained policies replaces it.
@@ -260,23 +260,23 @@ def _measured(
 
 def _remarks(cell: Cell, runs: Runs, parity: str) -> Iterator[str]:
     """The notes of a cell, in a fixed order."""
-    document, word = cell.documented, cell.verdict.word
+    reference, word = cell.documented, cell.verdict.word
     yield from (*imported_remarks(runs, parity), *notes(cell.key))
     if problem := suites.problem(cell.key.suite):
         yield problem
     if word == "NOT COMPARABLE":
-        yield "another protocol or environment" if document else "not documented"
-    if document is not None and document.estimator in AMBIGUOUS and cell.measured is not None:
+        yield "another protocol or environment" if reference else "not documented"
+    if reference is not None and reference.estimator in AMBIGUOUS and cell.measured is not None:
         yield "the reference does not say whether its score is the best or the last"
-    if document is not None and cell.claim is not None and insensitive(cell.key, document, cell.margin or 0):
-        wide = "documented spread" if document.std == cell.margin else "margin"
+    if reference is not None and cell.claim is not None and insensitive(cell.key, reference, cell.margin or 0):
+        wide = "documented spread" if reference.std == cell.margin else "margin"
         yield f"the {wide} reaches the random policy, so nothing is called reproduced"
     yield from _doubts(cell, runs)
     if word == "PARTIAL":
         yield f"{max(run.env_steps for run in runs.short):,} of {runs.budget:,} steps"
     elif runs.short:
         yield f"{count_text(len(runs.short), 'run')} incomplete"
-    scale = reference(cell.key)
+    scale = scale_of(cell.key)
     if cell.key.suite == "offline" and runs.complete and scale is not None and scale.goal is not None:
         best, last = (mean(seed_scores(runs.complete, kind, scale=scale)) for kind in BOTH)
         yield f"on D4RL's scale {number_text(best, '.1f')} best, {number_text(last, '.1f')} last"
@@ -291,33 +291,33 @@ def _remarks(cell: Cell, runs: Runs, parity: str) -> Iterator[str]:
 
 def _unanswered(cell: Cell, runs: Runs, parity: str) -> Iterator[str]:
     """The verdict at equal steps beside an open one, and a cell below its reference without a third measurement."""
-    document, at = cell.documented, cell.at
+    reference, at = cell.documented, cell.at
     if at is not None and (cell.claim is None or runs.short):
         yield at.note
     below = cell.verdict.word == "BELOW" or (at is not None and at.word == "BEHIND")
-    if below and not parity and not runs.of_others and document and document.source != OPTIMUM:
+    if below and not parity and not runs.of_others and reference and reference.source != OPTIMUM:
         yield NOT_ANSWERED.format(*cell.key)
 
 
 def _doubts(cell: Cell, runs: Runs) -> Iterator[str]:
     """Caveats beyond a verdict's statistics: rarer failures, a decline after the peak, the reference's own error."""
-    document, word, seeds = cell.documented, cell.verdict.word, cell.tested
-    if document is None or cell.measured is None or cell.claim is None or cell.margin is None:
+    reference, word, seeds = cell.documented, cell.verdict.word, cell.tested
+    if reference is None or cell.measured is None or cell.claim is None or cell.margin is None:
         return
-    centre = PEAKS.get(document.estimator)
-    if (stop := threshold(cell.key, document)) is not None:
-        yield _reaching(runs, document, stop)
-    several = document.source == OPTIMUM or (document.n or 1) > 1  # a single run has its resolution for a spread
-    if several and word == "REPRODUCED" and cell.margin == document.std:
+    centre = PEAKS.get(reference.estimator)
+    if (stop := threshold(cell.key, reference)) is not None:
+        yield _reaching(runs, reference, stop)
+    several = reference.source == OPTIMUM or (reference.n or 1) > 1  # a single run has its resolution for a spread
+    if several and word == "REPRODUCED" and cell.margin == reference.std:
         yield "the margin is the documented std"
-    if several and word in {"REPRODUCED", "BELOW", "ABOVE"} and len(set(seeds)) == 1 and not document.std:
+    if several and word in {"REPRODUCED", "BELOW", "ABOVE"} and len(set(seeds)) == 1 and not reference.std:
         rate = 1 - ALPHA ** (1 / len(seeds))  # the highest at which no failure in so many is still that likely
         at_peak = "at the peak " if centre else ""
         hidden = "" if centre or word == "BELOW" else f"; a failure rate of up to {rate:.0%} cannot be excluded"
         yield f"all {len(seeds)} seeds tie {at_peak}(zero variance), so no test is possible{hidden}"
-    curves = _curves(runs.complete, document)
+    curves = _curves(runs.complete, reference)
     if centre and curves:
-        top, theirs = peak(curves, centre), at_the_end(cell.key, document.limit or 0)
+        top, theirs = peak(curves, centre), at_the_end(cell.key, reference.limit or 0)
         last = centre([final(curve) for curve in curves])
         if centre([evaluation.mean for evaluation in top]) - last > cell.margin:
             steps = max(evaluation.env_steps for evaluation in top)
@@ -325,18 +325,18 @@ def _doubts(cell: Cell, runs: Runs) -> Iterator[str]:
             yield f"peak at {steps:,} steps, final {number_text(last, ',.1f')}{there}"
     looks = cell.looks
     undecided = word == "INCONCLUSIVE" and bool(looks.count if looks else (cell.verdict.more or 0) > MOST)
-    if undecided and document.std and document.n is not None and document.n > 1:
-        distance, level = mean(seeds) - document.score + cell.margin, looks.design[-1].level if looks else ALPHA
-        if out_of_reach(distance, squared_error(document.std, document.n), document.n, level):
+    if undecided and reference.std and reference.n is not None and reference.n > 1:
+        distance, level = mean(seeds) - reference.score + cell.margin, looks.design[-1].level if looks else ALPHA
+        if out_of_reach(distance, squared_error(reference.std, reference.n), reference.n, level):
             yield "undecidable at any number of seeds: the reported score's own error is too large"
 
 
-def _reaching(runs: Runs, document: ReferenceScore, stop: float) -> str:
+def _reaching(runs: Runs, reference: ReferenceScore, stop: float) -> str:
     """The number of seeds that reached the threshold, and their steps to it."""
     reach_steps = [steps for run in runs.complete if (steps := steps_to(run.evaluations, stop)) is not None]
     text = f"{len(reach_steps)} of {count_text(len(runs.scored), 'run')} reached {stop:g}"
     if reach_steps:
         ends = dict.fromkeys((min(reach_steps), max(reach_steps)))
         text += f" after {' to '.join(f'{steps:,}' for steps in ends)} steps"
-    theirs = document.steps_to_threshold
+    theirs = reference.steps_to_threshold
     return text + (f", the reference after about {theirs:,}" if theirs else ", where the reference stopped, too")

@@ -17,7 +17,7 @@ from rlbench.report.baseline import Baseline, Entry, level, machine_of, speed
 from rlbench.report.columns import aligned, sentences
 from rlbench.report.estimate import mean
 from rlbench.report.pooled import Kind, pooled_keys, pooled_rows
-from rlbench.report.reference_table import CellKey, reference, task_name
+from rlbench.report.reference_table import CellKey, scale_of, task_name
 from rlbench.report.repeats import count_text, remarks
 from rlbench.report.run_index import Runs, differences, gather
 from rlbench.report.runs import Run
@@ -289,7 +289,7 @@ def _run_findings(key: CellKey, runs: Runs, candidates: Sequence[Run]) -> Iterat
 
 
 def _random(key: CellKey) -> float:
-    scale = reference(key)
+    scale = scale_of(key)
     return scale.random if scale else 0.0
 
 

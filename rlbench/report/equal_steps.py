@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from rlbench.report.estimate import SLACK, interval, mean, within
 from rlbench.report.reference_files import Curve
 from rlbench.report.reference_scores import curve_of, settings
-from rlbench.report.reference_table import CellKey, reference
+from rlbench.report.reference_table import CellKey, scale_of
 from rlbench.report.runs import Evaluation, Run
 from rlbench.report.verdict import (
     ALPHA,
@@ -189,7 +189,7 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
     if not there:
         return None
     step = max(there)
-    level, scale = curve.level(step), reference(key)
+    level, scale = curve.level(step), scale_of(key)
     scores = [score_at(run.evaluations, curve.window(step)) for run in going if reached(run, step)]
     random = scale.random if scale is not None else curve.curve.mean[0]
     fallen = [min(random, *scores)] * len(failed)
@@ -227,11 +227,11 @@ def _worded(at: AtStep, verdict: Verdict) -> AtStep:
     return replace(at, word=WORDS.get(verdict.word, "OPEN"), more=verdict.more, next_look=verdict.next_look)
 
 
-def shortfall_percent(claim: Claim | None, document: float, random: float | None) -> float | None:
-    """The largest shortfall that the data allow, in percent of the way from the random policy to the document."""
-    if claim is None or claim.shortfall is None or random is None or document == random:
+def shortfall_percent(claim: Claim | None, reference: float, random: float | None) -> float | None:
+    """The largest shortfall that the data allow, in percent of the way from the random policy to the reference."""
+    if claim is None or claim.shortfall is None or random is None or reference == random:
         return None
-    return 100 * claim.shortfall / abs(document - random)
+    return 100 * claim.shortfall / abs(reference - random)
 
 
 def window(step: int, epoch: int) -> list[int]:

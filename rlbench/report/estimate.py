@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rlbench.records.store import Record
     from rlbench.records.types import Estimator
-    from rlbench.report.reference_table import Reference
+    from rlbench.report.reference_table import Scale
     from rlbench.report.runs import Evaluation, Run
 
 
@@ -22,7 +22,7 @@ SLACK = 1.005
 """Factor on a budget, since its last evaluation may come a vector step later."""
 
 AMBIGUOUS = ("raw", "as-printed", "normalized")
-"""Estimators of documents that do not say whether the best or the last evaluation was printed."""
+"""Estimators of references that do not say whether the best or the last evaluation was printed."""
 
 
 def best_of_run(record: Record) -> float | None:
@@ -70,7 +70,7 @@ def curve_mean(evaluations: Sequence[Evaluation], budget: int) -> float:
 
 
 def seed_scores(
-    runs: Sequence[Run], estimator: Estimator, *, limit: int | None = None, scale: Reference | None = None
+    runs: Sequence[Run], estimator: Estimator, *, limit: int | None = None, scale: Scale | None = None
 ) -> list[float]:
     """One score per evaluated run, in the order of the runs; ambiguous estimators take the last evaluation."""
     curves = [curve for run in runs if (curve := within(run.evaluations, limit))]
@@ -96,7 +96,7 @@ def _raw_scores(curves: Sequence[Sequence[Evaluation]], estimator: Estimator) ->
 
 
 def within(evaluations: Sequence[Evaluation], limit: int | None) -> Sequence[Evaluation]:
-    """The evaluations that a document with a budget of ``limit`` steps could have seen."""
+    """The evaluations that a reference with a budget of ``limit`` steps could have seen."""
     return evaluations if limit is None else [e for e in evaluations if e.env_steps <= SLACK * limit]
 
 
@@ -161,7 +161,7 @@ def interval(scores: Sequence[float], confidence: float = 0.95) -> tuple[float, 
     return mean(scores) - half, mean(scores) + half
 
 
-def _percent(raw: float, scale: Reference | None) -> float:
+def _percent(raw: float, scale: Scale | None) -> float:
     """A raw return on D4RL's scale of 0 (random) to 100 (expert)."""
     if scale is None:
         raise ValueError("a normalised score needs the scale of its data set")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rlbench.report.estimate import mean
 from rlbench.report.figure_style import empty_figure
 from rlbench.report.reference_scores import matching
-from rlbench.report.reference_table import on_scale, reference, task_name
+from rlbench.report.reference_table import on_scale, scale_of, task_name
 from rlbench.report.tables import STYLES
 from rlbench.report.verdict import SHARE
 
@@ -23,7 +23,7 @@ COLORS = {"green": "#009e73", "cyan": "#0072b2", "red": "#d55e00", "yellow": "#6
 
 
 class ShortfallRow(NamedTuple):
-    """A cell, in percent of the way from the random policy to the document."""
+    """A cell, in percent of the way from the random policy to the reference."""
 
     cell: Cell
     difference: float
@@ -64,9 +64,9 @@ def draw_forest(forest_rows: Sequence[ShortfallRow]) -> Figure:
 
 
 def _row(cell: Cell) -> ShortfallRow | None:
-    document = cell.documented
-    random = on_scale(reference(cell.key), document.estimator) if document else None
-    if document is None or random is None or cell.shortfall_percent is None:
+    reference = cell.documented
+    random = on_scale(scale_of(cell.key), reference.estimator) if reference else None
+    if reference is None or random is None or cell.shortfall_percent is None:
         return None
-    difference = 100 * (mean(cell.tested) - document.score) / abs(document.score - random)
+    difference = 100 * (mean(cell.tested) - reference.score) / abs(reference.score - random)
     return ShortfallRow(cell, difference, max(0.0, cell.shortfall_percent + difference))

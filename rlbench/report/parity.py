@@ -1,7 +1,8 @@
 """Parity with another library: both train the same settings in the same environment and are compared at equal steps.
 
-ours - document = (ours - peer) + (peer - document). The first part is this package's. The second is the environment's,
-its packages' or the library's later version's: the peer's curves are imported, so both sides ran in our environment.
+ours - reference = (ours - peer) + (peer - reference). The first part is this package's. The second is the
+environment's, its packages' or the library's later version's: the peer's curves are imported, so both sides ran in our
+environment.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from rlbench.report.equal_steps import Level, reached, reference_curve, score_at, window
 from rlbench.report.estimate import SLACK, mean, spread
 from rlbench.report.pooled import FEWEST_CELLS, Effect, Meta, meta_analysis
-from rlbench.report.reference_table import CellKey, reference
+from rlbench.report.reference_table import CellKey, scale_of
 from rlbench.report.repeats import file_of
 from rlbench.report.runs import Run
 from rlbench.report.tables import rounded
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 ParityWord = Literal["ON PAR", "WORSE", "BETTER", "OPEN"]
 WORDS: dict[str, ParityWord] = {"REPRODUCED": "ON PAR", "BELOW": "WORSE", "ABOVE": "BETTER"}
-"""The word of parity for each word of the same test against a document; every other one is OPEN."""
+"""The word of parity for each word of the same test against a reference; every other one is OPEN."""
 
 FEWEST_SEEDS = 2
 """Seeds on either side below which a cell has no interval, and no row."""
@@ -51,8 +52,8 @@ class Parity:
     step: int
     ours: tuple[float, ...]  # one score a seed, failed ones last at the random policy's
     peer: tuple[float, ...]
-    document: Level | None
-    way: float | None  # from the random policy to the document, else to the peer; None where neither has risen
+    reference: Level | None
+    way: float | None  # from the random policy to the reference, else to the peer; None where neither has risen
     claim: Claim | None
     word: ParityWord | Literal[""] = ""  # empty where no way is known
 
@@ -75,8 +76,8 @@ class Parity:
 
     @property
     def peer_difference(self) -> float | None:
-        """The peer's less the document's."""
-        return None if self.document is None else mean(self.peer) - self.document.mean
+        """The peer's less the reference's."""
+        return None if self.reference is None else mean(self.peer) - self.reference.mean
 
     @property
     def peer_percent(self) -> float | None:
@@ -91,7 +92,7 @@ class PooledParity(NamedTuple):
     algorithm: str
     cells: int
     ours: Meta  # ours less the peer's
-    peer: Meta | None  # the peer's less the document's
+    peer: Meta | None  # the peer's less the reference's
 
     @property
     def word(self) -> ParityWord:
@@ -148,7 +149,7 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     )
     if len(ours) < FEWEST_SEEDS or len(theirs) < len(peers):  # a curve begins beyond the step
         return None
-    curve, scale = reference_curve(key), reference(key)
+    curve, scale = reference_curve(key), scale_of(key)
     level = curve.level(step) if curve is not None else None
     way = None
     if scale is not None and (curve is None or curve.risen(step)):
@@ -156,7 +157,7 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     claim = None
     if way is not None and scale is not None:
         fallen = [min(scale.random, *ours)] * len(runs.failed)
-        std = spread(theirs) * ((len(theirs) - 1) / len(theirs)) ** 0.5  # divided by n, as documents print it
+        std = spread(theirs) * ((len(theirs) - 1) / len(theirs)) ** 0.5  # divided by n, as references print it
         test = partial(against_seeds, reference=mean(theirs), std=std, n=len(theirs), margin=SHARE * way)
         enough = len(theirs) >= FEWEST
         claim = with_failures(test, ours, fallen) if enough else Claim(found="INCONCLUSIVE")
@@ -170,7 +171,7 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
         step=step,
         ours=tuple(ours),
         peer=tuple(theirs),
-        document=level,
+        reference=level,
         way=way,
         claim=claim,
     )
@@ -194,9 +195,9 @@ def _ours(row: Parity) -> Effect | None:
 
 
 def _peer(row: Parity) -> Effect | None:
-    if row.way is None or row.document is None or row.peer_difference is None:
+    if row.way is None or row.reference is None or row.peer_difference is None:
         return None
-    variance = spread(row.peer) ** 2 / len(row.peer) + squared_error(row.document.std, row.document.n)
+    variance = spread(row.peer) ** 2 / len(row.peer) + squared_error(row.reference.std, row.reference.n)
     return Effect(row.peer_difference / row.way, variance / row.way**2) if variance else None
 
 
@@ -219,8 +220,8 @@ def parity_note(row: Parity) -> str:
     text = (
         f"at {row.step:,} steps rlbench {mean_text(row.ours)}, {row.library} in this environment {mean_text(row.peer)}"
     )
-    if row.document is not None and row.peer_difference is not None:
-        text += f", the reference {rounded(row.document.mean)}"
+    if row.reference is not None and row.peer_difference is not None:
+        text += f", the reference {rounded(row.reference.mean)}"
         gap = row.difference + row.peer_difference
         if row.peer_difference < 0 and gap < 0:
             text += f": {100 * min(1.0, row.peer_difference / gap):.0f} % of the gap is the library's too"

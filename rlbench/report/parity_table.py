@@ -92,7 +92,7 @@ TEXTS: Final[dict[str, Callable[[Sequence[Parity]], str]]] = {
 def parity_document(row: Parity) -> dict[str, object]:
     """A row as scripts read it; every row has the same fields."""
     low, high = row.interval
-    level = row.document
+    level = row.reference
     return {
         "suite": row.key.suite,
         "algorithm": row.key.algorithm,
@@ -131,7 +131,7 @@ def _body(rows: Sequence[Parity]) -> list[list[str]]:
 
 def _line(row: Parity) -> list[str]:
     low, high = row.interval
-    level, percent = row.document, row.peer_percent
+    level, percent = row.reference, row.peer_percent
     behind = "" if row.peer_difference is None else _signed(row.peer_difference)
     return [
         row.key.algorithm,

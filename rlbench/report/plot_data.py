@@ -14,7 +14,7 @@ from rlbench.report.aggregate import Array, normalizer, scores_of
 from rlbench.report.equal_steps import AtStep
 from rlbench.report.reference_files import Curve
 from rlbench.report.reference_scores import curve_of, matching, primaries
-from rlbench.report.reference_table import CellKey, in_points, reference, task_name
+from rlbench.report.reference_table import CellKey, in_points, scale_of, task_name
 from rlbench.report.run_index import Runs, gather, label
 from rlbench.report.runs import Evaluation, Run
 
@@ -56,7 +56,7 @@ class AlgorithmScores:
     algorithm: str
     tasks: tuple[str, ...]
     scores: tuple[tuple[float, ...], ...]  # ``[task][seed]``
-    documents: tuple[float, ...]  # on the same scale; empty where any is missing
+    references: tuple[float, ...]  # on the same scale; empty where any is missing
 
 
 def panels(
@@ -77,14 +77,14 @@ def panels(
         lines[key] = measured_lines(key.algorithm, ours, rlbench_runs.get(key, Runs()), clock, variants=bool(tasks))
         if tasks or lines[key]:
             keys_by_task.setdefault(task_name(key), []).append(key)
-    documents = _documents(suite)
+    references = _references(suite)
     verdicts = {cell.key: cell.at for cell in evidence.cells([suite]) if cell.at is not None}
     return tuple(
         Panel(
             title=title + (" (imported)" if any(cells[key].of_others for key in keys) else ""),
             lines=tuple(line for key in keys for line in lines[key]),
             curves={key.algorithm: curve for key in keys if (curve := curve_of(key)) is not None},
-            scores={key.algorithm: documents[key] for key in keys if key in documents},
+            scores={key.algorithm: references[key] for key in keys if key in references},
             step_kind="gradient" if suite == "offline" else "agent",
             verdicts={key.algorithm: verdicts[key] for key in keys if lines[key] and key in verdicts},
         )
@@ -98,7 +98,7 @@ def algorithm_scores(
     """The scale in words, and every algorithm that has a finished run."""
     cells = {k: r for k, r in _selected(suite, evidence, tasks, algorithms).items() if r.complete}
     scores = {key: row for key, runs in cells.items() if (row := scores_of(key, runs))}
-    documents = _documents(suite)
+    references = _references(suite)
     keys = list(scores)
     if not keys:
         return "", ()
@@ -107,13 +107,13 @@ def algorithm_scores(
     algorithm_scores = []
     for algorithm in dict.fromkeys(key.algorithm for key in keys):
         ours = [key for key in keys if key.algorithm == algorithm]
-        all_documented = all(key in documents for key in ours)
+        has_references = all(key in references for key in ours)
         algorithm_scores.append(
             AlgorithmScores(
                 algorithm=algorithm,
                 tasks=tuple(task_name(key) for key in ours),
                 scores=tuple(tuple(_placed(score, ends[key]) for score in scores[key]) for key in ours),
-                documents=tuple(_placed(documents[key], ends[key]) for key in ours) if all_documented else (),
+                references=tuple(_placed(references[key], ends[key]) for key in ours) if has_references else (),
             )
         )
     return scale, tuple(algorithm_scores)
@@ -121,8 +121,8 @@ def algorithm_scores(
 
 def _selected(suite: str, evidence: Sources, tasks: Sequence[str], algorithms: Sequence[str]) -> dict[CellKey, Runs]:
     """The runs of the cells that the globs name, in the references' order."""
-    runs, documents = evidence.with_imported(), primaries(suite)
-    keys = [*documents, *sorted(key for key in runs if key.suite == suite and key not in documents)]
+    runs, references = evidence.with_imported(), primaries(suite)
+    keys = [*references, *sorted(key for key in runs if key.suite == suite and key not in references)]
     return {key: runs.get(key, Runs()) for key in matching(keys, suite, tasks=tasks, algorithms=algorithms)}
 
 
@@ -160,7 +160,7 @@ def on_common_tasks(standings: Sequence[AlgorithmScores]) -> tuple[AlgorithmScor
             standing,
             tasks=tuple(common),
             scores=tuple(standing.scores[standing.tasks.index(task)] for task in common),
-            documents=tuple(standing.documents[standing.tasks.index(task)] for task in common if standing.documents),
+            references=tuple(standing.references[standing.tasks.index(task)] for task in common if standing.references),
         )
         for standing in standings
     )
@@ -195,9 +195,9 @@ def nothing(suite: str, evidence: Sources) -> UsageError:
     )
 
 
-def _documents(suite: str) -> dict[CellKey, float]:
+def _references(suite: str) -> dict[CellKey, float]:
     """The documented scores of a suite in raw points."""
-    return {key: in_points(score, reference(key)) for key, score in primaries(suite).items()}
+    return {key: in_points(score, scale_of(key)) for key, score in primaries(suite).items()}
 
 
 def _shown(runs: Runs) -> list[Run]:

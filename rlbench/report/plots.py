@@ -218,9 +218,9 @@ def _panel(axes: Axes, panel: Panel, looks: dict[str, Look], *, hours: bool) -> 
                 x / unit, y, color=color, linewidth=1.1, linestyle=":", zorder=2,
                 marker=None if measured_algorithms else looks[name].marker, markersize=3, markevery=max(1, len(x) // 5),
             )  # fmt: skip
-    for name, document in panel.scores.items():
+    for name, reference in panel.scores.items():
         if name in measured_algorithms:
-            axes.axhline(document, color=looks[name].color, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
+            axes.axhline(reference, color=looks[name].color, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
     for line in panel.lines:
         color, dashes, marker = looks[line.algorithm]
         if line.runs > 1:
@@ -322,8 +322,8 @@ def _interval(standings: Sequence[AlgorithmScores], scale: str) -> Figure:
     figure, axes = _rows_of([s.algorithm for s in standings])
     _whiskers(axes, rows)
     for place, (standing, _) in enumerate(rows):
-        if standing.documents:
-            level = float(pooled_interquartile_mean([[d] for d in standing.documents]))
+        if standing.references:
+            level = float(pooled_interquartile_mean([[d] for d in standing.references]))
             axes.plot(level, place, marker="D", markersize=7, color="white", markeredgecolor="#24292f", zorder=2)
     low, high = axes.get_xlim()
     axes.set_xlim(low - max(0.0, 0.25 - (high - low)), high + max(0.0, 0.05 - (high - low) / 5))
@@ -334,11 +334,11 @@ def _interval(standings: Sequence[AlgorithmScores], scale: str) -> Figure:
 
 def _improvement(standings: Sequence[AlgorithmScores], scale: str) -> Figure:
     del scale  # a probability has none
-    with_documents = [s for s in standings if s.documents]
-    if not with_documents:
+    with_references = [s for s in standings if s.references]
+    if not with_references:
         raise UsageError("no finished run has a reference score to be compared with")
-    rows = [(s, probability_of_improvement(s.scores, [[d] for d in s.documents], fixed=True)) for s in with_documents]
-    figure, axes = _rows_of([s.algorithm for s in with_documents])
+    rows = [(s, probability_of_improvement(s.scores, [[d] for d in s.references], fixed=True)) for s in with_references]
+    figure, axes = _rows_of([s.algorithm for s in with_references])
     _whiskers(axes, rows)
     axes.axvline(0.5, color="#6e7781", linewidth=0.9, linestyle=(0, (1, 2)))
     axes.set(xlim=(-0.03, 1.03), xlabel="probability that a run beats its published score")

@@ -1,7 +1,7 @@
 """The pooled verdict of an algorithm: a random-effects meta-analysis of its cells' normalised differences.
 
-A cell's effect is (ours - document) / (document - random policy), with Welch's squared error. The between-cell variance
-is DerSimonian and Laird's (1986, doi:10.1016/0197-2456(86)90046-2), the interval Hartung and Knapp's (2001,
+A cell's effect is (ours - reference) / (reference - random policy), with Welch's squared error. The between-cell
+variance is DerSimonian and Laird's (1986, doi:10.1016/0197-2456(86)90046-2), the interval Hartung and Knapp's (2001,
 doi:10.1002/sim.1009). Groups are declared: one a suite, algorithm and kind of checkpoint.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from rlbench.config.names import number_text
 from rlbench.report.estimate import mean, quantile, spread
-from rlbench.report.reference_table import on_scale, reference, task_name
+from rlbench.report.reference_table import on_scale, scale_of, task_name
 from rlbench.report.verdict import FEWEST, SHARE, squared_error
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Pooled:
     of_imported: bool = False  # curves of another program are never pooled with runs of rlbench
     cells: int
     left_out: tuple[str, ...]  # tasks without a spread on either side, or without a scale
-    meta: Meta  # as a share of the way from the random policy to the document
+    meta: Meta  # as a share of the way from the random policy to the reference
 
     @property
     def word(self) -> PooledWord:
@@ -145,28 +145,28 @@ def _imported(cell: Cell) -> bool:
 
 
 def _full(cell: Cell) -> Sides | None:
-    document = cell.documented
-    if document is None or cell.claim is None or cell.unfinished:
+    reference = cell.documented
+    if reference is None or cell.claim is None or cell.unfinished:
         return None
-    random = on_scale(reference(cell.key), document.estimator)
-    return cell.tested, document.score, document.std, document.n, random
+    random = on_scale(scale_of(cell.key), reference.estimator)
+    return cell.tested, reference.score, reference.std, reference.n, random
 
 
 def _at(cell: Cell) -> Sides | None:
-    at, scale = cell.at, reference(cell.key)
+    at, scale = cell.at, scale_of(cell.key)
     if at is None or at.claim is None:
         return None
     return at.scores, at.level.mean, at.level.std, at.level.n, scale.random if scale else None
 
 
 def _effect(
-    scores: Sequence[float], document: float, std: float | None, n: int | None, random: float | None
+    scores: Sequence[float], reference: float, std: float | None, n: int | None, random: float | None
 ) -> Effect | None:
     """The effect of a cell; None unless both sides have a positive std and the scale is known."""
-    if not std or n is None or n < 2 or random is None or document == random or not spread(scores):
+    if not std or n is None or n < 2 or random is None or reference == random or not spread(scores):
         return None
     variance = spread(scores) ** 2 / len(scores) + squared_error(std, n)
-    return Effect((mean(scores) - document) / abs(document - random), variance / (document - random) ** 2)
+    return Effect((mean(scores) - reference) / abs(reference - random), variance / (reference - random) ** 2)
 
 
 def _weighted(effects: Sequence[Effect], weights: Sequence[float]) -> float:

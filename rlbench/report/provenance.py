@@ -8,19 +8,19 @@ from dataclasses import asdict
 from rlbench import suites
 from rlbench.errors import UnknownName
 from rlbench.report.reference_files import chosen_name
-from rlbench.report.reference_scores import DocumentedCell, about, comparable, curve_of, documented, sourced_notes
+from rlbench.report.reference_scores import ReferenceCell, about, comparable, curve_of, documented, sourced_notes
 from rlbench.report.reference_table import (
     OPTIMUM,
     CellKey,
     ReferenceScore,
     protocol_of,
-    reference,
+    scale_of,
     task_name,
 )
 from rlbench.report.tables import published
 
 
-def cells_of(suite: str, algorithm: str, task: str) -> tuple[DocumentedCell, ...]:
+def cells_of(suite: str, algorithm: str, task: str) -> tuple[ReferenceCell, ...]:
     """The documented cells of a suite, algorithm and task; several if the task has several data sets.
 
     Raises:
@@ -39,12 +39,12 @@ def cells_of(suite: str, algorithm: str, task: str) -> tuple[DocumentedCell, ...
     return cells_found
 
 
-def provenance_text(cells: Sequence[DocumentedCell]) -> str:
-    """One paragraph a document, the primary one first."""
+def provenance_text(cells: Sequence[ReferenceCell]) -> str:
+    """One paragraph a reference, the primary one first."""
     return "\n\n".join("\n".join(_lines(cell)) for cell in cells)
 
 
-def provenance_document(cells: Sequence[DocumentedCell]) -> dict[str, object]:
+def provenance_document(cells: Sequence[ReferenceCell]) -> dict[str, object]:
     """The same for scripts."""
     return {
         "cells": [
@@ -61,8 +61,8 @@ def provenance_document(cells: Sequence[DocumentedCell]) -> dict[str, object]:
     }
 
 
-def _lines(cell: DocumentedCell) -> list[str]:
-    key, scale, curve = cell.key, reference(cell.key), curve_of(cell.key)
+def _lines(cell: ReferenceCell) -> list[str]:
+    key, scale, curve = cell.key, scale_of(cell.key), curve_of(cell.key)
     lines = [f"{key.suite} {key.algorithm} {task_name(key)}"]
     for note in sourced_notes(key):
         lines += [f"  note       {note.text}", *(f"             {source}" for source in note.source.split())]
@@ -109,23 +109,23 @@ def _fields(key: CellKey, score: ReferenceScore) -> dict[str, object]:
     return {**fields, "protocol": protocol.text, "protocol_source": protocol.source}
 
 
-def _margin(cell: DocumentedCell) -> float | None:
+def _margin(cell: ReferenceCell) -> float | None:
     """The margin that the verdict uses; None where a cell is compared with nothing."""
     from rlbench.report.tolerances import margin
 
     return margin(cell.key, cell.primary) if comparable(cell.key) else None
 
 
-def _test(cell: DocumentedCell) -> list[str]:
+def _test(cell: ReferenceCell) -> list[str]:
     """The numbers that a verdict of the cell rests on."""
     from rlbench.report.tolerances import insensitive, resolution, threshold
     from rlbench.report.verdict import FEWEST_RULE
 
-    key, document, apart = cell.key, cell.primary, _margin(cell)
+    key, reference, apart = cell.key, cell.primary, _margin(cell)
     if apart is None:
         return []
-    several = document.source == OPTIMUM or (document.n or 1) > 1
-    if insensitive(key, document, apart):
+    several = reference.source == OPTIMUM or (reference.n or 1) > 1
+    if insensitive(key, reference, apart):
         use = "reaches the random policy, so nothing is called reproduced"
     elif several:
         use = "below the reference score still counts as reproduced"
@@ -133,7 +133,9 @@ def _test(cell: DocumentedCell) -> list[str]:
         use = "from the reference score, of a single run, is neither BELOW nor ABOVE"
     lines = [f"  margin     {apart:,.6g} {use}"]
     if not several:
-        lines.append(f"  resolution {resolution(key, document):,.6g}: seeds are taken to lie apart by as much at least")
-    if (stop := threshold(key, document)) is not None:
+        lines.append(
+            f"  resolution {resolution(key, reference):,.6g}: seeds are taken to lie apart by as much at least"
+        )
+    if (stop := threshold(key, reference)) is not None:
         lines.append(f"  threshold  {stop:,.6g}, where both sides stop: the verdict is about reaching it, and how soon")
     return [*lines, f"  seeds      {FEWEST_RULE}"]

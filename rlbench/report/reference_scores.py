@@ -1,8 +1,8 @@
 """Reference scores: for each cell the primary one, with which it is compared, and every other.
 
-The numbers are package data, read by ``documents``; ``data/README.md`` says where they come from. A cell's primary
-document is Tianshou's newest README, whose settings the suites have, within as many steps as a run takes here; where it
-is silent, the first of ``PRIMARY``.
+The numbers are package data, read by ``reference_table``; ``data/README.md`` says where they come from. A cell's
+primary reference is Tianshou's newest README, whose settings the suites have, within as many steps as a run takes here;
+where it is silent, the first of ``PRIMARY``.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from rlbench.report.reference_table import (
     base_of,
     lines,
     parsed,
-    reference,
     row_of,
+    scale_of,
     sourced,
     suites,
 )
@@ -59,7 +59,7 @@ PRIMARY = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DocumentedCell:
+class ReferenceCell:
     """Everything documented about one cell."""
 
     key: CellKey
@@ -72,8 +72,8 @@ class DocumentedCell:
         return tuple(parsed(line) for line in self.unparsed)
 
 
-def documented(suite: str) -> tuple[DocumentedCell, ...]:
-    """The cells of a suite that have a primary document, in the order of the data, then those of outside references.
+def documented(suite: str) -> tuple[ReferenceCell, ...]:
+    """The cells of a suite that have a primary reference, in the order of the data, then those of outside references.
 
     Raises:
         UnknownName: the chosen reference speaks of no cell.
@@ -116,7 +116,7 @@ def _key(line: Line) -> CellKey:
 def _scaled(line: Line) -> CellKey:
     """The cell of an outside row; a normalised score without a scale is refused."""
     key = _key(line)
-    scale = reference(key)
+    scale = scale_of(key)
     if line["estimator"].startswith("normalized") and (scale is None or scale.goal is None):
         name = line["dataset"] or line["task"]
         raise RefusedFile(
@@ -126,7 +126,7 @@ def _scaled(line: Line) -> CellKey:
 
 
 @cache
-def _documented(suite: str, files: tuple[Path, ...], name: str) -> tuple[DocumentedCell, ...]:
+def _documented(suite: str, files: tuple[Path, ...], name: str) -> tuple[ReferenceCell, ...]:
     cells, every = [], every_line(suite, files)
     if name:
         systems = dict.fromkeys(
@@ -140,20 +140,20 @@ def _documented(suite: str, files: tuple[Path, ...], name: str) -> tuple[Documen
         primary_line = None if key.algorithm in NOT_ALGORITHMS else _chosen(key, rows, name)
         if primary_line is not None:
             others = tuple(row for row in rows if row is not primary_line)
-            cells.append(DocumentedCell(key=key, primary=parsed(primary_line), unparsed=others))
+            cells.append(ReferenceCell(key=key, primary=parsed(primary_line), unparsed=others))
     order = {algorithm: place for place, algorithm in enumerate(dict.fromkeys(cell.key.algorithm for cell in cells))}
     return tuple(sorted(cells, key=lambda cell: order[cell.key.algorithm]))
 
 
-def about(suite: str, algorithm: str, task: str) -> tuple[DocumentedCell, ...]:
+def about(suite: str, algorithm: str, task: str) -> tuple[ReferenceCell, ...]:
     """The cells of one algorithm whose task or data set has this name."""
     cells = [c for c in documented(suite) if c.key.algorithm == algorithm]
     return tuple(c for c in cells if task.lower() in names_of(c.key, c.primary))
 
 
-def names_of(key: CellKey, document: ReferenceScore | None) -> set[str]:
+def names_of(key: CellKey, reference: ReferenceScore | None) -> set[str]:
     """The names of a row, in lower case: its task, its data set, the documented task."""
-    names = {key.task, key.dataset, *([document.task, document.dataset] if document else [])}
+    names = {key.task, key.dataset, *([reference.task, reference.dataset] if reference else [])}
     if key.suite in VERSIONED:
         names |= {f"{base_of(key.task)}{version}" for version in ("", "-v2", "-v3", "-v4")}
     return {name.lower() for name in names if name}
@@ -259,12 +259,12 @@ def _offered(key: CellKey) -> bool:
     return key.algorithm in OFFLINE_ALGORITHMS and key.task in OFFLINE_TASKS and key.dataset.endswith("-v2")
 
 
-def _optima() -> tuple[DocumentedCell, ...]:
+def _optima() -> tuple[ReferenceCell, ...]:
     """The cells of suite ``toy``, whose references are exact optimal returns."""
     from rlbench.suites import toy
 
     return tuple(
-        DocumentedCell(
+        ReferenceCell(
             key=CellKey("toy", algorithm, task, ""),
             primary=ReferenceScore(
                 score=score,
@@ -293,7 +293,7 @@ def _named(row: dict[str, str], key: CellKey) -> bool:
 
 @cache
 def documented_curves() -> dict[CellKey, Curve]:
-    """Curves by cell; where two documents draw one, that of more seeds."""
+    """Curves by cell; where two references draw one, that of more seeds."""
     curves: dict[CellKey, Curve] = {}
     with (DATA / "documented_curves.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):

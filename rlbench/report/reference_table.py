@@ -55,16 +55,16 @@ class ReferenceScore:
     std: float | None = None  # over seeds, as printed
     low: float | None = None  # of a printed interval
     high: float | None = None
-    n: int | None = None  # seeds; None where the document does not say
+    n: int | None = None  # seeds; None where the reference does not say
     estimator: Estimator
     steps: str = ""  # as printed
-    metric: str = ""  # the estimator in the document's own terms
+    metric: str = ""  # the estimator in the reference's own terms
     variant: str = ""  # what was set differently from the script's defaults
     system: str
     source: str  # file and commit
     note: str = ""
-    task: str = ""  # the environment's id in the document
-    dataset: str = ""  # in the document's words
+    task: str = ""  # the environment's id in the reference
+    dataset: str = ""  # in the reference's words
     protocol: str = ""  # as an outside reference states it
     kind: Literal["evaluation", "training"] = "evaluation"  # as an outside reference states it
     resolution: float = 0.0  # of the last printed digit of the score
@@ -76,19 +76,19 @@ class ReferenceScore:
 
     @property
     def steps_to_threshold(self) -> int | None:
-        """The agent steps after which the run stopped; None where the document names a bound or nothing."""
+        """The agent steps after which the run stopped; None where the reference names a bound or nothing."""
         match = re.match(r"~([0-9.]+)M ", self.steps) if self.stops else None
         return round(float(match[1]) * 1e6) if match else None
 
     @property
     def limit(self) -> int | None:
-        """The agent steps within which the score was reached; None where the document says less or something else."""
+        """The agent steps within which the score was reached; None where the reference says less or something else."""
         match = re.fullmatch(r"([0-9.]+)([kM])( \(max at \d+\))?", self.steps)
         return round(float(match[1]) * {"k": 1e3, "M": 1e6}[match[2]]) if match else None
 
 
 class Row(NamedTuple):
-    """A row of a table, whatever version of the task a document or a run names."""
+    """A row of a table, whatever version of the task a reference or a run names."""
 
     task: str
     dataset: str
@@ -187,7 +187,7 @@ def suites() -> tuple[str, ...]:
 
 
 def parsed(line: Line) -> ReferenceScore:
-    """A row as a document."""
+    """A row as a reference."""
     return ReferenceScore(
         score=float(line["score"]),
         std=_number(line["std"]),
@@ -251,14 +251,14 @@ def task_name(key: CellKey) -> str:
     return f"{key.task} on {key.dataset}"
 
 
-def on_scale(scale: Reference | None, estimator: str) -> float | None:
+def on_scale(scale: Scale | None, estimator: str) -> float | None:
     """The random policy's score as the estimator counts."""
     if scale is None:
         return None
     return 100 * scale.normalized(scale.random) if estimator.startswith("normalized") else scale.random
 
 
-class Reference(NamedTuple):
+class Scale(NamedTuple):
     """Two fixed points of a task's scale, in raw points."""
 
     random: float  # of a policy that draws its actions
@@ -276,20 +276,20 @@ class Reference(NamedTuple):
 
 
 @cache
-def of_tasks() -> dict[str, Reference]:
+def of_tasks() -> dict[str, Scale]:
     """Tasks by name without version."""
     with (DATA / "references.csv").open(encoding="utf-8", newline="") as file:
-        return {r["task"]: Reference(float(r["random"]), _number(r["human"])) for r in csv.DictReader(file)}
+        return {r["task"]: Scale(float(r["random"]), _number(r["human"])) for r in csv.DictReader(file)}
 
 
 @cache
-def of_datasets() -> dict[str, Reference]:
+def of_datasets() -> dict[str, Scale]:
     """D4RL's data sets by name."""
     with (DATA / "d4rl_refs.csv").open(encoding="utf-8", newline="") as file:
-        return {r["dataset"]: Reference(float(r["random"]), float(r["expert"])) for r in csv.DictReader(file)}
+        return {r["dataset"]: Scale(float(r["random"]), float(r["expert"])) for r in csv.DictReader(file)}
 
 
-def reference(key: CellKey) -> Reference | None:
+def scale_of(key: CellKey) -> Scale | None:
     """The scale of a cell in raw points, if it is known."""
     if key.dataset and key.dataset in of_datasets():
         return of_datasets()[key.dataset]
@@ -298,17 +298,17 @@ def reference(key: CellKey) -> Reference | None:
     return of_tasks().get(base_of(key.task))
 
 
-def in_points(document: ReferenceScore, scale: Reference | None) -> float:
+def in_points(reference: ReferenceScore, scale: Scale | None) -> float:
     """A published score in raw points, which is what runs are drawn and compared in.
 
     Raises:
         ValueError: it is normalised, and by what nobody knows.
     """
-    if not document.estimator.startswith("normalized"):
-        return document.score
+    if not reference.estimator.startswith("normalized"):
+        return reference.score
     if scale is None or scale.goal is None:
         raise ValueError("a normalised score needs the scale of its data set")
-    return scale.random + document.score / 100 * (scale.goal - scale.random)
+    return scale.random + reference.score / 100 * (scale.goal - scale.random)
 
 
 SUITES = ("atari", "mujoco", "offline", "goals", "toy")

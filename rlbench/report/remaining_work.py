@@ -51,7 +51,7 @@ def remaining_runs(
     cpu: str | None = None,
     informative: bool = False,
 ) -> tuple[RemainingRuns, ...]:
-    """The cells of a suite that lack seeds, in the documents' order; with ``whole`` as if nothing had been run yet.
+    """The cells of a suite that lack seeds, in the references' order; with ``whole`` as if nothing had been run yet.
 
     A plug-in's suite also has cells without a reference: each algorithm on the tasks that the suite runs by default.
 

@@ -149,7 +149,7 @@ def _offline_speeds(epochs: Sequence[Epoch]) -> Iterator[float]:
 
 
 BEHAVIOUR, EXPERT = "behaviour", "qrdqn-expert"
-"""Rows of the documents that describe a data set."""
+"""Rows of the references that describe a data set."""
 
 
 class DatasetReturns(NamedTuple):

@@ -274,7 +274,7 @@ def columns(cells: Sequence[Cell]) -> list[str]:
 
 
 def legend(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> list[str]:
-    """The pooled rows, and the meaning of the columns: one line a kind of document."""
+    """The pooled rows, and the meaning of the columns: one line a kind of reference."""
     kinds = dict.fromkeys(_kind(cell.documented) for cell in cells if cell.documented)
     several = len({row.suite for row in pooled_rows}) > 1
     lines = [f"Pooled: {f'{row.suite} ' if several else ''}{row}." for row in pooled_rows]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlbench.report.reference_scores import settings
-from rlbench.report.reference_table import OPTIMUM, CellKey, ReferenceScore, on_scale, reference
+from rlbench.report.reference_table import OPTIMUM, CellKey, ReferenceScore, on_scale, scale_of
 from rlbench.report.verdict import SHARE, margin_of
 
 TOLERANCE = 0.05
@@ -13,17 +13,17 @@ WHOLE = "NoFrameskip-v4"
 """Endings of the names of tasks with integer returns."""
 
 
-def margin(key: CellKey, document: ReferenceScore, share: float | None = None) -> float:
+def margin(key: CellKey, reference: ReferenceScore, share: float | None = None) -> float:
     """The margin of a cell around its reference score, on the scale of that score.
 
     A ``share`` that is given replaces the rule: then the documented spread does not count either.
     """
-    if document.source == OPTIMUM:
-        return (TOLERANCE if share is None else share) * abs(document.score)
-    random = on_scale(reference(key), document.estimator)
+    if reference.source == OPTIMUM:
+        return (TOLERANCE if share is None else share) * abs(reference.score)
+    random = on_scale(scale_of(key), reference.estimator)
     if share is None:
-        return margin_of(document.score, document.std, random)
-    return margin_of(document.score, None, random, share)
+        return margin_of(reference.score, reference.std, random)
+    return margin_of(reference.score, None, random, share)
 
 
 def step_margin(steps: int, share: float | None = None) -> float:
@@ -31,24 +31,24 @@ def step_margin(steps: int, share: float | None = None) -> float:
     return (SHARE if share is None else share) * steps
 
 
-def resolution(key: CellKey, document: ReferenceScore) -> float:
-    """The smallest difference that a score of the cell can show, on the document's scale.
+def resolution(key: CellKey, reference: ReferenceScore) -> float:
+    """The smallest difference that a score of the cell can show, on the reference's scale.
 
     It is the unit of the last printed digit, or, where that is larger and every game's return is a whole number, one
     point in one game of an evaluation.
     """
     spec = settings(key) if key.task.endswith(WHOLE) else None
-    return max(document.resolution, 1 / spec.protocol.episodes if spec else 0.0)
+    return max(reference.resolution, 1 / spec.protocol.episodes if spec else 0.0)
 
 
-def threshold(key: CellKey, document: ReferenceScore) -> float | None:
+def threshold(key: CellKey, reference: ReferenceScore) -> float | None:
     """The mean return at which both the reference run and ours stop; None if one of them does not."""
-    spec = settings(key) if document.stops else None
+    spec = settings(key) if reference.stops else None
     stop = spec.protocol.stop if spec else None
-    return stop if stop is not None and document.score >= stop else None
+    return stop if stop is not None and reference.score >= stop else None
 
 
-def insensitive(key: CellKey, document: ReferenceScore, margin: float) -> bool:
+def insensitive(key: CellKey, reference: ReferenceScore, margin: float) -> bool:
     """True if the margin reaches the random policy's score: then a score within it proves no skill."""
-    random = on_scale(reference(key), document.estimator)
-    return document.source != OPTIMUM and random is not None and margin >= abs(document.score - random)
+    random = on_scale(scale_of(key), reference.estimator)
+    return reference.source != OPTIMUM and random is not None and margin >= abs(reference.score - random)

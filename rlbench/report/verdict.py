@@ -1,7 +1,7 @@
 """Verdicts: the statistics of measured seeds against a reference score, as pure functions of numbers.
 
 A cell's seeds make a claim, with the probability of seeing them were the truth no worse, or no better, than the
-document. ``settle`` turns the claims of a table into verdicts: BELOW and ABOVE survive Holm's correction over it.
+reference. ``settle`` turns the claims of a table into verdicts: BELOW and ABOVE survive Holm's correction over it.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class Claim:
     shortfall: float | None = None  # upper end of the one-sided interval of reference less ours; None: too few
 
 
-def margin_of(document: float, std: float | None, random: float | None, share: float = SHARE) -> float:
+def margin_of(reference: float, std: float | None, random: float | None, share: float = SHARE) -> float:
     """The margin below a reference score within which a mean is not worse."""
-    return max(share * abs(document - (random or 0.0)), std or 0.0)
+    return max(share * abs(reference - (random or 0.0)), std or 0.0)
 
 
 def against_seeds(
@@ -103,8 +103,8 @@ def squared_error(std: float, n: int) -> float:
     return std**2 / (n - 1)
 
 
-def against_run(scores: Sequence[float], document: float, margin: float, resolution: float) -> Claim:
-    """Measured seeds against a document of a single run, by where one more run of ours would fall.
+def against_run(scores: Sequence[float], reference: float, margin: float, resolution: float) -> Claim:
+    """Measured seeds against a reference of a single run, by where one more run of ours would fall.
 
     No difference within ``margin`` is below or above. Seeds are taken to lie apart by ``resolution`` at least, the
     smallest difference that a score can show: equal scores are no proof that the next one is equal, too.
@@ -112,7 +112,7 @@ def against_run(scores: Sequence[float], document: float, margin: float, resolut
     if len(scores) < FEWEST:
         return Claim(found="INCONCLUSIVE", more=FEWEST - len(scores))
     error, degrees = max(spread(scores), resolution) * math.sqrt(1 + 1 / len(scores)), len(scores) - 1
-    difference = mean(scores) - document
+    difference = mean(scores) - reference
     below = min(1.0, 2 * _lower_tail(difference, error, degrees)) if difference < -margin else 1.0  # two-sided
     above = min(1.0, 2 * _upper_tail(difference, error, degrees)) if difference > margin else 1.0
     return Claim(
@@ -190,7 +190,7 @@ def holm(probabilities: Sequence[float | None], alpha: float) -> list[bool]:
 def more_seeds(scores: Sequence[float], distance: float, noise: float = 0.0, n: int = 0) -> int:
     """Seeds to add until Welch's t, before Holm's correction, would probably detect a ``distance`` from the margin.
 
-    ``noise`` is the squared error of the document's mean of ``n`` seeds. The test counts it, but that mean is
+    ``noise`` is the squared error of the reference's mean of ``n`` seeds. The test counts it, but that mean is
     printed and stays: only ours would fall elsewhere.
     """
     have, ours = len(scores), spread(scores) ** 2
@@ -266,7 +266,7 @@ def _lower_tail(difference: float, error: float, degrees: float) -> float:
 def _welch(ours: float, count: int, theirs: float, n: int) -> float:
     """Welch's degrees of freedom, rounded down, or those of our seeds with the documented variance if that has fewer.
 
-    Three to five seeds lie close together by chance now and then. Welch's test then counts on the document's degrees
+    Three to five seeds lie close together by chance now and then. Welch's test then counts on the reference's degrees
     of freedom, and would err in up to 6 of 100 simulated cases, and in far more than its share at small levels.
     """
     return min(_degrees(ours, count, theirs, n), _degrees(max(ours, theirs * n / count), count, theirs, n))

@@ -18,7 +18,7 @@ from rlbench.report.estimate import (
     steps_to,
     without_optimism,
 )
-from rlbench.report.reference_table import CellKey, Reference, reference
+from rlbench.report.reference_table import CellKey, Scale, scale_of
 from rlbench.report.runs import Evaluation, Run
 
 
@@ -108,8 +108,8 @@ def test_a_run_without_an_evaluation_has_no_score() -> None:
 
 
 def test_normalized_scores_are_on_d4rls_scale() -> None:
-    scale = reference(CellKey("offline", "cql", "HalfCheetah-v2", "halfcheetah-medium-v2"))
-    assert scale == Reference(-280.178953, 12135.0)
+    scale = scale_of(CellKey("offline", "cql", "HalfCheetah-v2", "halfcheetah-medium-v2"))
+    assert scale == Scale(-280.178953, 12135.0)
     raw = run(-280.178953, 12135.0, 5927.4105235)
     assert seed_scores([raw], "normalized-best", scale=scale) == [100.0]
     assert seed_scores([raw], "normalized-final", scale=scale) == [pytest.approx(50.0)]
@@ -130,12 +130,12 @@ def test_last_ten_are_averaged_and_the_better_of_the_last_two_counts(
 ) -> None:
     """As robomimic and OfflineRL-Lib print their scores."""
     runs = [run(70, 0, 10, 0, 10, 0, 10, 0, 10, 0, 10), run(70, 5, 0, 5, 0, 2.5, 0, 0, 0, 12.5, 0)]
-    assert seed_scores(runs, estimator, scale=Reference(0.0, 10.0)) == pytest.approx(expected)
+    assert seed_scores(runs, estimator, scale=Scale(0.0, 10.0)) == pytest.approx(expected)
 
 
 def test_human_normalized_score_is_one_for_a_human_and_zero_for_a_random_policy() -> None:
-    scale = reference(CellKey("atari", "dqn", "BreakoutNoFrameskip-v4", ""))
-    assert scale == Reference(1.7, 30.5)
+    scale = scale_of(CellKey("atari", "dqn", "BreakoutNoFrameskip-v4", ""))
+    assert scale == Scale(1.7, 30.5)
     assert (scale.normalized(1.7), scale.normalized(30.5), scale.normalized(316)) == (
         0.0,
         1.0,

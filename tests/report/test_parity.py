@@ -18,7 +18,7 @@ from rlbench.report.equal_steps import Level
 from rlbench.report.imported_runs import with_imported
 from rlbench.report.parity import Parity, parity_note, parity_rows, pooled_parity
 from rlbench.report.pooled import Effect, meta_analysis
-from rlbench.report.reference_table import CellKey, reference
+from rlbench.report.reference_table import CellKey, scale_of
 from rlbench.report.run_index import gather
 from tests.commands import stderr_of, stdout_of
 from tests.conftest import RecordRun
@@ -59,11 +59,11 @@ def test_parity_row_equals_a_hand_computation(rows: Rows) -> None:
     error, degrees = math.sqrt(16 / 3 + 4 / 3), 2  # Welch: (20 / 3)² / ((16 / 3)² / 2 + (4 / 3)² / 2) = 2.94
     assert row.difference == -8
     assert row.interval == pytest.approx((-8 - 4.302653 * error, -8 + 4.302653 * error), abs=1e-5)
-    scale = reference(row.key)
-    assert scale is not None and row.document is not None and row.way is not None
-    assert row.way == pytest.approx(row.document.mean - scale.random)
+    scale = scale_of(row.key)
+    assert scale is not None and row.reference is not None and row.way is not None
+    assert row.way == pytest.approx(row.reference.mean - scale.random)
     assert row.bound_percent == pytest.approx(100 * (8 + stats.t.ppf(0.95, degrees) * error) / row.way)
-    assert row.peer_difference == pytest.approx(22 - row.document.mean)
+    assert row.peer_difference == pytest.approx(22 - row.reference.mean)
     assert (row.library, row.packages, row.differences) == ("lib 1", ("mujoco 3",), ("x: 1",))
 
 
@@ -107,13 +107,13 @@ def test_offline_parity_rows_use_one_data_file(digest: str, count: int, record_r
     rows = parity_rows(with_imported(gather(tmp_path / "results"), tmp_path / "results"), ["offline"])
     assert len(rows) == count
     if rows:
-        assert (rows[0].key.dataset, rows[0].step, rows[0].document) == ("rlb-hopper-medium", 10_000, None)
-        scale = reference(rows[0].key)
+        assert (rows[0].key.dataset, rows[0].step, rows[0].reference) == ("rlb-hopper-medium", 10_000, None)
+        scale = scale_of(rows[0].key)
         assert scale is not None and rows[0].way == pytest.approx(13 - scale.random)  # to the peer
 
 
-def made(task: str, ours: Sequence[float], theirs: Sequence[float], document: float) -> Parity:
-    level = Level(step=10, reference_step=10, mean=document, std=3.0, n=10)
+def made(task: str, ours: Sequence[float], theirs: Sequence[float], reference: float) -> Parity:
+    level = Level(step=10, reference_step=10, mean=reference, std=3.0, n=10)
     return Parity(
         key=CellKey("mujoco", "a2c", task, ""),
         library="lib 1",
@@ -122,8 +122,8 @@ def made(task: str, ours: Sequence[float], theirs: Sequence[float], document: fl
         step=1_000,
         ours=tuple(ours),
         peer=tuple(theirs),
-        document=level,
-        way=document,
+        reference=level,
+        way=reference,
         claim=None,
         word="OPEN",
     )

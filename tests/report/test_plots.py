@@ -172,7 +172,7 @@ def test_the_forest_of_the_committed_records_has_a_row_for_each_bound() -> None:
 def test_scores_are_put_on_one_scale_with_their_documents(two_algorithms: Path) -> None:
     scale, scores = algorithm_scores("toy", Sources(two_algorithms))
     dqn = scores[0]
-    assert (scale, dqn.algorithm, dqn.tasks, dqn.documents) == (
+    assert (scale, dqn.algorithm, dqn.tasks, dqn.references) == (
         "random policy 0, reference 1",
         "dqn",
         ("Catch", "CartPole-v1"),
@@ -277,7 +277,7 @@ def test_a_document_on_d4rls_scale_is_drawn_in_raw_points(record_run: Record) ->
     (panel,) = panels("offline", Sources(Path("results")), clock=steps)
     _, (standing,) = algorithm_scores("offline", Sources(Path("results")))
     assert panel.scores["iql"] == pytest.approx(2177.54, abs=0.01)
-    assert standing.documents == pytest.approx((0.6753,))
+    assert standing.references == pytest.approx((0.6753,))
     assert standing.scores[0] == pytest.approx((0.5,), abs=1e-3)
 
 

@@ -74,16 +74,16 @@ def test_the_committed_rows_equal_an_independent_computation(cells: tuple[Cell, 
     for algorithm, row in rows.items():
         y, v, left = [], [], []
         for cell in cells:
-            document = cell.documented
-            if cell.key.algorithm != algorithm or cell.claim is None or len(cell.tested) < 3 or document is None:
+            reference = cell.documented
+            if cell.key.algorithm != algorithm or cell.claim is None or len(cell.tested) < 3 or reference is None:
                 continue
-            ours, way = np.array(cell.tested), document.score - random[cell.key.task.removesuffix("-v4")]
-            if not document.std or ours.std() == 0:
+            ours, way = np.array(cell.tested), reference.score - random[cell.key.task.removesuffix("-v4")]
+            if not reference.std or ours.std() == 0:
                 left.append(cell.key.task)
                 continue
-            assert document.n is not None
-            y.append((ours.mean() - document.score) / abs(way))
-            v.append((ours.var(ddof=1) / len(ours) + document.std**2 / (document.n - 1)) / way**2)
+            assert reference.n is not None
+            y.append((ours.mean() - reference.score) / abs(way))
+            v.append((ours.var(ddof=1) / len(ours) + reference.std**2 / (reference.n - 1)) / way**2)
         assert row.meta == pytest.approx(metafor(np.array(y), np.array(v)))
         assert (row.cells, list(row.left_out)) == (len(y), left)
 

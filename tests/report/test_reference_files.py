@@ -13,7 +13,7 @@ from rlbench.cli.app import main
 from rlbench.report import reference_files
 from rlbench.report.equal_steps import reference_curve
 from rlbench.report.reference_files import selected
-from rlbench.report.reference_scores import DocumentedCell, curve_of, documented
+from rlbench.report.reference_scores import ReferenceCell, curve_of, documented
 from rlbench.report.reference_table import CellKey
 from tests.commands import stderr_of, stdout_of
 from tests.conftest import RecordRun
@@ -40,7 +40,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "ours.toml"
 
 
-def cell_of(key: CellKey) -> DocumentedCell:
+def cell_of(key: CellKey) -> ReferenceCell:
     return next(cell for cell in documented(key.suite) if cell.key == key)
 
 

@@ -7,7 +7,7 @@ import csv
 import pytest
 
 from rlbench.report.reference_scores import about, at_the_end, documented, documented_curves, notes, primary
-from rlbench.report.reference_table import DATA, CellKey, ReferenceScore, reference, row_of, suites
+from rlbench.report.reference_table import DATA, CellKey, ReferenceScore, row_of, scale_of, suites
 from rlbench.suites import spec
 
 RULES = (
@@ -207,7 +207,7 @@ def test_notes_on_tianshou_apply_to_its_cells_only() -> None:
 
 def test_every_row_of_the_tables_has_a_scale() -> None:
     cells = [c for suite in ("atari", "mujoco", "offline", "goals", "toy") for c in documented(suite)]
-    assert [c.key for c in cells if reference(c.key) is None] == []
+    assert [c.key for c in cells if scale_of(c.key) is None] == []
 
 
 def test_every_atari_and_mujoco_row_with_a_published_curve_has_it() -> None:

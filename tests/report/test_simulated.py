@@ -29,10 +29,10 @@ def accepted(ratio: float, spread: float, n: int, word: str) -> float:
     draw = np.random.default_rng(1)
     count = 0
     for _ in range(REPEATS):
-        document = draw.normal(1, spread, 10)
+        reference = draw.normal(1, spread, 10)
         scores = draw.normal(ratio, spread, n).tolist()
         claim = against_seeds(
-            scores, float(document.mean()), float(document.std(ddof=1)), 10, 0.1 * abs(float(document.mean()))
+            scores, float(reference.mean()), float(reference.std(ddof=1)), 10, 0.1 * abs(float(reference.mean()))
         )
         count += settle([claim])[0].word == word
     return count / REPEATS
@@ -128,12 +128,12 @@ def curves(draw: np.random.Generator, n: int, shape: str, level: float, std: flo
 def reproduced(n: int, cell: str, shape: str, kept: float, *, shortfall: float) -> float:
     """How often ``n`` seeds whose curve lies so many margins lower are called a reproduction of the documented ten."""
     algorithm, task = CELLS[cell]
-    document = primary("mujoco", algorithm, f"{task}-v4")
-    assert document is not None and document.std is not None
+    reference = primary("mujoco", algorithm, f"{task}-v4")
+    assert reference is not None and reference.std is not None
     draw, random = np.random.default_rng(5), of_tasks()[task].random
-    level = document.score - random
-    theirs = curves(draw, 10, shape, level, document.std, kept)
-    ours = curves(draw, n, shape, level, document.std, kept) - shortfall * max(0.1 * level, document.std)
+    level = reference.score - random
+    theirs = curves(draw, 10, shape, level, reference.std, kept)
+    ours = curves(draw, n, shape, level, reference.std, kept) - shortfall * max(0.1 * level, reference.std)
     count = 0
     for their, our in zip(theirs, ours, strict=True):
         peak = their[:, their.mean(0).argmax()]

@@ -40,8 +40,8 @@ def test_resolution_is_at_least_the_last_digit_and_one_point_in_one_game(
 
 
 def test_one_point_in_one_of_ten_games_counts_where_more_digits_are_printed() -> None:
-    key, document = reference_of("atari", "ppo", "PongNoFrameskip-v4")
-    finer = ReferenceScore(score=20.25, estimator=document.estimator, system="", source="", resolution=0.01)
+    key, reference = reference_of("atari", "ppo", "PongNoFrameskip-v4")
+    finer = ReferenceScore(score=20.25, estimator=reference.estimator, system="", source="", resolution=0.01)
     assert resolution(key, finer) == 0.1
     assert resolution(CellKey("offline", "il", "HalfCheetah-v2", "halfcheetah-expert-v2"), finer) == 0.01
 

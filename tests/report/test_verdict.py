@@ -82,13 +82,13 @@ def test_interval_of_the_mean_equals_scipys(scores: list[float]) -> None:
     st.floats(0, 50),
 )
 def test_non_inferiority_equals_scipys_welch_test_with_reduced_degrees_of_freedom(
-    scores: list[float], document: float, std: float, n: int, margin: float
+    scores: list[float], reference: float, std: float, n: int, margin: float
 ) -> None:
     """The documented deviation is divided by n, SciPy's by n − 1."""
     theirs = (std * math.sqrt(n / (n - 1)), n)
     ours = (sum(scores) / len(scores), stats.tstd(scores), len(scores))
-    lower = stats.ttest_ind_from_stats(*ours, document - margin, *theirs, equal_var=False)
-    upper = stats.ttest_ind_from_stats(*ours, document + margin, *theirs, equal_var=False)
+    lower = stats.ttest_ind_from_stats(*ours, reference - margin, *theirs, equal_var=False)
+    upper = stats.ttest_ind_from_stats(*ours, reference + margin, *theirs, equal_var=False)
     printed = (std**2 / (n - 1), n - 1)
     variances = ours[1] ** 2, max(ours[1] ** 2, theirs[0] ** 2)  # ours, and at least the documented one
     candidates = [((variance / len(scores), len(scores) - 1), printed) for variance in variances]
@@ -96,7 +96,7 @@ def test_non_inferiority_equals_scipys_welch_test_with_reduced_degrees_of_freedo
         math.floor(sum(p for p, _ in parts) ** 2 / sum(p**2 / df for p, df in parts) + 1e-9) for parts in candidates
     )
     worse, above = stats.t.cdf(lower.statistic, degrees), stats.t.sf(upper.statistic, degrees)
-    claim = against_seeds(scores, document, std, n, margin)
+    claim = against_seeds(scores, reference, std, n, margin)
     assert (claim.below, claim.above) == pytest.approx((worse, above), abs=1e-7)
     if abs(worse - 0.95) > 1e-6:
         assert (claim.found == "REPRODUCED") == (worse > 0.95)
@@ -105,8 +105,8 @@ def test_non_inferiority_equals_scipys_welch_test_with_reduced_degrees_of_freedo
 @pytest.mark.parametrize(
     ("document", "expected"), [(2.0, "ABOVE"), (2.1, "CONSISTENT"), (21.9, "CONSISTENT"), (22.0, "BELOW")]
 )
-def test_single_reference_run_is_tested_by_a_prediction_interval(document: float, expected: str) -> None:
-    assert word(against_run([10.0, 12.0, 14.0], document, 0.0, 0.0)) == expected  # from 2.064 to 21.936
+def test_single_reference_run_is_tested_by_a_prediction_interval(reference: float, expected: str) -> None:
+    assert word(against_run([10.0, 12.0, 14.0], reference, 0.0, 0.0)) == expected  # from 2.064 to 21.936
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_single_reference_run_is_tested_by_a_prediction_interval(document: float
     ],
 )
 def test_below_a_single_run_requires_the_margin_and_the_resolution(
-    scores: list[float], document: float, margin: float, resolution: float, expected: str
+    scores: list[float], reference: float, margin: float, resolution: float, expected: str
 ) -> None:
-    assert word(against_run(scores, document, margin, resolution)) == expected
+    assert word(against_run(scores, reference, margin, resolution)) == expected
 
 
 def test_weaker_of_two_claims_counts() -> None:
@@ -263,15 +263,15 @@ def test_more_seeds_uses_the_same_test_as_the_verdict() -> None:
 
 
 @pytest.mark.parametrize(("document", "deviation", "margin"), [(-21.5, 0.8, 2.2), (-19.0, 2.0, 4.5)])
-def test_named_number_of_seeds_has_a_power_of_80_percent(document: float, deviation: float, margin: float) -> None:
+def test_named_number_of_seeds_has_a_power_of_80_percent(reference: float, deviation: float, margin: float) -> None:
     """Once our spread decides it, once the document's, whose printed mean stays where it is."""
     ours, n = [-22.9, -21.0, -25.3, -20.0, -20.4], 10
-    claim = against_seeds(ours, document, deviation, n, margin)
+    claim = against_seeds(ours, reference, deviation, n, margin)
     assert claim.found == "INCONCLUSIVE"
     assert claim.more is not None
     count, draws = len(ours) + claim.more, np.random.default_rng(0)
     again = draws.normal(np.mean(ours), np.std(ours, ddof=1), (400, count))
-    settled = np.mean([against_seeds(list(s), document, deviation, n, margin).found == "REPRODUCED" for s in again])
+    settled = np.mean([against_seeds(list(s), reference, deviation, n, margin).found == "REPRODUCED" for s in again])
     assert 0.74 < settled < 0.88
 
 
@@ -291,8 +291,8 @@ def test_large_error_of_the_reference_is_undecidable() -> None:
     assert not out_of_reach(0.0, 0.0, 10)
     endless = [float(x) for x in np.random.default_rng(0).normal(100.0, 1.0, 2000)]
     for slack, found in ((-0.3, "INCONCLUSIVE"), (0.3, "REPRODUCED")):
-        document = 100.0 + 10.0 - (threshold + slack)  # so far lies our mean above the margin of 10
-        assert against_seeds(endless, document, 9.0, 10, 10.0).found == found  # of squared error 9
+        reference = 100.0 + 10.0 - (threshold + slack)  # so far lies our mean above the margin of 10
+        assert against_seeds(endless, reference, 9.0, 10, 10.0).found == found  # of squared error 9
 
 
 def test_small_difference_needs_more_than_the_maximum_of_seeds() -> None:
