@@ -16,7 +16,6 @@ from rlbench.errors import UnknownRun, UsageError, beside, suggest
 
 if TYPE_CHECKING:
     from rlbench.datasets.policies import Policy
-    from rlbench.datasets.recipes import Recipe
 
 
 def generate(
@@ -89,7 +88,8 @@ def generate(
     from rlbench.cli.preflight import room
     from rlbench.datasets import locations
     from rlbench.datasets.hdf5_writer import write_hdf5
-    from rlbench.datasets.recipes import PREFIX
+    from rlbench.datasets.policies import read_policy_file
+    from rlbench.datasets.recipes import POLICIES, PREFIX, Part, Recipe, checked, load_recipe
     from rlbench.generate import Recording
 
     if epsilon is not None:
@@ -100,21 +100,20 @@ def generate(
     if task.startswith(PREFIX):
         if policy or steps or name or mixture or noise or uniform or deterministic or seed or lanes != 10:
             raise UsageError(f"{task}: is a recipe, which says all of this itself; leave the other options out")
-        recipe, policies = _recipe_of(task)
+        recipe = load_recipe(task)
+        policies = [read_policy_file(POLICIES / f"{part.policy}.safetensors") for part in recipe.parts]
     else:
         if not (policy and steps and name):
             raise UsageError(f"{task}: --policy, --steps and --name are needed; or name a recipe, as rlb-hopper-medium")
         policies = [_load_policy(text, task, checkpoint) for text in policy]
-        recipe = _own(
-            task,
-            policies,
-            steps=steps,
-            name=name,
-            shares=_shares(mixture, len(policies)),
-            noise_options=(not deterministic, noise, uniform),
-            seed=seed,
-            lanes=lanes,
-        )
+        shares = _shares(mixture, len(policies))
+        sampled = not deterministic
+        with checked(name):
+            parts = tuple(
+                Part(policy=p.facts.name, sha256=p.sha256, share=share, sampled=sampled, noise=noise, uniform=uniform)
+                for p, share in zip(policies, shares, strict=True)
+            )
+            recipe = Recipe(name=name, task=task, parts=parts, steps=steps, seed=seed, lanes=lanes)
     path = locations.folder("own") / f"{recipe.name}.hdf5"
     if not force and is_done(path, recipe, json=json):
         return
@@ -142,15 +141,6 @@ def import_policy(path: Path, *, task: str, output: Path) -> str:
     return f"{output}: plays {task}, {policy.observed} numbers to {policy.facts.action_dim}, SHA-256 {policy.sha256}"
 
 
-def _recipe_of(name: str) -> tuple[Recipe, list[Policy]]:
-    """The recipe with a name, and its packaged policies."""
-    from rlbench.datasets.policies import read_policy_file
-    from rlbench.datasets.recipes import POLICIES, load_recipe
-
-    recipe = load_recipe(name)
-    return recipe, [read_policy_file(POLICIES / f"{part.policy}.safetensors") for part in recipe.parts]
-
-
 def _load_policy(text: str, task: str, checkpoint: str) -> Policy:
     """Load a policy: a file, a zip, a run's, or one packaged with rlbench."""
     from rlbench.datasets.policies import parse_policy, read_policy_file
@@ -171,29 +161,6 @@ def _load_policy(text: str, task: str, checkpoint: str) -> Policy:
 
         return stored_policy(path, checkpoint)
     return parse_policy(convert_sb3(path, task=task), str(path)) if path.suffix == ".zip" else read_policy_file(path)
-
-
-def _own(
-    task: str,
-    policies: list[Policy],
-    *,
-    steps: int,
-    name: str,
-    shares: list[float],
-    noise_options: tuple[bool, float, float],
-    seed: int,
-    lanes: int,
-) -> Recipe:
-    """A recipe from options."""
-    from rlbench.datasets.recipes import Part, Recipe, checked
-
-    sampled, noise, uniform = noise_options
-    with checked(name):
-        parts = tuple(
-            Part(policy=p.facts.name, sha256=p.sha256, share=share, sampled=sampled, noise=noise, uniform=uniform)
-            for p, share in zip(policies, shares, strict=True)
-        )
-        return Recipe(name=name, task=task, parts=parts, steps=steps, seed=seed, lanes=lanes)
 
 
 def _shares(mixture: str | None, count: int) -> list[float]:

@@ -165,7 +165,7 @@ def _tested(
             claim = in_both_respects(claim, _in_time(runs, reference, stop, share))
         if insensitive(key, reference, apart):
             claim = no_more_than_consistent(claim)
-        if runs.whole and (whole := _tested(key, document, runs.whole, share, returns_by_file).claim):
+        if runs.whole and (whole := _tested(key, reference, runs.whole, share, returns_by_file).claim):
             both = under_both(claim, whole)
             claim = replace(claim, found=both.found, above=both.above)
         claim = claim if runs.looks is None else in_looks(claim, runs.looks)

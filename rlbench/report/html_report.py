@@ -21,7 +21,7 @@ from rlbench.report.reference_table import DATA, CellKey, task_name
 from rlbench.report.remaining_work import RemainingRuns, remaining_runs
 from rlbench.report.run_index import Runs, differences, label
 from rlbench.report.runs import Run
-from rlbench.report.tables import STYLES, html_table, legend, rounded
+from rlbench.report.tables import STYLES, html_grid, html_table, legend, rounded
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell
@@ -127,7 +127,7 @@ def _seeds(suite: str, runs_by_cell: Mapping[CellKey, Runs]) -> str:
         if key.suite == suite and (every := _counted(runs)):
             bounds = _bounds(every)
             rows += [[*map(html.escape, _seed(key, run)), _spark(run, bounds)] for run in every]
-    return f"<details open><summary>Every seed</summary>{_table(head, rows)}</details>" if rows else ""
+    return f"<details open><summary>Every seed</summary>{html_grid(head, rows, NUMBERS)}</details>" if rows else ""
 
 
 def _seed(key: CellKey, run: Run) -> list[str]:
@@ -179,7 +179,7 @@ def _missing(rows: Sequence[RemainingRuns]) -> str:
         )
         for row in rows
     )
-    table = _table(("Cell", "Seeds", "Steps", "Hours"), fields)
+    table = html_grid(("Cell", "Seeds", "Steps", "Hours"), fields, NUMBERS)
     title = f"Missing for ten seeds a cell: {seeds:,} runs of {len(rows)} cells, {cost}{rest}"
     return f"<details><summary>{title}</summary>{table}</details>"
 
@@ -192,7 +192,7 @@ def _machines(runs: Iterable[Run]) -> str:
     if not runs_by_machine:
         return '<p class="quiet">Nothing has been run yet.</p>'
     rows = (map(html.escape, _machine(name, runs_by_machine[name])) for name in sorted(runs_by_machine))
-    return _table(("Machine", "Runs", "Python", "Packages", "Commits"), rows)
+    return html_grid(("Machine", "Runs", "Python", "Packages", "Commits"), rows, NUMBERS)
 
 
 def _machine(name: str, runs: Sequence[Run]) -> list[str]:
@@ -204,12 +204,3 @@ def _machine(name: str, runs: Sequence[Run]) -> list[str]:
 
 def _counted(runs: Runs) -> list[Run]:
     return [*runs.scored, *runs.short, *runs.variants]
-
-
-def _table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table of fields in HTML; numbers stand on the right."""
-    sides = [' class="number"' if name in NUMBERS else "" for name in head]
-    lines = [zip(sides, row, strict=True) for row in rows]
-    titles = "".join(f"<th{side}>{name}</th>" for side, name in zip(sides, head, strict=True))
-    body = "\n".join(f"<tr>{''.join(f'<td{side}>{field}</td>' for side, field in line)}</tr>" for line in lines)
-    return f'<div class="scroll"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import html
-import io
-import json
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -15,14 +12,13 @@ from rlbench.report.parity import Parity, mean_text, pooled_parity
 from rlbench.report.pooled import Meta
 from rlbench.report.reference_table import task_name
 from rlbench.report.table_data import flat
-from rlbench.report.tables import barred, html_page, inert, rounded
+from rlbench.report.tables import barred, csv_text, html_grid, html_page, inert, json_text, rounded
 
 COLUMNS: Final = (
     "Algorithm", "Task", "Step", "rlbench", "Peer", "Reference", "rlbench - peer", "Bound", "Parity",
     "Peer - reference",
 )  # fmt: skip
 NUMBERS: Final = {*COLUMNS} - {"Algorithm", "Task", "Parity"}
-SCHEMA_VERSION: Final = 1
 
 LEGEND: Final = (
     "rlbench, Peer, Reference: mean over seeds (how many) of the last three evaluations up to the step.",
@@ -48,23 +44,14 @@ def parity_plain(rows: Sequence[Parity]) -> str:
 
 def parity_html(rows: Sequence[Parity]) -> str:
     """A self-contained page."""
-    marks = [' class="number"' if name in NUMBERS else "" for name in COLUMNS]
-    lines = [
-        "".join(f"<{tag}{mark}>{html.escape(text)}</{tag}>" for mark, text in zip(marks, row, strict=True))
-        for tag, row in (("th", COLUMNS), *(("td", row) for row in _body(rows)))
-    ]
-    table = "\n".join(f"<tr>{line}</tr>" for line in lines)
-    return html_page(f'<div class="scroll">\n<table>\n{table}\n</table>\n</div>', _legend(rows))
+    body = [map(html.escape, row) for row in _body(rows)]
+    return html_page(html_grid(COLUMNS, body, NUMBERS), _legend(rows))
 
 
 def parity_csv(rows: Sequence[Parity]) -> str:
     """One line a cell, one column a field."""
-    file = io.StringIO()
     lines = [flat(parity_document(row)) for row in rows]
-    writer = csv.DictWriter(file, list(lines[0]) if lines else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return file.getvalue()
+    return csv_text(lines, list(lines[0]) if lines else [])
 
 
 def parity_json(rows: Sequence[Parity]) -> str:
@@ -80,8 +67,7 @@ def parity_json(rows: Sequence[Parity]) -> str:
         }
         for row in pooled_parity(rows)
     ]
-    content = {"schema_version": SCHEMA_VERSION, "cells": [parity_document(row) for row in rows], "pooled": documents}
-    return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    return json_text([parity_document(row) for row in rows], documents)
 
 
 TEXTS: Final[dict[str, Callable[[Sequence[Parity]], str]]] = {

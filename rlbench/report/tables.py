@@ -10,7 +10,7 @@ import html
 import io
 import json
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
 from rlbench.config.names import number_text
@@ -86,10 +86,15 @@ def to_markdown(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> st
 def to_csv(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
     """One line a cell, one column a field; a missing number is empty. Pooled rows are left out."""
     del pooled_rows
+    return csv_text((flat(cell_document(cell)) for cell in cells), HEADER)
+
+
+def csv_text(rows: Iterable[Mapping[str, object]], header: Sequence[str]) -> str:
+    """Rows of fields as CSV; fields that the header lacks are left out."""
     file = io.StringIO()
-    writer = csv.DictWriter(file, HEADER, extrasaction="ignore", lineterminator="\n")
+    writer = csv.DictWriter(file, header, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(flat(cell_document(cell)) for cell in cells)
+    writer.writerows(rows)
     return file.getvalue()
 
 
@@ -114,11 +119,12 @@ def to_latex(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
 
 def to_json(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
     """The document that scripts read."""
-    content = {
-        "schema_version": SCHEMA_VERSION,
-        "cells": [cell_document(cell) for cell in cells],
-        "pooled": [pooled_document(row) for row in pooled_rows],
-    }
+    return json_text([cell_document(cell) for cell in cells], [pooled_document(row) for row in pooled_rows])
+
+
+def json_text(cells: Sequence[object], pooled: Sequence[object]) -> str:
+    """A document of cells and pooled rows."""
+    content = {"schema_version": SCHEMA_VERSION, "cells": cells, "pooled": pooled}
     return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
@@ -134,6 +140,15 @@ def html_page(table: str, lines: Sequence[str]) -> str:
     for mark, text in parts.items():
         template = template.replace(mark, text)
     return template
+
+
+def html_grid(head: Sequence[str], rows: Iterable[Iterable[str]], numbers: Collection[str]) -> str:
+    """A table of fields in HTML; the columns of ``numbers`` stand on the right."""
+    sides = [' class="number"' if name in numbers else "" for name in head]
+    titles = "".join(f"<th{side}>{name}</th>" for side, name in zip(sides, head, strict=True))
+    lines = (zip(sides, row, strict=True) for row in rows)
+    body = "\n".join(f"<tr>{''.join(f'<td{side}>{field}</td>' for side, field in line)}</tr>" for line in lines)
+    return f'<div class="scroll"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def html_table(cells: Sequence[Cell]) -> str:
@@ -173,7 +188,7 @@ def to_rich(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = (), *, width:
         if name in header and _least(header, rows, whole=SCORES) > width:
             place = header.index(name)
             spared += [name] if name != "Note" else []
-            header, rows = _without(header, place), [_without(row, place) for row in rows]
+            header, *rows = ([*row[:place], *row[place + 1 :]] for row in (header, *rows))
     table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False)
     for name, wide in zip(header, _widths(header, rows, width), strict=True):
         table.add_column(name, justify=SIDES[name in NUMBERS], no_wrap=name not in FOLD_WIDTHS, width=wide)
@@ -198,7 +213,7 @@ def _least(header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Colle
 
 
 def _widths(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    columns = [[name, *(row[place] for row in rows)] for place, name in enumerate(header)]
+    columns = list(zip(header, *rows, strict=True))
     longest = [max(map(len, texts)) for texts in columns]
     return longest if fits(longest, width) else fitted(columns, _narrowest(header, rows), width)
 
@@ -206,20 +221,12 @@ def _widths(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) ->
 def _narrowest(header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Collection[str] = ()) -> list[int]:
     """The least width of each column."""
     widths = []
-    for place, name in enumerate(header):
-        texts = [name, *(row[place] for row in rows)]
-        longest = max(map(len, texts))
+    for name, *texts in zip(header, *rows, strict=True):
+        longest = max(map(len, (name, *texts)))
         narrow = longest if name in whole else FOLD_WIDTHS.get(name, longest)
-        widths.append(max(_longest_word(texts), min(longest, narrow)))
+        longest_word = max((len(word) for text in (name, *texts) for word in text.split()), default=1)
+        widths.append(max(longest_word, min(longest, narrow)))
     return widths
-
-
-def _longest_word(texts: Sequence[str]) -> int:
-    return max((len(word) for text in texts for word in text.split()), default=1)
-
-
-def _without(parts: Sequence[str], place: int) -> list[str]:
-    return [*parts[:place], *parts[place + 1 :]]
 
 
 def _grouped_notes(cells: Sequence[Cell]) -> list[str]:

@@ -103,14 +103,14 @@ def test_non_inferiority_equals_scipys_welch_test_with_reduced_degrees_of_freedo
 
 
 @pytest.mark.parametrize(
-    ("document", "expected"), [(2.0, "ABOVE"), (2.1, "CONSISTENT"), (21.9, "CONSISTENT"), (22.0, "BELOW")]
+    ("reference", "expected"), [(2.0, "ABOVE"), (2.1, "CONSISTENT"), (21.9, "CONSISTENT"), (22.0, "BELOW")]
 )
 def test_single_reference_run_is_tested_by_a_prediction_interval(reference: float, expected: str) -> None:
     assert word(against_run([10.0, 12.0, 14.0], reference, 0.0, 0.0)) == expected  # from 2.064 to 21.936
 
 
 @pytest.mark.parametrize(
-    ("scores", "document", "margin", "resolution", "expected"),
+    ("scores", "reference", "margin", "resolution", "expected"),
     [
         ([20.0, 20.0, 20.0], 20.2, 4.09, 0.1, "CONSISTENT"),  # PPO on Pong: nothing but the resolution lies between
         ([20.1, 20.1, 20.1], 20.0, 4.07, 0.1, "CONSISTENT"),  # DQN on Pong
@@ -262,7 +262,7 @@ def test_more_seeds_uses_the_same_test_as_the_verdict() -> None:
     assert more_seeds(scores, 15.0, noise, n) == needed - 3
 
 
-@pytest.mark.parametrize(("document", "deviation", "margin"), [(-21.5, 0.8, 2.2), (-19.0, 2.0, 4.5)])
+@pytest.mark.parametrize(("reference", "deviation", "margin"), [(-21.5, 0.8, 2.2), (-19.0, 2.0, 4.5)])
 def test_named_number_of_seeds_has_a_power_of_80_percent(reference: float, deviation: float, margin: float) -> None:
     """Once our spread decides it, once the document's, whose printed mean stays where it is."""
     ours, n = [-22.9, -21.0, -25.3, -20.0, -20.4], 10
