@@ -168,13 +168,15 @@ def matching(
         UnknownName: a glob names none.
     """
     for kind, globs in (("algorithm", algorithms), ("task", tasks)):
+        if not globs:
+            continue
         names = [{k.algorithm} if kind == "algorithm" else names_of(k, primaries(k.suite).get(k)) for k in keys]
         for glob in globs:
             if not any(fnmatchcase(name, glob.lower()) for of_key in names for name in of_key):
                 shown = (key.algorithm if kind == "algorithm" else key.dataset or key.task for key in keys)
                 raise UnknownName(kind, glob, dict.fromkeys(shown), where=suite)
-        named = zip(keys, names, strict=True)
-        keys = [k for k, of in named if not globs or any(fnmatchcase(n, glob.lower()) for n in of for glob in globs)]
+        matches = [any(fnmatchcase(name, glob.lower()) for name in of for glob in globs) for of in names]
+        keys = [key for key, match in zip(keys, matches, strict=True) if match]
     return keys
 
 
