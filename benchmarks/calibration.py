@@ -31,6 +31,7 @@ from rlbench.report.equal_steps import (
     reference_curve,
     settled_at,
     spent,
+    window,
 )
 from rlbench.report.reference_scores import documented, documented_curves
 from rlbench.report.reference_table import CellKey, on_scale, scale_of
@@ -103,7 +104,7 @@ class Simulation(NamedTuple):
 def simulate(key: CellKey, curve: ReferenceCurve, seeds: int, shift: float, repeats: int = REPEATS) -> Simulation:
     """Simulate documented and own seeds of a cell whose true difference is ``shift`` margins at every checkpoint."""
     draw = np.random.default_rng([*"/".join(key).encode(), seeds, round(10 * abs(shift))])
-    windows = [[step - curve.curve.uncounted_steps for step in curve.window(at)] for at in curve.checkpoints]
+    windows = [[step - curve.curve.uncounted_steps for step in window(at, curve.epoch)] for at in curve.checkpoints]
     places = np.array([place for window in windows for place in window])
     ends = np.cumsum([len(window) for window in windows])
     mean, std = (

@@ -101,15 +101,11 @@ def of_setting(cells: dict[CellKey, Runs], text: str, where: str) -> dict[CellKe
     settings = sorted({setting(run) for runs in cells.values() for run in runs.all})
     if text not in settings:
         raise UnknownName("setting", text, settings, where=where)
-    return {key: _of_setting(runs, text) for key, runs in cells.items()}
-
-
-def _of_setting(runs: Runs, text: str) -> Runs:
-    parts = ("complete", "failed", "short", "elsewhere", "variants", "other_files")
-    only = Runs(budget=runs.budget)
-    for part in parts:
-        getattr(only, part).extend(run for run in getattr(runs, part) if setting(run) == text)
-    return only
+    cells_of_setting = {key: Runs(budget=runs.budget) for key, runs in cells.items()}
+    for key, only in cells_of_setting.items():
+        for part in ("complete", "failed", "short", "elsewhere", "variants", "other_files"):
+            getattr(only, part).extend(run for run in getattr(cells[key], part) if setting(run) == text)
+    return cells_of_setting
 
 
 def _several(name: str, sides: Sequence[Side]) -> str:

@@ -84,13 +84,9 @@ class ReferenceCurve:
         """The step of our clock at which the curve ends: it says nothing of a later one."""
         return SLACK * self.curve.env_steps[-1] + self.curve.uncounted_steps
 
-    def window(self, step: int) -> list[int]:
-        """The steps of the last three evaluations up to ``step``; fewer near the start."""
-        return window(step, self.epoch)
-
     def level(self, step: int) -> Level:
         """The documented mean and std over the window that ends at ``step``, interpolated between printed points."""
-        places = [place - self.curve.uncounted_steps for place in self.window(step)]
+        places = [place - self.curve.uncounted_steps for place in window(step, self.epoch)]
         return Level(
             step=step,
             reference_step=step - self.curve.uncounted_steps,
@@ -190,7 +186,7 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
         return None
     step = max(there)
     level, scale = curve.level(step), scale_of(key)
-    scores = [score_at(run.evaluations, curve.window(step)) for run in going if reached(run, step)]
+    scores = [score_at(run.evaluations, window(step, curve.epoch)) for run in going if reached(run, step)]
     random = scale.random if scale is not None else curve.curve.mean[0]
     fallen = [min(random, *scores)] * len(failed)
     std = level.std if share is None else None

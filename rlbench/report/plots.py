@@ -143,12 +143,10 @@ def encoded(figure: Figure, ending: str, *, title: str = "", rc: Mapping[str, st
         if ending == ".png":
             refuse_pixels(figure)
         figure.savefig(file, format=ending[1:], metadata=UNDATED[ending])
-    return PLACES.sub(_coarse, file.getvalue()) if ending == ".svg" else file.getvalue()
-
-
-def _coarse(places: re.Match[bytes]) -> bytes:
-    """Round coordinates to hundredths of a point; scales keep all their digits."""
-    return FINE.sub(lambda number: f"{float(number[0]):.2f}".encode(), places[0])
+    if ending != ".svg":
+        return file.getvalue()
+    # coordinates to hundredths of a point; scales keep all their digits
+    return PLACES.sub(lambda places: FINE.sub(lambda n: f"{float(n[0]):.2f}".encode(), places[0]), file.getvalue())
 
 
 def looks_of(labels: Sequence[str]) -> dict[str, Look]:
@@ -198,14 +196,9 @@ def _drawn(panel: Panel, *, hours: bool) -> set[str]:
     return {line.algorithm for line in panel.lines} or (set() if hours else set(panel.curves))
 
 
-def _base(label: str) -> str:
-    """The algorithm of a line's label."""
-    return label.partition(" ")[0]
-
-
 def _panel(axes: Axes, panel: Panel, looks: dict[str, Look], *, hours: bool) -> None:
     longest = max([line.x[-1] for line in panel.lines], default=0.0)
-    measured_algorithms = {_base(line.algorithm) for line in panel.lines}
+    measured_algorithms = {line.algorithm.partition(" ")[0] for line in panel.lines}
     unit, word = _unit(longest or 1e6, panel.step_kind, hours=hours)
     if not hours:
         for name, curve in panel.curves.items():
@@ -361,14 +354,8 @@ def _whiskers(axes: Axes, rows: Sequence[tuple[AlgorithmScores, Estimate]]) -> N
         color, _, marker = looks[standing.algorithm]
         several = min(map(len, standing.scores)) > 1
         if several:
-            axes.plot(
-                [interval.low, interval.high],
-                [place, place],
-                color=color,
-                linewidth=5,
-                alpha=0.35,
-                solid_capstyle="butt",
-            )
+            ends, level = [interval.low, interval.high], [place, place]
+            axes.plot(ends, level, color=color, linewidth=5, alpha=0.35, solid_capstyle="butt")
         axes.plot(interval.value, place, marker=marker, color=color, markersize=7, zorder=3)
         seeds = sorted({len(row) for row in standing.scores})
         count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]}–{seeds[-1]}"
