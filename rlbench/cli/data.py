@@ -345,7 +345,7 @@ def _bars(histogram: tuple[Bar, ...]) -> list[str]:
 
 
 def _share(progress: DownloadProgress) -> float:
-    return progress.done / progress.total if progress.total else progress.done / 1e9  # unknown: every 100 MB
+    return progress.done / (progress.total or 1e9)  # unknown: every 100 MB
 
 
 def _progress_text(progress: DownloadProgress) -> str:

@@ -157,9 +157,11 @@ def _rom(roms: ModuleType, game: str) -> bool:
 
 
 def _package(name: str, requirement: str) -> Iterator[Finding]:
+    from importlib.metadata import version
+
     module = _imported(name)
     if isinstance(module, ModuleType):
-        yield Finding("ok", name, _version(name))
+        yield Finding("ok", name, version(name))
     else:
         from rlbench.envs.opengl import import_remedy
 
@@ -168,20 +170,18 @@ def _package(name: str, requirement: str) -> Iterator[Finding]:
 
 
 def _optional_package(name: str, requirement: str, purpose: str) -> Iterator[Finding]:
+    from importlib.metadata import version
     from importlib.util import find_spec
 
     if find_spec(name) is not None:
-        yield Finding("ok", name, _version(name))
+        yield Finding("ok", name, version(name))
     else:
         yield Finding("optional", name, f"not installed; {purpose}: `{INSTALL} '{requirement}'`")
 
 
 def _compiler() -> Iterator[Finding]:
-    compiler = os.environ.get("CXX", "")
-    path = next(
-        (program for name in (compiler, "g++", "clang++", "c++") if name and (program := shutil.which(name))), None
-    )
-    if path:
+    names = filter(None, (os.environ.get("CXX"), "g++", "clang++", "c++"))
+    if path := next(filter(None, map(shutil.which, names)), None):
         yield Finding("ok", "c++ compiler", path)
     else:
         yield Finding("optional", "c++ compiler", "none; compiled updates are faster on a CPU: `apt install g++`")
@@ -252,28 +252,20 @@ def _threads() -> Iterator[Finding]:
     elif value.isdigit() and 0 < int(value) <= usable:
         yield Finding("ok", "threads", f"{value} in every run, as OMP_NUM_THREADS says")
     else:
-        yield Finding(
-            "optional",
-            "threads",
-            f"OMP_NUM_THREADS={value} does not fit {usable} usable cores; `unset OMP_NUM_THREADS`",
-        )
+        problem = f"OMP_NUM_THREADS={value} does not fit {usable} usable cores"
+        yield Finding("optional", "threads", f"{problem}; `unset OMP_NUM_THREADS`")
 
 
 def _engines(suites: list[str]) -> Iterator[Finding]:
     """Engine of each suite's environments and device of its learners, for a run that starts now."""
     torch = _imported("torch")
-    cuda = isinstance(torch, ModuleType) and torch.cuda.is_available()
-    where = "cuda" if cuda else "cpu"
+    where = "cuda" if isinstance(torch, ModuleType) and torch.cuda.is_available() else "cpu"
     for suite in suites:
         task = _largest(suite).task
         stepper = getattr(task, "env", getattr(getattr(task, "world", None), "env", OWN.get(suite, "rlbench")))
-        absent = stepper == "envpool" and not isinstance(_imported("envpool"), ModuleType)
-        if absent:
-            yield Finding(
-                "missing",
-                "engine",
-                f"{suite}: envpool is not installed; `{INSTALL} 'envpool>=1.2'`, or run with --set task.env=gymnasium",
-            )
+        if stepper == "envpool" and not isinstance(_imported("envpool"), ModuleType):
+            remedy = f"`{INSTALL} 'envpool>=1.2'`, or run with --set task.env=gymnasium"
+            yield Finding("missing", "engine", f"{suite}: envpool is not installed; {remedy}")
         else:
             yield Finding("ok", "engine", f"{suite}: {stepper} steps, torch learns on {where}")
 
@@ -318,9 +310,3 @@ def _imported(name: str) -> ModuleType | str:
             return import_module(name)
     except Exception as error:  # noqa: BLE001 - its remedy is the same whatever it raises
         return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-
-
-def _version(package: str) -> str:
-    from importlib.metadata import version
-
-    return version(package)

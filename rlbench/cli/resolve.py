@@ -119,11 +119,6 @@ def resolve(
     return Resolved(spec=spec, sources=_sources(spec, settings, explicit_seed=seed is not None))
 
 
-def smoke(spec: Spec) -> Spec:
-    """Shrink a spec to a tiny budget: epochs, a segment boundary, updates, evaluations; seconds on two slow cores."""
-    return apply_settings(spec, _limits(spec))
-
-
 def from_file(path: Path) -> list[Setting]:
     """Read the settings of a TOML file; the choice of a part comes before the part's own fields."""
     try:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlbench import suites
-from rlbench.cli.resolve import IDENTITY, resolve, smoke
+from rlbench.cli.resolve import IDENTITY, resolve
 from rlbench.config.offline import Offline
 from rlbench.config.offline_discrete import OfflineQ
 from rlbench.config.online import PolicyGradient, Surrogate
@@ -158,7 +158,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(cell: tuple[str, str, str],
 @pytest.mark.parametrize("suite", suites.names())
 def test_smoke_run_covers_an_epoch_a_segment_and_updates(suite: str) -> None:
     for cell in (cell for cell in CELLS if cell[0] == suite):
-        tiny = smoke(suites.spec(*cell))
+        tiny = resolve(*cell, smoke=True).spec
         assert tiny.smoke
         assert tiny.budget.steps >= 2 * tiny.budget.epoch
         assert tiny.budget.steps >= 2 * tiny.budget.segment

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlbench import suites
-from rlbench.cli.resolve import smoke
+from rlbench.cli.resolve import resolve
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Spec
 from rlbench.records.store import Store
@@ -102,7 +102,7 @@ def added(name: tuple[str, str, str], kind: str, seed: int, means: Curve) -> Run
         case "shorter":
             return run_of(spec_of(name, seed, f"budget.steps={max(1, budget // 2)}"), means, "done", folder)
         case "smoke":
-            return run_of(smoke(spec), means, "done", folder)
+            return run_of(resolve(*name, seed=seed, smoke=True).spec, means, "done", folder)
         case "elsewhere":
             return run_of(spec_of(name, seed, f"protocol.episodes={2 * spec.protocol.episodes}"), means, "done", folder)
         case _:
@@ -195,7 +195,7 @@ def test_survivorship_rules_hold_for_records_on_disk(tmp_path: Path) -> None:
         write(spec_of(name, seed), 1.0, "done")
     assert (cell().verdict.word, cell().measured and cell().measured.n) == ("REPRODUCED", 3)
     before = cell()
-    write(smoke(spec_of(name, 7)), 50.0, "done")
+    write(resolve(*name, seed=7, smoke=True).spec, 50.0, "done")
     assert cell() == before, "a smoke run leaves no trace"
     write(spec_of(name, 3), 50.0, "failed")
     found = cell()
