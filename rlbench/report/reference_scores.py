@@ -173,8 +173,8 @@ def matching(
         names = [{k.algorithm} if kind == "algorithm" else names_of(k, primaries(k.suite).get(k)) for k in keys]
         for glob in globs:
             if not any(fnmatchcase(name, glob.lower()) for of_key in names for name in of_key):
-                shown = (key.algorithm if kind == "algorithm" else key.dataset or key.task for key in keys)
-                raise UnknownName(kind, glob, dict.fromkeys(shown), where=suite)
+                candidates = (key.algorithm if kind == "algorithm" else key.dataset or key.task for key in keys)
+                raise UnknownName(kind, glob, dict.fromkeys(candidates), where=suite)
         matches = [any(fnmatchcase(name, glob.lower()) for name in of for glob in globs) for of in names]
         keys = [key for key, match in zip(keys, matches, strict=True) if match]
     return keys

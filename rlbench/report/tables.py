@@ -122,9 +122,9 @@ def to_json(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
     return json_text([cell_document(cell) for cell in cells], [pooled_document(row) for row in pooled_rows])
 
 
-def json_text(cells: Sequence[object], pooled: Sequence[object]) -> str:
+def json_text(cells: Sequence[object], pooled_cells: Sequence[object]) -> str:
     """A document of cells and pooled rows."""
-    content = {"schema_version": SCHEMA_VERSION, "cells": cells, "pooled": pooled}
+    content = {"schema_version": SCHEMA_VERSION, "cells": cells, "pooled": pooled_cells}
     return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 

@@ -349,7 +349,7 @@ PEER = Parity(
     step=1,
     ours=(-1.0, 2.0),
     peer=(-1.0, 2.0),
-    document=None,
+    reference=None,
     way=None,
     claim=None,
 )
