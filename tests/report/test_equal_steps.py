@@ -166,6 +166,14 @@ def test_a_failed_seed_counts_as_the_random_policy(record_run: Record, tmp_path:
     assert after.scores[-1] < 0  # a random policy's return on HalfCheetah
 
 
+def test_a_failed_seed_counts_no_more_than_the_worst_of_the_others(record_run: Record, tmp_path: Path) -> None:
+    recorded(record_run, [1.0, 1.0, -5.0])
+    recorded(record_run, [1.0], status="failed", start=3, steps=5_000)
+    scores = at(tmp_path / "results").scores
+    assert len(scores) == 4
+    assert scores[-1] == min(scores[:-1])
+
+
 def test_behind_spends_its_share_where_a_failed_seed_makes_the_third(record_run: Record, tmp_path: Path) -> None:
     recorded(record_run, [0.30, 0.31])  # two seeds are not tested, and with the failed one they are
     recorded(record_run, [1.0], status="failed", start=2, steps=5_000)

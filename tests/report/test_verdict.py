@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from rlbench.records.looks import Look
+from rlbench.records.looks import Look, Looks
 from rlbench.report import estimate
 from rlbench.report.estimate import distribution, quantile
 from rlbench.report.verdict import (
@@ -20,6 +20,7 @@ from rlbench.report.verdict import (
     against_seeds,
     holm,
     in_both_respects,
+    in_looks,
     margin_of,
     more_seeds,
     no_more_than_consistent,
@@ -234,6 +235,19 @@ def test_larger_tables_require_smaller_p_values() -> None:
     assert one.below == pytest.approx(2 * stats.t.cdf((12 - 23) / (2 * math.sqrt(4 / 3)), 2))
     assert settle([one])[0].word == "BELOW"
     assert settle([one, Claim(found="CONSISTENT", below=0.5, above=0.5)])[0].word == "INCONCLUSIVE"
+
+
+def test_seeds_above_the_reference_that_do_not_reproduce_it_are_inconclusive() -> None:
+    assert word(Claim(found="INCONCLUSIVE", below=1.0, above=1e-9)) == "INCONCLUSIVE"
+    assert word(Claim(found="CONSISTENT", below=1.0, above=1e-9)) == "ABOVE"
+
+
+def test_a_look_multiplies_its_probabilities_by_the_designs_inflation_and_names_the_next() -> None:
+    looks, claim = Looks((Look(3, 0.01), Look(6, 0.04)), 1), Claim(found="INCONCLUSIVE", below=0.1, above=0.3, more=9)
+    assert in_looks(claim, looks) == Claim(found="INCONCLUSIVE", below=0.5, above=1.0, more=3, next_look=6)
+    last = Claim(found="INCONCLUSIVE", below=0.125, above=0.375)  # inflated by 5 / 4, and no look follows
+    assert in_looks(claim, Looks(looks.design, 2)) == last
+    assert in_looks(claim, Looks(looks.design, 0)) == Claim(found="INCONCLUSIVE", next_look=3)
 
 
 def test_the_margin_is_a_tenth_of_the_way_from_random_or_the_documented_spread() -> None:
