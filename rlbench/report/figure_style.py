@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
+from warnings import catch_warnings
 
 from rlbench.config.names import printable
 from rlbench.errors import RlbenchError, UnknownName, UsageError
@@ -80,9 +81,11 @@ def rc_settings(texts: Sequence[str]) -> dict[str, str]:
             raise UnknownName("setting of matplotlib", name, list(rcParams), where="--rc")
         if name == "text.usetex":
             raise UsageError(f"--rc {name}: would run TeX on texts of other people's records; leave it out")
-        with styled({name: value}):
+        with catch_warnings(record=True) as warnings, styled({name: value}):
             if name == "font.family":
                 _check_fonts(rcParams["font.family"])
+        if warnings:  # matplotlib ignores the setting
+            raise UsageError(f"--rc {name}: {printable(str(warnings[0].message))}; leave it out")
     return settings
 
 

@@ -11,7 +11,9 @@ import pytest
 
 from rlbench import suites
 from rlbench.envs.mujoco import MujocoVector
+from rlbench.errors import UsageError
 from rlbench.records import imported
+from rlbench.report.figure_style import rc_settings
 from tests.commands import run_command, stderr_of, stdout_of
 from tests.conftest import RecordRun
 from tests.reliability.test_forged_records import full_run
@@ -87,3 +89,9 @@ def test_a_warning_of_mujoco_is_written_through_no_link() -> None:
         env.do_simulation(np.zeros(3), 1)
     envs.close()
     assert not Path("precious").exists()
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_setting_that_matplotlib_ignores_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"--rc figure\.raise_window: .* not related to style.*; leave it out"):
+        rc_settings(["font.size=8", "figure.raise_window=True"])
