@@ -15,7 +15,7 @@ from benchmarks.cases import ASIDE, PATIENCE, UNITS, Case, cases
 from benchmarks.children import D3RLPY_PYTHON, PEERS_PYTHON, ROOT, ChildFailed, Samples, ours, peer, policy
 from benchmarks.figures import Figures, floors
 from benchmarks.report import load, machine_name, markdown, report, save
-from benchmarks.shares import picture, table
+from benchmarks.shares import figure, table
 
 PEERS = {"stable-baselines3": "sb3.py", "tianshou": "tianshou_value.py", "d3rlpy": "d3.py"}
 CONTESTS = {
@@ -40,7 +40,7 @@ def main() -> None:
         return
     if given.profile is not None:
         found = load(given.profile)
-        picture(found, given.profile.with_suffix(".png"))
+        figure(found, given.profile.with_suffix(".png"))
         sys.stdout.write(table(found))
         return
     waiting = {name: value for workload in given.workloads or UNITS for name, value in policy(workload).items()}

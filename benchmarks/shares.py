@@ -1,4 +1,4 @@
-"""What a profile found, as a table and as a picture: of every workload which share of a step each part takes."""
+"""What a profile found, as a table and as a figure: of every workload which share of a step each part takes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def table(found: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def picture(found: Report, path: Path) -> None:
+def figure(found: Report, path: Path) -> None:
     """A bar each, as PNG."""
     rows = steps(found)
     figure = Figure(figsize=(10, 1.2 + 0.34 * len(rows)), layout="constrained")

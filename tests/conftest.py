@@ -11,9 +11,9 @@ import pytest
 
 from rlbench import suites
 from rlbench.config.overrides import apply_settings, parse
-from rlbench.records.store import Store
 from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, Status
 from rlbench.seeds import Seeds
+from tests.forging import claim
 
 RecordRun = Callable[..., Path]
 
@@ -43,7 +43,7 @@ hypothesis.settings.load_profile("rlbench")
 
 def epoch(number: int, mean: float, env_steps: int, seed: int = 0) -> Epoch:
     """An epoch whose two evaluation games average ``mean``, of a run of ``seed``."""
-    lanes = Seeds(seed).child("evaluation", number, "env").numbers(2)
+    seeds = Seeds(seed).child("evaluation", number, "env").numbers(2)
     return Epoch(
         number=number,
         env_steps=env_steps,
@@ -51,7 +51,7 @@ def epoch(number: int, mean: float, env_steps: int, seed: int = 0) -> Epoch:
         seconds=float(number),
         collected=Collected(episodes=1, steps=env_steps, returns=(mean,), lengths=(10,), steps_per_second=100.0),
         updated=None,
-        evaluated=Evaluated(returns=(mean - 1.0, mean + 1.0), lengths=(10, 10), seeds=lanes, seconds=0.5),
+        evaluated=Evaluated(returns=(mean - 1.0, mean + 1.0), lengths=(10, 10), seeds=seeds, seconds=0.5),
     )
 
 
@@ -79,14 +79,13 @@ def record_run(tmp_path: Path) -> RecordRun:
         environment: Mapping[str, object] | None = None,
     ) -> Path:
         spec = apply_settings(suites.spec(suite, algo, task, seed=seed), [parse(text) for text in sets])
-        told: dict[str, object] = {"env": {"env": "test/env"}} | ({} if data is None else {"data": dict(data)})
-        told |= environment or {}
-        store = Store.claim(spec, tmp_path / "results", told, force=force)
-        assert store is not None
+        metadata: dict[str, object] = {"env": {"env": "test/env"}} | ({} if data is None else {"data": dict(data)})
+        metadata |= environment or {}
+        store = claim(spec, tmp_path / "results", metadata, force=force)
         store.note_resumption()
         epochs = [epoch(i, mean, i * spec.budget.epoch, spec.seed) for i, mean in enumerate(means)]
-        for made in epochs:
-            store.append(made)
+        for record in epochs:
+            store.append(record)
         if status is not None:
             store.finish(
                 Outcome(

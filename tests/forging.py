@@ -1,14 +1,31 @@
-"""Records that someone changes who computes their checksums again."""
+"""Records that tests begin, read, or change under a right checksum."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
+from rlbench.config.run import Spec
 from rlbench.records import files
+from rlbench.records.store import Store, read_record
+from rlbench.records.types import Outcome
 
 Change: TypeAlias = Callable[[dict[str, object]], object]
+
+
+def claim(spec: Spec, results: Path, environment: Mapping[str, object] | None = None, *, force: bool = False) -> Store:
+    """The store of a run that no other process holds."""
+    store = Store.claim(spec, results, environment or {}, force=force)
+    assert store is not None
+    return store
+
+
+def outcome_of(folder: Path) -> Outcome:
+    """The outcome of a run that has ended."""
+    outcome = read_record(folder).outcome
+    assert outcome is not None, folder
+    return outcome
 
 
 def reseal(path: Path, change: Change, line: int | None = None) -> None:

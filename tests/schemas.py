@@ -52,12 +52,12 @@ def complaints(  # noqa: C901 - a word of JSON Schema each
 def _branches(
     schema: dict[str, object], value: dict[str, object], root: dict[str, object], where: str
 ) -> Iterator[str]:
-    known = schema.get("properties", {})
-    assert isinstance(known, dict)
+    properties = schema.get("properties", {})
+    assert isinstance(properties, dict)
     yield from (f"{where}: {name} is missing" for name in schema.get("required", ()) if name not in value)
     for name, inside in value.items():
-        if name in known:
-            yield from complaints(known[name], inside, root, f"{where}.{name}")
+        if name in properties:
+            yield from complaints(properties[name], inside, root, f"{where}.{name}")
         elif schema.get("additionalProperties") is False:
             yield f"{where}: {name} is unknown"
         elif isinstance(schema.get("additionalProperties"), dict):

@@ -39,7 +39,7 @@ SIX = ("dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow")
 CPU = Runtime(device="cpu", threads=1)
 
 
-def made(spec: Spec) -> Online:
+def parts_of(spec: Spec) -> Online:
     return assemble.build(spec, CPU, describe(spec))
 
 
@@ -61,7 +61,7 @@ def small(algorithm: str, game: str, *changes: str) -> Spec:
 @pytest.mark.parametrize("algorithm", SIX)
 def test_built_learner_has_the_settings_of_its_spec(algorithm: str, game: str) -> None:
     spec = small(algorithm, game)
-    trainer = made(spec)
+    trainer = parts_of(spec)
     learner, ring, collector, updater = parts(trainer)
     algo = spec.algo
     assert (learner.double, learner.max_grad_norm) == (algo.double, algo.max_grad_norm)
@@ -83,7 +83,7 @@ def test_built_learner_has_the_settings_of_its_spec(algorithm: str, game: str) -
 
 @pytest.mark.parametrize("algorithm", SIX)
 def test_each_parameter_has_one_optimizer_with_the_documented_settings(algorithm: str) -> None:
-    learner, *_ = parts(made(small(algorithm, "Pong")))
+    learner, *_ = parts(parts_of(small(algorithm, "Pong")))
     adam = learner.optimizers[0]
     assert isinstance(adam, torch.optim.Adam)
     (group,) = adam.param_groups
@@ -92,8 +92,8 @@ def test_each_parameter_has_one_optimizer_with_the_documented_settings(algorithm
         1e-8,
         (0.9, 0.999),
     )
-    held = [p for o in learner.optimizers for g in o.param_groups for p in g["params"]]
-    assert len(held) == len({id(p) for p in held}) == len(list(learner.online.parameters()))
+    parameters = [p for o in learner.optimizers for g in o.param_groups for p in g["params"]]
+    assert len(parameters) == len({id(p) for p in parameters}) == len(list(learner.online.parameters()))
     if algorithm == "fqf":
         proposal = learner.optimizers[1]
         assert isinstance(proposal, torch.optim.RMSprop)
@@ -107,7 +107,7 @@ def test_each_parameter_has_one_optimizer_with_the_documented_settings(algorithm
 
 
 def test_iqn_draws_eight_fractions_in_training_and_thirty_two_in_evaluation() -> None:
-    learner, *_ = parts(made(small("iqn", "Pong")))
+    learner, *_ = parts(parts_of(small("iqn", "Pong")))
     assert isinstance(learner.online.head, iqn_fqf.ImplicitHead)
     assert learner.online.head.samples == {"learn": 8, "target": 8, "act": 8, "eval": 32}
 
@@ -122,7 +122,7 @@ def test_exploration_and_importance_weights_follow_their_schedules() -> None:
             parse("algo.learning_starts=32"),
         ],
     )
-    trainer = made(spec)
+    trainer = parts_of(spec)
     _, ring, collector, _ = parts(trainer)
     assert isinstance(ring.sampler, Prioritized)
     for record in islice(trainer, 60):
@@ -138,20 +138,22 @@ def test_exploration_and_importance_weights_follow_their_schedules() -> None:
 def test_evaluation_plays_full_games_with_the_protocols_epsilon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[tuple[tuple[int, ...], bool]] = []
+    calls: list[tuple[tuple[int, ...], bool]] = []
     real = assemble.environments
 
-    def noted(task: Task, *, seeds: tuple[int, ...], training: bool, scale: Scale | None, threads: int) -> VectorEnv:
-        asked.append((seeds, training))
+    def note_episode(
+        task: Task, *, seeds: tuple[int, ...], training: bool, scale: Scale | None, threads: int
+    ) -> VectorEnv:
+        calls.append((seeds, training))
         return real(task, seeds=seeds, training=training, scale=scale, threads=threads)
 
     for module in (assemble, evaluation):
-        monkeypatch.setattr(module, "environments", noted)
+        monkeypatch.setattr(module, "environments", note_episode)
     spec = small("dqn", "Breakout", "protocol.episodes=4", "protocol.envs=2")
-    trainer = made(spec)
-    asked.clear()
+    trainer = parts_of(spec)
+    calls.clear()
     evaluations = [trainer.evaluate(epoch) for epoch in (0, 1, 0)]
-    (first, full), (second, _), (again, _) = asked
+    (first, full), (second, _), (again, _) = calls
     assert not full
     assert len(first) == 2
     assert first == again != second
@@ -161,40 +163,40 @@ def test_evaluation_plays_full_games_with_the_protocols_epsilon(
         assert float(one.explorer.epsilon) == pytest.approx(0.005)
         one.envs.close()
     _, _, collector, _ = parts(trainer)
-    asked.clear()
+    calls.clear()
     collector.open(0)
-    assert asked[0][1]
-    assert set(asked[0][0]).isdisjoint(first)
+    assert calls[0][1]
+    assert set(calls[0][0]).isdisjoint(first)
     collector.close()
 
 
 def test_noisy_networks_have_no_noise_in_evaluation() -> None:
-    learner, *_ = parts(made(apply_settings(suites.spec("toy", "rainbow", "Catch"), [parse("algo.noisy=5")])))
+    learner, *_ = parts(parts_of(apply_settings(suites.spec("toy", "rainbow", "Catch"), [parse("algo.noisy=5")])))
     obs = torch.randint(0, 256, (64, 10, 5), dtype=torch.uint8)
     assert torch.equal(learner.act(obs, "eval"), learner.act(obs, "eval"))
     assert not torch.equal(learner.act(obs, "act"), learner.act(obs, "act"))
 
 
 def test_losses_call_networks_with_their_roles() -> None:
-    learner, ring, collector, _ = parts(made(suites.spec("toy", "dqn", "Catch")))
+    learner, ring, collector, _ = parts(parts_of(suites.spec("toy", "dqn", "Catch")))
     collector.open(0)
     for _ in range(10):
         collector.step()
-    asked: list[tuple[str, str]] = []
+    calls: list[tuple[str, str]] = []
     for name, net in (("online", learner.online), ("target", learner.target)):
-        net.head.register_forward_pre_hook(lambda _m, words, name=name: asked.append((name, words[1])))
+        net.head.register_forward_pre_hook(lambda _m, words, name=name: calls.append((name, words[1])))
     learner.loss(ring.sample(4))
-    assert asked == [("online", "learn"), ("target", "target"), ("online", "target")]
+    assert calls == [("online", "learn"), ("target", "target"), ("online", "target")]
     collector.close()
 
 
 def test_threads_follow_the_shapes_and_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     pong, catch = suites.spec("atari", "dqn", "PongNoFrameskip-v4"), suites.spec("toy", "dqn", "Catch")
-    cpu, card = torch.device("cpu"), torch.device("cuda")
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(device, "cores", lambda: 16)
     assert device.threads_of(pong, Runtime(), cpu) == MOST_THREADS
-    assert device.threads_of(pong, Runtime(), card) == 1
+    assert device.threads_of(pong, Runtime(), gpu) == 1
     assert device.threads_of(catch, Runtime(), cpu) == 1
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert device.threads_of(catch, Runtime(), cpu) == 3
@@ -231,11 +233,11 @@ def test_freed_memory_is_reused_by_the_next_step() -> None:
 
 
 def test_allocator_settings_of_the_user_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[object] = []
-    monkeypatch.setattr(device.ctypes, "CDLL", asked.append)
+    calls: list[object] = []
+    monkeypatch.setattr(device.ctypes, "CDLL", calls.append)
     monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
     device.keep_memory()
-    assert asked == []
+    assert calls == []
 
 
 @pytest.mark.parametrize("name", ["tpu9", "cuda:99", "meta", ""])
@@ -260,7 +262,7 @@ def test_asynchronous_envs_get_an_async_ring_and_collector(
     """And the same seeds, priorities and horizon as envs in step, and n-step returns that are learned from."""
     settings = ("algo.replay.capacity=1000", "algo.replay.n_step=3", "algo.learning_starts=100", *changes)
     spec = apply_settings(suites.spec(suite, algorithm, task), [parse(c) for c in settings])
-    together, trainer = made(spec), made(apply_settings(spec, [parse("task.async_batch=3")]))
+    together, trainer = parts_of(spec), parts_of(apply_settings(spec, [parse("task.async_batch=3")]))
     ring, collector, step = trainer.buffer, trainer.collector, together.collector
     assert isinstance(ring, AsyncRing) and isinstance(together.buffer, Ring)
     assert isinstance(collector, AsyncCollector) and isinstance(step, Collector)

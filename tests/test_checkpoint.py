@@ -109,9 +109,9 @@ def test_crash_between_two_renames_is_repaired_on_the_next_read(tmp_path: Path) 
 
 def test_traces_of_a_crash_do_not_stop_the_next_checkpoint(tmp_path: Path) -> None:
     checkpoint.save(tmp_path / "c", {"old": 1})
-    for left in (".c.old", ".c.12345.tmp"):
-        (tmp_path / left).mkdir()
-        (tmp_path / left / "half").write_text("written")
+    for name in (".c.old", ".c.12345.tmp"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "half").write_text("written")
     checkpoint.save(tmp_path / "c", {"new": 2})
     assert checkpoint.load(tmp_path / "c") == {"new": 2}
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
@@ -141,20 +141,20 @@ def test_a_large_tensor_is_never_twice_in_memory(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(checkpoint, "SHARD", 2**20)
     rows = torch.randint(0, 256, (16 * 2**20 // 1024, 1024), dtype=torch.uint8)
     checkpoint.save(tmp_path / "c", {"rows": rows})
-    seen: list[int] = []
+    sizes: list[int] = []
     load = checkpoint._shard
 
-    def counted(*words: object) -> dict[str, torch.Tensor]:
-        found = load(*words)
-        seen.append(sum(t.nbytes for t in found.values()))
-        return found
+    def count_load(*words: object) -> dict[str, torch.Tensor]:
+        state_back = load(*words)
+        sizes.append(sum(t.nbytes for t in state_back.values()))
+        return state_back
 
-    monkeypatch.setattr(checkpoint, "_shard", counted)
+    monkeypatch.setattr(checkpoint, "_shard", count_load)
     monkeypatch.setattr(torch, "cat", None)  # putting pieces together at the end would need them all at once
     loaded = checkpoint.load(tmp_path / "c")["rows"]
     assert isinstance(loaded, torch.Tensor)
     assert torch.equal(loaded, rows)
-    assert max(seen) <= 2**20
+    assert max(sizes) <= 2**20
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -18,43 +18,43 @@ from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.errors import Interrupted
 from rlbench.records import attempts
-from rlbench.records.store import Store
 from rlbench.run import run
 from rlbench.signals import Stop
-from tests.accel.graph_tape import Tape
+from tests.accel.graph_tape import GraphRecorder
+from tests.forging import claim
 from tests.slow import slow_but
 
-CPU, CARD = torch.device("cpu"), torch.device("cuda")
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
 DQN, PPO = (suites.spec("toy", name, "CartPole-v1") for name in ("dqn", "ppo"))
 
 
 @pytest.mark.parametrize(
-    ("spec", "asked", "device", "told"),
+    ("spec", "engine", "device", "message"),
     [
         (DQN, "auto", CPU, "eager: no CUDA GPU"),
         (DQN, "cuda-graph", CPU, "eager: no CUDA GPU"),
         (
             DQN,
             "auto",
-            CARD,
+            GPU,
             "eager: CUDA graphs are untested on a GPU; choose them with --update-engine cuda-graph",
         ),
-        (DQN, "cuda-graph", CARD, "cuda-graph"),
-        (DQN, "eager", CARD, "eager"),
+        (DQN, "cuda-graph", GPU, "cuda-graph"),
+        (DQN, "eager", GPU, "eager"),
         (DQN, "compiled", CPU, "compiled"),
         (DQN, "numpy", CPU, "eager: only on-policy algorithms have a numpy engine"),
         (PPO, "auto", CPU, "numpy: where networks are small, else eager"),
-        (PPO, "auto", CARD, "eager: steps on a rollout are not captured"),
-        (PPO, "cuda-graph", CARD, "eager: steps on a rollout are not captured"),
+        (PPO, "auto", GPU, "eager: steps on a rollout are not captured"),
+        (PPO, "cuda-graph", GPU, "eager: steps on a rollout are not captured"),
         (PPO, "numpy", CPU, "numpy"),
         (PPO, "eager", CPU, "eager"),
     ],
 )
 def test_requested_engine_is_used_or_refused_with_a_reason(
-    spec: Spec, asked: str, device: torch.device, told: str, monkeypatch: pytest.MonkeyPatch
+    spec: Spec, engine: str, device: torch.device, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engines.shutil, "which", lambda name: f"/bin/{name}")
-    assert engine_of(spec, Runtime.model_validate({"update_engine": asked}), device).description == told
+    assert engine_of(spec, Runtime.model_validate({"update_engine": engine}), device).description == message
 
 
 def test_without_a_compiler_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ def test_without_a_compiler_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(engines, "find_spec", lambda _: None)
     runtime = Runtime(update_engine="compiled")
     assert engine_of(DQN, runtime, CPU).description == "eager: no C++ compiler"
-    assert engine_of(DQN, runtime, CARD).description == "eager: no Triton"
+    assert engine_of(DQN, runtime, GPU).description == "eager: no Triton"
 
 
 def test_a_record_says_how_its_updates_were_computed() -> None:
@@ -83,22 +83,21 @@ def failing(*_: object) -> None:
 def test_run_whose_engine_fails_continues_eagerly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ("budget.steps=80", "budget.epoch=20", "algo.learning_starts=40", "protocol.episodes=1", "protocol.envs=1")
     spec = apply_settings(suites.spec("toy", "dqn", "Catch"), [parse(text) for text in texts])
-    told: dict[str, str] = {}
+    environment: dict[str, str] = {}
     for kind in ("eager", "compiled"):
         with monkeypatch.context() as patched:
             patched.setattr(engines, "_lacking", lambda _: "")
             patched.setattr(engines, "Compiled", FailingCompiled)
-            store = Store.claim(spec, tmp_path / kind, {})
-            assert store is not None
+            store = claim(spec, tmp_path / kind)
             runtime = Runtime.model_validate({"device": "cpu", "threads": 1, "update_engine": kind})
             assert len(list(run(spec, runtime, store, Stop()))) > 5
             store.release()
         assert store.outcome is not None
-        told[kind] = str(store.outcome.weights)
-        noted = [line["updates"] for line in attempts.read_attempts(store.folder) if line["event"] == "engine"]
-        assert len(noted) == (kind == "compiled")
-        assert all("could not be compiled" in str(line) and "\n" not in str(line) for line in noted)
-    assert told["compiled"] == told["eager"]
+        environment[kind] = str(store.outcome.weights)
+        updates_noted = [line["updates"] for line in attempts.read_attempts(store.folder) if line["event"] == "engine"]
+        assert len(updates_noted) == (kind == "compiled")
+        assert all("could not be compiled" in str(line) and "\n" not in str(line) for line in updates_noted)
+    assert environment["compiled"] == environment["eager"]
 
 
 SMALL = ("budget.steps=240", "budget.epoch=80", "budget.segment=120", "protocol.episodes=1", "protocol.envs=1")
@@ -123,26 +122,25 @@ def test_run_with_captured_updates_equals_the_eager_run(
     spec = apply_settings(suites.spec(suite, algorithm, task), [parse(text) for text in (*SMALL, *RUNS[cell])])
     spec = spec.model_copy(update={"smoke": suite == "offline"})  # then it learns from random actions
     plain = weights(spec, tmp_path / "eager", None)
-    tapes: list[Tape] = []
+    recorders: list[GraphRecorder] = []
 
-    def taped(_: torch.device, streams: Sequence[torch.Generator]) -> Tape:
-        tapes.append(Tape(streams))
-        return tapes[-1]
+    def taped(_: torch.device, streams: Sequence[torch.Generator]) -> GraphRecorder:
+        recorders.append(GraphRecorder(streams))
+        return recorders[-1]
 
     monkeypatch.setattr(engines, "CudaGraphs", taped)
     monkeypatch.setattr(torch.cuda, "default_generators", (torch.default_generator,))
     monkeypatch.setattr(engines, "captured", lambda _: Engine("cuda-graph"))
     assert weights(spec, tmp_path / "cuda-graph", None) == plain
     assert weights(spec, tmp_path / "interrupted", 170) == plain
-    assert len(tapes) == 3
-    assert all(tape.recorded for tape in tapes)
+    assert len(recorders) == 3
+    assert all(recorder.graphs for recorder in recorders)
 
 
 def weights(spec: Spec, results: Path, interrupted: int | None) -> str:
-    """What a run comes to; it is stopped at so many steps, and begun again."""
+    """The result of a run that is stopped at so many steps and resumed."""
     for at in (interrupted, None) if interrupted else (None,):
-        store = Store.claim(spec, results, {})
-        assert store is not None
+        store = claim(spec, results)
         stop = Stop()
         with suppress(Interrupted):
             for record in run(spec, Runtime(device="cpu", threads=1), store, stop):

@@ -35,8 +35,8 @@ from rlbench.generate import (
 )
 from rlbench.ops.action_distributions import Gaussian
 from rlbench.ops.state_dict import of_module
-from rlbench.records.store import Store
 from rlbench.seeds import Seeds
+from tests.forging import claim
 
 HOPPER = "hopper-openai_imitation-trpo_iter200"
 EXPERT = "hopper-openai_imitation-trpo_iter500"
@@ -54,9 +54,9 @@ def part(name: str = HOPPER, share: float = 1.0, **changes: object) -> Part:
     )
 
 
-def recorded(*parts: Part, steps: int = 301, lanes: int = 2, seed: int = 0) -> Recording:
+def generate_rows(*parts: Part, steps: int = 301, num_envs: int = 2, seed: int = 0) -> Recording:
     """A recipe carried out."""
-    recipe = Recipe(name="rlb-test", task="Hopper-v4", parts=parts, steps=steps, lanes=lanes, seed=seed)
+    recipe = Recipe(name="rlb-test", task="Hopper-v4", parts=parts, steps=steps, lanes=num_envs, seed=seed)
     recording = Recording(recipe, [policy_of(p.policy) for p in parts])
     counts = list(recording)
     assert counts == sorted(counts) and counts[-1] == steps
@@ -65,12 +65,12 @@ def recorded(*parts: Part, steps: int = 301, lanes: int = 2, seed: int = 0) -> R
 
 @pytest.fixture(scope="module")
 def hops() -> Dataset:
-    """Some episodes of two lanes, 151 and 150 steps."""
-    return recorded(part()).result()
+    """Some episodes of two envs, 151 and 150 steps."""
+    return generate_rows(part()).result()
 
 
 def ends(rows: Dataset) -> NDArray[np.bool_]:
-    """Where an episode ended, whatever the reason."""
+    """The ends of episodes, whatever the reason."""
     return rows.terminated | rows.truncated
 
 
@@ -120,31 +120,31 @@ def test_actions_replayed_in_gymnasium_give_equal_transitions(hops: Dataset) -> 
 
 
 def test_equal_recipes_give_equal_data(hops: Dataset) -> None:
-    for again, same in ((recorded(part()).result(), True), (recorded(part(), seed=1).result(), False)):
+    for again, same in ((generate_rows(part()).result(), True), (generate_rows(part(), seed=1).result(), False)):
         assert all(np.array_equal(a, b) for a, b in zip(again[:3], hops[:3], strict=True)) == same
 
 
 def test_a_mixture_is_one_part_after_the_other() -> None:
-    medium, expert = recorded(part(), steps=120).result(), recorded(part(EXPERT), steps=120).result()
-    both = recorded(part(share=0.5), part(EXPERT, share=0.5), steps=240).result()
+    medium, expert = generate_rows(part(), steps=120).result(), generate_rows(part(EXPERT), steps=120).result()
+    both = generate_rows(part(share=0.5), part(EXPERT, share=0.5), steps=240).result()
     for column, one, other in zip(both[:6], medium[:6], expert[:6], strict=True):
         assert column is not None and one is not None and other is not None
         np.testing.assert_array_equal(column, np.concatenate([one, other]))
 
 
 def test_metadata_have_the_provenance() -> None:
-    recording = recorded(part())
-    told = recording.provenance()
-    assert Recipe.model_validate_json(str(told["recipe"])) == recording.recipe
-    assert (told["name"], told["task"], told["env"]) == ("rlb-test", "Hopper-v4", "gymnasium/Hopper-v4")
-    assert {"rlbench", "numpy", "mujoco", "gymnasium", "not_d4rl"} <= told.keys()
-    assert (told["policies"], told["policies_sha256"]) == (HOPPER, policy_of(HOPPER).sha256)
+    recording = generate_rows(part())
+    metadata = recording.provenance()
+    assert Recipe.model_validate_json(str(metadata["recipe"])) == recording.recipe
+    assert (metadata["name"], metadata["task"], metadata["env"]) == ("rlb-test", "Hopper-v4", "gymnasium/Hopper-v4")
+    assert {"rlbench", "numpy", "mujoco", "gymnasium", "not_d4rl"} <= metadata.keys()
+    assert (metadata["policies"], metadata["policies_sha256"]) == (HOPPER, policy_of(HOPPER).sha256)
     rows = recording.result()
-    assert told["episodes"] + told["episodes_cut"] == ends(rows).sum()
+    assert metadata["episodes"] + metadata["episodes_cut"] == ends(rows).sum()
 
 
 class Counting:
-    """Two lanes that show how far they are; episodes of lane 0 end after 2 steps, of lane 1 they are cut after 3."""
+    """Two envs that observe their step; episodes of env 0 end after 2 steps, those of env 1 are truncated after 3."""
 
     info = EnvInfo(2, (1,), np.dtype(np.float32), Box(-np.ones(1, np.float32), np.ones(1, np.float32)), ())
 
@@ -169,16 +169,16 @@ class Counting:
 
 
 def test_reset_steps_are_not_recorded_and_clocks_restart() -> None:
-    seen: list[list[int]] = []
+    clocks: list[list[int]] = []
 
     def player(obs: NDArray[np.float32], elapsed: NDArray[np.int64]) -> NDArray[np.float32]:
-        seen.append(elapsed.tolist())
+        clocks.append(elapsed.tolist())
         return obs / 1000
 
     envs = Counting()
-    tape = TransitionRecorder(np.array([5, 4]), envs.info, 1)
-    assert list(_record(envs, player, tape)) == [2, 4, 5, 6, 8, 8, 9]
-    rows, cut = tape.in_order()
+    recorder = TransitionRecorder(np.array([5, 4]), envs.info, 1)
+    assert list(_record(envs, player, recorder)) == [2, 4, 5, 6, 8, 8, 9]
+    rows, cut = recorder.in_order()
     assert rows.next_obs is not None
     assert rows.obs[:, 0].tolist() == [0, 1, 0, 1, 0, 100, 101, 102, 100]
     assert rows.next_obs[:, 0].tolist() == [1, 2, 1, 2, 1, 101, 102, 103, 101]
@@ -186,29 +186,29 @@ def test_reset_steps_are_not_recorded_and_clocks_restart() -> None:
     assert rows.terminated.tolist() == [False, True, False, True, False, False, False, False, False]
     assert rows.truncated.tolist() == [False, False, False, False, True, False, False, True, True]
     assert cut.tolist() == [False, False, False, False, True, False, False, False, True]
-    assert [lanes[0] for lanes in seen] == [0, 1, 2, 0, 1, 2, 0]
-    assert [lanes[1] for lanes in seen] == [0, 1, 2, 3, 0, 1, 2]
+    assert [row[0] for row in clocks] == [0, 1, 2, 0, 1, 2, 0]
+    assert [row[1] for row in clocks] == [0, 1, 2, 3, 0, 1, 2]
     summary = returns(rows, cut)
     assert (summary["episodes"], summary["episodes_cut"]) == (3, 2)
     assert summary["return_max"] == pytest.approx(0.303) and summary["return_min"] == pytest.approx(0.001)
     assert summary["return_mean"] == pytest.approx(0.305 / 3)
 
 
-@pytest.mark.parametrize(("lane", "steps"), [(0, 4), (1, 3)])
-def test_env_whose_episode_ends_at_its_quota_is_not_truncated(lane: int, steps: int) -> None:
+@pytest.mark.parametrize(("env_index", "steps"), [(0, 4), (1, 3)])
+def test_env_whose_episode_ends_at_its_quota_is_not_truncated(env_index: int, steps: int) -> None:
     quota = np.full(2, 1)
-    quota[lane] = steps
+    quota[env_index] = steps
     envs = Counting()
-    tape = TransitionRecorder(quota, envs.info, 1)
-    assert list(_record(envs, lambda obs, _: obs, tape))[-1] == steps + 1
-    rows, cut = tape.in_order()
-    last = quota.cumsum()[lane] - 1
-    assert (rows.terminated[last], rows.truncated[last], cut[last]) == (lane == 0, lane == 1, False)
-    assert cut.sum() == rows.truncated.sum() - lane == 1  # the other lane, after its first step
+    recorder = TransitionRecorder(quota, envs.info, 1)
+    assert list(_record(envs, lambda obs, _: obs, recorder))[-1] == steps + 1
+    rows, cut = recorder.in_order()
+    last = quota.cumsum()[env_index] - 1
+    assert (rows.terminated[last], rows.truncated[last], cut[last]) == (env_index == 0, env_index == 1, False)
+    assert cut.sum() == rows.truncated.sum() - env_index == 1  # the other env, after its first step
 
 
 def test_data_of_truncated_episodes_only_have_no_return_statistics() -> None:
-    rows, cut = recorded(part(noise=0.0), steps=20)._parts[0]
+    rows, cut = generate_rows(part(noise=0.0), steps=20)._parts[0]
     assert returns(rows, cut) == {"episodes": 0, "episodes_cut": 2}
 
 
@@ -219,13 +219,13 @@ def linear(**facts: str) -> Policy:
         "mean.bias": np.zeros(1, np.float32),
         "log_std": np.array([math.log(0.25)], np.float32),
     }
-    told = {"name": "half", "env_evaluated": "x", "input_dim": "1", "action_dim": "1", "hidden_layers": "0"}
+    metadata = {"name": "half", "env_evaluated": "x", "input_dim": "1", "action_dim": "1", "hidden_layers": "0"}
     return parse_policy(
-        serialize(arrays, {**told, "activation": "none", "squash": "clip", "log_std": "vector", **facts}), "half"
+        serialize(arrays, {**metadata, "activation": "none", "squash": "clip", "log_std": "vector", **facts}), "half"
     )
 
 
-def drawn(**changes: object) -> NDArray[np.float32]:
+def normal_rows(**changes: object) -> NDArray[np.float32]:
     """Many actions at 0.2."""
     policy = linear()
     mine = Part.model_validate({"policy": "half", "sha256": policy.sha256, **changes})
@@ -235,15 +235,19 @@ def drawn(**changes: object) -> NDArray[np.float32]:
 
 
 def test_deterministic_sampled_noisy_and_uniform_actions_follow_their_settings() -> None:
-    assert (drawn(sampled=False) == np.float32(0.1)).all()
-    sampled, noisy, chance = drawn(), drawn(sampled=False, noise=0.1), drawn(sampled=False, uniform=0.25)
-    assert sampled.mean() == pytest.approx(0.1, abs=0.01) and sampled.std() == pytest.approx(0.25, abs=0.01)
+    assert (normal_rows(sampled=False) == np.float32(0.1)).all()
+    mean_action, noisy, chance = (
+        normal_rows(),
+        normal_rows(sampled=False, noise=0.1),
+        normal_rows(sampled=False, uniform=0.25),
+    )
+    assert mean_action.mean() == pytest.approx(0.1, abs=0.01) and mean_action.std() == pytest.approx(0.25, abs=0.01)
     assert noisy.mean() == pytest.approx(0.1, abs=0.01) and noisy.std() == pytest.approx(0.1, abs=0.005)
-    assert drawn(noise=0.1).std() == pytest.approx(math.hypot(0.25, 0.1), abs=0.01)
+    assert normal_rows(noise=0.1).std() == pytest.approx(math.hypot(0.25, 0.1), abs=0.01)
     other = chance[chance != np.float32(0.1)]
     assert len(other) / 20_000 == pytest.approx(0.25, abs=0.02)
     assert (other.mean(), other.std()) == pytest.approx((0, 1 / math.sqrt(3)), abs=0.03)
-    assert np.abs(drawn(noise=5.0)).max() == 1.0
+    assert np.abs(normal_rows(noise=5.0)).max() == 1.0
 
 
 def test_policy_that_does_not_fit_is_refused_before_generation() -> None:
@@ -272,31 +276,31 @@ def test_the_policy_of_a_run_acts_as_its_learner_does(algorithm: str) -> None:
     spec = suites.spec("mujoco", algorithm, "InvertedPendulum-v4")
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
     obs = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)
-    kept = {"policy": of_module(trainer.learner.policy()), "epoch": 0}
-    seen, scale = obs, trainer.collector.scale
+    checkpoint_state = {"policy": of_module(trainer.learner.policy()), "epoch": 0}
+    obs_tensor, scale = obs, trainer.collector.scale
     if scale is not None:
         scale.count(np.random.default_rng(1).standard_normal((50, 4)).astype(np.float32) * 3 + 1)
-        kept["scale"], seen = scale.state_dict(), scale(obs)
-    policy = parse_policy(export_policy(spec, kept, name="x"), "x")
+        checkpoint_state["scale"], obs_tensor = scale.state_dict(), scale(obs)
+    policy = parse_policy(export_policy(spec, checkpoint_state, name="x"), "x")
     actor = trainer.learner.policy()
     with torch.no_grad():
         if scale is None:
-            due, spread = actor(torch.from_numpy(seen)).mode(), None
+            due, spread = actor(torch.from_numpy(obs_tensor)).mode(), None
         else:
-            judged = (
-                actor(torch.from_numpy(seen))
+            evaluation = (
+                actor(torch.from_numpy(obs_tensor))
                 if isinstance(trainer.learner, Reinforce)
-                else actor.policy(torch.from_numpy(seen))
+                else actor.policy(torch.from_numpy(obs_tensor))
             )
-            assert isinstance(judged, Gaussian)
-            due, spread = trainer.collector.bound(judged.mean), judged.log_std.exp()
-    given = policy(obs, np.zeros(6, np.int64))
-    np.testing.assert_allclose(given, due.numpy(), atol=1e-5)
+            assert isinstance(evaluation, Gaussian)
+            due, spread = trainer.collector.bound(evaluation.mean), evaluation.log_std.exp()
+    actions = policy(obs, np.zeros(6, np.int64))
+    np.testing.assert_allclose(actions, due.numpy(), atol=1e-5)
     policy.fits("InvertedPendulum-v4", features=4, actions=1)
     assert (policy.log_std is None) == (algorithm in {"td3", "ddpg"})
     if spread is not None:
         ones = policy(obs, np.zeros(6, np.int64), np.ones((6, 1)))
-        np.testing.assert_allclose(ones, trainer.collector.bound(judged.mean + spread).numpy(), atol=1e-5)
+        np.testing.assert_allclose(ones, trainer.collector.bound(evaluation.mean + spread).numpy(), atol=1e-5)
 
 
 def test_exported_std_of_sac_equals_its_network() -> None:
@@ -306,9 +310,11 @@ def test_exported_std_of_sac_equals_its_network() -> None:
     policy = parse_policy(export_policy(spec, {"policy": of_module(actor), "epoch": 0}, name="x"), "x")
     obs = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
     with torch.no_grad():
-        told = actor(torch.from_numpy(obs))
-    given = policy(obs, np.zeros(6, np.int64), np.full((6, 1), 0.5))
-    np.testing.assert_allclose(given, (told.mean + told.log_std.exp() / 2).tanh().numpy(), atol=1e-5)
+        policy_output = actor(torch.from_numpy(obs))
+    actions = policy(obs, np.zeros(6, np.int64), np.full((6, 1), 0.5))
+    np.testing.assert_allclose(
+        actions, (policy_output.mean + policy_output.log_std.exp() / 2).tanh().numpy(), atol=1e-5
+    )
     assert (policy.facts.log_std_min, policy.facts.log_std_max) == (
         spec.algo.policy.log_std_min,
         spec.algo.policy.log_std_max,
@@ -330,25 +336,25 @@ def test_exported_offline_policy_acts_as_in_evaluation(
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))  # where nothing lies: it learns from random actions
     spec = apply_settings(suites.spec("offline", algorithm, "rlb-hopper-medium"), [parse("smoke=true"), parse(change)])
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
-    kept = {"policy": of_module(trainer.learner.policy()), "epoch": 0}
+    checkpoint_state = {"policy": of_module(trainer.learner.policy()), "epoch": 0}
     if trainer.scale is not None:
-        kept["scale"] = trainer.scale
-    policy = parse_policy(export_policy(spec, kept, name="x"), "x")
+        checkpoint_state["scale"] = trainer.scale
+    policy = parse_policy(export_policy(spec, checkpoint_state, name="x"), "x")
     obs = np.random.default_rng(0).standard_normal((6, 11)).astype(np.float32)
-    seen = torch.from_numpy(obs)
+    obs_tensor = torch.from_numpy(obs)
     if trainer.scale is not None:
-        seen = (seen - trainer.scale["mean"]) / trainer.scale["deviation"]
+        obs_tensor = (obs_tensor - trainer.scale["mean"]) / trainer.scale["deviation"]
     with torch.no_grad():
-        due = trainer.learner.act(seen, "eval")
+        due = trainer.learner.act(obs_tensor, "eval")
     np.testing.assert_allclose(policy(obs, np.zeros(6, np.int64)), due.numpy(), atol=1e-5)
     policy.fits("Hopper-v4", features=11, actions=3)
     assert (trainer.scale is not None) == (algorithm == "td3bc")
     assert (policy.log_std is not None) == (algorithm == "cql")  # the others' spread lies behind the bound
     if algorithm == "cql":
         with torch.no_grad():
-            told = trainer.learner.policy()(seen)
+            policy_output = trainer.learner.policy()(obs_tensor)
         ones = policy(obs, np.zeros(6, np.int64), np.ones((6, 3)))
-        np.testing.assert_allclose(ones, (told.mean + told.log_std.exp()).tanh().numpy(), atol=1e-5)
+        np.testing.assert_allclose(ones, (policy_output.mean + policy_output.log_std.exp()).tanh().numpy(), atol=1e-5)
         assert (policy.facts.log_std_min, policy.facts.log_std_max) == (
             spec.algo.method.log_std_min,
             spec.algo.method.log_std_max,
@@ -372,8 +378,7 @@ def test_runs_with_discrete_actions_or_without_their_scale_are_refused() -> None
 def finished(tmp_path: Path) -> Path:
     """The folder of a run that keeps its best policy."""
     spec = apply_settings(suites.spec("toy", "sac", "Pendulum-v1"), [parse("algo.widths=8,8")])
-    store = Store.claim(spec, tmp_path / "results", {})
-    assert store is not None
+    store = claim(spec, tmp_path / "results")
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
     checkpoint.save(store.folder / "checkpoint" / "best", {"policy": of_module(trainer.learner.policy()), "epoch": 3})
     store.release()

@@ -42,15 +42,15 @@ class Block(NamedTuple):
 
 def blocks(recipe: str) -> Iterator[Block]:
     how = path = ""
-    for language, text, named, file in BLOCK.findall(recipe):
+    for language, text, name_text, file in BLOCK.findall(recipe):
         if file:
-            how, path = " ".join(named.split()), file
+            how, path = " ".join(name_text.split()), file
         else:
             yield Block(language, text, how, path)
 
 
 def sides(diff: str) -> tuple[str, str]:
-    """What a diff wants to find, and what it makes of it."""
+    """The lines that a diff expects, and those that replace them."""
     lines = diff.splitlines()
     old, new = ([line[1:] for line in lines if line[:1] != other] for other in ("+", "-"))
     return "\n".join(old), "\n".join(new)
@@ -69,28 +69,28 @@ def edited(block: Block, before: str | None) -> str:
     return before.replace(old, new)
 
 
-def run(command: str, shown: list[str], copy: Path) -> None:
+def run(command: str, output_lines: list[str], copy: Path) -> None:
     """A command of the recipe in the copy; each line that is shown is met in order, with anything for ``…``."""
     program, *words = shlex.split(command)
     environ = {**os.environ, "PYTHONPATH": str(copy), "COLUMNS": "300"}
     done = subprocess.run(
         [*PROGRAMS[program], *words], cwd=copy, env=environ, capture_output=True, text=True, check=False, timeout=170
     )
-    said = done.stdout + done.stderr
-    refused = any(line.startswith("rlbench: ") for line in shown)
-    assert (done.returncode != 0) == refused, f"{command}\n{said}"
-    spaced = " ".join(said.split())
-    for line in shown:
+    output = done.stdout + done.stderr
+    is_refusal = any(line.startswith("rlbench: ") for line in output_lines)
+    assert (done.returncode != 0) == is_refusal, f"{command}\n{output}"
+    spaced = " ".join(output.split())
+    for line in output_lines:
         pieces = (re.escape(" ".join(piece.split())) for piece in line.split("…"))
-        found = re.search(".*?".join(pieces), spaced)
-        assert found, f"{command}\n{line}\n{said}"
-        spaced = spaced[found.end() :]
+        match = re.search(".*?".join(pieces), spaced)
+        assert match, f"{command}\n{line}\n{output}"
+        spaced = spaced[match.end() :]
 
 
 def commands(text: str) -> Iterator[tuple[str, list[str]]]:
     for part in text.split("$ ")[1:]:
-        command, *shown = part.splitlines()
-        yield command, shown
+        command, *output_lines = part.splitlines()
+        yield command, output_lines
 
 
 @pytest.fixture(name="copy")
@@ -108,8 +108,8 @@ def test_recipe_of_the_guide_works(title: str, copy: Path) -> None:
     done = 0
     for block in blocks(RECIPES[title]):
         if block.language == "console":
-            for command, shown in commands(block.text):
-                run(command, shown, copy)
+            for command, output_lines in commands(block.text):
+                run(command, output_lines, copy)
                 done += 1
         else:
             file = copy / block.path
@@ -138,16 +138,16 @@ def test_an_algorithm_of_a_new_kind_touches_four_files_besides_its_test() -> Non
 
 def test_an_algorithm_takes_as_many_lines_and_files_as_the_recipe_says_and_fewer_than_sixty() -> None:
     recipe = RECIPES["How to add an algorithm"]
-    written, files = 0, []
+    line_count, files = 0, []
     for block in blocks(recipe):
         if block.language == "console":
             continue
         lines = block.text.splitlines()
-        added = [line[1:] for line in lines if line[:1] == "+"] if block.language == "diff" else lines
-        written += sum(bool(line.strip()) for line in added)
+        new_lines = [line[1:] for line in lines if line[:1] == "+"] if block.language == "diff" else lines
+        line_count += sum(bool(line.strip()) for line in new_lines)
         files.append(block.path)
-    assert f"It takes {written} lines in seven files" in recipe
-    assert written < 60
+    assert f"It takes {line_count} lines in seven files" in recipe
+    assert line_count < 60
     assert set(files) == set(re.findall(r"^\| .+? \| `(.+?)` \|", recipe, re.MULTILINE))
     assert len(set(files)) == 7
 

@@ -45,66 +45,73 @@ def run(tmp_path: Path) -> Path:
 
 
 def recipe(run: Path, **changes: object) -> Games:
-    """How it is played."""
+    """The recipe of a recording."""
     digest = fingerprint(stored_run(run, "best")[1])
-    told = {"name": "rlb-x", "task": "Catch", "policy": "p", "sha256": digest, "steps": STEPS, "lanes": 2}
-    return Games.model_validate({**told, "epsilon": 0.2, **changes})
+    metadata = {"name": "rlb-x", "task": "Catch", "policy": "p", "sha256": digest, "steps": STEPS, "lanes": 2}
+    return Games.model_validate({**metadata, "epsilon": 0.2, **changes})
 
 
-def recorded(run: Path, folder: Path, **changes: object) -> tuple[Dataset, dict[str, str | float]]:
-    """What was played, and what is told of it."""
-    filming = EpisodeRecorder(recipe(run, **changes), run, "best", folder)
-    counts = list(filming)
-    assert counts == sorted(counts) and counts[-1] == filming.recipe.steps
-    told = filming.finish()
-    return recording_reader.read_recording(folder), told
+def record_play(run: Path, folder: Path, **changes: object) -> tuple[Dataset, dict[str, str | float]]:
+    """The dataset of a recording, and its metadata."""
+    episode_recorder = EpisodeRecorder(recipe(run, **changes), run, "best", folder)
+    counts = list(episode_recorder)
+    assert counts == sorted(counts) and counts[-1] == episode_recorder.recipe.steps
+    metadata = episode_recorder.finish()
+    return recording_reader.read_recording(folder), metadata
 
 
 def test_every_env_records_its_share_of_whole_games(run: Path, tmp_path: Path) -> None:
-    rows, told = recorded(run, tmp_path / "rlb-x.frames")
+    rows, metadata = record_play(run, tmp_path / "rlb-x.frames")
     assert rows.final is not None and (~rows.final).sum() == STEPS
     ends = np.flatnonzero(rows.terminated | rows.truncated)
     np.testing.assert_array_equal(ends + 1, np.flatnonzero(rows.final))
     live = np.cumsum(~rows.final)
     cuts = np.flatnonzero(rows.truncated)
-    assert told["episodes_cut"] == len(cuts) and all(live[cut] in {103, 205} for cut in cuts)
+    assert metadata["episodes_cut"] == len(cuts) and all(live[cut] in {103, 205} for cut in cuts)
     totals = np.add.reduceat(rows.reward, [0, *(ends[:-1] + 2)])[~rows.truncated[ends]]
-    assert (told["episodes"], told["return_mean"]) == (len(totals), pytest.approx(totals.mean()))
-    assert set(totals) <= {-1.0, 1.0} and told["smoke"] == "false"
-    assert Games.model_validate_json(str(told["recipe"])) == recipe(run)
+    assert (metadata["episodes"], metadata["return_mean"]) == (len(totals), pytest.approx(totals.mean()))
+    assert set(totals) <= {-1.0, 1.0} and metadata["smoke"] == "false"
+    assert Games.model_validate_json(str(metadata["recipe"])) == recipe(run)
 
 
 def test_replayed_actions_give_equal_frames(run: Path, tmp_path: Path) -> None:
-    rows, _ = recorded(run, tmp_path / "rlb-x.frames")
-    spec, kept = stored_run(run, "best")
-    again = policy_player(spec, kept, epsilon=0.0, num_envs=2, seed=0).envs
-    shown, at, waiting = again.reset(), [0, int(np.flatnonzero(np.cumsum(rows.final == 0) == 103)[0]) + 2], [False] * 2
+    rows, _ = record_play(run, tmp_path / "rlb-x.frames")
+    spec, policy_state = stored_run(run, "best")
+    again = policy_player(spec, policy_state, epsilon=0.0, num_envs=2, seed=0).envs
+    obs_now, at, waiting = (
+        again.reset(),
+        [0, int(np.flatnonzero(np.cumsum(rows.final == 0) == 103)[0]) + 2],
+        [False] * 2,
+    )
     assert rows.final is not None
     for _ in range(100):
-        for lane in range(2):
-            if not waiting[lane]:
-                np.testing.assert_array_equal(rows.obs[at[lane]], shown[lane])
+        for env_index in range(2):
+            if not waiting[env_index]:
+                np.testing.assert_array_equal(rows.obs[at[env_index]], obs_now[env_index])
         again.send(np.array([rows.action[place] for place in at]))
         answer = again.recv()
-        shown = answer.obs
-        for lane in range(2):
-            if waiting[lane]:
-                waiting[lane] = False
+        obs_now = answer.obs
+        for env_index in range(2):
+            if waiting[env_index]:
+                waiting[env_index] = False
                 continue
-            assert rows.reward[at[lane]] == answer.score[lane] and rows.terminated[at[lane]] == answer.terminated[lane]
-            at[lane] += 1
-            if answer.over[lane]:
-                np.testing.assert_array_equal(rows.obs[at[lane]], shown[lane])
-                at[lane] += 1
-                waiting[lane] = True
+            assert (
+                rows.reward[at[env_index]] == answer.score[env_index]
+                and rows.terminated[at[env_index]] == answer.terminated[env_index]
+            )
+            at[env_index] += 1
+            if answer.over[env_index]:
+                np.testing.assert_array_equal(rows.obs[at[env_index]], obs_now[env_index])
+                at[env_index] += 1
+                waiting[env_index] = True
     again.close()
 
 
 def test_epsilon_is_the_share_of_random_actions(run: Path, tmp_path: Path) -> None:
-    spec, kept = stored_run(run, "best")
-    actor = policy_player(spec, kept, epsilon=0.0, num_envs=1, seed=0).actor
+    spec, policy_state = stored_run(run, "best")
+    actor = policy_player(spec, policy_state, epsilon=0.0, num_envs=1, seed=0).actor
     for epsilon, low, high in ((0.0, 0.0, 0.0), (0.9, 0.45, 0.75), (0.3, 0.1, 0.3)):  # two thirds of ε
-        rows, _ = recorded(run, tmp_path / f"{epsilon}.frames", epsilon=epsilon)
+        rows, _ = record_play(run, tmp_path / f"{epsilon}.frames", epsilon=epsilon)
         assert rows.final is not None
         live = ~rows.final
         preferred = actor.act(torch.from_numpy(rows.obs[live][:, None]), "eval").numpy()
@@ -114,7 +121,7 @@ def test_epsilon_is_the_share_of_random_actions(run: Path, tmp_path: Path) -> No
 def test_equal_recipes_give_equal_bytes(run: Path, tmp_path: Path) -> None:
     places = [tmp_path / f"{name}.frames" for name in "abc"]
     for place, seed in zip(places, (0, 0, 1), strict=True):
-        recorded(run, place, seed=seed)
+        record_play(run, place, seed=seed)
     one, same, other = ({path.name: path.read_bytes() for path in place.iterdir()} for place in places)
     assert one == same and one["play.00000.segment"] != other["play.00000.segment"]
 
@@ -144,11 +151,11 @@ class Watching(Random):
 
     def __init__(self, actions: int) -> None:
         super().__init__(actions)
-        self.shown: list[Tensor] = []
+        self.observations: list[Tensor] = []
 
     def act(self, obs: Tensor, role: str) -> Tensor:
         assert role == "eval"  # noise in the network is for learning
-        self.shown.append(obs.clone())
+        self.observations.append(obs.clone())
         return super().act(obs, role)
 
 
@@ -166,20 +173,20 @@ def test_frame_stack_contains_no_frame_of_the_previous_game(tmp_path: Path) -> N
         sampler=Uniform(torch.Generator()),
         device=cpu,
     )
-    made = RecordingWriter(tmp_path / "x.frames")
-    list(record(actor, ring, NoExploration(), envs, ShardRecorder(made, num_envs=2, steps=80)))
+    writer = RecordingWriter(tmp_path / "x.frames")
+    list(record(actor, ring, NoExploration(), envs, ShardRecorder(writer, num_envs=2, steps=80)))
     envs.close()
     rows = recording_reader.read_recording(tmp_path / "x.frames")
     assert rows.final is not None and rows.terminated.sum() > 4
-    lanes = [[shown[lane].numpy().tobytes() for shown in actor.shown] for lane in range(2)]
-    began = lane = 0
+    frames_by_env = [[obs_now[env_index].numpy().tobytes() for obs_now in actor.observations] for env_index in range(2)]
+    began = env_index = 0
     for row, final in enumerate(rows.final):
         if not final:
             stack = rows.obs[[max(row - back, began) for back in (2, 1, 0)]].tobytes()
-            while lane < 2 and stack not in lanes[lane]:
-                lane += 1
-            assert lane < 2, row
-            del lanes[lane][: lanes[lane].index(stack) + 1]
+            while env_index < 2 and stack not in frames_by_env[env_index]:
+                env_index += 1
+            assert env_index < 2, row
+            del frames_by_env[env_index][: frames_by_env[env_index].index(stack) + 1]
         else:
             began = row + 1
 
@@ -187,11 +194,11 @@ def test_frame_stack_contains_no_frame_of_the_previous_game(tmp_path: Path) -> N
 def test_lost_lives_end_no_game_and_points_are_not_clipped(tmp_path: Path) -> None:
     spec = suites.spec("atari", "dqn", "MsPacmanNoFrameskip-v4")
     envs = environments(spec.task, seeds=(1,), training=False)
-    made = RecordingWriter(tmp_path / "x.frames", rows=300)
-    tracks = ShardRecorder(made, num_envs=1, steps=700)
+    writer = RecordingWriter(tmp_path / "x.frames", rows=300)
+    tracks = ShardRecorder(writer, num_envs=1, steps=700)
     list(record(Random(9), Nothing(), NoExploration(), envs, tracks))
     envs.close()
-    recording_writer.finish(tmp_path / "x.frames", made.digests, {})
+    recording_writer.finish(tmp_path / "x.frames", writer.digests, {})
     rows = recording_reader.read_recording(tmp_path / "x.frames")
     assert rows.obs.shape[1:] == (84, 84) and rows.obs.dtype == np.uint8
     assert rows.reward.max() >= 10 and set(np.unique(rows.reward % 10)) == {0.0}
@@ -204,8 +211,8 @@ def test_lost_lives_end_no_game_and_points_are_not_clipped(tmp_path: Path) -> No
 def test_recording_policy_acts_as_in_evaluation() -> None:
     spec = suites.spec("atari", "dqn", "MsPacmanNoFrameskip-v4")
     learner = dqn.dqn_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
-    kept = {"policy": of_module(learner.policy()), "epoch": 0}
-    rules = policy_player(spec, kept, epsilon=0.2, num_envs=1, seed=0).envs._referee
+    policy_state = {"policy": of_module(learner.policy()), "epoch": 0}
+    rules = policy_player(spec, policy_state, epsilon=0.2, num_envs=1, seed=0).envs._referee
     assert spec.task.episodic_life and not rules._episodic_life and not rules._clip
 
 
@@ -228,7 +235,7 @@ def test_unsuitable_run_is_refused_before_recording(run: Path, tmp_path: Path) -
 
 
 def test_metadata_have_the_experts_evaluation(run: Path, tmp_path: Path) -> None:
-    assert EXPERT not in recorded(run, tmp_path / "running.frames")[1]  # nobody knows yet
+    assert EXPERT not in record_play(run, tmp_path / "running.frames")[1]  # nobody knows yet
     store = Store.claim(suites.spec("toy", "qrdqn", "Catch"), tmp_path / "results", {})
     assert store is not None and store.folder == run
     checkpoint.save(run / "checkpoint" / "last", checkpoint.load(run / "checkpoint" / "best"))
@@ -237,6 +244,6 @@ def test_metadata_have_the_experts_evaluation(run: Path, tmp_path: Path) -> None
     store.release()
     for which, due in (("best", 0.75), ("last", -0.5)):
         folder = tmp_path / f"{which}.frames"
-        filming = EpisodeRecorder(recipe(run), run, which, folder)
-        list(filming)
-        assert filming.finish()[EXPERT] == due and dataset_return(folder).expert == due
+        episode_recorder = EpisodeRecorder(recipe(run), run, which, folder)
+        list(episode_recorder)
+        assert episode_recorder.finish()[EXPERT] == due and dataset_return(folder).expert == due

@@ -1,8 +1,8 @@
 """A CUDA graph on the host: operations on fixed tensors that are recorded and replayed without Python.
 
-As on a card, recording changes nothing: what it wrote is put back. A replay carries the same operations out on the same
+As on a GPU, recording changes nothing: what it wrote is put back. A replay carries the same operations out on the same
 memory, so a number that was read while recording, a tensor that was exchanged for another or a count that Python kept
-stays what it was, and shows. What a card could not record is refused.
+stays what it was, and shows. What a GPU could not record is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WAITS = {"_local_scalar_dense", "nonzero", "masked_select", "unique_dim", "_uniq
 """Operations whose result, or its shape, the host must know."""
 
 
-class Refused(RuntimeError):
+class RecordingError(RuntimeError):
     """An operation that no graph can hold."""
 
 
@@ -37,57 +37,57 @@ class Operations(TorchDispatchMode):
         kwargs = kwargs or {}
         name = func.overloadpacket.__name__
         if name in WAITS and not (self.checked and name == "_local_scalar_dense"):
-            raise Refused(f"{func}: the host would wait for the device")
+            raise RecordingError(f"{func}: the host would wait for the device")
         if name in {"index", "index_put", "index_put_"} and any(
             x.dtype == torch.bool for x in tree_leaves(args[1]) if x is not None
         ):
-            raise Refused(f"{func}: its shape would depend on a mask")
+            raise RecordingError(f"{func}: its shape would depend on a mask")
         if name in {"lift_fresh", "lift_fresh_copy"}:
-            raise Refused(f"{func}: numbers of the host would be copied to the device")
-        for argument, given in zip(func._schema.arguments, args, strict=False):
+            raise RecordingError(f"{func}: numbers of the host would be copied to the device")
+        for argument, operand in zip(func._schema.arguments, args, strict=False):
             if argument.alias_info is not None and argument.alias_info.is_write:
-                self._keep(given)
-        found = func(*args, **kwargs)
-        given = {_place(x) for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)}
-        self.own |= {_place(x) for x in tree_leaves(found) if isinstance(x, Tensor)} - given - set(self.before)
-        self.done.append((func, args, kwargs, tree_leaves(found)))
-        return found
+                self._keep(operand)
+        result = func(*args, **kwargs)
+        operand = {_place(x) for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)}
+        self.own |= {_place(x) for x in tree_leaves(result) if isinstance(x, Tensor)} - operand - set(self.before)
+        self.done.append((func, args, kwargs, tree_leaves(result)))
+        return result
 
-    def _keep(self, written: Any) -> None:
-        for x in tree_leaves(written):
+    def _keep(self, output: Any) -> None:
+        for x in tree_leaves(output):
             place = _place(x)
             if place not in self.own and place not in self.before:
                 storage = x.untyped_storage()
                 self.before[place] = storage, storage.clone()
 
 
-class Played:
-    """What was recorded."""
+class Graph:
+    """Recorded operations."""
 
     def __init__(self, operations: Operations) -> None:
         self.done = operations.done
 
     @torch.no_grad()
     def replay(self) -> None:
-        for func, args, kwargs, found in self.done:
-            for old, new in zip(found, tree_leaves(func(*args, **kwargs)), strict=True):
+        for func, args, kwargs, result in self.done:
+            for old, new in zip(result, tree_leaves(func(*args, **kwargs)), strict=True):
                 if isinstance(old, Tensor) and old.untyped_storage().data_ptr() != new.untyped_storage().data_ptr():
                     old.detach().copy_(new)
 
 
-class Tape:
-    """A recorder; ``generators`` are put back after recording, as a card's stay where they are."""
+class GraphRecorder:
+    """A recorder; ``generators`` are put back after recording, as a GPU's stay unchanged."""
 
     def __init__(self, generators: Sequence[torch.Generator], *, checked: bool = False) -> None:
         self.generators, self.checked = generators, checked
-        self.recorded: list[Played] = []
+        self.graphs: list[Graph] = []
         self.eager = 0
 
     def beside(self, work: Callable[[], None]) -> None:
         self.eager += 1
         work()
 
-    def record(self, work: Callable[[], None]) -> Played:
+    def record(self, work: Callable[[], None]) -> Graph:
         streams = [generator.get_state() for generator in self.generators]
         operations = Operations(checked=self.checked)
         try:
@@ -98,8 +98,8 @@ class Tape:
                 storage.copy_(old)
             for generator, stream in zip(self.generators, streams, strict=True):
                 generator.set_state(stream)
-        self.recorded.append(Played(operations))
-        return self.recorded[-1]
+        self.graphs.append(Graph(operations))
+        return self.graphs[-1]
 
 
 def _place(x: Tensor) -> int:

@@ -41,9 +41,9 @@ def test_updates_traced_by_dynamo_equal_eager_ones(cell: str) -> None:
     assert refusals(quick.updater, quick.learner) == ()
     learners = [part for part in composites(quick.learner) if isinstance(part, Compilable)]
     assert any(sorted(learner.compiled) == learner.losses() for learner in learners)
-    wanted = learned(plain)
+    expected = learned(plain)
     for name, value in learned(quick).items():
-        torch.testing.assert_close(value, wanted[name], rtol=1e-5, atol=1e-6, msg=lambda text, n=name: f"{n}: {text}")
+        torch.testing.assert_close(value, expected[name], rtol=1e-5, atol=1e-6, msg=lambda text, n=name: f"{n}: {text}")
 
 
 @pytest.mark.slow
@@ -83,10 +83,10 @@ def test_an_error_of_the_function_itself_is_not_swallowed() -> None:
 
 
 def test_difference_is_measured_in_shares_of_the_tolerance() -> None:
-    before, wanted = {"x": torch.zeros(2), "y": torch.ones(1)}, {"x": torch.tensor([3.0, 4.0]), "y": torch.ones(1)}
+    before, expected = {"x": torch.zeros(2), "y": torch.ones(1)}, {"x": torch.tensor([3.0, 4.0]), "y": torch.ones(1)}
     allowed = TOLERANCES["compiled"]._replace(way=0.1, size=0.0)
-    assert apart(before, wanted, wanted, allowed) == ("", 0.0)
+    assert apart(before, expected, expected, allowed) == ("", 0.0)
     near = {"x": torch.tensor([3.0, 4.25]), "y": torch.ones(1)}
-    assert apart(before, near, wanted, allowed) == ("x", pytest.approx(0.5))
-    assert apart(before, {**near, "y": torch.tensor([1.1])}, wanted, allowed) == ("y", float("inf"))
-    assert apart(before, {**wanted, "x": torch.tensor([3.0, torch.nan])}, wanted, allowed) == ("x", float("inf"))
+    assert apart(before, near, expected, allowed) == ("x", pytest.approx(0.5))
+    assert apart(before, {**near, "y": torch.tensor([1.1])}, expected, allowed) == ("y", float("inf"))
+    assert apart(before, {**expected, "x": torch.tensor([3.0, torch.nan])}, expected, allowed) == ("x", float("inf"))

@@ -21,7 +21,7 @@ from rlbench.ops.state_dict import State
 from rlbench.training.offline import Offline
 from rlbench.training.online import Online
 from rlbench.training.updates import EagerUpdater
-from tests.accel.graph_tape import Refused, Tape
+from tests.accel.graph_tape import GraphRecorder, RecordingError
 from tests.slow import slow_but
 
 RUNTIME = Runtime(device="cpu", threads=1, update_engine="eager")
@@ -29,14 +29,14 @@ TD3_CELL, IQL_CELL, RAINBOW = "toy/td3/Pendulum-v1", "offline/iql/halfcheetah-me
 
 
 def captured(run: Online | Offline, *, checked: bool = False) -> GraphUpdater:
-    """The run's updates, recorded by a tape."""
+    """The run's updates, recorded by a recorder of graphs."""
     assert isinstance(run.updater, EagerUpdater)
     sampler = ring_of(run).sampler if isinstance(run, Online) else run.sampler
     streams = [sampler.generator, torch.default_generator]
     if isinstance(run, Online) and isinstance(run.buffer, Hindsight):
         streams.append(run.buffer.generator)
-    tape = Tape(streams, checked=checked)
-    return GraphUpdater(run.updater, recorder=tape, learner=run.learner, sampler=sampler, generators=streams)
+    recorder = GraphRecorder(streams, checked=checked)
+    return GraphUpdater(run.updater, recorder=recorder, learner=run.learner, sampler=sampler, generators=streams)
 
 
 def pair(cell: str) -> tuple[Online | Offline, Online | Offline, GraphUpdater]:
@@ -45,7 +45,7 @@ def pair(cell: str) -> tuple[Online | Offline, Online | Offline, GraphUpdater]:
     return plain, quick, captured(quick, checked="icm" in cell)
 
 
-def made(cell: str, run: Online | Offline, updater: Any, strides: tuple[int, ...] = STRIDES, seed: int = 3) -> None:
+def cells_of(cell: str, run: Online | Offline, updater: Any, strides: tuple[int, ...] = STRIDES, seed: int = 3) -> None:
     """Updates in strides of many lengths; between them a store grows."""
     torch.manual_seed(seed)
     first, info = 0, describe(spec_of(cell))
@@ -57,73 +57,73 @@ def made(cell: str, run: Online | Offline, updater: Any, strides: tuple[int, ...
 
 
 def same(one: Online | Offline, other: Online | Offline) -> None:
-    wanted = learned(one)
+    expected = learned(one)
     for name, value in learned(other).items():
-        assert torch.equal(value, wanted[name]), name
+        assert torch.equal(value, expected[name]), name
 
 
 @pytest.mark.parametrize("cell", slow_but(CELLS, 0, 9))
 def test_captured_updates_equal_eager_ones_bit_for_bit(cell: str) -> None:
-    plain, quick, recorded = pair(cell)
+    plain, quick, graphs = pair(cell)
     strides = STRIDES if "atari" not in cell else (4, 1, 4, 1, 1)
-    made(cell, plain, plain.updater, strides)
-    made(cell, quick, recorded, strides)
-    assert recorded.refusal is None
-    assert recorded.recordings or plain.updater.learner.cycle * WARMUP >= sum(strides)
+    cells_of(cell, plain, plain.updater, strides)
+    cells_of(cell, quick, graphs, strides)
+    assert graphs.refusal is None
+    assert graphs.recordings or plain.updater.learner.cycle * WARMUP >= sum(strides)
     same(plain, quick)
-    assert recorded.take() == plain.updater.take()
+    assert graphs.take() == plain.updater.take()
 
 
 def test_replay_runs_no_python_of_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, quick, recorded = pair(TD3_CELL)
-    recorded.run(0, 40)
+    _, quick, graphs = pair(TD3_CELL)
+    graphs.run(0, 40)
     monkeypatch.setattr(quick.learner, "update", None)
     before = learned(quick)
-    recorded.run(40, 16)
+    graphs.run(40, 16)
     after = learned(quick)
     assert not torch.equal(before["learner/actor/action.weight"], after["learner/actor/action.weight"])
-    assert recorded.take().count == 56
+    assert graphs.take().count == 56
 
 
 def test_captures_have_few_lengths_of_powers_of_two() -> None:
-    _, _, recorded = pair(TD3_CELL)
-    made(TD3_CELL, rig(TD3_CELL, RUNTIME), recorded)
-    lengths = {key.length for key in recorded.recordings}
+    _, _, graphs = pair(TD3_CELL)
+    cells_of(TD3_CELL, rig(TD3_CELL, RUNTIME), graphs)
+    lengths = {key.length for key in graphs.recordings}
     assert lengths <= {1, 2, 4, 8, 16}
     assert max(lengths) <= MOST
-    assert {key.phase for key in recorded.recordings} <= {0, 1}
+    assert {key.phase for key in graphs.recordings} <= {0, 1}
 
 
 def test_periodic_action_ends_a_capture_and_is_part_of_it() -> None:
-    plain, quick, recorded = pair("toy/dqn/Catch")
+    plain, quick, graphs = pair("toy/dqn/Catch")
     period = plain.updater.learner.every[0].period
-    for run, updater in ((plain, plain.updater), (quick, recorded)):
+    for run, updater in ((plain, plain.updater), (quick, graphs)):
         updater.run(period - 30, 27)
         torch.manual_seed(1)
         updater.run(period - 3, 8)
         updater.run(2 * period - 1, 1)
         assert isinstance(run, Online)
-    assert any(any(key.due) for key in recorded.recordings)
+    assert any(any(key.due) for key in graphs.recordings)
     same(plain, quick)
 
 
 def test_loaded_state_is_captured_again() -> None:
-    plain, quick, recorded = pair(RAINBOW)
-    for run, updater in ((plain, plain.updater), (quick, recorded)):
+    plain, quick, graphs = pair(RAINBOW)
+    for run, updater in ((plain, plain.updater), (quick, graphs)):
         torch.manual_seed(1)
         updater.run(0, 20)
         assert run.learner is not None
-    kept: State = {"learner": plain.learner.state_dict(), "updater": plain.updater.state_dict()}
+    state: State = {"learner": plain.learner.state_dict(), "updater": plain.updater.state_dict()}
     ring = ring_of(plain).state_dict()
     third = rig(RAINBOW, RUNTIME)
     again = captured(third)
     again.run(0, 30)
     assert again.recordings
-    third.learner.load_state_dict(copied(kept)["learner"])
+    third.learner.load_state_dict(copied(state)["learner"])
     ring_of(third).load_state_dict(copied(ring))
-    again.load_state_dict(copied(kept)["updater"])
+    again.load_state_dict(copied(state)["updater"])
     assert not again.recordings
-    for updater in (plain.updater, recorded, again):
+    for updater in (plain.updater, graphs, again):
         torch.manual_seed(2)
         updater.run(20, 30)
     assert again.recordings
@@ -139,8 +139,8 @@ def copied(state: State) -> dict[str, Any]:
 
 
 def test_annealed_beta_reaches_captured_updates() -> None:
-    plain, quick, recorded = pair(RAINBOW)
-    for run, updater in ((plain, plain.updater), (quick, recorded)):
+    plain, quick, graphs = pair(RAINBOW)
+    for run, updater in ((plain, plain.updater), (quick, graphs)):
         torch.manual_seed(1)
         for first in range(0, 40, 4):
             ring_of(run).sampler.anneal(0.4 + first / 100)
@@ -150,8 +150,8 @@ def test_annealed_beta_reaches_captured_updates() -> None:
 
 @pytest.mark.parametrize("lies", ["a tensor", "a number"])
 def test_learning_rate_schedule_reaches_captured_updates_as_a_tensor(lies: str) -> None:
-    plain, quick, recorded = pair(IQL_CELL)
-    runs = ((plain, plain.updater), (quick, recorded))
+    plain, quick, graphs = pair(IQL_CELL)
+    runs = ((plain, plain.updater), (quick, graphs))
     for run, _ in runs:
         assert isinstance(run.learner, IQL)
         if lies == "a tensor":
@@ -218,16 +218,16 @@ def exchanging(run: Online | Offline) -> Callable[..., Any]:
 def test_uncapturable_updates_stay_eager_with_a_reason(
     spoiled: Callable[[Online | Offline], Callable[..., Any]], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain, quick, recorded = pair(TD3_CELL)
+    plain, quick, graphs = pair(TD3_CELL)
     for run in (plain, quick):
         monkeypatch.setattr(run.learner, "update", spoiled(run))
-    made(TD3_CELL, plain, plain.updater)
-    made(TD3_CELL, quick, recorded)
-    assert reason in str(recorded.refusal)
-    assert not recorded.recordings
-    if spoiled is waiting:  # the others' Python has run twice, once for the tape
+    cells_of(TD3_CELL, plain, plain.updater)
+    cells_of(TD3_CELL, quick, graphs)
+    assert reason in str(graphs.refusal)
+    assert not graphs.recordings
+    if spoiled is waiting:  # the others' Python has run twice, once for the recorder
         same(plain, quick)
-    assert recorded.take().count == sum(STRIDES)
+    assert graphs.take().count == sum(STRIDES)
 
 
 IMPOSSIBLE: dict[str, Callable[[Tensor], object]] = {
@@ -241,8 +241,8 @@ IMPOSSIBLE: dict[str, Callable[[Tensor], object]] = {
 @pytest.mark.parametrize("work", IMPOSSIBLE)
 def test_graph_stand_in_refuses_uncapturable_operations(work: str) -> None:
     x = torch.arange(3.0)
-    with pytest.raises(Refused):
-        Tape([]).record(lambda: IMPOSSIBLE[work](x))
+    with pytest.raises(RecordingError):
+        GraphRecorder([]).record(lambda: IMPOSSIBLE[work](x))
 
 
 def test_graph_stand_in_records_without_effects_and_replays() -> None:
@@ -252,8 +252,8 @@ def test_graph_stand_in_records_without_effects_and_replays() -> None:
         y.add_(x * 2)
         x.add_(1)
 
-    played = Tape([]).record(work)
+    graph = GraphRecorder([]).record(work)
     assert (x.tolist(), y.tolist()) == ([0, 1, 2], [0, 0, 0])
-    played.replay()
-    played.replay()
+    graph.replay()
+    graph.replay()
     assert (x.tolist(), y.tolist()) == ([2, 3, 4], [2, 6, 10])

@@ -22,8 +22,11 @@ from rlbench.errors import UsageError
 from rlbench.ops.types import Rollout
 from tests.slow import slow_but
 
-LANES, ROWS, ACTIONS, CPU = 6, 8, 3, torch.device("cpu")
-ATOL, RTOL = 2e-4, 2e-3  # of parameters after 50 updates of float32; the slopes themselves are tested in one step below
+ENVS, ROWS, ACTIONS, CPU = 6, 8, 3, torch.device("cpu")
+ATOL, RTOL = (
+    2e-4,
+    2e-3,
+)  # of parameters after 50 updates of float32; the gradients themselves are tested in one step below
 
 PLAIN = {
     "a2c": ("algo.optimizer=rmsprop", "algo.method.entropy=0.01"),
@@ -44,7 +47,7 @@ OPTIONS = {
 
 
 def spec_of(algorithm: str, options: tuple[str, ...]) -> Spec:
-    rows = (f"algo.rollout_length={ROWS}", f"task.envs={LANES}")
+    rows = (f"algo.rollout_length={ROWS}", f"task.envs={ENVS}")
     return apply_settings(
         suites.spec("mujoco", algorithm, "HalfCheetah-v4"), [parse(text) for text in (*rows, *options)]
     )
@@ -52,11 +55,11 @@ def spec_of(algorithm: str, options: tuple[str, ...]) -> Spec:
 
 def learner_of(spec: Spec, engine: str, *, discrete: bool, dtype: str = "float32") -> PPO | Natural:
     bounds = torch.ones(ACTIONS).numpy()
-    info = EnvInfo(LANES, (5,), bounds.astype(dtype).dtype, Discrete(ACTIONS) if discrete else Box(-bounds, bounds), ())
+    info = EnvInfo(ENVS, (5,), bounds.astype(dtype).dtype, Discrete(ACTIONS) if discrete else Box(-bounds, bounds), ())
     torch.manual_seed(3)
     assert isinstance(spec.algo, PolicyGradient)
-    chosen = Runtime.model_validate({"update_engine": engine}).update_engine
-    learner = build_on_policy(spec, spec.algo, info, CPU, chosen).learner
+    engine_name = Runtime.model_validate({"update_engine": engine}).update_engine
+    learner = build_on_policy(spec, spec.algo, info, CPU, engine_name).learner
     assert isinstance(learner, PPO | Natural)
     return learner
 
@@ -65,31 +68,31 @@ def rollouts(count: int, *, discrete: bool, seed: int = 0, shades: bool = False)
     """Noise with ends and dead rows in it, as a ring gives it."""
     generator = torch.Generator().manual_seed(seed)
 
-    def drawn(*shape: int) -> Tensor:
+    def normal_rows(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator)
 
-    found = []
+    batches = []
     for _ in range(count):
-        done = torch.rand(ROWS, LANES, generator=generator) < 0.15
-        dead = torch.cat([torch.zeros(1, LANES, dtype=torch.bool), done[:-1]])
-        numbered = torch.randint(ACTIONS, (ROWS, LANES), generator=generator)
-        obs = drawn(ROWS + 1, LANES, 5)
-        found.append(
+        done = torch.rand(ROWS, ENVS, generator=generator) < 0.15
+        dead = torch.cat([torch.zeros(1, ENVS, dtype=torch.bool), done[:-1]])
+        numbered = torch.randint(ACTIONS, (ROWS, ENVS), generator=generator)
+        obs = normal_rows(ROWS + 1, ENVS, 5)
+        batches.append(
             Rollout(
                 obs=(obs * 60 + 128).clamp(0, 255).to(torch.uint8) if shades else obs,
-                action=numbered if discrete else drawn(ROWS, LANES, ACTIONS),
-                reward=drawn(ROWS, LANES) * ~dead,
-                terminated=done & ~dead & (drawn(ROWS, LANES) > 0),
+                action=numbered if discrete else normal_rows(ROWS, ENVS, ACTIONS),
+                reward=normal_rows(ROWS, ENVS) * ~dead,
+                terminated=done & ~dead & (normal_rows(ROWS, ENVS) > 0),
                 done=done & ~dead,
                 dead=dead,
             )
         )
-    return found
+    return batches
 
 
 def assert_same(one: PPO | Natural, other: PPO | Natural, *, atol: float = ATOL, rtol: float = RTOL) -> None:
-    for (name, left), right in zip(one.net.named_parameters(), other.net.parameters(), strict=True):
-        torch.testing.assert_close(left, right, atol=atol, rtol=rtol, msg=name)
+    for (name, one_param), right in zip(one.net.named_parameters(), other.net.parameters(), strict=True):
+        torch.testing.assert_close(one_param, right, atol=atol, rtol=rtol, msg=name)
 
 
 @pytest.mark.parametrize("discrete", [False, True], ids=["real", "numbered"])
@@ -101,8 +104,10 @@ def test_fifty_numpy_updates_equal_eager_ones(options: str, discrete: bool) -> N
     assert isinstance(quick.engine, Surrogate)
     start = [parameter.detach().clone() for parameter in quick.net.parameters()]
     for rollout in rollouts(50, discrete=discrete):
-        told, said = eager.update(rollout), quick.update(rollout)
-        torch.testing.assert_close(torch.stack([*told.values()]), torch.stack([*said.values()]), atol=2e-4, rtol=2e-3)
+        eager_report, numpy_report = eager.update(rollout), quick.update(rollout)
+        torch.testing.assert_close(
+            torch.stack([*eager_report.values()]), torch.stack([*numpy_report.values()]), atol=2e-4, rtol=2e-3
+        )
     assert_same(eager, quick)
     assert (
         max(float((x - y.detach()).abs().max()) for x, y in zip(start, quick.net.parameters(), strict=True)) > 10 * ATOL
@@ -118,23 +123,23 @@ def test_numpy_gradients_equal_those_of_the_loss(options: str, discrete: bool) -
     assert isinstance(learner.engine, Surrogate)
     for rollout in rollouts(4, discrete=discrete, seed=1):
         learner.update(rollout)
-    known = aged_lesson(learner, rollouts(1, discrete=discrete, seed=2)[0])
-    loss, _ = learner.loss(known)
-    wanted = torch.autograd.grad(loss, list(learner.net.parameters()))
+    batch = aged_lesson(learner, rollouts(1, discrete=discrete, seed=2)[0])
+    loss, _ = learner.loss(batch)
+    expected = torch.autograd.grad(loss, list(learner.net.parameters()))
     surrogate = learner.engine
     surrogate.descent.max_norm = None
-    surrogate(known, (torch.arange(len(known.weight)),))
-    found = {id(parameter): place for parameter, place in surrogate.stack.views(surrogate.descent.gradient)}
-    for parameter, slope in zip(learner.net.parameters(), wanted, strict=True):
-        torch.testing.assert_close(torch.from_numpy(found[id(parameter)].copy()), slope, atol=2e-6, rtol=2e-4)
+    surrogate(batch, (torch.arange(len(batch.weight)),))
+    gradients = {id(parameter): place for parameter, place in surrogate.stack.views(surrogate.descent.gradient)}
+    for parameter, grad in zip(learner.net.parameters(), expected, strict=True):
+        torch.testing.assert_close(torch.from_numpy(gradients[id(parameter)].copy()), grad, atol=2e-6, rtol=2e-4)
 
 
 def aged_lesson(learner: PPO, rollout: Rollout) -> RolloutBatch:
     """A lesson whose log-probabilities and values are those of an older policy, so that every clip bites."""
-    known = rollout_batch(learner.net, rollout, learner.returns)
+    batch = rollout_batch(learner.net, rollout, learner.returns)
     generator = torch.Generator().manual_seed(5)
-    off = torch.randn(2, len(known.weight), generator=generator) * 0.3
-    return known._replace(log_prob=known.log_prob + off[0], value=known.value + off[1])
+    off = torch.randn(2, len(batch.weight), generator=generator) * 0.3
+    return batch._replace(log_prob=batch.log_prob + off[0], value=batch.value + off[1])
 
 
 @pytest.mark.parametrize("algorithm", ["npg", "trpo"])
@@ -198,17 +203,17 @@ def test_numpy_engine_scales_uint8_observations_like_the_network() -> None:
 
 
 WAYS: dict[str, tuple[str, Callable[[Spec], Spec], bool]] = {
-    "asked for": ("numpy", lambda spec: spec, True),
+    "requested": ("numpy", lambda spec: spec, True),
     "small, left to us": ("auto", lambda spec: spec, True),
-    "eager asked for": ("eager", lambda spec: spec, False),
+    "eager requested": ("eager", lambda spec: spec, False),
     "wide, left to us": ("auto", lambda spec: apply_settings(spec, [parse("algo.torso.widths=[2048,2048]")]), False),
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_small_networks_use_the_numpy_engine_by_default(way: str) -> None:
-    engine, changed, quick = WAYS[way]
-    learner = learner_of(changed(spec_of("ppo", PLAIN["ppo"])), engine, discrete=False)
+    engine, change, quick = WAYS[way]
+    learner = learner_of(change(spec_of("ppo", PLAIN["ppo"])), engine, discrete=False)
     assert isinstance(learner, PPO)
     assert isinstance(learner.engine, Surrogate) == quick
 
@@ -216,7 +221,7 @@ def test_small_networks_use_the_numpy_engine_by_default(way: str) -> None:
 def test_unsupported_numpy_engine_is_refused_in_one_line() -> None:
     spec = suites.spec("mujoco", "reinforce", "HalfCheetah-v4")
     bounds = torch.ones(ACTIONS).numpy()
-    info = EnvInfo(LANES, (5,), bounds.dtype, Box(-bounds, bounds), ())
+    info = EnvInfo(ENVS, (5,), bounds.dtype, Box(-bounds, bounds), ())
     assert isinstance(spec.algo, PolicyGradient)
     with pytest.raises(UsageError, match="update_engine=numpy: only PPO"):
         build_on_policy(spec, spec.algo, info, CPU, "numpy")

@@ -16,18 +16,18 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_captured_updates_equal_eager_ones(cell: str) -> None:
-    found = parity(cell, Runtime(device="cuda", update_engine="cuda-graph"))
-    assert found["ran"] == "cuda-graph"
-    assert found["within"], found
+    result = parity(cell, Runtime(device="cuda", update_engine="cuda-graph"))
+    assert result["ran"] == "cuda-graph"
+    assert result["within"], result
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("cell", COMPILED)
 def test_compiled_updates_agree_with_eager_ones(cell: str) -> None:
-    found = parity(cell, Runtime(device="cuda", update_engine="compiled"))
-    assert found["ran"] == "compiled"
-    assert found["within"], found
+    result = parity(cell, Runtime(device="cuda", update_engine="compiled"))
+    assert result["ran"] == "compiled"
+    assert result["within"], result
 
 
 def test_generator_continues_after_a_failed_capture(monkeypatch: pytest.MonkeyPatch) -> None:

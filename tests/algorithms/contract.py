@@ -30,13 +30,13 @@ class Cyclic(Protocol):
 
 def leaves(state: State, prefix: str = "") -> dict[str, Tensor]:
     """Every tensor of a state, copied, by its path."""
-    found = {}
+    tensors = {}
     for key, value in state.items():
         if isinstance(value, dict):
-            found |= leaves(value, f"{prefix}{key}/")
+            tensors |= leaves(value, f"{prefix}{key}/")
         elif isinstance(value, Tensor):
-            found[prefix + key] = value.detach().clone()
-    return found
+            tensors[prefix + key] = value.detach().clone()
+    return tensors
 
 
 def alike(one: Stateful, other: Stateful) -> None:
@@ -71,22 +71,22 @@ def goes_on(one: LearnerT, other: LearnerT, update: Callable[[LearnerT, int], ob
     alike(one, other)
 
 
-def drawn_from_their_seed(made: Callable[[int], Stateful]) -> None:
+def drawn_from_their_seed(construct: Callable[[int], Stateful]) -> None:
     """Equal seeds draw equal networks, others do not."""
-    first, again, other = (leaves(made(seed).state_dict()) for seed in (0, 0, 1))
+    first, again, other = (leaves(construct(seed).state_dict()) for seed in (0, 0, 1))
     assert all(torch.equal(value, again[name]) for name, value in first.items())
     assert not all(torch.equal(value, other[name]) for name, value in first.items())
 
 
 def compiles_whole(loss: Callable[[BatchT], Tensor], net: nn.Module, batch: BatchT, backend: str = "eager") -> None:
-    """A loss compiles without a break, to the same value and the same slopes."""
+    """A loss compiles without a break, to the same value and the same gradients."""
     torch._dynamo.reset()
     compiled = torch.compile(loss, fullgraph=True, backend=backend)
     torch.manual_seed(4)
-    found = compiled(batch)
+    value = compiled(batch)
     torch.manual_seed(4)
     plain = loss(batch)
-    torch.testing.assert_close(found, plain)
-    slopes = (torch.autograd.grad(x, list(net.parameters()), allow_unused=True) for x in (found, plain))
-    for ours, theirs in zip(*slopes, strict=True):
+    torch.testing.assert_close(value, plain)
+    gradients = (torch.autograd.grad(x, list(net.parameters()), allow_unused=True) for x in (value, plain))
+    for ours, theirs in zip(*gradients, strict=True):
         torch.testing.assert_close(ours, theirs)

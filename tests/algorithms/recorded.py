@@ -71,12 +71,12 @@ def log_normal(x: Array, mean: Array, std: Array) -> float:
     return float(stats.norm.logpdf(x, mean, std).sum())
 
 
-def regressed(critics: Critics, data: Transition, goals: list[float]) -> tuple[float, Array]:
+def regressed(critics: Critics, data: Transition, targets: list[float]) -> tuple[float, Array]:
     """The critics' loss, each member's weighted mean summed, and every row's mean absolute error."""
     total, errors = 0.0, np.zeros(BATCH)
     for i in range(BATCH):
         for k in range(critics.members):
-            gap = q(critics, k, numbers(data.obs[i]), numbers(data.action[i])) - goals[i]
+            gap = q(critics, k, numbers(data.obs[i]), numbers(data.action[i])) - targets[i]
             total += float(data.weight[i]) * gap**2 / BATCH
             errors[i] += abs(gap) / critics.members
     return total, errors
@@ -86,7 +86,7 @@ def copied(nets: Mapping[str, nn.Module]) -> dict[str, list[Tensor]]:
     return {name: [p.detach().clone() for p in net.parameters()] for name, net in nets.items()}
 
 
-def moved(nets: Mapping[str, nn.Module], before: Mapping[str, list[Tensor]]) -> set[str]:
+def changes(nets: Mapping[str, nn.Module], before: Mapping[str, list[Tensor]]) -> set[str]:
     """Names of the networks of which any parameter is another than it was."""
     return {
         name

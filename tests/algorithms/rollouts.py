@@ -20,7 +20,7 @@ from rlbench.nets.torsos import MlpTorso
 from rlbench.ops.types import Rollout
 
 Array = NDArray[np.float64]
-OBS, ACTIONS, ROWS, LANES = 3, 2, 12, 4
+OBS, ACTIONS, ROWS, ENVS = 3, 2, 12, 4
 
 
 def torso(widths: tuple[int, ...]) -> MlpTorso:
@@ -46,17 +46,17 @@ def sgd(net: nn.Module, lr: float = 1e-2) -> torch.optim.Optimizer:
     return torch.optim.SGD(net.parameters(), lr=lr)
 
 
-def returns_of(*, scaled: bool = False) -> Returns:
-    return Returns(gamma=0.9, gae_lambda=0.8, scale_returns=scaled, like=torch.empty(0))
+def returns_of(*, normalize: bool = False) -> Returns:
+    return Returns(gamma=0.9, gae_lambda=0.8, scale_returns=normalize, like=torch.empty(0))
 
 
-def ppo(kind: str = "gaussian", *, max_grad_norm: float | None = None, lr: float = 1e-2, scaled: bool = False,
+def ppo(kind: str = "gaussian", *, max_grad_norm: float | None = None, lr: float = 1e-2, normalize: bool = False,
         **method: float | bool | None) -> PPO:  # fmt: skip
     net = net_of(kind)
     return PPO(
         net,
         optimizer=sgd(net, lr),
-        returns=returns_of(scaled=scaled),
+        returns=returns_of(normalize=normalize),
         method=config.Surrogate.model_validate({"max_grad_norm": max_grad_norm, **method}),
         greedy=False,
         generator=torch.Generator().manual_seed(8),
@@ -70,20 +70,20 @@ def rollout_of(net: SeparateActorCritic | SharedActorCritic | None = None, seed:
     def normal(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator, dtype=torch.float64)
 
-    code = torch.randint(0, 6, (ROWS, LANES), generator=generator)
-    dead = torch.zeros(ROWS, LANES, dtype=torch.bool)
+    code = torch.randint(0, 6, (ROWS, ENVS), generator=generator)
+    dead = torch.zeros(ROWS, ENVS, dtype=torch.bool)
     dead[0, 1] = True
     for row in range(1, ROWS):
         dead[row] = (code[row - 1] > 3) & ~dead[row - 1]
-    obs = normal(ROWS + 1, LANES, OBS)
-    obs[..., 0] = torch.arange((ROWS + 1) * LANES).view(ROWS + 1, LANES) / 50
+    obs = normal(ROWS + 1, ENVS, OBS)
+    obs[..., 0] = torch.arange((ROWS + 1) * ENVS).view(ROWS + 1, ENVS) / 50
     numbered = net is not None and (isinstance(net, SharedActorCritic) or isinstance(net.actor, DiscreteActor))
-    action = torch.randint(0, 3, (ROWS, LANES), generator=generator) if numbered else normal(ROWS, LANES, ACTIONS)
+    action = torch.randint(0, 3, (ROWS, ENVS), generator=generator) if numbered else normal(ROWS, ENVS, ACTIONS)
     assert int(dead.sum()) > 5
     return Rollout(
         obs=obs,
         action=action,
-        reward=normal(ROWS, LANES) * ~dead,
+        reward=normal(ROWS, ENVS) * ~dead,
         terminated=(code == 4) & ~dead,
         done=(code > 3) & ~dead,
         dead=dead,
@@ -108,26 +108,26 @@ def through(net: nn.Module, x: Array) -> Array:
 
 
 @dataclass
-class Said:
-    """What the networks say of one row, by plain arithmetic."""
+class RowOutput:
+    """The networks' outputs for one row, by plain arithmetic."""
 
     log_prob: float
     value: float
     entropy: float
 
 
-def said(net: SeparateActorCritic | SharedActorCritic, obs: Array, action: Array) -> Said:
+def row_output(net: SeparateActorCritic | SharedActorCritic, obs: Array, action: Array) -> RowOutput:
     if isinstance(net, SeparateActorCritic) and isinstance(net.actor, GaussianActor):
         mean, std = through(net.actor, obs), np.exp(numbers(net.actor.log_std))
         log_prob = float(stats.norm.logpdf(action, mean, std).sum())
-        return Said(log_prob, float(through(net.critic, obs)[0]), float(stats.norm.entropy(0, std).sum()))
+        return RowOutput(log_prob, float(through(net.critic, obs)[0]), float(stats.norm.entropy(0, std).sum()))
     if isinstance(net, SharedActorCritic):
         features = through(net.torso, obs)
         logits, value = through(net.logits, features), through(net.value, features)
     else:
         logits, value = through(net.actor, obs), through(net.critic, obs)
     log = special.log_softmax(logits)
-    return Said(float(log[int(action)]), float(value[0]), float(-(np.exp(log) * log).sum()))
+    return RowOutput(float(log[int(action)]), float(value[0]), float(-(np.exp(log) * log).sum()))
 
 
 def reinforce(*, standardise: bool) -> Reinforce:

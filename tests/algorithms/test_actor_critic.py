@@ -29,7 +29,7 @@ UNITS = (torch.tensor([0.4, 3.0], dtype=torch.float64), torch.tensor([0.0, 0.5],
 """Actions between ±0.4 and from −2.5 to 3.5: scale and center."""
 
 
-def stretched(action: Array, units: Units | None) -> Array:
+def in_env_units(action: Array, units: Units | None) -> Array:
     return action if units is None else numbers(units[0]) * action + numbers(units[1])
 
 
@@ -98,10 +98,10 @@ def test_td3_critics_regress_to_the_minimum_target(critics: int, policy: Determi
         action = np.tanh(torso(learner.target_actor, learner.target_actor.action, after))
         if policy.smoothing is not None:
             action = np.clip(action + np.clip(policy.smoothing * noise[i], -policy.clip, policy.clip), -1, 1)
-        least = min(q(learner.target_critics, k, after, stretched(action, units)) for k in range(critics))
+        least = min(q(learner.target_critics, k, after, in_env_units(action, units)) for k in range(critics))
         goal = float(b.reward[i]) + float(b.discount[i]) * least
         for k in range(critics):
-            value = q(learner.critics, k, numbers(b.obs[i]), stretched(numbers(b.action[i]), units))
+            value = q(learner.critics, k, numbers(b.obs[i]), in_env_units(numbers(b.action[i]), units))
             total += float(b.weight[i]) * (value - goal) ** 2 / BATCH
             values.append(value)
             errors[i] += abs(value - goal) / critics
@@ -114,12 +114,12 @@ def test_td3_critics_regress_to_the_minimum_target(critics: int, policy: Determi
 @pytest.mark.parametrize("units", [None, UNITS], ids=["normalized", "environment"])
 def test_td3_actor_ascends_the_first_critic(units: Units | None) -> None:
     learner, b = td3(units=units), batch()
-    wanted = 0.0
+    expected = 0.0
     for i in range(BATCH):
         obs = numbers(b.obs[i])
         action = np.tanh(torso(learner.actor, learner.actor.action, obs))
-        wanted -= float(b.weight[i]) * q(learner.critics, 0, obs, stretched(action, units)) / BATCH
-    assert learner.policy_loss(b).item() == pytest.approx(wanted, rel=1e-12)
+        expected -= float(b.weight[i]) * q(learner.critics, 0, obs, in_env_units(action, units)) / BATCH
+    assert learner.policy_loss(b).item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_td3_actor_and_targets_update_every_second_step() -> None:
@@ -128,8 +128,8 @@ def test_td3_actor_and_targets_update_every_second_step() -> None:
     learner.update(b, 0)
     due(learner, 0)
     for name in NETWORKS:
-        moved = any(not torch.equal(v, still[name][k]) for k, v in getattr(learner, name).state_dict().items())
-        assert moved == (name == "critics"), name
+        change = any(not torch.equal(v, still[name][k]) for k, v in getattr(learner, name).state_dict().items())
+        assert change == (name == "critics"), name
     learner.update(b, 1)
     due(learner, 1)
     for name in NETWORKS:
@@ -143,12 +143,12 @@ def log_density(raw: Array, mean: Array, log_std: Array, scale: Array | float) -
     return float((stats.norm.logpdf(raw, mean, np.exp(log_std)) - np.log(scale * (1 - np.tanh(raw) ** 2))).sum())
 
 
-def sampled(actor: SquashedActor, obs: Array, noise: Array, units: Units | None) -> tuple[Array, float]:
+def sample_action(actor: SquashedActor, obs: Array, noise: Array, units: Units | None) -> tuple[Array, float]:
     """The action that critics see and its log-density (thu-ml/tianshou e605bdea, policy/modelfree/sac.py)."""
     mean, log_std = torso(actor, actor.mean, obs), np.clip(torso(actor, actor.log_std, obs), -20, 2)
     raw = mean + np.exp(log_std) * noise
     scale = 1.0 if units is None else numbers(units[0])
-    return stretched(np.tanh(raw), units), log_density(raw, mean, log_std, scale)
+    return in_env_units(np.tanh(raw), units), log_density(raw, mean, log_std, scale)
 
 
 @pytest.mark.parametrize(("critics", "subset"), [(2, None), (4, 2), (4, 3)])
@@ -165,11 +165,11 @@ def test_sac_critics_regress_to_the_soft_minimum_target(critics: int, subset: in
     total, errors = 0.0, np.zeros(BATCH)
     for i in range(BATCH):
         after = numbers(b.next_obs[i])
-        action, log_prob = sampled(learner.actor, after, noise[i], units)
+        action, log_prob = sample_action(learner.actor, after, noise[i], units)
         least = min(q(learner.target_critics, int(k), after, action) for k in members)
         goal = float(b.reward[i]) + float(b.discount[i]) * (least - 0.2 * log_prob)
         for k in range(critics):
-            gap = q(learner.critics, k, numbers(b.obs[i]), stretched(numbers(b.action[i]), units)) - goal
+            gap = q(learner.critics, k, numbers(b.obs[i]), in_env_units(numbers(b.action[i]), units)) - goal
             total += float(b.weight[i]) * gap**2 / BATCH
             errors[i] += abs(gap) / critics
     assert loss.item() == pytest.approx(total, rel=1e-6)  # α lies in float32
@@ -184,15 +184,15 @@ def test_sac_actor_ascends_the_soft_value(critics: int, subset: int | None, unit
     loss, entropy = learner.policy_loss(b)
     torch.manual_seed(9)
     noise = numbers(torch.randn(BATCH, ACTIONS, dtype=torch.float64))
-    judge = min if subset is None else lambda values: sum(values) / len(values)
-    wanted, surprise = 0.0, 0.0
+    reduce = min if subset is None else lambda values: sum(values) / len(values)
+    expected, surprise = 0.0, 0.0
     for i in range(BATCH):
         obs, weight = numbers(b.obs[i]), float(b.weight[i])
-        action, log_prob = sampled(learner.actor, obs, noise[i], units)
-        value = judge([q(learner.critics, k, obs, action) for k in range(critics)])
-        wanted += weight * (0.2 * log_prob - value) / BATCH
+        action, log_prob = sample_action(learner.actor, obs, noise[i], units)
+        value = reduce([q(learner.critics, k, obs, action) for k in range(critics)])
+        expected += weight * (0.2 * log_prob - value) / BATCH
         surprise -= weight * log_prob / float(b.weight.sum())
-    assert loss.item() == pytest.approx(wanted, rel=1e-6)
+    assert loss.item() == pytest.approx(expected, rel=1e-6)
     assert entropy.item() == pytest.approx(surprise, rel=1e-9)
 
 
@@ -212,7 +212,7 @@ def test_soft_policy_gradient_equals_finite_differences() -> None:
         return learner.policy_loss(b)[0]
 
     for parameter in (learner.actor.mean.weight, learner.actor.log_std.weight):
-        (slope,) = torch.autograd.grad(loss(), [parameter])
+        (gradient,) = torch.autograd.grad(loss(), [parameter])
         for index in ((0, 0), (1, 2)):
             step = 1e-6
             with torch.no_grad():
@@ -221,7 +221,7 @@ def test_soft_policy_gradient_equals_finite_differences() -> None:
                 parameter[index] -= 2 * step
                 below = loss().item()
                 parameter[index] += step
-            assert slope[index].item() == pytest.approx((above - below) / (2 * step), rel=1e-5, abs=1e-9)
+            assert gradient[index].item() == pytest.approx((above - below) / (2 * step), rel=1e-5, abs=1e-9)
 
 
 def test_batch_of_dead_rows_leaves_the_temperature() -> None:
@@ -234,9 +234,9 @@ def test_batch_of_dead_rows_leaves_the_temperature() -> None:
 
 def test_temperature_gradient_is_the_missing_entropy() -> None:
     temperature = Temperature(0.2, device=torch.device("cpu"), target=-2.0, lr=0.1)
-    (slope,) = torch.autograd.grad(temperature.loss(torch.tensor(-3.0)), [temperature.log])
-    assert slope.item() == pytest.approx(-3.0 - -2.0)
-    temperature.learn(torch.tensor(-3.0))  # too little entropy: it must become worth more; Adam's first step is lr
+    (gradient,) = torch.autograd.grad(temperature.loss(torch.tensor(-3.0)), [temperature.log])
+    assert gradient.item() == pytest.approx(-3.0 - -2.0)
+    temperature.learn(torch.tensor(-3.0))  # too little entropy: it must rise; Adam's first step is lr
     assert temperature.value().item() == pytest.approx(0.2 * math.exp(0.1), rel=1e-5)
     temperature = Temperature(0.2, device=torch.device("cpu"))
     temperature.learn(torch.tensor(-3.0))
@@ -251,8 +251,8 @@ def test_redq_actor_updates_once_per_cycle_and_targets_every_step() -> None:
         alpha = learner.temperature.value()
         learner.update(b, phase)
         due(learner, phase)
-        moved = not all(torch.equal(a, p) for a, p in zip(actor, learner.actor.parameters(), strict=True))
-        assert moved == (phase == 2)
+        change = not all(torch.equal(a, p) for a, p in zip(actor, learner.actor.parameters(), strict=True))
+        assert change == (phase == 2)
         assert bool(learner.temperature.value() != alpha) == (phase == 2)
         assert not any(torch.equal(t, p) for t, p in zip(targets, learner.target_critics.parameters(), strict=True))
 
@@ -263,8 +263,8 @@ def test_actor_step_leaves_critics_and_their_gradients(learner: TD3 | SAC) -> No
     learner.update(b, 0)
     before = [(p.clone(), None if p.grad is None else p.grad.clone()) for p in learner.critics.parameters()]
     assert all(gradient is not None for _, gradient in before)
-    found = learner.policy_loss(b)
-    loss = found if isinstance(found, Tensor) else found[0]
+    actor_loss = learner.policy_loss(b)
+    loss = actor_loss if isinstance(actor_loss, Tensor) else actor_loss[0]
     optimize(loss, learner.actor_optimizer)
     for (value, gradient), parameter in zip(before, learner.critics.parameters(), strict=True):
         assert torch.equal(value, parameter)

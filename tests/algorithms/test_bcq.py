@@ -21,8 +21,8 @@ from tests.algorithms.recorded import (
     Array,
     adam,
     batch,
+    changes,
     copied,
-    moved,
     numbers,
     q,
     regressed,
@@ -33,7 +33,7 @@ from tests.algorithms.recorded import (
 LATENT, REACH = 4, 0.05
 
 
-def made() -> BCQ:
+def learner_of() -> BCQ:
     torch.manual_seed(0)
     proposer = ActionVAE(obs=OBS, actions=ACTIONS, latent=LATENT, widths=(7, 6)).double()
     perturbation = Perturbation(obs=OBS, actions=ACTIONS, widths=WIDTHS, perturbation=REACH).double()
@@ -71,7 +71,7 @@ def nets(learner: BCQ) -> dict[str, nn.Module]:
 
 
 def test_vae_loss_equals_reconstruction_plus_half_the_kl() -> None:
-    learner, b = made(), batch()
+    learner, b = learner_of(), batch()
     proposer = learner.net.proposer
     torch.manual_seed(9)
     loss, error, divergence = learner.model_loss(b)
@@ -93,13 +93,13 @@ def test_vae_loss_equals_reconstruction_plus_half_the_kl() -> None:
 
 @pytest.mark.parametrize(("bias", "log_std"), [(100.0, 15.0), (-100.0, -4.0)])
 def test_vae_std_stays_within_its_bounds(bias: float, log_std: float) -> None:
-    proposer = made().net.proposer
+    proposer = learner_of().net.proposer
     proposer.log_std.bias.data.fill_(bias)
     assert (proposer(batch().obs, batch().action).log_std == log_std).all()
 
 
 def test_proposed_actions_come_from_latents_clipped_at_one_half() -> None:
-    learner, b = made(), batch()
+    learner, b = learner_of(), batch()
     torch.manual_seed(9)
     here, there = learner.proposals(b)
     torch.manual_seed(9)
@@ -110,59 +110,59 @@ def test_proposed_actions_come_from_latents_clipped_at_one_half() -> None:
             decoded(learner.net.proposer, numbers(b.obs[i]), code[0, i]), rel=1e-12
         )
         for m in range(3):
-            wanted = decoded(learner.net.proposer, numbers(b.next_obs[i]), code[1 + m, i])
-            assert numbers(there[m, i]) == pytest.approx(wanted, rel=1e-12)
+            expected = decoded(learner.net.proposer, numbers(b.next_obs[i]), code[1 + m, i])
+            assert numbers(there[m, i]) == pytest.approx(expected, rel=1e-12)
 
 
 def test_bcq_critics_regress_to_the_best_lambda_mix_of_perturbed_proposals() -> None:
-    learner, b = made(), batch()
+    learner, b = learner_of(), batch()
     _, there = learner.proposals(b)
-    goals = []
+    targets = []
     for i in range(BATCH):
-        after, worth = numbers(b.next_obs[i]), []
+        after, mixes = numbers(b.next_obs[i]), []
         for m in range(3):
             action = shifted(learner.target_perturbation, after, numbers(there[m, i]))
             values = [q(learner.target_critics, k, after, action) for k in range(2)]
-            worth.append(0.75 * min(values) + 0.25 * max(values))
-        goals.append(float(b.reward[i]) + float(b.discount[i]) * max(worth))
-    wanted, errors = regressed(learner.net.critics, b, goals)
+            mixes.append(0.75 * min(values) + 0.25 * max(values))
+        targets.append(float(b.reward[i]) + float(b.discount[i]) * max(mixes))
+    expected, errors = regressed(learner.net.critics, b, targets)
     loss, _, error = learner.critic_loss(b, there)
-    assert loss.item() == pytest.approx(wanted, rel=1e-12)
+    assert loss.item() == pytest.approx(expected, rel=1e-12)
     assert numbers(error) == pytest.approx(errors, rel=1e-12)
 
 
 def test_perturbation_ascends_the_first_critic_row_by_row() -> None:
-    learner, b = made(), batch()
+    learner, b = learner_of(), batch()
     here, _ = learner.proposals(b)
-    wanted = 0.0
+    expected = 0.0
     for i in range(BATCH):
         obs = numbers(b.obs[i])
         action = shifted(learner.net.perturbation, obs, numbers(here[i]))
-        wanted -= float(b.weight[i]) * q(learner.net.critics, 0, obs, action) / BATCH
-    assert learner.policy_loss(b, here).item() == pytest.approx(wanted, rel=1e-12)
+        expected -= float(b.weight[i]) * q(learner.net.critics, 0, obs, action) / BATCH
+    assert learner.policy_loss(b, here).item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_bcq_acts_with_the_best_candidate_by_the_first_critic() -> None:
-    learner, b = made(), batch()
+    learner, b = learner_of(), batch()
     torch.manual_seed(9)
-    found = learner.act(b.obs, "eval")
+    actual = learner.act(b.obs, "eval")
     torch.manual_seed(9)
     code = np.clip(numbers(torch.randn(20, BATCH, LATENT, dtype=torch.float64)), -0.5, 0.5)
-    chosen = set()
+    actions_taken = set()
     for i in range(BATCH):
         obs = numbers(b.obs[i])
         actions = [
             shifted(learner.net.perturbation, obs, decoded(learner.net.proposer, obs, code[m, i])) for m in range(20)
         ]
         values = [q(learner.net.critics, 0, obs, action) for action in actions]
-        chosen.add(int(np.argmax(values)))
-        assert numbers(found[i]) == pytest.approx(actions[int(np.argmax(values))], rel=1e-12)
-    assert len(chosen) > 1
+        actions_taken.add(int(np.argmax(values)))
+        assert numbers(actual[i]) == pytest.approx(actions[int(np.argmax(values))], rel=1e-12)
+    assert len(actions_taken) > 1
 
 
 @pytest.mark.parametrize("taught", ["proposer", "critics", "perturbation"])
 def test_each_bcq_loss_has_gradients_in_one_network(taught: str) -> None:
-    learner, b = made(), batch()
+    learner, b = learner_of(), batch()
     here, there = learner.proposals(b)
     loss = {
         "proposer": lambda: learner.model_loss(b)[0],
@@ -172,13 +172,13 @@ def test_each_bcq_loss_has_gradients_in_one_network(taught: str) -> None:
     before = copied(nets(learner))
     optimizers = {"proposer": learner.proposer_optimizer, "critics": learner.critics_optimizer}
     optimize(loss, optimizers.get(taught, learner.perturbation_optimizer))
-    assert moved(nets(learner), before) == {taught}
+    assert changes(nets(learner), before) == {taught}
     for name in {"proposer", "critics"} - {taught}:
         assert all(p.grad is None for p in nets(learner)[name].parameters())
 
 
 def test_critic_and_perturbation_losses_leave_the_vae() -> None:
-    learner, b = made(), batch()
+    learner, b = learner_of(), batch()
     here, there = learner.proposals(b)
     parameters = list(learner.net.proposer.parameters())
     for loss in (learner.critic_loss(b, there)[0], learner.policy_loss(b, here)):
@@ -186,11 +186,11 @@ def test_critic_and_perturbation_losses_leave_the_vae() -> None:
 
 
 def test_bcq_update_changes_all_networks_and_targets() -> None:
-    learner, b = made(), batch()
+    learner, b = learner_of(), batch()
     before = copied(nets(learner))
     learner.update(b)
     due(learner)
-    assert moved(nets(learner), before) == set(nets(learner))
+    assert changes(nets(learner), before) == set(nets(learner))
     for name in ("perturbation", "critics"):
         target, online = nets(learner)[f"target_{name}"], nets(learner)[name]
         for old, new, to in zip(before[f"target_{name}"], target.parameters(), online.parameters(), strict=True):
@@ -203,10 +203,10 @@ def test_perturbation_stays_within_its_scale_and_the_action_bounds() -> None:
     with torch.no_grad():
         net.shift.weight.mul_(1e3)
         action = torch.rand(50, 7, ACTIONS) * 2 - 1
-        found = net(torch.randn(7, OBS), action)
-    assert float((found - action).abs().max()) <= 0.05 + 1e-6
-    assert float((found - action).abs().max()) > 0.04
-    assert float(found.abs().max()) <= 1
+        actual = net(torch.randn(7, OBS), action)
+    assert float((actual - action).abs().max()) <= 0.05 + 1e-6
+    assert float((actual - action).abs().max()) > 0.04
+    assert float(actual.abs().max()) <= 1
 
 
 @pytest.mark.parametrize(("clip", "most"), [(0.5, 0.5), (0.1, 0.1), (None, np.inf)])

@@ -28,38 +28,38 @@ def gaussian() -> Imitation:
 def test_bc_loss_is_the_mean_squared_error_over_rows_and_dimensions() -> None:
     learner, b = deterministic(), batch()
     loss, error = learner.loss(b)
-    wanted = [
+    expected = [
         np.square(np.tanh(through(numbers(b.obs[i]), learner.actor)) - numbers(b.action[i])).mean() for i in range(5)
     ]
-    assert loss.item() == pytest.approx(np.dot(numbers(b.weight), wanted) / BATCH, rel=1e-12)
-    assert numbers(error) == pytest.approx(np.array(wanted), rel=1e-12)
+    assert loss.item() == pytest.approx(np.dot(numbers(b.weight), expected) / BATCH, rel=1e-12)
+    assert numbers(error) == pytest.approx(np.array(expected), rel=1e-12)
 
 
 def test_unweighted_bc_loss_equals_torchs_mse_loss() -> None:
     learner, b = deterministic(), batch()
     b = b._replace(weight=torch.ones_like(b.weight))
-    wanted = torch.nn.functional.mse_loss(learner.actor(b.obs).mode(), b.action)
-    assert learner.loss(b)[0].item() == pytest.approx(wanted.item(), rel=1e-12)
+    expected = torch.nn.functional.mse_loss(learner.actor(b.obs).mode(), b.action)
+    assert learner.loss(b)[0].item() == pytest.approx(expected.item(), rel=1e-12)
 
 
 def test_gaussian_actor_maximizes_likelihood_and_reports_the_squared_error() -> None:
     learner, b = gaussian(), batch()
     assert isinstance(learner.actor, BoundedActor)
     std, loss, error = np.exp(numbers(learner.actor.log_std)), *learner.loss(b)
-    wanted, squares = [], []
+    expected, squares = [], []
     for i in range(BATCH):
         mean = np.tanh(through(numbers(b.obs[i]), learner.actor))
-        wanted.append(-log_normal(numbers(b.action[i]), mean, std))
+        expected.append(-log_normal(numbers(b.action[i]), mean, std))
         squares.append(np.square(mean - numbers(b.action[i])).mean())
-    assert loss.item() == pytest.approx(np.dot(numbers(b.weight), wanted) / BATCH, rel=1e-12)
+    assert loss.item() == pytest.approx(np.dot(numbers(b.weight), expected) / BATCH, rel=1e-12)
     assert numbers(error) == pytest.approx(np.array(squares), rel=1e-12)
 
 
 def test_reported_error_ignores_dead_rows() -> None:
     learner, b = deterministic(), batch()
     _, error = learner.loss(b)
-    wanted = float(np.average(numbers(error), weights=numbers(b.weight)))
-    assert learner.update(b).metrics["error"].item() == pytest.approx(wanted, rel=1e-12)
+    expected = float(np.average(numbers(error), weights=numbers(b.weight)))
+    assert learner.update(b).metrics["error"].item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_gaussian_actors_std_and_mean_stay_within_their_bounds() -> None:

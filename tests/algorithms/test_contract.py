@@ -85,7 +85,7 @@ BOX = Box(low=-np.ones(2, np.float32), high=np.ones(2, np.float32))
 VECTORS = EnvInfo(num_envs=1, obs_shape=(3,), obs_dtype=np.dtype("float32"), actions=BOX, versions=())
 
 
-def made(name: str, seed: int = 0) -> tuple[OffPolicyLearner[Transition], Transition, EnvInfo]:
+def learner_of(name: str, seed: int = 0) -> tuple[OffPolicyLearner[Transition], Transition, EnvInfo]:
     """A learner, a batch whose last row has weight 0, and the environment of both."""
     torch.manual_seed(seed)
     if name in CONTINUOUS:
@@ -185,7 +185,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def test_a_cycle_of_updates_changes_every_parameter_that_learns(name: str) -> None:
-    learner, batch, _ = made(name)
+    learner, batch, _ = learner_of(name)
     before = [[p.detach().clone() for p in net.parameters()] for net, _ in taught(learner)]
     if isinstance(learner, CRR):  # weights of 0 would be right, and teach nothing
         batch = batch._replace(reward=batch.reward + 100)
@@ -201,7 +201,7 @@ def test_a_cycle_of_updates_changes_every_parameter_that_learns(name: str) -> No
     "name", [*DISCRETE, *(n for n in ONLINE if "/sac/" not in n and not n.endswith(("1", "Hopper-v4")))]
 )
 def test_copied_target_is_constant_until_its_interval(name: str) -> None:
-    learner, batch, _ = made(name)
+    learner, batch, _ = learner_of(name)
     if isinstance(learner, Imitation):
         assert learner.every == ()
         return
@@ -217,7 +217,7 @@ def test_copied_target_is_constant_until_its_interval(name: str) -> None:
 
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_targets_change_within_a_cycle_and_have_no_gradient(name: str) -> None:
-    learner, batch, _ = made(name)
+    learner, batch, _ = learner_of(name)
     cycled(learner, batch)
     before = leaves(learner.state_dict())
     targets = {key for key in before if "target_" in key}
@@ -229,7 +229,7 @@ def test_targets_change_within_a_cycle_and_have_no_gradient(name: str) -> None:
 
 
 def test_actions_are_within_bounds_and_carry_no_gradient(name: str) -> None:
-    learner, batch, info = made(name)
+    learner, batch, info = learner_of(name)
     for role in ("act", "eval"):
         action = learner.act(batch.obs, role)
         assert not action.requires_grad
@@ -243,13 +243,13 @@ def test_actions_are_within_bounds_and_carry_no_gradient(name: str) -> None:
 
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_evaluation_is_deterministic_unless_it_samples_candidates(name: str) -> None:
-    learner, batch, _ = made(name)
+    learner, batch, _ = learner_of(name)
     same = torch.equal(learner.act(batch.obs, "eval"), learner.act(batch.obs, "eval"))
     assert same == (not isinstance(learner, BCQ))
 
 
 def test_a_row_of_weight_zero_has_no_effect(name: str) -> None:
-    (one, batch, info), (other, _, _) = made(name), made(name)
+    (one, batch, info), (other, _, _) = learner_of(name), learner_of(name)
     spoiled = Transition(*(column.clone() for column in batch))
     spoiled.reward[5], spoiled.discount[5] = 100.0, 0.0
     if "fqf" not in name:  # the loss of its fractions counts every observation
@@ -257,24 +257,24 @@ def test_a_row_of_weight_zero_has_no_effect(name: str) -> None:
             obs[5] = 255 - obs[5] if obs.dtype == torch.uint8 else obs[5] + 1
         discrete = isinstance(info.actions, Discrete)
         spoiled.action[5] = (spoiled.action[5] + 1) % info.actions.n if discrete else -0.5 * spoiled.action[5]
-    for learner, seen in ((one, batch), (other, spoiled)):
+    for learner, data in ((one, batch), (other, spoiled)):
         torch.manual_seed(2)
         for _ in range(2):
-            cycled(learner, seen)
+            cycled(learner, data)
     ours, theirs = leaves(one.state_dict()), leaves(other.state_dict())
     assert [key for key in ours if not torch.equal(ours[key], theirs[key])] == []
 
 
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_a_batch_of_dead_rows_leaves_every_number_finite(name: str) -> None:
-    learner, batch, _ = made(name)
+    learner, batch, _ = learner_of(name)
     for _ in range(2):
         cycled(learner, batch._replace(weight=torch.zeros(BATCH)))
     assert all(bool(value.isfinite().all()) for value in leaves(learner.state_dict()).values())
 
 
 def test_update_returns_finite_metrics_and_one_priority_per_row(name: str) -> None:
-    learner, batch, _ = made(name)
+    learner, batch, _ = learner_of(name)
     report = learner.update(batch, 0)
     assert report.priority.shape == (BATCH,)
     assert bool((report.priority >= 0).all())
@@ -283,14 +283,14 @@ def test_update_returns_finite_metrics_and_one_priority_per_row(name: str) -> No
 
 
 def test_learner_restored_from_its_state_continues_exactly(name: str) -> None:
-    one, batch, _ = made(name)
+    one, batch, _ = learner_of(name)
     cycled(one, batch)
     one.update(batch, 0)
-    goes_on(one, made(name, seed=7)[0], lambda learner, time: learner.update(batch, (1 + time) % learner.cycle))
+    goes_on(one, learner_of(name, seed=7)[0], lambda learner, time: learner.update(batch, (1 + time) % learner.cycle))
 
 
 def test_equal_seeds_draw_equal_networks_and_others_do_not(name: str) -> None:
-    drawn_from_their_seed(lambda seed: made(name, seed)[0])
+    drawn_from_their_seed(lambda seed: learner_of(name, seed)[0])
 
 
 COMPILED = (
@@ -302,7 +302,7 @@ COMPILED = (
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_every_loss_compiles_without_graph_breaks(name: str) -> None:
-    learner, batch, _ = made(name)
+    learner, batch, _ = learner_of(name)
     # the partitioner of aot_eager may draw a layer's or a policy's numbers in another order, and they would not compare
     draws = "rainbow" in name or not isinstance(learner, QLearner) or name in DISCRETE
     for net, loss in taught(learner):

@@ -25,9 +25,9 @@ from tests.algorithms.recorded import (
     Array,
     adam,
     batch,
+    changes,
     copied,
     log_normal,
-    moved,
     numbers,
     q,
     regressed,
@@ -39,7 +39,7 @@ CPU = torch.device("cpu")
 USUAL = Conservative(conservative_weight=2.0, temperature=1.5)
 
 
-def made(method: Conservative = USUAL, *, threshold: float | None = 1.0, most: float = 1e6) -> CQL:
+def learner_of(method: Conservative = USUAL, *, threshold: float | None = 1.0, most: float = 1e6) -> CQL:
     torch.manual_seed(0)
     actor = SquashedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-20, log_std_max=2).double()
     critics = Critics(members=2, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
@@ -59,7 +59,7 @@ def made(method: Conservative = USUAL, *, threshold: float | None = 1.0, most: f
     return CQL(sac, multiplier=multiplier, method=method)
 
 
-def sampled(actor: SquashedActor, obs: Array, noise: Array) -> tuple[Array, float]:
+def sample_action(actor: SquashedActor, obs: Array, noise: Array) -> tuple[Array, float]:
     """An action of the policy at ``obs``, and its log-density by the change of variables."""
     mean = through(obs, actor.torso, actor.mean)
     std = np.exp(np.clip(through(obs, actor.torso, actor.log_std), -20, 2))
@@ -67,51 +67,53 @@ def sampled(actor: SquashedActor, obs: Array, noise: Array) -> tuple[Array, floa
     return np.tanh(raw), log_normal(raw, mean, std) - float(np.log(1 - np.tanh(raw) ** 2).sum())
 
 
-def drawn(count: int) -> tuple[Array, Array]:
-    """What ``considered`` draws, in its order: noise ``[M, 2B, A]`` and uniform actions ``[M, B, A]``."""
+def action_draws(count: int) -> tuple[Array, Array]:
+    """The draws of ``considered`` in their order: noise ``[M, 2B, A]`` and uniform actions ``[M, B, A]``."""
     torch.manual_seed(9)
     noise = torch.randn(count, 2 * BATCH, ACTIONS, dtype=torch.float64)
     return numbers(noise), numbers(2 * torch.rand(count, BATCH, ACTIONS, dtype=torch.float64) - 1)
 
 
 def gaps(learner: CQL) -> tuple[Array, list[float]]:
-    """The weighted gap of each critic and row, ``[K, B]``, and the critics' goals."""
-    b, asked, found, goals = batch(), learner.config, np.zeros((2, BATCH)), []
-    noise, uniform = drawn(asked.n_action_samples)
+    """The weighted gap of each critic and row, ``[K, B]``, and the critics' targets."""
+    b, config, gap, targets = batch(), learner.config, np.zeros((2, BATCH)), []
+    noise, uniform = action_draws(config.n_action_samples)
     for i in range(BATCH):
         obs, after = numbers(b.obs[i]), numbers(b.next_obs[i])
-        others = [(uniform[m, i], ACTIONS * math.log(0.5)) for m in range(asked.n_action_samples)]
-        others += [sampled(learner.sac.actor, obs, noise[m, i]) for m in range(asked.n_action_samples)]
-        there = [sampled(learner.sac.actor, after, noise[m, BATCH + i]) for m in range(asked.n_action_samples)]
+        others = [(uniform[m, i], ACTIONS * math.log(0.5)) for m in range(config.n_action_samples)]
+        others += [sample_action(learner.sac.actor, obs, noise[m, i]) for m in range(config.n_action_samples)]
+        there = [sample_action(learner.sac.actor, after, noise[m, BATCH + i]) for m in range(config.n_action_samples)]
         others += there
         assert len(others) == 30
         for k in range(2):
-            terms = [(q(learner.sac.critics, k, obs, a) - log) / asked.temperature for a, log in others]
+            terms = [(q(learner.sac.critics, k, obs, a) - log) / config.temperature for a, log in others]
             own = q(learner.sac.critics, k, obs, numbers(b.action[i]))
-            found[k, i] = asked.conservative_weight * (asked.temperature * special.logsumexp(terms) - own)
+            gap[k, i] = config.conservative_weight * (config.temperature * special.logsumexp(terms) - own)
         action, log = there[0]
         future = min(q(learner.sac.target_critics, k, after, action) for k in range(2))
-        goals.append(float(b.reward[i]) + float(b.discount[i]) * (future - (0.2 * log if asked.soft_q_backup else 0.0)))
-    return found, goals
+        targets.append(
+            float(b.reward[i]) + float(b.discount[i]) * (future - (0.2 * log if config.soft_q_backup else 0.0))
+        )
+    return gap, targets
 
 
 @pytest.mark.parametrize("method", [USUAL, Conservative(soft_q_backup=False, max_grad_norm=None)])
 @pytest.mark.parametrize("log_multiplier", [0.0, 1.3])
 def test_cql_critic_loss_is_td_error_plus_conservative_gap(method: Conservative, log_multiplier: float) -> None:
-    learner, b = made(method), batch()
+    learner, b = learner_of(method), batch()
     learner.multiplier.log.data.fill_(log_multiplier)
-    gap, goals = gaps(learner)
-    wanted, errors = regressed(learner.sac.critics, b, goals)
-    wanted += math.exp(log_multiplier) * float((numbers(b.weight) * gap).sum()) / BATCH
+    gap, targets = gaps(learner)
+    expected, errors = regressed(learner.sac.critics, b, targets)
+    expected += math.exp(log_multiplier) * float((numbers(b.weight) * gap).sum()) / BATCH
     torch.manual_seed(9)
-    loss, _, error, told = learner.critic_loss(b)
-    assert loss.item() == pytest.approx(wanted, rel=1e-6)  # α and the multiplier lie in float32
+    loss, _, error, value = learner.critic_loss(b)
+    assert loss.item() == pytest.approx(expected, rel=1e-6)  # α and the multiplier lie in float32
     assert numbers(error) == pytest.approx(errors, rel=1e-6)
-    assert told.item() == pytest.approx(np.average(gap.mean(0), weights=numbers(b.weight)), rel=1e-9)
+    assert value.item() == pytest.approx(np.average(gap.mean(0), weights=numbers(b.weight)), rel=1e-9)
 
 
 def test_sampled_actions_cover_the_range_and_differ() -> None:
-    learner, b = made(), batch()
+    learner, b = learner_of(), batch()
     others, log_density, _ = learner.candidate_actions(b)
     assert others.shape == (30, BATCH, ACTIONS)
     assert float(others[:10].min()) < -0.5 < 0.5 < float(others[:10].max())
@@ -122,21 +124,21 @@ def test_sampled_actions_cover_the_range_and_differ() -> None:
 
 
 def test_critic_loss_has_no_gradient_in_actor_or_temperature() -> None:
-    learner, b = made(), batch()
+    learner, b = learner_of(), batch()
     loss = learner.critic_loss(b)[0]
-    strangers = [*learner.sac.actor.parameters(), learner.sac.temperature.log, learner.multiplier.log]
-    assert all(s is None for s in torch.autograd.grad(loss, strangers, allow_unused=True))
+    others = [*learner.sac.actor.parameters(), learner.sac.temperature.log, learner.multiplier.log]
+    assert all(s is None for s in torch.autograd.grad(loss, others, allow_unused=True))
 
 
 def test_critic_gradient_equals_finite_differences() -> None:
-    learner, b = made(), batch()
+    learner, b = learner_of(), batch()
 
     def loss() -> torch.Tensor:
         torch.manual_seed(9)
         return learner.critic_loss(b)[0]
 
     weight = learner.sac.critics.layers[1].weight
-    (slope,) = torch.autograd.grad(loss(), [weight])
+    (gradient,) = torch.autograd.grad(loss(), [weight])
     for index in ((0, 0, 1), (1, 2, 3)):
         with torch.no_grad():
             weight[index] += 1e-6
@@ -144,28 +146,28 @@ def test_critic_gradient_equals_finite_differences() -> None:
             weight[index] -= 2e-6
             below = loss().item()
             weight[index] += 1e-6
-        assert slope[index].item() == pytest.approx((above - below) / 2e-6, rel=1e-4, abs=1e-8)
+        assert gradient[index].item() == pytest.approx((above - below) / 2e-6, rel=1e-4, abs=1e-8)
 
 
 def test_the_multiplier_rises_while_the_gap_is_above_its_threshold_and_falls_below_it() -> None:
     rows = torch.tensor(5.0)
-    for gap, wanted in ((3.0, math.exp(0.1)), (1.0, math.exp(-0.1))):
+    for gap, expected in ((3.0, math.exp(0.1)), (1.0, math.exp(-0.1))):
         multiplier = LagrangeMultiplier(device=CPU, lagrange_threshold=2.0, lr=0.1, max_multiplier=1e6)
         assert multiplier.value().item() == 1
         multiplier.learn(torch.tensor(gap), rows)  # Adam's first step is lr
-        assert multiplier.value().item() == pytest.approx(wanted, rel=1e-5)
+        assert multiplier.value().item() == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize(("share", "wanted"), [(0.9, math.exp(1e-2)), (1.1, math.exp(-1e-2))])
-def test_an_update_compares_the_weighted_gap_with_the_threshold(share: float, wanted: float) -> None:
+@pytest.mark.parametrize(("share", "expected"), [(0.9, math.exp(1e-2)), (1.1, math.exp(-1e-2))])
+def test_an_update_compares_the_weighted_gap_with_the_threshold(share: float, expected: float) -> None:
     """Weighted by 2, the gap is just above or just below; unweighted it would be far below both times."""
     torch.manual_seed(9)
-    gap = made().critic_loss(batch())[3].item()
+    gap = learner_of().critic_loss(batch())[3].item()
     assert gap > 0
-    learner = made(threshold=share * gap)
+    learner = learner_of(threshold=share * gap)
     torch.manual_seed(9)
     learner.update(batch())
-    assert learner.multiplier.value().item() == pytest.approx(wanted, rel=1e-5)  # Adam's first step is its rate
+    assert learner.multiplier.value().item() == pytest.approx(expected, rel=1e-5)  # Adam's first step is its rate
 
 
 def test_multiplier_is_clipped_at_its_bound_and_can_leave_it() -> None:
@@ -196,7 +198,7 @@ def test_each_critics_gradient_is_clipped_separately() -> None:
     critics = Critics(members=2, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
     parameters = list(critics.parameters())
     value = critics(batch().obs, batch().action)
-    loss = (torch.tensor([[100.0], [0.01]]) * value).sum()  # one slope is far too long, the other short
+    loss = (torch.tensor([[100.0], [0.01]]) * value).sum()  # one gradient is far too long, the other short
     whole = torch.autograd.grad(loss, parameters, retain_graph=True)
     plain = torch.autograd.grad(value.sum(), parameters, retain_graph=True)
     norms = [math.sqrt(sum(float(g[k].square().sum()) for g in whole)) for k in range(2)]
@@ -212,12 +214,12 @@ def test_each_critics_gradient_is_clipped_separately() -> None:
 
 
 def test_cql_update_changes_every_part_once() -> None:
-    learner, b = made(), batch()
+    learner, b = learner_of(), batch()
     nets = {"actor": learner.sac.actor, "critics": learner.sac.critics, "targets": learner.sac.target_critics}
     before, alpha = copied(nets), learner.sac.temperature.value()
     report = learner.update(b)
     due(learner)
-    assert moved(nets, before) == set(nets)
+    assert changes(nets, before) == set(nets)
     for old, new, to in zip(
         before["targets"], learner.sac.target_critics.parameters(), learner.sac.critics.parameters(), strict=True
     ):
@@ -229,22 +231,22 @@ def test_cql_update_changes_every_part_once() -> None:
 
 
 def test_cql_ranks_actions_of_the_data_above_others() -> None:
-    found = []
+    actual = []
     for weight in (5.0, 1e-3):
         learner, b = (
-            made(Conservative(conservative_weight=weight, max_grad_norm=None), threshold=None),
+            learner_of(Conservative(conservative_weight=weight, max_grad_norm=None), threshold=None),
             batch(),
         )
         learner.sac.critic_optimizer.param_groups[0]["lr"] = 1e-2
         torch.manual_seed(3)
         for _ in range(100):
             learner.update(b)
-        found.append(learner.critic_loss(b)[3].item() / weight)
-    assert found[0] < found[1] - 0.2
+        actual.append(learner.critic_loss(b)[3].item() / weight)
+    assert actual[0] < actual[1] - 0.2
 
 
 def cloned(cloning: float) -> ClonedSAC:
-    learner = made().sac
+    learner = learner_of().sac
     sac = ClonedSAC(
         learner.actor,
         learner.critics,
@@ -266,7 +268,7 @@ def test_cloning_actor_maximizes_the_density_of_the_data() -> None:
     noise = numbers(torch.randn(BATCH, ACTIONS, dtype=torch.float64))
     for i in range(BATCH):
         obs, action = numbers(b.obs[i]), numbers(b.action[i])
-        log = sampled(sac.actor, obs, noise[i])[1]
+        log = sample_action(sac.actor, obs, noise[i])[1]
         mean = through(obs, sac.actor.torso, sac.actor.mean)
         std = np.exp(np.clip(through(obs, sac.actor.torso, sac.actor.log_std), -20, 2))
         density = log_normal(np.arctanh(action), mean, std) - float(np.log(1 - action**2).sum())
@@ -274,12 +276,12 @@ def test_cloning_actor_maximizes_the_density_of_the_data() -> None:
     torch.manual_seed(9)
     assert sac.policy_loss(b)[0].item() == pytest.approx(expected, rel=1e-6)  # α lies in float32
     critics = list(sac.critics.parameters())
-    slopes = torch.autograd.grad(sac.policy_loss(b)[0], critics, allow_unused=True)
-    assert all(slope is None or not slope.any() for slope in slopes)
+    gradients = torch.autograd.grad(sac.policy_loss(b)[0], critics, allow_unused=True)
+    assert all(gradient is None or not gradient.any() for gradient in gradients)
 
 
 def test_actor_after_cloning_equals_that_of_sac() -> None:
-    sac, plain, b = cloned(0.0), made().sac, batch()
+    sac, plain, b = cloned(0.0), learner_of().sac, batch()
     torch.manual_seed(9)
     loss, entropy = sac.policy_loss(b)
     torch.manual_seed(9)
@@ -296,7 +298,7 @@ def test_inverse_tanh_is_exact_and_finite_at_the_bounds() -> None:
 @pytest.mark.parametrize("actor_first", [True, False])
 def test_actor_uses_critics_before_or_after_their_step(*, actor_first: bool) -> None:
     method = Conservative(conservative_weight=2.0, temperature=1.5, actor_first=actor_first)
-    learner, steps, b = made(method), made(method), batch()
+    learner, steps, b = learner_of(method), learner_of(method), batch()
     order = [lambda: steps.sac.update_actor(b), lambda: critic_step(steps, b)]
     torch.manual_seed(9)
     learner.update(b)

@@ -21,9 +21,9 @@ from tests.algorithms.recorded import (
     Array,
     adam,
     batch,
+    changes,
     copied,
     log_normal,
-    moved,
     numbers,
     q,
     regressed,
@@ -34,7 +34,7 @@ from tests.algorithms.recorded import (
 EXP = CriticRegularized(beta=0.5, max_weight=1.5)
 
 
-def made(method: CriticRegularized = EXP, *, critics: int = 2, sync_every: int | None = None) -> CRR:
+def learner_of(method: CriticRegularized = EXP, *, critics: int = 2, sync_every: int | None = None) -> CRR:
     torch.manual_seed(0)
     actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-5, log_std_max=2).double()
     ensemble = Critics(members=critics, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
@@ -57,37 +57,39 @@ def mean_of(actor: BoundedActor, obs: Array) -> Array:
 
 @pytest.mark.parametrize("critics", [1, 2])
 def test_crr_critics_regress_to_the_minimum_target_of_a_sampled_action(critics: int) -> None:
-    learner, b = made(critics=critics), batch()
+    learner, b = learner_of(critics=critics), batch()
     torch.manual_seed(9)
     loss, _, error, value = learner.critic_loss(b)
     torch.manual_seed(9)
     noise = numbers(torch.randn(1, BATCH, ACTIONS, dtype=torch.float64))[0]
-    std, goals = np.exp(numbers(learner.target_actor.log_std)), []
+    std, targets = np.exp(numbers(learner.target_actor.log_std)), []
     for i in range(BATCH):
         after = numbers(b.next_obs[i])
         action = np.clip(mean_of(learner.target_actor, after) + std * noise[i], -1, 1)
         least = min(q(learner.target_critics, k, after, action) for k in range(critics))
-        goals.append(float(b.reward[i]) + float(b.discount[i]) * least)
-    wanted, errors = regressed(learner.critics, b, goals)
-    assert loss.item() == pytest.approx(wanted, rel=1e-12)
+        targets.append(float(b.reward[i]) + float(b.discount[i]) * least)
+    expected, errors = regressed(learner.critics, b, targets)
+    assert loss.item() == pytest.approx(expected, rel=1e-12)
     assert numbers(error) == pytest.approx(errors, rel=1e-12)
-    told = [[q(learner.critics, k, numbers(b.obs[i]), numbers(b.action[i])) for i in range(5)] for k in range(critics)]
-    assert numbers(value) == pytest.approx(np.array(told), rel=1e-12)
+    values_by_hand = [
+        [q(learner.critics, k, numbers(b.obs[i]), numbers(b.action[i])) for i in range(5)] for k in range(critics)
+    ]
+    assert numbers(value) == pytest.approx(np.array(values_by_hand), rel=1e-12)
 
 
 @pytest.mark.parametrize("usual", ["mean", "max"])
 @pytest.mark.parametrize("mode", ["exp", "binary"])
 def test_crr_actor_is_weighted_by_the_advantage_over_its_samples(mode: str, usual: str) -> None:
     learner, b = (
-        made(EXP.model_copy(update={"mode": mode, "advantage_type": usual})),
+        learner_of(EXP.model_copy(update={"mode": mode, "advantage_type": usual})),
         batch(),
     )
     value = learner.critic_loss(b)[3].amin(0)
     torch.manual_seed(9)
-    loss, imitated = learner.policy_loss(b, value)
+    loss, log_prob = learner.policy_loss(b, value)
     torch.manual_seed(9)
     noise = numbers(torch.randn(4, BATCH, ACTIONS, dtype=torch.float64))
-    std, wanted, weights = np.exp(numbers(learner.actor.log_std)), 0.0, []
+    std, expected, weights = np.exp(numbers(learner.actor.log_std)), 0.0, []
     for i in range(BATCH):
         obs, data = numbers(b.obs[i]), numbers(b.action[i])
         mean = mean_of(learner.actor, obs)
@@ -98,19 +100,19 @@ def test_crr_actor_is_weighted_by_the_advantage_over_its_samples(mode: str, usua
         own = min(q(learner.critics, k, obs, data) for k in range(2))
         advantage = own - (sum(others) / 4 if usual == "mean" else max(others))
         weights.append(min(math.exp(advantage / 0.5), 1.5) if mode == "exp" else float(advantage > 0))
-        wanted -= float(b.weight[i]) * weights[-1] * log_normal(data, mean, std) / BATCH
-    assert loss.item() == pytest.approx(wanted, rel=1e-12)
-    assert imitated.item() == pytest.approx(np.average(weights, weights=numbers(b.weight)), rel=1e-12)
+        expected -= float(b.weight[i]) * weights[-1] * log_normal(data, mean, std) / BATCH
+    assert loss.item() == pytest.approx(expected, rel=1e-12)
+    assert log_prob.item() == pytest.approx(np.average(weights, weights=numbers(b.weight)), rel=1e-12)
     assert len(set(weights)) > 1
 
 
 def test_advantage_weights_have_no_gradient() -> None:
-    learner, b = made(), batch()
+    learner, b = learner_of(), batch()
     value = learner.critic_loss(b)[3].amin(0)
     torch.manual_seed(9)
     loss, _ = learner.policy_loss(b, value)
-    slopes = torch.autograd.grad(loss, list(learner.critics.parameters()), allow_unused=True, retain_graph=True)
-    assert all(slope is None for slope in slopes)
+    gradients = torch.autograd.grad(loss, list(learner.critics.parameters()), allow_unused=True, retain_graph=True)
+    assert all(gradient is None for gradient in gradients)
     torch.manual_seed(9)
     policy = learner.actor(b.obs)
     weight = learner.weight(b.obs, policy, value).detach().clone()
@@ -121,21 +123,21 @@ def test_advantage_weights_have_no_gradient() -> None:
 
 
 def test_critic_loss_has_no_gradient_in_the_actor() -> None:
-    learner, b = made(), batch()
+    learner, b = learner_of(), batch()
     parameters = [*learner.actor.parameters()]
     assert all(s is None for s in torch.autograd.grad(learner.critic_loss(b)[0], parameters, allow_unused=True))
 
 
 def test_crr_update_is_one_step_of_each_with_the_minimum_value() -> None:
-    one, other, b = made(), made(), batch()
+    one, other, b = learner_of(), learner_of(), batch()
     torch.manual_seed(9)
     report = one.update(b)
     torch.manual_seed(9)
     critic_loss, _, _, value = other.critic_loss(b)
-    actor_loss, imitated = other.policy_loss(b, value.amin(0))
+    actor_loss, log_prob = other.policy_loss(b, value.amin(0))
     optimize(critic_loss, other.critic_optimizer)
     optimize(actor_loss, other.actor_optimizer)
-    assert torch.equal(report.metrics["imitated"], imitated)
+    assert torch.equal(report.metrics["imitated"], log_prob)
     for name in ("actor", "critics"):
         for ours, theirs in zip(getattr(one, name).parameters(), getattr(other, name).parameters(), strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
@@ -144,10 +146,10 @@ def test_crr_update_is_one_step_of_each_with_the_minimum_value() -> None:
 def test_targets_follow_by_polyak_averaging_or_are_copied() -> None:
     nets = ("target_actor", "target_critics")
     for sync_every, period, share in ((None, 1, 0.25), (100, 100, 1.0)):
-        learner, b = made(sync_every=sync_every), batch()
+        learner, b = learner_of(sync_every=sync_every), batch()
         before = copied({name: getattr(learner, name) for name in nets})
         learner.update(b)
-        assert not moved({name: getattr(learner, name) for name in nets}, before)
+        assert not changes({name: getattr(learner, name) for name in nets}, before)
         (periodic,) = learner.every
         assert periodic.period == period
         periodic.action()

@@ -97,8 +97,8 @@ def test_critics_regress_to_the_expected_soft_minimum_target(critics: int) -> No
     for i in range(BATCH):
         after = numbers(b.next_obs[i])
         least = np.min([q(learner.target, k, after) for k in range(critics)], axis=0)
-        wanted = float(b.reward[i]) + float(b.discount[i]) * soft(chances(learner.net, after), least)
-        assert goal[i].item() == pytest.approx(wanted, rel=1e-6)  # α lies in float32
+        expected = float(b.reward[i]) + float(b.discount[i]) * soft(chances(learner.net, after), least)
+        assert goal[i].item() == pytest.approx(expected, rel=1e-6)  # α lies in float32
     for k in range(critics):
         loss, mean, error = learner.critic_loss(b, goal, k)
         values = [float(q(learner.net, k, numbers(b.obs[i]))[int(b.action[i])]) for i in range(BATCH)]
@@ -112,13 +112,13 @@ def test_critics_regress_to_the_expected_soft_minimum_target(critics: int) -> No
 def test_actor_ascends_the_expected_soft_minimum_value() -> None:
     learner, b = sac(), batch()
     loss, entropy = learner.policy_loss(b)
-    wanted, surprise = 0.0, 0.0
+    expected, surprise = 0.0, 0.0
     for i in range(BATCH):
         obs, weight = numbers(b.obs[i]), float(b.weight[i])
         probability = chances(learner.net, obs)
-        wanted -= weight * soft(probability, np.minimum(q(learner.net, 0, obs), q(learner.net, 1, obs))) / BATCH
+        expected -= weight * soft(probability, np.minimum(q(learner.net, 0, obs), q(learner.net, 1, obs))) / BATCH
         surprise -= weight * float((probability * np.log(probability)).sum()) / float(b.weight.sum())
-    assert loss.item() == pytest.approx(wanted, rel=1e-6)
+    assert loss.item() == pytest.approx(expected, rel=1e-6)
     assert entropy.item() == pytest.approx(surprise, rel=1e-12)
 
 

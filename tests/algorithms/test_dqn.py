@@ -22,11 +22,11 @@ def learner(*, double: bool = True, huber: float | None = None, max_norm: float 
     streams = DuelingMLP(features=4, hidden=6, actions=3, width=1, dueling=False, noisy=None)
     net = QNet(nn.Identity(), ExpectedHead(streams, huber=huber))
     adam = torch.optim.Adam(net.parameters(), lr=LR, eps=ADAM_EPSILON)
-    made = QLearner(net, optimizers=[adam], max_grad_norm=max_norm, double=double, target_update_interval=10)
+    q_learner = QLearner(net, optimizers=[adam], max_grad_norm=max_norm, double=double, target_update_interval=10)
     with torch.no_grad():
-        for parameter in made.target.parameters():
+        for parameter in q_learner.target.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))  # a target that disagrees with the online network
-    return made
+    return q_learner
 
 
 def batch() -> Transition:
@@ -56,23 +56,23 @@ def q_of(net: QNet, row: Tensor) -> list[float]:
     ]
 
 
-def by_hand(made: QLearner, data: Transition, *, double: bool) -> tuple[float, list[float]]:
+def by_hand(q_learner: QLearner, data: Transition, *, double: bool) -> tuple[float, list[float]]:
     """Mnih et al. 2015 eq. 2 with the target of van Hasselt et al. 2016 eq. 4; squared error, importance weights."""
     errors = []
     for i in range(len(data.reward)):
-        future = q_of(made.target, data.next_obs[i])
-        chooser = q_of(made.online, data.next_obs[i]) if double else future
+        future = q_of(q_learner.target, data.next_obs[i])
+        chooser = q_of(q_learner.online, data.next_obs[i]) if double else future
         goal = data.reward[i].item() + data.discount[i].item() * future[chooser.index(max(chooser))]
-        errors.append((goal - q_of(made.online, data.obs[i])[int(data.action[i])]) ** 2)
+        errors.append((goal - q_of(q_learner.online, data.obs[i])[int(data.action[i])]) ** 2)
     loss = sum(w * e for w, e in zip(data.weight.tolist(), errors, strict=True)) / len(errors)
     return loss, errors
 
 
 @pytest.mark.parametrize("double", [True, False])
 def test_dqn_loss_equals_the_papers_equation(*, double: bool) -> None:
-    made, data = learner(double=double), batch()
-    loss, report = made.loss(data)
-    want, errors = by_hand(made, data, double=double)
+    q_learner, data = learner(double=double), batch()
+    loss, report = q_learner.loss(data)
+    want, errors = by_hand(q_learner, data, double=double)
     assert loss.item() == pytest.approx(want, rel=1e-5)
     assert report.priority.tolist() == pytest.approx([math.sqrt(error) for error in errors], rel=1e-4)
 
@@ -85,20 +85,20 @@ def test_double_and_single_targets_differ_on_this_batch() -> None:
 
 def test_gradient_ignores_the_target() -> None:
     """A finite difference of the by-hand loss whose bootstrap is frozen."""
-    made, data = learner(), batch()
-    goals = []
+    q_learner, data = learner(), batch()
+    targets = []
     for i in range(len(data.reward)):
-        future, chooser = q_of(made.target, data.next_obs[i]), q_of(made.online, data.next_obs[i])
-        goals.append(data.reward[i].item() + data.discount[i].item() * future[chooser.index(max(chooser))])
+        future, chooser = q_of(q_learner.target, data.next_obs[i]), q_of(q_learner.online, data.next_obs[i])
+        targets.append(data.reward[i].item() + data.discount[i].item() * future[chooser.index(max(chooser))])
 
     def frozen(net: QNet) -> float:
-        errors = [(g - q_of(net, o)[int(a)]) ** 2 for g, o, a in zip(goals, data.obs, data.action, strict=True)]
+        errors = [(g - q_of(net, o)[int(a)]) ** 2 for g, o, a in zip(targets, data.obs, data.action, strict=True)]
         return sum(w * e for w, e in zip(data.weight.tolist(), errors, strict=True)) / len(errors)
 
-    loss, _ = made.loss(data)
-    slopes = torch.autograd.grad(loss, list(made.online.parameters()))
-    wide = copy.deepcopy(made.online).double()
-    for parameter, slope in zip(wide.parameters(), slopes, strict=True):
+    loss, _ = q_learner.loss(data)
+    gradients = torch.autograd.grad(loss, list(q_learner.online.parameters()))
+    wide = copy.deepcopy(q_learner.online).double()
+    for parameter, gradient in zip(wide.parameters(), gradients, strict=True):
         flat, step = parameter.data.view(-1), 1e-5
         for i in (0, len(flat) // 2, len(flat) - 1):
             at = flat[i].item()
@@ -107,16 +107,16 @@ def test_gradient_ignores_the_target() -> None:
             flat[i] = at - step
             below = frozen(wide)
             flat[i] = at
-            assert slope.view(-1)[i].item() == pytest.approx((above - below) / (2 * step), rel=1e-3, abs=1e-5)
+            assert gradient.view(-1)[i].item() == pytest.approx((above - below) / (2 * step), rel=1e-3, abs=1e-5)
 
 
 def test_update_equals_one_adam_step() -> None:
-    made, data = learner(), batch()
-    before = [p.detach().clone() for p in made.online.parameters()]
-    slopes = torch.autograd.grad(made.loss(data)[0], list(made.online.parameters()))
-    made.update(data)
-    for old, new, slope in zip(before, made.online.parameters(), slopes, strict=True):
-        step = LR * slope / (slope.abs() + ADAM_EPSILON)  # Kingma & Ba 2015, algorithm 1 at t = 1: m̂ = g, v̂ = g²
+    q_learner, data = learner(), batch()
+    before = [p.detach().clone() for p in q_learner.online.parameters()]
+    gradients = torch.autograd.grad(q_learner.loss(data)[0], list(q_learner.online.parameters()))
+    q_learner.update(data)
+    for old, new, gradient in zip(before, q_learner.online.parameters(), gradients, strict=True):
+        step = LR * gradient / (gradient.abs() + ADAM_EPSILON)  # Kingma & Ba 2015, algorithm 1 at t = 1: m̂ = g, v̂ = g²
         torch.testing.assert_close(new, old - step, rtol=1e-4, atol=1e-6)
 
 
@@ -124,6 +124,6 @@ def test_gradient_norm_is_clipped() -> None:
     free, bound = learner(), learner(max_norm=0.01)
     free.update(batch())
     bound.update(batch())
-    norm = lambda made: math.sqrt(sum(p.grad.square().sum().item() for p in made.online.parameters()))
+    norm = lambda q_learner: math.sqrt(sum(p.grad.square().sum().item() for p in q_learner.online.parameters()))
     assert norm(free) > 0.1
     assert norm(bound) == pytest.approx(0.01, rel=1e-3)

@@ -80,7 +80,7 @@ def layers(net: nn.Module, x: Array, *, last: bool) -> Array:
     return x
 
 
-def judged(net: ICM, before: Array, action: int, after: Array) -> tuple[float, float]:
+def errors_by_hand(net: ICM, before: Array, action: int, after: Array) -> tuple[float, float]:
     """The forward error and the inverse cross entropy of one step (eq. 4, 5 and 2)."""
     one, two = layers(net.torso, before, last=True), layers(net.torso, after, last=True)
     foreseen = layers(net.ahead, np.concatenate([one, np.eye(ACTIONS)[action]]), last=False)
@@ -106,7 +106,7 @@ def rollout() -> Rollout:
 def ring(num_envs: int = 2, rows: int = 30, horizon: int = 3) -> Ring:
     """Played by chance, with ends of both kinds; it has wrapped around."""
     draw = np.random.default_rng(3)
-    made = Ring(
+    replay = Ring(
         capacity=rows * num_envs,
         num_envs=num_envs,
         obs=Column((OBS,), torch.float64),
@@ -117,130 +117,130 @@ def ring(num_envs: int = 2, rows: int = 30, horizon: int = 3) -> Ring:
         sampler=Uniform(torch.Generator().manual_seed(1)),
         device=torch.device("cpu"),
     )
-    made.observe(draw.normal(size=(num_envs, OBS)))
+    replay.observe(draw.normal(size=(num_envs, OBS)))
     for _ in range(rows + 7):
         terminated = draw.random(num_envs) < 0.15
         truncated = (draw.random(num_envs) < 0.15) & ~terminated
         action = torch.from_numpy(draw.integers(ACTIONS, size=num_envs))
-        made.record(action, draw.normal(size=num_envs).astype(np.float32), terminated, truncated)
-        made.observe(draw.normal(size=(num_envs, OBS)))
-    return made
+        replay.record(action, draw.normal(size=num_envs).astype(np.float32), terminated, truncated)
+        replay.observe(draw.normal(size=(num_envs, OBS)))
+    return replay
 
 
 def test_the_loss_is_the_weighted_sum_of_both_models_over_the_steps_that_count() -> None:
-    model, played = curiosity(), rollout()
-    seen = CuriousRollouts(OfRollouts(), model).outputs(played)
-    weight = (~played.dead).flatten().double()
-    loss, forward, inverse = model.loss(seen, played.action.flatten(), weight)
-    found = [
-        judged(model.net, numbers(played.obs[t, n]), int(played.action[t, n]), numbers(played.obs[t + 1, n]))
+    model, steps = curiosity(), rollout()
+    outputs = CuriousRollouts(OfRollouts(), model).outputs(steps)
+    weight = (~steps.dead).flatten().double()
+    loss, forward, inverse = model.loss(outputs, steps.action.flatten(), weight)
+    actual = [
+        errors_by_hand(model.net, numbers(steps.obs[t, n]), int(steps.action[t, n]), numbers(steps.obs[t + 1, n]))
         for t in range(4)
         for n in range(2)
-        if not played.dead[t, n]
+        if not steps.dead[t, n]
     ]
-    errors, surprises = np.array(found).mean(0)
+    errors, surprises = np.array(actual).mean(0)
     assert forward.item() == pytest.approx(errors, rel=1e-12)
     assert inverse.item() == pytest.approx(surprises, rel=1e-12)
     assert loss.item() == pytest.approx(10 * (0.2 * errors + 0.8 * surprises), rel=1e-12)
 
 
 def test_advantages_contain_the_bonus_of_every_step() -> None:
-    model, inner, played = curiosity(), OfRollouts(), rollout()
-    wanted = played.reward.clone()
+    model, inner, steps = curiosity(), OfRollouts(), rollout()
+    expected = steps.reward.clone()
     for t in range(4):
         for n in range(2):
-            if not played.dead[t, n]:
-                before, after = numbers(played.obs[t, n]), numbers(played.obs[t + 1, n])
-                wanted[t, n] += 0.5 * judged(model.net, before, int(played.action[t, n]), after)[0]
-    report = CuriousRollouts(inner, model).update(played)
-    (given,) = inner.rollouts
-    assert numbers(given.reward) == pytest.approx(numbers(wanted), rel=1e-12)
-    assert report["bonus"].item() == pytest.approx(float((wanted - played.reward).sum()) / 7, rel=1e-12)
+            if not steps.dead[t, n]:
+                before, after = numbers(steps.obs[t, n]), numbers(steps.obs[t + 1, n])
+                expected[t, n] += 0.5 * errors_by_hand(model.net, before, int(steps.action[t, n]), after)[0]
+    report = CuriousRollouts(inner, model).update(steps)
+    (batch,) = inner.rollouts
+    assert numbers(batch.reward) == pytest.approx(numbers(expected), rel=1e-12)
+    assert report["bonus"].item() == pytest.approx(float((expected - steps.reward).sum()) / 7, rel=1e-12)
     assert report["entropy"].item() == 4
     value = normal(5, 2)
-    plain = advantages(played, value, gamma=GAMMA, gae_lambda=0.95)
-    assert bool((advantages(given, value, gamma=GAMMA, gae_lambda=0.95) > plain)[~played.dead].all())
+    plain = advantages(steps, value, gamma=GAMMA, gae_lambda=0.95)
+    assert bool((advantages(batch, value, gamma=GAMMA, gae_lambda=0.95) > plain)[~steps.dead].all())
 
 
 def test_n_step_trajectory_follows_its_env_to_the_end_of_the_episode() -> None:
-    made = ring()
-    trajectory = TrajectoryView(made).sample(400)
+    replay = ring()
+    trajectory = TrajectoryView(replay).sample(400)
     cut = 0
     for i in range(400):
-        row, env = int(trajectory.slot[i]) // made.num_envs, int(trajectory.slot[i]) % made.num_envs
+        row, env = int(trajectory.slot[i]) // replay.num_envs, int(trajectory.slot[i]) % replay.num_envs
         going = 1.0
-        for h in range(made.n_step):
-            at = (row + h) % made.length
-            assert torch.equal(trajectory.obs[i, h], made.obs[at, env])
-            assert int(trajectory.action[i, h]) == int(made.action[at, env])
+        for h in range(replay.n_step):
+            at = (row + h) % replay.length
+            assert torch.equal(trajectory.obs[i, h], replay.obs[at, env])
+            assert int(trajectory.action[i, h]) == int(replay.action[at, env])
             assert trajectory.share[i, h].item() == pytest.approx(going * GAMMA**h)
-            going *= float(not made.done[at, env])
+            going *= float(not replay.done[at, env])
         cut += going == 0
-        assert torch.equal(trajectory.obs[i, made.n_step], made.obs[(row + made.n_step) % made.length, env])
+        assert torch.equal(trajectory.obs[i, replay.n_step], replay.obs[(row + replay.n_step) % replay.length, env])
     assert 50 < cut < 350
 
 
 @pytest.mark.parametrize("horizon", [1, 3])
 def test_every_reward_of_an_n_step_return_has_its_bonus(horizon: int) -> None:
     """The documented code paid the bonus into a batch from which no target was made."""
-    model, inner, made = curiosity(), OfBatches(), ring(horizon=horizon)
-    trajectory = TrajectoryView(made).sample(64)
+    model, inner, replay = curiosity(), OfBatches(), ring(horizon=horizon)
+    trajectory = TrajectoryView(replay).sample(64)
     report = CuriousReplay(inner, model).update(trajectory, 0)
-    (given,) = inner.batches
+    (batch,) = inner.batches
     fresh = curiosity()  # as it was when the bonus was found
     for i in range(64):
-        row, env = int(trajectory.slot[i]) // made.num_envs, int(trajectory.slot[i]) % made.num_envs
-        wanted = float(trajectory.transition.reward[i])
+        row, env = int(trajectory.slot[i]) // replay.num_envs, int(trajectory.slot[i]) % replay.num_envs
+        expected = float(trajectory.transition.reward[i])
         for h in range(horizon):
-            at, after = (row + h) % made.length, (row + h + 1) % made.length
-            action = int(made.action[at, env])
-            error, _ = judged(fresh.net, numbers(made.obs[at, env]), action, numbers(made.obs[after, env]))
-            wanted += GAMMA**h * 0.5 * error
-            if made.done[at, env]:
+            at, after = (row + h) % replay.length, (row + h + 1) % replay.length
+            action = int(replay.action[at, env])
+            error, _ = errors_by_hand(fresh.net, numbers(replay.obs[at, env]), action, numbers(replay.obs[after, env]))
+            expected += GAMMA**h * 0.5 * error
+            if replay.done[at, env]:
                 break
-        assert given.reward[i].item() == pytest.approx(wanted, rel=1e-5)  # the ring's rewards are float32
-    assert torch.equal(given.discount, trajectory.transition.discount)
-    assert torch.equal(given.next_obs, trajectory.transition.next_obs)
+        assert batch.reward[i].item() == pytest.approx(expected, rel=1e-5)  # the ring's rewards are float32
+    assert torch.equal(batch.discount, trajectory.transition.discount)
+    assert torch.equal(batch.next_obs, trajectory.transition.next_obs)
     assert torch.equal(report.priority, torch.arange(64, dtype=torch.float64))
 
 
 def test_icm_learns_from_live_first_steps() -> None:
-    model, made = curiosity(lr=1e-2), ring()
-    trajectory = TrajectoryView(made).sample(64)
+    model, replay = curiosity(lr=1e-2), ring()
+    trajectory = TrajectoryView(replay).sample(64)
     alive = [i for i in range(64) if trajectory.transition.weight[i] > 0]
     assert 0 < len(alive) < 64
-    found = np.array(
+    actual = np.array(
         [
-            judged(
+            errors_by_hand(
                 model.net, numbers(trajectory.obs[i, 0]), int(trajectory.action[i, 0]), numbers(trajectory.obs[i, 1])
             )
             for i in alive
         ]
     )
     report = CuriousReplay(OfBatches(), model).update(trajectory, 0)
-    assert report.metrics["forward_loss"].item() == pytest.approx(found[:, 0].mean(), rel=1e-6)
-    assert report.metrics["inverse_loss"].item() == pytest.approx(found[:, 1].mean(), rel=1e-6)
-    assert report.metrics["bonus"].item() == pytest.approx(0.5 * found[:, 0].mean(), rel=1e-6)
+    assert report.metrics["forward_loss"].item() == pytest.approx(actual[:, 0].mean(), rel=1e-6)
+    assert report.metrics["inverse_loss"].item() == pytest.approx(actual[:, 1].mean(), rel=1e-6)
+    assert report.metrics["bonus"].item() == pytest.approx(0.5 * actual[:, 0].mean(), rel=1e-6)
     after = np.array(
         [
-            judged(
+            errors_by_hand(
                 model.net, numbers(trajectory.obs[i, 0]), int(trajectory.action[i, 0]), numbers(trajectory.obs[i, 1])
             )
             for i in alive
         ]
     )
-    assert (after @ [0.2, 0.8]).mean() < (found @ [0.2, 0.8]).mean()
+    assert (after @ [0.2, 0.8]).mean() < (actual @ [0.2, 0.8]).mean()
 
 
 def test_zero_bonus_leaves_the_inner_learner_unchanged() -> None:
-    inner, made = OfBatches(), ring()
-    trajectory = TrajectoryView(made).sample(32)
+    inner, replay = OfBatches(), ring()
+    trajectory = TrajectoryView(replay).sample(32)
     CuriousReplay(inner, curiosity(reward_scale=0.0)).update(trajectory, 0)
     assert torch.equal(inner.batches[0].reward, trajectory.transition.reward.double())
 
 
 def test_bonus_of_repeated_transitions_decreases() -> None:
-    model, played = curiosity(lr=1e-2), rollout()
+    model, steps = curiosity(lr=1e-2), rollout()
     curious = CuriousRollouts(OfRollouts(), model)
-    paid = [curious.update(played)["bonus"].item() for _ in range(400)]
-    assert paid[-1] < 0.3 * paid[0]
+    bonuses = [curious.update(steps)["bonus"].item() for _ in range(400)]
+    assert bonuses[-1] < 0.3 * bonuses[0]

@@ -20,9 +20,9 @@ from tests.algorithms.recorded import (
     Array,
     adam,
     batch,
+    changes,
     copied,
     log_normal,
-    moved,
     numbers,
     q,
     regressed,
@@ -33,7 +33,7 @@ from tests.algorithms.recorded import (
 USUAL = ImplicitQ(max_weight=1.5)
 
 
-def made(method: ImplicitQ = USUAL, actor: ImitatingActor | None = None) -> IQL:
+def learner_of(method: ImplicitQ = USUAL, actor: ImitatingActor | None = None) -> IQL:
     torch.manual_seed(0)
     if actor is None:
         actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-5, log_std_max=2).double()
@@ -56,55 +56,55 @@ def made(method: ImplicitQ = USUAL, actor: ImitatingActor | None = None) -> IQL:
 
 def advantages(learner: IQL) -> Array:
     """By the least target, not by what is being learned."""
-    b, found = batch(), []
+    b, rows = batch(), []
     for i in range(BATCH):
         obs, action = numbers(b.obs[i]), numbers(b.action[i])
         least = min(q(learner.target_critics, k, obs, action) for k in range(2))
-        found.append(least - float(through(obs, learner.value)[0]))
-    return np.array(found)
+        rows.append(least - float(through(obs, learner.value)[0]))
+    return np.array(rows)
 
 
 @pytest.mark.parametrize("expectile", [0.5, 0.7, 0.9])
 def test_value_network_regresses_to_an_expectile_of_the_minimum_target(expectile: float) -> None:
-    learner, b = made(ImplicitQ(expectile=expectile)), batch()
+    learner, b = learner_of(ImplicitQ(expectile=expectile)), batch()
     loss, advantage = learner.value_loss(b)
-    wanted = advantages(learner)
-    assert (wanted > 0).any() and (wanted < 0).any()
-    assert numbers(advantage) == pytest.approx(wanted, rel=1e-12)
-    each = [(expectile if a > 0 else 1 - expectile) * a**2 for a in wanted]
+    expected = advantages(learner)
+    assert (expected > 0).any() and (expected < 0).any()
+    assert numbers(advantage) == pytest.approx(expected, rel=1e-12)
+    each = [(expectile if a > 0 else 1 - expectile) * a**2 for a in expected]
     assert loss.item() == pytest.approx(np.dot(numbers(b.weight), each) / BATCH, rel=1e-12)
 
 
 def test_critics_regress_to_the_value_of_the_next_state() -> None:
-    learner, b = made(), batch()
-    goals = [
+    learner, b = learner_of(), batch()
+    targets = [
         float(b.reward[i]) + float(b.discount[i]) * float(through(numbers(b.next_obs[i]), learner.value)[0])
         for i in range(BATCH)
     ]
-    wanted, errors = regressed(learner.critics, b, goals)
+    expected, errors = regressed(learner.critics, b, targets)
     loss, _, error = learner.critic_loss(b)
-    assert loss.item() == pytest.approx(wanted, rel=1e-12)
+    assert loss.item() == pytest.approx(expected, rel=1e-12)
     assert numbers(error) == pytest.approx(errors, rel=1e-12)
 
 
 def test_actor_is_weighted_by_clipped_exponential_advantages() -> None:
-    learner, b = made(), batch()
+    learner, b = learner_of(), batch()
     advantage = advantages(learner)
     weight = np.minimum(np.exp(3.0 * advantage), 1.5)
     assert (weight == 1.5).any() and (weight < 1.5).any()
     std = np.exp(numbers(learner.actor.log_std))
-    wanted = 0.0
+    expected = 0.0
     for i in range(BATCH):
         mean = np.tanh(through(numbers(b.obs[i]), learner.actor))
-        wanted -= float(b.weight[i]) * weight[i] * log_normal(numbers(b.action[i]), mean, std) / BATCH
-    loss, imitated = learner.policy_loss(b, learner.value_loss(b)[1])
-    assert loss.item() == pytest.approx(wanted, rel=1e-12)
-    assert imitated.item() == pytest.approx(np.average(weight, weights=numbers(b.weight)), rel=1e-12)
+        expected -= float(b.weight[i]) * weight[i] * log_normal(numbers(b.action[i]), mean, std) / BATCH
+    loss, log_prob = learner.policy_loss(b, learner.value_loss(b)[1])
+    assert loss.item() == pytest.approx(expected, rel=1e-12)
+    assert log_prob.item() == pytest.approx(np.average(weight, weights=numbers(b.weight)), rel=1e-12)
 
 
 @pytest.mark.parametrize("taught", ["value", "critics", "actor"])
 def test_each_iql_loss_has_gradients_in_one_network(taught: str) -> None:
-    learner, b = made(), batch()
+    learner, b = learner_of(), batch()
     loss = {
         "value": lambda: learner.value_loss(b)[0],
         "critics": lambda: learner.critic_loss(b)[0],
@@ -112,12 +112,12 @@ def test_each_iql_loss_has_gradients_in_one_network(taught: str) -> None:
     }[taught]()
     nets = {"value": learner.value, "critics": learner.critics, "actor": learner.actor}
     for name, net in nets.items():
-        slopes = torch.autograd.grad(loss, list(net.parameters()), allow_unused=True, retain_graph=True)
-        assert any(s is not None and bool((s != 0).any()) for s in slopes) == (name == taught), name
+        gradients = torch.autograd.grad(loss, list(net.parameters()), allow_unused=True, retain_graph=True)
+        assert any(s is not None and bool((s != 0).any()) for s in gradients) == (name == taught), name
 
 
 def test_joint_update_equals_separate_steps_on_old_values() -> None:
-    one, other, b = made(), made(), batch()
+    one, other, b = learner_of(), learner_of(), batch()
     one.update(b)
     value_loss, advantage = other.value_loss(b)
     losses = (other.policy_loss(b, advantage)[0], other.critic_loss(b)[0], value_loss)
@@ -131,18 +131,18 @@ def test_joint_update_equals_separate_steps_on_old_values() -> None:
 
 
 def test_targets_follow_by_polyak_averaging() -> None:
-    learner, b = made(), batch()
+    learner, b = learner_of(), batch()
     before = copied({"target": learner.target_critics})["target"]
     learner.update(b)
     due(learner)
     for old, new, online in zip(before, learner.target_critics.parameters(), learner.critics.parameters(), strict=True):
         torch.testing.assert_close(new, old + 0.25 * (online - old))
-    assert moved({"target": learner.target_critics}, {"target": before}) == {"target"}
+    assert changes({"target": learner.target_critics}, {"target": before}) == {"target"}
 
 
 def test_deterministic_actor_minimizes_weighted_squared_errors() -> None:
     """corl-team/CORL@eeeeef2 algorithms/offline/iql.py: ``torch.sum((policy_out - actions) ** 2, dim=1)``."""
-    learner = made(actor=DeterministicActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS).double())
+    learner = learner_of(actor=DeterministicActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS).double())
     b = batch()
     weight = np.minimum(np.exp(3.0 * advantages(learner)), 1.5)
     expected = 0.0
@@ -157,7 +157,7 @@ def test_deterministic_actor_minimizes_weighted_squared_errors() -> None:
 
 def test_conditional_actor_maximizes_likelihood_with_a_state_dependent_std() -> None:
     actor = ConditionalActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-5, high=2).double()
-    learner, b = made(actor=actor), batch()
+    learner, b = learner_of(actor=actor), batch()
     weight = np.minimum(np.exp(3.0 * advantages(learner)), 1.5)
     expected = 0.0
     for i in range(BATCH):

@@ -49,7 +49,7 @@ def advised(huber: float | None = 1.0) -> QNetWithPolicy:
 
 
 def q_learner(net: QNet, *, select: Selector | None = None, extra: Extra | None = None) -> QLearner:
-    made = QLearner(
+    agent = QLearner(
         net,
         optimizers=[adam(net)],
         max_grad_norm=None,
@@ -58,8 +58,8 @@ def q_learner(net: QNet, *, select: Selector | None = None, extra: Extra | None 
         select=select,
         extra=extra,
     )
-    spread(made.target)
-    return made
+    spread(agent.target)
+    return agent
 
 
 def bcq(threshold: float = 0.3, penalty: float = 0.01) -> QLearner:
@@ -69,9 +69,9 @@ def bcq(threshold: float = 0.3, penalty: float = 0.01) -> QLearner:
 
 def crr(method: DiscreteCriticRegularized = PLAIN) -> DiscreteCRR:
     net = advised(huber=None)
-    made = DiscreteCRR(net, optimizer=adam(net), max_grad_norm=None, target_update_interval=9, method=method)
-    spread(made.target)
-    return made
+    agent = DiscreteCRR(net, optimizer=adam(net), max_grad_norm=None, target_update_interval=9, method=method)
+    spread(agent.target)
+    return agent
 
 
 def values(net: QNet, obs: Tensor) -> Array:
@@ -140,12 +140,12 @@ def test_bcq_chooses_the_best_of_the_likely_actions() -> None:
     learner, obs = bcq(), 3 * torch.randn(200, OBS, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     assert isinstance(learner.online, QNetWithPolicy)
     model, mean = softmax(logits(learner.online, obs), axis=1), values(learner.online, obs)
-    wanted = [
+    expected = [
         max((a for a in range(ACTIONS) if m[a] >= 0.3 * m.max()), key=lambda a: q[a])
         for m, q in zip(model, mean, strict=True)
     ]
-    assert learner.act(obs, "eval").tolist() == wanted
-    assert wanted != mean.argmax(1).tolist()
+    assert learner.act(obs, "eval").tolist() == expected
+    assert expected != mean.argmax(1).tolist()
 
 
 def test_a_selector_needs_the_online_network_to_choose() -> None:
@@ -174,17 +174,17 @@ def test_cql_term_is_the_gap_of_mean_quantiles() -> None:
     plain, pressed = q_learner(net), q_learner(net, extra=conservatism(10.0))
     pressed.target.load_state_dict(plain.target.state_dict())
     gradients, report = pressed.loss(b)
-    wanted = 0.0
+    expected = 0.0
     for i in range(BATCH):
         mean = through(numbers(b.obs[i]), net.torso, net.head.streams).reshape(ACTIONS, 5).mean(1)
-        wanted += 10 * b.weight[i].item() * (logsumexp(mean) - mean[b.action[i]]) / BATCH
+        expected += 10 * b.weight[i].item() * (logsumexp(mean) - mean[b.action[i]]) / BATCH
     assert report.metrics["extra"] is not None
-    assert report.metrics["extra"].item() == pytest.approx(wanted, rel=1e-9)
-    assert gradients.item() == pytest.approx(plain.loss(b)[0].item() + wanted, rel=1e-9)
+    assert report.metrics["extra"].item() == pytest.approx(expected, rel=1e-9)
+    assert gradients.item() == pytest.approx(plain.loss(b)[0].item() + expected, rel=1e-9)
 
 
 @pytest.mark.parametrize(
-    ("method", "wanted"),
+    ("method", "expected"),
     [
         (PLAIN, [math.exp(-2), math.exp(-1), 20.0]),  # e³ is 20.09
         (DiscreteCriticRegularized(beta=2.0), [math.exp(-1), math.exp(-0.5), math.exp(1.5)]),
@@ -192,12 +192,12 @@ def test_cql_term_is_the_gap_of_mean_quantiles() -> None:
         (DiscreteCriticRegularized(mode="all"), [1.0, 1.0, 1.0]),
     ],
 )
-def test_crr_weights_follow_the_advantages(method: DiscreteCriticRegularized, wanted: list[float]) -> None:
-    """Three actions worth 1, 2 and 6 of which the policy expects 3."""
+def test_crr_weights_follow_the_advantages(method: DiscreteCriticRegularized, expected: list[float]) -> None:
+    """Three actions of value 1, 2 and 6, whose mean under the policy is 3."""
     mean = torch.tensor([[1.0, 2.0, 6.0]], dtype=torch.float64).expand(3, -1)
     policy = Discrete(torch.zeros(3, 3, dtype=torch.float64))
     assert expected_value(policy, mean).tolist() == pytest.approx([3.0] * 3)
-    assert crr(method).weight(policy, mean, torch.arange(3)).tolist() == pytest.approx(wanted, rel=1e-12)
+    assert crr(method).weight(policy, mean, torch.arange(3)).tolist() == pytest.approx(expected, rel=1e-12)
 
 
 def test_action_of_expected_value_has_zero_advantage() -> None:
@@ -234,10 +234,10 @@ def test_advantages_have_no_gradient_in_the_values() -> None:
     value = learner.online.head(features, "learn")
     term = learner.weighted_cloning_loss(features, value, b)
     own, other = list(learner.online.logits.parameters()), list(learner.online.head.streams.parameters())
-    assert all(slope is None for slope in torch.autograd.grad(term, other, allow_unused=True, retain_graph=True))
-    assert all(bool(slope.abs().sum() > 0) for slope in torch.autograd.grad(term, own, retain_graph=True))
+    assert all(gradient is None for gradient in torch.autograd.grad(term, other, allow_unused=True, retain_graph=True))
+    assert all(bool(gradient.abs().sum() > 0) for gradient in torch.autograd.grad(term, own, retain_graph=True))
     error = value.at(b.action).distance(learner.bootstrap_value(b.next_obs).backup(b.reward, b.discount)).mean()
-    assert all(slope is None for slope in torch.autograd.grad(error, own, allow_unused=True))
+    assert all(gradient is None for gradient in torch.autograd.grad(error, own, allow_unused=True))
 
 
 def test_policy_loss_trains_the_torso_with_constant_weights() -> None:
@@ -245,10 +245,10 @@ def test_policy_loss_trains_the_torso_with_constant_weights() -> None:
     features = learner.online.torso(b.obs)
     value, policy = learner.online.head(features, "learn"), learner.online.policy(features)
     fixed = torch.tensor(learner.weight(policy, value.mean(), b.action).tolist(), dtype=torch.float64)
-    wanted = -(b.weight * fixed * policy.log_prob(b.action)).mean()
+    expected = -(b.weight * fixed * policy.log_prob(b.action)).mean()
     parameters = list(learner.online.torso.parameters())
     gradients = torch.autograd.grad(learner.weighted_cloning_loss(features, value, b), parameters, retain_graph=True)
-    for ours, theirs in zip(gradients, torch.autograd.grad(wanted, parameters), strict=True):
+    for ours, theirs in zip(gradients, torch.autograd.grad(expected, parameters), strict=True):
         torch.testing.assert_close(ours, theirs)
 
 
@@ -256,17 +256,17 @@ def test_conservative_gap_of_crr_trains_the_values() -> None:
     learner, b = crr(DiscreteCriticRegularized(conservative_weight=1.0)), batch()
     features = learner.online.torso(b.obs)
     term = learner.weighted_cloning_loss(features, learner.online.head(features, "learn"), b)
-    slopes = torch.autograd.grad(term, list(learner.online.head.streams.parameters()))
-    assert all(bool(slope.abs().sum() > 0) for slope in slopes)
+    gradients = torch.autograd.grad(term, list(learner.online.head.streams.parameters()))
+    assert all(bool(gradient.abs().sum() > 0) for gradient in gradients)
 
 
 def test_crr_evaluation_samples_unless_greedy() -> None:
     learner, obs = crr(), batch().obs[:1].expand(4000, -1)
     torch.manual_seed(1)
     share = torch.bincount(learner.act(obs, "eval"), minlength=ACTIONS) / 4000
-    wanted = softmax(logits(learner.online, obs[:1])[0])
-    assert numbers(share) == pytest.approx(wanted, abs=0.04)
-    assert set(crr(DiscreteCriticRegularized(greedy=True)).act(obs, "eval").tolist()) == {int(wanted.argmax())}
+    expected = softmax(logits(learner.online, obs[:1])[0])
+    assert numbers(share) == pytest.approx(expected, abs=0.04)
+    assert set(crr(DiscreteCriticRegularized(greedy=True)).act(obs, "eval").tolist()) == {int(expected.argmax())}
 
 
 def test_discrete_behavior_cloning_is_cross_entropy_with_an_error_rate() -> None:
@@ -276,8 +276,8 @@ def test_discrete_behavior_cloning_is_cross_entropy_with_an_error_rate() -> None
     learner = Imitation(actor, actor_optimizer=adam(actor))
     loss, missed = learner.loss(b)
     table = logits(actor, b.obs)
-    wanted = [-log_softmax(table[i])[b.action[i]] for i in range(BATCH)]
-    assert loss.item() == pytest.approx(np.dot(numbers(b.weight), wanted) / BATCH, rel=1e-9)
+    expected = [-log_softmax(table[i])[b.action[i]] for i in range(BATCH)]
+    assert loss.item() == pytest.approx(np.dot(numbers(b.weight), expected) / BATCH, rel=1e-9)
     assert missed.tolist() == [float(a != c) for a, c in zip(table.argmax(1), b.action.tolist(), strict=True)]
     assert learner.act(b.obs, "eval").tolist() == table.argmax(1).tolist()
     torch.manual_seed(1)
@@ -288,5 +288,5 @@ def test_discrete_behavior_cloning_is_cross_entropy_with_an_error_rate() -> None
 def test_unweighted_loss_equals_torchs_cross_entropy() -> None:
     torch.manual_seed(0)
     actor, b = BehaviorPolicy(torso(), streams()).double(), batch()._replace(weight=torch.ones(BATCH))
-    wanted = nn.functional.cross_entropy(actor(b.obs).logits, b.action)
-    assert Imitation(actor, actor_optimizer=adam(actor)).loss(b)[0].item() == pytest.approx(wanted.item(), rel=1e-12)
+    expected = nn.functional.cross_entropy(actor(b.obs).logits, b.action)
+    assert Imitation(actor, actor_optimizer=adam(actor)).loss(b)[0].item() == pytest.approx(expected.item(), rel=1e-12)

@@ -18,7 +18,7 @@ from rlbench.nets.actor_critic import SeparateActorCritic, SharedActorCritic
 from rlbench.ops.action_distributions import Discrete, Gaussian
 from rlbench.ops.conjugate_gradient import flat
 from rlbench.ops.losses import weighted_mean
-from tests.algorithms.rollouts import ACTIONS, LANES, OBS, ROWS, natural, numbers, ppo, reinforce, rollout_of, said
+from tests.algorithms.rollouts import ACTIONS, ENVS, OBS, ROWS, natural, numbers, ppo, reinforce, rollout_of, row_output
 
 
 def batch_of(net: SeparateActorCritic | SharedActorCritic, size: int = 64) -> RolloutBatch:
@@ -30,49 +30,51 @@ def batch_of(net: SeparateActorCritic | SharedActorCritic, size: int = 64) -> Ro
 
     obs = normal(size, OBS)
     with torch.no_grad():
-        judgement = net(obs)
-    numbered = isinstance(judgement.policy, Discrete)
+        output = net(obs)
+    numbered = isinstance(output.policy, Discrete)
     action = torch.randint(0, 3, (size,), generator=generator) if numbered else normal(size, ACTIONS)
-    log_prob = judgement.policy.log_prob(action).detach() + 0.4 * normal(size)
+    log_prob = output.policy.log_prob(action).detach() + 0.4 * normal(size)
     weight = (torch.rand(size, generator=generator) > 0.3).double()
     return RolloutBatch(
-        obs, action, log_prob, judgement.value + 0.5 * normal(size), 1 + 2 * normal(size), normal(size), weight
+        obs, action, log_prob, output.value + 0.5 * normal(size), 1 + 2 * normal(size), normal(size), weight
     )
 
 
 @dataclass
-class Wanted:
+class Expected:
     """Sums over the rows that count."""
 
     gain: float = 0.0
     miss: float = 0.0
     entropy: float = 0.0
-    moved: float = 0.0
+    kl: float = 0.0
     rows: int = 0
 
 
-def by_the_papers(net: SeparateActorCritic | SharedActorCritic, batch: RolloutBatch, ours: Surrogate) -> Wanted:
+def by_the_papers(net: SeparateActorCritic | SharedActorCritic, batch: RolloutBatch, ours: Surrogate) -> Expected:
     """PPO eq. 7 and 9, dual clip eq. 5 (1912.09729), the clipped value of PPO's own code, row by row."""
-    counted = [i for i in range(len(batch.weight)) if batch.weight[i]]
+    live = [i for i in range(len(batch.weight)) if batch.weight[i]]
     advantage = numbers(batch.advantage)
     if ours.normalize:
-        chosen = advantage[counted]
-        advantage = (advantage - chosen.mean()) / (chosen.std(ddof=1) + 1e-8)
-    total = Wanted(rows=len(counted))
-    for i in counted:
-        now = said(net, numbers(batch.obs[i]), numbers(batch.action[i]))
-        old, before, goal, worth = (float(x[i]) for x in (batch.log_prob, batch.value, batch.value_target, advantage))
-        gain, miss = now.log_prob * worth, (now.value - goal) ** 2
+        live_advantage = advantage[live]
+        advantage = (advantage - live_advantage.mean()) / (live_advantage.std(ddof=1) + 1e-8)
+    total = Expected(rows=len(live))
+    for i in live:
+        now = row_output(net, numbers(batch.obs[i]), numbers(batch.action[i]))
+        old, before, goal, gain_of_action = (
+            float(x[i]) for x in (batch.log_prob, batch.value, batch.value_target, advantage)
+        )
+        gain, miss = now.log_prob * gain_of_action, (now.value - goal) ** 2
         if ours.clip is not None:
             ratio = math.exp(now.log_prob - old)
-            gain = min(ratio * worth, float(np.clip(ratio, 1 - ours.clip, 1 + ours.clip)) * worth)
-            if ours.dual_clip is not None and worth < 0:
-                gain = max(gain, ours.dual_clip * worth)
+            gain = min(ratio * gain_of_action, float(np.clip(ratio, 1 - ours.clip, 1 + ours.clip)) * gain_of_action)
+            if ours.dual_clip is not None and gain_of_action < 0:
+                gain = max(gain, ours.dual_clip * gain_of_action)
             if ours.value_clip:
                 near = before + float(np.clip(now.value - before, -ours.clip, ours.clip))
                 miss = max(miss, (near - goal) ** 2)
         total.gain, total.miss = total.gain + gain, total.miss + miss
-        total.entropy, total.moved = total.entropy + now.entropy, total.moved + old - now.log_prob
+        total.entropy, total.kl = total.entropy + now.entropy, total.kl + old - now.log_prob
     return total
 
 
@@ -93,9 +95,9 @@ def test_ppo_objective_equals_the_papers_row_by_row(kind: str, changes: dict[str
     learner = ppo(kind, **changes)
     batch = batch_of(learner.net)
     loss, report = learner.loss(batch)
-    wanted = by_the_papers(learner.net, batch, learner.config)
-    gain, miss, entropy, moved = (x / wanted.rows for x in (wanted.gain, wanted.miss, wanted.entropy, wanted.moved))
-    assert [x.item() for x in report] == pytest.approx([-gain, miss, entropy, moved], rel=1e-6)
+    expected = by_the_papers(learner.net, batch, learner.config)
+    gain, miss, entropy, kl = (x / expected.rows for x in (expected.gain, expected.miss, expected.entropy, expected.kl))
+    assert [x.item() for x in report] == pytest.approx([-gain, miss, entropy, kl], rel=1e-6)
     ours = learner.config
     assert loss.item() == pytest.approx(-gain + ours.value * miss - ours.entropy * entropy, rel=1e-6)
 
@@ -103,13 +105,13 @@ def test_ppo_objective_equals_the_papers_row_by_row(kind: str, changes: dict[str
 def test_the_rows_of_the_objective_test_reach_every_bound() -> None:
     learner = ppo(clip=0.2, dual_clip=1.5, value_clip=True)
     batch = batch_of(learner.net)
-    judgement = learner.net(batch.obs)
-    ratio = (judgement.policy.log_prob(batch.action) - batch.log_prob).exp()
+    output = learner.net(batch.obs)
+    ratio = (output.policy.log_prob(batch.action) - batch.log_prob).exp()
     for sign in (1, -1):
         for bound in (ratio < 0.8, ratio > 1.2, (ratio - 1).abs() < 0.2):
             assert bool((bound & (batch.advantage * sign > 0) & (batch.weight > 0)).any())
     assert bool(((ratio > 1.5) & (batch.advantage < 0) & (batch.weight > 0)).any())
-    assert bool(((judgement.value - batch.value).abs() > 0.2).any())
+    assert bool(((output.value - batch.value).abs() > 0.2).any())
 
 
 def test_clipped_objective_equals_a_hand_computation() -> None:
@@ -128,14 +130,14 @@ def test_gradient_of_the_objective_equals_finite_differences(changes: dict[str, 
     learner = ppo(**changes)
     batch = batch_of(learner.net)
     for name, parameter in learner.net.named_parameters():
-        (slope,) = torch.autograd.grad(learner.loss(batch)[0], [parameter])
+        (gradient,) = torch.autograd.grad(learner.loss(batch)[0], [parameter])
         place, step = parameter.detach().view(-1), 1e-6
         place[0] += step
         above = learner.loss(batch)[0].item()
         place[0] -= 2 * step
         below = learner.loss(batch)[0].item()
         place[0] += step
-        assert slope.flatten()[0].item() == pytest.approx((above - below) / (2 * step), rel=1e-5, abs=1e-8), name
+        assert gradient.flatten()[0].item() == pytest.approx((above - below) / (2 * step), rel=1e-5, abs=1e-8), name
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "discrete"])
@@ -143,8 +145,8 @@ def test_ppo_gradient_equals_a2cs_at_the_behavior_policy(kind: str) -> None:
     one, other = ppo(kind, clip=0.2), ppo(kind)
     batch = batch_of(one.net)
     batch = batch._replace(log_prob=one.net(batch.obs).policy.log_prob(batch.action).detach())
-    slopes = [torch.autograd.grad(x.loss(batch)[0], list(x.net.parameters())) for x in (one, other)]
-    for ours, theirs in zip(*slopes, strict=True):
+    gradients = [torch.autograd.grad(x.loss(batch)[0], list(x.net.parameters())) for x in (one, other)]
+    for ours, theirs in zip(*gradients, strict=True):
         torch.testing.assert_close(ours, theirs)
 
 
@@ -152,14 +154,14 @@ def test_batch_of_dead_rows_gives_a_finite_zero_gradient() -> None:
     learner = ppo(clip=0.2, normalize=True, entropy=0.3)
     batch = batch_of(learner.net)._replace(weight=torch.zeros(64, dtype=torch.float64))
     loss, _ = learner.loss(batch)
-    for slope in torch.autograd.grad(loss, list(learner.net.parameters())):
-        assert (slope == 0).all()
+    for gradient in torch.autograd.grad(loss, list(learner.net.parameters())):
+        assert (gradient == 0).all()
 
 
 def test_normalized_advantages_have_mean_zero_and_std_one_over_live_rows() -> None:
     x, weight = torch.tensor([1.0, 2.0, 6.0, 1e6]).double(), torch.tensor([1.0, 1.0, 1.0, 0.0]).double()
-    found = normalize(x, weight)[:3]
-    assert found.tolist() == pytest.approx(((np.array([1, 2, 6]) - 3) / np.std([1, 2, 6], ddof=1)).tolist())
+    actual = normalize(x, weight)[:3]
+    assert actual.tolist() == pytest.approx(((np.array([1, 2, 6]) - 3) / np.std([1, 2, 6], ddof=1)).tolist())
     assert weighted_mean(x, weight).item() == 3
     assert normalize(torch.tensor([5.0]), torch.ones(1)).tolist() == [0]
 
@@ -177,17 +179,17 @@ def test_total_gradient_norm_is_clipped() -> None:
     torch.testing.assert_close(moves[1] / moves[1].norm(), moves[0] / moves[0].norm(), rtol=1e-6, atol=1e-9)
 
 
-def watched(learner: PPO) -> list[RolloutBatch]:
-    """Every batch that the learner's loss is asked for."""
-    seen: list[RolloutBatch] = []
+def recorded_batches(learner: PPO) -> list[RolloutBatch]:
+    """Every batch of which the learner's loss is computed."""
+    all_batches: list[RolloutBatch] = []
     plain = learner.loss
 
     def loss(batch: RolloutBatch) -> tuple[Tensor, object]:
-        seen.append(RolloutBatch(*(column.clone() for column in batch)))
+        all_batches.append(RolloutBatch(*(column.clone() for column in batch)))
         return plain(batch)
 
     learner.loss = loss
-    return seen
+    return all_batches
 
 
 def by_row(batches: list[RolloutBatch]) -> RolloutBatch:
@@ -200,11 +202,11 @@ def by_row(batches: list[RolloutBatch]) -> RolloutBatch:
 @pytest.mark.parametrize("batches", [1, 5, 8])
 def test_every_row_is_in_one_shuffled_minibatch_per_epoch(batches: int) -> None:
     learner = ppo(clip=0.2, epochs=3, minibatches=batches)
-    seen, rollout = watched(learner), rollout_of()
+    all_batches, rollout = recorded_batches(learner), rollout_of()
     learner.update(rollout)
-    assert learner.steps == len(seen) == 3 * batches
-    assert max(len(b.weight) for b in seen) - min(len(b.weight) for b in seen) <= 1
-    repeats = [seen[i * batches : (i + 1) * batches] for i in range(3)]
+    assert learner.steps == len(all_batches) == 3 * batches
+    assert max(len(b.weight) for b in all_batches) - min(len(b.weight) for b in all_batches) <= 1
+    repeats = [all_batches[i * batches : (i + 1) * batches] for i in range(3)]
     for repeat in repeats:
         whole = by_row(repeat)
         assert torch.equal(whole.obs, rollout.obs[:-1].flatten(0, 1))
@@ -217,9 +219,9 @@ def test_every_row_is_in_one_shuffled_minibatch_per_epoch(batches: int) -> None:
 
 @pytest.mark.parametrize("recompute", [True, False])
 def test_later_epochs_recompute_values_but_not_log_probabilities(recompute: bool) -> None:
-    learner = ppo(clip=0.2, scaled=True, epochs=3, minibatches=4, recompute=recompute)
-    oracle = ppo(clip=0.2, scaled=True)  # its critic and scale are brought to where the learner's stand
-    seen, rollout = watched(learner), rollout_of()
+    learner = ppo(clip=0.2, normalize=True, epochs=3, minibatches=4, recompute=recompute)
+    oracle = ppo(clip=0.2, normalize=True)  # its critic and scale are brought to where the learner's stand
+    all_batches, rollout = recorded_batches(learner), rollout_of()
     first = rollout_batch(oracle.net, rollout, oracle.returns)
     states: list[dict[str, Tensor]] = []
     plain = learner.loss
@@ -231,26 +233,28 @@ def test_later_epochs_recompute_values_but_not_log_probabilities(recompute: bool
     learner.loss = loss
     learner.update(rollout)
     for repeat in range(3):
-        whole, wanted = by_row(seen[4 * repeat : 4 * repeat + 4]), first
+        whole, expected = by_row(all_batches[4 * repeat : 4 * repeat + 4]), first
         if repeat and recompute:
             oracle.net.load_state_dict(states[4 * repeat])
             value = evaluate_actions(oracle.net, rollout)[1]
             advantage, goal = (x.flatten() for x in oracle.returns(rollout, value))
-            wanted = first._replace(value=value[:-1].flatten(), advantage=advantage, value_target=goal)
-            assert not torch.allclose(wanted.advantage, first.advantage)
-        for name, column, known in zip(RolloutBatch._fields, whole, wanted, strict=True):
-            torch.testing.assert_close(column, known, msg=name)
+            expected = first._replace(value=value[:-1].flatten(), advantage=advantage, value_target=goal)
+            assert not torch.allclose(expected.advantage, first.advantage)
+        for name, column, expected_column in zip(RolloutBatch._fields, whole, expected, strict=True):
+            torch.testing.assert_close(column, expected_column, msg=name)
 
 
 def test_evaluated_values_and_log_probabilities_equal_the_networks() -> None:
     learner, rollout = ppo(), rollout_of()
     log_prob, value = evaluate_actions(learner.net, rollout)
-    for row, lane in np.ndindex(ROWS, LANES):
-        now = said(learner.net, numbers(rollout.obs[row, lane]), numbers(rollout.action[row, lane]))
-        assert (log_prob[row, lane].item(), value[row, lane].item()) == pytest.approx((now.log_prob, now.value))
-    for lane in range(LANES):
-        last = said(learner.net, numbers(rollout.obs[ROWS, lane]), np.zeros(ACTIONS))
-        assert value[ROWS, lane].item() == pytest.approx(last.value)
+    for row, env_index in np.ndindex(ROWS, ENVS):
+        now = row_output(learner.net, numbers(rollout.obs[row, env_index]), numbers(rollout.action[row, env_index]))
+        assert (log_prob[row, env_index].item(), value[row, env_index].item()) == pytest.approx(
+            (now.log_prob, now.value)
+        )
+    for env_index in range(ENVS):
+        last = row_output(learner.net, numbers(rollout.obs[ROWS, env_index]), np.zeros(ACTIONS))
+        assert value[ROWS, env_index].item() == pytest.approx(last.value)
 
 
 @pytest.mark.parametrize("greedy", [True, False])

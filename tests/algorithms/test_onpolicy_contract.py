@@ -33,12 +33,12 @@ CELLS = tuple(
     for suite, task in (("mujoco", "Hopper-v4"), ("toy", "CartPole-v1"), ("toy", "Catch"))
     for algorithm in FIVE
 )
-ROWS, LANES = 6, 3
+ROWS, ENVS = 6, 3
 Learner = PPO | Natural | Reinforce
 
 
 def spec_of(cell: str) -> Spec:
-    changes = [f"task.envs={LANES}", f"algo.rollout_length={ROWS}", "algo.torso.widths=8,8"]
+    changes = [f"task.envs={ENVS}", f"algo.rollout_length={ROWS}", "algo.torso.widths=8,8"]
     if "ppo" in cell:
         changes += ["algo.method.minibatches=3", "algo.method.epochs=2"]
     return apply_settings(suites.spec(*cell.split("/")), [parse(change) for change in changes])
@@ -50,23 +50,23 @@ def built(cell: str, seed: int = 0) -> tuple[Online, EnvInfo]:
     return build(spec, Runtime(device="cpu", threads=1), info), info
 
 
-def made(cell: str, seed: int = 0) -> tuple[Learner, Rollout, EnvInfo]:
-    """A learner and a rollout that it could have made, whose middle lane ends twice."""
+def learner_and_rollout(cell: str, seed: int = 0) -> tuple[Learner, Rollout, EnvInfo]:
+    """A learner and a rollout that it could have made, whose middle env ends twice."""
     trainer, info = built(cell, seed)
     learner = trainer.learner
     assert isinstance(learner, Learner)
     generator = torch.Generator().manual_seed(1)
-    shape = (ROWS + 1, LANES, *info.obs_shape)
+    shape = (ROWS + 1, ENVS, *info.obs_shape)
     if info.obs_dtype == "uint8":
         obs = torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
     else:
         obs = torch.randn(shape, generator=generator)
-    terminated, done, dead = (torch.zeros(ROWS, LANES, dtype=torch.bool) for _ in range(3))
+    terminated, done, dead = (torch.zeros(ROWS, ENVS, dtype=torch.bool) for _ in range(3))
     terminated[0, 1] = done[0, 1] = dead[1, 1] = True
     done[3, 1] = dead[4, 1] = True
     torch.manual_seed(1)
-    action = learner.act(obs[:-1].flatten(0, 1), "act").unflatten(0, (ROWS, LANES))
-    reward = torch.randn(ROWS, LANES, generator=generator) * ~dead
+    action = learner.act(obs[:-1].flatten(0, 1), "act").unflatten(0, (ROWS, ENVS))
+    reward = torch.randn(ROWS, ENVS, generator=generator) * ~dead
     return learner, Rollout(obs, action, reward, terminated, done, dead), info
 
 
@@ -76,7 +76,7 @@ def cell(request: pytest.FixtureRequest) -> str:
 
 
 def test_an_update_changes_every_parameter_that_learns(cell: str) -> None:
-    learner, rollout, _ = made(cell)
+    learner, rollout, _ = learner_and_rollout(cell)
     before = {name: value.clone() for name, value in learner.policy().named_parameters()}
     for _ in range(2):
         learner.update(rollout)
@@ -85,7 +85,7 @@ def test_an_update_changes_every_parameter_that_learns(cell: str) -> None:
 
 
 def test_reported_metrics_are_finite(cell: str) -> None:
-    learner, rollout, _ = made(cell)
+    learner, rollout, _ = learner_and_rollout(cell)
     for value in learner.update(rollout).values():
         assert value.shape == ()
         assert not value.requires_grad
@@ -94,7 +94,7 @@ def test_reported_metrics_are_finite(cell: str) -> None:
 
 def test_nothing_in_a_dead_row_has_an_effect(cell: str) -> None:
     """But what it shows after a truncation, which is bootstrapped from."""
-    (one, rollout, info), (other, _, _) = made(cell), made(cell)
+    (one, rollout, info), (other, _, _) = learner_and_rollout(cell), learner_and_rollout(cell)
     spoiled = rollout._replace(obs=rollout.obs.clone(), action=rollout.action.clone(), reward=rollout.reward.clone())
     spoiled.reward[rollout.dead] = 100.0
     spoiled.obs[1, 1] = rollout.obs[5, 2]
@@ -103,26 +103,26 @@ def test_nothing_in_a_dead_row_has_an_effect(cell: str) -> None:
             spoiled.action[row, 1] = (spoiled.action[row, 1] + 1) % info.actions.n
         else:
             spoiled.action[row, 1] += 0.5
-    for learner, seen in ((one, rollout), (other, spoiled)):
+    for learner, data in ((one, rollout), (other, spoiled)):
         torch.manual_seed(2)
         for _ in range(2):
-            learner.update(seen)
+            learner.update(data)
     alike(one, other)
 
 
 def test_live_rows_have_an_effect(cell: str) -> None:
-    (one, rollout, _), (other, _, _) = made(cell), made(cell)
-    changed = rollout._replace(reward=rollout.reward.clone())
-    changed.reward[5, 0] += 1
-    for learner, seen in ((one, rollout), (other, changed)):
+    (one, rollout, _), (other, _, _) = learner_and_rollout(cell), learner_and_rollout(cell)
+    variant = rollout._replace(reward=rollout.reward.clone())
+    variant.reward[5, 0] += 1
+    for learner, data in ((one, rollout), (other, variant)):
         for _ in range(2):
-            learner.update(seen)
+            learner.update(data)
     ours, theirs = leaves(one.state_dict()), leaves(other.state_dict())
     assert not all(torch.equal(value, theirs[name]) for name, value in ours.items())
 
 
 def test_actions_have_the_right_type_and_bounds_without_gradient(cell: str) -> None:
-    learner, rollout, info = made(cell)
+    learner, rollout, info = learner_and_rollout(cell)
     algo = spec_of(cell).algo
     assert isinstance(algo, PolicyGradient)
     bound = policy_gradient.bound(algo, info)
@@ -131,22 +131,22 @@ def test_actions_have_the_right_type_and_bounds_without_gradient(cell: str) -> N
         assert not action.requires_grad
         if isinstance(info.actions, Discrete):
             assert action.dtype == torch.int64
-            assert action.shape == (LANES,)
+            assert action.shape == (ENVS,)
             assert int(action.min()) >= 0
             assert int(action.max()) < info.actions.n
             assert bound(action) is action
         else:
             assert action.dtype == torch.float32
-            assert action.shape == (LANES, *info.actions.low.shape)
+            assert action.shape == (ENVS, *info.actions.low.shape)
             wild = bound(action * 100)
             assert float(wild.abs().max()) <= 1
             torch.testing.assert_close(bound(0.01 * action), 0.01 * action, rtol=1e-3, atol=1e-6)
 
 
 def test_learner_restored_from_its_state_continues_exactly(cell: str) -> None:
-    one, rollout, _ = made(cell)
+    one, rollout, _ = learner_and_rollout(cell)
     one.update(rollout)
-    goes_on(one, made(cell, seed=7)[0], lambda learner, _: learner.update(rollout))
+    goes_on(one, learner_and_rollout(cell, seed=7)[0], lambda learner, _: learner.update(rollout))
 
 
 def test_equal_seeds_draw_equal_networks_and_others_do_not(cell: str) -> None:
@@ -168,8 +168,8 @@ def losses(learner: Learner) -> list[tuple[Callable[[RolloutBatch], Tensor], nn.
 
 @pytest.mark.parametrize("cell", slow_but([c for c in CELLS if "CartPole" not in c and "npg" not in c], 0))
 def test_every_loss_compiles_without_graph_breaks(cell: str) -> None:
-    learner, rollout, _ = made(cell)
-    rows = ROWS * LANES
+    learner, rollout, _ = learner_and_rollout(cell)
+    rows = ROWS * ENVS
     batch = RolloutBatch(
         obs=rollout.obs[:-1].flatten(0, 1),
         action=rollout.action.flatten(0, 1),
@@ -205,9 +205,9 @@ def test_learning_rate_decays_linearly_to_zero(cell: str) -> None:
     learner.update = update
     for _ in trainer:
         pass
-    assert len(rates) > 120 // (ROWS * LANES) - 1
+    assert len(rates) > 120 // (ROWS * ENVS) - 1
     for rate, done in zip(rates, steps, strict=True):
-        least, most = (algo.lr * max(0.0, 1 - s / 72) for s in (done, done - LANES))
+        least, most = (algo.lr * max(0.0, 1 - s / 72) for s in (done, done - ENVS))
         assert least - 1e-12 <= rate <= most + 1e-12
     assert rates[-1] == 0
     assert all(np.diff(rates) <= 0)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from rlbench.ops.types import Rollout
-from tests.algorithms.rollouts import LANES, ROWS, Array, numbers, reinforce, returns_of, rollout_of, through
+from tests.algorithms.rollouts import ENVS, ROWS, Array, numbers, reinforce, returns_of, rollout_of, through
 
 
 class Running:
@@ -29,18 +29,18 @@ class Running:
 
 @dataclass
 class Flat:
-    """Live rows, lane after lane, as the documented buffer holds them."""
+    """Live rows, env after env, as the documented buffer holds them."""
 
     place: list[tuple[int, int]]
     reward: Array
     value: Array
     following: Array  # 0 where the episode terminated
-    end: NDArray[np.bool_]  # ended, or the newest of its lane
+    end: NDArray[np.bool_]  # ended, or the newest of its env
 
 
 def flattened(rollout: Rollout, value: Array) -> Flat:
-    place = [(t, n) for n in range(LANES) for t in range(ROWS) if not rollout.dead[t, n]]
-    newest = {n: max(t for t, m in place if m == n) for n in range(LANES)}
+    place = [(t, n) for n in range(ENVS) for t in range(ROWS) if not rollout.dead[t, n]]
+    newest = {n: max(t for t, m in place if m == n) for n in range(ENVS)}
     return Flat(
         place,
         np.array([float(rollout.reward[p]) for p in place]),
@@ -51,59 +51,61 @@ def flattened(rollout: Rollout, value: Array) -> Flat:
 
 
 def gae(rows: Flat, value: Array, following: Array, gamma: float, trace: float) -> Array:
-    delta, found, behind = rows.reward + gamma * following - value, np.zeros(len(value)), 0.0
+    delta, advantage, behind = rows.reward + gamma * following - value, np.zeros(len(value)), 0.0
     for i in range(len(value) - 1, -1, -1):
         behind = delta[i] + gamma * trace * (0.0 if rows.end[i] else 1.0) * behind
-        found[i] = behind
-    return found
+        advantage[i] = behind
+    return advantage
 
 
-@pytest.mark.parametrize("scaled", [True, False])
-def test_returns_are_scaled_in_the_reference_codes_order(scaled: bool) -> None:
-    """Values times the old deviation, advantages, goals divided by the old deviation, then the statistics."""
-    returns, running = returns_of(scaled=scaled), Running()
+@pytest.mark.parametrize("normalize_returns", [True, False])
+def test_returns_are_scaled_in_the_reference_codes_order(normalize_returns: bool) -> None:
+    """Values times the old std, advantages, targets divided by the old std, then the statistics."""
+    returns, running = returns_of(normalize=normalize_returns), Running()
     for seed in range(5):
         rollout = rollout_of(seed=seed)
         rollout = rollout._replace(reward=rollout.reward * 10 + 3 * ~rollout.dead)
-        value = torch.randn(ROWS + 1, LANES, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+        value = torch.randn(ROWS + 1, ENVS, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
         advantage, goal = returns(rollout, value)
-        rows, unit = flattened(rollout, numbers(value)), math.sqrt(running.var + 1e-8) if scaled else 1.0
-        wanted = gae(rows, rows.value * unit, rows.following * unit, 0.9, 0.8)
-        reached = wanted + rows.value * unit
-        running.update(reached)
-        np.testing.assert_allclose([float(advantage[p]) for p in rows.place], wanted, rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose([float(goal[p]) for p in rows.place], reached / unit, rtol=1e-5, atol=1e-6)
-        assert not scaled or seed == 0 or abs(unit - 1) > 0.1
-    if scaled:
-        known = [returns.moments.mean.item(), returns.moments.var.item(), returns.moments.rows.item()]
-        assert known == pytest.approx([running.mean, running.var, running.count], rel=1e-5)
+        rows, unit = flattened(rollout, numbers(value)), math.sqrt(running.var + 1e-8) if normalize_returns else 1.0
+        expected = gae(rows, rows.value * unit, rows.following * unit, 0.9, 0.8)
+        returns_by_hand = expected + rows.value * unit
+        running.update(returns_by_hand)
+        np.testing.assert_allclose([float(advantage[p]) for p in rows.place], expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose([float(goal[p]) for p in rows.place], returns_by_hand / unit, rtol=1e-5, atol=1e-6)
+        assert not normalize_returns or seed == 0 or abs(unit - 1) > 0.1
+    if normalize_returns:
+        statistics = [returns.moments.mean.item(), returns.moments.var.item(), returns.moments.rows.item()]
+        assert statistics == pytest.approx([running.mean, running.var, running.count], rel=1e-5)
 
 
 @pytest.mark.parametrize("standardise", [True, False])
 def test_reinforce_uses_the_reference_codes_normalized_returns(standardise: bool) -> None:
-    """What is open is worth the running mean, which is subtracted, and the old deviation divides."""
+    """Open episodes bootstrap from the running mean, which is subtracted; the old std divides."""
     learner, running = reinforce(standardise=standardise), Running()
     for seed in range(4):
         rollout = rollout_of(seed=seed)
         rollout = rollout._replace(reward=rollout.reward * 10 + 3 * ~rollout.dead)
-        worth = learner.return_weights(rollout)
+        weights = learner.return_weights(rollout)
         mean, unit = (running.mean, math.sqrt(running.var + 1e-8)) if standardise else (0.0, 1.0)
-        rows = flattened(rollout, np.full((ROWS + 1, LANES), mean))
-        reached = gae(rows, rows.value, rows.following, 0.9, 1.0) + rows.value
-        np.testing.assert_allclose([float(worth[p]) for p in rows.place], (reached - mean) / unit, rtol=1e-5, atol=1e-5)
-        running.update(reached)
+        rows = flattened(rollout, np.full((ROWS + 1, ENVS), mean))
+        returns_by_hand = gae(rows, rows.value, rows.following, 0.9, 1.0) + rows.value
+        np.testing.assert_allclose(
+            [float(weights[p]) for p in rows.place], (returns_by_hand - mean) / unit, rtol=1e-5, atol=1e-5
+        )
+        running.update(returns_by_hand)
     assert not standardise or abs(running.mean) > 3
 
 
 def test_reinforce_loss_is_minus_log_probability_times_return() -> None:
     learner, rollout = reinforce(standardise=True), rollout_of()
     obs, action = rollout.obs[:-1].flatten(0, 1), rollout.action.flatten(0, 1)
-    worth, weight = torch.randn(ROWS * LANES).double(), (~rollout.dead).flatten().double()
-    loss, report = learner.loss(obs, action, worth, weight)
-    std, wanted = np.exp(numbers(learner.actor.log_std)), []
-    for i in range(len(worth)):
+    weights, weight = torch.randn(ROWS * ENVS).double(), (~rollout.dead).flatten().double()
+    loss, report = learner.loss(obs, action, weights, weight)
+    std, expected = np.exp(numbers(learner.actor.log_std)), []
+    for i in range(len(weights)):
         if weight[i]:
             log_prob = stats.norm.logpdf(numbers(action[i]), through(learner.actor, numbers(obs[i])), std).sum()
-            wanted.append(-float(log_prob) * float(worth[i]))
-    assert loss.item() == pytest.approx(np.mean(wanted), rel=1e-9)
+            expected.append(-float(log_prob) * float(weights[i]))
+    assert loss.item() == pytest.approx(np.mean(expected), rel=1e-9)
     assert report["entropy"].item() == pytest.approx(stats.norm.entropy(0, std).sum(), rel=1e-9)

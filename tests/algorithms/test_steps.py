@@ -52,15 +52,15 @@ def test_step_equals_the_optimizers_step_bit_for_bit(options: dict[str, object])
 
 
 def test_fused_kernel_is_used_only_for_plain_fused_adam(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = []
+    kernels = []
     kernel = torch._fused_adam_
-    monkeypatch.setattr(steps.torch, "_fused_adam_", lambda *a, **k: taken.append(1) or kernel(*a, **k))
+    monkeypatch.setattr(steps.torch, "_fused_adam_", lambda *a, **k: kernels.append(1) or kernel(*a, **k))
     monkeypatch.setattr(torch.optim.Adam, "step", lambda self: pytest.fail("the long way"))
     net = network()
     plain = adam(net)
     into_optimizer(plain, of_optimizer(begun()))
     optimize(net(torch.ones(1, 5)).sum(), plain)
-    assert taken == [1]
+    assert kernels == [1]
     for options in OPTIMIZERS[2:]:
         with pytest.raises(pytest.fail.Exception, match="the long way"):
             step(begun_like(copy.deepcopy(net), options))

@@ -17,8 +17,8 @@ from tests.algorithms.recorded import (
     WIDTHS,
     adam,
     batch,
+    changes,
     copied,
-    moved,
     numbers,
     q,
     spread,
@@ -26,7 +26,7 @@ from tests.algorithms.recorded import (
 )
 
 
-def made(alpha: float = 2.5) -> TD3BC:
+def learner_of(alpha: float = 2.5) -> TD3BC:
     torch.manual_seed(0)
     actor = DeterministicActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS).double()
     critics = Critics(members=2, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
@@ -56,29 +56,29 @@ def parts(learner: TD3BC) -> tuple[list[float], list[float]]:
 
 @pytest.mark.parametrize("alpha", [1.0, 2.5])
 def test_critic_term_is_scaled_by_alpha_over_the_mean_absolute_value(alpha: float) -> None:
-    learner, b = made(alpha), batch()
+    learner, b = learner_of(alpha), batch()
     values, errors = parts(learner)
     weight = numbers(b.weight)
     scale = alpha / np.average(np.abs(values), weights=weight)
-    wanted = sum(weight[i] * (errors[i] - scale * values[i]) for i in range(BATCH)) / BATCH
-    assert learner.policy_loss(b).item() == pytest.approx(wanted, rel=1e-12)
+    expected = sum(weight[i] * (errors[i] - scale * values[i]) for i in range(BATCH)) / BATCH
+    assert learner.policy_loss(b).item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_unweighted_loss_equals_the_papers_code() -> None:
-    learner, b = made(), batch()
+    learner, b = learner_of(), batch()
     b = b._replace(weight=torch.ones_like(b.weight))
     action = learner.actor(b.obs).mode()
     value = learner.critics(b.obs, action)[0]
-    wanted = -2.5 / value.abs().mean().detach() * value.mean() + torch.nn.functional.mse_loss(action, b.action)
-    found = learner.policy_loss(b)
-    assert found.item() == pytest.approx(wanted.item(), rel=1e-12)
-    slopes = (torch.autograd.grad(x, list(learner.actor.parameters())) for x in (found, wanted))
-    for ours, theirs in zip(*slopes, strict=True):  # nothing is learned through λ
+    expected = -2.5 / value.abs().mean().detach() * value.mean() + torch.nn.functional.mse_loss(action, b.action)
+    loss = learner.policy_loss(b)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-12)
+    gradients = (torch.autograd.grad(x, list(learner.actor.parameters())) for x in (loss, expected))
+    for ours, theirs in zip(*gradients, strict=True):  # nothing is learned through λ
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
 
 
 def test_scaling_rewards_leaves_the_balance_of_terms() -> None:
-    learner = made()
+    learner = learner_of()
     before = learner.policy_loss(batch()).item()
     with torch.no_grad():
         learner.critics.layers[-1].weight.mul_(1000)
@@ -92,18 +92,18 @@ def test_td3bc_critics_equal_td3s() -> None:
 
 
 def test_actor_updates_every_second_step() -> None:
-    learner, b = made(), batch()
+    learner, b = learner_of(), batch()
     nets = {"actor": learner.actor, "critics": learner.critics}
     before = copied(nets)
     learner.update(b, 0)
-    assert moved(nets, before) == {"critics"}
+    assert changes(nets, before) == {"critics"}
     before = copied(nets)
     learner.update(b, 1)
-    assert moved(nets, before) == {"actor", "critics"}
+    assert changes(nets, before) == {"actor", "critics"}
 
 
 def test_a_batch_of_dead_rows_gives_a_finite_loss_of_zero() -> None:
-    learner, b = made(), batch()
+    learner, b = learner_of(), batch()
     loss = learner.policy_loss(b._replace(weight=torch.zeros_like(b.weight)))
     assert loss.item() == 0
     assert all(bool((g == 0).all()) for g in torch.autograd.grad(loss, list(learner.actor.parameters())))

@@ -26,7 +26,7 @@ def row_of(learner: Natural) -> Tensor:
 
 @dataclass
 class Solution:
-    """Where the actor stood, the natural gradient there by a direct solver, and its size in the damped metric."""
+    """The actor's parameters, the natural gradient there by a direct solver, and its size in the damped metric."""
 
     start: Tensor
     direction: Tensor
@@ -37,30 +37,30 @@ class Solution:
 
 def solution_of(learner: Natural, rollout: Rollout) -> Solution:
     """Of a learner that has not moved yet; by explicit first and second derivatives."""
-    known, start, damping = rollout_batch(learner.net, rollout, returns_of()), row_of(learner), learner.config.damping
+    batch, start, damping = rollout_batch(learner.net, rollout, returns_of()), row_of(learner), learner.config.damping
     parameters = dict(learner.net.actor.named_parameters())
-    counted = known.weight > 0
-    chosen = known.advantage[counted]
-    advantage = (known.advantage - chosen.mean()) / chosen.std()
+    live = batch.weight > 0
+    live_advantage = batch.advantage[live]
+    advantage = (batch.advantage - live_advantage.mean()) / live_advantage.std()
 
     def at(row: Tensor) -> Policy:
         sizes = [p.numel() for p in parameters.values()]
         pieces = [x.view_as(p) for x, p in zip(row.split(sizes), parameters.values(), strict=True)]
         call = torch.func.functional_call
-        found: Policy = call(learner.net.actor, dict(zip(parameters, pieces, strict=True)), (known.obs,))
-        return found
+        policy: Policy = call(learner.net.actor, dict(zip(parameters, pieces, strict=True)), (batch.obs,))
+        return policy
 
     before = at(start).detached()
 
     def gain(row: Tensor) -> Tensor:
-        return ((at(row).log_prob(known.action) - before.log_prob(known.action)).exp() * advantage)[counted].mean()
+        return ((at(row).log_prob(batch.action) - before.log_prob(batch.action)).exp() * advantage)[live].mean()
 
     def divergence(row: Tensor) -> Tensor:
-        return before.divergence(at(row))[counted].mean()
+        return before.divergence(at(row))[live].mean()
 
-    slope = torch.autograd.functional.jacobian(gain, start)
+    gradient = torch.autograd.functional.jacobian(gain, start)
     matrix = torch.autograd.functional.hessian(divergence, start) + damping * torch.eye(len(start)).double()
-    direction = torch.linalg.solve(matrix, slope)
+    direction = torch.linalg.solve(matrix, gradient)
     size = float(direction @ matrix @ direction)
     return Solution(start, direction, size, lambda row: gain(row).item(), lambda row: divergence(row).item())
 
@@ -70,11 +70,11 @@ def solution_of(learner: Natural, rollout: Rollout) -> Solution:
 def test_npg_step_is_its_size_times_the_natural_gradient(kind: str, size: float) -> None:
     learner = natural(kind, step=size)
     rollout = rollout_of(learner.net)
-    known = solution_of(learner, rollout)
+    solution = solution_of(learner, rollout)
     report = learner.update(rollout)
-    torch.testing.assert_close(row_of(learner), known.start + size * known.direction, rtol=1e-6, atol=1e-8)
-    assert report["divergence"].item() == pytest.approx(known.divergence(row_of(learner)), rel=1e-6)
-    assert report["policy_loss"].item() == pytest.approx(-known.surrogate(known.start), abs=1e-9)
+    torch.testing.assert_close(row_of(learner), solution.start + size * solution.direction, rtol=1e-6, atol=1e-8)
+    assert report["divergence"].item() == pytest.approx(solution.divergence(row_of(learner)), rel=1e-6)
+    assert report["policy_loss"].item() == pytest.approx(-solution.surrogate(solution.start), abs=1e-9)
 
 
 SEARCHES = [
@@ -84,25 +84,25 @@ SEARCHES = [
 """Kind, region and damping; with 1000 the strides that are too long stay within the region but worsen the surrogate."""
 
 
-def acceptable(known: Solution, region: float) -> list[int]:
+def acceptable(solution: Solution, region: float) -> list[int]:
     """Which of ten strides stay within the region and better the surrogate."""
-    longest, start = math.sqrt(2 * region / known.size) * known.direction, known.surrogate(known.start)
-    places = [known.start + 0.8**k * longest for k in range(10)]
-    return [k for k, p in enumerate(places) if known.divergence(p) < region and known.surrogate(p) > start]
+    longest, start = math.sqrt(2 * region / solution.size) * solution.direction, solution.surrogate(solution.start)
+    places = [solution.start + 0.8**k * longest for k in range(10)]
+    return [k for k, p in enumerate(places) if solution.divergence(p) < region and solution.surrogate(p) > start]
 
 
 @pytest.mark.parametrize(("kind", "region", "damping"), SEARCHES)
 def test_trpo_takes_the_first_improving_step_within_the_trust_region(kind: str, region: float, damping: float) -> None:
     learner = natural(kind, max_kl=region, damping=damping)
     rollout = rollout_of(learner.net)
-    known = solution_of(learner, rollout)
-    first = acceptable(known, region)[0]
+    solution = solution_of(learner, rollout)
+    first = acceptable(solution, region)[0]
     report = learner.update(rollout)
-    stride = 0.8**first * math.sqrt(2 * region / known.size) * known.direction
-    torch.testing.assert_close(row_of(learner), known.start + stride, rtol=1e-6, atol=1e-8)
-    assert known.divergence(row_of(learner)) < region
-    assert known.surrogate(row_of(learner)) > known.surrogate(known.start)
-    assert report["divergence"].item() == pytest.approx(known.divergence(row_of(learner)), rel=1e-6)
+    stride = 0.8**first * math.sqrt(2 * region / solution.size) * solution.direction
+    torch.testing.assert_close(row_of(learner), solution.start + stride, rtol=1e-6, atol=1e-8)
+    assert solution.divergence(row_of(learner)) < region
+    assert solution.surrogate(row_of(learner)) > solution.surrogate(solution.start)
+    assert report["divergence"].item() == pytest.approx(solution.divergence(row_of(learner)), rel=1e-6)
 
 
 def test_line_searches_backtrack_by_different_counts() -> None:
@@ -140,12 +140,12 @@ def test_equal_advantages_leave_the_actor() -> None:
 
 def test_critic_takes_the_configured_gradient_steps_on_the_squared_error() -> None:
     learner, rollout = natural(critic_steps=3), rollout_of()
-    known = rollout_batch(learner.net, rollout, returns_of())
+    batch = rollout_batch(learner.net, rollout, returns_of())
     twin, losses = net_of("gaussian"), []
     assert isinstance(twin, SeparateActorCritic)
-    optimizer, counted = sgd(twin.critic), known.weight > 0
+    optimizer, live = sgd(twin.critic), batch.weight > 0
     for _ in range(3):
-        loss = (twin.critic(known.obs).squeeze(-1) - known.value_target)[counted].square().mean()
+        loss = (twin.critic(batch.obs).squeeze(-1) - batch.value_target)[live].square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -23,8 +23,8 @@ NUM_ENVS = 16
 ACTIONS = {"Catch": 3, "CartPole-v1": 2}
 
 
-class Played(NamedTuple):
-    recorded: Dataset
+class Recording(NamedTuple):
+    dataset: Dataset
     mean: float  # return of the whole episodes
 
 
@@ -41,23 +41,25 @@ def half_trained(task: str, steps: int) -> Learner:
     return trainer.learner
 
 
-def played(agent: Learner, task: str, *, rows: int, epsilon: float) -> Played:
+def play_episodes(agent: Learner, task: str, *, rows: int, epsilon: float) -> Recording:
     """``rows`` rows an env, in a share ``epsilon`` of which any action is taken; env after env."""
     envs = environments(ToyTask(id=task, envs=NUM_ENVS), seeds=tuple(range(NUM_ENVS)), training=False)
-    coin = EpsilonGreedy(actions=ACTIONS[task], generator=torch.Generator().manual_seed(0), epsilon=epsilon)
-    shown, columns, final = envs.reset(), [], np.zeros(NUM_ENVS, np.bool_)
+    explorer = EpsilonGreedy(actions=ACTIONS[task], generator=torch.Generator().manual_seed(0), epsilon=epsilon)
+    obs_now, columns, final = envs.reset(), [], np.zeros(NUM_ENVS, np.bool_)
     for row in range(rows):
-        action = coin(agent.act(torch.from_numpy(shown.copy()), "eval")).numpy()
+        action = explorer(agent.act(torch.from_numpy(obs_now.copy()), "eval")).numpy()
         envs.send(action)
         step = envs.recv()
-        columns.append((shown.copy(), action, step.reward, step.terminated, step.truncated, final | (row == rows - 1)))
-        final, shown = step.terminated | step.truncated, step.obs
+        columns.append(
+            (obs_now.copy(), action, step.reward, step.terminated, step.truncated, final | (row == rows - 1))
+        )
+        final, obs_now = step.terminated | step.truncated, step.obs
     envs.close()
-    obs, action, reward, terminated, truncated, last = (_laid(column) for column in zip(*columns, strict=True))
+    obs, action, reward, terminated, truncated, last = (_flatten(column) for column in zip(*columns, strict=True))
     live = ~last
-    recorded = Dataset(obs, action * live, reward * live, terminated & live, truncated & live, None, last)
-    found = episodes(recorded)
-    return Played(recorded, float(found.returns[found.closed].mean()))
+    dataset = Dataset(obs, action * live, reward * live, terminated & live, truncated & live, None, last)
+    episode_list = episodes(dataset)
+    return Recording(dataset, float(episode_list.returns[episode_list.closed].mean()))
 
 
 def score(agent: Learner, task: str, num_envs: int = 64) -> float:
@@ -74,7 +76,7 @@ def score(agent: Learner, task: str, num_envs: int = 64) -> float:
     return float(total.mean())
 
 
-def _laid(rows: tuple[NDArray[np.generic], ...]) -> NDArray[np.generic]:
+def _flatten(rows: tuple[NDArray[np.generic], ...]) -> NDArray[np.generic]:
     """``[T, N, …]`` to ``[N · T, …]``."""
-    stacked = np.stack(rows).swapaxes(0, 1)
-    return np.ascontiguousarray(stacked.reshape(-1, *stacked.shape[2:]))
+    columns_by_env = np.stack(rows).swapaxes(0, 1)
+    return np.ascontiguousarray(columns_by_env.reshape(-1, *columns_by_env.shape[2:]))

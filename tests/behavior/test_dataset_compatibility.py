@@ -22,7 +22,7 @@ from rlbench.errors import RefusedFile, UsageError
 
 
 def task(world: str, dataset: str = "mine") -> OfflineTask:
-    """Other data than a row's own, judged on ``world``."""
+    """Other data than a row's own, evaluated on ``world``."""
     match = suites.spec("offline", "il", world, dataset=dataset).task
     assert isinstance(match, OfflineTask)
     return match
@@ -44,8 +44,8 @@ def farama(root: Path, name: str, env_id: str, features: int, action: list[float
     """Minari's layout: one episode of five steps, each with ``action``."""
     folder = root / name
     (folder / "data").mkdir(parents=True)
-    told = {"dataset_id": name, "env_spec": json.dumps({"id": env_id}), "total_episodes": 1, "total_steps": 5}
-    (folder / "data" / "metadata.json").write_text(json.dumps(told), encoding="utf-8")
+    metadata = {"dataset_id": name, "env_spec": json.dumps({"id": env_id}), "total_episodes": 1, "total_steps": 5}
+    (folder / "data" / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
     with h5py.File(folder / "data" / "main_data.hdf5", "w") as file:
         group = file.create_group("episode_0")
         group["observations"] = np.zeros((6, features), np.float32)
@@ -96,16 +96,16 @@ def test_the_contact_forces_that_ant_does_not_show_are_left_out_where_they_are_z
     obs = np.zeros((5, 111), np.float32)
     obs[:, :27] = np.arange(27)
     ends = np.zeros(5, np.bool_)
-    recorded = Dataset(obs, np.zeros((5, 8), np.float32), np.ones(5, np.float32), ends, ends, obs + 0)
-    match = check_compatibility(ant, recorded, info, normalized=False)
+    dataset = Dataset(obs, np.zeros((5, 8), np.float32), np.ones(5, np.float32), ends, ends, obs + 0)
+    match = check_compatibility(ant, dataset, info, normalized=False)
     assert match.next_obs is not None and match.obs.shape == match.next_obs.shape == (5, 27)
     np.testing.assert_array_equal(match.obs[3], np.arange(27, dtype=np.float32))
-    for shown in (recorded.obs, recorded.next_obs):
-        assert shown is not None
-        shown[2, 100] = 1e-3
+    for obs_column in (dataset.obs, dataset.next_obs):
+        assert obs_column is not None
+        obs_column[2, 100] = 1e-3
         with pytest.raises(RefusedFile, match="111 and 8 numbers, Ant-v4 has 27 and 8"):
-            check_compatibility(ant, recorded, info, normalized=False)
-        shown[2, 100] = 0
+            check_compatibility(ant, dataset, info, normalized=False)
+        obs_column[2, 100] = 0
 
 
 def test_a_range_that_is_not_about_zero_is_moved_too() -> None:
@@ -149,7 +149,7 @@ def test_a_set_without_a_row_is_learned_from_on_the_world_that_it_is_of(
     with pytest.raises(UsageError, match="rlb-silent: names no environment; name it with --task, one of HalfC"):
         Data("rlb-silent").tasks("offline")
     with pytest.raises(UsageError, match="antmaze-umaze-v0: its policies cannot be evaluated here"):
-        Data("antmaze-umaze-v0").tasks("offline")  # before anyone is told to download it
+        Data("antmaze-umaze-v0").tasks("offline")  # before the message that names the download
     with pytest.raises(UsageError, match="is of Pusher-v5, which is not available here; name its env"):
         Data("mujoco/pusher/expert-v0").tasks("offline")
 

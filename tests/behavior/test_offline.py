@@ -28,8 +28,9 @@ from rlbench.datasets.episodes import episode_returns
 from rlbench.datasets.recipes import RECIPES
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
-from rlbench.records.store import Store, folder_of, read_record
+from rlbench.records.store import folder_of, read_record
 from rlbench.training.offline import Offline
+from tests.forging import claim, outcome_of
 from tests.reliability import run_one
 from tests.slow import slow_but
 
@@ -64,8 +65,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("data") / "rlb-hopper-medium.hdf5")
 
 
-def steps_of(recorded: Dataset) -> int:
-    return len(recorded.reward) if recorded.final is None else int((~recorded.final).sum())
+def steps_of(dataset: Dataset) -> int:
+    return len(dataset.reward) if dataset.final is None else int((~dataset.final).sum())
 
 
 def carry(spec: Spec, results: Path, data: Path, stop_after: int | None = None) -> int:
@@ -73,8 +74,8 @@ def carry(spec: Spec, results: Path, data: Path, stop_after: int | None = None) 
 
 
 def ending(spec: Spec, results: Path) -> tuple[object, ...]:
-    outcome = read_record(folder_of(spec, results)).outcome
-    assert outcome is not None and outcome.status == "done"
+    outcome = outcome_of(folder_of(spec, results))
+    assert outcome.status == "done"
     return run_one.ending(folder_of(spec, results))
 
 
@@ -201,30 +202,28 @@ def test_data_of_another_environment_with_equal_shapes_are_refused_by_metadata(t
 
 def test_file_is_hashed_once_unless_it_changes(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[Path] = []
-    measured = checksums.measure
+    measure = checksums.measure
 
-    def counted(path: Path, url: str | None = None) -> checksums.Seal:
+    def count_hash(path: Path, url: str | None = None) -> checksums.Seal:
         hashed.append(path)
-        return measured(path, url)
+        return measure(path, url)
 
-    monkeypatch.setattr(checksums, "measure", counted)
+    monkeypatch.setattr(checksums, "measure", count_hash)
     spec, runtime = spec_of("il"), Runtime(device="cpu", threads=1, dataset=str(data))
     assert isinstance(spec.task, OfflineTask)
-    found = check_data(spec, runtime)
-    assert found is not None and hashed == [data]
-    build(spec, runtime, describe(spec), found.seal)
+    check = check_data(spec, runtime)
+    assert check is not None and hashed == [data]
+    build(spec, runtime, describe(spec), check.seal)
     assert hashed == [data]
-    os.utime(data, ns=(0, found.seal.modified + 1))
-    assert experience(spec, spec.task, runtime, found.seal).sha256 == found.seal.sha256
+    os.utime(data, ns=(0, check.seal.modified + 1))
+    assert experience(spec, spec.task, runtime, check.seal).sha256 == check.seal.sha256
     experience(spec, spec.task, runtime)
     assert hashed == [data] * 3
 
 
 def test_finished_run_on_another_file_is_refused(data: Path, tmp_path: Path) -> None:
     spec = spec_of("il")
-    store = Store.claim(spec, tmp_path, {"data": {"file": data.name, "sha256": seal_of(data).sha256}})
-    assert store is not None
-    store.release()
+    claim(spec, tmp_path, {"data": {"file": data.name, "sha256": seal_of(data).sha256}}).release()
     ended = read_record(folder_of(spec, tmp_path))
     refuse_other_data(ended, Runtime(dataset=str(data)))
     refuse_other_data(ended, Runtime())
@@ -237,9 +236,7 @@ def test_finished_run_on_a_replaced_file_is_refused(
 ) -> None:
     """Also where nobody names a file: the set may have been made again, by another recipe."""
     spec = spec_of("il")
-    store = Store.claim(spec, tmp_path, {"data": {"file": data.name, "sha256": seal_of(data).sha256}})
-    assert store is not None
-    store.release()
+    claim(spec, tmp_path, {"data": {"file": data.name, "sha256": seal_of(data).sha256}}).release()
     ended = read_record(folder_of(spec, tmp_path))
     monkeypatch.setenv("RLBENCH_DATASETS", str(data.parent))
     refuse_other_data(ended, Runtime())
@@ -256,12 +253,12 @@ def test_set_of_a_former_versions_recipe_is_refused(tmp_path: Path) -> None:
     assert isinstance(spec.task, OfflineTask)
     recipe = RECIPES["rlb-hopper-medium"]
     former = recipe.model_copy(update={"seed": 1})
-    for made, refused in [(recipe, False), (former, True)]:
+    for recipe_version, is_refused in [(recipe, False), (former, True)]:
         with h5py.File(path, "a") as file:
-            file.attrs.update({"name": recipe.name, "task": recipe.task, "recipe": made.to_json()})
+            file.attrs.update({"name": recipe.name, "task": recipe.task, "recipe": recipe_version.to_json()})
         checksums.forget(path)
         again = "another recipe .* generate rlb-hopper-medium --force"
-        with pytest.raises(RefusedFile, match=again) if refused else nullcontext():
+        with pytest.raises(RefusedFile, match=again) if is_refused else nullcontext():
             experience(spec, spec.task, runtime)
 
 
@@ -281,14 +278,14 @@ def test_the_rate_of_iqls_actor_follows_the_updates_of_the_run(data: Path) -> No
 
 
 def test_evaluation_does_not_advance_training_generators(data: Path) -> None:
-    """The judged policy's own noise is another stream: with and without evaluations the weights are the same."""
+    """The evaluated policy's own noise is another stream: with and without evaluations the weights are the same."""
     spec = spec_of("bcq", "budget.steps=40", "budget.epoch=20")
-    judged = trainer_of(spec, data)
-    list(judged)
+    other = trainer_of(spec, data)
+    list(other)
     unjudged = trainer_of(spec, data)  # what networks draw is seeded anew
     unjudged.updater.run(0, 20)
     unjudged.updater.run(20, 20)
-    ones, others = judged.learner.policy().state_dict(), unjudged.learner.policy().state_dict()
+    ones, others = other.learner.policy().state_dict(), unjudged.learner.policy().state_dict()
     assert all(torch.equal(ones[name], others[name]) for name in ones)
 
 
@@ -303,17 +300,17 @@ def test_missing_data_message_names_locations_and_remedy(monkeypatch: pytest.Mon
     monkeypatch.setenv("D4RL_DATASET_DIR", str(tmp_path / "nowhere"))
     spec = suites.spec("offline", "td3bc", "halfcheetah-medium-v2")
     assert isinstance(spec.task, OfflineTask)
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as error:
         experience(spec, spec.task, Runtime())
     for part in (str(tmp_path / "nowhere"), "rail.eecs.berkeley.edu", "MB", "rlbench data generate rlb-halfcheetah"):
-        assert part in str(told.value)
-    assert "\n" not in str(told.value)
+        assert part in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def trainer_of(spec: Spec, data: Path) -> Offline:
-    found = build(spec, Runtime(device="cpu", threads=1, dataset=str(data)), describe(spec))
-    assert isinstance(found, Offline)
-    return found
+    trainer = build(spec, Runtime(device="cpu", threads=1, dataset=str(data)), describe(spec))
+    assert isinstance(trainer, Offline)
+    return trainer
 
 
 def test_training_and_evaluation_use_the_datas_normalization(data: Path) -> None:
@@ -321,12 +318,12 @@ def test_training_and_evaluation_use_the_datas_normalization(data: Path) -> None
     with h5py.File(data) as file:
         obs = np.asarray(file["observations"], np.float64)
     batch = trainer.updater.source.sample(4096)
-    seen, (mean, spread) = batch.obs.double(), (obs.mean(0), obs.std(0) + 1e-3)
-    assert torch.allclose(seen.mean(0), torch.zeros(11, dtype=torch.float64), atol=0.1)
-    raw = seen.numpy() * spread + mean
+    batch_obs, (mean, spread) = batch.obs.double(), (obs.mean(0), obs.std(0) + 1e-3)
+    assert torch.allclose(batch_obs.mean(0), torch.zeros(11, dtype=torch.float64), atol=0.1)
+    raw = batch_obs.numpy() * spread + mean
     assert all(np.abs(obs - row).max(1).min() < 1e-5 for row in raw[:50])
-    shown = trainer.evaluate(0).envs.scale(np.float32(obs[:5]))
-    assert np.allclose(shown, (obs[:5] - mean) / spread, atol=1e-5)
+    scaled_obs = trainer.evaluate(0).envs.scale(np.float32(obs[:5]))
+    assert np.allclose(scaled_obs, (obs[:5] - mean) / spread, atol=1e-5)
     assert trainer_of(spec_of("td3bc-raw"), data).evaluate(0).envs.__class__.__name__ == "MujocoVector"
 
 
@@ -334,16 +331,16 @@ def test_rewards_are_scaled_by_the_span_of_returns(data: Path) -> None:
     with h5py.File(data) as file:
         reward = np.asarray(file["rewards"], np.float64)
     returns = reward.reshape(-1, 25).sum(1)
-    drawn = trainer_of(spec_of("iql"), data).updater.source.sample(2048).reward.double().numpy()
+    rewards = trainer_of(spec_of("iql"), data).updater.source.sample(2048).reward.double().numpy()
     expected = reward * 1000 / (returns.max() - returns.min())
-    assert all(np.abs(expected - value).min() < 1e-3 for value in drawn[:100])
-    assert drawn.std() == pytest.approx(expected.std(), rel=0.1)
+    assert all(np.abs(expected - value).min() < 1e-3 for value in rewards[:100])
+    assert rewards.std() == pytest.approx(expected.std(), rel=0.1)
 
 
 def test_episode_returns_are_in_order_and_include_unfinished_episodes() -> None:
     """Rows that do not continue one another end an episode too: the seam of two files laid together."""
     flags = np.array([0, 1, 0, 0, 1, 0], bool)
-    recorded = Dataset(
+    dataset = Dataset(
         obs=np.zeros((6, 1), np.float32),
         action=np.zeros((6, 1), np.float32),
         reward=np.array([1, 2, 4, 8, 16, 32], np.float32),
@@ -351,9 +348,9 @@ def test_episode_returns_are_in_order_and_include_unfinished_episodes() -> None:
         truncated=flags & np.array([0, 0, 0, 1, 1, 1], bool),
         next_obs=None,
     )
-    assert episode_returns(recorded).tolist() == [3, 28, 32]
+    assert episode_returns(dataset).tolist() == [3, 28, 32]
     obs = np.array([[0], [1], [2], [7], [8], [9]], np.float32)  # between 2 and 7 there is a seam
-    seamed = recorded._replace(obs=obs, next_obs=obs + 1)
+    seamed = dataset._replace(obs=obs, next_obs=obs + 1)
     assert episode_returns(seamed).tolist() == [3, 4, 24, 32]
 
 

@@ -40,15 +40,15 @@ def data(obs: Tensor, action: Tensor, reward: Tensor) -> Transition:
     return Transition(obs, action, reward, torch.zeros(ROWS), obs, torch.ones(ROWS), torch.arange(ROWS))
 
 
-def learned(method: offline.Method, seen: Transition, updates: int) -> Tensor:
-    """What is preferred at −1 and at 1, ``[2]``."""
+def train(method: offline.Method, data: Transition, updates: int) -> Tensor:
+    """The preferred actions at −1 and at 1, ``[2]``."""
     torch.manual_seed(0)
     algo = Offline(method=method, widths=(32, 32), actor_lr=3e-3, critic_lr=3e-3, tau=0.05)
     learner = continuous_parts("bandit", algo, INFO, torch.device("cpu")).learner
     draw = torch.Generator().manual_seed(1)
     for number in range(updates):
         rows = torch.randint(0, ROWS, (BATCH,), generator=draw)
-        learner.update(Transition(*(column[rows] for column in seen)), number % learner.cycle)
+        learner.update(Transition(*(column[rows] for column in data)), number % learner.cycle)
         for periodic in learner.every:
             if (number + 1) % periodic.period == 0:
                 periodic.action()
@@ -59,7 +59,7 @@ def learned(method: offline.Method, seen: Transition, updates: int) -> Tensor:
 def test_behavior_cloning_learns_the_mean_of_the_data(policy: str) -> None:
     method = offline.Imitation(policy="gaussian" if policy == "gaussian" else "deterministic")
     mean = MODE * (2 * BETTER - 1)
-    assert learned(method, two_modes(), 300).tolist() == pytest.approx([-mean, mean], abs=0.12)
+    assert train(method, two_modes(), 300).tolist() == pytest.approx([-mean, mean], abs=0.12)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_behavior_cloning_learns_the_mean_of_the_data(policy: str) -> None:
     ids=["crr exp", "crr binary", "td3bc", "iql", "cql"],
 )
 def test_offline_rl_learns_the_better_minority_of_the_data(method: offline.Method) -> None:
-    low, high = learned(method, two_modes(), 500).tolist()
+    low, high = train(method, two_modes(), 500).tolist()
     assert low < -0.25
     assert high > 0.25
 
@@ -86,15 +86,15 @@ def test_offline_rl_learns_the_better_minority_of_the_data(method: offline.Metho
 def test_bcq_chooses_the_better_proposed_action() -> None:
     """Of halves, by a model that pays little for its code: at half a nat it would say no more than the mean."""
     method = offline.BatchConstrained(vae_widths=(32, 32), vae_kl_weight=0.02)
-    low, high = learned(method, two_modes(0.5), 500).tolist()
+    low, high = train(method, two_modes(0.5), 500).tolist()
     assert -0.8 < low < -0.25
     assert 0.25 < high < 0.8
 
 
 @pytest.mark.slow
 def test_bcq_stays_near_the_data_where_td3_extrapolates() -> None:
-    near = learned(offline.BatchConstrained(vae_widths=(32, 32)), uphill(), 400)
-    far = learned(offline.TD3BC(alpha=1e6), uphill(), 400)
+    near = train(offline.BatchConstrained(vae_widths=(32, 32)), uphill(), 400)
+    far = train(offline.TD3BC(alpha=1e6), uphill(), 400)
     assert bool((near > 0.15).all())
     assert bool((near < 0.2 + 4 * 0.05 + 0.05).all())
     assert bool((far > 0.8).all())

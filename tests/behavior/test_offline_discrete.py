@@ -12,7 +12,7 @@ from rlbench.assembly.environments import describe
 from rlbench.buffers.dataset import ring
 from rlbench.config.offline_discrete import OfflineQ
 from rlbench.ops.types import Transition
-from tests.behavior.played import Played, half_trained, played, score
+from tests.behavior.played import Recording, half_trained, play_episodes, score
 from tests.slow import slow_but
 
 CPU = torch.device("cpu")
@@ -29,17 +29,17 @@ def task(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def data(task: str) -> Played:
-    return played(half_trained(task, STEPS[task]), task, rows=ROWS[task], epsilon=NOISE)
+def data(task: str) -> Recording:
+    return play_episodes(half_trained(task, STEPS[task]), task, rows=ROWS[task], epsilon=NOISE)
 
 
-def learned(algorithm: str, task: str, data: Played, seed: int) -> OffPolicyLearner[Transition]:
+def train(algorithm: str, task: str, data: Recording, seed: int) -> OffPolicyLearner[Transition]:
     torch.manual_seed(seed)
     spec = suites.spec("offline", algorithm, task, seed=seed)
     assert isinstance(spec.algo, OfflineQ)
     learner = offline_discrete.discrete_parts(spec, spec.algo, describe(spec), CPU).learner
     generator = torch.Generator().manual_seed(seed)
-    source = ring(data.recorded, n_step=spec.algo.n_step, gamma=spec.algo.gamma, generator=generator, device=CPU)
+    source = ring(data.dataset, n_step=spec.algo.n_step, gamma=spec.algo.gamma, generator=generator, device=CPU)
     for number in range(1, UPDATES[task] + 1):
         learner.update(source.sample(spec.algo.batch), 0)
         for periodic in learner.every:
@@ -49,8 +49,8 @@ def learned(algorithm: str, task: str, data: Played, seed: int) -> OffPolicyLear
 
 
 @pytest.mark.parametrize("seed", slow_but([0, 1, 2], 0))
-def test_behavior_cloning_matches_the_data_and_offline_rl_exceeds_it(task: str, data: Played, seed: int) -> None:
-    found = {name: score(learned(name, task, data, seed), task) for name in ("il", "bcq", "cql", "crr")}
-    assert found["il"] > data.mean - ABOVE[task]
+def test_behavior_cloning_matches_the_data_and_offline_rl_exceeds_it(task: str, data: Recording, seed: int) -> None:
+    scores = {name: score(train(name, task, data, seed), task) for name in ("il", "bcq", "cql", "crr")}
+    assert scores["il"] > data.mean - ABOVE[task]
     for name in ("bcq", "cql", "crr"):
-        assert found[name] > data.mean + ABOVE[task], name
+        assert scores[name] > data.mean + ABOVE[task], name

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from rlbench import suites
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
-from rlbench.records.store import Store, folder_of, read_record
+from rlbench.records.store import folder_of, read_record
 from rlbench.run import run
 from rlbench.signals import Stop
+from tests.forging import claim, outcome_of
 from tests.reliability import run_one
 from tests.reliability.run_one import carry
 from tests.slow import slow_but
@@ -38,8 +39,8 @@ def spec_of(suite: str, task: str, changes: tuple[str, ...], algorithm: str = "d
 
 
 def ending(spec: Spec, results: Path) -> tuple[object, ...]:
-    outcome = read_record(folder_of(spec, results)).outcome
-    assert outcome is not None and outcome.status == "done"
+    outcome = outcome_of(folder_of(spec, results))
+    assert outcome.status == "done"
     return run_one.ending(folder_of(spec, results))
 
 
@@ -54,12 +55,12 @@ def stopped_four_times_ends_as_whole(spec: Spec, folder: Path) -> None:
 @pytest.fixture(scope="module")
 def golden(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[object, ...]]:
     results = tmp_path_factory.mktemp("golden")
-    found = {}
+    endings = {}
     for suite, task, changes in (("toy", "Catch", CATCH), ("atari", "PongNoFrameskip-v4", PONG)):
         spec = spec_of(suite, task, changes)
         carry(spec, results)
-        found[task] = ending(spec, results)
-    return found
+        endings[task] = ending(spec, results)
+    return endings
 
 
 def test_equal_specs_give_equal_runs_and_other_seeds_do_not(
@@ -93,22 +94,21 @@ def test_catch_interrupted_anywhere_equals_an_uninterrupted_run(
 
 def test_paused_run_equals_an_uninterrupted_one(golden: dict[str, tuple[object, ...]], tmp_path: Path) -> None:
     spec = spec_of("toy", "Catch", CATCH)
-    for until, reached in ((1, 400), (401, 800), (1200, 1200)):
-        store = Store.claim(spec, tmp_path, {})
-        assert store is not None
+    for until, steps in ((1, 400), (401, 800), (1200, 1200)):
+        store = claim(spec, tmp_path)
         list(run(spec, run_one.QUIET, store, Stop(until=until)))
         store.release()
-        record, ended = read_record(store.folder), reached == 1200
+        record, ended = read_record(store.folder), steps == 1200
         assert record.outcome is not None
-        assert (record.epochs[-1].steps, record.outcome.steps) == (reached, reached)
+        assert (record.epochs[-1].steps, record.outcome.steps) == (steps, steps)
         assert record.outcome.status == ("done" if ended else "interrupted")
-        assert [record.settled(step) for step in (None, reached, reached + 1)] == [ended, True, ended]
+        assert [record.settled(step) for step in (None, steps, steps + 1)] == [ended, True, ended]
     assert ending(spec, tmp_path) == golden["Catch"]
 
 
 @pytest.mark.parametrize("algorithm", slow_but(["c51", "qrdqn", "iqn", "fqf", "rainbow", "sac"], 0, 4))
 def test_every_algorithm_interrupted_in_epoch_and_evaluation_resumes_exactly(tmp_path: Path, algorithm: str) -> None:
-    """What networks draw (fractions, noise) and priorities survive too; the first two stops are in evaluations."""
+    """Draws of networks (fractions, noise) and priorities survive too; the first two stops are in evaluations."""
     spec = spec_of("toy", "Catch", CATCH, algorithm)
     carry(spec, tmp_path / "whole")
     for stop in (4, 70, 40):
@@ -143,13 +143,13 @@ def test_icm_run_interrupted_in_epoch_and_evaluation_resumes_exactly(
     assert last is not None and last.means["bonus"] > 0
 
 
-@pytest.mark.parametrize("left", slow_but([1, 2, 5], 1))
+@pytest.mark.parametrize("remaining", slow_but([1, 2, 5], 1))
 def test_a_run_stopped_in_its_last_evaluation_still_closes_its_last_epoch(
-    golden: dict[str, tuple[object, ...]], tmp_path: Path, left: int
+    golden: dict[str, tuple[object, ...]], tmp_path: Path, remaining: int
 ) -> None:
     spec = spec_of("toy", "Catch", CATCH)
     whole = carry(spec, tmp_path / "whole")
-    carry(spec, tmp_path / "stopped", stop_after=whole - left)
+    carry(spec, tmp_path / "stopped", stop_after=whole - remaining)
     carry(spec, tmp_path / "stopped")
     assert ending(spec, tmp_path / "stopped") == golden["Catch"]
 
@@ -231,13 +231,13 @@ def test_asynchronous_envs_resume_and_record_inexact_steps(
     spec, at = spec_of(suite, task, changes, algorithm), []
     for stop in (0, 110, 170):  # the first before anything was collected
         carry(spec, tmp_path, stop_at=stop)
-        outcome = read_record(folder_of(spec, tmp_path)).outcome
-        assert outcome is not None and outcome.status == "interrupted"
+        outcome = outcome_of(folder_of(spec, tmp_path))
+        assert outcome.status == "interrupted"
         assert outcome.inexact == tuple(at[1:])
         at.append(outcome.env_steps)
     carry(spec, tmp_path)
-    outcome = read_record(folder_of(spec, tmp_path)).outcome
-    assert outcome is not None and outcome.status == "done"
+    outcome = outcome_of(folder_of(spec, tmp_path))
+    assert outcome.status == "done"
     assert outcome.inexact == tuple(at[1:])
     assert 0 < at[1] < at[2] < spec.budget.steps <= outcome.env_steps < spec.budget.steps + 3
 
@@ -246,8 +246,8 @@ def test_synchronous_envs_resume_exactly(tmp_path: Path) -> None:
     spec = spec_of("toy", "Catch", CATCH)
     carry(spec, tmp_path, stop_after=50)
     carry(spec, tmp_path)
-    outcome = read_record(folder_of(spec, tmp_path)).outcome
-    assert outcome is not None and outcome.inexact == ()
+    outcome = outcome_of(folder_of(spec, tmp_path))
+    assert outcome.inexact == ()
 
 
 def test_rainbow_without_noise_dueling_and_priorities_is_c51(tmp_path: Path) -> None:
@@ -264,8 +264,8 @@ def test_pong_interrupted_in_mid_game_resumes_exactly(
     golden: dict[str, tuple[object, ...]], tmp_path: Path, stop: int
 ) -> None:
     spec = spec_of("atari", "PongNoFrameskip-v4", PONG)
-    made = carry(spec, tmp_path, stop_after=stop)
-    assert made == stop
+    records = carry(spec, tmp_path, stop_after=stop)
+    assert records == stop
     carry(spec, tmp_path)
     assert ending(spec, tmp_path) == golden["PongNoFrameskip-v4"]
 
@@ -273,8 +273,7 @@ def test_pong_interrupted_in_mid_game_resumes_exactly(
 def test_killed_run_resumes_from_its_last_checkpoint(golden: dict[str, tuple[object, ...]], tmp_path: Path) -> None:
     """The generator is dropped without a word, as SIGKILL would: epochs on disk are ahead of the checkpoint."""
     spec = spec_of("toy", "Catch", CATCH)
-    store = Store.claim(spec, tmp_path, {})
-    assert store is not None
+    store = claim(spec, tmp_path)
     records = run(spec, Runtime(device="cpu", threads=1), store, Stop())
     while len(store.epochs) < 3:
         next(records)

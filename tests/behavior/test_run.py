@@ -13,10 +13,11 @@ from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.envs.toy import Catch
 from rlbench.errors import BrokenEnvironment, Diverged, RefusedFile, UsageError
-from rlbench.records.store import Store, read_record
+from rlbench.records.store import Store
 from rlbench.records.types import Epoch
 from rlbench.run import run
 from rlbench.signals import Stop
+from tests.forging import claim, outcome_of
 
 SMALL = (
     "budget.steps=800",
@@ -33,8 +34,7 @@ def spec_of(*changes: str, task: str = "Catch") -> Spec:
 
 
 def finish(spec: Spec, results: Path) -> tuple[Store, list[Epoch]]:
-    store = Store.claim(spec, results, {})
-    assert store is not None
+    store = claim(spec, results)
     try:
         records = list(run(spec, Runtime(device="cpu", threads=1), store, Stop()))
     finally:
@@ -66,8 +66,7 @@ def test_a_run_that_diverges_is_a_failed_run(tmp_path: Path) -> None:
     with pytest.raises(Diverged, match=r"400 steps: online.* is not a finite number"):
         finish(spec_of("algo.lr=1e30"), tmp_path)
     (folder,) = (p.parent for p in tmp_path.rglob("spec.json"))
-    outcome = read_record(folder).outcome
-    assert outcome is not None
+    outcome = outcome_of(folder)
     assert outcome.status == "failed"
     assert "Diverged" in outcome.reason
     assert "not a finite number" in outcome.reason
@@ -81,15 +80,13 @@ def test_an_environment_that_breaks_fails_the_run(tmp_path: Path, monkeypatch: p
     with pytest.raises(BrokenEnvironment):
         finish(spec_of(), tmp_path)
     (folder,) = (p.parent for p in tmp_path.rglob("spec.json"))
-    outcome = read_record(folder).outcome
-    assert outcome is not None
+    outcome = outcome_of(folder)
     assert outcome.status == "failed"
 
 
 def test_a_damaged_checkpoint_is_refused_and_the_record_stays(tmp_path: Path) -> None:
     spec = spec_of()
-    store = Store.claim(spec, tmp_path, {})
-    assert store is not None
+    store = claim(spec, tmp_path)
     records = run(spec, Runtime(device="cpu", threads=1), store, Stop())
     while not (store.folder / "checkpoint" / "resume").is_dir():
         next(records)
@@ -129,15 +126,13 @@ def test_a_prioritized_run_that_diverges_is_a_failed_run_too(tmp_path: Path) -> 
     with pytest.raises(Diverged):
         finish(spec, tmp_path)
     (folder,) = (p.parent for p in tmp_path.rglob("spec.json"))
-    outcome = read_record(folder).outcome
-    assert outcome is not None
+    outcome = outcome_of(folder)
     assert outcome.status == "failed"
 
 
 def test_a_checkpoint_of_another_device_is_refused_by_name(tmp_path: Path) -> None:
     spec = spec_of()
-    store = Store.claim(spec, tmp_path, {})
-    assert store is not None
+    store = claim(spec, tmp_path)
     records, resume = run(spec, Runtime(device="cpu", threads=1), store, Stop()), store.folder / "checkpoint" / "resume"
     while not resume.is_dir():
         next(records)
@@ -154,8 +149,7 @@ def test_best_policy_is_of_the_epoch_in_the_outcome(tmp_path: Path) -> None:
     best = store.folder / "checkpoint" / "best"
     assert checkpoint.load(best)["epoch"] == store.outcome.best_epoch
     spec = spec_of().model_copy(update={"seed": 3})
-    other = Store.claim(spec, tmp_path, {})
-    assert other is not None
+    other = claim(spec, tmp_path)
     for record in run(spec, Runtime(device="cpu", threads=1), other, Stop()):
         if isinstance(record, Epoch) and record.number == 1:
             break
@@ -165,8 +159,8 @@ def test_best_policy_is_of_the_epoch_in_the_outcome(tmp_path: Path) -> None:
     other.release()
     done, _ = finish(spec, tmp_path)
     assert done.outcome is not None
-    kept = done.folder / "checkpoint" / "best"
-    assert not kept.exists() or checkpoint.load(kept)["epoch"] == done.outcome.best_epoch
+    best_folder = done.folder / "checkpoint" / "best"
+    assert not best_folder.exists() or checkpoint.load(best_folder)["epoch"] == done.outcome.best_epoch
 
 
 @pytest.mark.parametrize("warmup", [1, 15])

@@ -43,11 +43,11 @@ def test_the_simulated_test_is_the_shipped_one(count: int) -> None:
 
 @pytest.mark.parametrize("key", CELLS)
 def test_the_committed_rates_of_a_cell_are_those_that_the_script_writes(key: CellKey) -> None:
-    written = list(calibration.cell_rows(key, calibration.curves()[key]))
+    rows_by_script = list(calibration.cell_rows(key, calibration.curves()[key]))
     committed = [row for row in TABLES["equal_steps"] if (row["algorithm"], row["task"]) == key[1:3]]
-    assert [row["seeds"] for row in written] == [row["seeds"] for row in committed]
+    assert [row["seeds"] for row in rows_by_script] == [row["seeds"] for row in committed]
     for name in ("informative_looks", *calibration.AT_STEPS):
-        rates = [[float(row[name]) for row in rows] for rows in (written, committed)]
+        rates = [[float(row[name]) for row in rows] for rows in (rows_by_script, committed)]
         assert rates[0] == pytest.approx(rates[1], abs=1e-3)  # rounding of another processor
 
 
@@ -151,7 +151,7 @@ def test_the_example_of_the_page_is_that_of_the_records() -> None:
     ]
     at = at_equal_steps(CELLS[0], Runs(short=short))
     assert at is not None and at.claim is not None and at.shortfall_percent is not None
-    (settled,) = settled_at([at])
+    (setting,) = settled_at([at])
     ours, level, random = stats.describe(at.scores), at.level, scale_of(CELLS[0])
     assert random is not None and random.random is not None
     difference, own, theirs = ours.mean - level.mean, (ours.variance / 3) ** 0.5, level.std / 3
@@ -165,7 +165,7 @@ def test_the_example_of_the_page_is_that_of_the_records() -> None:
         f"Difference: {ours.mean:,.0f} − {level.mean:,.0f} = {difference:.0f}.",
         f"ours {ours.variance**0.5:.0f} / √3 = {own:.0f}, theirs {level.std:.0f} / √9 = {theirs:.0f}",
         f"together {error:.0f}.",
-        f"= {t:.2f}, p = {stats.t.sf(t, 3):.3f} < 0.05: `{settled}`",
+        f"= {t:.2f}, p = {stats.t.sf(t, 3):.3f} < 0.05: `{setting}`",
         f"−{difference:.0f} + {stats.t.isf(0.05, 3):.3f} × {error:.0f} = {at.shortfall_percent * way / 100:.0f}",
         f"{at.shortfall_percent:.1f} % of {way:,.0f}: `≤ {at.shortfall_percent:.0f} %`",
         f"spent {100 * calibration.curves()[CELLS[0]].alpha_spent(50_000):.1f} % of its 5 % here",

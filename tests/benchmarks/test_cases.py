@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.__main__ import CONTESTS, PARTED, PEERS
+from benchmarks.arithmetic import update_flop
 from benchmarks.cases import ASIDE, UNITS, cases
 from benchmarks.children import ROOT
 from benchmarks.judging import WAYS
 from benchmarks.measure import WORKLOADS
 from benchmarks.ours import settings
+from rlbench import suites
+from rlbench.algorithms.dqn import QLearner
+from rlbench.assembly.dqn import network, proposing
 from rlbench.config.online import QLearning
+from rlbench.envs.base import Discrete, EnvInfo
+from rlbench.ops.types import Transition
+from rlbench.suites.atari import VALUES
 
 
 def test_every_workload_has_a_unit_and_a_measurement():
@@ -32,9 +42,46 @@ def test_offline_evaluation_workload_overlaps_and_has_units():
 
 @pytest.mark.parametrize("workload", ["value-update", "value-pong"])
 def test_value_based_workload_covers_all_q_learning_algorithms(workload):
-    found = cases(workload, 1, 1_000)
-    assert {case.algorithm for case in found.values()} == {"dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow"}
-    for case in found.values():
+    case_list = cases(workload, 1, 1_000)
+    assert {case.algorithm for case in case_list.values()} == {"dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow"}
+    for case in case_list.values():
         algo = settings(case).algo
         assert isinstance(algo, QLearning)
         assert (algo.batch, algo.curiosity) == (case.batch, None)
+
+
+BATCH, ACTIONS = 4, 6
+
+
+def count_operations(algo):
+    """FLOP of products and convolutions that torch sees in one update of the real learner."""
+    spec = suites.spec("atari", "dqn", "PongNoFrameskip-v4").model_copy(update={"algo": algo})
+    net = network(spec, algo, EnvInfo(1, (84, 84), np.dtype(np.uint8), Discrete(ACTIONS), ()))
+    adam = torch.optim.Adam(net.parameters())
+    learner = QLearner(
+        net, optimizers=[adam], max_grad_norm=None, double=algo.double, target_update_interval=500, extra=proposing(net)
+    )
+    frames = torch.zeros(BATCH, 4, 84, 84, dtype=torch.uint8)
+    ones, slot = torch.ones(BATCH), torch.arange(BATCH)
+    with FlopCounterMode(display=False) as counter:
+        learner.update(Transition(frames, slot, ones, ones, frames, ones, slot))
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_operation_count_equals_torchs_flop_counter(name):
+    """To the FLOP: nothing is estimated. Our noisy layers do two products."""
+    algo = VALUES[name]
+    assert update_flop(algo, batch=BATCH, actions=ACTIONS, noisy_products=2) == count_operations(algo)
+
+
+def test_single_target_saves_one_forward_pass():
+    plain = VALUES["dqn"].model_copy(update={"double": False})
+    assert update_flop(plain, batch=BATCH, actions=ACTIONS) == count_operations(plain)
+
+
+def test_floor_counts_one_product_of_a_noisy_layer():
+    rainbow = VALUES["rainbow"]
+    once, twice = (update_flop(rainbow, batch=1, actions=ACTIONS, noisy_products=n) for n in (1, 2))
+    layers = 2 * (2 * 3136 * 512 + 512 * (6 * 51 + 51))
+    assert twice - once == 5 * layers  # three times forward, and backward twice the first

@@ -11,15 +11,15 @@ from benchmarks.stopwatch import Stopwatch
 
 @pytest.fixture
 def figures():
-    found = Figures()
-    found.add("gemm", "gemm", 1, "GFLOP/s", [100.0, 200.0, 400.0])
-    found.add("dqn-update", "rlbench", 1, "ms", [10.0, 40.0, 20.0])
-    found.add("dqn-update", "plain", 1, "ms", [30.0])
-    found.add("dqn-pong", "rlbench", 1, "env steps/s", [300.0])
-    found.add("dqn-pong", "stable-baselines3", 1, "env steps/s", [100.0])
-    found.add("storage dqn", "10000 stored", 1, "µs", [100.0])
-    found.add("storage dqn", "1000000 stored", 1, "µs", [125.0])
-    return found
+    measurements = Figures()
+    measurements.add("gemm", "gemm", 1, "GFLOP/s", [100.0, 200.0, 400.0])
+    measurements.add("dqn-update", "rlbench", 1, "ms", [10.0, 40.0, 20.0])
+    measurements.add("dqn-update", "plain", 1, "ms", [30.0])
+    measurements.add("dqn-pong", "rlbench", 1, "env steps/s", [300.0])
+    measurements.add("dqn-pong", "stable-baselines3", 1, "env steps/s", [100.0])
+    measurements.add("storage dqn", "10000 stored", 1, "µs", [100.0])
+    measurements.add("storage dqn", "1000000 stored", 1, "µs", [125.0])
+    return measurements
 
 
 def test_samples_of_one_figure_gather_and_the_median_is_the_middle_one(figures):
@@ -29,8 +29,8 @@ def test_samples_of_one_figure_gather_and_the_median_is_the_middle_one(figures):
 
 
 def test_a_ratio_above_one_is_better_whatever_the_unit(figures):
-    found = {(r.workload, r.against): r.value for r in ratios(figures)}
-    assert found == {
+    measurements = {(r.workload, r.against): r.value for r in ratios(figures)}
+    assert measurements == {
         ("dqn-update", "plain"): 1.5,
         ("dqn-pong", "stable-baselines3"): 3.0,
         ("storage dqn", "10000 stored"): 0.8,
@@ -38,10 +38,10 @@ def test_a_ratio_above_one_is_better_whatever_the_unit(figures):
 
 
 def test_measurements_in_other_units_are_not_compared():
-    found = Figures()
-    found.add("value-update dqn 64", "rlbench", 1, "updates/s", [10.0])
-    found.add("value-update dqn 64", "time over floor", 1, "×", [2.0])
-    assert ratios(found) == []
+    measurements = Figures()
+    measurements.add("value-update dqn 64", "rlbench", 1, "updates/s", [10.0])
+    measurements.add("value-update dqn 64", "time over floor", 1, "×", [2.0])
+    assert ratios(measurements) == []
 
 
 def test_the_floor_is_the_work_of_an_update_at_the_speed_of_the_machine(figures):
@@ -52,10 +52,10 @@ def test_the_floor_is_the_work_of_an_update_at_the_speed_of_the_machine(figures)
 
 def test_the_table_is_made_from_the_written_file_and_leaves_unmeasured_cells_empty(figures, tmp_path):
     figures.add("dqn-pong", "rlbench", 2, "env steps/s", [400.0])
-    made = report(figures, {"repeat": 1})
-    save(made, tmp_path / "machine.json")
-    assert load(tmp_path / "machine.json") == made
-    table = markdown(made)
+    text = report(figures, {"repeat": 1})
+    save(text, tmp_path / "machine.json")
+    assert load(tmp_path / "machine.json") == text
+    table = markdown(text)
     assert "| dqn-pong | stable-baselines3, env steps/s | 100 ± 0% | 3.00× |  |  |" in table
     assert "| dqn-pong | rlbench, env steps/s | 300 ± 0% |  | 400 ± 0% |  |" in table
 

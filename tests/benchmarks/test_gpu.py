@@ -21,9 +21,9 @@ def test_gpu_check_without_a_gpu_prints_one_line(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr("sys.argv", ["gpu", "--output", str(tmp_path / "x.json")])
     assert main() == 2
-    said = capsys.readouterr()
-    assert (said.out, said.err.count("\n")) == ("", 1)
-    assert "no CUDA GPU" in said.err
+    output = capsys.readouterr()
+    assert (output.out, output.err.count("\n")) == ("", 1)
+    assert "no CUDA GPU" in output.err
     assert not list(tmp_path.iterdir())
 
 
@@ -37,20 +37,22 @@ def test_a_rehearsal_writes_a_report_that_calls_nothing_captured(
     path = tmp_path / "found.json"
     monkeypatch.setattr("sys.argv", ["gpu", "--rehearse", "--output", str(path)])
     assert main() == 0
-    found = json.loads(path.read_text())
-    assert found["schema"] == SCHEMA
-    assert [(row["ran"], row["within"], row["worst"]) for row in found["parity"]] == [("eager: no CUDA GPU", True, 0.0)]
-    assert {row["subject"] for row in found["figures"]} == {"eager"}
-    assert {row["workload"] for row in found["figures"]} == {"loop mujoco/td3", "updates offline/il"}
-    assert found["minutes"] == {}
-    assert "no CUDA GPU" in found["skipped"]["loop mujoco/td3 cuda-graph"]
+    checks = json.loads(path.read_text())
+    assert checks["schema"] == SCHEMA
+    assert [(row["ran"], row["within"], row["worst"]) for row in checks["parity"]] == [
+        ("eager: no CUDA GPU", True, 0.0)
+    ]
+    assert {row["subject"] for row in checks["figures"]} == {"eager"}
+    assert {row["workload"] for row in checks["figures"]} == {"loop mujoco/td3", "updates offline/il"}
+    assert checks["minutes"] == {}
+    assert "no CUDA GPU" in checks["skipped"]["loop mujoco/td3 cuda-graph"]
 
 
 def test_checks_beyond_the_time_limit_are_named_and_skipped() -> None:
-    found = check(TINY, 0.0)
-    assert (found["figures"], found["parity"]) == ([], [])
+    checks = check(TINY, 0.0)
+    assert (checks["figures"], checks["parity"]) == ([], [])
     names = {f"loop {engine} {name}" for name in gpu.LOOPS for engine in ("cuda-graph", "eager")}
-    assert names <= set(found["skipped"])
+    assert names <= set(checks["skipped"])
 
 
 ROW = {"cell": "a/b/c", "engine": "cuda-graph", "ran": "cuda-graph", "within": True}
@@ -72,16 +74,16 @@ def test_failing_check_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(gpu, "LOOPS", {})
     monkeypatch.setattr(gpu, "LEARN", ())
     monkeypatch.setattr(gpu, "VALUES", ())
-    asked: list[str] = []
+    names: list[str] = []
 
     def parity(cell: str, _: object) -> object:
-        asked.append(cell)
+        names.append(cell)
         raise KeyError(cell)
 
     monkeypatch.setattr(gpu, "parity", parity)
-    found = check(TINY, 100.0)
-    assert asked == list(TINY.cells)
-    assert found["broken"] == [f"parity cuda-graph {cell}" for cell in TINY.cells]
+    checks = check(TINY, 100.0)
+    assert names == list(TINY.cells)
+    assert checks["broken"] == [f"parity cuda-graph {cell}" for cell in TINY.cells]
 
 
 def test_every_off_policy_algorithm_is_compared_with_eager_updates() -> None:

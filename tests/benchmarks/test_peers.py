@@ -45,7 +45,7 @@ CASES = {
 @pytest.mark.parametrize("cell", CASES)
 def test_tianshou_trains_the_settings_of_a_row(cell: str, tmp_path: Path) -> None:
     steps = next(text.partition("=")[2] for text in CASES[cell] if text.startswith("budget.epoch="))
-    line = trained(
+    line = peer_record(
         [PEERS_PYTHON, "benchmarks/peers/tianshou_curves.py", *cell.split(), "3", steps, *CASES[cell]], tmp_path
     )
     assert line["steps"] >= int(steps) and line["settings"] != suites.spec(*cell.split()).id
@@ -63,11 +63,11 @@ def test_d3rlpy_trains_the_settings_of_a_row(algorithm: str, tmp_path: Path) -> 
         file["terminals"], file["timeouts"] = np.zeros(rows, np.bool_), np.arange(1, rows + 1) % 100 == 0
     words = [algorithm, "rlb-hopper-medium", tmp_path / "data.hdf5", "3", "4"]
     small = ["budget.epoch=4", "algo.batch=8", "protocol.episodes=1", "protocol.envs=1"]
-    line = trained([D3RLPY_PYTHON, "benchmarks/peers/d3rlpy_curves.py", *words, *small], tmp_path)
+    line = peer_record([D3RLPY_PYTHON, "benchmarks/peers/d3rlpy_curves.py", *words, *small], tmp_path)
     assert (line["steps"], line["data"]) == (4, sha256((tmp_path / "data.hdf5").read_bytes()).hexdigest())
 
 
-def trained(words: Sequence[object], folder: Path) -> dict[str, Any]:
+def peer_record(words: Sequence[object], folder: Path) -> dict[str, Any]:
     """The one line of a runner, after ``rlbench import`` has read it."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(

@@ -11,7 +11,7 @@ from benchmarks import profile
 from benchmarks.cases import PROFILED, Case
 from benchmarks.figures import Figures
 from benchmarks.report import report
-from benchmarks.shares import picture, steps, table
+from benchmarks.shares import figure, steps, table
 from benchmarks.stopwatch import PARTS
 from rlbench import suites
 from rlbench.algorithms import ppo, trpo
@@ -28,7 +28,7 @@ def test_every_algorithm_of_the_online_suites_is_profiled_and_every_continuous_o
 
 @pytest.fixture
 def restored(monkeypatch):
-    """What a stopwatch is put on belongs to everybody in this process."""
+    """Restore the functions that a stopwatch wraps: every test of this process uses them."""
     monkeypatch.setattr(torch.autograd, "grad", torch.autograd.grad)
     monkeypatch.setattr(shared, "step", shared.step)
     monkeypatch.setattr(shared, "polyak_update", shared.polyak_update)
@@ -54,13 +54,13 @@ PLAYING = {"emulator", "act", "write"}
     ),
 )
 def test_the_parts_of_a_step_are_all_there_and_make_up_the_step(restored, algorithm, more):
-    found = profile.spent(Case(1, 0, algorithm))
-    assert set(found) == EVERYONE | more
-    assert set(found) - {"rlbench", "idle"} <= set(PARTS)
-    whole = sum(took for name, (took,) in found.items() if name not in {"rlbench", "idle"})
-    assert whole == pytest.approx(1e3 / found["rlbench"][0], rel=1e-6)
-    assert all(took >= 0 for (took,) in found.values())
-    assert found["other"][0] < 0.5 * whole, "most of a step is known"
+    parts = profile.spent(Case(1, 0, algorithm))
+    assert set(parts) == EVERYONE | more
+    assert set(parts) - {"rlbench", "idle"} <= set(PARTS)
+    whole = sum(took for name, (took,) in parts.items() if name not in {"rlbench", "idle"})
+    assert whole == pytest.approx(1e3 / parts["rlbench"][0], rel=1e-6)
+    assert all(took >= 0 for (took,) in parts.values())
+    assert parts["other"][0] < 0.5 * whole, "most of a step is known"
 
 
 @pytest.fixture
@@ -83,6 +83,6 @@ def test_shares_are_of_the_whole_step_and_idle_is_within_it(profiled):
 
 def test_figure_is_deterministic(profiled, tmp_path):
     for name in ("a.png", "b.png"):
-        picture(profiled, tmp_path / name)
+        figure(profiled, tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")

@@ -19,9 +19,9 @@ def theirs(tmp_path: Path) -> Path:
     """Three seeds at 10,000 updates, one of them on another file, and an evaluation halfway."""
     path = tmp_path / "theirs.jsonl"
     rows = [(0, 5_000, [9e9], FILE), (0, 10_000, [90.0, 110.0], FILE), (1, 10_000, [100.0, 140.0], FILE)]
-    told = [{"algorithm": "cql", "data": "rlb-hopper-medium", "seed": s, "updates": n, "returns": r, "sha256": f}
+    lines = [{"algorithm": "cql", "data": "rlb-hopper-medium", "seed": s, "updates": n, "returns": r, "sha256": f}
             for s, n, r, f in rows]  # fmt: skip
-    path.write_text("".join(json.dumps(line) + "\n" for line in told), encoding="utf-8")
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return path
 
 

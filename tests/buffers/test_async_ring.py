@@ -50,9 +50,9 @@ class Both:
 
     def observe(self, envs: list[int]) -> None:
         frames = self.frames(envs)
-        stacked = self.ring.observe(frames, np.array(envs))
+        stack_obs = self.ring.observe(frames, np.array(envs))
         for i, env in enumerate(envs):
-            assert torch.equal(stacked[i], self.alone[env].observe(frames[i : i + 1])[0])
+            assert torch.equal(stack_obs[i], self.alone[env].observe(frames[i : i + 1])[0])
 
     def step(self, envs: list[int], codes: list[int]) -> None:
         code, action = np.array(codes), torch.tensor([self.count % 7 + env for env in envs])
@@ -73,71 +73,71 @@ class Both:
 def both_of(num_envs: int, rows: int, horizon: int, stack: int, sampler: Sampler | None = None) -> Both:
     ring = ring_of(AsyncRing, num_envs, rows, horizon, stack, sampler)
     assert isinstance(ring, AsyncRing)
-    made = Both(ring, [ring_of(Ring, 1, rows, horizon, stack) for _ in range(num_envs)])
-    made.observe(list(range(num_envs)))
-    return made
+    both = Both(ring, [ring_of(Ring, 1, rows, horizon, stack) for _ in range(num_envs)])
+    both.observe(list(range(num_envs)))
+    return both
 
 
-def usable(made: Both) -> list[int]:
+def usable(both: Both) -> list[int]:
     """Flat slots that the rings of one env may draw, dead ones too."""
     slots = []
-    for env, ring in enumerate(made.alone):
+    for env, ring in enumerate(both.alone):
         span = ring.span()
         rows = [int((span.head - span.youngest - i) % span.length) for i in range(int(span.rows))]
-        slots += [row * len(made.alone) + env for row in rows]
+        slots += [row * len(both.alone) + env for row in rows]
     return slots
 
 
 @st.composite
-def played(draw: st.DrawFn) -> Both:
+def ring_pairs(draw: st.DrawFn) -> Both:
     num_envs, horizon, stack = draw(st.integers(1, 3)), draw(st.integers(1, 4)), draw(st.integers(1, 3))
-    made = both_of(num_envs, draw(st.integers(horizon + stack + 1, 20)), horizon, stack)
+    both = both_of(num_envs, draw(st.integers(horizon + stack + 1, 20)), horizon, stack)
     close_at = draw(st.none() | st.integers(0, 30))
     for number in range(draw(st.integers(0, 60))):
         if number == close_at:
-            made.close()
+            both.close()
         some = sorted(draw(st.sets(st.integers(0, num_envs - 1), min_size=1)))
-        made.step(some, [draw(st.sampled_from([0, 0, 0, 0, 1, 2])) for _ in some])
-    return made
+        both.step(some, [draw(st.sampled_from([0, 0, 0, 0, 1, 2])) for _ in some])
+    return both
 
 
-@given(played())
-def test_every_env_stores_the_same_as_a_ring_of_its_own(made: Both) -> None:
-    for env, ring in enumerate(made.alone):
+@given(ring_pairs())
+def test_every_env_stores_the_same_as_a_ring_of_its_own(both: Both) -> None:
+    for env, ring in enumerate(both.alone):
         for name in COLUMNS:
-            assert torch.equal(getattr(made.ring, name)[:, env], getattr(ring, name)[:, 0]), name
-        assert torch.equal(made.ring.newest()[env], ring.newest()[0])
+            assert torch.equal(getattr(both.ring, name)[:, env], getattr(ring, name)[:, 0]), name
+        assert torch.equal(both.ring.newest()[env], ring.newest()[0])
 
 
-@given(played())
-def test_sampleable_slots_equal_those_of_single_env_rings(made: Both) -> None:
-    want, num_envs = usable(made), len(made.alone)
+@given(ring_pairs())
+def test_sampleable_slots_equal_those_of_single_env_rings(both: Both) -> None:
+    want, num_envs = usable(both), len(both.alone)
     count = len(want)
-    coin = (torch.arange(count, dtype=torch.float64) + 0.5) / max(count, 1)
-    slots, weights = made.ring.span().at(coin)
+    uniform = (torch.arange(count, dtype=torch.float64) + 0.5) / max(count, 1)
+    slots, weights = both.ring.span().at(uniform)
     assert sorted(slots.tolist()) == sorted(want)
     assert (weights == 1).all()
-    batch = made.ring.gather(slots, weights)
+    batch = both.ring.gather(slots, weights)
     for i, slot in enumerate(slots.tolist()):
         row, env = divmod(slot, num_envs)
-        one = made.alone[env].gather(torch.tensor([row]), torch.ones(1))
+        one = both.alone[env].gather(torch.tensor([row]), torch.ones(1))
         for ours, theirs in zip(batch[:6], one[:6], strict=True):
             assert torch.equal(ours[i], theirs[0])
 
 
 @settings(max_examples=40)
-@given(played())
-def test_future_rows_of_an_episode_end_at_the_envs_cursor(made: Both) -> None:
-    for slot in usable(made):
-        row, env = divmod(slot, len(made.alone))
-        alone = future(made.alone[env], torch.tensor([row]), 10)
-        assert torch.equal(future(made.ring, torch.tensor([slot]), 10), alone)
+@given(ring_pairs())
+def test_future_rows_of_an_episode_end_at_the_envs_cursor(both: Both) -> None:
+    for slot in usable(both):
+        row, env = divmod(slot, len(both.alone))
+        alone = future(both.alone[env], torch.tensor([row]), 10)
+        assert torch.equal(future(both.ring, torch.tensor([slot]), 10), alone)
 
 
 @settings(max_examples=40)
-@given(played())
-def test_async_ring_is_restored_from_its_state(made: Both) -> None:
-    ring = made.ring
+@given(ring_pairs())
+def test_async_ring_is_restored_from_its_state(both: Both) -> None:
+    ring = both.ring
     copy = ring_of(AsyncRing, ring.num_envs, ring.length, ring.n_step, ring.stack, Uniform(torch.Generator()))
     copy.load_state_dict(ring.state_dict())
     assert torch.equal(copy.newest(), ring.newest())
@@ -147,53 +147,53 @@ def test_async_ring_is_restored_from_its_state(made: Both) -> None:
 
 def uneven(sampler: Sampler | None = None, steps: int = 40, horizon: int = 2) -> Both:
     """Env 0 has wrapped around, env 1 is half full, env 2 has two steps, env 3 none."""
-    made = both_of(4, 12, horizon, 2, sampler)
+    both = both_of(4, 12, horizon, 2, sampler)
     for number in range(steps):
         some = [env for env, count in enumerate((steps, 6, 2, 0)) if number < count]
-        made.step(some, [1 if number % 5 == 4 and env == 0 else 0 for env in some])
-    return made
+        both.step(some, [1 if number % 5 == 4 and env == 0 else 0 for env in some])
+    return both
 
 
 def test_uniform_sampling_draws_complete_slots_of_all_envs_equally() -> None:
-    made = uneven()
-    want = usable(made)
+    both = uneven()
+    want = usable(both)
     assert [sum(s % 4 == env for s in want) for env in range(4)] == [9, 5, 1, 0]
-    seen = torch.bincount(made.ring.sample(30_000).slot, minlength=48)
-    assert seen.sum() == seen[want].sum()
-    assert chisquare(seen[want].numpy()).pvalue > 1e-3
+    counts = torch.bincount(both.ring.sample(30_000).slot, minlength=48)
+    assert counts.sum() == counts[want].sum()
+    assert chisquare(counts[want].numpy()).pvalue > 1e-3
 
 
 @pytest.mark.parametrize(("steps", "horizon"), [(40, 2), (41, 3), (42, 4)])
 def test_prioritized_sampling_draws_complete_slots_of_all_envs_in_proportion(steps: int, horizon: int) -> None:
     sampler = Prioritized(torch.Generator().manual_seed(0), capacity=48, num_envs=4, alpha=1.0, beta=0.0)
-    made = uneven(sampler, steps, horizon)
-    live = [slot for slot in usable(made) if not made.ring.dead.view(-1)[slot]]
+    both = uneven(sampler, steps, horizon)
+    live = [slot for slot in usable(both) if not both.ring.dead.view(-1)[slot]]
     assert sorted(torch.nonzero(sampler.mass.view(-1)[:48] > 0).flatten().tolist()) == sorted(live)
-    made.ring.reprioritize(torch.tensor(live), torch.arange(1.0, len(live) + 1))
-    seen = torch.bincount(torch.cat([made.ring.sample(16).slot for _ in range(2_000)]), minlength=48)[live].numpy()
+    both.ring.reprioritize(torch.tensor(live), torch.arange(1.0, len(live) + 1))
+    counts = torch.bincount(torch.cat([both.ring.sample(16).slot for _ in range(2_000)]), minlength=48)[live].numpy()
     mass = np.arange(1.0, len(live) + 1)
-    assert seen.sum() == 32_000
-    assert chisquare(seen, mass / mass.sum() * seen.sum()).pvalue > 1e-4
+    assert counts.sum() == 32_000
+    assert chisquare(counts, mass / mass.sum() * counts.sum()).pvalue > 1e-4
 
 
 @pytest.mark.parametrize("steps", [0, 1])
 def test_batch_has_zero_weight_without_complete_slots(steps: int) -> None:
-    made = both_of(2, 12, 2, 1)
+    both = both_of(2, 12, 2, 1)
     for _ in range(steps):
-        made.step([0, 1], [0, 0])
-    assert (made.ring.sample(8).weight == 0).all()
+        both.step([0, 1], [0, 0])
+    assert (both.ring.sample(8).weight == 0).all()
 
 
 def test_omitted_env_index_means_all_envs() -> None:
     together, ring = (ring_of(kind, 3, 10, 2, 2) for kind in (Ring, AsyncRing))
-    for made in (together, ring):
+    for both in (together, ring):
         rng = np.random.default_rng(0)
-        made.observe(rng.random(3, np.float32))
+        both.observe(rng.random(3, np.float32))
         for _ in range(25):
-            made.record(
+            both.record(
                 torch.zeros(3, dtype=torch.int64), rng.random(3, np.float32), rng.random(3) < 0.2, rng.random(3) < 0
             )
-            made.observe(rng.random(3, np.float32))
+            both.observe(rng.random(3, np.float32))
     for name in COLUMNS:
         assert torch.equal(getattr(together, name), getattr(ring, name))
 
@@ -216,7 +216,7 @@ def test_hindsight_samples_future_goals_in_every_env() -> None:
             no = np.zeros(1, np.bool_)
             ring.record(torch.zeros(1, dtype=torch.int64), np.zeros(1, np.float32), no, no, np.array([env]))
             ring.observe(np.array([[0, 100 * env + number, -1]], np.float32), np.array([env]))
-    made = Hindsight(
+    both = Hindsight(
         ring=ring,
         layout=GoalLayout(1, 1),
         reward=lambda achieved, desired: -abs(achieved - desired)[:, 0],
@@ -224,8 +224,8 @@ def test_hindsight_samples_future_goals_in_every_env() -> None:
         limit=50,
         generator=torch.Generator().manual_seed(1),
     )
-    batch = made.sample(2_000)
-    found = {(int(a), int(g)) for a, g in batch.obs[:, 1:].tolist()}
-    assert found == {
+    batch = both.sample(2_000)
+    pairs = {(int(a), int(g)) for a, g in batch.obs[:, 1:].tolist()}
+    assert pairs == {
         (a, g) for last in (11, 104) for a in range(last // 100 * 100, last) for g in range(a + 1, last + 1)
     }

@@ -18,17 +18,17 @@ from rlbench.buffers.samplers import Uniform
 from tests.buffers.counting import Touched
 
 LAYOUT, WIDTH = GoalLayout(observation=1, goal=2), 5
-GAMMA, WANTED = 0.9, 1e5  # no goal that is ever achieved lies near those that are wanted
+GAMMA, DESIRED = 0.9, 1e5  # no goal that is ever achieved lies near those that are wanted
 
 
-def paid(achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
+def reward_of(achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
     assert achieved.dtype == desired.dtype == np.float32
     assert achieved.shape == desired.shape
     return -np.abs(achieved - desired).sum(-1)
 
 
 def repaid(achieved: torch.Tensor, desired: torch.Tensor) -> torch.Tensor:
-    return torch.from_numpy(paid(achieved.numpy(), desired.numpy()))
+    return torch.from_numpy(reward_of(achieved.numpy(), desired.numpy()))
 
 
 @dataclass
@@ -48,11 +48,11 @@ class World:
     episodes: list[list[Episode]]
     row: int = 0
 
-    def shown(self) -> np.ndarray:
+    def obs_now(self) -> np.ndarray:
         envs = np.arange(self.ring.num_envs)
         number = self.row * self.ring.num_envs + envs + 1.0  # every row of every env shows and achieves its own
         rows = [e[-1].first if e else 0 for e in self.episodes]
-        return np.stack([number, number, -number, WANTED + np.array(rows), WANTED + envs], 1).astype(np.float32)
+        return np.stack([number, number, -number, DESIRED + np.array(rows), DESIRED + envs], 1).astype(np.float32)
 
     def at(self, slot: int) -> tuple[Episode, int]:
         """The episode that a slot lies in, and which of its steps it is; the newest, where the slot was reused."""
@@ -92,22 +92,22 @@ def play(world: World, ends: list[list[int]], close_at: int | None = None) -> No
         now = np.array([0 if dead[env] else codes[env] for env in envs])
         before = np.stack([world.episodes[env][-1].observations[-1] for env in envs])
         world.row += 1
-        shown = world.shown()
-        shown[:, 3:] = before[:, 3:]  # what is wanted holds for the episode
-        ring.record(torch.from_numpy(now), paid(shown[:, 1:3], shown[:, 3:]), now == 1, now == 2)
-        begin(world, [env for env in envs if dead[env]], shown)
+        obs_now = world.obs_now()
+        obs_now[:, 3:] = before[:, 3:]  # what is wanted holds for the episode
+        ring.record(torch.from_numpy(now), reward_of(obs_now[:, 1:3], obs_now[:, 3:]), now == 1, now == 2)
+        begin(world, [env for env in envs if dead[env]], obs_now)
         for env in envs:
             if not dead[env]:
-                world.episodes[env][-1].observations.append(shown[env])
+                world.episodes[env][-1].observations.append(obs_now[env])
                 world.episodes[env][-1].ended = bool(now[env])
 
 
-def begin(world: World, fresh: list[int], shown: np.ndarray | None = None) -> None:
+def begin(world: World, fresh: list[int], obs_now: np.ndarray | None = None) -> None:
     """Show a row: new episodes in the envs ``fresh``, and in the others what ``shown`` says."""
     for env in fresh:
         world.episodes[env].append(Episode(first=world.row))
-    new = world.shown()
-    frames = new if shown is None else shown
+    new = world.obs_now()
+    frames = new if obs_now is None else obs_now
     for env in fresh:
         frames[env] = new[env]
         world.episodes[env][-1].observations.append(frames[env])
@@ -137,7 +137,7 @@ def naive(world: World, slot: int, offset: int) -> tuple[np.ndarray, np.ndarray,
     goal = episode.observations[t + offset][1:3]
     both = [np.concatenate([episode.observations[u][:3], goal]) for u in (t, t + steps)]
     achieved = [episode.observations[t + i + 1][1:3] for i in range(steps)]
-    return both[0], both[1], sum(GAMMA**i * float(paid(a, goal)) for i, a in enumerate(achieved))
+    return both[0], both[1], sum(GAMMA**i * float(reward_of(a, goal)) for i, a in enumerate(achieved))
 
 
 @given(worlds(), st.sampled_from([0.5, 1.0]), st.sampled_from([1, 3, 100]))
@@ -152,7 +152,7 @@ def test_relabeled_goal_is_a_future_goal_of_the_episode(world: World, share: flo
     assert torch.equal(batch.action, plain.action)
     assert torch.equal(batch.weight, plain.weight)
     for i, slot in enumerate(batch.slot.tolist()):
-        if batch.obs[i, 3] >= WANTED or plain.weight[i] == 0:
+        if batch.obs[i, 3] >= DESIRED or plain.weight[i] == 0:
             assert share < 1 or plain.weight[i] == 0
             assert all(torch.equal(ours[i], theirs[i]) for ours, theirs in zip(batch, plain, strict=True))
             continue
@@ -177,7 +177,7 @@ def test_hindsight_samples_the_same_slots_and_share_zero_changes_nothing(world: 
         assert torch.equal(ours, theirs)
 
 
-def one_lane(steps: int, ends: set[int], horizon: int = 1, rows: int = 200) -> World:
+def one_env(steps: int, ends: set[int], horizon: int = 1, rows: int = 200) -> World:
     world = World(ring_of(1, rows, horizon), [[]])
     play(world, [[1 if number in ends else 0] for number in range(steps)])
     return world
@@ -185,9 +185,9 @@ def one_lane(steps: int, ends: set[int], horizon: int = 1, rows: int = 200) -> W
 
 @pytest.mark.parametrize("share", [0.25, 0.875])
 def test_share_of_relabeled_goals_is_the_requested_one(share: float) -> None:
-    batch = hindsight(one_lane(150, set()).ring, share).sample(20_000)
-    changed = int((batch.obs[:, 3] < WANTED).sum())
-    assert binomtest(changed, 20_000, share).pvalue > 1e-3
+    batch = hindsight(one_env(150, set()).ring, share).sample(20_000)
+    relabeled = int((batch.obs[:, 3] < DESIRED).sum())
+    assert binomtest(relabeled, 20_000, share).pvalue > 1e-3
 
 
 @pytest.mark.parametrize(
@@ -199,24 +199,24 @@ def test_share_of_relabeled_goals_is_the_requested_one(share: float) -> None:
     ],
 )
 def test_future_steps_are_equally_likely(steps: int, ends: set[int], limit: int, first: int, reach: int) -> None:
-    world = one_lane(steps, ends)
-    made = hindsight(world.ring, 1.0, limit)
-    drawn = torch.full((20_000,), first)
-    world.ring.sampler.draw = lambda batch, span: (drawn, torch.ones(batch))
-    batch = made.sample(20_000)
+    world = one_env(steps, ends)
+    hindsight_ring = hindsight(world.ring, 1.0, limit)
+    slots_drawn = torch.full((20_000,), first)
+    world.ring.sampler.draw = lambda batch, span: (slots_drawn, torch.ones(batch))
+    batch = hindsight_ring.sample(20_000)
     offset = batch.obs[:, 3] - batch.obs[:, 1]  # with one env the number shown counts rows
     assert offset.min() == 1 and offset.max() == reach
     assert chisquare(torch.bincount(offset.long())[1:]).pvalue > 1e-3
 
 
 def test_a_dead_row_gets_no_goal_and_no_weight() -> None:
-    world = one_lane(60, {19})
-    made = hindsight(world.ring, 1.0)
-    batch = made.sample(4_000)
+    world = one_env(60, {19})
+    hindsight_ring = hindsight(world.ring, 1.0)
+    batch = hindsight_ring.sample(4_000)
     dead = batch.slot == 20
     assert dead.any()
-    assert (batch.weight[dead] == 0).all() and (batch.obs[dead, 3] >= WANTED).all()
-    assert (batch.weight[~dead] == 1).all() and (batch.obs[~dead, 3] < WANTED).all()
+    assert (batch.weight[dead] == 0).all() and (batch.obs[dead, 3] >= DESIRED).all()
+    assert (batch.weight[~dead] == 1).all() and (batch.obs[~dead, 3] < DESIRED).all()
 
 
 def test_an_empty_ring_gives_weightless_rows() -> None:
@@ -226,12 +226,12 @@ def test_an_empty_ring_gives_weightless_rows() -> None:
 
 
 def test_hindsight_resumes_from_its_state() -> None:
-    made = hindsight(one_lane(100, {30}).ring)
-    made.sample(8)
-    state, drawn = made.state_dict(), made.ring.sampler.state_dict()
-    ours = made.sample(32)
-    made.ring.sampler.load_state_dict(drawn)
-    other = hindsight(made.ring, seed=99)
+    hindsight_ring = hindsight(one_env(100, {30}).ring)
+    hindsight_ring.sample(8)
+    state, slots_drawn = hindsight_ring.state_dict(), hindsight_ring.ring.sampler.state_dict()
+    ours = hindsight_ring.sample(32)
+    hindsight_ring.ring.sampler.load_state_dict(slots_drawn)
+    other = hindsight(hindsight_ring.ring, seed=99)
     other.load_state_dict(state)
     for mine, theirs in zip(ours, other.sample(32), strict=True):
         assert torch.equal(mine, theirs)
@@ -255,8 +255,8 @@ def test_stacked_or_differently_laid_out_observations_are_refused(stack: int, wi
 def test_cost_of_hindsight_is_independent_of_the_fill() -> None:
     counts = []
     for rows, steps in ((100, 60), (5_000, 60), (5_000, 4_990)):
-        made = hindsight(one_lane(steps, {7, 30}, horizon=3, rows=rows).ring)
+        hindsight_ring = hindsight(one_env(steps, {7, 30}, horizon=3, rows=rows).ring)
         with Touched() as touched:
-            made.sample(8)
+            hindsight_ring.sample(8)
         counts.append(touched.elements)
     assert counts[0] == counts[1] == counts[2] < 5_000

@@ -21,7 +21,7 @@ def ring(
     sampler = Prioritized(
         torch.Generator().manual_seed(0), capacity=rows * NUM_ENVS, num_envs=NUM_ENVS, alpha=alpha, beta=beta
     )
-    made = Ring(
+    replay = Ring(
         capacity=rows * NUM_ENVS,
         num_envs=NUM_ENVS,
         obs=Column((), torch.float32),
@@ -32,75 +32,75 @@ def ring(
         sampler=sampler,
         device=torch.device("cpu"),
     )
-    made.observe(np.zeros(NUM_ENVS, np.float32))
-    return made, sampler
+    replay.observe(np.zeros(NUM_ENVS, np.float32))
+    return replay, sampler
 
 
-def step(made: Ring, number: int, ends: np.ndarray = NONE) -> None:
-    made.record(torch.zeros(NUM_ENVS, dtype=torch.int64), np.zeros(NUM_ENVS, np.float32), ends, NONE)
-    made.observe(np.full(NUM_ENVS, number + 1, np.float32))
+def step(replay: Ring, number: int, ends: np.ndarray = NONE) -> None:
+    replay.record(torch.zeros(NUM_ENVS, dtype=torch.int64), np.zeros(NUM_ENVS, np.float32), ends, NONE)
+    replay.observe(np.full(NUM_ENVS, number + 1, np.float32))
 
 
-def usable(made: Ring) -> set[int]:
+def usable(replay: Ring) -> set[int]:
     """Flat slots that are complete, whole and alive: counted one by one, from the ring's own words."""
-    span = made.span()
+    span = replay.span()
     rows = [int((span.head - span.youngest - i) % span.length) for i in range(int(span.rows))]
-    return {row * NUM_ENVS + env for row in rows for env in range(NUM_ENVS) if not made.dead[row, env]}
+    return {row * NUM_ENVS + env for row in rows for env in range(NUM_ENVS) if not replay.dead[row, env]}
 
 
-def frequencies(made: Ring, sampler: Prioritized, batches: int = 4000, batch: int = 16) -> np.ndarray:
-    drawn = torch.cat([sampler.draw(batch, made.span())[0] for _ in range(batches)])
-    return torch.bincount(drawn, minlength=ROWS * NUM_ENVS).numpy()
+def frequencies(replay: Ring, sampler: Prioritized, batches: int = 4000, batch: int = 16) -> np.ndarray:
+    slots = torch.cat([sampler.draw(batch, replay.span())[0] for _ in range(batches)])
+    return torch.bincount(slots, minlength=ROWS * NUM_ENVS).numpy()
 
 
 @pytest.mark.parametrize("steps", [9, 40])
 def test_slots_are_drawn_in_proportion_to_their_priorities(steps: int) -> None:
     """Before the ring is full and after it has wrapped around, with dead rows, after new priorities."""
-    made, sampler = ring()
+    replay, sampler = ring()
     for number in range(steps):
-        step(made, number, np.array([number % 5 == 3, False, number % 7 == 2]))
-    slots = sorted(usable(made))
+        step(replay, number, np.array([number % 5 == 3, False, number % 7 == 2]))
+    slots = sorted(usable(replay))
     priority = torch.rand(len(slots), generator=torch.Generator().manual_seed(3)) * 5
     sampler.reprioritize(torch.tensor(slots), priority)
-    seen = frequencies(made, sampler)
+    shares = frequencies(replay, sampler)
     mass = np.zeros(ROWS * NUM_ENVS)
     mass[slots] = (priority.double().numpy() + EPSILON) ** 0.7
     if steps > ROWS:
         stale = [s for s in slots if sampler.mass.view(-1)[s] == 0]
         assert not stale, "every slot the ring allows has mass"
     live = mass > 0
-    assert seen[~live].sum() == 0
-    assert chisquare(seen[live], mass[live] / mass.sum() * seen.sum()).pvalue > 1e-4
+    assert shares[~live].sum() == 0
+    assert chisquare(shares[live], mass[live] / mass.sum() * shares.sum()).pvalue > 1e-4
 
 
 def test_dead_and_incomplete_and_overwritten_rows_are_never_drawn() -> None:
-    made, sampler = ring(horizon=3, stack=3)
+    replay, sampler = ring(horizon=3, stack=3)
     for number in range(60):
-        step(made, number, np.array([number % 4 == 1, number % 6 == 0, False]))
-        if made.span().rows > 0 and float(sampler.sums.sum()) > 0:
-            drawn = set(sampler.draw(64, made.span())[0].tolist())
-            assert drawn <= usable(made)
+        step(replay, number, np.array([number % 4 == 1, number % 6 == 0, False]))
+        if replay.span().rows > 0 and float(sampler.sums.sum()) > 0:
+            slots = set(sampler.draw(64, replay.span())[0].tolist())
+            assert slots <= usable(replay)
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.5])
 def test_a_new_transition_has_the_highest_priority_so_far(alpha: float) -> None:
-    made, sampler = ring(alpha=alpha)
+    replay, sampler = ring(alpha=alpha)
     for number in range(6):
-        step(made, number)
-    (slot,) = sampler.draw(1, made.span())[0].tolist()
+        step(replay, number)
+    (slot,) = sampler.draw(1, replay.span())[0].tolist()
     sampler.reprioritize(torch.tensor([slot]), torch.tensor([9.0]))
     assert sampler.mass.view(-1)[slot].item() == pytest.approx(9.0**alpha)
     sampler.reprioritize(torch.tensor([slot]), torch.tensor([0.5]))
-    step(made, 6)
-    fresh = int((made.head - made.n_step) % made.length) * NUM_ENVS
+    step(replay, 6)
+    fresh = int((replay.head - replay.n_step) % replay.length) * NUM_ENVS
     assert sampler.mass.view(-1)[fresh : fresh + NUM_ENVS].tolist() == pytest.approx([9.0**alpha] * NUM_ENVS)
 
 
 def test_higher_priority_of_a_slot_sampled_twice_counts() -> None:
-    made, sampler = ring(alpha=1.0)
+    replay, sampler = ring(alpha=1.0)
     for number in range(8):
-        step(made, number)
-    a, b = sorted(usable(made))[:2]
+        step(replay, number)
+    a, b = sorted(usable(replay))[:2]
     sampler.reprioritize(torch.tensor([a, b, a]), torch.tensor([5.0, 0.5, 2.0]))
     assert sampler.mass.view(-1)[[a, b]].tolist() == pytest.approx([5.0, 0.5])
     sampler.reprioritize(torch.tensor([a]), torch.tensor([0.25]))
@@ -108,10 +108,10 @@ def test_higher_priority_of_a_slot_sampled_twice_counts() -> None:
 
 
 def test_a_dead_slot_cannot_be_given_a_priority() -> None:
-    made, sampler = ring()
+    replay, sampler = ring()
     for number in range(8):
-        step(made, number, np.array([number == 3, False, False]))
-    dead = int(torch.nonzero(made.dead[:, 0])[0]) * NUM_ENVS
+        step(replay, number, np.array([number == 3, False, False]))
+    dead = int(torch.nonzero(replay.dead[:, 0])[0]) * NUM_ENVS
     assert sampler.mass.view(-1)[dead] == 0
     sampler.reprioritize(torch.tensor([dead]), torch.tensor([7.0]))
     assert sampler.mass.view(-1)[dead] == 0
@@ -119,30 +119,32 @@ def test_a_dead_slot_cannot_be_given_a_priority() -> None:
 
 def test_importance_weights_are_normalized_by_the_batch_maximum() -> None:
     """Schaul et al. 2016, section 3.4: w = (N P(i))^-β / max w."""
-    made, sampler = ring(alpha=1.0, beta=0.6)
+    replay, sampler = ring(alpha=1.0, beta=0.6)
     for number in range(9):
-        step(made, number)
-    slots = sorted(usable(made))
+        step(replay, number)
+    slots = sorted(usable(replay))
     sampler.reprioritize(torch.tensor(slots), torch.arange(1.0, len(slots) + 1))
-    drawn, weight = sampler.draw(12, made.span())
+    rows_drawn, weight = sampler.draw(12, replay.span())
     share = sampler.mass.view(-1) / sampler.mass.sum()
-    want = [(len(slots) * share[s].item()) ** -0.6 for s in drawn.tolist()]
+    want = [(len(slots) * share[s].item()) ** -0.6 for s in rows_drawn.tolist()]
     assert weight.tolist() == pytest.approx([w / max(want) for w in want], rel=1e-5)
     sampler.anneal(0.0)
-    assert sampler.draw(12, made.span())[1].tolist() == [1.0] * 12
+    assert sampler.draw(12, replay.span())[1].tolist() == [1.0] * 12
     sampler.anneal(1.0)
-    drawn, weight = sampler.draw(12, made.span())
-    assert (weight.double() * share[drawn]).tolist() == pytest.approx([share[drawn].min().item()] * 12, rel=1e-5)
+    rows_drawn, weight = sampler.draw(12, replay.span())
+    assert (weight.double() * share[rows_drawn]).tolist() == pytest.approx(
+        [share[rows_drawn].min().item()] * 12, rel=1e-5
+    )
 
 
 def test_a_batch_is_stratified() -> None:
     """One slot from each equal share: with equal masses and as many draws as slots, each comes at most twice."""
-    made, sampler = ring(alpha=1.0)
+    replay, sampler = ring(alpha=1.0)
     for number in range(9):
-        step(made, number)
-    count = len(usable(made))
+        step(replay, number)
+    count = len(usable(replay))
     for _ in range(50):
-        assert torch.bincount(sampler.draw(count, made.span())[0]).max() <= 2
+        assert torch.bincount(sampler.draw(count, replay.span())[0]).max() <= 2
 
 
 def test_the_sums_do_not_drift_over_ten_million_updates() -> None:
@@ -161,11 +163,11 @@ def test_the_sums_do_not_drift_over_ten_million_updates() -> None:
 def test_a_draw_and_an_update_cost_the_square_root_of_the_capacity() -> None:
     counts = {}
     for rows in (1_000, 100_000):
-        made, sampler = ring(rows=rows)
+        replay, sampler = ring(rows=rows)
         for number in range(40):
-            step(made, number)
-        with Touched(changed=False) as touched:
-            slot, weight = sampler.draw(8, made.span())
+            step(replay, number)
+        with Touched(writes=False) as touched:
+            slot, weight = sampler.draw(8, replay.span())
             sampler.reprioritize(slot, weight)
         counts[rows] = touched.elements
     assert counts[100_000] / counts[1_000] < 1.5 * 10.0  # √100 = 10
@@ -173,14 +175,14 @@ def test_a_draw_and_an_update_cost_the_square_root_of_the_capacity() -> None:
 
 
 def test_prioritized_sampler_resumes_from_its_state() -> None:
-    made, sampler = ring()
+    replay, sampler = ring()
     for number in range(20):
-        step(made, number)
-    drawn, weight = sampler.draw(8, made.span())
-    sampler.reprioritize(drawn, weight * 3)
+        step(replay, number)
+    slots, weight = sampler.draw(8, replay.span())
+    sampler.reprioritize(slots, weight * 3)
     copy, other = ring()
-    copy.load_state_dict(made.state_dict())
+    copy.load_state_dict(replay.state_dict())
     for _ in range(3):
-        for ours, theirs in zip(sampler.draw(8, made.span()), other.draw(8, copy.span()), strict=True):
+        for ours, theirs in zip(sampler.draw(8, replay.span()), other.draw(8, copy.span()), strict=True):
             assert torch.equal(ours, theirs)
     assert torch.equal(other.sums, sampler.sums)

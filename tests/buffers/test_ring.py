@@ -40,7 +40,7 @@ class World:
     episodes: list[list[Episode]]
     row: int = 0
 
-    def shown(self) -> np.ndarray:
+    def obs_now(self) -> np.ndarray:
         return np.array([self.row * self.num_envs + env + 1 for env in range(self.num_envs)], np.float32)
 
 
@@ -62,10 +62,10 @@ def play(world: World, ends: list[list[int]], close_at: int | None = None) -> No
     """Steps as ``ends[row][env]`` says: 0 goes on, 1 terminates, 2 truncates; a dead row ignores all it is sent."""
     ring, num_envs = world.ring, world.num_envs
     dead = [False] * num_envs
-    shown = world.shown()
-    ring.observe(shown)
+    obs_now = world.obs_now()
+    ring.observe(obs_now)
     for env in range(num_envs):
-        world.episodes[env].append(Episode([float(shown[env])], rows=[world.row]))
+        world.episodes[env].append(Episode([float(obs_now[env])], rows=[world.row]))
     for number, codes in enumerate(ends):
         if number == close_at:
             ring.close()
@@ -73,10 +73,10 @@ def play(world: World, ends: list[list[int]], close_at: int | None = None) -> No
                 if not dead[env]:
                     world.episodes[env][-1].ended = True
             world.row += 1
-            shown = world.shown()
-            ring.observe(shown)
+            obs_now = world.obs_now()
+            ring.observe(obs_now)
             for env in range(num_envs):
-                world.episodes[env].append(Episode([float(shown[env])], rows=[world.row]))
+                world.episodes[env].append(Episode([float(obs_now[env])], rows=[world.row]))
             dead = [False] * num_envs
         action = np.array([(world.row * 7 + env) % 5 for env in range(num_envs)])
         reward = np.array([99.0 if dead[env] else float(world.row % 11 - env) for env in range(num_envs)], np.float32)
@@ -84,17 +84,17 @@ def play(world: World, ends: list[list[int]], close_at: int | None = None) -> No
         terminated, truncated = np.array(now) == 1, (np.array(now) == 2) | np.array(dead)
         ring.record(torch.from_numpy(action), reward, terminated, truncated)
         world.row += 1
-        shown = world.shown()
-        ring.observe(shown)
+        obs_now = world.obs_now()
+        ring.observe(obs_now)
         for env in range(num_envs):
             if dead[env]:
-                world.episodes[env].append(Episode([float(shown[env])], rows=[world.row]))
+                world.episodes[env].append(Episode([float(obs_now[env])], rows=[world.row]))
                 dead[env] = False
                 continue
             episode = world.episodes[env][-1]
             episode.actions.append(int(action[env]))
             episode.rewards.append(float(reward[env]))
-            episode.observations.append(float(shown[env]))
+            episode.observations.append(float(obs_now[env]))
             episode.rows.append(world.row)
             if now[env]:
                 episode.ended, episode.terminated = True, now[env] == 1
@@ -103,7 +103,7 @@ def play(world: World, ends: list[list[int]], close_at: int | None = None) -> No
 
 def expected(world: World, horizon: int, stack: int) -> dict[tuple[int, int], tuple[object, ...]]:
     """Every transition the definition allows, by (row, env): what the ring must give, and nothing else."""
-    found = {}
+    table = {}
     for env, episodes in enumerate(world.episodes):
         for episode in episodes:
             for t in range(len(episode.actions)):
@@ -116,8 +116,8 @@ def expected(world: World, horizon: int, stack: int) -> dict[tuple[int, int], tu
                 stacks = [
                     [episode.observations[max(0, u - back)] for back in range(stack - 1, -1, -1)] for u in (t, t + k)
                 ]
-                found[episode.rows[t], env] = (stacks[0], episode.actions[t], reward, discount, stacks[1])
-    return found
+                table[episode.rows[t], env] = (stacks[0], episode.actions[t], reward, discount, stacks[1])
+    return table
 
 
 @st.composite
@@ -204,21 +204,21 @@ def test_uniform_sampling_draws_every_usable_slot_equally_often() -> None:
     span = world.ring.span()
     count = int(span.rows) * 3
     assert count == (10 - 2 + 1 - 1) * 3
-    drawn = 60_000
-    slots, weights = world.ring.sampler.draw(drawn, span)
+    size = 60_000
+    slots, weights = world.ring.sampler.draw(size, span)
     assert set(slots.tolist()) == {row % 11 * 3 + env for row, env in usable(world)}
     allowed = torch.bincount(slots, minlength=33).double()[slots.unique()]
-    chi2 = float(((allowed - drawn / count) ** 2 / (drawn / count)).sum())
+    chi2 = float(((allowed - size / count) ** 2 / (size / count)).sum())
     assert chi2 < 54.0  # 0.1 % of a χ² with 23 degrees of freedom lies above 49.7
-    assert torch.equal(weights, torch.ones(drawn))
+    assert torch.equal(weights, torch.ones(size))
 
 
-def touched_by_one_step(stored: int) -> int:
+def touched_by_one_step(rows: int) -> int:
     ring = ring_of(4, 5_000, 3, 4)
     frames, reward, flag = np.zeros(4, np.float32), np.zeros(4, np.float32), np.zeros(4, np.bool_)
     action = torch.zeros(4, dtype=torch.int64)
     ring.observe(frames)
-    for _ in range(stored):
+    for _ in range(rows):
         ring.record(action, reward, flag, flag)
         ring.observe(frames)
     with Touched() as touched:
@@ -239,33 +239,33 @@ def test_a_ring_too_small_for_its_horizon_and_stack_is_refused() -> None:
         ring_of(2, 7, 3, 4)
 
 
-def told(world: World, stack: int) -> dict[tuple[int, int], tuple[object, ...]]:
+def expected_rows(world: World, stack: int) -> dict[tuple[int, int], tuple[object, ...]]:
     """Frame stack of every (row, env), and the action, reward and end of those with a step."""
-    found: dict[tuple[int, int], tuple[object, ...]] = {}
+    rows_by_slot: dict[tuple[int, int], tuple[object, ...]] = {}
     for env, episodes in enumerate(world.episodes):
         for episode in episodes:
             for t, row in enumerate(episode.rows):
-                shown = [episode.observations[max(0, t - back)] for back in range(stack - 1, -1, -1)]
+                obs_now = [episode.observations[max(0, t - back)] for back in range(stack - 1, -1, -1)]
                 if t == len(episode.actions):
-                    found[row, env] = (shown, None, 0.0, False, False, episode.ended)
+                    rows_by_slot[row, env] = (obs_now, None, 0.0, False, False, episode.ended)
                     continue
                 last = episode.ended and t + 1 == len(episode.actions)
                 end = (last and episode.terminated, last)
-                found[row, env] = (shown, episode.actions[t], episode.rewards[t], *end, False)
-    return found
+                rows_by_slot[row, env] = (obs_now, episode.actions[t], episode.rewards[t], *end, False)
+    return rows_by_slot
 
 
 @given(worlds(), st.data())
 def test_rollout_has_the_last_rows_in_time_order(case: tuple[World, int, int], data: st.DataObject) -> None:
     world, _, stack = case
-    ring, record = world.ring, told(world, stack)
+    ring, record = world.ring, expected_rows(world, stack)
     rows = data.draw(st.integers(1, min(world.row, ring.length - stack)))
     rollout = RolloutView(ring).rollout(rows)
     obs = rollout.obs.view(rows + 1, world.num_envs, stack)
     for t in range(rows + 1):
         for env in range(world.num_envs):
-            shown, action, reward, terminated, done, dead = record[world.row - rows + t, env]
-            assert obs[t, env].tolist() == shown
+            obs_now, action, reward, terminated, done, dead = record[world.row - rows + t, env]
+            assert obs[t, env].tolist() == obs_now
             if t == rows:
                 continue
             assert rollout.reward[t, env].item() == reward

@@ -38,13 +38,13 @@ def child(arguments: Sequence[str], *, folder: Path, **environ: str) -> subproce
 
 
 def on_terminal(arguments: Sequence[str], *, folder: Path, **environ: str) -> str:
-    """What a terminal would show."""
+    """The output of a command on a terminal."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [*RLBENCH, *arguments], cwd=folder, env=os.environ | environ, stdout=theirs, stderr=theirs
     )
     os.close(theirs)
-    shown = b""
+    screen = b""
     with process:
         while True:
             try:
@@ -53,9 +53,9 @@ def on_terminal(arguments: Sequence[str], *, folder: Path, **environ: str) -> st
                 break
             if not part:
                 break
-            shown += part
+            screen += part
     os.close(ours)
-    return shown.decode().replace("\r\n", "\n")
+    return screen.decode().replace("\r\n", "\n")
 
 
 def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
@@ -72,9 +72,9 @@ def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
 
 def test_help_goes_to_stdout_and_succeeds(capsys: Capture) -> None:
     assert main(["--help"]) == 0
-    told = capsys.readouterr()
-    assert all(f"\n  {verb}" in told.out for verb in ("run", "table", "list", "show", "status", "doctor"))
-    assert told.err == ""
+    output = capsys.readouterr()
+    assert all(f"\n  {verb}" in output.out for verb in ("run", "table", "list", "show", "status", "doctor"))
+    assert output.err == ""
 
 
 def test_no_verb_shows_five_lines_of_typical_use_and_is_a_usage_error() -> None:
@@ -146,12 +146,12 @@ def test_invalid_commands_print_one_line_on_stderr_and_exit_2(
     monkeypatch.chdir(tmp_path)
     Path("page.html").write_text("<html></html>", encoding="utf-8")
     assert main(line.split()) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    errors = [text for text in told.err.splitlines() if text.startswith("rlbench: ")]
+    output = capsys.readouterr()
+    assert output.out == ""
+    errors = [text for text in output.err.splitlines() if text.startswith("rlbench: ")]
     assert len(errors) == 1
     assert why in errors[0]
-    assert "Traceback" not in told.err
+    assert "Traceback" not in output.err
 
 
 @pytest.mark.parametrize(
@@ -174,10 +174,10 @@ def test_each_error_has_its_code(
 
 def test_a_bug_is_one_line_that_asks_for_a_report_and_exit_1(monkeypatch: pytest.MonkeyPatch) -> None:
     raising(monkeypatch, KeyError("x"))
-    told = stderr_of(["show"], 1)
-    assert len(told.splitlines()) == 1
-    assert "internal error: KeyError: 'x'" in told
-    assert "--debug" in told
+    output = stderr_of(["show"], 1)
+    assert len(output.splitlines()) == 1
+    assert "internal error: KeyError: 'x'" in output
+    assert "--debug" in output
 
 
 @pytest.mark.parametrize("line", [["--debug", "show"], ["show", "--debug"]])
@@ -248,29 +248,29 @@ def test_closed_pipe_gives_no_traceback(line: list[str], tmp_path: Path) -> None
     process = subprocess.Popen([*RLBENCH, *line], cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE, text=True)
     os.close(reading)
     os.close(writing)
-    told = process.communicate(timeout=60)[1]
+    output = process.communicate(timeout=60)[1]
     assert process.returncode == 141
-    assert [text for text in told.splitlines() if "no such folder" not in text] == []
+    assert [text for text in output.splitlines() if "no such folder" not in text] == []
 
 
 def test_a_terminal_gets_colour(tmp_path: Path) -> None:
-    shown = on_terminal(["table", "toy"], folder=tmp_path, COLUMNS="100", TERM="xterm-256color", NO_COLOR="")
-    assert "\x1b[2mNOT RUN" in shown
+    screen = on_terminal(["table", "toy"], folder=tmp_path, COLUMNS="100", TERM="xterm-256color", NO_COLOR="")
+    assert "\x1b[2mNOT RUN" in screen
 
 
 @pytest.mark.parametrize("environ", [{"TERM": "dumb", "COLUMNS": "80"}, {"TERM": "dumb", "COLUMNS": "20"}])
 def test_a_dumb_terminal_gets_no_escape_codes(tmp_path: Path, environ: dict[str, str]) -> None:
-    shown = on_terminal(["table", "toy"], folder=tmp_path, **environ)
-    assert "\x1b" not in shown
-    assert "CartPole-v1" in shown
-    assert "NOT RUN" in shown
+    screen = on_terminal(["table", "toy"], folder=tmp_path, **environ)
+    assert "\x1b" not in screen
+    assert "CartPole-v1" in screen
+    assert "NOT RUN" in screen
 
 
 def test_no_color_means_no_colour(record_run: Record, tmp_path: Path) -> None:
     record_run([1.0])
-    shown = on_terminal(["table", "atari"], folder=tmp_path, COLUMNS="100", TERM="xterm-256color", NO_COLOR="1")
-    assert "INCONCLUSIVE" in shown
-    assert not any(f"\x1b[{code}m" in shown for code in range(30, 38))
+    screen = on_terminal(["table", "atari"], folder=tmp_path, COLUMNS="100", TERM="xterm-256color", NO_COLOR="1")
+    assert "INCONCLUSIVE" in screen
+    assert not any(f"\x1b[{code}m" in screen for code in range(30, 38))
 
 
 def test_output_folds_on_a_narrow_terminal_only(tmp_path: Path) -> None:

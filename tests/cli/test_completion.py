@@ -30,7 +30,7 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def offered(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> Callable[[str], list[str]]:
-    """What bash would be told after these words and a Tab."""
+    """The offers to bash after these words and a Tab."""
 
     def ask(line: str) -> list[str]:
         words = line.split(" ")
@@ -39,9 +39,9 @@ def offered(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> Callable[[str],
         monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
         with pytest.raises(SystemExit) as end:
             main([])
-        told = capsys.readouterr()
-        assert (end.value.code, told.err) == (0, "")
-        return told.out.split()
+        output = capsys.readouterr()
+        assert (end.value.code, output.err) == (0, "")
+        return output.out.split()
 
     return ask
 
@@ -88,18 +88,18 @@ def offered(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> Callable[[str],
 def test_completion_offers_matching_names(
     line: str, some: list[str] | int, offered: Callable[[str], list[str]]
 ) -> None:
-    found = offered(line)
+    offers = offered(line)
     if isinstance(some, int):
-        assert len(found) >= some and all(name.startswith(line.rpartition(" ")[2]) for name in found)
-        assert some or not found
+        assert len(offers) >= some and all(name.startswith(line.rpartition(" ")[2]) for name in offers)
+        assert some or not offers
     else:
-        assert sorted(found) == sorted(some)
+        assert sorted(offers) == sorted(some)
 
 
 def test_completion_offers_fields_and_a_single_match_with_its_value(offered: Callable[[str], list[str]]) -> None:
-    known = offered("rlbench run toy dqn --task Catch --set ")
-    assert {"algo.lr=", "algo.replay.capacity=", "task.envs="} <= set(known)
-    assert not {"seed=", "task.id=", "suite="} & set(known)
+    fields = offered("rlbench run toy dqn --task Catch --set ")
+    assert {"algo.lr=", "algo.replay.capacity=", "task.envs="} <= set(fields)
+    assert not {"seed=", "task.id=", "suite="} & set(fields)
     assert offered("rlbench run atari dqn --task Pong* --set algo.lr") == ["algo.lr=", "algo.lr=0.0001"]
     assert offered("rlbench run mujoco ppo --set algo.method.cl") != offered(
         "rlbench run mujoco sac --set algo.method.cl"
@@ -137,11 +137,11 @@ LINES = ["", "run ", "run atari dqn --task Po", "run atari dqn --set algo.l", "v
 def test_completion_needs_nothing_that_takes_long_to_import(line: str, missing: set[str]) -> None:
     code = WITHOUT.format(missing=sorted(missing), arguments=())
     words = ["rlbench", *line.split(" ")]
-    asked = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1), "_RLBENCH_COMPLETE": "complete_bash"}
+    environ = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1), "_RLBENCH_COMPLETE": "complete_bash"}
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
-        env=os.environ | {"RLBENCH_RESULTS": "results"} | asked,
+        env=os.environ | {"RLBENCH_RESULTS": "results"} | environ,
         capture_output=True,
         text=True,
         check=False,
@@ -152,17 +152,17 @@ def test_completion_needs_nothing_that_takes_long_to_import(line: str, missing: 
 
 
 @pytest.mark.parametrize(
-    ("shell", "asked", "answer"),
+    ("shell", "environ", "answer"),
     [
         ("zsh", {"_TYPER_COMPLETE_ARGS": "rlbench run mujoco td"}, """_arguments '*: :(("td3"))'\n"""),
         ("fish", {"_TYPER_COMPLETE_ARGS": "rlbench run mujoco td", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}, "td3\n"),
     ],
 )
 def test_completion_is_equal_in_other_shells(
-    shell: str, asked: dict[str, str], answer: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    shell: str, environ: dict[str, str], answer: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setenv("_RLBENCH_COMPLETE", f"complete_{shell}")
-    for name, value in asked.items():
+    for name, value in environ.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(SystemExit):
         main([])
@@ -180,8 +180,8 @@ complete -p rlbench
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("typed", ["rlbench", "scripts/rlbench", "./scripts/rlbench"])
-def test_bash_completes_the_launcher_of_a_checkout_however_it_is_typed(typed: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command_line", ["rlbench", "scripts/rlbench", "./scripts/rlbench"])
+def test_bash_completes_the_launcher_of_a_checkout_however_it_is_typed(command_line: str, tmp_path: Path) -> None:
     """A checkout with an environment: bash looks a command up by its last part, and calls what was typed."""
     launcher = checkout(tmp_path)
     python = tmp_path / ".venv" / "bin" / "rlbench"
@@ -189,7 +189,7 @@ def test_bash_completes_the_launcher_of_a_checkout_however_it_is_typed(typed: st
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -m rlbench "$@"\n', encoding="utf-8")
     python.chmod(0o755)
     done = subprocess.run(
-        ["bash", "--norc", "-c", BASH % (f"{typed} run mujoco td", 3, typed)],
+        ["bash", "--norc", "-c", BASH % (f"{command_line} run mujoco td", 3, command_line)],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,

@@ -71,19 +71,19 @@ def test_list_names_what_is_here_and_what_d4rl_has(own: Path, capsys: Capture) -
 
 
 def test_show_counts_episodes_returns_ends_and_coverage(own: Path, capsys: Capture) -> None:
-    shown = json.loads(printed(capsys, "show", "rlb-toy", "--json"))
-    assert (shown["steps"], shown["features"], shown["actions"], shown["episodes"]) == (22, 2, 1, 5)
-    assert (shown["terminated"], shown["truncated"], shown["unfinished"]) == (2, 2, 1)
-    assert shown["returns"]["mean"] == 7.5
-    assert shown["returns"]["quartiles"] == [3.75, 7.5, 11.25]
-    assert shown["lengths"]["high"] == 5
-    assert sum(bar["count"] for bar in shown["histogram"]) == 4
-    assert shown["constant"] == 1
-    assert shown["directions"] == pytest.approx(1)
-    assert shown["outside"] == pytest.approx(2 / 22)
-    assert shown["action_cover"] == 1
-    assert shown["told"] == {"env_id": "Toy-v4"}
-    assert len(shown["sha256"]) == 64
+    summary = json.loads(printed(capsys, "show", "rlb-toy", "--json"))
+    assert (summary["steps"], summary["features"], summary["actions"], summary["episodes"]) == (22, 2, 1, 5)
+    assert (summary["terminated"], summary["truncated"], summary["unfinished"]) == (2, 2, 1)
+    assert summary["returns"]["mean"] == 7.5
+    assert summary["returns"]["quartiles"] == [3.75, 7.5, 11.25]
+    assert summary["lengths"]["high"] == 5
+    assert sum(bar["count"] for bar in summary["histogram"]) == 4
+    assert summary["constant"] == 1
+    assert summary["directions"] == pytest.approx(1)
+    assert summary["outside"] == pytest.approx(2 / 22)
+    assert summary["action_cover"] == 1
+    assert summary["told"] == {"env_id": "Toy-v4"}
+    assert len(summary["sha256"]) == 64
     text = printed(capsys, "show", str(own))
     assert "2 terminated, 2 truncated, 1 not marked" in text
     assert text.count("#" * 40) == 4
@@ -138,12 +138,15 @@ def test_missing_data_set_is_reported_in_one_line_with_a_remedy(capsys: Capture)
 
 
 def test_imported_sb3_zip_generates_data(capsys: Capture, tmp_path: Path) -> None:
-    zipped, made = Path(__file__).parents[1] / "datasets/sb3-2.9.2-sac-pendulum.zip", tmp_path / "policy.safetensors"
+    zipped, policy_file = (
+        Path(__file__).parents[1] / "datasets/sb3-2.9.2-sac-pendulum.zip",
+        tmp_path / "policy.safetensors",
+    )
     assert "--task" in complaint(capsys, "import", str(zipped))
-    told = printed(capsys, "import", str(zipped), "--task", "Pendulum-v1", "--output", str(made))
-    assert told.startswith(f"{made}: plays Pendulum-v1, 3 numbers to 1, SHA-256 ")
-    assert made.stat().st_size > 1000
-    assert printed(capsys, "import", str(zipped), "--task", "Pendulum-v1", "--output", str(made)) == told
+    output = printed(capsys, "import", str(zipped), "--task", "Pendulum-v1", "--output", str(policy_file))
+    assert output.startswith(f"{policy_file}: plays Pendulum-v1, 3 numbers to 1, SHA-256 ")
+    assert policy_file.stat().st_size > 1000
+    assert printed(capsys, "import", str(zipped), "--task", "Pendulum-v1", "--output", str(policy_file)) == output
 
 
 def test_list_names_the_sets_that_can_be_made(capsys: Capture) -> None:

@@ -66,21 +66,21 @@ def run(catch: Path, capsys: Capture) -> Path:
 
 
 def document(capsys: Capture, *words: str) -> dict[str, object]:
-    """What ``--json`` prints, held to its schema."""
+    """The document of ``--json``, held to its schema."""
     capsys.readouterr()
-    made: dict[str, object] = json.loads(stdout_of(["eval", *words, "--json"]))
+    content: dict[str, object] = json.loads(stdout_of(["eval", *words, "--json"]))
     schema = schema_of("eval")
-    assert list(complaints(schema, made, schema)) == []
-    return made
+    assert list(complaints(schema, content, schema)) == []
+    return content
 
 
-def refused(capsys: Capture, *words: str) -> str:
+def refusal(capsys: Capture, *words: str) -> str:
     """The one line of a command that was refused."""
     capsys.readouterr()
     assert main(["eval", *words]) == 2
-    told = capsys.readouterr()
-    assert told.out == "" and len(told.err.splitlines()) == 1
-    return told.err
+    output = capsys.readouterr()
+    assert output.out == "" and len(output.err.splitlines()) == 1
+    return output.err
 
 
 def whole(folder: Path) -> dict[str, bytes]:
@@ -97,8 +97,8 @@ def test_replayed_episodes_equal_the_record_and_new_ones_are_deterministic(
     assert main(["run", suite, algo, "--task", task, "--smoke", *shorter, "--quiet"]) == 0
     folder = next((tmp_path / "results").glob("*/*/*/*/seed=0"))
     before = whole(tmp_path / "results")
-    for kept in ("best", "last"):
-        again = document(capsys, str(folder), "--replay-recorded", "--checkpoint", kept)
+    for which in ("best", "last"):
+        again = document(capsys, str(folder), "--replay-recorded", "--checkpoint", which)
         assert again["same"] is True and again["games"] is None
         assert again["recorded"] == {"episodes": len(again["episodes"]), "mean": again["mean"], "std": again["std"]}
     fresh = [document(capsys, str(folder), "--episodes", "3", "--seed", "7") for _ in range(2)]
@@ -121,10 +121,10 @@ def test_eval_prints_episodes_and_means_beside_record_and_reference(run: Path) -
 def test_eval_plays_the_requested_number_of_episodes_of_a_seed(run: Path, capsys: Capture) -> None:
     seeds = {}
     for count in (1, 4, 10, 23):
-        found = document(capsys, str(run), "--episodes", str(count), "--seed", "3")["episodes"]
-        assert isinstance(found, list) and len(found) == count
-        seeds[count] = [row["seed"] for row in found]
-    assert len(set(seeds[10])) == 10 and len(set(seeds[23])) == 8  # three rounds of eight lanes, one game left out
+        episodes = document(capsys, str(run), "--episodes", str(count), "--seed", "3")["episodes"]
+        assert isinstance(episodes, list) and len(episodes) == count
+        seeds[count] = [row["seed"] for row in episodes]
+    assert len(set(seeds[10])) == 10 and len(set(seeds[23])) == 8  # three rounds of eight envs, one game left out
     other = document(capsys, str(run), "--seed", "4")["episodes"]
     assert isinstance(other, list) and other[0]["seed"] != seeds[10][0]
 
@@ -132,29 +132,29 @@ def test_eval_plays_the_requested_number_of_episodes_of_a_seed(run: Path, capsys
 def test_run_is_found_by_folder_list_line_id_or_id_prefix(run: Path, capsys: Capture) -> None:
     results = run.parents[4]
     names = [run.parent.name, run.parent.name[:5], f"{run.parent.name[:5]}/seed=0", str(run.relative_to(results))]
-    found = [document(capsys, name, "--results", str(results)) for name in (*names, str(run))]
-    assert len({json.dumps(made) for made in found}) == 1
+    contents = [document(capsys, name, "--results", str(results)) for name in (*names, str(run))]
+    assert len({json.dumps(content) for content in contents}) == 1
 
 
 def test_ambiguous_or_unknown_run_is_refused_with_examples(record_run: Record, capsys: Capture) -> None:
     folder = record_run([1.0])
     record_run([1.0], seed=1)
     start = folder.parent.name[:6]
-    assert f"{start}: 2 runs have this name: {folder.parent.name}/seed=0, " in refused(capsys, start)
-    assert f"did you mean '{folder.parent.name}'" in refused(capsys, folder.parent.name[:-1] + "x")
-    assert "unknown run 'nothing'" in refused(capsys, "nothing", "--results", "none")
+    assert f"{start}: 2 runs have this name: {folder.parent.name}/seed=0, " in refusal(capsys, start)
+    assert f"did you mean '{folder.parent.name}'" in refusal(capsys, folder.parent.name[:-1] + "x")
+    assert "unknown run 'nothing'" in refusal(capsys, "nothing", "--results", "none")
 
 
 def test_run_without_a_saved_policy_is_refused(record_run: Record, capsys: Capture) -> None:
     folder = record_run([1.0], status=None)
-    assert "has no weights, as records in git have none; train them with: rlbench run " in refused(capsys, str(folder))
+    assert "has no weights, as records in git have none; train them with: rlbench run " in refusal(capsys, str(folder))
 
 
 def test_missing_checkpoint_message_names_the_existing_one(run: Path, tmp_path: Path, capsys: Capture) -> None:
     folder = Path(shutil.copytree(run, tmp_path / "run"))
     shutil.rmtree(folder / "checkpoint" / "last")
-    assert "there is --checkpoint best" in refused(capsys, str(folder), "--checkpoint", "last")
-    assert "unknown checkpoint 'lst'; did you mean 'last'" in refused(capsys, str(folder), "--checkpoint", "lst")
+    assert "there is --checkpoint best" in refusal(capsys, str(folder), "--checkpoint", "last")
+    assert "unknown checkpoint 'lst'; did you mean 'last'" in refusal(capsys, str(folder), "--checkpoint", "lst")
 
 
 def test_a_damaged_policy_is_refused_by_name(run: Path, tmp_path: Path, capsys: Capture) -> None:
@@ -163,22 +163,22 @@ def test_a_damaged_policy_is_refused_by_name(run: Path, tmp_path: Path, capsys: 
     raw = bytearray(file.read_bytes())
     raw[-5] ^= 1
     file.write_bytes(raw)
-    assert str(file) in refused(capsys, str(folder), "--video", "a.gif")
+    assert str(file) in refusal(capsys, str(folder), "--video", "a.gif")
     assert not list(tmp_path.glob("*.gif*"))
 
 
 def test_a_policy_of_another_network_is_refused(run: Path, tmp_path: Path, capsys: Capture) -> None:
     folder = Path(shutil.copytree(run, tmp_path / "run"))
-    kept = checkpoint.load(folder / "checkpoint" / "best")
-    policy = kept["policy"]
+    state = checkpoint.load(folder / "checkpoint" / "best")
+    policy = state["policy"]
     assert isinstance(policy, dict)
     policy.popitem()
-    checkpoint.save(folder / "checkpoint" / "best", kept)
-    assert "holds another network" in refused(capsys, str(folder))
+    checkpoint.save(folder / "checkpoint" / "best", state)
+    assert "holds another network" in refusal(capsys, str(folder))
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--video", "a.avi"), "--video a.avi: a video ends in .gif or .mp4; name it so"),
         (("--video", "none/a.gif"), "none is not a folder; make it first"),
@@ -187,27 +187,27 @@ def test_a_policy_of_another_network_is_refused(run: Path, tmp_path: Path, capsy
     ],
 )
 def test_invalid_eval_options_are_refused_in_one_line(
-    run: Path, words: tuple[str, ...], said: str, capsys: Capture
+    run: Path, words: tuple[str, ...], message: str, capsys: Capture
 ) -> None:
-    assert said in refused(capsys, str(run), *words)
+    assert message in refusal(capsys, str(run), *words)
 
 
-def pictures(path: str) -> list[str]:
+def frame_digests(path: str) -> list[str]:
     """Digests of those of a GIF."""
     with Image.open(path) as gif:
-        found = []
+        contents = []
         for number in range(gif.n_frames):
             gif.seek(number)
-            found.append(sha256(gif.convert("RGB").tobytes()).hexdigest())
-    return found
+            contents.append(sha256(gif.convert("RGB").tobytes()).hexdigest())
+    return contents
 
 
 def test_video_of_catch_shows_the_ball_and_changes_no_episode(run: Path, capsys: Capture) -> None:
     plain = document(capsys, str(run), "--episodes", "4")
-    filmed = document(capsys, str(run), "--episodes", "4", "--video", "catch.gif")
-    assert filmed.pop("video") == {"file": "catch.gif", "pictures": 10, "seconds": 2.5, "look": "board"}
-    assert plain.pop("video") is None and plain == filmed
-    assert len(set(pictures("catch.gif"))) == len(pictures("catch.gif")) == 10
+    with_video = document(capsys, str(run), "--episodes", "4", "--video", "catch.gif")
+    assert with_video.pop("video") == {"file": "catch.gif", "pictures": 10, "seconds": 2.5, "look": "board"}
+    assert plain.pop("video") is None and plain == with_video
+    assert len(set(frame_digests("catch.gif"))) == len(frame_digests("catch.gif")) == 10
     with Image.open("catch.gif") as gif:
         assert gif.size == (240, 480)
         rows = []
@@ -221,15 +221,15 @@ def test_video_of_catch_shows_the_ball_and_changes_no_episode(run: Path, capsys:
 def test_video_without_opengl_is_refused_and_leaves_no_file(tmp_path: Path, capsys: Capture) -> None:
     assert main(["run", "mujoco", "td3", "--task", "InvertedPendulum-v4", "--smoke", "--steps", "400", "--quiet"]) == 0
     folder = next((tmp_path / "results").glob("*/*/*/*/seed=0"))
-    said = refused(capsys, str(folder), "--video", "pole.gif")
-    assert "--video: OpenGL renders no simulation here (MUJOCO_GL=disable" in said and "set MUJOCO_GL=egl" in said
+    message = refusal(capsys, str(folder), "--video", "pole.gif")
+    assert "--video: OpenGL renders no simulation here (MUJOCO_GL=disable" in message and "set MUJOCO_GL=egl" in message
     assert not list(tmp_path.glob("*.gif*"))
 
 
 def test_video_of_an_environment_without_frames_is_refused(tmp_path: Path, capsys: Capture) -> None:
     assert main(["run", "toy", "ppo", "--task", "CartPole-v1", "--smoke", "--quiet"]) == 0
     folder = next((tmp_path / "results").glob("*/*/*/*/seed=0"))
-    assert "CartPole-v1 renders no frames; leave --video out" in refused(capsys, str(folder), "--video", "a.gif")
+    assert "CartPole-v1 renders no frames; leave --video out" in refusal(capsys, str(folder), "--video", "a.gif")
     assert not list(tmp_path.glob("*.gif*"))
 
 
@@ -243,8 +243,8 @@ def test_mujoco_video_is_rendered_with_opengl(tmp_path: Path, capsys: Capture, m
     words = ["--smoke", "--steps", "400", "--quiet"]
     assert main(["run", "mujoco", "td3", "--task", "InvertedPendulum-v4", *words]) == 0
     folder = next((tmp_path / "results").glob("*/*/*/*/seed=0"))
-    made = document(capsys, str(folder), "--episodes", "1", "--video", "pole.gif")
-    film = made["video"]
-    assert isinstance(film, dict) and film["look"] == "rendered"
-    found = pictures("pole.gif")
-    assert len(found) == film["pictures"] and len(set(found)) > len(found) / 2
+    content = document(capsys, str(folder), "--episodes", "1", "--video", "pole.gif")
+    video = content["video"]
+    assert isinstance(video, dict) and video["look"] == "rendered"
+    digests = frame_digests("pole.gif")
+    assert len(digests) == video["pictures"] and len(set(digests)) > len(digests) / 2

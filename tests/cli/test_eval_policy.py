@@ -291,5 +291,5 @@ def test_actions_in_the_environments_units_are_scaled_and_clipped() -> None:
 
 
 def test_every_algorithm_of_an_sb3_zip_is_in_a_suite() -> None:
-    known = {name for suite in ("toy", "mujoco") for name in suites.algorithms(suite)}
-    assert {"ppo", "a2c", "trpo", "dqn", "sac", "td3", "ddpg"} <= known
+    algorithms = {name for suite in ("toy", "mujoco") for name in suites.algorithms(suite)}
+    assert {"ppo", "a2c", "trpo", "dqn", "sac", "td3", "ddpg"} <= algorithms

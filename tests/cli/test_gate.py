@@ -40,9 +40,9 @@ def test_a_regression_exits_3_and_names_the_cell(record_run: Record, saved: Path
     for seed in range(3):
         toy(record_run, 0.2, seed, noise=0.01 * seed, sets=["algo.lr=0.01"])
     assert main(["check", "toy", "--baseline", str(saved)]) == 3
-    told = capsys.readouterr()
-    assert "toy/dqn/Catch score: REGRESSED" in told.err
-    assert "with algo.lr=0.01" in told.out
+    output = capsys.readouterr()
+    assert "toy/dqn/Catch score: REGRESSED" in output.err
+    assert "with algo.lr=0.01" in output.out
 
 
 @pytest.mark.parametrize("repetition", slow_but(range(20), 0, 1, 2, 3))
@@ -102,8 +102,8 @@ def test_variants_are_tested_separately(record_run: Record, saved: Path) -> None
     for seed in range(5):  # as many as the baseline's
         toy(record_run, 0.9, seed, noise=0.01 * seed, sets=["algo.lr=0.002"])
         toy(record_run, 0.2, seed, noise=0.01 * seed, sets=["algo.lr=0.01"])
-    found = json.loads(stdout_of(["check", "toy", "--baseline", str(saved), "--json"], 3))["findings"]
-    words = {f["word"]: f["reason"] for f in found if f["aspect"] == "score"}
+    findings = json.loads(stdout_of(["check", "toy", "--baseline", str(saved), "--json"], 3))["findings"]
+    words = {f["word"]: f["reason"] for f in findings if f["aspect"] == "score"}
     assert set(words) == {"PASSED", "REGRESSED"}
     assert words["REGRESSED"].endswith("with algo.lr=0.01") and words["PASSED"].endswith("with algo.lr=0.002")
 
@@ -133,8 +133,8 @@ def test_another_machine_is_refused_without_other_machine(record_run: Record, sa
     parsed = json.loads(content)
     del parsed["checksum"]
     saved.write_text(files.seal(parsed), encoding="utf-8")
-    told = stderr_of(["check", "toy", "--baseline", str(saved)])
-    assert "another processor" in told and "--other-machine" in told and len(told.splitlines()) == 1
+    output = stderr_of(["check", "toy", "--baseline", str(saved)])
+    assert "another processor" in output and "--other-machine" in output and len(output.splitlines()) == 1
     assert main(["check", "toy", "--baseline", str(saved), "--other-machine"]) == 0
 
 
@@ -142,8 +142,8 @@ def test_another_machine_is_refused_without_other_machine(record_run: Record, sa
 def test_a_file_that_is_no_baseline_is_refused_in_one_line(text: str | None, words: str) -> None:
     if text is not None:
         Path("bad.json").write_text(text, encoding="utf-8")
-    told = stderr_of(["check", "toy", "--baseline", "bad.json"])
-    assert words in told and len(told.splitlines()) == 1
+    output = stderr_of(["check", "toy", "--baseline", "bad.json"])
+    assert words in output and len(output.splitlines()) == 1
 
 
 def test_speeds_are_compared_only_on_the_baselines_machines(record_run: Record, capsys: Capture) -> None:
@@ -152,17 +152,17 @@ def test_speeds_are_compared_only_on_the_baselines_machines(record_run: Record, 
     assert main(["baseline", "save", "base.json"]) == 0
     content = json.loads(Path("base.json").read_text(encoding="utf-8"))
     del content["checksum"]
-    known = content["machines"][0]
-    for machine, words in ((known, {"PASSED", "SLOWER"}), ("another machine", {"PASSED"})):
+    own = content["machines"][0]
+    for machine, words in ((own, {"PASSED", "SLOWER"}), ("another machine", {"PASSED"})):
         content["machines"] = [machine]
         content["cells"][0]["speeds"] = {machine: [1e9] * 5}
         Path("base.json").write_text(files.seal(content), encoding="utf-8")
         for path in Path("results").rglob("epochs.jsonl"):
-            learned = [
+            epoch_lines = [
                 {**json.loads(line), "updated": {"count": 1, "loss": 0.0, "q": 0.0}}
                 for line in path.read_text(encoding="utf-8").splitlines()
             ]
-            path.write_text("".join(files.seal(_unsealed(line)) + "\n" for line in learned), encoding="utf-8")
+            path.write_text("".join(files.seal(_unsealed(line)) + "\n" for line in epoch_lines), encoding="utf-8")
         capsys.readouterr()
         main(["check", "toy", "--baseline", "base.json", "--other-machine", "--json"])
         assert {f["word"] for f in json.loads(capsys.readouterr().out)["findings"]} == words

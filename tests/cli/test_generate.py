@@ -26,36 +26,36 @@ REAL = Path(__file__).parent.parent / "datasets" / "sb3-2.9.2-sac-pendulum.zip"
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where own data sets live during a test."""
+    """The folder of own data sets during a test."""
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "sets"))
     return tmp_path / "sets"
 
 
 def line(*more: str, policy: Sequence[str] = (HOPPER,), steps: str = "60", name: str = "rlb-own") -> list[str]:
     """A command."""
-    chosen = [word for one in policy for word in ("--policy", one)]
-    return ["data", "generate", "Hopper-v4", *chosen, "--steps", steps, "--name", name, "--lanes", "2", *more]
+    options = [word for one in policy for word in ("--policy", one)]
+    return ["data", "generate", "Hopper-v4", *options, "--steps", steps, "--name", name, "--lanes", "2", *more]
 
 
 def test_data_set_is_generated_and_described_in_one_line(folder: Path, capsys: Capture) -> None:
     assert main(line("--noise", "2")) == 0
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     path = folder / "rlb-own.hdf5"
     sums = json.loads((folder / "rlb-own.hdf5.sha256.json").read_text())
-    assert told.out.startswith(f"{path}: 60 steps, ") and told.out.endswith(f"SHA-256 {sums['sha256']}\n")
-    assert "rlb-own: 60 of 60 steps" in told.err
+    assert output.out.startswith(f"{path}: 60 steps, ") and output.out.endswith(f"SHA-256 {sums['sha256']}\n")
+    assert "rlb-own: 60 of 60 steps" in output.err
     with h5py.File(path) as file:
         assert len(file["rewards"]) == 60 and file.attrs["task"] == "Hopper-v4"
 
 
 def test_json_prints_one_document_and_quiet_prints_no_progress(folder: Path, capsys: Capture) -> None:
     assert main(line("--json", "--quiet", "--noise", "0.5", "--uniform", "0.5", "--deterministic", "--seed", "4")) == 0
-    told = capsys.readouterr()
-    document = json.loads(told.out)
-    assert told.err == "" and document["path"] == str(folder / "rlb-own.hdf5")
-    made = recipes.Recipe.model_validate_json(document["recipe"])
-    assert (made.steps, made.seed, made.lanes) == (60, 4, 2)
-    assert (made.parts[0].noise, made.parts[0].uniform, made.parts[0].sampled) == (0.5, 0.5, False)
+    output = capsys.readouterr()
+    document = json.loads(output.out)
+    assert output.err == "" and document["path"] == str(folder / "rlb-own.hdf5")
+    recipe = recipes.Recipe.model_validate_json(document["recipe"])
+    assert (recipe.steps, recipe.seed, recipe.lanes) == (60, 4, 2)
+    assert (recipe.parts[0].noise, recipe.parts[0].uniform, recipe.parts[0].sampled) == (0.5, 0.5, False)
 
 
 def test_generated_data_set_is_used_only_for_its_own_task(tmp_path: Path) -> None:
@@ -69,8 +69,8 @@ def test_generated_data_set_is_used_only_for_its_own_task(tmp_path: Path) -> Non
 def test_policies_are_mixed_by_the_given_shares(capsys: Capture) -> None:
     both = (HOPPER, "hopper-openai_imitation-trpo_iter500")
     assert main(line("--json", "--quiet", "--mixture", "0.25,0.75", policy=both)) == 0
-    made = recipes.Recipe.model_validate_json(json.loads(capsys.readouterr().out)["recipe"])
-    assert [(part.policy, part.share) for part in made.parts] == [(both[0], 0.25), (both[1], 0.75)]
+    recipe = recipes.Recipe.model_validate_json(json.loads(capsys.readouterr().out)["recipe"])
+    assert [(part.policy, part.share) for part in recipe.parts] == [(both[0], 0.25), (both[1], 0.75)]
 
 
 def test_packaged_recipe_needs_no_options(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
@@ -114,16 +114,16 @@ def test_invalid_request_is_refused_in_one_line_and_writes_nothing(
     words: list[str], why: str, folder: Path, capsys: Capture
 ) -> None:
     assert main(words) == 2
-    told = capsys.readouterr()
-    assert why in told.err and told.err.count("\n") == 1 and told.out == ""
+    output = capsys.readouterr()
+    assert why in output.err and output.err.count("\n") == 1 and output.out == ""
     assert not folder.exists() or not list(folder.iterdir())
 
 
 def test_unwritable_folder_is_refused_before_generating(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "file" / "sets"))
-    told = stderr_of(line())
-    assert "choose another folder with RLBENCH_DATASETS" in told and "of 60 steps" not in told
+    output = stderr_of(line())
+    assert "choose another folder with RLBENCH_DATASETS" in output and "of 60 steps" not in output
 
 
 def test_sb3_zip_is_accepted_as_a_policy(folder: Path) -> None:
@@ -135,9 +135,9 @@ def test_sb3_zip_is_accepted_as_a_policy(folder: Path) -> None:
 
 def test_sb3_zip_is_imported_as_a_policy_file_once(tmp_path: Path) -> None:
     target = tmp_path / "mine.safetensors"
-    told = import_policy(REAL, task="Pendulum-v1", output=target)
-    assert told.startswith(f"{target}: plays Pendulum-v1, 3 numbers to 1, SHA-256 {read_policy_file(target).sha256}")
-    assert import_policy(REAL, task="Pendulum-v1", output=target) == told  # after a kill at the end of the first
+    output = import_policy(REAL, task="Pendulum-v1", output=target)
+    assert output.startswith(f"{target}: plays Pendulum-v1, 3 numbers to 1, SHA-256 {read_policy_file(target).sha256}")
+    assert import_policy(REAL, task="Pendulum-v1", output=target) == output  # after a kill at the end of the first
     target.write_bytes(b"of somebody else")
     with pytest.raises(UsageError, match="is there already"):
         import_policy(REAL, task="Pendulum-v1", output=target)
@@ -172,7 +172,7 @@ def test_best_policy_of_a_run_generates_data(tmp_path: Path, folder: Path) -> No
 
 @pytest.mark.slow
 def test_generated_file_is_equal_across_processes(tmp_path: Path) -> None:
-    made = []
+    contents = []
     for seed in ("1", "2"):
         environ = os.environ | {
             "PYTHONHASHSEED": seed,
@@ -181,5 +181,5 @@ def test_generated_file_is_equal_across_processes(tmp_path: Path) -> None:
         }
         command = [sys.executable, "-m", "rlbench", *line("--noise", "1", "--uniform", "0.1", "--quiet", steps="2000")]
         subprocess.run(command, env=environ, check=True, timeout=120)
-        made.append((tmp_path / seed / "rlb-own.hdf5").read_bytes())
-    assert made[0] == made[1]
+        contents.append((tmp_path / seed / "rlb-own.hdf5").read_bytes())
+    assert contents[0] == contents[1]

@@ -56,8 +56,8 @@ def some_records(record_run: Record, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert main(["baseline", "save", "saved.json"]) == 0
 
 
-def told(line: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch, columns: int | None) -> str:
-    """What stdout shows: a terminal of so many columns, or a pipe."""
+def output(line: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch, columns: int | None) -> str:
+    """The stdout of a command: a terminal of so many columns, or a pipe."""
     capsys.readouterr()
     if columns is None:
         main(line.split())
@@ -87,11 +87,11 @@ def too_wide(text: str) -> list[str]:
 def test_output_fits_a_narrow_terminal_without_losing_words(
     line: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    piped, shown = told(line, capsys, monkeypatch, None), told(line, capsys, monkeypatch, NARROW)
-    assert piped.strip() and too_wide(shown) == []
-    assert words(piped) - words(shown) <= {"RUN", "ETA"}  # status: the names stand above their seeds
-    assert "\x1b" not in shown
-    assert told(line, capsys, monkeypatch, 300).replace(" ", "").replace("\t", "") == piped.replace(" ", "").replace(
+    piped, screen = output(line, capsys, monkeypatch, None), output(line, capsys, monkeypatch, NARROW)
+    assert piped.strip() and too_wide(screen) == []
+    assert words(piped) - words(screen) <= {"RUN", "ETA"}  # status: the names stand above their seeds
+    assert "\x1b" not in screen
+    assert output(line, capsys, monkeypatch, 300).replace(" ", "").replace("\t", "") == piped.replace(" ", "").replace(
         "\t", ""
     )
 
@@ -100,15 +100,15 @@ def test_output_fits_a_narrow_terminal_without_losing_words(
 def test_a_table_in_a_narrow_terminal_keeps_its_scores_and_verdicts(
     line: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown = re.sub(r"\x1b\[[9;]*m", "", told(line, capsys, monkeypatch, NARROW))
-    assert too_wide(shown) == []
-    rows = told(f"{line} --format csv", capsys, monkeypatch, None).splitlines()[1:]
-    assert sum(shown.count(word) for word in ("NOT RUN", *({*STYLES} - {"NOT RUN"}))) >= len(rows)
-    assert "…" not in shown
+    screen = re.sub(r"\x1b\[[9;]*m", "", output(line, capsys, monkeypatch, NARROW))
+    assert too_wide(screen) == []
+    rows = output(f"{line} --format csv", capsys, monkeypatch, None).splitlines()[1:]
+    assert sum(screen.count(word) for word in ("NOT RUN", *({*STYLES} - {"NOT RUN"}))) >= len(rows)
+    assert "…" not in screen
 
 
 def test_status_groups_runs_by_name_on_a_narrow_terminal(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = told("status --state done --state failed", capsys, monkeypatch, NARROW).split("\n")
+    lines = output("status --state done --state failed", capsys, monkeypatch, NARROW).split("\n")
     place = lines.index("mujoco/ppo/InvertedDoublePendulum-v9")
     assert [line.split()[0] for line in lines[place + 1 : place + 4]] == ["9", "9", "9"]
     assert lines.count("mujoco/ppo/InvertedDoublePendulum-v9") == 1
@@ -137,18 +137,20 @@ def test_width_of_a_real_terminal_is_used(
         stderr=subprocess.PIPE,
     )
     os.close(theirs)
-    shown = b""
+    screen = b""
     with process:
         while True:
             try:
                 part = os.read(ours, 65536)
             except OSError:  # its other end is closed
                 break
-            shown += part
+            screen += part
     os.close(ours)
-    text = shown.decode().replace("\r\n", "\n")
+    text = screen.decode().replace("\r\n", "\n")
     assert too_wide(re.sub(r"\x1b\[[0-9;]*m", "", text)) == [] and "InvertedDoublePendulum-v4" in text
-    codes = {int(code) for found in re.findall(r"\x1b\[([0-9;]*)m", text) for code in found.split(";") if code}
+    codes = {
+        int(code) for codes_text in re.findall(r"\x1b\[([0-9;]*)m", text) for code in codes_text.split(";") if code
+    }
     assert codes - {0} == colours  # of the terminal's own palette: no white, no black, nothing bright
 
 

@@ -62,10 +62,10 @@ def test_minaris_server_is_contacted_only_with_remote(capsys: Capture, monkeypat
 
 
 def test_env_timeout_reaches_the_run_and_must_be_positive(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = []
+    settings = []
 
     def take(_specs: object, options: SweepOptions) -> tuple[list[object], None]:
-        given.append(options.runtime.env_timeout)
+        settings.append(options.runtime.env_timeout)
         return [], None
 
     monkeypatch.setattr(sweep, "sweep", take)
@@ -73,15 +73,15 @@ def test_env_timeout_reaches_the_run_and_must_be_positive(monkeypatch: pytest.Mo
     assert main([*line, "2.5"]) == 0
     monkeypatch.setenv("RLBENCH_ENV_TIMEOUT", "7")
     assert main(line[:-1]) == 0
-    assert given == [2.5, 7.0]
+    assert settings == [2.5, 7.0]
     assert "0.1" in stderr_of([*line, "0"])
 
 
 def test_update_engine_and_eval_workers_reach_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = []
+    settings = []
 
     def take(_specs: object, options: SweepOptions) -> tuple[list[object], None]:
-        given.append((options.runtime.update_engine, options.runtime.eval_workers))
+        settings.append((options.runtime.update_engine, options.runtime.eval_workers))
         return [], None
 
     monkeypatch.setattr(sweep, "sweep", take)
@@ -91,7 +91,7 @@ def test_update_engine_and_eval_workers_reach_the_run(monkeypatch: pytest.Monkey
     monkeypatch.setenv("RLBENCH_UPDATE_ENGINE", "eager")
     monkeypatch.setenv("RLBENCH_EVAL_WORKERS", "0")
     assert main(line) == 0
-    assert given == [("auto", None), ("cuda-graph", 2), ("eager", 0)]
+    assert settings == [("auto", None), ("cuda-graph", 2), ("eager", 0)]
     assert "cuda-graph" in stderr_of([*line, "--update-engine", "quick"])
 
 

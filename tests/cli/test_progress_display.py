@@ -69,7 +69,7 @@ def test_without_a_terminal_every_event_is_a_line(capsys: pytest.CaptureFixture[
         display.end(ending(job(1), "refused"))
     out, err = capsys.readouterr()
     assert out == ""
-    *lines, done, refused = err.splitlines()
+    *lines, done, refusal = err.splitlines()
     assert lines == [
         "toy/dqn/Catch seed 0  starts at 0/24,000 steps",
         "toy/dqn/Catch seed 0  epoch 1  2,000/24,000 steps  evaluation 0.5 over 8 episodes, 1,234 steps/s  1:01",
@@ -77,7 +77,7 @@ def test_without_a_terminal_every_event_is_a_line(capsys: pytest.CaptureFixture[
         "toy/dqn/Catch seed 0  resumes at 2,000/24,000 steps",
     ]
     assert done.startswith("toy/dqn/Catch seed 0: done  [1/2 runs, ETA 0:0")
-    assert refused == "toy/dqn/Catch seed 1: refused: why  [2/2 runs]"
+    assert refusal == "toy/dqn/Catch seed 1: refused: why  [2/2 runs]"
 
 
 @pytest.mark.parametrize(
@@ -131,14 +131,14 @@ def test_terminal_shows_a_bar_per_running_job_and_one_for_the_suite(clock: list[
 
 
 @pytest.mark.parametrize(
-    ("columns", "task", "wanted"),
+    ("columns", "task", "expected"),
     [
         (200, "PongNoFrameskip-v4", "100 steps/s  ETA {}  return 0.5  evaluation 0.5"),
         (80, "Pong", "100 steps/s  ETA {}"),
     ],
 )
 def test_bar_of_a_run_fits_the_terminal(
-    clock: list[float], monkeypatch: pytest.MonkeyPatch, columns: int, task: str, wanted: str
+    clock: list[float], monkeypatch: pytest.MonkeyPatch, columns: int, task: str, expected: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     pong = suites.spec("atari", "dqn", "PongNoFrameskip-v4", seed=7)
@@ -149,7 +149,7 @@ def test_bar_of_a_run_fits_the_terminal(
     (bar,) = bars.bars.tasks
     assert bar.description == f"dqn {task} seed 7"
     bars.show(one, EPOCH)
-    for clock[0], steps, note in ((10.0, 1_000, "0 steps/s"), (20.0, 2_000, wanted)):
+    for clock[0], steps, note in ((10.0, 1_000, "0 steps/s"), (20.0, 2_000, expected)):
         bars.show(one, Progress(env_steps=steps, updates=0, last_return=0.5))
         assert bar.fields["note"].startswith(note.format("≤ 3:40"))
-    assert bar.fields["note"] == wanted.format("≤ 3:40")
+    assert bar.fields["note"] == expected.format("≤ 3:40")

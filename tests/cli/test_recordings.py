@@ -20,16 +20,17 @@ from rlbench.assembly.environments import describe
 from rlbench.cli.app import main
 from rlbench.datasets import recording_reader, recording_writer
 from rlbench.ops.state_dict import of_module
-from rlbench.records.store import Store, read_record
+from rlbench.records.store import read_record
 from tests.commands import stderr_of, stdout_of
 from tests.datasets.rl_unplugged_writer import episode, shard
+from tests.forging import claim
 
 Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where own data sets live during a test."""
+    """The folder of own data sets during a test."""
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "sets"))
     return tmp_path / "sets"
 
@@ -39,16 +40,15 @@ def run(tmp_path: Path) -> Path:
     """The folder of a run that keeps its best policy, a network as it was drawn."""
     spec = suites.spec("toy", "dqn", "Catch")
     learner = dqn.dqn_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
-    store = Store.claim(spec, tmp_path / "results", {})
-    assert store is not None
+    store = claim(spec, tmp_path / "results")
     checkpoint.save(store.folder / "checkpoint" / "best", {"policy": of_module(learner.policy()), "epoch": 0})
     store.release()
     return store.folder
 
 
-def line(run: Path, *more: str, steps: str = "300", lanes: str = "3", name: str = "rlb-catch") -> list[str]:
+def line(run: Path, *more: str, steps: str = "300", num_envs: str = "3", name: str = "rlb-catch") -> list[str]:
     """A command."""
-    numbers = ["--epsilon", "0.2", "--steps", steps, "--lanes", lanes]
+    numbers = ["--epsilon", "0.2", "--steps", steps, "--lanes", num_envs]
     return ["data", "generate", "Catch", "--policy", str(run), *numbers, "--name", name, *more]
 
 
@@ -68,12 +68,12 @@ def test_a_run_without_weights_is_named_as_eval_names_it_and_refused_with_its_tr
 
 def test_games_are_recorded_shown_verified_and_listed(run: Path, home: Path, capsys: Capture) -> None:
     assert main(line(run)) == 0
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     folder = home / "rlb-catch.frames"
-    assert told.out.startswith(f"{folder}: 300 steps, ") and "rlb-catch: 300 of 300 steps" in told.err
-    digest = told.out.split()[-1]
-    shown = dict(row.split(None, 1) for row in stdout_of(["data", "show", "rlb-catch"]).splitlines())
-    assert (shown["steps"], shown["sha256"], shown["task"]) == ("300", digest, "Catch")
+    assert output.out.startswith(f"{folder}: 300 steps, ") and "rlb-catch: 300 of 300 steps" in output.err
+    digest = output.out.split()[-1]
+    summary = dict(row.split(None, 1) for row in stdout_of(["data", "show", "rlb-catch"]).splitlines())
+    assert (summary["steps"], summary["sha256"], summary["task"]) == ("300", digest, "Catch")
     document = json.loads(stdout_of(["data", "show", str(folder), "--json"]))
     assert document["steps"] == 300 and sum(document["actions"]) == pytest.approx(1) and document["sha256"] == digest
     assert main(["data", "verify", "rlb-catch"]) == 0 and capsys.readouterr().out == f"rlb-catch\tok {digest}\n"
@@ -82,9 +82,9 @@ def test_games_are_recorded_shown_verified_and_listed(run: Path, home: Path, cap
 
 def test_recording_prints_one_json_document_and_needs_force_to_overwrite(run: Path, capsys: Capture) -> None:
     assert main(line(run, "--quiet", "--json")) == 0
-    told = capsys.readouterr()
-    document = json.loads(told.out)
-    assert told.err == "" and document["schema_version"] == 1
+    output = capsys.readouterr()
+    document = json.loads(output.out)
+    assert output.err == "" and document["schema_version"] == 1
     assert "is there already; make it again with --force" in stderr_of(line(run, "--seed", "1"))
     assert main(line(run, "--json")) == 0  # a kill at the end of the first may have hidden its answer
     again = capsys.readouterr()
@@ -116,7 +116,7 @@ def test_options_of_other_recordings_are_refused(run: Path, tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_killed_recording_is_readable_up_to_its_last_file(run: Path, home: Path, capsys: Capture) -> None:
-    command = [sys.executable, "-m", "rlbench", *line(run, steps="90000000", lanes="200")]
+    command = [sys.executable, "-m", "rlbench", *line(run, steps="90000000", num_envs="200")]
     folder = home / "rlb-catch.frames"
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         while process.poll() is None and not (folder / "play.00001.segment").exists():
@@ -135,10 +135,10 @@ def test_damaged_shard_is_named_and_the_others_are_imported(tmp_path: Path, home
     shard(bad, episode(2, 3), a_t=None)
     command = ["data", "import", "rlu", str(good), str(bad), "--name", "rlb-pong-rlu", "--workers", "1"]
     assert main(command) == 2
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     folder = home / "rlb-pong-rlu.frames"
-    assert told.out == f"{folder}\n" and "1 of 2: run_1-00000-of-00100: 3 transitions" in told.err
-    assert f"{bad}: record at byte 0: a_t" in told.err and "1 of 2 files were refused" in told.err
+    assert output.out == f"{folder}\n" and "1 of 2: run_1-00000-of-00100: 3 transitions" in output.err
+    assert f"{bad}: record at byte 0: a_t" in output.err and "1 of 2 files were refused" in output.err
     shard(bad, episode(2, 5))
     assert main(command) == 0 and "done before" in capsys.readouterr().err
     assert recording_reader.read_recording(folder).terminated.sum() == 2
@@ -172,8 +172,7 @@ def test_existing_set_is_kept_if_the_new_one_cannot_be_made(run: Path, home: Pat
 
 def test_refused_recording_leaves_no_folder(run: Path, tmp_path: Path) -> None:
     spec = suites.spec("toy", "ppo", "Catch")
-    store = Store.claim(spec, tmp_path / "results", {})
-    assert store is not None
+    store = claim(spec, tmp_path / "results")
     checkpoint.save(store.folder / "checkpoint" / "best", {"policy": {}, "epoch": 0})
     store.release()
     assert "is no Q-learning" in stderr_of(line(store.folder))
@@ -235,8 +234,8 @@ def test_smoke_run_uses_the_given_data_set(run: Path, tmp_path: Path, capsys: Ca
     assert main([*learn, "rlb-nope"]) == 2 and "rlb-nope: not in" in capsys.readouterr().err
     assert main([*learn, "rlb-catch"]) == 0
     (folder,) = (tmp_path / "r").glob("offline/il/Catch@rlb-catch/*/seed=0")
-    noted = read_record(folder).environment["data"]
-    assert isinstance(noted, dict) and noted["name"] == "rlb-catch"
+    metadata = read_record(folder).environment["data"]
+    assert isinstance(metadata, dict) and metadata["name"] == "rlb-catch"
 
 
 def test_a_folder_that_is_no_data_set_is_refused(tmp_path: Path, home: Path, capsys: Capture) -> None:

@@ -22,7 +22,7 @@ from tests.schemas import complaints
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that this machine trained a moment ago."""
     place = tmp_path_factory.mktemp("trained")
     words = ["run", "toy", "dqn", "--task", "Catch", "--smoke", "--quiet", "--results", str(place)]
@@ -31,10 +31,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(trained: Path, tmp_path: Path) -> Path:
+def folder(run_folder: Path, tmp_path: Path) -> Path:
     """The run's record, to be forged."""
-    place = tmp_path / trained.relative_to(trained.parents[4])
-    shutil.copytree(trained, place)
+    place = tmp_path / run_folder.relative_to(run_folder.parents[4])
+    shutil.copytree(run_folder, place)
     return place
 
 
@@ -89,16 +89,18 @@ def test_replay_prints_changes_of_code_and_machine(folder: Path) -> None:
 
 def test_replay_uses_the_recorded_threads_and_engine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reseal(folder / "spec.json", environment(torch_threads=2, updates="compiled"))
-    given, run = [], training.run
+    runtimes, run = [], training.run
 
     def listening(spec: Spec, runtime: Runtime, *more: object) -> Iterator[object]:
-        given.append(runtime)
+        runtimes.append(runtime)
         return run(spec, runtime, *more)
 
     monkeypatch.setattr(training, "run", listening)
     main(["verify", "--replay", str(folder), "--epochs", "0"])
     torch.set_num_threads(1)
-    assert [(runtime.threads, runtime.update_engine, runtime.device) for runtime in given] == [(2, "compiled", "cpu")]
+    assert [(runtime.threads, runtime.update_engine, runtime.device) for runtime in runtimes] == [
+        (2, "compiled", "cpu")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -106,9 +106,9 @@ def test_mistyped_name_is_refused_with_the_nearest_names(
         Path(name).touch()
     before = sorted(tmp_path.rglob("*"))
     assert main(shlex.split(line)) == 2
-    told = capsys.readouterr()
-    assert told.out == "" and len(told.err.splitlines()) == 1
-    assert told.err.startswith("rlbench: ") and SLIPS[line] in told.err
+    output = capsys.readouterr()
+    assert output.out == "" and len(output.err.splitlines()) == 1
+    assert output.err.startswith("rlbench: ") and SLIPS[line] in output.err
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -32,12 +32,12 @@ import json, os, pathlib
 
 class Run:
     offline = {offline}
-    def __init__(self, path, told):
-        self.path, self.told = path, told
+    def __init__(self, path, settings):
+        self.path, self.settings = path, settings
         lines = path.read_text().splitlines() if path.exists() else []
         steps = [json.loads(line)["step"] for line in lines if "step" in json.loads(line)]
         self.step = 0 if self.offline or not steps else max(steps) + 1
-        self.write({{"init": told}})
+        self.write({{"init": settings}})
     def write(self, what):
         with self.path.open("a") as file:
             file.write(json.dumps(what) + "\\n")
@@ -47,8 +47,8 @@ class Run:
     def finish(self, exit_code):
         self.write({{"finish": exit_code}})
 
-def init(**told):
-    return Run(pathlib.Path(os.environ["FAKE_WANDB"]) / told["id"], told)
+def init(**settings):
+    return Run(pathlib.Path(os.environ["FAKE_WANDB"]) / settings["id"], settings)
 '''
 
 
@@ -80,7 +80,7 @@ def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         sys.modules["wandb"] = missing
 
 
-def said(path: Path, word: str) -> list[dict[str, object]]:
+def lines_of(path: Path, word: str) -> list[dict[str, object]]:
     """The lines of a board's file that are about ``word``."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return [line for line in lines if word in line]
@@ -94,10 +94,10 @@ def only_record(results: str = "results") -> Record:
 
 def curves(path: Path) -> list[tuple[int, str, float]]:
     """Every point of a file, as TensorBoard reads it."""
-    found = []
+    points_by_name = []
     for event in EventFileLoader(str(path)).Load():
-        found += [(event.step, value.tag, float(make_ndarray(value.tensor))) for value in event.summary.value]
-    return found
+        points_by_name += [(event.step, value.tag, float(make_ndarray(value.tensor))) for value in event.summary.value]
+    return points_by_name
 
 
 def due(record: Record) -> list[tuple[int, str, float]]:
@@ -105,26 +105,26 @@ def due(record: Record) -> list[tuple[int, str, float]]:
     return [(e.steps, name, value) for e in record.epochs for name, value in points(e).items()]
 
 
-def same(found: list[tuple[int, str, float]], wanted: list[tuple[int, str, float]]) -> bool:
-    """Whether the points are these, as single precision has them."""
-    return [p[:2] for p in found] == [p[:2] for p in wanted] and all(
-        a[2] == pytest.approx(b[2], rel=1e-6) for a, b in zip(found, wanted, strict=True)
+def same(actual: list[tuple[int, str, float]], expected: list[tuple[int, str, float]]) -> bool:
+    """Equality of points in single precision."""
+    return [p[:2] for p in actual] == [p[:2] for p in expected] and all(
+        a[2] == pytest.approx(b[2], rel=1e-6) for a, b in zip(actual, expected, strict=True)
     )
 
 
 def test_epoch_becomes_named_points(record_run: RecordRun) -> None:
     epoch = read_record(record_run([3.0, 5.0])).epochs[1]
-    found = points(epoch)
-    assert (found["evaluation/return"], found["evaluation/return_std"], found["evaluation/return_max"]) == (5, 1, 6)
-    assert found["training/steps_per_second"] == 100 and found["progress/env_steps"] == epoch.env_steps
-    assert set(points(read_record(record_run([1.0], seed=1)).epochs[0])) == set(found)
+    actual = points(epoch)
+    assert (actual["evaluation/return"], actual["evaluation/return_std"], actual["evaluation/return_max"]) == (5, 1, 6)
+    assert actual["training/steps_per_second"] == 100 and actual["progress/env_steps"] == epoch.env_steps
+    assert set(points(read_record(record_run([1.0], seed=1)).epochs[0])) == set(actual)
 
 
 def test_an_export_made_twice_holds_every_point_once(record_run: RecordRun) -> None:
     folders = [record_run([1.0, 2.0, 3.0]), record_run([1.0], suite="toy", task="Catch")]
-    for changed in (True, False):
+    for has_new in (True, False):
         runs = json.loads(stdout_of(["export", "tensorboard", "--output", "board", "--json"]))["runs"]
-        assert [run["changed"] for run in runs] == [changed] * 2
+        assert [run["changed"] for run in runs] == [has_new] * 2
         assert [(Path(run["folder"]).resolve(), run["epochs"]) for run in runs] == [(folders[0], 3), (folders[1], 1)]
     for run, folder in zip(runs, folders, strict=True):
         assert same(curves(Path(run["file"])), due(read_record(folder)))
@@ -145,8 +145,8 @@ def test_a_damaged_record_is_named_and_the_others_are_exported(record_run: Recor
     record_run([1.0])
     (record_run([1.0], seed=1) / "epochs.jsonl").write_text("{}\n", encoding="utf-8")
     assert main(["export", "tensorboard", "--output", "board"]) == 2
-    told = capsys.readouterr()
-    assert "epochs.jsonl:1" in told.err and told.out == "board: 1 run, 1 with something new\n"
+    output = capsys.readouterr()
+    assert "epochs.jsonl:1" in output.err and output.out == "board: 1 run, 1 with something new\n"
 
 
 def test_event_file_is_appended_or_rewritten(record_run: RecordRun, tmp_path: Path) -> None:
@@ -181,18 +181,18 @@ def test_wandb_gets_every_epoch_once_despite_a_crash(board: Callable[..., Path])
     assert subprocess.run(words, env=environ, check=False, timeout=120).returncode == 137
     assert len(only_record().epochs) == 6
     (path,) = logged.iterdir() if list(logged.iterdir()) else [None]
-    first = len(said(path, "step")) if path else 0
+    first = len(lines_of(path, "step")) if path else 0
     assert first < 10
     for _ in range(2):
         assert main(words[3:]) == 0
     record, (path,) = only_record(), logged.iterdir()
     assert path.name == f"{record.spec.id}-0"
-    assert [line["step"] for line in said(path, "step")] == list(range(10))
-    assert [line["data"] for line in said(path, "step")][first:] == [points(e) for e in record.epochs][first:]
-    told = said(path, "init")[-1]["init"]
-    assert isinstance(told, dict)
-    assert told["resume"] == "allow" and told["config"]["algorithm"] == "dqn" and told["id"] == path.name
-    assert said(path, "finish")[-1] == {"finish": 0}
+    assert [line["step"] for line in lines_of(path, "step")] == list(range(10))
+    assert [line["data"] for line in lines_of(path, "step")][first:] == [points(e) for e in record.epochs][first:]
+    settings = lines_of(path, "init")[-1]["init"]
+    assert isinstance(settings, dict)
+    assert settings["resume"] == "allow" and settings["config"]["algorithm"] == "dqn" and settings["id"] == path.name
+    assert lines_of(path, "finish")[-1] == {"finish": 0}
 
 
 def test_wandb_offline_gets_every_epoch_once(board: Callable[..., Path], record_run: RecordRun) -> None:
@@ -203,8 +203,8 @@ def test_wandb_offline_gets_every_epoch_once(board: Callable[..., Path], record_
         tracker.take(replace(record, epochs=epochs))
         tracker.close()
     (path,) = logged.iterdir()
-    assert [line["step"] for line in said(path, "step")] == [0, 1, 2]
-    assert {line["finish"] for line in said(path, "finish")} == {255}
+    assert [line["step"] for line in lines_of(path, "step")] == [0, 1, 2]
+    assert {line["finish"] for line in lines_of(path, "finish")} == {255}
 
 
 def test_each_attempt_is_a_wandb_run(record_run: RecordRun) -> None:
@@ -215,8 +215,8 @@ def test_each_attempt_is_a_wandb_run(record_run: RecordRun) -> None:
 def test_failing_tracker_is_dropped_and_the_run_continues(board: Callable[..., Path], capsys: Capture) -> None:
     board("raise RuntimeError('the network\\nis gone')")
     assert main([*CATCH, "--track", "wandb", "--track", "tensorboard"]) == 0
-    told = capsys.readouterr()
-    assert told.err.splitlines() == ["--track wandb: the network is gone; it is dropped, the runs go on"]
+    output = capsys.readouterr()
+    assert output.err.splitlines() == ["--track wandb: the network is gone; it is dropped, the runs go on"]
     assert same(curves(next(Path("tracked").rglob("*tfevents*"))), due(only_record()))
 
 

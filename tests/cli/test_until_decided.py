@@ -83,7 +83,7 @@ def test_verdict_uses_the_last_look_instead_of_the_fixed_test(record_run: Record
     folder = ended(record_run, SCORES)
     before = cell(tmp_path / "results")
     none, first, second = (cell(looked(folder, count).parents[3]) for count in range(3))
-    assert [str(found.verdict) for found in (before, none, first, second)] == [
+    assert [str(row.verdict) for row in (before, none, first, second)] == [
         "REPRODUCED",
         "INCONCLUSIVE (next look at 3 seeds)",
         "INCONCLUSIVE (next look at 5 seeds)",
@@ -106,12 +106,12 @@ def test_verdict_uses_the_last_look_instead_of_the_fixed_test(record_run: Record
 
 def test_tables_show_the_looks_in_json_and_csv(record_run: Record, tmp_path: Path) -> None:
     looked(ended(record_run, SCORES), 1)
-    shown = ["table", "mujoco", "--algo", "ppo", "--task", KEY[2], "--results", str(tmp_path / "results")]
-    (row,) = json.loads(stdout_of([*shown, "--json"]))["cells"]
+    table = ["table", "mujoco", "--algo", "ppo", "--task", KEY[2], "--results", str(tmp_path / "results")]
+    (row,) = json.loads(stdout_of([*table, "--json"]))["cells"]
     assert row["looks"] == {"taken": 1, "seeds": [3, 5, 8, 12, 20], "levels": [look.level for look in DESIGN]}
-    header, line = stdout_of([*shown, "--format", "csv"]).splitlines()
+    header, line = stdout_of([*table, "--format", "csv"]).splitlines()
     assert dict(zip(header.split(","), line.split(","), strict=False))["looks_taken"] == "1"
-    assert "(one-sided, 95 %, or one minus the level of a look)" in " ".join(stdout_of(shown).split())
+    assert "(one-sided, 95 %, or one minus the level of a look)" in " ".join(stdout_of(table).split())
 
 
 EQUAL = [1000.0, 999.9, 1000.1]
@@ -293,7 +293,7 @@ def test_an_undecided_cell_says_that_the_same_command_goes_on(verdict: str, look
 
 
 def test_reference_of_the_test_cell_has_the_expected_values() -> None:
-    primary = next(found.primary for found in documented("mujoco") if found.key[:3] == KEY)
+    primary = next(row.primary for row in documented("mujoco") if row.key[:3] == KEY)
     assert (primary.score, primary.std, primary.n) == (1000.0, 0.0, 10)
 
 

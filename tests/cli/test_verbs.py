@@ -17,9 +17,9 @@ from rlbench import suites
 from rlbench.cli import doctor
 from rlbench.cli.app import main
 from rlbench.cli.status import spoken
-from rlbench.records.store import Store
 from rlbench.report.reference_table import DATA
 from tests.commands import stderr_of
+from tests.forging import claim
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
@@ -83,10 +83,10 @@ def test_format_option_overrides_the_file_name(capsys: Capture) -> None:
 def test_a_damaged_record_is_one_line_that_names_it(verb: tuple[str, ...], record_run: Record, capsys: Capture) -> None:
     (record_run([1.0]) / "epochs.jsonl").write_text("{}\n", encoding="utf-8")
     assert main(verb) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "epochs.jsonl:1" in told.err
-    assert len(told.err.splitlines()) == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "epochs.jsonl:1" in output.err
+    assert len(output.err.splitlines()) == 1
 
 
 def test_list_prints_names_that_can_be_piped(capsys: Capture) -> None:
@@ -142,8 +142,7 @@ def test_status_without_runs(capsys: Capture) -> None:
 def test_status_counts_running_and_finished_runs(record_run: Record, capsys: Capture) -> None:
     record_run([1.0, 2.0], seed=0)
     record_run([1.0, 2.0], seed=1, status=None)
-    store = Store.claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4", seed=1), Path("results"), {})
-    assert store is not None
+    store = claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4", seed=1), Path("results"))
     text = printed(capsys, "status")
     runs = json.loads(printed(capsys, "status", "--json"))["runs"]
     store.release()
@@ -160,19 +159,17 @@ def test_status_counts_running_and_finished_runs(record_run: Record, capsys: Cap
 def test_run_of_another_process_is_skipped_with_its_state(record_run: Record, capsys: Capture) -> None:
     record_run([-0.6, 0.5], suite="toy", task="Catch", status=None)
     spec = suites.spec("toy", "dqn", "Catch")
-    store = Store.claim(spec, Path("results"), {})
-    assert store is not None
-    (told,) = json.loads(printed(capsys, "run", "toy", "dqn", "--task", "Catch", "--json"))["runs"]
+    store = claim(spec, Path("results"))
+    (row,) = json.loads(printed(capsys, "run", "toy", "dqn", "--task", "Catch", "--json"))["runs"]
     store.release()
-    assert (told["status"], told["best"]) == ("running", 0.5)
-    assert told["env_steps"] == spec.budget.epoch
+    assert (row["status"], row["best"]) == ("running", 0.5)
+    assert row["env_steps"] == spec.budget.epoch
     assert len(store.epochs) == 2, "nothing was added"
 
 
 def test_a_damaged_run_of_another_process_is_called_damaged(record_run: Record, capsys: Capture) -> None:
     folder = record_run([-0.6, 0.5], suite="toy", task="Catch", status=None)
-    store = Store.claim(suites.spec("toy", "dqn", "Catch"), Path("results"), {})
-    assert store is not None
+    store = claim(suites.spec("toy", "dqn", "Catch"), Path("results"))
     (folder / "epochs.jsonl").write_text("{\n{\n", encoding="utf-8")
     assert main(["run", "toy", "dqn", "--task", "Catch", "--json"]) == 0
     store.release()
@@ -184,9 +181,9 @@ def test_status_with_a_damaged_record_lists_the_others_and_exits_2(record_run: R
     (record_run([1.0], seed=0) / "spec.json").write_text("{", encoding="utf-8")
     record_run([1.0], seed=1)
     assert main(["status"]) == 2
-    told = capsys.readouterr()
-    assert "1 damaged, 1 done" in told.out
-    assert "spec.json" in told.err
+    output = capsys.readouterr()
+    assert "1 damaged, 1 done" in output.out
+    assert "spec.json" in output.err
 
 
 def test_status_watches_until_it_is_interrupted(record_run: Record, tmp_path: Path) -> None:
@@ -240,8 +237,8 @@ def test_doctor_has_a_line_for_everything_and_succeeds_here(capsys: Capture) -> 
 
 
 def test_doctor_of_a_suite_checks_only_its_requirements(capsys: Capture) -> None:
-    found = json.loads(printed(capsys, "doctor", "toy", "--json"))["findings"]
-    assert not {"ale roms", "mujoco"} & {finding["what"] for finding in found}
+    findings = json.loads(printed(capsys, "doctor", "toy", "--json"))["findings"]
+    assert not {"ale roms", "mujoco"} & {finding["what"] for finding in findings}
 
 
 def test_doctor_names_the_remedy_of_what_is_missing_and_exits_2(
@@ -265,8 +262,8 @@ def test_the_schema_of_run_fits_what_run_prints(capsys: Capture) -> None:
     content = json.loads(printed(capsys, *line))
     assert set(content) == set(schema["required"])
     assert content["schema_version"] == schema["properties"]["schema_version"]["const"]
-    row, known = content["runs"][0], schema["$defs"]["run"]
-    assert set(row) == set(known["required"]) == set(known["properties"])
-    assert row["status"] in known["properties"]["status"]["enum"]
+    row, run_schema = content["runs"][0], schema["$defs"]["run"]
+    assert set(row) == set(run_schema["required"]) == set(run_schema["properties"])
+    assert row["status"] in run_schema["properties"]["status"]["enum"]
     assert row["documented"] is None
     assert json.loads(printed(capsys, "table", "toy", "--json"))["cells"][0]["verdict"] == "NOT RUN"

@@ -49,9 +49,9 @@ def test_every_fault_is_a_line_that_says_where_what_and_what_to_do(record_run: R
         where, what = fault.split(": ", 1)
         assert where.endswith(path)
         assert what.startswith("damaged (") and what.endswith("; restore it, or start over with --force")
-    told = json.loads("\n".join(printed(capsys, str(results), "--json", code=2)))
-    assert (told["schema_version"], told["runs"], told["epochs"]) == (1, 4, 3)
-    assert [set(fault) for fault in told["faults"]] == [{"where", "what", "remedy"}] * 3
+    document = json.loads("\n".join(printed(capsys, str(results), "--json", code=2)))
+    assert (document["schema_version"], document["runs"], document["epochs"]) == (1, 4, 3)
+    assert [set(fault) for fault in document["faults"]] == [{"where", "what", "remedy"}] * 3
 
 
 def test_verify_accepts_one_run_and_the_current_folder(
@@ -68,12 +68,12 @@ def test_verify_accepts_one_run_and_the_current_folder(
 def test_contradictions_between_intact_files_are_faults(record_run: RecordRun, capsys: Capture) -> None:
     folder = record_run([1.0, 5.0])
     path = folder / "outcome.json"
-    told = files.read_sealed(path)
+    document = files.read_sealed(path)
     for change in ({"best": 9.0}, {"final": 1.0}, {"best_epoch": 0}, {"epochs": 1}):
-        path.write_text(files.seal({**told, **change}) + "\n", encoding="utf-8")
+        path.write_text(files.seal({**document, **change}) + "\n", encoding="utf-8")
         (fault, _) = printed(capsys, str(folder), code=2)
         assert "outcome.json" in fault, change
-    path.write_text(files.seal(told) + "\n", encoding="utf-8")
+    path.write_text(files.seal(document) + "\n", encoding="utf-8")
     folder.rename(folder.with_name("seed=7"))
     (fault, _) = printed(capsys, str(folder.with_name("seed=7")), code=2)
     assert "is the record of atari/dqn/BreakoutNoFrameskip-v4/" in fault and "seed=0; move it there" in fault
@@ -81,18 +81,18 @@ def test_contradictions_between_intact_files_are_faults(record_run: RecordRun, c
 
 def test_checkpoints_are_checked_without_torch(record_run: RecordRun, capsys: Capture) -> None:
     folder = record_run([1.0])
-    kept = folder / "checkpoint" / "best"
-    checkpoint.save(kept, {"policy": {}, "epoch": 0, "name": "x" * 100})
+    best = folder / "checkpoint" / "best"
+    checkpoint.save(best, {"policy": {}, "epoch": 0, "name": "x" * 100})
     checkpoint.save(folder / "checkpoint" / "last", {"epoch": 0})
     assert "2 checkpoints" in printed(capsys, str(folder), code=0)[0]
-    flip(kept / "tensors-000.safetensors")
+    flip(best / "tensors-000.safetensors")
     code = "import sys; sys.modules['torch'] = None; from rlbench.cli.app import main; sys.exit(main())"
     done = subprocess.run(
         [sys.executable, "-c", code, "verify", str(folder)], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
     assert "best/tensors-000.safetensors: missing or damaged; restore it" in done.stdout
-    checkpoint.save(kept, {"policy": {}, "epoch": 3})
+    checkpoint.save(best, {"policy": {}, "epoch": 3})
     assert "is of epoch 3, the best is 0; restore it" in printed(capsys, str(folder), code=2)[0]
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 from rlbench.cli.video_writer import refusal_of, video_writer
 from rlbench.errors import ResourceExhausted, UsageError
 
-Pictures = list[NDArray[np.uint8]]
+FrameList = list[NDArray[np.uint8]]
 
 FFMPEG = """#!{python}
 import pathlib, sys
@@ -23,38 +23,38 @@ sys.exit({code})
 """
 
 
-def pictures(count: int, *, colours: int = 64, size: tuple[int, int] = (40, 30)) -> Pictures:
+def noise_frames(count: int, *, colours: int = 64, size: tuple[int, int] = (40, 30)) -> FrameList:
     """So many, of noise on which a bar moves; the third and the fourth are alike."""
     draw = np.random.default_rng(0)
     noise = (draw.integers(0, colours, (*size, 1)) * np.array([3, 2, 1])).astype(np.uint8)
-    made = []
+    images = []
     for number in range(count):
-        picture = noise.copy()
-        picture[5 : 8 + min(number, 2) + max(0, number - 3), 4:20] = (255, 0, number)
-        made.append(made[2] if number == 3 else picture)
-    return made
+        image = noise.copy()
+        image[5 : 8 + min(number, 2) + max(0, number - 3), 4:20] = (255, 0, number)
+        images.append(images[2] if number == 3 else image)
+    return images
 
 
-def shown(path: Path) -> tuple[Pictures, list[int]]:
-    """The pictures of a GIF and how many milliseconds each stands."""
+def decode(path: Path) -> tuple[FrameList, list[int]]:
+    """The frames of a GIF and their durations in milliseconds."""
     with Image.open(path) as gif:
-        found, stands = [], []
+        path_name, stands = [], []
         for number in range(gif.n_frames):
             gif.seek(number)
-            found.append(np.array(gif.convert("RGB")))
+            path_name.append(np.array(gif.convert("RGB")))
             stands.append(int(gif.info["duration"]))
         assert gif.info["loop"] == 0
-    return found, stands
+    return path_name, stands
 
 
 def test_gif_has_every_frame_at_twice_its_size(tmp_path: Path) -> None:
-    made = pictures(9)
-    with video_writer(tmp_path / "a.gif", seconds=4 / 60, program=None) as film:
-        for picture in made:
-            film.add(picture)
-    found, stands = shown(tmp_path / "a.gif")
-    assert film.count == 9 and len(found) == 8  # what is alike is shown once, for longer
-    for one, other in zip([*made[:3], *made[4:]], found, strict=True):
+    images = noise_frames(9)
+    with video_writer(tmp_path / "a.gif", seconds=4 / 60, program=None) as writer:
+        for image in images:
+            writer.add(image)
+    decoded, stands = decode(tmp_path / "a.gif")
+    assert writer.count == 9 and len(decoded) == 8  # what is alike is shown once, for longer
+    for one, other in zip([*images[:3], *images[4:]], decoded, strict=True):
         assert (other == one.repeat(2, 0).repeat(2, 1)).all()
     assert stands == [70, 60, 140, 60, 70, 70, 60, 1000]
     assert [path.name for path in tmp_path.iterdir()] == ["a.gif"]
@@ -62,19 +62,19 @@ def test_gif_has_every_frame_at_twice_its_size(tmp_path: Path) -> None:
 
 def test_gif_of_many_colours_is_approximate(tmp_path: Path) -> None:
     ramp = np.linspace(0, 255, 300).astype(np.uint8)
-    picture = np.stack([np.tile(ramp, (250, 1)), np.tile(ramp[:250, None], (1, 300)), np.zeros((250, 300))], -1)
-    with video_writer(tmp_path / "a.gif", seconds=0.05, program=None) as film:
-        film.add(picture.astype(np.uint8))
-        film.add(picture[::-1].astype(np.uint8))
-    found, _ = shown(tmp_path / "a.gif")
-    assert found[0].shape == (250, 300, 3)
-    assert np.abs(found[0] - picture).mean() < 16 and np.abs(found[1] - picture[::-1]).mean() < 16
+    image = np.stack([np.tile(ramp, (250, 1)), np.tile(ramp[:250, None], (1, 300)), np.zeros((250, 300))], -1)
+    with video_writer(tmp_path / "a.gif", seconds=0.05, program=None) as writer:
+        writer.add(image.astype(np.uint8))
+        writer.add(image[::-1].astype(np.uint8))
+    decoded, _ = decode(tmp_path / "a.gif")
+    assert decoded[0].shape == (250, 300, 3)
+    assert np.abs(decoded[0] - image).mean() < 16 and np.abs(decoded[1] - image[::-1]).mean() < 16
 
 
 def cut(path: Path) -> None:
-    """A film that comes to no end."""
-    with video_writer(path, seconds=0.1, program=None) as film:
-        film.add(pictures(1)[0])
+    """A video whose writer fails."""
+    with video_writer(path, seconds=0.1, program=None) as writer:
+        writer.add(noise_frames(1)[0])
         raise InterruptedError
 
 
@@ -94,7 +94,7 @@ def test_unwritable_video_is_refused_before_the_evaluation(tmp_path: Path, name:
 
 
 def program(folder: Path, monkeypatch: pytest.MonkeyPatch, *, code: int = 0) -> None:
-    """An ffmpeg that writes down what it was told and given."""
+    """An ffmpeg that writes its arguments and its input to files."""
     path = folder / "bin" / "ffmpeg"
     path.parent.mkdir()
     path.write_text(FFMPEG.format(python=sys.executable, code=code), encoding="utf-8")
@@ -104,12 +104,12 @@ def program(folder: Path, monkeypatch: pytest.MonkeyPatch, *, code: int = 0) -> 
 
 def test_ffmpeg_writes_every_frame_into_an_mp4(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, monkeypatch)
-    made, path = pictures(5), tmp_path / "a.mp4"
-    with video_writer(path, seconds=0.05, program=refusal_of(path)) as film:
-        for picture in made:
-            film.add(picture)
+    images, path = noise_frames(5), tmp_path / "a.mp4"
+    with video_writer(path, seconds=0.05, program=refusal_of(path)) as writer:
+        for image in images:
+            writer.add(image)
     words, _, data = path.read_bytes().partition(b"|")
-    assert data == b"".join(picture.tobytes() for picture in made)
+    assert data == b"".join(image.tobytes() for image in images)
     assert b"-s 30x40 -r 20.000000" in words and b"scale=60:80" in words and b"yuv420p" in words
     assert not list(tmp_path.glob(".*"))
 
@@ -121,10 +121,10 @@ def test_failing_ffmpeg_is_reported_in_one_line_and_leaves_no_file(
     path = tmp_path / "a.mp4"
     with (
         pytest.raises(UsageError, match=r"ended with 3\); name it .gif"),
-        video_writer(path, seconds=0.05, program=refusal_of(path)) as film,
+        video_writer(path, seconds=0.05, program=refusal_of(path)) as writer,
     ):
-        film.add(pictures(1)[0])
-    assert [found.name for found in tmp_path.iterdir()] == ["bin"]
+        writer.add(noise_frames(1)[0])
+    assert [path_name.name for path_name in tmp_path.iterdir()] == ["bin"]
 
 
 def test_without_ffmpeg_an_mp4_is_refused_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

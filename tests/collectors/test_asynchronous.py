@@ -20,7 +20,7 @@ from rlbench.collectors.explore import EpsilonGreedy, NoExploration
 from rlbench.collectors.sync import Collector
 from rlbench.config.tasks import AtariTask
 from rlbench.envs.ale import AleVector
-from rlbench.envs.async_vector import AsyncVector as LanesApart
+from rlbench.envs.async_vector import AsyncVector as AsyncEnvs
 from rlbench.envs.base import Discrete, EnvInfo, Step
 
 NUM_ENVS, ACTIONS = 3, 5
@@ -34,18 +34,18 @@ class Env:
     def __init__(self, env_id: int, segment: int) -> None:
         self.env_id, self.at, self.sum, self.dead, self.episode = env_id, 0, segment * 7, False, 0
 
-    def shown(self) -> float:
+    def observation(self) -> float:
         return 1e5 * self.env_id + 1e3 * self.episode + 10 * self.at + self.sum % 10
 
     def answer(self, action: int) -> tuple[float, float, bool, bool, float, bool]:
         if self.dead:
             self.at, self.dead, self.episode = 0, False, self.episode + 1
-            return self.shown(), 0.0, False, False, 0.0, False
+            return self.observation(), 0.0, False, False, 0.0, False
         self.at, self.sum = self.at + 1, self.sum * 3 + action + 1
         terminated = self.sum % 11 == 0
         truncated = not terminated and self.at == 6 + self.env_id
         self.dead = terminated or truncated
-        return self.shown(), float(action - 1), terminated, truncated, 2.0 * action, self.dead
+        return self.observation(), float(action - 1), terminated, truncated, 2.0 * action, self.dead
 
 
 class Together:
@@ -53,7 +53,7 @@ class Together:
 
     def __init__(self, segment: int) -> None:
         self.worlds = [Env(env_id, segment) for env_id in range(NUM_ENVS)]
-        self.sent: dict[int, int] = {}
+        self.actions_sent: dict[int, int] = {}
         self.closed = False
 
     @property
@@ -61,16 +61,16 @@ class Together:
         return EnvInfo(NUM_ENVS, (), np.dtype(np.float32), Discrete(ACTIONS), ())
 
     def reset(self) -> NDArray[np.float32]:
-        return np.array([world.shown() for world in self.worlds], np.float32)
+        return np.array([world.observation() for world in self.worlds], np.float32)
 
     def send(self, action: NDArray[np.generic]) -> None:
-        self.sent = dict(enumerate(action.tolist()))
+        self.actions_sent = dict(enumerate(action.tolist()))
 
     def recv(self) -> Step:
-        return self.answered(sorted(self.sent))
+        return self.answered(sorted(self.actions_sent))
 
     def answered(self, env_ids: list[int]) -> Step:
-        rows = [self.worlds[env_id].answer(self.sent.pop(env_id)) for env_id in env_ids]
+        rows = [self.worlds[env_id].answer(self.actions_sent.pop(env_id)) for env_id in env_ids]
         obs, reward, terminated, truncated, score, over = (np.array(part) for part in zip(*rows, strict=True))
         return Step(
             obs.astype(np.float32), reward.astype(np.float32), terminated, truncated, np.array(env_ids), score, over
@@ -88,14 +88,14 @@ class Apart(Together):
         self.order = order
 
     def send(self, action: NDArray[np.generic], env_id: NDArray[np.int64]) -> None:
-        assert not set(env_id.tolist()) & set(self.sent), "an env that is on its way was sent again"
-        self.sent.update(zip(env_id.tolist(), action.tolist(), strict=True))
+        assert not set(env_id.tolist()) & set(self.actions_sent), "an env that is on its way was sent again"
+        self.actions_sent.update(zip(env_id.tolist(), action.tolist(), strict=True))
 
     def recv(self) -> Step:
-        return self.answered(self.order(sorted(self.sent)))
+        return self.answered(self.order(sorted(self.actions_sent)))
 
 
-class Shown:
+class EchoActor:
     """Acts on what is shown alone, so that an env's actions do not depend on when it answers."""
 
     def act(self, obs: torch.Tensor, role: str) -> torch.Tensor:
@@ -119,31 +119,31 @@ def ring() -> AsyncRing:
 
 
 def apart(order: Order, epsilon: float = 0.0) -> tuple[AsyncCollector, AsyncRing, list[Apart]]:
-    made: list[Apart] = []
+    envs_made: list[Apart] = []
 
     def opened(segment: int) -> Apart:
-        made.append(Apart(segment, order))
-        return made[-1]
+        envs_made.append(Apart(segment, order))
+        return envs_made[-1]
 
     buffer = ring()
     explorer = EpsilonGreedy(actions=ACTIONS, generator=torch.Generator().manual_seed(4), epsilon=epsilon)
-    parts = {"actor": Shown(), "recorder": buffer, "explorer": explorer, "open_envs": opened, "num_envs": NUM_ENVS}
-    return AsyncCollector(**parts), buffer, made
+    parts = {"actor": EchoActor(), "recorder": buffer, "explorer": explorer, "open_envs": opened, "num_envs": NUM_ENVS}
+    return AsyncCollector(**parts), buffer, envs_made
 
 
 def together(steps: list[int]) -> tuple[Collector, AsyncRing]:
     """The same environments in step, ``steps[segment]`` vector steps each."""
     buffer = ring()
     explorer = EpsilonGreedy(actions=ACTIONS, generator=torch.Generator())
-    made = Collector(actor=Shown(), recorder=buffer, explorer=explorer, open_envs=Together, num_envs=NUM_ENVS)
+    runner = Collector(actor=EchoActor(), recorder=buffer, explorer=explorer, open_envs=Together, num_envs=NUM_ENVS)
     for segment, count in enumerate(steps):
-        made.open(segment)
+        runner.open(segment)
         for _ in range(count):
-            made.step()
-    return made, buffer
+            runner.step()
+    return runner, buffer
 
 
-def stored(buffer: AsyncRing, env_id: int) -> list[tuple[float, ...]]:
+def rows_of(buffer: AsyncRing, env_id: int) -> list[tuple[float, ...]]:
     """Every complete row of an env, in order."""
     names = ("obs", "action", "reward", "terminated", "done", "dead", "age")
     return [tuple(getattr(buffer, name)[row, env_id].item() for name in names) for row in range(buffer.size[env_id])]
@@ -155,61 +155,63 @@ def test_asynchronous_envs_store_the_same_as_synchronous_ones(data: st.DataObjec
     def order(waiting: list[int]) -> list[int]:
         return sorted(data.draw(st.sets(st.sampled_from(waiting), min_size=1)))
 
-    made, buffer, _ = apart(order)
-    made.open(0)
-    counted = sum(made.step() for _ in range(data.draw(st.integers(0, 60))))
-    live = [row for env_id in range(NUM_ENVS) for row in stored(buffer, env_id) if not row[5]]
-    assert counted == len(live), "not every stored live step was counted, or one twice"
+    runner, buffer, _ = apart(order)
+    runner.open(0)
+    steps_counted = sum(runner.step() for _ in range(data.draw(st.integers(0, 60))))
+    live = [row for env_id in range(NUM_ENVS) for row in rows_of(buffer, env_id) if not row[5]]
+    assert steps_counted == len(live), "not every stored live step was counted, or one twice"
     reference, whole = together([int(buffer.size.max())])
     for env_id in range(NUM_ENVS):
-        rows = stored(buffer, env_id)
-        assert rows == stored(whole, env_id)[: len(rows)]
+        rows = rows_of(buffer, env_id)
+        assert rows == rows_of(whole, env_id)[: len(rows)]
         assert buffer.newest()[env_id, -1] == whole.obs[len(rows), env_id]
-    ours, theirs = made.games.take(), reference.games.take()
+    ours, theirs = runner.games.take(), reference.games.take()
     assert set(zip(*ours, strict=True)) <= set(zip(*theirs, strict=True))
 
 
 def test_episodes_and_live_steps_are_counted_per_env() -> None:
     turns = iter(range(1_000))
-    made, buffer, _ = apart(lambda waiting: waiting[next(turns) % 2 :: 2])
-    made.open(0)
-    counted = sum(made.step() for _ in range(80))
-    assert counted == sum(not row[5] for env_id in range(NUM_ENVS) for row in stored(buffer, env_id))
+    runner, buffer, _ = apart(lambda waiting: waiting[next(turns) % 2 :: 2])
+    runner.open(0)
+    steps_counted = sum(runner.step() for _ in range(80))
+    assert steps_counted == sum(not row[5] for env_id in range(NUM_ENVS) for row in rows_of(buffer, env_id))
     reference, _ = together([80])
-    ours, theirs = (Counter(zip(*games.take(), strict=True)) for games in (made.games, reference.games))
+    ours, theirs = (Counter(zip(*games.take(), strict=True)) for games in (runner.games, reference.games))
     assert ours and ours <= theirs
 
 
 def test_segment_begins_with_every_env_live() -> None:
-    made, _, _ = apart(lambda waiting: waiting)
-    made.open(0)
-    while not made.ended.any():
-        made.step()
-    made.open(1)
-    assert made.step() == NUM_ENVS
+    runner, _, _ = apart(lambda waiting: waiting)
+    runner.open(0)
+    while not runner.ended.any():
+        runner.step()
+    runner.open(1)
+    assert runner.step() == NUM_ENVS
 
 
 def test_slow_env_does_not_delay_the_others() -> None:
     """Env 2 answers every tenth time."""
     turns = iter(range(1, 1_000))
-    made, buffer, _ = apart(lambda waiting: waiting if next(turns) % 10 == 0 else waiting[:2])
-    made.open(0)
+    runner, buffer, _ = apart(lambda waiting: waiting if next(turns) % 10 == 0 else waiting[:2])
+    runner.open(0)
     for _ in range(100):
-        made.step()
+        runner.step()
     assert buffer.size.tolist() == [100, 100, 10]
     _, whole = together([100])
     for env_id in range(NUM_ENVS):
-        assert stored(buffer, env_id) == stored(whole, env_id)[: len(stored(buffer, env_id))]
+        assert rows_of(buffer, env_id) == rows_of(whole, env_id)[: len(rows_of(buffer, env_id))]
 
 
 def test_actions_stay_with_their_env_until_it_answers() -> None:
     """With exploration no action follows from what is shown: what is stored must be what was sent."""
-    made, buffer, envs = apart(lambda waiting: waiting[-1:] if sum(envs[0].sent.values()) % 2 else waiting[:2], 0.9)
-    made.open(0)
+    runner, buffer, envs = apart(
+        lambda waiting: waiting[-1:] if sum(envs[0].actions_sent.values()) % 2 else waiting[:2], 0.9
+    )
+    runner.open(0)
     done: list[list[int]] = [[], [], []]
     for _ in range(80):
-        before = dict(envs[0].sent)
-        made.step()
+        before = dict(envs[0].actions_sent)
+        runner.step()
         sizes = buffer.size.tolist()
         for env_id in range(NUM_ENVS):
             if sizes[env_id] > len(done[env_id]):
@@ -220,33 +222,33 @@ def test_actions_stay_with_their_env_until_it_answers() -> None:
 
 
 def test_new_segment_truncates_running_episodes_and_drops_pending_answers() -> None:
-    made, buffer, envs = apart(lambda waiting: waiting[:1])
-    made.open(0)
+    runner, buffer, envs = apart(lambda waiting: waiting[:1])
+    runner.open(0)
     for _ in range(3):
-        made.step()  # env 0 alone
-    made.open(1)
-    made.step()
+        runner.step()  # env 0 alone
+    runner.open(1)
+    runner.step()
     assert envs[0].closed and not envs[1].closed
     assert buffer.size.tolist() == [5, 1, 1]  # three steps, the row that closes, one step
     assert buffer.dead[3, 0] and buffer.dead[0, 1:].all()
     assert buffer.done[2, 0] and not buffer.terminated[2, 0]
     assert buffer.age[4, 0] == 0 and buffer.age[1, 1:].tolist() == [0, 0]
-    assert made.games.length.tolist() == [1, 0, 0]
+    assert runner.games.length.tolist() == [1, 0, 0]
 
 
 def test_loaded_collector_truncates_and_restarts_its_segment() -> None:
-    made, buffer, _ = apart(lambda waiting: waiting[:2], epsilon=0.5)
-    made.open(2)
+    runner, buffer, _ = apart(lambda waiting: waiting[:2], epsilon=0.5)
+    runner.open(2)
     for _ in range(30):
-        made.step()
-    games = made.games.last
-    saved, rows = made.state_dict(), buffer.state_dict()
+        runner.step()
+    games = runner.games.last
+    saved, rows = runner.state_dict(), buffer.state_dict()
     rows = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in rows.items()}
     other, copy, envs = apart(lambda waiting: waiting[:2], epsilon=0.5)
     copy.load_state_dict(rows)
     other.load_state_dict(saved)
     assert (other.segment, other.games.last) == (2, games)
-    assert made.exact and not other.exact
+    assert runner.exact and not other.exact
     assert copy.size.tolist() == [31, 31, 1]
     assert copy.dead[[30, 30, 0], [0, 1, 2]].all()
     assert copy.newest()[:, -1].tolist() == Together(2).reset().tolist()
@@ -255,8 +257,8 @@ def test_loaded_collector_truncates_and_restarts_its_segment() -> None:
 
 
 def test_unstarted_collector_is_loaded_exactly() -> None:
-    made, other = (apart(lambda waiting: waiting)[0] for _ in range(2))
-    other.load_state_dict(made.state_dict())
+    runner, other = (apart(lambda waiting: waiting)[0] for _ in range(2))
+    other.load_state_dict(runner.state_dict())
     assert other.exact and other.envs is None
 
 
@@ -283,9 +285,9 @@ def test_asynchronous_ale_envs_store_the_same_as_synchronous_ones() -> None:
             sampler=Uniform(torch.Generator()),
             device=torch.device("cpu"),
         )
-        made: Collector | AsyncCollector
+        runner: Collector | AsyncCollector
         if count is None:
-            made = Collector(
+            runner = Collector(
                 actor=Pixels(),
                 recorder=buffer,
                 explorer=NoExploration(),
@@ -293,19 +295,19 @@ def test_asynchronous_ale_envs_store_the_same_as_synchronous_ones() -> None:
                 num_envs=NUM_ENVS,
             )
         else:
-            made = AsyncCollector(
+            runner = AsyncCollector(
                 actor=Pixels(),
                 recorder=buffer,
                 explorer=NoExploration(),
-                open_envs=lambda _: LanesApart(
+                open_envs=lambda _: AsyncEnvs(
                     envs=[AleVector(task=task, seeds=[seed], training=True) for seed in seeds], async_batch=2
                 ),
                 num_envs=NUM_ENVS,
             )
-        made.open(0)
+        runner.open(0)
         for _ in range(55):
-            made.step()
-        made.close()
+            runner.step()
+        runner.close()
         buffers.append(buffer)
     together, apart = buffers
     assert int(apart.size.sum()) == 2 * 55

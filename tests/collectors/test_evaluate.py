@@ -50,8 +50,8 @@ class Lengths:
         self.closed = True
 
 
-class Asked:
-    """Remembers why it was asked."""
+class Calls:
+    """Records the modes of its calls."""
 
     def __init__(self) -> None:
         self.roles: set[str] = set()
@@ -61,8 +61,8 @@ class Asked:
         return torch.zeros(len(obs), dtype=torch.int64)
 
 
-def evaluation(lengths: Sequence[int], episodes: int) -> tuple[Evaluation, Lengths, Asked]:
-    envs, actor = Lengths(lengths), Asked()
+def evaluation(lengths: Sequence[int], episodes: int) -> tuple[Evaluation, Lengths, Calls]:
+    envs, actor = Lengths(lengths), Calls()
     num_envs = len(lengths)
     ring = Ring(
         capacity=3 * num_envs,
@@ -76,7 +76,7 @@ def evaluation(lengths: Sequence[int], episodes: int) -> tuple[Evaluation, Lengt
         device=torch.device("cpu"),
     )
     explorer = EpsilonGreedy(actions=2, generator=torch.Generator())
-    made = Evaluation(
+    evaluator = Evaluation(
         actor=actor,
         recorder=ring,
         explorer=explorer,
@@ -85,17 +85,17 @@ def evaluation(lengths: Sequence[int], episodes: int) -> tuple[Evaluation, Lengt
         episodes=episodes,
         bound=lambda action: 1 - action,
     )
-    return made, envs, actor
+    return evaluator, envs, actor
 
 
 def test_every_env_plays_its_share_of_episodes() -> None:
-    made, envs, actor = evaluation([1, 3, 10], episodes=6)
-    ended = list(made)
-    found = made.result()
-    assert found.returns == (1.0, 1.0, 6.0, 6.0, 30.0, 30.0)
-    assert found.lengths == (1, 1, 3, 3, 10, 10)
-    assert found.seeds == (50, 50, 51, 51, 52, 52)
-    assert found.mean == pytest.approx(74 / 6)
+    evaluator, envs, actor = evaluation([1, 3, 10], episodes=6)
+    ended = list(evaluator)
+    result = evaluator.result()
+    assert result.returns == (1.0, 1.0, 6.0, 6.0, 30.0, 30.0)
+    assert result.lengths == (1, 1, 3, 3, 10, 10)
+    assert result.seeds == (50, 50, 51, 51, 52, 52)
+    assert result.mean == pytest.approx(74 / 6)
     assert ended[-1] == 6
     assert len(ended) == 23  # two games of ten steps and a lost life, and the idle step between them
     assert envs.closed

@@ -25,7 +25,7 @@ class Scripted:
 
     segment: int
     shift: int = 0
-    sent: list[list[int]] = field(default_factory=list)
+    actions_sent: list[list[int]] = field(default_factory=list)
     at: NDArray[np.int64] = field(default_factory=lambda: np.zeros(NUM_ENVS, np.int64))
     dead: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(NUM_ENVS, np.bool_))
     closed: bool = False
@@ -34,14 +34,16 @@ class Scripted:
     def info(self) -> EnvInfo:
         return EnvInfo(NUM_ENVS, (), np.dtype(np.float32), Discrete(3), ())
 
-    def shown(self) -> NDArray[np.float32]:
-        return (1000 * self.segment + 100 * np.arange(NUM_ENVS) + len(self.sent) + self.shift).astype(np.float32)
+    def observation(self) -> NDArray[np.float32]:
+        return (1000 * self.segment + 100 * np.arange(NUM_ENVS) + len(self.actions_sent) + self.shift).astype(
+            np.float32
+        )
 
     def reset(self) -> NDArray[np.float32]:
-        return self.shown()
+        return self.observation()
 
     def send(self, action: NDArray[np.generic]) -> None:
-        self.sent.append(action.tolist())
+        self.actions_sent.append(action.tolist())
 
     def recv(self) -> Step:
         live = ~self.dead
@@ -52,7 +54,13 @@ class Scripted:
         self.dead = terminated | truncated
         points = np.where(live, 5.0, 0.0)
         return Step(
-            self.shown(), np.sign(points).astype(np.float32), terminated, truncated, np.arange(NUM_ENVS), points, game
+            self.observation(),
+            np.sign(points).astype(np.float32),
+            terminated,
+            truncated,
+            np.arange(NUM_ENVS),
+            points,
+            game,
         )
 
     def close(self) -> None:
@@ -82,46 +90,46 @@ def ring(seed: int = 0) -> Ring:
 
 
 def collector(epsilon: float = 0.0, shift: int = 0) -> tuple[Collector, Ring, list[Scripted]]:
-    made: list[Scripted] = []
+    envs_made: list[Scripted] = []
 
     def opened(segment: int) -> Scripted:
-        made.append(Scripted(segment, shift))
-        return made[-1]
+        envs_made.append(Scripted(segment, shift))
+        return envs_made[-1]
 
     buffer = ring()
     explorer = EpsilonGreedy(actions=3, generator=torch.Generator().manual_seed(4), epsilon=epsilon)
     return (
         Collector(actor=Always(), recorder=buffer, explorer=explorer, open_envs=opened, num_envs=NUM_ENVS),
         buffer,
-        made,
+        envs_made,
     )
 
 
 def test_only_live_steps_are_counted() -> None:
-    made, _, _ = collector()
-    made.open(0)
+    runner, _, _ = collector()
+    runner.open(0)
     # env 0 ends at its 3rd live step, env 1 at its 4th; the step after each is the idle one
-    assert [made.step() for _ in range(10)] == [2, 2, 2, 1, 1, 2, 2, 1, 2, 1]
+    assert [runner.step() for _ in range(10)] == [2, 2, 2, 1, 1, 2, 2, 1, 2, 1]
 
 
 def test_episode_return_covers_all_lives_with_raw_rewards() -> None:
-    made, buffer, _ = collector()
-    made.open(0)
+    runner, buffer, _ = collector()
+    runner.open(0)
     for _ in range(8):
-        made.step()
-    assert made.games.take() == ((20.0, 30.0), (4, 6))  # env 1's four steps, then env 0's six over two lives
-    assert made.games.take() == ((), ())
-    assert made.games.last == 30.0
+        runner.step()
+    assert runner.games.take() == ((20.0, 30.0), (4, 6))  # env 1's four steps, then env 0's six over two lives
+    assert runner.games.take() == ((), ())
+    assert runner.games.last == 30.0
     assert buffer.reward[:3, 0].tolist() == [1.0, 1.0, 1.0]  # the learner is paid the sign
 
 
 def test_stored_rows_equal_observations_actions_and_answers() -> None:
-    made, buffer, envs = collector()
-    made.open(0)
+    runner, buffer, envs = collector()
+    runner.open(0)
     for _ in range(5):
-        made.step()
+        runner.step()
     assert buffer.obs[:5, 0].tolist() == [0, 1, 2, 3, 4]
-    assert buffer.action[:5].tolist() == envs[0].sent == [[2, 2]] * 5
+    assert buffer.action[:5].tolist() == envs[0].actions_sent == [[2, 2]] * 5
     assert buffer.terminated[:5, 0].tolist() == [False, False, True, False, False]
     assert buffer.dead[:5, 0].tolist() == [False, False, False, True, False]
     assert buffer.done[:5, 1].tolist() == [False, False, False, True, False]
@@ -129,12 +137,12 @@ def test_stored_rows_equal_observations_actions_and_answers() -> None:
 
 
 def test_new_segment_truncates_running_episodes_and_starts_fresh_environments() -> None:
-    made, buffer, envs = collector()
-    made.open(0)
-    made.step()
-    made.step()
-    made.open(1)
-    made.step()
+    runner, buffer, envs = collector()
+    runner.open(0)
+    runner.step()
+    runner.step()
+    runner.open(1)
+    runner.step()
     assert envs[0].closed
     assert not envs[1].closed
     assert buffer.done[1].tolist() == [True, True]
@@ -142,7 +150,7 @@ def test_new_segment_truncates_running_episodes_and_starts_fresh_environments() 
     assert buffer.dead[2].tolist() == [True, True]
     assert buffer.obs[2:4, 0].tolist() == [2, 1000]  # where it stopped, then the new beginning
     assert buffer.age[3].tolist() == [0, 0]
-    assert made.games.take() == ((), ())  # a game cut short is no game
+    assert runner.games.take() == ((), ())  # a game cut short is no game
 
 
 @pytest.mark.parametrize("stop", [0, 1, 3, 4, 9])
@@ -161,23 +169,23 @@ def test_collector_resumes_from_its_state_in_mid_game(stop: int) -> None:
     assert torch.equal(copy.obs, buffer.obs)
     assert torch.equal(copy.action, buffer.action)
     assert other.games.take() == whole.games.take()
-    assert len(envs[0].sent) == stop + 12
+    assert len(envs[0].actions_sent) == stop + 12
 
 
 def test_nondeterministic_environment_is_refused_on_resume() -> None:
-    made, buffer, _ = collector()
-    made.open(0)
-    made.step()
+    runner, buffer, _ = collector()
+    runner.open(0)
+    runner.step()
     other, copy, _ = collector(shift=7)
     copy.load_state_dict(buffer.state_dict())
     with pytest.raises(BrokenEnvironment, match="do not lead back"):
-        other.load_state_dict(made.state_dict())
+        other.load_state_dict(runner.state_dict())
 
 
 def test_epsilon_is_the_share_of_envs_with_random_actions() -> None:
     explorer = EpsilonGreedy(actions=4, generator=torch.Generator().manual_seed(1), epsilon=0.3)
-    taken = explorer(torch.full((40_000,), 9))
-    random = taken[taken != 9]
+    actions = explorer(torch.full((40_000,), 9))
+    random = actions[actions != 9]
     assert abs(len(random) / 40_000 - 0.3) < 0.01
     assert torch.bincount(random).tolist() == pytest.approx([3_000] * 4, abs=250)
     explorer.set(0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rlbench import suites
-from rlbench.config.footprint import Footprint, footprint, size
+from rlbench.config.footprint import Footprint, eval_worker_count, footprint, size
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Spec
 
@@ -24,17 +24,17 @@ def test_the_promised_sizes_of_the_replay_are_kept(capacity: int, most: float) -
 
 
 def test_networks_are_parameters_in_five_copies_and_the_batches_on_their_way() -> None:
-    found = footprint(apply_settings(suites.spec("toy", "dqn", "Catch"), [parse("algo.batch=10")])).networks
+    size = footprint(apply_settings(suites.spec("toy", "dqn", "Catch"), [parse("algo.batch=10")])).networks
     parameters = (50 * 64 + 64) + (64 * 64 + 64) + (64 * 18 + 18)
-    assert found == 4 * (5 * parameters + 3 * 10 * (50 + 64 + 64 + 18))
+    assert size == 4 * (5 * parameters + 3 * 10 * (50 + 64 + 64 + 18))
 
 
 def test_the_nature_network_is_counted_layer_by_layer() -> None:
-    found = footprint(atari("algo.batch=1")).networks
+    size = footprint(atari("algo.batch=1")).networks
     convolutions = (8 * 8 * 4 * 32 + 32) + (4 * 4 * 32 * 64 + 64) + (3 * 3 * 64 * 64 + 64)
     dense = (3136 * 512 + 512) + (512 * 18 + 18)
     rows = 4 * 84 * 84 + 32 * 20 * 20 + 64 * 9 * 9 + 64 * 7 * 7 + 512 + 18
-    assert found == 4 * (5 * (convolutions + dense) + 3 * rows)
+    assert size == 4 * (5 * (convolutions + dense) + 3 * rows)
 
 
 @pytest.mark.parametrize("algorithm", ["dqn", "sac", "ppo", "reinforce"])
@@ -65,10 +65,40 @@ def test_the_candidates_of_an_acting_bcq_are_counted() -> None:
 
 
 def test_the_line_names_the_total_and_its_parts() -> None:
-    found = Footprint(replay=707_500_000, networks=72_000_000, emulators=0, base=600_000_000)
-    assert found.line() == "memory ≈ 1.38 GB (replay 0.71 GB, networks 72.0 MB, libraries 0.60 GB)"
+    estimate = Footprint(replay=707_500_000, networks=72_000_000, emulators=0, base=600_000_000)
+    assert estimate.line() == "memory ≈ 1.38 GB (replay 0.71 GB, networks 72.0 MB, libraries 0.60 GB)"
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0.0 MB"), (99_999_999, "100.0 MB"), (100_000_000, "0.10 GB")])
 def test_sizes_are_written_for_people(count: int, text: str) -> None:
     assert size(count) == text
+
+
+TD3BC = suites.spec("offline", "td3bc", "halfcheetah-medium-v2")
+
+
+def with_settings(*texts: str) -> Spec:
+    return apply_settings(TD3BC, [parse(text) for text in texts])
+
+
+@pytest.mark.parametrize(
+    ("spec", "requested", "cores", "threads", "workers"),
+    [
+        (TD3BC, None, 1, 1, 0),
+        (TD3BC, None, 2, 1, 1),
+        (TD3BC, None, 2, 2, 0),  # both cores learn
+        (TD3BC, None, 4, 2, 2),
+        (TD3BC, None, 16, 1, 8),  # a run on a GPU
+        (TD3BC, 3, 1, 1, 3),  # requested
+        (TD3BC, 0, 16, 1, 0),
+        (with_settings("budget.steps=10_000"), None, 16, 1, 3),  # as many evaluations, the untrained policy's included
+        (with_settings("protocol.stop=90"), 3, 16, 1, 0),  # it may end at any evaluation
+        (TD3BC.model_copy(update={"smoke": True}), None, 16, 1, 0),  # seconds, as long as it takes to start one
+        (TD3BC.model_copy(update={"smoke": True}), 1, 16, 1, 1),
+        (suites.spec("mujoco", "sac", "HalfCheetah-v4"), 3, 16, 1, 0),  # evaluates in its own process
+    ],
+)
+def test_number_of_eval_workers_of_a_run(
+    spec: Spec, requested: int | None, cores: int, threads: int, workers: int
+) -> None:
+    assert eval_worker_count(spec, requested=requested, cores=cores, threads=threads) == workers

@@ -79,9 +79,9 @@ def test_the_record_of_an_earlier_revision_is_read_as_what_it_is() -> None:
     ],
 )
 def test_a_value_is_parsed_by_the_type_of_its_field(text: str, path: str, expected: object) -> None:
-    found = value(apply_settings(PONG, [parse(text)]), path)
-    assert found == expected
-    assert type(found) is type(expected)
+    result = value(apply_settings(PONG, [parse(text)]), path)
+    assert result == expected
+    assert type(result) is type(expected)
 
 
 @pytest.mark.parametrize("text", ["8,9", "[8,9]", "[8, 9]", "8, 9"])
@@ -105,13 +105,13 @@ def test_every_whole_number_comes_back(number: int) -> None:
 
 @given(st.integers(1, 10**9), st.integers(1, 10**9))
 def test_the_later_setting_wins(first: int, second: int) -> None:
-    found = apply_settings(PONG, [parse(f"budget.epoch={first}"), parse(f"budget.epoch={second}")])
-    assert found.budget.epoch == second
+    result = apply_settings(PONG, [parse(f"budget.epoch={first}"), parse(f"budget.epoch={second}")])
+    assert result.budget.epoch == second
 
 
 def test_settings_change_nothing_else() -> None:
-    found = apply_settings(PONG, [parse("algo.lr=0.5")])
-    assert [path for path, v in fields(found) if v != value(PONG, path)] == ["algo.lr"]
+    result = apply_settings(PONG, [parse("algo.lr=0.5")])
+    assert [path for path, v in fields(result) if v != value(PONG, path)] == ["algo.lr"]
     assert value(PONG, "algo.lr") == 1e-4
 
 
@@ -137,10 +137,10 @@ def test_settings_change_nothing_else() -> None:
     ],
 )
 def test_invalid_setting_is_refused_with_a_suggestion(text: str, why: str) -> None:
-    found = refusal(text)
-    assert why in found
-    assert found.startswith("--set")
-    assert len(found.splitlines()) == 1
+    message = refusal(text)
+    assert why in message
+    assert message.startswith("--set")
+    assert len(message.splitlines()) == 1
 
 
 def test_boolean_is_refused_as_a_number() -> None:
@@ -159,9 +159,9 @@ def test_nan_and_infinity_are_refused(path: str, number: str) -> None:
 
 
 def test_fields_that_contradict_each_other_are_refused_naming_what_was_set() -> None:
-    found = refusal("algo.replay.capacity=100", "task.envs=50")
-    assert "--set algo.replay.capacity" in found
-    assert "at least 8" in found
+    message = refusal("algo.replay.capacity=100", "task.envs=50")
+    assert "--set algo.replay.capacity" in message
+    assert "at least 8" in message
 
 
 def test_fields_that_contradict_each_other_only_on_the_way_are_not_refused() -> None:
@@ -175,8 +175,8 @@ def test_an_unknown_name_knows_what_it_is() -> None:
 
 
 def test_choosing_a_part_starts_from_its_defaults_and_choosing_it_again_keeps_it() -> None:
-    chosen = apply_settings(CATCH, [parse("algo.torso.widths=8,9"), parse("algo.torso=mlp")])
-    assert value(chosen, "algo.torso.widths") == (8, 9)
+    spec = apply_settings(CATCH, [parse("algo.torso.widths=8,9"), parse("algo.torso=mlp")])
+    assert value(spec, "algo.torso.widths") == (8, 9)
     with pytest.raises(UsageError, match="needs 84×84 frames"):
         apply_settings(CATCH, [parse("algo.torso=nature")])
 

@@ -63,7 +63,7 @@ BAD: dict[str, tuple[str, Sequence[str], str]] = {
 }
 
 
-def refused(path: Path, results: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str:
+def refusal(path: Path, results: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str:
     message = stderr_of(["import", str(path), "--as", "mujoco/sac", "--results", str(results), *more])
     assert message.count("\n") == 1 and "\x1b" not in message
     assert not results.exists()
@@ -74,7 +74,7 @@ def refused(path: Path, results: Path, capsys: pytest.CaptureFixture[str], *more
 def test_a_bad_table_is_refused_by_name(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, more, reason = BAD[name]
     (tmp_path / "curves.csv").write_text(text)
-    assert reason in refused(tmp_path / "curves.csv", tmp_path / "results", capsys, *more)
+    assert reason in refusal(tmp_path / "curves.csv", tmp_path / "results", capsys, *more)
 
 
 def test_steps_counted_in_frames_are_refused(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_steps_counted_in_frames_are_refused(tmp_path: Path) -> None:
 def test_a_seed_in_two_files_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a.csv", "b.csv"):
         (tmp_path / name).write_text(GOOD)
-    assert f"seed 0 is in two files, {tmp_path}/a.csv and {tmp_path}/b.csv" in refused(
+    assert f"seed 0 is in two files, {tmp_path}/a.csv and {tmp_path}/b.csv" in refusal(
         tmp_path, tmp_path / "results", capsys
     )
 
@@ -96,7 +96,7 @@ def test_a_seed_twice_in_a_file_is_refused(tmp_path: Path, capsys: pytest.Captur
     path = tmp_path / "scores.npz"
     matrix = {"DQN": np.ones((2, 1)), "DQN/seeds": np.zeros(2, int), "tasks": np.array(["Hopper-v4"])}
     np.savez(path, **matrix)
-    assert f"seed 0 is twice in {path}" in refused(path, tmp_path / "results", capsys)
+    assert f"seed 0 is twice in {path}" in refusal(path, tmp_path / "results", capsys)
 
 
 class Bomb:
@@ -134,7 +134,7 @@ def test_a_hostile_file_is_refused_and_runs_nothing(
     name: str, content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / name).write_bytes(content)
-    refused(tmp_path / name, tmp_path / "results", capsys, "--task", "Hopper-v4")
+    refusal(tmp_path / name, tmp_path / "results", capsys, "--task", "Hopper-v4")
     assert not Path("code-was-run").exists()
 
 
@@ -144,13 +144,13 @@ def test_a_file_whose_values_would_not_fit_into_memory_is_refused(
 ) -> None:
     monkeypatch.setattr(formats, "available_memory", lambda: 200_000)
     (tmp_path / f"f.{suffix}").write_text(text)
-    assert "0.2 MB are free; split the file" in refused(tmp_path / f"f.{suffix}", tmp_path / "results", capsys, *TASK)
+    assert "0.2 MB are free; split the file" in refusal(tmp_path / f"f.{suffix}", tmp_path / "results", capsys, *TASK)
 
 
 def test_more_scores_than_curves_that_fit_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scores = np.zeros((100_001, 1), np.int8)
     np.savez(tmp_path / "s.npz", sac=scores, tasks=np.array(["Hopper-v4"]))
-    assert "100,001 scores, 100,000 are allowed" in refused(tmp_path / "s.npz", tmp_path / "results", capsys)
+    assert "100,001 scores, 100,000 are allowed" in refusal(tmp_path / "s.npz", tmp_path / "results", capsys)
 
 
 def test_no_link_and_no_pipe_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,8 +159,8 @@ def test_no_link_and_no_pipe_is_read(tmp_path: Path, capsys: pytest.CaptureFixtu
     inside.mkdir()
     (inside / "runs.csv").symlink_to(tmp_path / "secret.csv")
     os.mkfifo(tmp_path / "pipe.csv")
-    assert "is a link" in refused(inside, tmp_path / "results", capsys)
-    assert "is no regular file" in refused(tmp_path / "pipe.csv", tmp_path / "results", capsys)
+    assert "is a link" in refusal(inside, tmp_path / "results", capsys)
+    assert "is no regular file" in refusal(tmp_path / "pipe.csv", tmp_path / "results", capsys)
 
 
 def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
@@ -176,6 +176,6 @@ def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
 
 def test_tag_selects_one_of_several_metrics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "w.csv").write_text("global_step,a - eval/return,a - rollout/return\n1,2,3\n")
-    assert "name one with --tag" in refused(tmp_path / "w.csv", tmp_path / "results", capsys, "--task", "Hopper-v4")
+    assert "name one with --tag" in refusal(tmp_path / "w.csv", tmp_path / "results", capsys, "--task", "Hopper-v4")
     line = ["import", str(tmp_path / "w.csv"), "--as", "mujoco/sac", "--task", "Hopper-v4", "--tag", "eval/return"]
     assert '"kind": "evaluation"' in stdout_of([*line, "--results", str(tmp_path / "results"), "--json"])

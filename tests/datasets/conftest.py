@@ -49,11 +49,11 @@ def columns() -> Columns:
 def write_flat(tmp_path: Path) -> WriteFlat:
     """Writes columns as a file in D4RL's layout; None leaves a column out."""
 
-    def write(columns: Mapping[str, object], *, path: Path | None = None, **changed: object) -> Path:
+    def write(columns: Mapping[str, object], *, path: Path | None = None, **changes: object) -> Path:
         target = path or tmp_path / "set.hdf5"
         target.parent.mkdir(parents=True, exist_ok=True)
         with h5py.File(target, "w") as file:
-            for key, value in {**columns, **changed}.items():
+            for key, value in {**columns, **changes}.items():
                 if value is not None:
                     file.create_dataset(key, data=value, compression="gzip", fletcher32=True)
         return target
@@ -78,8 +78,8 @@ def write_minari(tmp_path: Path) -> Callable[..., Path]:
                     else:
                         group.create_dataset(key, data=value, chunks=True)
         steps = sum(len(np.asarray(episode["rewards"])) for episode in episodes)
-        told = {"dataset_id": name, "total_steps": steps, "total_episodes": len(episodes), "data_format": "hdf5"}
-        (folder / "data" / "metadata.json").write_text(json.dumps(told))
+        metadata = {"dataset_id": name, "total_steps": steps, "total_episodes": len(episodes), "data_format": "hdf5"}
+        (folder / "data" / "metadata.json").write_text(json.dumps(metadata))
         return folder
 
     return write

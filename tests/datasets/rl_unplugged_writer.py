@@ -32,7 +32,7 @@ class Transition(NamedTuple):
     episode_id: int
 
 
-def picture(number: int) -> np.ndarray:
+def frame_of(number: int) -> np.ndarray:
     """A frame that nobody confuses with another; 0 is black."""
     return np.random.default_rng(number).integers(0, 2, (SIZE, SIZE), np.uint8) * np.uint8(number % 255)
 
@@ -40,14 +40,14 @@ def picture(number: int) -> np.ndarray:
 def episode(number: int, steps: int, *, ended: bool = True) -> list[Transition]:
     """One from its beginning: black frames fill the stack, rewards and actions go round."""
     black = np.zeros((SIZE, SIZE), np.uint8)
-    shown = [black, black, black, *(picture(1000 * number + k + 1) for k in range(steps + 1))]
+    frames = [black, black, black, *(frame_of(1000 * number + k + 1) for k in range(steps + 1))]
     return [
         Transition(
-            shown[k : k + 4],
+            frames[k : k + 4],
             k % 6,
             float(k % 3 - 1),
             0.0 if ended and k == steps - 1 else 1.0,
-            shown[k + 1 : k + 5],
+            frames[k + 1 : k + 5],
             (k + 1) % 6,
             number - 2**63,
         )
@@ -55,7 +55,7 @@ def episode(number: int, steps: int, *, ended: bool = True) -> list[Transition]:
     ]
 
 
-def shard(path: Path, transitions: Iterable[Transition], **changed: object) -> Path:
+def shard(path: Path, transitions: Iterable[Transition], **changes: object) -> Path:
     """A gzipped TFRecord of them; ``changed`` features replace theirs, None leaves one out."""
     raw = io.BytesIO()
     writer = RecordWriter(raw)
@@ -70,7 +70,7 @@ def shard(path: Path, transitions: Iterable[Transition], **changed: object) -> P
             "episode_id": [at.episode_id],
             "episode_return": [0.0],
         }
-        writer.write(example({**features, **changed}))
+        writer.write(example({**features, **changes}))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(raw.getvalue(), 1))
     return path
@@ -83,13 +83,13 @@ def png(frame: np.ndarray) -> bytes:
 
 def example(features: dict[str, object]) -> bytes:
     """A serialized ``tf.train.Example``."""
-    made = _message()()
+    message_class = _message()()
     for key, values in features.items():
         if values is not None:
-            entry = made.features.feature.add(key=key)
+            entry = message_class.features.feature.add(key=key)
             kind = {bytes: "bytes_list", float: "float_list", int: "int64_list"}[type(values[0])]
             getattr(entry.value, kind).value.extend(values)
-    return made.SerializeToString()
+    return message_class.SerializeToString()
 
 
 @cache
@@ -112,8 +112,8 @@ def _message() -> type:
     }
     for name, rows in fields.items():
         message = file.message_type.add(name=name)
-        for field, number, kind, of, repeated in rows:
-            label = kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL
+        for field, number, kind, of, is_list in rows:
+            label = kinds.LABEL_REPEATED if is_list else kinds.LABEL_OPTIONAL
             message.field.add(name=field, number=number, type=kind, type_name=of or None, label=label)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)

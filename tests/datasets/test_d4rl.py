@@ -109,10 +109,10 @@ def test_invalid_files_are_refused_by_key(
     columns: Columns, write_flat: WriteFlat, key: str, value: object, says: str
 ) -> None:
     path = write_flat(columns, **{key: value}) if np.size(np.asarray(value)) else _bare(write_flat, columns, key, value)
-    with pytest.raises(RefusedFile, match=says) as refused:
+    with pytest.raises(RefusedFile, match=says) as refusal:
         read_d4rl(path)
-    assert f"{path}: {key}: " in str(refused.value)
-    assert refused.value.exit_code == 2
+    assert f"{path}: {key}: " in str(refusal.value)
+    assert refusal.value.exit_code == 2
 
 
 def _bare(write_flat: WriteFlat, columns: Columns, key: str, value: object) -> Path:

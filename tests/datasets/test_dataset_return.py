@@ -15,7 +15,7 @@ from rlbench.datasets.summary import EXPERT, DatasetReturn, dataset_return
 from rlbench.errors import RefusedFile
 
 
-def written(
+def write(
     path: Path, *, ends: list[int], timeouts: list[int], attributes: dict[str, float | str] | None = None
 ) -> Path:
     """Seven steps that pay 1, 2, … 7 in D4RL's layout."""
@@ -28,22 +28,22 @@ def written(
 
 
 def test_only_whole_episodes_count(tmp_path: Path) -> None:
-    path = written(tmp_path / "x.hdf5", ends=[1], timeouts=[4])  # 1 + 2, 3 + 4 + 5, and 6 + 7 that nobody ended
+    path = write(tmp_path / "x.hdf5", ends=[1], timeouts=[4])  # 1 + 2, 3 + 4 + 5, and 6 + 7 that nobody ended
     assert dataset_return(path) == DatasetReturn(7.5, None)
 
 
 def test_data_set_without_whole_episodes_has_no_return(tmp_path: Path) -> None:
-    assert dataset_return(written(tmp_path / "x.hdf5", ends=[], timeouts=[])) == DatasetReturn(None, None)
+    assert dataset_return(write(tmp_path / "x.hdf5", ends=[], timeouts=[])) == DatasetReturn(None, None)
 
 
 def test_generated_set_has_its_return_in_its_metadata(tmp_path: Path) -> None:
-    path = written(tmp_path / "rlb-x.hdf5", ends=[1], timeouts=[4], attributes={"return_mean": 3.0})
-    assert dataset_return(path) == DatasetReturn(3.0, None)  # the episode of 12 was cut where its lane was full
+    path = write(tmp_path / "rlb-x.hdf5", ends=[1], timeouts=[4], attributes={"return_mean": 3.0})
+    assert dataset_return(path) == DatasetReturn(3.0, None)  # the episode of 12 was cut where its env had its share
 
 
-@pytest.mark.parametrize(("told", "expert"), [({}, None), ({EXPERT: 20.5}, 20.5)])
+@pytest.mark.parametrize(("metadata", "expert"), [({}, None), ({EXPERT: 20.5}, 20.5)])
 def test_recorded_play_has_its_return_and_its_experts(
-    tmp_path: Path, told: dict[str, float], expert: float | None
+    tmp_path: Path, metadata: dict[str, float], expert: float | None
 ) -> None:
     folder = tmp_path / "rlb-x.frames"
     reel = RecordingWriter(folder)
@@ -51,18 +51,18 @@ def test_recorded_play_has_its_return_and_its_experts(
     rewards = np.array([1, 2, 0, 0, -1, 0, 50, 0], np.float32)  # 3, −1, and a game that was cut
     reel.add(Chunk(0, np.zeros((8, 4, 4), np.uint8), Steps(np.zeros(8, np.int64), rewards, marks)))
     reel.flush()
-    recording_writer.finish(folder, reel.digests, told)
+    recording_writer.finish(folder, reel.digests, metadata)
     assert dataset_return(folder) == DatasetReturn(1.0, expert)
 
 
 def test_an_own_set_names_its_expert(tmp_path: Path) -> None:
-    path = written(tmp_path / "rlb-x.hdf5", ends=[1], timeouts=[4], attributes={EXPERT: 20.5})
+    path = write(tmp_path / "rlb-x.hdf5", ends=[1], timeouts=[4], attributes={EXPERT: 20.5})
     assert dataset_return(path) == DatasetReturn(7.5, 20.5)
 
 
 @pytest.mark.parametrize("key", ["return_mean", EXPERT])
-@pytest.mark.parametrize("said", ["abc", "nan", "inf", ""])
-def test_invalid_return_in_metadata_is_refused_by_its_key(tmp_path: Path, key: str, said: str) -> None:
-    path = written(tmp_path / "rlb-x.hdf5", ends=[1], timeouts=[4], attributes={key: said})
-    with pytest.raises(RefusedFile, match=f"{key}: '{said}' is no number"):
+@pytest.mark.parametrize("message", ["abc", "nan", "inf", ""])
+def test_invalid_return_in_metadata_is_refused_by_its_key(tmp_path: Path, key: str, message: str) -> None:
+    path = write(tmp_path / "rlb-x.hdf5", ends=[1], timeouts=[4], attributes={key: message})
+    with pytest.raises(RefusedFile, match=f"{key}: '{message}' is no number"):
         dataset_return(path)

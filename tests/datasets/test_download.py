@@ -29,7 +29,7 @@ PATH = "/gym_mujoco_v2/hopper_medium-v2.hdf5"
 
 @dataclass
 class Server:
-    """What is served, how, and what was asked for."""
+    """The served content, the server's behavior, and the requests that it received."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     ranges: bool = True
@@ -39,8 +39,8 @@ class Server:
     block: int = 1 << 20
     status: int | None = None
     announce: bool = True  # Content-Length
-    shift: int = 0  # bytes by which an answered range begins elsewhere than was asked
-    asked: list[tuple[str, str | None]] = field(default_factory=list)
+    shift: int = 0  # bytes by which an answered range begins elsewhere than requested
+    requests: list[tuple[str, str | None]] = field(default_factory=list)
     url: str = ""
 
 
@@ -71,15 +71,15 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
 
 
 def _answer(request: BaseHTTPRequestHandler, server: Server) -> None:
-    wanted = request.headers.get("Range")
-    server.asked.append((request.path, wanted))
+    expected = request.headers.get("Range")
+    server.requests.append((request.path, expected))
     content = server.files.get(request.path)
     if content is None or server.status is not None:
         request.send_error(server.status or 404)
         return
     start = 0
-    if wanted and server.ranges and request.headers.get("If-Range") in {None, server.tag}:
-        start = int(wanted.removeprefix("bytes=").removesuffix("-")) + server.shift
+    if expected and server.ranges and request.headers.get("If-Range") in {None, server.tag}:
+        start = int(expected.removeprefix("bytes=").removesuffix("-")) + server.shift
         if start >= len(content):
             request.send_error(416)
             return
@@ -142,7 +142,7 @@ def test_a_file_arrives_whole_and_is_recorded(server: Server, content: bytes, ta
     assert nothing_left_behind(target)
     assert len(read_d4rl(target).obs) == 30
     assert fetch() == []
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 def test_slow_server_is_tolerated(server: Server, content: bytes, target: Path) -> None:
@@ -162,7 +162,7 @@ def test_interrupted_download_resumes(server: Server, content: bytes, target: Pa
     server.files[PATH], server.cut_after = content, 3000
     fetch()
     assert target.read_bytes() == content
-    assert [asked for _, asked in server.asked][:3] == [None, "bytes=3000-", "bytes=6000-"]
+    assert [requests for _, requests in server.requests][:3] == [None, "bytes=3000-", "bytes=6000-"]
 
 
 def test_second_call_resumes_the_first_ones_part(server: Server, content: bytes, target: Path) -> None:
@@ -173,13 +173,13 @@ def test_second_call_resumes_the_first_ones_part(server: Server, content: bytes,
     server.cut_after = None
     fetch()
     assert target.read_bytes() == content
-    assert server.asked[-1] == (PATH, "bytes=3000-")
+    assert server.requests[-1] == (PATH, "bytes=3000-")
 
 
 @pytest.mark.parametrize(
     ("tags", "other"),
     [(('"one"', '"two"'), b""), ((None, None), b"longer")],
-    ids=["told apart by the tag", "told apart by the size"],
+    ids=["distinguished by the tag", "distinguished by the size"],
 )
 def test_parts_of_two_files_are_never_joined(
     server: Server, content: bytes, target: Path, tags: tuple[str | None, str | None], other: bytes
@@ -209,23 +209,23 @@ def test_download_that_does_not_fit_is_refused_before_it_starts(
 ) -> None:
     size, real = len(content), shutil.disk_usage
 
-    def left(free: int) -> None:
+    def free_bytes(free: int) -> None:
         monkeypatch.setattr(download.shutil, "disk_usage", lambda path: real(path)._replace(free=free))
 
     server.files[PATH] = content
-    left(size - 1)
+    free_bytes(size - 1)
     with pytest.raises(DoesNotFit, match=f"{size:,} bytes are needed, {size - 1:,} are free"):
         fetch()
     assert not target.exists() and not part_of(target).exists()
     server.cut_after = 3000
-    left(size)
+    free_bytes(size)
     stop_after_a_block()
     server.cut_after = None
-    left(size - 3001)
+    free_bytes(size - 3001)
     with pytest.raises(DoesNotFit, match=f"{size - 3000:,} bytes are needed"):
         fetch()
     assert part_of(target).stat().st_size == 3000
-    left(size - 3000)
+    free_bytes(size - 3000)
     fetch()
     assert target.read_bytes() == content
 
@@ -291,10 +291,10 @@ def test_an_error_page_is_no_data_set(server: Server, target: Path) -> None:
 
 
 def test_a_missing_file_is_named_with_its_address(server: Server, target: Path) -> None:
-    with pytest.raises(UsageError, match=f"{server.url}{PATH}: the server says 404") as refused:
+    with pytest.raises(UsageError, match=f"{server.url}{PATH}: the server says 404") as refusal:
         fetch()
-    assert refused.value.exit_code == 2
-    assert len(server.asked) == 1
+    assert refusal.value.exit_code == 2
+    assert len(server.requests) == 1
     assert nothing_left_behind(target)
 
 
@@ -302,7 +302,7 @@ def test_failing_server_is_retried_and_then_given_up(server: Server, content: by
     server.files[PATH], server.status = content, 503
     with pytest.raises(ResourceExhausted, match="the server says 503"):
         fetch()
-    assert len(server.asked) == download.ATTEMPTS
+    assert len(server.requests) == download.ATTEMPTS
 
 
 def test_refused_connection_is_reported_in_one_line(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:

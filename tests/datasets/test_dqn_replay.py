@@ -15,7 +15,7 @@ from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 
 
-def packed(array: np.ndarray) -> bytes:
+def compress(array: np.ndarray) -> bytes:
     """As ``np.save`` through gzip."""
     raw = io.BytesIO()
     np.save(raw, array)
@@ -34,50 +34,52 @@ def folder(tmp_path: Path) -> Path:
     }
     columns["observation"][:, 1, 1] = 9  # the first is not black
     for name, column in columns.items():
-        (tmp_path / f"$store$_{name}_ckpt.3.gz").write_bytes(packed(column))
+        (tmp_path / f"$store$_{name}_ckpt.3.gz").write_bytes(compress(column))
     return tmp_path
 
 
 def read(folder: Path) -> Dataset:
     """The log as it is read when it was imported."""
     (path,) = dqn_replay.logs(folder)
-    made = RecordingWriter(folder / "x.frames")
-    recording_writer.finish(folder / "x.frames", made.digests, dqn_replay.convert_log(path, made))
+    writer = RecordingWriter(folder / "x.frames")
+    recording_writer.finish(folder / "x.frames", writer.digests, dqn_replay.convert_log(path, writer))
     return recording_reader.read_recording(folder / "x.frames")
 
 
 def test_a_log_is_read_in_its_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for rows in (3, 5, 4096):
         monkeypatch.setattr(dqn_replay, "ROWS", rows)
-        found = read(folder)
-        assert found.obs[:, 0, 0].tolist() == [0, 1, 2, 3, 4, 4, 5, 6, 7, 8, 9, 9, 10, 11]
-        assert found.final is not None and np.flatnonzero(found.final).tolist() == [5, 11, 13]
-        assert np.flatnonzero(found.terminated).tolist() == [4, 10] and np.flatnonzero(found.truncated).tolist() == [12]
-        live = found.obs[:, 0, 0][~found.final]
-        assert (found.action[~found.final] == live % 4).all() and (found.reward[~found.final] == live / 2).all()
+        dataset = read(folder)
+        assert dataset.obs[:, 0, 0].tolist() == [0, 1, 2, 3, 4, 4, 5, 6, 7, 8, 9, 9, 10, 11]
+        assert dataset.final is not None and np.flatnonzero(dataset.final).tolist() == [5, 11, 13]
+        assert np.flatnonzero(dataset.terminated).tolist() == [4, 10] and np.flatnonzero(
+            dataset.truncated
+        ).tolist() == [12]
+        live = dataset.obs[:, 0, 0][~dataset.final]
+        assert (dataset.action[~dataset.final] == live % 4).all() and (dataset.reward[~dataset.final] == live / 2).all()
         assert recording_reader.metadata(folder / "x.frames") == {"transitions": 11, "episodes": 2}
 
 
 @pytest.mark.parametrize(("count", "head"), [(19, 7), (22, 10), (12, 0)])
 def test_newest_rows_of_the_ring_buffer_are_not_joined_to_the_oldest(folder: Path, count: int, head: int) -> None:
-    (folder / "add_count_ckpt.3.gz").write_bytes(packed(np.array(count)))
-    found = read(folder)
-    assert found.final is not None
-    shown = found.obs[:, 0, 0].tolist()
-    for row in np.flatnonzero(~found.final):
-        here = shown[row]
-        assert found.terminated[row] or shown[row + 1] == here + 1
-        assert here != head - 1 or found.terminated[row]
-    assert recording_reader.metadata(folder / "x.frames")["transitions"] == (~found.final).sum()
-    assert sorted({*shown}) == list(range(12))
+    (folder / "add_count_ckpt.3.gz").write_bytes(compress(np.array(count)))
+    dataset = read(folder)
+    assert dataset.final is not None
+    obs_values = dataset.obs[:, 0, 0].tolist()
+    for row in np.flatnonzero(~dataset.final):
+        here = obs_values[row]
+        assert dataset.terminated[row] or obs_values[row + 1] == here + 1
+        assert here != head - 1 or dataset.terminated[row]
+    assert recording_reader.metadata(folder / "x.frames")["transitions"] == (~dataset.final).sum()
+    assert sorted({*obs_values}) == list(range(12))
 
 
 def padded(steps: list[int], *, zeros: int = 3) -> dict[str, np.ndarray]:
     """Columns as Dopamine's buffer lays them: rows of zeros before each of the episodes of so many steps."""
-    shown: list[int] = []
+    obs_values: list[int] = []
     for episode, count in enumerate(steps):
-        shown += [0] * zeros + [10 * (episode + 1) + k for k in range(count)]
-    rows = np.array(shown)
+        obs_values += [0] * zeros + [10 * (episode + 1) + k for k in range(count)]
+    rows = np.array(obs_values)
     last = np.append(rows[1:] == 0, False) & (rows > 0)
     return {
         "observation": np.broadcast_to(rows[:, None, None], (len(rows), 84, 84)).astype(np.uint8),
@@ -93,11 +95,11 @@ def test_rows_of_zeros_before_an_episode_are_no_steps(
 ) -> None:
     monkeypatch.setattr(dqn_replay, "ROWS", rows)
     for name, column in padded([3, 1, 4]).items():
-        (tmp_path / f"$store$_{name}_ckpt.3.gz").write_bytes(packed(column))
-    found = read(tmp_path)
-    assert found.obs[:, 0, 0].tolist() == [10, 11, 12, 12, 20, 20, 30, 31, 32, 33]
-    assert found.final is not None and np.flatnonzero(found.final).tolist() == [3, 5, 9]
-    assert np.flatnonzero(found.terminated).tolist() == [2, 4]
+        (tmp_path / f"$store$_{name}_ckpt.3.gz").write_bytes(compress(column))
+    dataset = read(tmp_path)
+    assert dataset.obs[:, 0, 0].tolist() == [10, 11, 12, 12, 20, 20, 30, 31, 32, 33]
+    assert dataset.final is not None and np.flatnonzero(dataset.final).tolist() == [3, 5, 9]
+    assert np.flatnonzero(dataset.terminated).tolist() == [2, 4]
     assert recording_reader.metadata(tmp_path / "x.frames") == {"transitions": 7, "episodes": 2}
 
 
@@ -106,9 +108,9 @@ def test_black_frames_in_mid_game_stay(tmp_path: Path) -> None:
     for name in ("observation", "action", "reward"):
         columns[name][[9, 11, 12]] = 0  # the first step behind three rows of zeros, and two in the middle
     for name, column in columns.items():
-        (tmp_path / f"$store$_{name}_ckpt.3.gz").write_bytes(packed(column))
-    found = read(tmp_path)
-    assert found.obs[:, 0, 0].tolist() == [10, 11, 12, 12, 0, 21, 0, 0, 24, 25]
+        (tmp_path / f"$store$_{name}_ckpt.3.gz").write_bytes(compress(column))
+    dataset = read(tmp_path)
+    assert dataset.obs[:, 0, 0].tolist() == [10, 11, 12, 12, 0, 21, 0, 0, 24, 25]
 
 
 @pytest.mark.parametrize(("name", "value"), [("action", -1), ("reward", np.nan)])
@@ -116,7 +118,7 @@ def test_invalid_actions_and_rewards_are_refused_by_position(tmp_path: Path, nam
     columns = padded([9])
     columns[name][7] = value
     for column, rows in columns.items():
-        (tmp_path / f"$store$_{column}_ckpt.3.gz").write_bytes(packed(rows))
+        (tmp_path / f"$store$_{column}_ckpt.3.gz").write_bytes(compress(rows))
     with pytest.raises(RefusedFile, match=rf"observation_ckpt.*after row 0, row 4: the {name}"):
         read(tmp_path)
 
@@ -125,7 +127,7 @@ def test_damage_is_refused_by_name(folder: Path) -> None:
     for name in ("observation", "action", "reward", "terminal"):
         path = folder / f"$store$_{name}_ckpt.3.gz"
         raw = path.read_bytes()
-        for broken in (raw[:-12], b"x" + raw, packed(np.zeros((12, 7))), packed(np.zeros(12, object)[:0])):
+        for broken in (raw[:-12], b"x" + raw, compress(np.zeros((12, 7))), compress(np.zeros(12, object)[:0])):
             path.write_bytes(broken)
             with pytest.raises(RefusedFile, match=name):
                 read(folder)
@@ -136,10 +138,10 @@ def test_damage_is_refused_by_name(folder: Path) -> None:
     (folder / "add_count_ckpt.3.gz").write_bytes(b"nothing")
     with pytest.raises(RefusedFile, match="add_count"):
         read(folder)
-    (folder / "add_count_ckpt.3.gz").write_bytes(packed(np.zeros(3, np.int64)))
+    (folder / "add_count_ckpt.3.gz").write_bytes(compress(np.zeros(3, np.int64)))
     with pytest.raises(RefusedFile, match="add_count"):
         read(folder)
-    (folder / "$store$_reward_ckpt.3.gz").write_bytes(packed(np.zeros(11, np.float32)))
+    (folder / "$store$_reward_ckpt.3.gz").write_bytes(compress(np.zeros(11, np.float32)))
     with pytest.raises(RefusedFile, match="its columns have"):
         read(folder)
 
@@ -151,6 +153,6 @@ def test_folder_without_logs_is_refused_with_the_expected_layout(tmp_path: Path)
 
 def test_a_log_without_rows_is_refused(tmp_path: Path) -> None:
     for name, column in padded([4]).items():
-        (tmp_path / f"$store$_{name}_ckpt.3.gz").write_bytes(packed(column[:0]))
+        (tmp_path / f"$store$_{name}_ckpt.3.gz").write_bytes(compress(column[:0]))
     with pytest.raises(RefusedFile, match="holds no row"):
         read(tmp_path)

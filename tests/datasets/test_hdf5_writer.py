@@ -18,7 +18,7 @@ from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 ATTRIBUTES = {"name": "rlb-small", "recipe": '{"steps":5}', "episodes": 2, "return_mean": 1.5}
 
 
-def recorded(rows: int = 5) -> Dataset:
+def dataset(rows: int = 5) -> Dataset:
     """Some steps that differ in every number."""
     numbers = np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)
     flags = np.arange(rows) % 5
@@ -34,21 +34,21 @@ def recorded(rows: int = 5) -> Dataset:
 
 def put(path: Path, rows: int = 5) -> hdf5_writer.Written:
     """Write it."""
-    return write_hdf5(path, recorded(rows), ATTRIBUTES)
+    return write_hdf5(path, dataset(rows), ATTRIBUTES)
 
 
 def test_the_layout_is_d4rls(tmp_path: Path) -> None:
     put(tmp_path / "rlb-small.hdf5")
-    given = recorded()
+    columns = dataset()
     with h5py.File(tmp_path / "rlb-small.hdf5") as file:
-        found = {name: (file[name].dtype, file[name][:].tolist()) for name in file}
-        assert found == {
-            "observations": (np.float32, given.obs.tolist()),
-            "actions": (np.float32, given.action.tolist()),
-            "rewards": (np.float32, given.reward.tolist()),
+        layout = {name: (file[name].dtype, file[name][:].tolist()) for name in file}
+        assert layout == {
+            "observations": (np.float32, columns.obs.tolist()),
+            "actions": (np.float32, columns.action.tolist()),
+            "rewards": (np.float32, columns.reward.tolist()),
             "terminals": (np.bool_, [False, True, False, False, False]),
             "timeouts": (np.bool_, [False, False, False, False, True]),
-            "next_observations": (np.float32, (given.obs + 100).tolist()),
+            "next_observations": (np.float32, (columns.obs + 100).tolist()),
         }
         assert all(file[n].compression == "gzip" and file[n].fletcher32 and file[n].chunks for n in file)
 
@@ -61,12 +61,12 @@ def test_provenance_is_in_the_file(tmp_path: Path) -> None:
 
 def test_checksum_file_is_written(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "rlb-small.hdf5"
-    written = put(path)
+    digest = put(path)
     raw = path.read_bytes()
-    assert written == (path, sha256(raw).hexdigest(), len(raw))
-    told = json.loads((tmp_path / "deep" / "rlb-small.hdf5.sha256.json").read_text())
-    assert (told["sha256"], told["size"], told["url"]) == (written.sha256, written.bytes, None)
-    assert checksums.seal_of(path).sha256 == written.sha256
+    assert digest == (path, sha256(raw).hexdigest(), len(raw))
+    document = json.loads((tmp_path / "deep" / "rlb-small.hdf5.sha256.json").read_text())
+    assert (document["sha256"], document["size"], document["url"]) == (digest.sha256, digest.bytes, None)
+    assert checksums.seal_of(path).sha256 == digest.sha256
     assert sorted(p.name for p in path.parent.iterdir()) == ["rlb-small.hdf5", "rlb-small.hdf5.sha256.json"]
 
 
@@ -76,7 +76,7 @@ def test_equal_experience_gives_equal_bytes_and_other_experience_others(tmp_path
 
 
 def test_experience_without_next_observations_has_no_such_column(tmp_path: Path) -> None:
-    write_hdf5(tmp_path / "a", recorded()._replace(next_obs=None), {})
+    write_hdf5(tmp_path / "a", dataset()._replace(next_obs=None), {})
     with h5py.File(tmp_path / "a") as file:
         assert "next_observations" not in file and "observations" in file
 
@@ -100,8 +100,8 @@ def test_a_write_that_fails_leaves_what_was_there_and_no_half_file(
 def test_replaced_data_set_replaces_its_checksum(tmp_path: Path) -> None:
     path = tmp_path / "rlb-small.hdf5"
     put(path)
-    written = put(path, rows=7)
-    assert json.loads((tmp_path / "rlb-small.hdf5.sha256.json").read_text())["sha256"] == written.sha256
+    digest = put(path, rows=7)
+    assert json.loads((tmp_path / "rlb-small.hdf5.sha256.json").read_text())["sha256"] == digest.sha256
 
 
 def test_new_data_set_never_has_an_old_checksum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,15 +128,15 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pyte
 
 def test_a_checksum_of_an_earlier_version_still_counts(tmp_path: Path) -> None:
     path = tmp_path / "rlb-small.hdf5"
-    written, beside = put(path), tmp_path / "rlb-small.hdf5.sha256.json"
-    told = json.loads(beside.read_text())
-    del told["checksum"]
-    beside.write_text(json.dumps(told))
-    assert checksums.verify(path).sha256 == written.sha256
+    digest, beside = put(path), tmp_path / "rlb-small.hdf5.sha256.json"
+    document = json.loads(beside.read_text())
+    del document["checksum"]
+    beside.write_text(json.dumps(document))
+    assert checksums.verify(path).sha256 == digest.sha256
     path.write_bytes(path.read_bytes() + b"more")
     with pytest.raises(RefusedFile, match="recorded was"):
         checksums.seal_of(path)
-    for broken in ({**told, "url": "elsewhere", "checksum": "0" * 16}, {**told, "more": 1}, {"size": 1}, [1]):
+    for broken in ({**document, "url": "elsewhere", "checksum": "0" * 16}, {**document, "more": 1}, {"size": 1}, [1]):
         beside.write_text(json.dumps(broken))
         with pytest.raises(RefusedFile, match="damaged; delete it"):
             checksums.seal_of(path)

@@ -29,14 +29,14 @@ def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_set_of_d4rl_is_known() -> None:
-    known = catalogue.d4rl()
-    assert len(known) == 155
-    one = known["halfcheetah-medium-replay-v2"]
+    sets = catalogue.d4rl()
+    assert len(sets) == 155
+    one = sets["halfcheetah-medium-replay-v2"]
     assert one.url.endswith("/offline_rl/gym_mujoco_v2/halfcheetah_medium_replay-v2.hdf5")
     assert (one.features, one.actions, one.kind, one.steps) == (17, 6, "medium-replay", 202_000)
     assert one.env_id == "HalfCheetah-v4"
-    assert len({each.file for each in known.values()}) == 155
-    assert all((each.low, each.high) == of_datasets()[name] for name, each in known.items() if name in of_datasets())
+    assert len({each.file for each in sets.values()}) == 155
+    assert all((each.low, each.high) == of_datasets()[name] for name, each in sets.items() if name in of_datasets())
 
 
 def test_d4rls_scale_has_a_random_policy_at_0_and_the_expert_at_100() -> None:
@@ -50,7 +50,7 @@ def test_d4rls_scale_has_a_random_policy_at_0_and_the_expert_at_100() -> None:
 def test_missing_set_message_names_locations_and_remedy(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as missing:
         locations.find("halfcheetah-medium-v2")
-    said = str(missing.value)
+    message = str(missing.value)
     assert missing.value.exit_code == 2
     for part in (
         f"{tmp_path}/.d4rl/datasets/halfcheetah_medium-v2.hdf5",
@@ -61,8 +61,8 @@ def test_missing_set_message_names_locations_and_remedy(tmp_path: Path) -> None:
         "rlbench data download halfcheetah-medium-v2",
         "rlbench data generate rlb-halfcheetah-medium",
     ):
-        assert part in said
-    assert "\n" not in said
+        assert part in message
+    assert "\n" not in message
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_sets_are_imported_listed_and_found(
     one = np.zeros((1, 1))
     episode = {"observations": np.zeros((2, 2)), "actions": one, "rewards": one[0], "terminations": one[0]}
     dataset_fetch.import_dataset(write_minari([{**episode, "truncations": np.ones(1)}]), "toy/walk/medium-v0")
-    assert [(found.name, found.kind) for found in locations.local()] == [
+    assert [(location.name, location.kind) for location in locations.local()] == [
         ("rlb-mine", "own"),
         ("toy/walk/medium-v0", "minari"),
     ]
@@ -224,11 +224,11 @@ def test_missing_generated_set_names_the_generate_command(
 
 def test_folder_of_generated_sets_follows_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = Path.home()
-    for said, due in (
+    for value, due in (
         (str(tmp_path), tmp_path),
         ("", home / ".rlbench" / "datasets"),
         ("~/sets", home / "sets"),  # as it comes out of a file that no shell has read
     ):
-        monkeypatch.setenv("RLBENCH_DATASETS", said)
+        monkeypatch.setenv("RLBENCH_DATASETS", value)
         assert locations.folder("own") == due
         assert locations.place("rlb-x").path == due / "rlb-x.hdf5"

@@ -18,20 +18,20 @@ Episode = dict[str, object]
 
 
 def episode(steps: int, start: float = 0.0, *, terminated: bool = False, truncated: bool = False) -> Episode:
-    shown = start + np.arange(steps + 1, dtype=np.float64)
+    obs_values = start + np.arange(steps + 1, dtype=np.float64)
     last = np.arange(steps) == steps - 1
     return {
-        "observations": np.stack([shown, -shown], 1),
-        "actions": (shown[:-1, None] / 100).astype(np.float32),
-        "rewards": shown[:-1] * 2,
+        "observations": np.stack([obs_values, -obs_values], 1),
+        "actions": (obs_values[:-1, None] / 100).astype(np.float32),
+        "rewards": obs_values[:-1] * 2,
         "terminations": last & terminated,
         "truncations": last & truncated,
     }
 
 
 def test_episodes_follow_one_another_in_the_order_of_their_numbers(write_minari: WriteMinari) -> None:
-    made = [episode(2, 10 * number, truncated=True) for number in range(11)]
-    data = read_minari(write_minari(made))
+    content = [episode(2, 10 * number, truncated=True) for number in range(11)]
+    data = read_minari(write_minari(content))
     assert list(data.obs[::2, 0]) == [10.0 * number for number in range(11)]
     assert data.obs.dtype == data.reward.dtype == np.float32
 
@@ -58,7 +58,7 @@ def test_dictionary_observations_are_concatenated(write_minari: WriteMinari) -> 
 
 
 @pytest.mark.parametrize(
-    ("changed", "says"),
+    ("content", "says"),
     [
         ({"actions": np.zeros(3, np.int64)}, "episode_0/actions: discrete"),
         ({"actions": np.zeros((2, 1))}, "episode_0/actions: 2 rows, rewards have 3"),
@@ -69,16 +69,16 @@ def test_dictionary_observations_are_concatenated(write_minari: WriteMinari) -> 
         ({"terminations": np.zeros((3, 2), np.bool_)}, "episode_0/terminations: has the shape"),
     ],
 )
-def test_invalid_files_are_refused_by_key(write_minari: WriteMinari, changed: Episode, says: str) -> None:
+def test_invalid_files_are_refused_by_key(write_minari: WriteMinari, content: Episode, says: str) -> None:
     with pytest.raises(RefusedFile, match=says):
-        read_minari(write_minari([{**episode(3, truncated=True), **changed}]))
+        read_minari(write_minari([{**episode(3, truncated=True), **content}]))
 
 
 def test_a_missing_key_is_named(write_minari: WriteMinari) -> None:
-    made = episode(3, truncated=True)
-    del made["truncations"]
+    content = episode(3, truncated=True)
+    del content["truncations"]
     with pytest.raises(RefusedFile, match="episode_0/truncations: missing"):
-        read_minari(write_minari([made]))
+        read_minari(write_minari([content]))
 
 
 def test_images_as_objects_are_refused(write_minari: WriteMinari) -> None:
@@ -107,8 +107,13 @@ def test_steps_that_the_metadata_do_not_know_are_refused(write_minari: WriteMina
 def test_the_metadata_name_the_environment_and_the_scale(write_minari: WriteMinari) -> None:
     folder = write_minari([episode(3, truncated=True)])
     path = folder / "data/metadata.json"
-    told = {**json.loads(path.read_text()), "env_spec": '{"id": "Walk-v5"}', "ref_min_score": 1, "ref_max_score": 9.5}
-    path.write_text(json.dumps(told))
+    metadata = {
+        **json.loads(path.read_text()),
+        "env_spec": '{"id": "Walk-v5"}',
+        "ref_min_score": 1,
+        "ref_max_score": 9.5,
+    }
+    path.write_text(json.dumps(metadata))
     assert minari_metadata(folder) == ("toy/walk/medium-v0", "Walk-v5", 1, 3, 1.0, 9.5)
     path.write_text("[1, 2")
     with pytest.raises(RefusedFile, match=r"metadata\.json: damaged"):

@@ -44,42 +44,42 @@ def arrays() -> Arrays:
     }
 
 
-def made(changes: Mapping[str, NDArray[np.generic] | None] | None = None, **facts: str) -> Policy:
+def policy_of(changes: Mapping[str, NDArray[np.generic] | None] | None = None, **facts: str) -> Policy:
     """The small policy with some arrays and facts of its own; None takes an array out."""
-    chosen = arrays() | dict(changes or {})
+    content = arrays() | dict(changes or {})
     return parse_policy(
-        serialize({k: v for k, v in chosen.items() if v is not None}, FACTS | facts), "small.safetensors"
+        serialize({k: v for k, v in content.items() if v is not None}, FACTS | facts), "small.safetensors"
     )
 
 
-def asked(policy: Policy, *obs: float, elapsed: int = 0, noise: float | None = None) -> float:
+def action_of(policy: Policy, *obs: float, elapsed: int = 0, noise: float | None = None) -> float:
     """The action at one observation."""
-    drawn = None if noise is None else np.array([[noise]])
-    action = policy(np.array([obs], np.float32), np.array([elapsed]), drawn)
+    noise_row = None if noise is None else np.array([[noise]])
+    action = policy(np.array([obs], np.float32), np.array([elapsed]), noise_row)
     assert action.dtype == np.float32 and action.shape == (1, 1)
     return float(action[0, 0])
 
 
 def test_deterministic_action_equals_the_layers_output() -> None:
-    assert asked(made(), 0.5, -0.25) == 0.125 + 0.125 - 0.125  # relu gives 0.5, 0.25 and 0
-    assert asked(made(), -0.5, 0.25) == 0.375 + 0.25 - 0.125  # and 0, 0.75 and 0.25
+    assert action_of(policy_of(), 0.5, -0.25) == 0.125 + 0.125 - 0.125  # relu gives 0.5, 0.25 and 0
+    assert action_of(policy_of(), -0.5, 0.25) == 0.375 + 0.25 - 0.125  # and 0, 0.75 and 0.25
 
 
 def test_an_action_is_clipped_or_squashed() -> None:
-    assert asked(made(), 8.0, 0.0) == 1.0
-    assert asked(made(squash="tanh"), 0.5, -0.25) == np.float32(math.tanh(0.125))
+    assert action_of(policy_of(), 8.0, 0.0) == 1.0
+    assert action_of(policy_of(squash="tanh"), 0.5, -0.25) == np.float32(math.tanh(0.125))
 
 
 def test_activation_is_the_files() -> None:
     bent = 0.25 * math.tanh(-0.5) + 0.5 * math.tanh(0.75) + math.tanh(0.25) - 0.125
-    assert asked(made(activation="tanh"), -0.5, 0.25) == np.float32(bent)
-    assert asked(made(activation="none"), -0.5, 0.25) == -0.125 + 0.375 + 0.25 - 0.125
+    assert action_of(policy_of(activation="tanh"), -0.5, 0.25) == np.float32(bent)
+    assert action_of(policy_of(activation="none"), -0.5, 0.25) == -0.125 + 0.375 + 0.25 - 0.125
 
 
 def test_noise_is_scaled_by_the_std_and_added_before_tanh() -> None:
-    assert asked(made(), 0.5, -0.25, noise=1.0) == pytest.approx(0.625, abs=1e-7)
-    assert asked(made(), 0.5, -0.25, noise=-4.0) == -1.0
-    assert asked(made(squash="tanh"), 0.5, -0.25, noise=1.0) == pytest.approx(math.tanh(0.625), abs=1e-7)
+    assert action_of(policy_of(), 0.5, -0.25, noise=1.0) == pytest.approx(0.625, abs=1e-7)
+    assert action_of(policy_of(), 0.5, -0.25, noise=-4.0) == -1.0
+    assert action_of(policy_of(squash="tanh"), 0.5, -0.25, noise=1.0) == pytest.approx(math.tanh(0.625), abs=1e-7)
 
 
 def test_log_std_layer_is_clipped_at_its_bounds() -> None:
@@ -88,9 +88,9 @@ def test_log_std_layer_is_clipped_at_its_bounds() -> None:
         "log_std.weight": np.array([[10, 0, -10]], np.float32),
         "log_std.bias": np.zeros(1, np.float32),
     }
-    policy = made(layer, log_std="layer", log_std_max="-1", log_std_min="-3")
-    assert asked(policy, 0.5, -0.25, noise=1.0) == pytest.approx(0.125 + math.exp(-1), abs=1e-7)
-    assert asked(policy, 0.0, -0.5, noise=1.0) == pytest.approx(0.5 - 0.125 + math.exp(-3), abs=1e-7)
+    policy = policy_of(layer, log_std="layer", log_std_max="-1", log_std_min="-3")
+    assert action_of(policy, 0.5, -0.25, noise=1.0) == pytest.approx(0.125 + math.exp(-1), abs=1e-7)
+    assert action_of(policy, 0.0, -0.5, noise=1.0) == pytest.approx(0.5 - 0.125 + math.exp(-3), abs=1e-7)
 
 
 def test_zeros_and_the_time_left_are_appended_before_the_scale() -> None:
@@ -102,7 +102,7 @@ def test_zeros_and_the_time_left_are_appended_before_the_scale() -> None:
         "obs_mean": np.array([0.0, 0.0, -1.0, 0.5]),
         "obs_var": np.array([1.0, 4.0, 0.25, 0.01]) - 0.001,
     }
-    policy = made(
+    policy = policy_of(
         wide,
         input_dim="4",
         obs_pad_zeros="1",
@@ -114,16 +114,16 @@ def test_zeros_and_the_time_left_are_appended_before_the_scale() -> None:
         activation="none",
     )
     assert policy.observed == 2
-    seen = 1.0 / 1 + 3.0 / 2 + min(1.5, 1 / 0.5) + max(-1.5, (0.6 - 0.5) / 0.1)
-    assert asked(policy, 1.0, 3.0, elapsed=4) == pytest.approx(seen / 16, abs=1e-6)
-    assert asked(policy, 1.0, 3.0, elapsed=9) == pytest.approx((1.0 + 1.5 + 1.5 - 1.5) / 16, abs=1e-6)
+    obs_by_hand = 1.0 / 1 + 3.0 / 2 + min(1.5, 1 / 0.5) + max(-1.5, (0.6 - 0.5) / 0.1)
+    assert action_of(policy, 1.0, 3.0, elapsed=4) == pytest.approx(obs_by_hand / 16, abs=1e-6)
+    assert action_of(policy, 1.0, 3.0, elapsed=9) == pytest.approx((1.0 + 1.5 + 1.5 - 1.5) / 16, abs=1e-6)
 
 
 def test_envs_have_their_own_clocks() -> None:
     wide = {"layers.0.weight": np.array([[0, 0, 1]] * 3, np.float32)}
-    policy = made(wide, input_dim="3", time_feature="true", time_feature_max_steps="4")
+    policy = policy_of(wide, input_dim="3", time_feature="true", time_feature_max_steps="4")
     both = policy(np.zeros((2, 2), np.float32), np.array([0, 2]))
-    assert both[0, 0] == 1.0 and both[1, 0] == asked(policy, 0.0, 0.0, elapsed=2) == np.float32(
+    assert both[0, 0] == 1.0 and both[1, 0] == action_of(policy, 0.0, 0.0, elapsed=2) == np.float32(
         0.125 + 0.5 + 0.5 - 0.125
     )
 
@@ -135,46 +135,46 @@ def test_packaged_policies_agree_with_explicit_sums(name: str) -> None:
     generator = np.random.default_rng(7)
     obs = generator.standard_normal((2, policy.observed)).astype(np.float32)
     noise = generator.standard_normal((2, policy.facts.action_dim))
-    given = policy(obs, np.zeros(2, np.int64), noise)
+    actions = policy(obs, np.zeros(2, np.int64), noise)
     for row in range(2):
-        np.testing.assert_allclose(given[row], _naive(policy, obs[row].tolist(), noise[row].tolist()), atol=1e-7)
+        np.testing.assert_allclose(actions[row], _naive(policy, obs[row].tolist(), noise[row].tolist()), atol=1e-7)
 
 
 def _naive(policy: Policy, obs: list[float], noise: list[float]) -> list[float]:
     """One number after the other."""
-    known = policy.facts
+    facts = policy.facts
     x = list(obs)
     if policy.scale is not None:
-        mean, deviation = policy.scale
-        x = [min(max((v - m) / d, -known.obs_clip), known.obs_clip) for v, m, d in zip(x, mean, deviation, strict=True)]
+        mean, std = policy.scale
+        x = [min(max((v - m) / d, -facts.obs_clip), facts.obs_clip) for v, m, d in zip(x, mean, std, strict=True)]
 
-    def through(weight: NDArray[np.float64], bias: NDArray[np.float64], seen: list[float]) -> list[float]:
+    def through(weight: NDArray[np.float64], bias: NDArray[np.float64], inputs: list[float]) -> list[float]:
         return [
-            math.fsum([b, *(w * v for w, v in zip(row, seen, strict=True))])
+            math.fsum([b, *(w * v for w, v in zip(row, inputs, strict=True))])
             for row, b in zip(weight, bias, strict=True)
         ]
 
-    bend = math.tanh if known.activation == "tanh" else lambda v: max(v, 0.0)
+    bend = math.tanh if facts.activation == "tanh" else lambda v: max(v, 0.0)
     for weight, bias in policy.hidden:
         x = [bend(v) for v in through(weight, bias, x)]
     action = through(*policy.mean, x)
     log_std = through(*policy.log_std, x) if isinstance(policy.log_std, tuple) else list(policy.log_std)
-    spread = [math.exp(min(max(v, known.log_std_min), known.log_std_max)) for v in log_std]
+    spread = [math.exp(min(max(v, facts.log_std_min), facts.log_std_max)) for v in log_std]
     raw = [a + s * z for a, s, z in zip(action, spread, noise, strict=True)]
-    return [math.tanh(v) if known.squash == "tanh" else min(max(v, -1.0), 1.0) for v in raw]
+    return [math.tanh(v) if facts.squash == "tanh" else min(max(v, -1.0), 1.0) for v in raw]
 
 
 def test_a_deterministic_policy_cannot_be_sampled() -> None:
     with pytest.raises(UsageError, match="small: is deterministic, nothing can be sampled; use --deterministic"):
-        asked(made({"log_std": None}, log_std="none"), 0.0, 0.0, noise=1.0)
+        action_of(policy_of({"log_std": None}, log_std="none"), 0.0, 0.0, noise=1.0)
 
 
 def test_another_task_or_another_shape_is_refused() -> None:
-    made().fits("Small-v0", features=2, actions=1)
+    policy_of().fits("Small-v0", features=2, actions=1)
     with pytest.raises(UsageError, match="plays Small-v0, not Large-v0"):
-        made().fits("Large-v0", features=2, actions=1)
+        policy_of().fits("Large-v0", features=2, actions=1)
     with pytest.raises(UsageError, match="maps 2 numbers to 1, but Small-v0 shows 3 and takes 1"):
-        made().fits("Small-v0", features=3, actions=1)
+        policy_of().fits("Small-v0", features=3, actions=1)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_file_that_is_no_whole_policy_is_refused_in_one_line(
     changes: dict[str, NDArray[np.generic] | None], facts: dict[str, str], why: str
 ) -> None:
     with pytest.raises(RefusedFile, match=why) as caught:
-        made(changes, **facts)
+        policy_of(changes, **facts)
     assert "\n" not in str(caught.value) and str(caught.value).startswith("small.safetensors: ")
 
 
@@ -232,7 +232,7 @@ def test_equal_contents_give_equal_bytes_in_every_process() -> None:
         "arrays = {name: np.full(3, ord(name), np.float32) for name in set('xyz')}; "
         "print(hashlib.sha256(serialize(arrays, facts)).hexdigest())"
     )
-    told = {
+    metadata = {
         subprocess.run(
             [sys.executable, "-c", code],
             env={"PYTHONHASHSEED": seed, "PYTHONPATH": "."},
@@ -241,4 +241,4 @@ def test_equal_contents_give_equal_bytes_in_every_process() -> None:
         ).stdout
         for seed in ("1", "2")
     }
-    assert len(told) == 1
+    assert len(metadata) == 1

@@ -15,17 +15,17 @@ ZEROS = "0" * 64
 FIRST, SECOND, THIRD = (
     Part(policy=name, sha256=ZEROS, share=share) for name, share in (("a", 0.2), ("b", 0.3), ("c", 0.5))
 )
-WANTED = {
+EXPECTED = {
     f"rlb-{body}-{level}"
     for body in ("halfcheetah", "hopper", "walker2d")
     for level in ("medium", "expert", "medium-expert")
 }
 
 
-def small(*parts: Part, steps: int = 100, lanes: int = 2) -> Recipe:
+def small(*parts: Part, steps: int = 100, num_envs: int = 2) -> Recipe:
     """A recipe of those parts."""
     with checked("rlb-small"):
-        return Recipe(name="rlb-small", task="Hopper-v4", parts=parts, steps=steps, seed=0, lanes=lanes)
+        return Recipe(name="rlb-small", task="Hopper-v4", parts=parts, steps=steps, seed=0, lanes=num_envs)
 
 
 @pytest.mark.parametrize(("steps", "portions"), [(100, (20, 30, 50)), (101, (20, 30, 51)), (13, (3, 3, 7))])
@@ -64,8 +64,8 @@ def test_a_part_out_of_range_is_refused(change: dict[str, object]) -> None:
 
 
 def test_recipe_round_trips() -> None:
-    for made in (*RECIPES.values(), small(FIRST, SECOND, THIRD)):
-        assert Recipe.model_validate_json(made.to_json()) == made
+    for packaged in (*RECIPES.values(), small(FIRST, SECOND, THIRD)):
+        assert Recipe.model_validate_json(packaged.to_json()) == packaged
 
 
 @pytest.mark.parametrize("name", ["rlb-mine", "rlb-half-cheetah.v2", "rlb-a+b_c"])
@@ -98,11 +98,11 @@ def test_name_of_a_packaged_recipe_is_reserved() -> None:
 
 
 def test_packaged_recipes_have_their_names_and_sizes() -> None:
-    assert set(RECIPES) == WANTED
-    for name, made in RECIPES.items():
-        assert made.name == name and load_recipe(name) is made
-        assert made.steps == (400_000 if name.endswith("medium-expert") else 200_000)
-        assert all(part.sampled for part in made.parts)
+    assert set(RECIPES) == EXPECTED
+    for name, packaged in RECIPES.items():
+        assert packaged.name == name and load_recipe(name) is packaged
+        assert packaged.steps == (400_000 if name.endswith("medium-expert") else 200_000)
+        assert all(part.sampled for part in packaged.parts)
 
 
 def test_a_recipe_that_does_not_exist_is_refused_with_the_nearest() -> None:
@@ -120,7 +120,7 @@ def test_every_recipes_policy_is_packaged_and_fits_its_task(name: str) -> None:
 
 def test_every_packaged_policy_is_used_and_licensed() -> None:
     assert {path.stem for path in POLICIES.glob("*.safetensors")} == set(SHA256)
-    assert {part.policy for made in RECIPES.values() for part in made.parts} == set(SHA256)
+    assert {part.policy for packaged in RECIPES.values() for part in packaged.parts} == set(SHA256)
     text = (POLICIES / "README.md").read_text(encoding="utf-8")
     for licence in ("rl-trained-agents.MIT.txt", "openai-imitation.MIT.txt"):
         assert licence in text and "Permission is hereby granted" in (POLICIES / licence).read_text(encoding="utf-8")

@@ -27,13 +27,13 @@ Episode = tuple[int, bool]  # steps, and whether it ended by itself
 
 
 def frame(track: int, episode: int, number: int, dtype: str = "u1") -> np.ndarray:
-    """What nobody confuses with another."""
+    """A frame that is unique to its env, episode and step."""
     return np.random.default_rng((track, episode, number)).integers(0, 255, SHAPE).astype(dtype)
 
 
 def write(folder: Path, tracks: list[list[Episode]], *, rows: int = 7, done: bool = True, dtype: str = "u1") -> None:
-    """Tracks side by side, a row of each in turn, as lanes play."""
-    written = RecordingWriter(folder, rows=rows)
+    """Tracks side by side, a row of each in turn, as envs play."""
+    writer = RecordingWriter(folder, rows=rows)
     plans = [
         [(e, n, steps, ended) for e, (steps, ended) in enumerate(episodes) for n in range(steps + 1)]
         for episodes in tracks
@@ -42,16 +42,16 @@ def write(folder: Path, tracks: list[list[Episode]], *, rows: int = 7, done: boo
         for track, plan in enumerate(plans):
             if moment < len(plan):
                 episode, number, steps, ended = plan[moment]
-                shown = frame(track, episode, number, dtype)
+                obs_frame = frame(track, episode, number, dtype)
                 end = number == steps - 1
-                written.add(
-                    last(track, shown)
+                writer.add(
+                    last(track, obs_frame)
                     if number == steps
-                    else step(track, shown, number % 5, number / 2, terminated=end and ended, truncated=end > ended)
+                    else step(track, obs_frame, number % 5, number / 2, terminated=end and ended, truncated=end > ended)
                 )
-    written.flush()
+    writer.flush()
     if done:
-        recording_writer.finish(folder, written.digests, {"task": "Toy"})
+        recording_writer.finish(folder, writer.digests, {"task": "Toy"})
 
 
 def expected(tracks: list[list[Episode]]) -> list[tuple[int, int, int, int]]:
@@ -86,20 +86,20 @@ def test_any_episodes_round_trip(tracks: list[list[Episode]], rows: int, dtype: 
     assert data.action.dtype == np.int64 and data.reward.dtype == np.float32
 
 
-def check(found: Dataset, whole: Dataset) -> None:
+def check(dataset: Dataset, whole: Dataset) -> None:
     """Every transition of ``found`` is one of ``whole``, in its order and with its own next frame."""
-    assert found.final is not None and whole.final is not None and found.final[-1]
-    assert not found.final[0] and not (found.final[1:] & found.final[:-1]).any()
-    live = np.flatnonzero(~found.final)
+    assert dataset.final is not None and whole.final is not None and dataset.final[-1]
+    assert not dataset.final[0] and not (dataset.final[1:] & dataset.final[:-1]).any()
+    live = np.flatnonzero(~dataset.final)
     by_frame = {whole.obs[row].tobytes(): row for row in np.flatnonzero(~whole.final)}
-    rows = [by_frame[found.obs[row].tobytes()] for row in live]
+    rows = [by_frame[dataset.obs[row].tobytes()] for row in live]
     for mine, theirs in zip(live, rows, strict=True):
-        np.testing.assert_array_equal(found.obs[mine + 1], whole.obs[theirs + 1])
-        assert (found.action[mine], found.reward[mine]) == (whole.action[theirs], whole.reward[theirs])
-        assert found.terminated[mine] == whole.terminated[theirs]
-        assert (found.terminated[mine] or found.truncated[mine]) == found.final[mine + 1]
-        assert found.truncated[mine] or not whole.truncated[theirs]
-    assert not (found.action[found.final].any() or found.reward[found.final].any())
+        np.testing.assert_array_equal(dataset.obs[mine + 1], whole.obs[theirs + 1])
+        assert (dataset.action[mine], dataset.reward[mine]) == (whole.action[theirs], whole.reward[theirs])
+        assert dataset.terminated[mine] == whole.terminated[theirs]
+        assert (dataset.terminated[mine] or dataset.truncated[mine]) == dataset.final[mine + 1]
+        assert dataset.truncated[mine] or not whole.truncated[theirs]
+    assert not (dataset.action[dataset.final].any() or dataset.reward[dataset.final].any())
 
 
 @settings(max_examples=12, phases=(Phase.explicit, Phase.generate))
@@ -133,13 +133,13 @@ def test_a_subset_is_the_first_transitions_whether_read_or_written(
         whole = recording_reader.read_recording(folder)
         assert whole.final is not None
         count = data.draw(st.integers(1, int((~whole.final).sum())))
-        found = recording_reader.read_recording(folder, count)
-        check(found, whole)
-        assert found.final is not None and (~found.final).sum() == count
-        np.testing.assert_array_equal(found.obs, whole.obs[: len(found.obs)])
+        dataset = recording_reader.read_recording(folder, count)
+        check(dataset, whole)
+        assert dataset.final is not None and (~dataset.final).sum() == count
+        np.testing.assert_array_equal(dataset.obs, whole.obs[: len(dataset.obs)])
         recording_reader.subset(folder, other, count)
         again = recording_reader.read_recording(other)
-        assert all(np.array_equal(a, b) for a, b in zip(again, found, strict=True) if a is not None and b is not None)
+        assert all(np.array_equal(a, b) for a, b in zip(again, dataset, strict=True) if a is not None and b is not None)
         assert recording_reader.metadata(other) == {"task": "Toy", "name": "y", "subset_of": "x", "steps": count}
         with pytest.raises(UsageError, match="were requested; request fewer"):
             recording_reader.read_recording(folder, int((~whole.final).sum()) + 1)
@@ -197,9 +197,10 @@ def test_killed_process_leaves_its_written_files(tmp_path: Path) -> None:
     from pathlib import Path
     import numpy as np
     from rlbench.datasets.recording_writer import RecordingWriter, step
-    film = RecordingWriter(Path({str(folder)!r}), rows=50)
+    writer = RecordingWriter(Path({str(folder)!r}), rows=50)
     for n in count():
-        film.add(step(n % 3, np.full((84, 84), n % 251, np.uint8), n % 7, float(n), terminated=False, truncated=False))
+        frame = np.full((84, 84), n % 251, np.uint8)
+        writer.add(step(n % 3, frame, n % 7, float(n), terminated=False, truncated=False))
         if n == 200:
             print("going", flush=True)
     """
@@ -229,15 +230,15 @@ def test_sets_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_transition_begun_at_an_interruption_is_left_out(tmp_path: Path) -> None:
-    made, shown = RecordingWriter(tmp_path / "x.frames"), frame(0, 0, 0)
+    writer, first_frame = RecordingWriter(tmp_path / "x.frames"), frame(0, 0, 0)
     for track, rows in enumerate(("tf", "tfs", "ss", "s", "tff", "ftff")):
         for kind in rows:
-            made.add(
-                last(track, shown)
+            writer.add(
+                last(track, first_frame)
                 if kind == "f"
-                else step(track, shown, 1, 1.0, terminated=kind == "t", truncated=False)
+                else step(track, first_frame, 1, 1.0, terminated=kind == "t", truncated=False)
             )
-    made.flush()
+    writer.flush()
     data = recording_reader.read_recording(tmp_path / "x.frames")
     assert data.final is not None
     assert "".join("f" if final else "s" for final in data.final) == "sfsfsfsffsf"
@@ -257,17 +258,19 @@ def test_newer_set_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "reward", "told"),
+    ("action", "reward", "metadata"),
     [(-1, 0.0, "the action -1"), (2**40, 0.0, "the action 1099511627776"), (0, np.inf, "the reward inf")],
 )
-def test_invalid_actions_and_rewards_are_refused_by_file(tmp_path: Path, action: int, reward: float, told: str) -> None:
-    made, shown = RecordingWriter(tmp_path / "x.frames"), frame(0, 0, 0)
-    made.add(step(0, shown, 1, 1.0, terminated=False, truncated=False))
-    made.add(step(0, shown, action, reward, terminated=True, truncated=False))
-    made.add(last(0, shown))
-    made.flush()
+def test_invalid_actions_and_rewards_are_refused_by_file(
+    tmp_path: Path, action: int, reward: float, metadata: str
+) -> None:
+    writer, first_frame = RecordingWriter(tmp_path / "x.frames"), frame(0, 0, 0)
+    writer.add(step(0, first_frame, 1, 1.0, terminated=False, truncated=False))
+    writer.add(step(0, first_frame, action, reward, terminated=True, truncated=False))
+    writer.add(last(0, first_frame))
+    writer.flush()
     for look in (recording_reader.read_recording, recording_reader.outline):
-        with pytest.raises(RefusedFile, match=rf"play\.00000\.segment: .*row 1: {told}"):
+        with pytest.raises(RefusedFile, match=rf"play\.00000\.segment: .*row 1: {metadata}"):
             look(tmp_path / "x.frames")
 
 

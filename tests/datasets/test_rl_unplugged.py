@@ -22,14 +22,14 @@ from rlbench.datasets.tfrecord import crc32c, example, records
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 from tests.datasets import rl_unplugged_writer
-from tests.datasets.rl_unplugged_writer import Transition, episode, picture, png, shard
+from tests.datasets.rl_unplugged_writer import Transition, episode, frame_of, png, shard
 
 
 def read(path: Path, folder: Path) -> Dataset:
     """A shard as it is read when it was imported."""
-    made = RecordingWriter(folder)
-    counts = rl_unplugged.convert_shard(path, made)
-    recording_writer.finish(folder, made.digests, counts)
+    writer = RecordingWriter(folder)
+    counts = rl_unplugged.convert_shard(path, writer)
+    recording_writer.finish(folder, writer.digests, counts)
     return recording_reader.read_recording(folder)
 
 
@@ -70,36 +70,36 @@ def test_records_have_their_byte_positions(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("order", ["played", "backwards", "shuffled"])
 def test_episodes_are_assembled_with_every_frame_once(tmp_path: Path, order: str) -> None:
-    told = [*episode(1, 7), *episode(2, 4, ended=False), *episode(3, 1)]
+    content = [*episode(1, 7), *episode(2, 4, ended=False), *episode(3, 1)]
     rows = {
         "played": list(range(12)),
         "backwards": list(range(12))[::-1],
         "shuffled": np.random.default_rng(1).permutation(12).tolist(),
     }[order]
-    data = read(shard(tmp_path / "s", [told[i] for i in rows]), tmp_path / "x.frames")
+    data = read(shard(tmp_path / "s", [content[i] for i in rows]), tmp_path / "x.frames")
     assert data.final is not None and data.obs.shape == (7 + 4 + 1 + 3, 84, 84) and data.obs.dtype == np.uint8
     lengths = {1: 7, 2: 4, 3: 1}
     ends = np.flatnonzero(data.final).tolist()
     starts = [0, *(end + 1 for end in ends[:-1])]
-    seen = []
+    frames_by_row = []
     for start, end in zip(starts, ends, strict=True):
-        number = next(n for n in lengths if (data.obs[start] == picture(1000 * n + 1)).all())
-        seen.append(number)
+        number = next(n for n in lengths if (data.obs[start] == frame_of(1000 * n + 1)).all())
+        frames_by_row.append(number)
         assert end - start == lengths[number]
         for k in range(lengths[number] + 1):
-            np.testing.assert_array_equal(data.obs[start + k], picture(1000 * number + k + 1))
+            np.testing.assert_array_equal(data.obs[start + k], frame_of(1000 * number + k + 1))
         k = np.arange(lengths[number])
         np.testing.assert_array_equal(data.action[start:end], k % 6)
         np.testing.assert_array_equal(data.reward[start:end], k % 3 - 1)
         last = np.arange(lengths[number]) == lengths[number] - 1
         np.testing.assert_array_equal(data.terminated[start:end], last & (number != 2))
         np.testing.assert_array_equal(data.truncated[start:end], last & (number == 2))
-    assert sorted(seen) == [1, 2, 3] and (order != "played" or seen == [1, 2, 3])
+    assert sorted(frames_by_row) == [1, 2, 3] and (order != "played" or frames_by_row == [1, 2, 3])
 
 
 def test_mid_game_line_begins_with_its_preceding_frames(tmp_path: Path) -> None:
-    told = episode(1, 9)
-    data = read(shard(tmp_path / "s", [*told[:2], *told[6:]]), tmp_path / "x.frames")
+    content = episode(1, 9)
+    data = read(shard(tmp_path / "s", [*content[:2], *content[6:]]), tmp_path / "x.frames")
     due = [
         1,
         2,
@@ -112,7 +112,7 @@ def test_mid_game_line_begins_with_its_preceding_frames(tmp_path: Path) -> None:
         9,
         10,
     ]  # two steps and an end; three frames before the seventh; three steps and an end
-    assert [int((picture(1000 + k) == frame).all()) for k, frame in zip(due, data.obs, strict=True)] == [1] * 10
+    assert [int((frame_of(1000 + k) == frame).all()) for k, frame in zip(due, data.obs, strict=True)] == [1] * 10
     assert data.final is not None
     assert data.final.tolist() == [False, False, True, True, True, True, False, False, False, True]
     assert data.truncated.tolist() == [False, True, *[False] * 8] and np.flatnonzero(data.terminated).tolist() == [8]
@@ -126,38 +126,38 @@ def test_mid_game_line_begins_with_its_preceding_frames(tmp_path: Path) -> None:
 
 def still(number: int, *, action: int = 0) -> Transition:
     """A moment at which nothing moves."""
-    frame = [picture(number)] * 4
+    frame = [frame_of(number)] * 4
     return Transition(frame, action, 0.0, 1.0, frame, 0, 5)
 
 
 def test_identical_frames_are_each_stored_once() -> None:
-    made = Shard(Path("s"))
+    records = Shard(Path("s"))
     for at in range(5):
         moment = still(3)
-        made.add(at, example(rl_unplugged_writer.example(_features(moment))))
-    assert made.lines() == [[0, 1, 2, 3, 4]]
+        records.add(at, example(rl_unplugged_writer.example(_features(moment))))
+    assert records.lines() == [[0, 1, 2, 3, 4]]
     alone = Shard(Path("s"))
     alone.add(0, example(rl_unplugged_writer.example(_features(still(3)))))
     assert alone.lines() == [[0]]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.booleans()), min_size=1, max_size=30))
-def test_every_record_is_in_one_consistent_line(told: list[tuple[int, int, bool]]) -> None:
-    made = Shard(Path("s"))
-    for before, after, over in told:
-        made.stacks.append((before,) * 4)
-        made.led_to.append((after,) * 4)
-        made.action.append(before % 2)
-        made.next_action.append(after % 2)
-        made.over.append(over)
-        made.reward.append(0.0)
-        made.episode.append(0)
-    lines = made.lines()
-    assert sorted(i for line in lines for i in line) == list(range(len(told)))
+def test_every_record_is_in_one_consistent_line(rows_of_line: list[tuple[int, int, bool]]) -> None:
+    records = Shard(Path("s"))
+    for before, after, over in rows_of_line:
+        records.stacks.append((before,) * 4)
+        records.led_to.append((after,) * 4)
+        records.action.append(before % 2)
+        records.next_action.append(after % 2)
+        records.over.append(over)
+        records.reward.append(0.0)
+        records.episode.append(0)
+    lines = records.lines()
+    assert sorted(i for line in lines for i in line) == list(range(len(rows_of_line)))
     for line in lines:
         for one, other in pairwise(line):
-            assert made.led_to[one] == made.stacks[other] and not made.over[one]
-            assert made.next_action[one] == made.action[other]
+            assert records.led_to[one] == records.stacks[other] and not records.over[one]
+            assert records.next_action[one] == records.action[other]
 
 
 def _features(at: Transition) -> dict[str, object]:
@@ -173,7 +173,7 @@ COLOURED = [png(np.zeros((84, 84, 3), np.uint8))] * 4
 
 
 @pytest.mark.parametrize(
-    ("changed", "reason"),
+    ("changes", "reason"),
     [
         ({"o_t": None}, "o_t: 4 of bytes were expected"),
         ({"a_t": [1.5]}, "a_t: 1 of int were expected"),
@@ -184,11 +184,11 @@ COLOURED = [png(np.zeros((84, 84, 3), np.uint8))] * 4
         ({"o_tp1": SMALL}, "o_tp1: no grey PNG of 84×84"),
         ({"o_t": COLOURED}, "o_t: no grey PNG of 84×84"),
         ({"o_t": [b"GIF89a"] * 4}, "o_t: no grey PNG of 84×84"),
-        ({"o_t": [png(picture(1))[:-40]] * 4}, "a damaged PNG"),
+        ({"o_t": [png(frame_of(1))[:-40]] * 4}, "a damaged PNG"),
     ],
 )
-def test_records_of_something_else_are_refused_by_byte(tmp_path: Path, changed: dict[str, object], reason: str) -> None:
-    path = shard(tmp_path / "odd", episode(1, 2), **changed)
+def test_records_of_something_else_are_refused_by_byte(tmp_path: Path, changes: dict[str, object], reason: str) -> None:
+    path = shard(tmp_path / "odd", episode(1, 2), **changes)
     with pytest.raises(RefusedFile, match=f"odd: record at byte 0: .*{reason}"):
         read(path, tmp_path / "x.frames")
 
@@ -245,8 +245,8 @@ def test_damaged_shards_are_named_and_the_others_kept(tmp_path: Path) -> None:
     assert (folder / f"{good.name}.00000.segment").stat().st_mtime_ns == stamp
     data = recording_reader.read_recording(folder)
     assert len(data.obs) == 5 + 7 + 3 and data.terminated.sum() == 3
-    told = recording_reader.metadata(folder)
-    assert (told["files"], told["transitions"], told["episodes"]) == (3, 12, 3)
+    content = recording_reader.metadata(folder)
+    assert (content["files"], content["transitions"], content["episodes"]) == (3, 12, 3)
     assert all(b.before for b in bring(folder, good, bad, late))
     shard(good, episode(4, 9))
     assert [b.before for b in bring(folder, good)] == [False] and len(
@@ -261,10 +261,10 @@ def test_interrupted_import_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     paths = [shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 5)) for n in range(3)]
     whole, broken = tmp_path / "whole.frames", tmp_path / "broken.frames"
     bring(whole, *paths)
-    for brought in shard_conversion.convert_shards(
+    for result in shard_conversion.convert_shards(
         paths, broken, rl_unplugged.convert_shard, workers=1, origin="a test"
     ):
-        if brought.path == paths[1]:
+        if result.path == paths[1]:
             break
     (broken / "run_1-00002-of-00100.00000.segment").write_bytes(b"half a file")
     assert not recording_reader.is_complete(broken)
@@ -280,11 +280,11 @@ def test_two_workers_import_the_same_as_one(tmp_path: Path) -> None:
     assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True) if a is not None and b is not None)
 
 
-def slow(path: Path, made: RecordingWriter) -> dict[str, int]:
+def slow(path: Path, writer: RecordingWriter) -> dict[str, int]:
     """Takes its time, but for the first."""
     if not path.name.endswith("0"):
         sleep(30)
-    return rl_unplugged.convert_shard(path, made)
+    return rl_unplugged.convert_shard(path, writer)
 
 
 def test_interruption_does_not_wait_for_pending_shards(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ START = np.zeros(1, np.int64)
 
 
 def saved(state: object) -> bytes:
-    """What ``torch.save`` writes."""
+    """The bytes that ``torch.save`` writes."""
     file = io.BytesIO()
     torch.save(state, file)
     return file.getvalue()
@@ -36,14 +36,14 @@ def saved(state: object) -> bytes:
 
 def actor(prefix: str, sizes: tuple[int, ...], *, last: str | None = None) -> dict[str, torch.Tensor]:
     """Plain layers under the names of a ``torch.nn.Sequential``, which counts activations too."""
-    made: dict[str, torch.Tensor] = {}
+    tensors_of: dict[str, torch.Tensor] = {}
     for i in range(len(sizes) - 1):
         name = last if last is not None and i == len(sizes) - 2 else f"{prefix}.{2 * i}"
-        made[f"{name}.weight"] = (
+        tensors_of[f"{name}.weight"] = (
             torch.arange(sizes[i + 1] * sizes[i]).reshape(sizes[i + 1], sizes[i]).float() / 50 - 0.1
         )
-        made[f"{name}.bias"] = torch.full((sizes[i + 1],), 0.01 * (i + 1))
-    return made
+        tensors_of[f"{name}.bias"] = torch.full((sizes[i + 1],), 0.01 * (i + 1))
+    return tensors_of
 
 
 PPO = {
@@ -70,11 +70,11 @@ def converted(path: Path) -> Policy:
 
 def replaced(raw: bytes, name: str, content: bytes) -> bytes:
     """A zip with one member changed."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(raw)) as old, zipfile.ZipFile(made, "w") as new:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(raw)) as old, zipfile.ZipFile(archive, "w") as new:
         for info in old.infolist():
             new.writestr(info.filename, content if info.filename.endswith(name) else old.read(info))
-    return made.getvalue()
+    return archive.getvalue()
 
 
 def test_actor_of_an_sb3_zip_acts_like_sb3() -> None:
@@ -95,14 +95,14 @@ def test_an_on_policy_zip_acts_as_its_layers_do(tmp_path: Path) -> None:
     mean = PPO["action_net.weight"] @ x + PPO["action_net.bias"]
     obs = np.array([[0.5, -1.0, 2.0]], np.float32)
     assert policy(obs, START)[0] == pytest.approx(mean.numpy(), abs=1e-6)
-    drawn = policy(obs, START, np.array([[0.5, -0.5]]))
-    assert drawn[0] == pytest.approx(mean.numpy() + np.array([math.exp(-1), -math.exp(-2)]) / 2, abs=1e-6)
+    sample = policy(obs, START, np.array([[0.5, -0.5]]))
+    assert sample[0] == pytest.approx(mean.numpy() + np.array([math.exp(-1), -math.exp(-2)]) / 2, abs=1e-6)
     assert policy.facts.squash == "clip"
 
 
 def test_a_chosen_activation_is_honoured_and_an_unknown_one_refused(tmp_path: Path) -> None:
-    chosen = {"policy_kwargs": {"activation_fn": "<class 'torch.nn.modules.activation.ReLU'>"}}
-    assert converted(zipped(tmp_path, PPO, chosen)).facts.activation == "relu"
+    options = {"policy_kwargs": {"activation_fn": "<class 'torch.nn.modules.activation.ReLU'>"}}
+    assert converted(zipped(tmp_path, PPO, options)).facts.activation == "relu"
     unknown = {"policy_kwargs": {"activation_fn": "<class 'torch.nn.modules.activation.ELU'>"}}
     with pytest.raises(RefusedFile, match="has the activation ELU"):
         converted(zipped(tmp_path, PPO, unknown))
@@ -179,17 +179,17 @@ def test_tensors_equal_those_saved_by_torch() -> None:
         empty=torch.zeros(0, 3),
         parameter=torch.nn.Parameter(torch.ones(2)),
     )
-    found = tensors(saved(state), "x")
-    assert found.keys() == state.keys()
-    for name, array in found.items():
+    state_back = tensors(saved(state), "x")
+    assert state_back.keys() == state.keys()
+    for name, array in state_back.items():
         np.testing.assert_array_equal(array, state[name].detach().numpy())
         assert array.dtype == state[name].detach().numpy().dtype
 
 
 def test_module_state_is_read_without_its_metadata() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Tanh(), torch.nn.Linear(2, 1))
-    found = tensors(saved(module.state_dict()), "x")
-    assert {name: array.shape for name, array in found.items()} == {
+    state_back = tensors(saved(module.state_dict()), "x")
+    assert {name: array.shape for name, array in state_back.items()} == {
         k: tuple(v.shape) for k, v in module.state_dict().items()
     }
 

@@ -19,12 +19,12 @@ from rlbench.envs.fetch import FetchVector
 from rlbench.envs.gymnasium import ClassicVector, GymnasiumVector
 from rlbench.envs.mujoco import MujocoVector
 from rlbench.envs.toy import Catch
-from tests.envs.registered import made
+from tests.envs.registered import make
 
 Make = Callable[..., VectorEnv]
 
 
-def drawn(actions: Discrete | Box, *, seed: int, size: tuple[int, ...]) -> np.ndarray:
+def random_rows(actions: Discrete | Box, *, seed: int, size: tuple[int, ...]) -> np.ndarray:
     """Random actions of any kind, as they are sent."""
     generator = np.random.default_rng(seed)
     if isinstance(actions, Discrete):
@@ -46,7 +46,7 @@ def atari(adapter: str, game: str, *, seeds: Sequence[int], training: bool, thre
 
 KINDS: dict[str, Make] = {  # all of them end an episode within 100 random steps
     "catch": Catch,
-    "cartpole": partial(GymnasiumVector, name="CartPole-v1", factory=made("CartPole-v1")),
+    "cartpole": partial(GymnasiumVector, name="CartPole-v1", factory=make("CartPole-v1")),
     "pendulum": partial(ClassicVector, task="Pendulum-v1", limit=30),
     "hopper": partial(MujocoVector, task="Hopper-v4"),
     "cheetah": partial(MujocoVector, task="HalfCheetah-v4", limit=30),
@@ -72,4 +72,4 @@ def make_any_fixture() -> Make:
 
 @pytest.fixture(scope="session", name="draw")
 def draw_fixture() -> Callable[..., np.ndarray]:
-    return drawn
+    return random_rows

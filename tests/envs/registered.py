@@ -8,6 +8,6 @@ from typing import Any
 import gymnasium
 
 
-def made(name: str) -> Callable[[], gymnasium.Env[Any, Any]]:
+def make(name: str) -> Callable[[], gymnasium.Env[Any, Any]]:
     """Make one env."""
     return lambda: gymnasium.make(name, disable_env_checker=True)

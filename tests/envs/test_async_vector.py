@@ -24,7 +24,7 @@ STEPS = 120
 KINDS = ["ale", "envpool", "hopper", "envpool-hopper"]  # all of them end several episodes in these steps
 
 
-def made(make_any: Make, kind: str, answers: int, seeds: list[int] | None = None) -> AsyncVectorEnv:
+def make(make_any: Make, kind: str, answers: int, seeds: list[int] | None = None) -> AsyncVectorEnv:
     seeds = seeds or SEEDS
     if kind == "envpool-hopper":
         return EnvPoolMujoco(task="Hopper-v4", seeds=seeds, threads=2, async_batch=answers)
@@ -73,8 +73,8 @@ def together_fixture(kind: str, make_any: Make, draw: Draw) -> Synchronous:
 def test_asynchronous_envs_answer_like_synchronous_ones(
     make_any: Make, kind: str, answers: int, together: Synchronous
 ) -> None:
-    """Lives, FIRE, resets and scores too, to the bit: no env knows in what company or order it is asked."""
-    action, envs = together.action, made(make_any, kind, answers)
+    """Lives, FIRE, resets and scores too, to the bit: no env depends on the others or on the order of requests."""
+    action, envs = together.action, make(make_any, kind, answers)
     assert np.array_equal(together.first, envs.reset())
     observations: list[list[bytes]] = [[] for _ in SEEDS]
     ready = np.arange(len(SEEDS))
@@ -90,7 +90,7 @@ def test_asynchronous_envs_answer_like_synchronous_ones(
 
 
 def test_asynchronous_vector_keeps_the_vector_contract(make_any: Make, kind: str, together: Synchronous) -> None:
-    envs = made(make_any, kind, 2)
+    envs = make(make_any, kind, 2)
     ours, theirs = envs.info, together.info
     assert (ours.num_envs, ours.obs_shape, ours.obs_dtype, ours.versions) == (4, *theirs[1:3], theirs.versions)
     assert [np.asarray(part).tolist() for part in ours.actions] == [np.asarray(p).tolist() for p in theirs.actions]
@@ -106,13 +106,13 @@ def test_asynchronous_vector_keeps_the_vector_contract(make_any: Make, kind: str
     envs.close()
 
 
-class Held:
+class BlockedEnv:
     """One env that answers when it is let go, with how often it was sent."""
 
     info = EnvInfo(1, (), np.dtype(np.float32), Discrete(9), ())
 
     def __init__(self) -> None:
-        self.free, self.sent, self.closed, self.cause = Event(), 0, False, ""
+        self.free, self.requests_sent, self.closed, self.cause = Event(), 0, False, ""
         self.free.set()
 
     def reset(self) -> np.ndarray:
@@ -121,28 +121,28 @@ class Held:
     def send(self, action: np.ndarray) -> None:
         if action[0] < 0:
             raise Diverged("held: env 0: action is not finite")
-        self.sent += 1
+        self.requests_sent += 1
 
     def recv(self) -> Step:
         assert self.free.wait(30)
         if self.cause:
-            raise BrokenEnvironment(f"held: env 0, step {self.sent}: {self.cause}")
-        flag, number = np.zeros(1, bool), np.full(1, self.sent)
+            raise BrokenEnvironment(f"held: env 0, step {self.requests_sent}: {self.cause}")
+        flag, number = np.zeros(1, bool), np.full(1, self.requests_sent)
         return Step(number.astype(np.float32), flag.astype(np.float32), flag, flag, number * 0, number * 1.0, flag)
 
     def close(self) -> None:
         self.closed = True
 
 
-def held(count: int, answers: int) -> tuple[AsyncVector, list[Held]]:
-    envs = [Held() for _ in range(count)]
+def blocked_envs(count: int, answers: int) -> tuple[AsyncVector, list[BlockedEnv]]:
+    envs = [BlockedEnv() for _ in range(count)]
     env = AsyncVector(envs=envs, async_batch=answers)
     env.reset()
     return env, envs
 
 
 def test_slow_env_delays_no_other_and_answers_when_done() -> None:
-    env, envs = held(3, 2)
+    env, envs = blocked_envs(3, 2)
     envs[1].free.clear()
     env.send(np.arange(3), np.arange(3))
     for turn in range(1, 6):
@@ -156,7 +156,7 @@ def test_slow_env_delays_no_other_and_answers_when_done() -> None:
         step = env.recv()
         heard.update(step.env_id.tolist())
         env.send(np.zeros(2, np.int64), step.env_id)
-    assert envs[1].sent == 2
+    assert envs[1].requests_sent == 2
     env.close()
     assert all(one.closed for one in envs)
 
@@ -172,7 +172,7 @@ def test_every_action_goes_to_its_env(make_any: Make) -> None:
 
 
 def test_error_in_an_env_names_its_index() -> None:
-    env, envs = held(3, 1)
+    env, envs = blocked_envs(3, 1)
     envs[2].cause = "reward is not finite"
     env.send(np.zeros(1, np.int64), np.array([2]))
     with pytest.raises(BrokenEnvironment, match="async env 2: held: env 0, step 1: reward is not finite"):
@@ -186,19 +186,19 @@ def test_error_in_an_env_names_its_index() -> None:
 def test_waiting_without_pending_actions_is_refused(answers: int) -> None:
     refusal = pytest.raises(UsageError, match="from 1 to 4 envs can answer")
     with refusal:
-        AsyncVector(envs=[Held() for _ in range(4)], async_batch=answers)
+        AsyncVector(envs=[BlockedEnv() for _ in range(4)], async_batch=answers)
     with refusal:
         EnvPoolMujoco(task="Hopper-v4", seeds=SEEDS, threads=2, async_batch=answers)
 
 
 def test_invalid_action_is_refused_with_its_env_index(make_any: Make) -> None:
-    env = made(make_any, "envpool-hopper", 2)
+    env = make(make_any, "envpool-hopper", 2)
     env.reset()
-    refused: Callable[[Any], None] = partial(env.send, env_id=np.array([1, 3]))
+    send: Callable[[Any], None] = partial(env.send, env_id=np.array([1, 3]))
     action = np.zeros((2, 3), np.float32)
     with pytest.raises(RlbenchError, match=r"actions must be \[2, 3\] float32"):
-        refused(np.zeros((4, 3), np.float32))
+        send(np.zeros((4, 3), np.float32))
     action[1, 0] = np.nan
     with pytest.raises(Diverged, match="env 3, step 0: action is not finite"):
-        refused(action)
+        send(action)
     env.close()

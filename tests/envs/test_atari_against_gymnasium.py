@@ -20,7 +20,7 @@ STEPS = 300
 
 
 class Oracle:
-    """One env as the contract has it, told in straight lines."""
+    """One env as the contract has it, written out."""
 
     def __init__(self, env: gymnasium.Env, *, training: bool) -> None:
         self.env, self.training = env, training
@@ -54,8 +54,8 @@ def grey_first(name: str, noops: int) -> gymnasium.Env:
 def colour_first(name: str, noops: int) -> gymnasium.Env:
     assert noops == 0
     env = MaxAndSkipObservation(gymnasium.make(f"ALE/{name}-v5", frameskip=1, repeat_action_probability=0.0), skip=4)
-    seen = gymnasium.spaces.Box(0, 255, (210, 160), np.uint8)
-    grey = TransformObservation(env, lambda frame: cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY), seen)
+    space = gymnasium.spaces.Box(0, 255, (210, 160), np.uint8)
+    grey = TransformObservation(env, lambda frame: cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY), space)
     return ResizeObservation(grey, (84, 84))
 
 

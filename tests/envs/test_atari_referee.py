@@ -9,7 +9,7 @@ from rlbench.envs.atari import Answers, Referee, one_seed_per_env
 from rlbench.envs.base import Step
 
 
-def told(referee: Referee, *, points: float = 0, lives: int = 3, ended: bool = False, capped: bool = False) -> Step:
+def step_of(referee: Referee, *, points: float = 0, lives: int = 3, ended: bool = False, capped: bool = False) -> Step:
     return referee.apply(
         Answers(
             obs=np.zeros((1, 2, 2), np.uint8),
@@ -37,55 +37,55 @@ QUIET = (0, 0, False, False, False)
 
 
 def test_a_lost_life_ends_the_episode_but_not_the_game(training: Referee) -> None:
-    assert flags(told(training, points=30, lives=2)) == (1, 30, True, False, False)
+    assert flags(step_of(training, points=30, lives=2)) == (1, 30, True, False, False)
     assert training.emulator_action(np.array([5])).tolist() == [0]
-    assert flags(told(training, points=10, lives=2)) == QUIET
+    assert flags(step_of(training, points=10, lives=2)) == QUIET
     assert training.emulator_action(np.array([5])).tolist() == [5]
-    assert flags(told(training, points=-7, lives=2)) == (-1, -7, False, False, False)
+    assert flags(step_of(training, points=-7, lives=2)) == (-1, -7, False, False, False)
 
 
 def test_life_lost_during_the_start_of_a_life_ends_nothing(training: Referee) -> None:
-    told(training, lives=2)
-    assert flags(told(training, lives=1)) == QUIET
-    assert flags(told(training, lives=1)) == QUIET
+    step_of(training, lives=2)
+    assert flags(step_of(training, lives=1)) == QUIET
+    assert flags(step_of(training, lives=1)) == QUIET
 
 
 def test_gained_life_or_temporary_zero_lives_end_nothing(training: Referee) -> None:
-    assert flags(told(training, lives=4)) == QUIET
-    assert flags(told(training, lives=0)) == QUIET
-    assert flags(told(training, lives=3)) == QUIET
+    assert flags(step_of(training, lives=4)) == QUIET
+    assert flags(step_of(training, lives=0)) == QUIET
+    assert flags(step_of(training, lives=3)) == QUIET
 
 
 def test_a_game_over_on_the_last_life_ends_both(training: Referee) -> None:
-    assert flags(told(training, points=1, lives=0, ended=True)) == (1, 1, True, False, True)
-    assert flags(told(training, points=9, lives=3)) == QUIET
-    assert flags(told(training, lives=3)) == QUIET
+    assert flags(step_of(training, points=1, lives=0, ended=True)) == (1, 1, True, False, True)
+    assert flags(step_of(training, points=9, lives=3)) == QUIET
+    assert flags(step_of(training, lives=3)) == QUIET
 
 
 def test_the_frame_limit_truncates_unless_a_life_is_lost_in_the_same_step(training: Referee) -> None:
-    assert flags(told(training, capped=True)) == (0, 0, False, True, True)
-    told(training)
-    assert flags(told(training, lives=2, capped=True)) == (0, 0, True, False, True)
+    assert flags(step_of(training, capped=True)) == (0, 0, False, True, True)
+    step_of(training)
+    assert flags(step_of(training, lives=2, capped=True)) == (0, 0, True, False, True)
     assert training.over[0] and not training.lost[0]  # what follows is a game, not a life
 
 
 @pytest.mark.parametrize("why", ["ended", "capped"])
 def test_game_ending_during_the_start_of_a_life_is_reported_one_row_later(training: Referee, why: str) -> None:
-    told(training, lives=2)
-    assert flags(told(training, points=5, lives=2, **{why: True})) == QUIET
+    step_of(training, lives=2)
+    assert flags(step_of(training, points=5, lives=2, **{why: True})) == QUIET
     assert not training.active[0]
-    last = flags(told(training, points=5, lives=3))  # nobody was asked: these are words of no meaning
+    last = flags(step_of(training, points=5, lives=3))  # ignored: the step has no effect
     assert last == (0, 0, why == "ended", why == "capped", True)
     assert training.active[0]
     assert training.emulator_action(np.array([5])).tolist() == [0]
-    assert flags(told(training, lives=3)) == QUIET
+    assert flags(step_of(training, lives=3)) == QUIET
 
 
 def test_evaluation_plays_whole_games_for_raw_points() -> None:
     referee = Referee(num_envs=1, episodic_life=False, clip=False)
     referee.begin(np.array([3]))
-    assert flags(told(referee, points=30, lives=2)) == (30, 30, False, False, False)
-    assert flags(told(referee, points=-2, lives=0, ended=True)) == (-2, -2, True, False, True)
+    assert flags(step_of(referee, points=30, lives=2)) == (30, 30, False, False, False)
+    assert flags(step_of(referee, points=-2, lives=0, ended=True)) == (-2, -2, True, False, True)
 
 
 def test_seeds_are_reduced_to_the_engines_range() -> None:

@@ -14,7 +14,7 @@ import rlbench.envs.envpool
 from rlbench.envs.base import VectorEnv
 from rlbench.envs.gymnasium import GymnasiumVector
 from rlbench.errors import BrokenEnvironment, Diverged, RlbenchError, UnknownName, UsageError
-from tests.envs.registered import made
+from tests.envs.registered import make
 
 Make = Callable[..., VectorEnv]
 ATARI = ["ale", "envpool", "gymnasium"]
@@ -88,7 +88,7 @@ def test_an_impossible_action_is_refused_before_the_engine_sees_it(make_any: Mak
 
 
 def test_continuous_actions_must_be_float32_vectors() -> None:
-    env = GymnasiumVector(name="Pendulum-v1", factory=made("Pendulum-v1"), seeds=[1, 2])
+    env = GymnasiumVector(name="Pendulum-v1", factory=make("Pendulum-v1"), seeds=[1, 2])
     env.reset()
     env.send(np.zeros((2, 1), np.float32))
     assert env.recv().score.dtype == np.float64
@@ -190,4 +190,4 @@ def test_an_environment_that_ends_for_two_reasons_is_terminated() -> None:
 
 def test_observations_that_are_not_boxes_are_refused() -> None:
     with pytest.raises(UsageError, match="only Box is supported"):
-        GymnasiumVector(name="FrozenLake-v1", factory=made("FrozenLake-v1"), seeds=[1])
+        GymnasiumVector(name="FrozenLake-v1", factory=make("FrozenLake-v1"), seeds=[1])

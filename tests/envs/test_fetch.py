@@ -18,37 +18,37 @@ OBSERVATION, ACHIEVED, DESIRED = slice(0, 10), slice(10, 13), slice(13, 16)
 
 def test_observation_is_observation_achieved_goal_and_desired_goal(draw: Draw) -> None:
     env = FetchVector(task="FetchReach-v4", seeds=[1, 2])
-    shown = env.reset()
-    assert shown.shape == (2, 16) and shown.dtype == np.float32
+    obs = env.reset()
+    assert obs.shape == (2, 16) and obs.dtype == np.float32
     for action in draw(env.info.actions, seed=0, size=(60, 2)):
         for env_id, one in enumerate(env._envs):
             parts = one.unwrapped._get_obs()
             slices = (OBSERVATION, ACHIEVED, DESIRED)
             for where, part in zip(slices, ("observation", "achieved_goal", "desired_goal"), strict=True):
-                assert np.array_equal(shown[env_id, where], parts[part].astype(np.float32))
+                assert np.array_equal(obs[env_id, where], parts[part].astype(np.float32))
         env.send(action)
-        shown = env.recv().obs
+        obs = env.recv().obs
 
 
 def test_compute_reward_equals_the_environments_reward() -> None:
     env = FetchVector(task="FetchReach-v4", seeds=range(4))
-    shown, paid = env.reset(), set()
+    obs, rewards = env.reset(), set()
     for _ in range(45):  # straight to the goal: an action of 1 is 5 cm
-        towards = (shown[:, DESIRED] - shown[:, ACHIEVED]) / 0.05
+        towards = (obs[:, DESIRED] - obs[:, ACHIEVED]) / 0.05
         env.send(np.concatenate([np.clip(towards, -1, 1), np.zeros((4, 1))], 1, dtype=np.float32))
         step = env.recv()
-        shown = step.obs
-        achieved, desired = (torch.from_numpy(shown[:, where]) for where in (ACHIEVED, DESIRED))
+        obs = step.obs
+        achieved, desired = (torch.from_numpy(obs[:, where]) for where in (ACHIEVED, DESIRED))
         assert compute_reward(achieved, desired).tolist() == step.reward.tolist()
-        paid |= set(step.reward.tolist())
-    assert paid == {-1.0, 0.0}
+        rewards |= set(step.reward.tolist())
+    assert rewards == {-1.0, 0.0}
 
 
 def test_the_reward_of_any_two_goals_is_the_environments() -> None:
     env = FetchVector(task="FetchReach-v4", seeds=[1])
-    goals = np.random.default_rng(0).uniform(-0.05, 0.05, (2, 500, 3)).astype(np.float32)
-    theirs = env._envs[0].unwrapped.compute_reward(goals[0], goals[1], {})
-    ours = compute_reward(torch.from_numpy(goals[0]), torch.from_numpy(goals[1]))
+    goal_pairs = np.random.default_rng(0).uniform(-0.05, 0.05, (2, 500, 3)).astype(np.float32)
+    theirs = env._envs[0].unwrapped.compute_reward(goal_pairs[0], goal_pairs[1], {})
+    ours = compute_reward(torch.from_numpy(goal_pairs[0]), torch.from_numpy(goal_pairs[1]))
     assert ours.dtype == torch.float32 and ours.tolist() == theirs.tolist()
     assert 0 < (ours == 0).sum() < 500
 

@@ -14,7 +14,7 @@ from rlbench.envs.envpool_async import EnvPoolMujoco
 from rlbench.envs.gymnasium import GymnasiumVector
 from rlbench.envs.mujoco import MujocoVector
 from rlbench.errors import BrokenEnvironment, UnknownName, UsageError
-from tests.envs.registered import made
+from tests.envs.registered import make
 
 Draw = Callable[..., np.ndarray]
 MADE_WITH = "gymnasium 1.4.0, mujoco 3.3.7, x86-64"  # to record anew: run this file, and take what the failures say
@@ -39,28 +39,28 @@ def rounded(column: np.ndarray) -> bytes:
 @pytest.mark.parametrize("task", GOLDEN)
 def test_two_hundred_rows_are_as_recorded(task: str, draw: Draw) -> None:
     env = MujocoVector(task=task, seeds=[1, 2])
-    seen = sha256(rounded(env.reset()))
+    digest = sha256(rounded(env.reset()))
     for action in draw(env.info.actions, seed=0, size=(200, 2)):
         env.send(action)
         for column in env.recv():
-            seen.update(rounded(column))
-    found = f"gymnasium {version('gymnasium')}, mujoco {version('mujoco')}"
-    assert seen.hexdigest() == GOLDEN[task], f"recorded with {MADE_WITH}; this is {found}"
+            digest.update(rounded(column))
+    versions = f"gymnasium {version('gymnasium')}, mujoco {version('mujoco')}"
+    assert digest.hexdigest() == GOLDEN[task], f"recorded with {MADE_WITH}; this is {versions}"
 
 
 @pytest.mark.parametrize("task", GOLDEN)
 @pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning")  # the documented version is the old one
 def test_every_row_equals_gymnasiums_own(task: str, draw: Draw) -> None:
     env, theirs = MujocoVector(task=task, seeds=[7]), gymnasium.make(task)
-    shown, due = theirs.reset(seed=7)[0], False
-    assert np.array_equal(env.reset()[0], shown.astype(np.float32))
+    gym_obs, due = theirs.reset(seed=7)[0], False
+    assert np.array_equal(env.reset()[0], gym_obs.astype(np.float32))
     half = theirs.action_space.high
     for action in draw(env.info.actions, seed=3, size=(120, 1)):
         env.send(action)
         row = env.recv()
-        told = (theirs.reset()[0], 0.0, False, False, {}) if due else theirs.step(half * action[0])
-        shown, reward, terminated, truncated, _ = told
-        assert np.array_equal(row.obs[0], shown.astype(np.float32))
+        gym_step = (theirs.reset()[0], 0.0, False, False, {}) if due else theirs.step(half * action[0])
+        gym_obs, reward, terminated, truncated, _ = gym_step
+        assert np.array_equal(row.obs[0], gym_obs.astype(np.float32))
         assert (row.score[0], row.terminated[0], row.truncated[0]) == (reward, terminated, truncated)
         due = terminated or truncated
 
@@ -68,10 +68,10 @@ def test_every_row_equals_gymnasiums_own(task: str, draw: Draw) -> None:
 def test_actions_are_scaled_to_the_environments_bounds() -> None:
     env = MujocoVector(task="Humanoid-v4", seeds=[1])
     env.reset()
-    for sent, taken in ((-1, -0.4), (1, 0.4), (0.5, 0.2)):
-        env.send(np.full((1, 17), sent, np.float32))
+    for value, torque in ((-1, -0.4), (1, 0.4), (0.5, 0.2)):
+        env.send(np.full((1, 17), value, np.float32))
         env.recv()
-        assert env._envs[0].unwrapped.data.ctrl.tolist() == [pytest.approx(taken, abs=1e-7)] * 17
+        assert env._envs[0].unwrapped.data.ctrl.tolist() == [pytest.approx(torque, abs=1e-7)] * 17
 
 
 def test_bounds_that_are_not_symmetric_are_met_and_kept() -> None:
@@ -83,21 +83,21 @@ def test_bounds_that_are_not_symmetric_are_met_and_kept() -> None:
             return np.zeros(2, np.float32), {}
 
         def step(self, action: np.ndarray) -> tuple:
-            taken.append(action)
+            torques.append(action)
             return np.zeros(2, np.float32), 0.0, False, False, {}
 
-    taken: list[np.ndarray] = []
+    torques: list[np.ndarray] = []
     env = GymnasiumVector(name="Odd-v0", factory=Odd, seeds=[1])
     env.reset()
-    for sent in (-1, 1, 0):
-        env.send(np.full((1, 2), sent, np.float32))
+    for value in (-1, 1, 0):
+        env.send(np.full((1, 2), value, np.float32))
         env.recv()
-    assert np.stack(taken) == pytest.approx(np.array([[0.1, -3], [0.7, 1], [0.4, -1]]))
-    assert all(Odd.action_space.contains(action) for action in taken)
+    assert np.stack(torques) == pytest.approx(np.array([[0.1, -3], [0.7, 1], [0.4, -1]]))
+    assert all(Odd.action_space.contains(action) for action in torques)
 
 
 def test_actions_may_be_overwritten_once_they_are_sent() -> None:
-    env, again = (GymnasiumVector(name="Pendulum-v1", factory=made("Pendulum-v1"), seeds=[1]) for _ in range(2))
+    env, again = (GymnasiumVector(name="Pendulum-v1", factory=make("Pendulum-v1"), seeds=[1]) for _ in range(2))
     action = np.full((1, 1), 0.5, np.float32)
     for one in (env, again):
         one.reset()

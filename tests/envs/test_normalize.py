@@ -13,71 +13,73 @@ from rlbench.config.tasks import MujocoTask, ToyTask
 from rlbench.envs.base import Box, EnvInfo, Snapshot, Step
 from rlbench.envs.normalize import CLIP, Normalized, NormalizedSnapshot, Scale
 
-LANES, SIZE = 3, 2
+ENVS, SIZE = 3, 2
 
 
 class Shows:
     """Environments that show what they are given, in its order."""
 
-    def __init__(self, *shown: NDArray[np.float32]) -> None:
-        self.shown, self.sent, self.closed = list(shown), 0, False
+    def __init__(self, *observations: NDArray[np.float32]) -> None:
+        self.observations, self.actions_sent, self.closed = list(observations), 0, False
         bound = np.ones(1, np.float32)
-        self.info = EnvInfo(LANES, (SIZE,), np.dtype(np.float32), Box(-bound, bound), (("env", "shows"),))
+        self.info = EnvInfo(ENVS, (SIZE,), np.dtype(np.float32), Box(-bound, bound), (("env", "shows"),))
 
     def reset(self) -> NDArray[np.float32]:
-        return self.shown.pop(0)
+        return self.observations.pop(0)
 
     def send(self, action: NDArray[Any]) -> None:
-        self.sent += 1
+        self.actions_sent += 1
 
     def recv(self) -> Step:
-        none = np.zeros(LANES, np.bool_)
+        none = np.zeros(ENVS, np.bool_)
         return Step(
-            self.shown.pop(0), np.arange(3, dtype=np.float32), none, none, np.arange(LANES), np.arange(3.0), none
+            self.observations.pop(0), np.arange(3, dtype=np.float32), none, none, np.arange(ENVS), np.arange(3.0), none
         )
 
     def close(self) -> None:
         self.closed = True
 
 
-def drawn(steps: int, seed: int = 0) -> list[NDArray[np.float32]]:
+def random_rows(steps: int, seed: int = 0) -> list[NDArray[np.float32]]:
     generator = np.random.default_rng(seed)
-    return [(5 + generator.normal(size=(LANES, SIZE)) * [1, 40]).astype(np.float32) for _ in range(steps)]
+    return [(5 + generator.normal(size=(ENVS, SIZE)) * [1, 40]).astype(np.float32) for _ in range(steps)]
 
 
-def played(envs: Normalized, steps: int) -> list[NDArray[np.float32]]:
-    found = [envs.reset()]
+def play(envs: Normalized, steps: int) -> list[NDArray[np.float32]]:
+    actual = [envs.reset()]
     for _ in range(steps):
-        envs.send(np.zeros((LANES, 1), np.float32))
-        found.append(envs.recv().obs)
-    return found
+        envs.send(np.zeros((ENVS, 1), np.float32))
+        actual.append(envs.recv().obs)
+    return actual
 
 
 def test_statistics_include_an_observation_before_normalizing_it() -> None:
-    shown = drawn(20)
-    found = played(Normalized(Shows(*shown), Scale((SIZE,)), learning=True), 19)
-    for i, obs in enumerate(found):
-        so_far = np.concatenate(shown[: i + 1]).astype(np.float64)
-        wanted = (shown[i] - so_far.mean(0)) / np.sqrt(so_far.var(0) + np.finfo(np.float32).eps)
-        np.testing.assert_allclose(obs, wanted.clip(-10, 10), rtol=1e-5, atol=1e-6)
+    observations = random_rows(20)
+    actual = play(Normalized(Shows(*observations), Scale((SIZE,)), learning=True), 19)
+    for i, obs in enumerate(actual):
+        so_far = np.concatenate(observations[: i + 1]).astype(np.float64)
+        expected = (observations[i] - so_far.mean(0)) / np.sqrt(so_far.var(0) + np.finfo(np.float32).eps)
+        np.testing.assert_allclose(obs, expected.clip(-10, 10), rtol=1e-5, atol=1e-6)
         assert obs.dtype == np.float32
 
 
 def test_evaluation_uses_trainings_statistics_without_updating_them() -> None:
-    scale, known, other = Scale((SIZE,)), drawn(10), drawn(4, seed=1)
-    played(Normalized(Shows(*known), scale, learning=True), 9)
-    rows, before = np.concatenate(known).astype(np.float64), scale.moments
-    judged = Normalized(Shows(*other), scale, learning=False)
-    found = played(judged, 2)
-    for obs, raw in zip(found, other, strict=False):
-        wanted = (raw - rows.mean(0)) / np.sqrt(rows.var(0) + np.finfo(np.float32).eps)
-        np.testing.assert_allclose(obs, wanted, rtol=1e-5, atol=1e-6)
+    scale, first, other = Scale((SIZE,)), random_rows(10), random_rows(4, seed=1)
+    play(Normalized(Shows(*first), scale, learning=True), 9)
+    rows, before = np.concatenate(first).astype(np.float64), scale.moments
+    evaluation = Normalized(Shows(*other), scale, learning=False)
+    actual = play(evaluation, 2)
+    for obs, raw in zip(actual, other, strict=False):
+        expected = (raw - rows.mean(0)) / np.sqrt(rows.var(0) + np.finfo(np.float32).eps)
+        np.testing.assert_allclose(obs, expected, rtol=1e-5, atol=1e-6)
     assert scale.moments is before
-    played(Normalized(Shows(*drawn(3, seed=2)), scale, learning=True), 2)  # training goes on, and evaluation sees it
-    judged.send(np.zeros((LANES, 1), np.float32))
-    rows = np.concatenate([*known, *drawn(3, seed=2)]).astype(np.float64)
-    wanted = (other[3] - rows.mean(0)) / np.sqrt(rows.var(0) + np.finfo(np.float32).eps)
-    np.testing.assert_allclose(judged.recv().obs, wanted, rtol=1e-5, atol=1e-6)
+    play(
+        Normalized(Shows(*random_rows(3, seed=2)), scale, learning=True), 2
+    )  # training goes on, and evaluation sees it
+    evaluation.send(np.zeros((ENVS, 1), np.float32))
+    rows = np.concatenate([*first, *random_rows(3, seed=2)]).astype(np.float64)
+    expected = (other[3] - rows.mean(0)) / np.sqrt(rows.var(0) + np.finfo(np.float32).eps)
+    np.testing.assert_allclose(evaluation.recv().obs, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_normalized_observations_are_clipped_at_ten() -> None:
@@ -100,13 +102,13 @@ def test_initial_statistics_change_nothing_and_constants_become_zero() -> None:
 
 
 def test_everything_but_observations_passes_untouched() -> None:
-    inner = Shows(*drawn(2))
+    inner = Shows(*random_rows(2))
     envs = Normalized(inner, Scale((SIZE,)), learning=True)
     assert envs.info is inner.info
     envs.reset()
-    envs.send(np.zeros((LANES, 1), np.float32))
+    envs.send(np.zeros((ENVS, 1), np.float32))
     answer = envs.recv()
-    assert inner.sent == 1
+    assert inner.actions_sent == 1
     assert answer.reward.tolist() == [0, 1, 2]
     assert answer.score.tolist() == [0, 1, 2]
     envs.close()
@@ -115,10 +117,10 @@ def test_everything_but_observations_passes_untouched() -> None:
 
 def test_normalization_is_restored_from_its_state() -> None:
     one, other = Scale((SIZE,)), Scale((SIZE,))
-    for rows in drawn(3):
+    for rows in random_rows(3):
         one.count(rows)
     other.load_state_dict(one.state_dict())
-    rows = drawn(1, seed=5)[0]
+    rows = random_rows(1, seed=5)[0]
     np.testing.assert_array_equal(one(rows), other(rows))
     one.count(rows)
     assert not np.array_equal(one(rows), other(rows))  # nothing is shared

@@ -22,19 +22,19 @@ from rlbench.errors import BrokenEnvironment, UsageError
 BREAKOUT = AtariTask(id="BreakoutNoFrameskip-v4", game="breakout", max_frames=400)
 
 
-def played(envs: VectorEnv, steps: int, *, seed: int = 0) -> list[Step]:
+def play(envs: VectorEnv, steps: int, *, seed: int = 0) -> list[Step]:
     """Some steps of random actions."""
     draw, actions, num_envs = np.random.default_rng(seed), envs.info.actions, envs.info.num_envs
     envs.reset()
     answers = []
     for _ in range(steps):
         real = isinstance(actions, Box)
-        chosen: NDArray[Any] = (
+        random_actions: NDArray[Any] = (
             draw.uniform(-1, 1, (num_envs, len(actions.low))).astype(np.float32)
             if real
             else draw.integers(actions.n, size=num_envs)
         )
-        envs.send(chosen)
+        envs.send(random_actions)
         answers.append(envs.recv())
     return answers
 
@@ -51,51 +51,51 @@ class Renderer:
 
 
 def rendered(envs: MujocoVector) -> Rendered:
-    """A camera whose pictures need no OpenGL."""
+    """A camera whose frames need no OpenGL."""
     env_id: Any = envs.unwrapped()[0]
     env_id.mujoco_renderer = Renderer(env_id)
     return Rendered(env_id)
 
 
 def test_video_of_a_toy_task_ends_with_its_first_episode() -> None:
-    watched = RecordVideo(Catch(seeds=(3, 4)), Board(seconds=0.25))
-    answers = played(watched, 20)
-    pictures = watched.frames()
-    assert len(pictures) == 10 and watched.frames() == [] and watched.seconds == 0.25
-    for answer, picture in zip(answers, pictures[1:], strict=False):
-        assert (picture[::24, ::24, 0] == answer.obs[0]).all() and picture.shape == (240, 120, 3)
+    video_env = RecordVideo(Catch(seeds=(3, 4)), Board(seconds=0.25))
+    answers = play(video_env, 20)
+    images = video_env.frames()
+    assert len(images) == 10 and video_env.frames() == [] and video_env.seconds == 0.25
+    for answer, image in zip(answers, images[1:], strict=False):
+        assert (image[::24, ::24, 0] == answer.obs[0]).all() and image.shape == (240, 120, 3)
 
 
 def test_recording_video_changes_no_episode() -> None:
-    def made() -> MujocoVector:
+    def envs_of() -> MujocoVector:
         return MujocoVector(task="Hopper-v4", seeds=(1, 2))
 
-    plain, envs = played(made(), 60), made()
-    watched = played(RecordVideo(envs, rendered(envs)), 60)
-    for one, other in zip(plain, watched, strict=True):
+    plain, envs = play(envs_of(), 60), envs_of()
+    video_env = play(RecordVideo(envs, rendered(envs)), 60)
+    for one, other in zip(plain, video_env, strict=True):
         assert all((a == b).all() for a, b in zip(one, other, strict=True))
 
 
 def test_video_skips_frames_but_includes_the_last() -> None:
     envs = MujocoVector(task="Hopper-v4", seeds=(1,))
-    watched = RecordVideo(envs, rendered(envs))
-    ended = next(i for i, answer in enumerate(played(watched, 200), 1) if answer.over[0])
-    assert watched.every == 4 and watched.seconds == pytest.approx(0.032)
-    assert len(watched.frames()) == 1 + -(-ended // 4)
+    video_env = RecordVideo(envs, rendered(envs))
+    ended = next(i for i, answer in enumerate(play(video_env, 200), 1) if answer.over[0])
+    assert video_env.every == 4 and video_env.seconds == pytest.approx(0.032)
+    assert len(video_env.frames()) == 1 + -(-ended // 4)
 
 
 def test_shadow_emulator_plays_the_same_game_in_colour() -> None:
     envs = AleVector(task=BREAKOUT, seeds=(5, 6), training=False)
     double = AleVector(task=BREAKOUT, seeds=(5,), training=False, rgb=True)
-    watched = RecordVideo(envs, ShadowEmulator(double, frame_skip=4))
-    answers = played(watched, 110)
-    pictures = watched.frames()
+    video_env = RecordVideo(envs, ShadowEmulator(double, frame_skip=4))
+    answers = play(video_env, 110)
+    images = video_env.frames()
     ended = next(i for i, answer in enumerate(answers, 1) if answer.over[0])
-    assert len(pictures) == ended + 1 and watched.seconds == pytest.approx(1 / 15)
-    assert {picture.shape for picture in pictures} == {(210, 160, 3)}
-    assert len({picture.tobytes() for picture in pictures}) > ended / 2
-    for answer, picture in list(zip(answers, pictures[1:], strict=False))[: ended - 1]:
-        grey = picture @ np.array([0.299, 0.587, 0.114])
+    assert len(images) == ended + 1 and video_env.seconds == pytest.approx(1 / 15)
+    assert {image.shape for image in images} == {(210, 160, 3)}
+    assert len({image.tobytes() for image in images}) > ended / 2
+    for answer, image in list(zip(answers, images[1:], strict=False))[: ended - 1]:
+        grey = image @ np.array([0.299, 0.587, 0.114])
         small = grey[: 210 // 5 * 5].reshape(42, 5, 32, 5).mean((1, 3))
         same = answer.obs[0].astype(float)[:84, :].reshape(42, 2, 84).mean(1)[:, np.linspace(1, 82, 32).astype(int)]
         assert np.corrcoef(small.ravel(), same.ravel())[0, 1] > 0.8
@@ -106,7 +106,7 @@ def test_diverging_shadow_emulator_is_detected() -> None:
     envs = AleVector(task=BREAKOUT, seeds=(5,), training=False)
     double = AleVector(task=task, seeds=(5,), training=False, rgb=True)
     with pytest.raises(BrokenEnvironment, match="differ; leave --video out"):
-        played(RecordVideo(envs, ShadowEmulator(double, frame_skip=4)), 110)
+        play(RecordVideo(envs, ShadowEmulator(double, frame_skip=4)), 110)
 
 
 @pytest.mark.parametrize("backend", ["disable", "glfw"])

@@ -18,7 +18,7 @@ from rlbench.envs.gymnasium import ClassicVector, GymnasiumVector, _generator_st
 from rlbench.envs.mujoco import MujocoVector
 from rlbench.errors import BrokenEnvironment
 from rlbench.ops.state_dict import State
-from tests.envs.registered import made
+from tests.envs.registered import make
 from tests.slow import slow_but
 
 Draw = Callable[..., np.ndarray]
@@ -54,7 +54,7 @@ def lived(task: str, draw: Draw) -> tuple[np.ndarray, list[State], list[Step]]:
 
 
 def bytes_of(state: State) -> dict[str, Any]:
-    """What a state would be in a file."""
+    """A state after a round trip through a file."""
     return {
         key: bytes_of(value)
         if isinstance(value, dict)
@@ -87,12 +87,12 @@ def test_a_state_does_not_change_while_its_environment_goes_on(draw: Draw) -> No
     for task in ("Hopper-v4", "FetchReach-v4", "Pendulum-v1"):
         env = fresh(task)
         env.reset()
-        kept = env.state_dict()
-        before = bytes_of(kept)
+        state = env.state_dict()
+        before = bytes_of(state)
         for action in draw(env.info.actions, seed=5, size=(30, 2)):
             env.send(action)
             env.recv()
-        assert bytes_of(kept) == before
+        assert bytes_of(state) == before
 
 
 def test_snapshot_of_other_envs_or_another_task_is_refused() -> None:
@@ -106,7 +106,7 @@ def test_snapshot_of_other_envs_or_another_task_is_refused() -> None:
 
 def test_environment_without_snapshots_does_not_claim_them() -> None:
     assert isinstance(fresh("Pendulum-v1"), Snapshot)
-    assert not isinstance(GymnasiumVector(name="CartPole-v1", factory=made("CartPole-v1"), seeds=[1]), Snapshot)
+    assert not isinstance(GymnasiumVector(name="CartPole-v1", factory=make("CartPole-v1"), seeds=[1]), Snapshot)
 
 
 def test_random_generator_resumes_even_within_a_draw() -> None:

@@ -32,7 +32,7 @@ def actions(env: VectorEnv, steps: int) -> np.ndarray:
     return np.random.default_rng(7).uniform(-1, 1, (*size, len(env.info.actions.low))).astype(np.float32)
 
 
-def played(env: VectorEnv, steps: int, *, after_an_end: int | None = None) -> list[Step]:
+def play(env: VectorEnv, steps: int, *, after_an_end: int | None = None) -> list[Step]:
     """Step with the same random actions as ever, or with a given one where it should not matter; close."""
     env.reset()
     rows: list[Step] = []
@@ -56,8 +56,8 @@ def kind_fixture(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module", name="rows")
 def rows_fixture(kind: str, make_any: Make) -> list[Step]:
-    """What one of each answers, kept as it came: the tests below read it."""
-    return played(make_any(kind, seeds=SEEDS), STEPS)
+    """The recorded answers of one of each, which the tests below read."""
+    return play(make_any(kind, seeds=SEEDS), STEPS)
 
 
 def test_the_row_after_an_end_has_no_reward_no_score_and_no_flag(rows: list[Step]) -> None:
@@ -90,19 +90,19 @@ def test_rows_have_the_promised_shapes_and_types(kind: str, rows: list[Step], ma
 
 
 def test_equal_seeds_and_actions_give_equal_bytes(kind: str, rows: list[Step], make_any: Make) -> None:
-    assert digest(played(make_any(kind, seeds=SEEDS), STEPS, after_an_end=1)) == digest(rows)
+    assert digest(play(make_any(kind, seeds=SEEDS), STEPS, after_an_end=1)) == digest(rows)
 
 
 def test_a_step_keeps_its_observation_while_the_next_is_made(kind: str, make_any: Make) -> None:
     env = make_any(kind, seeds=[1])
     env.reset()
-    kept = []
+    pairs = []
     for action in actions(env, 12):
         env.send(action)
         row = env.recv()
-        kept.append((row.obs, row.obs.copy()))
-    assert all(np.array_equal(shown, copy) for shown, copy in kept)
-    assert len({copy.tobytes() for _, copy in kept}) > 6
+        pairs.append((row.obs, row.obs.copy()))
+    assert all(np.array_equal(obs_row, copy) for obs_row, copy in pairs)
+    assert len({copy.tobytes() for _, copy in pairs}) > 6
 
 
 def test_envs_differ_only_by_their_seeds(kind: str, rows: list[Step], make_any: Make) -> None:
@@ -133,7 +133,7 @@ def test_continuous_env_is_independent_of_the_other_envs(kind: str, make_any: Ma
 
 @pytest.mark.parametrize("kind", ["cheetah", "fetch", "pendulum"])
 def test_step_limit_is_a_truncation_with_the_final_observation(kind: str, make_any: Make) -> None:
-    rows, free = played(make_any(kind, seeds=[1]), 62), played(make_any(kind, seeds=[1], limit=49), 62)
+    rows, free = play(make_any(kind, seeds=[1]), 62), play(make_any(kind, seeds=[1], limit=49), 62)
     assert [bool(row.truncated[0]) for row in rows] == [at in {29, 60} for at in range(62)]  # a reset between
     assert not any(row.terminated[0] for row in rows)
     assert [np.array_equal(row.obs, other.obs) for row, other in zip(rows[:31], free, strict=False)] == [True] * 30 + [
@@ -143,13 +143,13 @@ def test_step_limit_is_a_truncation_with_the_final_observation(kind: str, make_a
 
 @pytest.mark.parametrize("kind", REAL)
 def test_a_score_is_its_reward(kind: str, make_any: Make) -> None:
-    for row in played(make_any(kind, seeds=SEEDS), 60):
+    for row in play(make_any(kind, seeds=SEEDS), 60):
         assert np.array_equal(row.score.astype(np.float32), row.reward)
 
 
 def test_envpools_bytes_do_not_depend_on_its_threads(make_atari: Make) -> None:
     bytes_by_threads = {
-        digest(played(make_atari("envpool", "breakout", seeds=range(3), training=True, threads=threads), 60))
+        digest(play(make_atari("envpool", "breakout", seeds=range(3), training=True, threads=threads), 60))
         for threads in (1, 3)
     }
     assert len(bytes_by_threads) == 1
@@ -170,11 +170,11 @@ def test_ale_env_is_independent_of_the_other_envs(make_atari: Make) -> None:
 def test_a_breakout_game_has_five_lives_in_training_and_one_episode_in_evaluation(
     make_atari: Make, adapter: str
 ) -> None:
-    training = played(make_atari(adapter, "breakout", seeds=[1], training=True), 320)
+    training = play(make_atari(adapter, "breakout", seeds=[1], training=True), 320)
     over = [i for i, row in enumerate(training) if row.over[0]]
     assert len(over) >= 1
     assert sum(row.terminated[0] for row in training[: over[0] + 1]) == 5
-    evaluation = played(make_atari(adapter, "breakout", seeds=[1], training=False), 320)
+    evaluation = play(make_atari(adapter, "breakout", seeds=[1], training=False), 320)
     assert [bool(row.terminated[0]) for row in evaluation] == [bool(row.over[0]) for row in evaluation]
     assert any(row.over[0] for row in evaluation)
 
@@ -184,7 +184,7 @@ def test_rewards_are_signs_in_training_and_points_in_evaluation_and_scores_are_a
     make_atari: Make, adapter: str
 ) -> None:
     for training in (True, False):
-        rows = played(make_atari(adapter, "space_invaders", seeds=[1], training=training), 150)
+        rows = play(make_atari(adapter, "space_invaders", seeds=[1], training=training), 150)
         reward, score = np.stack([row.reward for row in rows]), np.stack([row.score for row in rows])
         assert set(score.ravel()) >= {0, 5, 10}
         assert np.array_equal(reward, np.sign(score) if training else score)
@@ -211,13 +211,13 @@ def test_the_frame_limit_truncates_the_game_and_the_next_row_begins_another(make
 def test_a_game_that_reaches_its_limit_while_a_life_is_begun_says_so_one_row_later(
     make_atari: Make, adapter: str
 ) -> None:
-    free = played(make_atari(adapter, "breakout", seeds=[1], training=True, noops=1), 60)
+    free = play(make_atari(adapter, "breakout", seeds=[1], training=True, noops=1), 60)
     lost = next(i for i, row in enumerate(free) if row.terminated[0])
     steps = 1 + (lost + 1) + 2  # FIRE at the start, the first life, no-op and FIRE after it
     limit = 4 * steps + (adapter != "envpool")
     env = make_atari(adapter, "breakout", seeds=[1], training=True, noops=1, max_frames=limit)
     first = make_atari(adapter, "breakout", seeds=[1], training=True, noops=1).reset()
-    rows = played(env, lost + 5)
+    rows = play(env, lost + 5)
     assert digest(rows[: lost + 2]) == digest(free[: lost + 2])
     late, fresh = rows[lost + 2 : lost + 4]
     assert late.truncated[0] and late.over[0] and not late.terminated[0] and not late.score[0]
@@ -255,11 +255,11 @@ def test_sticky_actions_follow_the_seed(make_atari: Make, adapter: str) -> None:
     def games(sticky: float, *seeds: int) -> list[bytes]:
         env = make_atari(adapter, "pong", seeds=seeds, training=True, noops=1, sticky=sticky)
         env.reset()
-        shown = []
+        obs_row = []
         for action in np.random.default_rng(7).integers(6, size=40):
             env.send(np.full(len(seeds), action))
-            shown.append(env.recv().obs)
-        return [np.stack(shown)[:, env_id].tobytes() for env_id in range(len(seeds))]
+            obs_row.append(env.recv().obs)
+        return [np.stack(obs_row)[:, env_id].tobytes() for env_id in range(len(seeds))]
 
     one, other, again = games(0.5, 1, 2, 1)
     assert one == again != other

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import statistics
 from collections.abc import Callable
 
@@ -85,3 +86,10 @@ def test_every_noqa_and_disabled_rule_has_a_reason() -> None:
 
 def test_documents_use_the_words_of_the_field() -> None:
     assert list(vocabulary.in_documents()) == []
+
+
+@pytest.mark.parametrize("law", vocabulary.LAWS)
+def test_tests_use_the_words_of_the_field(law: Law) -> None:
+    modules = [module for module in words.beside() if re.match("tests/(?!laws/)", module.path)]
+    broken = [f"{module.path}:{found.line}: {found.what}" for module in modules for found in law(module)]
+    assert not broken, "\n".join(broken)

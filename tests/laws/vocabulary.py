@@ -1,6 +1,6 @@
 """The field's words: no house word, no participle as the name of a variable, no question as a docstring.
 
-No module of the package is exempt.
+No module of the package is exempt, and no test but the laws, which name the words.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import ast
 import builtins
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Final, NamedTuple
 
 from rlbench import errors
@@ -89,11 +90,11 @@ def unexplained_rules(project: str) -> list[str]:
     return [line.strip() for line in lines if "#" not in line and "select" not in line]
 
 
-def beside() -> Iterator[Module]:
+@cache
+def beside() -> list[Module]:
     """Modules that are no part of the package: tests and benchmarks."""
-    for folder in ("tests", "benchmarks"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            yield Module(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
+    paths = [path for folder in ("tests", "benchmarks") for path in sorted((ROOT / folder).rglob("*.py"))]
+    return [Module(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")) for path in paths]
 
 
 def _public(node: ast.Module | ast.ClassDef, around: tuple[str, ...]) -> Iterator[Named]:

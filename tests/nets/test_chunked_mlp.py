@@ -35,13 +35,13 @@ def test_chunked_mlp_equals_the_whole_mlp(rows: int, part: int, members: int, wi
     before = chunked_mlp.CHUNK
     try:
         chunked_mlp.CHUNK = part
-        found = apply_chunked(torch.cat([obs, action], 1), *layers_of(critics, members)).squeeze(-1)
-        slopes = torch.autograd.grad(found, parameters, pull, materialize_grads=True)
+        output = apply_chunked(torch.cat([obs, action], 1), *layers_of(critics, members)).squeeze(-1)
+        gradients = torch.autograd.grad(output, parameters, pull, materialize_grads=True)
     finally:
         chunked_mlp.CHUNK = before
-    torch.testing.assert_close(found, whole, rtol=1e-12, atol=1e-13)
-    for slope, other in zip(slopes, expected, strict=True):
-        torch.testing.assert_close(slope, other, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(output, whole, rtol=1e-12, atol=1e-13)
+    for gradient, other in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(gradient, other, rtol=1e-10, atol=1e-12)
 
 
 def test_many_rows_in_chunks_give_equal_results(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,16 +50,16 @@ def test_many_rows_in_chunks_give_equal_results(monkeypatch: pytest.MonkeyPatch)
     critics = Critics(members=2, obs=17, actions=6, widths=(256, 256))
     obs, action = torch.randn(256, 17), torch.rand(31, 256, 6)
 
-    def slopes() -> tuple[Tensor, ...]:
+    def gradients() -> tuple[Tensor, ...]:
         value = critics.each(obs, action)
         assert ("ChunkedMLP" in str(value.grad_fn.next_functions[0][0].next_functions)) is (
             chunked_mlp.MIN_ROWS == MIN_ROWS
         )
         return torch.autograd.grad(value.logsumexp(1).mean(1).sum(), list(critics.parameters()))
 
-    found = slopes()
+    output = gradients()
     monkeypatch.setattr(chunked_mlp, "MIN_ROWS", 10**9)
-    for one, other in zip(found, slopes(), strict=True):
+    for one, other in zip(output, gradients(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-7)
 
 
@@ -69,15 +69,15 @@ def test_chunks_are_used_only_for_many_rows_on_a_cpu_without_input_gradients() -
     assert pays_to_chunk(rows)
     assert not pays_to_chunk(rows[1:])
     assert not pays_to_chunk(rows.to("meta"))
-    wanted = rows.clone().requires_grad_()
-    assert not pays_to_chunk(wanted), "an actor is led by the slopes of the actions"
+    expected = rows.clone().requires_grad_()
+    assert not pays_to_chunk(expected), "an actor needs the gradients of the actions"
     with torch.no_grad():
-        assert pays_to_chunk(wanted)
+        assert pays_to_chunk(expected)
 
 
 def test_second_derivatives_are_refused() -> None:
     critics = Critics(members=1, obs=1, actions=1, widths=(2,))
     value = apply_chunked(torch.ones(3, 2), *layers_of(critics, 1))
-    slopes = torch.autograd.grad(value.sum(), list(critics.parameters()), create_graph=True)
+    gradients = torch.autograd.grad(value.sum(), list(critics.parameters()), create_graph=True)
     with pytest.raises(RuntimeError, match="does not require grad"):
-        slopes[0].sum().backward()
+        gradients[0].sum().backward()

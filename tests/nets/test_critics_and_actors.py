@@ -18,15 +18,15 @@ def test_batched_critics_equal_separate_networks() -> None:
     torch.manual_seed(0)
     critics = Critics(members=3, obs=4, actions=2, widths=(8, 5))
     obs, action = torch.randn(7, 4), torch.randn(7, 2)
-    found = critics(obs, action)
-    assert found.shape == (3, 7)
+    values = critics(obs, action)
+    assert values.shape == (3, 7)
     for member in range(3):
         x = torch.cat([obs, action], 1)
         for depth, layer in enumerate(critics.layers):
             x = x @ layer.weight[member] + layer.bias[member]
             x = x.relu() if depth < 2 else x
-        torch.testing.assert_close(found[member], x[:, 0])
-    torch.testing.assert_close(critics(obs, action, members=2), found[:2])
+        torch.testing.assert_close(values[member], x[:, 0])
+    torch.testing.assert_close(critics(obs, action, members=2), values[:2])
 
 
 def test_critics_with_units_see_the_environments_actions() -> None:
@@ -90,8 +90,8 @@ def test_log_std_offset_and_scale_are_learned() -> None:
     obs = torch.randn(5, 3)
     torch.testing.assert_close(actor(obs).log_std, plain(obs).log_std - 1)
     torch.testing.assert_close(actor(obs).mean, plain(obs).mean)
-    slopes = torch.autograd.grad(actor(obs).log_std.sum(), [actor.affine])[0]
-    torch.testing.assert_close(slopes, torch.stack([plain(obs).log_std.sum(), torch.tensor(10.0)]))
+    gradients = torch.autograd.grad(actor(obs).log_std.sum(), [actor.affine])[0]
+    torch.testing.assert_close(gradients, torch.stack([plain(obs).log_std.sum(), torch.tensor(10.0)]))
 
 
 def test_pre_tanh_mean_stays_within_its_bound() -> None:

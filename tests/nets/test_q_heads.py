@@ -23,7 +23,7 @@ def streams(width: int = 1, *, dueling: bool = False, noisy: float | None = None
     return DuelingMLP(features=FEATURES, hidden=HIDDEN, actions=ACTIONS, width=width, dueling=dueling, noisy=noisy)
 
 
-def proposed(count: int = 4, entropy: float = 0.0) -> ProposedHead:
+def proposals(count: int = 4, entropy: float = 0.0) -> ProposedHead:
     return ProposedHead(streams(), features=FEATURES, count=count, entropy=entropy, cosines=8)
 
 
@@ -65,14 +65,14 @@ def test_noise_has_the_papers_scale() -> None:
 
 
 def test_dueling_adds_the_value_to_centered_advantages() -> None:
-    made = streams(4, dueling=True)
+    head_layers = streams(4, dueling=True)
     x = torch.randn(2, FEATURES)
-    hidden = (x @ made.hidden.weight.t() + made.hidden.bias).relu()
-    advantage = (hidden @ made.out.weight.t() + made.out.bias).view(2, ACTIONS, 4)
+    hidden = (x @ head_layers.hidden.weight.t() + head_layers.hidden.bias).relu()
+    advantage = (hidden @ head_layers.out.weight.t() + head_layers.out.bias).view(2, ACTIONS, 4)
     shared = (
-        x @ made.shared_hidden.weight.t() + made.shared_hidden.bias
-    ).relu() @ made.shared.weight.t() + made.shared.bias
-    torch.testing.assert_close(made(x, "learn"), shared[:, None] + advantage - advantage.mean(1, keepdim=True))
+        x @ head_layers.shared_hidden.weight.t() + head_layers.shared_hidden.bias
+    ).relu() @ head_layers.shared.weight.t() + head_layers.shared.bias
+    torch.testing.assert_close(head_layers(x, "learn"), shared[:, None] + advantage - advantage.mean(1, keepdim=True))
 
 
 def test_parameter_counts_follow_from_the_papers() -> None:
@@ -145,7 +145,7 @@ def test_iqn_at_fixed_fractions_has_qr_dqns_loss() -> None:
 
 
 def test_fqf_proposes_ordered_fractions_that_are_nearly_equal_at_first() -> None:
-    head = proposed(count=32)
+    head = proposals(count=32)
     edges, entropy = head.edges(torch.randn(4, FEATURES))
     assert edges.shape == (4, 33)
     assert edges[:, 0].tolist() == [0.0] * 4
@@ -171,7 +171,7 @@ def wasserstein(head: ProposedHead, features: torch.Tensor, edges: list[float], 
 
 def test_fqfs_gradient_equals_that_of_the_wasserstein_error() -> None:
     """Proposition 1 against a finite difference, for an inverse CDF that rises, as it must for the proposition."""
-    head = proposed(count=4).double()
+    head = proposals(count=4).double()
     features = torch.rand(1, FEATURES, dtype=torch.float64) + 0.5
 
     def rising(x: torch.Tensor, taus: torch.Tensor, role: Role) -> torch.Tensor:
@@ -184,28 +184,28 @@ def test_fqfs_gradient_equals_that_of_the_wasserstein_error() -> None:
     for action in range(ACTIONS):
         edges = head.edges(features)[0].detach()[0].tolist()
         value = pick(head(features, "learn").values, torch.tensor([action]))
-        slopes = []
+        gradients = []
         for i in range(1, 4):
             step = 0.004
             up, down = list(edges), list(edges)
             up[i], down[i] = edges[i] + step, edges[i] - step
-            slopes.append(
+            gradients.append(
                 (wasserstein(head, features, up, action) - wasserstein(head, features, down, action)) / (2 * step)
             )
         edge = rising(features, torch.tensor([edges[1:-1]], dtype=torch.float64), "learn")[0, action]
         ours = (2 * edge - value[0, :-1] - value[0, 1:]).tolist()
-        assert ours == pytest.approx(slopes, abs=0.01)
+        assert ours == pytest.approx(gradients, abs=0.01)
         whole = Quantiles(value, torch.zeros(1, 4), torch.zeros(1, 4))
         loss = head.auxiliary(features, torch.tensor([action]), whole)
         (gradient,) = torch.autograd.grad(loss, head.proposal.bias)
         tau = head.edges(features)[0][0, 1:-1]
-        (want,) = torch.autograd.grad((torch.tensor(slopes, dtype=torch.float64) * tau).sum(), head.proposal.bias)
+        (want,) = torch.autograd.grad((torch.tensor(gradients, dtype=torch.float64) * tau).sum(), head.proposal.bias)
         torch.testing.assert_close(gradient, want, atol=0.01, rtol=0)
 
 
 def test_fqfs_two_losses_have_disjoint_parameters() -> None:
     torso = nn.Linear(4, FEATURES)
-    net = QNet(torso, proposed(entropy=10.0))
+    net = QNet(torso, proposals(entropy=10.0))
     obs, action = torch.randn(3, 4), torch.tensor([0, 1, 2])
     features = net.torso(obs)
     value = net.head(features, "learn").at(action)
@@ -222,14 +222,14 @@ def test_fqfs_two_losses_have_disjoint_parameters() -> None:
 
 
 def test_the_entropy_term_pushes_the_fractions_apart() -> None:
-    head = proposed(entropy=10.0)
+    head = proposals(entropy=10.0)
     with torch.no_grad():
         head.proposal.bias.copy_(torch.tensor([3.0, 0.0, 0.0, 0.0]))
     features, action = torch.zeros(1, FEATURES), torch.tensor([0])
     flat = Quantiles(torch.zeros(1, 4), torch.zeros(1, 4), torch.zeros(1, 4))
     head.at_taus = lambda x, taus, role: torch.zeros(len(x), ACTIONS, taus.shape[1])
     before = head.edges(features)[1].item()
-    (slope,) = torch.autograd.grad(head.auxiliary(features, action, flat), head.proposal.bias)
+    (gradient,) = torch.autograd.grad(head.auxiliary(features, action, flat), head.proposal.bias)
     with torch.no_grad():
-        head.proposal.bias -= 0.05 * slope
+        head.proposal.bias -= 0.05 * gradient
     assert head.edges(features)[1].item() > before

@@ -25,16 +25,16 @@ def test_the_nature_network_has_the_parameters_of_the_paper() -> None:
     assert q.shape == (2, 6)
 
 
-def test_pixels_are_divided_by_255_only_when_asked() -> None:
+def test_pixels_are_divided_by_255_only_when_requested() -> None:
     frames = torch.randint(0, 256, (1, 4, 84, 84), dtype=torch.uint8)
     torch.manual_seed(0)
     plain = NatureTorso(stack=4, size=84, scale=False)
     torch.manual_seed(0)
-    scaled = NatureTorso(stack=4, size=84, scale=True)
-    first = torch.nn.functional.conv2d(frames.float() / 255, scaled.layers[0].weight, scaled.layers[0].bias, 4)
-    again = scaled.layers[1:](first)
-    torch.testing.assert_close(scaled(frames), again)
-    assert plain(frames).abs().max() > 20 * scaled(frames).abs().max()
+    other = NatureTorso(stack=4, size=84, scale=True)
+    first = torch.nn.functional.conv2d(frames.float() / 255, other.layers[0].weight, other.layers[0].bias, 4)
+    again = other.layers[1:](first)
+    torch.testing.assert_close(other(frames), again)
+    assert plain(frames).abs().max() > 20 * other(frames).abs().max()
 
 
 def test_the_memory_layout_does_not_change_the_features() -> None:

@@ -31,12 +31,12 @@ def test_the_density_of_a_squashed_action_integrates_to_one(mean: float, log_std
 
 def test_log_density_is_the_gaussians_minus_the_log_derivative_of_tanh() -> None:
     mean, log_std, raw = [0.3, -1.2, 0.0], [-0.5, 0.2, 0.9], [0.1, -2.0, 1.4]
-    wanted = sum(
+    expected = sum(
         stats.norm.logpdf(x, m, np.exp(s)) - np.log(1 - np.tanh(x) ** 2)
         for m, s, x in zip(mean, log_std, raw, strict=True)
     )
-    found = squashed(mean, log_std).log_prob(torch.tensor([raw], dtype=torch.float64))
-    assert found.item() == pytest.approx(wanted, rel=1e-12)
+    value = squashed(mean, log_std).log_prob(torch.tensor([raw], dtype=torch.float64))
+    assert value.item() == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,14 @@ def test_log_density_is_the_gaussians_minus_the_log_derivative_of_tanh() -> None
 def test_the_log_density_in_the_environments_units_is_less_by_the_logarithm_of_the_scale(
     scale: float, actions: int, log_prob: float
 ) -> None:
-    """By hand: a standard normal at 0, where tanh has slope 1; thu-ml/tianshou e605bdea, policy/modelfree/sac.py."""
+    """A standard normal at 0, where tanh has derivative 1; thu-ml/tianshou e605bdea, policy/modelfree/sac.py."""
     zeros = torch.zeros(1, actions, dtype=torch.float64)
     policy = Squashed(zeros, zeros, actions * math.log(scale))
     assert policy.log_prob(zeros).item() == pytest.approx(log_prob, abs=2e-6)
     assert policy.repeated(2).log_prob(zeros).tolist() == [[policy.log_prob(zeros).item()]] * 2
     torch.manual_seed(0)
-    action, drawn = policy.sample()
-    torch.testing.assert_close(drawn, policy.log_prob(action.atanh()), rtol=1e-6, atol=1e-6)
+    action, samples = policy.sample()
+    torch.testing.assert_close(samples, policy.log_prob(action.atanh()), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("scale", [0.4, 3.0])
@@ -83,18 +83,18 @@ def test_samples_are_distributed_as_their_density_says() -> None:
     torch.manual_seed(1)
     policy = Squashed(torch.full((20_000, 1), 0.4), torch.full((20_000, 1), -0.3))
     action, _ = policy.sample()
-    found = stats.kstest(np.arctanh(action.double().numpy().ravel()), stats.norm(0.4, math.exp(-0.3)).cdf)
-    assert found.pvalue > 1e-3
+    value = stats.kstest(np.arctanh(action.double().numpy().ravel()), stats.norm(0.4, math.exp(-0.3)).cdf)
+    assert value.pvalue > 1e-3
 
 
 def test_the_log_density_stays_finite_where_tanh_is_one() -> None:
     policy = Squashed(torch.tensor([[30.0, -30.0]], requires_grad=True), torch.zeros(1, 2))
     _, log_prob = policy.sample()
     assert math.isfinite(log_prob.item())
-    (slope,) = torch.autograd.grad(log_prob.sum(), policy.mean)
-    assert bool(slope.isfinite().all())
-    # far out the density of the action is exp(2|x|)/4 times the Gaussian's, so the slope is 2 towards the middle
-    torch.testing.assert_close(slope, torch.tensor([[2.0, -2.0]]), rtol=1e-4, atol=1e-4)
+    (gradient,) = torch.autograd.grad(log_prob.sum(), policy.mean)
+    assert bool(gradient.isfinite().all())
+    # far out the density of the action is exp(2|x|)/4 times the Gaussian's, so the derivative is 2 towards the middle
+    torch.testing.assert_close(gradient, torch.tensor([[2.0, -2.0]]), rtol=1e-4, atol=1e-4)
 
 
 def test_the_mode_is_the_squashed_mean() -> None:
@@ -141,8 +141,8 @@ def test_density_entropy_and_kl_equal_the_textbook_formulas(
     action = torch.arange(6) % 4 if isinstance(one, Discrete) else torch.linspace(-2, 2, 18).double().view(6, 3)
     torch.testing.assert_close(one.log_prob(action), reference(one).log_prob(action))
     torch.testing.assert_close(one.entropy(), reference(one).entropy())
-    found = one.divergence(other)
-    torch.testing.assert_close(found, distributions.kl_divergence(reference(one), reference(other)))
+    value = one.divergence(other)
+    torch.testing.assert_close(value, distributions.kl_divergence(reference(one), reference(other)))
     assert one.divergence(one).abs().max().item() < 1e-12
 
 
@@ -180,9 +180,9 @@ def test_discrete_actions_agree_with_plain_probabilities() -> None:
 def test_sampled_discrete_actions_have_their_probabilities() -> None:
     torch.manual_seed(6)
     logits = torch.tensor([1.0, -1.5, 0.0, -30.0])
-    drawn = Discrete(logits.expand(20_000, 4)).draw()
-    assert drawn.dtype == torch.int64
-    counts = np.bincount(drawn.numpy(), minlength=4)
+    samples = Discrete(logits.expand(20_000, 4)).draw()
+    assert samples.dtype == torch.int64
+    counts = np.bincount(samples.numpy(), minlength=4)
     chance = special.softmax(logits.double().numpy())
     assert counts[3] == 0
     assert stats.chisquare(counts[:3], 20_000 * chance[:3] / chance[:3].sum()).pvalue > 1e-3
@@ -193,22 +193,22 @@ def test_sampled_discrete_actions_have_their_probabilities() -> None:
 def test_sampled_vectors_follow_their_density_with_independent_components() -> None:
     torch.manual_seed(7)
     mean, log_std = torch.tensor([0.4, -1.0]), torch.tensor([-0.3, 0.6])
-    drawn = Gaussian(mean.expand(20_000, 2), log_std.expand(20_000, 2)).draw().double().numpy()
+    samples = Gaussian(mean.expand(20_000, 2), log_std.expand(20_000, 2)).draw().double().numpy()
     for i in range(2):
-        assert stats.kstest(drawn[:, i], stats.norm(mean[i].item(), math.exp(log_std[i].item())).cdf).pvalue > 1e-3
-    assert abs(float(np.corrcoef(drawn.T)[0, 1])) < 0.03
+        assert stats.kstest(samples[:, i], stats.norm(mean[i].item(), math.exp(log_std[i].item())).cdf).pvalue > 1e-3
+    assert abs(float(np.corrcoef(samples.T)[0, 1])) < 0.03
 
 
 @pytest.mark.parametrize("policy", [gaussians()[0], discretes()[0]], ids=["gaussian", "discrete"])
 def test_detached_policy_is_equal_without_gradient(policy: Gaussian | Discrete) -> None:
-    learned = type(policy)(*(part.clone().requires_grad_() for part in policy))
-    for kept, part in zip(learned.detached(), policy, strict=True):
-        assert torch.equal(kept, part)
-        assert not kept.requires_grad
+    policy_copy = type(policy)(*(part.clone().requires_grad_() for part in policy))
+    for detached, part in zip(policy_copy.detached(), policy, strict=True):
+        assert torch.equal(detached, part)
+        assert not detached.requires_grad
 
 
 def test_detached_gaussian_is_independent_of_later_changes_of_its_std() -> None:
     log_std = torch.nn.Parameter(torch.zeros(2))
-    kept = Gaussian(torch.zeros(3, 2), log_std.expand(3, 2)).detached()
+    detached = Gaussian(torch.zeros(3, 2), log_std.expand(3, 2)).detached()
     log_std.data.fill_(1.0)
-    assert kept.log_std.tolist() == [[0, 0]] * 3
+    assert detached.log_std.tolist() == [[0, 0]] * 3

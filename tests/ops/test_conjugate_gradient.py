@@ -30,7 +30,7 @@ def actor_of(kind: str) -> Actor:
     return DiscreteActor(torso=torso, actions=3).double()
 
 
-def seen() -> tuple[Tensor, Tensor]:
+def policy_at() -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(3)
     weight = torch.ones(BATCH, dtype=torch.float64)
     weight[2] = 0
@@ -40,13 +40,13 @@ def seen() -> tuple[Tensor, Tensor]:
 def at(actor: Actor, row: Tensor, obs: Tensor) -> Policy:
     parameters = dict(actor.named_parameters())
     pieces = unflatten_like(row, list(parameters.values()))
-    found: Policy = functional_call(actor, dict(zip(parameters, pieces, strict=True)), (obs,))
-    return found
+    policy: Policy = functional_call(actor, dict(zip(parameters, pieces, strict=True)), (obs,))
+    return policy
 
 
 def written_out(actor: Actor, *, damping: float) -> Tensor:
     """Every column of the product."""
-    obs, weight = seen()
+    obs, weight = policy_at()
     policy, parameters = actor(obs), list(actor.parameters())
     mean = (policy.detached().divergence(policy) * weight).sum() / weight.sum()
     product = fisher(mean, parameters, damping=damping)
@@ -57,21 +57,21 @@ def written_out(actor: Actor, *, damping: float) -> Tensor:
 @pytest.mark.parametrize("damping", [0.0, 0.1])
 @pytest.mark.parametrize("kind", ["gaussian", "discrete"])
 def test_the_fisher_product_is_that_of_the_second_derivative_of_the_mean_divergence(kind: str, damping: float) -> None:
-    actor, (obs, weight) = actor_of(kind), seen()
+    actor, (obs, weight) = actor_of(kind), policy_at()
     before = actor(obs).detached()
 
     def divergence(row: Tensor) -> Tensor:
         return (before.divergence(at(actor, row, obs)) * weight).sum() / weight.sum()
 
-    found = written_out(actor, damping=damping)
+    solution = written_out(actor, damping=damping)
     matrix = hessian(divergence, flat(list(actor.parameters())).detach())
-    torch.testing.assert_close(found, matrix + damping * torch.eye(len(matrix), dtype=torch.float64))
+    torch.testing.assert_close(solution, matrix + damping * torch.eye(len(matrix), dtype=torch.float64))
     assert float(matrix.abs().max()) > 0.1
 
 
 def test_the_fisher_matrix_of_a_gaussian_is_its_expected_squared_score() -> None:
-    """Of mean and log σ that is diagonal: 1 / σ² and 2; the network's slopes carry it to the parameters."""
-    actor, (obs, weight) = actor_of("gaussian"), seen()
+    """Of mean and log σ that is diagonal: 1 / σ² and 2; the network's Jacobian carries it to the parameters."""
+    actor, (obs, weight) = actor_of("gaussian"), policy_at()
 
     def means(row: Tensor) -> Tensor:
         policy = at(actor, row, obs)
@@ -79,24 +79,24 @@ def test_the_fisher_matrix_of_a_gaussian_is_its_expected_squared_score() -> None
         return torch.cat([policy.mean, policy.log_std], dim=1)
 
     row = flat(list(actor.parameters())).detach()
-    slopes = jacobian(means, row)  # [B, 2A, P]
+    gradients = jacobian(means, row)  # [B, 2A, P]
     assert isinstance(actor, GaussianActor)
     inner = torch.cat([(-2 * actor.log_std.detach()).exp(), torch.full((ACTIONS,), 2.0, dtype=torch.float64)])
-    wanted = torch.einsum("b,bip,i,biq->pq", weight / weight.sum(), slopes, inner, slopes)
-    torch.testing.assert_close(written_out(actor, damping=0.0), wanted)
+    expected = torch.einsum("b,bip,i,biq->pq", weight / weight.sum(), gradients, inner, gradients)
+    torch.testing.assert_close(written_out(actor, damping=0.0), expected)
 
 
 def test_fisher_matrix_of_discrete_actions_is_their_expected_squared_score() -> None:
-    actor, (obs, weight) = actor_of("discrete"), seen()
+    actor, (obs, weight) = actor_of("discrete"), policy_at()
     row = flat(list(actor.parameters())).detach()
 
     def scores(row: Tensor) -> Tensor:
         policy = at(actor, row, obs)
         return torch.stack([policy.log_prob(torch.full((BATCH,), action)) for action in range(3)], dim=1)
 
-    chance, slopes = scores(row).exp(), jacobian(scores, row)  # [B, A], [B, A, P]
-    wanted = torch.einsum("b,ba,bap,baq->pq", weight / weight.sum(), chance, slopes, slopes)
-    torch.testing.assert_close(written_out(actor, damping=0.0), wanted)
+    chance, gradients = scores(row).exp(), jacobian(scores, row)  # [B, A], [B, A, P]
+    expected = torch.einsum("b,ba,bap,baq->pq", weight / weight.sum(), chance, gradients, gradients)
+    torch.testing.assert_close(written_out(actor, damping=0.0), expected)
 
 
 def system(size: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -109,8 +109,8 @@ def system(size: int, seed: int) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("size", [1, 2, 5, 12])
 def test_as_many_iterations_as_unknowns_solve_the_system(size: int) -> None:
     matrix, right = system(size, seed=size)
-    found = conjugate_gradient(lambda v: matrix @ v, right, iterations=size, tolerance=0.0)
-    np.testing.assert_allclose(found.numpy(), np.linalg.solve(matrix.numpy(), right.numpy()), rtol=1e-6, atol=1e-8)
+    solution = conjugate_gradient(lambda v: matrix @ v, right, iterations=size, tolerance=0.0)
+    np.testing.assert_allclose(solution.numpy(), np.linalg.solve(matrix.numpy(), right.numpy()), rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("iterations", [0, 1, 3])
@@ -118,12 +118,14 @@ def test_fewer_iterations_give_the_krylov_space_optimum(iterations: int) -> None
     """In the norm of the matrix: the exact minimum over span(b, Ab, A²b, …), found by a direct solver."""
     matrix, right = (x.numpy() for x in system(8, seed=1))
     basis = np.stack([np.linalg.matrix_power(matrix, k) @ right for k in range(iterations)], 1) if iterations else None
-    wanted: NDArray[np.float64] = np.zeros(8)
+    expected: NDArray[np.float64] = np.zeros(8)
     if basis is not None:
-        wanted = basis @ np.linalg.solve(basis.T @ matrix @ basis, basis.T @ right)
-    given = torch.from_numpy(matrix)
-    found = conjugate_gradient(lambda v: given @ v, torch.from_numpy(right), iterations=iterations, tolerance=1e-10)
-    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-8, atol=1e-10)
+        expected = basis @ np.linalg.solve(basis.T @ matrix @ basis, basis.T @ right)
+    matrix_tensor = torch.from_numpy(matrix)
+    solution = conjugate_gradient(
+        lambda v: matrix_tensor @ v, torch.from_numpy(right), iterations=iterations, tolerance=1e-10
+    )
+    np.testing.assert_allclose(solution.numpy(), expected, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

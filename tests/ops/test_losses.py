@@ -42,8 +42,8 @@ def test_valid_mean_ignores_the_size_of_weights() -> None:
 
 
 def test_the_imitation_error_is_the_mean_over_dimensions_not_their_sum() -> None:
-    found = bc_mse(doubles([[1.0, 0.0], [0.5, 0.5]]), doubles([[0.0, 0.0], [0.5, -0.5]]))
-    assert found.tolist() == [0.5, 0.5]
+    value = bc_mse(doubles([[1.0, 0.0], [0.5, 0.5]]), doubles([[0.0, 0.0], [0.5, -0.5]]))
+    assert value.tolist() == [0.5, 0.5]
 
 
 def test_an_expectile_loss_weighs_what_is_above_the_prediction_by_tau_and_below_by_the_rest() -> None:
@@ -62,10 +62,10 @@ def test_minimizer_of_the_expectile_loss_is_scipys_expectile(expectile: float) -
 
 
 def test_exponential_weights_grow_with_the_advantage_up_to_their_bound() -> None:
-    found = exponential_weight(doubles([0.0, 1.0, -2.0, 1.535, 1.6, 1e30, -1e30]), 3.0, 100.0)
-    wanted = [1.0, math.exp(3), math.exp(-6), math.exp(3 * 1.535), 100.0, 100.0, 0.0]
-    assert found.tolist() == pytest.approx(wanted, rel=1e-12)
-    assert wanted[3] > 99.9
+    value = exponential_weight(doubles([0.0, 1.0, -2.0, 1.535, 1.6, 1e30, -1e30]), 3.0, 100.0)
+    expected = [1.0, math.exp(3), math.exp(-6), math.exp(3 * 1.535), 100.0, 100.0, 0.0]
+    assert value.tolist() == pytest.approx(expected, rel=1e-12)
+    assert expected[3] > 99.9
 
 
 def test_temperature_zero_weighs_all_rows_equally() -> None:
@@ -73,9 +73,9 @@ def test_temperature_zero_weighs_all_rows_equally() -> None:
 
 
 def test_binary_weights_are_one_where_the_advantage_is_positive_and_only_there() -> None:
-    found = binary_weight(doubles([0.0, 1e-9, -1e-9, 3.0]))
-    assert found.tolist() == [0.0, 1.0, 0.0, 1.0]
-    assert found.dtype == torch.float64
+    value = binary_weight(doubles([0.0, 1e-9, -1e-9, 3.0]))
+    assert value.tolist() == [0.0, 1.0, 0.0, 1.0]
+    assert value.dtype == torch.float64
 
 
 def test_lambda_mix_is_a_convex_combination_of_minimum_and_maximum() -> None:
@@ -87,37 +87,37 @@ def test_lambda_mix_is_a_convex_combination_of_minimum_and_maximum() -> None:
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
 def test_the_conservative_gap_is_a_log_sum_over_every_sampled_action(temperature: float) -> None:
     draw = np.random.default_rng(3)
-    sampled, data, density = draw.normal(size=(2, 30, 4)), draw.normal(size=(2, 4)), draw.normal(size=(30, 4))
-    found = conservative_gap(*(torch.tensor(x) for x in (data, sampled, density)), temperature)
+    samples, data, density = draw.normal(size=(2, 30, 4)), draw.normal(size=(2, 4)), draw.normal(size=(30, 4))
+    value = conservative_gap(*(torch.tensor(x) for x in (data, samples, density)), temperature)
     for member in range(2):
         for row in range(4):
-            terms = [(sampled[member, m, row] - density[m, row]) / temperature for m in range(30)]
-            wanted = temperature * special.logsumexp(terms) - data[member, row]
-            assert found[member, row].item() == pytest.approx(wanted, rel=1e-12)
+            terms = [(samples[member, m, row] - density[m, row]) / temperature for m in range(30)]
+            expected = temperature * special.logsumexp(terms) - data[member, row]
+            assert value[member, row].item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_importance_weighted_sum_estimates_the_integral_over_all_actions() -> None:
     """∫ exp Q over [−1, 1], here of Q = 2a, from uniform samples and from a policy's, each its own density."""
     torch.manual_seed(0)
-    wanted = math.log(integrate.quad(lambda a: math.exp(2 * a), -1, 1)[0])
+    expected = math.log(integrate.quad(lambda a: math.exp(2 * a), -1, 1)[0])
     rows, count = 1, 400_000
     like = torch.zeros(rows, 1, dtype=torch.float64)
     random, density = uniform_actions(like, count)
     policy = Squashed(like + 0.3, like - 0.2)
     action, log_prob = policy.repeated(count).sample()
-    for drawn, logarithm in ((random, torch.full((count, rows), density, dtype=torch.float64)), (action, log_prob)):
-        gap = conservative_gap(doubles([[0.0]]), 2 * drawn.sum(-1)[None], logarithm, 1.0)
-        assert gap.item() - math.log(count) == pytest.approx(wanted, abs=0.02)
+    for actions, logarithm in ((random, torch.full((count, rows), density, dtype=torch.float64)), (action, log_prob)):
+        gap = conservative_gap(doubles([[0.0]]), 2 * actions.sum(-1)[None], logarithm, 1.0)
+        assert gap.item() - math.log(count) == pytest.approx(expected, abs=0.02)
 
 
 @given(st.lists(st.floats(-50, 50), min_size=1, max_size=6), st.floats(-50, 50))
 def test_conservative_gap_rises_with_sampled_values_and_falls_with_data_values(
     values: list[float], shift: float
 ) -> None:
-    sampled, nothing = doubles(values)[None, :, None], torch.zeros(len(values), 1, dtype=torch.float64)
-    plain, moved = (conservative_gap(doubles([[0.0]]), sampled + s, nothing, 1.0).item() for s in (0.0, shift))
-    assert moved - plain == pytest.approx(shift, abs=1e-9)
-    assert conservative_gap(doubles([[shift]]), sampled, nothing, 1.0).item() == pytest.approx(plain - shift, abs=1e-9)
+    samples, nothing = doubles(values)[None, :, None], torch.zeros(len(values), 1, dtype=torch.float64)
+    plain, shifted = (conservative_gap(doubles([[0.0]]), samples + s, nothing, 1.0).item() for s in (0.0, shift))
+    assert shifted - plain == pytest.approx(shift, abs=1e-9)
+    assert conservative_gap(doubles([[shift]]), samples, nothing, 1.0).item() == pytest.approx(plain - shift, abs=1e-9)
 
 
 @pytest.mark.parametrize(("mean", "log_std"), [(0.0, 0.0), (1.5, -1.0), (-0.7, 0.5)])
@@ -128,9 +128,9 @@ def test_the_divergence_from_the_standard_normal_is_its_integral(mean: float, lo
         log = stats.norm.logpdf(x, mean, std)
         return float(math.exp(log) * (log - stats.norm.logpdf(x)))
 
-    wanted, _ = integrate.quad(density, mean - 12 * std, mean + 12 * std)
-    found = kl_to_standard_normal(doubles([[mean, 0.0]]), doubles([[log_std, 0.0]]))
-    assert found.tolist() == pytest.approx([wanted / 2], abs=1e-8)  # mean of two latent numbers, one of them without
+    expected, _ = integrate.quad(density, mean - 12 * std, mean + 12 * std)
+    value = kl_to_standard_normal(doubles([[mean, 0.0]]), doubles([[log_std, 0.0]]))
+    assert value.tolist() == pytest.approx([expected / 2], abs=1e-8)  # mean of two latent numbers, one of them without
 
 
 def test_uniform_actions_cover_the_range_with_their_density() -> None:

@@ -1,4 +1,4 @@
-"""Return distributions: literal tables and identities."""
+"""C51 and quantile losses against the papers' equations in float64 loops, and their identities."""
 
 from __future__ import annotations
 
@@ -48,8 +48,149 @@ def test_the_priority_of_a_distribution_is_its_loss() -> None:
     assert ones.priority(fours, ones.distance(fours)).tolist() == pytest.approx([2.5])
 
 
-def test_the_mean_of_a_backup_is_the_backup_of_the_mean() -> None:
+def test_backup_of_an_expectation_is_reward_plus_discounted_value() -> None:
     reward, discount = torch.tensor([1.0, -2.0]), torch.tensor([0.9, 0.0])
     value = Expected(torch.tensor([10.0, 20.0]))
     assert value.backup(reward, discount).mean().tolist() == [10.0, -2.0]
     assert torch.equal(value.backup(reward, discount).mean(), reward + discount * value.mean())
+
+
+ATOMS = torch.linspace(-2.0, 2.0, 5)
+
+
+def softmax(row: list[float]) -> list[float]:
+    total = sum(math.exp(v) for v in row)
+    return [math.exp(v) / total for v in row]
+
+
+def projected(probabilities: list[float], target: list[float], atoms: list[float]) -> list[float]:
+    """Bellemare et al. 2017, algorithm 1, an atom at a time."""
+    low, high, gap = atoms[0], atoms[-1], atoms[1] - atoms[0]
+    out = [0.0] * len(atoms)
+    for p, z in zip(probabilities, target, strict=True):
+        b = (min(max(z, low), high) - low) / gap
+        below, above = math.floor(b + 1e-12), math.ceil(b - 1e-12)
+        if below == above:
+            out[below] += p
+        else:
+            out[below] += p * (above - b)
+            out[above] += p * (b - below)
+    return out
+
+
+def test_the_projection_is_the_papers_algorithm() -> None:
+    generator = torch.Generator().manual_seed(1)
+    atoms = torch.linspace(-10, 10, 51, dtype=torch.float64)
+    logits = torch.randn(6, 51, generator=generator, dtype=torch.float64)
+    reward = torch.tensor([0.0, 1.0, -1.0, 30.0, 0.37, -12.0], dtype=torch.float64)
+    discount = torch.tensor([0.99, 0.0, 0.970299, 0.99, 1.0, 0.5], dtype=torch.float64)
+    target = Categorical(logits, atoms).backup(reward, discount)
+    ours = Categorical(torch.zeros(6, 51, dtype=torch.float64), atoms).project(target)
+    for i in range(6):
+        places = [reward[i].item() + discount[i].item() * z for z in atoms.tolist()]
+        want = projected(softmax(logits[i].tolist()), places, atoms.tolist())
+        assert ours[i].tolist() == pytest.approx(want, abs=1e-12)
+
+
+def test_the_projection_of_a_literal_case() -> None:
+    """All mass at 1 moves to 0.5 · 1 + 0.75 = 1.25: three quarters at 1, one quarter at 2."""
+    sure = Categorical(torch.tensor([[-100.0, -100.0, -100.0, 100.0, -100.0]]), ATOMS)
+    target = sure.backup(torch.tensor([0.75]), torch.tensor([0.5]))
+    assert sure.project(target)[0].tolist() == pytest.approx([0.0, 0.0, 0.0, 0.75, 0.25])
+
+
+def test_a_terminal_reward_becomes_all_the_mass_whatever_was_predicted() -> None:
+    value = Categorical(torch.randn(1, 5), ATOMS)
+    assert value.project(value.backup(torch.tensor([-1.0]), torch.tensor([0.0])))[0].tolist() == pytest.approx(
+        [0, 1, 0, 0, 0]
+    )
+
+
+def test_projection_keeps_mass_always_and_the_mean_inside_the_support() -> None:
+    value = Categorical(torch.randn(7, 51), torch.linspace(-10, 10, 51))
+    inside = value.backup(torch.full((7,), 0.37), torch.full((7,), 0.9))
+    outside = value.backup(torch.full((7,), 25.0), torch.full((7,), 0.9))
+    for target in (inside, outside):
+        torch.testing.assert_close(value.project(target).sum(-1), torch.ones(7))
+    torch.testing.assert_close((value.project(inside) * value.atoms).sum(-1), inside.mean(), atol=1e-4, rtol=1e-4)
+    assert ((value.project(outside) * value.atoms).sum(-1) <= 10.0 + 1e-5).all()
+
+
+def test_the_categorical_distance_is_the_cross_entropy() -> None:
+    predicted, target = torch.randn(3, 5, dtype=torch.float64), torch.randn(3, 5, dtype=torch.float64)
+    atoms = ATOMS.double()
+    ours = Categorical(predicted, atoms).distance(Categorical(target, atoms))
+    for i in range(3):
+        p, q = softmax(target[i].tolist()), softmax(predicted[i].tolist())
+        assert ours[i].item() == pytest.approx(-sum(a * math.log(b) for a, b in zip(p, q, strict=True)))
+
+
+def test_the_quantile_huber_loss_is_the_papers_double_loop() -> None:
+    """Dabney et al. 2018, eq. 9 and 10 with κ = 1: Σ_i E_j [ |τ_i − 1{u < 0}| · L(u) ], u = θ'_j − θ_i."""
+    generator = torch.Generator().manual_seed(2)
+    draw = lambda *s: 2 * torch.randn(*s, generator=generator, dtype=torch.float64)
+    theta, goal = draw(4, 3), draw(4, 5)
+    taus = torch.rand(4, 3, generator=generator, dtype=torch.float64)
+    ours = Quantiles(theta, taus, torch.full((4, 3), 1 / 3)).distance(Quantiles(goal, taus, torch.full((4, 5), 1 / 5)))
+    for b in range(4):
+        total = 0.0
+        for i in range(3):
+            for j in range(5):
+                u = goal[b, j].item() - theta[b, i].item()
+                huber = 0.5 * u * u if abs(u) <= 1 else abs(u) - 0.5
+                total += abs(taus[b, i].item() - (1.0 if u < 0 else 0.0)) * huber / 5
+        assert ours[b].item() == pytest.approx(total)
+
+
+def test_the_quantile_huber_loss_is_its_plain_formula_to_the_bit_and_so_is_its_gradient() -> None:
+    """Errors below, at and beyond κ, and none at all; the fused kernels must not move a score."""
+    generator = torch.Generator().manual_seed(3)
+    theta = torch.randn(4, 200, generator=generator).mul(2).requires_grad_()
+    goal, taus = theta.detach().flip(1) + torch.tensor([0.0, 1.0, -1.0, 0.3])[:, None], torch.rand(4, 200)
+    mass = torch.full((4, 200), 1 / 200)
+    error = goal[:, None, :] - theta[:, :, None]
+    huber = torch.where(error.abs() < 1, 0.5 * error.square(), error.abs() - 0.5)
+    plain = ((taus[:, :, None] - (error < 0).float()).abs() * huber).mean(2).sum(1)
+    ours = Quantiles(theta, taus, mass).distance(Quantiles(goal, taus, mass))
+    assert torch.equal(ours, plain)
+    want, got = (torch.autograd.grad(loss.square().sum(), theta)[0] for loss in (plain, ours))
+    assert torch.equal(got, want)
+
+
+def test_quantile_regression_finds_the_quantiles() -> None:
+    """The loss of fractions 0.1, 0.5, 0.9 over 0 … 100 is least where the inverse CDF is (κ small beside the data)."""
+    data = Quantiles(torch.arange(101.0)[None], torch.zeros(1, 101), torch.full((1, 101), 1 / 101))
+    theta = torch.tensor([[50.0, 50.0, 50.0]], requires_grad=True)
+    taus = torch.tensor([[0.1, 0.5, 0.9]])
+    optimizer = torch.optim.SGD([theta], lr=5.0)
+    for _ in range(600):
+        optimizer.zero_grad()
+        Quantiles(theta, taus, torch.full((1, 3), 1 / 3)).distance(data).sum().backward()
+        optimizer.step()
+    assert theta[0].tolist() == pytest.approx([10.0, 50.0, 90.0], abs=1.0)
+
+
+def test_a_mean_weighs_each_value_by_its_mass() -> None:
+    value = Quantiles(torch.tensor([[[1.0, 3.0], [10.0, 0.0]]]), torch.zeros(1, 2), torch.tensor([[0.25, 0.75]]))
+    assert value.mean().tolist() == [[2.5, 2.5]]
+    assert value.at(torch.tensor([1])).mean().tolist() == [2.5]
+
+
+@pytest.mark.parametrize("actions", [1, 4])
+def test_the_mean_of_a_backup_is_the_backup_of_the_mean(actions: int) -> None:
+    reward, discount = torch.tensor([1.0, -2.0]), torch.tensor([0.9, 0.0])
+    action = torch.tensor([0, actions - 1])
+    for value in (
+        Categorical(torch.randn(2, actions, 51), torch.linspace(-10, 10, 51)),
+        Quantiles(torch.randn(2, actions, 8), torch.rand(2, 8), torch.rand(2, 8).softmax(-1)),
+    ):
+        action_value = value.at(action)
+        torch.testing.assert_close(
+            action_value.backup(reward, discount).mean(), reward + discount * action_value.mean()
+        )
+        torch.testing.assert_close(action_value.mean(), value.mean().gather(1, action[:, None]).squeeze(1))
+
+
+def test_as_many_actions_as_fractions_do_not_confuse_the_mean() -> None:
+    value = Quantiles(torch.randn(3, 5, 5), torch.rand(3, 5), torch.full((3, 5), 0.2))
+    torch.testing.assert_close(value.mean(), value.values.mean(-1))

@@ -21,40 +21,40 @@ GOES_ON, TERMINATES, TRUNCATES = 0, 1, 2
 
 
 @dataclass
-class Lane:
-    """The rows of one lane as they happened; a dead row follows each end."""
+class Env:
+    """The rows of one env as they happened; a dead row follows each end."""
 
     codes: list[int]
     begins_dead: bool  # the row before the rollout ended an episode
 
     def dead(self) -> list[bool]:
-        found = [self.begins_dead]
+        actual = [self.begins_dead]
         for code in self.codes:
-            found.append(code != GOES_ON and not found[-1])
-        return found[:-1]
+            actual.append(code != GOES_ON and not actual[-1])
+        return actual[:-1]
 
 
 def column(rows: list[list[bool]]) -> Tensor:
     return torch.tensor(rows).T
 
 
-def rolled(lanes: list[Lane], reward: Tensor) -> Rollout:
-    """A rollout of these lanes; what is in a dead row must not matter, so it is left as it was drawn."""
-    dead = [lane.dead() for lane in lanes]
-    alive = [[c if not d else GOES_ON for c, d in zip(lane.codes, gone, strict=True)] for lane, gone in zip(
-        lanes, dead, strict=True)]  # fmt: skip
-    rows, width = len(lanes[0].codes), len(lanes)
+def rolled(envs: list[Env], reward: Tensor) -> Rollout:
+    """A rollout of these envs; the content of a dead row must not matter and stays random."""
+    dead = [env_index.dead() for env_index in envs]
+    alive = [[c if not d else GOES_ON for c, d in zip(env_index.codes, gone, strict=True)] for env_index, gone in zip(
+        envs, dead, strict=True)]  # fmt: skip
+    rows, width = len(envs[0].codes), len(envs)
     return Rollout(
         obs=torch.zeros(rows + 1, width),
         action=torch.zeros(rows, width, dtype=torch.int64),
         reward=reward,
-        terminated=column([[c == TERMINATES for c in lane] for lane in alive]),
-        done=column([[c != GOES_ON for c in lane] for lane in alive]),
+        terminated=column([[c == TERMINATES for c in env_index] for env_index in alive]),
+        done=column([[c != GOES_ON for c in env_index] for env_index in alive]),
         dead=column(dead),
     )
 
 
-class Told(NamedTuple):
+class Arrays(NamedTuple):
     """A rollout for loops to read: indexing an array is quick."""
 
     reward: Array
@@ -64,38 +64,38 @@ class Told(NamedTuple):
     value: Array
 
 
-def told(rollout: Rollout, value: Tensor) -> Told:
-    return Told(*(x.numpy() for x in (rollout.reward, rollout.terminated, rollout.done, rollout.dead, value)))
+def arrays_of(rollout: Rollout, value: Tensor) -> Arrays:
+    return Arrays(*(x.numpy() for x in (rollout.reward, rollout.terminated, rollout.done, rollout.dead, value)))
 
 
-def future(rollout: Told, row: int, lane: int) -> int:
+def future(rollout: Arrays, row: int, env_index: int) -> int:
     """Steps from a live row to the end of its episode or of the rollout."""
     steps = 1
-    while not rollout.done[row + steps - 1, lane] and row + steps < len(rollout.reward):
+    while not rollout.done[row + steps - 1, env_index] and row + steps < len(rollout.reward):
         steps += 1
     return steps
 
 
-def multistep(rollout: Told, row: int, lane: int, steps: int, gamma: float) -> float:
-    """The return of so many steps, then what the next row is worth."""
-    total = sum(gamma**i * float(rollout.reward[row + i, lane]) for i in range(steps))
-    if not rollout.terminated[row + steps - 1, lane]:
-        total += gamma**steps * float(rollout.value[row + steps, lane])
+def multistep(rollout: Arrays, row: int, env_index: int, steps: int, gamma: float) -> float:
+    """The return of so many steps, then the value of the next row."""
+    total = sum(gamma**i * float(rollout.reward[row + i, env_index]) for i in range(steps))
+    if not rollout.terminated[row + steps - 1, env_index]:
+        total += gamma**steps * float(rollout.value[row + steps, env_index])
     return total
 
 
-def mixed(rollout: Told, gamma: float, trace: float) -> Array:
+def mixed(rollout: Arrays, gamma: float, trace: float) -> Array:
     """The λ-return minus the value: every multistep return with its weight, the longest with all that is left."""
-    found = np.zeros(rollout.reward.shape)
-    for row, lane in np.ndindex(*found.shape):
-        if rollout.dead[row, lane]:
+    mixture = np.zeros(rollout.reward.shape)
+    for row, env_index in np.ndindex(*mixture.shape):
+        if rollout.dead[row, env_index]:
             continue
-        longest = future(rollout, row, lane)
+        longest = future(rollout, row, env_index)
         for steps in range(1, longest + 1):
             share = trace ** (steps - 1) * (1 - trace if steps < longest else 1)
-            found[row, lane] += share * multistep(rollout, row, lane, steps, gamma)
-        found[row, lane] -= float(rollout.value[row, lane])
-    return found
+            mixture[row, env_index] += share * multistep(rollout, row, env_index, steps, gamma)
+        mixture[row, env_index] -= float(rollout.value[row, env_index])
+    return mixture
 
 
 @st.composite
@@ -103,11 +103,11 @@ def rollouts(draw: st.DrawFn) -> tuple[Rollout, Tensor]:
     rows, width = draw(st.integers(1, 12)), draw(st.integers(1, 4))
     likely = draw(st.sampled_from([[0, 1, 2], [0, 0, 0, 0, 1, 2], [0], [1, 2], [0, 0, 1], [0, 0, 2]]))
     codes = st.lists(st.sampled_from(likely), min_size=rows, max_size=rows)
-    lanes = [Lane(draw(codes), draw(st.booleans())) for _ in range(width)]
+    envs = [Env(draw(codes), draw(st.booleans())) for _ in range(width)]
     generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
     reward = torch.randn(rows, width, generator=generator, dtype=torch.float64)
     value = 3 * torch.randn(rows + 1, width, generator=generator, dtype=torch.float64)
-    return rolled(lanes, reward), value
+    return rolled(envs, reward), value
 
 
 RATES = st.tuples(st.sampled_from([0.0, 0.5, 0.99, 1.0]), st.sampled_from([0.0, 0.6, 0.95, 1.0]))
@@ -118,8 +118,8 @@ def test_advantages_are_the_mixture_of_all_multistep_returns(
     case: tuple[Rollout, Tensor], rates: tuple[float, float]
 ) -> None:
     (rollout, value), (gamma, trace) = case, rates
-    found = advantages(rollout, value, gamma=gamma, gae_lambda=trace)
-    np.testing.assert_allclose(found.numpy(), mixed(told(rollout, value), gamma, trace), rtol=1e-10, atol=1e-10)
+    actual = advantages(rollout, value, gamma=gamma, gae_lambda=trace)
+    np.testing.assert_allclose(actual.numpy(), mixed(arrays_of(rollout, value), gamma, trace), rtol=1e-10, atol=1e-10)
 
 
 @given(rollouts(), st.sampled_from([0.0, 0.5, 0.99, 1.0]), st.sampled_from([0.0, -2.5, 7.0]))
@@ -127,12 +127,12 @@ def test_returns_sum_to_the_episodes_end_and_bootstrap_truncated_ones(
     case: tuple[Rollout, Tensor], gamma: float, ending: float
 ) -> None:
     rollout, value = case
-    found = discounted_returns(rollout, torch.tensor(ending, dtype=torch.float64), gamma=gamma)
-    known, wanted = told(rollout, torch.full_like(value, ending)), np.zeros(found.shape)
-    for row, lane in np.ndindex(*wanted.shape):
-        if not known.dead[row, lane]:
-            wanted[row, lane] = multistep(known, row, lane, future(known, row, lane), gamma)
-    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-10, atol=1e-10)
+    actual = discounted_returns(rollout, torch.tensor(ending, dtype=torch.float64), gamma=gamma)
+    arrays, expected = arrays_of(rollout, torch.full_like(value, ending)), np.zeros(actual.shape)
+    for row, env_index in np.ndindex(*expected.shape):
+        if not arrays.dead[row, env_index]:
+            expected[row, env_index] = multistep(arrays, row, env_index, future(arrays, row, env_index), gamma)
+    np.testing.assert_allclose(actual.numpy(), expected, rtol=1e-10, atol=1e-10)
 
 
 @settings(max_examples=50)
@@ -152,21 +152,21 @@ def test_nothing_in_a_dead_row_matters(case: tuple[Rollout, Tensor], rates: tupl
 
 
 def test_advantages_equal_a_hand_computed_table() -> None:
-    """γ = λ = ½. Lanes: open at both ends; terminates and begins anew; truncated; ends in the last row; begins dead."""
-    lanes = [Lane([0, 0, 0], False), Lane([1, 0, 0], False), Lane([0, 2, 0], False), Lane([0, 0, 1], False),
-             Lane([0, 0, 0], True)]  # fmt: skip
+    """γ = λ = ½. Envs: open at both ends; terminates and begins anew; truncated; ends in the last row; begins dead."""
+    envs = [Env([0, 0, 0], False), Env([1, 0, 0], False), Env([0, 2, 0], False), Env([0, 0, 1], False),
+             Env([0, 0, 0], True)]  # fmt: skip
     reward = torch.tensor([[1.0, 2, 3, 4, 9], [1, 9, 3, 4, 5], [1, 2, 9, 4, 5]], dtype=torch.float64)
     value = torch.tensor([[8.0, 8, 8, 8, 8], [4, 4, 4, 4, 4], [2, 2, 2, 2, 2], [6, 6, 6, 6, 6]], dtype=torch.float64)
-    found = advantages(rolled(lanes, reward), value, gamma=0.5, gae_lambda=0.5)
-    # errors of the open lane: 1+2−8 = −5, 1+1−4 = −2, 1+3−2 = 2
+    actual = advantages(rolled(envs, reward), value, gamma=0.5, gae_lambda=0.5)
+    # errors of the open env: 1+2−8 = −5, 1+1−4 = −2, 1+3−2 = 2
     open_ = [-5 + (-2 + 2 / 4) / 4, -2 + 2 / 4, 2]
     terminated = [2 - 8, 0, 2 + 3 - 2]
     truncated = [3 + 2 - 8 + (3 + 1 - 4) / 4, 3 + 1 - 4, 0]
     at_last = [4 + 2 - 8 + (4 + 1 - 4 + (4 - 2) / 4) / 4, 4 + 1 - 4 + (4 - 2) / 4, 4 - 2]
     dead_first = [0, 5 + 1 - 4 + (5 + 3 - 2) / 4, 5 + 3 - 2]
-    assert found.T.tolist() == [open_, terminated, truncated, at_last, dead_first]
-    worth = discounted_returns(rolled(lanes, reward), torch.tensor(8.0, dtype=torch.float64), gamma=0.5)
-    assert worth.T.tolist() == [
+    assert actual.T.tolist() == [open_, terminated, truncated, at_last, dead_first]
+    returns = discounted_returns(rolled(envs, reward), torch.tensor(8.0, dtype=torch.float64), gamma=0.5)
+    assert returns.T.tolist() == [
         [1 + 0.5 + 0.25 + 1, 1 + 0.5 + 2, 1 + 4],
         [2, 0, 2 + 4],
         [3 + 1.5 + 2, 3 + 4, 0],
@@ -177,11 +177,11 @@ def test_advantages_equal_a_hand_computed_table() -> None:
 
 def test_a_truncation_bootstraps_from_the_row_that_shows_the_final_observation_and_a_termination_does_not() -> None:
     value = torch.tensor([[0.0, 0.0], [10.0, 10.0], [100.0, 100.0], [1000.0, 1000.0]])
-    rollout = rolled([Lane([2, 0, 0], False), Lane([1, 0, 0], False)], torch.zeros(3, 2))
-    found = advantages(rollout, value, gamma=1.0, gae_lambda=1.0)
-    assert found[0].tolist() == [10, 0]
-    assert found[1].tolist() == [0, 0]
-    assert found[2].tolist() == [900, 900]
+    rollout = rolled([Env([2, 0, 0], False), Env([1, 0, 0], False)], torch.zeros(3, 2))
+    actual = advantages(rollout, value, gamma=1.0, gae_lambda=1.0)
+    assert actual[0].tolist() == [10, 0]
+    assert actual[1].tolist() == [0, 0]
+    assert actual[2].tolist() == [900, 900]
 
 
 @given(st.data())
@@ -189,13 +189,13 @@ def test_running_moments_are_independent_of_the_split(data: st.DataObject) -> No
     shape = data.draw(st.sampled_from([(), (3,), (2, 2)]))
     sizes = data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=6))
     generator = torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
-    moments, kept = fresh(shape, torch.empty(0)), []
+    moments, parts = fresh(shape, torch.empty(0)), []
     for size in sizes:
         x = 5 + 3 * torch.randn(size, *shape, generator=generator)
         weight = data.draw(st.lists(st.sampled_from([0.0, 1.0, 1.0]), min_size=size, max_size=size))
         moments = merge_moments(moments, x, torch.tensor(weight))
-        kept.append(x.double().numpy()[np.array(weight, dtype=bool)])
-    rows = np.concatenate(kept)
+        parts.append(x.double().numpy()[np.array(weight, dtype=bool)])
+    rows = np.concatenate(parts)
     assert moments.rows.item() == len(rows)
     if len(rows) == 0:
         assert (moments.mean == 0).all() and (moments.var == 1).all()
@@ -215,11 +215,11 @@ def test_moments_of_many_batches_far_from_zero_keep_their_digits() -> None:
 
 def test_dead_rows_leave_the_moments_and_nothing_is_changed_in_place() -> None:
     first = merge_moments(fresh((2,), torch.empty(0)), torch.tensor([[1.0, 2], [3, 4]]), torch.ones(2))
-    kept = Moments(*(part.clone() for part in first))
+    copy = Moments(*(part.clone() for part in first))
     for x in (torch.full((3, 2), 9.0), torch.empty(0, 2)):
         again = merge_moments(first, x, torch.zeros(len(x)))
         assert all(torch.equal(a, b) for a, b in zip(again, first, strict=True))
     merge_moments(first, torch.full((3, 2), 9.0), torch.ones(3))
-    assert all(torch.equal(a, b) for a, b in zip(kept, first, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(copy, first, strict=True))
     assert first.mean.tolist() == [2, 3]
     assert first.var.tolist() == [1, 1]

@@ -16,8 +16,13 @@ VARIABLES = ("MKL_CBWR", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA")
 
 def git(place: Path, *words: str) -> str:
     own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    named = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
-    done = subprocess.run(["git", "-C", place, *words], env=own | named, check=True, capture_output=True, text=True)
+    identity = {
+        "GIT_AUTHOR_NAME": "a",
+        "GIT_AUTHOR_EMAIL": "a@b",
+        "GIT_COMMITTER_NAME": "a",
+        "GIT_COMMITTER_EMAIL": "a@b",
+    }
+    done = subprocess.run(["git", "-C", place, *words], env=own | identity, check=True, capture_output=True, text=True)
     return done.stdout.strip()
 
 

@@ -69,9 +69,9 @@ def test_a_shared_error_counts_where_the_first_three_seeds_vary_at_most_1_75_tim
 
 def test_looks_are_recorded_beside_the_seeds_and_never_fewer(tmp_path: Path) -> None:
     assert read_looks(tmp_path / "cell") is None
-    for count, recorded in ((0, 0), (1, 1), (0, 1), (5, 5), (2, 5)):  # another process may be ahead
+    for count, total in ((0, 0), (1, 1), (0, 1), (5, 5), (2, 5)):  # another process may be ahead
         record_looks(tmp_path / "cell", Looks(DESIGN, count))
-        assert read_looks(tmp_path / "cell") == Looks(DESIGN, recorded)
+        assert read_looks(tmp_path / "cell") == Looks(DESIGN, total)
     assert [path.name for path in (tmp_path / "cell").iterdir()] == [NAME]
 
 
@@ -93,7 +93,7 @@ def test_look_has_the_next_look_and_its_inflation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("looks", "taken", "message"),
+    ("looks", "count_taken", "message"),
     [
         ([[3, 0.05]], 1, "holds no design of --until-decided"),
         ([list(look) for look in DESIGN[:4]], 1, "holds no design"),
@@ -105,9 +105,12 @@ def test_look_has_the_next_look_and_its_inflation() -> None:
         ([list(look) for look in DESIGN], True, "counts True of 5 looks"),
     ],
 )
-def test_another_design_or_a_wrong_count_is_refused(looks: object, taken: object, message: str, tmp_path: Path) -> None:
+def test_another_design_or_a_wrong_count_is_refused(
+    looks: object, count_taken: object, message: str, tmp_path: Path
+) -> None:
     files.replace(
-        tmp_path / NAME, files.seal({"schema_version": 1, "id": tmp_path.name, "looks": looks, "taken": taken})
+        tmp_path / NAME,
+        files.seal({"schema_version": 1, "id": tmp_path.name, "looks": looks, "taken": count_taken}),
     )
     with pytest.raises(RefusedFile, match=message):
         read_looks(tmp_path)

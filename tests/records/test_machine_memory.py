@@ -10,7 +10,7 @@ from rlbench.records import machine
 
 
 @pytest.mark.parametrize(
-    ("limit", "used", "files", "wanted"),
+    ("limit", "usage", "files", "expected"),
     [
         (None, None, 0, 64),  # nobody limits anything
         (16, 15, 0, 1),
@@ -21,9 +21,9 @@ from rlbench.records import machine
     ],
 )
 def test_page_cache_counts_as_free_memory(
-    monkeypatch: pytest.MonkeyPatch, limit: int | None, used: int | None, files: int, wanted: int
+    monkeypatch: pytest.MonkeyPatch, limit: int | None, usage: int | None, files: int, expected: int
 ) -> None:
     monkeypatch.setattr(machine.psutil, "virtual_memory", lambda: SimpleNamespace(available=64))
-    monkeypatch.setattr(machine, "_cgroup", {"memory.max": limit, "memory.current": used}.get)
+    monkeypatch.setattr(machine, "_cgroup", {"memory.max": limit, "memory.current": usage}.get)
     monkeypatch.setattr(machine, "_reclaimable", lambda: files)
-    assert machine.available_memory() == wanted
+    assert machine.available_memory() == expected

@@ -21,7 +21,7 @@ from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files
 from rlbench.records.store import Record, Store, folder_of, read_record
 from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, Status, Updated
-from tests.forging import reseal
+from tests.forging import claim, reseal
 
 Write = Callable[..., Path]
 CATCH = suites.spec("toy", "dqn", "Catch", seed=3)
@@ -85,9 +85,8 @@ def outcome(status: Status, count: int) -> Outcome:
     )
 
 
-def written(results: Path, run: tuple[Epoch, ...], status: Status | None) -> Path:
-    store = Store.claim(CATCH, results, {"python": "3.11"})
-    assert store is not None
+def write(results: Path, run: tuple[Epoch, ...], status: Status | None) -> Path:
+    store = claim(CATCH, results, {"python": "3.11"})
     for epoch in run:
         store.append(epoch)
     if status is not None:
@@ -110,18 +109,17 @@ def or_refused(folder: Path, name: str) -> Record | None:
 @given(epochs(), st.sampled_from(["done", "failed", "interrupted", None]))
 def test_what_is_written_is_read_to_the_last_digit(run: tuple[Epoch, ...], status: Status | None) -> None:
     with TemporaryDirectory() as folder:
-        record = read_record(written(Path(folder), run, status))
+        record = read_record(write(Path(folder), run, status))
     assert (record.spec, record.epochs, record.environment) == (CATCH, run, {"python": "3.11"})
     assert record.outcome == (outcome(status, len(run)) if status else None)
 
 
 def test_inexact_steps_are_stored_and_empty_in_older_outcomes(tmp_path: Path) -> None:
-    folder = written(tmp_path, (), None)
-    store = Store.claim(CATCH, tmp_path, {})
-    assert store is not None
-    told = replace(outcome("done", 0), inexact=(5, 1_000))
-    store.finish(told)
-    assert store.outcome == told
+    folder = write(tmp_path, (), None)
+    store = claim(CATCH, tmp_path)
+    with_steps = replace(outcome("done", 0), inexact=(5, 1_000))
+    store.finish(with_steps)
+    assert store.outcome == with_steps
     assert files.read_sealed(folder / "outcome.json")["inexact"] == [5, 1000]
     reseal(folder / "outcome.json", lambda content: content.pop("inexact"))
     assert store.outcome == outcome("done", 0)
@@ -132,7 +130,7 @@ def test_inexact_steps_are_stored_and_empty_in_older_outcomes(tmp_path: Path) ->
 def intact(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Status | None]:
     """A record of three epochs for tests that damage one file and put it back."""
     status: Status | None = request.param
-    return written(tmp_path_factory.mktemp("intact"), RUN, status), status
+    return write(tmp_path_factory.mktemp("intact"), RUN, status), status
 
 
 def damaged(path: Path, content: bytes) -> Record | None:
@@ -241,11 +239,10 @@ def test_missing_epoch_is_noticed(record_run: Write) -> None:
 
 
 def test_a_torn_last_line_is_mended_when_the_run_is_claimed_again(tmp_path: Path) -> None:
-    folder = written(tmp_path, RUN[:2], None)
+    folder = write(tmp_path, RUN[:2], None)
     with (folder / "epochs.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"checksum":"12')
-    store = Store.claim(CATCH, tmp_path, {})
-    assert store is not None
+    store = claim(CATCH, tmp_path)
     assert store.epochs == RUN[:2]
     assert (folder / "epochs.jsonl").read_text(encoding="utf-8").endswith("}\n")
     store.append(RUN[2])
@@ -254,10 +251,9 @@ def test_a_torn_last_line_is_mended_when_the_run_is_claimed_again(tmp_path: Path
 
 
 def test_repeated_epoch_changes_nothing_and_a_different_one_truncates_the_rest(tmp_path: Path) -> None:
-    folder = written(tmp_path, RUN, None)
+    folder = write(tmp_path, RUN, None)
     before = (folder / "epochs.jsonl").read_bytes()
-    store = Store.claim(CATCH, tmp_path, {})
-    assert store is not None
+    store = claim(CATCH, tmp_path)
     store.append(replace(RUN[1], seconds=99.0))  # the wall clock may differ
     assert (folder / "epochs.jsonl").read_bytes() == before
     store.append(replace(RUN[1], env_steps=77))
@@ -266,16 +262,15 @@ def test_repeated_epoch_changes_nothing_and_a_different_one_truncates_the_rest(t
 
 
 def test_an_interrupted_run_whose_epochs_are_replaced_can_still_be_read(tmp_path: Path) -> None:
-    folder = written(tmp_path, RUN, "interrupted")
-    store = Store.claim(CATCH, tmp_path, {})
-    assert store is not None
+    folder = write(tmp_path, RUN, "interrupted")
+    store = claim(CATCH, tmp_path)
     store.append(replace(RUN[1], env_steps=77))
     store.release()
     assert len(read_record(folder).epochs) == 2
 
 
 def test_run_folder_follows_from_its_spec(tmp_path: Path) -> None:
-    folder = written(tmp_path, (), None)
+    folder = write(tmp_path, (), None)
     assert folder == folder_of(CATCH, tmp_path) == tmp_path / "toy" / "dqn" / "Catch" / CATCH.id / "seed=3"
 
 
@@ -298,13 +293,10 @@ def test_force_starts_over_from_a_record_that_cannot_be_read(record_run: Write) 
 
 
 def test_second_lock_in_this_process_fails(tmp_path: Path) -> None:
-    first = Store.claim(CATCH, tmp_path, {})
-    assert first is not None
+    first = claim(CATCH, tmp_path)
     assert Store.claim(CATCH, tmp_path, {}) is None
     first.release()
-    second = Store.claim(CATCH, tmp_path, {})
-    assert second is not None
-    second.release()
+    claim(CATCH, tmp_path).release()
 
 
 HOLD = """
@@ -328,9 +320,7 @@ def test_lock_of_another_process_holds_until_it_is_killed(tmp_path: Path) -> Non
         assert Store.claim(CATCH, tmp_path, {}) is None
         holder.kill()
         holder.wait()
-    store = Store.claim(CATCH, tmp_path, {})
-    assert store is not None
-    store.release()
+    claim(CATCH, tmp_path).release()
 
 
 def test_a_claim_of_a_damaged_record_is_refused_and_leaves_it_free(record_run: Write, tmp_path: Path) -> None:
@@ -364,8 +354,7 @@ def test_a_reader_sees_the_old_outcome_or_the_new_one(tmp_path: Path) -> None:
 
 
 def test_nan_is_never_written(tmp_path: Path) -> None:
-    store = Store.claim(CATCH, tmp_path, {})
-    assert store is not None
+    store = claim(CATCH, tmp_path)
     broken = replace(COLLECTED, steps_per_second=float("nan"))
     with pytest.raises(ValueError, match="not JSON compliant"):
         store.append(
@@ -379,8 +368,8 @@ def test_every_line_is_json_that_any_tool_can_read(record_run: Write) -> None:
     folder = record_run([1.0, 2.0])
     lines = [json.loads(line) for line in (folder / "epochs.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["evaluated"]["returns"] for line in lines] == [[0.0, 2.0], [1.0, 3.0]]
-    wanted = {"number", "env_steps", "updates", "seconds", "collected", "updated", "evaluated", "schema_version"}
-    assert all(wanted <= set(line) for line in lines)
+    expected = {"number", "env_steps", "updates", "seconds", "collected", "updated", "evaluated", "schema_version"}
+    assert all(expected <= set(line) for line in lines)
 
 
 @given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.text())))

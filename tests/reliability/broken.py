@@ -58,7 +58,7 @@ WAYS: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
     "infinite": lambda obs, reward: (obs + np.float32(np.inf), reward),
     "reward": lambda obs, _: (obs, float("nan")),
 }
-"""What becomes of an observation and its reward."""
+"""Corruptions of an observation and its reward."""
 
 
 class Breaking(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -77,31 +77,31 @@ class Breaking(gymnasium.Wrapper[Any, Any, Any, Any]):
         return obs, reward, *rest
 
 
-def breaking(way: str, lane: int, at: int, only: Callable[[int], bool] = lambda _: True) -> Callable[..., Any]:
-    """Replacement of ``gymnasium_envs.bare``: of the vectors that ``only`` names by their number, one lane breaks."""
-    bare, made = gymnasium_envs.bare, [0]
+def breaking(way: str, env_number: int, at: int, only: Callable[[int], bool] = lambda _: True) -> Callable[..., Any]:
+    """Replacement of ``gymnasium_envs.bare``: in the vectors whose number ``only`` accepts, one env breaks."""
+    bare, count = gymnasium_envs.bare, [0]
 
     def factory(task: str, *, package: str) -> Any:
         plain, limit = bare(task, package=package)
-        vector, lanes = made[0], [0]
-        made[0] += 1
+        vector, envs_made = count[0], [0]
+        count[0] += 1
 
-        def next_lane() -> Any:
-            number, lanes[0] = lanes[0], lanes[0] + 1
-            return Breaking(plain(), way, at) if number == lane and only(vector) else plain()
+        def next_env() -> Any:
+            number, envs_made[0] = envs_made[0], envs_made[0] + 1
+            return Breaking(plain(), way, at) if number == env_number and only(vector) else plain()
 
-        return next_lane, limit
+        return next_env, limit
 
     return factory
 
 
 def training(vector: int) -> bool:
-    """Two vectors only tell what they look like, one is judged; the next one is trained in."""
+    """Two vectors only describe their spaces, one is for evaluation; the next one is trained in."""
     return vector == 3
 
 
 if __name__ == "__main__":
-    way, lane, at, *rest = sys.argv[1:]
+    way, env_number, at, *rest = sys.argv[1:]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gymnasium_envs, "bare", breaking(way, int(lane), int(at), training))
+        patch.setattr(gymnasium_envs, "bare", breaking(way, int(env_number), int(at), training))
         sys.exit(main(rest))

@@ -30,7 +30,7 @@ WAYS: dict[str, Callable[[], Any]] = {
 
 
 def program(way: str) -> tuple[str, ...]:
-    """What is started for a judge."""
+    """The processes of an evaluation worker."""
     return ("-m", "tests.reliability.eval_workers", way)
 
 

@@ -40,8 +40,8 @@ class Family(NamedTuple):
         return ["run", self.suite, self.algorithm, "--task", self.task, *place, *sets]
 
 
-JUDGED = ("protocol.episodes=2", "protocol.envs=2", "protocol.stop=none")
-REPLAYED = ("algo.replay.capacity=400", "algo.replay.n_step=3", "algo.batch=8", *JUDGED)
+EVALUATION = ("protocol.episodes=2", "protocol.envs=2", "protocol.stop=none")
+REPLAYED = ("algo.replay.capacity=400", "algo.replay.n_step=3", "algo.batch=8", *EVALUATION)
 BOARD = ("budget.steps=400", "budget.epoch=130", "budget.segment=170", "algo.learning_starts=80", *REPLAYED)
 REAL = (
     "budget.steps=160", "budget.epoch=60", "budget.segment=90", "algo.learning_starts=40", "task.envs=2",
@@ -51,12 +51,12 @@ REAL = (
 ROLLED = (
     "budget.steps=200", "budget.epoch=90", "budget.segment=70", "task.envs=3", "algo.rollout_length=8",
     "algo.lr_decay_steps=150",
-    "algo.torso.widths=8,8", *JUDGED,
+    "algo.torso.widths=8,8", *EVALUATION,
 )  # fmt: skip
 PASSES = ("algo.method.epochs=2", "algo.method.minibatches=3")
-DOORS = ("budget.steps=600", "budget.epoch=200", "budget.segment=250", "algo.rollout_length=8", *JUDGED)
+DOORS = ("budget.steps=600", "budget.epoch=200", "budget.segment=250", "algo.rollout_length=8", *EVALUATION)
 CURIOUS = ("algo.curiosity=curiosity", "algo.curiosity.torso=mlp", "algo.curiosity.hidden=16")
-STORED = ("budget.steps=60", "budget.epoch=20", "budget.segment=25", "algo.batch=8", *JUDGED[:2])
+OFFLINE = ("budget.steps=60", "budget.epoch=20", "budget.segment=25", "algo.batch=8", *EVALUATION[:2])
 WIDTHS = ("algo.widths=16,16",)
 PONG = (
     "budget.steps=200", "budget.epoch=70", "budget.segment=90", "task.envs=3", "task.max_frames=400",
@@ -71,8 +71,8 @@ RAINBOW = Family("toy", "rainbow", "CartPole-v1", BOARD)
 PENDULUM = Family("toy", "sac", "Pendulum-v1", REAL[:4] + REAL[5:])
 CURIOUS_DOORS = Family("toy", "ppo+icm", "Doors", DOORS)
 REACH = Family("goals", "ddpg+her", "FetchReach-v4", (*REAL, "task.steps=20"))
-FLAT = Family("offline", "td3bc", "rlb-hopper-medium", (*STORED, *WIDTHS))
-GRID = Family("offline", "cql", "Catch", STORED)
+FLAT = Family("offline", "td3bc", "rlb-hopper-medium", (*OFFLINE, *WIDTHS))
+GRID = Family("offline", "cql", "Catch", OFFLINE)
 
 GENERATED = FLAT._replace(task="Hopper-v4", smoke=False, dataset="rlb-soak")
 """From a data set that somebody has to make first."""
@@ -99,10 +99,10 @@ ALL = (
     Family("toy", "ppo", "Catch", (*ROLLED, *PASSES)),
     Family("toy", "a2c", "CartPole-v1", (*ROLLED, "algo.normalize_obs=true")),
     *(
-        Family("offline", name, "rlb-hopper-medium", (*STORED, *WIDTHS))
+        Family("offline", name, "rlb-hopper-medium", (*OFFLINE, *WIDTHS))
         for name in suites.algorithms("offline")
         if name != "td3bc"
     ),
-    *(Family("offline", name, "Catch", STORED) for name in ("il", "bcq", "crr")),
+    *(Family("offline", name, "Catch", OFFLINE) for name in ("il", "bcq", "crr")),
 )
 """Every learner that there is."""

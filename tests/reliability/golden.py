@@ -86,13 +86,13 @@ def main(verb: str) -> int:
         print(f"written on {before['machine']}, not {machine()}")  # noqa: T201 - to who started it
         return 2
     now = json.loads(json.dumps(now))
-    moved = [name for name in before["runs"] if now.get(name) != before["runs"][name]]
+    differences = [name for name in before["runs"] if now.get(name) != before["runs"][name]]
     for family in RESUMED:
         with tempfile.TemporaryDirectory() as folder:
             if json.loads(json.dumps(resume(family, Path(folder)))) != now[family.name]:
-                moved.append(f"{family.name}, resumed")
-    print("\n".join(moved) or f"{len(before['runs'])} runs and {len(RESUMED)} resumed ones are equal")  # noqa: T201 - to who started it
-    return 1 if moved else 0
+                differences.append(f"{family.name}, resumed")
+    print("\n".join(differences) or f"{len(before['runs'])} runs and {len(RESUMED)} resumed ones are equal")  # noqa: T201 - to who started it
+    return 1 if differences else 0
 
 
 def _floats(value: object) -> list[float]:

@@ -17,10 +17,10 @@ from rlbench import checkpoint, suites
 from rlbench.datasets import hdf5_writer, policies, recording_writer
 from rlbench.datasets.recording_writer import RecordingWriter, last, step
 from rlbench.datasets.types import Dataset
-from rlbench.records.store import Store
 from rlbench.records.types import Epoch, Evaluated, Outcome, Status
 from rlbench.report.baseline import baseline_text, made_of
 from rlbench.report.run_index import gather
+from tests.forging import claim
 
 REAL = (
     "atari/dqn/PongNoFrameskip-v4/3c138bcd9e9f/seed=0",
@@ -37,21 +37,22 @@ REAL = (
 def ended(results: Path, seed: int, status: Status | None) -> None:
     """A run that failed, was interrupted, or has not ended."""
     spec = suites.spec("toy", "dqn", "Catch", seed=seed)
-    held = Store.claim(spec, results, {"cpu": "a corpus"})
-    assert held is not None
-    judged = Evaluated(returns=(-1.0, 1.0), lengths=(9, 9), seeds=(1, 2), seconds=0.1)
-    held.append(Epoch(number=0, env_steps=0, updates=0, seconds=0.1, collected=None, updated=None, evaluated=judged))
+    store = claim(spec, results, {"cpu": "a corpus"})
+    evaluated = Evaluated(returns=(-1.0, 1.0), lengths=(9, 9), seeds=(1, 2), seconds=0.1)
+    store.append(
+        Epoch(number=0, env_steps=0, updates=0, seconds=0.1, collected=None, updated=None, evaluated=evaluated)
+    )
     if status is not None:
         outcome = Outcome(
             status=status, reason="a corpus says so", env_steps=0, updates=0, epochs=1, seconds=0.1, final=0.0,
             best=0.0, best_epoch=0, weights=None,
         )  # fmt: skip
-        held.finish(outcome)
-    held.release()
-    (held.folder / ".lock").unlink(missing_ok=True)
+        store.finish(outcome)
+    store.release()
+    (store.folder / ".lock").unlink(missing_ok=True)
 
 
-def recorded() -> Dataset:
+def record_runs() -> Dataset:
     """Eight steps of two episodes."""
     draw, ends = np.random.default_rng(0), np.arange(8) % 4 == 3
     obs = draw.standard_normal((8, 3)).astype(np.float32)
@@ -72,14 +73,14 @@ def main(target: Path, *folders: Path) -> None:
     for seed, status in ((1, "failed"), (2, "interrupted"), (3, None)):
         ended(results, seed, status)
     checkpoint.save(target / "checkpoint", {"a": torch.arange(6.0).view(2, 3), "b": {"n": 1, "s": "x", "f": 0.5}})
-    hdf5_writer.write_hdf5(target / "rlb-corpus.hdf5", recorded(), {"rlbench_task": "Small-v0"})
-    shown = np.arange(36, dtype=np.uint8).reshape(3, 12)
-    made = RecordingWriter(target / "rlb-corpus.frames")
+    hdf5_writer.write_hdf5(target / "rlb-corpus.hdf5", record_runs(), {"rlbench_task": "Small-v0"})
+    frames = np.arange(36, dtype=np.uint8).reshape(3, 12)
+    writer = RecordingWriter(target / "rlb-corpus.frames")
     for moment in range(4):
-        made.add(step(0, shown + np.uint8(moment), moment, 1.0, terminated=moment == 3, truncated=False))
-    made.add(last(0, shown))
-    made.flush()
-    recording_writer.finish(target / "rlb-corpus.frames", made.digests, {"task": "Small", "source": "a corpus"})
+        writer.add(step(0, frames + np.uint8(moment), moment, 1.0, terminated=moment == 3, truncated=False))
+    writer.add(last(0, frames))
+    writer.flush()
+    recording_writer.finish(target / "rlb-corpus.frames", writer.digests, {"task": "Small", "source": "a corpus"})
     arrays = {"mean.weight": np.ones((2, 3), np.float32), "mean.bias": np.zeros(2, np.float32)}
     facts = {"format": "actor-v1", "name": "corpus", "env_evaluated": "Small-v0", "input_dim": "3", "action_dim": "2"}
     facts |= {"hidden_layers": "0", "activation": "none", "squash": "clip", "log_std": "none"}

@@ -22,9 +22,9 @@ from rlbench.buffers.ring import Ring
 from rlbench.config.footprint import footprint
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
-from rlbench.records.store import Store
 from rlbench.run import run
 from rlbench.signals import Stop
+from tests.forging import claim
 
 
 def resident(name: str) -> int:
@@ -46,7 +46,7 @@ def warm(spec: Spec) -> None:
     environment.close()
 
 
-def filled(*parts: Any) -> Any:
+def fill(*parts: Any) -> Any:
     """A run whose ring holds something everywhere, as after millions of steps."""
     trainer = build(*parts)
     ring = getattr(getattr(trainer, "buffer", None), "ring", getattr(trainer, "buffer", None))
@@ -56,14 +56,13 @@ def filled(*parts: Any) -> Any:
     return trainer
 
 
-def measured(spec: Spec, folder: Path, dataset: str | None = None) -> dict[str, int]:
+def measure(spec: Spec, folder: Path, dataset: str | None = None) -> dict[str, int]:
     """Run it, and tell base, growth at its peak and what was foreseen."""
-    rlbench.run.build = filled
+    rlbench.run.build = fill
     warm(spec)
     Path("/proc/self/clear_refs").write_text("5")
     base = resident("VmRSS")
-    store = Store.claim(spec, folder, {})
-    assert store is not None
+    store = claim(spec, folder)
     for _ in run(spec, Runtime(device="cpu", threads=1, dataset=dataset), store, Stop()):
         pass
     store.release()
@@ -82,4 +81,4 @@ if __name__ == "__main__":
     suite, algorithm, task, folder, *changes = sys.argv[1:]
     dataset = next((c.removeprefix("dataset=") for c in changes if c.startswith("dataset=")), None)
     settings = [parse(change) for change in changes if not change.startswith("dataset=")]
-    print(json.dumps(measured(apply_settings(suites.spec(suite, algorithm, task), settings), Path(folder), dataset)))  # noqa: T201 - to who started it
+    print(json.dumps(measure(apply_settings(suites.spec(suite, algorithm, task), settings), Path(folder), dataset)))  # noqa: T201 - to who started it

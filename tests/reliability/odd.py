@@ -51,15 +51,15 @@ def places(tree: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str
         yield from places(value, (*path, key))
 
 
-def changed(draw: st.DrawFn, document: Tree) -> Tree:
+def changed_copy(draw: st.DrawFn, document: Tree) -> Tree:
     """A copy with one to three places replaced, taken out, or joined by something unknown."""
-    made = copy.deepcopy(document)
+    result = copy.deepcopy(document)
     for _ in range(draw(st.integers(1, 3))):
-        known = list(places(made))
-        if not known:
+        paths = list(places(result))
+        if not paths:
             break
-        *parents, last = draw(st.sampled_from(known))
-        branch = made
+        *parents, last = draw(st.sampled_from(paths))
+        branch = result
         for key in parents:
             branch = branch[key]
         match draw(st.sampled_from(["replace", "replace", "replace", "remove", "add"])):
@@ -71,10 +71,10 @@ def changed(draw: st.DrawFn, document: Tree) -> Tree:
                 branch[draw(TEXTS)] = draw(VALUES)
             case _:
                 branch.append(draw(VALUES))
-    return made
+    return result
 
 
-changes = st.composite(changed)
+changes = st.composite(changed_copy)
 
 
 def spelled(text: str) -> bytes:
@@ -98,19 +98,19 @@ def sealed(content: object) -> str:
 @st.composite
 def damaged(draw: st.DrawFn, raw: bytes) -> bytes:
     """Bytes with some changed, cut off, doubled or put in between."""
-    made = bytearray(raw)
+    content = bytearray(raw)
     for _ in range(draw(st.integers(1, 4))):
-        at = draw(st.integers(0, max(0, len(made) - 1)))
+        at = draw(st.integers(0, max(0, len(content) - 1)))
         match draw(st.sampled_from(["flip", "flip", "cut", "insert", "double"])):
-            case "flip" if made:
-                made[at] ^= draw(st.integers(1, 255))
+            case "flip" if content:
+                content[at] ^= draw(st.integers(1, 255))
             case "cut":
-                del made[at:]
+                del content[at:]
             case "insert":
-                made[at:at] = draw(st.binary(max_size=9))
+                content[at:at] = draw(st.binary(max_size=9))
             case _:
-                made += made[: min(at, 64)]
-    return bytes(made)
+                content += content[: min(at, 64)]
+    return bytes(content)
 
 
 def only_refusals(call: Callable[[], object]) -> None:
@@ -122,7 +122,7 @@ def only_refusals(call: Callable[[], object]) -> None:
             raise AssertionError(f"{error} says it is a bug, or nothing") from error
 
 
-def tried(strategy: st.SearchStrategy[T], body: Callable[[T], object], examples: int) -> None:
+def check(strategy: st.SearchStrategy[T], body: Callable[[T], object], examples: int) -> None:
     """Put ``examples`` drawn things to the test."""
     try:
         settings(max_examples=examples)(given(strategy)(body))()

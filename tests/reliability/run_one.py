@@ -9,9 +9,10 @@ from pathlib import Path
 from rlbench.config.run import Runtime, Spec
 from rlbench.errors import Interrupted
 from rlbench.records import manifest
-from rlbench.records.store import Store, read_record, scores
+from rlbench.records.store import read_record, scores
 from rlbench.run import run
 from rlbench.signals import Stop
+from tests.forging import claim
 
 QUIET = Runtime(device="cpu", threads=1, checkpoint_seconds=1e9)
 
@@ -29,21 +30,20 @@ def carry(
 
     It is stopped as a signal would, or with ``crash`` without a word, as SIGKILL would.
     """
-    store = Store.claim(spec, results, {})
-    assert store is not None
-    stop, made = Stop(), 0
+    store = claim(spec, results)
+    stop, count = Stop(), 0
     try:
         for record in run(spec, runtime, store, stop):
-            made += 1
-            if made == stop_after and crash:
+            count += 1
+            if count == stop_after and crash:
                 break
-            if made == stop_after or (stop_at is not None and (record.env_steps or record.updates) >= stop_at):
+            if count == stop_after or (stop_at is not None and (record.env_steps or record.updates) >= stop_at):
                 stop.signal = signal.SIGTERM
     except Interrupted:
         assert stop.signal == signal.SIGTERM
     finally:
         store.release()
-    return made
+    return count
 
 
 def ending(folder: Path) -> tuple[object, ...]:
@@ -55,18 +55,18 @@ def ending(folder: Path) -> tuple[object, ...]:
         (outcome.status, outcome.reason, outcome.weights, outcome.env_steps, outcome.updates, outcome.epochs),
         (outcome.best, outcome.best_epoch, outcome.final, outcome.inexact),
         [scores(epoch) for epoch in record.epochs],
-        [kept(folder / "checkpoint" / name) for name in ("best", "last")],
+        [checkpoint_content(folder / "checkpoint" / name) for name in ("best", "last")],
         sorted(path.name for path in (folder / "checkpoint").iterdir()),
     )
 
 
-def kept(folder: Path) -> object:
-    """What a checkpoint holds, by the SHA-256 of its files."""
+def checkpoint_content(folder: Path) -> object:
+    """The content of a checkpoint, by the SHA-256 of its files."""
     head = manifest.read_manifest(folder)
     return dict(head.files), {name: value for name, value in head.values.items() if not name.startswith("run/")}
 
 
-def recorded(folder: Path) -> list[dict[str, object]]:
+def epochs_of(folder: Path) -> list[dict[str, object]]:
     """Every epoch whose line is whole, times left out: what must never be lost again."""
     path = folder / "epochs.jsonl"
     if not path.exists():
@@ -76,9 +76,9 @@ def recorded(folder: Path) -> list[dict[str, object]]:
 
 
 def _games(line: dict[str, object]) -> dict[str, object]:
-    found = {}
+    episodes = {}
     for part in ("evaluated", "collected"):
         games = line[part]
         if isinstance(games, dict):
-            found[part] = (games["returns"], games["lengths"])
-    return found
+            episodes[part] = (games["returns"], games["lengths"])
+    return episodes

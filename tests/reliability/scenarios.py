@@ -30,7 +30,8 @@ from rlbench.datasets import (
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
 from rlbench.records import attempts
-from rlbench.records.store import Store, read_record
+from rlbench.records.store import read_record
+from tests.forging import claim
 from tests.reliability.families import CATCH
 from tests.reliability.run_one import ending
 
@@ -51,7 +52,7 @@ def begun(folder: Path, golden: Path) -> None:
     """Nothing is there yet."""
 
 
-def trained(words: list[str]) -> int:
+def train(words: list[str]) -> int:
     return main(CATCH.words(Path(words[0])))
 
 
@@ -72,8 +73,7 @@ def forced_ending(folder: Path) -> object:
 
 def differ(folder: Path, golden: Path) -> None:
     """Epochs of another machine are recorded, which this one will replace; it had been interrupted."""
-    store = Store.claim(CATCH.spec(), folder, {})
-    assert store is not None
+    store = claim(CATCH.spec(), folder)
     record = read_record(CATCH.folder(golden))
     assert record.outcome is not None
     for epoch in record.epochs[:2]:
@@ -103,7 +103,7 @@ def trained_ending(folder: Path) -> object:
 
 def wrote(words: list[str]) -> int:
     draw = np.random.default_rng(0)
-    recorded = Dataset(
+    dataset = Dataset(
         obs=draw.standard_normal((40, 3), np.float32),
         action=draw.standard_normal((40, 2), np.float32),
         reward=draw.standard_normal(40, np.float32),
@@ -111,7 +111,7 @@ def wrote(words: list[str]) -> int:
         truncated=np.zeros(40, np.bool_),
         next_obs=None,
     )
-    hdf5_writer.write_hdf5(Path(words[0]) / f"{SET}.hdf5", recorded, {"name": SET})
+    hdf5_writer.write_hdf5(Path(words[0]) / f"{SET}.hdf5", dataset, {"name": SET})
     return 0
 
 
@@ -129,43 +129,45 @@ def set_ending(folder: Path) -> object:
     return sha256(path.read_bytes()).hexdigest()
 
 
-def played(words: list[str]) -> int:
+def play(words: list[str]) -> int:
     folder = Path(words[0]) / f"{SET}{recording_writer.SUFFIX}"
     recording_writer.clear(folder)
-    made = recording_writer.RecordingWriter(folder, rows=8)
+    writer = recording_writer.RecordingWriter(folder, rows=8)
     for number in range(20):
         obs = np.full((4, 4), number, np.uint8)
         ended = number % 5 == 4
-        made.add(recording_writer.step(0, obs, number % 3, float(number), terminated=ended, truncated=False))
+        writer.add(recording_writer.step(0, obs, number % 3, float(number), terminated=ended, truncated=False))
         if ended:
-            made.add(recording_writer.last(0, obs + 100))
-    made.flush()
-    recording_writer.finish(folder, made.digests, {"name": SET})
+            writer.add(recording_writer.last(0, obs + 100))
+    writer.flush()
+    recording_writer.finish(folder, writer.digests, {"name": SET})
     return 0
 
 
-def old_film(folder: Path, golden: Path) -> None:
-    played([str(folder)])
+def old_recording(folder: Path, golden: Path) -> None:
+    play([str(folder)])
     (folder / f"{SET}{recording_writer.SUFFIX}" / "play.00009.segment").write_bytes(b"of an earlier set")
 
 
-def film_ending(folder: Path) -> object:
+def recording_ending(folder: Path) -> object:
     place = folder / f"{SET}{recording_writer.SUFFIX}"
     recording_reader.verify_recording(place)
     return {path.name: sha256(path.read_bytes()).hexdigest() for path in place.iterdir()}
 
 
-def convert(path: Path, made: recording_writer.RecordingWriter) -> dict[str, int]:
+def convert(path: Path, writer: recording_writer.RecordingWriter) -> dict[str, int]:
     """A shard that is a line of text, of which some cannot be read to their end."""
     for letter in path.read_bytes():
-        made.add(recording_writer.step(0, np.full((2, 2), letter, np.uint8), 0, 1.0, terminated=False, truncated=False))
-        made.flush()
+        writer.add(
+            recording_writer.step(0, np.full((2, 2), letter, np.uint8), 0, 1.0, terminated=False, truncated=False)
+        )
+        writer.flush()
     if "bad" in path.name:
         raise RefusedFile(f"{path}: is bad; restore it")
     return {"rows": path.stat().st_size}
 
 
-def brought(words: list[str]) -> int:
+def import_shards(words: list[str]) -> int:
     files = sorted(Path(words[0]).glob("*.txt"))
     for _ in shard_conversion.convert_shards(
         files, Path(words[0]) / f"{SET}{recording_writer.SUFFIX}", convert, workers=1, origin="texts"
@@ -230,8 +232,7 @@ def started_ending(folder: Path) -> object:
 
 
 def withdrawn(words: list[str]) -> int:
-    store = Store.claim(CATCH.spec(), Path(words[0]), {})
-    assert store is not None
+    store = claim(CATCH.spec(), Path(words[0]))
     store.withdraw()
     store.release()
     return 0
@@ -242,17 +243,15 @@ def withdrawn_ending(folder: Path) -> object:
 
 
 SCENARIOS: dict[str, Scenario] = {
-    "run": Scenario(
-        ("replace.", "append.", "claim.", "crash.", "checkpoint."), begun, f"{HERE}:trained", trained_ending
-    ),
+    "run": Scenario(("replace.", "append.", "claim.", "crash.", "checkpoint."), begun, f"{HERE}:train", trained_ending),
     "force": Scenario(("aside.",), force, f"{HERE}:forced", forced_ending),
     "withdraw": Scenario(("record.",), begun, f"{HERE}:withdrawn", withdrawn_ending),
-    "differ": Scenario(("outcome.",), differ, f"{HERE}:trained", trained_ending),
-    "crash": Scenario(("claim.swept", "checkpoint.swept"), crash, f"{HERE}:trained", trained_ending),
+    "differ": Scenario(("outcome.",), differ, f"{HERE}:train", trained_ending),
+    "crash": Scenario(("claim.swept", "checkpoint.swept"), crash, f"{HERE}:train", trained_ending),
     "attempt": Scenario(("log.", "note."), force, f"{HERE}:started", started_ending),
     "set": Scenario(("dataset.", "seal."), old_set, f"{HERE}:wrote", set_ending),
-    "film": Scenario(("film.", "replace."), old_film, f"{HERE}:played", film_ending),
-    "shards": Scenario(("shard.", "replace."), texts, f"{HERE}:brought", film_ending),
+    "film": Scenario(("film.", "replace."), old_recording, f"{HERE}:play", recording_ending),
+    "shards": Scenario(("shard.", "replace."), texts, f"{HERE}:import_shards", recording_ending),
     "download": Scenario(("download.",), begun, f"{HERE}:fetched", fetched_ending),
     "copy": Scenario(("copy.",), source, f"{HERE}:copied", copied_ending),
 }

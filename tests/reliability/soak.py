@@ -21,7 +21,7 @@ from rlbench.datasets import checksums
 from rlbench.records.machine import environment
 from rlbench.report.integrity import verified
 from tests.reliability.families import CATCH, GAME, GENERATED, GRID, HOPPER, PENDULUM, RAINBOW, REACH, Family
-from tests.reliability.run_one import ending, recorded
+from tests.reliability.run_one import ending, epochs_of
 from tests.reliability.zygote import Zygote
 
 MIXED = (CATCH, GAME, HOPPER, GENERATED, RAINBOW, GRID, PENDULUM, REACH)
@@ -37,7 +37,7 @@ RECIPE += ["--name", GENERATED.dataset]
 
 @dataclass(slots=True)
 class Toll:
-    """What became of the runs of one family."""
+    """The results of the runs of one family."""
 
     golden: object
     seconds: float  # of an uninterrupted run
@@ -58,7 +58,7 @@ class Ground:
         self.generate = ["data", "generate", *RECIPE]
 
     def golden(self, family: Family) -> Toll:
-        """What a run comes to that is left alone; made once."""
+        """The result of an uninterrupted run, computed once."""
         if family.name not in self.tolls:
             if family == GENERATED:
                 self._generated()
@@ -88,7 +88,7 @@ class Ground:
             done = self.start([*family.words(results), "--quiet"], environ=self.environ, kill_after=patience)
             toll.attempts += 1
             toll.kills += done.status == -signal.SIGKILL
-            now = recorded(folder)
+            now = epochs_of(folder)
             if now[: len(before)] != before:
                 toll.faults.append(f"{folder}: an evaluation was lost at kill {attempt + 1}")
             before = now
@@ -103,12 +103,12 @@ class Ground:
 
     def _generated(self) -> None:
         """A data set, whose making is killed a few times too."""
-        path, told = self.folder / "sets" / f"{GENERATED.dataset}.hdf5", ""
+        path, error = self.folder / "sets" / f"{GENERATED.dataset}.hdf5", ""
         for patience in (0.05, 0.2, 0.5, 1.0, None):
             if not path.exists():
-                told = self.start(self.generate, environ=self.environ, kill_after=patience).output
+                error = self.start(self.generate, environ=self.environ, kill_after=patience).output
         if not path.exists():
-            raise AssertionError(told)
+            raise AssertionError(error)
         checksums.verify(path)
 
 
@@ -124,9 +124,9 @@ def soaked(minutes: float, seed: int) -> tuple[dict[str, Toll], float]:
     return ground.tolls, time.monotonic() - begun
 
 
-def told(tolls: dict[str, Toll], seconds: float, seed: int) -> Iterator[str]:
+def report_lines(tolls: dict[str, Toll], seconds: float, seed: int) -> Iterator[str]:
     """The summary, line by line."""
-    made = environment()
+    env = environment()
     faults = [fault for toll in tolls.values() for fault in toll.faults]
     kills, runs = sum(toll.kills for toll in tolls.values()), sum(toll.runs for toll in tolls.values())
     yield "# Soak"
@@ -134,7 +134,7 @@ def told(tolls: dict[str, Toll], seconds: float, seed: int) -> Iterator[str]:
     yield (
         f"{runs} runs survived {kills} SIGKILLs in {seconds / 60:.1f} minutes; {len(faults)} differences. "
         "Each run was killed at random, done again until it ended, and compared with one that was left alone: weights, "
-        "scores, every epoch, the policies it keeps. After every kill `rlbench verify` was asked, and no recorded "
+        "scores, every epoch, the policies it keeps. After every kill `rlbench verify` ran, and no recorded "
         "epoch was missing."
     )
     yield ""
@@ -143,7 +143,7 @@ def told(tolls: dict[str, Toll], seconds: float, seed: int) -> Iterator[str]:
     for name, toll in tolls.items():
         yield f"| {name} | {toll.seconds:.1f} | {toll.runs} | {toll.attempts} | {toll.kills} | {toll.lost} |"
     yield ""
-    yield f"rlbench {made['rlbench']} at {made['commit']}, {made['system']}, {made['cpu']}, seed {seed}."
+    yield f"rlbench {env['rlbench']} at {env['commit']}, {env['system']}, {env['cpu']}, seed {seed}."
     yield from faults
 
 
@@ -151,7 +151,7 @@ def main() -> int:
     minutes, file = float(sys.argv[1]), Path(sys.argv[2])
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else 0
     tolls, seconds = soaked(minutes, seed)
-    text = "\n".join(told(tolls, seconds, seed)) + "\n"
+    text = "\n".join(report_lines(tolls, seconds, seed)) + "\n"
     file.write_text(text, encoding="utf-8")
     sys.stdout.write(text)
     return int(any(toll.faults for toll in tolls.values()))

@@ -15,10 +15,11 @@ from rlbench.errors import RefusedFile
 from rlbench.ops.state_dict import State, branch, tensor
 from rlbench.records import files
 from rlbench.records.attempts import resumptions
-from rlbench.records.store import Store, read_record
+from rlbench.records.store import read_record
 from rlbench.run import run
 from rlbench.signals import Stop
 from tests.commands import run_command, stderr_of
+from tests.forging import claim, outcome_of
 from tests.reliability.families import CATCH, FLAT, GAME, HOPPER, PENDULUM, Family
 from tests.reliability.run_one import carry, ending
 
@@ -73,7 +74,7 @@ def test_a_checkpoint_of_older_code_is_refused_by_name(tmp_path: Path) -> None:
     checkpoint.save(folder / "checkpoint" / "resume", {key: saved(folder)[key] for key in ("trainer", "device")})
     with pytest.raises(RefusedFile, match=r"resume: was made by an older rlbench.*--force"):
         carry(CATCH.spec(), tmp_path)
-    assert read_record(folder).outcome is not None and read_record(folder).outcome.status == "interrupted"
+    assert outcome_of(folder).status == "interrupted"
 
 
 def test_refused_resume_leaves_the_record_unchanged(tmp_path: Path) -> None:
@@ -128,7 +129,7 @@ def test_a_state_that_does_not_fit_is_refused_and_fails_no_run(harm: Callable[[S
     checkpoint.save(folder / "checkpoint" / "resume", harm(saved(folder)))
     with pytest.raises(RefusedFile, match=r"resume: is not this run's state"):
         carry(CATCH.spec(), tmp_path)
-    assert read_record(folder).outcome is not None and read_record(folder).outcome.status == "interrupted"
+    assert outcome_of(folder).status == "interrupted"
 
 
 @pytest.mark.parametrize("which", ["best", "last"])
@@ -172,11 +173,10 @@ def test_verify_notices_a_checkpoint_under_another_name(name: str, source: str, 
 
 def with_code(spec: Spec, results: Path, commit: str, stop_after: int | None = None) -> None:
     """Go on with a run by the code of a commit."""
-    store = Store.claim(spec, results, {"commit": commit, "torch_threads": 1, "command": f"as {commit} was asked"})
-    assert store is not None
+    store = claim(spec, results, {"commit": commit, "torch_threads": 1, "command": f"by {commit}"})
     try:
-        for made, _ in enumerate(run(spec, by("auto"), store, Stop())):
-            if made == stop_after:
+        for number, _ in enumerate(run(spec, by("auto"), store, Stop())):
+            if number == stop_after:
                 break
     finally:
         store.release()
@@ -196,8 +196,7 @@ def test_resume_under_other_code_is_recorded(tmp_path: Path) -> None:
 def test_the_record_names_the_threads_that_a_resumed_run_takes(tmp_path: Path) -> None:
     """Not those that the process which goes on would take for a run of its own."""
     for threads in (1, 2):
-        store = Store.claim(CATCH.spec(), tmp_path, {"torch_threads": threads})
-        assert store is not None
+        store = claim(CATCH.spec(), tmp_path, {"torch_threads": threads})
         store.note_resumption()
         checkpoint.save(store.folder / "checkpoint" / "resume", {"threads": 1})
         store.release()
@@ -218,8 +217,7 @@ def test_resumed_run_uses_the_threads_of_its_checkpoint(tmp_path: Path, monkeypa
 
 
 def inexact(family: Family, results: Path) -> tuple[int, ...]:
-    outcome = read_record(family.folder(results)).outcome
-    assert outcome is not None
+    outcome = outcome_of(family.folder(results))
     return outcome.inexact
 
 
@@ -237,8 +235,7 @@ def test_resume_with_another_engine_records_the_step(tmp_path: Path) -> None:
     stops = []
     for engine, stop_at in (("numpy", 30), ("eager", 60), ("eager", 120), ("numpy", None)):
         carry(HOPPER.spec(), tmp_path, stop_at=stop_at, runtime=by(engine))
-        outcome = read_record(HOPPER.folder(tmp_path)).outcome
-        assert outcome is not None
+        outcome = outcome_of(HOPPER.folder(tmp_path))
         stops.append(outcome.env_steps)
     assert inexact(HOPPER, tmp_path) == (stops[0], stops[2])
 
@@ -247,8 +244,8 @@ def test_resume_of_a_stacked_run_records_the_step(tmp_path: Path) -> None:
     folder = interrupted(PENDULUM, tmp_path)
     checkpoint.save(folder / "checkpoint" / "resume", {**saved(folder), "engine": "stacked"})
     carry(PENDULUM.spec(), tmp_path)
-    outcome = read_record(folder).outcome
-    assert outcome is not None and outcome.status == "done"
+    outcome = outcome_of(folder)
+    assert outcome.status == "done"
     assert len(inexact(PENDULUM, tmp_path)) == 1
 
 

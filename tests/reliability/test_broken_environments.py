@@ -18,13 +18,13 @@ from tests.commands import stderr_of
 from tests.reliability.broken import breaking, training, words
 
 Capture = pytest.CaptureFixture[str]
-LANE, STEP = 1, 60
+ENV_INDEX, STEP = 1, 60
 
 
 def broken(way: str, results: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> int:
-    """Exit code of a run whose training environment breaks in one lane."""
+    """Exit code of a run whose training environment breaks in one env of its vector."""
     with monkeypatch.context() as patch:
-        patch.setattr(gymnasium_envs, "bare", breaking(way, LANE, STEP, training))
+        patch.setattr(gymnasium_envs, "bare", breaking(way, ENV_INDEX, STEP, training))
         return main(words(results, *more))
 
 
@@ -50,16 +50,16 @@ def test_environment_error_fails_the_run_with_env_index_seed_step_and_traceback(
     way: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     assert broken(way, tmp_path, monkeypatch, "--json") == 5
-    found = record(tmp_path)
-    assert found.outcome is not None
-    assert found.outcome.status == "failed"
-    where = rf"BrokenEnvironment: CartPole-v1: env {LANE}, step \d+: {what} \(this env's seed is \d+\)"
-    assert re.fullmatch(where, found.outcome.reason)
-    failure = (found.folder / "failure.txt").read_text()
+    record_now = record(tmp_path)
+    assert record_now.outcome is not None
+    assert record_now.outcome.status == "failed"
+    where = rf"BrokenEnvironment: CartPole-v1: env {ENV_INDEX}, step \d+: {what} \(this env's seed is \d+\)"
+    assert re.fullmatch(where, record_now.outcome.reason)
+    failure = (record_now.folder / "failure.txt").read_text()
     assert "Traceback" in failure
     assert ("in raising" in failure) == (way in {"raise", "exit"}), "the original traceback"
     (row,) = json.loads(capsys.readouterr().out)["runs"]
-    assert (row["status"], row["reason"]) == ("failed", found.outcome.reason)
+    assert (row["status"], row["reason"]) == ("failed", record_now.outcome.reason)
 
 
 def test_failed_run_stays_failed_until_force_puts_it_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,16 +74,16 @@ def test_hanging_environment_fails_the_run_after_env_timeout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     assert broken("sleep", tmp_path, monkeypatch, "--env-timeout", "2") == 5
-    found = record(tmp_path)
-    assert found.outcome is not None
-    assert found.outcome.status == "failed"
-    assert "BrokenEnvironment: the environments have not answered for 2 s" in found.outcome.reason
-    assert "time.sleep(3600)" in (found.folder / "failure.txt").read_text()
+    record_now = record(tmp_path)
+    assert record_now.outcome is not None
+    assert record_now.outcome.status == "failed"
+    assert "BrokenEnvironment: the environments have not answered for 2 s" in record_now.outcome.reason
+    assert "time.sleep(3600)" in (record_now.folder / "failure.txt").read_text()
     assert "failed" in capsys.readouterr().err
 
 
 def run(way: str, results: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.reliability.broken", way, str(LANE), str(STEP), *words(results, *more)]
+    command = [sys.executable, "-m", "tests.reliability.broken", way, str(ENV_INDEX), str(STEP), *words(results, *more)]
     return subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
 
 
@@ -94,10 +94,10 @@ def test_environment_hanging_in_compiled_code_ends_the_process_and_is_recorded(
     done = run("deadlock", tmp_path, "--env-timeout", "2")
     assert done.returncode == 5, done.stderr
     assert "the environments have not answered for 2 s" in done.stderr
-    found = record(tmp_path)
-    assert found.outcome is not None
-    assert (found.outcome.status, found.outcome.epochs) == ("failed", 1)
-    assert "deadlock" in (found.folder / "failure.txt").read_text()
+    record_now = record(tmp_path)
+    assert record_now.outcome is not None
+    assert (record_now.outcome.status, record_now.outcome.epochs) == ("failed", 1)
+    assert "deadlock" in (record_now.folder / "failure.txt").read_text()
 
 
 @pytest.mark.slow

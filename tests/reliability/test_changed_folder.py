@@ -18,6 +18,7 @@ from rlbench.records.files import refuse_links
 from rlbench.records.store import Store, read_record
 from rlbench.run import run
 from rlbench.signals import Stop
+from tests.forging import claim
 from tests.reliability.families import CATCH
 from tests.reliability.run_one import QUIET, carry, ending
 from tests.slow import slow_but
@@ -55,8 +56,7 @@ def no_folder(folder: Path) -> None:
 
 def begun(results: Path, runtime: Runtime = QUIET) -> tuple[Store, Iterator[object]]:
     """A run that has recorded two epochs, and its next records."""
-    store = Store.claim(CATCH.spec(), results, {})
-    assert store is not None
+    store = claim(CATCH.spec(), results)
     records = run(CATCH.spec(), runtime, store, Stop())
     while len(store.epochs) < 2:
         next(records)
@@ -152,8 +152,7 @@ def test_after_git_clean_a_second_process_takes_over_the_run(tmp_path: Path) -> 
     carry(spec, tmp_path / "whole")
     first, records = begun(tmp_path)
     no_lock(folder)
-    second = Store.claim(spec, tmp_path, {})
-    assert second is not None
+    second = claim(spec, tmp_path)
     others = run(spec, QUIET, second, Stop())
     next(others)
     with pytest.raises(ResourceExhausted, match="lock"):
@@ -177,5 +176,5 @@ def test_lock_file_is_not_ignored_by_git() -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("no checkout")
     path = "results/toy/dqn/Catch/0123456789ab/seed=0/.lock"
-    asked = ["git", "-C", str(ROOT), "check-ignore", "--quiet", "--no-index", path]
-    assert subprocess.run(asked, check=False).returncode == 1
+    command = ["git", "-C", str(ROOT), "check-ignore", "--quiet", "--no-index", path]
+    assert subprocess.run(command, check=False).returncode == 1

@@ -29,7 +29,7 @@ from tests.commands import stderr_of, stdout_of
 from tests.conftest import RecordRun
 from tests.reliability.families import CATCH, FEW, GENERATED
 from tests.reliability.run_one import carry
-from tests.reliability.scenarios import SET, played, wrote
+from tests.reliability.scenarios import SET, play, wrote
 
 RUN = CATCH._replace(sets=tuple("budget.steps=300" if s.startswith("budget.steps") else s for s in CATCH.sets))
 
@@ -45,7 +45,7 @@ class Artefact(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """What is done to a file: to which of its bytes, and how."""
+    """A change of a file: its kind and the bytes that it changes."""
 
     kind: str
     place: float
@@ -67,7 +67,7 @@ DAMAGE = st.builds(
 )
 
 
-def settled(value: object) -> object:
+def comparable(value: object) -> object:
     """Something that can be compared."""
     if isinstance(value, Dataset):
         return [None if column is None else (column.shape, column.tobytes()) for column in value]
@@ -85,18 +85,18 @@ def whole_state(folder: Path) -> object:
 
 
 def both_readers(folder: Path) -> object:
-    """What the record says, by the reader of runs and by that of reports, which must refuse the same."""
-    found: list[object] = []
+    """The record as the reader of runs and that of reports return it; both must refuse the same."""
+    result: list[object] = []
     runs._read.cache_clear()
     for read in (store.read_record, runs.read_run):
         try:
-            found.append(read(folder))
+            result.append(read(folder))
         except RefusedFile as error:
-            found.append(str(error))
-    if any(isinstance(one, str) for one in found):
-        assert all(isinstance(one, str) for one in found), f"only one of the two readers refuses: {found}"
-        raise RefusedFile(str(found[0]))
-    return found
+            result.append(str(error))
+    if any(isinstance(one, str) for one in result):
+        assert all(isinstance(one, str) for one in result), f"only one of the two readers refuses: {result}"
+        raise RefusedFile(str(result[0]))
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     carry(RUN.spec(), done)
     carry(RUN.spec(), stopped, stop_after=60)
     wrote([str(sets)])
-    played([str(sets)])
+    play([str(sets)])
     checksums.seal_of(sets / f"{SET}.frames" / "dataset.json")
     return {"done": RUN.folder(done), "stopped": RUN.folder(stopped), "sets": sets}
 
@@ -123,8 +123,8 @@ def artefact(kind: str, places: dict[str, Path]) -> Artefact:
             return Artefact(folder, parts, lambda: both_readers(folder))
         case "best" | "resume":
             run = places["done" if kind == "best" else "stopped"]
-            kept = run / "checkpoint" / kind
-            return Artefact(run, tuple(sorted(kept.iterdir())), lambda: whole_state(kept))
+            checkpoint_folder = run / "checkpoint" / kind
+            return Artefact(run, tuple(sorted(checkpoint_folder.iterdir())), lambda: whole_state(checkpoint_folder))
         case "set" | "rotten set":
             return Artefact(sets, (flat,), lambda: learned_from(flat), checked=False, quiet=kind != "set")
         case "seal":
@@ -132,12 +132,15 @@ def artefact(kind: str, places: dict[str, Path]) -> Artefact:
                 sets, (flat.with_name(flat.name + checksums.SUFFIX),), lambda: learned_from(flat), checked=False
             )
         case _:
-            film = sets / f"{SET}.frames"
-            parts = (film / "dataset.json", *sorted(film.glob("*.segment")))
+            recording = sets / f"{SET}.frames"
+            parts = (recording / "dataset.json", *sorted(recording.glob("*.segment")))
             return Artefact(
                 sets,
                 parts,
-                lambda: (recording_reader.verify_recording(film), settled(recording_reader.read_recording(film))),
+                lambda: (
+                    recording_reader.verify_recording(recording),
+                    comparable(recording_reader.read_recording(recording)),
+                ),
                 checked=False,
             )
 
@@ -147,33 +150,33 @@ def learned_from(path: Path) -> object:
     spec = GENERATED.spec()
     assert isinstance(spec.task, OfflineTask)
     task = spec.task.model_copy(update={"dataset": SET})
-    found = experience(spec, task, Runtime(device="cpu", dataset=str(path)))
-    return found.sha256, settled(found.data)
+    result = experience(spec, task, Runtime(device="cpu", dataset=str(path)))
+    return result.sha256, comparable(result.data)
 
 
-def judged(of: Artefact, path: Path, damage: Damage) -> str:
-    """What becomes of a file that is damaged and put right again: refused by name, or nothing that is read changes."""
-    raw, told, intact = path.read_bytes(), path.stat(), of.read()
+def damage_and_read(of: Artefact, path: Path, damage: Damage) -> str:
+    """Damage a file, read it, and restore it: it is refused by name, or no content changes."""
+    raw, stat, intact = path.read_bytes(), path.stat(), of.read()
     content = damage.done(raw)
     if content == raw:
         return "same"
     path.write_bytes(content)
     if of.quiet:
-        os.utime(path, ns=(told.st_atime_ns, told.st_mtime_ns))
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     try:
         faults = verified(of.folder).faults if of.checked else ()
-        found = of.read()
+        result = of.read()
     except RefusedFile as error:
-        refused = str(error)
+        refusal = str(error)
     else:
-        assert found == intact or torn(path, intact, found), f"{path}: read as good: {damage}"
+        assert result == intact or torn(path, intact, result), f"{path}: read as good: {damage}"
         return "unharmed"
     finally:
         path.write_bytes(raw)
-        os.utime(path, ns=(told.st_atime_ns, told.st_mtime_ns))
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
         checksums.write(of.folder / f"{SET}.hdf5", SEALS[of.folder]) if of.folder in SEALS else None
-    named = path.name in refused or (path.name.endswith(checksums.SUFFIX) and path.stem[:-7] in refused)
-    assert named and len(refused.splitlines()) == 1, f"{path}: damaged, but refused was: {refused}"
+    is_named = path.name in refusal or (path.name.endswith(checksums.SUFFIX) and path.stem[:-7] in refusal)
+    assert is_named and len(refusal.splitlines()) == 1, f"{path}: damaged, but refused was: {refusal}"
     assert not of.checked or any(path.name in fault.line for fault in faults), "verify did not see it"
     return "refused"
 
@@ -181,27 +184,29 @@ def judged(of: Artefact, path: Path, damage: Damage) -> str:
 SEALS: dict[Path, checksums.Seal] = {}
 
 
-def torn(path: Path, intact: object, found: object) -> bool:
-    """Whether only the last line of an open run is missing, as when it was never written to its end."""
-    if path.name != "epochs.jsonl" or not isinstance(intact, list) or not isinstance(found, list):
+def torn(path: Path, intact: object, result: object) -> bool:
+    """True where only the last line of an open run is missing, as after a torn write."""
+    if path.name != "epochs.jsonl" or not isinstance(intact, list) or not isinstance(result, list):
         return False
-    before, now = intact[0].epochs, found[0].epochs
+    before, now = intact[0].epochs, result[0].epochs
     return intact[0].outcome is None and now == before[: len(now)] and len(now) >= len(before) - 1
 
 
 def all_refused(kind: str, places: dict[str, Path], examples: int) -> None:
     of = artefact(kind, places)
-    seen: list[str] = []
+    outcomes: list[str] = []
     if not of.checked and kind != "film":
         SEALS[of.folder] = checksums.seal_of(of.folder / f"{SET}.hdf5")
 
     @settings(max_examples=examples, database=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
     @given(st.sampled_from(of.files), DAMAGE)
     def check(path: Path, damage: Damage) -> None:
-        seen.append(judged(of, path, damage))
+        outcomes.append(damage_and_read(of, path, damage))
 
     check()
-    assert seen.count("refused") > 0.8 * (len(seen) - seen.count("same")), "damage that nobody sees is no damage"
+    assert outcomes.count("refused") > 0.8 * (len(outcomes) - outcomes.count("same")), (
+        "damage that nobody sees is no damage"
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -219,8 +224,8 @@ def test_damage_at_a_thousand_places_is_refused_by_name(kind: str, places: dict[
 def test_every_changed_byte_of_an_outcome_is_refused(places: dict[str, Path]) -> None:
     of, path = artefact("done", places), places["done"] / "outcome.json"
     size = path.stat().st_size
-    found = [judged(of, path, Damage("flip", (at + 0.5) / size, at % 8)) for at in range(0, size, 3)]
-    assert set(found) == {"refused"}
+    outcomes = [damage_and_read(of, path, Damage("flip", (at + 0.5) / size, at % 8)) for at in range(0, size, 3)]
+    assert set(outcomes) == {"refused"}
 
 
 def test_only_a_torn_last_line_of_an_unfinished_run_is_accepted(places: dict[str, Path], tmp_path: Path) -> None:
@@ -245,9 +250,9 @@ def test_damaged_baseline_is_refused_by_name(record_run: RecordRun, tmp_path: Pa
     assert main(["baseline", "save", str(path), "--results", str(tmp_path / "results")]) == 0
     of = Artefact(tmp_path, (path,), lambda: baseline.read_baseline(path))
     draw = np.random.default_rng(0)
-    kinds = [judged(of, path, Damage("flip", draw.random(), int(draw.integers(8)))) for _ in range(60)]
+    kinds = [damage_and_read(of, path, Damage("flip", draw.random(), int(draw.integers(8)))) for _ in range(60)]
     assert kinds.count("refused") > 30
-    assert judged(of, path, Damage("cut", 0.5, 0)) == "refused"
+    assert damage_and_read(of, path, Damage("cut", 0.5, 0)) == "refused"
 
 
 @pytest.mark.parametrize(
@@ -261,13 +266,13 @@ def test_resume_from_a_damaged_checkpoint_is_refused_with_a_remedy(
     path = run / name if (run / name).exists() else run / "checkpoint" / "resume" / name
     raw = path.read_bytes()
     path.write_bytes(raw[: len(raw) // 2] + bytes([raw[len(raw) // 2] ^ 1]) + raw[len(raw) // 2 + 1 :])
-    told = stderr_of([*RUN.words(tmp_path / "results"), "--quiet"])
-    assert name in told and "start over with --force" in told
+    error = stderr_of([*RUN.words(tmp_path / "results"), "--quiet"])
+    assert name in error and "start over with --force" in error
     assert name in stdout_of(["verify", str(tmp_path / "results")], 2)
 
 
 def test_damaged_files_of_these_tests_are_all_files_of_a_run(places: dict[str, Path]) -> None:
-    written = {path for path in places["done"].rglob("*") if path.is_file() and path.name != ".lock"}
+    files_of_run = {path for path in places["done"].rglob("*") if path.is_file() and path.name != ".lock"}
     covered = {path for kind in ("done", "best") for path in artefact(kind, places).files}
-    assert written - covered == set((places["done"] / "checkpoint" / "last").iterdir()), "as those of the best"
+    assert files_of_run - covered == set((places["done"] / "checkpoint" / "last").iterdir()), "as those of the best"
     assert CATCH in FEW

@@ -17,7 +17,7 @@ from tests.reliability.run_one import carry, ending
 
 ROOT = Path(__file__).parents[2]
 COMPARED = (CATCH, PENDULUM, HOPPER)
-"""Three algorithms on three environments: lanes in numpy, Gymnasium's, and MuJoCo's with two threads."""
+"""Three algorithms on three environments: vectors in numpy, Gymnasium's, and MuJoCo's with two threads."""
 
 MAIN = """
 import json, os, sys
@@ -32,10 +32,10 @@ for line in lines:
 """
 
 
-def made(
+def outcomes(
     families: Sequence[Family], folder: Path, hash_seed: str, *, seeds: str = "1", cores: int = 0
 ) -> dict[str, tuple[object, ...]]:
-    """What runs in one process of their own came to."""
+    """The results of runs in one process of their own."""
     folder.mkdir()
     lines = [[*family.words(folder / "results", seeds), "--quiet"] for family in families]
     environ = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
@@ -54,19 +54,21 @@ def made(
 @pytest.mark.slow
 def test_process_hash_seed_folder_core_and_earlier_runs_change_no_bit(tmp_path: Path) -> None:
     """The second process counts its hashes otherwise, stands elsewhere, has one core and runs other seeds before."""
-    golden = made(COMPARED, tmp_path / "here", "0")
-    others = made(COMPARED[::-1], tmp_path / "there and elsewhere", "4242", seeds="0-1", cores=1)
+    golden = outcomes(COMPARED, tmp_path / "here", "0")
+    others = outcomes(COMPARED[::-1], tmp_path / "there and elsewhere", "4242", seeds="0-1", cores=1)
     for family in COMPARED:
         assert others[family.name] == golden[family.name], family.name
-    assert len({str(found[0]) for found in golden.values()}) == len(COMPARED), "they are compared with themselves"
+    assert len({str(ending_of[0]) for ending_of in golden.values()}) == len(COMPARED), (
+        "they are compared with themselves"
+    )
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_every_family_is_deterministic_across_processes(tmp_path: Path) -> None:
     families = (*FEW, GAME)
-    golden = made(families, tmp_path / "here", "1")
-    assert made(families[::-1], tmp_path / "there", "2", seeds="0-1", cores=1) == golden
+    golden = outcomes(families, tmp_path / "here", "1")
+    assert outcomes(families[::-1], tmp_path / "there", "2", seeds="0-1", cores=1) == golden
 
 
 @pytest.mark.parametrize("family", [CATCH, HOPPER], ids=lambda family: family.name)
@@ -74,7 +76,7 @@ def test_checkpoints_and_stepping_threads_change_no_bit(family: Family, tmp_path
     spec = family.spec()
     for name, runtime in (
         ("plain", Runtime(device="cpu", threads=1, checkpoint_seconds=1e9)),
-        ("saved", Runtime(device="cpu", checkpoint_seconds=0.05)),  # threads: what OMP_NUM_THREADS says, and two lanes'
+        ("saved", Runtime(device="cpu", checkpoint_seconds=0.05)),  # threads: what OMP_NUM_THREADS says, and two envs'
     ):
         carry(spec, tmp_path / name, runtime=runtime)
     assert ending(family.folder(tmp_path / "saved")) == ending(family.folder(tmp_path / "plain"))

@@ -21,11 +21,12 @@ from rlbench.config.footprint import footprint
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime
 from rlbench.errors import ResourceExhausted
-from rlbench.records.store import Store, read_record, scores
+from rlbench.records.store import read_record, scores
 from rlbench.records.types import Epoch
 from rlbench.run import run
 from rlbench.signals import Stop
 from tests.commands import stderr_of
+from tests.forging import claim
 from tests.reliability.broken import SMALL, words
 
 Capture = pytest.CaptureFixture[str]
@@ -75,8 +76,8 @@ def test_full_disk_halts_a_run_at_any_write_and_the_resume_is_exact(
     (row,) = json.loads(capsys.readouterr().out)["runs"]
     assert row["status"] == "halted"
     assert "run the same command again: it resumes" in row["reason"]
-    left = {path.name for path in Path(row["folder"]).iterdir() if path.is_file() and path.stat().st_size}
-    assert left >= there and "outcome.json" not in left
+    files_left = {path.name for path in Path(row["folder"]).iterdir() if path.is_file() and path.stat().st_size}
+    assert files_left >= there and "outcome.json" not in files_left
     assert not [path for path in tmp_path.rglob("*") if ".tmp" in path.name], "nothing half written stays"
     assert main(words(tmp_path, "--quiet")) == 0
     assert ending(tmp_path) == golden
@@ -118,8 +119,7 @@ def mounted(folder: Path, size: int) -> Iterator[Path]:
 def test_disk_that_fills_up_keeps_the_last_checkpoint(golden: tuple[object, ...], tmp_path: Path) -> None:
     spec = apply_settings(suites.spec("toy", "dqn", "CartPole-v1"), [parse(change) for change in SMALL])
     with mounted(tmp_path / "small", 4 * 2**20) as results:
-        store = Store.claim(spec, results, {})
-        assert store is not None
+        store = claim(spec, results)
         records, other = run(spec, Runtime(device="cpu", threads=1), store, Stop()), results / "other"
         while not isinstance(record := next(records), Epoch) or record.number < 1:
             pass
@@ -159,8 +159,8 @@ def test_unwritable_folder_is_refused_before_the_run(
         assert "cannot be written" in stderr_of(["data", "generate", *HOPPER, "--steps", "20"])
         monkeypatch.setenv("D4RL_DATASET_DIR", str(folder))
         assert main(["data", "download", "hopper-medium-v2"]) in {2, 5}
-        assert "Traceback" not in (said := capsys.readouterr().err)
-        assert str(folder) in said
+        assert "Traceback" not in (message := capsys.readouterr().err)
+        assert str(folder) in message
 
 
 def test_folder_made_unwritable_in_mid_run_halts_it(
@@ -168,13 +168,13 @@ def test_folder_made_unwritable_in_mid_run_halts_it(
 ) -> None:
     appended = disk.open_append
 
-    def refused(path: Path) -> object:
+    def refuse(path: Path) -> object:
         if path.name == "epochs.jsonl":
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         return appended(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(disk, "open_append", refused)
+        patch.setattr(disk, "open_append", refuse)
         assert main(words(tmp_path)) == 5
     assert main(words(tmp_path, "--quiet")) == 0
     assert ending(tmp_path) == golden
@@ -193,9 +193,9 @@ def test_run_whose_checkpoints_do_not_fit_is_refused_with_the_number(
     assert need >= 2 * 700_000_000, "two of a hundred thousand frames"
     free(monkeypatch, need - 1)
     arguments = ["run", "atari", "dqn", "--task", "Pong*", "--device", "cpu", "--results", str(tmp_path / "results")]
-    said = stderr_of(arguments)
-    assert f"{need / 1e9:.2f} GB of disk are needed" in said
-    assert "--results" in said
+    message = stderr_of(arguments)
+    assert f"{need / 1e9:.2f} GB of disk are needed" in message
+    assert "--results" in message
     assert not (tmp_path / "results").exists()
 
 
@@ -203,7 +203,7 @@ def test_checkpoint_is_at_most_as_large_as_estimated(tmp_path: Path, monkeypatch
     """The free bytes that the check asks for are those with which the run ends."""
     spec = apply_settings(suites.spec("toy", "dqn", "CartPole-v1"), [parse(change) for change in SMALL])
     most = [0]
-    for record in run(spec, Runtime(device="cpu", threads=1), store := claimed(spec, tmp_path), Stop()):
+    for record in run(spec, Runtime(device="cpu", threads=1), store := claim(spec, tmp_path), Stop()):
         del record
         most[0] = max(most[0], sum(path.stat().st_size for path in store.folder.glob("checkpoint/*/*")))
     store.release()
@@ -211,19 +211,13 @@ def test_checkpoint_is_at_most_as_large_as_estimated(tmp_path: Path, monkeypatch
     assert 2 * most[0] <= footprint(spec).disk + overhead
 
 
-def claimed(spec: object, results: Path) -> Store:
-    store = Store.claim(spec, results, {})
-    assert store is not None
-    return store
-
-
 def test_data_that_do_not_fit_are_refused_before_generation_or_download(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "own"))
     free(monkeypatch, 100_000)
-    said = stderr_of(["data", "generate", *HOPPER, "--steps", "1000"])
-    assert "rlb-some: 0.1 MB of disk are needed" in said, "11 + 11 + 3 + 1 numbers and two flags a step: 106 bytes"
+    message = stderr_of(["data", "generate", *HOPPER, "--steps", "1000"])
+    assert "rlb-some: 0.1 MB of disk are needed" in message, "11 + 11 + 3 + 1 numbers and two flags a step: 106 bytes"
     assert not list(tmp_path.rglob("*.hdf5*"))
 
 

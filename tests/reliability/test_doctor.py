@@ -40,7 +40,7 @@ def nothing_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def found(*words: str) -> tuple[int, dict[str, list[tuple[str, str]]]]:
+def actual(*words: str) -> tuple[int, dict[str, list[tuple[str, str]]]]:
     """The exit code, and state and detail of every line by what it is about."""
     code, out, _ = run_command(["doctor", *words, "--json"])
     rows: dict[str, list[tuple[str, str]]] = {}
@@ -53,15 +53,15 @@ def without(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """A machine on which packages cannot be imported."""
     usual = doctor._imported
 
-    def imported(name: str) -> ModuleType | str:
+    def fail_import(name: str) -> ModuleType | str:
         return f"ModuleNotFoundError: No module named '{name}'" if name in names else usual(name)
 
-    monkeypatch.setattr(doctor, "_imported", imported)
+    monkeypatch.setattr(doctor, "_imported", fail_import)
     monkeypatch.delenv("MUJOCO_GL", raising=False)  # rendering sets it, and doctor names its library first
 
 
 def test_doctor_prints_every_requirement_and_every_suites_engine() -> None:
-    code, rows = found()
+    code, rows = actual()
     assert (code, set(rows)) == (0, LINES)
     assert [detail.partition(":")[0] for _, detail in rows["engine"]] == suites.names()
     assert all(state in {"ok", "optional"} for lines in rows.values() for state, _ in lines)
@@ -69,7 +69,7 @@ def test_doctor_prints_every_requirement_and_every_suites_engine() -> None:
 
 def test_doctor_names_the_update_engine_and_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    ((state, detail),) = found("toy")[1]["updates"]
+    ((state, detail),) = actual("toy")[1]["updates"]
     assert (state, detail.partition(";")[0]) == ("ok", "eager: no CUDA GPU")
 
 
@@ -88,7 +88,7 @@ def test_a_missing_package_is_exit_2_with_its_remedy(
     package: str, suite: str, line: str, remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without(monkeypatch, package)
-    code, rows = found(suite)
+    code, rows = actual(suite)
     assert code == 2
     ((state, detail),) = rows[line]
     assert state == "missing" and remedy in detail
@@ -97,21 +97,21 @@ def test_a_missing_package_is_exit_2_with_its_remedy(
 def test_missing_roms_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = doctor._rom
     monkeypatch.setattr(doctor, "_rom", lambda roms, game: game != "pong" and usual(roms, game))
-    code, rows = found("atari")
+    code, rows = actual("atari")
     assert code == 2 and rows["ale roms"][0][0] == "missing" and "none for pong;" in rows["ale roms"][0][1]
 
 
 def test_full_disk_little_memory_and_read_only_folder_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda _: Usage(10**12, 10**12, 5))
-        code, rows = found("toy")
+        code, rows = actual("toy")
         assert code == 2 and "needed; free some" in rows["disk"][0][1]
     with monkeypatch.context() as patch:
         patch.setattr(machine, "available_memory", lambda: 10_000_000)
-        code, rows = found("toy")
+        code, rows = actual("toy")
         assert code == 2 and rows["memory"][0][0] == "missing" and "close other programs" in rows["memory"][0][1]
     monkeypatch.setattr(os, "access", lambda *_: False)
-    code, rows = found("toy")
+    code, rows = actual("toy")
     assert code == 2 and "cannot be written" in rows["disk"][0][1] and "RLBENCH_RESULTS" in rows["disk"][0][1]
 
 
@@ -120,40 +120,40 @@ def test_gpu_without_a_cuda_torch_is_reported(monkeypatch: pytest.MonkeyPatch, t
     with monkeypatch.context() as patch:
         patch.setattr(torch.cuda, "is_available", lambda: False)
         patch.setattr(doctor, "DRIVER", tmp_path)
-        (line,) = found("toy")[1]["device"]
+        (line,) = actual("toy")[1]["device"]
         assert line[0] == "optional" and "there is an NVIDIA GPU" in line[1] and "pypi.org/simple torch==2" in line[1]
         patch.setattr(doctor, "DRIVER", tmp_path / "none")
-        assert "install its driver" in found("toy")[1]["device"][0][1]
-    card = SimpleNamespace(is_available=lambda: True, get_device_name=lambda _: "H200", device_count=lambda: 1)
-    monkeypatch.setattr(torch, "cuda", card)
-    rows = found("toy")[1]
+        assert "install its driver" in actual("toy")[1]["device"][0][1]
+    gpu = SimpleNamespace(is_available=lambda: True, get_device_name=lambda _: "H200", device_count=lambda: 1)
+    monkeypatch.setattr(torch, "cuda", gpu)
+    rows = actual("toy")[1]
     assert rows["device"] == [("ok", "cuda: H200")] and "on cuda" in rows["engine"][0][1]
 
 
 @pytest.mark.parametrize(
-    ("asked", "state"), [("", "ok"), ("1", "ok"), ("4096", "optional"), ("many", "optional"), ("0", "optional")]
+    ("value", "state"), [("", "ok"), ("1", "ok"), ("4096", "optional"), ("many", "optional"), ("0", "optional")]
 )
-def test_invalid_number_of_threads_is_reported(asked: str, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", asked)
-    ((said, detail),) = found("toy")[1]["threads"]
-    assert said == state and ("`unset OMP_NUM_THREADS`" in detail) == (state == "optional")
+def test_invalid_number_of_threads_is_reported(value: str, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", value)
+    ((state_now, detail),) = actual("toy")[1]["threads"]
+    assert state_now == state and ("`unset OMP_NUM_THREADS`" in detail) == (state == "optional")
 
 
 def test_data_folders_are_listed_with_their_contents(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    rows = found("offline")[1]
+    rows = actual("offline")[1]
     assert rows["own data"][0][0] == "optional" and "rlbench data generate" in rows["own data"][0][1]
     corpus = Path(__file__).parent / "corpus" / "schema-1"
     monkeypatch.setenv("RLBENCH_DATASETS", str(corpus))
-    assert found("offline")[1]["own data"] == [("ok", f"2 sets in {corpus}")]
+    assert actual("offline")[1]["own data"] == [("ok", f"2 sets in {corpus}")]
 
 
 def test_missing_compiler_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    code, rows = found("toy")
+    code, rows = actual("toy")
     assert code == 0 and rows["c++ compiler"][0][0] == "optional" and "apt install g++" in rows["c++ compiler"][0][1]
 
 
-TAKEN: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
+SETTINGS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
     "torch": ("toy", lambda patch: without(patch, "torch")),
     "gymnasium": ("mujoco", lambda patch: without(patch, "gymnasium", "mujoco")),
     "emulator": ("atari", lambda patch: without(patch, "ale_py.roms")),
@@ -174,27 +174,27 @@ REQUIRED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
 PACKAGES = {*REQUIRED["dependencies"], *REQUIRED["optional-dependencies"]["envpool"]}
 
 
-@pytest.mark.parametrize("what", TAKEN)
+@pytest.mark.parametrize("what", SETTINGS)
 def test_every_remedy_is_a_valid_command(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    suite, take = TAKEN[what]
-    before = found(suite)[1]
+    suite, take = SETTINGS[what]
+    before = actual(suite)[1]
     with monkeypatch.context() as patch:
         take(patch)
-        after = found(suite)[1]
+        after = actual(suite)[1]
     lacking = [detail for lines in after.values() for state, detail in lines if state != "ok"]
     assert lacking and after != before
     for detail in lacking:
         commands = [shlex.split(command) for command in re.findall(r"`([^`]+)`", detail)]
         assert commands, detail
         for words in commands:
-            typed(words)
+            run_typed(words)
 
 
-def typed(words: list[str]) -> None:
+def run_typed(words: list[str]) -> None:
     """Fails for a command that cannot be typed."""
     if words[0] == "rlbench":
-        given = parsed(words[1:])
-        assert not list(unknown(given))
+        options = parsed(words[1:])
+        assert not list(unknown(options))
     elif words[1:4] == ["-m", "pip", "install"]:
         assert Path(words[0]).is_file()
         assert words[-1].startswith("torch==") or words[-1] in {name.split("  #")[0] for name in PACKAGES}
@@ -204,10 +204,10 @@ def typed(words: list[str]) -> None:
 
 def test_remedy_for_little_memory_is_a_fitting_replay_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "available_memory", lambda: 1_400_000_000)
-    ((state, detail),) = found("mujoco")[1]["memory"]
+    ((state, detail),) = actual("mujoco")[1]["memory"]
     (command,) = re.findall(r"`rlbench run ([^`]+)`", detail)
     suite, algo, _, field = command.split()
     spec = resolve(suite, algo, suites.tasks(suite, documented=True)[0], sets=[field]).spec
     assert state == "missing" and footprint(spec).total < 1_400_000_000
     monkeypatch.setattr(machine, "available_memory", lambda: 10_000_000)
-    assert "rlbench run toy dqn" in found("mujoco")[1]["memory"][0][1]
+    assert "rlbench run toy dqn" in actual("mujoco")[1]["memory"][0][1]

@@ -1,7 +1,7 @@
 """R17: the answers of every family of environments over a thousand steps, byte for byte, with their versions.
 
 A change here changes scores, and the changelog must say so. Where a version is not the one that made a hash,
-nothing can be said: NOT COMPARABLE. ``python -m tests.reliability.test_environments`` writes the hashes anew.
+nothing is compared: NOT COMPARABLE. ``python -m tests.reliability.test_environments`` writes the hashes anew.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rlbench.envs.envpool_async import bundled_mujoco
 from rlbench.envs.toy import Doors
 from rlbench.records.machine import processor
 from rlbench.suites import spec
-from tests.envs.conftest import KINDS, Make, atari, drawn
+from tests.envs.conftest import KINDS, Make, atari, random_rows
 from tests.slow import slow_but
 
 GOLDEN = Path(__file__).with_name("environments.json")
@@ -31,14 +31,14 @@ FAMILIES: dict[str, Make] = {
     **KINDS,
     "doors": Doors,
     "pong": partial(atari, "ale", "pong", training=True),
-    "breakout, judged": partial(atari, "ale", "breakout", training=False),
+    "breakout, evaluation": partial(atari, "ale", "breakout", training=False),
     "envpool-cheetah": lambda seeds: environments(
         spec("mujoco", "sac", "HalfCheetah-v4").task.model_copy(update={"env": "envpool", "envs": 2}),
         seeds=seeds,
         training=True,
     ),
 }
-WHOLE = ("catch", "doors", "ale", "pong", "breakout, judged", "envpool", "gymnasium")
+WHOLE = ("catch", "doors", "ale", "pong", "breakout, evaluation", "envpool", "gymnasium")
 """Families that compute in whole numbers; the others' last bits are the processor's."""
 
 
@@ -52,36 +52,36 @@ class Answered(NamedTuple):
 
 def answered(env: VectorEnv) -> Answered:
     """Observations, rewards, ends and scores under actions that a seed draws."""
-    seen = sha256(env.reset().tobytes())
-    for action in drawn(env.info.actions, seed=0, size=(SENDS, len(SEEDS))):
+    digest = sha256(env.reset().tobytes())
+    for action in random_rows(env.info.actions, seed=0, size=(SENDS, len(SEEDS))):
         env.send(action)
         for column in env.recv():
-            seen.update(column.tobytes())
+            digest.update(column.tobytes())
     versions = dict(env.info.versions)
     env.close()
-    return Answered(seen.hexdigest(), versions, processor())
+    return Answered(digest.hexdigest(), versions, processor())
 
 
-def judged(name: str, now: Answered, golden: Mapping[str, Mapping[str, object]]) -> str:
-    """``equal``, ``differs``, or why nothing can be said."""
-    known = golden[name]
-    if now.versions != known["versions"]:
-        return f"NOT COMPARABLE: made with {known['versions']}, here is {now.versions}; write the hashes anew"
-    if now.sha256 == known["sha256"]:
+def comparison(name: str, now: Answered, golden: Mapping[str, Mapping[str, object]]) -> str:
+    """``equal``, ``differs``, or the reason why nothing is compared."""
+    entry = golden[name]
+    if now.versions != entry["versions"]:
+        return f"NOT COMPARABLE: made with {entry['versions']}, here is {now.versions}; write the hashes anew"
+    if now.sha256 == entry["sha256"]:
         return "equal"
-    if name not in WHOLE and now.processor != known["processor"]:
-        return f"NOT COMPARABLE: made on {known['processor']}, here is {now.processor}"
+    if name not in WHOLE and now.processor != entry["processor"]:
+        return f"NOT COMPARABLE: made on {entry['processor']}, here is {now.processor}"
     return "differs"
 
 
 def golden() -> dict[str, dict[str, object]]:
-    made: dict[str, dict[str, object]] = json.loads(GOLDEN.read_text(encoding="utf-8"))
-    return made
+    golden_entries: dict[str, dict[str, object]] = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    return golden_entries
 
 
 @pytest.mark.parametrize("name", slow_but(FAMILIES, 0, 1, 2, 3, 4, 7, 10, 11, 13))  # a second adapter is slow
 def test_a_thousand_steps_are_as_recorded(name: str) -> None:
-    verdict = judged(name, answered(FAMILIES[name](seeds=SEEDS)), golden())
+    verdict = comparison(name, answered(FAMILIES[name](seeds=SEEDS)), golden())
     if verdict.startswith("NOT COMPARABLE: made on"):
         pytest.skip(verdict)  # floats of another processor; another version must be looked at
     assert verdict == "equal", f"{name}: what it answers has changed, and its versions have not"
@@ -89,18 +89,18 @@ def test_a_thousand_steps_are_as_recorded(name: str) -> None:
 
 def test_every_family_has_its_hash_with_versions() -> None:
     assert set(golden()) == set(FAMILIES)
-    packages = {key for known in golden().values() for key in known["versions"]}
+    packages = {key for entry in golden().values() for key in entry["versions"]}
     assert {"ale-py", "mujoco", "gymnasium", "envpool", "gymnasium-robotics", "numpy"} <= packages
 
 
 def test_other_versions_are_not_compared_and_other_answers_are_differences() -> None:
-    known = {"pong": {"sha256": "a", "versions": {"ale-py": "1"}, "processor": "P"}}
-    known["hopper"] = known["pong"]
-    assert judged("pong", Answered("a", {"ale-py": "1"}, "Q"), known) == "equal"
-    assert judged("pong", Answered("b", {"ale-py": "1"}, "Q"), known) == "differs"
-    assert judged("pong", Answered("a", {"ale-py": "2"}, "P"), known).startswith("NOT COMPARABLE: made with")
-    assert judged("hopper", Answered("b", {"ale-py": "1"}, "Q"), known).startswith("NOT COMPARABLE: made on P")
-    assert judged("hopper", Answered("b", {"ale-py": "1"}, "P"), known) == "differs"
+    entry = {"pong": {"sha256": "a", "versions": {"ale-py": "1"}, "processor": "P"}}
+    entry["hopper"] = entry["pong"]
+    assert comparison("pong", Answered("a", {"ale-py": "1"}, "Q"), entry) == "equal"
+    assert comparison("pong", Answered("b", {"ale-py": "1"}, "Q"), entry) == "differs"
+    assert comparison("pong", Answered("a", {"ale-py": "2"}, "P"), entry).startswith("NOT COMPARABLE: made with")
+    assert comparison("hopper", Answered("b", {"ale-py": "1"}, "Q"), entry).startswith("NOT COMPARABLE: made on P")
+    assert comparison("hopper", Answered("b", {"ale-py": "1"}, "P"), entry) == "differs"
 
 
 def test_envpool_names_the_mujoco_that_it_brings() -> None:
@@ -111,5 +111,5 @@ def test_envpool_names_the_mujoco_that_it_brings() -> None:
 
 
 if __name__ == "__main__":
-    made = {name: answered(make(seeds=SEEDS))._asdict() for name, make in FAMILIES.items()}
-    GOLDEN.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    golden_entries = {name: answered(make(seeds=SEEDS))._asdict() for name, make in FAMILIES.items()}
+    GOLDEN.write_text(json.dumps(golden_entries, indent=1) + "\n", encoding="utf-8")

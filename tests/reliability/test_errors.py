@@ -40,8 +40,8 @@ def test_the_table_in_readme_is_the_tree_of_classes() -> None:
 
 
 def test_the_tree_at_the_top_of_the_module_is_the_tree_of_classes() -> None:
-    told = dict(re.findall(r"(\w+) +(\d+(?:/\d+)*)   ", errors.__doc__ or ""))
-    assert told == {kind.__name__: code(kind).replace(", ", "/") for kind in family(RlbenchError)}
+    codes = dict(re.findall(r"(\w+) +(\d+(?:/\d+)*)   ", errors.__doc__ or ""))
+    assert codes == {kind.__name__: code(kind).replace(", ", "/") for kind in family(RlbenchError)}
 
 
 @pytest.mark.parametrize("kind", list(family(RlbenchError)), ids=lambda kind: kind.__name__)

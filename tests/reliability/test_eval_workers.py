@@ -23,20 +23,25 @@ from rlbench.evaluation import pool
 from rlbench.ops.state_dict import branch
 from rlbench.records.store import read_record
 from rlbench.training.offline import Offline
+from tests.forging import outcome_of
 from tests.reliability.eval_workers import program
 from tests.reliability.families import FLAT, GRID, Family
-from tests.reliability.run_one import carry, ending, recorded
-from tests.reliability.test_signals import PROGRAM, heard, left, started, wait_for
+from tests.reliability.run_one import carry, ending, epochs_of
+from tests.reliability.test_signals import PROGRAM, heard, remaining, started, wait_for
 
 Patch = pytest.MonkeyPatch
-SCALED = FLAT._replace(sets=(*FLAT.sets, "algo.normalize_obs=true"))
-SAMPLED = FLAT._replace(algorithm="bcq")
+NORMALIZED = FLAT._replace(sets=(*FLAT.sets, "algo.normalize_obs=true"))
+STOCHASTIC = FLAT._replace(algorithm="bcq")
 """Draws from torch's own stream while it acts."""
 
 
-def within(judges: int, *, often: bool = False, patience: float = 600.0) -> Runtime:
+def within(eval_workers: int, *, often: bool = False, patience: float = 600.0) -> Runtime:
     return Runtime(
-        device="cpu", threads=1, checkpoint_seconds=1e-6 if often else 1e9, eval_workers=judges, env_timeout=patience
+        device="cpu",
+        threads=1,
+        checkpoint_seconds=1e-6 if often else 1e9,
+        eval_workers=eval_workers,
+        env_timeout=patience,
     )
 
 
@@ -46,25 +51,28 @@ def golden(family: Family, results: Path) -> tuple[object, ...]:
 
 
 def reason(family: Family, results: Path) -> str:
-    outcome = read_record(family.folder(results)).outcome
-    assert outcome is not None
+    outcome = outcome_of(family.folder(results))
     assert outcome.status == "failed"
     return outcome.reason
 
 
-def judges_of_this_process() -> list[psutil.Process]:
+def workers_of_this_process() -> list[psutil.Process]:
     return [p for p in psutil.Process().children(recursive=True) if "eval" in " ".join(p.cmdline())]
 
 
 @pytest.mark.parametrize(
-    ("family", "judges"),
-    [pytest.param(SCALED, 2, marks=pytest.mark.slow), (GRID, 1), pytest.param(SAMPLED, 1, marks=pytest.mark.soak)],
+    ("family", "eval_workers"),
+    [
+        pytest.param(NORMALIZED, 2, marks=pytest.mark.slow),
+        (GRID, 1),
+        pytest.param(STOCHASTIC, 1, marks=pytest.mark.soak),
+    ],
     ids=lambda value: getattr(value, "name", value),
 )
-def test_evaluation_in_a_worker_equals_in_process_evaluation(family: Family, judges: int, tmp_path: Path) -> None:
-    carry(family.spec(), tmp_path / "beside", runtime=within(judges))
+def test_evaluation_in_a_worker_equals_in_process_evaluation(family: Family, eval_workers: int, tmp_path: Path) -> None:
+    carry(family.spec(), tmp_path / "beside", runtime=within(eval_workers))
     assert ending(family.folder(tmp_path / "beside")) == golden(family, tmp_path / "within")
-    assert not judges_of_this_process()
+    assert not workers_of_this_process()
 
 
 @pytest.mark.slow
@@ -72,17 +80,17 @@ def test_evaluation_in_a_worker_equals_in_process_evaluation(family: Family, jud
 def test_pending_evaluations_are_done_after_a_resume(
     *, crash: bool, then: int, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    whole = golden(SCALED, tmp_path / "whole")
+    whole = golden(NORMALIZED, tmp_path / "whole")
     monkeypatch.setattr(pool, "PROGRAM", program("late"))
-    folder = SCALED.folder(tmp_path / "cut")
-    carry(SCALED.spec(), tmp_path / "cut", 6, crash=crash, runtime=within(1, often=True))
-    assert not judges_of_this_process(), "nobody stays behind"
+    folder = NORMALIZED.folder(tmp_path / "cut")
+    carry(NORMALIZED.spec(), tmp_path / "cut", 6, crash=crash, runtime=within(1, often=True))
+    assert not workers_of_this_process(), "nobody stays behind"
     state = branch(checkpoint.load(folder / "checkpoint" / "resume"), "trainer")
     assert branch(state, "pending").keys() == branch(state, "judges").keys() != set(), "nothing was under way"
-    before = recorded(folder)
+    before = epochs_of(folder)
     monkeypatch.setattr(pool, "PROGRAM", ("-m", "rlbench.assembly.evaluation_worker"))
-    carry(SCALED.spec(), tmp_path / "cut", runtime=within(then))
-    assert recorded(folder)[: len(before)] == before
+    carry(NORMALIZED.spec(), tmp_path / "cut", runtime=within(then))
+    assert epochs_of(folder)[: len(before)] == before
     assert ending(folder) == whole
 
 
@@ -94,7 +102,7 @@ def test_run_interrupted_at_every_fifth_record_equals_an_uninterrupted_one(*, cr
     before: list[dict[str, object]] = []
     while read_status(tmp_path / "cut") != "done":
         carry(FLAT.spec(), tmp_path / "cut", 5, crash=crash, runtime=within(2, often=True))
-        now = recorded(FLAT.folder(tmp_path / "cut"))
+        now = epochs_of(FLAT.folder(tmp_path / "cut"))
         assert now[: len(before)] == before, "an evaluation was lost"
         before = now
     assert ending(FLAT.folder(tmp_path / "cut")) == whole
@@ -135,10 +143,10 @@ def test_failing_eval_worker_fails_the_run_and_keeps_earlier_evaluations(
     with pytest.raises(error):
         carry(FLAT.spec(), tmp_path, runtime=within(1, patience=1.0))
     assert re.fullmatch(what, reason(FLAT, tmp_path))
-    assert [line["number"] for line in recorded(FLAT.folder(tmp_path))] == [0]
+    assert [line["number"] for line in epochs_of(FLAT.folder(tmp_path))] == [0]
     failure = (FLAT.folder(tmp_path) / "failure.txt").read_text()
     assert ("tests/reliability/eval_workers.py" in failure) == (way != "exit"), "where it broke, there"
-    assert not judges_of_this_process()
+    assert not workers_of_this_process()
 
 
 @pytest.mark.slow
@@ -170,11 +178,11 @@ def test_evaluations_before_a_divergence_are_recorded_as_in_process(tmp_path: Pa
 
     monkeypatch.setattr(rlbench.run, "build", poisoned)
     ends = []
-    for name, judges in (("within", 0), ("beside", 1)):
+    for name, eval_workers in (("within", 0), ("beside", 1)):
         monkeypatch.setattr(pool, "PROGRAM", program("late"))
         with pytest.raises(RunFailed):
-            carry(FLAT.spec(), tmp_path / name, runtime=within(judges))
-        ends.append((reason(FLAT, tmp_path / name), recorded(FLAT.folder(tmp_path / name))))
+            carry(FLAT.spec(), tmp_path / name, runtime=within(eval_workers))
+        ends.append((reason(FLAT, tmp_path / name), epochs_of(FLAT.folder(tmp_path / name))))
     assert ends[0] == ends[1]
     assert [line["number"] for line in ends[1][1]] == [0, 1], "the third policy is no number"
 
@@ -185,18 +193,18 @@ def test_signal_during_the_start_of_a_worker_stops_the_run_and_the_resume_repeat
 ) -> None:
     trainer = build(FLAT.spec(), within(1), describe(FLAT.spec()))
     assert isinstance(trainer, Offline)
-    judges = trainer.eval_pool
-    judges.submit(0)
+    pool = trainer.eval_pool
+    pool.submit(0)
     (first,) = psutil.Process().children()
     first.send_signal(signal.SIGTERM)
     wait_for(lambda: first.status() == psutil.STATUS_ZOMBIE)
-    while isinstance(found := judges.poll(0, 0.2), int):
+    while isinstance(status := pool.poll(0, 0.2), int):
         pass
-    assert len(found.returns) == 2
+    assert len(status.returns) == 2
     (second,) = psutil.Process().children()
     second.send_signal(signal.SIGTERM)  # now it hears none
-    judges.submit(1)
-    while isinstance(found := judges.poll(1, 0.2), int):
+    pool.submit(1)
+    while isinstance(status := pool.poll(1, 0.2), int):
         pass
     assert (second.pid == psutil.Process().children()[0].pid) and second.pid != first.pid
     trainer.close()
@@ -212,7 +220,7 @@ HANGING = f"from rlbench.evaluation import pool; pool.PROGRAM = {program('deadlo
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "start", "said"),
+    ("number", "start", "message"),
     [
         (signal.SIGTERM, SLOW, "epoch 1"),
         (signal.SIGKILL, HANGING, "epoch 0"),
@@ -220,16 +228,16 @@ HANGING = f"from rlbench.evaluation import pool; pool.PROGRAM = {program('deadlo
         pytest.param(signal.SIGTERM, HANGING, "epoch 0", marks=pytest.mark.soak),
     ],
 )
-def test_no_eval_worker_outlives_its_run(number: signal.Signals, start: str, said: str, tmp_path: Path) -> None:
+def test_no_eval_worker_outlives_its_run(number: signal.Signals, start: str, message: str, tmp_path: Path) -> None:
     long = [word.replace("budget.steps=60", "budget.steps=200") for word in FLAT.words(tmp_path)]
     with started(*long, "--eval-workers", "1", program=start) as process:
-        heard(process, said)
+        heard(process, message)
         time.sleep(1)  # until it hangs, where it does
-        judges = psutil.Process(process.pid).children(recursive=True)
-        assert len(judges) == 1
-        code, _, err = left(process, number)
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert len(children) == 1
+        code, _, err = remaining(process, number)
         assert code == (143 if number == signal.SIGTERM else -9), err
-        wait_for(lambda: not judges[0].is_running() or judges[0].status() == psutil.STATUS_ZOMBIE)
+        wait_for(lambda: not children[0].is_running() or children[0].status() == psutil.STATUS_ZOMBIE)
 
 
 @pytest.mark.soak
@@ -242,7 +250,7 @@ def test_memory_of_an_eval_worker_is_estimated_within_a_tenth(algorithm: str) ->
         trainer.eval_pool.submit(epoch)
         while isinstance(trainer.eval_pool.poll(epoch, 0.2), int):
             pass
-    (judge,) = psutil.Process().children()
-    held = judge.memory_info().rss
+    (worker,) = psutil.Process().children()
+    resident = worker.memory_info().rss
     trainer.close()
-    assert abs(held / footprint(spec, 1).eval_workers - 1) < 0.1
+    assert abs(resident / footprint(spec, 1).eval_workers - 1) < 0.1

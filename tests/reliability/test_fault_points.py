@@ -13,14 +13,14 @@ import pytest
 from rlbench import faults
 from rlbench.report.integrity import verified
 from tests.reliability.families import CATCH
-from tests.reliability.run_one import recorded
-from tests.reliability.scenarios import SCENARIOS, passed, trained
+from tests.reliability.run_one import epochs_of
+from tests.reliability.scenarios import SCENARIOS, passed, train
 from tests.reliability.soak import Ground
 from tests.reliability.zygote import Zygote
 from tests.slow import slow_but
 
 CONTENT = bytes(range(256)) * 3_000
-KEPT = ("resume", ".resume.old")
+CHECKPOINTS = ("resume", ".resume.old")
 MOST = 60
 """Times that a scenario comes by a point, at the most."""
 CASES = [(point, name) for point in faults.POINTS for name in passed(point)]
@@ -59,27 +59,27 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
 def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nothing happened to."""
     results = tmp_path_factory.mktemp("golden")
-    assert trained([str(results)]) == 0
+    assert train([str(results)]) == 0
     return results
 
 
 @pytest.fixture(scope="module")
 def endings(golden: Path, start: Zygote, address: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    """What each scenario comes to when nobody dies."""
-    found = {}
+    """The result of each scenario without a fault."""
+    results = {}
     for name, scenario in SCENARIOS.items():
         folder = tmp_path_factory.mktemp(name)
         scenario.prepare(folder, golden)
         done = start([str(folder)], function=scenario.function, environ={"FROM": address})
         assert done.status == 0, done.output
-        found[name] = scenario.ending(folder)
-    return found
+        results[name] = scenario.ending(folder)
+    return results
 
 
 def survives(
     point: str, name: str, time: int, folder: Path, golden: Path, start: Zygote, address: str
 ) -> object | None:
-    """What a scenario comes to that died at a point and was done again; None where it never came by so often."""
+    """The result of a scenario that died at a point and was repeated; None where it never came by so often."""
     scenario = SCENARIOS[name]
     scenario.prepare(folder, golden)
     run = CATCH.folder(folder)
@@ -88,16 +88,16 @@ def survives(
     if died.status == 0:
         return None
     assert died.status == faults.EXIT_CODE, died.output
-    before, kept = recorded(run), any((run / "checkpoint" / name).is_dir() for name in KEPT)
+    before, has_checkpoint = epochs_of(run), any((run / "checkpoint" / name).is_dir() for name in CHECKPOINTS)
     done = (run / "outcome.json").exists()
     assert not verified(folder).faults, "what a crash left behind is no fault"
     again = start([str(folder)], function=scenario.function, environ=environ)
     assert again.status == 0, again.output
     assert verified(folder).faults == ()
-    if name == "run" and kept and not done:
+    if name == "run" and has_checkpoint and not done:
         assert "resumes at" in again.output, "work was lost that a checkpoint held"
     if name not in {"force", "differ"}:  # there the old epochs are meant to go
-        assert recorded(run)[: len(before)] == before, "an evaluation was lost"
+        assert epochs_of(run)[: len(before)] == before, "an evaluation was lost"
     return scenario.ending(folder)
 
 
@@ -117,10 +117,10 @@ def test_process_that_dies_at_any_occurrence_of_a_write_loses_nothing(
     for time in count(2):
         assert time < MOST
         (tmp_path / str(time)).mkdir()
-        found = survives(point, name, time, tmp_path / str(time), golden, start, address)
-        if found is None:
+        result = survives(point, name, time, tmp_path / str(time), golden, start, address)
+        if result is None:
             break
-        assert found == endings[name], time
+        assert result == endings[name], time
 
 
 def test_every_fault_point_is_reached_by_a_scenario() -> None:

@@ -32,27 +32,27 @@ def test_first_run_shows_a_progress_bar_and_writes_to_runs(tmp_path: Path) -> No
         stderr=theirs,
     )
     os.close(theirs)
-    shown, until = b"", time.monotonic() + LONGEST
+    screen, until = b"", time.monotonic() + LONGEST
     os.set_blocking(ours, False)
-    while not SPEED.search(shown) and process.poll() is None and time.monotonic() < until:
+    while not SPEED.search(screen) and process.poll() is None and time.monotonic() < until:
         time.sleep(0.1)
         try:
-            shown += os.read(ours, 65536)
+            screen += os.read(ours, 65536)
         except BlockingIOError:
             continue
     process.send_signal(signal.SIGINT)
     os.set_blocking(ours, True)
     try:
         while part := os.read(ours, 65536):
-            shown += part
+            screen += part
     except OSError:  # the other end is closed
         pass
     os.close(ours)
-    assert process.wait(timeout=60) == 130, shown[-600:]
-    text = shown.decode(errors="replace")
+    assert process.wait(timeout=60) == 130, screen[-600:]
+    text = screen.decode(errors="replace")
     assert "training dqn on PongNoFrameskip-v4, seed 0: at most 10,000,000 steps" in text
     assert "results/ has seed 0, with a best evaluation of 20.1" in text
-    assert SPEED.search(shown), "no bar has moved"
+    assert SPEED.search(screen), "no bar has moved"
     (spec,) = tmp_path.glob("runs/atari/dqn/PongNoFrameskip-v4/*/seed=0/spec.json")
     assert (spec.parent / "outcome.json").is_file(), "the state is saved"
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]

@@ -18,7 +18,7 @@ from rlbench.report.integrity import verified
 from rlbench.report.runs import read_run
 from rlbench.report.table_data import cell_document
 from rlbench.seeds import Seeds
-from tests.commands import run_command, stderr_of
+from tests.commands import run_command, stderr_of, stdout_of
 from tests.conftest import RecordRun
 from tests.forging import reseal
 from tests.reliability.odd import sealed
@@ -30,7 +30,7 @@ WORLD = {"env": "rlbench/Catch", "numpy": "2.4.6"}
 OLD = {"env": {"env": "rlbench/Catch", "numpy": "1.0"}}
 
 
-def learned(folder: Path) -> Path:
+def with_losses(folder: Path) -> Path:
     """The record with a loss in every epoch but the first, which only this run has."""
     salt = float(int(folder.name.removeprefix("seed=")) + 1)
 
@@ -46,7 +46,7 @@ def learned(folder: Path) -> Path:
 def full_run(record_run: RecordRun, mean: float, seed: int, **more: object) -> Path:
     """A run of Catch that reached its budget, by default done."""
     budget = suites.spec("toy", "ppo", "Catch").budget
-    return learned(record_run([mean] * (-(-budget.steps // budget.epoch) + 1), seed=seed, **FULL, **more))
+    return with_losses(record_run([mean] * (-(-budget.steps // budget.epoch) + 1), seed=seed, **FULL, **more))
 
 
 def cell(results: Path) -> Cell:
@@ -79,9 +79,9 @@ class TestCutRuns:
             full_run(record_run, 1.0, seed)
         assert cell(results).verdict.word == "REPRODUCED"
         record_run([-1.0, -1.0], seed=3, status=status, **FULL)
-        found = cell(results)
-        assert found.verdict.word == "INCONCLUSIVE"
-        assert "1 run incomplete" in found.note
+        row = cell(results)
+        assert row.verdict.word == "INCONCLUSIVE"
+        assert "1 run incomplete" in row.note
 
     def test_a_cell_that_is_below_stays_below_while_a_seed_is_short(self) -> None:
         name = ("mujoco", "ppo", "Hopper-v4")
@@ -113,9 +113,9 @@ class TestForcedRuns:
         full_run(record_run, 1.0, 0, status="failed", environment={"env": WORLD})
         mended = {"env": WORLD} | {key: {"numpy": "9"} if key in {"packages", "env"} else "9"}
         full_run(record_run, 1.0, 0, force=True, environment=mended)
-        found = cell(results)
-        assert found.measured is not None and found.measured.score == 1.0
-        assert "1 attempt put aside (1 failed)" in found.note
+        row = cell(results)
+        assert row.measured is not None and row.measured.score == 1.0
+        assert "1 attempt put aside (1 failed)" in row.note
 
     @pytest.mark.parametrize("key", ["torch_threads", "updates", "OMP_NUM_THREADS", "MKL_CBWR", "cpu", "command"])
     def test_changes_of_rounding_alone_do_not_clear_a_failure(
@@ -130,9 +130,9 @@ class TestForcedRuns:
         full_run(record_run, 0.0, 0, force=True)
         folder = full_run(record_run, 1.0, 0, force=True)
         (folder / "attempt-1" / "outcome.json").write_text("{")
-        found = cell(results)
-        assert "2 attempts put aside (0 failed)" in found.note
-        assert found.measured is not None and found.measured.score == 1.0
+        row = cell(results)
+        assert "2 attempts put aside (0 failed)" in row.note
+        assert row.measured is not None and row.measured.score == 1.0
 
     def test_gate_counts_a_failed_attempt(self, record_run: RecordRun, results: Path, capsys: Capture) -> None:
         full_run(record_run, 1.0, 0, status="failed")
@@ -147,9 +147,9 @@ class TestVersions:
     ) -> None:
         for seed in range(5):
             full_run(record_run, 1.0, seed, environment=OLD if seed > 2 else {"env": WORLD})
-        found = cell(results)
-        assert found.measured is not None and found.measured.n == 3
-        assert "2 runs in other versions of the environment (rlbench/Catch, numpy 1.0)" in found.note
+        row = cell(results)
+        assert row.measured is not None and row.measured.n == 3
+        assert "2 runs in other versions of the environment (rlbench/Catch, numpy 1.0)" in row.note
 
     def test_equal_environments_are_the_same_version(self, record_run: RecordRun, results: Path) -> None:
         for seed in range(3):
@@ -158,8 +158,8 @@ class TestVersions:
 
     def test_mixed_versions_and_uncommitted_code_are_noted(self, record_run: RecordRun, results: Path) -> None:
         for seed, torch in enumerate(("1.13.0", "2.13.0", "2.13.0")):
-            told = {"rlbench": "0.1.0", "packages": {"torch": torch}, "commit": "deadbeef0000+dirty"}
-            full_run(record_run, 1.0, seed, environment=told if seed else {**told, "rlbench": "0.0.3"})
+            environment = {"rlbench": "0.1.0", "packages": {"torch": torch}, "commit": "deadbeef0000+dirty"}
+            full_run(record_run, 1.0, seed, environment=environment if seed else {**environment, "rlbench": "0.0.3"})
         note = cell(results).note
         assert "rlbench 0.0.3 and 0.1.0" in note
         assert "torch 1.13.0 and 2.13.0" in note
@@ -192,10 +192,10 @@ class TestSeeds:
         for seed in (1, 3, 4):
             full_run(record_run, 1.0, seed)
         full_run(record_run, 1.0, 6, status="failed")
-        found = cell(results)
-        assert "seeds 1, 3, 4, 6 instead of 0 to 3" in found.note
-        measured = cell_document(found)["measured"]
-        assert isinstance(measured, dict) and measured["seeds"] == [1, 3, 4, 6]
+        row = cell(results)
+        assert "seeds 1, 3, 4, 6 instead of 0 to 3" in row.note
+        document = cell_document(row)["measured"]
+        assert isinstance(document, dict) and document["seeds"] == [1, 3, 4, 6]
 
     def test_seeds_from_0_need_no_note(self, record_run: RecordRun, results: Path) -> None:
         for seed in range(3):
@@ -208,9 +208,9 @@ class TestSeeds:
             copy = folder.with_name(f"seed={seed}")
             shutil.copytree(folder, copy)
             reseal(copy / "spec.json", lambda head, seed=seed: head["spec"].update(seed=seed))
-        found = cell(results)
-        assert found.measured is not None and found.measured.n == 3
-        assert "2 runs have the numbers of another seed" in found.note
+        row = cell(results)
+        assert row.measured is not None and row.measured.n == 3
+        assert "2 runs have the numbers of another seed" in row.note
         faults = [fault.line for fault in verified(results).faults]
         assert len([line for line in faults if "the same numbers as seed 0" in line]) == 2
         assert len([line for line in faults if "games of another seed than 5" in line]) == 1
@@ -231,9 +231,9 @@ class TestSeeds:
 
         reseal(second / "epochs.jsonl", lift)
         reseal(second / "outcome.json", lambda o: o.update(best=1.0, final=1.0))
-        found = cell(results)
-        assert found.measured is not None and found.measured.score == 0.0
-        assert "1 record of a seed that has a worse one" in found.note
+        row = cell(results)
+        assert row.measured is not None and row.measured.score == 0.0
+        assert "1 record of a seed that has a worse one" in row.note
         faults = [fault.line for fault in verified(results).faults]
         assert any("other numbers than" in line and str(second) in line for line in faults)
 
@@ -251,12 +251,12 @@ class TestSeeds:
     ) -> None:
         numbers, counts = Seeds.numbers, list[int]()
 
-        def counted(seeds: Seeds, count: int) -> tuple[int, ...]:
+        def count_numbers(seeds: Seeds, count: int) -> tuple[int, ...]:
             counts.append(count)
             return numbers(seeds, count)
 
         folder = full_run(record_run, 1.0, 0)
-        monkeypatch.setattr(Seeds, "numbers", counted)
+        monkeypatch.setattr(Seeds, "numbers", count_numbers)
         assert not verified(results).faults
         episodes = sum(
             len(line.evaluated.seeds) for line in store.read_record(folder).epochs if line.evaluated is not None
@@ -359,3 +359,44 @@ def test_numbers_that_no_run_has_are_refused(file: str, field: str, value: objec
     for words in (["verify"], ["table", "toy", "--results"], ["plot", "toy", "--output", "x.png", "--results"]):
         code, out, error = run_command([*words, str(folder.parents[4])])
         assert code == 2 and file in out + error
+
+
+def test_a_check_names_seeds_in_other_versions_and_fails_with_them(record_run: RecordRun, tmp_path: Path) -> None:
+    for seed in range(3):
+        full_run(record_run, 1.0, seed, environment={"env": WORLD})
+    check = ["check", "toy", "--results", str(tmp_path / "results")]
+    assert run_command(check)[0] == 0
+    full_run(record_run, 0.0, 4, environment={"env": OLD["env"]})
+    assert run_command(check)[0] == 0
+    assert "1 run in other versions of the environment left out" in stdout_of([*check, "--strict"], 4)
+    full_run(record_run, 1.0, 3, status="failed", environment={"env": OLD["env"]})
+    assert "toy/ppo/Catch run: FAILED: seed 3" in stderr_of(check, 5)
+
+
+def test_no_unfinished_seed_hides_behind_a_pooled_verdict(record_run: RecordRun, tmp_path: Path) -> None:
+    words = ["table", "mujoco", "--algo", "sac", "--json", "--results", str(tmp_path / "results")]
+    for task, score in (("Hopper-v4", 3542.2), ("Walker2d-v4", 5007.0), ("HalfCheetah-v4", 12138.8)):  # documented
+        for seed in range(3):
+            record_run([0.0, (1.1 + seed / 50) * score], seed=seed, suite="mujoco", algo="sac", task=task)
+    (row,) = [row for row in json.loads(run_command(words)[1])["pooled"] if row["kind"] == "full"]
+    assert (row["word"], row["cells"]) == ("REPRODUCED", 3)
+    record_run([0.0, -9.0], seed=3, suite="mujoco", algo="sac", task="Hopper-v4", status="interrupted")
+    (row,) = [row for row in json.loads(run_command(words)[1])["pooled"] if row["kind"] == "full"]
+    assert (row["cells"], row["left_out"]) == (2, [])
+    code, out, _ = run_command(["check", "mujoco", "--pooled", "--strict", *words[-2:]])
+    assert code == 4 and "INCONCLUSIVE mujoco/sac/Hopper-v4 score" in " ".join(out.split())
+
+
+@pytest.mark.parametrize("status", [None, "interrupted"])
+def test_no_seed_short_of_its_budget_passes_a_strict_check_against_a_baseline(
+    status: str | None, record_run: RecordRun, tmp_path: Path
+) -> None:
+    for seed in range(3):
+        full_run(record_run, 0.9 + seed / 30, seed)
+    baseline, results = str(tmp_path / "b.json"), ["--results", str(tmp_path / "results")]
+    assert run_command(["baseline", "save", baseline, *results])[0] == 0
+    check = ["check", "toy", "--baseline", baseline, *results, "--strict"]
+    assert run_command(check)[0] == 0
+    record_run([-1.0, -1.0], seed=3, status=status, **FULL)
+    code, out, _ = run_command(check)
+    assert code == 4 and "TOO FEW" in out and "1 run incomplete" in out

@@ -35,9 +35,9 @@ FEW, MANY = 30, 1_500
 
 
 class Fuzzed(NamedTuple):
-    """What is drawn, and who must bear it."""
+    """A strategy of examples, and the code under test."""
 
-    drawn: st.SearchStrategy[object]
+    example: st.SearchStrategy[object]
     body: Callable[[object], object]
     few: int = FEW
     many: int = MANY
@@ -46,15 +46,15 @@ class Fuzzed(NamedTuple):
 @cache
 def document(name: str) -> Tree:
     """The one document of a file in the corpus."""
-    made: Tree = json.loads((RUN / name).read_text())
-    return made
+    tree: Tree = json.loads((RUN / name).read_text())
+    return tree
 
 
 @cache
 def paths() -> list[str]:
     """Every field of some algorithms, as ``--set`` spells it, and some that are none."""
-    known = [path for cell in CELLS for path, _ in fields(suites.spec(*cell))]
-    return [*dict.fromkeys(known), "algo", "task", "", ".", "algo.", "algo.lr.x", "algo.torso", "algo.head"]
+    all_paths = [path for cell in CELLS for path, _ in fields(suites.spec(*cell))]
+    return [*dict.fromkeys(all_paths), "algo", "task", "", ".", "algo.", "algo.lr.x", "algo.torso", "algo.head"]
 
 
 VALUE = st.one_of(
@@ -66,8 +66,8 @@ VALUE = st.one_of(
 )
 
 
-def overridden(drawn: object) -> None:
-    cell, settings = drawn
+def overridden(example: object) -> None:
+    cell, settings = example
     words = [
         word
         for path, value in settings
@@ -76,8 +76,8 @@ def overridden(drawn: object) -> None:
     run_command(["show", *cell, *words])
 
 
-def configured(drawn: object) -> None:
-    cell, text = drawn
+def configured(example: object) -> None:
+    cell, text = example
     with tempfile.TemporaryDirectory() as place:
         file = Path(place, "mine.toml")
         file.write_bytes(spelled(text))
@@ -92,8 +92,10 @@ def toml(draw: st.DrawFn) -> str:
         st.text(max_size=6).map(json.dumps),
         st.sampled_from(["true", "[1, 2]", "2020-01-01", "{a = 1}", odd.DEEP, "0x10", "inf", "-nan", "''"]),
     )
-    named = st.tuples(st.sampled_from(paths()), value).map(lambda pair: f"{pair[0]} = {pair[1]}")
-    line = st.one_of(named, named, st.text(max_size=20), st.sampled_from(["[algo]", "[algo.lr]", "[[task]]", "lr = 1"]))
+    line_of = st.tuples(st.sampled_from(paths()), value).map(lambda pair: f"{pair[0]} = {pair[1]}")
+    line = st.one_of(
+        line_of, line_of, st.text(max_size=20), st.sampled_from(["[algo]", "[algo.lr]", "[[task]]", "lr = 1"])
+    )
     return "\n".join(draw(st.lists(line, max_size=5)))
 
 
@@ -106,9 +108,9 @@ WORDS = st.one_of(
 VERBS = ("run", "show", "table", "list", "status", "check", "baseline", "plan", "compare", "data")
 
 
-def typed(drawn: object) -> None:
+def check_options(example: object) -> None:
     """Nothing is trained: a line that would is a dry run, and no folder of ours is looked at."""
-    verb, words = drawn
+    verb, words = example
     with tempfile.TemporaryDirectory() as place:
         more = {"run": ["--dry-run"], "data": []}.get(verb, [])
         more += [] if verb in {"show", "data", "compare"} else ["--results", place]
@@ -118,9 +120,9 @@ def typed(drawn: object) -> None:
             )
 
 
-def recorded(drawn: object) -> None:
+def check_record(example: object) -> None:
     """A record one of whose files says something else; both readers and the verbs that read."""
-    name, text = drawn
+    name, text = example
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, *RUN.parts[-5:])
         folder.mkdir(parents=True)
@@ -140,10 +142,10 @@ def recorded(drawn: object) -> None:
 @st.composite
 def lines(draw: st.DrawFn) -> str:
     """A curve some of whose lines are changed and sealed again, swapped or torn."""
-    made = (RUN / "epochs.jsonl").read_text().splitlines(keepends=True)
+    lines_of = (RUN / "epochs.jsonl").read_text().splitlines(keepends=True)
     for _ in range(draw(st.integers(1, 2))):
-        at = draw(st.integers(0, len(made) - 1))
-        made[at] = draw(
+        at = draw(st.integers(0, len(lines_of) - 1))
+        lines_of[at] = draw(
             st.one_of(
                 changes(json.loads((RUN / "epochs.jsonl").read_text().splitlines()[at])).map(
                     lambda c: sealed(c) + "\n"
@@ -154,13 +156,13 @@ def lines(draw: st.DrawFn) -> str:
                 st.text(max_size=30).map(lambda text: text + "\n"),
             )
         )
-    return "".join(made)
+    return "".join(lines_of)
 
 
-def baselined(drawn: object) -> None:
+def baselined(example: object) -> None:
     with tempfile.TemporaryDirectory() as place:
         file = Path(place, "baseline.json")
-        file.write_bytes(drawn if isinstance(drawn, bytes) else spelled(str(drawn)))
+        file.write_bytes(example if isinstance(example, bytes) else spelled(str(example)))
         run_command(["baseline", "show", str(file)])
         run_command(["check", "toy", "--baseline", str(file), "--results", str(RUN.parents[4]), "--other-machine"])
 
@@ -169,28 +171,28 @@ def baselined(drawn: object) -> None:
 def manifest() -> Tree:
     """Of a small checkpoint."""
     with tempfile.TemporaryDirectory() as place:
-        kept(Path(place))
-        made: Tree = json.loads(Path(place, "c", "manifest.json").read_text())
-        return made
+        in_memory(Path(place))
+        tree: Tree = json.loads(Path(place, "c", "manifest.json").read_text())
+        return tree
 
 
-def kept(place: Path) -> None:
+def in_memory(place: Path) -> None:
     """A checkpoint of two tensors and two values."""
     checkpoint.save(place / "c", {"a": torch.zeros(3), "b": {"c": torch.ones(2, 2), "n": 1, "s": "x"}})
 
 
-def checkpointed(drawn: object) -> None:
+def checkpointed(example: object) -> None:
     with tempfile.TemporaryDirectory() as place:
-        kept(Path(place))
-        Path(place, "c", "manifest.json").write_bytes(spelled(str(drawn)))
+        in_memory(Path(place))
+        Path(place, "c", "manifest.json").write_bytes(spelled(str(example)))
         only_refusals(lambda: checkpoint.load(Path(place, "c")))
 
 
-def sharded(drawn: object) -> None:
+def sharded(example: object) -> None:
     """Other tensors than the manifest speaks of, under its checksum."""
-    name, shape = drawn
+    name, shape = example
     with tempfile.TemporaryDirectory() as place:
-        kept(Path(place))
+        in_memory(Path(place))
         (file,) = Path(place, "c").glob("*.safetensors")
         save_file({name: torch.zeros(shape)}, file)
         head = json.loads(Path(place, "c", "manifest.json").read_text())
@@ -213,17 +215,19 @@ FUZZED = {
         overridden,
     ),
     "configs": Fuzzed(st.tuples(CELL, st.deferred(toml)), configured),
-    "command lines": Fuzzed(st.tuples(st.sampled_from(VERBS), st.lists(WORDS, max_size=4)), typed, few=20, many=1_000),
-    "specs": Fuzzed(st.tuples(st.just("spec.json"), resealed(lambda: document("spec.json"))), recorded, few=15),
-    "outcomes": Fuzzed(
-        st.tuples(st.just("outcome.json"), resealed(lambda: document("outcome.json"))), recorded, few=15
+    "command lines": Fuzzed(
+        st.tuples(st.sampled_from(VERBS), st.lists(WORDS, max_size=4)), check_options, few=20, many=1_000
     ),
-    "lines": Fuzzed(st.tuples(st.just("epochs.jsonl"), st.deferred(lines)), recorded, few=15),
+    "specs": Fuzzed(st.tuples(st.just("spec.json"), resealed(lambda: document("spec.json"))), check_record, few=15),
+    "outcomes": Fuzzed(
+        st.tuples(st.just("outcome.json"), resealed(lambda: document("outcome.json"))), check_record, few=15
+    ),
+    "lines": Fuzzed(st.tuples(st.just("epochs.jsonl"), st.deferred(lines)), check_record, few=15),
     "bytes of a record": Fuzzed(
         st.sampled_from(["spec.json", "outcome.json", "epochs.jsonl"]).flatmap(
             lambda name: st.tuples(st.just(name), damaged((RUN / name).read_bytes()))
         ),
-        recorded,
+        check_record,
         few=12,
         many=1_000,
     ),
@@ -243,13 +247,13 @@ FUZZED = {
 
 @pytest.mark.parametrize("kind", slow_but(FUZZED, 5, 6, 7, 9, 10))
 def test_no_traceback_reaches_the_user(kind: str) -> None:
-    odd.tried(FUZZED[kind].drawn, FUZZED[kind].body, FUZZED[kind].few)
+    odd.check(FUZZED[kind].example, FUZZED[kind].body, FUZZED[kind].few)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", FUZZED)
 def test_no_traceback_reaches_the_user_in_a_thousand_tries(kind: str) -> None:
-    odd.tried(FUZZED[kind].drawn, FUZZED[kind].body, FUZZED[kind].many)
+    odd.check(FUZZED[kind].example, FUZZED[kind].body, FUZZED[kind].many)
 
 
 def test_json_path_is_resolved_at_any_depth() -> None:

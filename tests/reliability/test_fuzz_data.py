@@ -43,16 +43,16 @@ from tests.slow import slow_but
 
 CORPUS = Path(__file__).parent / "corpus" / "schema-1"
 FLAT = CORPUS / "rlb-corpus.hdf5"
-PLAYED = CORPUS / "rlb-corpus.frames"
-SEGMENT = PLAYED / "play.00000.segment"
+RECORDING = CORPUS / "rlb-corpus.frames"
+SEGMENT = RECORDING / "play.00000.segment"
 POLICY = CORPUS / "policy.safetensors"
 KEYS = ("observations", "actions", "rewards", "terminals", "timeouts", "next_observations")
 DTYPES = ("f4", "f8", "i8", "u1", "?", "S3", "c8", "i4,f4", "M8[s]", "f2")
 
 
-def array(drawn: tuple[str, tuple[int, ...], float]) -> object:
+def array(example: tuple[str, tuple[int, ...], float]) -> object:
     """An array of any type and shape, a text, or an array of texts."""
-    dtype, shape, value = drawn
+    dtype, shape, value = example
     if dtype == "text":
         return "x" * len(str(value))
     if dtype == "objects":
@@ -68,9 +68,9 @@ ARRAY = st.tuples(
 ).map(array)
 
 
-def h5(drawn: object) -> None:
+def h5(example: object) -> None:
     """D4RL's layout with strange columns and attributes."""
-    columns, attributes, gone = drawn
+    columns, attributes, gone = example
     with tempfile.TemporaryDirectory() as place:
         path = Path(place, "rlb-x.hdf5")
         shutil.copyfile(FLAT, path)
@@ -84,32 +84,32 @@ def h5(drawn: object) -> None:
         run_command(["data", "show", str(path), "--json"])
 
 
-def h5_bytes(drawn: object) -> None:
+def h5_bytes(example: object) -> None:
     with tempfile.TemporaryDirectory() as place:
         path = Path(place, "rlb-x.hdf5")
-        path.write_bytes(bytes(drawn))
+        path.write_bytes(bytes(example))
         run_command(["data", "show", str(path)])
 
 
-def walked(drawn: object) -> None:
+def walked(example: object) -> None:
     """Minari's layout: strange metadata, strange columns."""
-    said, columns = drawn
+    metadata, columns = example
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, "data")
         folder.mkdir()
-        (folder / "metadata.json").write_bytes(spelled(said if isinstance(said, str) else json.dumps(said)))
+        (folder / "metadata.json").write_bytes(spelled(metadata if isinstance(metadata, str) else json.dumps(metadata)))
         with h5py.File(folder / "main_data.hdf5", "w") as file:
             for key, value in columns.items():
                 file[f"episode_0/{key}"] = value
         only_refusals(lambda: minari.read_minari(Path(place)))
 
 
-def beside(drawn: object) -> None:
+def beside(example: object) -> None:
     """The record of a file's checksum."""
     with tempfile.TemporaryDirectory() as place:
         path = Path(place, "a")
         path.write_bytes(b"a")
-        Path(place, "a.sha256.json").write_bytes(spelled(str(drawn)))
+        Path(place, "a.sha256.json").write_bytes(spelled(str(example)))
         only_refusals(lambda: checksums.verify(path))
         only_refusals(lambda: checksums.seal_of(path))
 
@@ -119,12 +119,12 @@ def segmented(rest: bytes) -> bytes:
     return recording_format.MAGIC + sha256(rest).hexdigest().encode() + b"\n" + rest
 
 
-def played(drawn: object) -> None:
+def check_recording(example: object) -> None:
     """A set of recorded play, one of whose files says something else."""
-    name, raw = drawn
+    name, raw = example
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place, PLAYED.name)
-        shutil.copytree(PLAYED, folder)
+        folder = Path(place, RECORDING.name)
+        shutil.copytree(RECORDING, folder)
         (folder / name).write_bytes(raw)
         if name.endswith(".segment"):
             (folder / recording_writer.CONTENTS).write_bytes(
@@ -145,16 +145,16 @@ def head() -> tuple[dict[str, object], bytes]:
 
 def contents(document: object) -> bytes:
     """A document of recorded play, its seal right if it can be."""
-    given = document if isinstance(document, dict) else {}
-    rest = {key: value for key, value in given.items() if key != "sha256"}
+    content = document if isinstance(document, dict) else {}
+    rest = {key: value for key, value in content.items() if key != "sha256"}
     try:
         return recording_writer.seal_set(rest)
     except (TypeError, ValueError, UnicodeEncodeError):
         return json.dumps(document).encode()
 
 
-def policy(drawn: object) -> None:
-    only_refusals(lambda: policies.parse_policy(bytes(drawn), "x"))
+def policy(example: object) -> None:
+    only_refusals(lambda: policies.parse_policy(bytes(example), "x"))
 
 
 def safetensors(header: object) -> bytes:
@@ -169,13 +169,13 @@ def safetensors(header: object) -> bytes:
 def header() -> dict[str, object]:
     """Of the policy in the corpus."""
     raw = POLICY.read_bytes()
-    made: dict[str, object] = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
-    return made
+    head: dict[str, object] = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
+    return head
 
 
 @cache
 def saved() -> bytes:
-    """What ``torch.save`` writes of two tensors."""
+    """The bytes that ``torch.save`` writes for two tensors."""
     file = io.BytesIO()
     torch.save({"action_net.weight": torch.ones(2, 3), "action_net.bias": torch.zeros(2)}, file)
     return file.getvalue()
@@ -183,11 +183,11 @@ def saved() -> bytes:
 
 def rezipped(program: bytes) -> bytes:
     """The same file with another pickle in it."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(saved())) as old, zipfile.ZipFile(made, "w") as new:
+    zip_file = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(saved())) as old, zipfile.ZipFile(zip_file, "w") as new:
         for info in old.infolist():
             new.writestr(info.filename, program if info.filename.endswith("data.pkl") else old.read(info))
-    return made.getvalue()
+    return zip_file.getvalue()
 
 
 @cache
@@ -197,42 +197,42 @@ def pickled() -> bytes:
         return file.read(next(name for name in file.namelist() if name.endswith("data.pkl")))
 
 
-def torched(drawn: object) -> None:
-    only_refusals(lambda: torchfile.tensors(bytes(drawn), "x"))
+def torched(example: object) -> None:
+    only_refusals(lambda: torchfile.tensors(bytes(example), "x"))
 
 
-def zipped(drawn: object) -> None:
-    said, state = drawn
+def zipped(example: object) -> None:
+    data, state = example
     with tempfile.TemporaryDirectory() as place:
         path = Path(place, "x.zip")
         with zipfile.ZipFile(path, "w") as file:
-            file.writestr("data", spelled(said))
+            file.writestr("data", spelled(data))
             file.writestr("policy.pth", state)
         only_refusals(lambda: sb3_import.convert_sb3(path, task="Small-v0"))
 
 
 def framed(records: list[bytes]) -> bytes:
     """Records of a shard, their checksums right."""
-    made = b""
+    content = b""
     for body in records:
         size = struct.pack("<Q", len(body))
-        made += (
+        content += (
             size + struct.pack("<I", tfrecord.masked_crc(size)) + body + struct.pack("<I", tfrecord.masked_crc(body))
         )
-    return gzip.compress(made, 1)
+    return gzip.compress(content, 1)
 
 
-def sharded(drawn: object) -> None:
+def sharded(example: object) -> None:
     with tempfile.TemporaryDirectory() as place:
         path = Path(place, "s.gz")
-        path.write_bytes(bytes(drawn))
+        path.write_bytes(bytes(example))
         only_refusals(lambda: rl_unplugged.gather(path))
 
 
-def exampled(drawn: object) -> None:
+def exampled(example: object) -> None:
     """Wire format that means nothing is a ``ValueError``, which ``rlu`` names with its place."""
     try:
-        tfrecord.example(bytes(drawn))
+        tfrecord.example(bytes(example))
     except ValueError:
         return
 
@@ -254,7 +254,7 @@ def wire(draw: st.DrawFn, depth: int = 3) -> bytes:
 
 
 def later(make: Callable[[], st.SearchStrategy[object]]) -> st.SearchStrategy[object]:
-    """What is read from the corpus is read when it is needed."""
+    """Strategies whose corpus files are read on demand."""
     return st.deferred(make)
 
 
@@ -289,7 +289,7 @@ FUZZED = {
                 ),
                 ARRAY,
                 max_size=5,
-            ).filter(lambda found: not {"observations", "observations/a/b"} <= set(found)),
+            ).filter(lambda keys: not {"observations", "observations/a/b"} <= set(keys)),
         ),
         walked,
         few=25,
@@ -305,10 +305,13 @@ FUZZED = {
     "heads of recorded play": Fuzzed(
         later(
             lambda: changes(head()[0]).map(
-                lambda made: (SEGMENT.name, segmented(json.dumps(made).encode() + b"\n" + head()[1]))
+                lambda header_content: (
+                    SEGMENT.name,
+                    segmented(json.dumps(header_content).encode() + b"\n" + head()[1]),
+                )
             )
         ),
-        played,
+        check_recording,
         few=25,
     ),
     "bytes of recorded play": Fuzzed(
@@ -317,17 +320,17 @@ FUZZED = {
                 lambda raw: (SEGMENT.name, segmented(raw))
             )
         ),
-        played,
+        check_recording,
         few=20,
     ),
     "contents of recorded play": Fuzzed(
         later(
             lambda: st.tuples(
                 st.sampled_from([recording_writer.CONTENTS, "x.done.json"]),
-                changes(json.loads((PLAYED / recording_writer.CONTENTS).read_text())).map(contents),
+                changes(json.loads((RECORDING / recording_writer.CONTENTS).read_text())).map(contents),
             )
         ),
-        played,
+        check_recording,
         few=25,
     ),
     "headers of policies": Fuzzed(later(lambda: changes(header()).map(safetensors)), policy),
@@ -358,10 +361,10 @@ FUZZED = {
 
 @pytest.mark.parametrize("kind", slow_but(FUZZED, 0, 2, 6, *range(8, len(FUZZED), 2)))
 def test_fuzzed_files_are_read_or_refused(kind: str) -> None:
-    odd.tried(FUZZED[kind].drawn, FUZZED[kind].body, FUZZED[kind].few)
+    odd.check(FUZZED[kind].example, FUZZED[kind].body, FUZZED[kind].few)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", FUZZED)
 def test_thousand_fuzzed_files_are_read_or_refused(kind: str) -> None:
-    odd.tried(FUZZED[kind].drawn, FUZZED[kind].body, FUZZED[kind].many)
+    odd.check(FUZZED[kind].example, FUZZED[kind].body, FUZZED[kind].many)

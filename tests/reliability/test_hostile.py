@@ -24,8 +24,9 @@ from rlbench import checkpoint, suites
 from rlbench.config.run import Spec
 from rlbench.datasets import recording_format, recording_writer
 from rlbench.records.manifest import sha256_of
-from rlbench.records.store import Store, folder_of
+from rlbench.records.store import folder_of
 from tests.commands import run_command
+from tests.forging import claim
 from tests.reliability.odd import sealed
 from tests.reliability.test_fuzz_data import CORPUS, framed, segmented
 
@@ -33,7 +34,7 @@ Words = list[str]
 
 
 class Evil:
-    """What runs a command when it is unpickled: here, one that only leaves a mark."""
+    """An object that runs a command when it is unpickled: here, one that only creates a file."""
 
     def __init__(self, canary: Path) -> None:
         self.canary = canary
@@ -44,7 +45,7 @@ class Evil:
 
 @pytest.fixture
 def canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where nothing may ever be; every folder that a command may write is below it."""
+    """A path that no command may create, beside every folder that commands may write."""
     for name in ("work", "sets", "home"):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "work")
@@ -66,12 +67,10 @@ def spec() -> Spec:
     return suites.spec("toy", "dqn", "Catch")
 
 
-def recorded(changes: dict[str, bytes]) -> Words:
+def record_with(changes: dict[str, bytes]) -> Words:
     """A run some of whose files are hostile."""
     folder = folder_of(spec(), Path("results"))
-    store = Store.claim(spec(), Path("results"), {})
-    assert store is not None
-    store.release()
+    claim(spec(), Path("results")).release()
     for name, raw in changes.items():
         (folder / name).write_bytes(raw)
     return ["table", "toy"]
@@ -79,7 +78,7 @@ def recorded(changes: dict[str, bytes]) -> Words:
 
 def checkpointed(canary: Path, *, raw: bytes) -> Words:
     """A run whose checkpoint is hostile under a right checksum."""
-    recorded({})
+    record_with({})
     place = folder_of(spec(), Path("results")) / "checkpoint" / "resume"
     checkpoint.save(place, {"a": torch.zeros(2)})
     (shard,) = place.glob("*.safetensors")
@@ -150,14 +149,14 @@ def shard(canary: Path) -> Words:
     return raw_file("evil.gz", framed([pickle.dumps(Evil(canary))]), "data", "import", "--name", "rlb-evil", "rlu")
 
 
-def filmed(head: dict[str, object], rest: bytes) -> Words:
+def recording(head: dict[str, object], rest: bytes) -> Words:
     """Recorded play whose head names another type."""
     folder = Path("rlb-evil.frames")
     folder.mkdir()
     raw = segmented(json.dumps(head).encode() + b"\n" + rest)
     (folder / "play.00000.segment").write_bytes(raw)
-    named = {"play.00000.segment": recording_format.digest_name(raw)}
-    (folder / recording_writer.CONTENTS).write_bytes(recording_writer.seal_set({"segments": named, "told": {}}))
+    segments = {"play.00000.segment": recording_format.digest_name(raw)}
+    (folder / recording_writer.CONTENTS).write_bytes(recording_writer.seal_set({"segments": segments, "told": {}}))
     return ["data", "verify", str(folder)]
 
 
@@ -167,14 +166,14 @@ def wandering(canary: Path) -> Words:
     folder.mkdir()
     own = (CORPUS / "rlb-corpus.frames" / "play.00000.segment").read_bytes()
     Path("play.00000.segment").write_bytes(own)  # a good one, of somebody else's
-    named = {"../play.00000.segment": recording_format.digest_name(own)}
-    (folder / recording_writer.CONTENTS).write_bytes(recording_writer.seal_set({"segments": named, "told": {}}))
+    segments = {"../play.00000.segment": recording_format.digest_name(own)}
+    (folder / recording_writer.CONTENTS).write_bytes(recording_writer.seal_set({"segments": segments, "told": {}}))
     return ["data", "show", str(folder)]
 
 
-def policy_words(name: str, made: str = "rlb-evil") -> Words:
+def policy_words(name: str, set_name: str = "rlb-evil") -> Words:
     """Play by a policy from a file."""
-    return ["data", "generate", "HalfCheetah-v4", "--policy", name, "--steps", "10", "--name", made]
+    return ["data", "generate", "HalfCheetah-v4", "--policy", name, "--steps", "10", "--name", set_name]
 
 
 CATCH = ("show", "toy", "dqn", "Catch")
@@ -187,12 +186,12 @@ HOSTILE: dict[str, Callable[[Path], Words]] = {
     "pickle as a zip's weights": lambda c: zipped(pickle.dumps(Evil(c))),
     "pickle as a zip's data": lambda c: zipped(b"", pickle.dumps(Evil(c))),
     "zip whose members lie above it": slipped,
-    "pickle as spec.json": lambda c: recorded({"spec.json": pickle.dumps(Evil(c))}),
-    "pickle as epochs.jsonl": lambda c: recorded({"epochs.jsonl": pickle.dumps(Evil(c)) + b"\n"}),
-    "pickle as outcome.json": lambda c: recorded({"outcome.json": pickle.dumps(Evil(c))}),
-    "NaN in outcome.json": lambda c: recorded({"outcome.json": b'{"checksum":"0","final":NaN,"status":"done"}'}),
-    "spec.json without a bottom": lambda c: recorded({"spec.json": b'{"a":' * 100_000}),
-    "spec.json of a task that lies above": lambda c: recorded(
+    "pickle as spec.json": lambda c: record_with({"spec.json": pickle.dumps(Evil(c))}),
+    "pickle as epochs.jsonl": lambda c: record_with({"epochs.jsonl": pickle.dumps(Evil(c)) + b"\n"}),
+    "pickle as outcome.json": lambda c: record_with({"outcome.json": pickle.dumps(Evil(c))}),
+    "NaN in outcome.json": lambda c: record_with({"outcome.json": b'{"checksum":"0","final":NaN,"status":"done"}'}),
+    "spec.json without a bottom": lambda c: record_with({"spec.json": b'{"a":' * 100_000}),
+    "spec.json of a task that lies above": lambda c: record_with(
         {"spec.json": sealed({"id": "x", "schema_version": 1, "spec": {"task": {"id": "../../../canary"}}}).encode()}
     ),
     "pickle as a checkpoint": lambda c: checkpointed(c, raw=pickle.dumps(Evil(c))),
@@ -208,8 +207,8 @@ HOSTILE: dict[str, Callable[[Path], Words]] = {
     "pickle as data": lambda c: raw_file("e.hdf5", pickle.dumps(Evil(c)), "data", "show"),
     "pickle as a shard": lambda c: raw_file("e.gz", pickle.dumps(Evil(c)), "data", "import", "--name", "rlb-e", "rlu"),
     "pickle in a shard": shard,
-    "frames that are objects": lambda c: filmed({"shape": [1], "dtype": "O", "pieces": []}, pickle.dumps(Evil(c))),
-    "frames of a structure": lambda c: filmed({"shape": [1], "dtype": "O,f4", "pieces": [[0, 1, [1, 1]]]}, b"xx"),
+    "frames that are objects": lambda c: recording({"shape": [1], "dtype": "O", "pieces": []}, pickle.dumps(Evil(c))),
+    "frames of a structure": lambda c: recording({"shape": [1], "dtype": "O,f4", "pieces": [[0, 1, [1, 1]]]}, b"xx"),
     "recorded play that lies elsewhere": wandering,
     "code as a value": lambda c: ["show", "toy", "dqn", "Catch", "--set", f"algo.lr={CODE}"],
     "code in a config": lambda c: raw_file("e.toml", f'[algo]\nlr = "{CODE}"\n'.encode(), *CATCH, "--config"),
@@ -252,9 +251,11 @@ def test_hostile_files_are_refused_without_side_effects(name: str, canary: Path)
     code, out, error = run_command(words)
     assert code == 2, (code, out, error)
     assert not canary.exists(), "it was run"
-    made = {path for path in canary.parent.rglob("*") if "results" not in path.parts} - before
-    assert not [path for path in made if path.name.startswith("canary")]
-    assert not [path for path in made if path.suffix in {".hdf5", ".safetensors"}], "refused, and kept all the same"
+    new_files = {path for path in canary.parent.rglob("*") if "results" not in path.parts} - before
+    assert not [path for path in new_files if path.name.startswith("canary")]
+    assert not [path for path in new_files if path.suffix in {".hdf5", ".safetensors"}], (
+        "refused, and kept all the same"
+    )
 
 
 def test_metadata_that_name_a_program_are_not_followed(canary: Path) -> None:

@@ -1,16 +1,33 @@
-"""Files of learning curves with correct checksums and hostile contents: each refusal names the content."""
+"""R4, R9, R10: foreign curves and references, and numbers that overflow arithmetic, are refused by name."""
 
 from __future__ import annotations
 
 import io
+import json
+import lzma
 import struct
+import sys
+import zipfile
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from rlbench.cli.eval_policy import evaluation_fits
+from rlbench.cli.resolve import resolve
 from rlbench.datasets.tfrecord import masked_crc
-from tests.commands import stderr_of
+from rlbench.errors import DoesNotFit, RefusedFile
+from rlbench.records import files, imported, looks, machine, store
+from rlbench.records.imported import ImportedCurve, Origin
+from rlbench.records.locks import Claim
+from rlbench.records.types import LARGEST_RETURN
+from rlbench.report import parity_table, reference_files, sources, tables
+from rlbench.report.parity import Parity
+from rlbench.report.reference_table import CellKey
+from tests.commands import run_command, stderr_of
+from tests.conftest import epoch
 
 
 def evaluations(lengths: object) -> bytes:
@@ -45,3 +62,418 @@ def test_content_of_a_curve_is_the_reason(name: str, content: bytes, message: st
     line = ["import", str(path), "--as", "mujoco/sac", "--task", "Hopper-v4", "--results", str(tmp_path / "results")]
     assert message in stderr_of(line)
     assert not (tmp_path / "results").exists()
+
+
+CURVE = ImportedCurve(
+    suite="mujoco",
+    algorithm="sac",
+    task="Hopper-v4",
+    dataset="",
+    seed=0,
+    kind="evaluation",
+    steps=(500_000, 1_000_000),
+    returns=(1.0, 2.0),
+    lengths=None,
+    origin=Origin(format="csv", sha256="", env_id="Hopper-v4", unknown=()),
+)
+
+
+def line(**fields: object) -> str:
+    """One evaluation as JSON."""
+    usual = {"peer": "x", "algorithm": "sac", "task": "Hopper-v4", "seed": 0, "steps": 1, "returns": [1.0]}
+    return json.dumps({**usual, **fields})
+
+
+def npz(header: str, method: int = zipfile.ZIP_STORED) -> bytes:
+    """An npz whose steps have a header of their own."""
+    raw, results = header.encode().ljust(117) + b"\n", io.BytesIO()
+    np.save(results, np.ones((1, 1)))
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as members:
+        members.writestr("timesteps.npy", b"\x93NUMPY\x01\x00" + len(raw).to_bytes(2, "little") + raw + b"12345678")
+        members.writestr("results.npy", results.getvalue())
+    return file.getvalue()
+
+
+def npz_of_shape(shape: str) -> bytes:
+    """An npz whose steps claim a shape."""
+    return npz(f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}")
+
+
+def damaged(method: int) -> bytes:
+    """A compressed npz with a damaged body."""
+    raw = bytearray(npz("{}" + " " * 50, method))
+    place = raw.find(b"timesteps.npy") + len("timesteps.npy") + 12
+    raw[place : place + 8] = b"\xff" * 8
+    return bytes(raw)
+
+
+def crowded() -> bytes:
+    """A zip of a thousand and one empty members."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as members:
+        for number in range(1_001):
+            members.writestr(f"{number}.npy", b"")
+    return file.getvalue()
+
+
+HEAD = "task,dataset,seed,step,return\nHopper-v4,"
+IMPORTS: dict[str, tuple[str | bytes, str]] = {
+    "blank lines": ("step,return\n" + "\n" * 2**20, "no row below the header"),
+    "one long cell": ("step,return\n1,x" + "1" * 100_000 + "\n" + "2,3\n" * 50_000, "row 1 has"),
+    "a name of many bytes": (HEAD + "漢" * 200 + ",0,1,2\n", "File name too long"),
+    "a seed of many digits": (line(seed=10**30), "is not below 2,147,483,648"),
+    "a step that no float holds": (line(steps=10**400), "line 1 is no evaluation (steps"),
+    "returns whose sum no float holds": (line(returns=[1.7e308] * 3), "line 1 is no evaluation (returns"),
+    "a return whose square no float holds": (f"{HEAD},0,1,1e51\n", "not below 1e+50"),
+    "an iteration that no float holds": (
+        json.dumps([{"Agent": "SAC", "Iteration": 10**400, "Value": 1.0}]),
+        "no rows of Agent",
+    ),
+    "damaged LZMA": (damaged(zipfile.ZIP_LZMA), "not an npz file"),
+    "damaged bzip2": (damaged(zipfile.ZIP_BZIP2), "not an npz file"),
+    "an array larger than memory": (npz_of_shape("(10000000000000000,)"), "not an npz file"),
+    "an array larger than any": (npz_of_shape("(100000000000000000000,)"), "not an npz file"),
+    "a thousand and one arrays": (crowded(), "unpacks to 0 bytes in 1,001 arrays, 268,435,456 in 1,000 are allowed"),
+    "an array of no size": (npz_of_shape("(True,)"), "not an npz file"),
+}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("harm", IMPORTS)
+def test_a_hostile_file_of_curves_is_refused(harm: str, tmp_path: Path) -> None:
+    content, message = IMPORTS[harm]
+    path = tmp_path / "curves"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    (tmp_path / "r/mujoco/sac").mkdir(parents=True)
+    words = ["import", str(path), "--results", str(tmp_path / "r"), "--as", "mujoco/sac", "--task", "Hopper-v4"]
+    assert message in stderr_of(words)
+    assert not list(tmp_path.rglob("curve.json"))
+
+
+LABELS = {
+    "a run of many underscores": f"global_step,{'_' * 30_000}x - eval/return\n1,2\n",
+    "a run's seed of many digits": f"global_step,seed{'1' * 5_000} - eval/return\n1,2\n",
+    "a column's seed of many digits": f"step,seed{'1' * 5_000}\n1,2\n",
+}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("label", LABELS)
+def test_a_name_that_is_too_long_for_a_seed_is_numbered(label: str, tmp_path: Path) -> None:
+    (tmp_path / "curves.csv").write_text(LABELS[label])
+    words = ["import", str(tmp_path / "curves.csv"), "--results", str(tmp_path), "--as", "mujoco/sac"]
+    code, _, error = run_command([*words, "--task", "Hopper-v4"])
+    assert code == 0, error
+    assert [path.parent.name for path in tmp_path.rglob("curve.json")] == ["seed=0"]
+
+
+def test_lzma_errors_occur() -> None:
+    with pytest.raises(lzma.LZMAError), zipfile.ZipFile(io.BytesIO(damaged(zipfile.ZIP_LZMA))) as members:
+        members.read("timesteps.npy")
+
+
+FORGED: dict[str, Callable[[ImportedCurve], ImportedCurve]] = {
+    "is the curve of mujoco/sac/Hopper-v4/imported/seed=1": lambda curve: replace(curve, seed=1),
+    "is the curve of mujoco/sac/Ant-v4/imported/seed=0": lambda curve: replace(curve, task="Ant-v4"),
+    "do not rise": lambda curve: replace(curve, steps=(1, 10**400)),
+    "0000 is not below": lambda curve: replace(curve, seed=10**30),
+    "return of seed 0 is not below": lambda curve: replace(curve, returns=(1.0, -1e300)),
+}
+
+
+@pytest.mark.parametrize("message", FORGED)
+def test_a_forged_curve_is_named_and_counted_nowhere(message: str, tmp_path: Path) -> None:
+    imported.write_curve(CURVE, tmp_path)
+    path = imported.curve_folder(CURVE, tmp_path) / imported.FILE
+    path.write_text(files.seal({"schema_version": 1, **asdict(FORGED[message](CURVE))}))
+    for words in (["verify", str(tmp_path)], ["table", "mujoco", "--results", str(tmp_path)]):
+        code, out, error = run_command(words)
+        assert code == 2 and message in out + error
+
+
+def test_a_damaged_curve_is_imported_again(tmp_path: Path) -> None:
+    imported.write_curve(CURVE, tmp_path)
+    (imported.curve_folder(CURVE, tmp_path) / imported.FILE).write_text("{}")
+    code, out, _ = run_command(["verify", str(tmp_path)])
+    assert code == 2 and "restore it, or remove it and import again" in out and "--force" not in out
+
+
+def test_curve_without_a_valid_line_is_not_written(tmp_path: Path) -> None:
+    numbers = [n / 7 for n in range(400_000)]
+    long = replace(CURVE, steps=tuple(range(10**15, 10**15 + 400_000)), returns=tuple(numbers), lengths=tuple(numbers))
+    with pytest.raises(RefusedFile, match="16,777,216 are allowed; thin the file"):
+        imported.write_curve(long, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "returns", [[LARGEST_RETURN, -LARGEST_RETURN] * 2, [5e-324] * 4, [LARGEST_RETURN, 1e-300, 0.0, -1.0]]
+)
+def test_no_return_that_is_allowed_breaks_a_verdict(returns: list[float], tmp_path: Path) -> None:
+    for seed, score in enumerate(returns):
+        imported.write_curve(replace(CURVE, seed=seed, returns=(0.0, score)), tmp_path)
+    for words in (["check", "mujoco"], ["check", "mujoco", "--at"], ["check", "mujoco", "--pooled"]):
+        assert run_command([*words, "--results", str(tmp_path)])[0] in {0, 3}
+
+
+def test_a_seed_evaluated_only_beyond_the_references_steps_never_leaves_n(tmp_path: Path) -> None:
+    for seed in range(5):
+        imported.write_curve(replace(CURVE, seed=seed, returns=(0.0, 3_600.0 + seed)), tmp_path / "good")
+        imported.write_curve(replace(CURVE, seed=seed, returns=(0.0, 3_600.0 + seed)), tmp_path / "all")
+        imported.write_curve(replace(CURVE, seed=5 + seed, steps=(2_000_000, 3_000_000)), tmp_path / "all")
+    gate = [run_command(["check", "mujoco", "--results", str(tmp_path / name)])[1] for name in ("good", "all")]
+    assert "1 REPRODUCED" in gate[0] and "1 INCONCLUSIVE" in gate[1] and "5 runs incomplete" in gate[1]
+    assert run_command(["export", "npz", "--output", str(tmp_path / "f"), "--results", str(tmp_path / "all")])[0] == 0
+
+
+def test_no_later_evaluation_counts_at_equal_steps(record_run: Callable[..., Path], tmp_path: Path) -> None:
+    task = "HalfCheetah-v4"
+    for seed in range(3):
+        record_run([0.0, 3.0, 3.0 + seed], suite="mujoco", algo="sac", task=task, seed=seed, status="interrupted")
+        late = replace(CURVE, task=task, seed=seed, steps=(2**52, 2**53 - 1), returns=(1e4, 1e4 + seed))
+        imported.write_curve(late, tmp_path / "results")
+        imported.write_curve(late, tmp_path / "late")
+    assert "no cell of mujoco" in stderr_of(["table", "mujoco", "--parity", "--results", str(tmp_path / "results")])
+    code, out, _ = run_command(["table", "mujoco", "--json", "--task", task, "--results", str(tmp_path / "late")])
+    assert code == 0 and {cell["at"] for cell in json.loads(out)["cells"]} == {None}
+
+
+SAC = {"Hopper-v4": 3_542.0, "HalfCheetah-v4": 12_139.0}
+
+
+@pytest.mark.parametrize(
+    ("scores", "codes"),
+    [
+        ({}, (0, 0)),
+        ({"Walker2d-v4": [0.0] * 5}, (3, 3)),
+        ({"Ant-v4": [10.0, 20.0]}, (0, 4)),
+    ],
+    ids=["pooled", "without a spread", "of two seeds"],
+)
+def test_no_cell_hides_behind_a_pooled_verdict(
+    scores: dict[str, list[float]], codes: tuple[int, int], tmp_path: Path
+) -> None:
+    for task, level in SAC.items():
+        scores = {**scores, task: [level + 10 * n for n in range(5)]}
+    for task, row in scores.items():
+        for seed, score in enumerate(row):
+            imported.write_curve(replace(CURVE, task=task, seed=seed, returns=(0.0, score)), tmp_path)
+    gate = ["check", "mujoco", "--pooled", "--results", str(tmp_path)]
+    assert (run_command([*gate, "--imported"])[0], run_command([*gate, "--imported", "--strict"])[0]) == codes
+    assert run_command([*gate, "--strict"])[0] == (codes[0] or 4)  # most tasks have no run
+
+
+def test_a_strict_check_that_compares_nothing_does_not_pass(tmp_path: Path) -> None:
+    imported.write_curve(replace(CURVE, kind="training"), tmp_path)
+    gate = ["check", "mujoco", "--imported", "--results", str(tmp_path)]
+    assert (run_command(gate)[0], run_command([*gate, "--strict"])[0]) == (0, 4)
+
+
+@pytest.mark.parametrize(
+    "gate",
+    [
+        ("check", "mujoco", "--imported"),
+        ("check", "mujoco", "--imported", "--pooled"),
+        ("check", "toy", "--baseline", "b"),
+    ],
+    ids=["curves", "pooled curves", "baseline"],
+)
+def test_no_gate_passes_on_nothing(gate: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r").mkdir()
+    (tmp_path / "b").write_text(
+        files.seal({"schema_version": 1, "kind": "rlbench baseline", "cells": [], "commits": [], "machines": []})
+    )
+    assert "holds no cell of" in stderr_of([*gate, "--results", "r"])
+
+
+def test_two_sides_without_a_common_step_are_not_compared(tmp_path: Path) -> None:
+    imported.write_curve(CURVE, tmp_path / "early")
+    imported.write_curve(replace(CURVE, steps=(10**15, 10**15 + 1)), tmp_path / "late")
+    code, _, error = run_command(["compare", str(tmp_path / "early"), str(tmp_path / "late"), "--at"])
+    assert code == 2 and "have no cell in common that can be compared at equal steps" in error
+
+
+def test_a_return_of_a_record_whose_square_no_float_holds_is_refused() -> None:
+    forged = epoch(0, 1.0, 0)
+    assert forged.evaluated is not None
+    for returns in ((1e300, -1e300), (float("inf"), 0.0), ()):
+        text = store.line_of(replace(forged, evaluated=replace(forged.evaluated, returns=(1.0, 1.0))))
+        content = files.unseal(text, "")
+        content["evaluated"] = {**asdict(forged.evaluated), "returns": list(returns)}
+        with pytest.raises((RefusedFile, ValueError)):
+            store.epoch_of(files.seal(content), "line")
+
+
+REFERENCE = """[[reference]]
+name = "x"
+title = "t"
+url = "u"
+version = "1"
+suite = "mujoco"
+algorithm = "sac"
+estimator = "final"
+"""
+REFERENCES = {
+    "a number of many digits": ("[a]\nb = " + "1" * 5_000, "not TOML"),
+    "a key of dots": ("a" + ".a" * 20_000 + " = 1", "more than 1,000 dots"),
+    "many keys of dots": (("a" + ".a" * 900 + "\n") * 200, "are allowed"),
+    "steps that no float holds": (REFERENCE + "steps = 1" + "0" * 400, "steps"),
+    "a score whose square no float holds": (REFERENCE + 'scores = [{task = "Hopper-v4", score = 1e300}]', "score"),
+    "many sources of one file": (
+        "".join(REFERENCE.replace('"x"', f'"x{n}"') + 'file = "rows.csv"\n' for n in range(101)),
+        "more than 100,000 rows and points",
+    ),
+    "many rows of one curve": (REFERENCE + 'file = "curves.csv"', "more than 100,000 rows and points"),
+    "a normalised score without a scale": (
+        REFERENCE.replace('"final"', '"normalized-final"') + 'scores = [{task = "Hopper-v4", score = 90.0}]',
+        "r.toml: x, Hopper-v4, estimator: has no scale to normalise by",
+    ),
+    "a normalised score of a game without a scale": (
+        REFERENCE.replace("mujoco", "atari").replace('"final"', '"normalized-final"') + 'file = "games.csv"',
+        "r.toml: x, AirRaidNoFrameskip-v4, estimator: has no scale to normalise by",
+    ),
+    "a normalised score of a data set without a scale": (
+        REFERENCE.replace("mujoco", "offline").replace('"final"', '"normalized-final"')
+        + 'scores = [{task = "Hopper-v4", dataset = "no-v2", score = 3.0}]',
+        "r.toml: x, no-v2, estimator: has no scale to normalise by",
+    ),
+    "a long field of CSV": (REFERENCE + 'file = "long.csv"', "not CSV"),
+}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("harm", REFERENCES)
+def test_a_hostile_file_of_references_is_refused(harm: str, tmp_path: Path) -> None:
+    content, message = REFERENCES[harm]
+    (tmp_path / "long.csv").write_text("task,score\n" + "x" * 200_000 + ",1\n")
+    (tmp_path / "rows.csv").write_text("task,score\n" + "Hopper-v4,1\n" * 1_000)
+    (tmp_path / "curves.csv").write_text("task,score,curve\n" + "Hopper-v4,1,points.csv\n" * 1_000)
+    points = "".join(f"{step},1,1,5\n" for step in range(100))
+    (tmp_path / "points.csv").write_text("env_step,mean_return,std,seeds\n" + points)
+    (tmp_path / "games.csv").write_text("task,score\nPongNoFrameskip-v4,90\nAirRaidNoFrameskip-v4,50\n")
+    (tmp_path / "r.toml").write_text(content)
+    suite = next(name for name in ("atari", "offline", "mujoco") if name in content or name == "mujoco")
+    assert message in stderr_of(["table", suite, "--references", str(tmp_path / "r.toml"), "--results", str(tmp_path)])
+
+
+def test_file_in_a_results_folder_hides_no_table(tmp_path: Path) -> None:
+    (tmp_path / "README.md").touch()
+    (tmp_path / "link").symlink_to("/nowhere")
+    assert sources.known_suites(tmp_path) == sources.known_suites(tmp_path / "none")
+
+
+def test_no_reference_comes_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = tmp_path / "evil-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{reference_files.GROUP}]\nevil = evil:r.toml\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    reference_files._installed.cache_clear()
+    try:
+        assert not [path for path in reference_files._installed() if path.name == "r.toml"]
+    finally:
+        reference_files._installed.cache_clear()
+
+
+PEER = Parity(
+    key=CellKey("mujoco", "sac", "Hopper-v4", ""),
+    library="=HYPERLINK(1)",
+    packages=("@x",),
+    differences=("-1+1", "<script>"),
+    step=1,
+    ours=(-1.0, 2.0),
+    peer=(-1.0, 2.0),
+    reference=None,
+    way=None,
+    claim=None,
+)
+
+
+def test_texts_of_a_peer_are_no_formula_and_no_markup() -> None:
+    text = parity_table.parity_csv([PEER])
+    assert "'=HYPERLINK(1)" in text and "'@x" in text and "'-1+1 <script>" in text and "'-1.0" not in text
+    assert "<script>" not in parity_table.parity_markdown([PEER]) + parity_table.parity_html([PEER])
+
+
+def test_largest_returns_are_short_in_a_table(tmp_path: Path) -> None:
+    row = replace(PEER, ours=(LARGEST_RETURN, 0.0), peer=(-LARGEST_RETURN, 0.0))
+    (cells,) = [line for line in parity_table.parity_plain([row]).splitlines() if "5.000e+49 (2)" in line]
+    assert "-5.000e+49 (2)" in cells and "+1.000e+50 [" in cells
+    for seed, score in enumerate((LARGEST_RETURN, LARGEST_RETURN, 0.0)):
+        imported.write_curve(replace(CURVE, seed=seed, returns=(0.0, score)), tmp_path)
+    for words in (["table", "mujoco", "--format", "md"], ["check", "mujoco"], ["check", "mujoco", "--at"]):
+        _, out, _ = run_command([*words, "--results", str(tmp_path)])
+        assert "e+" in out and "0" * 13 not in out and ",000" * 4 not in out, out
+
+
+@pytest.mark.parametrize(
+    ("text", "cell_text"),
+    [
+        ("<img src=x>|", "&lt;img src=x>\\|"),
+        ("![a](https://x.org/a.png)", "![a]&#40;https:&#47;/x.org/a.png)"),
+        ("www.x.org and WWW.x.org", "www&#46;x.org and WWW&#46;x.org"),
+        ("4.2 [1.0, 7.4] (3) a/b", "4.2 [1.0, 7.4] (3) a/b"),
+    ],
+)
+def test_a_text_in_a_table_of_markdown_holds_no_link_image_or_html(text: str, cell_text: str) -> None:
+    assert tables.barred([text]) == f"| {cell_text} |"
+
+
+@pytest.mark.parametrize("seeds", [-3, 0, 1, 10**400])
+def test_looks_that_would_leave_no_seeds_are_refused(seeds: int, tmp_path: Path) -> None:
+    content = {"schema_version": 1, "id": tmp_path.name, "looks": [[seeds, 0.05]], "taken": 1}
+    (tmp_path / looks.NAME).write_text(files.seal(content))
+    with pytest.raises(RefusedFile, match="holds no design"):
+        looks.read_looks(tmp_path)
+
+
+def test_a_look_removes_the_temporary_file_of_a_crashed_process_but_not_of_one_that_holds_the_cell(
+    tmp_path: Path,
+) -> None:
+    other, claim = tmp_path / f"{looks.NAME}.1.tmp", Claim(tmp_path)
+    other.write_text("half")
+    assert claim.acquire()
+    looks.record_looks(tmp_path, looks.Looks(looks.DESIGN, 1))
+    assert other.read_text() == "half" and looks.read_looks(tmp_path) is None
+    claim.release()
+    looks.record_looks(tmp_path, looks.Looks(looks.DESIGN, 1))
+    assert [path.name for path in tmp_path.iterdir()] == [looks.NAME]
+
+
+def test_damaged_looks_are_a_fault(record_run: Callable[..., Path]) -> None:
+    cell = record_run([1.0]).parent
+    (cell / looks.NAME).write_text("{}")
+    code, out, _ = run_command(["verify", str(cell.parents[3])])
+    assert code == 2 and f"{looks.NAME}: damaged" in out and "1 fault" in out
+    assert "restore it, or begin in another folder" in out
+
+
+LONG = "x" * 300
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("verify", LONG),
+        ("eval", LONG),
+        ("compare", LONG, "."),
+        ("data", "show", LONG),
+        ("data", "show", "/proc/self/mem"),
+        ("table", "toy", "--results", LONG),
+        ("check", "toy", "--baseline", LONG),
+        ("import", LONG, "--as", "mujoco/sac", "--results", "."),
+        ("show", "mujoco", "ppo", "gym:CartPole-v1", "--import", "__main__"),
+    ],
+)
+def test_argument_that_no_file_system_accepts_is_a_usage_error(words: tuple[str, ...]) -> None:
+    assert "internal error" not in stderr_of(words)
+
+
+def test_an_evaluation_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = resolve("atari", "dqn", "PongNoFrameskip-v4", sets=["protocol.envs=10000", "protocol.episodes=10000"]).spec
+    monkeypatch.setattr(machine, "available_memory", lambda: 2**32)
+    with pytest.raises(DoesNotFit, match="10,000 envs of evaluation"):
+        evaluation_fits(spec)

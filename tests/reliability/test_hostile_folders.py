@@ -20,11 +20,12 @@ from rlbench.cli.app import main
 from rlbench.cli.resolve import resolve
 from rlbench.datasets import dqn_replay, shard_conversion
 from rlbench.evaluation import pool
-from rlbench.records.store import Store, folder_of
+from rlbench.records.store import folder_of
 from rlbench.report.check import Finding, to_junit
 from rlbench.sweep.worker import Worker
 from tests.commands import refusal_of, run_command
 from tests.conftest import epoch
+from tests.forging import claim
 from tests.records.test_store import outcome
 from tests.reliability.odd import sealed
 from tests.reliability.test_fuzz_data import CORPUS
@@ -40,7 +41,7 @@ def sweep_child() -> None:
     os.close(child.pipe)
 
 
-def judge() -> None:
+def evaluation_worker() -> None:
     """An offline evaluation worker."""
     words = [sys.executable, *pool.PROGRAM, "{}", "1", "0", "1"]
     subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=120)
@@ -63,7 +64,7 @@ def library_child() -> None:
 CHILDREN: dict[str, tuple[Callable[[], object], str]] = {
     "a sweep's run, a library": (sweep_child, "typer.py"),
     "a sweep's run, another checkout": (sweep_child, "rlbench/__main__.py"),
-    "an offline evaluation worker": (judge, "numpy.py"),
+    "an offline evaluation worker": (evaluation_worker, "numpy.py"),
     "the look for GPUs": (lambda: sweep._free_gpus("cuda"), "torch.py"),
     "a data import's workers": (import_workers, "pickle.py"),
     "a library's": (library_child, "colorsys.py"),
@@ -98,12 +99,10 @@ READERS = {
 }
 
 
-def recorded(*, smoke: bool = False) -> Path:
+def begin_run(*, smoke: bool = False) -> Path:
     """The folder of a run that has begun, below the current folder."""
     spec = resolve("toy", "dqn", "Catch", smoke=smoke).spec
-    store = Store.claim(spec, Path("results"), {})
-    assert store is not None
-    store.release()
+    claim(spec, Path("results")).release()
     return folder_of(spec, Path("results"))
 
 
@@ -142,7 +141,7 @@ LINKS = {
 @pytest.mark.parametrize("more", [(), ("--jobs", "1"), ("--force",)], ids=" ".join)
 @pytest.mark.parametrize("name", LINKS)
 def test_a_run_writes_through_no_link_in_its_results(name: str, more: tuple[str, ...], victim: Path) -> None:
-    link = Path(os.path.normpath(recorded(smoke=True) / name))
+    link = Path(os.path.normpath(begin_run(smoke=True) / name))
     if link.exists():
         link.rename(victim.parent / "moved") if link.is_dir() else link.unlink()
     link.parent.mkdir(parents=True, exist_ok=True)
@@ -155,7 +154,7 @@ def test_a_run_writes_through_no_link_in_its_results(name: str, more: tuple[str,
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("depth", [0, 1, 4])
 def test_a_linked_folder_of_results_is_named_by_every_reader(depth: int, reader: str, victim: Path) -> None:
-    folder = recorded()
+    folder = begin_run()
     linked = [folder, *folder.parents][depth]
     linked.rename(victim.parent / "moved")
     linked.symlink_to(victim.parent / "moved")
@@ -163,11 +162,11 @@ def test_a_linked_folder_of_results_is_named_by_every_reader(depth: int, reader:
 
 
 def test_the_results_folder_itself_may_be_a_link(victim: Path) -> None:
-    recorded()
+    begin_run()
     Path("results").rename(victim.parent / "disk")
     Path("results").symlink_to(victim.parent / "disk")
     assert run_command(["table", "toy"])[0] == 0
-    recorded()
+    begin_run()
 
 
 SPECIALS: dict[str, Callable[[Path], None]] = {
@@ -182,7 +181,7 @@ SPECIALS: dict[str, Callable[[Path], None]] = {
 @pytest.mark.parametrize("name", ["spec.json", "epochs.jsonl", "outcome.json"])
 @pytest.mark.parametrize("kind", SPECIALS)
 def test_a_special_file_in_a_record_is_refused_by_every_reader(kind: str, name: str, reader: str, victim: Path) -> None:
-    path = recorded() / name
+    path = begin_run() / name
     path.unlink(missing_ok=True)
     SPECIALS[kind](path)
     assert str(path) in refusal_of(READERS[reader])
@@ -257,8 +256,7 @@ TEXT = "\x1b]0;PWNED\x07 \u202e {}\n"
 )
 def test_texts_of_a_record_are_shown_without_control_characters(words: tuple[str, ...], victim: Path) -> None:
     spec = resolve("toy", "dqn", "Catch").spec
-    store = Store.claim(spec, Path("results"), {"cpu": TEXT, "commit": TEXT, "env": {"env": TEXT}})
-    assert store is not None
+    store = claim(spec, Path("results"), {"cpu": TEXT, "commit": TEXT, "env": {"env": TEXT}})
     store.append(epoch(0, 1.0, 0))
     store.finish(replace(outcome("failed", 1), reason=TEXT * 1_000))
     store.release()
@@ -270,7 +268,7 @@ def test_texts_of_a_record_are_shown_without_control_characters(words: tuple[str
 @pytest.mark.parametrize("name", ["\x1b[2J", "a\nb", "\u202e"])
 @pytest.mark.parametrize("reader", READERS)
 def test_a_folder_whose_name_does_not_print_is_refused(reader: str, name: str, victim: Path) -> None:
-    folder = recorded()
+    folder = begin_run()
     folder.parent.rename(folder.parent.with_name(name))
     text = refusal_of(READERS[reader])
     assert "does not print" in text and prints(text)
@@ -285,7 +283,7 @@ def test_junit_is_well_formed_whatever_a_name_holds() -> None:
 
 @pytest.mark.parametrize("name", ["$(touch canary)", "`x`", "a b", "a;b", "a'b", "a\nb", "&", "~", "#", "*"])
 def test_completion_offers_no_folder_that_a_shell_would_run(name: str, victim: Path) -> None:
-    plain = recorded()
+    plain = begin_run()
     other = plain.parent.parent / name / "seed=0"
     other.mkdir(parents=True)
     (other / "spec.json").write_text("")

@@ -83,10 +83,10 @@ def member(method: int) -> bytes:
     with zipfile.ZipFile(raw, "w", method) as file:
         file.writestr("data", b"{}" + b" " * 9_000)
         file.writestr("policy.pth", b"")
-    made = bytearray(raw.getvalue())
+    content = bytearray(raw.getvalue())
     start = 30 + len("data")
-    made[start + 9 : start + 25] = b"\xff" * 16
-    return bytes(made)
+    content[start + 9 : start + 25] = b"\xff" * 16
+    return bytes(content)
 
 
 def archive(data: bytes) -> bytes:
@@ -98,7 +98,7 @@ def archive(data: bytes) -> bytes:
     return raw.getvalue()
 
 
-def counted(head: bytes) -> list[str]:
+def log_with_count(head: bytes) -> list[str]:
     """A log of DQN replay whose ``add_count`` has such a header and a few bytes."""
     Path("logs").mkdir()
     columns = {"observation": np.zeros((9, 84, 84), np.uint8), "action": np.zeros(9, np.int32)}
@@ -121,7 +121,7 @@ def wide(columns: int) -> list[str]:
     return ["data", "show", "wide.hdf5"]
 
 
-def written(name: str, raw: bytes, *words: str) -> list[str]:
+def write(name: str, raw: bytes, *words: str) -> list[str]:
     """A file, and a command whose last word it is."""
     Path(name).write_bytes(raw)
     return [*words, name]
@@ -130,13 +130,13 @@ def written(name: str, raw: bytes, *words: str) -> list[str]:
 POLICY = ("data", "import", "--task", "HalfCheetah-v4")
 CONFIG = ("run", "toy", "dqn", "--dry-run", "--config")
 ODD: dict[str, tuple[Callable[[], list[str]], str]] = {
-    "damaged LZMA": (lambda: written("e.zip", member(zipfile.ZIP_LZMA), *POLICY), "e.zip: not a zip"),
-    "damaged bzip2": (lambda: written("e.zip", member(zipfile.ZIP_BZIP2), *POLICY), "e.zip: cannot be read (Inv"),
-    "JSON of brackets": (lambda: written("e.zip", archive(b"[[" + b"],[" * 2**21 + b"]]"), *POLICY), "values"),
-    "count of 10^13": (lambda: counted(b"10000000000000"), "one integer was expected"),
-    "count of 10^9": (lambda: counted(b"1000000000"), "one integer was expected"),
+    "damaged LZMA": (lambda: write("e.zip", member(zipfile.ZIP_LZMA), *POLICY), "e.zip: not a zip"),
+    "damaged bzip2": (lambda: write("e.zip", member(zipfile.ZIP_BZIP2), *POLICY), "e.zip: cannot be read (Inv"),
+    "JSON of brackets": (lambda: write("e.zip", archive(b"[[" + b"],[" * 2**21 + b"]]"), *POLICY), "values"),
+    "count of 10^13": (lambda: log_with_count(b"10000000000000"), "one integer was expected"),
+    "count of 10^9": (lambda: log_with_count(b"1000000000"), "one integer was expected"),
     "config of a device": (lambda: [*CONFIG, "/dev/zero"], "more than some settings"),
-    "config of dots": (lambda: written("e.toml", b"a" + b".a" * 20_000 + b" = 1", *CONFIG), "more than some settings"),
+    "config of dots": (lambda: write("e.toml", b"a" + b".a" * 20_000 + b" = 1", *CONFIG), "more than some settings"),
     "results without a name": (lambda: ["run", "toy", "dqn", "--smoke", "--dry-run", "--results", ""], "is empty"),
 }
 
@@ -186,8 +186,8 @@ def test_rows_are_counted_before_they_are_read(tmp_path: Path, monkeypatch: pyte
 def memory(*, more: int) -> Iterator[None]:
     """So many more bytes of address space, and no further ones."""
     before = resource.getrlimit(resource.RLIMIT_AS)
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + more, before[1]))
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + more, before[1]))
     try:
         yield
     finally:

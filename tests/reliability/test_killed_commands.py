@@ -37,8 +37,15 @@ def test_next_command_removes_the_temporary_files_of_killed_ones(record_run: Rec
     for path in old:
         os.utime(path, (0, 0))
     assert told(["baseline", "save", str(baseline), "--results", str(tmp_path / "results")])[0] == 0
-    imported = ["import", str(tmp_path / "curves.csv"), "--as", "mujoco/sac", "--results", str(tmp_path / "imported")]
-    assert told(imported)[0] == 0
+    import_words = [
+        "import",
+        str(tmp_path / "curves.csv"),
+        "--as",
+        "mujoco/sac",
+        "--results",
+        str(tmp_path / "imported"),
+    ]
+    assert told(import_words)[0] == 0
     assert baseline.is_file() and curve.is_file()
     assert [path for path in (*leftovers, *old, *alive) if path.exists()] == alive
 

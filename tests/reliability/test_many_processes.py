@@ -14,6 +14,7 @@ import pytest
 from rlbench import suites
 from rlbench.records.locks import Claim, holder
 from rlbench.records.store import Store, folder_of, read_record
+from tests.forging import claim
 
 SETS = (
     "budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.learning_starts=100", "algo.batch=8",
@@ -35,16 +36,16 @@ def folders(results: Path) -> list[Path]:
 def together(results: Path, processes: int, seeds: int) -> None:
     """``processes`` want ``seeds`` each; whoever finds one held leaves it alone and says so."""
     running = [started(results, f"0-{seeds - 1}") for _ in range(processes)]
-    told = [process.communicate(timeout=170) for process in running]
-    assert [process.returncode for process in running] == [0] * processes, [error for _, error in told]
-    rows = [json.loads(out)["runs"] for out, _ in told]
+    outputs = [process.communicate(timeout=170) for process in running]
+    assert [process.returncode for process in running] == [0] * processes, [error for _, error in outputs]
+    rows = [json.loads(out)["runs"] for out, _ in outputs]
     assert {row["status"] for rows_of_one in rows for row in rows_of_one} <= {"done", "running"}
-    began = [line for _, error in told for line in error.splitlines() if "starts at" in line or "resumes at" in line]
+    began = [line for _, error in outputs for line in error.splitlines() if "starts at" in line or "resumes at" in line]
     assert len(began) == seeds, f"each seed begins once: {began}"
-    left = [line for _, error in told for line in error.splitlines() if "left alone" in line]
-    assert len(left) == sum(row["status"] == "running" for rows_of_one in rows for row in rows_of_one)
+    skips = [line for _, error in outputs for line in error.splitlines() if "left alone" in line]
+    assert len(skips) == sum(row["status"] == "running" for rows_of_one in rows for row in rows_of_one)
     pids = {str(process.pid) for process in running}
-    assert all(any(f"process {pid} " in line for pid in pids) for line in left), left
+    assert all(any(f"process {pid} " in line for pid in pids) for line in skips), skips
     assert len(folders(results)) == seeds
     for folder in folders(results):
         record = read_record(folder)
@@ -92,9 +93,7 @@ def test_living_lock_holder_is_named_and_a_dead_ones_run_is_taken_over(tmp_path:
     first.kill()
     first.communicate()
     assert (folder_of(spec, tmp_path) / ".lock").exists()
-    again = Store.claim(spec, tmp_path, {})
-    assert again is not None
-    again.release()
+    claim(spec, tmp_path).release()
 
 
 @pytest.mark.parametrize(

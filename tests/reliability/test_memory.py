@@ -25,12 +25,12 @@ from rlbench.records.store import read_record
 from tests.commands import run_command, stderr_of
 from tests.reliability.broken import words
 
-JUDGED = ("protocol.episodes=1", "protocol.envs=1")
+EVALUATION = ("protocol.episodes=1", "protocol.envs=1")
 PONG = ("task.max_frames=200", "protocol.episodes=2", "protocol.envs=2")
 
 
-def told(*words: str) -> dict[str, int]:
-    """What a process of its own says of the memory that it took."""
+def measurement(*words: str) -> dict[str, int]:
+    """The memory that a process of its own reports."""
     command = [sys.executable, "-m", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
@@ -47,10 +47,10 @@ def budget(steps: int) -> list[str]:
 @pytest.mark.parametrize(
     ("suite", "algorithm", "task", "steps", "changes"),
     [
-        ("toy", "sac", "Pendulum-v1", 300, ("algo.replay.capacity=1000000", "algo.learning_starts=200", *JUDGED)),
-        ("mujoco", "sac", "HalfCheetah-v4", 600, ("algo.learning_starts=500", *JUDGED)),
-        ("mujoco", "ppo", "HalfCheetah-v4", 2048, JUDGED),
-        ("goals", "ddpg+her", "FetchReach-v4", 1200, ("algo.learning_starts=1000", *JUDGED)),
+        ("toy", "sac", "Pendulum-v1", 300, ("algo.replay.capacity=1000000", "algo.learning_starts=200", *EVALUATION)),
+        ("mujoco", "sac", "HalfCheetah-v4", 600, ("algo.learning_starts=500", *EVALUATION)),
+        ("mujoco", "ppo", "HalfCheetah-v4", 2048, EVALUATION),
+        ("goals", "ddpg+her", "FetchReach-v4", 1200, ("algo.learning_starts=1000", *EVALUATION)),
         ("atari", "dqn", "PongNoFrameskip-v4", 160, ("algo.replay.capacity=20000", "algo.learning_starts=120", *PONG)),
         (
             "atari",
@@ -66,11 +66,11 @@ def budget(steps: int) -> list[str]:
 def test_memory_of_a_run_is_estimated_within_a_tenth(
     suite: str, algorithm: str, task: str, steps: int, changes: tuple[str, ...], tmp_path: Path
 ) -> None:
-    found = told("tests.reliability.measured", suite, algorithm, task, str(tmp_path), *budget(steps), *changes)
-    assert abs(found["growth"] / found["foreseen"] - 1) < 0.1, found
+    memory = measurement("tests.reliability.measured", suite, algorithm, task, str(tmp_path), *budget(steps), *changes)
+    assert abs(memory["growth"] / memory["foreseen"] - 1) < 0.1, memory
 
 
-def recorded(path: Path, steps: int, features: int = 17, actions: int = 6) -> Path:
+def write_dataset(path: Path, steps: int, features: int = 17, actions: int = 6) -> Path:
     """A file of halfcheetah's widths: episodes of 100 steps, whose last next observation is no row of its own."""
     draw, ends = np.random.default_rng(0), np.arange(1, steps + 1) % 100 == 0
     obs = draw.standard_normal((steps + 1, features), dtype=np.float32)
@@ -87,26 +87,26 @@ def recorded(path: Path, steps: int, features: int = 17, actions: int = 6) -> Pa
 @pytest.mark.soak
 @pytest.mark.parametrize(("algorithm", "steps"), [("td3bc", 200_000), ("td3bc", 1_000_000), ("cql", 1_000_000)])
 def test_loading_a_million_steps_takes_a_quarter_of_a_gigabyte(algorithm: str, steps: int, tmp_path: Path) -> None:
-    path = recorded(tmp_path / "rlb-halfcheetah-medium.hdf5", steps)
-    found = told("tests.reliability.loading", str(path), algorithm)
-    assert found["growth"] <= 250 * steps + 12_000_000, found  # and networks, their libraries and chunks
+    path = write_dataset(tmp_path / "rlb-halfcheetah-medium.hdf5", steps)
+    memory = measurement("tests.reliability.loading", str(path), algorithm)
+    assert memory["growth"] <= 250 * steps + 12_000_000, memory  # and networks, their libraries and chunks
     if steps == 1_000_000:
-        assert found["growth"] <= 250_000_000
-        assert abs(found["growth"] / found["foreseen"] - 1) < 0.1, found
+        assert memory["growth"] <= 250_000_000
+        assert abs(memory["growth"] / memory["foreseen"] - 1) < 0.1, memory
 
 
-@pytest.mark.parametrize("scaled", ["", "scaled"])
+@pytest.mark.parametrize("normalize", ["", "normalize"])
 @pytest.mark.parametrize("without", [(), ("timeouts",), ("next_observations",)])
-def test_data_read_once_give_the_same_ring_to_the_bit(scaled: str, without: tuple[str, ...], tmp_path: Path) -> None:
-    path = recorded(tmp_path / "some.hdf5", 1_234)
+def test_data_read_once_give_the_same_ring_to_the_bit(normalize: str, without: tuple[str, ...], tmp_path: Path) -> None:
+    path = write_dataset(tmp_path / "some.hdf5", 1_234)
     with h5py.File(path, "a") as file:
         for key in without:
             del file[key]
     rings = []
     for once in (False, True):
         data = d4rl.read_d4rl(path, once=once)
-        scale = scale_of(data) if scaled else None
-        placed = once and scale is not None and data.final is not None and scale.normalize_in_place(data.obs)
+        scale = scale_of(data) if normalize else None
+        in_place = once and scale is not None and data.final is not None and scale.normalize_in_place(data.obs)
         rings.append(
             ring(
                 data,
@@ -114,7 +114,7 @@ def test_data_read_once_give_the_same_ring_to_the_bit(scaled: str, without: tupl
                 gamma=0.9,
                 generator=torch.Generator().manual_seed(0),
                 device=torch.device("cpu"),
-                scale=None if placed else scale,
+                scale=None if in_place else scale,
             )
         )
     plain, lean = rings
@@ -129,8 +129,8 @@ def test_data_read_once_give_the_same_ring_to_the_bit(scaled: str, without: tupl
 
 def test_loading_a_state_does_not_double_the_rings_memory() -> None:
     """Resuming a run of a million frames took 14 GB instead of 7."""
-    found = told("tests.reliability.resuming")
-    assert found["growth"] < 0.1 * found["ring"], found
+    memory = measurement("tests.reliability.resuming")
+    assert memory["growth"] < 0.1 * memory["ring"], memory
 
 
 def test_run_that_does_not_fit_into_memory_is_refused_with_the_number(
@@ -140,13 +140,13 @@ def test_run_that_does_not_fit_into_memory_is_refused_with_the_number(
     monkeypatch.setattr("rlbench.records.machine.available_memory", lambda: need.total - 1)
     results = tmp_path / "results"
     arguments = ["run", "atari", "dqn", "--task", "Pong*", "--device", "cpu", "--results", str(results)]
-    said = stderr_of(arguments)
-    assert f"{need.total / 1e9:.2f} GB" in said
-    assert "lower algo.replay.capacity" in said
+    message = stderr_of(arguments)
+    assert f"{need.total / 1e9:.2f} GB" in message
+    assert "lower algo.replay.capacity" in message
     assert not results.exists()
 
 
-def claimed(path: Path, rows: int) -> Path:
+def write_empty_dataset(path: Path, rows: int) -> Path:
     """A file of some kilobytes with so many rows of hopper's widths, none of them written."""
     with h5py.File(path, "w") as file:
         for key, shape in {"observations": (rows, 11), "actions": (rows, 3), "rewards": (rows,)}.items():
@@ -161,7 +161,7 @@ def test_memory_of_a_data_set_is_estimated_from_its_rows(
     jobs: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
-    path = claimed(tmp_path / "rlb-hopper-medium.hdf5", 30_000_000)
+    path = write_empty_dataset(tmp_path / "rlb-hopper-medium.hdf5", 30_000_000)
     spec = suites.spec("offline", "td3bc", "rlb-hopper-medium")
     assert path.stat().st_size < 10_000
     assert footprint(spec, steps=2_000_000).replay == 2 * footprint(spec).replay
@@ -179,7 +179,7 @@ def test_data_sets_larger_than_memory_are_refused_by_every_command(
 ) -> None:
     (tmp_path / "sets").mkdir()
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "sets"))
-    path = claimed(tmp_path / "rlb-large.hdf5", 30_000)
+    path = write_empty_dataset(tmp_path / "rlb-large.hdf5", 30_000)
     monkeypatch.setattr("rlbench.records.machine.available_memory", lambda: 2_000_000)
     code, out, error = run_command(["data", verb, str(path), *(["--name", "rlb-large"] if verb == "import" else [])])
     assert code == 2 and f"{path}: holds " in out + error and "2.0 MB free" in out + error

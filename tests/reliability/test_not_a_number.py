@@ -21,9 +21,10 @@ from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.errors import RunFailed
 from rlbench.ops.state_dict import State
-from rlbench.records.store import Store, read_record
+from rlbench.records.store import read_record
 from rlbench.run import run
 from rlbench.signals import Stop
+from tests.forging import claim
 
 SHORT = ("budget.steps=600", "budget.epoch=200", "budget.segment=200", "protocol.episodes=2", "protocol.envs=2")
 REPLAY = ("algo.replay.capacity=400", "algo.learning_starts=100", "algo.batch=8")
@@ -52,8 +53,8 @@ Break = Callable[[Any, float], None]
 
 def spec_of(family: str) -> Spec:
     suite, algorithm, task, changes = FAMILIES[family]
-    made = suites.spec(suite, algorithm, task, seed=0).model_copy(update={"smoke": suite == "offline"})
-    return apply_settings(made, [parse(change) for change in (*SHORT, *changes)])
+    spec = suites.spec(suite, algorithm, task, seed=0).model_copy(update={"smoke": suite == "offline"})
+    return apply_settings(spec, [parse(change) for change in (*SHORT, *changes)])
 
 
 def weight(trainer: Any, value: float) -> None:
@@ -73,7 +74,7 @@ def hidden(trainer: Any, value: float) -> None:
 
 
 def loss(trainer: Any, value: float) -> None:
-    """What one update says of itself, its weights being sound."""
+    """The metrics of one update whose weights are finite."""
     trainer.updater.metrics.sums[0] += value
 
 
@@ -93,13 +94,13 @@ def breaking(at: int, into: Break, value: float, monkeypatch: pytest.MonkeyPatch
         trainer = build(*parts)
         learn = trainer.updater.run
 
-        def learned(first: int, count: int) -> None:
+        def run_updates(first: int, count: int) -> None:
             learn(first, count)
             if not happened and first + count > at:
                 into(trainer, value)
                 happened.append(first + count)
 
-        trainer.updater.run = learned
+        trainer.updater.run = run_updates
         return trainer
 
     monkeypatch.setattr(rlbench.run, "build", built)
@@ -108,8 +109,7 @@ def breaking(at: int, into: Break, value: float, monkeypatch: pytest.MonkeyPatch
 
 def failed(spec: Spec, results: Path) -> str:
     """The reason of a run that must fail."""
-    store = Store.claim(spec, results, {})
-    assert store is not None
+    store = claim(spec, results)
     try:
         with pytest.raises(RunFailed):
             list(run(spec, Runtime(device="cpu", threads=1), store, Stop()))
@@ -120,8 +120,8 @@ def failed(spec: Spec, results: Path) -> str:
     assert (record.outcome.status, record.outcome.weights) == ("failed", None)
     assert (store.folder / "failure.txt").exists()
     assert all(e.evaluated is not None and math.isfinite(e.evaluated.mean) for e in record.epochs)
-    for kept in store.folder.rglob("*.safetensors"):
-        assert all(t.isfinite().all() for t in load_file(kept).values() if t.is_floating_point()), kept
+    for file in store.folder.rglob("*.safetensors"):
+        assert all(t.isfinite().all() for t in load_file(file).values() if t.is_floating_point()), file
     return record.outcome.reason
 
 
@@ -161,13 +161,13 @@ def test_return_that_no_record_holds_fails_the_seed(
             return trainer
         evaluate = trainer.evaluate
 
-        def judged(epoch: int) -> Any:
+        def evaluate_once(epoch: int) -> Any:
             evaluation = evaluate(epoch)
             result = evaluation.result
             evaluation.result = lambda: replace(result(), returns=(value, *result().returns[1:]))
             return evaluation
 
-        trainer.evaluate = judged
+        trainer.evaluate = evaluate_once
         return trainer
 
     monkeypatch.setattr(rlbench.run, "build", built)

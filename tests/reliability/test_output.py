@@ -57,8 +57,8 @@ PRINTED: dict[str, list[str]] = {
 
 def printed(name: str) -> dict[str, object]:
     """The one document on stdout."""
-    made: dict[str, object] = json.loads(run_command([*PRINTED[name], "--json"])[1])
-    return made
+    content: dict[str, object] = json.loads(run_command([*PRINTED[name], "--json"])[1])
+    return content
 
 
 @pytest.fixture(autouse=True)
@@ -71,8 +71,8 @@ def in_a_copy_of_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def schema_of(name: str) -> dict[str, object]:
-    made: dict[str, object] = json.loads(SCHEMAS[name].read_text(encoding="utf-8"))
-    return made
+    content: dict[str, object] = json.loads(SCHEMAS[name].read_text(encoding="utf-8"))
+    return content
 
 
 @pytest.mark.parametrize("name", PRINTED)
@@ -139,7 +139,7 @@ def test_output_is_equal_in_a_minimal_environment(words: list[str]) -> None:
     assert done.stdout.decode("ascii") == run_command(words)[1].encode("ascii", "rlbench").decode()
 
 
-ASKING = [
+QUERIES = [
     ["--help"], ["--version"], ["run", "--help"], ["list", "suites"], ["list", "tasks"], ["list", "runs"],
     ["show", "atari", "dqn", "PongNoFrameskip-v4"], ["show", "mujoco", "ppo", "Hopper-v4", "--documented"],
     ["table", "all"], ["table", "toy", "--json"], ["status"], ["plan", "toy"], ["check", "mujoco"], ["data", "list"],
@@ -158,7 +158,7 @@ def watch(event, args):
         seen.append(f"{{event}} {{args}}")
 from rlbench.cli.app import main
 sys.addaudithook(watch)
-for words in {asked!r}:
+for words in {queries!r}:
     code = main(words)
     print("@", json.dumps([words, code, seen]), file=sys.stderr, flush=True)
     seen.clear()
@@ -166,7 +166,7 @@ for words in {asked!r}:
 
 
 def test_queries_need_no_torch_emulator_network_or_home_and_write_nothing() -> None:
-    code = ALONE.format(missing=sorted(HEAVY), asked=ASKING)
+    code = ALONE.format(missing=sorted(HEAVY), queries=QUERIES)
     poor = {
         "HOME": "/proc/nowhere",
         "XDG_CACHE_HOME": "/proc/nowhere",
@@ -182,7 +182,7 @@ def test_queries_need_no_torch_emulator_network_or_home_and_write_nothing() -> N
         [sys.executable, "-c", code], env=away | poor, capture_output=True, text=True, check=False, timeout=120
     )
     rows = [json.loads(line[2:]) for line in done.stderr.splitlines() if line.startswith("@ ")]
-    assert [row[0] for row in rows] == ASKING, done.stderr
+    assert [row[0] for row in rows] == QUERIES, done.stderr
     assert [row for row in rows if row[1] != 0 or row[2]] == []
 
 

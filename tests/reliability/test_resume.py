@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rlbench.config.run import Runtime
 from tests.reliability.families import ALL, BEYOND, Family
-from tests.reliability.run_one import carry, ending, recorded
+from tests.reliability.run_one import carry, ending, epochs_of
 from tests.slow import slow_but
 
 Temporary = pytest.TempPathFactory
@@ -18,7 +18,7 @@ OFTEN = 0.05  # seconds between checkpoints
 
 
 class Stops:
-    """Where a run is broken off, as shares of its records; and how."""
+    """The places where a run is interrupted, as shares of its records, and the kind of interruption."""
 
     def __init__(self, shares: list[float], *, crash: bool, often: bool) -> None:
         self.shares, self.crash, self.often = shares, crash, often
@@ -52,11 +52,11 @@ def holds(family: Family, temporary: Temporary, examples: int) -> None:
         before: list[dict[str, object]] = []
         for share in stops.shares:
             carry(spec, results, max(1, int(share * records)), crash=stops.crash, runtime=runtime)
-            now = recorded(family.folder(results))
+            now = epochs_of(family.folder(results))
             assert now[: len(before)] == before, "an evaluation was lost"
             before = now
         carry(spec, results)
-        assert recorded(family.folder(results))[: len(before)] == before
+        assert epochs_of(family.folder(results))[: len(before)] == before
         assert ending(family.folder(results)) == golden
 
     check()

@@ -32,7 +32,7 @@ VERSIONS = {
 }
 """Of everything that is read again; what ``--json`` prints is nobody's input."""
 
-LEARNED = {  # what the epochs of the corpus were learned by, so that every kind of line is met
+METRICS = {  # what the epochs of the corpus were learned by, so that every kind of line is met
     "loss q", "extra loss q", "actor_loss alpha critic_loss entropy q", "divergence entropy policy_loss value_loss",
     "actor_loss error", "actor_loss critic_loss divergence error q",
     "actor_loss alpha critic_loss entropy gap multiplier q", "actor_loss critic_loss imitated q value_loss",
@@ -54,8 +54,8 @@ def test_every_record_is_read_whole_by_both_readers(corpus: Path) -> None:
     records = [store.read_record(folder) for folder in folders(corpus)]
     assert len(records) == 14
     assert {record.outcome and record.outcome.status for record in records} == {"done", "failed", "interrupted", None}
-    learned = {e.updated and " ".join(sorted(e.updated.means)) for record in records for e in record.epochs}
-    assert learned == LEARNED | {None}
+    metrics = {e.updated and " ".join(sorted(e.updated.means)) for record in records for e in record.epochs}
+    assert metrics == METRICS | {None}
     assert {record.spec.suite for record in records} == {"atari", "goals", "mujoco", "offline", "toy"}
     for record in records:
         quick = runs.read_run(record.folder)
@@ -117,12 +117,12 @@ def test_newer_schema_is_refused_with_file_versions_and_remedy(
 ) -> None:
     corpus = Path(shutil.copytree(SCHEMAS[-1], tmp_path / "corpus"))
     monkeypatch.chdir(corpus)
-    known, words = READERS[name]
-    newer(corpus / name, known + 1)
+    version, words = READERS[name]
+    newer(corpus / name, version + 1)
     code, out, error = run_command(words)
     line = next(line for line in error.splitlines() if line.startswith("rlbench: "))
     assert code == 2 and (out == "" or words[0] == "run")  # which tells what became of every run
-    assert Path(name).name in line and f"schema {known + 1}" in line and f"≤ {known}" in line and "upgrade" in line
+    assert Path(name).name in line and f"schema {version + 1}" in line and f"≤ {version}" in line and "upgrade" in line
 
 
 def test_a_newer_checkpoint_is_refused(tmp_path: Path) -> None:

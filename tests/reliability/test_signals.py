@@ -56,13 +56,13 @@ def wait_for(happened: Callable[[], bool]) -> None:
 
 
 def heard(process: subprocess.Popen[str], text: str) -> None:
-    """Until the process has said it."""
+    """Wait until the process has printed it."""
     assert process.stderr is not None
-    assert any(text in line for line in process.stderr), f"never said: {text}"
+    assert any(text in line for line in process.stderr), f"never printed: {text}"
 
 
-def left(process: subprocess.Popen[str], *signals: int) -> tuple[int, str, str]:
-    """Exit code and what was still said after these signals, within the time that is promised."""
+def remaining(process: subprocess.Popen[str], *signals: int) -> tuple[int, str, str]:
+    """Exit code and the remaining output after these signals, within the promised time."""
     for number in signals:
         process.send_signal(number)
         time.sleep(0.1)
@@ -87,7 +87,7 @@ def test_a_signal_in_training_saves_the_run_at_that_very_step(
 ) -> None:
     with started(*long(tmp_path, "--json")) as process:
         heard(process, "epoch 2")
-        code, out, err = left(process, number)
+        code, out, err = remaining(process, number)
     assert code == 128 + number
     assert "the same command resumes" in err
     (row,) = json.loads(out)["runs"]
@@ -108,7 +108,7 @@ def test_signal_of_another_program_does_not_fail_a_run(tmp_path: Path) -> None:
         heard(process, "epoch 2")
         process.send_signal(signal.SIGUSR2)
         heard(process, "epoch 4")
-        code, out, _ = left(process, signal.SIGTERM)
+        code, out, _ = remaining(process, signal.SIGTERM)
     assert code == 143
     assert json.loads(out)["runs"][0]["status"] == "interrupted"
 
@@ -131,7 +131,7 @@ from rlbench.collectors.episode_stats import EpisodeQuota
 signal.signal(signal.SIGINT, signal.default_int_handler)
 add = EpisodeQuota.add
 def slow(*arguments):
-    print("judging", file=sys.stderr, flush=True)
+    print("evaluating", file=sys.stderr, flush=True)
     time.sleep(0.05)
     return add(*arguments)
 EpisodeQuota.add = slow
@@ -165,12 +165,12 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("program", "said"), [(EVALUATING, "judging"), (SAVING, "saving")])
-def test_run_signalled_in_evaluation_or_saving_resumes_exactly(program: str, said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("program", "message"), [(EVALUATING, "evaluating"), (SAVING, "saving")])
+def test_run_signalled_in_evaluation_or_saving_resumes_exactly(program: str, message: str, tmp_path: Path) -> None:
     with started(*words(tmp_path / "stopped"), program=program) as process:
         heard(process, "epoch 0")
-        heard(process, said)
-        code, _, err = left(process, signal.SIGTERM)
+        heard(process, message)
+        code, _, err = remaining(process, signal.SIGTERM)
     assert code == 143, err
     assert "the same command resumes" in err
     ends = []
@@ -188,7 +188,7 @@ def test_run_signalled_in_evaluation_or_saving_resumes_exactly(program: str, sai
 def test_signal_before_a_run_begins_ends_it_at_once(number: signal.Signals, tmp_path: Path) -> None:
     with started(*words(tmp_path), program=SETTING_UP) as process:
         heard(process, "setting up")
-        code, out, err = left(process, number)
+        code, out, err = remaining(process, number)
     assert code == 128 + number
     assert "interrupted (stopped before the run began) at 0 steps" in out
     assert "stopped before the run began" in err
@@ -201,7 +201,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_state_to_be_saved(tmp_path: Path)
     slow = SAVING.replace("time.sleep(1)", "time.sleep(600)")
     with started(*words(tmp_path), program=slow) as process:
         heard(process, "saving")
-        code, _, err = left(process, signal.SIGINT, signal.SIGINT)
+        code, _, err = remaining(process, signal.SIGINT, signal.SIGINT)
     assert code == 130, err
     assert "Traceback" not in err
 
@@ -213,7 +213,7 @@ def test_signal_stops_a_run_with_a_hanging_environment(way: str, tmp_path: Path)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         heard(process, "epoch 0")
         time.sleep(3)
-        code, _, err = left(process, signal.SIGTERM)
+        code, _, err = remaining(process, signal.SIGTERM)
     assert code == 143
     assert "the same command resumes" in err
     (spec,) = tmp_path.rglob("spec.json")
@@ -240,7 +240,7 @@ def test_signal_during_generation_leaves_no_partial_file(tmp_path: Path) -> None
     with started("data", "generate", *words, program=GENERATING, RLBENCH_DATASETS=str(tmp_path)) as process:
         heard(process, "writing")
         assert list(tmp_path.glob("*.part"))
-        code, _, err = left(process, signal.SIGTERM)
+        code, _, err = remaining(process, signal.SIGTERM)
     assert code == 143, err
     assert list(tmp_path.iterdir()) == []
 
@@ -273,7 +273,7 @@ def test_signal_during_a_download_keeps_the_part_for_resuming(number: signal.Sig
     try:
         with started("data", "download", "hopper-medium-v2", **places) as process:
             wait_for(lambda: any(path.stat().st_size for path in tmp_path.rglob("*.part")))
-            code, _, err = left(process, number)
+            code, _, err = remaining(process, number)
     finally:
         server.shutdown()
         server.server_close()
@@ -294,7 +294,7 @@ if __name__ == "__main__":
 """
 
 
-def idle(path: Path, made: recording_writer.RecordingWriter) -> dict[str, int]:
+def idle(path: Path, writer: recording_writer.RecordingWriter) -> dict[str, int]:
     """A conversion that never ends, and says who it is."""
     path.with_suffix(".pid").write_text(str(os.getpid()))
     time.sleep(600)
@@ -327,12 +327,12 @@ def test_only_known_modules_start_long_lived_processes() -> None:
     A video's encoder and the process of a model read a pipe, and end with it.
     """
     package = Path(shard_conversion.__file__).parents[1]
-    found = {
+    modules = {
         path.relative_to(package).as_posix()
         for path in package.rglob("*.py")
         if any(word in path.read_text() for word in ("multiprocessing", "ProcessPool", "Popen", "os.fork"))
     }
-    assert found == {
+    assert modules == {
         "evaluation/pool.py",
         "evaluation/model_client.py",
         "cli/video_writer.py",

@@ -17,12 +17,12 @@ from rlbench.report.figure_style import rc_settings
 from tests.commands import run_command, stderr_of, stdout_of
 from tests.conftest import RecordRun
 from tests.reliability.test_forged_records import full_run
-from tests.reliability.test_fourth_attack import CURVE
+from tests.reliability.test_hostile_curves import CURVE
 
 HOPPER = {"suite": "offline", "algo": "td3bc", "task": "hopper-medium-v2"}
 
 
-def measured(results: Path, suite: str, algorithm: str, task: str) -> tuple[float, int]:
+def score_and_seeds(results: Path, suite: str, algorithm: str, task: str) -> tuple[float, int]:
     """Score and number of seeds of a cell."""
     cells = json.loads(stdout_of(["table", suite, "--json", "--results", str(results)]))["cells"]
     key = (algorithm, task)
@@ -40,7 +40,7 @@ def test_a_record_with_a_lower_maximum_lifts_no_last_evaluation(record_run: Reco
     between = -(-budget.steps // budget.epoch) - 1
     for last, maximum in ((100.0, 1_500.0), (1_400.0, 1_400.0)):
         folder = record_run([0.0, *[maximum] * between, last], **HOPPER)
-        assert measured(results, "offline", "td3bc", "hopper-medium-v2")[0] == pytest.approx(3.695, abs=0.01)
+        assert score_and_seeds(results, "offline", "td3bc", "hopper-medium-v2")[0] == pytest.approx(3.695, abs=0.01)
         folder.parent.rename(folder.parent.with_name(f"aside{last}"))
 
 
@@ -49,9 +49,9 @@ def test_a_forced_run_counts_as_failed_where_its_last_process_failed(record_run:
     for status, environment in (("interrupted", old), ("failed", new)):  # resumed by a newer Python, then failed
         record_run([0.0, 0.0], suite="toy", algo="ppo", task="Catch", status=status, environment=environment)
     full_run(record_run, 1.0, 0, environment=new, force=True)
-    assert measured(results, "toy", "ppo", "Catch") == (-0.6, 1)
+    assert score_and_seeds(results, "toy", "ppo", "Catch") == (-0.6, 1)
     full_run(record_run, 1.0, 0, environment=old, force=True)
-    assert measured(results, "toy", "ppo", "Catch") == (1.0, 1)
+    assert score_and_seeds(results, "toy", "ppo", "Catch") == (1.0, 1)
     assert "FAILED" not in stderr_of(["check", "toy", "--results", str(results)], 0)
 
 

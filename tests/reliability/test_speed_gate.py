@@ -26,7 +26,7 @@ HERE, THERE = "cpu, A", "cpu, B"
 speeds = st.lists(st.floats(10, 10_000), min_size=FEWEST_SPEEDS, max_size=20)
 
 
-def deviation(values: list[float]) -> float:
+def std_of(values: list[float]) -> float:
     """Median absolute deviation by its definition."""
     middle = statistics.median(values)
     return statistics.median([abs(value - middle) for value in values])
@@ -41,7 +41,7 @@ def test_equal_speeds_never_alarm(before: list[float], turn: int) -> None:
 
 @given(speeds, st.lists(st.floats(1, 10_000), min_size=1, max_size=9))
 def test_rulings_on_speeds_follow_the_definition(before: list[float], later: list[float]) -> None:
-    middle, now, spread = statistics.median(before), statistics.median(later), deviation(before)
+    middle, now, spread = statistics.median(before), statistics.median(later), std_of(before)
     word = rule_speed(before, later).word
     slower = now < (1 - SLOWER) * middle
     assert (word == "SLOWER") == (slower and now < middle - BLOCK * spread)
@@ -51,7 +51,7 @@ def test_rulings_on_speeds_follow_the_definition(before: list[float], later: lis
 @given(speeds)
 def test_true_loss_of_speed_alarms_despite_noise(before: list[float]) -> None:
     """By more than the noise and more than what matters."""
-    lost = min(0.9 * statistics.median(before), statistics.median(before) - 4.1 * deviation(before))
+    lost = min(0.9 * statistics.median(before), statistics.median(before) - 4.1 * std_of(before))
     if lost > 0:
         assert rule_speed(before, [lost]).word == "SLOWER"
 
@@ -71,27 +71,27 @@ def test_too_few_runs_are_reported_with_their_number(before: list[float], later:
 
 def fast(seed: int, speed: float, cpu: str) -> Run:
     """A finished run of a machine at a speed."""
-    made = run_of(spec_of(NAME, seed), [1.0, 1.0], "done", f"x/{cpu}/{seed}")
-    return replace(made, speeds=(speed,), environment={"device": "cpu", "cpu": cpu})
+    run = run_of(spec_of(NAME, seed), [1.0, 1.0], "done", f"x/{cpu}/{seed}")
+    return replace(run, speeds=(speed,), environment={"device": "cpu", "cpu": cpu})
 
 
 def words(
     runs: list[Run], saved: dict[str, tuple[float, ...]], monkeypatch: pytest.MonkeyPatch, *, other: bool
 ) -> list[str]:
-    """What the gate says of speeds against a baseline of some machines."""
+    """The gate's findings on speeds against a baseline of some machines."""
     spec = spec_of(NAME, 0)
     entry = Entry(key=CellKey("toy", "dqn", "Catch", ""), id=spec.id, scores=dict.fromkeys(range(5), 1.0), speeds=saved)
     baseline = Baseline(entries=(entry,), commits=(), machines=tuple(saved))
     monkeypatch.setattr(check, "gather", lambda _: sorted_runs(runs))
-    found = against_baseline("toy", Path("none"), baseline, alpha=0.05, margin=0.05, other_machine=other)
-    return [finding.word for finding in found if finding.aspect == "speed"]
+    comparison = against_baseline("toy", Path("none"), baseline, alpha=0.05, margin=0.05, other_machine=other)
+    return [finding.word for finding in comparison if finding.aspect == "speed"]
 
 
 def test_another_model_of_machine_is_refused_and_never_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = [fast(seed, 10.0, "B") for seed in range(5)]
-    with pytest.raises(UsageError, match=f"made on {THERE}, the baseline on {HERE}") as refused:
+    with pytest.raises(UsageError, match=f"made on {THERE}, the baseline on {HERE}") as refusal:
         words(slow, {HERE: (100.0,) * 5}, monkeypatch, other=False)
-    assert "--other-machine" in str(refused.value)
+    assert "--other-machine" in str(refusal.value)
     assert words(slow, {HERE: (100.0,) * 5}, monkeypatch, other=True) == []
     assert words(slow, {HERE: (100.0,) * 5, THERE: (10.0,) * 5}, monkeypatch, other=False) == ["PASSED"]
     assert words(slow, {HERE: (10.0,) * 5, THERE: (100.0,) * 5}, monkeypatch, other=False) == ["SLOWER"]
@@ -99,5 +99,5 @@ def test_another_model_of_machine_is_refused_and_never_compared(monkeypatch: pyt
 
 def test_stacked_seed_has_no_speed() -> None:
     run = replace(run_of(spec_of(NAME, 0), [1.0, 1.0], "done", "x"), speeds=(10.0, 30.0, 20.0))
-    told: list[dict[str, object]] = [{}, {"updates": "eager"}, {"updates": "eager, stacked with 10 seeds"}]
-    assert [speed(replace(run, environment=environment)) for environment in told] == [20.0, 20.0, None]
+    environments: list[dict[str, object]] = [{}, {"updates": "eager"}, {"updates": "eager, stacked with 10 seeds"}]
+    assert [speed(replace(run, environment=environment)) for environment in environments] == [20.0, 20.0, None]

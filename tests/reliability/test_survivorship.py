@@ -14,7 +14,6 @@ from rlbench import suites
 from rlbench.cli.resolve import resolve
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Spec
-from rlbench.records.store import Store
 from rlbench.records.types import Outcome, Status
 from rlbench.report import cells
 from rlbench.report.cells import Cell, every_cell
@@ -23,6 +22,7 @@ from rlbench.report.reference_table import CellKey, row_of
 from rlbench.report.run_index import sorted_runs
 from rlbench.report.runs import Evaluation, Run
 from tests.conftest import epoch
+from tests.forging import claim
 from tests.slow import slow_but
 
 CELLS = (
@@ -32,8 +32,8 @@ CELLS = (
     ("mujoco", "ppo", "Swimmer-v4"),  # a spread that reaches the random policy
 )
 ORDER = ("NOT RUN", "BELOW", "INCONCLUSIVE", "CONSISTENT", "REPRODUCED", "ABOVE")
-SAID = ("NOT COMPARABLE", "PARTIAL")
-"""What is said while nothing was measured by the document's own protocol; neither better nor worse."""
+WORDS = ("NOT COMPARABLE", "PARTIAL")
+"""The words where nothing was measured by the reference's protocol; neither better nor worse."""
 
 Curve = list[float]
 
@@ -88,7 +88,7 @@ SEEDS = st.lists(curves, min_size=0, max_size=6)
 KINDS = ("failed", "failed early", "interrupted", "shorter", "smoke", "elsewhere", "variant")
 
 
-def added(name: tuple[str, str, str], kind: str, seed: int, means: Curve) -> Run:  # noqa: PLR0911 - a kind each
+def with_record(name: tuple[str, str, str], kind: str, seed: int, means: Curve) -> Run:  # noqa: PLR0911 - a kind each
     """A run that is no full one of the documented settings."""
     spec, folder = spec_of(name, seed), f"x/{kind}/{seed}"
     budget = spec.budget.steps
@@ -110,10 +110,10 @@ def added(name: tuple[str, str, str], kind: str, seed: int, means: Curve) -> Run
 
 
 def no_better(before: Cell, after: Cell) -> bool:
-    """Whether the verdict has not risen; where nothing was judged there is nothing to rise from."""
+    """True unless the verdict has risen; a cell without a verdict has nothing to rise from."""
     old, new = before.verdict.word, after.verdict.word
-    if old in SAID or new in SAID:
-        return new in {*SAID, "NOT RUN", "INCONCLUSIVE", "BELOW"} or old == new
+    if old in WORDS or new in WORDS:
+        return new in {*WORDS, "NOT RUN", "INCONCLUSIVE", "BELOW"} or old == new
     return ORDER.index(new) <= max(ORDER.index(old), ORDER.index("INCONCLUSIVE") if old == "NOT RUN" else 0)
 
 
@@ -126,11 +126,13 @@ def test_partial_runs_never_raise_a_score_and_failed_seeds_stay_in_n(
     @settings(max_examples=100)
     @given(SEEDS, st.lists(st.tuples(st.sampled_from(KINDS), curves), min_size=1, max_size=3))
     def holds(done: list[Curve], more: list[tuple[str, Curve]]) -> None:
-        def scaled(curve: Curve) -> Curve:
+        def clipped(curve: Curve) -> Curve:
             return [centre + width * value for value in curve]
 
-        full = [run_of(spec_of(name, seed), scaled(curve), "done", f"x/done/{seed}") for seed, curve in enumerate(done)]
-        others = [added(name, kind, 100 + i, scaled(curve)) for i, (kind, curve) in enumerate(more)]
+        full = [
+            run_of(spec_of(name, seed), clipped(curve), "done", f"x/done/{seed}") for seed, curve in enumerate(done)
+        ]
+        others = [with_record(name, kind, 100 + i, clipped(curve)) for i, (kind, curve) in enumerate(more)]
         failed = sum(kind.startswith("failed") for kind, _ in more)
         before, after = cell_of(name, full, monkeypatch), cell_of(name, [*full, *others], monkeypatch)
         assert no_better(before, after), (before.verdict, after.verdict)
@@ -142,7 +144,7 @@ def test_partial_runs_never_raise_a_score_and_failed_seeds_stay_in_n(
             assert f"{failed} of {len(full) + failed}" in after.note
         short = sum(kind in {"interrupted", "shorter"} for kind, _ in more)
         if short and (full or failed):
-            assert f"{short} run" in after.note and "incomplete" in after.note, "told, not forgotten"
+            assert f"{short} run" in after.note and "incomplete" in after.note, "reported"
             assert after.verdict.word in {"BELOW", "INCONCLUSIVE", "NOT COMPARABLE"}, "they may be the bad ones"
         if failed and not full:
             assert after.verdict.word in {"INCONCLUSIVE", "BELOW", "NOT COMPARABLE"}, "failures alone are no success"
@@ -178,8 +180,7 @@ def test_survivorship_rules_hold_for_records_on_disk(tmp_path: Path) -> None:
     """Through the real files: three seeds that reached the optimum, one that failed high, one smoke run above it."""
 
     def write(spec: Spec, mean: float, status: Status) -> None:
-        store = Store.claim(spec, tmp_path, {})
-        assert store is not None
+        store = claim(spec, tmp_path)
         for i in range(2):
             store.append(epoch(i, mean, spec.budget.steps * i))
         outcome = {"reason": "", "env_steps": spec.budget.steps, "updates": 0, "epochs": 2, "seconds": 1.0}
@@ -198,7 +199,7 @@ def test_survivorship_rules_hold_for_records_on_disk(tmp_path: Path) -> None:
     write(resolve(*name, seed=7, smoke=True).spec, 50.0, "done")
     assert cell() == before, "a smoke run leaves no trace"
     write(spec_of(name, 3), 50.0, "failed")
-    found = cell()
-    assert found.measured is not None and found.measured.n == 4
-    assert found.measured.score < 1.0
-    assert found.verdict.word in {"INCONCLUSIVE", "BELOW"}
+    row = cell()
+    assert row.measured is not None and row.measured.n == 4
+    assert row.measured.score < 1.0
+    assert row.verdict.word in {"INCONCLUSIVE", "BELOW"}

@@ -29,7 +29,7 @@ AROUND = {
     "GIT_DIR": "/nowhere",  # to ask git for the commit takes longer than the run
 }
 LONGEST = 600.0  # seconds after which a child hangs; a loaded machine may take a minute for a run of seconds
-IMPORTED = (
+MODULES = (
     *("torch", "torch._dynamo", "numpy", "scipy", "gymnasium", "mujoco", "ale_py", "imageio", "h5py"),
     *(
         "rlbench.run",
@@ -46,7 +46,7 @@ IMPORTED = (
 
 
 class Answer(NamedTuple):
-    """How a child ended."""
+    """The end of a child process."""
 
     status: int  # its exit code, or minus the signal that ended it
     seconds: float
@@ -91,13 +91,13 @@ class Zygote:
         job = {"function": function, "words": list(words), "environ": dict(environ or {}), "output": str(self.output)}
         self.process.stdin.write(json.dumps({**job, "kill_after": kill_after}) + "\n")
         self.process.stdin.flush()
-        told = json.loads(self.process.stdout.readline())
-        return Answer(told["status"], told["seconds"], self.output.read_text(encoding="utf-8"))
+        reply = json.loads(self.process.stdout.readline())
+        return Answer(reply["status"], reply["seconds"], self.output.read_text(encoding="utf-8"))
 
 
 def serve() -> None:
     """Fork a child for every line of stdin, and say how it ended."""
-    for name in IMPORTED:
+    for name in MODULES:
         import_module(name)
     for line in sys.stdin:
         job = json.loads(line)
@@ -111,7 +111,7 @@ def serve() -> None:
 
 
 def _waited(child: int, deadline: float) -> int:
-    """How a child ended, by itself or by SIGKILL at the deadline."""
+    """The status of a child that ended by itself or by SIGKILL at the deadline."""
     while True:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:

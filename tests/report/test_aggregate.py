@@ -60,9 +60,9 @@ def test_probability_of_improvement_equals_mann_whitney_u(scores: list[list[floa
 @given(MATRICES)
 def test_performance_profile_falls_from_one_to_zero_and_its_area_is_the_mean(scores: list[list[float]]) -> None:
     thresholds = np.linspace(-2.0, 3.0, 5001)
-    found = aggregate.profile(scores, thresholds.tolist())
-    assert (np.diff(found) <= 0).all() and found[-1] == 0.0
-    area = -2.0 + float(np.trapezoid(found, thresholds))
+    value = aggregate.profile(scores, thresholds.tolist())
+    assert (np.diff(value) <= 0).all() and value[-1] == 0.0
+    area = -2.0 + float(np.trapezoid(value, thresholds))
     assert area == pytest.approx(mean_of_means(scores), abs=5.01e-4)  # half a step, at which a profile may fall
 
 
@@ -86,9 +86,9 @@ def test_bootstrap_interval_approximates_all_possible_resamples() -> None:
     """Three seeds can be drawn in 27 ways; the interval of the mean must be that of the exact distribution."""
     row = [0.0, 1.0, 5.0]
     exact = sorted(sum(draw) / 3 for draw in itertools.product(row, repeat=3))
-    found = aggregate.bootstrap(mean_of_means, [row], resamples=20_000, confidence=0.8)
-    assert found.value == 2.0
-    assert (found.low, found.high) == pytest.approx((np.quantile(exact, 0.1), np.quantile(exact, 0.9)), abs=0.35)
+    value = aggregate.bootstrap(mean_of_means, [row], resamples=20_000, confidence=0.8)
+    assert value.value == 2.0
+    assert (value.low, value.high) == pytest.approx((np.quantile(exact, 0.1), np.quantile(exact, 0.9)), abs=0.35)
 
 
 def test_bootstrap_resamples_runs_within_their_task() -> None:
@@ -129,9 +129,9 @@ def test_a_probability_from_few_runs_has_a_wide_interval(
 
 @pytest.mark.parametrize(("above", "below"), [(3, 0), (0, 5), (4, 6)])
 def test_limits_against_a_fixed_score_equal_wilsons(above: int, below: int) -> None:
-    found = aggregate.probability_of_improvement([[1.0] * above + [0.0] * below], [[0.5]], fixed=True)
+    value = aggregate.probability_of_improvement([[1.0] * above + [0.0] * below], [[0.5]], fixed=True)
     low, high = stats.binomtest(above, above + below).proportion_ci(0.95, method="wilson")
-    assert found == pytest.approx((above / (above + below), low, high), abs=1e-9)
+    assert value == pytest.approx((above / (above + below), low, high), abs=1e-9)
 
 
 @pytest.mark.parametrize(("m", "n"), [(2, 2), (3, 5), (10, 10)])
@@ -166,8 +166,8 @@ def test_bootstrap_of_one_task_undercovers(n: int, rate: float) -> None:
     repeats = 400
     inside = 0
     for _ in range(repeats):
-        found = aggregate.bootstrap(mean_of_means, [draw.normal(1, 0.3, n)], resamples=400)
-        inside += found.low <= 1 <= found.high
+        value = aggregate.bootstrap(mean_of_means, [draw.normal(1, 0.3, n)], resamples=400)
+        inside += value.low <= 1 <= value.high
     assert inside / repeats == pytest.approx(rate, abs=4 * math.sqrt(rate * (1 - rate) / repeats) + 0.01)
 
 
@@ -179,8 +179,8 @@ def test_bootstrap_of_a_suite_has_near_nominal_coverage() -> None:
     middle = float(stats.trim_mean(draw.normal(truth[:, None], 0.15, (10, 20_000)), 0.25, axis=None))
     inside = 0
     for _ in range(200):
-        found = aggregate.bootstrap(
+        value = aggregate.bootstrap(
             aggregate.pooled_interquartile_mean, draw.normal(truth[:, None], 0.15, (10, 5)), resamples=300
         )
-        inside += found.low <= middle <= found.high
+        inside += value.low <= middle <= value.high
     assert 0.85 <= inside / 200 <= 0.99

@@ -91,26 +91,26 @@ def test_every_atari_cell_has_estimated_hours() -> None:
 
 
 def test_plan_with_a_budget_prints_json_and_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    told = json.loads(stdout_of(["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS), "--json"]))
-    rounding = 0.00005 * len(told["include"])  # four digits are printed: a fifth of a second
-    assert sum(cell["hours"] for cell in told["include"]) <= 1.0 + rounding
-    assert told["include"] and len(told["after"]) == 1
-    assert [cell["hours"] for cell in told["include"]] == sorted(cell["hours"] for cell in told["include"])
+    plan = json.loads(stdout_of(["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS), "--json"]))
+    rounding = 0.00005 * len(plan["include"])  # four digits are printed: a fifth of a second
+    assert sum(cell["hours"] for cell in plan["include"]) <= 1.0 + rounding
+    assert plan["include"] and len(plan["after"]) == 1
+    assert [cell["hours"] for cell in plan["include"]] == sorted(cell["hours"] for cell in plan["include"])
     *_, line = stdout_of(["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS), "--lines"]).splitlines()
     assert main(["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS)]) == 0
     assert f"next: `rlbench run {' --seeds '.join(line.rsplit(' ', 1))}` takes" in capsys.readouterr().out
     assert main(["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS), "--lines"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == len(told["include"]) + 1
+    assert len(capsys.readouterr().out.splitlines()) == len(plan["include"]) + 1
 
 
 def test_speed_is_unknown_for_algorithms_with_twenty_gradient_steps_a_step() -> None:
-    found = gather(RESULTS)
-    assert any((key.suite, key.algorithm) == ("mujoco", "sac") for key in found)
-    assert throughput(CellKey("mujoco", "redq", "Ant-v4", ""), found, "AMD EPYC", gpu=False) is None
+    runs_by_key = gather(RESULTS)
+    assert any((key.suite, key.algorithm) == ("mujoco", "sac") for key in runs_by_key)
+    assert throughput(CellKey("mujoco", "redq", "Ant-v4", ""), runs_by_key, "AMD EPYC", gpu=False) is None
     toys = CellKey("toy", "redq", "Pendulum-v1", "")
-    assert toys in found, "its own runs do"
-    assert throughput(toys, found, "AMD EPYC", gpu=False) is not None
-    assert throughput(CellKey("toy", "dqn", "Catch", ""), {toys: found[toys]}, "AMD EPYC", gpu=False) is None, (
+    assert toys in runs_by_key, "its own runs do"
+    assert throughput(toys, runs_by_key, "AMD EPYC", gpu=False) is not None
+    assert throughput(CellKey("toy", "dqn", "Catch", ""), {toys: runs_by_key[toys]}, "AMD EPYC", gpu=False) is None, (
         "nor does it for others"
     )
 
@@ -129,23 +129,23 @@ def test_speed_on_a_gpu_is_not_used_for_a_machine_without_one(
 ) -> None:
     pong, pacman = (CellKey("atari", "c51", f"{game}NoFrameskip-v4", "") for game in ("Pong", "MsPacman"))
     run = next(run for runs in gather(RESULTS).values() for run in runs.complete if run.speeds)
-    found = {
+    runs_by_key = {
         key: Runs(complete=[replace(run, speeds=(speed,), environment={"device": device, "cpu": "AMD EPYC"})])
         for key, speed, device in ((pong, 50.0, devices[0]), (pacman, 2000.0, devices[1]))
     }
-    expected = throughput(pacman, found, "AMD EPYC", gpu=gpu)
+    expected = throughput(pacman, runs_by_key, "AMD EPYC", gpu=gpu)
     assert expected is not None
     assert (expected.speed, expected.nearest, expected.here) == (speed, nearest, " on " not in nearest)
 
 
 def test_speed_comes_from_the_same_family_before_the_same_suite() -> None:
     unknown = {"ddpg", "reinforce"}  # as if nobody had run these yet
-    found = {key: runs for key, runs in gather(RESULTS).items() if key.algorithm not in unknown}
+    runs_by_key = {key: runs for key, runs in gather(RESULTS).items() if key.algorithm not in unknown}
     sac, redq = (
-        throughput(CellKey("mujoco", "sac", "HalfCheetah-v3", ""), found, "AMD EPYC", gpu=False),
-        throughput(CellKey("mujoco", "ddpg", "Ant-v3", ""), found, "AMD EPYC", gpu=False),
+        throughput(CellKey("mujoco", "sac", "HalfCheetah-v3", ""), runs_by_key, "AMD EPYC", gpu=False),
+        throughput(CellKey("mujoco", "ddpg", "Ant-v3", ""), runs_by_key, "AMD EPYC", gpu=False),
     )
-    ppo = throughput(CellKey("mujoco", "reinforce", "Ant-v3", ""), found, "AMD EPYC", gpu=False)
+    ppo = throughput(CellKey("mujoco", "reinforce", "Ant-v3", ""), runs_by_key, "AMD EPYC", gpu=False)
     assert redq is not None and ppo is not None and sac is not None
     assert (redq.nearest, ppo.nearest) == ("family", "family")
     assert redq.speed < ppo.speed / 2

@@ -34,14 +34,14 @@ def test_names_fold_behind_slashes_and_sentences_between_words() -> None:
 
 @given(ROWS, st.integers(1, 30))
 def test_folding_keeps_all_letters_and_the_width(rows: list[tuple[str, ...]], width: int) -> None:
-    made = blocks(rows, width)
-    assert len(made) == len(rows)
-    for row, lines in zip(rows, made, strict=True):
+    parts = blocks(rows, width)
+    assert len(parts) == len(rows)
+    for row, lines in zip(rows, parts, strict=True):
         assert sorted("".join(lines).replace(" ", "")) == sorted("".join(row).replace(" ", ""))
     pieces = [
         max((len(w) for row in rows for w in row[place].replace("/", "/ ").split()), default=0) for place in range(3)
     ]
-    assert max(len(line) for lines in made for line in lines) <= max(width, sum(pieces) + 4)
+    assert max(len(line) for lines in parts for line in lines) <= max(width, sum(pieces) + 4)
 
 
 @given(st.lists(st.tuples(st.text("a ", max_size=5), st.text("a ", max_size=5)), min_size=1, max_size=3))
@@ -53,7 +53,7 @@ def test_chosen_column_widths_give_the_fewest_lines(rows: list[tuple[str, ...]])
     def cost(widths: tuple[int, ...]) -> int:
         return sum(len(blocks([(t,)], w)[0]) for texts, w in zip(columns, widths, strict=True) for t in texts)
 
-    chosen = fitted(columns, least, width)
+    chosen_widths = fitted(columns, least, width)
     every = product(*(range(low, 7) for low in least))
-    assert sum(chosen) + 2 <= width and all(w >= low for w, low in zip(chosen, least, strict=True))
-    assert cost(tuple(chosen)) == min(cost(widths) for widths in every if sum(widths) + 2 <= width)
+    assert sum(chosen_widths) + 2 <= width and all(w >= low for w, low in zip(chosen_widths, least, strict=True))
+    assert cost(tuple(chosen_widths)) == min(cost(widths) for widths in every if sum(widths) + 2 <= width)

@@ -24,8 +24,8 @@ Record = Callable[..., Path]
 NOWHERE = Path("nowhere")
 
 
-def scores(found: Comparison) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
-    return [(task.first, task.second) for task in found.tasks]
+def scores(comparison: Comparison) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
+    return [(task.first, task.second) for task in comparison.tasks]
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ TWO = "results has 2 settings of it, lr=0.25, lr=0.5; name one, as in 'results@l
 def test_cells_with_two_settings_or_other_rules_are_not_compared(
     sets: list[list[str]], why: str, usual: str, record_run: Record
 ) -> None:
-    """With another cell they share the rest is compared, and what is not is said."""
+    """With another common cell the rest is compared, and the message names what is left out."""
     for texts in sets:
         record_run([0.75], suite="toy", task="Catch", sets=texts)
     assert stderr_of(["compare", usual, "results"]).rstrip().endswith(f"can be compared: toy/dqn/Catch: {why}")
@@ -136,8 +136,8 @@ def test_evaluations_beyond_the_references_steps_count_for_two_variants(record_r
 @pytest.mark.parametrize("files", [("a", "b"), ("a", "a")])
 def test_runs_on_another_file_are_not_repeats(files: tuple[str, str], record_run: Record, capsys: Capture) -> None:
     for digest, folder in zip(files, ("left", "right"), strict=True):
-        told = {"name": "rlb-hopper-medium", "sha256": digest * 64}
-        record_run([5.0], suite="offline", task="rlb-hopper-medium", algo="il", data=told)
+        metadata = {"name": "rlb-hopper-medium", "sha256": digest * 64}
+        record_run([5.0], suite="offline", task="rlb-hopper-medium", algo="il", data=metadata)
         Path("results").rename(folder)
     assert main(["compare", "left", "right"]) == (0 if files[0] == files[1] else 2)
     assert ("they differ in data" in capsys.readouterr().err) is (files[0] != files[1])
@@ -146,8 +146,8 @@ def test_runs_on_another_file_are_not_repeats(files: tuple[str, str], record_run
 def test_runs_on_a_second_file_of_the_same_name_are_reported(record_run: Record) -> None:
     def runs(files: str, folder: str, *sets: str) -> None:
         for seed, digest in enumerate(files):
-            told = {"name": "rlb-hopper-medium", "sha256": digest * 64}
-            words = {"suite": "offline", "task": "rlb-hopper-medium", "algo": "il", "data": told}
+            metadata = {"name": "rlb-hopper-medium", "sha256": digest * 64}
+            words = {"suite": "offline", "task": "rlb-hopper-medium", "algo": "il", "data": metadata}
             record_run([float(seed)], seed=seed, sets=sets, **words)
         Path("results").rename(folder)
 

@@ -16,8 +16,8 @@ Record = Callable[..., Path]
 
 
 def cells(results: Path, task: str, dataset: str) -> dict[str, Cell]:
-    found = [c for c in every_cell(["offline"], results) if (c.key.task, c.key.dataset) == (task, dataset)]
-    return {cell.key.algorithm: cell for cell in found}
+    rows = [c for c in every_cell(["offline"], results) if (c.key.task, c.key.dataset) == (task, dataset)]
+    return {cell.key.algorithm: cell for cell in rows}
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_dataset_return_of_a_record_applies_to_all_runs_on_the_same_file(record_
         [1.0], suite="offline", algo="iql", task="rlb-halfcheetah-medium", data={**own, "behaviour": 5.25, "expert": 7}
     )
     record_run([1.0], suite="offline", algo="td3bc", task="rlb-halfcheetah-medium", data={**own, "sha256": "b" * 64})
-    found = cells(tmp_path / "results", "HalfCheetah-v4", "rlb-halfcheetah-medium")
-    assert {name: cell.experience for name, cell in found.items()} == {
+    rows = cells(tmp_path / "results", "HalfCheetah-v4", "rlb-halfcheetah-medium")
+    assert {name: cell.experience for name, cell in rows.items()} == {
         "il": DatasetReturns(5.25, 7.0),
         "iql": DatasetReturns(5.25, 7.0),
         "td3bc": DatasetReturns(None, None),  # another file under the same name
@@ -53,14 +53,14 @@ def test_dataset_return_of_a_record_applies_to_all_runs_on_the_same_file(record_
 
 
 def test_tables_have_dataset_return_columns_only_if_a_return_is_known(tmp_path: Path) -> None:
-    recorded, played = every_cell(["offline"], tmp_path), every_cell(["atari"], tmp_path)
-    assert {"Dataset return", "Behavior policy"} <= set(columns(recorded)) and not {
+    offline, atari = every_cell(["offline"], tmp_path), every_cell(["atari"], tmp_path)
+    assert {"Dataset return", "Behavior policy"} <= set(columns(offline)) and not {
         "Dataset return",
         "Behavior policy",
-    } & set(columns(played))
-    row = next(line for line in to_markdown(recorded).splitlines() if "| il | PongNoFrameskip-v4 on qrdqn-1M" in line)
+    } & set(columns(atari))
+    row = next(line for line in to_markdown(offline).splitlines() if "| il | PongNoFrameskip-v4 on qrdqn-1M" in line)
     assert "| 6.8 | 20.5 | 20 |" in row
-    first = next(c for c in json.loads(to_json(recorded))["cells"] if c["task"] == "PongNoFrameskip-v4")
+    first = next(c for c in json.loads(to_json(offline))["cells"] if c["task"] == "PongNoFrameskip-v4")
     assert (first["behaviour"], first["expert"]) == (6.8, 20.5)
 
 
@@ -68,6 +68,6 @@ def test_seeds_on_different_files_of_one_name_are_not_repeats_of_each_other(reco
     for seed, digest in enumerate("aba"):
         data = {"name": "rlb-halfcheetah-medium", "sha256": digest * 64}
         record_run([100.0 * seed], suite="offline", algo="il", task="rlb-halfcheetah-medium", seed=seed, data=data)
-    measured = cells(tmp_path / "results", "HalfCheetah-v4", "rlb-halfcheetah-medium")["il"].measured
-    assert measured is not None
-    assert (measured.n, measured.seeds) == (2, (0.0, 200.0))
+    score = cells(tmp_path / "results", "HalfCheetah-v4", "rlb-halfcheetah-medium")["il"].measured
+    assert score is not None
+    assert (score.n, score.seeds) == (2, (0.0, 200.0))

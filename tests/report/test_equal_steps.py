@@ -94,8 +94,8 @@ def test_steps_are_abbreviated_in_a_label(steps: int, text: str) -> None:
 
 def test_the_offsets_of_the_documented_clocks_are_declared() -> None:
     offsets = {(key.suite, key.algorithm): curve.uncounted_steps for key, curve in documented_curves().items()}
-    counted = {key: steps for key, steps in offsets.items() if steps}
-    assert counted == {
+    nonzero = {key: steps for key, steps in offsets.items() if steps}
+    assert nonzero == {
         ("mujoco", "sac"): 10_000,
         ("mujoco", "redq"): 10_000,
         ("mujoco", "ddpg"): 25_000,
@@ -110,7 +110,7 @@ def at(results: Path) -> AtStep:
     return cell.at
 
 
-def recorded(record_run: Record, levels: Sequence[float], steps: int = 100_000, **more: object) -> None:
+def record_cell(record_run: Record, levels: Sequence[float], steps: int = 100_000, **more: object) -> None:
     """A run that stands at the reference's own curve times each level, up to ``steps``."""
     curve = reference_curve(HALF_CHEETAH)
     assert curve is not None
@@ -132,34 +132,34 @@ def recorded(record_run: Record, levels: Sequence[float], steps: int = 100_000, 
 def test_three_seeds_are_tested_at_the_step_that_they_have_reached(
     record_run: Record, tmp_path: Path, levels: list[float], label: str
 ) -> None:
-    recorded(record_run, levels)
-    found = at(tmp_path / "results")
-    assert str(found) == label
-    assert (found.level.step, found.level.reference_step, found.level.n) == (100_000, 90_000, 10)
-    assert found.note.startswith("at 100,000 steps (the reference's 90,000, without 10,000 random ones) the margin is ")
+    record_cell(record_run, levels)
+    row = at(tmp_path / "results")
+    assert str(row) == label
+    assert (row.level.step, row.level.reference_step, row.level.n) == (100_000, 90_000, 10)
+    assert row.note.startswith("at 100,000 steps (the reference's 90,000, without 10,000 random ones) the margin is ")
 
 
 def test_before_the_curve_rises_the_verdict_is_too_early_with_the_first_informative_step(
     record_run: Record, tmp_path: Path
 ) -> None:
-    recorded(record_run, [1.0, 1.0, 1.0], steps=10_000)
-    found = at(tmp_path / "results")
-    assert (str(found), found.claim, found.informative_at) == ("TOO EARLY @10k", None, 50_000)
-    assert found.note.endswith("the reference does not differ from its own start; informative at 50,000")
+    record_cell(record_run, [1.0, 1.0, 1.0], steps=10_000)
+    row = at(tmp_path / "results")
+    assert (str(row), row.claim, row.informative_at) == ("TOO EARLY @10k", None, 50_000)
+    assert row.note.endswith("the reference does not differ from its own start; informative at 50,000")
 
 
 def test_step_is_the_largest_of_three_seeds_and_the_note_counts_the_others(record_run: Record, tmp_path: Path) -> None:
-    recorded(record_run, [0.98, 1.0, 1.02], steps=200_000)
-    recorded(record_run, [1.0, 1.0], steps=50_000, start=3)
-    found = at(tmp_path / "results")
-    assert (found.level.step, len(found.scores), found.below) == (200_000, 3, 2)
-    assert found.note.endswith("; 2 seeds below that step")
+    record_cell(record_run, [0.98, 1.0, 1.02], steps=200_000)
+    record_cell(record_run, [1.0, 1.0], steps=50_000, start=3)
+    row = at(tmp_path / "results")
+    assert (row.level.step, len(row.scores), row.below) == (200_000, 3, 2)
+    assert row.note.endswith("; 2 seeds below that step")
 
 
 def test_a_failed_seed_counts_as_the_random_policy(record_run: Record, tmp_path: Path) -> None:
-    recorded(record_run, [0.98, 1.0, 1.02, 1.0])
+    record_cell(record_run, [0.98, 1.0, 1.02, 1.0])
     before = at(tmp_path / "results")
-    recorded(record_run, [1.0], status="failed", start=4, steps=5_000)
+    record_cell(record_run, [1.0], status="failed", start=4, steps=5_000)
     after = at(tmp_path / "results")
     assert (before.word, after.word) == ("ON TRACK", "OPEN")
     assert after.scores[:-1] == before.scores
@@ -167,16 +167,16 @@ def test_a_failed_seed_counts_as_the_random_policy(record_run: Record, tmp_path:
 
 
 def test_a_failed_seed_counts_no_more_than_the_worst_of_the_others(record_run: Record, tmp_path: Path) -> None:
-    recorded(record_run, [1.0, 1.0, -5.0])
-    recorded(record_run, [1.0], status="failed", start=3, steps=5_000)
+    record_cell(record_run, [1.0, 1.0, -5.0])
+    record_cell(record_run, [1.0], status="failed", start=3, steps=5_000)
     scores = at(tmp_path / "results").scores
     assert len(scores) == 4
     assert scores[-1] == min(scores[:-1])
 
 
 def test_behind_spends_its_share_where_a_failed_seed_makes_the_third(record_run: Record, tmp_path: Path) -> None:
-    recorded(record_run, [0.30, 0.31])  # two seeds are not tested, and with the failed one they are
-    recorded(record_run, [1.0], status="failed", start=2, steps=5_000)
+    record_cell(record_run, [0.30, 0.31])  # two seeds are not tested, and with the failed one they are
+    record_cell(record_run, [1.0], status="failed", start=2, steps=5_000)
     comparison, curve = at(tmp_path / "results"), reference_curve(HALF_CHEETAH)
     level = comparison.level
     claim = against_seeds(comparison.scores, level.mean, level.std, level.n, comparison.margin)
@@ -188,17 +188,17 @@ def test_behind_spends_its_share_where_a_failed_seed_makes_the_third(record_run:
 def test_below_above_and_shortfall_equal_scipys_welch_test(
     scores: list[float], sign: int, record_run: Record, tmp_path: Path
 ) -> None:
-    recorded(record_run, scores)
-    found = at(tmp_path / "results")
-    level, random = found.level, -284.0
-    ours = stats.describe(found.scores)
+    record_cell(record_run, scores)
+    row = at(tmp_path / "results")
+    level, random = row.level, -284.0
+    ours = stats.describe(row.scores)
     error = (ours.variance / 3 + level.std**2 / 9) ** 0.5
     squared, printed = max(ours.variance, level.std**2 * 10 / 9) / 3, level.std**2 / 9  # ours may be closer together
     degrees = int((squared + printed) ** 2 / (squared**2 / 2 + printed**2 / 9))
     curve = reference_curve(HALF_CHEETAH)
-    assert curve is not None and found.claim is not None
-    chance = stats.t.cdf(sign * (ours.mean - level.mean + sign * found.margin) / error, degrees)
-    tested = found.claim.below if sign > 0 else found.claim.above
-    assert tested == pytest.approx(chance / curve.alpha_spent(100_000), rel=1e-6) and tested < 1
+    assert curve is not None and row.claim is not None
+    chance = stats.t.cdf(sign * (ours.mean - level.mean + sign * row.margin) / error, degrees)
+    p_value = row.claim.below if sign > 0 else row.claim.above
+    assert p_value == pytest.approx(chance / curve.alpha_spent(100_000), rel=1e-6) and p_value < 1
     bound = level.mean - ours.mean + stats.t.isf(0.05, degrees) * error
-    assert found.shortfall_percent == pytest.approx(100 * bound / (level.mean - random), rel=2e-2)
+    assert row.shortfall_percent == pytest.approx(100 * bound / (level.mean - random), rel=2e-2)

@@ -102,12 +102,12 @@ def test_thirty_unchanged_cells_rarely_alarm(spread: float, most: float) -> None
 def test_power_against_a_drop_is_at_least_the_designed_one(ratio: float, spread: float, rate: float) -> None:
     draw = np.random.default_rng(6)
     repeats = 1000
-    found = [
+    rulings = [
         rule_scores([drop(draw.normal(1, spread, 20).tolist(), draw.normal(ratio, spread, 5).tolist(), 0.0, 0.0)])[0]
         for _ in range(repeats)
     ]
-    seen = sum(ruling.word == "REGRESSED" for ruling in found) / repeats
-    assert seen >= rate - 4 * math.sqrt(rate * (1 - rate) / repeats)
+    detections = sum(ruling.word == "REGRESSED" for ruling in rulings) / repeats
+    assert detections >= rate - 4 * math.sqrt(rate * (1 - rate) / repeats)
 
 
 def test_unchanged_rerun_passes_in_20_of_20() -> None:
@@ -140,8 +140,12 @@ def test_rulings_on_speeds_equal_a_hand_computation() -> None:
 def test_speed_gate_has_the_designed_error_rates(ratio: float, rate: float, tolerance: float) -> None:
     """The design: median − 4 MAD and more than 3 %, 20 runs of 5 % spread."""
     draw = np.random.default_rng(10)
-    found = [rule_speed(draw.normal(1, 0.05, 20).tolist(), [float(draw.normal(ratio, 0.05))]).word for _ in range(3000)]
-    assert found.count("SLOWER") / 3000 == pytest.approx(rate, abs=tolerance + 4 * math.sqrt(rate * (1 - rate) / 3000))
+    rulings = [
+        rule_speed(draw.normal(1, 0.05, 20).tolist(), [float(draw.normal(ratio, 0.05))]).word for _ in range(3000)
+    ]
+    assert rulings.count("SLOWER") / 3000 == pytest.approx(
+        rate, abs=tolerance + 4 * math.sqrt(rate * (1 - rate) / 3000)
+    )
 
 
 @pytest.mark.slow
@@ -175,3 +179,34 @@ def test_failed_seed_counts_in_a_drop() -> None:
     """Only numbers of finished runs reach the gate; without one there is nothing to rule on."""
     assert rule_scores([]) == []
     assert rule_scores([Drop(0.0, 0.1, 1.0, 1.0, 1)])[0].word == "PASSED"
+
+
+SEEDS = (
+    0.878, 0.884, 0.769, 0.884, 0.831, 0.866, 0.889, 0.844, 0.9, 0.38, 0.772, 0.873, 0.869, 0.911, 0.817, 0.878, 0.833,
+    0.891, 0.92, 0.944, 0.825, 0.828, 0.847, 0.795, 0.914, 0.178, 0.469, 0.758, 0.755, 0.927, 0.892, 0.866, 0.877,
+    0.855, 0.8, 0.816, 0.759, 0.887, 0.944, 0.173, 0.778, 0.933, 0.745, 0.858, 0.867, 0.756, 0.881, 0.795, 0.872,
+    0.898, 0.869, 0.873, 0.887, 0.947, 0.784, 0.816, 0.866, 0.772, 0.764, 0.881, 0.755, 0.836, 0.916, 0.756, 0.845,
+    0.9, 0.861, 0.798, 0.963, 0.761,
+)  # fmt: skip
+"""Levels of ``rlbench run toy a2c --task Catch --seeds 100-169``, trained with the settings of the table."""
+
+TENFOLD = (-0.592, 0.184, -0.181, -0.573, 0.958)
+"""Likewise of ``--seeds 10-14 --set algo.lr=0.05``, ten times the learning rate."""
+
+RANDOM = -0.6
+
+
+@pytest.mark.parametrize("repetition", range(20))
+def test_unchanged_rerun_of_three_other_seeds_passes(repetition: int) -> None:
+    later = SEEDS[10 + 3 * repetition : 13 + 3 * repetition]
+    assert rule_scores([drop(SEEDS[:10], later, RANDOM)])[0].word != "REGRESSED"
+
+
+@pytest.mark.parametrize("repetition", range(12))
+def test_unchanged_rerun_of_five_other_seeds_passes(repetition: int) -> None:
+    later = SEEDS[10 + 5 * repetition : 15 + 5 * repetition]
+    assert rule_scores([drop(SEEDS[:10], later, RANDOM)])[0].word != "REGRESSED"
+
+
+def test_a_tenfold_learning_rate_regresses() -> None:
+    assert rule_scores([drop(SEEDS[:10], TENFOLD, RANDOM)])[0].word == "REGRESSED"

@@ -32,22 +32,22 @@ def rows(text: str, head: str) -> dict[str, list[str]]:
 
 
 def test_every_cell_is_counted_once_under_its_verdict(text: str) -> None:
-    counted = rows(text, "| suite | cells |")
-    words = counted["suite"][1:]
+    counts = rows(text, "| suite | cells |")
+    words = counts["suite"][1:]
     for suite in SUITES:
         cells = every_cell([suite], RESULTS)
         expected = Counter(cell.verdict.word for cell in cells)
-        total, *numbers = (int(number or 0) for number in counted[suite])
+        total, *numbers = (int(number or 0) for number in counts[suite])
         assert total == len(cells) == sum(numbers)
         assert dict(zip(words, numbers, strict=True)) == {word: expected.get(word, 0) for word in words}
 
 
 def test_the_sentence_counts_documented_cells_without_toys(text: str) -> None:
-    found = re.search(r"Of (\d+) documented cells (\d+) were run in full and (\d+) in part: (\d+) are reproduced", text)
+    match = re.search(r"Of (\d+) documented cells (\d+) were run in full and (\d+) in part: (\d+) are reproduced", text)
     cells = [cell for suite in SUITES if suite != "toy" for cell in every_cell([suite], RESULTS) if cell.documented]
     words = [cell.verdict.word for cell in cells]
-    assert found
-    assert [int(number) for number in found.groups()] == [
+    assert match
+    assert [int(number) for number in match.groups()] == [
         len(cells),
         sum(word not in {"NOT RUN", "PARTIAL"} for word in words),
         words.count("PARTIAL"),
@@ -89,12 +89,12 @@ def test_runs_without_available_data_are_counted_separately(tmp_path: Path) -> N
 def test_speed_on_frames_is_not_used_for_vectors() -> None:
     """Of BCQ on a body neither BCQ on Pong nor another method on a body says anything; TD3+BC speaks for TD3+BC."""
     every, unknown = gather(RESULTS), {"bcq", "td3bc-raw"}  # as if nobody had run these yet
-    found = {key: runs for key, runs in every.items() if key.suite == "offline" and key.algorithm not in unknown}
+    vector_runs = {key: runs for key, runs in every.items() if key.suite == "offline" and key.algorithm not in unknown}
     games = {key: runs for key, runs in every.items() if "pong" in key.dataset}
-    assert any(key.algorithm == "bcq" for key in games) and any(key.algorithm == "il" for key in found)
+    assert any(key.algorithm == "bcq" for key in games) and any(key.algorithm == "il" for key in vector_runs)
     bcq, raw = (CellKey("offline", name, "HalfCheetah-v4", "halfcheetah-medium-v2") for name in ("bcq", "td3bc-raw"))
-    assert throughput(bcq, found | games, "AMD EPYC", gpu=False) is None
-    near = throughput(raw, found | games, "AMD EPYC", gpu=False)
+    assert throughput(bcq, vector_runs | games, "AMD EPYC", gpu=False) is None
+    near = throughput(raw, vector_runs | games, "AMD EPYC", gpu=False)
     assert near is not None and near.nearest == "family"
     lacking = {row.key: row.hours for row in remaining_runs("offline", Sources(Path("nowhere")))}
     assert set(lacking.values()) == {None}, "nothing was measured, so nothing is foretold"

@@ -112,7 +112,7 @@ def test_offline_parity_rows_use_one_data_file(digest: str, count: int, record_r
         assert scale is not None and rows[0].way == pytest.approx(13 - scale.random)  # to the peer
 
 
-def made(task: str, ours: Sequence[float], theirs: Sequence[float], reference: float) -> Parity:
+def parity_of(task: str, ours: Sequence[float], theirs: Sequence[float], reference: float) -> Parity:
     level = Level(step=10, reference_step=10, mean=reference, std=3.0, n=10)
     return Parity(
         key=CellKey("mujoco", "a2c", task, ""),
@@ -130,7 +130,7 @@ def made(task: str, ours: Sequence[float], theirs: Sequence[float], reference: f
 
 
 def test_pooled_parity_rows_equal_a_hand_computation() -> None:
-    (whole,) = pooled_parity([made("A", (8, 12), (18, 22), 40), made("B", (30, 34), (31, 33), 80)])
+    (whole,) = pooled_parity([parity_of("A", (8, 12), (18, 22), 40), parity_of("B", (30, 34), (31, 33), 80)])
     # variances of the means: 8 / 2 + 8 / 2 and 8 / 2 + 2 / 2; the document's error is 3² / 9 = 1
     assert whole.ours == pytest.approx(meta_analysis([Effect(-10 / 40, 8 / 1600), Effect(0, 5 / 6400)]))
     assert whole.peer == pytest.approx(meta_analysis([Effect(-20 / 40, 5 / 1600), Effect(-48 / 80, 2 / 6400)]))
@@ -138,11 +138,11 @@ def test_pooled_parity_rows_equal_a_hand_computation() -> None:
 
 
 def test_note_has_the_peers_share_of_the_gap() -> None:
-    assert parity_note(made("A", (8, 12), (18, 22), 40)) == (
+    assert parity_note(parity_of("A", (8, 12), (18, 22), 40)) == (
         "at 1,000 steps rlbench 10.00 (2), lib 1 in this environment 20.00 (2), the reference 40.00: "
         "67 % of the gap is the library's too; parity OPEN"
     )
-    assert "gap" not in parity_note(made("A", (41, 43), (18, 22), 40))
+    assert "gap" not in parity_note(parity_of("A", (41, 43), (18, 22), 40))
 
 
 def test_a_cell_below_its_reference_names_the_peer_or_says_not_answered(record_run: RecordRun, tmp_path: Path) -> None:

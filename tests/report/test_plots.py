@@ -64,18 +64,18 @@ def test_two_folders_are_compared_cell_by_cell(two_algorithms: Path, record_run:
     assert [(task.key.algorithm, task.second) for task in scores.tasks] == [("dqn", (1.0, -0.6))]  # a failure counts
 
 
-@pytest.mark.parametrize(("left", "right"), [("dqn", "nothing"), ("results", "dqn"), ("dqn", "rainbow")])
-def test_invalid_comparisons_are_refused_in_one_line(two_algorithms: Path, left: str, right: str) -> None:
-    assert len(stderr_of(["compare", left, right]).splitlines()) == 1
+@pytest.mark.parametrize(("one", "right"), [("dqn", "nothing"), ("results", "dqn"), ("dqn", "rainbow")])
+def test_invalid_comparisons_are_refused_in_one_line(two_algorithms: Path, one: str, right: str) -> None:
+    assert len(stderr_of(["compare", one, right]).splitlines()) == 1
 
 
 def test_compare_prints_both_means_and_the_probability(two_algorithms: Path) -> None:
     text = stdout_of(["compare", "dqn", "c51"])
     assert "toy/Catch" in text and "100 % [39, 100]" in text and "random policy 0, reference 1" in text
     assert "interquartile mean of c51: 1.000; " in text and "Fewer than 5 seeds" in text
-    told = json.loads(stdout_of(["compare", "dqn", "c51", "--json"]))
-    assert told["improvement"]["value"] == 1.0 and told["iqm"][0]["low"] is None
-    assert [gap["value"] for gap in told["optimality_gap"]] == pytest.approx([0.1875 / 1.6, 0.0])
+    document = json.loads(stdout_of(["compare", "dqn", "c51", "--json"]))
+    assert document["improvement"]["value"] == 1.0 and document["iqm"][0]["low"] is None
+    assert [gap["value"] for gap in document["optimality_gap"]] == pytest.approx([0.1875 / 1.6, 0.0])
 
 
 def test_compare_shows_an_interval_of_five_seeds_unless_they_tie(record_run: Record) -> None:
@@ -122,9 +122,9 @@ def test_settings_of_matplotlib_change_the_figure_or_are_refused(two_algorithms:
 
 @pytest.mark.parametrize("kind", [kind for kind in get_args(Kind) if kind != "forest"])  # a bound needs three seeds
 def test_every_kind_of_figure_is_drawn_deterministically(kind: str, two_algorithms: Path) -> None:
-    pictures = [encoded(draw("toy", kind, Sources(two_algorithms)), ".svg") for _ in range(2)]
-    assert pictures[0] == pictures[1]
-    assert b"dqn" in pictures[0] and b"c51" in pictures[0]
+    images = [encoded(draw("toy", kind, Sources(two_algorithms)), ".svg") for _ in range(2)]
+    assert images[0] == images[1]
+    assert b"dqn" in images[0] and b"c51" in images[0]
     assert encoded(draw("toy", kind, Sources(two_algorithms)), ".png").startswith(b"\x89PNG")
 
 
@@ -262,8 +262,8 @@ def test_an_algorithm_has_one_colour_in_every_figure() -> None:
 
 
 def test_a_pdf_has_the_same_bytes_every_time(two_algorithms: Path) -> None:
-    made = [encoded(draw("toy", "curves", Sources(two_algorithms)), ".pdf") for _ in range(2)]
-    assert made[0] == made[1] and made[0].startswith(b"%PDF")
+    files = [encoded(draw("toy", "curves", Sources(two_algorithms)), ".pdf") for _ in range(2)]
+    assert files[0] == files[1] and files[0].startswith(b"%PDF")
 
 
 def test_algorithms_of_a_figure_differ_in_black_and_white() -> None:
@@ -326,13 +326,13 @@ def test_report_has_no_external_resources_and_all_sections(two_algorithms: Path,
 
 
 def test_figures_of_the_report_equal_those_of_plot(two_algorithms: Path) -> None:
-    """What a browser makes of an address is the picture again: well-formed, with its scales and every point."""
+    """A data address decodes to the figure: well-formed, with its scales and every point."""
     parser = Fetched()
     parser.feed(page(["toy"], Sources(two_algorithms)))
-    shown = [unquote(address.partition(",")[2]) for address in parser.addresses if address.startswith("data:")]
-    assert len(shown) >= 4
+    figures = [unquote(address.partition(",")[2]) for address in parser.addresses if address.startswith("data:")]
+    assert len(figures) >= 4
     plotted = encoded(draw("toy", "curves", Sources(two_algorithms)), ".svg").decode()
-    assert shown[0] == " ".join(plotted.split())
+    assert figures[0] == " ".join(plotted.split())
     exact = io.BytesIO()
     with style.context(STYLE):
         draw("toy", "curves", Sources(two_algorithms)).savefig(exact, format="svg", dpi=150)

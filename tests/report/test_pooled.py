@@ -32,16 +32,16 @@ def metafor(y: np.ndarray, v: np.ndarray) -> Meta:
 
 
 def test_pooled_verdict_of_two_cells_equals_a_hand_computation() -> None:
-    found = meta_analysis([Effect(-0.1, 0.01), Effect(-0.3, 0.04)])
+    estimate = meta_analysis([Effect(-0.1, 0.01), Effect(-0.3, 0.04)])
     half = 12.706204736 * (0.8 / 125) ** 0.5  # weights 100 and 25; Q = 100 * 0.04**2 + 25 * 0.16**2, less than df
-    assert found == pytest.approx((-0.14, -0.14 - half, -0.14 + half, 0.0, 0.8, 1))
+    assert estimate == pytest.approx((-0.14, -0.14 - half, -0.14 + half, 0.0, 0.8, 1))
 
 
 def test_tau_of_heterogeneous_cells_equals_a_hand_computation() -> None:
-    found = meta_analysis([Effect(0.0, 0.01), Effect(0.4, 0.01)])
+    estimate = meta_analysis([Effect(0.0, 0.01), Effect(0.4, 0.01)])
     tau2 = (8 - 1) / (200 - 20000 / 200)  # Q = 100 * 0.04 + 100 * 0.04
-    assert (found.mean, found.tau, found.q) == pytest.approx((0.2, tau2**0.5, 8.0))
-    assert found.high == pytest.approx(0.2 + 12.706204736 * 0.2)  # half the range, whatever tau
+    assert (estimate.mean, estimate.tau, estimate.q) == pytest.approx((0.2, tau2**0.5, 8.0))
+    assert estimate.high == pytest.approx(0.2 + 12.706204736 * 0.2)  # half the range, whatever tau
 
 
 def test_meta_analysis_equals_metafors_formulas() -> None:
@@ -72,27 +72,27 @@ def test_the_committed_rows_equal_an_independent_computation(cells: tuple[Cell, 
     rows = {row.algorithm: row for row in pooled_rows(cells) if row.kind == "full"}
     assert {"ppo", "npg", "reinforce", "a2c", "trpo"} <= rows.keys()
     for algorithm, row in rows.items():
-        y, v, left = [], [], []
+        y, v, outcome_left = [], [], []
         for cell in cells:
             reference = cell.documented
             if cell.key.algorithm != algorithm or cell.claim is None or len(cell.tested) < 3 or reference is None:
                 continue
             ours, way = np.array(cell.tested), reference.score - random[cell.key.task.removesuffix("-v4")]
             if not reference.std or ours.std() == 0:
-                left.append(cell.key.task)
+                outcome_left.append(cell.key.task)
                 continue
             assert reference.n is not None
             y.append((ours.mean() - reference.score) / abs(way))
             v.append((ours.var(ddof=1) / len(ours) + reference.std**2 / (reference.n - 1)) / way**2)
         assert row.meta == pytest.approx(metafor(np.array(y), np.array(v)))
-        assert (row.cells, list(row.left_out)) == (len(y), left)
+        assert (row.cells, list(row.left_out)) == (len(y), outcome_left)
 
 
 def test_algorithm_can_be_below_without_a_single_cell_below() -> None:
     effects = [Effect(-0.115, 0.0225), Effect(-0.258, 0.06), Effect(-0.191, 0.05), Effect(-0.448, 0.3)]
     assert all(effect.difference + 1.96 * effect.variance**0.5 > 0 for effect in effects)
-    left = ("InvertedPendulum-v4",)
+    tasks_left = ("InvertedPendulum-v4",)
     meta = meta_analysis(effects)
-    row = Pooled(suite="mujoco", algorithm="ppo", kind="full", cells=4, left_out=left, meta=meta)
+    row = Pooled(suite="mujoco", algorithm="ppo", kind="full", cells=4, left_out=tasks_left, meta=meta)
     assert row.word == "BELOW"
     assert str(row).endswith("; not pooled, for want of a spread: InvertedPendulum-v4")

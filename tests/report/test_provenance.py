@@ -47,8 +47,8 @@ def test_every_documented_number_of_a_cell_is_in_the_json() -> None:
     assert cell["primary"]["system"] == "CORL"
     assert len(cell["others"]) == 9
     assert all(other["source"] and other["protocol_source"] for other in cell["others"])
-    (noted,) = json.loads(json.dumps(provenance_document(cells_of("mujoco", "ddpg", "Humanoid-v4"))))["cells"]
-    assert noted["note_sources"] == ["examples/mujoco/benchmark/Humanoid-v3/result.json@63f0e9a0fb5b"]
+    (entry,) = json.loads(json.dumps(provenance_document(cells_of("mujoco", "ddpg", "Humanoid-v4"))))["cells"]
+    assert entry["note_sources"] == ["examples/mujoco/benchmark/Humanoid-v3/result.json@63f0e9a0fb5b"]
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_show_documented_prints_the_provenance(capsys: pytest.CaptureFixture[str
     ],
 )
 def test_provenance_prints_exactly_the_numbers_of_the_verdict(names: tuple[str, str, str], lines: list[str]) -> None:
-    used = ("  margin", "  resolution", "  threshold", "  seeds")
+    prefixes = ("  margin", "  resolution", "  threshold", "  seeds")
     cells = cells_of(*names)
-    assert [line for line in provenance_text(cells).splitlines() if line.startswith(used)] == lines
+    assert [line for line in provenance_text(cells).splitlines() if line.startswith(prefixes)] == lines
     assert [cell["margin"] is None for cell in json.loads(json.dumps(provenance_document(cells)))["cells"]] == [
         not lines
     ]

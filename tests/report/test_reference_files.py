@@ -50,16 +50,16 @@ def test_outside_reference_is_secondary_until_it_is_chosen(file: Path) -> None:
         beside = cell_of(HOPPER)
         assert beside.primary == before.primary and [o.system for o in beside.others][-1] == "Ours2026"
         with selected(name="Ours2026"):
-            chosen = cell_of(HOPPER).primary
+            primary_score = cell_of(HOPPER).primary
             walker = cell_of(HOPPER._replace(task="Walker2d-v4")).primary
-    assert (chosen.score, chosen.std, chosen.n, chosen.limit, chosen.estimator) == (
+    assert (primary_score.score, primary_score.std, primary_score.n, primary_score.limit, primary_score.estimator) == (
         3000.5,
         100.0,
         5,
         1_000_000,
         "final",
     )
-    assert chosen.source == "https://example.org/paper@0123456789ab"
+    assert primary_score.source == "https://example.org/paper@0123456789ab"
     assert (walker.score, walker.n) == (4000.0, 7)
     assert cell_of(HOPPER) == before
 
@@ -143,10 +143,10 @@ def test_a_bad_curve_is_refused_by_row_and_field(text: str, reason: str, with_cu
 def test_table_show_and_check_accept_references(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    chosen = ["--references", str(file), "--reference", "Ours2026"]
-    assert main(["show", "mujoco", "sac", "Hopper-v4", "--documented", *chosen]) == 0
+    options = ["--references", str(file), "--reference", "Ours2026"]
+    assert main(["show", "mujoco", "sac", "Hopper-v4", "--documented", *options]) == 0
     assert "  chosen\n    score      3,000.5 ± 100" in capsys.readouterr().out
-    assert main(["table", "mujoco", "--algo", "sac", "--results", str(tmp_path / "none"), "--json", *chosen]) == 0
+    assert main(["table", "mujoco", "--algo", "sac", "--results", str(tmp_path / "none"), "--json", *options]) == 0
     cells = {cell["task"]: cell["documented"] for cell in json.loads(capsys.readouterr().out)["cells"]}
     assert cells["Hopper-v4"]["score"] == 3000.5
     monkeypatch.setenv("RLBENCH_REFERENCES", str(file))
@@ -156,12 +156,12 @@ def test_table_show_and_check_accept_references(
     monkeypatch.delenv("RLBENCH_REFERENCES")
     monkeypatch.delenv("RLBENCH_REFERENCE")
     page = tmp_path / "page.html"
-    assert main(["report", "mujoco", "--output", str(page), "--results", str(tmp_path / "empty"), *chosen]) == 0
+    assert main(["report", "mujoco", "--output", str(page), "--results", str(tmp_path / "empty"), *options]) == 0
     assert "Ours2026" in page.read_text()
     sides = [str(tmp_path / "empty"), str(tmp_path / "empty")]
     assert main(["compare", *sides, "--references", str(file), "--reference", "Nobody"]) == 2
-    drawn = str(tmp_path / "hopper.png")
-    assert main(["plot", "mujoco", "--task", "Hopper-v4", "--algo", "sac", "--output", drawn, *chosen]) == 0
+    figure = str(tmp_path / "hopper.png")
+    assert main(["plot", "mujoco", "--task", "Hopper-v4", "--algo", "sac", "--output", figure, *options]) == 0
 
 
 def test_chosen_reference_applies_to_one_command(file: Path) -> None:

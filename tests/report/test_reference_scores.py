@@ -40,10 +40,10 @@ def test_every_estimator_follows_from_its_metric_by_the_stated_rules() -> None:
 
 
 def test_every_number_has_a_source_and_no_number_was_lost() -> None:
-    found = rows()
-    assert len(found) == 1032
-    assert [row["metric"] for row in found if not row["source"]] == []
-    assert [row["note"] for row in found if not row["score"]] == ["nan printed: no complete episode in the buffer"]
+    references = rows()
+    assert len(references) == 1032
+    assert [row["metric"] for row in references if not row["source"]] == []
+    assert [row["note"] for row in references if not row["score"]] == ["nan printed: no complete episode in the buffer"]
 
 
 def test_atari_references_are_complete() -> None:
@@ -65,9 +65,9 @@ def test_the_primary_atari_documents_are_the_single_runs_of_the_newest_readme() 
     [("dqn", "Pong", 20), ("dqn", "Breakout", 316), ("rainbow", "Breakout", 684.6), ("sac", "SpaceInvaders", 649)],
 )
 def test_known_cells_have_their_printed_scores(algorithm: str, game: str, score: float) -> None:
-    found = primary("atari", algorithm, f"{game}NoFrameskip-v4")
-    assert found is not None
-    assert found.score == score
+    reference = primary("atari", algorithm, f"{game}NoFrameskip-v4")
+    assert reference is not None
+    assert reference.score == score
 
 
 def test_the_other_documents_of_a_cell_are_listed_with_it() -> None:
@@ -78,10 +78,10 @@ def test_the_other_documents_of_a_cell_are_listed_with_it() -> None:
 
 
 def test_a_printed_interval_holds_its_score() -> None:
-    found = [row for row in rows() if row["low"]]
-    assert len(found) == 12
-    assert all(float(row["low"]) <= float(row["score"]) <= float(row["high"]) for row in found)
-    assert {row["estimator"] for row in found} == {"max-of-iqm", "final-iqm"}
+    references = [row for row in rows() if row["low"]]
+    assert len(references) == 12
+    assert all(float(row["low"]) <= float(row["score"]) <= float(row["high"]) for row in references)
+    assert {row["estimator"] for row in references} == {"max-of-iqm", "final-iqm"}
 
 
 def test_every_suite_of_the_command_line_has_documented_cells() -> None:
@@ -111,10 +111,13 @@ def test_cell_is_compared_with_a_reference_of_equal_budget() -> None:
             assert cell.primary.limit in {None, 500_000 if cell.key.algorithm == "redq" else steps}, cell.key
     redq = primary("mujoco", "redq", "Ant-v4")  # its runs are half as long as ours
     assert redq is not None and (redq.score, redq.limit) == (65.3, 500_000)
-    known = {"reinforce": (932.2, 76.1), "a2c": (1000.0, 0.0), "ppo": (1000.0, 0.0)}
-    for algorithm, score in known.items():
-        found = primary("mujoco", algorithm, "InvertedPendulum-v4")
-        assert found is not None and (found.score, found.std, found.estimator) == (*score, "max-of-mean")
+    scores = {"reinforce": (932.2, 76.1), "a2c": (1000.0, 0.0), "ppo": (1000.0, 0.0)}
+    for algorithm, score in scores.items():
+        reference = primary("mujoco", algorithm, "InvertedPendulum-v4")
+        assert reference is not None and (reference.score, reference.std, reference.estimator) == (
+            *score,
+            "max-of-mean",
+        )
     printed = primary("mujoco", "a2c", "HalfCheetah-v4")
     assert printed is not None and (printed.score, printed.std) == (1829.9, 1068.3)  # the README's, not recomputed
 
@@ -137,9 +140,11 @@ def test_every_documented_offline_cell_of_tianshou_is_its_primary() -> None:
 
 
 def test_another_system_is_the_reference_if_tianshou_has_none() -> None:
-    found = next(c for c in documented("offline") if c.key.algorithm == "iql" and c.key.dataset == "hopper-medium-v2")
-    assert (found.primary.system, found.primary.score, found.primary.std) == ("CORL", 67.53, 3.78)
-    assert {"CORL", "OfflineRL-Kit"} <= {d.system for d in found.others}
+    reference = next(
+        c for c in documented("offline") if c.key.algorithm == "iql" and c.key.dataset == "hopper-medium-v2"
+    )
+    assert (reference.primary.system, reference.primary.score, reference.primary.std) == ("CORL", 67.53, 3.78)
+    assert {"CORL", "OfflineRL-Kit"} <= {d.system for d in reference.others}
 
 
 @pytest.mark.parametrize(
@@ -153,10 +158,10 @@ def test_another_system_is_the_reference_if_tianshou_has_none() -> None:
 def test_cell_is_measured_by_its_references_estimator(
     system: str, algorithms: set[str], estimator: str, cells: int
 ) -> None:
-    found = [c for c in documented("offline") if c.primary.system == system and c.key.algorithm in algorithms]
-    assert len(found) == cells
-    assert {c.primary.estimator for c in found} == {estimator}
-    assert not any("here the last" in note for c in found for note in notes(c.key))
+    references = [c for c in documented("offline") if c.primary.system == system and c.key.algorithm in algorithms]
+    assert len(references) == cells
+    assert {c.primary.estimator for c in references} == {estimator}
+    assert not any("here the last" in note for c in references for note in notes(c.key))
 
 
 @pytest.mark.parametrize("name", ["Ant-v2", "ant-v3", "Ant-v4", "Ant"])
@@ -199,8 +204,8 @@ def test_known_errors_of_references_are_noted(key: CellKey, words: str) -> None:
 
 
 def test_notes_on_tianshou_apply_to_its_cells_only() -> None:
-    found = notes(CellKey("offline", "cql", "Hopper-v2", "hopper-medium-v2"))
-    assert found and not any("two bugs" in note for note in found)
+    reference = notes(CellKey("offline", "cql", "Hopper-v2", "hopper-medium-v2"))
+    assert reference and not any("two bugs" in note for note in reference)
     headed = [c.key.dataset for c in documented("offline") if any("headed CQL" in note for note in notes(c.key))]
     assert sorted(headed) == ["halfcheetah-expert-v2", "halfcheetah-medium-v2"]  # Walker2d's have a table of their own
 
@@ -230,9 +235,9 @@ def test_package_data_are_small() -> None:
 
 
 def test_reference_of_a_toy_task_is_its_optimum() -> None:
-    found = primary("toy", "dqn", "CartPole-v1")
-    assert found is not None
-    assert (found.score, found.source, found.n) == (500.0, "known optimum", None)
+    reference = primary("toy", "dqn", "CartPole-v1")
+    assert reference is not None
+    assert (reference.score, reference.source, reference.n) == (500.0, "known optimum", None)
 
 
 def test_an_undocumented_cell_has_no_primary() -> None:
@@ -240,9 +245,11 @@ def test_an_undocumented_cell_has_no_primary() -> None:
 
 
 def test_the_bootstrap_of_c51_and_rainbow_is_noted_except_where_the_horizon_is_one() -> None:
-    told = {(a, g): " ".join(notes(CellKey("atari", a, f"{g}NoFrameskip-v4", ""))) for a in ALGORITHMS for g in GAMES}
-    noted = {cell for cell, text in told.items() if "s_{t+3}" in text}
-    assert noted == {(a, g) for a in ("c51", "rainbow") for g in GAMES if g != "Breakout"}
+    notes_by_cell = {
+        (a, g): " ".join(notes(CellKey("atari", a, f"{g}NoFrameskip-v4", ""))) for a in ALGORITHMS for g in GAMES
+    }
+    annotated = {cell for cell, text in notes_by_cell.items() if "s_{t+3}" in text}
+    assert annotated == {(a, g) for a in ("c51", "rainbow") for g in GAMES if g != "Breakout"}
 
 
 def test_the_end_of_the_documented_runs_is_the_last_evaluation_within_the_steps() -> None:

@@ -22,9 +22,9 @@ CELL = CellKey("atari", "dqn", "BreakoutNoFrameskip-v4", "")
 
 
 def only(results: Path) -> Runs:
-    found = gather(results)
-    assert list(found) == [CELL]
-    return found[CELL]
+    runs = gather(results)
+    assert list(runs) == [CELL]
+    return runs[CELL]
 
 
 GROUPS = ("complete", "failed", "short", "elsewhere", "variants", "other_files", "versions", "copies", "rivals")
@@ -172,18 +172,18 @@ def test_a_results_folder_may_be_moved(record_run: Record, tmp_path: Path) -> No
     assert len(only(tmp_path / "elsewhere").complete) == 1
 
 
-def learned(record_run: Record, file: str, **changed: object) -> Path:
+def offline_run(record_run: Record, file: str, **changes: object) -> Path:
     """A run on data of one's own, which lie in a file of that SHA-256."""
-    told = {"name": "mine", "sha256": file * 64}
-    changed = {"sets": ["task.dataset=mine"], "task": "Hopper-v4", **changed}
-    return record_run([1.0], suite="offline", algo="il", data=told, **changed)
+    metadata = {"name": "mine", "sha256": file * 64}
+    changes = {"sets": ["task.dataset=mine"], "task": "Hopper-v4", **changes}
+    return record_run([1.0], suite="offline", algo="il", data=metadata, **changes)
 
 
 def test_runs_on_generated_data_count_in_their_own_cell(record_run: Record, tmp_path: Path) -> None:
     for seed, status in enumerate(("done", "done", "failed", "interrupted")):
-        learned(record_run, "a", seed=seed, status=status)
-    learned(record_run, "a", seed=4, sets=["task.dataset=mine", "budget.steps=25"])
-    learned(record_run, "a", seed=5, sets=["task.dataset=mine", "algo.batch=7"])
+        offline_run(record_run, "a", seed=seed, status=status)
+    offline_run(record_run, "a", seed=4, sets=["task.dataset=mine", "budget.steps=25"])
+    offline_run(record_run, "a", seed=5, sets=["task.dataset=mine", "algo.batch=7"])
     ((key, runs),) = gather(tmp_path / "results").items()
     assert (key.task, key.dataset) == ("Hopper-v4", "mine")
     parts = (runs.complete, runs.failed, runs.short, runs.variants)
@@ -194,9 +194,9 @@ def test_runs_on_generated_data_count_in_their_own_cell(record_run: Record, tmp_
 
 def test_runs_on_another_file_of_the_same_name_do_not_count(record_run: Record, tmp_path: Path) -> None:
     for seed, file, status in ((0, "b", "failed"), (1, "a", "done"), (2, "a", "interrupted"), (3, "b", "interrupted")):
-        learned(record_run, file, seed=seed, status=status)
+        offline_run(record_run, file, seed=seed, status=status)
     shutil.copytree(tmp_path / "results", tmp_path / "other")
-    learned(record_run, "b", seed=1, force=True)
+    offline_run(record_run, "b", seed=1, force=True)
     shutil.move(tmp_path / "other", tmp_path / "results" / "other")
     (runs,) = gather(tmp_path / "results").values()
     parts = (runs.complete, runs.failed, runs.short, runs.other_files)
@@ -206,20 +206,20 @@ def test_runs_on_another_file_of_the_same_name_do_not_count(record_run: Record, 
 
 
 def test_run_on_a_rows_data_by_path_is_no_run_of_the_row(record_run: Record, tmp_path: Path) -> None:
-    learned(record_run, "a", task="HalfCheetah-v4", sets=["task.dataset=halfcheetah-medium-v2"])
-    learned(
+    offline_run(record_run, "a", task="HalfCheetah-v4", sets=["task.dataset=halfcheetah-medium-v2"])
+    offline_run(
         record_run, "a", task="HalfCheetah-v4", sets=["task.dataset=halfcheetah-medium-v2"], seed=1, status="failed"
     )
     ((key, runs),) = gather(tmp_path / "results").items()
     assert key.dataset == "halfcheetah-medium-v2"
     assert (len(runs.elsewhere), len(runs.variants), runs.scored) == (1, 1, ())
-    learned(record_run, "b", task="HalfCheetah-v4", sets=["task.dataset=halfcheetah-medium-v2"], seed=2)
+    offline_run(record_run, "b", task="HalfCheetah-v4", sets=["task.dataset=halfcheetah-medium-v2"], seed=2)
     (runs,) = gather(tmp_path / "results").values()
     assert ([run.seed for run in runs.elsewhere], [run.seed for run in runs.other_files]) == ([0], [2])
 
 
 def test_row_counts_runs_on_the_file_with_most_complete_runs(record_run: Record, tmp_path: Path) -> None:
     for seed, file in enumerate("abb"):
-        learned(record_run, file, seed=seed)
+        offline_run(record_run, file, seed=seed)
     (runs,) = gather(tmp_path / "results").values()
     assert ([run.seed for run in runs.complete], [run.seed for run in runs.other_files]) == ([1, 2], [0])

@@ -13,6 +13,7 @@ from rlbench.records.locks import is_held
 from rlbench.records.store import Store, read_record
 from rlbench.report.run_status import standings
 from tests.commands import stdout_of
+from tests.forging import claim
 
 Record = Callable[..., Path]
 
@@ -24,9 +25,14 @@ def test_state_of_an_unlocked_run_is_its_outcome(
     record_run: Record, tmp_path: Path, status: str | None, state: str
 ) -> None:
     record_run([1.0, 3.0, 2.0], status=status)
-    (found,) = standings(tmp_path / "results")
-    assert (found.state, found.name, found.seed) == (state, "atari/dqn/BreakoutNoFrameskip-v4", 0)
-    assert (found.env_steps, found.budget, found.best, found.eta_seconds) == (200_000, 10_000_000, 3.0, None)
+    (run_state,) = standings(tmp_path / "results")
+    assert (run_state.state, run_state.name, run_state.seed) == (state, "atari/dqn/BreakoutNoFrameskip-v4", 0)
+    assert (run_state.env_steps, run_state.budget, run_state.best, run_state.eta_seconds) == (
+        200_000,
+        10_000_000,
+        3.0,
+        None,
+    )
 
 
 def test_a_run_names_the_settings_that_it_changes(
@@ -45,8 +51,7 @@ def test_a_run_names_the_settings_that_it_changes(
 
 def test_locked_run_is_running_with_an_eta(record_run: Record, tmp_path: Path) -> None:
     record_run([1.0, 3.0, 2.0], status=None)
-    store = Store.claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), tmp_path / "results", {})
-    assert store is not None
+    store = claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), tmp_path / "results")
     (running,) = standings(tmp_path / "results")
     store.release()
     (released,) = standings(tmp_path / "results")
@@ -57,8 +62,7 @@ def test_locked_run_is_running_with_an_eta(record_run: Record, tmp_path: Path) -
 def test_reading_the_status_leaves_the_lock_free(record_run: Record, tmp_path: Path) -> None:
     folder = record_run([1.0], status=None)
     assert not is_held(folder)
-    store = Store.claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), tmp_path / "results", {})
-    assert store is not None
+    store = claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), tmp_path / "results")
     assert is_held(folder)
     store.release()
 
@@ -80,8 +84,7 @@ def test_status_of_a_run_stopped_between_epochs_has_its_saved_steps(record_run: 
     store.release()
     saved, _ = standings(tmp_path / "results")
     assert (saved.env_steps, saved.reason) == (133_000, "a test says interrupted")
-    store = Store.claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), tmp_path / "results", {})
-    assert store is not None
+    store = claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), tmp_path / "results")
     store.append(epochs[2])  # a second attempt records an epoch, and is killed
     store.release()
     killed, _ = standings(tmp_path / "results")

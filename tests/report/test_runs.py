@@ -20,9 +20,9 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 
 def test_report_reader_agrees_with_the_record_reader() -> None:
-    found = list(folders(RESULTS))
-    assert len(found) >= 37
-    for folder in found:
+    run_folders = list(folders(RESULTS))
+    assert len(run_folders) >= 37
+    for folder in run_folders:
         run, record = read_run(folder), store.read_record(folder)
         evaluated = [e for e in record.epochs if e.evaluated is not None]
         assert [(e.env_steps, e.seconds, e.mean) for e in run.evaluations] == [

@@ -25,7 +25,7 @@ def bound(rate: float, repeats: int = REPEATS) -> float:
 
 
 def accepted(ratio: float, spread: float, n: int, word: str) -> float:
-    """How often seeds whose true mean is ``ratio`` times the documented one get the verdict."""
+    """The rate at which seeds whose true mean is ``ratio`` times the documented one get the verdict."""
     draw = np.random.default_rng(1)
     count = 0
     for _ in range(REPEATS):
@@ -114,26 +114,26 @@ SHAPES = {"flat": np.ones(MOMENTS), "rising": 1 - np.exp(np.linspace(0, -6, MOME
 DRAWS = 500
 
 
-def curves(draw: np.random.Generator, n: int, shape: str, level: float, std: float, kept: float) -> np.ndarray:
+def curves(draw: np.random.Generator, n: int, shape: str, level: float, std: float, fraction: float) -> np.ndarray:
     """Learning curves of ``n`` seeds, (DRAWS, n, MOMENTS): half of the variance the seed's, half the evaluation's.
 
     ``kept`` is the correlation of the noise of two evaluations that follow each other.
     """
     noise = draw.normal(size=(DRAWS, n, MOMENTS))
     for moment in range(1, MOMENTS):
-        noise[..., moment] = kept * noise[..., moment - 1] + math.sqrt(1 - kept**2) * noise[..., moment]
+        noise[..., moment] = fraction * noise[..., moment - 1] + math.sqrt(1 - fraction**2) * noise[..., moment]
     return level * SHAPES[shape] + std / math.sqrt(2) * (draw.normal(size=(DRAWS, n, 1)) + noise)
 
 
-def reproduced(n: int, cell: str, shape: str, kept: float, *, shortfall: float) -> float:
-    """How often ``n`` seeds whose curve lies so many margins lower are called a reproduction of the documented ten."""
+def reproduced(n: int, cell: str, shape: str, fraction: float, *, shortfall: float) -> float:
+    """The rate at which ``n`` seeds with a curve so many margins lower reproduce the documented ten."""
     algorithm, task = CELLS[cell]
     reference = primary("mujoco", algorithm, f"{task}-v4")
     assert reference is not None and reference.std is not None
     draw, random = np.random.default_rng(5), of_tasks()[task].random
     level = reference.score - random
-    theirs = curves(draw, 10, shape, level, reference.std, kept)
-    ours = curves(draw, n, shape, level, reference.std, kept) - shortfall * max(0.1 * level, reference.std)
+    theirs = curves(draw, 10, shape, level, reference.std, fraction)
+    ours = curves(draw, n, shape, level, reference.std, fraction) - shortfall * max(0.1 * level, reference.std)
     count = 0
     for their, our in zip(theirs, ours, strict=True):
         peak = their[:, their.mean(0).argmax()]

@@ -38,8 +38,8 @@ def own(record_run: Record, *means: float, **which: object) -> None:
 
 def cells(capsys: Capture, *words: str) -> list[dict[str, object]]:
     assert main(["table", "toy", "--algo", "dqn", "--task", "Catch", "--json", *words]) == 0
-    found: list[dict[str, object]] = json.loads(capsys.readouterr().out)["cells"]
-    return found
+    rows: list[dict[str, object]] = json.loads(capsys.readouterr().out)["cells"]
+    return rows
 
 
 def test_without_own_runs_the_verdict_uses_rlbenchs_records(record_run: Record, capsys: Capture) -> None:

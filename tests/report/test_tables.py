@@ -44,7 +44,7 @@ DOCUMENT = ReferenceScore(
     source="a/README.md@0",
     note="",
 )
-MEASURED = Measured(
+SCORE = Measured(
     score=1234.5678,
     low=1000.04,
     high=1469.0,
@@ -57,7 +57,7 @@ MEASURED = Measured(
 FULL = Cell(
     key=CellKey("atari", "dqn", "Qbert|<b>", ""),
     documented=DOCUMENT,
-    measured=MEASURED,
+    measured=SCORE,
     verdict=Verdict("BELOW"),
     note="a & b",
 )
@@ -110,13 +110,13 @@ def test_csv_holds_every_number_in_full() -> None:
 
 def test_json_has_exactly_the_fields_of_the_contract() -> None:
     cell = json.loads(tables.to_json([FULL]))["cells"][0]
-    told = ["documented", "measured", "rlbench", "behaviour", "expert"]
+    fields_of_cell = ["documented", "measured", "rlbench", "behaviour", "expert"]
     assert list(cell) == [
         "suite",
         "algorithm",
         "task",
         "dataset",
-        *told,
+        *fields_of_cell,
         "verdict",
         "shortfall_percent",
         "looks",
@@ -124,8 +124,8 @@ def test_json_has_exactly_the_fields_of_the_contract() -> None:
         "note",
     ]
     assert list(cell["documented"]) == ["score", "std", "n", "estimator", "source"]
-    measured = ["score", "low", "high", "n", "estimator", "env_steps", "env_id", "seeds"]
-    assert list(cell["measured"]) == [*measured, "origin"]
+    fields = ["score", "low", "high", "n", "estimator", "env_steps", "env_id", "seeds"]
+    assert list(cell["measured"]) == [*fields, "origin"]
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -206,8 +206,8 @@ def test_html_is_self_contained_and_shows_names_as_they_are() -> None:
 def test_html_table_fits_a_screen_of_400_pixels() -> None:
     """Static: the verdict stands behind the task, spare columns are hidden, and nothing is wider than the screen."""
     header = re.findall(r"<th(?: class=\"([a-z ]+)\")?>([^<]+)</th>", tables.html_table(packaged()))
-    kept = [name for classes, name in header if "spare" not in classes.split()]
-    assert kept[:4] == ["Suite", "Algorithm", "Task", "Verdict"] and set(kept[4:]) <= set(tables.SCORES)
+    columns = [name for classes, name in header if "spare" not in classes.split()]
+    assert columns[:4] == ["Suite", "Algorithm", "Task", "Verdict"] and set(columns[4:]) <= set(tables.SCORES)
     assert ("spare", "At equal steps") in header
     for page in ("table.html", "report.html"):
         style = (tables.DATA / page).read_text(encoding="utf-8").partition("</style>")[0]
@@ -226,7 +226,7 @@ def test_a_note_of_an_html_table_stands_below_its_row_and_is_as_wide_as_the_tabl
 
 
 def test_a_plain_table_is_never_cut_or_coloured() -> None:
-    long = Cell(key=FULL.key, documented=DOCUMENT, measured=MEASURED, verdict=Verdict("BELOW"), note="word " * 200)
+    long = Cell(key=FULL.key, documented=DOCUMENT, measured=SCORE, verdict=Verdict("BELOW"), note="word " * 200)
     text = tables.to_plain([long])
     assert "\x1b" not in text
     assert "…" not in text

@@ -18,8 +18,8 @@ Record = Callable[..., Path]
 
 
 def reference_of(suite: str, algorithm: str, task: str) -> tuple[CellKey, ReferenceScore]:
-    found = about(suite, algorithm, task)[0]
-    return found.key, found.primary
+    reference = about(suite, algorithm, task)[0]
+    return reference.key, reference.primary
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def word(claim: Claim) -> str:
     return settle([claim])[0].word
 
 
-def judges() -> list[object]:
+def rules() -> list[object]:
     return [
         lambda scores: against_run(scores, 100.0, 0.0, 0.0),
         lambda scores: against_run(scores, 100.0, 20.0, 5.0),
@@ -164,21 +164,21 @@ def test_tied_seeds_give_a_verdict_without_a_test() -> None:
 
 @given(SCORES, st.integers(0, 500), st.integers(0, 3), st.integers(0, 1))
 def test_better_seeds_never_get_a_worse_verdict(scores: list[float], more: int, which: int, beside: int) -> None:
-    judge = judges()[which]
+    rule = rules()[which]
     others = FIXED * beside
-    before, after = (settle([judge(s), *others])[0] for s in (scores, [x + more for x in scores]))
+    before, after = (settle([rule(s), *others])[0] for s in (scores, [x + more for x in scores]))
     assert ORDER[after.word] >= ORDER[before.word]
 
 
 @given(SCORES, st.integers(0, 4), st.integers(1, 3), st.integers(0, 3), st.integers(0, 1))
 def test_a_failed_seed_never_improves_a_verdict(
-    scores: list[float], failed: int, added: int, which: int, beside: int
+    scores: list[float], failed: int, extra: int, which: int, beside: int
 ) -> None:
-    judge = judges()[which]
+    rule = rules()[which]
     others = FIXED * beside
     floor = min([*scores, -50.0])
     before, after = (
-        settle([with_failures(judge, scores, [floor] * count), *others])[0] for count in (failed, failed + added)
+        settle([with_failures(rule, scores, [floor] * count), *others])[0] for count in (failed, failed + extra)
     )
     assert ORDER[after.word] <= ORDER[before.word]
 
@@ -187,19 +187,19 @@ def test_a_failed_seed_never_improves_a_verdict(
     SCORES.filter(lambda s: len(s) >= 3), st.lists(st.integers(0, 300), min_size=12, max_size=12), st.integers(0, 99)
 )
 def test_claims_under_two_estimators_are_monotone(scores: list[float], gaps: list[int], more: int) -> None:
-    def judged(shift: int) -> str:
+    def verdict_word(shift: int) -> str:
         last = [s + shift for s in scores]
         top = [s + g for s, g in zip(last, gaps, strict=False)]
         return word(under_both(against_run(last, 100.0, 0.0, 0.0), against_run(top, 100.0, 0.0, 0.0)))
 
-    assert ORDER[judged(more)] >= ORDER[judged(0)]
+    assert ORDER[verdict_word(more)] >= ORDER[verdict_word(0)]
 
 
 def test_failed_seed_among_three_good_ones_weakens_the_verdict() -> None:
-    judge = judges()[2]
+    rule = rules()[2]
     good = [100.0, 101.0, 99.0, 100.0]
-    assert word(with_failures(judge, good, [])) == "REPRODUCED"
-    assert word(with_failures(judge, good, [0.0])) == "INCONCLUSIVE"
+    assert word(with_failures(rule, good, [])) == "REPRODUCED"
+    assert word(with_failures(rule, good, [0.0])) == "INCONCLUSIVE"
 
 
 def test_disagreement_of_two_estimators_is_inconclusive() -> None:
@@ -258,9 +258,9 @@ def test_the_margin_is_a_tenth_of_the_way_from_random_or_the_documented_spread()
 
 def test_more_seeds_is_the_smallest_number_with_the_designed_power() -> None:
     scores, distance = [1.0, 0.9, 1.0], 0.05
-    deviation, power = stats.tstd(scores), stats.norm.ppf(0.8)
-    needed = next(n for n in range(4, 200) if (stats.t.ppf(0.95, n - 1) + power) * deviation / math.sqrt(n) < distance)
-    assert more_seeds(scores, distance) == needed - 3
+    std, power = stats.tstd(scores), stats.norm.ppf(0.8)
+    count = next(n for n in range(4, 200) if (stats.t.ppf(0.95, n - 1) + power) * std / math.sqrt(n) < distance)
+    assert more_seeds(scores, distance) == count - 3
 
 
 def test_more_seeds_uses_the_same_test_as_the_verdict() -> None:
@@ -272,21 +272,21 @@ def test_more_seeds_uses_the_same_test_as_the_verdict() -> None:
         degrees = math.floor((ours + noise) ** 2 / (ours**2 / (count - 1) + noise**2 / (n - 1)))
         return float(stats.t.ppf(0.95, degrees) * math.sqrt(ours + noise) + power * math.sqrt(ours))
 
-    needed = next(count for count in range(4, 200) if reach(count) < 15.0)
-    assert more_seeds(scores, 15.0, noise, n) == needed - 3
+    seeds_needed = next(count for count in range(4, 200) if reach(count) < 15.0)
+    assert more_seeds(scores, 15.0, noise, n) == seeds_needed - 3
 
 
-@pytest.mark.parametrize(("reference", "deviation", "margin"), [(-21.5, 0.8, 2.2), (-19.0, 2.0, 4.5)])
-def test_named_number_of_seeds_has_a_power_of_80_percent(reference: float, deviation: float, margin: float) -> None:
+@pytest.mark.parametrize(("reference", "std", "margin"), [(-21.5, 0.8, 2.2), (-19.0, 2.0, 4.5)])
+def test_named_number_of_seeds_has_a_power_of_80_percent(reference: float, std: float, margin: float) -> None:
     """Once our spread decides it, once the document's, whose printed mean stays where it is."""
     ours, n = [-22.9, -21.0, -25.3, -20.0, -20.4], 10
-    claim = against_seeds(ours, reference, deviation, n, margin)
+    claim = against_seeds(ours, reference, std, n, margin)
     assert claim.found == "INCONCLUSIVE"
     assert claim.more is not None
     count, draws = len(ours) + claim.more, np.random.default_rng(0)
     again = draws.normal(np.mean(ours), np.std(ours, ddof=1), (400, count))
-    settled = np.mean([against_seeds(list(s), reference, deviation, n, margin).found == "REPRODUCED" for s in again])
-    assert 0.74 < settled < 0.88
+    power = np.mean([against_seeds(list(s), reference, std, n, margin).found == "REPRODUCED" for s in again])
+    assert 0.74 < power < 0.88
 
 
 @pytest.mark.parametrize(("n", "seeds", "degrees"), [(4, 20, 4), (10, 20, 18), (10, 3, 3)])
@@ -304,9 +304,9 @@ def test_large_error_of_the_reference_is_undecidable() -> None:
     assert not out_of_reach(1.01 * threshold, 9.0, 10)
     assert not out_of_reach(0.0, 0.0, 10)
     endless = [float(x) for x in np.random.default_rng(0).normal(100.0, 1.0, 2000)]
-    for slack, found in ((-0.3, "INCONCLUSIVE"), (0.3, "REPRODUCED")):
+    for slack, word in ((-0.3, "INCONCLUSIVE"), (0.3, "REPRODUCED")):
         reference = 100.0 + 10.0 - (threshold + slack)  # so far lies our mean above the margin of 10
-        assert against_seeds(endless, reference, 9.0, 10, 10.0).found == found  # of squared error 9
+        assert against_seeds(endless, reference, 9.0, 10, 10.0).found == word  # of squared error 9
 
 
 def test_small_difference_needs_more_than_the_maximum_of_seeds() -> None:

@@ -27,7 +27,7 @@ def algo_of(spec: Spec) -> PolicyGradient:
 
 
 def gain(layer: nn.Linear | nn.Conv2d) -> float | None:
-    """What the weights are an orthogonal matrix times, None if they are not one."""
+    """The factor of an orthogonal matrix, None if the weights are no such multiple."""
     weight = layer.weight.detach().double().flatten(1)
     short = weight @ weight.T if len(weight) <= weight.shape[1] else weight.T @ weight
     scale = float(short.diagonal().mean())
@@ -66,13 +66,13 @@ def test_atari_torso_has_orthogonal_initialization() -> None:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "wanted"),
+    ("algorithm", "expected"),
     [
         ("reinforce", torch.tanh),
         *((name, lambda action: action.clip(-1, 1)) for name in ("a2c", "ppo", "npg", "trpo")),
     ],
 )
-def test_reinforce_squashes_actions_and_others_clip_them(algorithm: str, wanted: Callable[[Tensor], Tensor]) -> None:
+def test_reinforce_squashes_actions_and_others_clip_them(algorithm: str, expected: Callable[[Tensor], Tensor]) -> None:
     action = Tensor([[-2.0, -1.0, -0.5, 0.0, 0.7, 9.0]])
     carried_out = bound(algo_of(suites.spec("mujoco", algorithm, "HalfCheetah-v4")), REAL)(action)
-    torch.testing.assert_close(carried_out, wanted(action))
+    torch.testing.assert_close(carried_out, expected(action))

@@ -82,13 +82,13 @@ def test_generated_sets_have_their_own_budget_and_learning_rate_decay() -> None:
 
 def test_cql_on_generated_sets_has_a_fixed_weight() -> None:
     """https://github.com/aviralkumar2907/CQL: min_q_weight 5, no Lagrange form, backups without entropy."""
-    own, published = (
+    own, reference = (
         suites.spec("offline", "cql", name).algo for name in ("rlb-hopper-medium", "halfcheetah-medium-v2")
     )
-    assert isinstance(own, Offline) and isinstance(published, Offline)
+    assert isinstance(own, Offline) and isinstance(reference, Offline)
     assert own.method == Conservative(conservative_weight=5.0, lagrange_threshold=None, soft_q_backup=False)
-    assert published.method == Conservative(conservative_weight=1.0, lagrange_threshold=10.0, soft_q_backup=True)
-    assert own.model_copy(update={"method": published.method}) == published
+    assert reference.method == Conservative(conservative_weight=1.0, lagrange_threshold=10.0, soft_q_backup=True)
+    assert own.model_copy(update={"method": reference.method}) == reference
 
 
 def test_cell_name_contains_other_data() -> None:

@@ -148,14 +148,14 @@ def test_a_smoke_run_records_its_own_data_and_says_so(
 
 def test_recorded_games_reach_the_learner_unchanged(tmp_path: Path) -> None:
     """Stacks of four frames of one game, the first repeated, and points as they were: nothing is clipped."""
-    made, points = recording_writer.RecordingWriter(tmp_path / "rlb-x.frames"), [7.0, 0.0, -4.0, 1.0, 0.0]
+    writer, points = recording_writer.RecordingWriter(tmp_path / "rlb-x.frames"), [7.0, 0.0, -4.0, 1.0, 0.0]
     for game in range(2):
         for number, reward in enumerate(points):
             frame = np.full((84, 84), 100 * game + number + 1, np.uint8)
-            made.add(recording_writer.step(0, frame, number % 4, reward, terminated=number == 4, truncated=False))
-        made.add(recording_writer.last(0, np.full((84, 84), 100 * game + 6, np.uint8)))
-    made.flush()
-    recording_writer.finish(tmp_path / "rlb-x.frames", made.digests, {"task": BREAKOUT})
+            writer.add(recording_writer.step(0, frame, number % 4, reward, terminated=number == 4, truncated=False))
+        writer.add(recording_writer.last(0, np.full((84, 84), 100 * game + 6, np.uint8)))
+    writer.flush()
+    recording_writer.finish(tmp_path / "rlb-x.frames", writer.digests, {"task": BREAKOUT})
     spec = resolve("offline", "bcq", BREAKOUT, dataset="x-01234567").spec
     run = build_offline(
         spec, algo_of(spec), describe(spec), torch.device("cpu"), Runtime(dataset=str(tmp_path / "rlb-x.frames"))
@@ -163,12 +163,12 @@ def test_recorded_games_reach_the_learner_unchanged(tmp_path: Path) -> None:
     assert isinstance(run.updater, EagerUpdater)
     batch = run.updater.source.sample(200)
     assert batch.obs.shape == batch.next_obs.shape == (200, 4, 84, 84)
-    seen = {}
+    batches = {}
     for obs, led_to, reward, discount in zip(batch.obs, batch.next_obs, batch.reward, batch.discount, strict=True):
-        seen[tuple(obs[:, 0, 0].tolist())] = (led_to[:, 0, 0].tolist(), reward.item(), round(discount.item(), 4))
-    wanted = {}
+        batches[tuple(obs[:, 0, 0].tolist())] = (led_to[:, 0, 0].tolist(), reward.item(), round(discount.item(), 4))
+    expected = {}
     for first in (1, 101):
-        shown = [first] * 3 + [first + k for k in range(6)]
+        stack_obs = [first] * 3 + [first + k for k in range(6)]
         for k, reward in enumerate(points):
-            wanted[tuple(shown[k : k + 4])] = (shown[k + 1 : k + 5], reward, 0.0 if k == 4 else 0.99)
-    assert seen == wanted
+            expected[tuple(stack_obs[k : k + 4])] = (stack_obs[k + 1 : k + 5], reward, 0.0 if k == 4 else 0.99)
+    assert batches == expected

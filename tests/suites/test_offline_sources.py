@@ -198,17 +198,17 @@ def test_every_documented_cell_has_the_settings_of_its_primary_reference() -> No
 
 
 def test_every_row_of_the_settings_is_of_a_documented_cell() -> None:
-    named = {(row.algorithm, task) for row in rows() for task in row.tasks.split()}
-    assert named == {(algorithm, task) for algorithm, task, _ in CELLS}
+    cells = {(row.algorithm, task) for row in rows() for task in row.tasks.split()}
+    assert cells == {(algorithm, task) for algorithm, task, _ in CELLS}
 
 
 @pytest.mark.parametrize(("repository", "algorithm", "task", "quoted"), TABLE)
 def test_a_cell_has_the_values_of_the_quoted_files(repository: str, algorithm: str, task: str, quoted: Quoted) -> None:
     body, _, quality = task.removesuffix("-v2").partition("-")
     config = f"{body}/{quality.replace('-', '_')}_v2"
-    shown = {path: (value, source) for path, value, source, _ in resolve("offline", algorithm, task).rows()}
+    fields = {path: (value, source) for path, value, source, _ in resolve("offline", algorithm, task).rows()}
     for path, value, file in quoted:
-        assert shown[path] == (value, f"{repository}:{file.format(config)}"), path
+        assert fields[path] == (value, f"{repository}:{file.format(config)}"), path
 
 
 @pytest.mark.parametrize(("algorithm", "task", "name"), CELLS)
@@ -221,10 +221,10 @@ def test_every_setting_that_changes_a_score_has_a_source(algorithm: str, task: s
     assert isinstance(spec.algo, Offline)
     paths = {f"algo.{path}" for path, _ in fields(spec.algo)} - {"algo.family", "algo.revision", "algo.method.kind"}
     expected = {"budget.steps", "budget.epoch", "protocol.episodes", *paths - IDLE.get(algorithm, set())}
-    named = {path for path, source in sources.items() if source.startswith(f"{REPOSITORIES[name]}:")}
-    assert named == {setting.path for setting in settings(algorithm, task)}
+    cited = {path for path, source in sources.items() if source.startswith(f"{REPOSITORIES[name]}:")}
+    assert cited == {setting.path for setting in settings(algorithm, task)}
     if name != "Tianshou":
-        assert expected == named
+        assert expected == cited
 
 
 @pytest.mark.parametrize(("algorithm", "task"), [(a, t) for a, t, name in CELLS if name == "robomimic"])

@@ -129,8 +129,8 @@ def test_plugin_recipe_is_complete_in_under_eighty_lines() -> None:
 def test_a_plug_in_is_listed_shown_run_and_tabled_like_any_other_suite() -> None:
     assert stdout_of(["list", "suites"]).split() == [*suites.SUITES, "corridor"]
     assert stdout_of(["list", "algos", "--suite", "corridor"]).split() == ["dqn", "ppo"]
-    shown = stdout_of(["show", "corridor", "dqn", "Corridor"])
-    assert "task.package = corridor_suite" in shown and "task.version = 1.0" in shown
+    text = stdout_of(["show", "corridor", "dqn", "Corridor"])
+    assert "task.package = corridor_suite" in text and "task.version = 1.0" in text
     steps = ("--steps", "1200", "--quiet", "--device", "cpu")
     code, out, error = run_command([*COMMANDS[0].split()[1:4], "--seeds", "0-1", *steps])
     assert (code, error) == (0, "") and out.count("corridor/dqn/Corridor seed") == 2
@@ -348,10 +348,12 @@ def test_frames_become_gray_and_small_and_rewards_are_clipped_in_training_alone(
             answers.append(envs.recv())
         return answers
 
-    trained, evaluated = steps(training=True), steps(training=False)
-    assert [int(step.obs[0, 0, 0]) for step in trained] == [30, 50, 70]
-    assert [step.reward[0] for step in trained] == [-1.0] * 3 and [step.reward[0] for step in evaluated] == [-7.0] * 3
-    assert [step.score[1] for step in trained] == [-7.0] * 3 and trained[-1].over.all()
+    training_steps, evaluated = steps(training=True), steps(training=False)
+    assert [int(step.obs[0, 0, 0]) for step in training_steps] == [30, 50, 70]
+    assert [step.reward[0] for step in training_steps] == [-1.0] * 3 and [step.reward[0] for step in evaluated] == [
+        -7.0
+    ] * 3
+    assert [step.score[1] for step in training_steps] == [-7.0] * 3 and training_steps[-1].over.all()
 
 
 def test_observations_that_do_not_suit_the_settings_are_refused_with_advice() -> None:

@@ -72,8 +72,8 @@ def test_every_game_of_ale_is_a_task() -> None:
 
 
 def test_ids_are_spelled_as_gym_spelled_them() -> None:
-    known = suites.tasks("atari")
-    assert {"SpaceInvadersNoFrameskip-v4", "UpNDownNoFrameskip-v4", "MsPacmanNoFrameskip-v4"} <= set(known)
+    names = suites.tasks("atari")
+    assert {"SpaceInvadersNoFrameskip-v4", "UpNDownNoFrameskip-v4", "MsPacmanNoFrameskip-v4"} <= set(names)
 
 
 def test_globs_name_tasks_and_a_star_the_documented_ones() -> None:
@@ -86,7 +86,7 @@ def test_globs_name_tasks_and_a_star_the_documented_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "meant"),
+    ("words", "suggestion"),
     [
         (("atary", "dqn", "PongNoFrameskip-v4"), "atari"),
         (("atari", "dqnn", "PongNoFrameskip-v4"), "dqn"),
@@ -94,8 +94,8 @@ def test_globs_name_tasks_and_a_star_the_documented_ones() -> None:
         (("toy", "dqn", "Cath"), "Catch"),
     ],
 )
-def test_an_unknown_name_is_refused_with_the_nearest(words: tuple[str, str, str], meant: str) -> None:
-    with pytest.raises(UnknownName, match=f"did you mean '{meant}'"):
+def test_an_unknown_name_is_refused_with_the_nearest(words: tuple[str, str, str], suggestion: str) -> None:
+    with pytest.raises(UnknownName, match=f"did you mean '{suggestion}'"):
         suites.spec(*words)
 
 
@@ -155,13 +155,13 @@ def test_sac_means_discrete_or_continuous_sac_by_the_actions() -> None:
 
 def test_identities_survive_new_families_and_fields() -> None:
     """Literal: committed records are found by these."""
-    known = {
+    names = {
         ("toy", "sac", "Pendulum-v1"): "9e1f281af52a",
         ("mujoco", "sac", "HalfCheetah-v4"): "b7471609772c",
         ("mujoco", "ppo", "HalfCheetah-v4"): "ae90adc0cd2c",
         ("goals", "ddpg+her", "FetchReach-v4"): "d9c58c22ccd3",
     }
-    assert {cell: suites.spec(*cell).id for cell in known} == known
+    assert {cell: suites.spec(*cell).id for cell in names} == names
 
 
 @pytest.mark.parametrize("game", SEVEN)
@@ -169,9 +169,9 @@ def test_identities_survive_new_families_and_fields() -> None:
 def test_a_curious_algorithm_is_the_plain_one_with_the_scripts_settings_of_curiosity(algorithm: str, game: str) -> None:
     """Defaults of the scripts' --icm-… options, --icm-lr-scale 10 of the ViZDoom rows; pixels are divided by 255."""
     plain, curious = (suites.spec("atari", name, f"{game}NoFrameskip-v4") for name in (algorithm, f"{algorithm}+icm"))
-    found = curious.algo.curiosity
-    assert (found.loss_scale, found.reward_scale, found.forward_share, found.hidden) == (10.0, 0.01, 0.2, 512)
-    assert (found.torso, found.lr) == (Nature(scale=True), None)
+    icm = curious.algo.curiosity
+    assert (icm.loss_scale, icm.reward_scale, icm.forward_share, icm.hidden) == (10.0, 0.01, 0.2, 512)
+    assert (icm.torso, icm.lr) == (Nature(scale=True), None)
     assert curious.algo.model_copy(update={"curiosity": None}) == plain.algo
     assert (curious.task, curious.protocol, curious.budget) == (plain.task, plain.protocol, plain.budget)
     assert curious.id != plain.id

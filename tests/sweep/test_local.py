@@ -49,12 +49,12 @@ def events(results: Path, seed: int) -> list[str]:
     return [str(line.get("how", line["event"])) for line in attempts.read_attempts(folder(results, seed))]
 
 
-def until_said(process: subprocess.Popen[str], text: str) -> None:
+def until_printed(process: subprocess.Popen[str], text: str) -> None:
     assert process.stderr is not None
     for line in process.stderr:
         if text in line:
             return
-    pytest.fail(f"{text!r} was never said")
+    pytest.fail(f"{text!r} was never printed")
 
 
 def gone(processes: list[psutil.Process], seconds: float = 30) -> bool:
@@ -63,7 +63,7 @@ def gone(processes: list[psutil.Process], seconds: float = 30) -> bool:
 
 
 def complete(results: Path, seed: int) -> tuple[object, ...]:
-    """What must be the same however often a run was interrupted; reading it checks that no epoch is there twice."""
+    """The content that interruptions must not change; reading it checks that no epoch is there twice."""
     record = read_record(folder(results, seed))
     assert record.outcome is not None and record.outcome.status == "done"
     assert [epoch.number for epoch in record.epochs] == [0, 1, 2, 3]
@@ -73,7 +73,7 @@ def complete(results: Path, seed: int) -> tuple[object, ...]:
 @pytest.mark.slow
 def test_killed_sweep_leaves_no_process_and_the_same_command_finishes_it(tmp_path: Path) -> None:
     process = started(tmp_path, "0,1", "--jobs", "2")
-    until_said(process, "epoch 1")
+    until_printed(process, "epoch 1")
     children = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     process.communicate()
@@ -137,7 +137,7 @@ def test_twelve_runs_killed_five_times_finish_once_each(tmp_path: Path) -> None:
     while True:
         process = started(tmp_path / "swept", "0-11", "--jobs", "2", "--json")
         if kills < 5:
-            until_said(process, "epoch 0")
+            until_printed(process, "epoch 0")
             time.sleep(float(chance.uniform(0, 6)))
         while kills < 5 and process.poll() is None:
             kills += 1
@@ -165,9 +165,9 @@ def test_twelve_runs_killed_five_times_finish_once_each(tmp_path: Path) -> None:
     assert subprocess.run(words(tmp_path / "alone", "0,7", "--quiet"), check=False).returncode == 0
     assert [complete(tmp_path / "alone", seed) for seed in (0, 7)] == [whole[0], whole[7]]
     for seed in range(12):
-        told = events(tmp_path / "swept", seed)
-        assert "done" not in told[:-1], f"seed {seed} was run again after it was done: {told}"
-        assert told.count("begun") >= 1
+        event_list = events(tmp_path / "swept", seed)
+        assert "done" not in event_list[:-1], f"seed {seed} was run again after it was done: {event_list}"
+        assert event_list.count("begun") >= 1
 
 
 PLANTED = """
@@ -226,9 +226,9 @@ def test_worker_gets_settings_of_file_and_environment(tmp_path: Path, monkeypatc
     config.write_text('[algo]\nlr = 3e-4\nhidden = 32\n[algo.torso]\nkind = "mlp"\nwidths = [32, 16]\n')
     environ = {"RLBENCH_ALGO__LR": "2e-3", "RLBENCH_STEPS": "700", "RLBENCH_DEVICE": "cpu"}
     sets = ("algo.hidden=64",)
-    wanted = resolve("toy", "dqn", "Catch", seed=3, sets=sets, config=config, environ=environ).spec
-    told = repeated_settings(config, environ, sets)
-    assert resolve("toy", "dqn", "Catch", seed=3, sets=told).spec == wanted
+    expected = resolve("toy", "dqn", "Catch", seed=3, sets=sets, config=config, environ=environ).spec
+    again = repeated_settings(config, environ, sets)
+    assert resolve("toy", "dqn", "Catch", seed=3, sets=again).spec == expected
     rest = {
         "steps": None,
         "dataset": None,
@@ -243,9 +243,9 @@ def test_worker_gets_settings_of_file_and_environment(tmp_path: Path, monkeypatc
         "executor": "local",
         "address": None,
     }
-    asked = SweepOptions(results=tmp_path, device="auto", sets=told, force=True, **rest)
-    job = Job(spec=wanted, folder=tmp_path, threads=1, memory=1)
-    line = command_line(asked)(Order(job, "cuda:1", force=False))
+    options = SweepOptions(results=tmp_path, device="auto", sets=again, force=True, **rest)
+    job = Job(spec=expected, folder=tmp_path, threads=1, memory=1)
+    line = command_line(options)(Order(job, "cuda:1", force=False))
     assert line[:7] == ["run", "toy", "dqn", "--task", "Catch", "--seeds", "3"]
     assert line[line.index("--import") + 1] == "my_envs"
     assert line[line.index("--update-engine") + 1] == "compiled"

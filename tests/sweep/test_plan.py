@@ -36,13 +36,13 @@ def job(number: int = 0, *, threads: int = 1, memory: int = GB, gpu: int = 0) ->
 
 
 @pytest.mark.parametrize(
-    ("asked", "cores", "pairs", "processes"),
+    ("jobs", "cores", "pairs", "processes"),
     [(None, 8, 70, 8), (None, 8, 3, 3), (2, 8, 70, 2), (16, 8, 70, 16), (None, 1, 5, 1), (4, 2, 0, 1)],
 )
 def test_worker_count_is_the_requested_number_or_one_per_core(
-    asked: int | None, cores: int, pairs: int, processes: int
+    jobs: int | None, cores: int, pairs: int, processes: int
 ) -> None:
-    assert worker_count(asked, cores, pairs) == processes
+    assert worker_count(jobs, cores, pairs) == processes
 
 
 @pytest.mark.parametrize(
@@ -54,34 +54,34 @@ def test_worker_count_is_the_requested_number_or_one_per_core(
         (PONG, 6, 2, None, 3),
         (PONG, 2, 4, None, 1),
         (CATCH, 8, 2, None, 1),  # small networks use one
-        (CATCH, 8, 2, 3, 3),  # somebody said so
+        (CATCH, 8, 2, 3, 3),  # requested
     ],
 )
 def test_each_process_gets_its_share_of_the_cores(
     spec: object, cores: int, processes: int, threads: int | None, share: int
 ) -> None:
-    (made,) = jobs_of([spec], Path("r"), Machine(cores=cores, memory=100 * GB), processes, threads)
-    assert made.threads == share
+    (job_of_spec,) = jobs_of([spec], Path("r"), Machine(cores=cores, memory=100 * GB), processes, threads)
+    assert job_of_spec.threads == share
 
 
 @pytest.mark.parametrize(
-    ("cores", "processes", "gpus", "asked", "threads", "eval_workers"),
+    ("cores", "processes", "gpus", "jobs", "threads", "eval_workers"),
     [
         (2, 1, (), None, 2, 0),  # both learn
         (8, 1, (), None, 4, 4),
         (8, 2, (), None, 4, 0),
         (16, 2, (80 * GB,), None, 1, 7),
-        (2, 2, (), 1, 1, 1),  # somebody said so
+        (2, 2, (), 1, 1, 1),  # requested
     ],
 )
 def test_eval_workers_of_an_offline_run_use_idle_cores(
-    cores: int, processes: int, gpus: tuple[int, ...], asked: int | None, threads: int, eval_workers: int
+    cores: int, processes: int, gpus: tuple[int, ...], jobs: int | None, threads: int, eval_workers: int
 ) -> None:
     machine = Machine(cores=cores, memory=100 * GB, gpus=gpus)
-    (made,) = jobs_of([TD3BC], Path("r"), machine, processes, None, asked)
+    (job_of_spec,) = jobs_of([TD3BC], Path("r"), machine, processes, None, jobs)
     (bare,) = jobs_of([TD3BC], Path("r"), machine, processes, None, 0)
-    assert (made.threads, made.eval_workers) == (threads, eval_workers)
-    assert made.memory >= bare.memory + eval_workers * 360_000_000
+    assert (job_of_spec.threads, job_of_spec.eval_workers) == (threads, eval_workers)
+    assert job_of_spec.memory >= bare.memory + eval_workers * 360_000_000
 
 
 def test_gpu_holds_replay_and_networks() -> None:
@@ -120,8 +120,8 @@ def test_a_job_starts_where_there_is_room(running: list[dict[str, int]], new: di
     beside = [
         Placed(job(n, **{k: v for k, v in one.items() if k != "on"}), one.get("on")) for n, one in enumerate(running)
     ]
-    found = place(job(9, **new), beside, machine, 2)
-    assert (None if found is None else "host" if found.gpu is None else found.gpu) == where
+    start = place(job(9, **new), beside, machine, 2)
+    assert (None if start is None else "host" if start.gpu is None else start.gpu) == where
 
 
 jobs = st.builds(
@@ -146,10 +146,10 @@ def test_packing_respects_memory_cores_and_gpus_and_starts_every_job(
     running: list[Placed] = []
     while waiting or running:
         for one in list(waiting):
-            found = place(one, running, machine, processes)
-            if found is not None:
+            start = place(one, running, machine, processes)
+            if start is not None:
                 waiting.remove(one)
-                running.append(found)
+                running.append(start)
         assert running, "nothing fits into an empty machine"
         assert len(running) <= processes
         assert sum(p.job.memory for p in running) <= machine.memory
@@ -170,8 +170,8 @@ def test_shards_partition_the_runs_evenly(total: int, pairs: int) -> None:
 @given(st.integers(1, 8), st.integers(1, 8), st.lists(st.sampled_from([PONG, CATCH]), min_size=1, max_size=6))
 def test_threads_of_all_processes_together_are_no_more_than_the_cores(cores: int, most: int, specs: list) -> None:
     processes = worker_count(most, cores, len(specs))
-    made = jobs_of(specs, Path("r"), Machine(cores=cores, memory=100 * GB), processes, None)
-    assert max(one.threads for one in made) * processes <= max(cores, processes)
+    job_list = jobs_of(specs, Path("r"), Machine(cores=cores, memory=100 * GB), processes, None)
+    assert max(one.threads for one in job_list) * processes <= max(cores, processes)
 
 
 def test_the_plan_does_not_depend_on_what_is_finished() -> None:
@@ -197,12 +197,12 @@ def test_shards_are_numbered_from_one() -> None:
 def test_sweep_reports_runs_with_other_rounding_than_alone(tmp_path: Path) -> None:
     """Two cores are two threads for frames alone, and one for each of two runs; a small network has one anyway."""
     machine = Machine(cores=2, memory=10**12)
-    for suite, task, processes, told in (
+    for suite, task, processes, message in (
         ("atari", "PongNoFrameskip-v4", 2, "computes with 1 thread of torch here and with 2 alone"),
         ("atari", "PongNoFrameskip-v4", 1, ""),
         ("toy", "Catch", 2, ""),
     ):
         specs = [suites.spec(suite, "dqn", task, seed=seed) for seed in range(2)]
-        said = fewer_threads(jobs_of(specs, tmp_path, machine, processes, None), machine)
-        assert told in said and bool(told) == bool(said)
-        assert not said or said.endswith("OMP_NUM_THREADS=1 gives the same ones alone")
+        note = fewer_threads(jobs_of(specs, tmp_path, machine, processes, None), machine)
+        assert message in note and bool(message) == bool(note)
+        assert not note or note.endswith("OMP_NUM_THREADS=1 gives the same ones alone")

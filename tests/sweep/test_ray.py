@@ -49,9 +49,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
     monkeypatch.setenv("RAY_worker_niceness", "0")  # the test waits for them
     from ray.cluster_utils import Cluster  # noqa: PLC0415 - an extra
 
-    made = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
-    yield made
-    made.shutdown()
+    ray_cluster = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
+    yield ray_cluster
+    ray_cluster.shutdown()
 
 
 @needs_ray

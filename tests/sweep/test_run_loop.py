@@ -75,13 +75,13 @@ def test_failed_seed_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytes
 
     keep, folder = rlbench.run._Recorder.keep, Path()
 
-    def watched(self: rlbench.run._Recorder, epoch: object) -> None:
+    def run_once(self: rlbench.run._Recorder, epoch: object) -> None:
         nonlocal folder
         folder = self.store.folder
         keep(self, epoch)
 
     monkeypatch.setattr(rlbench.run, "_healthy", broken)
-    monkeypatch.setattr(rlbench.run._Recorder, "keep", watched)
+    monkeypatch.setattr(rlbench.run._Recorder, "keep", run_once)
     words = ["run", "toy", "dqn", "--task", "Catch", "--smoke", "--seeds", "0-2", "--json", "--device", "cpu"]
     rows = json.loads(stdout_of([*words, "--results", str(tmp_path)], 5))["runs"]
     assert [row["status"] for row in rows] == ["done", "failed", "done"]

@@ -12,13 +12,14 @@ from rlbench import suites
 from rlbench.errors import UsageError
 from rlbench.records import attempts
 from rlbench.records.locks import Claim
-from rlbench.records.store import Store, folder_of
+from rlbench.records.store import folder_of
 from rlbench.records.types import Outcome, Status
 from rlbench.signals import Stop
 from rlbench.sweep import scheduler
 from rlbench.sweep.events import Begun, Ending, EpochEnd, Event, Exited, from_line, to_line
 from rlbench.sweep.plan import Job
 from rlbench.sweep.scheduler import LOSSES, RETRIES, Sweep
+from tests.forging import claim
 
 CATCH = suites.spec("toy", "dqn", "Catch")
 
@@ -33,10 +34,9 @@ def job(results: Path, seed: int = 0) -> Job:
     return Job(spec=spec, folder=folder_of(spec, results), threads=1, memory=1)
 
 
-def finished(made: Job, results: Path, status: Status = "done", reason: str = "the budget is spent") -> None:
-    """What a process leaves behind."""
-    store = Store.claim(made.spec, results, {})
-    assert store is not None
+def finished(new_job: Job, results: Path, status: Status = "done", reason: str = "the budget is spent") -> None:
+    """Write the files that a process leaves."""
+    store = claim(new_job.spec, results)
     none = {"final": None, "best": None, "best_epoch": None, "weights": None}
     store.finish(Outcome(status=status, reason=reason, env_steps=0, updates=0, epochs=0, seconds=0.0, **none))
     store.release()
@@ -47,7 +47,7 @@ class Scripted:
 
     def __init__(self, scripts: dict[int, Sequence[Sequence[Event | Callable[[], None]]]], room: int = 2) -> None:
         self.scripts = {seed: list(scenes) for seed, scenes in scripts.items()}
-        self.most, self.running, self.started, self.asked, self.killed = (
+        self.most, self.running, self.started, self.stops_sent, self.killed = (
             room,
             dict[str, Job](),
             list[tuple[int, bool]](),
@@ -58,33 +58,33 @@ class Scripted:
     def room(self, _job: Job) -> bool:
         return len(self.running) < self.most
 
-    def start(self, made: Job, *, force: bool) -> None:
-        assert self.room(made)
-        self.running[made.name] = made
-        self.started.append((made.spec.seed, force))
+    def start(self, new_job: Job, *, force: bool) -> None:
+        assert self.room(new_job)
+        self.running[new_job.name] = new_job
+        self.started.append((new_job.spec.seed, force))
 
     in_process = False
 
     def events(self, _seconds: float) -> list[tuple[Job, Event]]:
-        found: list[tuple[Job, Event]] = []
-        for made in list(self.running.values()):
-            for told in self.scripts[made.spec.seed].pop(0):
-                if callable(told):
-                    told()
+        events_now: list[tuple[Job, Event]] = []
+        for new_job in list(self.running.values()):
+            for event in self.scripts[new_job.spec.seed].pop(0):
+                if callable(event):
+                    event()
                 else:
-                    found.append((made, told))
-            if found and isinstance(found[-1][1], Exited):
-                del self.running[made.name]
-        return found
+                    events_now.append((new_job, event))
+            if events_now and isinstance(events_now[-1][1], Exited):
+                del self.running[new_job.name]
+        return events_now
 
     def ask(self) -> None:
-        self.asked += 1
+        self.stops_sent += 1
 
     def kill(self) -> None:
         self.killed += 1
 
 
-class Watched:
+class EventLog:
     def __init__(self) -> None:
         self.paused: list[str] = []
         self.ended: list[Ending] = []
@@ -102,9 +102,9 @@ class Watched:
     def stop(self) -> None: ...
 
 
-def carried(jobs: list[Job], engine: Scripted, **more: object) -> tuple[list[Ending], Watched]:
-    shown = Watched()
-    return Sweep(jobs, engine, shown, Stop(), **more).run(), shown
+def run_jobs(jobs: list[Job], engine: Scripted, **more: object) -> tuple[list[Ending], EventLog]:
+    display = EventLog()
+    return Sweep(jobs, engine, display, Stop(), **more).run(), display
 
 
 def test_missing_jobs_start_once_and_ended_ones_never(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_missing_jobs_start_once_and_ended_ones_never(tmp_path: Path) -> None:
     finished(jobs[2], tmp_path, "failed", "Diverged: loss")
     scripts = {n: [[Begun(0), lambda n=n: finished(jobs[n], tmp_path), Exited(0, "")]] for n in (0, 3)}
     engine = Scripted(scripts)
-    endings, _ = carried(jobs, engine)
+    endings, _ = run_jobs(jobs, engine)
     assert engine.started == [(0, False), (3, False)]
     assert [(e.status, e.attempts) for e in endings] == [("done", 1), ("done", 0), ("failed", 0), ("done", 1)]
     assert endings[2].reason == "Diverged: loss" and endings[2].log is None
@@ -124,10 +124,10 @@ def test_dead_process_is_restarted_a_limited_number_of_times(tmp_path: Path) -> 
     dies = [Begun(0), Exited(-11, "whatever")]
     lives = [Begun(200), lambda: finished(mended, tmp_path), Exited(0, "")]
     engine = Scripted({0: [dies, dies, lives], 1: [dies] * (RETRIES + 1)})
-    endings, shown = carried([mended, hopeless], engine)
+    endings, display = run_jobs([mended, hopeless], engine)
     assert [(e.status, e.attempts) for e in endings] == [("done", 3), ("crashed", RETRIES + 1)]
     assert endings[1].reason == "ended by SIGSEGV" and endings[1].log == hopeless.folder / "log.txt"
-    assert len(shown.paused) == 2 + RETRIES
+    assert len(display.paused) == 2 + RETRIES
     lines = attempts.read_attempts(mended.folder)
     assert [line["event"] for line in lines] == ["begun", "ended"] * 3
     assert [line.get("how") for line in lines if line["event"] == "ended"] == ["crashed", "crashed", "done"]
@@ -137,7 +137,7 @@ def test_dead_process_is_restarted_a_limited_number_of_times(tmp_path: Path) -> 
 def test_failed_run_is_not_repeated(tmp_path: Path) -> None:
     one = job(tmp_path)
     engine = Scripted({0: [[Begun(0), lambda: finished(one, tmp_path, "failed", "Diverged: x"), Exited(5, "log")]]})
-    endings, _ = carried([one], engine)
+    endings, _ = run_jobs([one], engine)
     assert [(e.status, e.reason) for e in endings] == [("failed", "Diverged: x")]
     assert len(engine.started) == 1
 
@@ -148,7 +148,7 @@ def test_failed_run_is_not_repeated(tmp_path: Path) -> None:
 )
 def test_exit_code_gives_the_status_without_an_outcome(tmp_path: Path, code: int, status: str, starts: int) -> None:
     engine = Scripted({0: [[Begun(0), Exited(code, "its last words")]] * starts})
-    endings, _ = carried([job(tmp_path)], engine)
+    endings, _ = run_jobs([job(tmp_path)], engine)
     assert [e.status for e in endings] == [status] and "its last words" in endings[0].reason
     assert len(engine.started) == starts
 
@@ -157,26 +157,26 @@ def test_lost_machine_does_not_fail_the_run(tmp_path: Path) -> None:
     one = job(tmp_path)
     gone = [Begun(0), Exited(1, "its machine was lost", lost=True)]
     engine = Scripted({0: [*[gone] * (RETRIES + 2), [Begun(0), lambda: finished(one, tmp_path), Exited(0, "")]]})
-    assert carried([one], engine)[0][0].status == "done"
+    assert run_jobs([one], engine)[0][0].status == "done"
     engine = Scripted({1: [gone] * (LOSSES + 1)})
-    assert carried([job(tmp_path, 1)], engine)[0][0].status == "crashed"
+    assert run_jobs([job(tmp_path, 1)], engine)[0][0].status == "crashed"
 
 
 def test_locked_job_waits_and_is_taken_over_after_release(tmp_path: Path) -> None:
-    taken, free = job(tmp_path, 0), job(tmp_path, 1)
-    taken.folder.mkdir(parents=True)
-    other = Claim(taken.folder)
+    locked, free = job(tmp_path, 0), job(tmp_path, 1)
+    locked.folder.mkdir(parents=True)
+    other = Claim(locked.folder)
     assert other.acquire()
     lets_go: list[Event | Callable[[], None]] = [Begun(0), lambda: finished(free, tmp_path)]
     lets_go += [other.release, Exited(0, "")]
-    engine = Scripted({0: [[Begun(0), lambda: finished(taken, tmp_path), Exited(0, "")]], 1: [lets_go]})
-    endings, _ = carried([taken, free], engine)
+    engine = Scripted({0: [[Begun(0), lambda: finished(locked, tmp_path), Exited(0, "")]], 1: [lets_go]})
+    endings, _ = run_jobs([locked, free], engine)
     assert [e.status for e in endings] == ["done", "done"]
     assert [seed for seed, _ in engine.started] == [1, 0]
 
 
 def test_process_ending_silently_is_given_up_after_several_attempts(tmp_path: Path) -> None:
-    endings, _ = carried([job(tmp_path)], Scripted({0: [[Exited(0, "")]] * 40}))
+    endings, _ = run_jobs([job(tmp_path)], Scripted({0: [[Exited(0, "")]] * 40}))
     assert [(e.status, e.reason) for e in endings] == [("crashed", "it ends again and again without a word")]
 
 
@@ -184,13 +184,13 @@ def test_unusable_folder_does_not_stop_other_jobs(tmp_path: Path) -> None:
     jobs = [job(tmp_path, seed) for seed in range(3)]
 
     class Unusable(Scripted):
-        def start(self, made: Job, *, force: bool) -> None:
-            if made.spec.seed == 1:
-                raise UsageError(f"{made.folder}: not a folder; remove it")
-            super().start(made, force=force)
+        def start(self, new_job: Job, *, force: bool) -> None:
+            if new_job.spec.seed == 1:
+                raise UsageError(f"{new_job.folder}: not a folder; remove it")
+            super().start(new_job, force=force)
 
     scripts = {n: [[Begun(0), lambda n=n: finished(jobs[n], tmp_path), Exited(0, "")]] for n in (0, 2)}
-    endings, _ = carried(jobs, Unusable(scripts))
+    endings, _ = run_jobs(jobs, Unusable(scripts))
     assert [e.status for e in endings] == ["done", "refused", "done"]
     assert "not a folder" in endings[1].reason
 
@@ -201,7 +201,7 @@ def test_ended_jobs_are_reported_without_room_and_after_a_signal(tmp_path: Path)
     finished(jobs[2], tmp_path)
     stop = Stop()
     engine = Scripted({0: [[Begun(0)], [lambda: setattr(stop, "signal", 2)], [Exited(130, "")]]}, room=1)
-    endings = Sweep(jobs, engine, Watched(), stop).run()
+    endings = Sweep(jobs, engine, EventLog(), stop).run()
     assert [e.status for e in endings] == ["interrupted", "done", "done"]
 
 
@@ -219,7 +219,7 @@ def test_special_file_in_the_place_of_the_attempts_ends_no_sweep(swap: Callable[
     path = one.folder / attempts.ATTEMPTS
     late = [lambda: finished(one, tmp_path), path.unlink, lambda: swap(path), Exited(0, "")]
     scripts = {0: [[Begun(0)], late], 1: [[Begun(0)], [lambda: finished(other, tmp_path), Exited(0, "")]]}
-    endings, _ = carried([one, other], Scripted(scripts))
+    endings, _ = run_jobs([one, other], Scripted(scripts))
     assert [(e.status, e.attempts) for e in endings] == [("done", 0), ("done", 1)]
 
 
@@ -227,9 +227,9 @@ def test_job_whose_lock_is_taken_is_retried_without_counting_an_attempt(tmp_path
     one = job(tmp_path)
     late: list[Event | Callable[[], None]] = [lambda: finished(one, tmp_path), Exited(0, "")]
     engine = Scripted({0: [*[[Exited(0, "")]] * (RETRIES + 2), late]})
-    endings, shown = carried([one], engine)
+    endings, display = run_jobs([one], engine)
     assert [(e.status, e.attempts) for e in endings] == [("done", 0)]
-    assert len(shown.paused) == RETRIES + 2 and attempts.read_attempts(one.folder) == []
+    assert len(display.paused) == RETRIES + 2 and attempts.read_attempts(one.folder) == []
 
 
 def test_force_starts_over_once_and_not_again_after_a_crash(tmp_path: Path) -> None:
@@ -244,19 +244,19 @@ def test_force_starts_over_once_and_not_again_after_a_crash(tmp_path: Path) -> N
             ]
         }
     )
-    endings, _ = carried([one], engine, force=True)
+    endings, _ = run_jobs([one], engine, force=True)
     assert engine.started == [(0, True), (0, True), (0, False)]
     assert endings[0].status == "done"
 
 
 def test_signal_lets_processes_save_their_state_and_starts_no_job(tmp_path: Path) -> None:
-    jobs, stop, shown = [job(tmp_path, seed) for seed in range(3)], Stop(), Watched()
+    jobs, stop, display = [job(tmp_path, seed) for seed in range(3)], Stop(), EventLog()
     engine = Scripted(
         {0: [[Begun(0), lambda: setattr(stop, "signal", 15)], [], [Exited(143, "")]], 1: [[], [Exited(143, "")]]}
     )
-    endings = Sweep(jobs, engine, shown, stop).run()
+    endings = Sweep(jobs, engine, display, stop).run()
     assert [e.status for e in endings] == ["interrupted"] * 3
-    assert (engine.asked, engine.killed, len(engine.started)) == (1, 0, 2)
+    assert (engine.stops_sent, engine.killed, len(engine.started)) == (1, 0, 2)
 
 
 def test_process_that_does_not_end_in_time_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,14 +272,14 @@ def test_process_that_does_not_end_in_time_is_killed(tmp_path: Path, monkeypatch
                 ]
             }
         )
-        Sweep([job(tmp_path)], engine, Watched(), stop).run()
+        Sweep([job(tmp_path)], engine, EventLog(), stop).run()
         assert engine.killed == 1
 
 
 def test_pipe_lines_round_trip_and_torn_ones_are_dropped() -> None:
     epoch = EpochEnd(number=1, steps=2, seconds=0.5, evaluation=None, episodes=0, steps_per_second=1e3)
-    for told in (Begun(5), epoch):
-        assert from_line(to_line(told)) == told
+    for event in (Begun(5), epoch):
+        assert from_line(to_line(event)) == event
     for text in ("", "{", "[]", "5", '{"kind": "Exited", "code": 0}', '{"kind": "Begun"}', '{"steps": 3}'):
         assert from_line(text) is None
 

@@ -29,8 +29,8 @@ class Part:
         pass
 
 
-class Counted:
-    """Learns by counting, and says what it was asked since the last time."""
+class CountingLearner:
+    """Learns by counting, and reports its calls since the last report."""
 
     def __init__(self) -> None:
         self.net, self.count = nn.Linear(1, 1, bias=False), 0
@@ -57,79 +57,85 @@ class Counted:
 
 
 class Remembering:
-    """Judges ``most`` at a time that answer in the order of ``answers``, an epoch every ``looks`` looks."""
+    """Workers, ``most`` at a time, that answer in the order of ``answers``, an epoch every ``looks`` polls."""
 
     def __init__(self, policy: nn.Module, most: int, *, looks: int = 3, backwards: bool = False) -> None:
         self.policy, self.most, self.looks, self.backwards = policy, most, looks, backwards
-        self.kept: dict[int, dict[str, torch.Tensor]] = {}
+        self.weights: dict[int, dict[str, torch.Tensor]] = {}
         self.answered: set[int] = set()
         self.waited: list[float] = []
         self.longest = 0
 
     def submit(self, epoch: int) -> None:
-        self.kept[epoch] = {name: value.clone() for name, value in self.policy.state_dict().items()}
-        self.longest = max(self.longest, len(self.kept))
+        self.weights[epoch] = {name: value.clone() for name, value in self.policy.state_dict().items()}
+        self.longest = max(self.longest, len(self.weights))
 
     def poll(self, epoch: int, seconds: float) -> Evaluated | int:
         self.waited.append(seconds)
         if len(self.waited) % self.looks == 0:
-            left = sorted(set(self.kept) - self.answered, reverse=self.backwards)
-            self.answered |= set(left[:1])
-        return judged(epoch, self.kept[epoch]["weight"]) if epoch in self.answered else 0
+            pending = sorted(set(self.weights) - self.answered, reverse=self.backwards)
+            self.answered |= set(pending[:1])
+        return evaluated(epoch, self.weights[epoch]["weight"]) if epoch in self.answered else 0
 
     def take(self, epoch: int) -> State:
-        return dict(self.kept.pop(epoch))
+        return dict(self.weights.pop(epoch))
 
     def state_dict(self) -> State:
-        return {str(epoch): dict(policy) for epoch, policy in self.kept.items()}
+        return {str(epoch): dict(policy) for epoch, policy in self.weights.items()}
 
     def load_state_dict(self, state: State) -> None:
-        self.kept = {int(epoch): policy for epoch, policy in state.items() if isinstance(policy, dict)}
+        self.weights = {int(epoch): policy for epoch, policy in state.items() if isinstance(policy, dict)}
 
     def close(self) -> None:
-        self.kept.clear()
+        self.weights.clear()
 
 
-def judged(epoch: int, weight: torch.Tensor) -> Evaluated:
-    """What a policy is worth: its weight."""
+def evaluated(epoch: int, weight: torch.Tensor) -> Evaluated:
+    """The score of a policy: its weight."""
     return Evaluated(returns=(float(weight.detach()), float(epoch)), lengths=(1, 1), seeds=(0, 1), seconds=0.0)
 
 
 class Within:
     """An evaluation here and now, of two steps."""
 
-    def __init__(self, found: Evaluated) -> None:
-        self.found = found
+    def __init__(self, evaluated_now: Evaluated) -> None:
+        self.evaluated_now = evaluated_now
 
     def __iter__(self) -> Iterator[int]:
         return iter((0, 1))
 
     def result(self) -> Evaluated:
-        return self.found
+        return self.evaluated_now
 
 
 def trainer(most: int, **how: Any) -> tuple[Offline, Remembering]:
-    learner = Counted()
-    judges = Remembering(learner.net, most, **how)
-    made = Offline(
+    learner = CountingLearner()
+    workers = Remembering(learner.net, most, **how)
+    offline_trainer = Offline(
         updater=learner,
         sampler=Part(),
         learner=learner,
         noise=RngState(None),
-        evaluate=lambda epoch: Within(judged(epoch, learner.net.weight)),
-        eval_pool=judges,
+        evaluate=lambda epoch: Within(evaluated(epoch, learner.net.weight)),
+        eval_pool=workers,
         budget=BUDGET,
         schedules=(),
         data=Data("x", None),
     )
-    return made, judges
+    return offline_trainer, workers
 
 
-def told(made: Offline) -> list[tuple[object, ...]]:
+def lines_of(offline_trainer: Offline) -> list[tuple[object, ...]]:
     """Every epoch, its times left out, and the policy that goes with it."""
     return [
-        (e.number, e.updates, e.updated, e.evaluated, float(next(iter(made.evaluated_policy.values())).sum()))
-        for e in made
+        (
+            e.number,
+            e.updates,
+            e.updated,
+            e.evaluated,
+            float(next(iter(offline_trainer.evaluated_policy.values())).sum()),
+        )
+        for e in offline_trainer
         if isinstance(e, Epoch)
     ]
 
@@ -139,59 +145,59 @@ def told(made: Offline) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("looks", [1, 2, 30])
 def test_epochs_evaluated_by_workers_keep_their_order(most: int, looks: int, *, backwards: bool) -> None:
     here, _ = trainer(0)
-    golden = told(here)
+    golden = lines_of(here)
     assert [row[0] for row in golden] == [0, 1, 2, 3, 4]
     assert [row[4] for row in golden] == [0, 30, 60, 90, 100]
     there, _ = trainer(most, looks=looks, backwards=backwards)
-    assert told(there) == golden
+    assert lines_of(there) == golden
 
 
 def test_training_continues_during_evaluation_and_waits_at_a_limit() -> None:
-    made, judges = trainer(1, looks=1000)
+    offline_trainer, workers = trainer(1, looks=1000)
     records: list[Progress | Epoch] = []
-    for record in made:
+    for record in offline_trainer:
         records.append(record)
-        if len(judges.waited) == 999:
+        if len(workers.waited) == 999:
             break
-    assert judges.longest == AHEAD + 1
-    assert made.clock.updates == 30 * AHEAD + 25, "a stride beyond the epoch that nobody has time for"
-    assert made.clock.epochs == 0
+    assert workers.longest == AHEAD + 1
+    assert offline_trainer.clock.updates == 30 * AHEAD + 25, "a stride beyond the epoch that nobody has time for"
+    assert offline_trainer.clock.epochs == 0
     assert not any(isinstance(record, Epoch) for record in records)
-    assert {0.0, 0.2} == set(judges.waited), "it looks while there is room, and waits when there is none"
+    assert {0.0, 0.2} == set(workers.waited), "it looks while there is room, and waits when there is none"
 
 
 @pytest.mark.parametrize("then", [0, 1])
 def test_state_contains_pending_evaluations_which_come_first(then: int) -> None:
-    golden = told(trainer(0)[0])
-    made, _ = trainer(2, looks=1000)
-    steps = iter(made)
-    while made.clock.updates < 75:
+    golden = lines_of(trainer(0)[0])
+    offline_trainer, _ = trainer(2, looks=1000)
+    steps = iter(offline_trainer)
+    while offline_trainer.clock.updates < 75:
         next(steps)
-    state = made.state_dict()
-    assert [epoch.number for epoch in made.pending] == [0, 1, 2]
+    state = offline_trainer.state_dict()
+    assert [epoch.number for epoch in offline_trainer.pending] == [0, 1, 2]
     again, _ = trainer(then)
     again.load_state_dict(state)
-    assert told(again) == golden
+    assert lines_of(again) == golden
 
 
 def test_older_state_without_evaluation_workers_is_loaded() -> None:
-    made, _ = trainer(0)
-    state = made.state_dict()
+    offline_trainer, _ = trainer(0)
+    state = offline_trainer.state_dict()
     del state["judges"], state["pending"]
     again, _ = trainer(1)
     again.load_state_dict(state)
-    assert told(again) == told(trainer(0)[0])
+    assert lines_of(again) == lines_of(trainer(0)[0])
 
 
 def test_state_restores_the_training_generators() -> None:
-    made, _ = trainer(0)
+    offline_trainer, _ = trainer(0)
     torch.manual_seed(5)
-    state, number = made.state_dict(), torch.rand(())
-    made.load_state_dict(state)
+    state, number = offline_trainer.state_dict(), torch.rand(())
+    offline_trainer.load_state_dict(state)
     assert torch.rand(()) == number
 
 
 def test_state_of_other_data_is_refused() -> None:
-    made, _ = trainer(0)
+    offline_trainer, _ = trainer(0)
     with pytest.raises(RefusedFile, match="made with other data than x"):
-        made.load_state_dict({**made.state_dict(), "data": "y"})
+        offline_trainer.load_state_dict({**offline_trainer.state_dict(), "data": "y"})

@@ -28,10 +28,10 @@ class Part:
 
 
 class Counting(Part):
-    """A collector of ten lanes of which one idles every third step."""
+    """A collector of ten envs of which one idles every third step."""
 
     def __init__(self) -> None:
-        self.segment, self.steps, self.taken, self.exact = -1, 0, 0, True
+        self.segment, self.steps, self.steps_taken, self.exact = -1, 0, 0, True
         self.opened: list[tuple[int, int]] = []
         self.amounts: list[tuple[int, float]] = []
         self.games = SimpleNamespace(last=None, take=lambda: ((), ()))
@@ -41,8 +41,8 @@ class Counting(Part):
         self.opened.append((segment, self.steps))
 
     def step(self) -> int:
-        self.taken += 1
-        live = 9 if self.taken % 3 == 0 else 10
+        self.steps_taken += 1
+        live = 9 if self.steps_taken % 3 == 0 else 10
         self.steps += live
         return live
 
@@ -62,7 +62,7 @@ class Updates(Part):
         return Updated(count=count, means={"loss": 0.0, "q": 0.0}) if count else None
 
 
-class Judged:
+class Scored:
     """An evaluation of three steps that plays with torch's own generator."""
 
     def __init__(self, epoch: int) -> None:
@@ -88,21 +88,21 @@ def trainer(**changes: object) -> tuple[Online, Counting, Updates]:
         "update_schedule": ReplayRatio(100, 0.1),
         **changes,
     }
-    made = Online(
+    online_trainer = Online(
         collector=collector,
         updater=updates,
         buffer=Part(),
         learner=Part(),
         noise=RngState(None),
-        evaluate=Judged,
+        evaluate=Scored,
         **settings,
     )
-    return made, collector, updates
+    return online_trainer, collector, updates
 
 
 def test_epochs_start_at_the_untrained_policy_and_end_at_their_steps() -> None:
-    made, _, _ = trainer()
-    epochs = [r for r in made if isinstance(r, Epoch)]
+    online_trainer, _, _ = trainer()
+    epochs = [r for r in online_trainer if isinstance(r, Epoch)]
     assert [e.number for e in epochs] == [0, 1, 2, 3, 4]
     assert [e.evaluated.mean for e in epochs if e.evaluated] == [0, 1, 2, 3, 4]
     ends = [e.env_steps for e in epochs]
@@ -114,8 +114,8 @@ def test_epochs_start_at_the_untrained_policy_and_end_at_their_steps() -> None:
 
 
 def test_gradient_steps_follow_live_steps_after_learning_starts() -> None:
-    made, _, updates = trainer(update_schedule=ReplayRatio(100, 0.25))
-    last = list(made)[-1]
+    online_trainer, _, updates = trainer(update_schedule=ReplayRatio(100, 0.25))
+    last = list(online_trainer)[-1]
     assert [n for n, _ in updates.ran] == list(range(len(updates.ran)))
     for number, steps in updates.ran:
         assert steps >= 100 + (number + 1) * 4, "an update came before its steps"
@@ -125,8 +125,8 @@ def test_gradient_steps_follow_live_steps_after_learning_starts() -> None:
 
 
 def test_exploration_follows_the_clock() -> None:
-    made, collector, _ = trainer()
-    list(made)
+    online_trainer, collector, _ = trainer()
+    list(online_trainer)
     for steps, amount in collector.amounts:
         assert amount == pytest.approx(max(0.1, 1.0 - 0.9 * steps / 500))
     assert collector.amounts[0] == (0, 1.0)
@@ -134,47 +134,47 @@ def test_exploration_follows_the_clock() -> None:
 
 
 def test_segments_begin_in_fresh_environments_at_their_multiples() -> None:
-    made, collector, _ = trainer()
-    list(made)
+    online_trainer, collector, _ = trainer()
+    list(online_trainer)
     assert [s for s, _ in collector.opened] == [0, 1, 2]
     assert [steps // 400 for _, steps in collector.opened] == [0, 1, 2]
     assert all(steps % 400 < 10 for _, steps in collector.opened)
 
 
 def test_evaluation_does_not_advance_training_generators() -> None:
-    made, _, _ = trainer()
+    online_trainer, _, _ = trainer()
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    records = iter(made)
+    records = iter(online_trainer)
     while not isinstance(next(records), Epoch):
-        assert torch.equal(tensor(branch(made.state_dict(), "noise"), "host"), before), (
+        assert torch.equal(tensor(branch(online_trainer.state_dict(), "noise"), "host"), before), (
             "a checkpoint in mid-evaluation must hold the training's stream"
         )
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_state_restores_the_training_generators() -> None:
-    made, _, _ = trainer()
+    online_trainer, _, _ = trainer()
     torch.manual_seed(5)
-    state, number = made.state_dict(), torch.rand(())
-    made.load_state_dict(state)
+    state, number = online_trainer.state_dict(), torch.rand(())
+    online_trainer.load_state_dict(state)
     assert torch.rand(()) == number
 
 
 def test_segments_of_rollouts_begin_between_two_rollouts() -> None:
-    made, collector, updates = trainer(update_schedule=RolloutSchedule(rollout_length=8, updates=3))
+    online_trainer, collector, updates = trainer(update_schedule=RolloutSchedule(rollout_length=8, updates=3))
     rows = []
     collector.open = lambda segment: (setattr(collector, "segment", segment), rows.append(collector.taken))
-    list(made)
+    list(online_trainer)
     assert rows == [0, 48, 88]  # the first multiples of eight rows after 0, 400 and 800 steps
     assert len(updates.ran) == collector.taken // 8 * 3
 
 
 def test_progress_is_yielded_after_every_vector_step() -> None:
-    made, collector, _ = trainer(budget=Budget(steps=100, epoch=100, segment=100))
-    steps = [r.env_steps for r in made if isinstance(r, Progress)]
+    online_trainer, collector, _ = trainer(budget=Budget(steps=100, epoch=100, segment=100))
+    steps = [r.env_steps for r in online_trainer if isinstance(r, Progress)]
     assert sorted(set(steps)) == [0, 10, 20, 29, 39, 49, 58, 68, 78, 87, 97, 107]
-    assert collector.taken == 11
+    assert collector.steps_taken == 11
 
 
 def test_a_linear_schedule_is_a_function_of_absolute_steps() -> None:
@@ -185,18 +185,18 @@ def test_a_linear_schedule_is_a_function_of_absolute_steps() -> None:
 
 
 def test_steps_of_inexact_resumes_are_kept_in_later_states() -> None:
-    made, collector, _ = trainer()
-    list(islice(made, 5))
-    state = made.state_dict()
+    online_trainer, collector, _ = trainer()
+    list(islice(online_trainer, 5))
+    state = online_trainer.state_dict()
     del state["inexact"]  # as checkpoints were before
-    made.load_state_dict(state)
-    assert made.inexact == ()
+    online_trainer.load_state_dict(state)
+    assert online_trainer.inexact == ()
     collector.exact = False
-    made.load_state_dict(made.state_dict())
-    first = made.clock.env_steps
-    list(islice(made, 5))
-    made.load_state_dict(made.state_dict())
-    assert made.inexact == (first, made.clock.env_steps)
+    online_trainer.load_state_dict(online_trainer.state_dict())
+    first = online_trainer.clock.env_steps
+    list(islice(online_trainer, 5))
+    online_trainer.load_state_dict(online_trainer.state_dict())
+    assert online_trainer.inexact == (first, online_trainer.clock.env_steps)
     collector.exact = True
-    made.load_state_dict(made.state_dict())
-    assert made.inexact == (first, made.clock.env_steps)
+    online_trainer.load_state_dict(online_trainer.state_dict())
+    assert online_trainer.inexact == (first, online_trainer.clock.env_steps)

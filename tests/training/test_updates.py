@@ -14,18 +14,18 @@ from rlbench.training.updates import EagerUpdater
 
 class Source:
     def __init__(self) -> None:
-        self.asked: list[int] = []
-        self.told: list[tuple[list[int], list[float]]] = []
+        self.sizes: list[int] = []
+        self.output: list[tuple[list[int], list[float]]] = []
 
     def sample(self, batch: int) -> Transition:
-        self.asked.append(batch)
+        self.sizes.append(batch)
         nothing = torch.zeros(batch)
         return Transition(
-            nothing, nothing, nothing, nothing, nothing, nothing, torch.arange(batch) + 10 * len(self.asked)
+            nothing, nothing, nothing, nothing, nothing, nothing, torch.arange(batch) + 10 * len(self.sizes)
         )
 
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
-        self.told.append((slot.tolist(), priority.tolist()))
+        self.output.append((slot.tolist(), priority.tolist()))
 
 
 class Pupil:
@@ -51,7 +51,7 @@ def test_the_phase_of_a_cycle_is_counted_over_all_calls() -> None:
     assert pupil.phases == [0, 1, 2, 3, 0, 1]
 
 
-def made() -> tuple[EagerUpdater, Source, list[int]]:
+def updater_of() -> tuple[EagerUpdater, Source, list[int]]:
     source, pupil = Source(), Pupil()
     return _eager(pupil, source), source, pupil.synced
 
@@ -66,7 +66,7 @@ def _eager(pupil: Pupil, source: Source) -> EagerUpdater:
 
 
 def test_targets_are_copied_after_every_third_update_counted_over_all_calls() -> None:
-    eager, _, synced = made()
+    eager, _, synced = updater_of()
     eager.run(0, 2)
     eager.run(2, 5)
     eager.run(7, 3)
@@ -74,14 +74,14 @@ def test_targets_are_copied_after_every_third_update_counted_over_all_calls() ->
 
 
 def test_priorities_are_written_back_to_their_slots() -> None:
-    eager, source, _ = made()
+    eager, source, _ = updater_of()
     eager.run(0, 2)
-    assert source.asked == [2, 2]
-    assert source.told == [([10, 11], [20.0, 22.0]), ([20, 21], [40.0, 42.0])]
+    assert source.sizes == [2, 2]
+    assert source.output == [([10, 11], [20.0, 22.0]), ([20, 21], [40.0, 42.0])]
 
 
 def test_an_epochs_means_are_over_its_own_updates() -> None:
-    eager, _, _ = made()
+    eager, _, _ = updater_of()
     assert eager.take() is None
     eager.run(0, 3)
     assert eager.take() == Updated(count=3, means={"loss": 2.0, "q": -1.0})
