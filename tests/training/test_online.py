@@ -164,10 +164,10 @@ def test_state_restores_the_training_generators() -> None:
 def test_segments_of_rollouts_begin_between_two_rollouts() -> None:
     online_trainer, collector, updates = trainer(update_schedule=RolloutSchedule(rollout_length=8, updates=3))
     rows = []
-    collector.open = lambda segment: (setattr(collector, "segment", segment), rows.append(collector.taken))
+    collector.open = lambda segment: (setattr(collector, "segment", segment), rows.append(collector.steps_taken))
     list(online_trainer)
     assert rows == [0, 48, 88]  # the first multiples of eight rows after 0, 400 and 800 steps
-    assert len(updates.ran) == collector.taken // 8 * 3
+    assert len(updates.ran) == collector.steps_taken // 8 * 3
 
 
 def test_progress_is_yielded_after_every_vector_step() -> None:
