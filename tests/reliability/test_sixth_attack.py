@@ -75,7 +75,7 @@ def test_no_imported_evaluation_beyond_the_budget_counts(tmp_path: Path) -> None
         toy = replace(CURVE, suite="toy", algorithm="ppo", task="Catch", seed=seed)
         imported.write_curve(replace(toy, steps=(0, budget, 9 * budget), returns=(0.0, 0.1, 1.0 + seed)), tmp_path)
         imported.write_curve(replace(toy, seed=3 + seed, steps=(2 * budget,), returns=(1.0,)), tmp_path)
-    assert measured(tmp_path, "toy", "ppo", "Catch") == pytest.approx((0.1, 3))
+    assert score_and_seeds(tmp_path, "toy", "ppo", "Catch") == pytest.approx((0.1, 3))
 
 
 @pytest.mark.usefixtures("empty_folder")
