@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, assert_never
 
 import torch
@@ -88,9 +89,9 @@ def _with_critic(
     returns = Returns(gamma=algo.gamma, gae_lambda=algo.gae_lambda, scale_returns=algo.scale_returns, like=like)
     if isinstance(method, spec_algo.Surrogate):
         optimizer = _optimizer(algo, net)
-        quick = None
+        numpy_engine = None
         if isinstance(net, SeparateActorCritic) and _numpy_pays(net, engine, rows // method.minibatches):
-            quick = numpy_ppo.Surrogate(net, optimizer, method)
+            numpy_engine = numpy_ppo.Surrogate(net, optimizer, method)
         return PPO(
             net,
             optimizer=optimizer,
@@ -98,7 +99,7 @@ def _with_critic(
             method=method,
             greedy=algo.greedy,
             generator=Seeds(spec.seed).child("shuffle").torch(device),
-            engine=quick,
+            engine=numpy_engine,
             compiler=compiler,
         ), optimizer
     if not isinstance(net, SeparateActorCritic):
@@ -191,10 +192,12 @@ def schedules(algo: PolicyGradient, optimizer: torch.optim.Optimizer) -> list[Sc
 def setup(
     algo: PolicyGradient, info: EnvInfo, actor: Actor, action: Column, threads: int, scale: Scaling | None
 ) -> EvaluationSetup:
-    """The evaluation setup of an on-policy learner; continuous actions are mapped to [−1, 1] for the environment."""
-    bound = None if isinstance(info.actions, Discrete) else Tensor.tanh if algo.bound == "tanh" else _clip
-    return EvaluationSetup(actor, action, threads, bound=bound, scale=scale)
+    """The evaluation setup of an on-policy learner."""
+    return EvaluationSetup(actor, action, threads, bound=bound(algo, info), scale=scale)
 
 
-def _clip(action: Tensor) -> Tensor:
-    return action.clamp(-1, 1)
+def bound(algo: PolicyGradient, info: EnvInfo) -> Callable[[Tensor], Tensor] | None:
+    """The map of continuous actions ``[B, A]`` to [−1, 1]; none of discrete ones."""
+    if isinstance(info.actions, Discrete):
+        return None
+    return Tensor.tanh if algo.bound == "tanh" else lambda action: action.clamp(-1, 1)

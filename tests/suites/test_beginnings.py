@@ -74,5 +74,7 @@ def test_atari_torso_has_orthogonal_initialization() -> None:
 )
 def test_reinforce_squashes_actions_and_others_clip_them(algorithm: str, expected: Callable[[Tensor], Tensor]) -> None:
     action = Tensor([[-2.0, -1.0, -0.5, 0.0, 0.7, 9.0]])
-    carried_out = bound(algo_of(suites.spec("mujoco", algorithm, "HalfCheetah-v4")), REAL)(action)
+    bound_of_algorithm = bound(algo_of(suites.spec("mujoco", algorithm, "HalfCheetah-v4")), REAL)
+    assert bound_of_algorithm is not None
+    carried_out = bound_of_algorithm(action)
     torch.testing.assert_close(carried_out, expected(action))
