@@ -39,11 +39,11 @@ DUMP: Final = signal.SIGUSR2  # requests the stack on stderr
 IGNORED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # sent by a terminal or scheduler to every process
 
 
-Bench: TypeAlias = tuple[nn.Module, Callable[[int], Evaluation]]
+Evaluator: TypeAlias = tuple[nn.Module, Callable[[int], Evaluation]]
 """Policy of a run, and its evaluation in an epoch."""
 
 
-def bench(spec: Spec, threads: int, scale: dict[str, Tensor]) -> Bench:
+def make_evaluator(spec: Spec, threads: int, scale: dict[str, Tensor]) -> Evaluator:
     """Build the run's policy and evaluation setup on the host; ``scale`` is mean and std ``[D]``."""
     keep_memory()
     torch.set_num_threads(threads)
@@ -53,9 +53,9 @@ def bench(spec: Spec, threads: int, scale: dict[str, Tensor]) -> Bench:
     return parts.learner.policy(), lambda epoch: evaluation(spec, info, setup, host, epoch)
 
 
-def evaluate(bench: Bench, epoch: int, policy: dict[str, Tensor], replies: int) -> None:
+def evaluate(evaluator: Evaluator, epoch: int, policy: dict[str, Tensor], replies: int) -> None:
     """Evaluate weights ``[...]`` by name as the training would; report progress and the result."""
-    module, evaluation_of = bench
+    module, evaluation_of = evaluator
     into_module(module, dict(policy))
     _reply(replies, "games", 0)
     running, report_time = evaluation_of(epoch), monotonic()
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
     faulthandler.enable()
     faulthandler.register(DUMP, all_threads=True)
     threads, weights, replies = map(int, arguments[1:])
-    setup: Bench | None = None
+    evaluator: Evaluator | None = None
     try:
         for epoch in sys.stdin:
             tensors = load(os.pread(weights, os.fstat(weights).st_size, 0))
@@ -88,8 +88,8 @@ def main(arguments: Sequence[str]) -> int:
                 group: {name.removeprefix(group): tensors[name] for name in tensors if name.startswith(group)}
                 for group in ("policy.", "scale.")
             }
-            setup = setup or bench(Spec.model_validate_json(arguments[0]), threads, groups["scale."])
-            evaluate(setup, int(epoch), groups["policy."], replies)
+            evaluator = evaluator or make_evaluator(Spec.model_validate_json(arguments[0]), threads, groups["scale."])
+            evaluate(evaluator, int(epoch), groups["policy."], replies)
     except BrokenPipeError:
         return 0
     except Exception as error:  # noqa: BLE001 - the run reports any error
