@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlbench.errors import RlbenchError
-from tests.commands import run_command as told  # noqa: F401 - its former name
 
 T = TypeVar("T")
 Tree = dict[str, object] | list[object]

@@ -11,8 +11,8 @@ import pytest
 
 from rlbench import disk, faults
 from tests.cli.test_generate import HOPPER, REAL
+from tests.commands import run_command
 from tests.conftest import RecordRun
-from tests.reliability.odd import told
 from tests.reliability.scenarios import SET, wrote
 from tests.reliability.test_disk import no_file_beyond
 from tests.reliability.test_forged_records import full_run
@@ -36,7 +36,7 @@ def test_next_command_removes_the_temporary_files_of_killed_ones(record_run: Rec
         path.write_text("half")
     for path in old:
         os.utime(path, (0, 0))
-    assert told(["baseline", "save", str(baseline), "--results", str(tmp_path / "results")])[0] == 0
+    assert run_command(["baseline", "save", str(baseline), "--results", str(tmp_path / "results")])[0] == 0
     import_words = [
         "import",
         str(tmp_path / "curves.csv"),
@@ -45,7 +45,7 @@ def test_next_command_removes_the_temporary_files_of_killed_ones(record_run: Rec
         "--results",
         str(tmp_path / "imported"),
     ]
-    assert told(import_words)[0] == 0
+    assert run_command(import_words)[0] == 0
     assert baseline.is_file() and curve.is_file()
     assert [path for path in (*leftovers, *old, *alive) if path.exists()] == alive
 
@@ -71,7 +71,7 @@ def test_download_that_was_killed_after_its_last_byte_is_cleaned_up(
     target = (tmp_path / f"{SET}.hdf5").rename(tmp_path / "hopper_medium-v2.hdf5")
     for suffix in (".part.json", ".part.lock"):
         target.with_name(target.name + suffix).write_text("{}")
-    code, out, _ = told(["data", "download", "hopper-medium-v2"])
+    code, out, _ = run_command(["data", "download", "hopper-medium-v2"])
     assert code == 0 and out.strip() == str(target)
     assert not list(tmp_path.glob("hopper*.part*"))
 
@@ -80,10 +80,10 @@ def test_policy_that_the_disk_has_no_space_for_leaves_no_file(tmp_path: Path) ->
     target = tmp_path / "p.safetensors"
     line = ["data", "import", str(REAL), "--task", "Pendulum-v1", "--output", str(target)]
     with no_file_beyond(1_000):
-        code, _, error = told(line)
+        code, _, error = run_command(line)
     assert code == 5 and "free some space" in error
     assert not list(tmp_path.iterdir())
-    assert told(line)[0] == 0
+    assert run_command(line)[0] == 0
 
 
 @pytest.mark.parametrize("point", ["dataset.placed", "seal.written", "seal.placed"])
@@ -101,7 +101,7 @@ def test_data_set_of_a_process_killed_at_its_end_is_done(verb: str, point: str, 
     before = (sets / "rlb-own.hdf5").read_bytes()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RLBENCH_DATASETS", str(sets))
-        code, out, _ = told(line)
+        code, out, _ = run_command(line)
     assert code == 0 and out.startswith(f"{sets / 'rlb-own.hdf5'}")
     assert (sets / "rlb-own.hdf5").read_bytes() == before
     assert sorted(path.name for path in sets.iterdir()) == ["rlb-own.hdf5", "rlb-own.hdf5.sha256.json"]
@@ -113,19 +113,19 @@ def test_data_set_of_a_process_killed_at_its_end_is_done(verb: str, point: str, 
 def test_a_dangling_link_is_named_and_not_suggested(line: tuple[str, ...], tmp_path: Path) -> None:
     link = tmp_path / "set.hdf5"
     link.symlink_to(tmp_path / "gone.hdf5")
-    code, _, error = told([word.format(link) for word in line])
+    code, _, error = run_command([word.format(link) for word in line])
     assert code == 2 and f"{link} is a link to a missing file" in error and "did you mean" not in error
 
 
 def test_dangling_links_are_no_suggestions(tmp_path: Path) -> None:
     (tmp_path / "set-1.hdf5").symlink_to(tmp_path / "gone")
     (tmp_path / "set-2.hdf5").write_text("")
-    error = told(["data", "show", str(tmp_path / "set-3.hdf5")])[2]
+    error = run_command(["data", "show", str(tmp_path / "set-3.hdf5")])[2]
     assert "set-2.hdf5'?" in error and "set-1" not in error
 
 
 @pytest.mark.parametrize(("verb", "message"), [("show", "is no data set"), ("import", "is no regular file")])
 def test_pipe_given_as_a_data_set_is_not_called_missing(verb: str, message: str, tmp_path: Path) -> None:
     os.mkfifo(path := tmp_path / "rlb-set.hdf5")
-    code, _, error = told(["data", verb, str(path)])
+    code, _, error = run_command(["data", verb, str(path)])
     assert code == 2 and f"{path}: {message}" in error
