@@ -1,4 +1,4 @@
-"""What a profile found, as a table and as a figure: of every workload which share of a step each part takes."""
+"""Table and figure of a profile: the share of a step that each part of a workload takes."""
 
 from __future__ import annotations
 
