@@ -33,11 +33,10 @@ from rlbench.report.equal_steps import (
     spent,
     window,
 )
-from rlbench.report.reference_scores import documented, documented_curves
+from rlbench.report.reference_scores import SHARE, documented, documented_curves, margin
 from rlbench.report.reference_table import CellKey, on_scale, scale_of
 from rlbench.report.run_index import Runs, gather
-from rlbench.report.tolerances import margin
-from rlbench.report.verdict import ALPHA, FEWEST, SHARE
+from rlbench.report.verdict import ALPHA, FEWEST
 
 Array: TypeAlias = NDArray[np.float64]
 Row: TypeAlias = dict[str, str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import asdict, dataclass
 from io import StringIO
@@ -25,7 +25,6 @@ from rlbench.errors import UsageError
 if TYPE_CHECKING:
     from rlbench.config.run import Spec
 
-OLDEST_PYTHON = (3, 11)
 DISK_NEEDED = 1_000_000_000
 """Bytes: checkpoints of one Atari run hold its replay, 0.7 GB; records are a few hundred kilobytes."""
 
@@ -34,9 +33,6 @@ DRIVER = Path("/proc/driver/nvidia/version")
 
 FEW = 1_000
 """Transitions of replay below which nothing is learned."""
-
-OWN = {"goals": "gymnasium-robotics"}
-"""Engine of a suite whose tasks have only one."""
 
 IMPORT_OPENGL = {"mujoco", "gymnasium_robotics"}
 """Packages that import the OpenGL backend of ``MUJOCO_GL``."""
@@ -76,7 +72,7 @@ def doctor(
     from rlbench.report.columns import sentences
 
     names = [suite] if suite else suites.names()
-    findings = [finding for check in _checks(names, results) for finding in check()]
+    findings = list(_findings(names, results))
     lines = (f"{finding.state:<8}  {finding.what}: {finding.detail}" for finding in findings)
     text = "\n".join(sentences(lines, terminal_width(), hang=10))
     answer({"findings": [asdict(finding) for finding in findings]}, text, json=json)
@@ -84,35 +80,24 @@ def doctor(
         raise typer.Exit(UsageError.exit_code)
 
 
-def _checks(suites: list[str], results: Path) -> Iterator[Callable[[], Iterator[Finding]]]:
-    yield _python
-    yield _torch
-    yield lambda: _package("gymnasium", "gymnasium>=1.2")
+def _findings(suites: list[str], results: Path) -> Iterator[Finding]:
+    yield Finding("ok", "python", f"{sys.version.split()[0]} at {sys.executable}")
+    yield from _torch()
+    yield _package("gymnasium", "gymnasium>=1.2")
     if "atari" in suites:
-        yield _roms
-        yield lambda: _optional_package("envpool", "envpool>=1.2", "another stepper of Atari games, task.env=envpool")
+        yield _roms()
+        yield _optional_package("envpool", "envpool>=1.2", "another stepper of Atari games, task.env=envpool")
     if {"mujoco", "goals"} & set(suites):
-        yield lambda: _package("mujoco", "mujoco>=3.2,<4")
+        yield _package("mujoco", "mujoco>=3.2,<4")
     if "goals" in suites:
-        yield lambda: _package("gymnasium_robotics", "gymnasium-robotics>=1.4")
+        yield _package("gymnasium_robotics", "gymnasium-robotics>=1.4")
     if "offline" in suites:
-        yield lambda: _package("h5py", "h5py>=3.12")
-        yield _data
-    yield lambda: _engines(suites)
-    yield _updates
-    yield _compiler
-    yield lambda: _disk(results)
-    yield lambda: _memory(suites)
-    yield _threads
-
-
-def _python() -> Iterator[Finding]:
-    version = sys.version.split()[0]
-    if sys.version_info >= OLDEST_PYTHON:
-        yield Finding("ok", "python", f"{version} at {sys.executable}")
-    else:
-        remedy = "install 3.11 or newer, then `PYTHON=/path/to/python3.11 scripts/rlbench doctor`"
-        yield Finding("missing", "python", f"{version} is too old; {remedy}")
+        yield _package("h5py", "h5py>=3.12")
+        yield from _data()
+    yield from _updates()
+    yield _compiler()
+    yield _disk(results)
+    yield from map(_memory, suites)
 
 
 def _torch() -> Iterator[Finding]:
@@ -133,86 +118,76 @@ def _torch() -> Iterator[Finding]:
         yield Finding("optional", "device", f"cpu only; with an NVIDIA GPU install its driver, then {remedy}")
 
 
-def _roms() -> Iterator[Finding]:
+def _roms() -> Finding:
     roms = _imported("ale_py.roms")
     if not isinstance(roms, ModuleType):
-        yield Finding("missing", "ale", f"{roms}; `{INSTALL} 'ale-py>=0.12'`")
-        return
+        return Finding("missing", "ale", f"{roms}; `{INSTALL} 'ale-py>=0.12'`")
     from rlbench.suites.atari import GAMES
 
     absent = [game for game in GAMES if not _rom(roms, game)]
-    if absent:
-        unset = "`unset ALE_ROMS_DIR`, or put them there"
-        remedy = unset if os.environ.get("ALE_ROMS_DIR") else f"`{INSTALL} --force-reinstall 'ale-py>=0.12'`"
-        yield Finding("missing", "ale roms", f"none for {', '.join(absent)}; {remedy}")
-    else:
-        yield Finding("ok", "ale roms", f"{len(GAMES)} games")
+    if not absent:
+        return Finding("ok", "ale roms", f"{len(GAMES)} games")
+    unset = "`unset ALE_ROMS_DIR`, or put them there"
+    remedy = unset if os.environ.get("ALE_ROMS_DIR") else f"`{INSTALL} --force-reinstall 'ale-py>=0.12'`"
+    return Finding("missing", "ale roms", f"none for {', '.join(absent)}; {remedy}")
 
 
 def _rom(roms: ModuleType, game: str) -> bool:
-    """Check the ROM of a game."""
     with suppress(OSError), redirect_stdout(StringIO()):  # ale-py says on stdout where it looks
         return roms.get_rom_path(game) is not None
     return False
 
 
-def _package(name: str, requirement: str) -> Iterator[Finding]:
+def _package(name: str, requirement: str) -> Finding:
     from importlib.metadata import version
+
+    from rlbench.envs.opengl import import_remedy
 
     module = _imported(name)
     if isinstance(module, ModuleType):
-        yield Finding("ok", name, version(name))
-    else:
-        from rlbench.envs.opengl import import_remedy
-
-        backend = import_remedy() if name in IMPORT_OPENGL else None
-        yield Finding("missing", name, backend or f"{module}; `{INSTALL} '{requirement}'`")
+        return Finding("ok", name, version(name))
+    backend = import_remedy() if name in IMPORT_OPENGL else None
+    return Finding("missing", name, backend or f"{module}; `{INSTALL} '{requirement}'`")
 
 
-def _optional_package(name: str, requirement: str, purpose: str) -> Iterator[Finding]:
+def _optional_package(name: str, requirement: str, purpose: str) -> Finding:
     from importlib.metadata import version
     from importlib.util import find_spec
 
     if find_spec(name) is not None:
-        yield Finding("ok", name, version(name))
-    else:
-        yield Finding("optional", name, f"not installed; {purpose}: `{INSTALL} '{requirement}'`")
+        return Finding("ok", name, version(name))
+    return Finding("optional", name, f"not installed; {purpose}: `{INSTALL} '{requirement}'`")
 
 
-def _compiler() -> Iterator[Finding]:
+def _compiler() -> Finding:
     names = filter(None, (os.environ.get("CXX"), "g++", "clang++", "c++"))
     if path := next(filter(None, map(shutil.which, names)), None):
-        yield Finding("ok", "c++ compiler", path)
-    else:
-        yield Finding("optional", "c++ compiler", "none; compiled updates are faster on a CPU: `apt install g++`")
+        return Finding("ok", "c++ compiler", path)
+    return Finding("optional", "c++ compiler", "none; compiled updates are faster on a CPU: `apt install g++`")
 
 
-def _disk(results: Path) -> Iterator[Finding]:
+def _disk(results: Path) -> Finding:
     place = next(folder for folder in (results.absolute(), *results.absolute().parents) if folder.exists())
     free = shutil.disk_usage(place).free
     text = f"{free / 1e9:.1f} GB free at {place}"
     if not os.access(place, os.W_OK) or not place.is_dir():
-        yield Finding("missing", "disk", f"{place} cannot be written; name another folder: {ELSEWHERE}")
-    elif free < DISK_NEEDED:
+        return Finding("missing", "disk", f"{place} cannot be written; name another folder: {ELSEWHERE}")
+    if free < DISK_NEEDED:
         need = f"{DISK_NEEDED / 1e9:.0f} GB needed"
-        yield Finding("missing", "disk", f"{text}, {need}; free some, or {ELSEWHERE}")
-    else:
-        yield Finding("ok", "disk", text)
+        return Finding("missing", "disk", f"{text}, {need}; free some, or {ELSEWHERE}")
+    return Finding("ok", "disk", text)
 
 
-def _memory(suites: list[str]) -> Iterator[Finding]:
+def _memory(suite: str) -> Finding:
     from rlbench.config.footprint import footprint, size
     from rlbench.records.machine import available_memory
 
-    free = available_memory()
-    for suite in suites:
-        spec = _largest(suite)
-        need = footprint(spec).total
-        text = f"{size(free)} available, {size(need)} needed by a run of {suite}"
-        if free >= need:
-            yield Finding("ok", "memory", text)
-        else:
-            yield Finding("missing", "memory", f"{text}; {_smaller(spec, free)}")
+    free, spec = available_memory(), _largest(suite)
+    need = footprint(spec).total
+    text = f"{size(free)} available, {size(need)} needed by a run of {suite}"
+    if free >= need:
+        return Finding("ok", "memory", text)
+    return Finding("missing", "memory", f"{text}; {_smaller(spec, free)}")
 
 
 def _smaller(spec: Spec, free: int) -> str:
@@ -243,35 +218,7 @@ def _largest(suite: str) -> Spec:
     return max(specs, key=lambda spec: footprint(spec).total)
 
 
-def _threads() -> Iterator[Finding]:
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    yield Finding("ok", "cores", f"{usable} usable of {os.cpu_count() or 1}")
-    value = os.environ.get("OMP_NUM_THREADS", "")
-    if not value:
-        yield Finding("ok", "threads", "as many as pay for each run; OMP_NUM_THREADS overrules")
-    elif value.isdigit() and 0 < int(value) <= usable:
-        yield Finding("ok", "threads", f"{value} in every run, as OMP_NUM_THREADS says")
-    else:
-        problem = f"OMP_NUM_THREADS={value} does not fit {usable} usable cores"
-        yield Finding("optional", "threads", f"{problem}; `unset OMP_NUM_THREADS`")
-
-
-def _engines(suites: list[str]) -> Iterator[Finding]:
-    """Engine of each suite's environments and device of its learners, for a run that starts now."""
-    torch = _imported("torch")
-    where = "cuda" if isinstance(torch, ModuleType) and torch.cuda.is_available() else "cpu"
-    for suite in suites:
-        task = _largest(suite).task
-        stepper = getattr(task, "env", getattr(getattr(task, "world", None), "env", OWN.get(suite, "rlbench")))
-        if stepper == "envpool" and not isinstance(_imported("envpool"), ModuleType):
-            remedy = f"`{INSTALL} 'envpool>=1.2'`, or run with --set task.env=gymnasium"
-            yield Finding("missing", "engine", f"{suite}: envpool is not installed; {remedy}")
-        else:
-            yield Finding("ok", "engine", f"{suite}: {stepper} steps, torch learns on {where}")
-
-
 def _updates() -> Iterator[Finding]:
-    """Update engine of a run that starts now."""
     if not isinstance(_imported("torch"), ModuleType):
         return
     from rlbench.assembly.device import device_of

@@ -127,10 +127,9 @@ def evaluate(
     from rlbench.cli import video_writer
 
     if policy is not None:
-        from rlbench.cli.eval_policy import PolicyNames, PolicyOptions, evaluate_policy
+        from rlbench.cli.eval_policy import PolicyOptions, evaluate_policy
 
-        names = PolicyNames(suite=run, task=task, algorithm=algo, package=package)
-        evaluate_policy(PolicyOptions(policy, form, names, episodes, seed or 0), json=json)
+        evaluate_policy(PolicyOptions(policy, form, run, task, algo, package, episodes, seed or 0), json=json)
         return
     if (task, form, algo) != (None, None, None):
         raise UsageError("TASK, --format and --algo belong to a policy of another program; name it with --policy FILE")
@@ -142,17 +141,12 @@ def evaluate(
         raise UsageError("--replay-recorded plays the recorded episodes; leave --episodes and --seed out")
     program = None if video is None else video_writer.refusal_of(video)
     folder = run_folder(run, results)
-    _check_checkpoint(folder, checkpoint)
+    place, other = folder / "checkpoint", "best" if checkpoint == "last" else "last"
+    if not (place / checkpoint).is_dir() and (place / other).is_dir():  # the reader refuses a run without both
+        raise UsageError(f"{place / checkpoint}: no such checkpoint; there is --checkpoint {other}")
     games = None if replay_recorded else seed or 0
     result = _evaluate(folder, checkpoint, episodes, games, device, video, program)
     answer(_document(result), _text(result), json=json)
-
-
-def _check_checkpoint(folder: Path, checkpoint: str) -> None:
-    """Refuse a missing checkpoint where the other one exists; the reader refuses a run without both."""
-    place, other = folder / "checkpoint", "best" if checkpoint == "last" else "last"
-    if not (place / checkpoint).is_dir() and (place / other).is_dir():
-        raise UsageError(f"{place / checkpoint}: no such checkpoint; there is --checkpoint {other}")
 
 
 def _evaluate(

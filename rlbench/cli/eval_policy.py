@@ -24,21 +24,15 @@ WITHOUT_STATISTICS: Final = (
 )
 
 
-class PolicyNames(NamedTuple):
-    """Names of the suite, the task and the algorithm."""
-
-    suite: str
-    task: str | None
-    algorithm: str | None  # whose reference counts; None: the one that the file names
-    package: str | None  # that registers a task gym:…
-
-
 class PolicyOptions(NamedTuple):
     """Options of the command."""
 
     file: Path
     form: str | None
-    names: PolicyNames
+    suite: str
+    task: str | None
+    algorithm: str | None  # whose reference counts; None: the one that the file names
+    package: str | None  # that registers a task gym:…
     episodes: int | None  # None: as many as the protocol
     seed: int
 
@@ -61,10 +55,10 @@ def evaluate_policy(options: PolicyOptions, *, json: bool) -> None:
         UsageError: an option is missing, or the algorithm does not play the task.
         RefusedFile: the file holds no such policy, or one that does not suit the task.
     """
-    if options.form is None or options.names.task is None:
+    if options.form is None or options.task is None:
         raise UsageError("--policy: name format and task too: rlbench eval --policy FILE --format FORMAT SUITE TASK")
     with redirect_stdout(sys.stderr), ExitStack() as stack:  # environments may print
-        spec, evaluation, obstacle = _prepared(options, options.names.task, stack)
+        spec, evaluation, obstacle = _prepared(options, options.task, stack)
         for _ in evaluation:
             pass
         returns = evaluation.result().returns[: options.episodes]
@@ -112,16 +106,16 @@ def _prepared(options: PolicyOptions, task: str, stack: ExitStack) -> tuple[Spec
     from rlbench.seeds import Seeds
     from rlbench.suites.plugins import import_package
 
-    package = import_package(options.names.package) if options.names.package else None
+    package = import_package(options.package) if options.package else None
     policy = read_policy(options.file) if options.form == "sb3" else None
-    able = [name for name in suites.algorithms(options.names.suite) if suites.plays(options.names.suite, name, task)]
-    algorithm = options.names.algorithm or (policy.algorithm if policy is not None else next(iter(able), ""))
-    spec = suites.spec(options.names.suite, algorithm, task, package=package)
+    able = [name for name in suites.algorithms(options.suite) if suites.plays(options.suite, name, task)]
+    algorithm = options.algorithm or (policy.algorithm if policy is not None else next(iter(able), ""))
+    spec = suites.spec(options.suite, algorithm, task, package=package)
     shared = with_episodes(spec, options.episodes)
     size = options.file.stat().st_size if options.file.is_file() else 0
     evaluation_fits(shared, COPIES * size + (0 if policy else EVAL_WORKER))
     info = describe(spec)
-    obstacle = "" if algorithm in {options.names.algorithm, policy and policy.algorithm} else NO_REFERENCE
+    obstacle = "" if algorithm in {options.algorithm, policy and policy.algorithm} else NO_REFERENCE
     actor: ForeignActor
     if policy is not None:
         actor = sb3_actor(options.file, policy, info)
@@ -138,9 +132,8 @@ def _score(spec: Spec, returns: tuple[float, ...], obstacle: str) -> PolicyScore
     The verdict is of this policy: whether the interval of its mean return lies within the margin, or below it.
     """
     from rlbench.report.estimate import interval, mean
-    from rlbench.report.reference_scores import comparable, primaries
+    from rlbench.report.reference_scores import comparable, margin, primaries
     from rlbench.report.reference_table import cell_of, scale_of
-    from rlbench.report.tolerances import margin
 
     key = cell_of(spec)
     reference = primaries(spec.suite).get(key)

@@ -28,11 +28,6 @@ export = typer.Typer(
 )
 
 
-@export.callback()
-def group() -> None:
-    """Records for other programs: csv, npz, tensorboard."""
-
-
 @export.command("tensorboard", epilog=examples.of("export tensorboard"))
 def tensorboard(
     names: Annotated[

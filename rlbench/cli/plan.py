@@ -37,7 +37,6 @@ def plan(
     runnable: Annotated[
         bool, typer.Option("--runnable", help="Only cells that this version has settings for.")
     ] = False,
-    one: Annotated[bool, typer.Option("--one", help="Only the first task of each algorithm.")] = False,
     lines: Annotated[
         bool, typer.Option("--lines", help="For scripts: SUITE ALGO TASK SEEDS on a line, the shortest run first.")
     ] = False,
@@ -86,8 +85,6 @@ def plan(
     if budget is not None:
         _affordable(remaining, suites, evidence, budget, at=early, lines=lines, json=json)
         return
-    if one:
-        remaining = list({(row.key.suite, row.key.algorithm): row for row in reversed(remaining)}.values())[::-1]
     if lines:
         if remaining:
             emit("\n".join(map(_line, sorted(remaining, key=_length))))
@@ -111,9 +108,9 @@ def _affordable(
 ) -> None:
     """Format the runs that decide most verdicts within the time, the next ones, and the number left out."""
     from rlbench.cli.status import spoken
-    from rlbench.report.budget_choice import chosen, parse_budget, stage
     from rlbench.report.cells import every_cell
     from rlbench.report.columns import sentences
+    from rlbench.report.remaining_work import chosen, parse_budget, stage
 
     hours = parse_budget(budget)
     cells, untils = every_cell(suites, evidence.own), {row.key: row.until for row in remaining}

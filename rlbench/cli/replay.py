@@ -178,10 +178,6 @@ def _runtime(record: Record) -> Runtime:
 
     record_values = record.environment
     updates = str(record_values.get("updates", ""))
-    if "stacked with" in updates:
-        raise UsageError(
-            f"{record.folder}: learned stacked with other seeds, which alone repeats within rounding; name another run"
-        )
     threads = record_values.get("torch_threads")
     if threads is not None and (type(threads) is not int or not 1 <= threads <= MOST_THREADS):
         raise RefusedFile(f"{record.folder / 'spec.json'}: torch_threads is no number of threads; restore it")

@@ -288,7 +288,7 @@ def _plan_lines(
 
 def ending_row(ending: Ending) -> dict[str, object]:
     """Row of the JSON for a run that has ended."""
-    from rlbench.report.run_status import standing
+    from rlbench.report.run_index import standing
 
     row = {**_row(ending.job.spec, ending.job.folder, ending.status, ending.outcome), "reason": ending.reason}
     if ending.status == "running":

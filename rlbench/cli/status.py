@@ -20,7 +20,7 @@ from rlbench.errors import RefusedFile, UnknownName, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rlbench.report.run_status import RunStatus
+    from rlbench.report.run_index import RunStatus
 
 SECONDS_BETWEEN_LOOKS = 2.0
 STATES = ("running", "done", "failed", "interrupted", "damaged")
@@ -67,7 +67,7 @@ def status(
 
 def _standings(results: Path | None, suite: str | None, states: Sequence[str] | None) -> list[RunStatus]:
     """The runs of a suite in the wanted states; every state where none is named."""
-    from rlbench.report.run_status import standings
+    from rlbench.report.run_index import standings
     from rlbench.report.sources import sources
 
     own = sources(results).own

@@ -193,10 +193,9 @@ def _rows(cells: Sequence[SequentialCell], results: Path) -> dict[CellKey, Cell]
 
 
 def _refuse_undecidable(key: CellKey, spec: Spec, last: Look) -> None:
-    from rlbench.report.reference_scores import comparable, primaries
+    from rlbench.report.reference_scores import comparable, insensitive, margin, primaries
     from rlbench.report.reference_table import OPTIMUM
     from rlbench.report.run_index import reference_spec
-    from rlbench.report.tolerances import insensitive, margin
     from rlbench.report.verdict import power
 
     usual = reference_spec(spec.suite, spec.algorithm, spec.task.id, getattr(spec.task, "dataset", ""), None)

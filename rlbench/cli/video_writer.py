@@ -14,7 +14,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, Protocol
+from typing import IO, TYPE_CHECKING, Final
 
 from rlbench import disk
 from rlbench.errors import ResourceExhausted, UsageError
@@ -27,18 +27,6 @@ if TYPE_CHECKING:
 ENDINGS: Final = (".gif", ".mp4")
 LINGER: Final = 1.0  # seconds of a GIF's last frame before it repeats
 SMALL: Final = 240  # pixels; narrower frames are doubled
-
-
-class VideoWriter(Protocol):
-    """Writes frames ``[H, W, 3]`` uint8 of one size."""
-
-    count: int
-
-    def add(self, frame: NDArray[np.uint8]) -> None:
-        """Add the next frame."""
-
-    def end(self) -> None:
-        """Complete the video."""
 
 
 def refusal_of(path: Path) -> str | None:
@@ -63,7 +51,7 @@ def refusal_of(path: Path) -> str | None:
 
 
 @contextmanager
-def video_writer(path: Path, *, seconds: float, program: str | None) -> Iterator[VideoWriter]:
+def video_writer(path: Path, *, seconds: float, program: str | None) -> Iterator[GifWriter | Mp4Writer]:
     """Write a video of frames of ``seconds`` each; the file appears when it is whole.
 
     Raises:
@@ -74,7 +62,7 @@ def video_writer(path: Path, *, seconds: float, program: str | None) -> Iterator
     disk.sweep(temporary)
     try:
         with temporary.open("wb") as file:
-            writer: VideoWriter = GifWriter(file, seconds) if program is None else Mp4Writer(program, file, seconds)
+            writer = GifWriter(file, seconds) if program is None else Mp4Writer(program, file, seconds)
             yield writer
             writer.end()
             file.flush()
@@ -89,7 +77,7 @@ def video_writer(path: Path, *, seconds: float, program: str | None) -> Iterator
 
 
 class GifWriter:
-    """Collects the frames of a repeating GIF; Pillow writes them at the end."""
+    """Collects the frames ``[H, W, 3]`` uint8 of a repeating GIF; Pillow writes them at the end."""
 
     def __init__(self, file: IO[bytes], seconds: float) -> None:
         self.count, self._file, self._seconds = 0, file, seconds
@@ -113,7 +101,7 @@ class GifWriter:
 
 
 class Mp4Writer:
-    """Passes every frame to ffmpeg."""
+    """Passes every frame ``[H, W, 3]`` uint8 to ffmpeg."""
 
     def __init__(self, program: str, file: IO[bytes], seconds: float) -> None:
         self.count, self._program, self._path, self._seconds = 0, program, file.name, seconds

@@ -60,9 +60,8 @@ def level(run: Run) -> float:
 
 
 def speed(run: Run) -> float | None:
-    """The run's agent steps a second: the median of its epochs; None for a seed stacked with others."""
-    alone = "stacked with" not in str(run.environment.get("updates", ""))
-    return statistics.median(run.speeds) if run.speeds and alone else None
+    """The run's agent steps a second: the median of its epochs; None before it learns."""
+    return statistics.median(run.speeds) if run.speeds else None
 
 
 def made_of(runs_by_cell: Mapping[CellKey, Runs]) -> Baseline:

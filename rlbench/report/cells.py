@@ -28,12 +28,21 @@ from rlbench.report.estimate import (
 )
 from rlbench.report.imported_runs import imported_remarks, with_imported
 from rlbench.report.parity import NOT_ANSWERED, parity_note, parity_rows
-from rlbench.report.reference_scores import at_the_end, comparable, notes, primaries
+from rlbench.report.reference_scores import (
+    at_the_end,
+    comparable,
+    insensitive,
+    margin,
+    notes,
+    primaries,
+    resolution,
+    step_margin,
+    threshold,
+)
 from rlbench.report.reference_table import OPTIMUM, CellKey, ReferenceScore, Scale, on_scale, scale_of
 from rlbench.report.repeats import count_text, remarks
 from rlbench.report.run_index import Runs, at_last_look, counts_by_setting, gather
 from rlbench.report.runs import UNKNOWN, DatasetReturns, Evaluation, Run, dataset_returns, noted
-from rlbench.report.tolerances import insensitive, margin, resolution, step_margin, threshold
 from rlbench.report.verdict import (
     ALPHA,
     MOST,

@@ -17,18 +17,16 @@ from typing import TYPE_CHECKING, Literal
 
 from rlbench.report.estimate import SLACK, interval, mean, within
 from rlbench.report.reference_files import Curve
-from rlbench.report.reference_scores import curve_of, settings
+from rlbench.report.reference_scores import SHARE, curve_of, margin_of, settings
 from rlbench.report.reference_table import CellKey, scale_of
 from rlbench.report.runs import Evaluation, Run
 from rlbench.report.verdict import (
     ALPHA,
     FEWEST,
-    SHARE,
     Claim,
     Verdict,
     against_seeds,
     in_looks,
-    margin_of,
     settle,
     with_failures,
 )

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rlbench.report.estimate import mean
 from rlbench.report.figure_style import empty_figure
-from rlbench.report.reference_scores import matching
+from rlbench.report.reference_scores import SHARE, matching
 from rlbench.report.reference_table import on_scale, scale_of, task_name
 from rlbench.report.tables import STYLES
-from rlbench.report.verdict import SHARE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

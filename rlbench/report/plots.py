@@ -41,7 +41,6 @@ with chdir(DATA) if os.path.lexists("matplotlibrc") else nullcontext():  # matpl
     from matplotlib.figure import Figure
 
 Kind = Literal["curves", "walltime", "profile", "interval", "improvement", "forest"]
-ENDINGS = (".png", ".svg", ".pdf")
 UNDATED = {
     ".png": {"Software": None},
     ".svg": {"Date": None, "Creator": None},
@@ -129,13 +128,7 @@ def draw(
 
 
 def encoded(figure: Figure, ending: str, *, title: str = "", rc: Mapping[str, str] = NO_SETTINGS) -> bytes:
-    """A figure, below a title if there is one, as the bytes of a file; equal figures give equal bytes.
-
-    Raises:
-        UsageError: the ending is unknown.
-    """
-    if ending not in ENDINGS:
-        raise UsageError(f"{ending or 'no ending'}: figures are written as {' or '.join(ENDINGS)}")
+    """A figure, below a title if there is one, as the bytes of a file; equal figures give equal bytes."""
     file = io.BytesIO()
     with styled(rc):
         if title:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from rlbench.config.names import number_text
 from rlbench.report.estimate import mean, quantile, spread
+from rlbench.report.reference_scores import SHARE
 from rlbench.report.reference_table import on_scale, scale_of, task_name
-from rlbench.report.verdict import FEWEST, SHARE, squared_error
+from rlbench.report.verdict import FEWEST, squared_error
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell

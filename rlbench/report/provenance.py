@@ -111,14 +111,14 @@ def _fields(key: CellKey, score: ReferenceScore) -> dict[str, object]:
 
 def _margin(cell: ReferenceCell) -> float | None:
     """The margin that the verdict uses; None where a cell is compared with nothing."""
-    from rlbench.report.tolerances import margin
+    from rlbench.report.reference_scores import margin
 
     return margin(cell.key, cell.primary) if comparable(cell.key) else None
 
 
 def _test(cell: ReferenceCell) -> list[str]:
     """The numbers that a verdict of the cell rests on."""
-    from rlbench.report.tolerances import insensitive, resolution, threshold
+    from rlbench.report.reference_scores import insensitive, resolution, threshold
     from rlbench.report.verdict import FEWEST_RULE
 
     key, reference, apart = cell.key, cell.primary, _margin(cell)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rlbench.errors import RefusedFile, UnknownName, UsageError
 from rlbench.report.reference_files import Curve, chosen_files, chosen_name, curves_of, lines_of
@@ -24,8 +24,10 @@ from rlbench.report.reference_table import (
     CellKey,
     Line,
     ReferenceScore,
+    SourcedText,
     base_of,
     lines,
+    on_scale,
     parsed,
     row_of,
     scale_of,
@@ -194,17 +196,10 @@ def at_the_end(key: CellKey, limit: int) -> ReferenceScore | None:
     return max(within, key=lambda row: int(row.steps), default=None)
 
 
-class Note(NamedTuple):
-    """A caveat about comparing scores with the reference of a cell."""
-
-    text: str
-    source: str  # the files and commits that show it, blank-separated
-
-
 @cache
-def sourced_notes(key: CellKey) -> tuple[Note, ...]:
+def sourced_notes(key: CellKey) -> tuple[SourcedText, ...]:
     """The notes on a cell, each with its source."""
-    return tuple(Note(row["note"], row["source"]) for row in sourced("notes.csv") if _named(row, key))
+    return tuple(SourcedText(row["note"], row["source"]) for row in sourced("notes.csv") if _named(row, key))
 
 
 def notes(key: CellKey) -> tuple[str, ...]:
@@ -311,3 +306,59 @@ def documented_curves() -> dict[CellKey, Curve]:
             if key not in curves or curve.n > curves[key].n:
                 curves[key] = curve
     return curves
+
+
+SHARE = 0.1
+"""Margin of non-inferiority, as a share of the way from the random policy to the reference score."""
+
+TOLERANCE = 0.05
+"""Margin of a toy task below its known optimum, as a share of the optimum."""
+
+WHOLE = "NoFrameskip-v4"
+"""Endings of the names of tasks with integer returns."""
+
+
+def margin_of(reference: float, std: float | None, random: float | None, share: float = SHARE) -> float:
+    """The margin below a reference score within which a mean is not worse."""
+    return max(share * abs(reference - (random or 0.0)), std or 0.0)
+
+
+def margin(key: CellKey, reference: ReferenceScore, share: float | None = None) -> float:
+    """The margin of a cell around its reference score, on the scale of that score.
+
+    A ``share`` that is given replaces the rule: then the documented spread does not count either.
+    """
+    if reference.source == OPTIMUM:
+        return (TOLERANCE if share is None else share) * abs(reference.score)
+    random = on_scale(scale_of(key), reference.estimator)
+    if share is None:
+        return margin_of(reference.score, reference.std, random)
+    return margin_of(reference.score, None, random, share)
+
+
+def step_margin(steps: int, share: float | None = None) -> float:
+    """The factor of steps by which a threshold may be reached later than in the reference."""
+    return (SHARE if share is None else share) * steps
+
+
+def resolution(key: CellKey, reference: ReferenceScore) -> float:
+    """The smallest difference that a score of the cell can show, on the reference's scale.
+
+    It is the unit of the last printed digit, or, where that is larger and every game's return is a whole number, one
+    point in one game of an evaluation.
+    """
+    spec = settings(key) if key.task.endswith(WHOLE) else None
+    return max(reference.resolution, 1 / spec.protocol.episodes if spec else 0.0)
+
+
+def threshold(key: CellKey, reference: ReferenceScore) -> float | None:
+    """The mean return at which both the reference run and ours stop; None if one of them does not."""
+    spec = settings(key) if reference.stops else None
+    stop = spec.protocol.stop if spec else None
+    return stop if stop is not None and reference.score >= stop else None
+
+
+def insensitive(key: CellKey, reference: ReferenceScore, margin: float) -> bool:
+    """True if the margin reaches the random policy's score: then a score within it proves no skill."""
+    random = on_scale(scale_of(key), reference.estimator)
+    return reference.source != OPTIMUM and random is not None and margin >= abs(reference.score - random)

@@ -87,31 +87,24 @@ class ReferenceScore:
         return round(float(match[1]) * {"k": 1e3, "M": 1e6}[match[2]]) if match else None
 
 
-class Row(NamedTuple):
-    """A row of a table, whatever version of the task a reference or a run names."""
-
-    task: str
-    dataset: str
-
-
 def base_of(task: str) -> str:
     """A task's name without its version: ``Ant`` of ``Ant-v3``."""
     return re.sub(r"-v\d+$", "", task)
 
 
-def row_of(suite: str, task: str, dataset: str) -> Row:
-    """The row that a task, with its data set if there is one, belongs to."""
+def row_of(suite: str, task: str, dataset: str) -> tuple[str, str]:
+    """Task and data set of the row that a task belongs to, whatever version of it a reference or a run names."""
     if suite in VERSIONED:
-        return Row(base_of(task) + "-v4", dataset)
+        return base_of(task) + "-v4", dataset
     if suite == "offline" and (dataset or task):
         name = (dataset or task).lower()
         body = BODIES.get(name.removeprefix(OWN).split("-")[0])
         if body is not None and (name.startswith(OWN) or dataset or task.lower() != base_of(task).lower() + "-v4"):
-            return Row(base_of(body) + "-v4" if name.startswith(OWN) else body, name)
+            return base_of(body) + "-v4" if name.startswith(OWN) else body, name
         buffer = re.search(r"buffer (\d+) transitions", dataset)
         if buffer is not None:
-            return Row(task, f"qrdqn-{_count(int(buffer[1]))}")
-    return Row(task, dataset)
+            return task, f"qrdqn-{_count(int(buffer[1]))}"
+    return task, dataset
 
 
 def cell_of(spec: Spec) -> CellKey:
@@ -144,17 +137,17 @@ def sourced(name: str) -> tuple[Line, ...]:
     return rows
 
 
-class Protocol(NamedTuple):
-    """An evaluation procedure of published numbers."""
+class SourcedText(NamedTuple):
+    """A sentence about published numbers: an evaluation procedure, or a caveat about comparing with them."""
 
     text: str
     source: str  # the files and commits that show it, blank-separated
 
 
-def protocol_of(key: CellKey, number: ReferenceScore) -> Protocol:
+def protocol_of(key: CellKey, number: ReferenceScore) -> SourcedText:
     """The evaluation procedure behind a published number of a cell; empty where nothing is known of it."""
     if number.protocol:
-        return Protocol(number.protocol, number.source)
+        return SourcedText(number.protocol, number.source)
     for row in sourced("protocols.csv"):
         alike = (
             any(fnmatchcase(key.algorithm, glob) for glob in row["algorithms"].split())
@@ -162,8 +155,8 @@ def protocol_of(key: CellKey, number: ReferenceScore) -> Protocol:
             and fnmatchcase(number.source, row["documents"])
         )
         if row["suite"] == key.suite and alike:
-            return Protocol(row["protocol"], row["source"])
-    return Protocol("", "")
+            return SourcedText(row["protocol"], row["source"])
+    return SourcedText("", "")
 
 
 @cache

@@ -10,7 +10,7 @@ import html
 import io
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
 from rlbench.config.names import number_text
@@ -86,15 +86,10 @@ def to_markdown(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> st
 def to_csv(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
     """One line a cell, one column a field; a missing number is empty. Pooled rows are left out."""
     del pooled_rows
-    return csv_text((flat(cell_document(cell)) for cell in cells), HEADER)
-
-
-def csv_text(rows: Iterable[Mapping[str, object]], header: Sequence[str]) -> str:
-    """Rows of fields as CSV; fields that the header lacks are left out."""
     file = io.StringIO()
-    writer = csv.DictWriter(file, header, extrasaction="ignore", lineterminator="\n")
+    writer = csv.DictWriter(file, HEADER, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows(flat(cell_document(cell)) for cell in cells)
     return file.getvalue()
 
 
@@ -130,16 +125,9 @@ def json_text(cells: Sequence[object], pooled_cells: Sequence[object]) -> str:
 
 def to_html(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
     """One self-contained page."""
-    return html_page(html_table(cells), legend(cells, pooled_rows))
-
-
-def html_page(table: str, lines: Sequence[str]) -> str:
-    """A self-contained page of a table in HTML and the lines of its legend."""
     template = (DATA / "table.html").read_text(encoding="utf-8")
-    parts = {"{{table}}": table, "{{legend}}": "\n".join(f"<li>{html.escape(line)}</li>" for line in lines)}
-    for mark, text in parts.items():
-        template = template.replace(mark, text)
-    return template
+    lines = "\n".join(f"<li>{html.escape(line)}</li>" for line in legend(cells, pooled_rows))
+    return template.replace("{{table}}", html_table(cells)).replace("{{legend}}", lines)
 
 
 def html_grid(head: Sequence[str], rows: Iterable[Iterable[str]], numbers: Collection[str]) -> str:

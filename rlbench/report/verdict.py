@@ -28,9 +28,6 @@ MOST = 100
 POWER = 0.8
 """Probability that the number of further seeds named by a verdict would settle it."""
 
-SHARE = 0.1
-"""Margin of non-inferiority, as a share of the way from the random policy to the reference score."""
-
 Word = Literal["REPRODUCED", "ABOVE", "BELOW", "INCONCLUSIVE", "CONSISTENT", "NOT COMPARABLE", "PARTIAL", "NOT RUN"]
 ClaimWord = Literal["INCONCLUSIVE", "CONSISTENT", "REPRODUCED"]
 RANK: dict[ClaimWord, int] = {"INCONCLUSIVE": 0, "CONSISTENT": 1, "REPRODUCED": 2}
@@ -63,11 +60,6 @@ class Claim:
     more: int | None = None
     next_look: int | None = None  # as of the verdict
     shortfall: float | None = None  # upper end of the one-sided interval of reference less ours; None: too few
-
-
-def margin_of(reference: float, std: float | None, random: float | None, share: float = SHARE) -> float:
-    """The margin below a reference score within which a mean is not worse."""
-    return max(share * abs(reference - (random or 0.0)), std or 0.0)
 
 
 def against_seeds(

@@ -221,18 +221,7 @@ def test_durations_are_formatted(seconds: float | None, text: str) -> None:
 def test_doctor_has_a_line_for_everything_and_succeeds_here(capsys: Capture) -> None:
     lines = printed(capsys, "doctor").splitlines()
     names = {line.split(":")[0].split("  ")[-1].strip() for line in lines}
-    assert {
-        "python",
-        "torch",
-        "device",
-        "gymnasium",
-        "ale roms",
-        "mujoco",
-        "c++ compiler",
-        "disk",
-        "memory",
-        "cores",
-    } <= names
+    assert {"python", "torch", "device", "gymnasium", "ale roms", "mujoco", "c++ compiler", "disk", "memory"} <= names
     assert all(line.split()[0] in {"ok", "optional"} for line in lines)
 
 

@@ -29,7 +29,7 @@ from tests.laws.test_command_line import parsed, unknown
 Usage = namedtuple("Usage", "total used free")  # noqa: PYI024 - as shutil gives it
 LINES = {
     "python", "torch", "device", "gymnasium", "ale roms", "envpool", "mujoco", "gymnasium_robotics", "h5py",
-    "d4rl data", "minari data", "own data", "engine", "updates", "c++ compiler", "disk", "memory", "cores", "threads",
+    "d4rl data", "minari data", "own data", "updates", "c++ compiler", "disk", "memory",
 }  # fmt: skip
 
 
@@ -60,10 +60,9 @@ def without(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     monkeypatch.delenv("MUJOCO_GL", raising=False)  # rendering sets it, and doctor names its library first
 
 
-def test_doctor_prints_every_requirement_and_every_suites_engine() -> None:
+def test_doctor_prints_every_requirement() -> None:
     code, rows = actual()
     assert (code, set(rows)) == (0, LINES)
-    assert [detail.partition(":")[0] for _, detail in rows["engine"]] == suites.names()
     assert all(state in {"ok", "optional"} for lines in rows.values() for state, _ in lines)
 
 
@@ -126,17 +125,7 @@ def test_gpu_without_a_cuda_torch_is_reported(monkeypatch: pytest.MonkeyPatch, t
         assert "install its driver" in actual("toy")[1]["device"][0][1]
     gpu = SimpleNamespace(is_available=lambda: True, get_device_name=lambda _: "H200", device_count=lambda: 1)
     monkeypatch.setattr(torch, "cuda", gpu)
-    rows = actual("toy")[1]
-    assert rows["device"] == [("ok", "cuda: H200")] and "on cuda" in rows["engine"][0][1]
-
-
-@pytest.mark.parametrize(
-    ("value", "state"), [("", "ok"), ("1", "ok"), ("4096", "optional"), ("many", "optional"), ("0", "optional")]
-)
-def test_invalid_number_of_threads_is_reported(value: str, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", value)
-    ((state_now, detail),) = actual("toy")[1]["threads"]
-    assert state_now == state and ("`unset OMP_NUM_THREADS`" in detail) == (state == "optional")
+    assert actual("toy")[1]["device"] == [("ok", "cuda: H200")]
 
 
 def test_data_folders_are_listed_with_their_contents(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -161,14 +150,12 @@ SETTINGS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
     "robotics": ("goals", lambda patch: without(patch, "gymnasium_robotics")),
     "hdf5": ("offline", lambda patch: without(patch, "h5py")),
     "envpool": ("atari", lambda patch: patch.setattr(importlib.util, "find_spec", lambda _: None)),
-    "python": ("toy", lambda patch: patch.setattr(doctor, "OLDEST_PYTHON", (9, 0))),
     "compiler": ("toy", lambda patch: patch.setattr(shutil, "which", lambda _: None)),
     "driver": ("toy", lambda patch: patch.setattr(doctor, "DRIVER", Path("/"))),
     "disk": ("toy", lambda patch: patch.setattr(shutil, "disk_usage", lambda _: Usage(10**12, 10**12, 5))),
     "permission": ("toy", lambda patch: patch.setattr(os, "access", lambda *_: False)),
     "memory": ("mujoco", lambda patch: patch.setattr(machine, "available_memory", lambda: 10_000_000)),
     "some memory": ("mujoco", lambda patch: patch.setattr(machine, "available_memory", lambda: 1_400_000_000)),
-    "threads": ("toy", lambda patch: patch.setenv("OMP_NUM_THREADS", "4096")),
 }
 REQUIRED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PACKAGES = {*REQUIRED["dependencies"], *REQUIRED["optional-dependencies"]["envpool"]}
@@ -199,7 +186,7 @@ def run_typed(words: list[str]) -> None:
         assert Path(words[0]).is_file()
         assert words[-1].startswith("torch==") or words[-1] in {name.split("  #")[0] for name in PACKAGES}
     else:
-        assert words[0] in {"apt", "export", "unset"} or words[-2:] == ["scripts/rlbench", "doctor"]
+        assert words[0] in {"apt", "export", "unset"}
 
 
 def test_remedy_for_little_memory_is_a_fitting_replay_capacity(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,7 +97,6 @@ def test_another_model_of_machine_is_refused_and_never_compared(monkeypatch: pyt
     assert words(slow, {HERE: (10.0,) * 5, THERE: (100.0,) * 5}, monkeypatch, other=False) == ["SLOWER"]
 
 
-def test_stacked_seed_has_no_speed() -> None:
-    run = replace(run_of(spec_of(NAME, 0), [1.0, 1.0], "done", "x"), speeds=(10.0, 30.0, 20.0))
-    environments: list[dict[str, object]] = [{}, {"updates": "eager"}, {"updates": "eager, stacked with 10 seeds"}]
-    assert [speed(replace(run, environment=environment)) for environment in environments] == [20.0, 20.0, None]
+def test_speed_is_the_median_of_the_epochs() -> None:
+    run = run_of(spec_of(NAME, 0), [1.0, 1.0], "done", "x")
+    assert [speed(replace(run, speeds=speeds)) for speeds in ((10.0, 30.0, 20.0), ())] == [20.0, None]

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from rlbench.cli.app import main
 from rlbench.errors import UsageError
-from rlbench.report.budget_choice import chosen, needed, parse_budget
 from rlbench.report.reference_table import CellKey
-from rlbench.report.remaining_work import RemainingRuns, remaining_runs, throughput
+from rlbench.report.remaining_work import RemainingRuns, chosen, needed, parse_budget, remaining_runs, throughput
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.sources import Sources
 from rlbench.report.verdict import Verdict, Word

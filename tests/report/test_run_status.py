@@ -11,7 +11,7 @@ import pytest
 from rlbench import suites
 from rlbench.records.locks import is_held
 from rlbench.records.store import Store, read_record
-from rlbench.report.run_status import standings
+from rlbench.report.run_index import standings
 from tests.commands import stdout_of
 from tests.forging import claim
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from rlbench.report.estimate import interval, mean, without_optimism
-from rlbench.report.reference_scores import primary
+from rlbench.report.reference_scores import margin_of, primary
 from rlbench.report.reference_table import of_tasks
 from rlbench.report.runs import Evaluation
-from rlbench.report.verdict import against_run, against_seeds, margin_of, settle
+from rlbench.report.verdict import against_run, against_seeds, settle
 
 REPEATS = 1500
 

@@ -9,10 +9,9 @@ import pytest
 
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.check import against_references
-from rlbench.report.reference_scores import about, documented
+from rlbench.report.reference_scores import about, documented, margin, resolution, threshold
 from rlbench.report.reference_table import SUITES, CellKey, ReferenceScore, parsed
 from rlbench.report.sources import Sources
-from rlbench.report.tolerances import margin, resolution, threshold
 
 Record = Callable[..., Path]
 

@@ -13,6 +13,7 @@ from scipy import stats
 from rlbench.records.looks import Look, Looks
 from rlbench.report import estimate
 from rlbench.report.estimate import distribution, quantile
+from rlbench.report.reference_scores import margin_of
 from rlbench.report.verdict import (
     Claim,
     Verdict,
@@ -21,7 +22,6 @@ from rlbench.report.verdict import (
     holm,
     in_both_respects,
     in_looks,
-    margin_of,
     more_seeds,
     no_more_than_consistent,
     out_of_reach,
