@@ -73,7 +73,6 @@ def load(folder: Path) -> State:
 
 
 def _shard(path: Path) -> dict[str, Tensor]:
-    """One file's tensors."""
     try:
         return load_file(path)
     except SafetensorError as error:

@@ -116,7 +116,6 @@ def sweep(temporary: Path) -> None:
 
 
 def _runs(process: int) -> bool:
-    """True if a process has this id."""
     try:
         os.kill(process, 0)
     except OSError as error:

@@ -276,7 +276,6 @@ def returns(data: Dataset, cut: NDArray[np.bool_]) -> dict[str, float]:
 
 
 def _return_statistics(whole: NDArray[np.float64], cut: int) -> dict[str, float]:
-    """Statistics of the returns ``[E]`` of whole episodes."""
     counts: dict[str, float] = {"episodes": len(whole), "episodes_cut": cut}
     if not len(whole):
         return counts

@@ -232,7 +232,6 @@ def _with_saved(runtime: Runtime, previous: SavedComputing | None) -> Runtime:
 
 
 def _computing(trainer: Trainer, device: str) -> SavedComputing:
-    """Device, threads and engine of a trainer."""
     return SavedComputing(device, torch.get_num_threads(), engaged(trainer.updater, trainer.learner))
 
 
@@ -295,7 +294,6 @@ def _remove_resume(folder: Path) -> None:
 
 
 def _store_epoch(spec: Spec, store: Store, epoch: Epoch, trainer: Trainer) -> None:
-    """Write an epoch to disk, and its policy if it is the best so far."""
     best, folder = _best(store.epochs[: epoch.number]), store.folder / "checkpoint" / "best"
     if store.append(epoch) and checkpoint.exists(folder) and whole(checkpoint.load(folder), "epoch") >= epoch.number:
         checkpoint.discard(folder)  # of an epoch that was replaced

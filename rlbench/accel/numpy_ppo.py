@@ -147,7 +147,6 @@ def _minibatches(batch: RolloutBatch, batches: tuple[Tensor, ...]) -> Iterator[M
 
 
 def _minibatch(batch: RolloutBatch, rows: NDArray[np.int64]) -> Minibatch:
-    """Some rows of a rollout, with their weights."""
     obs, *columns = (numbers(column)[rows] for column in batch)
     return Minibatch(with_ones(obs), *columns)
 

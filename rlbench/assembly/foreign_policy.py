@@ -109,7 +109,6 @@ def sb3_actor(path: Path, policy: SB3Policy, info: EnvInfo) -> ForeignActor:
 
 
 def _tensors(layer: Layer) -> tuple[Tensor, Tensor]:
-    """Weight and bias."""
     return torch.from_numpy(layer.weight), torch.from_numpy(layer.bias)
 
 

@@ -179,7 +179,6 @@ def _scale_rewards(data: Dataset, span: float | None) -> Dataset:
 
 
 def _random(task: OfflineTask) -> Dataset:
-    """``SMOKE`` steps of random actions in one env."""
     envs = environments(task.world, seeds=(0,), training=False)
     try:
         draw, actions = np.random.default_rng(0), envs.info.actions

@@ -74,7 +74,6 @@ def _actor(state: State) -> State:
 
 
 def _layers(state: State, mean: str) -> dict[str, NDArray[np.generic]]:
-    """Layers by their names in a policy file, from input to output."""
     numbers = sorted(int(match[1]) for key in state if (match := HIDDEN.fullmatch(key)))
     names = {f"torso.layers.{number}": f"layers.{place}" for place, number in enumerate(numbers)} | {mean: "mean"}
     if "log_std.weight" in state:

@@ -144,7 +144,6 @@ def played() -> list[str]:
 
 
 def _suites(context: typer.Context) -> list[str]:
-    """The typed suites, or all."""
     named_suites, every = _words(_typed(context, "suite")), suites()
     return [suite for suite in every if suite in named_suites] or every
 
@@ -161,7 +160,6 @@ def _typed(context: typer.Context, name: str) -> object:
 
 
 def _words(value: object) -> tuple[str, ...]:
-    """One word, several, or none."""
     return (value,) if isinstance(value, str) else tuple(map(str, value)) if isinstance(value, list | tuple) else ()
 
 

@@ -282,7 +282,6 @@ def _read(path: Path, name: str | None) -> Dataset:
 
 
 def _name_of(path: Path) -> str:
-    """The name of a data set by its file or folder."""
     from rlbench.datasets import catalogue, minari
     from rlbench.datasets.recipes import OWN_NAME
 

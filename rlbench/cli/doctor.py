@@ -231,7 +231,6 @@ def _updates() -> Iterator[Finding]:
 
 
 def _data() -> Iterator[Finding]:
-    """Folders of data sets, and the number of sets in each."""
     from rlbench.datasets import locations
 
     sets = locations.local()

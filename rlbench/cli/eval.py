@@ -32,8 +32,6 @@ INTERVAL = 5.0  # seconds between two messages of progress
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _EvalResult:
-    """Result of an evaluation."""
-
     folder: Path
     checkpoint: str
     games: int | None  # seed of new episodes; None: the recorded episodes again

@@ -123,7 +123,6 @@ def _save(output: Path, content: bytes, count: int, *, noun: str, json: bool) ->
 
 
 def _folders_of(names: list[str], results: Path | None) -> list[Path]:
-    """The distinct run folders of named suites and runs; all of them without a name."""
     from rlbench import suites
     from rlbench.records.files import folders
     from rlbench.report.sources import sources

@@ -112,7 +112,6 @@ def environment_of(spec: Spec, runtime: Runtime, data: CheckedData | None) -> di
 
 
 def _holder(folder: Path) -> str:
-    """Name the process that trains a run, and the damage of its record."""
     from rlbench.records.locks import holder
     from rlbench.report.run_index import standing
 

@@ -39,7 +39,6 @@ def listing(
 
 
 def _names(kind: str, suite: str | None) -> list[tuple[str, str]]:
-    """``(suite, name)`` for each suite, algorithm or task that can be run."""
     from rlbench import suites
 
     suite_names = usable_suites() if suite is None else [suite]
@@ -50,7 +49,6 @@ def _names(kind: str, suite: str | None) -> list[tuple[str, str]]:
 
 
 def _runs(suite: str | None, results: Path | None) -> list[tuple[str, str]]:
-    """``(suite, folder)`` for each run in any state."""
     from rlbench.records.files import folders
     from rlbench.report.sources import sources
 

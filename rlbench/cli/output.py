@@ -123,5 +123,4 @@ def _write_line(line: str) -> None:
 
 
 def _one_line(message: str) -> str:
-    """Remove line breaks and the escape codes that a name or a file may hold."""
     return printable(message, len(message))

@@ -138,7 +138,6 @@ def _affordable(
 
 
 def _measured(evidence: Sources, suites: Sequence[str]) -> Mapping[CellKey, Cell]:
-    """The cells that rlbench measured itself, by key."""
     return {cell.key: cell for cell in evidence.brought(suites) if cell.verdict.word != "NOT RUN"}
 
 
@@ -197,7 +196,6 @@ def _informative(row: RemainingRuns) -> str:
 
 
 def _seeds(cell: Cell) -> int:
-    """The seeds with a score."""
     return cell.measured.n if cell.measured else 0
 
 

@@ -107,7 +107,6 @@ def _disk(specs: list[Spec], results: Path) -> None:
 
 
 def _to_come(spec: Spec, results: Path) -> bool:
-    """Return whether a run has not ended yet."""
     from rlbench.records.store import folder_of, read_outcome
 
     with suppress(RefusedFile):  # the run itself reports it

@@ -99,7 +99,6 @@ def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> Rep
 
 
 def _last(record: Record, epochs: int | None) -> int:
-    """The number of the last epoch to compare."""
     held = len(record.epochs) - 1
     if held < 0:
         raise UsageError(f"{record.folder}: holds no epoch yet; let it run on")
@@ -172,7 +171,6 @@ def _compare_epochs(record: Record, last: int, epochs: Iterator[Epoch]) -> tuple
 
 
 def _runtime(record: Record) -> Runtime:
-    """Runtime of the run, by its record."""
     from rlbench.assembly.device import device_of
     from rlbench.config.run import MOST_THREADS, EngineName, Runtime
 

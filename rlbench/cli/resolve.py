@@ -169,7 +169,6 @@ def _checked(setting: Setting) -> Setting:
 
 
 def _limits(spec: Spec) -> list[Setting]:
-    """Limits of a smoke run."""
     steps = 200 if spec.algo.learns_from == "data" else 2_000  # each of them is a gradient step
     caps: dict[str, tuple[float, float]] = {
         "budget.steps": (spec.budget.steps, steps),

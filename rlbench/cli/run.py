@@ -114,7 +114,6 @@ def run(
 
 
 def _follow_parent(pipe: int | None) -> None:
-    """Let a worker end with the process that started it."""
     if pipe is not None:
         from rlbench.cli.parent_pipe import end_with_parent
 
@@ -240,7 +239,6 @@ def _sentence(row: dict[str, object]) -> str:
 
 
 def _print_plan(specs: list[Spec], results: Path, dataset: str | None, *, json: bool) -> None:
-    """Print the runs of ``--dry-run`` and the epochs that are recorded already."""
     from rlbench.cli.experience import steps_of
     from rlbench.config.footprint import footprint
     from rlbench.records.store import folder_of, read_epochs, read_outcome
@@ -299,7 +297,6 @@ def ending_row(ending: Ending) -> dict[str, object]:
 
 
 def _row(spec: Spec, folder: Path, status: str, outcome: Outcome | None) -> dict[str, object]:
-    """Row of the JSON for a run."""
     return {
         "suite": spec.suite,
         "algorithm": spec.algorithm,

@@ -74,7 +74,6 @@ def show(
 
 
 def _published(suite: str, algo: str, task: str, *, json: bool) -> None:
-    """Every number that was published about a cell, each with its source."""
     from rlbench.report.columns import sentences
     from rlbench.report.provenance import cells_of, provenance_document, provenance_text
 

@@ -66,7 +66,6 @@ def status(
 
 
 def _standings(results: Path | None, suite: str | None, states: Sequence[str] | None) -> list[RunStatus]:
-    """The runs of a suite in the wanted states; every state where none is named."""
     from rlbench.report.run_index import standings
     from rlbench.report.sources import sources
 
@@ -76,7 +75,6 @@ def _standings(results: Path | None, suite: str | None, states: Sequence[str] | 
 
 
 def _watch(results: Path | None, suite: str | None, states: Sequence[str] | None) -> None:
-    """Redraw the states until Ctrl-C."""
     redraws = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     with suppress(KeyboardInterrupt):
         while True:

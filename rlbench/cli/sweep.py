@@ -129,7 +129,6 @@ def _display(jobs: Sequence[Job], options: SweepOptions) -> AbstractContextManag
 def _executor(
     specs: Sequence[Spec], options: SweepOptions, runtime: Runtime
 ) -> Iterator[tuple[list[Job], Callable[[Stop], Executor]]]:
-    """Build the jobs and a constructor of their executor."""
     from rlbench.cli.inline import Inline
     from rlbench.cli.preflight import fits
     from rlbench.sweep.local import Local

@@ -72,7 +72,6 @@ def table(
 def _parity(
     suite: str, algos: Sequence[str], tasks: Sequence[str], results: Path | None, style: str, output: Path | None
 ) -> None:
-    """Write the rows of parity of some cells."""
     from rlbench.report.parity import TEXTS
     from rlbench.report.reference_scores import matching
     from rlbench.report.sources import sources

@@ -127,7 +127,6 @@ class Wandb:
         return run
 
     def _logged(self, name: str) -> int:
-        """Number of epochs logged offline."""
         with suppress(RefusedFile, OSError, ValueError):
             return int(disk.content(self._where / f"{name}.logged"))
         return 0

@@ -185,7 +185,6 @@ def _undecided(
 
 
 def _rows(cells: Sequence[SequentialCell], results: Path) -> dict[CellKey, Cell]:
-    """Rows of the table, in which Holm's correction covers the whole suite."""
     from rlbench.report.cells import every_cell
 
     suites = list(dict.fromkeys(cell.key.suite for cell in cells))

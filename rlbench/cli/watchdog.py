@@ -136,7 +136,6 @@ def _call(frame: FrameType | None) -> tuple[FrameType, int] | None:
 
 
 def _stacks() -> str:
-    """Format the stack of every thread."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     return "\n".join(
         f"thread {names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame))}"

@@ -230,7 +230,6 @@ def _kind(model: type[BaseModel]) -> str:
 
 
 def _name(annotation: Any) -> str:
-    """The name of a type for error messages."""
     words = []
     for member in _members(annotation):
         if get_origin(member) is Literal:

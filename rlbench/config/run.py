@@ -152,7 +152,6 @@ class Spec(Frozen):
 
 
 def _shows_frames(task: Task) -> bool:
-    """Tell whether observations are frames."""
     return isinstance(task, AtariTask) or (isinstance(task, GymnasiumTask) and task.size is not None)
 
 

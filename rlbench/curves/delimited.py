@@ -273,7 +273,6 @@ def _seed(text: str, where: str) -> int | None:
 
 
 def _number(text: str) -> float:
-    """The number in a cell; NaN where there is none."""
     try:
         return float(text)
     except ValueError:

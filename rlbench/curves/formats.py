@@ -115,7 +115,6 @@ def _content(path: Path) -> bytes:
 
 
 def _read(raw: bytes, path: Path, options: ImportOptions) -> tuple[Format, list[Points]]:
-    """The curves of a file, and its format."""
     if raw[:4] == b"PK\x03\x04":
         content = arrays.arrays(raw, path)
         if set(content) >= arrays.EVALUATIONS:

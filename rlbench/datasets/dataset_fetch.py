@@ -73,7 +73,6 @@ def import_dataset(path: Path, name: str, *, room: int | None = None) -> Place:
 
 
 def _equal(*paths: Path) -> bool:
-    """True if all are files of equal bytes."""
     return all(path.is_file() for path in paths) and len({checksums.measure(path).sha256 for path in paths}) == 1
 
 

@@ -229,7 +229,6 @@ def _blocks(response: HTTPResponse, url: str, patience: float) -> Iterator[bytes
 
 
 def _write_block(file: FileIO, block: bytes) -> None:
-    """Write the whole block."""
     rest = memoryview(block)
     while rest:
         rest = rest[file.write(rest) :]

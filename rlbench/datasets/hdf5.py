@@ -179,7 +179,6 @@ def _refuse_oversized(file: h5py.File, room: int) -> None:
 
 
 def _is_external(item: object) -> bool:
-    """True if an array is external raw data, or a virtual data set."""
     if not isinstance(item, h5py.h5d.DatasetID):
         return False
     layout = item.get_create_plist()

@@ -92,7 +92,6 @@ def _serialize(dataset: Dataset, attributes: Mapping[str, str | float]) -> bytes
 
 
 def _write_bytes(path: Path, raw: bytes) -> None:
-    """Write a file and wait until it is on the disk."""
     with path.open("wb") as file:
         file.write(faults.cut("dataset.torn", raw))
         file.flush()

@@ -135,7 +135,6 @@ def _remedy(there: Place) -> str:
 
 
 def _size(entry: catalogue.D4RLDataset) -> str:
-    """Describe the size of a data set by the catalogue."""
     if entry.steps is None or entry.features is None or entry.actions is None:
         return "size not published"
     raw = entry.steps * (4 * (2 * entry.features + entry.actions + 1) + 2)

@@ -97,7 +97,6 @@ def minari_metadata(folder: Path) -> MinariMetadata:
 
 
 def _episode(file: h5py.File, name: str) -> Dataset:
-    """Read one episode of T steps."""
     try:
         group = file[name]
     except (KeyError, OSError, RuntimeError) as error:

@@ -197,7 +197,6 @@ def serialize(arrays: Arrays, facts: Mapping[str, str]) -> bytes:
 
 
 def _dense(facts: Metadata) -> list[str]:
-    """Names of the layers, first to last."""
     hidden = [f"layers.{number}" for number in range(facts.hidden_layers)]
     return [*hidden, "mean", *(["log_std"] if facts.log_std == "layer" else [])]
 

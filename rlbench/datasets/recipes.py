@@ -137,7 +137,6 @@ def _part(policy: str, *, noise: float = 0.0) -> Part:
 
 
 def _table(body: str, medium: Part, expert: Part) -> Iterable[Recipe]:
-    """Yield medium, expert, and medium-expert, which repeats the steps of both."""
     task, halves = f"{body}-v4", tuple(part.model_copy(update={"share": 0.5}) for part in (medium, expert))
     levels = {"medium": ((medium,), STEPS), "expert": ((expert,), STEPS), "medium-expert": (halves, 2 * STEPS)}
     for level, (parts, steps) in levels.items():

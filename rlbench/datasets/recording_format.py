@@ -174,7 +174,6 @@ def refusal(path: Path, reason: str) -> RefusedFile:
 
 
 def _blocks(obs: Frames) -> Iterator[bytes]:
-    """Compress frames ``[n, *shape]`` in blocks."""
     little = np.ascontiguousarray(obs, obs.dtype.newbyteorder("<"))
     for start in range(0, len(little), BLOCK):
         yield zlib.compress(little[start : start + BLOCK].tobytes(), LEVEL)

@@ -195,7 +195,6 @@ def _with_ends(parts: Sequence[ChunkOfSet]) -> Steps:
 
 
 def _truncate(events: Steps, steps: int | None, path: Path) -> Steps:
-    """Rows of the first ``steps`` transitions, and the row after them."""
     if steps is None:
         return events
     (live,) = np.nonzero(~events.final)
@@ -214,13 +213,11 @@ def _end(marks: NDArray[np.uint8], row: int) -> None:
 
 
 def _blank(events: Steps, marks: NDArray[np.uint8]) -> Steps:
-    """Set action and reward of final rows to 0."""
     live = (marks & FINAL) == 0
     return Steps(events.action * live, events.reward * live, marks)
 
 
 def _fill(path: Path, targets: Sequence[tuple[int, Frames]]) -> None:
-    """Decompress chunks of a file into their targets."""
     segment = recording_format.read_segment(path)
     for number, out in targets:
         segment.fill(segment.places[number], out)

@@ -111,7 +111,6 @@ class Shard:
         return after
 
     def _frame(self, at: int, key: str, png: bytes | float) -> int:
-        """Index of a frame, a new one for a new frame."""
         if not isinstance(png, bytes) or png[: len(HEAD)] != HEAD:
             raise ValueError(f"{key}: no grey PNG of {SIZE}×{SIZE}")
         if png not in self.number:

@@ -132,8 +132,6 @@ def convert_sb3(path: Path, *, task: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Zip:
-    """Settings and tensors of a zip, whose actor is of a kind."""
-
     path: Path
     data: Mapping[str, object]
     arrays: Mapping[str, Array]

@@ -121,7 +121,6 @@ def _bound(parent: int) -> None:
 
 
 def _convert_one(path: Path, source: str, folder: Path, convert: Convert) -> Conversion:
-    """Convert one shard."""
     for old in folder.glob(f"{source}.*"):
         old.unlink()  # of an interrupted call
         faults.point("shard.swept")
@@ -149,7 +148,6 @@ def _task_metadata(folder: Path, task: str | None) -> dict[str, object]:
 
 
 def _finish(folder: Path, metadata: dict[str, object]) -> None:
-    """Write the list of files of all converted shards."""
     sources = [path.name.removesuffix(DONE) for path in sorted(folder.glob(f"*{DONE}"))]
     records = [record for source in sources if (record := _record(folder, source))]
     if not records:
@@ -163,7 +161,6 @@ def _finish(folder: Path, metadata: dict[str, object]) -> None:
 
 
 def _record(folder: Path, source: str) -> Done | None:
-    """Read the record of a converted shard; None without one."""
     path = folder / f"{source}{DONE}"
     if not path.is_file():
         return None

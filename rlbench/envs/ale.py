@@ -97,7 +97,6 @@ class AleVector:
             self._begin(env_id)
 
     def _begin(self, env_id: int) -> None:
-        """Begin a game whose emulator was just reset, after at least one no-op and FIRE."""
         while self._frames[env_id] == 0 and self._task.noops > 0:  # the engine draws 0 … noops; 0 is drawn again
             self._restart(env_id, seed=-1)
         self._fire_reset(env_id)

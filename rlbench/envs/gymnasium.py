@@ -99,7 +99,6 @@ class GymnasiumVector:
         return self._inspection.check_step(step)
 
     def _step_envs(self, step: Step) -> None:
-        """Fill every env's row of ``step``."""
         self._advance(range(self.info.num_envs), step)
 
     def _advance(self, env_ids: range, step: Step) -> None:
@@ -144,7 +143,6 @@ class GymnasiumVector:
         self._envs = []
 
     def _begin(self, env_id: int, step: Step) -> None:
-        """Reset an ended env and fill its row of ``step``."""
         obs, _ = self._envs[env_id].reset()
         self._inspection.check_obs(env_id, obs, self._raw)
         step.obs[env_id] = obs

@@ -164,7 +164,6 @@ class EvalWorker:
         return error
 
     def _stderr_text(self) -> str:
-        """Output of the process on stderr."""
         self._stderr.seek(0)
         return self._stderr.read().decode(errors="replace")
 

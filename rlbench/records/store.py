@@ -278,7 +278,6 @@ class Store:
             files.replace(self.folder / "failure.txt", text)
 
     def _reread(self) -> None:
-        """Read the record back, and refuse to call it done where a reader would refuse it."""
         try:
             files.refuse_links(self.folder, self.folder)
             text = files.read_text(self.folder / "epochs.jsonl") if self._epochs else ""
@@ -289,7 +288,6 @@ class Store:
             raise ResourceExhausted(f"{self.folder}: {CHANGED_DURING_RUN}; restore it, or start over with --force")
 
     def _text(self) -> str:
-        """Content of ``epochs.jsonl``."""
         return "".join(line_of(epoch) + "\n" for epoch in self._epochs)
 
     def _begin(self) -> None:
@@ -331,7 +329,6 @@ class Store:
         self._size = _size(lines)
 
     def _sweep(self) -> None:
-        """Remove the temporary files of a crashed process."""
         with files.writing(self.folder):
             for temporary in self.folder.glob("*.json*.tmp"):
                 temporary.unlink()
@@ -372,7 +369,6 @@ def scores(epoch: Epoch) -> tuple[object, ...]:
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file; 0 where there is none."""
     try:
         return path.stat().st_size
     except OSError:

@@ -341,7 +341,6 @@ def _doubts(cell: Cell, runs: Runs) -> Iterator[str]:
 
 
 def _reaching(runs: Runs, reference: ReferenceScore, stop: float) -> str:
-    """The number of seeds that reached the threshold, and their steps to it."""
     reach_steps = [steps for run in runs.complete if (steps := steps_to(run.evaluations, stop)) is not None]
     text = f"{len(reach_steps)} of {count_text(len(runs.scored), 'run')} reached {stop:g}"
     if reach_steps:

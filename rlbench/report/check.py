@@ -81,7 +81,6 @@ def against_references(
 
 
 def _score_finding(cell: Cell) -> Finding:
-    """A cell's verdict at the full budget."""
     ours = f"measured {rounded(cell.measured.score)} over {cell.measured.n}" if cell.measured else ""
     theirs = f"documented {cell.documented.score:,.6g}" if cell.documented else ""
     reason = "; ".join(filter(None, (ours, theirs, cell.note)))
@@ -89,7 +88,6 @@ def _score_finding(cell: Cell) -> Finding:
 
 
 def _at_finding(cell: Cell) -> Finding:
-    """A cell's verdict at equal steps."""
     if cell.at is None:
         word = "NOT RUN" if cell.measured is None else "NOT COMPARABLE"
         return _finding(cell.key, "at", word, "no run" if cell.measured is None else "no documented curve")
@@ -259,7 +257,6 @@ def _score_findings(
 
 
 def _absent(key: CellKey, runs: Runs) -> Finding:
-    """The finding of a baseline's cell without comparable runs."""
     if runs.elsewhere:
         return _finding(key, "score", "NOT RUN", "another protocol or environment")
     if runs.short or runs.variants:

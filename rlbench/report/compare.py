@@ -191,7 +191,6 @@ def _equal_budget(first: Side, second: Side) -> str:
 
 
 def _rules(run: Run) -> Mapping[str, object]:
-    """The rules of a run; fields that an older record lacks have their defaults."""
     from pydantic import ValidationError
 
     from rlbench.config.run import Spec

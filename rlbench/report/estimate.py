@@ -79,7 +79,6 @@ def seed_scores(
 
 
 def _raw_scores(curves: Sequence[Sequence[Evaluation]], estimator: Estimator) -> list[float]:
-    """One score a curve, in raw points."""
     match estimator:
         case "best-of-run" | "normalized-best":
             return [best(curve) for curve in curves]

@@ -92,7 +92,6 @@ def _section(suite: str, cells: Sequence[Cell], runs_by_cell: Mapping[CellKey, R
 
 
 def _tiles(cells: Sequence[Cell]) -> str:
-    """The number of cells of each verdict."""
     counts: Counter[str] = Counter(cell.verdict.word for cell in cells)
     tiles = [
         f'<div class="tile"><b class="{STYLES[word]}">{counts[word]}</b>{word}</div>' for word in STYLES if counts[word]
@@ -120,7 +119,6 @@ def _figure(suite: str, kind: Kind, caption: str, evidence: Sources) -> str:
 
 
 def _seeds(suite: str, runs_by_cell: Mapping[CellKey, Runs]) -> str:
-    """Every run, with its curve."""
     head = ("Cell", "Seed", "Status", "Steps", "Best", "Last", "Last tenth", "Hours", "Steps/s", "Curve")
     rows = []
     for key, runs in sorted(runs_by_cell.items()):
@@ -157,7 +155,6 @@ def _spark(run: Run, bounds: tuple[float, float, int]) -> str:
 
 
 def _bounds(runs: Sequence[Run]) -> tuple[float, float, int]:
-    """The lowest and the highest evaluation of a cell and its longest run."""
     levels = [evaluation.mean for run in runs for evaluation in run.evaluations] or [0.0]
     return min(levels), max(levels), max(1, *(run.env_steps for run in runs), 0)
 
@@ -185,7 +182,6 @@ def _missing(rows: Sequence[RemainingRuns]) -> str:
 
 
 def _machines(runs: Iterable[Run]) -> str:
-    """The classes of machine, how many runs each made, and with which versions."""
     runs_by_machine: dict[str, list[Run]] = {}
     for run in runs:
         runs_by_machine.setdefault(machine_of(run), []).append(run)

@@ -141,7 +141,6 @@ def _run(folder: Path, findings: Findings) -> Iterator[str]:
 
 
 def _contradictions(record: Record) -> Iterator[str]:
-    """Contradictions between intact files."""
     spec, path, outcome = record.spec, record.folder.resolve(), record.outcome
     place = Path(spec.suite, spec.algorithm, *Path(spec.place).parts, spec.id, f"seed={spec.seed}")
     if path.parts[-len(place.parts) :] != place.parts:

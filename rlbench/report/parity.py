@@ -205,7 +205,6 @@ def _peer(row: Parity) -> Effect | None:
 
 
 def _texts(origins: Sequence[Mapping[str, object]], name: str) -> tuple[str, ...]:
-    """The different texts of all origins."""
     return tuple(
         dict.fromkeys(text for origin in origins if isinstance(texts := origin[name], tuple) for text in texts)
     )

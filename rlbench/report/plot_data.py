@@ -196,7 +196,6 @@ def nothing(suite: str, evidence: Sources) -> UsageError:
 
 
 def _references(suite: str) -> dict[CellKey, float]:
-    """The documented scores of a suite in raw points."""
     return {key: in_points(score, scale_of(key)) for key, score in primaries(suite).items()}
 
 

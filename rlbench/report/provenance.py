@@ -117,7 +117,6 @@ def _margin(cell: ReferenceCell) -> float | None:
 
 
 def _test(cell: ReferenceCell) -> list[str]:
-    """The numbers that a verdict of the cell rests on."""
     from rlbench.report.reference_scores import insensitive, resolution, threshold
     from rlbench.report.verdict import FEWEST_RULE
 

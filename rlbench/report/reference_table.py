@@ -203,7 +203,6 @@ def parsed(line: Line) -> ReferenceScore:
 
 
 def _lines(name: str, suite: str) -> list[Line]:
-    """The rows of a file about the suite that have a score."""
     with (DATA / name).open(encoding="utf-8", newline="") as file:
         reader = csv.reader(file)
         header = next(reader)

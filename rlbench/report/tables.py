@@ -234,7 +234,6 @@ def _grouped_notes(cells: Sequence[Cell]) -> list[str]:
 
 
 def _filled(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
-    """The header and the rows of a table, without the columns that would be empty."""
     everything = columns(cells)
     rows = [_row(cell, everything) for cell in cells]
     indices = [place for place, name in enumerate(everything) if name in ALWAYS or any(row[place] for row in rows)]
@@ -304,7 +303,6 @@ def _kind(score: ReferenceScore) -> str:
 
 
 def _row(cell: Cell, header: Sequence[str]) -> list[str]:
-    """The fields of a cell as text."""
     ours = cell.measured
     texts = {
         "Suite": cell.key.suite,

@@ -58,7 +58,6 @@ def events(epochs: Sequence[Epoch]) -> bytes:
 
 
 def _framed(data: bytes) -> bytes:
-    """A record as TFRecord frames it."""
     from rlbench.datasets.tfrecord import masked_crc
 
     size = struct.pack("<Q", len(data))

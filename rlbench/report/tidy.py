@@ -60,7 +60,6 @@ def to_npz(runs_by_cell: Mapping[CellKey, Runs]) -> tuple[bytes, int]:
 
 
 def _counted(runs: Runs) -> Sequence[Run]:
-    """The runs that the table counts, and those short of the budget."""
     return (*runs.scored, *runs.short, *(runs.elsewhere if runs.of_others else ()))
 
 

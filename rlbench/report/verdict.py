@@ -244,7 +244,6 @@ def _joined(claims: Sequence[Claim], below: Callable[[list[float]], float]) -> C
 
 
 def _upper_tail(difference: float, error: float, degrees: float) -> float:
-    """The probability of a difference at least this large by chance."""
     return _lower_tail(-difference, error, degrees)
 
 

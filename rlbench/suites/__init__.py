@@ -233,7 +233,6 @@ def _unknown_task(suite: str, task: str) -> UsageError:
 
 
 def _few(names: list[str]) -> str:
-    """The names, or the first of them, in one line."""
     return ", ".join(names) if len(names) <= FEW else f"{', '.join(names[:FEW])}, …"
 
 

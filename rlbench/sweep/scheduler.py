@@ -81,8 +81,6 @@ class Display(Protocol):
 
 @dataclass(slots=True)
 class _Attempts:
-    """Attempts of this sweep at one job."""
-
     force: bool
     died: int = 0
     lost: int = 0
@@ -271,7 +269,6 @@ def _complete(record: Record, until: int | None) -> bool:
 
 
 def _by_code(event: Exited, *, begun: bool) -> tuple[Status, str]:
-    """Status and reason by an exit code."""
     match event.code:
         case 0 if not begun:
             return "running", "another process is running it"
@@ -288,13 +285,11 @@ def _by_code(event: Exited, *, begun: bool) -> tuple[Status, str]:
 
 
 def _outcome(folder: Path) -> Outcome | None:
-    """Outcome of a run; None where its record holds none or cannot be read."""
     record = _record(folder)
     return record.outcome if record is not None else None
 
 
 def _record(folder: Path) -> Record | None:
-    """Record of a run; None where there is none that can be read."""
     try:
         return read_record(folder) if (folder / "spec.json").exists() else None
     except RefusedFile:

@@ -146,7 +146,6 @@ class Offline:
 
     @property
     def _number(self) -> int:
-        """Number of the running epoch."""
         return self.clock.epochs + len(self.pending)
 
     def _train(self, count: int) -> None:
@@ -169,13 +168,11 @@ class Offline:
         yield epoch
 
     def _submit(self) -> Iterator[Progress]:
-        """Let a worker evaluate a copy of the policy, and go on."""
         self.eval_pool.submit(self._number)
         self.pending.append(self._end_epoch())
         yield self.progress()
 
     def _end_epoch(self) -> Epoch:
-        """The record of the complete epoch, without its evaluation."""
         self._began = self.clock.updates
         return Epoch(
             number=self._number,
