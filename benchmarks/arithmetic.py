@@ -1,7 +1,7 @@
-"""The arithmetic of one update of Q-learning on frames: its products of matrices and its convolutions, in FLOP.
+"""FLOP of one update of Q-learning on frames, in matrix products and convolutions.
 
-What is done element by element is left out (C51's projection, the pairs of quantiles, cosines, Adam), so a floor made
-of this is too low for everybody, and least attainable where quantiles are many.
+Elementwise work is left out (C51's projection, the pairs of quantiles, cosines, Adam). So a floor of this count is too
+low for every library, most of all for one with many quantiles.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def update_flop(algo: QLearning, *, batch: int, actions: int, noisy_products: in
     """FLOP of one update.
 
     The online network on ``obs``, the target network on ``next_obs``, for double Q-learning the online network there
-    too; then backward twice the first of them, less what nobody needs: the gradients of pixels and cosines. A noisy
-    layer needs one product; ours does ``noisy_products`` of 2, so that its matrix need never be made.
+    too; then backward twice the first of them, less the gradients with respect to pixels and cosines. A noisy
+    layer needs one product; ours does ``noisy_products`` of 2, so that it never computes the noisy matrix.
     """
     torso, first = sum(map(_convolution, CONVOLUTIONS)), _convolution(CONVOLUTIONS[0])
     rows, streams = _rows(algo), _streams(algo, actions) * (1 if algo.noisy is None else noisy_products)
@@ -53,7 +53,7 @@ def _rows(algo: QLearning) -> Rows:
 
 
 def _streams(algo: QLearning, actions: int) -> int:
-    """Of one row of features through the layers after the torso."""
+    """FLOP of one row of features through the layers after the torso."""
     match algo.head:
         case Expected() | Implicit() | Proposed():
             width = 1

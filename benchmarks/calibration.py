@@ -1,7 +1,7 @@
 """Error rates of the verdicts at equal steps and of ``run --until-decided``: ``scripts/calibration`` writes the tables.
 
-Simulated curves have the documented means and stds. Seeds are normal, and AR(1) from one evaluation to the next. Ours
-differ from the documented ones by a multiple of the margin; at -1 ON TRACK and BEHIND are false, at 1 AHEAD is.
+Simulated curves have the documented means and stds. Seeds are normal, and AR(1) from one evaluation to the next. The
+mean of our seeds differs by a multiple of the margin. At -1 ON TRACK and BEHIND are false, at 1 AHEAD is.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from rlbench.report.verdict import ALPHA, FEWEST
 
 Array: TypeAlias = NDArray[np.float64]
 Row: TypeAlias = dict[str, str]
-Design: TypeAlias = Sequence[tuple[int, float]]  # looks: seeds and level
+Design: TypeAlias = Sequence[tuple[int, float]]  # its looks: seeds and level
 
 REPEATS: Final = 4_000
 SEEDS: Final = (3, 5, 10)
@@ -59,15 +59,15 @@ AT_STEPS: Final = ("false_on_track", "false_behind", "false_ahead")
 class Chances(NamedTuple):
     """One-sided p-values of a difference, an array each."""
 
-    worse: Array  # of the hypothesis that ours are below the margin: small where they are not
-    below: Array  # that ours are within the margin: small where they are below it
-    above: Array
+    worse: Array  # of the hypothesis that our mean is below the margin: small where it is not
+    below: Array  # of the hypothesis that our mean is within the margin: small where it is below
+    above: Array  # the same, small where our mean is above
 
 
-def welch(scores: Array, mean: Array, std: Array, n: int, apart: Array | float) -> Chances:
+def welch(scores: Array, mean: Array, std: Array, n: int, margins: Array | float) -> Chances:
     """Test seeds against documented ones as ``rlbench.report.verdict.against_seeds`` does, in all repetitions at once.
 
-    ``scores`` is ``[R, k]``, the others ``[R]``; ``std`` is divided by ``n``, and ``apart`` is the margin.
+    ``scores`` is ``[R, k]``, the others ``[R]``; ``std`` is divided by ``n``.
     """
     count = scores.shape[1]
     ours, theirs = scores.var(axis=1, ddof=1) / count, std**2 / (n - 1)
@@ -77,7 +77,7 @@ def welch(scores: Array, mean: Array, std: Array, n: int, apart: Array | float) 
         degrees = np.minimum.reduce(
             [np.floor((s + theirs) ** 2 / (s**2 / (count - 1) + theirs**2 / (n - 1)) + 1e-9) for s in squares]
         )
-        lower, upper = (difference + apart) / error, (difference - apart) / error
+        lower, upper = (difference + margins) / error, (difference - margins) / error
     return Chances(stdtr(degrees, -lower), stdtr(degrees, lower), stdtr(degrees, -upper))
 
 
@@ -155,24 +155,24 @@ def cell_rows(key: CellKey, curve: ReferenceCurve, repeats: int = REPEATS) -> It
 
 
 def curves() -> dict[CellKey, ReferenceCurve]:
-    """Documented curves of cells with settings of ours."""
+    """Documented curves of the cells that have a row in rlbench's tables."""
     return {key: curve for key in sorted(documented_curves()) if (curve := reference_curve(key)) is not None}
 
 
-def transition_rows(known: Mapping[CellKey, ReferenceCurve], repeats: int = REPEATS // 10) -> Iterator[Row]:
+def transition_rows(reference_curves: Mapping[CellKey, ReferenceCurve], repeats: int = REPEATS // 10) -> Iterator[Row]:
     """Yield how often each word at the full budget follows a word at a checkpoint, over all cells and ``SHIFTS``."""
     counts: Counter[tuple[int, int, int]] = Counter()
-    for key, curve in known.items():
+    for key, curve in reference_curves.items():
         for shift in SHIFTS:
             words = simulate(key, curve, FEWEST, shift, repeats).words
             for look in range(len(CHECKPOINTS) - 1):
                 counts.update(zip([look] * repeats, words[:, look].tolist(), words[:, -1].tolist(), strict=True))
     for look, share in enumerate(CHECKPOINTS[:-1]):
-        for place, word in enumerate(WORDS):
-            finals = [counts[look, place, last] for last in range(len(WORDS))]
+        for index, word in enumerate(WORDS):
+            finals = [counts[look, index, last] for last in range(len(WORDS))]
             if sum(finals):
-                often = {f"then {name}": f"{hits / sum(finals):.3f}" for name, hits in zip(WORDS, finals, strict=True)}
-                yield {"checkpoint": f"{share:.0%}", "word": word, "looks": str(sum(finals)), **often}
+                shares = {f"then {name}": f"{hits / sum(finals):.3f}" for name, hits in zip(WORDS, finals, strict=True)}
+                yield {"checkpoint": f"{share:.0%}", "word": word, "looks": str(sum(finals)), **shares}
 
 
 def record_rows(results: Path) -> Iterator[Row]:
@@ -186,7 +186,7 @@ def record_rows(results: Path) -> Iterator[Row]:
         curve = reference_curve(key)
         if curve is None or len(runs.complete) < FEWEST or runs.failed:
             continue
-        for chosen in islice(combinations(runs.complete, FEWEST), SUBSETS):
+        for subset in islice(combinations(runs.complete, FEWEST), SUBSETS):
             for share, step in zip(CHECKPOINTS, curve.checkpoints, strict=True):
                 short = [
                     replace(
@@ -194,7 +194,7 @@ def record_rows(results: Path) -> Iterator[Row]:
                         status="interrupted",
                         evaluations=tuple(e for e in run.evaluations if e.env_steps < step + curve.epoch),
                     )
-                    for run in chosen
+                    for run in subset
                 ]
                 at = at_equal_steps(key, Runs(short=short))
                 if at is not None and at.level.step == step:
@@ -206,35 +206,35 @@ def record_rows(results: Path) -> Iterator[Row]:
 
 def margins_in_stds() -> list[float]:
     """Margins of the documented MuJoCo cells in sample stds of the documented seeds."""
-    found = []
+    margins = []
     for cell in documented("mujoco"):
         score = cell.primary
         if score.std and score.n and score.n > 1 and on_scale(scale_of(cell.key), score.estimator) is not None:
-            found.append(margin(cell.key, score) / (score.std * (score.n / (score.n - 1)) ** 0.5))
-    return found
+            margins.append(margin(cell.key, score) / (score.std * (score.n / (score.n - 1)) ** 0.5))
+    return margins
 
 
 def sequential(
-    apart: float, shift: float, ratio: float, designs: Sequence[Design], repeats: int = REPEATS
+    cell_margin: float, shift: float, ratio: float, designs: Sequence[Design], repeats: int = REPEATS
 ) -> tuple[dict[str, float], float]:
     """Simulate ``--until-decided`` against ten documented seeds of std 1; rates of verdicts, and mean seeds.
 
-    ``apart`` is the margin, ``shift`` the true difference in margins and ``ratio`` the std of our seeds. A second
+    ``cell_margin`` is the margin, ``shift`` the true difference in margins and ``ratio`` the std of our seeds. A second
     design is that of seeds whose first three vary at most ``MOST_STD_RATIO`` times as much as the documented ones.
     """
-    draw = np.random.default_rng([round(1000 * apart), round(10 * shift + 100), round(10 * ratio)])
+    draw = np.random.default_rng([round(1000 * cell_margin), round(10 * shift + 100), round(10 * ratio)])
     mean, std = draw.standard_normal(repeats) / 10**0.5, np.sqrt(draw.chisquare(9, repeats) / 10)
-    scores = shift * apart + ratio * draw.standard_normal((repeats, designs[0][-1][0]))
-    tests = [welch(scores[:, :seeds], mean, std, 10, apart) for seeds, _ in designs[0]]
-    word, seeds_used = _looked(tests, designs[0])
+    scores = shift * cell_margin + ratio * draw.standard_normal((repeats, designs[0][-1][0]))
+    tests = [welch(scores[:, :seeds], mean, std, 10, cell_margin) for seeds, _ in designs[0]]
+    word, seeds_used = _sequential_test(tests, designs[0])
     for design in designs[1:]:
         similar = scores[:, :FEWEST].std(axis=1, ddof=1) <= MOST_STD_RATIO * std * (10 / 9) ** 0.5
-        other_word, other_seeds = _looked(tests, design)
+        other_word, other_seeds = _sequential_test(tests, design)
         word, seeds_used = np.where(similar, other_word, word), np.where(similar, other_seeds, seeds_used)
     return {name: float((word == name).mean()) for name in ("REPRODUCED", "BELOW", "ABOVE")}, float(seeds_used.mean())
 
 
-def _looked(tests: Sequence[Chances], design: Design) -> tuple[NDArray[np.str_], Array]:
+def _sequential_test(tests: Sequence[Chances], design: Design) -> tuple[NDArray[np.str_], Array]:
     """The verdicts of a design and the seeds that it takes, ``[R]`` each; a test a look."""
     size = len(tests[0].worse)
     word, seeds_used = np.full(size, "INCONCLUSIVE"), np.full(size, float(design[-1][0]))
@@ -248,13 +248,13 @@ def _looked(tests: Sequence[Chances], design: Design) -> tuple[NDArray[np.str_],
     return word, seeds_used
 
 
-def errors(apart: float, ratio: float, designs: Sequence[Design], repeats: int) -> tuple[float, ...]:
+def errors(cell_margin: float, ratio: float, designs: Sequence[Design], repeats: int) -> tuple[float, ...]:
     """The rates of ``ERRORS`` where our mean is one margin below the documented one, for ABOVE one margin above.
 
     Those below are the same for every margin: the test adds the margin that our mean lacks. ABOVE is the more frequent
     the smaller the margin, since REPRODUCED ends a design.
     """
-    (lower, _), (upper, _) = (sequential(apart, shift, ratio, designs, repeats) for shift in (-1.0, 1.0))
+    (lower, _), (upper, _) = (sequential(cell_margin, shift, ratio, designs, repeats) for shift in (-1.0, 1.0))
     return lower["REPRODUCED"] + lower["ABOVE"], lower["BELOW"], upper["ABOVE"]
 
 
@@ -281,11 +281,13 @@ def sequential_rows() -> Iterator[Row]:
 
 def write(path: Path, rows: Iterable[Row]) -> None:
     """Write rows as CSV; a missing field is empty."""
-    listed = list(rows)
+    all_rows = list(rows)
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(dict.fromkeys(name for row in listed for name in row)), lineterminator="\n")
+        writer = csv.DictWriter(
+            file, list(dict.fromkeys(name for row in all_rows for name in row)), lineterminator="\n"
+        )
         writer.writeheader()
-        writer.writerows(listed)
+        writer.writerows(all_rows)
 
 
 def read(path: Path) -> list[Row]:
@@ -367,7 +369,7 @@ def sequential_summary(looks: Sequence[Row]) -> list[Row]:
     for most in DESIGNS:
         name = f"at most {most}"
         rates = [row for row in looks if row["design"] == name and row["std_ratio"]]
-        power, used = (float(powers[name][column]) for column in ("power", "mean_seeds"))
+        power, seeds = (float(powers[name][column]) for column in ("power", "mean_seeds"))
         equal = np.interp(power, fixed, FIXED)
         rows.append(
             {"most seeds": str(most)}
@@ -375,8 +377,8 @@ def sequential_summary(looks: Sequence[Row]) -> list[Row]:
                 column.replace("_", " "): _rate(max(float(row[column]) for row in rates), ERROR_REPEATS)
                 for column in ERRORS
             }
-            | {"power": f"{power:.1%}", "mean seeds": f"{used:.1f}", "fixed seeds of equal power": f"{equal:.1f}"}
-            | {"share": f"{used / equal:.0%}"}
+            | {"power": f"{power:.1%}", "mean seeds": f"{seeds:.1f}", "fixed seeds of equal power": f"{equal:.1f}"}
+            | {"share": f"{seeds / equal:.0%}"}
         )
     return rows
 
@@ -384,12 +386,12 @@ def sequential_summary(looks: Sequence[Row]) -> list[Row]:
 def _wide(records: Sequence[Row]) -> list[Row]:
     """A row for each checkpoint and word, with a column for each final verdict."""
     finals = sorted({row["final"] for row in records})
-    found: dict[tuple[str, str], Row] = {}
+    rows: dict[tuple[str, str], Row] = {}
     for row in records:
-        place = row["checkpoint"], row["word"]
-        base = {"checkpoint": place[0], "word": place[1], **{f"then {final}": "0" for final in finals}}
-        found.setdefault(place, base)[f"then {row['final']}"] = row["subsets"]
-    return list(found.values())
+        key = row["checkpoint"], row["word"]
+        base = {"checkpoint": key[0], "word": key[1], **{f"then {final}": "0" for final in finals}}
+        rows.setdefault(key, base)[f"then {row['final']}"] = row["subsets"]
+    return list(rows.values())
 
 
 def _table(rows: Sequence[Row]) -> list[str]:
@@ -414,9 +416,9 @@ def draw(cells: Sequence[Row], path: Path) -> None:
 def main(folder: Path, results: Path) -> None:
     """Write all tables, their summary and the figure to ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
-    known = curves()
-    write(folder / "equal_steps.csv", (row for key, curve in known.items() for row in cell_rows(key, curve)))
-    write(folder / "transitions.csv", transition_rows(known))
+    reference_curves = curves()
+    write(folder / "equal_steps.csv", (row for key, curve in reference_curves.items() for row in cell_rows(key, curve)))
+    write(folder / "transitions.csv", transition_rows(reference_curves))
     write(folder / "records.csv", record_rows(results))
     write(folder / "until_decided.csv", sequential_rows())
     tables = [read(folder / f"{name}.csv") for name in TABLES]

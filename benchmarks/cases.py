@@ -1,4 +1,4 @@
-"""What can be measured, on what settings; starts without torch."""
+"""Workloads and their settings; imports no torch."""
 
 from __future__ import annotations
 
@@ -24,31 +24,30 @@ UNITS = {
     "import": "lines/s",
     "profile": "steps/s",
 }
-"""The workloads, and in what a contestant is measured."""
+"""The workloads and their units."""
 
-ASIDE = {
+OTHER_UNITS = {
     "gemm": "GFLOP/s",
     "arithmetic": "GFLOP",
     "time over floor": "×",
-    **{f"{way}, own CPU": "CPU s" for way in ("unjudged", "judged within", "judged beside")},
-    **{f"judged {way}, {what}": "%" for way in ("within", "beside") for what in ("more", "more own CPU")},
+    **{f"{way}, own CPU": "CPU s" for way in ("not evaluated", "evaluated in process", "evaluated by a worker")},
+    **{f"evaluated {way}, {what}": "%" for way in ("in process", "by a worker") for what in ("more", "more own CPU")},
 }
-"""What ``value-update`` and ``offline-evaluation`` say beside it."""
+"""Units of further figures of ``value-update`` and ``offline-evaluation``."""
 
-LIGHT = {"il": 0.3, "td3bc": 0.15, "iql": 0.15, "cql": 0.02, "bcq": 0.04}
-"""Offline learners that have a peer, and what share of the steps asked for is enough updates for a figure."""
+PEER_SHARES = {"il": 0.3, "td3bc": 0.15, "iql": 0.15, "cql": 0.02, "bcq": 0.04}
+"""Offline algorithms that d3rlpy has too, and their updates as a share of the requested steps."""
 
-UPDATES = 600  # asked for, for which an offline run is judged once; three times at least, that judging may overlap
+EPOCH_STEPS = 600  # requested steps for one epoch of offline-evaluation; at least three epochs, so that they overlap
 
-PATIENCE = 10  # tianshou goes through its whole store after every collect: a tenth of the steps
-
+TIANSHOU_DIVISOR = 10  # tianshou scans its whole buffer after every collect, so it takes a tenth of the steps
 
 PROFILED = (
     *(f"atari/{name}" for name in (*VALUES, "sac", "ppo")),
     *(f"mujoco/{name}" for name in ("ddpg", "td3", "sac", "redq", "reinforce", "a2c", "ppo", "npg", "trpo")),
-    *(f"offline/{name}" for name in (*LIGHT, "crr")),
+    *(f"offline/{name}" for name in (*PEER_SHARES, "crr")),
 )
-"""Suite and algorithm of every workload that is profiled, each at its documented settings."""
+"""Suite and algorithm of every profile, each at its documented settings."""
 
 
 class Case(NamedTuple):
@@ -65,21 +64,21 @@ def cases(workload: str, threads: int, steps: int) -> dict[str, Case]:
     family = [(algorithm, BATCH_ON_PONG) for algorithm in VALUES]
     match workload:
         case "value-update":
-            found = [Case(threads, steps, a, b) for a, b in [("dqn", BATCH), *family]]
-            return {f"{workload} {case.algorithm} {case.batch}": case for case in found}
+            measurements = [Case(threads, steps, a, b) for a, b in [("dqn", BATCH), *family]]
+            return {f"{workload} {case.algorithm} {case.batch}": case for case in measurements}
         case "value-pong":
-            found = [Case(threads, steps // PATIENCE, a, b) for a, b in family]
-            return {f"{workload} {case.algorithm} {case.batch}": case for case in found}
+            measurements = [Case(threads, steps // TIANSHOU_DIVISOR, a, b) for a, b in family]
+            return {f"{workload} {case.algorithm} {case.batch}": case for case in measurements}
         case "halfcheetah":
-            found = [Case(threads, min(steps, 1_000), a, 256) for a in ("sac", "td3")]
+            measurements = [Case(threads, min(steps, 1_000), a, 256) for a in ("sac", "td3")]
         case "storage":
-            found = [Case(threads, steps, a) for a in ("dqn", "rainbow")]  # drawn uniformly, and by priority
+            measurements = [Case(threads, steps, a) for a in ("dqn", "rainbow")]  # sampled uniformly, and by priority
         case "profile":
-            found = [Case(threads, steps, a) for a in PROFILED]
+            measurements = [Case(threads, steps, a) for a in PROFILED]
         case "offline-update":
-            found = [Case(threads, max(20, round(steps * share)), a, 256) for a, share in LIGHT.items()]
+            measurements = [Case(threads, max(20, round(steps * share)), a, 256) for a, share in PEER_SHARES.items()]
         case "offline-evaluation":
-            found = [Case(threads, max(3, steps // UPDATES), a, 256) for a in ("il", "td3bc")]
+            measurements = [Case(threads, max(3, steps // EPOCH_STEPS), a, 256) for a in ("il", "td3bc")]
         case _:
             return {workload: Case(threads, steps)}
-    return {f"{workload} {case.algorithm}": case for case in found}
+    return {f"{workload} {case.algorithm}": case for case in measurements}

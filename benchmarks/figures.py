@@ -1,4 +1,4 @@
-"""Samples gathered over a run of the benchmark, their medians, and the ratios that count."""
+"""Samples of a run of the benchmark, their medians, and the ratios of rlbench to the peers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FLOP = {"double": 2.78e9, "plain": 2.18e9}
 
 
 class Figure(NamedTuple):
-    """What one contestant did in one workload on so many threads."""
+    """The samples of one library in one workload on a number of threads."""
 
     workload: str
     subject: str
@@ -31,7 +31,7 @@ class Figure(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """How much better ours is; above 1 is better, whatever the unit."""
+    """The speed of rlbench over that of a peer; above 1 is better, whatever the unit."""
 
     workload: str
     threads: int
@@ -40,27 +40,27 @@ class Ratio(NamedTuple):
 
 
 class Figures:
-    """Everything measured so far."""
+    """The samples measured so far."""
 
     def __init__(self) -> None:
         self._samples: dict[tuple[str, str, int, str], list[float]] = {}
 
     def add(self, workload: str, subject: str, threads: int, unit: str, samples: list[float]) -> None:
-        """More samples of one figure."""
+        """Add samples of one figure."""
         self._samples.setdefault((workload, subject, threads, unit), []).extend(samples)
 
     def all(self) -> list[Figure]:
-        """In the order of first appearance."""
+        """Figures in the order of their first samples."""
         return [Figure(*key, tuple(samples)) for key, samples in self._samples.items()]
 
     def of(self, workload: str, subject: str, threads: int, unit: str | None = None) -> float | None:
-        """A median, if it was measured (in ``unit``, where one is given)."""
-        found = (f for f in self.all() if (f.workload, f.subject, f.threads) == (workload, subject, threads))
-        return next((f.median for f in found if unit in {None, f.unit}), None)
+        """The median of a figure (in ``unit``, if it is given), or None if it was not measured."""
+        figures = (f for f in self.all() if (f.workload, f.subject, f.threads) == (workload, subject, threads))
+        return next((f.median for f in figures if unit in {None, f.unit}), None)
 
 
 def floors(figures: Figures) -> None:
-    """The time an update would take at the speed of a large product of matrices."""
+    """Add the time that an update would take at the speed of a large matrix product."""
     for figure in figures.all():
         if (figure.workload, figure.subject) == ("gemm", "gemm"):
             for target, flop in FLOP.items():
@@ -69,16 +69,16 @@ def floors(figures: Figures) -> None:
 
 
 def ratios(figures: Figures) -> list[Ratio]:
-    """Ours against everybody else in the same workload on the same threads, and many stored against few."""
-    found = []
+    """Ratios of rlbench to each peer in one workload on equal threads, and of many stored transitions to few."""
+    result = []
     for figure in figures.all():
         mine = figures.of(figure.workload, "rlbench", figure.threads, figure.unit)
         if mine is None or figure.subject == "rlbench":
             continue
         better = figure.median / mine if figure.unit == "ms" else mine / figure.median
-        found.append(Ratio(figure.workload, figure.threads, figure.subject, better))
+        result.append(Ratio(figure.workload, figure.threads, figure.subject, better))
     for figure in figures.all():
         few = figures.of(figure.workload, "10000 stored", figure.threads)
         if figure.subject == "1000000 stored" and few is not None:
-            found.append(Ratio(figure.workload, figure.threads, "10000 stored", few / figure.median))
-    return found
+            result.append(Ratio(figure.workload, figure.threads, "10000 stored", few / figure.median))
+    return result

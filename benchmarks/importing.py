@@ -1,4 +1,4 @@
-"""Learning curves of others: lines a second from a CSV file to verdicts, and those of the ``csv`` module alone."""
+"""Import of learning curves: lines per second from a CSV file to verdicts, and by the ``csv`` module alone."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ SEEDS, LINES = 10, 1_000_000
 OPTIONS = ImportOptions(suite="mujoco", algorithm="sac", task=None, format=None, kind=None, unit="decisions", tag=None)
 
 
-def imported(case: Case) -> dict[str, list[float]]:
-    """Lines a second of a million lines and of ten seeds with 200 evaluations."""
+def import_speed(case: Case) -> dict[str, list[float]]:
+    """Lines per second of a file of a million lines and of one with ten seeds of 200 evaluations."""
     del case
     with tempfile.TemporaryDirectory(prefix="rlbench-") as folder:
         whole, small = Path(folder, "million.csv"), Path(folder, "ten.csv")
-        counts = {whole: _written(whole, DOCUMENTED, LINES), small: _written(small, ("Hopper-v4",), 200 * SEEDS)}
+        counts = {
+            whole: _write_curves(whole, DOCUMENTED, LINES),
+            small: _write_curves(small, ("Hopper-v4",), 200 * SEEDS),
+        }
         results = {"rlbench": [_lines_per_second(whole, counts[whole])]}
         results["ten seeds of 200 lines"] = [_lines_per_second(small, counts[small])]
         began = perf_counter()
@@ -34,17 +37,17 @@ def imported(case: Case) -> dict[str, list[float]]:
     return results
 
 
-def _written(path: Path, tasks: tuple[str, ...], lines: int) -> int:
-    """Write about as many ``lines``; return their number."""
-    each = lines // (len(tasks) * SEEDS)
+def _write_curves(path: Path, tasks: tuple[str, ...], lines: int) -> int:
+    """Write about ``lines`` lines and return their exact number."""
+    evaluations = lines // (len(tasks) * SEEDS)
     draw = np.random.default_rng(0)
     with path.open("w") as file:
         file.write("task,seed,step,return\n")
         for task in tasks:
             for seed in range(SEEDS):
-                returns = draw.normal(3_000, 50, each).tolist()
+                returns = draw.normal(3_000, 50, evaluations).tolist()
                 file.writelines(f"{task},{seed},{90 * k},{score}\n" for k, score in enumerate(returns, 1))
-    return each * len(tasks) * SEEDS
+    return evaluations * len(tasks) * SEEDS
 
 
 def _lines_per_second(path: Path, lines: int) -> float:

@@ -1,6 +1,6 @@
-"""One measurement in a process of its own: ``python -m benchmarks.measure WORKLOAD --threads N`` prints one JSON line.
+"""One measurement in its own process: ``python -m benchmarks.measure WORKLOAD --threads N`` prints one JSON line.
 
-The thread policy must stand before torch is imported, and a process that measured one thing does not disturb the next.
+The thread policy must be set before torch is imported, and no measurement disturbs the next.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from time import perf_counter, process_time
 import numpy as np
 import torch
 
-from benchmarks import importing, judging, offline, onpolicy, profile, recording
+from benchmarks import importing, offline, offline_evaluation, onpolicy, profile, recording
 from benchmarks.cases import BATCH, Case
 from benchmarks.halfcheetah import loop
 from benchmarks.ours import WARMUP, trainer
 from benchmarks.plain import Plain
-from benchmarks.stopwatch import watched
+from benchmarks.stopwatch import attach_stopwatch
 from benchmarks.value import SIDE, value_updates
 from rlbench.algorithms.dqn import QLearner
 from rlbench.buffers.ring import Ring
@@ -27,64 +27,64 @@ from rlbench.ops.types import Transition
 
 SETTLING = 500  # environment steps after the first update before the clock starts, here and in every peer
 SHORT_SETTLING = 100  # the same for the slow loops of the whole family, here and in tianshou
-FEW, MANY = 10_000, 1_000_000  # stored transitions between which a step must not grow dearer
+FEW, MANY = 10_000, 1_000_000  # stored transitions; a step should cost the same with both
 NUM_ENVS, ACTIONS = 10, 6
 
 Samples = dict[str, list[float]]
 
 
 def gemm(case: Case) -> Samples:
-    """GFLOP/s of one large product of matrices: the floor of everything below."""
+    """GFLOP/s of one large matrix product, from which the floors of the other workloads follow."""
     torch.set_num_threads(case.threads)
-    left, right = torch.randn(SIDE, SIDE), torch.randn(SIDE, SIDE)
-    seconds = _interleaved({"gemm": lambda: left @ right}, rounds=3, calls=20)["gemm"]
+    a, b = torch.randn(SIDE, SIDE), torch.randn(SIDE, SIDE)
+    seconds = _interleaved({"gemm": lambda: a @ b}, rounds=3, repeats=20)["gemm"]
     return {"gemm": [2 * SIDE**3 / s / 1e9 for s in seconds]}
 
 
 def update(case: Case) -> Samples:
-    """Milliseconds of one gradient step on one batch of frames, ours and the plain compiled one by turns."""
+    """Milliseconds of one gradient step on one batch of frames, by rlbench and by ``plain.py``, in turn."""
     learner, plain, batch = trainer(case).learner, Plain(ACTIONS), _batch()
     if not isinstance(learner, QLearner):
         raise TypeError(type(learner).__name__)
-    contest: dict[str, Callable[[], object]] = {
+    calls: dict[str, Callable[[], object]] = {
         "rlbench": lambda: learner.update(batch),
         "plain": lambda: plain.update(batch),
     }
-    return _scaled(_interleaved(contest, rounds=7, calls=8), 1e3)
+    return _scaled(_interleaved(calls, rounds=7, repeats=8), 1e3)
 
 
 def pong(case: Case, settling: int = SETTLING) -> Samples:
     """Environment steps per second and per CPU second of the whole loop, and milliseconds of each part of a step."""
     run = trainer(case)
-    watch, first, began, busy = watched(run), 0, 0.0, 0.0
+    watch, first, began, busy = attach_stopwatch(run), 0, 0.0, 0.0
     for progress in run:
         if first == 0 and progress.env_steps >= WARMUP + settling:
             watch.reset()
             first, began, busy = progress.env_steps, perf_counter(), process_time()
         if first and progress.env_steps >= first + case.steps:
-            seconds, done, used = perf_counter() - began, progress.env_steps - first, process_time() - busy
+            seconds, done, cpu_seconds = perf_counter() - began, progress.env_steps - first, process_time() - busy
             parts = watch.seconds | {"other": seconds - sum(watch.seconds.values())}
-            found = {name: [spent / done * NUM_ENVS * 1e3] for name, spent in parts.items()}
-            return {"rlbench": [done / seconds], "rlbench, CPU": [done / used], **found}
+            milliseconds = {name: [spent / done * NUM_ENVS * 1e3] for name, spent in parts.items()}
+            return {"rlbench": [done / seconds], "rlbench, CPU": [done / cpu_seconds], **milliseconds}
     raise RuntimeError("the budget ended before the measurement")
 
 
 def value_pong(case: Case) -> Samples:
-    """The whole loop of any algorithm of the family, for as few steps as the peer's; no parts."""
-    found = pong(case, SHORT_SETTLING)
-    return {name: found[name] for name in ("rlbench", "rlbench, CPU")}
+    """The whole loop of a value-based algorithm, without the parts of a step, for as few steps as its peer takes."""
+    samples = pong(case, SHORT_SETTLING)
+    return {name: samples[name] for name in ("rlbench", "rlbench, CPU")}
 
 
 def storage(case: Case) -> Samples:
-    """Microseconds that writing a vector step and drawing one batch cost, with few and with many stored transitions."""
-    rings = {f"{stored} stored": _filled(case, stored) for stored in (FEW, MANY)}
-    contest = {name: lambda ring=ring: _turn(ring) for name, ring in rings.items()}
-    return _scaled(_interleaved(contest, rounds=15, calls=50), 1e6)
+    """Microseconds to write a vector step and to sample one batch, with few and with many stored transitions."""
+    rings = {f"{size} stored": _filled_ring(case, size) for size in (FEW, MANY)}
+    calls = {name: lambda ring=ring: _vector_step(ring) for name, ring in rings.items()}
+    return _scaled(_interleaved(calls, rounds=15, repeats=50), 1e6)
 
 
 WORKLOADS: dict[str, Callable[[Case], Samples]] = {
     "offline-update": offline.updates,
-    "offline-evaluation": judging.seconds,
+    "offline-evaluation": offline_evaluation.seconds,
     "gemm": gemm,
     "dqn-update": update,
     "dqn-pong": pong,
@@ -94,30 +94,30 @@ WORKLOADS: dict[str, Callable[[Case], Samples]] = {
     "halfcheetah": loop,
     "ppo-halfcheetah": onpolicy.halfcheetah,
     "ppo-pong": onpolicy.pong,
-    "recording": recording.written,
-    "reading": recording.read,
-    "import": importing.imported,
-    "profile": profile.spent,
+    "recording": recording.write_speed,
+    "reading": recording.read_speed,
+    "import": importing.import_speed,
+    "profile": profile.step_parts,
 }
 
 
-def _interleaved(contest: Mapping[str, Callable[[], object]], *, rounds: int, calls: int) -> Samples:
-    """Seconds a call, ``rounds`` times by turns, after a warm-up of each."""
-    for call in contest.values():
-        for _ in range(calls):
+def _interleaved(calls: Mapping[str, Callable[[], object]], *, rounds: int, repeats: int) -> Samples:
+    """Seconds a call, in ``rounds`` turns of ``repeats`` calls each, after a warm-up."""
+    for call in calls.values():
+        for _ in range(repeats):
             call()
-    seconds: Samples = {name: [] for name in contest}
+    seconds: Samples = {name: [] for name in calls}
     for _ in range(rounds):
-        for name, call in contest.items():
+        for name, call in calls.items():
             began = perf_counter()
-            for _ in range(calls):
+            for _ in range(repeats):
                 call()
-            seconds[name].append((perf_counter() - began) / calls)
+            seconds[name].append((perf_counter() - began) / repeats)
     return seconds
 
 
 def _scaled(samples: Samples, factor: float) -> Samples:
-    return {name: [sample * factor for sample in found] for name, found in samples.items()}
+    return {name: [sample * factor for sample in values] for name, values in samples.items()}
 
 
 def _batch() -> Transition:
@@ -128,12 +128,12 @@ def _batch() -> Transition:
     return Transition(frames[0], action, ones * 0.1, ones * 0.97, frames[1], ones, torch.arange(BATCH))
 
 
-def _filled(case: Case, stored: int) -> Ring:
-    """A ring with room for ``MANY`` that holds ``stored`` transitions."""
+def _filled_ring(case: Case, size: int) -> Ring:
+    """A ring with room for ``MANY`` that holds ``size`` transitions."""
     ring = trainer(case, capacity=MANY + 10 * NUM_ENVS).buffer
     if not isinstance(ring, Ring):
         raise TypeError(type(ring).__name__)
-    for _ in range(stored // NUM_ENVS):
+    for _ in range(size // NUM_ENVS):
         _write(ring)
     return ring
 
@@ -152,11 +152,11 @@ def _write(ring: Ring) -> None:
     ring.record(ACTION, REWARD, NOT, NOT)
 
 
-def _turn(ring: Ring) -> None:
-    """What one vector step asks of the ring."""
+def _vector_step(ring: Ring) -> None:
+    """The operations of one vector step on the ring."""
     _write(ring)
-    drawn = ring.sample(BATCH)
-    ring.reprioritize(drawn.slot, PRIORITY)
+    batch = ring.sample(BATCH)
+    ring.reprioritize(batch.slot, PRIORITY)
 
 
 def main() -> None:
@@ -167,8 +167,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3_000)
     parser.add_argument("--algorithm", default="dqn")
     parser.add_argument("--batch", type=int, default=BATCH)
-    given = parser.parse_args()
-    samples = WORKLOADS[given.workload](Case(given.threads, given.steps, given.algorithm, given.batch))
+    options = parser.parse_args()
+    samples = WORKLOADS[options.workload](Case(options.threads, options.steps, options.algorithm, options.batch))
     sys.stdout.write(json.dumps(samples) + "\n")
 
 

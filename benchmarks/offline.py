@@ -1,4 +1,4 @@
-"""Gradient steps on recorded experience: drawing a batch and learning from it, nothing else."""
+"""Gradient steps on recorded experience: sampling a batch and an update, nothing else."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rlbench.config.run import Runtime
 from rlbench.training.offline import Offline
 
 ROWS, OBS, ACTIONS, LIMIT = 50_000, 17, 6, 1_000  # HalfCheetah's shapes, here and in the peer
-NAME = "halfcheetah_medium-v2.hdf5"  # by which a run knows it; noise all the same
+NAME = "halfcheetah_medium-v2.hdf5"  # the name that a run expects; the content is noise
 SETTLING = 20  # updates before the clock starts, here and in the peer
 SETTINGS = ("budget.steps=10_000_000", "budget.epoch=10_000_000", "budget.segment=10_000_000", "algo.n_step=1")
 
 
-def written(folder: Path) -> Path:
-    """A file of noise in D4RL's layout, the same every time."""
+def write_dataset(folder: Path) -> Path:
+    """Write a file of noise in D4RL's layout, the same every time."""
     draw = np.random.default_rng(0)
     with h5py.File(folder / NAME, "w") as file:
         file["observations"] = draw.standard_normal((ROWS, OBS)).astype(np.float32)
@@ -41,12 +41,12 @@ def updates(case: Case) -> dict[str, list[float]]:
         suites.spec("offline", case.algorithm, "halfcheetah-medium-v2"), [parse(t, "benchmark") for t in SETTINGS]
     )
     with tempfile.TemporaryDirectory() as folder:
-        path = written(Path(folder))
+        path = write_dataset(Path(folder))
         run = build(spec, Runtime(device="cpu", threads=case.threads, dataset=str(path)), describe(spec))
     if not isinstance(run, Offline):
         raise TypeError(type(run).__name__)
     run.updater.run(0, SETTLING)
     began, busy = perf_counter(), process_time()
     run.updater.run(SETTLING, case.steps)
-    seconds, used = perf_counter() - began, process_time() - busy
-    return {"rlbench": [case.steps / seconds], "rlbench, CPU": [case.steps / used]}
+    seconds, cpu_seconds = perf_counter() - began, process_time() - busy
+    return {"rlbench": [case.steps / seconds], "rlbench, CPU": [case.steps / cpu_seconds]}

@@ -1,4 +1,4 @@
-"""The run that is measured: Pong at the documented settings, but for what makes it equal to the peers'."""
+"""The measured run of rlbench: Pong at the documented settings, with the batch, buffer and warm-up of the peers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WARMUP = 2_000  # environment steps before the first update, here and in every p
 
 
 def settings(case: Case, *, capacity: int = CAPACITY) -> Spec:
-    """The documented settings of a cell of Pong with the peers' batch, store and warm-up."""
+    """The documented settings of a cell of Pong with the peers' batch, buffer and warm-up."""
     texts = (
         f"algo.batch={case.batch}",
         f"algo.learning_starts={WARMUP}",
@@ -31,5 +31,5 @@ def trainer(case: Case, *, capacity: int = CAPACITY) -> Online:
     """The whole run on a CPU, at its beginning; it never evaluates."""
     spec = settings(case, capacity=capacity)
     run = online(spec, Runtime(device="cpu", threads=case.threads), describe(spec))
-    run.clock.epochs = 1  # the untrained policy counts as judged
+    run.clock.epochs = 1  # the untrained policy counts as evaluated
     return run

@@ -1,4 +1,4 @@
-"""Whether an engine computes what eager updates do: the same run twice, and how far apart they end."""
+"""Compare an update engine with eager updates: the same run twice, and the distance of their tensors at the end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypedDict
 import torch
 from torch import Tensor
 
-from benchmarks.rigs import learned, rig, spec_of
+from benchmarks.rigs import rig, spec_of, trained_tensors
 from rlbench.assembly.device import device_of
 from rlbench.assembly.engine import engine_of, refusals
 from rlbench.config.run import Runtime
@@ -16,46 +16,48 @@ from rlbench.training.offline import Offline
 from rlbench.training.online import Online
 
 STRIDES: Final = (1, 2, 3, 7, 1, 1, 16, 4, 15)
-"""Fifty updates, asked for in as many as a run may ask for at once."""
+"""Fifty updates, in groups as large as a run may request at once."""
 
 
 class Tolerance(NamedTuple):
-    """What may be off."""
+    """The permitted distance of two tensors, the sum of both terms."""
 
-    way: float  # of the way that a tensor goes
-    size: float  # and of its size
+    way: float  # as a share of the distance from the first tensor to the last
+    size: float  # as a share of the norm
 
 
 TOLERANCES: Final = {"cuda-graph": Tolerance(1e-3, 1e-5), "compiled": Tolerance(0.05, 1e-4)}
-"""A graph launches the eager updates' kernels; a compiler adds in another order, which Adam's first steps stretch."""
+"""A graph launches the eager kernels. A compiler sums in another order, which Adam's first steps amplify."""
 
 
 class ParityRow(TypedDict):
     """One cell on one engine."""
 
     cell: str
-    engine: str  # that was asked for
-    ran: str  # that was taken, and why not the one asked for
+    engine: str  # the requested engine
+    ran: str  # the engine that ran, with the reason if it is another one
     updates: int
-    worst: float  # of all tensors, how far off in shares of what is tolerated; within below 1
-    tensor: str  # which
+    worst: float  # largest distance of a tensor over its tolerance; at most 1 is within
+    tensor: str  # the name of that tensor
     within: bool
     seconds: float
 
 
 def parity(cell: str, runtime: Runtime, *, cycles: int = 1) -> ParityRow:
-    """The updates of ``cell`` eagerly and as ``runtime`` says; ``cycles`` times fifty of them."""
+    """Compare ``cycles`` times fifty updates of ``cell``, eager and by the engine of ``runtime``."""
     began = perf_counter()
-    plain, quick = (
+    eager, engine = (
         rig(cell, runtime.model_copy(update={"update_engine": e})) for e in ("eager", runtime.update_engine)
     )
-    before = learned(plain)
-    for run in (plain, quick):
+    before = trained_tensors(eager)
+    for run in (eager, engine):
         torch.manual_seed(3)
-        strides(run, cycles)
-    name, worst = apart(before, learned(quick), learned(plain), TOLERANCES[runtime.update_engine])
-    refused = refusals(quick.updater, quick.learner)
-    ran = f"eager: {refused[0]}" if refused else engine_of(spec_of(cell), runtime, device_of(runtime)).description
+        run_updates(run, cycles)
+    name, worst = largest_distance(
+        before, trained_tensors(engine), trained_tensors(eager), TOLERANCES[runtime.update_engine]
+    )
+    reasons = refusals(engine.updater, engine.learner)
+    ran = f"eager: {reasons[0]}" if reasons else engine_of(spec_of(cell), runtime, device_of(runtime)).description
     return {
         "cell": cell,
         "engine": runtime.update_engine,
@@ -68,24 +70,24 @@ def parity(cell: str, runtime: Runtime, *, cycles: int = 1) -> ParityRow:
     }
 
 
-def strides(run: Online | Offline, cycles: int = 1) -> None:
-    """That many updates."""
+def run_updates(run: Online | Offline, cycles: int = 1) -> None:
+    """Run ``cycles`` times fifty updates."""
     first = 0
     for count in STRIDES * cycles:
         run.updater.run(first, count)
         first += count
 
 
-def apart(
-    before: dict[str, Tensor], found: dict[str, Tensor], wanted: dict[str, Tensor], allowed: Tolerance
+def largest_distance(
+    before: dict[str, Tensor], actual: dict[str, Tensor], expected: dict[str, Tensor], tolerance: Tolerance
 ) -> tuple[str, float]:
-    """The tensor that is furthest off, and how far, in shares of what is allowed; no number is infinitely far."""
+    """The name of the tensor with the largest distance, and that distance over its tolerance; NaN is infinitely far."""
     worst = ("", 0.0)
-    for name, goal in wanted.items():
-        off, size = (x.double().norm().item() for x in (found[name].double() - goal, goal))
-        start = before[name] if name in before and before[name].shape == goal.shape else torch.zeros_like(goal)
-        way = (goal.double() - start).norm().item()
-        room = allowed.way * way + allowed.size * size
+    for name, end in expected.items():
+        off, size = (x.double().norm().item() for x in (actual[name].double() - end, end))
+        start = before[name] if name in before and before[name].shape == end.shape else torch.zeros_like(end)
+        way = (end.double() - start).norm().item()
+        room = tolerance.way * way + tolerance.size * size
         share = 0.0 if off == 0 else off / room if room > 0 and off == off else float("inf")  # noqa: PLR0124 - NaN
         worst = max(worst, (name, share), key=lambda pair: pair[1])
     return worst

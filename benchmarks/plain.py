@@ -1,4 +1,4 @@
-"""One double-DQN update as anybody would write it, its loss compiled: what ours must not be slower than."""
+"""A straightforward double-DQN update with a compiled loss: the peer of ``dqn-update``."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Plain:
     def loss(self, batch: Transition) -> Tensor:
         """The squared error to the double-DQN target, ``[]``."""
         with torch.no_grad():
-            following = batch.next_obs.float()
-            best = self.online(following).argmax(1, keepdim=True)
-            future = self.target(following).gather(1, best).squeeze(1)
-            goal = batch.reward + batch.discount * future
-        chosen = self.online(batch.obs.float()).gather(1, batch.action[:, None]).squeeze(1)
-        return F.mse_loss(chosen, goal)
+            next_obs = batch.next_obs.float()
+            best = self.online(next_obs).argmax(1, keepdim=True)
+            next_value = self.target(next_obs).gather(1, best).squeeze(1)
+            target = batch.reward + batch.discount * next_value
+        q = self.online(batch.obs.float()).gather(1, batch.action[:, None]).squeeze(1)
+        return F.mse_loss(q, target)
 
     def update(self, batch: Transition) -> None:
         """One step of Adam."""

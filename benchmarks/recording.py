@@ -1,7 +1,7 @@
-"""Recorded play: what writing games costs while they are played, and how fast they are read.
+"""Recording of episodes: its cost while a policy acts, and the speed of reading.
 
-A freshly drawn QR-DQN plays Pong with ε 0.2 in ten envs, once into a film and once into nothing, by turns of 2,000
-steps in one process, so that both meet the same machine. It sees what a trained one sees: the emulator's frames.
+An untrained QR-DQN acts on Pong with ε 0.2 in ten envs, with a recording and without, by turns of 2,000 steps in one
+process.
 """
 
 from __future__ import annotations
@@ -25,70 +25,70 @@ from rlbench.datasets.recording_format import Chunk
 from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.ops.state_dict import of_module
 
-NUM_ENVS, TURN = 10, 2_000
+NUM_ENVS, TURN_STEPS = 10, 2_000
 
 
-class Blind(RecordingWriter):
-    """A film that keeps nothing."""
+class DiscardingWriter(RecordingWriter):
+    """A recording writer that discards everything."""
 
-    def add(self, piece: Chunk) -> None:
-        """Nothing is added."""
+    def add(self, chunk: Chunk) -> None:
+        """Discard the chunk."""
 
     def flush(self) -> None:
-        """Nothing is written."""
+        """Write nothing."""
 
 
-def written(case: Case) -> dict[str, list[float]]:
-    """Steps a second, recorded and not, over ``case.steps`` of each."""
+def write_speed(case: Case) -> dict[str, list[float]]:
+    """Steps per second over ``case.steps`` steps, with a recording and without."""
     with tempfile.TemporaryDirectory(prefix="rlbench-") as folder:
-        games = {
-            "rlbench": _games(RecordingWriter(Path(folder, "kept.frames")), case),
-            "played, not recorded": _games(Blind(Path(folder, "blind.frames")), case),
+        loops = {
+            "rlbench": _acting_loop(RecordingWriter(Path(folder, "kept.frames")), case),
+            "played, not recorded": _acting_loop(DiscardingWriter(Path(folder, "discarded.frames")), case),
         }
-        seconds, done = dict.fromkeys(games, 0.0), dict.fromkeys(games, 0)
-        for turn in range(max(2, case.steps // TURN) + 1):
-            for name, game in games.items():
+        seconds, done = dict.fromkeys(loops, 0.0), dict.fromkeys(loops, 0)
+        for turn in range(max(2, case.steps // TURN_STEPS) + 1):
+            for name, loop in loops.items():
                 began = perf_counter()
-                steps = _turn(game)
+                steps = _turn(loop)
                 if turn:  # the first one warms up
                     seconds[name] += perf_counter() - began
                     done[name] += steps
-    return {name: [done[name] / seconds[name]] for name in games}
+    return {name: [done[name] / seconds[name]] for name in loops}
 
 
-def read(case: Case) -> dict[str, list[float]]:
-    """Transitions a second from the files of a set to arrays."""
+def read_speed(case: Case) -> dict[str, list[float]]:
+    """Transitions per second from the files of a recording to arrays."""
     with tempfile.TemporaryDirectory(prefix="rlbench-") as folder:
         path = Path(folder, "kept.frames")
-        reel = RecordingWriter(path)
-        game = _games(reel, case)
-        steps = sum(_turn(game) for _ in range(max(2, case.steps // TURN)))
-        reel.flush()
-        recording_writer.finish(path, reel.digests, {})
+        writer = RecordingWriter(path)
+        loop = _acting_loop(writer, case)
+        steps = sum(_turn(loop) for _ in range(max(2, case.steps // TURN_STEPS)))
+        writer.flush()
+        recording_writer.finish(path, writer.digests, {})
         recording_reader.read_recording(path)
         began = perf_counter()
         count = len(recording_reader.read_recording(path).reward)
-        took = perf_counter() - began
+        seconds = perf_counter() - began
     if count < steps:
         raise RuntimeError(f"{count} rows were read of {steps} steps")
-    return {"rlbench": [count / took]}
+    return {"rlbench": [count / seconds]}
 
 
-def _games(reel: RecordingWriter, case: Case) -> Iterator[int]:
+def _acting_loop(writer: RecordingWriter, case: Case) -> Iterator[int]:
     spec = suites.spec("atari", "qrdqn", "PongNoFrameskip-v4")
     torch.manual_seed(0)
     torch.set_num_threads(case.threads)
     if not isinstance(spec.algo, QLearning):
         raise TypeError(type(spec.algo).__name__)
-    fresh = dqn.dqn_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner.policy()
-    actor, stacked, explorer, envs = policy_player(
-        spec, {"policy": of_module(fresh)}, epsilon=0.2, num_envs=NUM_ENVS, seed=0
+    policy = dqn.dqn_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner.policy()
+    actor, frame_stack, explorer, envs = policy_player(
+        spec, {"policy": of_module(policy)}, epsilon=0.2, num_envs=NUM_ENVS, seed=0
     )
-    return record(actor, stacked, explorer, envs, ShardRecorder(reel, num_envs=NUM_ENVS, steps=10_000_000))
+    return record(actor, frame_stack, explorer, envs, ShardRecorder(writer, num_envs=NUM_ENVS, steps=10_000_000))
 
 
-def _turn(game: Iterator[int]) -> int:
-    first = last = next(game)
-    while last - first < TURN:
-        last = next(game)
+def _turn(loop: Iterator[int]) -> int:
+    first = last = next(loop)
+    while last - first < TURN_STEPS:
+        last = next(loop)
     return last - first

@@ -1,4 +1,4 @@
-"""The benchmark's JSON, and the Markdown made from nothing else."""
+"""The JSON of a benchmark, and its Markdown table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCHEMA = 1
 
 
 class FigureRow(TypedDict):
-    """One contestant in one workload on so many threads."""
+    """One library in one workload on a number of threads."""
 
     workload: str
     subject: str
@@ -27,7 +27,7 @@ class FigureRow(TypedDict):
 
 
 class RatioRow(TypedDict):
-    """How much better ours is than ``against``; above 1 is better."""
+    """The speed of rlbench over that of ``against``; above 1 is better."""
 
     workload: str
     threads: int
@@ -46,7 +46,7 @@ class Report(TypedDict):
 
 
 def report(figures: Figures, settings: dict[str, object]) -> Report:
-    """Everything a run of the benchmark found, and where."""
+    """The figures and ratios of a run of the benchmark, with its machine."""
     rows: list[FigureRow] = [
         {
             "workload": figure.workload,
@@ -66,49 +66,49 @@ def report(figures: Figures, settings: dict[str, object]) -> Report:
     return {"schema": SCHEMA, "machine": environment(), "settings": settings, "figures": rows, "ratios": better}
 
 
-def machine_name(found: Report) -> str:
-    """A file name for a kind of machine: ``amd-epyc-2-cores``."""
-    words = re.sub(r"[^a-z0-9]+", "-", str(found["machine"]["cpu"]).lower()).strip("-")
-    return f"{words}-{found['machine']['cores']}-cores"
+def machine_name(result: Report) -> str:
+    """A file name for a machine: ``amd-epyc-2-cores``."""
+    words = re.sub(r"[^a-z0-9]+", "-", str(result["machine"]["cpu"]).lower()).strip("-")
+    return f"{words}-{result['machine']['cores']}-cores"
 
 
-def save(found: Report, path: Path) -> None:
+def save(result: Report, path: Path) -> None:
     """Write the JSON, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace(path, json.dumps(found, indent=2) + "\n")
+    replace(path, json.dumps(result, indent=2) + "\n")
 
 
 def load(path: Path) -> Report:
     """A report that ``save`` wrote."""
-    found: Report = json.loads(path.read_text(encoding="utf-8"))
-    if found["schema"] != SCHEMA:
-        raise ValueError(f"{path}: schema {found['schema']}, this benchmark reads {SCHEMA}")
-    return found
+    result: Report = json.loads(path.read_text(encoding="utf-8"))
+    if result["schema"] != SCHEMA:
+        raise ValueError(f"{path}: schema {result['schema']}, this benchmark reads {SCHEMA}")
+    return result
 
 
-def markdown(found: Report) -> str:
-    """One table of medians, one column per thread count, and the ratio to ours where there is one."""
-    machine, counts = found["machine"], sorted({row["threads"] for row in found["figures"]})
-    told = [
+def markdown(result: Report) -> str:
+    """A table of medians, with a column for each thread count and the ratio of rlbench to each peer."""
+    machine, counts = result["machine"], sorted({row["threads"] for row in result["figures"]})
+    lines = [
         f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}, Python {machine['python']}, "
         f"torch {_package(machine, 'torch')}, commit {machine['commit']}; "
-        + ", ".join(f"{key} {value}" for key, value in found["settings"].items()),
+        + ", ".join(f"{key} {value}" for key, value in result["settings"].items()),
         "",
         "| workload | what | " + " | ".join(f"{n} thread{'s' * (n > 1)} | rlbench is better by" for n in counts) + " |",
         "|---|---|" + "---:|---:|" * len(counts),
     ]
-    seen = dict.fromkeys((row["workload"], row["subject"], row["unit"]) for row in found["figures"])
-    for workload, subject, unit in seen:
-        cells = [cell for n in counts for cell in _cells(found, workload, subject, n)]
-        told.append(f"| {workload} | {subject}, {unit} | " + " | ".join(cells) + " |")
-    return "\n".join(told) + "\n"
+    rows = dict.fromkeys((row["workload"], row["subject"], row["unit"]) for row in result["figures"])
+    for workload, subject, unit in rows:
+        cells = [cell for n in counts for cell in _cells(result, workload, subject, n)]
+        lines.append(f"| {workload} | {subject}, {unit} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
 
 
-def _cells(found: Report, workload: str, subject: str, threads: int) -> tuple[str, str]:
+def _cells(result: Report, workload: str, subject: str, threads: int) -> tuple[str, str]:
     key = (workload, subject, threads)
-    here = [row for row in found["figures"] if (row["workload"], row["subject"], row["threads"]) == key]
-    against = [row for row in found["ratios"] if (row["workload"], row["against"], row["threads"]) == key]
-    figure = f"{here[0]['median']:,.4g} ± {here[0]['spread']:.0%}" if here else ""
+    medians = [row for row in result["figures"] if (row["workload"], row["subject"], row["threads"]) == key]
+    against = [row for row in result["ratios"] if (row["workload"], row["against"], row["threads"]) == key]
+    figure = f"{medians[0]['median']:,.4g} ± {medians[0]['spread']:.0%}" if medians else ""
     return figure, f"{against[0]['ratio']:.2f}×" if against else ""
 
 

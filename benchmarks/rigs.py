@@ -1,4 +1,4 @@
-"""Every learner with something to learn from, built as a run builds it but small, on any device and engine."""
+"""Small runs of every learner with a filled buffer, built as a run builds them, on any device and engine."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ REPLAYED: Final[dict[str, tuple[str, ...]]] = {
     "atari/dqn+icm/PongNoFrameskip-v4": FRAMES,
     "atari/sac+icm/PongNoFrameskip-v4": FRAMES,
 }
-"""Cells that learn from a store, by name, with what makes them small; one of them with envs apart."""
+"""Cells with a replay buffer, by name, with the settings that make them small; one steps its envs asynchronously."""
 
 DATASET_STEPS: Final[dict[str, tuple[str, ...]]] = {
     **{f"offline/{name}/halfcheetah-medium-v2": SMALL[:1] for name in ("il", "bcq", "cql", "crr", "td3bc", "iql")},
     **{f"offline/{name}/Catch": () for name in ("il", "bcq", "cql", "crr")},
 }
-"""Cells that learn from what was recorded: of random actions here."""
+"""Cells that learn from a data set; here one of random actions."""
 
 CELLS: Final = (*REPLAYED, *DATASET_STEPS)
 
@@ -56,7 +56,7 @@ def spec_of(cell: str) -> Spec:
 
 
 def rig(cell: str, runtime: Runtime) -> Online | Offline:
-    """The run, with a store that holds the same noise each time."""
+    """Build the run and fill its buffer with noise, the same each time."""
     spec = spec_of(cell)
     if isinstance(spec.algo, PolicyGradient):
         raise TypeError(cell)
@@ -68,7 +68,7 @@ def rig(cell: str, runtime: Runtime) -> Online | Offline:
 
 
 def online(spec: Spec, runtime: Runtime, info: EnvInfo) -> Online:
-    """A run that learns from what it does itself."""
+    """Build a run that collects its own experience."""
     run = build(spec, runtime, info)
     if not isinstance(run, Online):
         raise TypeError(spec.name)
@@ -76,7 +76,7 @@ def online(spec: Spec, runtime: Runtime, info: EnvInfo) -> Online:
 
 
 def ring_of(run: Online) -> Ring:
-    """Where it stores what it did."""
+    """The ring buffer of a run."""
     source = run.buffer.ring if isinstance(run.buffer, Hindsight) else run.buffer
     if not isinstance(source, Ring):
         raise TypeError(type(source).__name__)
@@ -84,7 +84,7 @@ def ring_of(run: Online) -> Ring:
 
 
 def fill(ring: Ring, info: EnvInfo, rows: int | None = None) -> None:
-    """``ROWS`` steps of noise in every env, or ``rows``; one in ten ends an episode."""
+    """Store ``rows`` steps of noise in every env, ``ROWS`` by default; one in ten ends an episode."""
     draw, num_envs = np.random.default_rng(0), ring.num_envs
     for _ in range(ROWS if rows is None else rows):
         if np.dtype(info.obs_dtype) == np.uint8:
@@ -110,8 +110,8 @@ def leaves(state: State, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
             yield prefix + key, value.detach()
 
 
-def learned(run: Online | Offline) -> dict[str, Tensor]:
-    """Everything that updates have changed, copied: the learner, the sampler, the sums."""
+def trained_tensors(run: Online | Offline) -> dict[str, Tensor]:
+    """Copies of all tensors that updates change: those of learner, sampler and updater."""
     sampler = ring_of(run).sampler if isinstance(run, Online) else run.sampler
     parts: State = {
         "learner": run.learner.state_dict(),

@@ -1,7 +1,7 @@
-"""``python -m benchmarks.scores``: what d3rlpy and rlbench come to on one file after equally many updates, as Markdown.
+"""``python -m benchmarks.scores``: scores of d3rlpy and rlbench on one file after equally many updates, as Markdown.
 
-Ours are the evaluations of committed records at that number of updates, d3rlpy's those of ``peers/d3_scores.py``: both
-the mean return of ten games of the policy's mode on the same task, a number a seed.
+A score is the mean return of ten episodes of the policy's mode on the same task, one a seed. Those of rlbench are from
+committed records, those of d3rlpy from ``peers/d3_scores.py``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ THEIRS = ROOT / "benchmarks/results/d3rlpy-scores.jsonl"
 
 
 class Contest(NamedTuple):
-    """What is compared: an algorithm, after so many updates, with the rewards that ours sums before it bootstraps."""
+    """A comparison: an algorithm after a number of updates; ``horizon`` is the n of the n-step returns of rlbench."""
 
     algorithm: str
     updates: int
@@ -35,7 +35,7 @@ CONTESTS = (Contest("td3bc", 30_000), Contest("td3bc", 30_000, 3), Contest("cql"
 
 
 class Pair(NamedTuple):
-    """Scores, one a seed, of both sides."""
+    """The scores of both libraries, one a seed."""
 
     contest: Contest
     data: str
@@ -44,25 +44,27 @@ class Pair(NamedTuple):
 
 
 def pairs(results: Path, theirs: Path = THEIRS) -> list[Pair]:
-    """Every comparison for which there are scores of both, on the very same file."""
+    """Every comparison for which both libraries have scores on the same file."""
     lines = [json.loads(line) for line in theirs.read_text(encoding="utf-8").splitlines()]
-    found = gather(results)
-    made = []
+    run_index = gather(results)
+    comparisons = []
     for contest in CONTESTS:
-        said = [line for line in lines if (line["algorithm"], line["updates"]) == (contest.algorithm, contest.updates)]
-        for data in dict.fromkeys(str(line["data"]) for line in said):
-            rows = [line for line in said if line["data"] == data]
-            mine = ours(found, contest, data, {str(row["sha256"]) for row in rows})
+        scores = [
+            line for line in lines if (line["algorithm"], line["updates"]) == (contest.algorithm, contest.updates)
+        ]
+        for data in dict.fromkeys(str(line["data"]) for line in scores):
+            rows = [line for line in scores if line["data"] == data]
+            mine = ours(run_index, contest, data, {str(row["sha256"]) for row in rows})
             if mine:
                 means = tuple(statistics.fmean(row["returns"]) for row in rows)
-                made.append(Pair(contest, data, means, mine))
-    return made
+                comparisons.append(Pair(contest, data, means, mine))
+    return comparisons
 
 
-def ours(found: Mapping[CellKey, Runs], contest: Contest, data: str, files: set[str]) -> tuple[float, ...]:
-    """Of runs on one of these files the evaluation after so many updates, by seed; settings are the documented ones."""
-    wanted = (contest.algorithm, data)
-    every = [run for key, runs in found.items() if (key.algorithm, key.dataset) == wanted for run in runs.all]
+def ours(run_index: Mapping[CellKey, Runs], contest: Contest, data: str, files: set[str]) -> tuple[float, ...]:
+    """Scores by seed, after the updates of a contest, of runs at the documented settings on one of the files."""
+    cell = (contest.algorithm, data)
+    every = [run for key, runs in run_index.items() if (key.algorithm, key.dataset) == cell for run in runs.all]
     runs = [run for run in every if file_of(run) in files and _changes(run) <= {f"algo.n_step={contest.horizon}"}]
     runs = [run for run in runs if _horizon(run) == contest.horizon]
     scores = {run.seed: e.mean for run in runs for e in run.evaluations if e.env_steps == contest.updates}
@@ -70,7 +72,7 @@ def ours(found: Mapping[CellKey, Runs], contest: Contest, data: str, files: set[
 
 
 def _changes(run: Run) -> set[str]:
-    """What a run's settings have instead of the documented ones, but for its length, which no update here looks at."""
+    """Differences of a run from the documented settings, without its budget, which does not change an update."""
     return {text for text in differences(run) if not text.startswith("budget.")}
 
 
@@ -79,23 +81,23 @@ def _horizon(run: Run) -> object:
     return algo.get("n_step", 1) if isinstance(algo, dict) else None
 
 
-def markdown(found: Sequence[Pair]) -> str:
-    """A row a comparison: mean and deviation over seeds, and whether ours is within theirs or above."""
+def markdown(comparisons: Sequence[Pair]) -> str:
+    """A table with a row for each comparison: mean and std over seeds, and the verdict."""
     lines = ["| | data | updates | d3rlpy | rlbench | |", "|---|---|---:|---:|---:|---|"]
-    for pair in found:
-        spread = statistics.stdev(pair.theirs) if len(pair.theirs) > 1 else 0.0
-        reached = statistics.fmean(pair.ours) >= statistics.fmean(pair.theirs) - spread
-        word = "reached" if reached else "**missed**"
-        sides = " | ".join(map(_told, (pair.theirs, pair.ours)))
+    for pair in comparisons:
+        std = statistics.stdev(pair.theirs) if len(pair.theirs) > 1 else 0.0
+        lowest = statistics.fmean(pair.theirs) - std
+        word = "reached" if statistics.fmean(pair.ours) >= lowest else "**missed**"
+        sides = " | ".join(map(_format, (pair.theirs, pair.ours)))
         name, updates, horizon = pair.contest
         steps = f", {horizon}-step returns" if horizon > 1 else ""
         lines.append(f"| {name}{steps} | {pair.data} | {updates:,} | {sides} | {word} |")
     return "\n".join(lines) + "\n"
 
 
-def _told(scores: Sequence[float]) -> str:
-    spread = f" ± {statistics.stdev(scores):,.0f}" if len(scores) > 1 else ""
-    return f"{statistics.fmean(scores):,.0f}{spread} ({len(scores)})"
+def _format(scores: Sequence[float]) -> str:
+    std = f" ± {statistics.stdev(scores):,.0f}" if len(scores) > 1 else ""
+    return f"{statistics.fmean(scores):,.0f}{std} ({len(scores)})"
 
 
 if __name__ == "__main__":

@@ -21,71 +21,71 @@ COLORS = dict(
         strict=True,
     )
 )  # fmt: skip
-READABLE = 0.06  # of a bar, from which its share is written into a part
+READABLE = 0.06  # smallest share that is printed in its bar
 
 
 class Step(NamedTuple):
-    """A step of one workload on so many threads."""
+    """A step of one workload on a number of threads."""
 
     name: str
     threads: int
     speed: float  # steps per second
     parts: dict[str, float]  # ms
-    idle: float  # ms, within the parts, in which the thread that learns did not run
+    idle: float  # ms, within the parts, in which the training thread did not run
 
     @property
     def whole(self) -> float:
-        """Milliseconds."""
+        """The sum of all parts, ms."""
         return sum(self.parts.values())
 
     def share(self, part: str) -> float:
-        """Of the step, 0 … 1."""
+        """The share of a part of the step, 0 … 1."""
         return self.parts.get(part, 0.0) / self.whole
 
 
-def steps(found: Report) -> list[Step]:
-    """Every profile in a report."""
-    medians = {(row["workload"], row["subject"], row["threads"]): row["median"] for row in found["figures"]}
-    made = []
+def steps(result: Report) -> list[Step]:
+    """The step of every profile in a report."""
+    medians = {(row["workload"], row["subject"], row["threads"]): row["median"] for row in result["figures"]}
+    profiles = []
     for (workload, subject, threads), speed in medians.items():
         if workload.startswith("profile ") and subject == "rlbench":
             parts = {
-                who: spent
-                for (of, who, on), spent in medians.items()
-                if (of, on) == (f"{workload} parts", threads) and who != "idle"
+                part: spent
+                for (of, part, on), spent in medians.items()
+                if (of, on) == (f"{workload} parts", threads) and part != "idle"
             }
             idle = medians[f"{workload} parts", "idle", threads]
             name = workload.removeprefix("profile ")
-            made.append(Step(name, threads, speed, parts, idle))
-    return made
+            profiles.append(Step(name, threads, speed, parts, idle))
+    return profiles
 
 
-def table(found: Report) -> str:
-    """Markdown: a row each, parts in per cent of the step."""
+def table(result: Report) -> str:
+    """A Markdown table with a row for each workload; parts are in percent of the step."""
     lines = [
         "| workload | threads | ms a step | " + " | ".join(PARTS) + " | idle |",
         "|---|---:|---:|" + "---:|" * (len(PARTS) + 1),
     ]
-    for step in steps(found):
+    for step in steps(result):
         shares = [f"{step.share(part):.0%}" if part in step.parts else "" for part in PARTS]
         cells = [step.name, str(step.threads), f"{step.whole:.3g}", *shares, f"{step.idle / step.whole:.0%}"]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-def figure(found: Report, path: Path) -> None:
-    """A bar each, as PNG."""
-    rows = steps(found)
+def figure(result: Report, path: Path) -> None:
+    """Draw a bar for each workload, as PNG."""
+    rows = steps(result)
     figure = Figure(figsize=(10, 1.2 + 0.34 * len(rows)), layout="constrained")
     axes = figure.add_subplot()
     for place, step in enumerate(rows):
-        left = 0.0
+        start = 0.0
         for part in PARTS:
             share = step.share(part)
-            axes.barh(place, share, left=left, color=COLORS[part], edgecolor="white", linewidth=0.5)
+            axes.barh(place, share, left=start, color=COLORS[part], edgecolor="white", linewidth=0.5)
             if share >= READABLE:
-                axes.text(left + share / 2, place, f"{share:.0%}", ha="center", va="center", color="white", fontsize=7)
-            left += share
+                axes.text(start + share / 2, place, f"{share:.0%}", ha="center", va="center", color="white", fontsize=7)
+            start += share
         axes.text(1.01, place, f"{step.whole:.3g} ms", va="center", fontsize=7)
     axes.set_yticks(range(len(rows)), [f"{step.name}, {step.threads} thr." for step in rows], fontsize=7)
     axes.invert_yaxis()

@@ -1,4 +1,4 @@
-"""Where the time of a run goes: its parts wrapped from outside, so that the library knows nothing of it."""
+"""The time of each part of a run, measured by wrapping its functions from outside."""
 
 from __future__ import annotations
 
@@ -39,32 +39,32 @@ PARTS = (
     "bookkeeping",
     "other",
 )
-"""In the order in which a step has them; ``returns`` are those of a rollout, ``targets`` are target networks."""
+"""Parts in the order of a step; ``returns`` are those of a rollout, ``targets`` are target networks."""
 
 
 class Stopwatch:
-    """Seconds by part; a part within another is taken off the outer one. A reading costs under a microsecond."""
+    """Seconds by part; an inner part is subtracted from the outer one. A reading costs under a microsecond."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
-        self._running: list[float] = []  # seconds spent in inner parts, for each part that is under way
+        self._running: list[float] = []  # seconds spent in inner parts, for each running part
 
     def timed(self, part: str, call: Callable[P, R]) -> Callable[P, R]:
-        """The same call, its own time added to ``part``."""
+        """Wrap a call so that its time is added to ``part``."""
 
         @wraps(call)
-        def measured(*args: P.args, **kwargs: P.kwargs) -> R:
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
             self._running.append(0.0)
             began = perf_counter()
             try:
                 return call(*args, **kwargs)
             finally:
-                took = perf_counter() - began
-                self.seconds[part] = self.seconds.get(part, 0.0) + took - self._running.pop()
+                seconds = perf_counter() - began
+                self.seconds[part] = self.seconds.get(part, 0.0) + seconds - self._running.pop()
                 if self._running:
-                    self._running[-1] += took
+                    self._running[-1] += seconds
 
-        return measured
+        return wrapper
 
     def attach(self, part: str, owner: object, *methods: str) -> None:
         """Time these methods of one object, or functions of one module, as ``part``."""
@@ -72,15 +72,15 @@ class Stopwatch:
             setattr(owner, method, self.timed(part, getattr(owner, method)))
 
     def reset(self) -> None:
-        """Forget what was measured."""
+        """Clear the seconds."""
         self.seconds.clear()
 
 
-def watched(run: Online | Offline) -> Stopwatch:
-    """A stopwatch on every part of a run whose environments are not open yet; for the rest of this process."""
+def attach_stopwatch(run: Online | Offline) -> Stopwatch:
+    """Attach a stopwatch to every part of a run whose environments are not open yet, for the rest of this process."""
     watch, learner = Stopwatch(), run.learner
     if isinstance(run, Online):
-        _collecting(watch, run)
+        _attach_collector(watch, run)
         watch.attach("act", learner, "act")
     for part in composites(learner):
         if isinstance(part, base.Compilable):
@@ -90,21 +90,21 @@ def watched(run: Online | Offline) -> Stopwatch:
     if isinstance(learner, BCQ):
         watch.attach("forward", learner, "proposals")
     if isinstance(learner, PPO | Natural | Reinforce):
-        _rollouts(watch, run, learner)
+        _attach_rollouts(watch, run, learner)
     else:
         watch.attach("sample", run.buffer if isinstance(run, Online) else getattr(run.updater, "source"), "sample")  # noqa: B009 - not in the trainer's protocol
     watch.attach("backward", torch.autograd, "grad")
     watch.attach("optimizer", steps, "step")
     watch.attach("targets", steps, "polyak_update")
-    watch.attach("bookkeeping", run.updater, "run")  # what is left of it
+    watch.attach("bookkeeping", run.updater, "run")  # the rest of an update
     return watch
 
 
-def _collecting(watch: Stopwatch, run: Online) -> None:
-    """What a vector step is made of."""
+def _attach_collector(watch: Stopwatch, run: Online) -> None:
+    """Time the parts of a vector step."""
     collector = run.collector
 
-    def opened(segment: int) -> VectorEnv:
+    def open_and_attach(segment: int) -> VectorEnv:
         envs = open_envs(segment)
         if isinstance(envs, Normalized):
             watch.attach("normalise", envs, "recv")
@@ -114,28 +114,28 @@ def _collecting(watch: Stopwatch, run: Online) -> None:
         return envs
 
     open_envs: Callable[[int], VectorEnv] = getattr(collector, "open_envs")  # noqa: B009 - not in the trainer's protocol
-    setattr(collector, "open_envs", opened)  # noqa: B010 - as above
+    setattr(collector, "open_envs", open_and_attach)  # noqa: B010 - as above
     watch.attach("write", run.buffer, "observe", "newest", "record")
 
 
-def _rollouts(watch: Stopwatch, run: Online | Offline, learner: PPO | Natural | Reinforce) -> None:
-    """What learning from a rollout is made of, by a framework or by hand."""
+def _attach_rollouts(watch: Stopwatch, run: Online | Offline, learner: PPO | Natural | Reinforce) -> None:
+    """Time the parts of an update from a rollout, by torch or by the numpy engine."""
     watch.attach("sample", getattr(run.updater, "source"), "rollout")  # noqa: B009 - not in the trainer's protocol
     match learner:
         case PPO():
             watch.attach("returns", ppo, "rollout_batch", "state_values")
             watch.attach("forward", learner, "engine" if learner.engine else "eagerly")
-            _by_hand(watch, learner.engine)
+            _attach_numpy(watch, learner.engine)
         case Natural():
             watch.attach("returns", trpo, "rollout_batch")
             watch.attach("forward", learner, "actor_step", "engine" if learner.engine else "eagerly")
-            _by_hand(watch, learner.engine)
+            _attach_numpy(watch, learner.engine)
         case Reinforce():
             watch.attach("returns", learner, "return_weights")
 
 
-def _by_hand(watch: Stopwatch, steps: object) -> None:
-    """Slopes and steps of what needs no framework; what is left of it counts as ``forward``."""
+def _attach_numpy(watch: Stopwatch, steps: object) -> None:
+    """Time gradients and optimizer steps of the numpy engine; the rest of it counts as ``forward``."""
     steps = getattr(steps, "__wrapped__", steps)
     if isinstance(steps, Surrogate | Regression):
         watch.attach("backward", steps.stack, "backward")

@@ -1,4 +1,4 @@
-"""Updates of the Q-learning family as a run makes them, and how far above their arithmetic they are."""
+"""Updates of the Q-learning family as in a run, and their time over the floor of their arithmetic."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from rlbench.config.online import QLearning
 from rlbench.envs.base import Discrete
 from rlbench.training.updates import EagerUpdater
 
-SIDE = 1024  # of the matrices that tell the machine's speed
+SIDE = 1024  # of the matrices that measure the speed of the machine
 ROUNDS, UPDATES, PRODUCTS = 7, 4, 6  # per round, by turns
 
 
 def value_updates(case: Case) -> dict[str, list[float]]:
-    """Updates/s of the run's own updater on a full store, GFLOP/s of large products between them, and what follows."""
-    run, flop = trainer(case), needed(case)
+    """Updates/s of the run's own updater on a full buffer, GFLOP/s of large products, and the time over the floor."""
+    run, flop = trainer(case), case_flop(case)
     updater, ring = run.updater, run.buffer
     if not isinstance(updater, EagerUpdater) or not isinstance(ring, Ring):
         raise TypeError(f"{type(updater).__name__}, {type(ring).__name__}")
     fill(ring, case)
-    left, right = torch.randn(SIDE, SIDE), torch.randn(SIDE, SIDE)
+    a, b = torch.randn(SIDE, SIDE), torch.randn(SIDE, SIDE)
     seconds, speeds = [], []
     for turn in range(ROUNDS + 1):
         began = perf_counter()
         for _ in range(PRODUCTS):
-            left @ right
-        between = perf_counter()
+            a @ b
+        updates_began = perf_counter()
         updater.run(turn * UPDATES, UPDATES)
-        seconds.append((perf_counter() - between) / UPDATES)
-        speeds.append(PRODUCTS * 2 * SIDE**3 / (between - began))
+        seconds.append((perf_counter() - updates_began) / UPDATES)
+        speeds.append(PRODUCTS * 2 * SIDE**3 / (updates_began - began))
     turns = list(zip(seconds, speeds, strict=True))[1:]  # the first is the warm-up
     return {
-        "rlbench": [1 / took for took, _ in turns],
+        "rlbench": [1 / duration for duration, _ in turns],
         "gemm": [speed / 1e9 for _, speed in turns],
         "arithmetic": [flop / 1e9],
-        "time over floor": [took / (flop / speed) for took, speed in turns],
+        "time over floor": [duration / (flop / speed) for duration, speed in turns],
     }
 
 
-def needed(case: Case) -> int:
+def case_flop(case: Case) -> int:
     """FLOP of one update of this case."""
     spec = settings(case)
     actions = describe(spec).actions
@@ -58,7 +58,7 @@ def needed(case: Case) -> int:
 
 
 def fill(ring: Ring, case: Case) -> None:
-    """Steps of noise until the store is full; one in two hundred ends an episode."""
+    """Fill the buffer with noise; one step in two hundred ends an episode."""
     generator = np.random.default_rng(0)
     num_envs = ring.num_envs
     never = np.zeros(num_envs, np.bool_)

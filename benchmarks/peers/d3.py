@@ -1,7 +1,7 @@
 """d3rlpy's offline updates: ``… d3.py UPDATES THREADS il|td3bc|iql|cql|bcq`` prints one JSON line.
 
-HalfCheetah's shapes, batches of 256, two critics and an actor of 256–256, the same number of sampled actions as ours:
-10 × 3 for CQL, 10 for BCQ with a model of 512–512. What differs: its IL clips nothing and its CQL has no gradient cut.
+HalfCheetah's shapes, batches of 256, two critics and an actor of 256–256. It samples as many actions as rlbench: 10 × 3
+for CQL, 10 for BCQ with a VAE of 512–512. Differences: its IL clips nothing, and its CQL does not clip gradients.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONFIGS = {
 
 
 def data() -> MDPDataset:
-    """Noise, the same every time."""
+    """A data set of noise, the same every time."""
     draw = np.random.default_rng(0)
     timeouts = (np.arange(1, ROWS + 1) % LIMIT == 0).astype(np.float32)
     return MDPDataset(
@@ -42,13 +42,13 @@ def data() -> MDPDataset:
 
 
 def fit(algorithm: object, dataset: MDPDataset, steps: int) -> None:
-    """So many updates, nothing shown or written."""
+    """Make ``steps`` updates without any output."""
     quiet = d3rlpy.logging.NoopAdapterFactory()
     algorithm.fit(dataset, n_steps=steps, n_steps_per_epoch=steps, show_progress=False, logger_adapter=quiet)
 
 
 def main() -> None:
-    """Learn for so many updates and say how fast it went."""
+    """Train, and print the updates per second."""
     updates, threads, name = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     torch.set_num_threads(threads)
     dataset, algorithm = data(), CONFIGS[name].create(device=False)
@@ -56,8 +56,8 @@ def main() -> None:
     fit(algorithm, dataset, SETTLING)
     began, busy = perf_counter(), process_time()
     fit(algorithm, dataset, updates)
-    seconds, used = perf_counter() - began, process_time() - busy
-    sys.stdout.write(json.dumps({"d3rlpy": [updates / seconds], "d3rlpy, CPU": [updates / used]}) + "\n")
+    seconds, cpu_seconds = perf_counter() - began, process_time() - busy
+    sys.stdout.write(json.dumps({"d3rlpy": [updates / seconds], "d3rlpy, CPU": [updates / cpu_seconds]}) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""What d3rlpy's learners come to on a data set: ``… ALGORITHM FILE UPDATES EVERY SEED`` prints JSON lines.
+"""Scores of d3rlpy on a data set: ``… ALGORITHM FILE UPDATES EVERY SEED`` prints JSON lines.
 
-For the comparison of scores, not of speed: the same file as ours, the same number of updates, and after every ``EVERY``
-of them ten episodes of the policy's mode on the task's ``-v4`` (in the Gymnasium that d3rlpy wants). Its own defaults,
-batches of 256; TD3+BC with normalised observations, CQL with a fixed weight of 5, IQL with rewards scaled to a span of
-returns of 1,000, as ours.
+File and number of updates are those of rlbench. After every ``EVERY`` updates the policy's mode is evaluated for ten
+episodes on the task's ``-v4``, in the Gymnasium that d3rlpy needs. Settings are d3rlpy's defaults with batches of 256.
+As in rlbench, TD3+BC normalizes observations, CQL has a fixed weight of 5, and IQL scales rewards to returns that span
+1,000.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ CONFIGS = {
 }
 
 
-def data(path: Path, *, scaled: bool) -> MDPDataset:
-    """The file's steps as they are; ``scaled``: rewards so that returns span 1,000."""
+def data(path: Path, *, scale_rewards: bool) -> MDPDataset:
+    """The steps of a file; ``scale_rewards`` makes returns span 1,000."""
     keys = ("observations", "actions", "rewards", "terminals", "timeouts")
     with h5py.File(path) as file:
         obs, action, reward, terminal, timeout = (np.asarray(file[key]) for key in keys)
-    if scaled:
+    if scale_rewards:
         total = np.cumsum(reward, dtype=np.float64)[np.flatnonzero(terminal | timeout)]
         returns = np.diff(total, prepend=0.0)
         reward = (reward * SPAN / (returns.max() - returns.min())).astype(np.float32)
     return MDPDataset(obs, action, reward, terminal.astype(np.float32), timeout.astype(np.float32))
 
 
-def judged(algorithm: object, task: str) -> list[float]:
-    """Returns of ten episodes, always the same ones."""
+def evaluate(algorithm: object, task: str) -> list[float]:
+    """Returns of ten episodes, always with the same seeds."""
     env, returns = gymnasium.make(task), []
     for seed in range(EPISODES):
         obs, _ = env.reset(seed=1_000 + seed)
@@ -57,15 +57,15 @@ def judged(algorithm: object, task: str) -> list[float]:
 
 
 def main() -> None:
-    """Learn, and say after every so many updates how good the policy is."""
+    """Train, and print a line with an evaluation after every ``EVERY`` updates."""
     name, path = sys.argv[1], Path(sys.argv[2])
     updates, every, seed = (int(text) for text in sys.argv[3:6])
     torch.set_num_threads(1)
     d3rlpy.seed(seed)
-    dataset, algorithm = data(path, scaled=name == "iql"), CONFIGS[name].create(device=False)
+    dataset, algorithm = data(path, scale_rewards=name == "iql"), CONFIGS[name].create(device=False)
     algorithm.build_with_dataset(dataset)
     task = next(task for body, task in BODIES.items() if body in path.name)
-    told = {
+    metadata = {
         "peer": f"d3rlpy {d3rlpy.__version__}",
         "algorithm": name,
         "data": path.stem,
@@ -73,9 +73,9 @@ def main() -> None:
         "seed": seed,
     }
     quiet = d3rlpy.logging.NoopAdapterFactory()
-    for made in range(every, updates + 1, every):
+    for done in range(every, updates + 1, every):
         algorithm.fit(dataset, n_steps=every, n_steps_per_epoch=every, show_progress=False, logger_adapter=quiet)
-        line = {**told, "updates": made, "returns": judged(algorithm, task)}
+        line = {**metadata, "updates": done, "returns": evaluate(algorithm, task)}
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
 

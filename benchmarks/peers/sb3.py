@@ -31,7 +31,7 @@ WARMUPS = {"dqn-pong": (2_000, 500), "halfcheetah": (1_000, 100)}
 
 
 class Clock(BaseCallback):
-    """Starts after the warm-up of so many steps, between two rollouts where it is one."""
+    """Start the clock after ``warmup`` steps, on-policy between two rollouts."""
 
     def __init__(self, warmup: int, *, rollouts: bool) -> None:
         super().__init__()
@@ -77,15 +77,19 @@ def build(workload: str, algorithm: str) -> BaseAlgorithm:
 
 
 def main() -> None:
-    """Train for so many steps, in whole rollouts where there are any, and say how fast it went."""
+    """Train, on-policy for whole rollouts, and print the steps per second."""
     steps, threads, algorithm, workload = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[5]
     torch.set_num_threads(threads)
     rollout = ROLLOUTS.get(workload)
     warmup = sum(WARMUPS[workload]) if rollout is None else rollout
     model, clock = build(workload, algorithm), Clock(warmup, rollouts=rollout is not None)
     model.learn(warmup + (steps if rollout is None else rollout * max(2, steps // rollout)), callback=clock)
-    seconds, used, done = perf_counter() - clock.began, process_time() - clock.busy, model.num_timesteps - clock.first
-    speeds = {"stable-baselines3": [done / seconds], "stable-baselines3, CPU": [done / used]}
+    seconds, cpu_seconds, done = (
+        perf_counter() - clock.began,
+        process_time() - clock.busy,
+        model.num_timesteps - clock.first,
+    )
+    speeds = {"stable-baselines3": [done / seconds], "stable-baselines3, CPU": [done / cpu_seconds]}
     sys.stdout.write(json.dumps(speeds) + "\n")
 
 

@@ -119,8 +119,8 @@ def on_policy(spec: Spec, env: gymnasium.Env) -> Peer:
                 advantage_normalization=method.normalize,
                 recompute_advantage=method.recompute,
             )
-    stacked = {"stack_num": spec.task.stack, "ignore_obs_next": True, "save_only_last_obs": True}
-    store = VectorReplayBuffer(2 * rollout, spec.task.envs, **(stacked if spec.suite == "atari" else {}))
+    frame_stack = {"stack_num": spec.task.stack, "ignore_obs_next": True, "save_only_last_obs": True}
+    store = VectorReplayBuffer(2 * rollout, spec.task.envs, **(frame_stack if spec.suite == "atari" else {}))
 
     def update(_done: int, _new: int) -> None:
         with torch_train_mode(algorithm):
@@ -220,11 +220,11 @@ def off_policy(spec: Spec, env: gymnasium.Env) -> Peer:
 
 
 def _temperature(spec: Spec, env: gymnasium.Env) -> float | AutoAlpha:
-    chosen = spec.algo.policy
-    if chosen.alpha_lr is None:
-        return chosen.alpha
-    target = -float(np.prod(env.action_space.shape)) if chosen.target_entropy is None else chosen.target_entropy
-    return AutoAlpha(target, math.log(chosen.alpha), AdamOptimizerFactory(lr=chosen.alpha_lr))
+    policy = spec.algo.policy
+    if policy.alpha_lr is None:
+        return policy.alpha
+    target = -float(np.prod(env.action_space.shape)) if policy.target_entropy is None else policy.target_entropy
+    return AutoAlpha(target, math.log(policy.alpha), AdamOptimizerFactory(lr=policy.alpha_lr))
 
 
 def q_learning(spec: Spec, env: gymnasium.Env) -> Peer:
@@ -336,7 +336,7 @@ def main(arguments: Sequence[str]) -> None:
     peer = FAMILIES[type(spec.algo)](spec, make_env(spec, training=True)())
     algorithm = peer.algorithm
     collector = Collector[CollectStats](algorithm, training, peer.store, exploration_noise=True)
-    judge = Collector[CollectStats](algorithm, evaluation)
+    evaluator = Collector[CollectStats](algorithm, evaluation)
     metadata = {name: version(name) for name in ("gymnasium", "mujoco" if suite == "mujoco" else "ale-py")}
     metadata |= {"peer": f"tianshou {version('tianshou')}", "suite": suite, "algorithm": name, "task": task}
     metadata |= {"settings": spec.id, "differences": peer.differences, "seed": seed}
@@ -352,8 +352,8 @@ def main(arguments: Sequence[str]) -> None:
             done += new
             peer.update(done, new)
         if done >= due:
-            judge.reset()
-            episodes = judge.collect(n_episode=spec.protocol.episodes)
+            evaluator.reset()
+            episodes = evaluator.collect(n_episode=spec.protocol.episodes)
             line = {**metadata, "steps": done, "returns": [round(float(x), 2) for x in episodes.returns]}
             sys.stdout.write(json.dumps({**line, "lengths": [int(x) for x in episodes.lens]}) + "\n")
             sys.stdout.flush()

@@ -3,7 +3,7 @@
 ``.peers/bin/python benchmarks/peers/tianshou_value.py STEPS THREADS ALGORITHM BATCH``
 
 Its own policies and networks at the settings of its documented tables (ten environments, 0.1 updates a step,
-three-step returns, double where it is so), with a store of 20,000 as everybody here.
+three-step returns, double where it is so), with a replay buffer of 20,000 as the other libraries.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STORE = {"total_size": 20_000, "buffer_num": 10, "ignore_obs_next": True, "save_
 
 
 def dqn(shape: dict[str, int], acting: dict[str, object]) -> OffPolicyAlgorithm:
-    """As ``examples/atari/atari_dqn.py``, and so on."""
+    """DQN as in ``examples/atari/atari_dqn.py``."""
     policy = DiscreteQLearningPolicy(model=DQNet(**shape), **acting)
     return DQN(policy=policy, optim=AdamOptimizerFactory(lr=1e-4), **LEARNING)
 
@@ -54,7 +54,7 @@ def qrdqn(shape: dict[str, int], acting: dict[str, object]) -> OffPolicyAlgorith
 
 
 def iqn(shape: dict[str, int], acting: dict[str, object]) -> OffPolicyAlgorithm:
-    """8 fractions to learn, to bootstrap and to collect."""
+    """8 fractions to predict, to bootstrap and to act."""
     torso = DQNet(**shape, features_only=True)
     net = ImplicitQuantileNetwork(preprocess_net=torso, action_shape=shape["action_shape"], hidden_sizes=[512])
     policy = IQNPolicy(model=net, sample_size=32, online_sample_size=8, target_sample_size=8, **acting)
@@ -78,19 +78,19 @@ def rainbow(shape: dict[str, int], acting: dict[str, object]) -> OffPolicyAlgori
 
 
 ALGORITHMS: dict[str, Callable[[dict[str, int], dict[str, object]], OffPolicyAlgorithm]] = {
-    made.__name__: made for made in (dqn, c51, qrdqn, iqn, fqf, rainbow)
+    build.__name__: build for build in (dqn, c51, qrdqn, iqn, fqf, rainbow)
 }
 
 
 def store(algorithm: str) -> VectorReplayBuffer:
-    """Where experience waits: one frame a step, prioritized for Rainbow."""
+    """The replay buffer: one frame a step, prioritized for Rainbow."""
     if algorithm == "rainbow":
         return PrioritizedVectorReplayBuffer(**STORE, alpha=0.5, beta=0.4, weight_norm=True)
     return VectorReplayBuffer(**STORE)
 
 
 def main() -> None:
-    """Train for so many steps and say how fast it went."""
+    """Train, and print the steps per second."""
     steps, threads, name, batch = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     torch.set_num_threads(threads)
     gymnasium.register_envs(ale_py)
@@ -121,8 +121,8 @@ def main() -> None:
         return perf_counter() - began, process_time() - busy
 
     train(SETTLING)
-    seconds, used = train(steps)
-    sys.stdout.write(json.dumps({"tianshou": [steps / seconds], "tianshou, CPU": [steps / used]}) + "\n")
+    seconds, cpu_seconds = train(steps)
+    sys.stdout.write(json.dumps({"tianshou": [steps / seconds], "tianshou, CPU": [steps / cpu_seconds]}) + "\n")
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmarks.parity import STRIDES, TOLERANCES, apart, strides
-from benchmarks.rigs import CELLS, learned, rig
+from benchmarks.parity import STRIDES, TOLERANCES, largest_distance, run_updates
+from benchmarks.rigs import CELLS, rig, trained_tensors
 from rlbench.accel.graph_capture import Compiled
 from rlbench.algorithms.base import Compilable
 from rlbench.assembly.engine import composites, refusals
@@ -37,12 +37,12 @@ def test_updates_traced_by_dynamo_equal_eager_ones(cell: str) -> None:
         if cell.startswith("atari"):  # frames take long
             run.updater.run(0, 4)
         else:
-            strides(run)
+            run_updates(run)
     assert refusals(quick.updater, quick.learner) == ()
     learners = [part for part in composites(quick.learner) if isinstance(part, Compilable)]
     assert any(sorted(learner.compiled) == learner.losses() for learner in learners)
-    expected = learned(plain)
-    for name, value in learned(quick).items():
+    expected = trained_tensors(plain)
+    for name, value in trained_tensors(quick).items():
         torch.testing.assert_close(value, expected[name], rtol=1e-5, atol=1e-6, msg=lambda text, n=name: f"{n}: {text}")
 
 
@@ -52,13 +52,13 @@ def test_updates_traced_by_dynamo_equal_eager_ones(cell: str) -> None:
 @pytest.mark.parametrize("cell", ["toy/dqn/Catch", "toy/sac/Pendulum-v1"])
 def test_updates_compiled_by_inductor_agree_with_eager_ones(cell: str) -> None:
     plain, quick = rig(cell, RUNTIME), rig(cell, RUNTIME)
-    before = learned(plain)
+    before = trained_tensors(plain)
     compile_losses(quick.learner, "inductor")
     for run in (plain, quick):
         torch.manual_seed(3)
-        strides(run)
+        run_updates(run)
     assert refusals(quick.updater, quick.learner) == ()
-    name, worst = apart(before, learned(quick), learned(plain), TOLERANCES["compiled"])
+    name, worst = largest_distance(before, trained_tensors(quick), trained_tensors(plain), TOLERANCES["compiled"])
     assert worst <= 1, name
     assert plain.updater.take().count == sum(STRIDES)
 
@@ -85,8 +85,11 @@ def test_an_error_of_the_function_itself_is_not_swallowed() -> None:
 def test_difference_is_measured_in_shares_of_the_tolerance() -> None:
     before, expected = {"x": torch.zeros(2), "y": torch.ones(1)}, {"x": torch.tensor([3.0, 4.0]), "y": torch.ones(1)}
     allowed = TOLERANCES["compiled"]._replace(way=0.1, size=0.0)
-    assert apart(before, expected, expected, allowed) == ("", 0.0)
+    assert largest_distance(before, expected, expected, allowed) == ("", 0.0)
     near = {"x": torch.tensor([3.0, 4.25]), "y": torch.ones(1)}
-    assert apart(before, near, expected, allowed) == ("x", pytest.approx(0.5))
-    assert apart(before, {**near, "y": torch.tensor([1.1])}, expected, allowed) == ("y", float("inf"))
-    assert apart(before, {**expected, "x": torch.tensor([3.0, torch.nan])}, expected, allowed) == ("x", float("inf"))
+    assert largest_distance(before, near, expected, allowed) == ("x", pytest.approx(0.5))
+    assert largest_distance(before, {**near, "y": torch.tensor([1.1])}, expected, allowed) == ("y", float("inf"))
+    assert largest_distance(before, {**expected, "x": torch.tensor([3.0, torch.nan])}, expected, allowed) == (
+        "x",
+        float("inf"),
+    )

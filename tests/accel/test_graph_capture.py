@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.parity import STRIDES
-from benchmarks.rigs import CELLS, fill, learned, rig, ring_of, spec_of
+from benchmarks.rigs import CELLS, fill, rig, ring_of, spec_of, trained_tensors
 from rlbench.accel.graph_capture import MOST, WARMUP, GraphUpdater
 from rlbench.algorithms.iql import IQL
 from rlbench.algorithms.td3 import TD3
@@ -57,8 +57,8 @@ def cells_of(cell: str, run: Online | Offline, updater: Any, strides: tuple[int,
 
 
 def same(one: Online | Offline, other: Online | Offline) -> None:
-    expected = learned(one)
-    for name, value in learned(other).items():
+    expected = trained_tensors(one)
+    for name, value in trained_tensors(other).items():
         assert torch.equal(value, expected[name]), name
 
 
@@ -78,9 +78,9 @@ def test_replay_runs_no_python_of_the_learner(monkeypatch: pytest.MonkeyPatch) -
     _, quick, graphs = pair(TD3_CELL)
     graphs.run(0, 40)
     monkeypatch.setattr(quick.learner, "update", None)
-    before = learned(quick)
+    before = trained_tensors(quick)
     graphs.run(40, 16)
-    after = learned(quick)
+    after = trained_tensors(quick)
     assert not torch.equal(before["learner/actor/action.weight"], after["learner/actor/action.weight"])
     assert graphs.take().count == 56
 
@@ -162,7 +162,7 @@ def test_learning_rate_schedule_reaches_captured_updates_as_a_tensor(lies: str) 
         for first in range(0, 40, 4):
             put(run, 3e-4 * (1 - first / 40))
             updater.run(first, 4)
-    agrees = all(torch.equal(value, learned(plain)[name]) for name, value in learned(quick).items())
+    agrees = all(torch.equal(value, trained_tensors(plain)[name]) for name, value in trained_tensors(quick).items())
     assert agrees == (lies == "a tensor")
 
 

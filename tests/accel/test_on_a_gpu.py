@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.gpu import COMPILED
 from benchmarks.parity import parity
-from benchmarks.rigs import CELLS, learned, rig
+from benchmarks.rigs import CELLS, rig, trained_tensors
 from rlbench.accel.graph_capture import GraphUpdater
 from rlbench.config.run import Runtime
 
@@ -43,4 +43,4 @@ def test_generator_continues_after_a_failed_capture(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(run.learner, "update", waiting)
     run.updater.run(0, 40)
     assert "could not be captured" in str(run.updater.refusal)
-    assert all(bool(value.isfinite().all()) for value in learned(run).values() if value.is_floating_point())
+    assert all(bool(value.isfinite().all()) for value in trained_tensors(run).values() if value.is_floating_point())

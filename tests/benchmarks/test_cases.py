@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.__main__ import CONTESTS, PARTED, PEERS
+from benchmarks.__main__ import CONTESTS, PEERS, WITH_PARTS
 from benchmarks.arithmetic import update_flop
-from benchmarks.cases import ASIDE, UNITS, cases
+from benchmarks.cases import OTHER_UNITS, UNITS, cases
 from benchmarks.children import ROOT
-from benchmarks.judging import WAYS
 from benchmarks.measure import WORKLOADS
+from benchmarks.offline_evaluation import EVAL_WORKERS
 from benchmarks.ours import settings
 from rlbench import suites
 from rlbench.algorithms.dqn import QLearner
@@ -25,7 +25,7 @@ from rlbench.suites.atari import VALUES
 
 def test_every_workload_has_a_unit_and_a_measurement():
     assert set(WORKLOADS) == set(UNITS)
-    assert {*CONTESTS, *PARTED} <= set(UNITS)
+    assert {*CONTESTS, *WITH_PARTS} <= set(UNITS)
 
 
 def test_every_script_of_a_peer_exists_and_belongs_to_a_contest():
@@ -35,9 +35,9 @@ def test_every_script_of_a_peer_exists_and_belongs_to_a_contest():
 
 def test_offline_evaluation_workload_overlaps_and_has_units():
     assert all(case.steps >= 3 for case in cases("offline-evaluation", 1, 10).values())
-    for way in WAYS:
-        assert {ASIDE[f"{way}, more"], ASIDE[f"{way}, more own CPU"]} == {"%"}
-        assert ASIDE[f"{way}, own CPU"] == "CPU s"
+    for way in EVAL_WORKERS:
+        assert {OTHER_UNITS[f"{way}, more"], OTHER_UNITS[f"{way}, more own CPU"]} == {"%"}
+        assert OTHER_UNITS[f"{way}, own CPU"] == "CPU s"
 
 
 @pytest.mark.parametrize("workload", ["value-update", "value-pong"])

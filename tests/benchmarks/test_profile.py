@@ -54,7 +54,7 @@ PLAYING = {"emulator", "act", "write"}
     ),
 )
 def test_the_parts_of_a_step_are_all_there_and_make_up_the_step(restored, algorithm, more):
-    parts = profile.spent(Case(1, 0, algorithm))
+    parts = profile.step_parts(Case(1, 0, algorithm))
     assert set(parts) == EVERYONE | more
     assert set(parts) - {"rlbench", "idle"} <= set(PARTS)
     whole = sum(took for name, (took,) in parts.items() if name not in {"rlbench", "idle"})

@@ -1,6 +1,7 @@
 """The field's words: no house word, no participle as the name of a variable, no question as a docstring.
 
-No module of the package is exempt, and no test but the laws, which name the words.
+They hold in the package, the tests, the benchmarks and the comments of scripts. Only the laws are exempt:
+they name the words.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ GOALS: Final = {"accel", "algorithms", "nets", "ops", "training"}  # units where
 STORED: Final = {"held", "sampled", "lanes", "deviation", "told", "goals", "goal", "card", "judges"}
 """Names that records, recipes, checkpoints or JSON documents store, as whole identifiers."""
 
-STORED_FIELDS: Final = {"Claim.found", "Cell.measured", "Cell.tested", "Measured.imported"}
-"""Fields of cells that ``data/measured.json`` stores."""
+STORED_FIELDS: Final = {"Claim.found", "Cell.measured", "Cell.tested", "Measured.imported", "GpuReport.skipped"}
+"""Fields that ``data/measured.json`` and files of ``benchmarks/results`` store."""
 
 _PARTICIPLES: Final = """
 added asked borrowed brought called carried changed chosen claimed counted divided drawn filled folded followed
@@ -90,9 +91,14 @@ def statements(module: Module) -> Iterator[Finding]:
 
 
 def in_documents() -> Iterator[str]:
-    """Every house word in a document for readers, and in the changelog's unreleased part; code is left out."""
+    """Every house word in documents, the changelog's unreleased part and comments of scripts; code is left out."""
     for path in sorted(path for glob in DOCUMENTS for path in ROOT.glob(glob)):
         yield from _in_document(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
+    for path in [*(ROOT / "scripts").rglob("*"), ROOT / ".ci/run"]:
+        if path.is_file():
+            lines = path.read_text(encoding="utf-8").splitlines()
+            comments = "\n".join("".join(line.partition("#")[1:]) for line in lines)
+            yield from _in_document(path.relative_to(ROOT).as_posix(), comments)
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     yield from _in_document("CHANGELOG.md", "## ".join(re.split(r"^## ", changelog, flags=re.MULTILINE)[:2]))
 
