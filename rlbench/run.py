@@ -196,11 +196,7 @@ def _wants_memory(error: BaseException) -> bool:
 
 
 def _saved_computing(spec: Spec, device: str, store: Store) -> SavedComputing | None:
-    """Device, threads and engine of this run's checkpoint; None without a checkpoint.
-
-    Raises:
-        RefusedFile: the checkpoint is another run's, of older code, or of another device.
-    """
+    """Device, threads and engine of this run's checkpoint, None without one; refuse another run's."""
     folder = store.folder / "checkpoint" / "resume"
     if not checkpoint.exists(folder):
         return None
@@ -245,11 +241,7 @@ def _take_over(trainer: Trainer, previous: SavedComputing | None, store: Store) 
 
 
 def _resume(trainer: Trainer, store: Store) -> None:
-    """Load the checkpoint's state, if it is no further than the record.
-
-    Raises:
-        RefusedFile: the state is not this run's; errors of memory pass unchanged.
-    """
+    """Load the checkpoint's state, if it is no further than the record; errors of memory pass unchanged."""
     folder = store.folder / "checkpoint" / "resume"
     state = checkpoint.load(folder)
     try:

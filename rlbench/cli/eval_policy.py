@@ -127,10 +127,7 @@ def _prepared(options: PolicyOptions, task: str, stack: ExitStack) -> tuple[Spec
 
 
 def _score(spec: Spec, returns: tuple[float, ...], obstacle: str) -> PolicyScore:
-    """Compare the mean return with the reference of a cell, unless there is an ``obstacle``.
-
-    The verdict is of this policy: whether the interval of its mean return lies within the margin, or below it.
-    """
+    """Compare the mean return of this one policy with the reference of a cell, unless there is an ``obstacle``."""
     from rlbench.report.estimate import interval, mean
     from rlbench.report.reference_scores import comparable, margin, primaries
     from rlbench.report.reference_table import cell_of, scale_of

@@ -194,11 +194,7 @@ def _runtime(record: Record) -> Runtime:
 
 
 def _changes(record: Record, runtime: Runtime, last: int) -> tuple[Change, ...]:
-    """Differences of code, versions and machine from the record.
-
-    Raises:
-        UsageError: the environment, or its version, is not here.
-    """
+    """Differences of code, versions and machine from the record; refuse another environment or version of it."""
     from rlbench.assembly.device import device_of
     from rlbench.assembly.engine import engine_of
     from rlbench.assembly.environments import describe

@@ -233,11 +233,7 @@ def resolved_task(suite: str, name: str) -> str:
 
 
 def _in_decisions(points: Points, suite: str, algorithm: str, task: str, unit: Unit | None) -> Points:
-    """Steps in agent steps: frames are divided by Atari's frame skip, unknown ones are the budget's.
-
-    Raises:
-        UsageError: the unit is in doubt, or frames are counted where there are none.
-    """
+    """Steps in agent steps: frames are divided by the frame skip, an unknown unit is the budget's or refused."""
     try:
         budget = suites.spec(suite, algorithm, task).budget.steps
     except (UnknownName, UsageError):
@@ -260,11 +256,7 @@ def _in_decisions(points: Points, suite: str, algorithm: str, task: str, unit: U
 
 
 def _distinct(curves: list[ImportedCurve], paths: Sequence[Path]) -> list[ImportedCurve]:
-    """The curves, none of the same cell and seed as another, and none equal to another seed's.
-
-    Raises:
-        UsageError: two are.
-    """
+    """Refuse two curves of the same cell and seed, or one that is equal to another seed's."""
     labels, digests = dict[Label, Path](), dict[tuple[Label, str], int]()
     for curve, path in zip(curves, paths, strict=True):
         label = Label(curve.suite, curve.algorithm, curve.task, curve.dataset, curve.seed)

@@ -211,11 +211,7 @@ def _fits(folder: Path, size: int) -> None:
 
 
 def _blocks(response: HTTPResponse, url: str, patience: float) -> Iterator[bytes]:
-    """Yield the body in blocks.
-
-    Raises:
-        ResourceExhausted: fewer than ``SLOWEST`` bytes a second arrive for ``patience`` seconds.
-    """
+    """Yield the body in blocks; stop where fewer than ``SLOWEST`` bytes a second come for ``patience`` seconds."""
     received_bytes, since = 0, time.monotonic()
     while block := response.read1(BLOCK):
         yield block

@@ -214,11 +214,7 @@ class _Zip:
 
 
 def _read(path: Path, kinds: tuple[Kind, ...], expected: str) -> _Zip:
-    """Read a zip whose actor is of one of the ``kinds``.
-
-    Raises:
-        RefusedFile: it is no zip of Stable-Baselines3, or not ``expected``.
-    """
+    """Read a zip whose actor is of one of the ``kinds``; refuse any other file as not ``expected``."""
     try:
         with disk.open_regular(path, links=True) as raw, zipfile.ZipFile(raw) as file:
             data = json.loads(_bounded_text(member(file, "data", TEXT, str(path)), path))

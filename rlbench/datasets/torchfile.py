@@ -94,11 +94,7 @@ def _copy(file: zipfile.ZipFile, where: str) -> BytesIO:
 
 
 def _screen(program: bytes, where: str) -> None:
-    """Check the opcodes of a pickle without running it.
-
-    Raises:
-        RefusedFile: it is damaged, or has an opcode or a name that no state_dict needs.
-    """
+    """Refuse a pickle with an opcode or a name that no state_dict needs, without running it."""
     memo: set[object] = set()
     texts, before = ["", ""], ""
     try:

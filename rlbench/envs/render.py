@@ -195,11 +195,7 @@ class Rendered(Camera):
 
 
 def _probe(render: Callable[[], object]) -> None:
-    """Render once, so that a machine without OpenGL is refused before the first step.
-
-    Raises:
-        UsageError: rendering fails; the message names the remedy.
-    """
+    """Render once, so that a machine without OpenGL is refused before the first step."""
     if not {"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ):
         os.environ.setdefault("MUJOCO_GL", "egl")  # without it Gymnasium opens a window
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # the finalizer of a half-built context raises

@@ -55,11 +55,7 @@ class Updated:
 
 
 def _updated(line: object) -> object:
-    """The means of a line, which stand beside their count; those of older lines of ICM in a branch ``learned`` too.
-
-    Raises:
-        ValueError: a name is no metric's, or a value no number.
-    """
+    """The means of a line, beside their count; those of older lines of ICM in a branch ``learned`` too."""
     if not isinstance(line, dict):
         return line
     metrics = line.get("learned", {})

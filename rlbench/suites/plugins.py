@@ -112,11 +112,7 @@ def import_package(name: str) -> Package:
 
 
 def _version(name: str) -> str:
-    """Version of the distribution that brings an import package.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Version of the distribution that brings an import package; refuse a package without one."""
     top = name.partition(".")[0]
     module = importlib.util.find_spec(top)
     file = re.compile(rf"^\"?{top}(/|\.py,|\.[^/,]*\.so,)", re.MULTILINE)
