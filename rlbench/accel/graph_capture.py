@@ -18,8 +18,8 @@ from torch import Tensor
 from rlbench.algorithms.base import Cyclic
 from rlbench.ops.state_dict import State, Stateful
 from rlbench.records.types import Updated
-from rlbench.training.metrics import MeanMetrics
 from rlbench.training.protocols import Updater
+from rlbench.training.updates import MeanMetrics
 
 MOST: Final = 16
 """Most updates of one capture: its launch then costs less than one update, and more only take memory."""

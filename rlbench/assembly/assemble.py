@@ -34,11 +34,10 @@ from rlbench.envs.normalize import Scale
 from rlbench.ops.types import NStepTrajectory, Transition
 from rlbench.seeds import Seeds
 from rlbench.training.clock import ReplayRatio, RngState, RolloutSchedule
-from rlbench.training.metrics import MeanMetrics
 from rlbench.training.offline import Offline
 from rlbench.training.online import Online
 from rlbench.training.protocols import Schedule
-from rlbench.training.updates import EagerUpdater, RolloutUpdater
+from rlbench.training.updates import EagerUpdater, MeanMetrics, RolloutUpdater
 
 
 def build(spec: Spec, runtime: Runtime, info: EnvInfo, seal: Seal | None = None) -> Online | Offline:

@@ -34,8 +34,7 @@ from rlbench.seeds import Seeds
 from rlbench.suites.offline_discrete import RECORDINGS
 from rlbench.training import offline as trainer
 from rlbench.training.clock import RngState
-from rlbench.training.metrics import MeanMetrics
-from rlbench.training.updates import EagerUpdater
+from rlbench.training.updates import EagerUpdater, MeanMetrics
 
 
 class Experience(NamedTuple):

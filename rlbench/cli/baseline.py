@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import RESULTS, Json, Results
+from rlbench.cli.options import RESULTS, Json, Results, suites_named
 from rlbench.cli.output import answer, terminal_width, write_file
-from rlbench.cli.suite_names import suites_named
 from rlbench.errors import UsageError
 
 if TYPE_CHECKING:

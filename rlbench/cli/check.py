@@ -9,9 +9,8 @@ from typing import Annotated
 
 import typer
 
-from rlbench.cli.options import Json, Records, Reference, References, SuiteOrAll
+from rlbench.cli.options import Json, Records, Reference, References, SuiteOrAll, suites_named
 from rlbench.cli.output import answer, complain, terminal_width
-from rlbench.cli.suite_names import suites_named
 from rlbench.errors import UsageError, beside
 
 

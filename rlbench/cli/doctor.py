@@ -17,9 +17,8 @@ from warnings import catch_warnings
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import RESULTS, Json, Results
+from rlbench.cli.options import RESULTS, Json, Results, known_suite
 from rlbench.cli.output import answer, terminal_width
-from rlbench.cli.suite_names import known_suite
 from rlbench.errors import UsageError
 
 if TYPE_CHECKING:

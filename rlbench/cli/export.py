@@ -47,7 +47,7 @@ def tensorboard(
     """
     from rlbench.cli.trackers import curves_in
     from rlbench.records.store import read_record
-    from rlbench.report.tensorboard import bring_up, events
+    from rlbench.report.exports import bring_up, events
 
     rows: list[dict[str, object]] = []
     damaged = False
@@ -81,9 +81,9 @@ def to_csv(
     One row an evaluation: suite, algo, task, dataset, seed, step, return, length, kind, origin. `rlbench import` reads
     it back.
     """
-    from rlbench.report import tidy
+    from rlbench.report import exports
 
-    _save(output, *tidy.curves_csv(_cells(names, results)), noun="curve", json=json)
+    _save(output, *exports.curves_csv(_cells(names, results)), noun="curve", json=json)
 
 
 @export.command("npz", epilog=examples.of("export npz"))
@@ -99,9 +99,9 @@ def to_npz(
     SUITE/ALGO holds raw scores [seeds, tasks], SUITE/tasks the names of the columns, SUITE/ALGO/seeds the rows' seeds.
     A seed that a task lacks is NaN. `rlbench import` reads it back.
     """
-    from rlbench.report import tidy
+    from rlbench.report import exports
 
-    _save(output, *tidy.to_npz(_cells(names, results)), noun="matrix", json=json)
+    _save(output, *exports.to_npz(_cells(names, results)), noun="matrix", json=json)
 
 
 def _cells(names: list[str] | None, results: Path | None) -> dict[CellKey, Runs]:
@@ -115,7 +115,7 @@ def _cells(names: list[str] | None, results: Path | None) -> dict[CellKey, Runs]
 
 
 def _save(output: Path, content: bytes, count: int, *, noun: str, json: bool) -> None:
-    from rlbench.report.tensorboard import bring_up
+    from rlbench.report.exports import bring_up
 
     new = bring_up(output, content)
     text = f"{output}: {count} {noun if count == 1 else {'curve': 'curves', 'matrix': 'matrices'}[noun]}"

@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from rlbench.cli.options import Json, OnlySuite, Records
+from rlbench.cli.options import Json, OnlySuite, Records, usable_suites
 from rlbench.cli.output import answer, remark
-from rlbench.cli.suite_names import usable_suites
 
 
 def listing(

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import Json, Records, SuiteOrAll
+from rlbench.cli.options import Json, Records, SuiteOrAll, suites_named
 from rlbench.cli.output import answer, emit, terminal_width
-from rlbench.cli.suite_names import suites_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from rlbench.cli.options import Algos, Records, Reference, References, Suite, Tasks
+from rlbench.cli.options import Algos, Records, Reference, References, Suite, Tasks, suites_named
 from rlbench.cli.output import remark, write_file
-from rlbench.cli.suite_names import suites_named
 from rlbench.errors import UsageError
 
 

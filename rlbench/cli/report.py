@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import Records, Reference, References
+from rlbench.cli.options import Records, Reference, References, suites_named
 from rlbench.cli.output import remark, write_file
-from rlbench.cli.suite_names import suites_named
 from rlbench.errors import UsageError
 
 

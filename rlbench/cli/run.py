@@ -115,7 +115,7 @@ def run(
 
 def _follow_parent(pipe: int | None) -> None:
     if pipe is not None:
-        from rlbench.cli.parent_pipe import end_with_parent
+        from rlbench.cli.progress_display import end_with_parent
 
         end_with_parent(pipe)
 

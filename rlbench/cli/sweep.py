@@ -116,8 +116,7 @@ def sweep(specs: Sequence[Spec], options: SweepOptions) -> tuple[list[Ending], i
 
 
 def _display(jobs: Sequence[Job], options: SweepOptions) -> AbstractContextManager[Lines]:
-    from rlbench.cli.parent_pipe import PipeDisplay
-    from rlbench.cli.progress_display import display
+    from rlbench.cli.progress_display import PipeDisplay, display
 
     if options.pipe is not None:
         return nullcontext(PipeDisplay(options.pipe, jobs))

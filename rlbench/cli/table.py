@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from rlbench.cli.options import Algos, Json, Records, Reference, References, SuiteOrAll, Tasks
+from rlbench.cli.options import Algos, Json, Records, Reference, References, SuiteOrAll, Tasks, suites_named
 from rlbench.cli.output import emit, remark, terminal_width, write_file
-from rlbench.cli.suite_names import suites_named
 from rlbench.errors import UsageError
 
 if TYPE_CHECKING:

@@ -55,7 +55,7 @@ class TensorBoard:
 
     def take(self, record: Record) -> None:
         """Append the new epochs to the run's file."""
-        from rlbench.report.tensorboard import bring_up, events
+        from rlbench.report.exports import bring_up, events
 
         bring_up(curves_in(self._where, record.spec), events(record.epochs))
 
@@ -92,7 +92,7 @@ class Wandb:
         if len(record.epochs) > self._epochs_logged.get(name, 0):
             run = self._runs.get(name) or self._begin(name, record)
             for epoch in record.epochs[self._epochs_logged[name] :]:
-                from rlbench.report.tensorboard import points
+                from rlbench.report.exports import points
 
                 run.log(points(epoch), step=epoch.number)
                 self._epochs_logged[name] = epoch.number + 1
@@ -221,7 +221,7 @@ def curves_in(where: Path, spec: Spec) -> Path:
     """
     from rlbench.records import files
     from rlbench.records.store import folder_of
-    from rlbench.report.tensorboard import FILE
+    from rlbench.report.exports import FILE
 
     folder = folder_of(spec, where)
     files.refuse_links(folder, where)

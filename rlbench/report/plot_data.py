@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from rlbench.errors import UsageError
 from rlbench.report.aggregate import Array, normalizer, scores_of
 from rlbench.report.equal_steps import AtStep
+from rlbench.report.estimate import mean
 from rlbench.report.reference_files import Curve
 from rlbench.report.reference_scores import curve_of, matching, primaries
-from rlbench.report.reference_table import CellKey, in_points, scale_of, task_name
+from rlbench.report.reference_table import CellKey, in_points, on_scale, scale_of, task_name
 from rlbench.report.run_index import Runs, gather, label
 from rlbench.report.runs import Evaluation, Run
 
 if TYPE_CHECKING:
+    from rlbench.report.cells import Cell
     from rlbench.report.sources import Sources
 
 MOST_POINTS = 300
@@ -119,6 +121,23 @@ def algorithm_scores(
     return scale, tuple(algorithm_scores)
 
 
+class ShortfallRow(NamedTuple):
+    """A cell, in percent of the way from the random policy to the reference."""
+
+    cell: Cell
+    difference: float
+    half: float  # of the interval whose lower end is the shortfall bound: 90 %, under looks wider
+
+
+def shortfall_rows(
+    suite: str, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
+) -> tuple[ShortfallRow, ...]:
+    """The cells of a suite that have a shortfall bound, in the table's order."""
+    cells = {cell.key: cell for cell in evidence.cells([suite])}
+    keys = matching(list(cells), suite, tasks=tasks, algorithms=algorithms)
+    return tuple(row for key in keys if (row := _shortfall_row(cells[key])) is not None)
+
+
 def _selected(suite: str, evidence: Sources, tasks: Sequence[str], algorithms: Sequence[str]) -> dict[CellKey, Runs]:
     """The runs of the cells that the globs name, in the references' order."""
     runs, references = evidence.with_imported(), primaries(suite)
@@ -174,8 +193,8 @@ def line_of(algorithm: str, runs: Sequence[Run], clock: Callable[[Evaluation], f
     moments = sorted({clock(evaluation) for curve in curves for evaluation in curve})
     x = np.asarray(moments if len(moments) <= MOST_POINTS else np.linspace(moments[0], moments[-1], MOST_POINTS))
     levels = np.stack([np.interp(x, [clock(e) for e in curve], [e.mean for e in curve]) for curve in curves])
-    mean, std = levels.mean(axis=0), levels.std(axis=0)
-    return Line(algorithm=algorithm, runs=len(curves), x=x, mean=mean, low=mean - std, high=mean + std)
+    middle, std = levels.mean(axis=0), levels.std(axis=0)
+    return Line(algorithm=algorithm, runs=len(curves), x=x, mean=middle, low=middle - std, high=middle + std)
 
 
 def steps(evaluation: Evaluation) -> float:
@@ -206,3 +225,12 @@ def _shown(runs: Runs) -> list[Run]:
 def _placed(score: float, ends: tuple[float, float]) -> float:
     zero, one = ends
     return (score - zero) / (one - zero)
+
+
+def _shortfall_row(cell: Cell) -> ShortfallRow | None:
+    reference = cell.documented
+    random = on_scale(scale_of(cell.key), reference.estimator) if reference else None
+    if reference is None or random is None or cell.shortfall_percent is None:
+        return None
+    difference = 100 * (mean(cell.tested) - reference.score) / abs(reference.score - random)
+    return ShortfallRow(cell, difference, max(0.0, cell.shortfall_percent + difference))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 import numpy as np
 
 from rlbench.errors import UsageError
-from rlbench.report import forest, plot_data
+from rlbench.report import plot_data
 from rlbench.report.aggregate import (
     Estimate,
     band,
@@ -29,8 +29,10 @@ from rlbench.report.aggregate import (
     profile,
 )
 from rlbench.report.figure_style import NO_SETTINGS, empty_figure, refuse_pixels, styled
-from rlbench.report.plot_data import AlgorithmScores, Panel
-from rlbench.report.reference_table import DATA
+from rlbench.report.plot_data import AlgorithmScores, Panel, ShortfallRow
+from rlbench.report.reference_scores import SHARE
+from rlbench.report.reference_table import DATA, task_name
+from rlbench.report.tables import STYLES
 
 if TYPE_CHECKING:
     from rlbench.report.sources import Sources
@@ -83,6 +85,9 @@ ORDER: Final = (
 VERDICT_MARKERS: Final = {"ON TRACK": ("o", True), "OPEN": ("o", False), "BEHIND": ("v", True), "AHEAD": ("^", True)}
 """Marker of each verdict at equal steps, filled or not."""
 
+VERDICT_COLORS: Final = {"green": "#009e73", "cyan": "#0072b2", "red": "#d55e00", "yellow": "#6e7781", "dim": "#6e7781"}
+"""Color of a row, by the style of its verdict."""
+
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "x", "+", "d", "1", "|", "p", "2", "_", "3", "h")
 
 
@@ -110,10 +115,10 @@ def draw(
                 raise plot_data.nothing(suite, evidence)
             return _curves(panels, hours=kind == "walltime")
         if kind == "forest":
-            rows = forest.rows(suite, evidence, tasks=tasks, algorithms=algorithms)
+            rows = plot_data.shortfall_rows(suite, evidence, tasks=tasks, algorithms=algorithms)
             if not rows:
                 raise UsageError(f"no cell of {suite} has three seeds to bound a shortfall with; run more seeds")
-            return forest.draw_forest(rows)
+            return _forest(rows)
         scale, standings = plot_data.algorithm_scores(suite, evidence, tasks=tasks, algorithms=algorithms)
         if not standings:
             raise plot_data.nothing(suite, evidence)
@@ -358,3 +363,27 @@ def _whiskers(axes: Axes, rows: Sequence[tuple[AlgorithmScores, Estimate]]) -> N
             seeds_text, (1.02, place), xycoords=("axes fraction", "data"),
             ha="left", va="center", fontsize=7, color="#57606a",
         )  # fmt: skip
+
+
+def _forest(forest_rows: Sequence[ShortfallRow]) -> Figure:
+    """The figure; a diamond is a difference, a bar the bound."""
+    figure = empty_figure(7.2, 0.26 * len(forest_rows) + 1.5)
+    axes = figure.subplots()
+    for place, row in enumerate(forest_rows):
+        color = VERDICT_COLORS[STYLES[row.cell.verdict.word]]
+        axes.plot([row.difference - row.half, row.difference + row.half], [place, place], color=color, linewidth=1.6)
+        axes.plot(row.difference, place, marker="D", markersize=4.5, color=color)
+        axes.plot(row.difference - row.half, place, marker="|", markersize=9, color=color, markeredgewidth=2)
+        seeds = len(row.cell.tested)
+        axes.annotate(
+            f"{row.cell.verdict.word}, {seeds} seeds", (1.01, place), xycoords=("axes fraction", "data"),
+            va="center", fontsize=7, color=color,
+        )  # fmt: skip
+    axes.axvline(0, color="#24292f", linewidth=0.9)
+    axes.axvline(-100 * SHARE, color="#6e7781", linewidth=0.9, linestyle=(0, (1, 2)))
+    names = [f"{row.cell.key.algorithm} {task_name(row.cell.key).replace('NoFrameskip-v4', '')}" for row in forest_rows]
+    axes.set_yticks(range(len(forest_rows)), labels=names, fontsize=7)
+    axes.set_ylim(len(forest_rows) - 0.5, -0.5)
+    axes.grid(axis="y", visible=False)
+    axes.set_xlabel("ours less documented, % of the way from the random policy; | is the shortfall bound")
+    return figure

@@ -23,9 +23,8 @@ import rlbench
 from rlbench.errors import UsageError
 from rlbench.records.types import Progress
 from rlbench.sweep.events import Event, Exited
-from rlbench.sweep.local import Words
+from rlbench.sweep.local import PATIENCE, Words, Worker, environment
 from rlbench.sweep.plan import Job, Order
-from rlbench.sweep.worker import PATIENCE, Worker, environment
 
 INTERVAL = 2.0
 """Seconds between two ``Progress`` events of a task."""

@@ -21,8 +21,8 @@ from rlbench.records.store import Record, read_record
 from rlbench.records.types import Outcome
 from rlbench.signals import Stop, cause
 from rlbench.sweep.events import Begun, Ending, Event, Exited, Message, Status
+from rlbench.sweep.local import PATIENCE
 from rlbench.sweep.plan import Job
-from rlbench.sweep.worker import PATIENCE
 
 RETRIES = 2
 """Times a job whose process died is started again; a run that failed is not."""

@@ -18,7 +18,7 @@ from tensorboard.util.tensor_util import make_ndarray
 from rlbench.cli import trackers
 from rlbench.cli.app import main
 from rlbench.records.store import Record, read_record
-from rlbench.report.tensorboard import bring_up, events, points
+from rlbench.report.exports import bring_up, events, points
 from tests.commands import stderr_of, stdout_of
 
 Capture = pytest.CaptureFixture[str]

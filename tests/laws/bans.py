@@ -88,7 +88,7 @@ BANS: Final = (
 
 WAITS: Final = {"item", "cpu", "tolist", "numpy"}  # methods that wait for the device
 MAY_WAIT: Final = {
-    ("rlbench/training/metrics.py", "MeanMetrics.take"): "the one read an epoch",
+    ("rlbench/training/updates.py", "MeanMetrics.take"): "the one read an epoch",
     ("rlbench/accel/numpy_mlp.py", "numbers"): "on the host, where nothing waits",
     ("rlbench/training/online.py", "Online.load_state_dict"): "once, when a run resumes",
 }

@@ -134,7 +134,7 @@ PLANTED: list[tuple[Law, str, str]] = [
     (bans.no_waiting, "nets/q_heads.py", "def f(x):\n    return x.mean().cpu()  # !"),
     (
         bans.no_waiting,
-        "training/metrics.py",
+        "training/updates.py",
         "class MeanMetrics:\n    def add(self):\n        return self.sums.tolist()  # !",
     ),
     (
@@ -157,7 +157,7 @@ PLANTED: list[tuple[Law, str, str]] = [
     (bans.safe_reading, "buffers/dataset.py", "def f(np):\n    np.load('x', allow_pickle=True)  # !"),
     (bans.safe_reading, "checkpoint.py", "def f(load):\n    load('x', weights_only=False)  # !"),
     (bans.safe_reading, "records/machine.py", "import subprocess\nsubprocess.run('ls', shell=True)  # !"),
-    (bans.safe_path, "sweep/worker.py", "import sys\nx = [sys.executable, '-m', 'rlbench']  # !"),
+    (bans.safe_path, "sweep/local.py", "import sys\nx = [sys.executable, '-m', 'rlbench']  # !"),
     (
         bans.safe_path,
         "evaluation/pool.py",
@@ -228,7 +228,7 @@ INNOCENT = [
         "envs/envpool.py",
         "from importlib import import_module\nx = import_module('envpool')  # type: ignore[misc] - untyped",
     ),
-    ("training/metrics.py", "class MeanMetrics:\n    def take(self):\n        return self.sums.tolist()"),
+    ("training/updates.py", "class MeanMetrics:\n    def take(self):\n        return self.sums.tolist()"),
     ("collectors/sync.py", "def f(x, device):\n    return x.to(device), x.cpu().numpy()"),
     ("training/clock.py", "from time import monotonic\nfrom rlbench.algorithms.base import Learner\nnow = monotonic()"),
     ("assembly/assemble.py", "import torch\nfrom rlbench.training.online import Online\ntorch.manual_seed(0)"),

@@ -22,7 +22,7 @@ from rlbench.datasets import dqn_replay, shard_conversion
 from rlbench.evaluation import pool
 from rlbench.records.store import folder_of
 from rlbench.report.check import Finding, to_junit
-from rlbench.sweep.worker import Worker
+from rlbench.sweep.local import Worker
 from tests.commands import refusal_of, run_command
 from tests.conftest import epoch
 from tests.forging import claim

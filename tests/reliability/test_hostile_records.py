@@ -36,7 +36,7 @@ from rlbench.datasets import (
 from rlbench.errors import RefusedFile, ResourceExhausted
 from rlbench.records import attempts, files, manifest
 from rlbench.records.store import Record, Store, folder_of, read_record
-from rlbench.report import baseline, check, html_report, integrity, repeats, tensorboard
+from rlbench.report import baseline, check, exports, html_report, integrity, repeats
 from rlbench.report.remaining_work import remaining_runs
 from rlbench.report.sources import Sources
 from rlbench.run import _saved_computing
@@ -268,8 +268,8 @@ def test_curves_are_appended_to_no_file_with_a_second_name(tmp_path: Path) -> No
     (tmp_path / "curves").write_bytes(b"old")
     os.link(tmp_path / "curves", tmp_path / "precious")
     with pytest.raises(RefusedFile, match="second name"):
-        tensorboard.bring_up(tmp_path / "curves", b"older")
-    tensorboard.bring_up(tmp_path / "curves", b"new")  # a replaced file is another one
+        exports.bring_up(tmp_path / "curves", b"older")
+    exports.bring_up(tmp_path / "curves", b"new")  # a replaced file is another one
     assert (tmp_path / "precious").read_bytes() == b"old"
 
 

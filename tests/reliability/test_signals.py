@@ -337,5 +337,5 @@ def test_only_known_modules_start_long_lived_processes() -> None:
         "evaluation/model_client.py",
         "cli/video_writer.py",
         "datasets/shard_conversion.py",
-        "sweep/worker.py",
+        "sweep/local.py",
     }

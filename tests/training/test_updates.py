@@ -8,8 +8,7 @@ from torch import Tensor
 from rlbench.algorithms.base import Periodic, Update
 from rlbench.ops.types import Transition
 from rlbench.records.types import Updated
-from rlbench.training.metrics import MeanMetrics
-from rlbench.training.updates import EagerUpdater
+from rlbench.training.updates import EagerUpdater, MeanMetrics
 
 
 class Source:
