@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import assert_never
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.explore import EpsilonGreedy, Explorer, NoExploration
 from rlbench.config.names import printable
 from rlbench.config.run import Runtime, Spec
-from rlbench.datasets.sb3_import import Layer, SB3Policy
+from rlbench.datasets.sb3_import import SB3Policy
 from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.errors import RefusedFile
 from rlbench.evaluation.model_client import ModelClient, ModelFormat
@@ -30,8 +29,7 @@ from rlbench.seeds import Seeds
 Model = Callable[[Tensor], NDArray[np.float64]]
 """From observations ``[N, F]`` float32 or ``[N, K, H, W]`` uint8 to ``[N, …]``."""
 
-STRIDES = (4, 2, 1)
-"""Strides of NatureCNN's convolutions."""
+STRIDES = (4, 2, 1)  # of NatureCNN's convolutions
 
 
 class ForeignActor:
@@ -71,12 +69,10 @@ class ForeignActor:
                 bounds = torch.from_numpy(np.stack([low, high])).double()
                 action_in_bounds = output if self.normalized else (2 * output - bounds.sum(0)) / (bounds[1] - bounds[0])
                 return action_in_bounds.clamp(-1, 1).float()
-            case Discrete(n=n):
-                expected = f"1 or {n}"
-            case Box(low=low):
-                expected = str(len(low))
             case _:
-                assert_never(self.actions)
+                expected = (
+                    f"1 or {self.actions.n}" if isinstance(self.actions, Discrete) else str(len(self.actions.low))
+                )
         raise RefusedFile(f"{self.path}: gives {width} numbers an observation, the task takes {expected}")
 
 
@@ -86,8 +82,10 @@ def sb3_actor(path: Path, policy: SB3Policy, info: EnvInfo) -> ForeignActor:
     Raises:
         RefusedFile: its layers do not fit each other or the task.
     """
-    convolutions, layers = list(map(_tensors, policy.convolutions)), list(map(_tensors, policy.layers))
-    features = None if policy.features is None else _tensors(policy.features)
+    convolutions, layers = (
+        [tuple(map(torch.from_numpy, layer)) for layer in part] for part in (policy.convolutions, policy.layers)
+    )
+    features = None if policy.features is None else tuple(map(torch.from_numpy, policy.features))
 
     def model(obs: Tensor) -> NDArray[np.float64]:
         x = obs.float() / 255 if convolutions else obs
@@ -106,10 +104,6 @@ def sb3_actor(path: Path, policy: SB3Policy, info: EnvInfo) -> ForeignActor:
         sees, shows = ("frames", "vectors") if convolutions else ("vectors", "frames")
         raise RefusedFile(f"{path}: its policy sees {sees}, the task shows {shows}; choose its own task")
     return actor
-
-
-def _tensors(layer: Layer) -> tuple[Tensor, Tensor]:
-    return torch.from_numpy(layer.weight), torch.from_numpy(layer.bias)
 
 
 @contextmanager

@@ -1,7 +1,4 @@
-"""Saved policies: evaluated by the protocol of their run, or played with any exploration.
-
-They need no replay buffer, rollout or data set.
-"""
+"""Saved policies: evaluated by the protocol of their run, or played with any exploration."""
 
 from __future__ import annotations
 
@@ -45,7 +42,6 @@ def restore_evaluation(spec: Spec, state: State, runtime: Runtime, seeds: Seeds)
 
 
 def _stage(spec: Spec, state: State, info: EnvInfo, device: torch.device, runtime: Runtime) -> EvaluationSetup:
-    """The evaluation setup of a policy with restored parameters."""
     scale, threads = _scale(spec, state, info), stepping_threads(runtime)
     match spec.algo:
         case PolicyGradient():
@@ -103,14 +99,13 @@ def policy_player(spec: Spec, state: State, *, epsilon: float, num_envs: int, se
     learner = parts.learner
     into_module(learner.policy(), branch(state, "policy"))
     torch.manual_seed(seeds.child("noise").number())  # for a network with noise of its own
-    env_seeds = seeds.child("env").numbers(num_envs)
     generator = seeds.child("explore").torch(device)
     capacity = (spec.task.stack + 2) * num_envs
     return PolicyPlayer(
         actor=learner,
         frame_stacker=ring_of(spec, info, parts.action, device, capacity=capacity, num_envs=num_envs),
         explorer=EpsilonGreedy(actions=info.actions.n, generator=generator, epsilon=epsilon),
-        envs=environments(spec.task, seeds=env_seeds, training=False),
+        envs=environments(spec.task, seeds=seeds.child("env").numbers(num_envs), training=False),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -108,25 +108,23 @@ def check(
             )
         raise UsageError(f"{baseline or results or suite}: holds no {what}; {remedy}")
     title = f"rlbench check {suite}" + (f" against {baseline}" if baseline else "")
-    _save(junit, checks.to_junit(findings, title), add=False)
-    _save(summary, checks.findings_markdown(findings, title), add=True)
+    _save(junit, checks.to_junit(findings, title), "--junit", "w")
+    _save(summary, checks.findings_markdown(findings, title), "--summary", "a")
     code = checks.exit_code(findings, strict=strict)
     document = {"exit_code": code, "findings": [asdict(finding) for finding in findings]}
     answer(document, checks.findings_text(findings, terminal_width(), strict=strict), json=json)
     for finding in findings:
         if finding.word in checks.WORSE | {"FAILED"}:
             complain(f"{finding.name}: {finding.word}: {finding.reason}")
-    if code:
-        raise typer.Exit(code)
+    raise typer.Exit(code)
 
 
-def _save(path: Path | None, text: str, *, add: bool) -> None:
+def _save(path: Path | None, text: str, option: str, mode: Literal["w", "a"]) -> None:
     from rlbench import disk
 
     if path is None:
         return
     if not path.parent.is_dir():
         raise UsageError(f"{path}: {path.parent} is not a folder; make it first")
-    option = "--summary" if add else "--junit"
-    with disk.writing(path, elsewhere=f" with {option}"), path.open("a" if add else "w", encoding="utf-8") as file:
+    with disk.writing(path, elsewhere=f" with {option}"), path.open(mode, encoding="utf-8") as file:
         file.write(text)

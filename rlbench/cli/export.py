@@ -41,9 +41,7 @@ def tensorboard(
 ) -> None:
     """Write the curves of runs for TensorBoard.
 
-    It writes one file per run from its record.
-
-    The same command adds new epochs; no point appears twice. A damaged record is named and left out.
+    Each run has a file, to which the same command adds new epochs. A damaged record is named and left out.
     """
     from rlbench.cli.trackers import curves_in
     from rlbench.records.store import read_record
