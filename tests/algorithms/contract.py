@@ -62,12 +62,14 @@ def cycled(learner: Cyclic, batch: Transition) -> None:
 
 
 def goes_on(one: LearnerT, other: LearnerT, update: Callable[[LearnerT, int], object]) -> None:
-    """``other`` takes the state over and does as ``one`` does in the updates that follow."""
+    """``other`` takes the state over; it does and reports as ``one`` does in the updates that follow."""
     other.load_state_dict(one.state_dict())
     for seed in range(2):
+        reports = []
         for learner in (one, other):
             torch.manual_seed(seed)
-            update(learner, seed)
+            reports.append(update(learner, seed))
+        torch.testing.assert_close(*reports, rtol=0, atol=0)
     alike(one, other)
 
 

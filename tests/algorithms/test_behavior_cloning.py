@@ -35,13 +35,6 @@ def test_bc_loss_is_the_mean_squared_error_over_rows_and_dimensions() -> None:
     assert numbers(error) == pytest.approx(np.array(expected), rel=1e-12)
 
 
-def test_unweighted_bc_loss_equals_torchs_mse_loss() -> None:
-    learner, b = deterministic(), batch()
-    b = b._replace(weight=torch.ones_like(b.weight))
-    expected = torch.nn.functional.mse_loss(learner.actor(b.obs).mode(), b.action)
-    assert learner.loss(b)[0].item() == pytest.approx(expected.item(), rel=1e-12)
-
-
 def test_gaussian_actor_maximizes_likelihood_and_reports_the_squared_error() -> None:
     learner, b = gaussian(), batch()
     assert isinstance(learner.actor, BoundedActor)

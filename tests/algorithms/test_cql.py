@@ -112,17 +112,6 @@ def test_cql_critic_loss_is_td_error_plus_conservative_gap(method: Conservative,
     assert value.item() == pytest.approx(np.average(gap.mean(0), weights=numbers(b.weight)), rel=1e-9)
 
 
-def test_sampled_actions_cover_the_range_and_differ() -> None:
-    learner, b = learner_of(), batch()
-    others, log_density, _ = learner.candidate_actions(b)
-    assert others.shape == (30, BATCH, ACTIONS)
-    assert float(others[:10].min()) < -0.5 < 0.5 < float(others[:10].max())
-    assert len(others.unique()) == others.numel()
-    assert log_density.shape == (30, BATCH)
-    assert not others.requires_grad
-    assert not log_density.requires_grad
-
-
 def test_critic_loss_has_no_gradient_in_actor_or_temperature() -> None:
     learner, b = learner_of(), batch()
     loss = learner.critic_loss(b)[0]
@@ -220,29 +209,10 @@ def test_cql_update_changes_every_part_once() -> None:
     report = learner.update(b)
     due(learner)
     assert changes(nets, before) == set(nets)
-    for old, new, to in zip(
-        before["targets"], learner.sac.target_critics.parameters(), learner.sac.critics.parameters(), strict=True
-    ):
-        torch.testing.assert_close(new, old + 0.25 * (to - old))
     assert learner.sac.temperature.value() != alpha
     assert report.metrics["multiplier"].item() == 1  # the one that was used
     rises = report.metrics["gap"].item() > 1.0
     assert learner.multiplier.value().item() == pytest.approx(math.exp(0.01 if rises else -0.01), rel=1e-4)
-
-
-def test_cql_ranks_actions_of_the_data_above_others() -> None:
-    actual = []
-    for weight in (5.0, 1e-3):
-        learner, b = (
-            learner_of(Conservative(conservative_weight=weight, max_grad_norm=None), threshold=None),
-            batch(),
-        )
-        learner.sac.critic_optimizer.param_groups[0]["lr"] = 1e-2
-        torch.manual_seed(3)
-        for _ in range(100):
-            learner.update(b)
-        actual.append(learner.critic_loss(b)[3].item() / weight)
-    assert actual[0] < actual[1] - 0.2
 
 
 def cloned(cloning: float) -> ClonedSAC:

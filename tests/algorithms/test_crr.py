@@ -21,8 +21,6 @@ from tests.algorithms.recorded import (
     Array,
     adam,
     batch,
-    changes,
-    copied,
     log_normal,
     numbers,
     q,
@@ -34,7 +32,7 @@ from tests.algorithms.recorded import (
 EXP = CriticRegularized(beta=0.5, max_weight=1.5)
 
 
-def learner_of(method: CriticRegularized = EXP, *, critics: int = 2, sync_every: int | None = None) -> CRR:
+def learner_of(method: CriticRegularized = EXP, *, critics: int = 2) -> CRR:
     torch.manual_seed(0)
     actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-5, log_std_max=2).double()
     ensemble = Critics(members=critics, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
@@ -45,7 +43,7 @@ def learner_of(method: CriticRegularized = EXP, *, critics: int = 2, sync_every:
         actor_optimizer=adam(actor),
         critic_optimizer=adam(ensemble),
         tau=0.25,
-        method=method.model_copy(update={"target_update_interval": sync_every}),
+        method=method,
     )
     spread(learner.target_actor, learner.target_critics)
     return learner
@@ -141,21 +139,3 @@ def test_crr_update_is_one_step_of_each_with_the_minimum_value() -> None:
     for name in ("actor", "critics"):
         for ours, theirs in zip(getattr(one, name).parameters(), getattr(other, name).parameters(), strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
-
-
-def test_targets_follow_by_polyak_averaging_or_are_copied() -> None:
-    nets = ("target_actor", "target_critics")
-    for sync_every, period, share in ((None, 1, 0.25), (100, 100, 1.0)):
-        learner, b = learner_of(sync_every=sync_every), batch()
-        before = copied({name: getattr(learner, name) for name in nets})
-        learner.update(b)
-        assert not changes({name: getattr(learner, name) for name in nets}, before)
-        (periodic,) = learner.every
-        assert periodic.period == period
-        periodic.action()
-        for name in nets:
-            online = getattr(learner, name.removeprefix("target_"))
-            for old, new, to in zip(
-                before[name], getattr(learner, name).parameters(), online.parameters(), strict=True
-            ):
-                torch.testing.assert_close(new, old + share * (to - old))

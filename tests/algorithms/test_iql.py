@@ -11,7 +11,6 @@ from rlbench.algorithms.steps import optimize
 from rlbench.config.offline import ImplicitQ
 from rlbench.nets.actors import BoundedActor, ConditionalActor, DeterministicActor
 from rlbench.nets.critics import Critics, StateValue
-from tests.algorithms.contract import due
 from tests.algorithms.recorded import (
     ACTIONS,
     BATCH,
@@ -20,8 +19,6 @@ from tests.algorithms.recorded import (
     Array,
     adam,
     batch,
-    changes,
-    copied,
     log_normal,
     numbers,
     q,
@@ -128,16 +125,6 @@ def test_joint_update_equals_separate_steps_on_old_values() -> None:
     for name in ("actor", "critics", "value"):
         for ours, theirs in zip(getattr(one, name).parameters(), getattr(other, name).parameters(), strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
-
-
-def test_targets_follow_by_polyak_averaging() -> None:
-    learner, b = learner_of(), batch()
-    before = copied({"target": learner.target_critics})["target"]
-    learner.update(b)
-    due(learner)
-    for old, new, online in zip(before, learner.target_critics.parameters(), learner.critics.parameters(), strict=True):
-        torch.testing.assert_close(new, old + 0.25 * (online - old))
-    assert changes({"target": learner.target_critics}, {"target": before}) == {"target"}
 
 
 def test_deterministic_actor_minimizes_weighted_squared_errors() -> None:

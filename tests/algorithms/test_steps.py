@@ -133,3 +133,14 @@ def test_gradient_of_any_memory_layout_updates_its_parameter() -> None:
     for _ in range(2):  # the second is the kernel's alone
         optimize(Transposed.apply(weight), optimizer)
     torch.testing.assert_close(optimizer.state[weight]["exp_avg"], (1 - 0.9**2) * torch.arange(6.0).view(3, 2).T)
+
+
+def test_loaded_moments_have_their_parameters_memory_layout() -> None:
+    """A checkpoint stores row by row; the fused kernel would add the moments of other elements."""
+    weight = nn.Parameter(torch.zeros(3, 2).T)
+    optimizer = torch.optim.Adam([weight], lr=1.0, fused=True)
+    moments = torch.arange(6.0).view(2, 3)
+    into_optimizer(optimizer, {"0.step": torch.tensor(1.0), "0.exp_avg": moments, "0.exp_avg_sq": moments})
+    loaded = optimizer.state[weight]["exp_avg"]
+    assert loaded.stride() == weight.stride() == (1, 2)
+    assert torch.equal(loaded, moments)

@@ -17,8 +17,6 @@ from tests.algorithms.recorded import (
     WIDTHS,
     adam,
     batch,
-    changes,
-    copied,
     numbers,
     q,
     spread,
@@ -41,6 +39,7 @@ def learner_of(alpha: float = 2.5) -> TD3BC:
         policy=offline.TD3BC(alpha=alpha),
     )
     spread(learner.target_actor, learner.target_critics)
+    critics.layers[-1].bias.data[0] -= learner.critics(batch().obs, learner.act(batch().obs, "eval"))[0].mean().detach()
     return learner
 
 
@@ -58,6 +57,7 @@ def parts(learner: TD3BC) -> tuple[list[float], list[float]]:
 def test_critic_term_is_scaled_by_alpha_over_the_mean_absolute_value(alpha: float) -> None:
     learner, b = learner_of(alpha), batch()
     values, errors = parts(learner)
+    assert min(values) < 0 < max(values)
     weight = numbers(b.weight)
     scale = alpha / np.average(np.abs(values), weights=weight)
     expected = sum(weight[i] * (errors[i] - scale * values[i]) for i in range(BATCH)) / BATCH
@@ -77,33 +77,6 @@ def test_unweighted_loss_equals_the_papers_code() -> None:
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
 
 
-def test_scaling_rewards_leaves_the_balance_of_terms() -> None:
-    learner = learner_of()
-    before = learner.policy_loss(batch()).item()
-    with torch.no_grad():
-        learner.critics.layers[-1].weight.mul_(1000)
-        learner.critics.layers[-1].bias.mul_(1000)
-    assert learner.policy_loss(batch()).item() == pytest.approx(before, rel=1e-12)
-
-
 def test_td3bc_critics_equal_td3s() -> None:
     assert TD3BC.critic_loss is TD3.critic_loss
     assert TD3BC.update is TD3.update
-
-
-def test_actor_updates_every_second_step() -> None:
-    learner, b = learner_of(), batch()
-    nets = {"actor": learner.actor, "critics": learner.critics}
-    before = copied(nets)
-    learner.update(b, 0)
-    assert changes(nets, before) == {"critics"}
-    before = copied(nets)
-    learner.update(b, 1)
-    assert changes(nets, before) == {"actor", "critics"}
-
-
-def test_a_batch_of_dead_rows_gives_a_finite_loss_of_zero() -> None:
-    learner, b = learner_of(), batch()
-    loss = learner.policy_loss(b._replace(weight=torch.zeros_like(b.weight)))
-    assert loss.item() == 0
-    assert all(bool((g == 0).all()) for g in torch.autograd.grad(loss, list(learner.actor.parameters())))

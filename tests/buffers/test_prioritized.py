@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from rlbench.buffers.prioritized import EPSILON, Prioritized
+from rlbench.buffers.prioritized import EPSILON, MAX_PRIORITY, Prioritized
 from rlbench.buffers.ring import Column, Ring
 from tests.buffers.counting import Touched
 
@@ -107,6 +107,16 @@ def test_higher_priority_of_a_slot_sampled_twice_counts() -> None:
     assert sampler.mass.view(-1)[a].item() == pytest.approx(0.25)
 
 
+def test_a_priority_that_is_no_number_leaves_every_mass_finite() -> None:
+    replay, sampler = ring(alpha=1.0)
+    for number in range(8):
+        step(replay, number)
+    slots = torch.tensor(sorted(usable(replay))[:4])
+    sampler.reprioritize(slots, torch.tensor([torch.nan, torch.inf, -torch.inf, -3.0]))
+    assert sampler.mass.view(-1)[slots].tolist() == pytest.approx([EPSILON, MAX_PRIORITY, EPSILON, EPSILON])
+    assert sampler.top == MAX_PRIORITY
+
+
 def test_a_dead_slot_cannot_be_given_a_priority() -> None:
     replay, sampler = ring()
     for number in range(8):
@@ -185,4 +195,7 @@ def test_prioritized_sampler_resumes_from_its_state() -> None:
     for _ in range(3):
         for ours, theirs in zip(sampler.draw(8, replay.span()), other.draw(8, copy.span()), strict=True):
             assert torch.equal(ours, theirs)
+    for each in (replay, copy):
+        step(each, 20)  # new transitions begin with the highest priority so far, 3
+    assert float(sampler.top) > 1
     assert torch.equal(other.sums, sampler.sums)

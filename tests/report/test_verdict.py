@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from rlbench.report.verdict import (
     power,
     settle,
     under_both,
+    welch_interval,
     with_failures,
 )
 
@@ -99,6 +101,10 @@ def test_non_inferiority_equals_scipys_welch_test_with_reduced_degrees_of_freedo
     worse, above = stats.t.cdf(lower.statistic, degrees), stats.t.sf(upper.statistic, degrees)
     claim = against_seeds(scores, reference, std, n, margin)
     assert (claim.below, claim.above) == pytest.approx((worse, above), abs=1e-7)
+    error = math.sqrt(ours[1] ** 2 / len(scores) + printed[0])
+    for level in (0.05, 0.01):
+        shortfall = against_seeds(scores, reference, std, n, margin, level).shortfall
+        assert shortfall == pytest.approx(reference - ours[0] + stats.t.isf(level, degrees) * error, rel=1e-6, abs=1e-6)
     if abs(worse - 0.95) > 1e-6:
         assert (claim.found == "REPRODUCED") == (worse > 0.95)
 
@@ -195,6 +201,29 @@ def test_claims_under_two_estimators_are_monotone(scores: list[float], gaps: lis
     assert ORDER[verdict_word(more)] >= ORDER[verdict_word(0)]
 
 
+def test_joined_claims_have_the_weakest_of_each_number() -> None:
+    one = Claim(found="REPRODUCED", below=0.2, above=0.3, shortfall=1.0)
+    other = Claim(found="INCONCLUSIVE", below=0.1, above=0.4, more=2, shortfall=3.0)
+    weakest = Claim(found="INCONCLUSIVE", below=0.2, above=0.4, more=2, shortfall=3.0)
+    assert under_both(one, other) == weakest
+    assert in_both_respects(one, other) == replace(weakest, below=0.1, shortfall=1.0)
+    few = Claim(found="INCONCLUSIVE", more=1)  # too few seeds for a test
+    assert under_both(other, few) == Claim(found="INCONCLUSIVE", below=0.1, more=2)
+
+
+def test_without_a_published_std_ours_replaces_it() -> None:
+    scores, n = [10.0, 12.0, 17.0], 8
+    ours, theirs = (against_seeds(scores, 14.0, std, n, 2.0) for std in (None, stats.tstd(scores) * math.sqrt(7 / 8)))
+    assert (ours.below, ours.above, ours.shortfall) == pytest.approx((theirs.below, theirs.above, theirs.shortfall))
+
+
+@pytest.mark.parametrize(("scale", "degrees"), [(1, 8), (2, 5)])  # 5.88 of Welch's, rounded down
+def test_interval_of_a_difference_is_welchs(scale: int, degrees: int) -> None:
+    low, high = welch_interval([10.0, 11, 12, 13, 14], [scale * x for x in (0.0, 1, 2, 3, 4)])
+    half = stats.t.isf(0.025, degrees) * math.sqrt((2.5 + 2.5 * scale**2) / 5)
+    assert (low, high) == pytest.approx((12 - 2 * scale - half, 12 - 2 * scale + half))
+
+
 def test_failed_seed_among_three_good_ones_weakens_the_verdict() -> None:
     rule = rules()[2]
     good = [100.0, 101.0, 99.0, 100.0]
@@ -227,12 +256,14 @@ def test_a_capped_claim_is_monotone_and_never_reproduced(scores: list[float], mo
 def test_holms_correction_equals_a_hand_computation() -> None:
     assert holm([0.01, 0.04, None, 0.03, 0.005], 0.05) == [True, False, False, False, True]
     assert holm([0.01, 0.02, 0.03], 0.05) == [True, True, True]
+    assert holm([0.025, 0.05], 0.05) == [True, True]  # as much as a level is rejected
     assert holm([], 0.05) == []
 
 
 def test_larger_tables_require_smaller_p_values() -> None:
     one = against_run([10.0, 12.0, 14.0], 23.0, 0.0, 0.0)
     assert one.below == pytest.approx(2 * stats.t.cdf((12 - 23) / (2 * math.sqrt(4 / 3)), 2))
+    assert one.shortfall == pytest.approx(23 - 12 + stats.t.isf(0.05, 2) * 2 * math.sqrt(4 / 3))
     assert settle([one])[0].word == "BELOW"
     assert settle([one, Claim(found="CONSISTENT", below=0.5, above=0.5)])[0].word == "INCONCLUSIVE"
 
