@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from rlbench import suites
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files
-from rlbench.records.store import Record, Store, folder_of, read_record
+from rlbench.records.store import Record, Store, folder_of, line_of, read_record
 from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, Status, Updated
 from tests.forging import claim, reseal
 
@@ -231,11 +231,27 @@ def test_an_epoch_out_of_order_is_refused_with_its_line(record_run: Write) -> No
         read_record(path.parent)
 
 
-def test_missing_epoch_is_noticed(record_run: Write) -> None:
-    path = record_run([1.0, 2.0], status="done") / "epochs.jsonl"
-    path.write_text(path.read_text(encoding="utf-8").splitlines()[0] + "\n", encoding="utf-8")
-    with pytest.raises(RefusedFile, match=r"epochs\.jsonl: holds 1 epochs.*outcome\.json counts 2"):
+@pytest.mark.parametrize(
+    ("count", "tail", "message"),
+    [
+        (1, "", r"holds 1 epochs.*outcome\.json counts 2"),
+        (3, "", r"holds 3 epochs.*outcome\.json counts 2"),
+        (2, '{"checksum":"12', "its last line is torn"),
+    ],
+)
+def test_missing_and_surplus_epochs_of_an_ended_run_are_refused(
+    count: int, tail: str, message: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path, RUN[:2], "done") / "epochs.jsonl"
+    path.write_text("".join(f"{line_of(epoch)}\n" for epoch in RUN[:count]) + tail, encoding="utf-8")
+    with pytest.raises(RefusedFile, match=rf"epochs\.jsonl: .*{message}"):
         read_record(path.parent)
+
+
+def test_an_interrupted_run_is_settled_up_to_its_last_epoch(tmp_path: Path) -> None:
+    for status, expected in (("interrupted", [False, True, False]), ("done", [True] * 3), (None, [False] * 3)):
+        record = read_record(write(tmp_path / str(status), RUN, status))
+        assert [record.settled(until) for until in (None, 20, 21)] == expected
 
 
 def test_a_torn_last_line_is_mended_when_the_run_is_claimed_again(tmp_path: Path) -> None:
@@ -250,15 +266,33 @@ def test_a_torn_last_line_is_mended_when_the_run_is_claimed_again(tmp_path: Path
     assert read_record(folder).epochs == RUN
 
 
-def test_repeated_epoch_changes_nothing_and_a_different_one_truncates_the_rest(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"env_steps": 17},
+        {"updates": 2},
+        {"collected": replace(COLLECTED, returns=(0.25,))},
+        {"collected": replace(COLLECTED, lengths=(8,))},
+        {"updated": Updated(count=1, means={"loss": 0.2, "q": 1e22})},
+        {"evaluated": replace(EVALUATED, returns=(1.0, 0.0))},
+        {"evaluated": replace(EVALUATED, lengths=(9, 11))},
+        {"evaluated": replace(EVALUATED, seeds=(1, 3))},
+    ],
+    ids=str,
+)
+def test_repeated_epoch_changes_nothing_and_a_different_one_truncates_the_rest(
+    change: dict[str, object], tmp_path: Path
+) -> None:
     folder = write(tmp_path, RUN, None)
     before = (folder / "epochs.jsonl").read_bytes()
     store = claim(CATCH, tmp_path)
-    store.append(replace(RUN[1], seconds=99.0))  # the wall clock may differ
+    slower = replace(COLLECTED, steps_per_second=1.0), replace(EVALUATED, seconds=9.0)
+    assert not store.append(replace(RUN[1], seconds=99.0, collected=slower[0], evaluated=slower[1]))  # the wall clock
     assert (folder / "epochs.jsonl").read_bytes() == before
-    store.append(replace(RUN[1], env_steps=77))
+    other = replace(RUN[1], **change)
+    assert store.append(other)
     store.release()
-    assert [epoch.env_steps for epoch in read_record(folder).epochs] == [0, 77]
+    assert read_record(folder).epochs == (RUN[0], other)
 
 
 def test_an_interrupted_run_whose_epochs_are_replaced_can_still_be_read(tmp_path: Path) -> None:
@@ -278,9 +312,10 @@ def test_force_puts_every_attempt_aside_and_deletes_none(record_run: Write) -> N
     for score in (1.0, 2.0, 3.0):
         folder = record_run([score], force=True)
     (folder / "checkpoint").mkdir()
+    shutil.rmtree(folder / "attempt-1")  # a number is never given again
     record_run([4.0], force=True)
     bests = {place.name: read_record(place).outcome.best for place in (folder, *folder.glob("attempt-*"))}
-    assert bests == {"seed=0": 4.0, "attempt-1": 1.0, "attempt-2": 2.0, "attempt-3": 3.0}
+    assert bests == {"seed=0": 4.0, "attempt-2": 2.0, "attempt-3": 3.0}
     assert (folder / "attempt-3" / "checkpoint").is_dir()
     assert not (folder / "checkpoint").exists()
 

@@ -11,12 +11,22 @@ from scipy import stats
 
 from rlbench.report import equal_steps
 from rlbench.report.cells import every_cell
-from rlbench.report.equal_steps import AtStep, ReferenceCurve, reference_curve, score_at, steps_text
+from rlbench.report.equal_steps import (
+    AtStep,
+    ReferenceCurve,
+    at_equal_steps,
+    reached,
+    reference_curve,
+    score_at,
+    steps_text,
+)
 from rlbench.report.reference_files import Curve
 from rlbench.report.reference_scores import documented_curves
 from rlbench.report.reference_table import CellKey
+from rlbench.report.run_index import gather
 from rlbench.report.runs import Evaluation
 from rlbench.report.verdict import against_seeds
+from tests.report.test_estimate import run
 
 Record = Callable[..., Path]
 HALF_CHEETAH = CellKey("mujoco", "sac", "HalfCheetah-v4", "")
@@ -35,6 +45,7 @@ CURVE = ReferenceCurve(
 
 
 def test_checkpoints_are_fixed_shares_of_the_budget() -> None:
+    assert CURVE.end == 1.005 * 200_000 + 10_000
     assert CURVE.checkpoints == (10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
 
 
@@ -92,6 +103,24 @@ def test_steps_are_abbreviated_in_a_label(steps: int, text: str) -> None:
     assert steps_text(steps) == text
 
 
+@pytest.mark.parametrize(
+    ("status", "step", "expected"),
+    [
+        ("interrupted", 3014, True),  # the last evaluation is at 3000, and may come half a percent late
+        ("interrupted", 3016, False),
+        ("done", 5024, True),  # ended by its protocol before its budget of 5000
+        ("done", 5026, False),
+        ("done", 996, True),
+        ("done", 995, False),  # before the first evaluation, at 1000
+    ],
+)
+def test_a_run_has_reached_a_step_between_its_first_evaluation_and_its_end(
+    status: str, step: int, expected: bool
+) -> None:
+    whole = run(0.0, 1.0, 2.0, 3.0)
+    assert reached(replace(whole, evaluations=whole.evaluations[1:], budget=5000, status=status), step) == expected
+
+
 def test_the_offsets_of_the_documented_clocks_are_declared() -> None:
     offsets = {(key.suite, key.algorithm): curve.uncounted_steps for key, curve in documented_curves().items()}
     nonzero = {key: steps for key, steps in offsets.items() if steps}
@@ -137,6 +166,13 @@ def test_three_seeds_are_tested_at_the_step_that_they_have_reached(
     assert str(row) == label
     assert (row.level.step, row.level.reference_step, row.level.n) == (100_000, 90_000, 10)
     assert row.note.startswith("at 100,000 steps (the reference's 90,000, without 10,000 random ones) the margin is ")
+
+
+def test_a_given_share_replaces_the_margin_at_equal_steps(record_run: Record, tmp_path: Path) -> None:
+    record_cell(record_run, [0.98, 1.0, 1.02])
+    row = at_equal_steps(HALF_CHEETAH, gather(tmp_path / "results")[HALF_CHEETAH], 1e-3)
+    assert row is not None and not row.margin_is_std
+    assert row.margin == pytest.approx(1e-3 * (row.level.mean + 284), rel=1e-3) and row.margin < row.level.std
 
 
 def test_before_the_curve_rises_the_verdict_is_too_early_with_the_first_informative_step(

@@ -10,6 +10,7 @@ from scipy import stats
 from rlbench.records.types import Estimator
 from rlbench.report.estimate import (
     best,
+    curve_mean,
     final,
     interquartile_mean,
     last_tenth,
@@ -100,6 +101,21 @@ def test_final_and_last_tenth_are_the_means_of_the_last_evaluations() -> None:
     curve = run(*range(21)).evaluations
     assert (best(curve), final(curve), last_tenth(curve)) == (20.0, 20.0, 19.0)  # of 18, 19 and 20
     assert last_tenth(curve[:1]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("points", "budget", "level"),
+    [
+        ([(0, 99.0), (1000, 10.0), (3000, 4.0)], 5000, (10 * 1000 + 4 * 2000 + 4 * 2000) / 5000),  # the last one stays
+        ([(0, 99.0), (1000, 10.0), (3000, 4.0)], 2000, (10 * 1000 + 4 * 2000) / 3000),
+        ([(1000, 99.0), (2000, 6.0)], 2000, 6.0),  # nothing led to what a later start evaluates
+        ([(0, 7.0)], 2000, 7.0),
+    ],
+)
+def test_level_of_a_curve_weighs_each_evaluation_by_the_steps_before_it(
+    points: list[tuple[int, float]], budget: int, level: float
+) -> None:
+    assert curve_mean([Evaluation(steps, 0.0, score) for steps, score in points], budget) == pytest.approx(level)
 
 
 def test_a_run_without_an_evaluation_has_no_score() -> None:

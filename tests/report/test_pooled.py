@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from scipy import stats
 
 from rlbench.report.cells import Cell, every_cell
-from rlbench.report.pooled import Effect, Meta, Pooled, meta_analysis, pooled_rows
+from rlbench.report.pooled import Effect, Meta, Pooled, meta_analysis, pooled_keys, pooled_rows
 from rlbench.report.reference_table import DATA
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -86,6 +87,17 @@ def test_the_committed_rows_equal_an_independent_computation(cells: tuple[Cell, 
             v.append((ours.var(ddof=1) / len(ours) + reference.std**2 / (reference.n - 1)) / way**2)
         assert row.meta == pytest.approx(metafor(np.array(y), np.array(v)))
         assert (row.cells, list(row.left_out)) == (len(y), outcome_left)
+
+
+def test_unfinished_cells_and_cells_of_two_origins_are_not_pooled(cells: tuple[Cell, ...]) -> None:
+    def rows(group: list[Cell]) -> list[tuple[str, int]]:
+        return [(row.origin, row.cells) for row in pooled_rows(group) if row.kind == "full"]
+
+    group = [cell for cell in cells if cell.key.algorithm == "ppo" and cell.key in pooled_keys(cells, "full")]
+    count = len(group)
+    assert rows([replace(group[0], unfinished=1), *group[1:]]) == [(group[0].origin, count - 1)]
+    both = [replace(cell, origin=origin) for origin in ("own", "rlbench") for cell in group]
+    assert rows(both) == [("own", count), ("rlbench", count)]
 
 
 def test_algorithm_can_be_below_without_a_single_cell_below() -> None:
