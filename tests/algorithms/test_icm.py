@@ -12,12 +12,12 @@ from rlbench.algorithms.base import Periodic, Update
 from rlbench.algorithms.icm import Curiosity, CuriousReplay, CuriousRollouts
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.rollout_view import TrajectoryView
-from rlbench.buffers.samplers import Uniform
 from rlbench.nets.icm import ICM
 from rlbench.nets.torsos import MlpTorso
 from rlbench.ops.returns import advantages
 from rlbench.ops.state_dict import State
 from rlbench.ops.types import Metrics, Role, Rollout, Transition
+from tests.rings import ring_of
 
 OBS, ACTIONS, GAMMA = 3, 4, 0.9
 Array = NDArray[np.float64]
@@ -106,17 +106,7 @@ def rollout() -> Rollout:
 def ring(num_envs: int = 2, rows: int = 30, horizon: int = 3) -> Ring:
     """Played by chance, with ends of both kinds; it has wrapped around."""
     draw = np.random.default_rng(3)
-    replay = Ring(
-        capacity=rows * num_envs,
-        num_envs=num_envs,
-        obs=Column((OBS,), torch.float64),
-        action=Column((), torch.int64),
-        n_step=horizon,
-        gamma=GAMMA,
-        stack=1,
-        sampler=Uniform(torch.Generator().manual_seed(1)),
-        device=torch.device("cpu"),
-    )
+    replay = ring_of(num_envs, rows, horizon, obs=Column((OBS,), torch.float64), seed=1)
     replay.observe(draw.normal(size=(num_envs, OBS)))
     for _ in range(rows + 7):
         terminated = draw.random(num_envs) < 0.15
@@ -230,17 +220,3 @@ def test_icm_learns_from_live_first_steps() -> None:
         ]
     )
     assert (after @ [0.2, 0.8]).mean() < (actual @ [0.2, 0.8]).mean()
-
-
-def test_zero_bonus_leaves_the_inner_learner_unchanged() -> None:
-    inner, replay = OfBatches(), ring()
-    trajectory = TrajectoryView(replay).sample(32)
-    CuriousReplay(inner, curiosity(reward_scale=0.0)).update(trajectory, 0)
-    assert torch.equal(inner.batches[0].reward, trajectory.transition.reward.double())
-
-
-def test_bonus_of_repeated_transitions_decreases() -> None:
-    model, steps = curiosity(lr=1e-2), rollout()
-    curious = CuriousRollouts(OfRollouts(), model)
-    bonuses = [curious.update(steps)["bonus"].item() for _ in range(400)]
-    assert bonuses[-1] < 0.3 * bonuses[0]

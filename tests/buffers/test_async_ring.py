@@ -16,24 +16,9 @@ from rlbench.buffers.hindsight import GoalLayout, Hindsight, future
 from rlbench.buffers.prioritized import Prioritized
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Sampler, Uniform
+from tests.rings import ring_of
 
 COLUMNS = ("obs", "action", "reward", "terminated", "done", "dead", "age")
-
-
-def ring_of(
-    kind: type[Ring], num_envs: int, rows: int, horizon: int, stack: int, sampler: Sampler | None = None
-) -> Ring:
-    return kind(
-        capacity=rows * num_envs,
-        num_envs=num_envs,
-        obs=Column((), torch.float32),
-        action=Column((), torch.int64),
-        n_step=horizon,
-        gamma=0.9,
-        stack=stack,
-        sampler=sampler or Uniform(torch.Generator().manual_seed(0)),
-        device=torch.device("cpu"),
-    )
 
 
 @dataclass
@@ -71,9 +56,8 @@ class Both:
 
 
 def both_of(num_envs: int, rows: int, horizon: int, stack: int, sampler: Sampler | None = None) -> Both:
-    ring = ring_of(AsyncRing, num_envs, rows, horizon, stack, sampler)
-    assert isinstance(ring, AsyncRing)
-    both = Both(ring, [ring_of(Ring, 1, rows, horizon, stack) for _ in range(num_envs)])
+    ring = ring_of(num_envs, rows, horizon, stack, kind=AsyncRing, sampler=sampler)
+    both = Both(ring, [ring_of(1, rows, horizon, stack) for _ in range(num_envs)])
     both.observe(list(range(num_envs)))
     return both
 
@@ -138,7 +122,7 @@ def test_future_rows_of_an_episode_end_at_the_envs_cursor(both: Both) -> None:
 @given(ring_pairs())
 def test_async_ring_is_restored_from_its_state(both: Both) -> None:
     ring = both.ring
-    copy = ring_of(AsyncRing, ring.num_envs, ring.length, ring.n_step, ring.stack, Uniform(torch.Generator()))
+    copy = ring_of(ring.num_envs, ring.length, ring.n_step, ring.stack, kind=AsyncRing, seed=9)
     copy.load_state_dict(ring.state_dict())
     assert torch.equal(copy.newest(), ring.newest())
     for ours, theirs in zip(ring.sample(64), copy.sample(64), strict=True):
@@ -185,7 +169,7 @@ def test_batch_has_zero_weight_without_complete_slots(steps: int) -> None:
 
 
 def test_omitted_env_index_means_all_envs() -> None:
-    together, ring = (ring_of(kind, 3, 10, 2, 2) for kind in (Ring, AsyncRing))
+    together, ring = (ring_of(3, 10, 2, 2, kind=kind) for kind in (Ring, AsyncRing))
     for both in (together, ring):
         rng = np.random.default_rng(0)
         both.observe(rng.random(3, np.float32))

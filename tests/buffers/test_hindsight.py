@@ -14,8 +14,8 @@ from scipy.stats import binomtest, chisquare
 from rlbench.buffers.hindsight import GoalLayout, Hindsight
 from rlbench.buffers.prioritized import Prioritized
 from rlbench.buffers.ring import Column, Ring
-from rlbench.buffers.samplers import Uniform
 from tests.buffers.counting import Touched
+from tests.rings import ring_of
 
 LAYOUT, WIDTH = GoalLayout(observation=1, goal=2), 5
 GAMMA, DESIRED = 0.9, 1e5  # no goal that is ever achieved lies near those that are wanted
@@ -62,18 +62,8 @@ class World:
         return episode, row - episode.first
 
 
-def ring_of(num_envs: int, rows: int, horizon: int, stack: int = 1, width: int = WIDTH) -> Ring:
-    ring = Ring(
-        capacity=rows * num_envs,
-        num_envs=num_envs,
-        obs=Column((width,), torch.float32),
-        action=Column((), torch.int64),
-        n_step=horizon,
-        gamma=GAMMA,
-        stack=stack,
-        sampler=Uniform(torch.Generator().manual_seed(0)),
-        device=torch.device("cpu"),
-    )
+def goal_ring(num_envs: int, rows: int, horizon: int, stack: int = 1, width: int = WIDTH) -> Ring:
+    ring = ring_of(num_envs, rows, horizon, stack, obs=Column((width,), torch.float32))
     ring.obs.fill_(torch.nan)  # what was never written is nobody's goal
     return ring
 
@@ -120,7 +110,7 @@ def worlds(draw: st.DrawFn) -> World:
     rows, steps = draw(st.integers(horizon + 2, 40)), draw(st.integers(horizon + 1, 90))
     likely = draw(st.sampled_from([[0, 1, 2], [0] * 6 + [1, 2], [0] * 30 + [1, 2], [0]]))
     ends = [[draw(st.sampled_from(likely)) for _ in range(num_envs)] for _ in range(steps)]
-    world = World(ring_of(num_envs, rows, horizon), [[] for _ in range(num_envs)])
+    world = World(goal_ring(num_envs, rows, horizon), [[] for _ in range(num_envs)])
     play(world, ends, close_at=draw(st.none() | st.integers(1, steps - 1)))
     return world
 
@@ -178,7 +168,7 @@ def test_hindsight_samples_the_same_slots_and_share_zero_changes_nothing(world: 
 
 
 def one_env(steps: int, ends: set[int], horizon: int = 1, rows: int = 200) -> World:
-    world = World(ring_of(1, rows, horizon), [[]])
+    world = World(goal_ring(1, rows, horizon), [[]])
     play(world, [[1 if number in ends else 0] for number in range(steps)])
     return world
 
@@ -220,7 +210,7 @@ def test_a_dead_row_gets_no_goal_and_no_weight() -> None:
 
 
 def test_an_empty_ring_gives_weightless_rows() -> None:
-    world = World(ring_of(2, 20, 3), [[], []])
+    world = World(goal_ring(2, 20, 3), [[], []])
     play(world, [[0, 0]])
     assert (hindsight(world.ring, 1.0).sample(16).weight == 0).all()
 
@@ -239,7 +229,7 @@ def test_hindsight_resumes_from_its_state() -> None:
 
 def test_priorities_reach_the_ring() -> None:
     sampler = Prioritized(torch.Generator().manual_seed(0), capacity=50, num_envs=1, alpha=1.0, beta=0.0)
-    world = World(ring_of(1, 50, 1), [[]])
+    world = World(goal_ring(1, 50, 1), [[]])
     world.ring.sampler = sampler
     play(world, [[0]] * 20)
     hindsight(world.ring).reprioritize(torch.tensor([3]), torch.tensor([1e6]))
@@ -249,7 +239,7 @@ def test_priorities_reach_the_ring() -> None:
 @pytest.mark.parametrize(("stack", "width"), [(2, WIDTH), (1, WIDTH + 1)])
 def test_stacked_or_differently_laid_out_observations_are_refused(stack: int, width: int) -> None:
     with pytest.raises(ValueError, match="hindsight: observations are"):
-        hindsight(ring_of(1, 20, 1, stack, width))
+        hindsight(goal_ring(1, 20, 1, stack, width))
 
 
 def test_cost_of_hindsight_is_independent_of_the_fill() -> None:

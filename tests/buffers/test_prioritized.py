@@ -8,8 +8,9 @@ import torch
 from scipy.stats import chisquare
 
 from rlbench.buffers.prioritized import EPSILON, MAX_PRIORITY, Prioritized
-from rlbench.buffers.ring import Column, Ring
+from rlbench.buffers.ring import Ring
 from tests.buffers.counting import Touched
+from tests.rings import ring_of
 
 NUM_ENVS, ROWS = 3, 12
 NONE = np.zeros(NUM_ENVS, np.bool_)
@@ -21,17 +22,7 @@ def ring(
     sampler = Prioritized(
         torch.Generator().manual_seed(0), capacity=rows * NUM_ENVS, num_envs=NUM_ENVS, alpha=alpha, beta=beta
     )
-    replay = Ring(
-        capacity=rows * NUM_ENVS,
-        num_envs=NUM_ENVS,
-        obs=Column((), torch.float32),
-        action=Column((), torch.int64),
-        n_step=horizon,
-        gamma=0.9,
-        stack=stack,
-        sampler=sampler,
-        device=torch.device("cpu"),
-    )
+    replay = ring_of(NUM_ENVS, rows, horizon, stack, sampler=sampler)
     replay.observe(np.zeros(NUM_ENVS, np.float32))
     return replay, sampler
 

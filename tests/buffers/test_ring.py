@@ -10,10 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlbench.buffers.ring import Column, Ring
+from rlbench.buffers.ring import Ring
 from rlbench.buffers.rollout_view import RolloutView
-from rlbench.buffers.samplers import Uniform
 from tests.buffers.counting import Touched
+from tests.rings import ring_of
 
 CPU = torch.device("cpu")
 GAMMA = 0.9
@@ -42,20 +42,6 @@ class World:
 
     def obs_now(self) -> np.ndarray:
         return np.array([self.row * self.num_envs + env + 1 for env in range(self.num_envs)], np.float32)
-
-
-def ring_of(num_envs: int, rows: int, horizon: int, stack: int, seed: int = 0) -> Ring:
-    return Ring(
-        capacity=rows * num_envs,
-        num_envs=num_envs,
-        obs=Column((), torch.float32),
-        action=Column((), torch.int64),
-        n_step=horizon,
-        gamma=GAMMA,
-        stack=stack,
-        sampler=Uniform(torch.Generator().manual_seed(seed)),
-        device=CPU,
-    )
 
 
 def play(world: World, ends: list[list[int]], close_at: int | None = None) -> None:

@@ -22,6 +22,7 @@ from rlbench.config.tasks import AtariTask
 from rlbench.envs.ale import AleVector
 from rlbench.envs.async_vector import AsyncVector as AsyncEnvs
 from rlbench.envs.base import Discrete, EnvInfo, Step
+from tests.rings import ring_of
 
 NUM_ENVS, ACTIONS = 3, 5
 Order = Callable[[list[int]], list[int]]
@@ -104,20 +105,6 @@ class EchoActor:
         return (obs.sum(1).long() // 3) % ACTIONS
 
 
-def ring() -> AsyncRing:
-    return AsyncRing(
-        capacity=500 * NUM_ENVS,
-        num_envs=NUM_ENVS,
-        obs=Column((), torch.float32),
-        action=Column((), torch.int64),
-        n_step=1,
-        gamma=0.9,
-        stack=2,
-        sampler=Uniform(torch.Generator().manual_seed(0)),
-        device=torch.device("cpu"),
-    )
-
-
 def apart(order: Order, epsilon: float = 0.0) -> tuple[AsyncCollector, AsyncRing, list[Apart]]:
     envs_made: list[Apart] = []
 
@@ -125,7 +112,7 @@ def apart(order: Order, epsilon: float = 0.0) -> tuple[AsyncCollector, AsyncRing
         envs_made.append(Apart(segment, order))
         return envs_made[-1]
 
-    buffer = ring()
+    buffer = ring_of(NUM_ENVS, 500, stack=2, kind=AsyncRing)
     explorer = EpsilonGreedy(actions=ACTIONS, generator=torch.Generator().manual_seed(4), epsilon=epsilon)
     parts = {"actor": EchoActor(), "recorder": buffer, "explorer": explorer, "open_envs": opened, "num_envs": NUM_ENVS}
     return AsyncCollector(**parts), buffer, envs_made
@@ -133,7 +120,7 @@ def apart(order: Order, epsilon: float = 0.0) -> tuple[AsyncCollector, AsyncRing
 
 def together(steps: list[int]) -> tuple[Collector, AsyncRing]:
     """The same environments in step, ``steps[segment]`` vector steps each."""
-    buffer = ring()
+    buffer = ring_of(NUM_ENVS, 500, stack=2, kind=AsyncRing)
     explorer = EpsilonGreedy(actions=ACTIONS, generator=torch.Generator())
     runner = Collector(actor=EchoActor(), recorder=buffer, explorer=explorer, open_envs=Together, num_envs=NUM_ENVS)
     for segment, count in enumerate(steps):

@@ -9,11 +9,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from rlbench.buffers.ring import Column, Ring
-from rlbench.buffers.samplers import Uniform
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.explore import EpsilonGreedy
 from rlbench.envs.base import Discrete, EnvInfo, Step
+from tests.rings import ring_of
 
 
 class Lengths:
@@ -64,21 +63,10 @@ class Calls:
 def evaluation(lengths: Sequence[int], episodes: int) -> tuple[Evaluation, Lengths, Calls]:
     envs, actor = Lengths(lengths), Calls()
     num_envs = len(lengths)
-    ring = Ring(
-        capacity=3 * num_envs,
-        num_envs=num_envs,
-        obs=Column((), torch.float32),
-        action=Column((), torch.int64),
-        n_step=1,
-        gamma=1.0,
-        stack=1,
-        sampler=Uniform(torch.Generator()),
-        device=torch.device("cpu"),
-    )
     explorer = EpsilonGreedy(actions=2, generator=torch.Generator())
     evaluator = Evaluation(
         actor=actor,
-        recorder=ring,
+        recorder=ring_of(len(lengths), 3),
         explorer=explorer,
         envs=envs,
         seeds=tuple(range(50, 50 + num_envs)),

@@ -9,12 +9,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from rlbench.buffers.ring import Column, Ring
-from rlbench.buffers.samplers import Uniform
+from rlbench.buffers.ring import Ring
 from rlbench.collectors.explore import EpsilonGreedy
 from rlbench.collectors.sync import Collector
 from rlbench.envs.base import Discrete, EnvInfo, Step
 from rlbench.errors import BrokenEnvironment
+from tests.rings import ring_of
 
 NUM_ENVS = 2
 
@@ -75,20 +75,6 @@ class Always:
         return torch.full((len(obs),), 2)
 
 
-def ring(seed: int = 0) -> Ring:
-    return Ring(
-        capacity=200,
-        num_envs=NUM_ENVS,
-        obs=Column((), torch.float32),
-        action=Column((), torch.int64),
-        n_step=1,
-        gamma=0.9,
-        stack=1,
-        sampler=Uniform(torch.Generator().manual_seed(seed)),
-        device=torch.device("cpu"),
-    )
-
-
 def collector(epsilon: float = 0.0, shift: int = 0) -> tuple[Collector, Ring, list[Scripted]]:
     envs_made: list[Scripted] = []
 
@@ -96,7 +82,7 @@ def collector(epsilon: float = 0.0, shift: int = 0) -> tuple[Collector, Ring, li
         envs_made.append(Scripted(segment, shift))
         return envs_made[-1]
 
-    buffer = ring()
+    buffer = ring_of(NUM_ENVS, 200 // NUM_ENVS)
     explorer = EpsilonGreedy(actions=3, generator=torch.Generator().manual_seed(4), epsilon=epsilon)
     return (
         Collector(actor=Always(), recorder=buffer, explorer=explorer, open_envs=opened, num_envs=NUM_ENVS),
@@ -180,16 +166,6 @@ def test_nondeterministic_environment_is_refused_on_resume() -> None:
     copy.load_state_dict(buffer.state_dict())
     with pytest.raises(BrokenEnvironment, match="do not lead back"):
         other.load_state_dict(runner.state_dict())
-
-
-def test_epsilon_is_the_share_of_envs_with_random_actions() -> None:
-    explorer = EpsilonGreedy(actions=4, generator=torch.Generator().manual_seed(1), epsilon=0.3)
-    actions = explorer(torch.full((40_000,), 9))
-    random = actions[actions != 9]
-    assert abs(len(random) / 40_000 - 0.3) < 0.01
-    assert torch.bincount(random).tolist() == pytest.approx([3_000] * 4, abs=250)
-    explorer.set(0.0)
-    assert (explorer(torch.full((1_000,), 2)) == 2).all()
 
 
 def test_every_env_has_its_own_exploration_draw() -> None:

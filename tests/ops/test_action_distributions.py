@@ -60,17 +60,6 @@ def test_the_log_density_in_the_environments_units_is_less_by_the_logarithm_of_t
     torch.testing.assert_close(samples, policy.log_prob(action.atanh()), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("scale", [0.4, 3.0])
-def test_the_density_in_the_environments_units_integrates_to_one_between_its_bounds(scale: float) -> None:
-    policy = squashed([-0.7], [0.3])._replace(log_scale=math.log(scale))
-
-    def density(action: float) -> float:
-        return float(policy.log_prob(torch.tensor([[math.atanh(action / scale)]], dtype=torch.float64)).exp())
-
-    total, _ = integrate.quad(density, -scale, scale, limit=200)
-    assert total == pytest.approx(1, abs=1e-7)
-
-
 def test_sample_returns_its_log_density() -> None:
     torch.manual_seed(0)
     policy = Squashed(torch.randn(500, 3, dtype=torch.float64), 0.3 * torch.randn(500, 3, dtype=torch.float64))

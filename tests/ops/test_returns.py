@@ -175,15 +175,6 @@ def test_advantages_equal_a_hand_computed_table() -> None:
     ]
 
 
-def test_a_truncation_bootstraps_from_the_row_that_shows_the_final_observation_and_a_termination_does_not() -> None:
-    value = torch.tensor([[0.0, 0.0], [10.0, 10.0], [100.0, 100.0], [1000.0, 1000.0]])
-    rollout = rolled([Env([2, 0, 0], False), Env([1, 0, 0], False)], torch.zeros(3, 2))
-    actual = advantages(rollout, value, gamma=1.0, gae_lambda=1.0)
-    assert actual[0].tolist() == [10, 0]
-    assert actual[1].tolist() == [0, 0]
-    assert actual[2].tolist() == [900, 900]
-
-
 @given(st.data())
 def test_running_moments_are_independent_of_the_split(data: st.DataObject) -> None:
     shape = data.draw(st.sampled_from([(), (3,), (2, 2)]))

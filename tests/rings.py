@@ -1,0 +1,39 @@
+"""Small rings of tests."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import torch
+
+from rlbench.buffers.ring import Column, Ring
+from rlbench.buffers.samplers import Sampler, Uniform
+
+RingT = TypeVar("RingT", bound=Ring)
+NUMBER = Column((), torch.float32)
+
+
+def ring_of(
+    num_envs: int,
+    rows: int,
+    n_step: int = 1,
+    stack: int = 1,
+    *,
+    kind: type[RingT] = Ring,
+    obs: Column = NUMBER,
+    gamma: float = 0.9,
+    sampler: Sampler | None = None,
+    seed: int = 0,
+) -> RingT:
+    """A ring of ``rows`` rows of discrete actions, sampled uniformly by default."""
+    return kind(
+        capacity=rows * num_envs,
+        num_envs=num_envs,
+        obs=obs,
+        action=Column((), torch.int64),
+        n_step=n_step,
+        gamma=gamma,
+        stack=stack,
+        sampler=sampler or Uniform(torch.Generator().manual_seed(seed)),
+        device=torch.device("cpu"),
+    )
