@@ -11,6 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from tokenize import TokenError
 from typing import Final
 
 import numpy as np
@@ -42,7 +43,7 @@ def arrays(raw: bytes, path: Path) -> dict[str, NDArray[np.generic]]:
             raise RefusedFile(f"{path}: unpacks to {sum(sizes):,} bytes in {len(sizes):,} arrays, {allowed}; thin it")
         with np.load(io.BytesIO(raw), allow_pickle=False) as members:
             return {name: np.asarray(members[name]) for name in members.files}
-    except (*FAULTS, ValueError, KeyError, TypeError, OverflowError, RuntimeError):
+    except (*FAULTS, ValueError, KeyError, TypeError, OverflowError, RuntimeError, SyntaxError, TokenError):
         raise RefusedFile(f"{path}: not an npz file of plain arrays; write numbers and texts only") from None
 
 

@@ -7,6 +7,7 @@ same layout.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import h5py
 import numpy as np
@@ -18,6 +19,7 @@ from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
 
 PROVENANCE = ("metadata/algorithm", "metadata/iteration")  # D4RL's metadata of the behavior policy
+LONGEST: Final = 2**16  # bytes of a text
 
 
 def read_d4rl(path: Path, *, limit: int | None = None, once: bool = False, room: int | None = None) -> Dataset:
@@ -77,8 +79,8 @@ def provenance(path: Path) -> dict[str, str]:
         metadata = {str(key): file.attrs[key] for key in file.attrs}
         for key in PROVENANCE:
             item = file.get(key)
-            if isinstance(item, h5py.Dataset) and item.shape == () and item.dtype.kind in "OSiuf":
-                metadata[key] = item[()]
+            if isinstance(item, h5py.Dataset) and item.shape == () and item.nbytes <= LONGEST:
+                metadata[key] = item[()] if item.dtype.kind in "OSiuf" else None
     return {key: text for key, value in metadata.items() if (text := _text(value)) is not None}
 
 

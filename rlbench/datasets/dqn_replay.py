@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from tokenize import TokenError
 from typing import Final, Self
 
 import numpy as np
@@ -55,7 +56,7 @@ def convert_log(path: Path, writer: RecordingWriter) -> dict[str, int]:
         if len(set(lengths.values())) != 1:
             raise RefusedFile(f"{path}: its columns have {lengths} rows; download them again")
         total = lengths["observation"]
-        if not total:
+        if total < 1:
             raise RefusedFile(f"{path}: holds no row; download it again")
         head = _head(path, total)
         episodes, transitions, metadata = 0, 0, {}
@@ -108,9 +109,7 @@ class Array:
 
     def _read_header(self) -> tuple[int, ...]:
         try:
-            version = npy.read_magic(self.file)
-            reader = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-            shape, fortran, dtype = reader(self.file)
+            shape, fortran, dtype = _header(self.file)
         except (OSError, EOFError, zlib.error, ValueError) as error:
             raise self._damage(str(error)) from None
         if fortran or not shape or dtype.kind not in {self.dtype.kind, "b"} or dtype.itemsize != self.dtype.itemsize:
@@ -163,13 +162,21 @@ def _head(path: Path, total: int) -> int:
         return 0
     try:
         with gzip.open(counter, "rb") as file:
-            reader = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
-            shape, _, dtype = reader(file)
+            shape, _, dtype = _header(file)
             if shape or dtype.kind not in "iu":  # a short header may claim an array of any size
                 raise RefusedFile(f"{counter}: holds {dtype} {list(shape)}, one integer was expected")
             return int(np.frombuffer(file.read(dtype.itemsize), dtype)[0]) % total
     except (OSError, EOFError, zlib.error, ValueError, IndexError) as error:
         raise RefusedFile(f"{counter}: damaged ({error}); download it again") from None
+
+
+def _header(file: gzip.GzipFile) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
+    """Shape, True for Fortran's order, and dtype of an npy file."""
+    try:
+        reader = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
+        return reader(file)
+    except (SyntaxError, TokenError, RecursionError, MemoryError) as error:  # numpy parses it as Python's literals
+        raise ValueError(f"no header of numpy: {type(error).__name__}") from None
 
 
 def _beside(path: Path, column: str) -> Path:

@@ -1,7 +1,8 @@
 """Read arrays of HDF5 files, each whole and checked, or refused by its key.
 
 No file can run code: arrays of objects, texts and variable length are refused before they are read. Links to other
-files are refused, since the checksum covers one file alone.
+files are refused, since the checksum covers one file alone; so are second names of an array or a group, by which a
+small file claims any amount of memory.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from rlbench.config.footprint import size
 from rlbench.errors import RefusedFile, UsageError
 
 UNREAD = frozenset({"infos", "metadata"})
-"""Groups of D4RL and Minari that are not read."""
+"""Groups of a D4RL file or of a Minari episode that are not read."""
 
 CHUNK = 1 << 16
 """Rows of one check, so that no check copies a whole column."""
@@ -153,15 +154,16 @@ def damage(where: str, error: Exception) -> RefusedFile:
 
 
 def _refuse_external(file: h5py.File) -> None:
-    """Refuse links to other files, external raw data and virtual data sets."""
+    """Refuse links to other files, external raw data, virtual data sets and second names."""
     links: dict[bytes, int] = {}
     file.id.links.visit(lambda name, link: links.update({name: link.type}), info=True)
     for name, kind in links.items():
-        if kind == h5py.h5l.TYPE_SOFT:  # a path inside the file
-            continue
-        if kind != h5py.h5l.TYPE_HARD or _is_external(h5py.h5o.open(file.id, name)):
-            where = f"{file.filename}: {name.decode(errors='replace')}"
+        where = f"{file.filename}: {name.decode(errors='replace')}"
+        item = h5py.h5o.open(file.id, name) if kind == h5py.h5l.TYPE_HARD else None
+        if _is_external(item) or (item is None and kind != h5py.h5l.TYPE_SOFT):
             raise RefusedFile(f"{where}: lies in another file, which no checksum covers; copy the data into this one")
+        if item is None or (not isinstance(item, h5py.h5t.TypeID) and h5py.h5o.get_info(item).rc > 1):
+            raise RefusedFile(f"{where}: is a second name of data in this file; copy the data to each name")
 
 
 def _refuse_oversized(file: h5py.File, room: int) -> None:
@@ -169,7 +171,7 @@ def _refuse_oversized(file: h5py.File, room: int) -> None:
     sizes: list[int] = []
 
     def add(name: str, item: object) -> None:
-        if isinstance(item, h5py.Dataset) and UNREAD.isdisjoint(name.split("/")):
+        if isinstance(item, h5py.Dataset) and UNREAD.isdisjoint(name.split("/")[:2]):
             sizes.append(2 * 4 * int(item.size or 0))
 
     file.visititems(add)

@@ -92,9 +92,12 @@ class Shard:
         """Decode a frame, ``[84, 84]``."""
         try:
             with Image.open(BytesIO(self.pngs[number]), formats=("PNG",)) as image:
-                return np.asarray(image, np.uint8)
-        except (OSError, SyntaxError, ValueError) as error:
+                frame = np.asarray(image, np.uint8)
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
             raise _refusal(self.path, self.first[number], f"a damaged PNG ({error})") from None
+        if frame.shape != (SIZE, SIZE):
+            raise _refusal(self.path, self.first[number], "a damaged PNG (a second header)")
+        return frame
 
     def _followers(self) -> dict[int, int]:
         """Successor of each record, −1 without one; of several that fit, the next one in the shard."""

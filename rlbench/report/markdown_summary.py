@@ -15,7 +15,7 @@ from rlbench.report.pooled import pooled_rows
 from rlbench.report.reference_table import SUITES, CellKey, task_name
 from rlbench.report.remaining_work import RemainingRuns, remaining_runs
 from rlbench.report.run_index import Runs
-from rlbench.report.tables import estimate, published, to_markdown
+from rlbench.report.tables import estimate, inert, published, to_markdown
 from rlbench.report.verdict import Word
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _cost(lacking: Mapping[str, Sequence[RemainingRuns]], cpu: str | None) -> st
         unknown = sum(row.hours is None for row in rows)
         days = f"{sum(row.hours or 0.0 for row in rows) / 24:,.1f}"
         lines.append(f"| {suite} | {seeds:,} | {steps:,} | {days} | {unknown or ''} |")
-    sentence = f"What is missing, at the speed of the nearest records, made with {cpu or 'no machine yet'}:"
+    sentence = f"What is missing, at the speed of the nearest records, made with {inert(cpu or 'no machine yet')}:"
     barred = sum(len(row.seeds) for rows in lacking.values() for row in rows if not row.runnable)
     left_out = (
         f"\n\n{barred:,} of these runs cannot be made, for want of their data; they count no steps." if barred else ""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import struct
 from itertools import pairwise
 from pathlib import Path
 from time import monotonic, sleep
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -169,6 +171,15 @@ def _features(at: Transition) -> dict[str, object]:
 
 
 SMALL = [png(np.zeros((42, 84), np.uint8))] * 4
+LONG = [1] * 2**21
+
+
+def twice(side: int) -> list[bytes]:
+    """PNGs with a second header, of another size."""
+    content, header = png(frame_of(1)), struct.pack(">4sIIBBBBB", b"IHDR", side, side, 8, 0, 0, 0, 0)
+    return [content[:33] + struct.pack(">I", 13) + header + struct.pack(">I", crc32(header)) + content[33:]] * 4
+
+
 COLOURED = [png(np.zeros((84, 84, 3), np.uint8))] * 4
 
 
@@ -185,6 +196,9 @@ COLOURED = [png(np.zeros((84, 84, 3), np.uint8))] * 4
         ({"o_t": COLOURED}, "o_t: no grey PNG of 84×84"),
         ({"o_t": [b"GIF89a"] * 4}, "o_t: no grey PNG of 84×84"),
         ({"o_t": [png(frame_of(1))[:-40]] * 4}, "a damaged PNG"),
+        ({"o_t": twice(9)}, "a damaged PNG"),
+        ({"o_t": twice(60_000)}, "a damaged PNG"),
+        ({"episode_id": LONG}, r"it has [\d,]+ bytes, 1,048,576 are allowed"),
     ],
 )
 def test_records_of_something_else_are_refused_by_byte(tmp_path: Path, changes: dict[str, object], reason: str) -> None:

@@ -15,6 +15,7 @@ from rlbench.datasets import loader
 from rlbench.datasets.locations import MINARI_DATA, MINARI_METADATA
 from rlbench.errors import RefusedFile
 from tests.commands import run_command
+from tests.reliability.test_hostile_inputs import memory
 
 ROWS = 4
 Way = Callable[[h5py.Group, Path], None]
@@ -112,8 +113,47 @@ def test_no_command_seals_a_file_whose_data_lie_elsewhere(
     assert not list(tmp_path.rglob("*.sha256.json")) and not list((tmp_path / "sets").iterdir())
 
 
-def test_a_soft_link_within_the_file_is_read(tmp_path: Path) -> None:
-    def within(group: h5py.Group, _: Path) -> None:
-        group["gains"], group["rewards"] = np.full(ROWS, 3, "f4"), h5py.SoftLink("/gains")
+def soft(group: h5py.Group, _: Path) -> None:
+    """Rewards by a path to a group that is not read otherwise."""
+    group["infos/rewards"], group["rewards"] = np.ones(ROWS, "f4"), h5py.SoftLink(f"{group.name}/infos/rewards")
 
-    assert loader.load_dataset(d4rl(tmp_path, within)).reward.tolist() == [3] * ROWS
+
+def hard(group: h5py.Group, _: Path) -> None:
+    """Rewards that another name has, too."""
+    group["gains"] = np.ones(ROWS, "f4")
+    group["rewards"] = group["gains"]
+
+
+def repeated(group: h5py.Group, _: Path) -> None:
+    """A group with two names, as a thousand episodes of one would be."""
+    group["rewards"], group["again"] = np.ones(ROWS, "f4"), group.create_group("infos")
+
+
+@pytest.mark.parametrize("layout", [d4rl, minari])
+@pytest.mark.parametrize("way", [soft, hard, repeated])
+def test_data_with_a_second_name_are_refused(way: Way, layout: Callable[[Path, Way], Path], tmp_path: Path) -> None:
+    """Their memory would be counted once, and taken as often as they are read."""
+    with pytest.raises(RefusedFile, match="is a second name of data in this file"):
+        loader.load_dataset(layout(tmp_path, way), room=2**30)
+
+
+def test_observations_called_like_an_unread_group_are_counted(tmp_path: Path) -> None:
+    def nested(group: h5py.Group, _: Path) -> None:
+        del group["observations"]
+        group["rewards"] = np.ones(ROWS, "f4")
+        group.create_dataset("observations/infos", (2**20, 1), "f4", chunks=True)
+
+    with pytest.raises(RefusedFile, match="holds numbers that take"):
+        loader.load_dataset(minari(tmp_path, nested), room=2**20)
+
+
+def test_a_text_that_claims_gigabytes_is_not_read(tmp_path: Path) -> None:
+    def claimed(file: h5py.Group, _: Path) -> None:
+        text = h5py.h5t.C_S1.copy()
+        text.set_size(2**31 - 1)
+        h5py.h5d.create(file.create_group("metadata").id, b"algorithm", text, h5py.h5s.create(h5py.h5s.SCALAR))
+
+    path = d4rl(tmp_path, claimed)
+    assert path.stat().st_size < 10_000
+    with memory(more=2**30):
+        assert loader.dataset_metadata(path) == {}

@@ -23,7 +23,7 @@ from rlbench.records import files, imported, looks, machine, store
 from rlbench.records.imported import ImportedCurve, Origin
 from rlbench.records.locks import Claim
 from rlbench.records.types import LARGEST_RETURN
-from rlbench.report import parity, reference_files, sources, tables
+from rlbench.report import markdown_summary, parity, reference_files, sources, tables
 from rlbench.report.parity import Parity
 from rlbench.report.reference_table import CellKey
 from tests.commands import run_command, stderr_of
@@ -418,6 +418,11 @@ def test_largest_returns_are_short_in_a_table(tmp_path: Path) -> None:
 )
 def test_a_text_in_a_table_of_markdown_holds_no_link_image_or_html(text: str, cell_text: str) -> None:
     assert tables.barred([text]) == f"| {cell_text} |"
+
+
+def test_a_processor_in_a_report_of_markdown_is_no_markup() -> None:
+    text = markdown_summary._cost({}, "<img src=x> ![x](https://evil)")
+    assert "<img" not in text and "](" not in text and "https:&#47;/evil" in text
 
 
 @pytest.mark.parametrize("seeds", [-3, 0, 1, 10**400])

@@ -47,6 +47,11 @@ def evaluation_worker() -> None:
     subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=120)
 
 
+def as_a_module() -> None:
+    """The command line by ``python -m``."""
+    subprocess.run([sys.executable, "-m", "rlbench", "--version"], check=True, capture_output=True, timeout=60)
+
+
 def import_workers() -> None:
     """Workers of a data import."""
     missing = {name: Path(name) for name in ("a", "b")}
@@ -64,6 +69,7 @@ def library_child() -> None:
 CHILDREN: dict[str, tuple[Callable[[], object], str]] = {
     "a sweep's run, a library": (sweep_child, "typer.py"),
     "a sweep's run, another checkout": (sweep_child, "rlbench/__main__.py"),
+    "python -m rlbench": (as_a_module, "typer.py"),
     "an offline evaluation worker": (evaluation_worker, "numpy.py"),
     "the look for GPUs": (lambda: sweep._free_gpus("cuda"), "torch.py"),
     "a data import's workers": (import_workers, "pickle.py"),

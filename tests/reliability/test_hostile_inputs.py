@@ -10,6 +10,7 @@ import resource
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import h5py
@@ -98,18 +99,33 @@ def archive(data: bytes) -> bytes:
     return raw.getvalue()
 
 
-def log_with_count(head: bytes) -> list[str]:
-    """A log of DQN replay whose ``add_count`` has such a header and a few bytes."""
+def npy(header: bytes) -> bytes:
+    """An npy file with such a header and a few bytes."""
+    return b"\x93NUMPY\x01\0" + len(header).to_bytes(2, "little") + header + bytes(80)
+
+
+def log(part: str, header: str) -> list[str]:
+    """A log of DQN replay, one of whose files has such a header."""
     Path("logs").mkdir()
     columns = {"observation": np.zeros((9, 84, 84), np.uint8), "action": np.zeros(9, np.int32)}
     columns |= {"reward": np.ones(9, np.float32), "terminal": np.zeros(9, np.uint8)}
     for name, values in columns.items():
         with gzip.open(f"logs/$store$_{name}_ckpt.0.gz", "wb") as file:
             np.save(file, values)
-    raw = io.BytesIO()
-    np.lib.format.write_array_header_1_0(raw, {"descr": "<i8", "fortran_order": False, "shape": (int(head),)})
-    Path("logs/add_count_ckpt.0.gz").write_bytes(gzip.compress(raw.getvalue()))
+    Path("logs", f"{part}_ckpt.0.gz").write_bytes(gzip.compress(npy(header.encode())))
     return ["data", "import", "dqn-replay", "logs", "--task", "PongNoFrameskip-v4", "--name", "rlb-evil"]
+
+
+def log_with_count(count: int) -> list[str]:
+    """A log of DQN replay whose ``add_count`` claims so many numbers."""
+    return log("add_count", f"{{'descr': '<i8', 'fortran_order': False, 'shape': ({count},)}}\n")
+
+
+def evaluations(header: str) -> list[str]:
+    """Evaluations of Stable-Baselines3, whose steps have such a header."""
+    with zipfile.ZipFile("e.npz", "w") as file:
+        file.writestr("timesteps.npy", npy(header.encode()))
+    return ["import", "e.npz", "--as", "mujoco/sac", "--task", "Hopper-v4", "--results", "out"]
 
 
 def wide(columns: int) -> list[str]:
@@ -129,12 +145,19 @@ def write(name: str, raw: bytes, *words: str) -> list[str]:
 
 POLICY = ("data", "import", "--task", "HalfCheetah-v4")
 CONFIG = ("run", "toy", "dqn", "--dry-run", "--config")
+HEADERS = {"a bracket": "(\n", "lines": "  x\n y\n", "minus signs": "-" * 9_000 + "1\n"}
 ODD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "damaged LZMA": (lambda: write("e.zip", member(zipfile.ZIP_LZMA), *POLICY), "e.zip: not a zip"),
     "damaged bzip2": (lambda: write("e.zip", member(zipfile.ZIP_BZIP2), *POLICY), "e.zip: cannot be read (Inv"),
     "JSON of brackets": (lambda: write("e.zip", archive(b"[[" + b"],[" * 2**21 + b"]]"), *POLICY), "values"),
-    "count of 10^13": (lambda: log_with_count(b"10000000000000"), "one integer was expected"),
-    "count of 10^9": (lambda: log_with_count(b"1000000000"), "one integer was expected"),
+    "count of 10^13": (lambda: log_with_count(10**13), "one integer was expected"),
+    "count of 10^9": (lambda: log_with_count(10**9), "one integer was expected"),
+    **{
+        f"{kind} as a header of {part}": (partial(log, part, header), "no header of numpy")
+        for kind, header in HEADERS.items()
+        for part in ("add_count", "$store$_action")
+    },
+    **{f"{kind} in npz": (partial(evaluations, header), "e.npz: not an npz") for kind, header in HEADERS.items()},
     "config of a device": (lambda: [*CONFIG, "/dev/zero"], "more than some settings"),
     "config of dots": (lambda: write("e.toml", b"a" + b".a" * 20_000 + b" = 1", *CONFIG), "more than some settings"),
     "results without a name": (lambda: ["run", "toy", "dqn", "--smoke", "--dry-run", "--results", ""], "is empty"),
