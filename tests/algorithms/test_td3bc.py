@@ -39,7 +39,8 @@ def learner_of(alpha: float = 2.5) -> TD3BC:
         policy=offline.TD3BC(alpha=alpha),
     )
     spread(learner.target_actor, learner.target_critics)
-    critics.layers[-1].bias.data[0] -= learner.critics(batch().obs, learner.act(batch().obs, "eval"))[0].mean().detach()
+    value = critics(batch().obs, learner.act(batch().obs, "eval"))[0].detach()
+    critics.layers[-1].bias.data[0] -= value.median()  # values of both signs, whose mean is not 0
     return learner
 
 

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from rlbench import suites
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files
+from rlbench.records.attempts import note_resumption
 from rlbench.records.store import Record, Store, folder_of, line_of, read_record
-from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, Status, Updated
+from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, Progress, Status, Updated
 from tests.forging import claim, reseal
 
 Write = Callable[..., Path]
@@ -301,6 +302,20 @@ def test_an_interrupted_run_whose_epochs_are_replaced_can_still_be_read(tmp_path
     store.append(replace(RUN[1], env_steps=77))
     store.release()
     assert len(read_record(folder).epochs) == 2
+
+
+def test_steps_are_those_of_the_environment_or_offline_those_of_the_gradient() -> None:
+    progress = Progress(env_steps=7, updates=3, last_return=None)
+    for record in (progress, replace(RUN[1], env_steps=7, updates=3), replace(outcome("done", 1), env_steps=7)):
+        assert (record.steps, replace(record, env_steps=0, updates=3).steps) == (7, 3)
+
+
+def test_a_resumption_notes_only_what_differs_from_the_process_before(tmp_path: Path) -> None:
+    folder = write(tmp_path, RUN, "interrupted")
+    for changes in ({"gpu": "a"}, {"gpu": "a"}, {"gpu": "b"}):
+        note_resumption(folder, {"python": "3.11", **changes}, 3)
+    note_resumption(folder, {"python": "3.12", "gpu": "b"}, 3)
+    assert list(read_record(folder).resumed) == [{"gpu": "a"}, {"gpu": "b"}, {"python": "3.12"}]
 
 
 def test_run_folder_follows_from_its_spec(tmp_path: Path) -> None:

@@ -75,6 +75,25 @@ def test_evaluation_in_a_worker_equals_in_process_evaluation(family: Family, eva
     assert not workers_of_this_process()
 
 
+def test_pending_policies_are_evaluated_oldest_first_by_as_many_workers_as_allowed(monkeypatch: Patch) -> None:
+    epochs: list[int] = []
+
+    class Worker:
+        def __init__(self, _: pool.WorkerConfig) -> None:
+            self.epoch: int | None = None
+
+        def send(self, epoch: int, _: object) -> None:
+            self.epoch = epoch
+            epochs.append(epoch)
+
+    monkeypatch.setattr(pool, "EvalWorker", Worker)
+    policy = torch.nn.Linear(1, 1)
+    workers = pool.EvalPool(policy, pool.WorkerConfig("", 1, {}), most=2, env_timeout=1.0)
+    workers.load_state_dict({str(epoch): dict(policy.state_dict()) for epoch in (10, 9, 2)})
+    workers.submit(11)
+    assert epochs == [2, 9]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("crash", "then"), [(False, 0), (True, 1)])
 def test_pending_evaluations_are_done_after_a_resume(

@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from rlbench.report import aggregate
+from rlbench.report.reference_table import CellKey
+from rlbench.report.run_index import Runs
+from tests.report.test_estimate import run
 
 MATRICES = st.integers(1, 5).flatmap(
     lambda tasks: st.integers(1, 6).flatmap(
@@ -146,6 +149,22 @@ def test_independent_tasks_narrow_an_interval_by_the_root_of_their_number() -> N
     one, four = (aggregate.probability_of_improvement([[0.0, 2.0]] * k, [[1.0, 1.0]] * k) for k in (1, 4))
     assert four.value == one.value == 0.5
     assert 0.5 - four.low == pytest.approx((0.5 - one.low) / 2)
+
+
+@pytest.mark.parametrize(
+    ("task", "scores", "floor"),
+    [
+        ("BreakoutNoFrameskip-v4", [5.0], 1.7),  # the random policy's
+        ("BreakoutNoFrameskip-v4", [5.0, 0.5], 0.5),
+        ("Unknown-v4", [5.0, 6.0], 5.0),
+        ("Unknown-v4", [], 0.0),
+    ],
+)
+def test_failed_runs_score_as_the_worst_of_the_others_and_the_random_policy(
+    task: str, scores: list[float], floor: float
+) -> None:
+    runs = Runs(failed=[run(1.0), run(2.0)])
+    assert aggregate.with_failed(CellKey("atari", "dqn", task, ""), scores, runs) == (*scores, floor, floor)
 
 
 def test_confidence_band_contains_the_profile() -> None:
