@@ -33,7 +33,7 @@ from rlbench.report.equal_steps import (
     spent,
     window,
 )
-from rlbench.report.reference_scores import SHARE, documented, documented_curves, margin
+from rlbench.report.reference_scores import SHARE, margin, reference_cells, reference_curves
 from rlbench.report.reference_table import CellKey, on_scale, scale_of
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.verdict import ALPHA, FEWEST
@@ -156,13 +156,13 @@ def cell_rows(key: CellKey, curve: ReferenceCurve, repeats: int = REPEATS) -> It
 
 def curves() -> dict[CellKey, ReferenceCurve]:
     """Documented curves of the cells that have a row in rlbench's tables."""
-    return {key: curve for key in sorted(documented_curves()) if (curve := reference_curve(key)) is not None}
+    return {key: curve for key in sorted(reference_curves()) if (curve := reference_curve(key)) is not None}
 
 
-def transition_rows(reference_curves: Mapping[CellKey, ReferenceCurve], repeats: int = REPEATS // 10) -> Iterator[Row]:
+def transition_rows(curves_by_cell: Mapping[CellKey, ReferenceCurve], repeats: int = REPEATS // 10) -> Iterator[Row]:
     """Yield how often each word at the full budget follows a word at a checkpoint, over all cells and ``SHIFTS``."""
     counts: Counter[tuple[int, int, int]] = Counter()
-    for key, curve in reference_curves.items():
+    for key, curve in curves_by_cell.items():
         for shift in SHIFTS:
             words = simulate(key, curve, FEWEST, shift, repeats).words
             for look in range(len(CHECKPOINTS) - 1):
@@ -207,7 +207,7 @@ def record_rows(results: Path) -> Iterator[Row]:
 def margins_in_stds() -> list[float]:
     """Margins of the documented MuJoCo cells in sample stds of the documented seeds."""
     margins = []
-    for cell in documented("mujoco"):
+    for cell in reference_cells("mujoco"):
         score = cell.primary
         if score.std and score.n and score.n > 1 and on_scale(scale_of(cell.key), score.estimator) is not None:
             margins.append(margin(cell.key, score) / (score.std * (score.n / (score.n - 1)) ** 0.5))
@@ -416,9 +416,9 @@ def draw(cells: Sequence[Row], path: Path) -> None:
 def main(folder: Path, results: Path) -> None:
     """Write all tables, their summary and the figure to ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
-    reference_curves = curves()
-    write(folder / "equal_steps.csv", (row for key, curve in reference_curves.items() for row in cell_rows(key, curve)))
-    write(folder / "transitions.csv", transition_rows(reference_curves))
+    curves_by_cell = curves()
+    write(folder / "equal_steps.csv", (row for key, curve in curves_by_cell.items() for row in cell_rows(key, curve)))
+    write(folder / "transitions.csv", transition_rows(curves_by_cell))
     write(folder / "records.csv", record_rows(results))
     write(folder / "until_decided.csv", sequential_rows())
     tables = [read(folder / f"{name}.csv") for name in TABLES]

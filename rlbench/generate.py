@@ -134,8 +134,8 @@ class Recording:
         before = 0
         for part, policy, steps in zip(self.recipe.parts, self.policies, self.recipe.portions(), strict=True):
             seeds = Seeds(self.recipe.seed).child("generate", part.model_dump_json(exclude={"share"}))
-            lanes = seeds.child("env").numbers(self.recipe.lanes)
-            envs = environments(self.task, seeds=lanes, training=False)
+            env_seeds = seeds.child("env").numbers(self.recipe.lanes)
+            envs = environments(self.task, seeds=env_seeds, training=False)
             try:
                 self.versions = dict(envs.info.versions)
                 recorder = _recorder(self.task, policy, envs.info, steps)

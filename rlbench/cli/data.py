@@ -101,13 +101,14 @@ def show_dataset(
     score = catalogue.normalize(facts.returns.mean, of) if of and catalogue.has_normalized_score(of) else None
     words = dataset_metadata(path)
     document = {
+        "schema_version": 2,
         "name": of,
         "path": str(path),
         "bytes": seal.size,
         "sha256": seal.sha256,
         "normalized": score,
         **asdict(facts),
-        "told": words,
+        "metadata": words,
     }
     head = [("name", of or "-"), ("path", str(path)), ("sha256", seal.sha256), ("bytes", f"{seal.size:,}")]
     metadata_lines = [(printable(key, LONGEST), printable(value, LONGEST)) for key, value in words.items()]
@@ -329,7 +330,7 @@ def _facts(facts: Summary, score: float | None) -> list[tuple[str, str]]:
 
 
 def _spread(of: Spread) -> str:
-    numbers = (of.mean, of.deviation, of.low, of.high, *of.quartiles)
+    numbers = (of.mean, of.std, of.low, of.high, *of.quartiles)
     mean, std, low, high, first, middle, third = (number_text(value, ".1f") for value in numbers)
     return f"{mean} ± {std}, from {low} to {high}, quartiles {first} {middle} {third}"
 

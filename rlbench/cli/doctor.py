@@ -211,7 +211,7 @@ def _largest(suite: str) -> Spec:
     specs = [
         suites.spec(suite, algo, task)
         for algo in suites.algorithms(suite)
-        for task in suites.tasks(suite, documented=True)
+        for task in suites.tasks(suite, with_reference=True)
         if suites.plays(suite, algo, task)
     ]
     return max(specs, key=lambda spec: footprint(spec).total)

@@ -212,7 +212,7 @@ def _play(spec: Spec, evaluation: Evaluation, video: Path | None, program: str |
             for frame in recorder.frames():
                 writer.add(frame)
     seconds = writer.count * recorder.seconds
-    return {"file": str(video), "pictures": writer.count, "seconds": seconds, "look": recorder.camera.look}
+    return {"file": str(video), "frames": writer.count, "seconds": seconds, "look": recorder.camera.look}
 
 
 def _remark_progress(ended: int, evaluation: Evaluation, since: float) -> float:
@@ -236,6 +236,7 @@ def _document(result: _EvalResult) -> dict[str, object]:
 
     spec, original, reference, points = result.spec, result.original, result.reference, reference_score(result.spec)
     return {
+        "schema_version": 2,
         "folder": str(result.folder),
         "suite": spec.suite,
         "algorithm": spec.algorithm,
@@ -278,7 +279,7 @@ def _text(result: _EvalResult) -> str:
     if points is not None and reference is not None:
         lines += [f"{'documented':<10}  {number_text(points, ',.2f')} ({reference.estimator}; {reference.system})"]
     if video is not None:
-        size = f"{video['pictures']:,} frames, {video['seconds']:,.1f} s, {video['look']}"
+        size = f"{video['frames']:,} frames, {video['seconds']:,.1f} s, {video['look']}"
         lines += [f"{'video':<10}  {video['file']}: {size}"]
     return "\n".join(lines)
 

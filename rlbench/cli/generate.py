@@ -76,7 +76,10 @@ def generate(
         Checkpoint, typer.Option("--checkpoint", help="Which policy of a run plays: the best evaluated, or the last.")
     ] = "best",
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="The seed of environments and samples.")] = 0,
-    lanes: Annotated[int, typer.Option("--lanes", metavar="N", help="How many environments run side by side.")] = 10,
+    num_envs: Annotated[
+        int,
+        typer.Option("--num-envs", metavar="N", min=1, max=1_000, help="The number of environments."),
+    ] = 10,
     force: Annotated[bool, typer.Option("--force", help="Make it again in place of one of that name.")] = False,
     quiet: Quiet = False,
     json: Json = False,
@@ -95,10 +98,10 @@ def generate(
     if epsilon is not None:
         if mixture or noise or uniform or deterministic or not (policy and len(policy) == 1 and steps and name):
             raise UsageError(f"{task}: --epsilon goes with one --policy RUN, --steps and --name, and no other noise")
-        record_games(task, Path(policy[0]), checkpoint, name, (steps, epsilon, seed, lanes), (force, quiet, json))
+        record_games(task, Path(policy[0]), checkpoint, name, (steps, epsilon, seed, num_envs), (force, quiet, json))
         return
     if task.startswith(PREFIX):
-        if policy or steps or name or mixture or noise or uniform or deterministic or seed or lanes != 10:
+        if policy or steps or name or mixture or noise or uniform or deterministic or seed or num_envs != 10:
             raise UsageError(f"{task}: is a recipe, which says all of this itself; leave the other options out")
         recipe = load_recipe(task)
         policies = [read_policy_file(POLICIES / f"{part.policy}.safetensors") for part in recipe.parts]
@@ -113,7 +116,7 @@ def generate(
                 Part(policy=p.facts.name, sha256=p.sha256, share=share, sampled=sampled, noise=noise, uniform=uniform)
                 for p, share in zip(policies, shares, strict=True)
             )
-            recipe = Recipe(name=name, task=task, parts=parts, steps=steps, seed=seed, lanes=lanes)
+            recipe = Recipe(name=name, task=task, parts=parts, steps=steps, seed=seed, lanes=num_envs)
     path = locations.folder("own") / f"{recipe.name}.hdf5"
     if not force and is_done(path, recipe, json=json):
         return

@@ -41,7 +41,7 @@ def record_games(
             raise UsageError(
                 f"--policy {run}: no such run{beside(run)}; --epsilon wants a finished Q-learning run"
             ) from None
-    (steps, epsilon, seed, lanes), (force, quiet, json) = numbers, manner
+    (steps, epsilon, seed, num_envs), (force, quiet, json) = numbers, manner
     spec, state = stored_run(run, which)
     policy = f"{spec.name} {spec.id} seed={spec.seed} {which}"
     with checked(name):
@@ -53,7 +53,7 @@ def record_games(
             steps=steps,
             epsilon=epsilon,
             seed=seed,
-            lanes=lanes,
+            lanes=num_envs,
         )
     present = locations.folder("own") / f"{name}{recording_writer.SUFFIX}"
     if not force and is_done(present, recipe, json=json):
@@ -177,7 +177,7 @@ def describe(path: Path, *, json: bool) -> None:
         ("episodes", f"{facts.episodes:,}: {facts.terminated:,} terminated, {facts.truncated:,} cut"),
         (
             "return",
-            f"{returns.mean:.1f} ± {returns.deviation:.1f}, from {returns.low:.1f} to {returns.high:.1f}"
+            f"{returns.mean:.1f} ± {returns.std:.1f}, from {returns.low:.1f} to {returns.high:.1f}"
             if returns
             else "no episode has ended",
         ),
@@ -186,7 +186,7 @@ def describe(path: Path, *, json: bool) -> None:
     ]
     wide = max(len(key) for key, _ in lines)
     text = "\n".join(f"{printable(key):<{wide}}  {printable(value)}" for key, value in lines)
-    answer({**head, **asdict(facts), "told": words}, text, json=json)
+    answer({"schema_version": 2, **head, **asdict(facts), "metadata": words}, text, json=json)
 
 
 KINDS: Final = ("rlu", "dqn-replay")

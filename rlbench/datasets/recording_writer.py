@@ -41,7 +41,7 @@ class RecordingWriter:
         self._count = 0
         with _writing(folder / CONTENTS):
             folder.mkdir(parents=True, exist_ok=True)
-            faults.point("film.made")
+            faults.point("recording.made")
 
     def add(self, chunk: Chunk) -> None:
         """Append rows to a track."""
@@ -135,11 +135,11 @@ def clear(folder: Path) -> None:
     """Remove a set, its list of files first; other files in its folder stay."""
     with _writing(folder / CONTENTS):
         (folder / CONTENTS).unlink(missing_ok=True)
-        faults.point("film.cleared")
+        faults.point("recording.cleared")
         for kind in ("*.segment", "*.part", "*.json"):
             for path in folder.glob(kind):
                 path.unlink()
-                faults.point("film.cleared")
+                faults.point("recording.cleared")
 
 
 def write_file(path: Path, raw: bytes) -> None:
@@ -163,7 +163,7 @@ def alone(folder: Path) -> Iterator[None]:
     """
     with _writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        faults.point("film.made")
+        faults.point("recording.made")
         handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

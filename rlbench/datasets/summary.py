@@ -27,7 +27,7 @@ class Spread:
     """Distribution of numbers."""
 
     mean: float
-    deviation: float  # std
+    std: float
     low: float
     quartiles: tuple[float, float, float]
     high: float
@@ -121,7 +121,7 @@ def recording_summary(events: Steps) -> Played:
 def _spread(values: NDArray[np.float64]) -> Spread:
     low, first, middle, third, high = (float(q) for q in np.quantile(values, [0, 0.25, 0.5, 0.75, 1]))
     return Spread(
-        mean=float(values.mean()), deviation=float(values.std()), low=low, quartiles=(first, middle, third), high=high
+        mean=float(values.mean()), std=float(values.std()), low=low, quartiles=(first, middle, third), high=high
     )
 
 

@@ -279,7 +279,7 @@ def _algorithms(names: tuple[str, str], evidence: Sources, suite: str | None, *,
 
 def _matched(names: tuple[str, str], match: Matched, *, at: bool) -> Comparison:
     """Compare pairs of cells at equal steps, or by their ended runs."""
-    every = (_task(key, a.runs, b.runs, at=at, documented=a.usual or b.usual) for key, a, b in match.pairs)
+    every = (_task(key, a.runs, b.runs, at=at, cut=a.usual or b.usual) for key, a, b in match.pairs)
     tasks = tuple(task for task in every if task is not None)
     if not tasks:
         steps = " at equal steps" if at else ""
@@ -292,15 +292,13 @@ def _of_suite(cells: Mapping[CellKey, Runs], suite: str | None) -> dict[CellKey,
     return {key: runs for key, runs in cells.items() if suite in {None, key.suite}}
 
 
-def _task(key: CellKey, first: Runs, second: Runs, *, at: bool, documented: bool) -> Task | None:
+def _task(key: CellKey, first: Runs, second: Runs, *, at: bool, cut: bool) -> Task | None:
     """A task, ``at`` the largest step that both sides have reached; None where one has no evaluated seed."""
     step = largest_common_step((first, second)) if at else None
     if at and step is None:
         return None
     a, b = (
-        tuple(scores_of(key, runs, cut=documented))
-        if step is None
-        else with_failed(key, scores_up_to(runs, step), runs)
+        tuple(scores_of(key, runs, cut=cut)) if step is None else with_failed(key, scores_up_to(runs, step), runs)
         for runs in (first, second)
     )
     if not a or not b:

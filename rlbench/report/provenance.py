@@ -8,7 +8,7 @@ from dataclasses import asdict
 from rlbench import suites
 from rlbench.errors import UnknownName
 from rlbench.report.reference_files import chosen_name
-from rlbench.report.reference_scores import ReferenceCell, about, comparable, curve_of, documented, sourced_notes
+from rlbench.report.reference_scores import ReferenceCell, about, comparable, curve_of, reference_cells, sourced_notes
 from rlbench.report.reference_table import (
     OPTIMUM,
     CellKey,
@@ -28,7 +28,7 @@ def cells_of(suite: str, algorithm: str, task: str) -> tuple[ReferenceCell, ...]
     """
     if suite not in suites.names():
         raise UnknownName("suite", suite, suites.names())
-    cells = documented(suite)
+    cells = reference_cells(suite)
     algorithms = dict.fromkeys(cell.key.algorithm for cell in cells)
     if algorithm not in algorithms:
         raise UnknownName("algorithm", algorithm, algorithms, where=f"reference scores of {suite}")

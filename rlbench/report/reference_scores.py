@@ -74,18 +74,18 @@ class ReferenceCell:
         return tuple(parsed(line) for line in self.unparsed)
 
 
-def documented(suite: str) -> tuple[ReferenceCell, ...]:
+def reference_cells(suite: str) -> tuple[ReferenceCell, ...]:
     """The cells of a suite that have a primary reference, in the order of the data, then those of outside references.
 
     Raises:
         UnknownName: the chosen reference speaks of no cell.
     """
-    return _documented(suite, chosen_files(), chosen_name())
+    return _reference_cells(suite, chosen_files(), chosen_name())
 
 
 def primaries(suite: str) -> dict[CellKey, ReferenceScore]:
-    """The reference score with which each cell of a suite is compared; errors are those of ``documented``."""
-    return {cell.key: cell.primary for cell in documented(suite)}
+    """The reference score with which each cell of a suite is compared; errors are those of ``reference_cells``."""
+    return {cell.key: cell.primary for cell in reference_cells(suite)}
 
 
 def every_line(suite: str, files: tuple[Path, ...]) -> dict[CellKey, list[Line]]:
@@ -105,8 +105,8 @@ def curve_of(key: CellKey) -> Curve | None:
 @cache
 def _curves(files: tuple[Path, ...], name: str) -> dict[CellKey, Curve]:
     outside = {(_key(line), parsed(line)): curve for line, curve in curves_of(files)}
-    cells = [cell for suite in {key.suite for key, _ in outside} for cell in _documented(suite, files, name)]
-    return documented_curves() | {
+    cells = [cell for suite in {key.suite for key, _ in outside} for cell in _reference_cells(suite, files, name)]
+    return reference_curves() | {
         cell.key: outside[cell.key, cell.primary] for cell in cells if (cell.key, cell.primary) in outside
     }
 
@@ -128,7 +128,7 @@ def _scaled(line: Line) -> CellKey:
 
 
 @cache
-def _documented(suite: str, files: tuple[Path, ...], name: str) -> tuple[ReferenceCell, ...]:
+def _reference_cells(suite: str, files: tuple[Path, ...], name: str) -> tuple[ReferenceCell, ...]:
     cells, every = [], every_line(suite, files)
     if name:
         systems = dict.fromkeys(
@@ -149,7 +149,7 @@ def _documented(suite: str, files: tuple[Path, ...], name: str) -> tuple[Referen
 
 def about(suite: str, algorithm: str, task: str) -> tuple[ReferenceCell, ...]:
     """The cells of one algorithm whose task or data set has this name."""
-    cells = [c for c in documented(suite) if c.key.algorithm == algorithm]
+    cells = [c for c in reference_cells(suite) if c.key.algorithm == algorithm]
     return tuple(c for c in cells if task.lower() in names_of(c.key, c.primary))
 
 
@@ -289,7 +289,7 @@ def _named(row: dict[str, str], key: CellKey) -> bool:
 
 
 @cache
-def documented_curves() -> dict[CellKey, Curve]:
+def reference_curves() -> dict[CellKey, Curve]:
     """Curves by cell; where two references draw one, that of more seeds."""
     curves: dict[CellKey, Curve] = {}
     with (DATA / "documented_curves.csv").open(encoding="utf-8", newline="") as file:

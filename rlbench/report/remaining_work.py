@@ -21,7 +21,7 @@ from rlbench.errors import UnknownName, UsageError
 from rlbench.records.machine import has_gpu, processor
 from rlbench.report.baseline import speed
 from rlbench.report.equal_steps import AtStep, reference_curve
-from rlbench.report.reference_scores import documented
+from rlbench.report.reference_scores import reference_cells
 from rlbench.report.reference_table import CellKey, row_of
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.verdict import FEWEST, MOST, Verdict
@@ -71,7 +71,7 @@ def remaining_runs(
         UnknownName: an algorithm is not in the suite's table.
     """
     own, runs_by_cell = gather(evidence.own), evidence.every_run()
-    cells = [*dict.fromkeys([*(cell.key for cell in documented(suite)), *_plugin_cells(suite)])]
+    cells = [*dict.fromkeys([*(cell.key for cell in reference_cells(suite)), *_plugin_cells(suite)])]
     names = dict.fromkeys(key.algorithm for key in cells)
     for name in algorithms:
         if name not in names:
@@ -97,7 +97,7 @@ def _plugin_cells(suite: str) -> list[CellKey]:
     return [
         CellKey(suite, algorithm, *row_of(suite, task, ""))
         for algorithm in suites.algorithms(suite)
-        for task in suites.tasks(suite, documented=True)
+        for task in suites.tasks(suite, with_reference=True)
         if suites.plays(suite, algorithm, task)
     ]
 

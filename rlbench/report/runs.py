@@ -182,12 +182,12 @@ def dataset_returns(key: CellKey, runs: Iterable[Run], returns_by_file: Mapping[
     if key.suite != "offline":
         return UNKNOWN
     return DatasetReturns(
-        _documented(key._replace(algorithm=BEHAVIOUR)),
-        _documented(key._replace(algorithm=EXPERT, dataset="")) if key.dataset.startswith("qrdqn-") else None,
+        _reference_score(key._replace(algorithm=BEHAVIOUR)),
+        _reference_score(key._replace(algorithm=EXPERT, dataset="")) if key.dataset.startswith("qrdqn-") else None,
     )
 
 
-def _documented(key: CellKey) -> float | None:
+def _reference_score(key: CellKey) -> float | None:
     rows = [row for row in lines(key.suite).get(key, []) if row["score"]]
     return parsed(rows[0]).score if rows else None
 

@@ -51,10 +51,10 @@ def algorithms(suite: str) -> list[str]:
     return list(_module(suite).ALGORITHMS)
 
 
-def tasks(suite: str, *, documented: bool = False) -> list[str]:
-    """The tasks of a suite by id; with ``documented`` only those with a documented score."""
+def tasks(suite: str, *, with_reference: bool = False) -> list[str]:
+    """The tasks of a suite by id; with ``with_reference`` only those with a documented score."""
     module = _module(suite)
-    return list(module.DOCUMENTED if documented else dict.fromkeys(module.TASKS.values()))
+    return list(module.DOCUMENTED if with_reference else dict.fromkeys(module.TASKS.values()))
 
 
 def matching(suite: str, globs: tuple[str, ...], algorithm: str | None = None) -> list[str]:
@@ -70,7 +70,7 @@ def matching(suite: str, globs: tuple[str, ...], algorithm: str | None = None) -
         if glob.startswith(GYM):
             ids[glob] = None
             continue
-        pool = tasks(suite, documented=True) if glob == "*" else task_names
+        pool = tasks(suite, with_reference=True) if glob == "*" else task_names
         hits = [module.TASKS[t] for t in pool if fnmatchcase(t.lower(), glob.lower())]
         if glob == "*" and algorithm is not None:
             hits = [t for t in hits if plays(suite, algorithm, t)]
@@ -111,7 +111,7 @@ def plays(suite: str, algorithm: str, task: str) -> bool:
 def spec(
     suite: str, algorithm: str, task: str, *, seed: int = 0, dataset: str = "", package: Package | None = None
 ) -> Spec:
-    """The documented settings of one cell; an offline cell may have another ``dataset`` than its task's own.
+    """The with_reference settings of one cell; an offline cell may have another ``dataset`` than its task's own.
 
     ``package`` brings the environment of a task ``gym:…``; default: Gymnasium.
 
@@ -197,7 +197,7 @@ def _of_plugin(suite: str, algorithm: str, task: str, seed: int) -> Spec:
 
 
 def sources(spec: Spec) -> dict[str, str]:
-    """The file and commit of each documented setting of a cell, by its path in overrides; empty for some suites."""
+    """The file and commit of each with_reference setting of a cell, by its path in overrides; empty for some suites."""
     module_sources = getattr(_module(spec.suite), "sources", None)
     with plugins.stdout_to_stderr():
         return {} if module_sources is None else dict(module_sources(spec.algorithm, spec.task.id))

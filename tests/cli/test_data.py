@@ -82,7 +82,7 @@ def test_show_counts_episodes_returns_ends_and_coverage(own: Path, capsys: Captu
     assert summary["directions"] == pytest.approx(1)
     assert summary["outside"] == pytest.approx(2 / 22)
     assert summary["action_cover"] == 1
-    assert summary["told"] == {"env_id": "Toy-v4"}
+    assert summary["metadata"] == {"env_id": "Toy-v4"}
     assert len(summary["sha256"]) == 64
     text = printed(capsys, "show", str(own))
     assert "2 terminated, 2 truncated, 1 not marked" in text

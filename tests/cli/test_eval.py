@@ -205,7 +205,7 @@ def frame_digests(path: str) -> list[str]:
 def test_video_of_catch_shows_the_ball_and_changes_no_episode(run: Path, capsys: Capture) -> None:
     plain = document(capsys, str(run), "--episodes", "4")
     with_video = document(capsys, str(run), "--episodes", "4", "--video", "catch.gif")
-    assert with_video.pop("video") == {"file": "catch.gif", "pictures": 10, "seconds": 2.5, "look": "board"}
+    assert with_video.pop("video") == {"file": "catch.gif", "frames": 10, "seconds": 2.5, "look": "board"}
     assert plain.pop("video") is None and plain == with_video
     assert len(set(frame_digests("catch.gif"))) == len(frame_digests("catch.gif")) == 10
     with Image.open("catch.gif") as gif:
@@ -247,4 +247,4 @@ def test_mujoco_video_is_rendered_with_opengl(tmp_path: Path, capsys: Capture, m
     video = content["video"]
     assert isinstance(video, dict) and video["look"] == "rendered"
     digests = frame_digests("pole.gif")
-    assert len(digests) == video["pictures"] and len(set(digests)) > len(digests) / 2
+    assert len(digests) == video["frames"] and len(set(digests)) > len(digests) / 2

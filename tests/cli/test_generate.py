@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def line(*more: str, policy: Sequence[str] = (HOPPER,), steps: str = "60", name: str = "rlb-own") -> list[str]:
     """A command."""
     options = [word for one in policy for word in ("--policy", one)]
-    return ["data", "generate", "Hopper-v4", *options, "--steps", steps, "--name", name, "--lanes", "2", *more]
+    return ["data", "generate", "Hopper-v4", *options, "--steps", steps, "--name", name, "--num-envs", "2", *more]
 
 
 def test_data_set_is_generated_and_described_in_one_line(folder: Path, capsys: Capture) -> None:
@@ -107,7 +107,7 @@ def test_existing_data_set_is_kept_without_force(folder: Path) -> None:
         (line(steps="1"), "fewer steps than the 2 environments"),
         (line(policy=[HOPPER, HOPPER]), "two parts have the same policy"),
         (line(policy=["."]), "spec.json"),
-        (["data", "generate", "Pendulum-v1", *line(policy=[str(REAL)])[3:], "--lanes", "0"], "lanes"),
+        (["data", "generate", "Pendulum-v1", *line(policy=[str(REAL)])[3:], "--num-envs", "0"], "--num-envs"),
     ],
 )
 def test_invalid_request_is_refused_in_one_line_and_writes_nothing(

@@ -48,7 +48,7 @@ def run(tmp_path: Path) -> Path:
 
 def line(run: Path, *more: str, steps: str = "300", num_envs: str = "3", name: str = "rlb-catch") -> list[str]:
     """A command."""
-    numbers = ["--epsilon", "0.2", "--steps", steps, "--lanes", num_envs]
+    numbers = ["--epsilon", "0.2", "--steps", steps, "--num-envs", num_envs]
     return ["data", "generate", "Catch", "--policy", str(run), *numbers, "--name", name, *more]
 
 

@@ -22,7 +22,7 @@ CELLS = [
     (suite, algo, task)
     for suite in suites.names()
     for algo in suites.algorithms(suite)
-    for task in suites.tasks(suite, documented=True)
+    for task in suites.tasks(suite, with_reference=True)
     if suites.plays(suite, algo, task)
 ]
 

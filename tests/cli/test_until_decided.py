@@ -21,7 +21,7 @@ from rlbench.config.run import Spec
 from rlbench.records.looks import DESIGN, DESIGNS, NAME, SHARED_ERROR_DESIGNS, Looks, read_looks, record_looks
 from rlbench.records.store import folder_of
 from rlbench.report.cells import Cell, every_cell
-from rlbench.report.reference_scores import documented
+from rlbench.report.reference_scores import reference_cells
 from rlbench.report.verdict import against_seeds
 from rlbench.sweep.events import Ending
 from rlbench.sweep.plan import Job
@@ -293,7 +293,7 @@ def test_an_undecided_cell_says_that_the_same_command_goes_on(verdict: str, look
 
 
 def test_reference_of_the_test_cell_has_the_expected_values() -> None:
-    primary = next(row.primary for row in documented("mujoco") if row.key[:3] == KEY)
+    primary = next(row.primary for row in reference_cells("mujoco") if row.key[:3] == KEY)
     assert (primary.score, primary.std, primary.n) == (1000.0, 0.0, 10)
 
 

@@ -111,7 +111,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {"done": RUN.folder(done), "stopped": RUN.folder(stopped), "sets": sets}
 
 
-KINDS = ("done", "stopped", "best", "resume", "set", "rotten set", "seal", "film")
+KINDS = ("done", "stopped", "best", "resume", "set", "rotten set", "seal", "recording")
 
 
 def artefact(kind: str, places: dict[str, Path]) -> Artefact:
@@ -195,7 +195,7 @@ def torn(path: Path, intact: object, result: object) -> bool:
 def all_refused(kind: str, places: dict[str, Path], examples: int) -> None:
     of = artefact(kind, places)
     outcomes: list[str] = []
-    if not of.checked and kind != "film":
+    if not of.checked and kind != "recording":
         SEALS[of.folder] = checksums.seal_of(of.folder / f"{SET}.hdf5")
 
     @settings(max_examples=examples, database=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])

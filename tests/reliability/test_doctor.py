@@ -194,7 +194,7 @@ def test_remedy_for_little_memory_is_a_fitting_replay_capacity(monkeypatch: pyte
     ((state, detail),) = actual("mujoco")[1]["memory"]
     (command,) = re.findall(r"`rlbench run ([^`]+)`", detail)
     suite, algo, _, field = command.split()
-    spec = resolve(suite, algo, suites.tasks(suite, documented=True)[0], sets=[field]).spec
+    spec = resolve(suite, algo, suites.tasks(suite, with_reference=True)[0], sets=[field]).spec
     assert state == "missing" and footprint(spec).total < 1_400_000_000
     monkeypatch.setattr(machine, "available_memory", lambda: 10_000_000)
     assert "rlbench run toy dqn" in actual("mujoco")[1]["memory"][0][1]

@@ -93,7 +93,7 @@ def test_data_set_of_a_process_killed_at_its_end_is_done(verb: str, point: str, 
     wrote([str(tmp_path)])
     (tmp_path / f"{SET}.hdf5").rename(tmp_path / "rlb-own.hdf5")
     sets = tmp_path / "sets"
-    generate = ["Hopper-v4", "--policy", HOPPER, "--steps", "60", "--name", "rlb-own", "--lanes", "2"]
+    generate = ["Hopper-v4", "--policy", HOPPER, "--steps", "60", "--name", "rlb-own", "--num-envs", "2"]
     line = ["data", verb, *(generate if verb == "generate" else [str(tmp_path / "rlb-own.hdf5")])]
     environ = {**os.environ, "RLBENCH_DATASETS": str(sets), faults.VARIABLE: point}
     killed = subprocess.run([sys.executable, "-m", "rlbench", *line], env=environ, capture_output=True, check=False)

@@ -79,9 +79,9 @@ def schema_of(name: str) -> dict[str, object]:
 def test_every_document_keeps_its_published_schema(name: str) -> None:
     schema, document = schema_of(name), printed(name)
     assert list(complaints(schema, document, schema)) == []
-    assert document["schema_version"] == 1
+    assert isinstance(document["schema_version"], int)
     for path in [*places(document)][:40]:  # and the schema is a real one: what is taken out or put in is missed
-        if isinstance(path[-1], str) and "told" not in path:
+        if isinstance(path[-1], str) and "metadata" not in path:
             less = copy.deepcopy(document)
             branch: object = less
             for key in path[:-1]:

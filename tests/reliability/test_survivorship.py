@@ -17,7 +17,7 @@ from rlbench.config.run import Spec
 from rlbench.records.types import Outcome, Status
 from rlbench.report import cells
 from rlbench.report.cells import Cell, every_cell
-from rlbench.report.reference_scores import documented
+from rlbench.report.reference_scores import reference_cells
 from rlbench.report.reference_table import CellKey, row_of
 from rlbench.report.run_index import sorted_runs
 from rlbench.report.runs import Evaluation, Run
@@ -79,7 +79,7 @@ def cell_of(name: tuple[str, str, str], runs: list[Run], monkeypatch: pytest.Mon
 def spread_of(name: tuple[str, str, str]) -> tuple[float, float]:
     """A score about the document's, and how far others lie from it."""
     key = CellKey(name[0], name[1], *row_of(name[0], name[2], ""))
-    score = next(cell.primary.score for cell in documented(name[0]) if cell.key == key)
+    score = next(cell.primary.score for cell in reference_cells(name[0]) if cell.key == key)
     return score, max(abs(score), 1.0)
 
 

@@ -12,7 +12,7 @@ import pytest
 from rlbench.cli.app import main
 from rlbench.report.aggregate import scores_of
 from rlbench.report.compare import Comparison, compare
-from rlbench.report.reference_scores import documented
+from rlbench.report.reference_scores import reference_cells
 from rlbench.report.run_index import gather
 from rlbench.report.sources import Sources
 from tests.commands import stderr_of, stdout_of
@@ -55,7 +55,7 @@ def test_variant_is_compared_with_the_documented_setting(usual: str, record_run:
 def test_offline_scores_are_raw_returns_by_the_references_estimator(
     algorithm: str, dataset: str, score: float, record_run: Record
 ) -> None:
-    (key,) = (c.key for c in documented("offline") if c.key[1:4:2] == (algorithm, dataset))
+    (key,) = (c.key for c in reference_cells("offline") if c.key[1:4:2] == (algorithm, dataset))
     means = [999.0, *[17.5] * 8, 30.0, 20.0]
     record_run(means, suite="offline", algo=algorithm, task=dataset)
     assert scores_of(key, gather(Path("results"))[key]) == [pytest.approx(score)]

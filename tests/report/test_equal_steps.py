@@ -22,7 +22,7 @@ from rlbench.report.equal_steps import (
     steps_text,
 )
 from rlbench.report.reference_files import Curve
-from rlbench.report.reference_scores import documented_curves
+from rlbench.report.reference_scores import reference_curves
 from rlbench.report.reference_table import CellKey
 from rlbench.report.run_index import gather
 from rlbench.report.runs import Evaluation
@@ -123,7 +123,7 @@ def test_a_run_has_reached_a_step_between_its_first_evaluation_and_its_end(
 
 
 def test_the_offsets_of_the_documented_clocks_are_declared() -> None:
-    offsets = {(key.suite, key.algorithm): curve.uncounted_steps for key, curve in documented_curves().items()}
+    offsets = {(key.suite, key.algorithm): curve.uncounted_steps for key, curve in reference_curves().items()}
     nonzero = {key: steps for key, steps in offsets.items() if steps}
     assert nonzero == {
         ("mujoco", "sac"): 10_000,

@@ -13,7 +13,7 @@ from rlbench.cli.app import main
 from rlbench.report import reference_files
 from rlbench.report.equal_steps import reference_curve
 from rlbench.report.reference_files import selected
-from rlbench.report.reference_scores import ReferenceCell, curve_of, documented
+from rlbench.report.reference_scores import ReferenceCell, curve_of, reference_cells
 from rlbench.report.reference_table import CellKey
 from tests.commands import stderr_of, stdout_of
 from tests.conftest import RecordRun
@@ -41,7 +41,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def cell_of(key: CellKey) -> ReferenceCell:
-    return next(cell for cell in documented(key.suite) if cell.key == key)
+    return next(cell for cell in reference_cells(key.suite) if cell.key == key)
 
 
 def test_outside_reference_is_secondary_until_it_is_chosen(file: Path) -> None:
@@ -67,7 +67,7 @@ def test_outside_reference_is_secondary_until_it_is_chosen(file: Path) -> None:
 def test_outside_reference_is_used_for_cells_without_a_packaged_one(file: Path) -> None:
     file.write_text(TEXT.replace('"sac"', '"crossq"'))
     with selected(files=[file]):
-        assert [c.primary.score for c in documented("mujoco") if c.key.algorithm == "crossq"] == [3000.5, 4000.0]
+        assert [c.primary.score for c in reference_cells("mujoco") if c.key.algorithm == "crossq"] == [3000.5, 4000.0]
 
 
 def test_scores_can_be_in_a_separate_csv_file(file: Path, tmp_path: Path) -> None:
@@ -226,6 +226,6 @@ def test_references_of_a_wheel_are_read_without_running_its_code(
     monkeypatch.setattr(reference_files, "entry_points", lambda group: [(theirs, point)])
     reference_files._installed.cache_clear()
     try:
-        assert any(o.system == "Ours2026" for c in documented("mujoco") if c.key == HOPPER for o in c.others)
+        assert any(o.system == "Ours2026" for c in reference_cells("mujoco") if c.key == HOPPER for o in c.others)
     finally:
         reference_files._installed.cache_clear()

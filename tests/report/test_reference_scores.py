@@ -6,7 +6,7 @@ import csv
 
 import pytest
 
-from rlbench.report.reference_scores import about, at_the_end, documented, documented_curves, notes, primary
+from rlbench.report.reference_scores import about, at_the_end, notes, primary, reference_cells, reference_curves
 from rlbench.report.reference_table import DATA, CellKey, ReferenceScore, row_of, scale_of, suites
 from rlbench.suites import spec
 
@@ -47,14 +47,14 @@ def test_every_number_has_a_source_and_no_number_was_lost() -> None:
 
 
 def test_atari_references_are_complete() -> None:
-    cells = documented("atari")
+    cells = reference_cells("atari")
     assert sorted((c.key.algorithm, c.key.task) for c in cells) == sorted(
         (a, f"{g}NoFrameskip-v4") for a in ALGORITHMS for g in GAMES
     )
 
 
 def test_the_primary_atari_documents_are_the_single_runs_of_the_newest_readme() -> None:
-    for cell in documented("atari"):
+    for cell in reference_cells("atari"):
         assert cell.primary.source == "examples/atari/README.md@f2402056b03a"
         assert (cell.primary.n, cell.primary.estimator, cell.primary.system) == (1, "best-of-run", "Tianshou")
         assert not cell.primary.variant.startswith("superseded")
@@ -71,7 +71,7 @@ def test_known_cells_have_their_printed_scores(algorithm: str, game: str, score:
 
 
 def test_the_other_documents_of_a_cell_are_listed_with_it() -> None:
-    cell = next(c for c in documented("atari") if c.key == CellKey("atari", "dqn", "BreakoutNoFrameskip-v4", ""))
+    cell = next(c for c in reference_cells("atari") if c.key == CellKey("atari", "dqn", "BreakoutNoFrameskip-v4", ""))
     assert {d.system for d in cell.others} == {"Tianshou", "Dopamine", "OpenAI Baselines"}
     assert {(d.n, d.estimator) for d in cell.others if d.system == "Tianshou"} >= {(10, "max-of-mean"), (10, "final")}
     assert cell.primary not in cell.others
@@ -86,17 +86,17 @@ def test_a_printed_interval_holds_its_score() -> None:
 
 def test_every_suite_of_the_command_line_has_documented_cells() -> None:
     assert {"atari", "mujoco", "offline", "goals"} <= set(suites())
-    assert all(documented(suite) for suite in ("atari", "mujoco", "offline", "goals", "toy"))
+    assert all(reference_cells(suite) for suite in ("atari", "mujoco", "offline", "goals", "toy"))
 
 
 def test_rows_about_data_sets_are_not_algorithms() -> None:
-    assert {c.key.algorithm for c in documented("offline")} == {
+    assert {c.key.algorithm for c in reference_cells("offline")} == {
         "il", "bcq", "cql", "crr", "td3bc", "td3bc-raw", "iql",
     }  # fmt: skip
 
 
 def test_the_mujoco_table_is_tianshous_and_redqs_one_documented_cell() -> None:
-    cells = documented("mujoco")
+    cells = reference_cells("mujoco")
     assert len(cells) == 8 * 9 + 1
     assert {c.primary.n for c in cells if c.key.algorithm != "redq"} == {10}
     redq = [c for c in cells if c.key.algorithm == "redq"]
@@ -106,7 +106,7 @@ def test_the_mujoco_table_is_tianshous_and_redqs_one_documented_cell() -> None:
 def test_cell_is_compared_with_a_reference_of_equal_budget() -> None:
     """REINFORCE is printed within 10 M steps, A2C within 3 M: their best there is not to be had in 1 M."""
     for suite in ("atari", "mujoco", "goals"):
-        for cell in documented(suite):
+        for cell in reference_cells(suite):
             steps = spec(suite, cell.key.algorithm, cell.key.task).budget.steps
             assert cell.primary.limit in {None, 500_000 if cell.key.algorithm == "redq" else steps}, cell.key
     redq = primary("mujoco", "redq", "Ant-v4")  # its runs are half as long as ours
@@ -123,7 +123,7 @@ def test_cell_is_compared_with_a_reference_of_equal_budget() -> None:
 
 
 def test_every_documented_offline_cell_of_tianshou_is_its_primary() -> None:
-    ours = [c for c in documented("offline") if c.primary.system == "Tianshou"]
+    ours = [c for c in reference_cells("offline") if c.primary.system == "Tianshou"]
     assert len(ours) == 26
     assert {(c.key.dataset, c.primary.score) for c in ours if c.key.algorithm == "td3bc"} == {
         ("halfcheetah-medium-v2", 5741.13),
@@ -141,7 +141,7 @@ def test_every_documented_offline_cell_of_tianshou_is_its_primary() -> None:
 
 def test_another_system_is_the_reference_if_tianshou_has_none() -> None:
     reference = next(
-        c for c in documented("offline") if c.key.algorithm == "iql" and c.key.dataset == "hopper-medium-v2"
+        c for c in reference_cells("offline") if c.key.algorithm == "iql" and c.key.dataset == "hopper-medium-v2"
     )
     assert (reference.primary.system, reference.primary.score, reference.primary.std) == ("CORL", 67.53, 3.78)
     assert {"CORL", "OfflineRL-Kit"} <= {d.system for d in reference.others}
@@ -158,7 +158,7 @@ def test_another_system_is_the_reference_if_tianshou_has_none() -> None:
 def test_cell_is_measured_by_its_references_estimator(
     system: str, algorithms: set[str], estimator: str, cells: int
 ) -> None:
-    references = [c for c in documented("offline") if c.primary.system == system and c.key.algorithm in algorithms]
+    references = [c for c in reference_cells("offline") if c.primary.system == system and c.key.algorithm in algorithms]
     assert len(references) == cells
     assert {c.primary.estimator for c in references} == {estimator}
     assert not any("here the last" in note for c in references for note in notes(c.key))
@@ -206,25 +206,25 @@ def test_known_errors_of_references_are_noted(key: CellKey, words: str) -> None:
 def test_notes_on_tianshou_apply_to_its_cells_only() -> None:
     reference = notes(CellKey("offline", "cql", "Hopper-v2", "hopper-medium-v2"))
     assert reference and not any("two bugs" in note for note in reference)
-    headed = [c.key.dataset for c in documented("offline") if any("headed CQL" in note for note in notes(c.key))]
+    headed = [c.key.dataset for c in reference_cells("offline") if any("headed CQL" in note for note in notes(c.key))]
     assert sorted(headed) == ["halfcheetah-expert-v2", "halfcheetah-medium-v2"]  # Walker2d's have a table of their own
 
 
 def test_every_row_of_the_tables_has_a_scale() -> None:
-    cells = [c for suite in ("atari", "mujoco", "offline", "goals", "toy") for c in documented(suite)]
+    cells = [c for suite in ("atari", "mujoco", "offline", "goals", "toy") for c in reference_cells(suite)]
     assert [c.key for c in cells if scale_of(c.key) is None] == []
 
 
 def test_every_atari_and_mujoco_row_with_a_published_curve_has_it() -> None:
-    bare = {c.key for s in ("atari", "mujoco") for c in documented(s)} - set(documented_curves())
+    bare = {c.key for s in ("atari", "mujoco") for c in reference_cells(s)} - set(reference_curves())
     assert {key.algorithm for key in bare} <= {"sac"}
-    for curve in documented_curves().values():
+    for curve in reference_curves().values():
         assert len(curve.env_steps) == len(curve.mean) == len(curve.std) <= 130
         assert list(curve.env_steps) == sorted(set(curve.env_steps))
 
 
 def test_maximum_of_a_curve_equals_its_reference() -> None:
-    curve = documented_curves()[CellKey("mujoco", "a2c", "Ant-v4", "")]
+    curve = reference_curves()[CellKey("mujoco", "a2c", "Ant-v4", "")]
     primary = about("mujoco", "a2c", "Ant-v4")[0].primary
     within = [m for s, m in zip(curve.env_steps, curve.mean, strict=True) if s <= (primary.limit or 0)]
     assert max(within) == pytest.approx(primary.score, rel=0.02)  # the document interpolates at the limit

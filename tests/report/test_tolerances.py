@@ -9,7 +9,7 @@ import pytest
 
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.check import against_references
-from rlbench.report.reference_scores import about, documented, margin, resolution, threshold
+from rlbench.report.reference_scores import about, margin, reference_cells, resolution, threshold
 from rlbench.report.reference_table import SUITES, CellKey, ReferenceScore, parsed
 from rlbench.report.sources import Sources
 
@@ -53,9 +53,9 @@ def test_the_last_printed_digit_is_read_from_the_text(text: str, unit: float) ->
 
 
 def test_every_documented_pong_run_stopped_at_twenty_and_no_other_run_did() -> None:
-    stops = {(c.key.algorithm, c.key.task) for c in documented("atari") if threshold(c.key, c.primary) == 20.0}
-    assert stops == {(c.key.algorithm, "PongNoFrameskip-v4") for c in documented("atari")}
-    others = [c for s in SUITES for c in documented(s) if threshold(c.key, c.primary) not in {None, 20.0}]
+    stops = {(c.key.algorithm, c.key.task) for c in reference_cells("atari") if threshold(c.key, c.primary) == 20.0}
+    assert stops == {(c.key.algorithm, "PongNoFrameskip-v4") for c in reference_cells("atari")}
+    others = [c for s in SUITES for c in reference_cells(s) if threshold(c.key, c.primary) not in {None, 20.0}]
     assert others == []
 
 
@@ -68,7 +68,7 @@ def test_the_steps_to_the_threshold_are_known_of_one_run(algorithm: str, steps: 
 
 def test_given_margin_applies_to_every_cell() -> None:
     for suite in SUITES:
-        for cell in documented(suite):
+        for cell in reference_cells(suite):
             one, two = (margin(cell.key, cell.primary, share) for share in (0.1, 0.2))
             assert two == pytest.approx(2 * one) and one > 0, cell.key
             if cell.primary.std is not None:

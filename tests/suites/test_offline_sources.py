@@ -11,7 +11,7 @@ from rlbench import suites
 from rlbench.cli.resolve import resolve
 from rlbench.config.canonical import fields
 from rlbench.config.offline import Offline
-from rlbench.report.reference_scores import documented
+from rlbench.report.reference_scores import reference_cells
 from rlbench.suites.offline import D4RL_IDS, OWN, rows, settings, system
 
 CORL = "corl-team/CORL@eeeeef2"
@@ -176,7 +176,7 @@ PROTOCOL = {"Tianshou": (5_000, 10), "CORL": (5_000, 10), "robomimic": (5_000, 5
 
 CELLS = [
     (cell.key.algorithm, cell.key.dataset, cell.primary.system)
-    for cell in documented("offline")
+    for cell in reference_cells("offline")
     if cell.key.dataset in D4RL_IDS
 ]
 

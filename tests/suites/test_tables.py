@@ -68,7 +68,7 @@ def test_the_heads_are_the_documented_ones() -> None:
 def test_every_game_of_ale_is_a_task() -> None:
     games = {suites.spec("atari", "dqn", task).task.game for task in suites.tasks("atari")}
     assert games == set(roms.get_all_rom_ids())
-    assert suites.tasks("atari", documented=True) == [f"{game}NoFrameskip-v4" for game in SEVEN]
+    assert suites.tasks("atari", with_reference=True) == [f"{game}NoFrameskip-v4" for game in SEVEN]
 
 
 def test_ids_are_spelled_as_gym_spelled_them() -> None:
@@ -77,8 +77,8 @@ def test_ids_are_spelled_as_gym_spelled_them() -> None:
 
 
 def test_globs_name_tasks_and_a_star_the_documented_ones() -> None:
-    assert suites.matching("atari", ("*",)) == suites.tasks("atari", documented=True)
-    assert suites.matching("atari", ()) == suites.tasks("atari", documented=True)
+    assert suites.matching("atari", ("*",)) == suites.tasks("atari", with_reference=True)
+    assert suites.matching("atari", ()) == suites.tasks("atari", with_reference=True)
     assert suites.matching("atari", ("S*NoFrame*",))[:2] == ["SeaquestNoFrameskip-v4", "SpaceInvadersNoFrameskip-v4"]
     assert suites.matching("atari", ("pongnoframeskip-V4", "Pong*")) == ["PongNoFrameskip-v4"]
     with pytest.raises(UnknownName, match="did you mean 'PongNoFrameskip-v4'"):
