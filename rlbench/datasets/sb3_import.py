@@ -20,11 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench import disk
+from rlbench.config.names import printable
 from rlbench.datasets.policies import serialize
 from rlbench.datasets.torchfile import Array, describe, member, tensors
 from rlbench.errors import RefusedFile
 
-TEXT: Final = 256 * 2**20  # bytes of ``data``, which may hold a replay buffer as text
+TEXT: Final = 16 * 2**20  # bytes of ``data``: settings, spaces and the last observations, as text
+LONGEST: Final = 10_000  # letters of the bounds of actions
 VALUES: Final = 2**20  # JSON values of ``data``
 WEIGHTS: Final = 512 * 2**20  # bytes of ``policy.pth``
 BOUNDS: Final = ("-20", "2")  # of log_std of SAC and TQC
@@ -139,7 +141,7 @@ class _Zip:
 
     def layers(self) -> tuple[Layer, ...]:
         """Layers of the actor; the last one is the mean."""
-        pattern = re.compile(re.escape(self.kind.hidden) + r"\.(\d+)\.weight")
+        pattern = re.compile(re.escape(self.kind.hidden) + r"\.([0-9]{1,9})\.weight")
         numbers = sorted(int(match[1]) for name in self.arrays if (match := pattern.fullmatch(name)))
         names = [f"{self.kind.hidden}.{number}" for number in numbers] + ([self.kind.mean] if self.kind.mean else [])
         missing = [f"{name}.{part}" for name in names for part in Layer._fields if f"{name}.{part}" not in self.arrays]
@@ -148,7 +150,11 @@ class _Zip:
         return tuple(map(self._layer, names))
 
     def _layer(self, name: str) -> Layer:
-        return Layer(*(self.arrays[f"{name}.{part}"].astype(np.float32) for part in Layer._fields))
+        layer = Layer(*(self.arrays[f"{name}.{part}"].astype(np.float32) for part in Layer._fields))
+        if layer.weight.ndim < 2 or layer.bias.ndim != 1:
+            shapes = f"{list(layer.weight.shape)} and {list(layer.bias.shape)}"
+            raise RefusedFile(f"{self.path}: {name} has the shapes {shapes}; expected a layer's weight and bias")
+        return layer
 
     def extractor(self) -> tuple[tuple[Layer, ...], Layer | None]:
         """Convolutions and the layer behind them."""
@@ -185,7 +191,9 @@ class _Zip:
         text = str(settings.get("activation_fn", default)) if isinstance(settings, dict) else default
         name = text.removesuffix("'>").rpartition(".")[2]
         if name not in ACTIVATIONS:
-            raise RefusedFile(f"{self.path}: has the activation {name}; only {' and '.join(ACTIVATIONS)} are converted")
+            raise RefusedFile(
+                f"{self.path}: has the activation {printable(name, 40)}; only {' and '.join(ACTIVATIONS)} are converted"
+            )
         return ACTIVATIONS[name]
 
     def algorithm(self) -> str:
@@ -206,11 +214,8 @@ class _Zip:
         space = self.data.get("action_space")
         if self.kind.squash == "clip" and isinstance(space, dict):
             text = f"{space.get('low', '')} {space.get('high', '')}"
-            if any(abs(float(edge)) != 1.0 for edge in re.findall(r"-?\d+(?:\.\d*)?", text)):
-                raise RefusedFile(
-                    f"{self.path}: has actions outside [−1, 1] ({space.get('low')} to {space.get('high')}); "
-                    "not converted"
-                )
+            if len(text) > LONGEST or any(abs(float(edge)) != 1.0 for edge in re.findall(r"-?\d+(?:\.\d*)?", text)):
+                raise RefusedFile(f"{self.path}: has actions outside [−1, 1] ({printable(text, 80)}); not converted")
 
 
 def _read(path: Path, kinds: tuple[Kind, ...], expected: str) -> _Zip:

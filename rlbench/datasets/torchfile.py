@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rlbench.config.names import printable
 from rlbench.errors import RefusedFile
 
 Array: TypeAlias = NDArray[np.generic]
@@ -141,4 +142,4 @@ def _refusal(what: str, where: str) -> RefusedFile:
 
 def describe(arrays: Mapping[str, Array]) -> str:
     """First names of ``arrays``, for a message."""
-    return ", ".join(sorted(arrays)[:4])
+    return ", ".join(printable(name, 40) for name in sorted(arrays)[:4])

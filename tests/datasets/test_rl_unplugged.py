@@ -7,7 +7,7 @@ import struct
 from itertools import pairwise
 from pathlib import Path
 from time import monotonic, sleep
-from zlib import crc32
+from zlib import compress, crc32
 
 import numpy as np
 import pytest
@@ -176,8 +176,10 @@ LONG = [1] * 2**21
 
 def twice(side: int) -> list[bytes]:
     """PNGs with a second header, of another size."""
-    content, header = png(frame_of(1)), struct.pack(">4sIIBBBBB", b"IHDR", side, side, 8, 0, 0, 0, 0)
-    return [content[:33] + struct.pack(">I", 13) + header + struct.pack(">I", crc32(header)) + content[33:]] * 4
+    head, last = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0), compress(bytes(min(side, 84) * (side + 1)))
+    chunks = [(b"IHDR", head), (b"IDAT", last), (b"IEND", b"")]
+    parts = [struct.pack(">I", len(b)) + a + b + struct.pack(">I", crc32(a + b)) for a, b in chunks]
+    return [png(frame_of(1))[:33] + b"".join(parts)] * 4
 
 
 COLOURED = [png(np.zeros((84, 84, 3), np.uint8))] * 4

@@ -123,6 +123,11 @@ def test_deterministic_actor_has_no_std(tmp_path: Path) -> None:
         (actor("q_net.q_net", (3, 4, 2)), None, "expected an actor of plain layers"),
         (PPO, {"action_space": {"low": "[-2. -2.]", "high": "[2. 2.]"}}, "has actions outside"),
         (PPO, [1], "data is no dictionary"),
+        ({**PPO, "action_net.bias": torch.tensor(1.0)}, None, "expected a layer's weight and bias"),
+        (PPO, {"action_space": {"low": "1" * 20_000}}, "has actions outside"),
+        (PPO, {"policy_kwargs": {"activation_fn": "A" * 10**6}}, "has the activation A{40}…"),
+        ({"x" * 10**5: torch.zeros(1)}, None, "holds x{40}…"),
+        (PPO, {"buffer": " " * 2**24}, "data has 16,777,"),
     ],
 )
 def test_an_actor_that_cannot_be_converted_is_refused(
@@ -131,6 +136,12 @@ def test_an_actor_that_cannot_be_converted_is_refused(
     with pytest.raises(RefusedFile, match=why) as caught:
         convert_sb3(zipped(tmp_path, state, data), task="Small-v0")
     assert str(caught.value).startswith(str(tmp_path)) and "\n" not in str(caught.value)
+    assert len(str(caught.value)) < len(str(tmp_path)) + 400
+
+
+def test_a_layer_of_an_absurd_number_is_none_of_the_actors(tmp_path: Path) -> None:
+    name = f"mlp_extractor.policy_net.{'9' * 5_000}.weight"
+    assert converted(zipped(tmp_path, {**PPO, name: torch.zeros(1)})).facts.action_dim == 2
 
 
 def test_actions_in_unit_bounds_are_unchanged(tmp_path: Path) -> None:
