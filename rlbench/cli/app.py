@@ -93,6 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str] | None) -> int:
     os.environ["PYTHONSAFEPATH"] = "1"  # libraries start children too, which would import from the current folder
+    os.environ.pop("MPLBACKEND", None)  # figures need no backend, and matplotlib's import fails on an unknown one
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _terminate)
     words = list(sys.argv[1:] if arguments is None else arguments)

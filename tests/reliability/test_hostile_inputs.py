@@ -5,8 +5,11 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import re
 import resource
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -116,6 +119,21 @@ def log(part: str, header: str) -> list[str]:
     return ["data", "import", "dqn-replay", "logs", "--task", "PongNoFrameskip-v4", "--name", "rlb-evil"]
 
 
+def negative_rows() -> list[str]:
+    """A log of DQN replay whose files claim as many rows less than none."""
+    words = log("add_count", "")
+    for name, (dtype, frame) in {
+        "observation": ("|u1", (84, 84)),
+        "action": ("<i4", ()),
+        "reward": ("<f4", ()),
+    }.items():
+        header = {"descr": dtype, "fortran_order": False, "shape": (-5, *frame)}
+        Path(f"logs/$store$_{name}_ckpt.0.gz").write_bytes(gzip.compress(npy(f"{header}\n".encode())))
+    header = {"descr": "|u1", "fortran_order": False, "shape": (-5,)}
+    Path("logs/$store$_terminal_ckpt.0.gz").write_bytes(gzip.compress(npy(f"{header}\n".encode())))
+    return words
+
+
 def log_with_count(count: int) -> list[str]:
     """A log of DQN replay whose ``add_count`` claims so many numbers."""
     return log("add_count", f"{{'descr': '<i8', 'fortran_order': False, 'shape': ({count},)}}\n")
@@ -158,10 +176,18 @@ ODD: dict[str, tuple[Callable[[], list[str]], str]] = {
         for part in ("add_count", "$store$_action")
     },
     **{f"{kind} in npz": (partial(evaluations, header), "e.npz: not an npz") for kind, header in HEADERS.items()},
+    "a negative number of rows": (negative_rows, "holds no row"),
     "config of a device": (lambda: [*CONFIG, "/dev/zero"], "more than some settings"),
     "config of dots": (lambda: write("e.toml", b"a" + b".a" * 20_000 + b" = 1", *CONFIG), "more than some settings"),
     "results without a name": (lambda: ["run", "toy", "dqn", "--smoke", "--dry-run", "--results", ""], "is empty"),
 }
+
+
+def test_an_unknown_backend_of_matplotlib_changes_no_figure(tmp_path: Path) -> None:
+    program = "import sys; from rlbench.cli.app import main; main(['--version']); import rlbench.report.plots"
+    environ = {**os.environ, "MPLBACKEND": "unknown"}
+    words = [sys.executable, "-P", "-c", program]
+    subprocess.run(words, env=environ, cwd=tmp_path, check=True, capture_output=True, timeout=60)
 
 
 @pytest.mark.parametrize("name", ODD)
