@@ -81,14 +81,15 @@ def test_experience_without_next_observations_has_no_such_column(tmp_path: Path)
         assert "next_observations" not in file and "observations" in file
 
 
+def full(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
 def test_a_write_that_fails_leaves_what_was_there_and_no_half_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "rlb-small.hdf5"
     before = put(path)
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(h5py.File, "create_dataset", full)
     with pytest.raises(ResourceExhausted, match="No space left on device; free some space"):
@@ -107,9 +108,6 @@ def test_replaced_data_set_replaces_its_checksum(tmp_path: Path) -> None:
 def test_new_data_set_never_has_an_old_checksum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "rlb-small.hdf5"
     put(path)
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(ResourceExhausted):

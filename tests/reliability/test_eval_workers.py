@@ -86,12 +86,17 @@ def test_pending_policies_are_evaluated_oldest_first_by_as_many_workers_as_allow
             self.epoch = epoch
             epochs.append(epoch)
 
+        def close(self) -> None:
+            self.epoch = None
+
     monkeypatch.setattr(pool, "EvalWorker", Worker)
     policy = torch.nn.Linear(1, 1)
     workers = pool.EvalPool(policy, pool.WorkerConfig("", 1, {}), most=2, env_timeout=1.0)
     workers.load_state_dict({str(epoch): dict(policy.state_dict()) for epoch in (10, 9, 2)})
     workers.submit(11)
     assert epochs == [2, 9]
+    workers.load_state_dict({"7": dict(policy.state_dict())})
+    assert workers.state_dict().keys() == {"7"}
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from rlbench.records.looks import DESIGN, Looks, record_looks
 from rlbench.report import equal_steps
 from rlbench.report.cells import every_cell
 from rlbench.report.equal_steps import (
@@ -174,12 +173,6 @@ def test_a_given_share_replaces_the_margin_at_equal_steps(record_run: Record, tm
     row = at_equal_steps(HALF_CHEETAH, gather(tmp_path / "results")[HALF_CHEETAH], 1e-3)
     assert row is not None and not row.margin_is_std
     assert row.margin == pytest.approx(1e-3 * (row.level.mean + 284), rel=1e-3) and row.margin < row.level.std
-
-
-def test_looks_of_which_none_is_taken_leave_the_word(record_run: Record, tmp_path: Path) -> None:
-    record_cell(record_run, [0.98, 1.0, 1.02])
-    record_looks(next((tmp_path / "results").rglob("seed=0")).parent, Looks(DESIGN, 0))
-    assert at(tmp_path / "results").word == "ON TRACK"
 
 
 def test_before_the_curve_rises_the_verdict_is_too_early_with_the_first_informative_step(
