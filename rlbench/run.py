@@ -29,7 +29,7 @@ from rlbench.ops.state_dict import State, branch, of_module, whole
 from rlbench.records import manifest
 from rlbench.records.attempts import note
 from rlbench.records.store import Store
-from rlbench.records.types import LARGEST_RETURN, Epoch, Evaluated, Outcome, Progress, Status
+from rlbench.records.types import LARGEST_RETURN, Epoch, Outcome, Progress, Status
 from rlbench.signals import Stop, cause
 from rlbench.training.clock import Clock
 from rlbench.training.offline import Offline
@@ -286,10 +286,11 @@ def _remove_resume(folder: Path) -> None:
 
 
 def _store_epoch(spec: Spec, store: Store, epoch: Epoch, trainer: Trainer) -> None:
-    best, folder = _best(store.epochs[: epoch.number]), store.folder / "checkpoint" / "best"
+    earlier, folder = store.epochs[: epoch.number], store.folder / "checkpoint" / "best"
+    best = max((e.evaluated.mean for e in earlier if e.evaluated is not None), default=None)
     if store.append(epoch) and checkpoint.exists(folder) and whole(checkpoint.load(folder), "epoch") >= epoch.number:
         checkpoint.discard(folder)  # of an epoch that was replaced
-    if epoch.evaluated is not None and (best is None or epoch.evaluated.mean > best.mean):
+    if epoch.evaluated is not None and (best is None or epoch.evaluated.mean > best):
         checkpoint.save(folder, _policy_state(spec, store, trainer, trainer.evaluated_policy, epoch.number))
 
 
@@ -315,10 +316,6 @@ def weights(trainer: Trainer) -> str:
     for name, value in sorted(trainer.learner.policy().state_dict().items()):
         total.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
     return total.hexdigest()
-
-
-def _best(epochs: tuple[Epoch, ...]) -> Evaluated | None:
-    return max((e.evaluated for e in epochs if e.evaluated is not None), key=lambda e: e.mean, default=None)
 
 
 def _finish(

@@ -325,7 +325,6 @@ def _facts(facts: Summary, score: float | None) -> list[tuple[str, str]]:
         *([("normalized", f"{number_text(score, '.1f')} (mean; 0 random, 100 expert)")] if score is not None else []),
         ("length", _spread(facts.lengths)),
         ("actions", f"{facts.action_cover:.0%} of their range seen, {facts.outside:.1%} of the numbers beyond ±1"),
-        ("observations", f"vary in about {facts.directions:.1f} directions; {facts.constant} numbers are constant"),
     ]
 
 

@@ -71,10 +71,12 @@ def run(
     published score beside the measured one.
     """
     from rlbench.cli import until_decided as sequential
+    from rlbench.cli.progress_display import end_with_parent
     from rlbench.cli.sweep import SweepOptions, repeated_settings, sweep
     from rlbench.cli.trackers import tracking
 
-    _follow_parent(pipe)
+    if pipe is not None:
+        end_with_parent(pipe)
     task_globs, changes = (*(tasks or ()), *(task or ())), sets or []
     design = sequential.design_of(most_seeds, until_decided=until_decided)
     fixed = {"steps": steps, "until": until, "shard": shard, "smoke": smoke, "force": force}
@@ -111,13 +113,6 @@ def run(
     code = max((CODES.get(ending.status, 0) for ending in endings), default=0)
     if code or stopped_by is not None:
         raise typer.Exit(code if stopped_by is None else 128 + stopped_by)
-
-
-def _follow_parent(pipe: int | None) -> None:
-    if pipe is not None:
-        from rlbench.cli.progress_display import end_with_parent
-
-        end_with_parent(pipe)
 
 
 def _shard(specs: list[Spec], shard: str | None, results: Path) -> list[Spec]:

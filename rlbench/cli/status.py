@@ -98,11 +98,8 @@ def spoken(seconds: float | None) -> str:
 
 
 def _text(runs_found: Sequence[RunStatus], states: Sequence[str] | None) -> str:
-    """Aligned columns, by run where a terminal is too narrow for them, and a line that counts the states.
-
-    Runs that are done are listed only where ``states`` asks for them.
-    """
-    from rlbench.report.columns import aligned, fits
+    """Aligned columns of the runs, and a count by state; runs that are done only where ``states`` asks for them."""
+    from rlbench.report.columns import aligned
 
     if not runs_found:
         return "no runs"
@@ -115,28 +112,7 @@ def _text(runs_found: Sequence[RunStatus], states: Sequence[str] | None) -> str:
         return total
     rows: list[tuple[str, ...]] = [("STATE", "RUN", "SEED", "STEPS", "BEST", "ETA", "")]
     rows += [_row(run) for run in runs]
-    width = terminal_width()
-    whole = width is None or fits([max(map(len, column)) for column in zip(*rows, strict=True)], width)
-    lines = aligned(rows) if whole else _grouped(runs, width or 0)
-    return "\n".join([*lines, "", total])
-
-
-def _grouped(runs: Sequence[RunStatus], width: int) -> list[str]:
-    """A line for each name, and below it one or more for each of its seeds."""
-    from rlbench.report.columns import blocks
-
-    rows, names = [("SEED", "STATE", "STEPS", "BEST", "")], list[str]()
-    for run in runs:
-        state, name, seed, steps, best, eta, remark = _row(run)
-        names.append(name)
-        rows.append((seed, state, steps, best, f"ETA {eta}" if eta else remark))
-    head, *blocks_of_runs = blocks(rows, width - 2)
-    lines, before = ["  " + line for line in head], None
-    for name, block in zip(names, blocks_of_runs, strict=True):
-        lines += [name] if name != before else []
-        lines += ["  " + line for line in block]
-        before = name
-    return lines
+    return "\n".join([*aligned(rows, terminal_width()), "", total])
 
 
 def _row(run: RunStatus) -> tuple[str, ...]:

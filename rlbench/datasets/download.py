@@ -180,7 +180,9 @@ def _receive(
             part.unlink(missing_ok=True)  # before its new origin is stored, or a kill would mix the two
     _fits(part.parent, (total or 0) - begin)
     with writing(part):
-        _note(part, RemoteFile(url=url, size=total, validator=_validator(response.headers)))
+        tag = response.headers.get("ETag")
+        validator = tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified")
+        _note(part, RemoteFile(url=url, size=total, validator=validator))
         file = part.open("r+b" if begin else "wb", buffering=0)  # so that closing writes nothing
     most = total or size or UNKNOWN_SIZE
     with file:
@@ -247,11 +249,6 @@ def _complete(url: str, part: Path, size: int | None) -> bool:
     if origin is None or origin.url != url or origin.size is None or not part.exists():
         return False
     return part.stat().st_size == origin.size and size in {None, origin.size}
-
-
-def _validator(headers: Message) -> str | None:
-    tag = headers.get("ETag")
-    return tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
 
 
 def _origin(part: Path) -> RemoteFile | None:

@@ -11,15 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.datasets import loader, recording_reader
-from rlbench.datasets.episodes import episodes, scale_of
+from rlbench.datasets.episodes import episodes
 from rlbench.datasets.recording_format import TERMINATED, TRUNCATED, Steps
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
 
 BINS = 20
 COVERED = 1e-3  # share of all steps from which a bin counts as covered
-WIDE = 2_000  # largest number of steps of the covariance for observations at least as wide
-SAMPLE = 100_000  # steps of the covariance
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,8 +57,6 @@ class Summary:
     histogram: tuple[Bar, ...]  # of returns
     outside: float  # share of the numbers in actions that are beyond ±1
     action_cover: float  # share of 20 bins from −1 to 1 that hold data, averaged over the actions' numbers
-    constant: int  # constant numbers of the observations
-    directions: float  # participation ratio of the normalized observations
 
 
 def summary(dataset: Dataset) -> Summary:
@@ -68,7 +64,6 @@ def summary(dataset: Dataset) -> Summary:
     split = episodes(dataset)
     whole = split.closed if split.closed.any() else ~split.closed
     returns = split.returns[whole]
-    varying = dataset.obs.max(0) > dataset.obs.min(0)
     return Summary(
         steps=len(dataset.obs),
         features=dataset.obs.shape[1],
@@ -83,8 +78,6 @@ def summary(dataset: Dataset) -> Summary:
         histogram=_histogram(returns),
         outside=float((np.abs(dataset.action) > 1).mean()),
         action_cover=_cover(dataset.action.astype(np.float32, copy=False)),
-        constant=int((~varying).sum()),
-        directions=_directions(dataset),
     )
 
 
@@ -138,20 +131,6 @@ def _cover(action: NDArray[np.float32]) -> float:
     edges = np.linspace(-1, 1, BINS + 1)
     counts = np.stack([np.histogram(column.clip(-1, 1), edges)[0] for column in action.T])
     return float((counts >= max(1.0, COVERED * len(action))).mean())
-
-
-def _directions(dataset: Dataset) -> float:
-    """Participation ratio of the correlations, (Σλ)² / Σλ²: 1 on a line, F for independent numbers."""
-    some = dataset.obs[:: max(1, len(dataset.obs) // SAMPLE)]
-    if some.shape[1] > WIDE:
-        some = some[:: max(1, len(some) // WIDE)][:WIDE]
-    normalized_obs = scale_of(dataset)(some).astype(np.float64)
-    # both products have equal trace and norm; for very wide observations the one over steps is smaller
-    covariance = (
-        normalized_obs @ normalized_obs.T if some.shape[1] > WIDE else normalized_obs.T @ normalized_obs
-    ) / len(normalized_obs)
-    total = float(np.trace(covariance))
-    return total**2 / float((covariance**2).sum()) if total > 0 else 0.0
 
 
 EXPERT = "policy_return"

@@ -63,13 +63,14 @@ class EvalWorker:
         self.replies, reply_end = os.pipe()
         request_end, self.requests = os.pipe()
         numbers = config.threads, self._weights.fileno(), reply_end
+        inherited = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
         try:
             self.process = subprocess.Popen(  # noqa: S603 - fixed arguments, without a shell
                 [sys.executable, *PROGRAM, config.spec, *map(str, numbers)],
                 stdin=request_end,
                 stdout=self._stderr,
                 stderr=self._stderr,
-                env=_environment(os.environ),
+                env={**inherited, "OMP_WAIT_POLICY": "passive"},  # idle threads leave the cores to the training
                 pass_fds=numbers[1:],
                 process_group=0,  # a terminal's Ctrl-C is for the run alone
             )
@@ -274,8 +275,3 @@ def _error(kind: str, message: str, trace: str) -> RunFailed | MemoryError:
             error = RunFailed(f"{kind}: {message}")
     error.add_note(trace)
     return error
-
-
-def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Environment of a worker, whose idle threads sleep and leave the cores to the training."""
-    return {**{n: v for n, v in environ.items() if n != "GOMP_SPINCOUNT"}, "OMP_WAIT_POLICY": "passive"}

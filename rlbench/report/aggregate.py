@@ -77,7 +77,9 @@ def bootstrap(
 ) -> Estimate:
     """A statistic with its percentile interval: seeds are drawn with replacement within each task."""
     generator, rows = np.random.default_rng(SEED), _rows(scores)
-    return _estimate(statistic(rows), statistic(_again(rows, generator, resamples)), confidence)
+    resampled = statistic(_again(rows, generator, resamples))
+    low, high = np.quantile(resampled, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Estimate(float(statistic(rows)), float(low), float(high))
 
 
 def probability_of_improvement(ours: Scores, theirs: Scores, *, fixed: bool = False) -> Estimate:
@@ -130,11 +132,6 @@ def _mean(values: Array) -> Array:
 def _again(rows: Sequence[Array], generator: np.random.Generator, resamples: int) -> list[Array]:
     """Resample each task's runs with replacement: ``[resamples, seeds]`` per task."""
     return [row[generator.integers(0, len(row), (resamples, len(row)))] for row in rows]
-
-
-def _estimate(value: Array, resampled: Array, confidence: float) -> Estimate:
-    low, high = np.quantile(resampled, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Estimate(float(value), float(low), float(high))
 
 
 def _wins(ours: Array, theirs: Array) -> Array:

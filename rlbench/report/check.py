@@ -84,7 +84,7 @@ def _score_finding(cell: Cell) -> Finding:
     ours = f"measured {rounded(cell.measured.score)} over {cell.measured.n}" if cell.measured else ""
     theirs = f"documented {cell.documented.score:,.6g}" if cell.documented else ""
     reason = "; ".join(filter(None, (ours, theirs, cell.note)))
-    return _finding(cell.key, "score", gate_word(str(cell.verdict)), reason)
+    return _finding(cell.key, "score", cell.verdict.word, reason)
 
 
 def _at_finding(cell: Cell) -> Finding:
@@ -135,11 +135,6 @@ def exit_code(findings: Sequence[Finding], *, strict: bool) -> int:
         return RunFailed.exit_code
     undecided = words & OPEN or nothing_compared(findings)
     return Inconclusive.exit_code if strict and undecided else 0
-
-
-def gate_word(verdict: str) -> str:
-    """A verdict without its count of seeds."""
-    return verdict.partition(" (")[0]
 
 
 def findings_text(findings: Sequence[Finding], width: int | None = None, *, strict: bool = False) -> str:

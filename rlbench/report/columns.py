@@ -13,24 +13,19 @@ TIE: Final = "\N{NO-BREAK SPACE}"
 
 
 def aligned(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
-    """Each row as a line, or as several where it needs more than ``width`` columns."""
-    return [line for block in blocks(rows, width) for line in block]
-
-
-def blocks(rows: Sequence[Sequence[str]], width: int | None = None) -> list[list[str]]:
-    """The lines of each row: one, or several, folded between words and behind slashes to ``width`` columns."""
+    """Each row as a line, or as several, folded between words and behind slashes to ``width`` columns."""
     columns = [[row[place] for row in rows] for place in range(len(rows[0]))] if rows else []
     widths = [max(map(len, column)) for column in columns]
     if width is not None and not fits(widths, width):
         widths = fitted(
             columns, [max(len(piece.strip()) for t in texts for piece in _pieces(t)) for texts in columns], width
         )
-    row_blocks = []
+    folded_rows = []
     for row in rows:
         cells = [_folded(text, wide) for text, wide in zip(row, widths, strict=True)]
         lines = [zip(parts, widths, strict=True) for parts in zip_longest(*cells, fillvalue="")]
-        row_blocks.append([(" " * GAP).join(part.ljust(wide) for part, wide in line).rstrip() for line in lines])
-    return row_blocks
+        folded_rows += [(" " * GAP).join(part.ljust(wide) for part, wide in line).rstrip() for line in lines]
+    return folded_rows
 
 
 def fits(widths: Sequence[int], width: int) -> bool:

@@ -123,7 +123,8 @@ def _seeds(suite: str, runs_by_cell: Mapping[CellKey, Runs]) -> str:
     rows = []
     for key, runs in sorted(runs_by_cell.items()):
         if key.suite == suite and (every := _counted(runs)):
-            bounds = _bounds(every)
+            levels = [evaluation.mean for run in every for evaluation in run.evaluations] or [0.0]
+            bounds = min(levels), max(levels), max(1, *(run.env_steps for run in every), 0)
             rows += [[*map(html.escape, _seed(key, run)), _spark(run, bounds)] for run in every]
     return f"<details open><summary>Every seed</summary>{html_grid(head, rows, NUMBERS)}</details>" if rows else ""
 
@@ -152,11 +153,6 @@ def _spark(run: Run, bounds: tuple[float, float, int]) -> str:
     line = f'<polyline points="{points}" fill="none" stroke="#0072b2" stroke-width="1.5"/>'
     base = f'<line x1="0" y1="{height}" x2="{width}" y2="{height}" stroke="#8c959f" stroke-width=".5"/>'
     return f'<svg class="spark" width="{width}" height="{height}" role="img" aria-label="curve">{base}{line}</svg>'
-
-
-def _bounds(runs: Sequence[Run]) -> tuple[float, float, int]:
-    levels = [evaluation.mean for run in runs for evaluation in run.evaluations] or [0.0]
-    return min(levels), max(levels), max(1, *(run.env_steps for run in runs), 0)
 
 
 def _missing(rows: Sequence[RemainingRuns]) -> str:

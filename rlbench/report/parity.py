@@ -344,13 +344,10 @@ def _line(row: Parity) -> list[str]:
 
 def _legend(rows: Sequence[Parity]) -> list[str]:
     lines = list(LEGEND)
-    lines += [f"Peer: {row}." for row in dict.fromkeys(map(_library, rows))]
+    peers = (" with ".join(filter(None, (row.library, ", ".join(row.packages)))) for row in rows)
+    lines += [f"Peer: {peer}." for peer in dict.fromkeys(peers)]
     apart = dict.fromkeys((row.key.algorithm, text) for row in rows for text in row.differences)
     return lines + [f"Not equal in {algorithm}: {text}." for algorithm, text in apart]
-
-
-def _library(row: Parity) -> str:
-    return " with ".join(filter(None, (row.library, ", ".join(row.packages))))
 
 
 def _signed(value: float) -> str:

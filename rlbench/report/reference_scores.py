@@ -223,7 +223,8 @@ def _primary(key: CellKey, rows: list[Line]) -> Line | None:
     newest = [r for r in theirs if r["source"].endswith(NEWEST)]
     if newest:
         return _as_long(key, newest[0], [*newest, *theirs])
-    if key.suite == "offline" and not _offered(key):
+    offered = key.algorithm in OFFLINE_ALGORITHMS and key.task in OFFLINE_TASKS and key.dataset.endswith("-v2")
+    if key.suite == "offline" and not offered:
         return None
     candidates = (r for name, kind in PRIMARY for r in rows if (r["system"], r["estimator"]) == (name, kind))
     return next(candidates, None)
@@ -250,10 +251,6 @@ def settings(key: CellKey) -> Spec | None:
         return suites.spec(key.suite, key.algorithm, key.task)
     except (UnknownName, UsageError):
         return None
-
-
-def _offered(key: CellKey) -> bool:
-    return key.algorithm in OFFLINE_ALGORITHMS and key.task in OFFLINE_TASKS and key.dataset.endswith("-v2")
 
 
 def _optima() -> tuple[ReferenceCell, ...]:

@@ -178,7 +178,10 @@ def to_rich(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = (), *, width:
             spared += [name] if name != "Note" else []
             header, *rows = ([*row[:place], *row[place + 1 :]] for row in (header, *rows))
     table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False)
-    for name, wide in zip(header, _widths(header, rows, width), strict=True):
+    columns_of_text = list(zip(header, *rows, strict=True))
+    longest = [max(map(len, texts)) for texts in columns_of_text]
+    widths = longest if fits(longest, width) else fitted(columns_of_text, _narrowest(header, rows), width)
+    for name, wide in zip(header, widths, strict=True):
         table.add_column(name, justify=SIDES[name in NUMBERS], no_wrap=name not in FOLD_WIDTHS, width=wide)
     for cell, row in zip(cells, rows, strict=True):
         texts = [Text(text) for text in row]
@@ -198,12 +201,6 @@ def to_rich(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = (), *, width:
 def _least(header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Collection[str] = ()) -> int:
     """The least width of a table in a terminal, folded except for its columns ``whole``."""
     return sum(_narrowest(header, rows, whole=whole)) + GAP * (len(header) - 1)
-
-
-def _widths(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    columns = list(zip(header, *rows, strict=True))
-    longest = [max(map(len, texts)) for texts in columns]
-    return longest if fits(longest, width) else fitted(columns, _narrowest(header, rows), width)
 
 
 def _narrowest(header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Collection[str] = ()) -> list[int]:

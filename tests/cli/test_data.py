@@ -78,8 +78,6 @@ def test_show_counts_episodes_returns_ends_and_coverage(own: Path, capsys: Captu
     assert summary["returns"]["quartiles"] == [3.75, 7.5, 11.25]
     assert summary["lengths"]["high"] == 5
     assert sum(bar["count"] for bar in summary["histogram"]) == 4
-    assert summary["constant"] == 1
-    assert summary["directions"] == pytest.approx(1)
     assert summary["outside"] == pytest.approx(2 / 22)
     assert summary["action_cover"] == 1
     assert summary["metadata"] == {"env_id": "Toy-v4"}
