@@ -65,9 +65,6 @@ class NoisyPolicy:
         action = self.policy(obs, elapsed, normal_noise)
         if part.noise:
             action = np.clip(action + part.noise * self.generator.standard_normal(shape), -1, 1).astype(np.float32)
-        if part.uniform:
-            instead = self.generator.random(len(obs)) < part.uniform
-            action = np.where(instead[:, None], self.generator.uniform(-1, 1, shape), action).astype(np.float32)
         return action
 
 

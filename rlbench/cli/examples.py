@@ -62,7 +62,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     ),
     "export tensorboard": (
         ("curves of every run", "rlbench export tensorboard --output tracked"),
-        ("of one run", "rlbench export tensorboard RUN --output tracked"),
+        ("only one suite's", "rlbench export tensorboard mujoco --output tracked"),
     ),
     "compare": (
         ("two algorithms, from the records below results/", "rlbench compare dqn c51 --suite toy"),

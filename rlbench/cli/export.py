@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from rlbench.cli import examples
-from rlbench.cli.options import Json, Records, run_folder
+from rlbench.cli.options import Json, Records
 from rlbench.cli.output import answer, complain
 from rlbench.errors import RefusedFile, UnknownName
 
@@ -30,10 +30,7 @@ export = typer.Typer(
 
 @export.command("tensorboard", epilog=examples.of("export tensorboard"))
 def tensorboard(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[SUITE|RUN]…", help="Suites or runs whose curves to write; default: all."),
-    ] = None,
+    names: SuiteNames = None,
     *,
     output: Annotated[Path, typer.Option("--output", metavar="DIR", help="Folder for: tensorboard --logdir DIR.")],
     results: Records = None,
@@ -44,12 +41,16 @@ def tensorboard(
     Each run has a file, to which the same command adds new epochs. A damaged record is named and left out.
     """
     from rlbench.cli.trackers import curves_in
+    from rlbench.records.files import folders
     from rlbench.records.store import read_record
     from rlbench.report.exports import bring_up, events
+    from rlbench.report.sources import sources
 
+    wanted = _checked(names)
+    places = [(folder, folder.relative_to(place)) for place in sources(results).folders for folder in folders(place)]
     rows: list[dict[str, object]] = []
     damaged = False
-    for folder in _folders_of(names or [], results):
+    for folder in (folder for folder, inside in places if not wanted or inside.parts[0] in wanted):
         try:
             record = read_record(folder)
         except RefusedFile as error:
@@ -102,14 +103,20 @@ def to_npz(
     _save(output, *exports.to_npz(_cells(names, results)), noun="matrix", json=json)
 
 
-def _cells(names: list[str] | None, results: Path | None) -> dict[CellKey, Runs]:
+def _checked(names: list[str] | None) -> list[str]:
     from rlbench import suites
-    from rlbench.report.sources import sources
 
     for name in names or ():
         if name not in suites.names():
             raise UnknownName("suite", name, suites.names())
-    return {key: runs for key, runs in sources(results).with_imported().items() if not names or key.suite in names}
+    return names or []
+
+
+def _cells(names: list[str] | None, results: Path | None) -> dict[CellKey, Runs]:
+    from rlbench.report.sources import sources
+
+    wanted = _checked(names)
+    return {key: runs for key, runs in sources(results).with_imported().items() if not wanted or key.suite in wanted}
 
 
 def _save(output: Path, content: bytes, count: int, *, noun: str, json: bool) -> None:
@@ -118,17 +125,3 @@ def _save(output: Path, content: bytes, count: int, *, noun: str, json: bool) ->
     new = bring_up(output, content)
     text = f"{output}: {count} {noun if count == 1 else {'curve': 'curves', 'matrix': 'matrices'}[noun]}"
     answer({"file": str(output), "count": count, "changed": new}, text, json=json)
-
-
-def _folders_of(names: list[str], results: Path | None) -> list[Path]:
-    from rlbench import suites
-    from rlbench.records.files import folders
-    from rlbench.report.sources import sources
-
-    run_folders: list[Path] = []
-    for name in names or suites.names():
-        suite = (
-            f for place in sources(results).folders for f in folders(place) if f.relative_to(place).parts[0] == name
-        )
-        run_folders += suite if name in suites.names() else [run_folder(name, results)]
-    return list({folder.resolve(): folder for folder in run_folders}.values())

@@ -58,9 +58,6 @@ def generate(
         float,
         typer.Option("--noise", metavar="STD", help="Standard deviation of normal noise added to actions in [-1, 1]."),
     ] = 0.0,
-    uniform: Annotated[
-        float, typer.Option("--uniform", metavar="P", help="The share of actions that are random, from 0 to 1.")
-    ] = 0.0,
     epsilon: Annotated[
         float | None,
         typer.Option(
@@ -96,12 +93,12 @@ def generate(
     from rlbench.generate import Recording
 
     if epsilon is not None:
-        if mixture or noise or uniform or deterministic or not (policy and len(policy) == 1 and steps and name):
+        if mixture or noise or deterministic or not (policy and len(policy) == 1 and steps and name):
             raise UsageError(f"{task}: --epsilon goes with one --policy RUN, --steps and --name, and no other noise")
         record_games(task, Path(policy[0]), checkpoint, name, (steps, epsilon, seed, num_envs), (force, quiet, json))
         return
     if task.startswith(PREFIX):
-        if policy or steps or name or mixture or noise or uniform or deterministic or seed or num_envs != 10:
+        if policy or steps or name or mixture or noise or deterministic or seed or num_envs != 10:
             raise UsageError(f"{task}: is a recipe, which says all of this itself; leave the other options out")
         recipe = load_recipe(task)
         policies = [read_policy_file(POLICIES / f"{part.policy}.safetensors") for part in recipe.parts]
@@ -113,7 +110,7 @@ def generate(
         sampled = not deterministic
         with checked(name):
             parts = tuple(
-                Part(policy=p.facts.name, sha256=p.sha256, share=share, sampled=sampled, noise=noise, uniform=uniform)
+                Part(policy=p.facts.name, sha256=p.sha256, share=share, sampled=sampled, noise=noise)
                 for p, share in zip(policies, shares, strict=True)
             )
             recipe = Recipe(name=name, task=task, parts=parts, steps=steps, seed=seed, lanes=num_envs)

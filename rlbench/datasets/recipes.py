@@ -32,7 +32,6 @@ class Part(Frozen):
     share: float = Field(default=1.0, gt=0, le=1)  # of the steps
     sampled: bool = True  # actions are sampled from the policy, else deterministic
     noise: float = Field(default=0.0, ge=0, le=10)  # std of Gaussian noise on an action, which is clipped to ±1
-    uniform: float = Field(default=0.0, ge=0, le=1)  # probability of a uniform action from [−1, 1] instead
 
 
 class Recipe(Frozen):

@@ -49,13 +49,13 @@ def test_data_set_is_generated_and_described_in_one_line(folder: Path, capsys: C
 
 
 def test_json_prints_one_document_and_quiet_prints_no_progress(folder: Path, capsys: Capture) -> None:
-    assert main(line("--json", "--quiet", "--noise", "0.5", "--uniform", "0.5", "--deterministic", "--seed", "4")) == 0
+    assert main(line("--json", "--quiet", "--noise", "0.5", "--deterministic", "--seed", "4")) == 0
     output = capsys.readouterr()
     document = json.loads(output.out)
     assert output.err == "" and document["path"] == str(folder / "rlb-own.hdf5")
     recipe = recipes.Recipe.model_validate_json(document["recipe"])
     assert (recipe.steps, recipe.seed, recipe.lanes) == (60, 4, 2)
-    assert (recipe.parts[0].noise, recipe.parts[0].uniform, recipe.parts[0].sampled) == (0.5, 0.5, False)
+    assert (recipe.parts[0].noise, recipe.parts[0].sampled) == (0.5, False)
 
 
 def test_generated_data_set_is_used_only_for_its_own_task(tmp_path: Path) -> None:
@@ -103,7 +103,6 @@ def test_existing_data_set_is_kept_without_force(folder: Path) -> None:
         (line("--mixture", "x"), "not numbers"),
         (line("--mixture", "0.5"), "shares must sum to 1"),
         (line("--noise", "-1"), "noise"),
-        (line("--uniform", "2"), "uniform"),
         (line(steps="1"), "fewer steps than the 2 environments"),
         (line(policy=[HOPPER, HOPPER]), "two parts have the same policy"),
         (line(policy=["."]), "spec.json"),
@@ -179,7 +178,7 @@ def test_generated_file_is_equal_across_processes(tmp_path: Path) -> None:
             "RLBENCH_DATASETS": str(tmp_path / seed),
             "OMP_NUM_THREADS": seed,
         }
-        command = [sys.executable, "-m", "rlbench", *line("--noise", "1", "--uniform", "0.1", "--quiet", steps="2000")]
+        command = [sys.executable, "-m", "rlbench", *line("--noise", "1", "--quiet", steps="2000")]
         subprocess.run(command, env=environ, check=True, timeout=120)
         contents.append((tmp_path / seed / "rlb-own.hdf5").read_bytes())
     assert contents[0] == contents[1]

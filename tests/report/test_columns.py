@@ -7,7 +7,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlbench.report.columns import aligned, blocks, fitted, sentences
+from rlbench.report.columns import aligned, fitted, sentences
 
 WORDS = st.lists(st.text("ab/", min_size=1, max_size=6), max_size=4).map(" ".join)
 ROWS = st.lists(st.tuples(WORDS, WORDS, WORDS), min_size=1, max_size=4)
@@ -34,14 +34,17 @@ def test_names_fold_behind_slashes_and_sentences_between_words() -> None:
 
 @given(ROWS, st.integers(1, 30))
 def test_folding_keeps_all_letters_and_the_width(rows: list[tuple[str, ...]], width: int) -> None:
-    parts = blocks(rows, width)
-    assert len(parts) == len(rows)
-    for row, lines in zip(rows, parts, strict=True):
-        assert sorted("".join(lines).replace(" ", "")) == sorted("".join(row).replace(" ", ""))
+    marks = "cdef"[: len(rows)]  # a letter of each row, so that none moves into another
+    rows = [(mark, *row) for mark, row in zip(marks, rows, strict=True)]
+    lines = aligned(rows, width)
+    starts = [place for place, line in enumerate(lines) if line[:1] in set(marks)]
+    assert [lines[place][0] for place in starts] == list(marks)
+    for row, start, end in zip(rows, starts, [*starts[1:], len(lines)], strict=True):
+        assert sorted("".join(lines[start:end]).replace(" ", "")) == sorted("".join(row).replace(" ", ""))
     pieces = [
-        max((len(w) for row in rows for w in row[place].replace("/", "/ ").split()), default=0) for place in range(3)
+        max((len(w) for row in rows for w in row[place].replace("/", "/ ").split()), default=0) for place in range(4)
     ]
-    assert max(len(line) for lines in parts for line in lines) <= max(width, sum(pieces) + 4)
+    assert max(map(len, lines)) <= max(width, sum(pieces) + 6)
 
 
 @given(st.lists(st.tuples(st.text("a ", max_size=5), st.text("a ", max_size=5)), min_size=1, max_size=3))
@@ -51,7 +54,7 @@ def test_chosen_column_widths_give_the_fewest_lines(rows: list[tuple[str, ...]])
     width = sum(least) + 2 + 1
 
     def cost(widths: tuple[int, ...]) -> int:
-        return sum(len(blocks([(t,)], w)[0]) for texts, w in zip(columns, widths, strict=True) for t in texts)
+        return sum(len(aligned([(t,)], w)) for texts, w in zip(columns, widths, strict=True) for t in texts)
 
     chosen_widths = fitted(columns, least, width)
     every = product(*(range(low, 7) for low in least))
