@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import redirect_stdout
 from fnmatch import fnmatchcase
 from types import ModuleType
 
@@ -184,7 +182,7 @@ def _of_plugin(suite: str, algorithm: str, task: str, seed: int) -> Spec:
     """Settings of a plug-in's row, with its package and version in the task."""
     plugin = plugins.plugins()[suite]
     try:
-        with redirect_stdout(sys.stderr):  # stdout is for results
+        with plugins.stdout_to_stderr():
             row: Spec = plugins.load(suite).spec(algorithm, task, seed)
         env = row.task
         if isinstance(env, GymnasiumTask):
@@ -201,7 +199,7 @@ def _of_plugin(suite: str, algorithm: str, task: str, seed: int) -> Spec:
 def sources(spec: Spec) -> dict[str, str]:
     """The file and commit of each with_reference setting of a cell, by its path in overrides; empty for some suites."""
     module_sources = getattr(_module(spec.suite), "sources", None)
-    with redirect_stdout(sys.stderr):  # stdout is for results
+    with plugins.stdout_to_stderr():
         return {} if module_sources is None else dict(module_sources(spec.algorithm, spec.task.id))
 
 

@@ -13,7 +13,7 @@ import re
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, distributions, version
 from pathlib import Path
@@ -141,13 +141,18 @@ def _search_path() -> list[str]:
     return [path for place, path in enumerate(sys.path) if place > ahead or Path(path or ".").resolve() != here]
 
 
+def stdout_to_stderr() -> AbstractContextManager[object]:
+    """Lead to stderr what a package prints: stdout is for results."""
+    return redirect_stdout(sys.stderr)
+
+
 @contextmanager
 def _installed_only() -> Iterator[None]:
     """Exclude the current folder from imports, and lead what a package prints to stderr."""
     before = sys.path[:]
     sys.path[:] = _search_path()
     try:
-        with redirect_stdout(sys.stderr):  # stdout is for results
+        with stdout_to_stderr():
             yield
     finally:
         sys.path[:] = before
