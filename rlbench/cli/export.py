@@ -46,11 +46,11 @@ def tensorboard(
     from rlbench.report.exports import bring_up, events
     from rlbench.report.sources import sources
 
-    wanted = _checked(names)
+    suites = _checked(names)
     places = [(folder, folder.relative_to(place)) for place in sources(results).folders for folder in folders(place)]
     rows: list[dict[str, object]] = []
     damaged = False
-    for folder in (folder for folder, inside in places if not wanted or inside.parts[0] in wanted):
+    for folder in (folder for folder, inside in places if not suites or inside.parts[0] in suites):
         try:
             record = read_record(folder)
         except RefusedFile as error:
@@ -115,8 +115,8 @@ def _checked(names: list[str] | None) -> list[str]:
 def _cells(names: list[str] | None, results: Path | None) -> dict[CellKey, Runs]:
     from rlbench.report.sources import sources
 
-    wanted = _checked(names)
-    return {key: runs for key, runs in sources(results).with_imported().items() if not wanted or key.suite in wanted}
+    suites = _checked(names)
+    return {key: runs for key, runs in sources(results).with_imported().items() if not suites or key.suite in suites}
 
 
 def _save(output: Path, content: bytes, count: int, *, noun: str, json: bool) -> None:

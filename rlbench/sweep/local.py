@@ -85,8 +85,8 @@ class Worker:
 
 def environment(threads: int, environ: Mapping[str, str]) -> dict[str, str]:
     """Environment of a worker: its number of threads, and no setting that its command line repeats."""
-    repeated = {"RLBENCH_STEPS", "RLBENCH_SEEDS", *(n for n in environ if n.startswith("RLBENCH_") and "__" in n)}
-    return {**{n: value for n, value in environ.items() if n not in repeated}, "OMP_NUM_THREADS": str(threads)}
+    options = {"RLBENCH_STEPS", "RLBENCH_SEEDS", *(n for n in environ if n.startswith("RLBENCH_") and "__" in n)}
+    return {**{n: value for n, value in environ.items() if n not in options}, "OMP_NUM_THREADS": str(threads)}
 
 
 LOOK = 0.2
