@@ -89,8 +89,3 @@ def test_every_env_plays_its_share_of_episodes() -> None:
     assert envs.closed
     assert envs.actions == {1}  # as bounded
     assert actor.roles == {"eval"}
-
-
-def test_unequal_shares_are_refused() -> None:
-    with pytest.raises(ValueError, match="equal shares"):
-        evaluation([1, 1, 1], episodes=4)

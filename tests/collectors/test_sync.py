@@ -166,9 +166,3 @@ def test_nondeterministic_environment_is_refused_on_resume() -> None:
     copy.load_state_dict(buffer.state_dict())
     with pytest.raises(BrokenEnvironment, match="do not lead back"):
         other.load_state_dict(runner.state_dict())
-
-
-def test_every_env_has_its_own_exploration_draw() -> None:
-    explorer = EpsilonGreedy(actions=2, generator=torch.Generator().manual_seed(1), epsilon=0.5)
-    mixed = [len({bool(a == 9) for a in explorer(torch.full((8,), 9)).tolist()}) for _ in range(50)]
-    assert sum(m == 2 for m in mixed) > 40

@@ -48,13 +48,6 @@ def test_the_priority_of_a_distribution_is_its_loss() -> None:
     assert ones.priority(fours, ones.distance(fours)).tolist() == pytest.approx([2.5])
 
 
-def test_backup_of_an_expectation_is_reward_plus_discounted_value() -> None:
-    reward, discount = torch.tensor([1.0, -2.0]), torch.tensor([0.9, 0.0])
-    value = Expected(torch.tensor([10.0, 20.0]))
-    assert value.backup(reward, discount).mean().tolist() == [10.0, -2.0]
-    assert torch.equal(value.backup(reward, discount).mean(), reward + discount * value.mean())
-
-
 ATOMS = torch.linspace(-2.0, 2.0, 5)
 
 
@@ -168,6 +161,7 @@ def test_the_mean_of_a_backup_is_the_backup_of_the_mean(actions: int) -> None:
     reward, discount = torch.tensor([1.0, -2.0]), torch.tensor([0.9, 0.0])
     action = torch.tensor([0, actions - 1])
     for value in (
+        Expected(torch.randn(2, actions)),
         Categorical(torch.randn(2, actions, 51), torch.linspace(-10, 10, 51)),
         Quantiles(torch.randn(2, actions, 8), torch.rand(2, 8), torch.rand(2, 8).softmax(-1)),
     ):
