@@ -21,7 +21,16 @@ from zlib import crc32
 from rlbench import faults
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 
-HOST: Final = f"{crc32(platform.node().encode()):08x}"
+
+def _host() -> str:
+    """Hash of the host's name, of its boot and of the name space of its process ids, where Linux names them."""
+    parts = [platform.node()]
+    with suppress(OSError):
+        parts += [Path("/proc/sys/kernel/random/boot_id").read_text("utf-8"), str(Path("/proc/self/ns/pid").readlink())]
+    return f"{crc32(''.join(parts).encode()):08x}"
+
+
+HOST: Final = _host()
 DAY: Final = 86_400.0  # seconds
 LARGEST: Final = 2**24  # bytes of a text that describes data: JSON takes some twenty times as much memory
 

@@ -175,7 +175,7 @@ class EpisodeRecorder:
             raise UsageError(f"{run}: plays {spec.task.id}, not {recipe.task}; record what it has learned")
         q_learning_of(spec)
         self.recipe, self.spec, self.state, self.folder = recipe, spec, state, folder
-        recording_writer.clear(folder)  # only after all checks
+        recording_writer.begin(folder, recipe.model_dump())  # only after all checks
         self.tracks = ShardRecorder(RecordingWriter(folder), num_envs=recipe.lanes, steps=recipe.steps)
         self.versions: dict[str, str] = {}
 

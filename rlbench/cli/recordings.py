@@ -58,23 +58,24 @@ def record_games(
     present = locations.folder("own") / f"{name}{recording_writer.SUFFIX}"
     if not force and is_done(present, recipe, json=json):
         return
-    folder = _free(locations.folder("own"), name, force=force)
+    folder = _free(present, recipe.model_dump(), force=force)
     with recording_writer.alone(folder):
         _record(EpisodeRecorder(recipe, run, which, folder), quiet=quiet, json=json)
 
 
-def _free(folder: Path, name: str, *, force: bool) -> Path:
-    """Return the path of a data set; an old one stays until recording begins."""
+def _free(path: Path, request: Mapping[str, object], *, force: bool) -> Path:
+    """Return the free path of a data set, or of an unfinished one by the same request; an old one stays for now."""
     from rlbench.cli.preflight import writable
     from rlbench.datasets import recording_reader, recording_writer
 
-    path, flat = folder / f"{name}{recording_writer.SUFFIX}", folder / f"{name}.hdf5"
+    flat, begun = path.with_suffix(".hdf5"), recording_writer.is_begun(path, request)
     if flat.exists():
         raise UsageError(f"{flat}: is there already; choose another --name")
-    if path.exists() and any(path.iterdir()) and not force:
-        state = "is there already" if recording_reader.is_complete(path) else "is there, unfinished"
+    complete = recording_reader.is_complete(path)
+    if (complete or (any(path.glob("*.segment")) and not begun)) and not force:
+        state = "is there already" if complete else "is there, unfinished"
         raise UsageError(f"{path}: {state}; make it again with --force, or choose another --name")
-    writable(folder)
+    writable(path.parent)
     return path
 
 
@@ -89,7 +90,8 @@ def _record(recorder: EpisodeRecorder, *, quiet: bool, json: bool) -> None:
     except KeyboardInterrupt:
         recorder.tracks.writer.flush()
         remark(
-            f"{recorder.folder}: broken off; use what is there with rlbench data subset, or make it again with --force"
+            f"{recorder.folder}: broken off; use what is there with rlbench data subset, or make it again by the same "
+            "command"
         )
         raise
     metadata = recorder.finish()
@@ -109,7 +111,7 @@ def remark_progress(recorder: Iterable[int], recipe: Recipe | Games, *, quiet: b
 
 def is_done(path: Path, recipe: Recipe | Games, *, json: bool) -> bool:
     """Describe the data set at ``path`` if an equal recipe made it: its process may have been killed before that."""
-    from rlbench.datasets import checksums, hdf5, recording_reader
+    from rlbench.datasets import checksums, hdf5, recording_reader, recording_writer
     from rlbench.datasets.hdf5_writer import Written
     from rlbench.datasets.recording_writer import CONTENTS
 
@@ -121,6 +123,9 @@ def is_done(path: Path, recipe: Recipe | Games, *, json: bool) -> bool:
     metadata = recording_reader.metadata(path) if frames else hdf5.attributes(path)
     if metadata.get("recipe") != recipe.model_dump_json(exclude_defaults=True):
         return False
+    if frames:
+        recording_writer.drop_request(path)
+        whole = [file for file in whole if file.exists()]
     size = sum(file.stat().st_size for file in whole)
     facts = {name: value for name, value in metadata.items() if isinstance(value, (str, float, int))}
     remark(f"{recipe.name}: done already; --force makes it again")
@@ -147,11 +152,15 @@ def write_subset(source: str, steps: str, name: str, *, force: bool) -> None:
     _, path = locations.resolve(source)
     if not recording_reader.is_frames(path):
         raise UsageError(f"{path}: is no recorded play; only of such sets subsets are taken")
-    target = _free(locations.folder("own"), name, force=force)
+    target, count = locations.folder("own") / f"{name}{recording_writer.SUFFIX}", parse_count(steps)
     if target.resolve() == path.resolve():
         raise UsageError(f"{path}: cannot be a subset of itself; choose another --name")
-    with recording_writer.alone(target):
-        recording_reader.subset(path, target, parse_count(steps))
+    if not force and recording_reader.is_subset(path, target, count):  # a killed process has written it
+        recording_writer.drop_request(target)
+    else:
+        _free(target, recording_reader.subset_request(path, count), force=force)
+        with recording_writer.alone(target):
+            recording_reader.subset(path, target, count)
     emit(str(target))
 
 

@@ -143,11 +143,12 @@ def settle(target: Path) -> None:
 def _attempt(url: str, part: Path, size: int | None, patience: float) -> Iterator[DownloadProgress]:
     """Download by one connection, from the end of the part or from the beginning."""
     origin = _origin(part)
-    begin = part.stat().st_size if origin is not None and origin.url == url and part.exists() else 0
+    same = origin is not None and origin.url == url and origin.validator is not None and part.exists()
+    begin = part.stat().st_size if same else 0
     headers = {"User-Agent": f"rlbench/{__version__}", "Accept-Encoding": "identity"}
     if begin:
         headers["Range"] = f"bytes={begin}-"
-        if origin is not None and origin.validator:
+        if origin is not None and origin.validator is not None:
             headers["If-Range"] = origin.validator
     try:
         response = urlopen(Request(url, headers=headers), timeout=patience)  # noqa: S310 - http, see above
@@ -169,7 +170,8 @@ def _receive(
     begin = begin if response.status == 206 else 0  # 200: the server begins anew
     total = _total(response.headers, begin)
     origin = _origin(part)
-    if begin and origin is not None and origin.size not in {None, total}:
+    changed = origin is not None and origin.size not in {None, total}
+    if begin and (changed or _validator(response.headers) not in {None, origin and origin.validator}):
         part.unlink()  # the file on the server has changed
         return
     if size is not None and total not in {None, size}:

@@ -122,7 +122,7 @@ def subset(path: Path, target: Path, steps: int) -> None:
     """
     parts = _parts(path)
     events = _truncate(_with_ends(parts), steps, path)
-    recording_writer.clear(target)
+    recording_writer.begin(target, subset_request(path, steps))
     writer, at = recording_writer.RecordingWriter(target), 0
     read_segment = lru_cache(maxsize=1)(recording_format.read_segment)  # chunks of a file follow one another
     tracks: dict[tuple[str, int], int] = {}
@@ -136,11 +136,25 @@ def subset(path: Path, target: Path, steps: int) -> None:
         writer.add(Chunk(tracks.setdefault(part.track, len(tracks)), obs, events.rows(at, at + rows)))
         at += rows
     writer.flush()
-    own_metadata = {
-        key: value for key, value in metadata(path).items() if not key.startswith(("episodes", "return_", "state"))
-    }
-    own = {"name": target.name.removesuffix(SUFFIX), "subset_of": path.name.removesuffix(SUFFIX), "steps": steps}
-    recording_writer.finish(target, writer.digests, {**own_metadata, **own})
+    recording_writer.finish(target, writer.digests, _subset_metadata(path, target, steps))
+
+
+def is_subset(path: Path, target: Path, steps: int) -> bool:
+    """True if ``target`` is complete and equals the first ``steps`` transitions of ``path`` in all but the frames."""
+    if not is_complete(target) or metadata(target) != _subset_metadata(path, target, steps):
+        return False
+    return all(map(np.array_equal, _truncate(outline(path), steps, path), outline(target)))
+
+
+def subset_request(path: Path, steps: int) -> dict[str, object]:
+    """The request for the first ``steps`` transitions of a set."""
+    return {"subset_of": path.name.removesuffix(SUFFIX), "steps": steps}
+
+
+def _subset_metadata(path: Path, target: Path, steps: int) -> dict[str, object]:
+    dropped = ("episodes", "return_", "state")
+    own_metadata = {key: value for key, value in metadata(path).items() if not key.startswith(dropped)}
+    return {**own_metadata, "name": target.name.removesuffix(SUFFIX), **subset_request(path, steps)}
 
 
 def _parts(path: Path) -> list[ChunkOfSet]:

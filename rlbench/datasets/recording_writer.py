@@ -10,7 +10,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -26,6 +26,7 @@ from rlbench.errors import RefusedFile, UsageError
 SCHEMA_VERSION: Final = 1
 SUFFIX: Final = ".frames"
 CONTENTS: Final = "dataset.json"
+REQUEST: Final = "request.json"  # only while the set is unfinished: what is to be written
 ROWS: Final = 10_000  # of a file, about: the rows in memory, which are lost when the process is killed
 
 Metadata = Mapping[str, object]
@@ -79,6 +80,7 @@ def last(track: int, obs: Frames) -> Chunk:
 def finish(folder: Path, files: Mapping[str, str], metadata: Metadata) -> None:
     """Write the list of a set's files and its metadata, which makes it whole."""
     write_file(folder / CONTENTS, seal_set({"segments": dict(sorted(files.items())), "told": dict(metadata)}))
+    drop_request(folder)
 
 
 def contents(folder: Path) -> tuple[dict[str, str], dict[str, object]] | None:
@@ -129,6 +131,26 @@ def read_sealed_set(path: Path) -> dict[str, object]:
             f"{path}: schema {version} was written by a newer rlbench (this one reads ≤ {SCHEMA_VERSION}); upgrade"
         )
     return head
+
+
+def begin(folder: Path, request: Metadata) -> None:
+    """Remove a set and write down the request for the next one."""
+    clear(folder)
+    write_file(folder / REQUEST, seal_set(request))
+
+
+def is_begun(folder: Path, request: Metadata) -> bool:
+    """True if an unfinished set was begun by an equal request."""
+    with suppress(OSError, ValueError, RefusedFile):
+        return disk.content(folder / REQUEST).encode() == seal_set(request)
+    return False
+
+
+def drop_request(folder: Path) -> None:
+    """Remove the request of a set that is complete."""
+    with _writing(folder / REQUEST):
+        (folder / REQUEST).unlink(missing_ok=True)
+        faults.point("film.cleared")
 
 
 def clear(folder: Path) -> None:

@@ -6,6 +6,7 @@ EnvPool returns answers in batches of a fixed size: here the greatest common div
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -55,6 +56,7 @@ class EnvPoolMujoco:
             max_episode_steps=steps if limit is None else limit,
             post_constraint=True,
         )
+        _discard_warnings()
         self._scaling: Final = ActionScaling.by(task, self._pool.action_space)
         self.info: Final = EnvInfo(
             num_envs=len(seeds),
@@ -110,8 +112,23 @@ class EnvPoolMujoco:
 @cache
 def bundled_mujoco() -> str:
     """Version of the MuJoCo inside EnvPool, read from its shared library, which has no function for it."""
+    path = library()
+    versions = set(re.findall(rb"\0([23]\.\d{1,2}\.\d{1,2})\0", path.read_bytes())) if path else set()
+    return versions.pop().decode() if len(versions) == 1 else "unknown"
+
+
+def library() -> Path | None:
+    """Path of the shared library with EnvPool's MuJoCo tasks; None if it is missing."""
     package = find_spec("envpool.mujoco")
     folders = list(package.submodule_search_locations or ()) if package else []
-    library = next((path for folder in folders for path in Path(folder).glob("mujoco_gym_envpool*.so")), None)
-    versions = set(re.findall(rb"\0([23]\.\d{1,2}\.\d{1,2})\0", library.read_bytes())) if library else set()
-    return versions.pop().decode() if len(versions) == 1 else "unknown"
+    return next((path for folder in folders for path in Path(folder).glob("mujoco_gym_envpool*.so")), None)
+
+
+def _discard_warnings() -> None:
+    """Discard warnings of the MuJoCo inside EnvPool; else it writes them to stdout and ``MUJOCO_LOG.TXT``.
+
+    A C function without effect receives them, since no thread of the pool may wait for the interpreter.
+    """
+    if (path := library()) is not None:
+        handler = ctypes.c_void_p.in_dll(ctypes.CDLL(str(path)), "mju_user_warning")
+        handler.value = ctypes.cast(ctypes.CDLL(None).strlen, ctypes.c_void_p).value

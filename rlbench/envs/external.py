@@ -5,10 +5,12 @@ They have no snapshots; resuming replays the actions of a segment. Observations 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any, TypeAlias
+from warnings import warn
 
 import gymnasium
 import numpy as np
@@ -45,6 +47,8 @@ def external_vector(task: GymnasiumTask, *, seeds: tuple[int, ...], training: bo
         return Frames(env, task, training=training) if task.size is not None else Vectors(env, task)
 
     first = make_env()
+    if (mujoco := sys.modules.get("mujoco")) is not None:
+        mujoco.set_mju_user_warning(warn)  # else into MUJOCO_LOG.TXT of the current folder
     if isinstance(first, VectorEnv):
         return first
     envs = chain([first], (make_env() for _ in seeds[1:]))

@@ -196,8 +196,9 @@ class Store:
 
     def withdraw(self) -> None:
         """Remove the record of a run that was refused before it recorded anything."""
-        if self.died or not self._claim.intact() or any((self.folder / part).exists() for part in PARTS[1:-1]):
-            return
+        parts = (*(self.folder / part for part in PARTS[1:-1]), *self.folder.glob("attempt-*"))
+        if self.died or not self._claim.intact() or any(part.exists() for part in parts):
+            return  # without spec.json no reader would see the attempts
         with suppress(OSError):
             for part in ("crash.txt", "spec.json"):  # in this order: the former without the latter is damage
                 (self.folder / part).unlink(missing_ok=True)
@@ -304,8 +305,8 @@ class Store:
         if force:
             set_aside(self.folder)
         path = self.folder / "spec.json"
-        if not path.exists():
-            others = [part for part in PARTS if (self.folder / part).exists()]
+        if force or not path.exists():
+            others = [part for part in PARTS[1:] if (self.folder / part).exists()]
             if others:
                 raise RefusedFile(f"{path}: missing beside {others[0]}; restore it, or start over with --force")
             head = {
@@ -336,15 +337,20 @@ class Store:
 
 
 def set_aside(folder: Path) -> None:
-    """Move a run's record into an attempt's folder below it; the caller holds the lock."""
-    present = [folder / part for part in PARTS if (folder / part).exists()]
-    if not present:
+    """Move a run's record into an attempt's folder below it; the caller holds the lock, and replaces ``spec.json``.
+
+    It is copied first and stays, so that readers see a failed run or its failed attempt at any moment.
+    """
+    present, head = [folder / part for part in PARTS[1:] if (folder / part).exists()], folder / "spec.json"
+    if not present and not head.exists():
         return
     aside = _aside(folder, present)
     with files.writing(aside):
         aside.mkdir(exist_ok=True)
         faults.point("aside.made")
-        for part in reversed(present):  # spec.json last: the next call completes a move that a crash cut in two
+        if head.exists():
+            disk.replace(aside / head.name, head.read_bytes())
+        for part in reversed(present):  # the outcome before the epochs that it counts
             part.rename(aside / part.name)
             faults.point("aside.moved")
         disk.sync_folder(folder)
@@ -355,10 +361,9 @@ def _aside(folder: Path, parts: list[Path]) -> Path:
     names = [re.fullmatch(r"attempt-(\d+)", p.name) for p in folder.iterdir()]
     number = max((int(match[1]) for match in names if match), default=0)
     last = folder / f"attempt-{number}"
-    interrupted_move = last.is_dir() and not any(
-        (last / name).exists() for name in ("spec.json", *(p.name for p in parts))
-    )
-    return last if interrupted_move else folder / f"attempt-{number + 1}"
+    heads = [path.read_bytes() for path in (last / "spec.json", folder / "spec.json") if path.exists()]
+    interrupted_move = last.is_dir() and not any((last / part.name).exists() for part in parts)
+    return last if interrupted_move and len(set(heads)) < 2 else folder / f"attempt-{number + 1}"
 
 
 def scores(epoch: Epoch) -> tuple[object, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -48,6 +49,7 @@ class Runs:
     of_others: bool = False  # the imported curves stand in the place of runs
     waiting: int = 0  # finished runs of seeds that the next look will count
     whole: Runs | None = None  # with the seeds beyond the last look, which can only lower its verdict
+    ended_look: Runs | None = None  # by a look whose seeds have ended but that looks.json does not count
     looks: Looks | None = None  # taken by ``run --until-decided``
     lost_seeds: tuple[int, ...] = ()  # of the last look, without an ended run
     budget: int = 0  # documented steps of a run
@@ -109,6 +111,12 @@ def at_last_look(group: Runs) -> Runs:
     ended = {run.seed for run in (*group.scored, *group.other_files, *group.versions, *group.copies)}
     if lost := tuple(seed for seed in range(looks.last.seeds if looks.count else 0) if seed not in ended):
         return replace(group, lost_seeds=lost)
+    count = sum(ended.issuperset(range(look.seeds)) for look in looks.design)
+    later = _at_look(group, replace(looks, count=count)) if count > looks.count else None
+    return replace(_at_look(group, looks), ended_look=later)
+
+
+def _at_look(group: Runs, looks: Looks) -> Runs:
     parts = [
         [run for run in part if run.seed < looks.last.seeds] for part in (group.complete, group.failed, group.short)
     ]
@@ -282,5 +290,7 @@ def _eta(record: Record) -> float | None:
     if len(recent) < 2 or recent[-1].steps <= recent[0].steps:
         return None
     per_step = (recent[-1].seconds - recent[0].seconds) / (recent[-1].steps - recent[0].steps)
-    since = time.time() - (record.folder / "epochs.jsonl").stat().st_mtime
+    since = 0.0
+    with suppress(OSError):  # --force has moved it
+        since = max(0.0, time.time() - (record.folder / "epochs.jsonl").stat().st_mtime)
     return max(0.0, per_step * (record.spec.budget.steps - recent[-1].steps) - since)

@@ -33,6 +33,7 @@ class Server:
 
     files: dict[str, bytes] = field(default_factory=dict)
     ranges: bool = True
+    conditional: bool = True  # heeds If-Range
     tag: str | None = '"one"'
     cut_after: int | None = None  # bytes of each answer, after which the connection closes
     stall: float = 0.0  # seconds of silence before each block
@@ -78,7 +79,7 @@ def _answer(request: BaseHTTPRequestHandler, server: Server) -> None:
         request.send_error(server.status or 404)
         return
     start = 0
-    if expected and server.ranges and request.headers.get("If-Range") in {None, server.tag}:
+    if expected and server.ranges and (not server.conditional or request.headers.get("If-Range") in {None, server.tag}):
         start = int(expected.removeprefix("bytes=").removesuffix("-")) + server.shift
         if start >= len(content):
             request.send_error(416)
@@ -177,13 +178,24 @@ def test_second_call_resumes_the_first_ones_part(server: Server, content: bytes,
 
 
 @pytest.mark.parametrize(
-    ("tags", "other"),
-    [(('"one"', '"two"'), b""), ((None, None), b"longer")],
-    ids=["distinguished by the tag", "distinguished by the size"],
+    ("tags", "other", "conditional"),
+    [
+        (('"one"', '"two"'), b"", True),
+        (('"one"', '"two"'), b"", False),
+        ((None, None), b"longer", True),
+        ((None, None), b"", True),
+    ],
+    ids=["distinguished by the tag", "by the tag of the answer alone", "by the size", "not distinguished"],
 )
 def test_parts_of_two_files_are_never_joined(
-    server: Server, content: bytes, target: Path, tags: tuple[str | None, str | None], other: bytes
+    server: Server,
+    content: bytes,
+    target: Path,
+    tags: tuple[str | None, str | None],
+    other: bytes,
+    conditional: bool,
 ) -> None:
+    server.conditional = conditional
     server.files[PATH], server.cut_after, server.tag = content[::-1] + other, 3000, tags[0]
     stop_after_a_block()
     server.files[PATH], server.cut_after, server.tag = content, None, tags[1]
@@ -193,7 +205,7 @@ def test_parts_of_two_files_are_never_joined(
 
 @pytest.mark.parametrize("shift", [-1000, 1000])
 def test_range_with_another_begin_is_not_joined(server: Server, content: bytes, target: Path, shift: int) -> None:
-    server.files[PATH], server.cut_after, server.tag = content, 3000, None
+    server.files[PATH], server.cut_after = content, 3000
     stop_after_a_block()
     server.cut_after, server.shift = None, shift
     with pytest.raises(ResourceExhausted, match=rf"requested byte 3000, the server sent {3000 + shift}-"):

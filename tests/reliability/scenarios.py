@@ -62,7 +62,7 @@ def force(folder: Path, golden: Path) -> None:
 
 def forced(words: list[str]) -> int:
     """Start over; once the old attempt is aside, the same run goes on."""
-    aside = CATCH.folder(Path(words[0])) / "attempt-1" / "spec.json"
+    aside = CATCH.folder(Path(words[0])) / "attempt-1" / "epochs.jsonl"
     return main([*CATCH.words(Path(words[0])), "--quiet", *([] if aside.exists() else ["--force"])])
 
 
