@@ -118,14 +118,13 @@ def is_done(path: Path, recipe: Recipe | Games, *, json: bool) -> bool:
     frames = recording_reader.is_complete(path)
     if not frames and not path.is_file():
         return False
+    if frames:
+        recording_writer.drop_request(path)
     whole = [file for file in path.iterdir() if not file.name.endswith(checksums.SUFFIX)] if frames else [path]
     seal = checksums.seal_of(path / CONTENTS if frames else path)
     metadata = recording_reader.metadata(path) if frames else hdf5.attributes(path)
     if metadata.get("recipe") != recipe.model_dump_json(exclude_defaults=True):
         return False
-    if frames:
-        recording_writer.drop_request(path)
-        whole = [file for file in whole if file.exists()]
     size = sum(file.stat().st_size for file in whole)
     facts = {name: value for name, value in metadata.items() if isinstance(value, (str, float, int))}
     remark(f"{recipe.name}: done already; --force makes it again")

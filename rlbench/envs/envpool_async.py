@@ -125,10 +125,7 @@ def library() -> Path | None:
 
 
 def _discard_warnings() -> None:
-    """Discard warnings of the MuJoCo inside EnvPool; else it writes them to stdout and ``MUJOCO_LOG.TXT``.
-
-    A C function without effect receives them, since no thread of the pool may wait for the interpreter.
-    """
+    """Discard warnings of the MuJoCo inside EnvPool by a C function; else they reach stdout and ``MUJOCO_LOG.TXT``."""
     if (path := library()) is not None:
         handler = ctypes.c_void_p.in_dll(ctypes.CDLL(str(path)), "mju_user_warning")
         handler.value = ctypes.cast(ctypes.CDLL(None).strlen, ctypes.c_void_p).value

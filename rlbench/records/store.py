@@ -337,10 +337,7 @@ class Store:
 
 
 def set_aside(folder: Path) -> None:
-    """Move a run's record into an attempt's folder below it; the caller holds the lock, and replaces ``spec.json``.
-
-    It is copied first and stays, so that readers see a failed run or its failed attempt at any moment.
-    """
+    """Move a run's record into an attempt's folder; ``spec.json`` stays, so that readers see the run or its attempt."""
     present, head = [folder / part for part in PARTS[1:] if (folder / part).exists()], folder / "spec.json"
     if not present and not head.exists():
         return

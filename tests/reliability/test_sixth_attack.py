@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import gymnasium
+import mujoco
 import numpy as np
 import pytest
 
 from rlbench import suites
+from rlbench.config.tasks import GymnasiumTask
+from rlbench.envs.external import external_vector
+from rlbench.envs.gymnasium import GymnasiumVector
 from rlbench.envs.mujoco import MujocoVector
 from rlbench.errors import UsageError
 from rlbench.records import imported
@@ -78,12 +84,21 @@ def test_no_imported_evaluation_beyond_the_budget_counts(tmp_path: Path) -> None
     assert score_and_seeds(tmp_path, "toy", "ppo", "Catch") == pytest.approx((0.1, 3))
 
 
+def registered() -> GymnasiumVector:
+    mujoco.set_mju_user_warning(None)
+    task = GymnasiumTask(id="gym:Hopper-v4", package="gymnasium", version=gymnasium.__version__)
+    envs = external_vector(task, seeds=(0,), training=True, make=None)
+    assert isinstance(envs, GymnasiumVector)
+    return envs
+
+
 @pytest.mark.usefixtures("empty_folder")
-def test_a_warning_of_mujoco_is_written_through_no_link() -> None:
+@pytest.mark.parametrize("make", [lambda: MujocoVector(task="Hopper-v4", seeds=[0]), registered])
+def test_a_warning_of_mujoco_is_written_through_no_link(make: Callable[[], GymnasiumVector]) -> None:
     Path("MUJOCO_LOG.TXT").symlink_to("precious")
-    envs = MujocoVector(task="Hopper-v4", seeds=[0])
+    envs = make()
     envs.reset()
-    (env,) = envs.unwrapped()
+    (env,) = (env.unwrapped for env in envs.unwrapped())
     env.data.qvel[:] = np.inf
     with pytest.warns(UserWarning, match="The simulation is unstable"):
         env.do_simulation(np.zeros(3), 1)
