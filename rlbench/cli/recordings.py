@@ -80,7 +80,6 @@ def _free(path: Path, request: Mapping[str, object], *, force: bool) -> Path:
 
 
 def _record(recorder: EpisodeRecorder, *, quiet: bool, json: bool) -> None:
-    """Record the episodes of a recipe with progress on stderr, and print the result."""
     from rlbench.datasets.checksums import seal_of
     from rlbench.datasets.hdf5_writer import Written
     from rlbench.datasets.recording_writer import CONTENTS

@@ -146,10 +146,8 @@ def _attempt(url: str, part: Path, size: int | None, patience: float) -> Iterato
     same = origin is not None and origin.url == url and origin.validator is not None and part.exists()
     begin = part.stat().st_size if same else 0
     headers = {"User-Agent": f"rlbench/{__version__}", "Accept-Encoding": "identity"}
-    if begin:
-        headers["Range"] = f"bytes={begin}-"
-        if origin is not None and origin.validator is not None:
-            headers["If-Range"] = origin.validator
+    if begin and origin is not None and origin.validator is not None:
+        headers |= {"Range": f"bytes={begin}-", "If-Range": origin.validator}
     try:
         response = urlopen(Request(url, headers=headers), timeout=patience)  # noqa: S310 - http, see above
     except HTTPError as error:

@@ -148,9 +148,8 @@ def is_begun(folder: Path, request: Metadata) -> bool:
 
 def drop_request(folder: Path) -> None:
     """Remove the request of a set that is complete."""
-    with _writing(folder / REQUEST):
-        (folder / REQUEST).unlink(missing_ok=True)
-        faults.point("film.cleared")
+    (folder / REQUEST).unlink(missing_ok=True)
+    faults.point("film.cleared")
 
 
 def clear(folder: Path) -> None:
