@@ -143,8 +143,8 @@ def is_subset(path: Path, target: Path, steps: int) -> bool:
     """True if ``target`` is complete and equals the first ``steps`` transitions of ``path`` in all but the frames."""
     if not is_complete(target) or metadata(target) != _subset_metadata(path, target, steps):
         return False
-    columns = zip(_truncate(outline(path), steps, path), outline(target), strict=True)
-    return all(np.array_equal(*pair) for pair in columns)
+    one, other = _truncate(outline(path), steps, path), outline(target)
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in Steps._fields)
 
 
 def subset_request(path: Path, steps: int) -> dict[str, object]:

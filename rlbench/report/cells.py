@@ -178,10 +178,8 @@ def _tested(
             both = under_both(claim, whole)
             claim = replace(claim, found=both.found, above=both.above)
         claim = claim if runs.looks is None else in_looks(claim, runs.looks)
-        if runs.ended_look:  # a forged count hides no verdict
-            ended = _tested(key, reference, runs.ended_look, share, returns_by_file).claim
-            chances = [each.below for each in (claim, ended) if each is not None and each.below is not None]
-            claim = replace(claim, below=min(chances, default=None))
+        if runs.ended_look and (ended := _tested(key, reference, runs.ended_look, share, returns_by_file).claim):
+            claim = replace(claim, below=in_both_respects(claim, ended).below)  # a forged count hides no verdict
     roots = [run.seed for run in scored_runs if within(run.evaluations, limit)] + [run.seed for run in runs.failed]
     return Cell(
         key=key,

@@ -86,7 +86,7 @@ def test_no_imported_evaluation_beyond_the_budget_counts(tmp_path: Path) -> None
 
 def registered() -> GymnasiumVector:
     mujoco.set_mju_user_warning(None)
-    task = GymnasiumTask(id="gym:Hopper-v4", package="gymnasium", version=gymnasium.__version__)
+    task = GymnasiumTask(id="gym:Hopper-v5", package="gymnasium", version=gymnasium.__version__)
     envs = external_vector(task, seeds=(0,), training=True, make=None)
     assert isinstance(envs, GymnasiumVector)
     return envs
