@@ -68,11 +68,11 @@ def _free(path: Path, request: Mapping[str, object], *, force: bool) -> Path:
     from rlbench.cli.preflight import writable
     from rlbench.datasets import recording_reader, recording_writer
 
-    flat, begun = path.with_suffix(".hdf5"), recording_writer.is_begun(path, request)
+    flat, same_request = path.with_suffix(".hdf5"), recording_writer.is_begun(path, request)
     if flat.exists():
         raise UsageError(f"{flat}: is there already; choose another --name")
     complete = recording_reader.is_complete(path)
-    if (complete or (any(path.glob("*.segment")) and not begun)) and not force:
+    if (complete or (any(path.glob("*.segment")) and not same_request)) and not force:
         state = "is there already" if complete else "is there, unfinished"
         raise UsageError(f"{path}: {state}; make it again with --force, or choose another --name")
     writable(path.parent)

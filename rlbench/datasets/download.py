@@ -168,8 +168,8 @@ def _receive(
     begin = begin if response.status == 206 else 0  # 200: the server begins anew
     total = _total(response.headers, begin)
     origin = _origin(part)
-    changed = origin is not None and origin.size not in {None, total}
-    if begin and (changed or _validator(response.headers) not in {None, origin and origin.validator}):
+    other_size = origin is not None and origin.size not in {None, total}
+    if begin and (other_size or _validator(response.headers) not in {None, origin and origin.validator}):
         part.unlink()  # the file on the server has changed
         return
     if size is not None and total not in {None, size}:

@@ -149,7 +149,7 @@ def is_begun(folder: Path, request: Metadata) -> bool:
 def drop_request(folder: Path) -> None:
     """Remove the request of a set that is complete."""
     (folder / REQUEST).unlink(missing_ok=True)
-    faults.point("film.cleared")
+    faults.point("recording.cleared")
 
 
 def clear(folder: Path) -> None:

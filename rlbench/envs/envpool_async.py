@@ -112,8 +112,7 @@ class EnvPoolMujoco:
 @cache
 def bundled_mujoco() -> str:
     """Version of the MuJoCo inside EnvPool, read from its shared library, which has no function for it."""
-    path = library()
-    versions = set(re.findall(rb"\0([23]\.\d{1,2}\.\d{1,2})\0", path.read_bytes())) if path else set()
+    versions = set(re.findall(rb"\0([23]\.\d{1,2}\.\d{1,2})\0", path.read_bytes())) if (path := library()) else set()
     return versions.pop().decode() if len(versions) == 1 else "unknown"
 
 

@@ -79,14 +79,14 @@ def test_a_refused_forced_run_keeps_its_failed_attempt_in_n(record_run: RecordRu
 INVERTED = {"suite": "mujoco", "algo": "ppo", "task": "InvertedPendulum-v4"}
 
 
-@pytest.mark.parametrize("taken", [0, 1])
+@pytest.mark.parametrize("look_count", [0, 1])
 @pytest.mark.parametrize("scores", [[300.0, 301.0, 302.0, 301.0, 300.0], [880.0, *[860.0, 870.0, 860.0] * 2, 865.0]])
 def test_a_forged_count_of_looks_hides_no_verdict(
-    scores: list[float], taken: int, record_run: RecordRun, tmp_path: Path
+    scores: list[float], look_count: int, record_run: RecordRun, tmp_path: Path
 ) -> None:
     for seed, score in enumerate(scores):
         folder = record_run([5.0, score], **INVERTED, seed=seed)
-    record_looks(folder.parent, Looks(DESIGN, taken))
+    record_looks(folder.parent, Looks(DESIGN, look_count))
     (row,) = [cell for cell in every_cell(["mujoco"], tmp_path / "results") if cell.measured]
     assert row.verdict.word == "BELOW"
 
