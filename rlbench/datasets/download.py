@@ -168,8 +168,10 @@ def _receive(
     begin = begin if response.status == 206 else 0  # 200: the server begins anew
     total = _total(response.headers, begin)
     origin = _origin(part)
+    tag = response.headers.get("ETag")
+    validator = tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified")
     other_size = origin is not None and origin.size not in {None, total}
-    if begin and (other_size or _validator(response.headers) not in {None, origin and origin.validator}):
+    if begin and (other_size or validator not in {None, origin and origin.validator}):
         part.unlink()  # the file on the server has changed
         return
     if size is not None and total not in {None, size}:
@@ -180,8 +182,6 @@ def _receive(
             part.unlink(missing_ok=True)  # before its new origin is stored, or a kill would mix the two
     _fits(part.parent, (total or 0) - begin)
     with writing(part):
-        tag = response.headers.get("ETag")
-        validator = tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified")
         _note(part, RemoteFile(url=url, size=total, validator=validator))
         file = part.open("r+b" if begin else "wb", buffering=0)  # so that closing writes nothing
     most = total or size or UNKNOWN_SIZE
