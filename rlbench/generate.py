@@ -1,8 +1,8 @@
-"""Generate data sets from recipes: each part's policy plays in parallel envs, and every transition is recorded.
+"""Generate data sets from recipes: each part's policy acts in parallel envs, and every transition is recorded.
 
 Each env contributes its share of a part's steps, and its last episode is truncated there, as by a time limit. The data
-have one env after another. Games are recorded in the same way and written while they are played. The data depend on
-the recipe alone, not on any clock.
+have one env after another. Episodes of a Q-learning run are recorded in the same way and written as they come. The data
+depend on the recipe alone, not on any clock.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CONTINUOUS = ("mujoco", "goals", "toy")
 
 
 class Player(Protocol):
-    """Acts while its transitions are recorded."""
+    """Policy whose transitions are recorded."""
 
     def __call__(self, obs: NDArray[np.float32], elapsed: NDArray[np.int64]) -> NDArray[np.float32]:
         """Actions ``[N, A]`` in [−1, 1] for observations ``[N, F]``, ``[N]`` steps after the reset."""
@@ -89,17 +89,17 @@ class TransitionRecorder:
         """True if every env has met its quota."""
         return bool((self.count == self.quota).all())
 
-    def add(self, live: NDArray[np.bool_], obs: NDArray[np.float32], action: NDArray[np.float32], answer: Step) -> None:
+    def add(self, live: NDArray[np.bool_], obs: NDArray[np.float32], action: NDArray[np.float32], step: Step) -> None:
         """Store the step of every ``live`` env ``[N]`` that has not met its quota."""
         envs = np.flatnonzero(live & (self.count < self.quota))
-        here = envs, self.count[envs]
-        columns = (obs, action, answer.reward, answer.terminated, answer.truncated, answer.obs)
+        index = envs, self.count[envs]
+        columns = (obs, action, step.reward, step.terminated, step.truncated, step.obs)
         for column, rows in zip(self.rows[:6], columns, strict=True):
             if column is not None:
-                column[here] = rows[envs]
+                column[index] = rows[envs]
         self.count[envs] += 1
         last = envs[self.count[envs] == self.quota[envs]]
-        self.cut[last] = ~(answer.terminated | answer.truncated)[last]
+        self.cut[last] = ~(step.terminated | step.truncated)[last]
         self.rows.truncated[last, self.quota[last] - 1] |= self.cut[last]
 
     def in_order(self) -> tuple[Dataset, NDArray[np.bool_]]:
@@ -127,7 +127,7 @@ class Recording:
                 raise UsageError(f"{part.policy}: is deterministic, nothing can be sampled; use --deterministic")
 
     def __iter__(self) -> Iterator[int]:
-        """Play, and yield the number of steps so far after every vector step."""
+        """Act, and yield the number of steps so far after every vector step."""
         before = 0
         for part, policy, steps in zip(self.recipe.parts, self.policies, self.recipe.portions(), strict=True):
             seeds = Seeds(self.recipe.seed).child("generate", part.model_dump_json(exclude={"share"}))
@@ -165,35 +165,35 @@ class Recording:
 
 
 class EpisodeRecorder:
-    """Records games of a run's policy into an emptied ``folder``: iterate over it, then call ``finish``."""
+    """Records episodes of a run's policy into an emptied ``folder``: iterate over it, then call ``finish``."""
 
     def __init__(self, recipe: Games, run: Path, which: str, folder: Path) -> None:
         spec, state = stored_run(run, which)
         outcome = read_record(run).outcome
         self.expert = None if outcome is None else outcome.best if which == "best" else outcome.final
         if spec.task.id != recipe.task:
-            raise UsageError(f"{run}: plays {spec.task.id}, not {recipe.task}; record what it has learned")
+            raise UsageError(f"{run}: was trained on {spec.task.id}, not {recipe.task}; name its own task")
         q_learning_of(spec)
         self.recipe, self.spec, self.state, self.folder = recipe, spec, state, folder
         recording_writer.begin(folder, recipe.model_dump())  # only after all checks
-        self.tracks = ShardRecorder(RecordingWriter(folder), num_envs=recipe.lanes, steps=recipe.steps)
+        self.shards = ShardRecorder(RecordingWriter(folder), num_envs=recipe.lanes, steps=recipe.steps)
         self.versions: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[int]:
-        """Play, and yield the number of steps so far after every vector step."""
+        """Act, and yield the number of steps so far after every vector step."""
         recipe = self.recipe
         actor, frame_stacker, explorer, envs = policy_player(
             self.spec, self.state, epsilon=recipe.epsilon, num_envs=recipe.lanes, seed=recipe.seed
         )
         try:
             self.versions = dict(envs.info.versions)
-            yield from record(actor, frame_stacker, explorer, envs, self.tracks)
+            yield from record(actor, frame_stacker, explorer, envs, self.shards)
         finally:
             envs.close()
 
     def finish(self) -> dict[str, str | float]:
         """Mark the data set as complete; return the metadata that reproduce it, and statistics of its returns."""
-        whole = np.array([value for returns in self.tracks.returns for value in returns])
+        whole = np.array([value for returns in self.shards.returns for value in returns])
         provenance: dict[str, str | float] = {
             "name": self.recipe.name,
             "recipe": self.recipe.model_dump_json(exclude_defaults=True),
@@ -207,9 +207,9 @@ class EpisodeRecorder:
             "zlib": zlib.ZLIB_RUNTIME_VERSION,
             **self.versions,
             **({} if self.expert is None else {EXPERT: self.expert}),
-            **_return_statistics(whole, self.tracks.cut),
+            **_return_statistics(whole, self.shards.cut),
         }
-        recording_writer.finish(self.folder, self.tracks.writer.digests, provenance)
+        recording_writer.finish(self.folder, self.shards.writer.digests, provenance)
         return provenance
 
 
@@ -222,8 +222,8 @@ def task_of(name: str) -> Task:
     cells: dict[str, tuple[str, str]] = {}
     for suite in CONTINUOUS:
         for task in suites.tasks(suite):
-            able = [algorithm for algorithm in suites.algorithms(suite) if suites.plays(suite, algorithm, task)]
-            cells.setdefault(task, (suite, able[0]))
+            algorithms = [algorithm for algorithm in suites.algorithms(suite) if suites.plays(suite, algorithm, task)]
+            cells.setdefault(task, (suite, algorithms[0]))
     if name not in cells:
         raise UnknownName("task", name, cells)
     suite, algorithm = cells[name]
@@ -260,9 +260,9 @@ def stored_run(folder: Path, which: str) -> tuple[Spec, State]:
     return spec, checkpoint.load(place)
 
 
-def concatenate_datasets(pieces: Sequence[Dataset]) -> Dataset:
+def concatenate_datasets(datasets: Sequence[Dataset]) -> Dataset:
     """Concatenate data sets that all have next observations."""
-    return Dataset(*(np.concatenate(column) for column in zip(*(piece[:6] for piece in pieces), strict=True)))
+    return Dataset(*(np.concatenate(column) for column in zip(*(dataset[:6] for dataset in datasets), strict=True)))
 
 
 def returns(data: Dataset, cut: NDArray[np.bool_]) -> dict[str, float]:
@@ -300,8 +300,8 @@ def _record(envs: VectorEnv, player: Player, recorder: TransitionRecorder) -> It
     while not recorder.full:
         action = player(obs, elapsed)
         envs.send(action)
-        answer = envs.recv()
-        recorder.add(live, obs, action, answer)
+        step = envs.recv()
+        recorder.add(live, obs, action, step)
         elapsed = np.where(live, elapsed + 1, 0)
-        live, obs = ~(answer.terminated | answer.truncated), answer.obs
+        live, obs = ~(step.terminated | step.truncated), step.obs
         yield int(recorder.count.sum())

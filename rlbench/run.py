@@ -1,7 +1,7 @@
 """Training of one run, from its first step or its checkpoint to its end.
 
-Between two records of the trainer nothing is in progress. There epochs and checkpoints are written, numbers that are
-not finite end the run, and a signal stops it; no other module does any of this.
+Between two records of the trainer no step is in progress. Only there, and only by this module, epochs and checkpoints
+are written, numbers that are not finite end the run, and a signal stops it.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
                 break
         recorder.finish(stop)
     except (Interrupted, ResourceExhausted, RefusedFile):
-        raise  # not the run's fault: its checkpoint stays
+        raise  # the run has not failed: its checkpoint stays
     except UsageError as error:
         if not has_begun:
             raise
@@ -115,7 +115,7 @@ class _Recorder:
 
     def keep(self, epoch: Epoch) -> None:
         """Append an epoch, and keep its policy where it is the best so far."""
-        _healthy(epoch, self.trainer)
+        _refuse_diverged(epoch, self.trainer)
         _store_epoch(self.spec, self.store, epoch, self.trainer)
         self.refusals = _note_refusals(self.store, self.trainer, self.refusals)
 
@@ -138,7 +138,7 @@ class _Recorder:
         until, budget = stop.until, self.spec.budget.steps
         self.paused = isinstance(record, Epoch) and until is not None and until <= record.steps < budget
         if self.paused or stop.signal is not None or segment != self._segment or overdue:
-            _sound(self.trainer)
+            _refuse_non_finite_state(self.trainer)
             computing = _computing(self.trainer, device_of(self.runtime).type)._asdict()
             origin = manifest.origin(self.spec, self.store.environment)
             self.store.assert_held()
@@ -169,11 +169,11 @@ class _Recorder:
 
 def _failure(error: Exception, spec: Spec, store: Store, trainer: Trainer | None, stop: Stop) -> Exception:
     """Record a run as failed, unless the machine is at fault; return the error to raise."""
-    if _wants_memory(error):
+    if _is_out_of_memory(error):
         reason = f"memory is exhausted ({_first_line(error)})"
         return ResourceExhausted(f"{spec.name}: {reason}; free some and run the same command again: it resumes")
     if trainer is None:
-        return error  # nothing has been tried
+        return error  # the run has not begun
     store.explain(traceback.format_exc())
     _keep_outstanding(spec, store, trainer, stop)
     _finish(store, trainer.clock, trainer.inexact, f"{type(error).__name__}: {_first_line(error)}")
@@ -189,7 +189,7 @@ def fail_lost_run(store: Store, reason: str) -> None:
     _finish(store, clock, (), reason)
 
 
-def _wants_memory(error: BaseException) -> bool:
+def _is_out_of_memory(error: BaseException) -> bool:
     """True if an error reports exhausted memory."""
     words = str(error)
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(word in words for word in OUT_OF_MEMORY)
@@ -204,7 +204,7 @@ def _saved_computing(spec: Spec, device: str, store: Store) -> SavedComputing | 
     manifest.refuse_foreign(folder, values, spec)
     saved_device, threads, engine = (values.get(name) for name in SavedComputing._fields)
     if "run/spec" not in values or type(threads) is not int or not isinstance(engine, str):
-        what = "does not say whose it is, nor with how many threads it was made"
+        what = "does not name its run and its number of threads"
         raise RefusedFile(f"{folder}: was made by an older rlbench and {what}; finish it there, or use --force")
     if not 1 <= threads <= MOST_THREADS:
         raise RefusedFile(f"{folder}: was made with {threads:,} threads, at most {MOST_THREADS:,} are; use --force")
@@ -246,11 +246,11 @@ def _resume(trainer: Trainer, store: Store) -> None:
     state = checkpoint.load(folder)
     try:
         trainer.load_state_dict(branch(state, "trainer"))
-        _sound(trainer)
+        _refuse_non_finite_state(trainer)
     except (RefusedFile, MemoryError):
         raise
     except (RlbenchError, RuntimeError, KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        if _wants_memory(error):
+        if _is_out_of_memory(error):
             raise
         reason = f"{type(error).__name__}: {_first_line(error)}"
         raise RefusedFile(f"{folder}: is not this run's state ({reason}); restore it, or use --force") from error
@@ -272,7 +272,7 @@ def _keep_outstanding(spec: Spec, store: Store, trainer: Trainer, stop: Stop) ->
     with suppress(RlbenchError, MemoryError):
         for record in trainer.outstanding():
             if isinstance(record, Epoch):
-                _healthy(record, trainer)
+                _refuse_diverged(record, trainer)
                 _store_epoch(spec, store, record, trainer)
             if stop.signal is not None:
                 return
@@ -289,7 +289,7 @@ def _store_epoch(spec: Spec, store: Store, epoch: Epoch, trainer: Trainer) -> No
     earlier, folder = store.epochs[: epoch.number], store.folder / "checkpoint" / "best"
     best = max((e.evaluated.mean for e in earlier if e.evaluated is not None), default=None)
     if store.append(epoch) and checkpoint.exists(folder) and whole(checkpoint.load(folder), "epoch") >= epoch.number:
-        checkpoint.discard(folder)  # of an epoch that was replaced
+        checkpoint.discard(folder)  # its epoch has just been replaced
     if epoch.evaluated is not None and (best is None or epoch.evaluated.mean > best):
         checkpoint.save(folder, _policy_state(spec, store, trainer, trainer.evaluated_policy, epoch.number))
 
@@ -345,20 +345,20 @@ def _finish(
     )
 
 
-def _healthy(epoch: Epoch, trainer: Trainer) -> None:
+def _refuse_diverged(epoch: Epoch, trainer: Trainer) -> None:
     """Raise ``Diverged`` for the first number of an epoch that is not finite, or is no return of a record."""
     means = {} if epoch.updated is None else epoch.updated.means
     faults = [f"{name} is not a finite number" for name, value in means.items() if not math.isfinite(value)]
-    for name, games in (("evaluated", epoch.evaluated), ("collected", epoch.collected)):
-        if games is not None and not all(abs(points) <= LARGEST_RETURN for points in games.returns):
+    for name, episodes in (("evaluated", epoch.evaluated), ("collected", epoch.collected)):
+        if episodes is not None and not all(abs(points) <= LARGEST_RETURN for points in episodes.returns):
             faults.append(f"{name} return is not a finite number up to {LARGEST_RETURN:g}")
     if faults:
         raise Diverged(f"epoch {epoch.number}, {epoch.steps:,} steps: {faults[0]}")
     if epoch.updates == trainer.clock.updates:  # else training has gone on
-        _sound(trainer)
+        _refuse_non_finite_state(trainer)
 
 
-def _sound(trainer: Trainer) -> None:
+def _refuse_non_finite_state(trainer: Trainer) -> None:
     """Raise ``Diverged`` for a weight or a sum that is not finite, so that no such state is saved."""
     for name, value in _floating({**trainer.learner.state_dict(), "updates": trainer.updater.state_dict()}):
         if not torch.isfinite(value).all():

@@ -217,7 +217,7 @@ def test_recording_policy_acts_as_in_evaluation() -> None:
 
 
 def test_unsuitable_run_is_refused_before_recording(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="plays Catch, not Doors"):
+    with pytest.raises(UsageError, match="was trained on Catch, not Doors"):
         EpisodeRecorder(recipe(run, task="Doors"), run, "best", tmp_path / "x.frames")
     with pytest.raises(
         UsageError, match="has no weights, as records in git have none; train them with: rlbench run toy "

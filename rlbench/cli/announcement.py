@@ -59,10 +59,10 @@ def _time(specs: Sequence[Spec], results: Path) -> str:
     from rlbench.report.remaining_work import throughput
     from rlbench.report.run_index import sorted_runs
     from rlbench.report.runs import read_run
-    from rlbench.report.sources import brought_records
+    from rlbench.report.sources import checkout_records
 
     first = specs[0]
-    places = dict.fromkeys(place for place in (results, brought_records()) if place)
+    places = dict.fromkeys(place for place in (results, checkout_records()) if place)
     runs = [read_run(f) for place in places for f in folders(place / first.suite / first.algorithm)]
     near, cpu, gpu = sorted_runs(runs), processor(), has_gpu()
     seconds, here = 0.0, True
@@ -77,9 +77,9 @@ def _time(specs: Sequence[Spec], results: Path) -> str:
 def _brought(specs: Sequence[Spec]) -> str:
     """The checkout's records with these settings: the score of one run, or the number of several."""
     from rlbench.records.store import folder_of, read_outcome
-    from rlbench.report.sources import brought_records
+    from rlbench.report.sources import checkout_records
 
-    place = brought_records()
+    place = checkout_records()
     if place is None:
         return ""
     if len(specs) > 1:

@@ -44,7 +44,7 @@ def baseline(
     suites_named(suite or (), results)
     if action == "save":
         cells = {key: runs for key, runs in gather(results).items() if not suite or key.suite in suite}
-        content = saved.made_of(cells)
+        content = saved.baseline_of(cells)
         if not content.entries:
             raise UsageError(f"{results}: no finished run of documented settings, so nothing to save; run some first")
         write_file(file, saved.baseline_text(content), "FILE")

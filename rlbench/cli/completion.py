@@ -72,7 +72,7 @@ def tasks(context: typer.Context) -> list[str]:
 def fields(context: typer.Context, incomplete: str) -> list[str]:
     """``algo.lr=`` for each field of the typed run; a single match is offered with its value, too.
 
-    Two offers with a common beginning keep a shell from adding a space after the ``=``.
+    It comes after the name alone: with two offers of a common beginning a shell adds no space after the ``=``.
     """
     from rlbench import suites as tables
     from rlbench.cli.resolve import IDENTITY, resolve
@@ -173,8 +173,8 @@ def mistyped(error: typer.TyperException) -> str:
         return f"{message} (see: rlbench --help)"
     if hasattr(error, "possibilities"):  # it names an option that is unknown
         name = str(getattr(error, "option_name", ""))
-        spoken = [option for option in context.command.get_params(context) if not getattr(option, "hidden", False)]
-        options = [word for option in spoken for word in option.opts if word.startswith("--")]
+        visible = [option for option in context.command.get_params(context) if not getattr(option, "hidden", False)]
+        options = [word for option in visible for word in option.opts if word.startswith("--")]
         message = f"unknown option {name!r}{suggest(name, options)}"
     elif message.startswith(VERB):
         name = message.removeprefix(VERB)[1:-1]

@@ -52,19 +52,21 @@ def list_datasets(
     from rlbench.datasets import catalogue, locations, recipes
     from rlbench.report.columns import aligned
 
-    here = {there.name: there for there in locations.local()}
-    elsewhere = [entry for entry in catalogue.d4rl().values() if everything or not entry.note.startswith("deprecated")]
+    local = {place.name: place for place in locations.local()}
+    d4rl_entries = [
+        entry for entry in catalogue.d4rl().values() if everything or not entry.note.startswith("deprecated")
+    ]
     names = [
-        *here,
-        *(name for name in recipes.RECIPES if name not in here),
-        *(entry.name for entry in elsewhere if entry.name not in here),
+        *local,
+        *(name for name in recipes.RECIPES if name not in local),
+        *(entry.name for entry in d4rl_entries if entry.name not in local),
     ]
     if remote:
         from rlbench.datasets.download import remote_names
 
-        names += [name for name in remote_names() if name not in here]
-    rows = [(name, here.get(name), catalogue.d4rl().get(name)) for name in names]
-    width, texts = terminal_width(), [(name, str(there.path) if there else "-") for name, there, _ in rows]
+        names += [name for name in remote_names() if name not in local]
+    rows = [(name, local.get(name), catalogue.d4rl().get(name)) for name in names]
+    width, texts = terminal_width(), [(name, str(place.path) if place else "-") for name, place, _ in rows]
     text = "\n".join(map("\t".join, texts) if width is None else aligned(texts, width))
     answer({"datasets": [_entry(*row) for row in rows]}, text, json=json)
 
@@ -90,28 +92,29 @@ def show_dataset(
     from rlbench.datasets.loader import data_file, dataset_metadata
     from rlbench.datasets.summary import summary
 
-    of, path = locations.resolve(name)
+    dataset_name, path = locations.resolve(name)
     if recording_reader.is_frames(path):
         from rlbench.cli.recordings import describe
 
         describe(path, json=json)
         return
     seal = checksums.verify(data_file(path))  # before HDF5 opens it: damage could end the process
-    facts = summary(_read(path, of))
-    score = catalogue.normalize(facts.returns.mean, of) if of and catalogue.has_normalized_score(of) else None
-    words = dataset_metadata(path)
+    facts = summary(_read(path, dataset_name))
+    has_score = dataset_name and catalogue.has_normalized_score(dataset_name)
+    score = catalogue.normalize(facts.returns.mean, dataset_name) if dataset_name and has_score else None
+    metadata = dataset_metadata(path)
     document = {
         "schema_version": 2,
-        "name": of,
+        "name": dataset_name,
         "path": str(path),
         "bytes": seal.size,
         "sha256": seal.sha256,
         "normalized": score,
         **asdict(facts),
-        "metadata": words,
+        "metadata": metadata,
     }
-    head = [("name", of or "-"), ("path", str(path)), ("sha256", seal.sha256), ("bytes", f"{seal.size:,}")]
-    metadata_lines = [(printable(key, LONGEST), printable(value, LONGEST)) for key, value in words.items()]
+    head = [("name", dataset_name or "-"), ("path", str(path)), ("sha256", seal.sha256), ("bytes", f"{seal.size:,}")]
+    metadata_lines = [(printable(key, LONGEST), printable(value, LONGEST)) for key, value in metadata.items()]
     head_lines = [*head, *_facts(facts, score)]
     wide = max(len(key) for key, _ in (*head_lines, *metadata_lines))
     own = ["", "metadata", *_aligned(metadata_lines, wide)] if metadata_lines else []
@@ -140,14 +143,14 @@ def verify_dataset(
     from rlbench.datasets.loader import data_file
 
     rows: list[tuple[str, str, str | None]] = []
-    for name in names or [there.name for there in locations.local()]:
+    for name in names or [place.name for place in locations.local()]:
         try:
-            of, path = locations.resolve(name)
+            dataset_name, path = locations.resolve(name)
             seal = checksums.verify(data_file(path))
             if recording_reader.is_frames(path):
                 recording_reader.verify_recording(path)
             else:
-                _read(path, of)
+                _read(path, dataset_name)
             rows.append((name, seal.sha256, None))
         except RlbenchError as error:
             rows.append((name, "-", str(error)))
@@ -211,7 +214,7 @@ def subset(
 
 
 @data.command("import", epilog=examples.of("data import"))
-def bring(
+def import_data(
     paths: Annotated[
         list[Path],
         typer.Argument(
@@ -297,12 +300,12 @@ def _name_of(path: Path) -> str:
     return name
 
 
-def _entry(name: str, there: Place | None, entry: D4RLDataset | None) -> dict[str, object]:
-    kind = there.kind if there else "d4rl" if entry else "own" if name.startswith("rlb-") else "minari"
+def _entry(name: str, place: Place | None, entry: D4RLDataset | None) -> dict[str, object]:
+    kind = place.kind if place else "d4rl" if entry else "own" if name.startswith("rlb-") else "minari"
     return {
         "name": name,
         "kind": kind,
-        "path": str(there.path) if there else None,
+        "path": str(place.path) if place else None,
         "url": entry.url if entry else None,
         "env_id": entry.env_id if entry else None,
         "reference": None if entry is None else {"random": entry.low, "expert": entry.high},
@@ -328,8 +331,8 @@ def _facts(facts: Summary, score: float | None) -> list[tuple[str, str]]:
     ]
 
 
-def _spread(of: Spread) -> str:
-    numbers = (of.mean, of.std, of.low, of.high, *of.quartiles)
+def _spread(values: Spread) -> str:
+    numbers = (values.mean, values.std, values.low, values.high, *values.quartiles)
     mean, std, low, high, first, middle, third = (number_text(value, ".1f") for value in numbers)
     return f"{mean} ± {std}, from {low} to {high}, quartiles {first} {middle} {third}"
 

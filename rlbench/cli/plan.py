@@ -137,7 +137,7 @@ def _affordable(
 
 
 def _measured(evidence: Sources, suites: Sequence[str]) -> Mapping[CellKey, Cell]:
-    return {cell.key: cell for cell in evidence.brought(suites) if cell.verdict.word != "NOT RUN"}
+    return {cell.key: cell for cell in evidence.rlbench_cells(suites) if cell.verdict.word != "NOT RUN"}
 
 
 def _whole(rows: Sequence[RemainingRuns]) -> str:

@@ -87,7 +87,7 @@ def _record(recorder: EpisodeRecorder, *, quiet: bool, json: bool) -> None:
     try:
         remark_progress(recorder, recorder.recipe, quiet=quiet)
     except KeyboardInterrupt:
-        recorder.tracks.writer.flush()
+        recorder.shards.writer.flush()
         remark(
             f"{recorder.folder}: broken off; use what is there with rlbench data subset, or make it again by the same "
             "command"

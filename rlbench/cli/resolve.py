@@ -45,7 +45,7 @@ CONFIG = 2**16
 """Bytes of a TOML file of settings."""
 
 SCALARS = (str, int, float, bool, list)
-"""Types of TOML values that a field can have; a date is taken as text."""
+"""Types of TOML values that a field can have; any other value, such as a date, becomes text."""
 
 OPTIONS = (
     "RESULTS",
@@ -68,17 +68,17 @@ GROUPS = ("ALGO__", "TASK__", "PROTOCOL__", "BUDGET__")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resolved:
-    """A specification and where each of its fields came from."""
+    """A ``Spec`` and the source of each of its fields."""
 
     spec: Spec
-    sources: Mapping[str, str]  # path as overrides take it → "default", "suite table", "--set", a file and commit, …
+    sources: Mapping[str, str]  # path of an override → "default", "suite table", "--set", a file and commit, …
 
     def rows(self) -> list[tuple[str, object, str, str]]:
         """Every field as ``(path, value, source, meaning)``, in the order of declaration."""
         texts = (text for _, text in meanings(self.spec))
         return [
             (path, value, self.sources[path], text)
-            for (path, value), text in zip(_spelled(self.spec), texts, strict=True)
+            for (path, value), text in zip(_override_paths(self.spec), texts, strict=True)
         ]
 
 
@@ -108,7 +108,7 @@ def resolve(
     settings = from_file(config) if config else []
     settings += from_environment(environ or {})
     settings += [parse(text) for text in sets]
-    settings = [_checked(setting) for setting in settings]
+    settings = [_check_settable(setting) for setting in settings]
     if dataset:
         settings.append(Setting("task.dataset", dataset, "--dataset"))
     if smoke:
@@ -125,7 +125,9 @@ def from_file(path: Path) -> list[Setting]:
         with path.open("rb") as file:
             text = file.read(CONFIG + 1).decode()
         if len(text) > CONFIG or any(line.count(".") > DOTS for line in text.splitlines()):
-            raise UsageError(f"--config {path}: more than some settings; expected plain fields as algo.lr = 1e-4")
+            raise UsageError(
+                f"--config {path}: too large, or a line has too many dots; write plain fields as algo.lr = 1e-4"
+            )
         settings = flatten(tomllib.loads(text), path.name)
     except OSError as error:
         near = beside(path) or "; check the path"
@@ -136,7 +138,7 @@ def from_file(path: Path) -> list[Setting]:
         raise UsageError(f"--config {path}: not TOML: {error}") from None
     except (ValueError, RecursionError):  # a number of thousands of digits, or brackets without end
         raise UsageError(
-            f"--config {path}: has a value that no field can have; expected plain fields as algo.lr = 1e-4"
+            f"--config {path}: has a value that no field can have; write plain fields as algo.lr = 1e-4"
         ) from None
     plain = [s if isinstance(s.value, SCALARS) else s._replace(value=str(s.value)) for s in settings]
     return sorted(plain, key=lambda setting: setting.path.rpartition(".")[2] not in SELECTORS)
@@ -159,7 +161,7 @@ def from_environment(environ: Mapping[str, str]) -> list[Setting]:
     return settings
 
 
-def _checked(setting: Setting) -> Setting:
+def _check_settable(setting: Setting) -> Setting:
     """Normalize a setting's path; refuse a field that has its own option."""
     parent, _, last = setting.path.rpartition(".")
     path = parent if last in SELECTORS and parent else setting.path
@@ -197,13 +199,13 @@ def _sources(spec: Spec, settings: list[Setting], *, explicit_seed: bool) -> dic
         identity["seed"] = "--seed"
     usual, references = _defaults(spec), suites.sources(spec)
     sources = {}
-    for path, value in _spelled(spec):
-        unchosen = "default" if path in usual and usual[path] == value else "suite table"
-        sources[path] = last.get(path) or identity.get(path) or references.get(path) or unchosen
+    for path, value in _override_paths(spec):
+        unset = "default" if path in usual and usual[path] == value else "suite table"
+        sources[path] = last.get(path) or identity.get(path) or references.get(path) or unset
     return sources
 
 
-def _spelled(spec: Spec) -> list[tuple[str, object]]:
+def _override_paths(spec: Spec) -> list[tuple[str, object]]:
     """List every field under the path of overrides: ``algo.torso = nature`` for ``algo.torso.kind``."""
     rows = []
     for path, value in fields(spec):

@@ -91,8 +91,8 @@ def repeated_settings(config: Path | None, environ: Mapping[str, str], sets: Seq
     from rlbench.cli.resolve import from_environment, from_file
     from rlbench.config.overrides import written
 
-    outside = [*(from_file(config) if config else []), *from_environment(environ)]
-    plain = ((s.path, tuple(s.value) if isinstance(s.value, list) else s.value) for s in outside)
+    settings = [*(from_file(config) if config else []), *from_environment(environ)]
+    plain = ((s.path, tuple(s.value) if isinstance(s.value, list) else s.value) for s in settings)
     return [*(f"{path}={written(value)}" for path, value in plain), *sets]
 
 
@@ -120,7 +120,7 @@ def _display(jobs: Sequence[Job], options: SweepOptions) -> AbstractContextManag
 
     if options.pipe is not None:
         return nullcontext(PipeDisplay(options.pipe, jobs))
-    announce([job.spec for job in jobs], options.results, quiet=options.quiet)  # when nothing was refused
+    announce([job.spec for job in jobs], options.results, quiet=options.quiet)  # only after every check has passed
     return display(jobs, quiet=options.quiet)
 
 
@@ -134,9 +134,9 @@ def _executor(
 
     limit = parse_jobs(options.jobs)
     threads = os.environ.get("OMP_NUM_THREADS", "")
-    each = int(threads) if threads.isascii() and threads.isdigit() and int(threads) > 0 else None
+    threads_per_run = int(threads) if threads.isascii() and threads.isdigit() and int(threads) > 0 else None
     if options.executor == "ray":
-        with _cluster(specs, options, limit, each or 1) as (jobs, cluster):
+        with _cluster(specs, options, limit, threads_per_run or 1) as (jobs, cluster):
             yield jobs, lambda _: cluster
     elif options.jobs is None:
         fits(list(specs), runtime, options.results)
@@ -146,9 +146,9 @@ def _executor(
         machine = Machine(
             cores=len(os.sched_getaffinity(0)), memory=available_memory(), gpus=_free_gpus(options.device)
         )
-        processes = worker_count(limit, max(1, machine.cores // (each or 1)), len(specs))
+        processes = worker_count(limit, max(1, machine.cores // (threads_per_run or 1)), len(specs))
         steps = steps_of(options.dataset)
-        jobs = jobs_of(specs, options.results, machine, processes, each, options.eval_workers, steps)
+        jobs = jobs_of(specs, options.results, machine, processes, threads_per_run, options.eval_workers, steps)
         _remark_rounding(jobs, machine)
         yield jobs, lambda _: Local(machine, processes, command_line(options))
 
@@ -189,9 +189,9 @@ def _remark_rounding(jobs: Sequence[Job], machine: Machine) -> None:
 
 
 def command_line(options: SweepOptions) -> Callable[[Order], list[str]]:
-    """Return a function that writes the command line of one job."""
+    """Return a function that builds the command line of one job."""
 
-    def words(order: Order) -> list[str]:
+    def arguments(order: Order) -> list[str]:
         spec = order.job.spec
         return [
             *("run", spec.suite, spec.algorithm, "--task", spec.task.id, "--seeds", str(spec.seed)),
@@ -207,7 +207,7 @@ def command_line(options: SweepOptions) -> Callable[[Order], list[str]]:
             *(("--force",) if order.force else ()),
         ]
 
-    return words
+    return arguments
 
 
 def _free_gpus(device: str) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """A baseline of a results folder for later runs: per cell one score per seed, and speeds by machine.
 
 A run's score here is the level of its whole curve, which falls when learning slows down as well as when it ends lower.
-Runs of the documented settings that were carried to their end count; failed, short and smoke runs never do.
+Only finished runs of the documented settings count; failed, short and smoke runs never do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 KIND = "rlbench baseline"
-LARGEST = 1e100  # of a score or a speed: the squares of larger ones are no numbers
+LARGEST = 1e100  # score or speed; the square of a larger one overflows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,19 +43,19 @@ class Baseline:
     """The cells of a baseline."""
 
     entries: tuple[Entry, ...]
-    commits: tuple[str, ...]  # of the code that made the runs
-    machines: tuple[str, ...]  # the classes of machine that made them
+    commits: tuple[str, ...]  # of the code that trained the runs
+    machines: tuple[str, ...]  # classes of machine that trained the runs
 
 
 def machine_of(run: Run) -> str:
-    """The class of machine that made a run: its accelerator and its processor."""
+    """The class of machine of a run: its accelerator and its processor."""
     environment = run.environment
     device = environment.get("gpu") or str(environment.get("device", "unknown device")).split(":")[0]
     return f"{device}, {environment.get('cpu', 'unknown processor')}"
 
 
 def level(run: Run) -> float:
-    """The score of a run that was evaluated."""
+    """The score of an evaluated run: the mean of its whole curve."""
     return curve_mean(run.evaluations, run.budget)
 
 
@@ -64,7 +64,7 @@ def speed(run: Run) -> float | None:
     return statistics.median(run.speeds) if run.speeds else None
 
 
-def made_of(runs_by_cell: Mapping[CellKey, Runs]) -> Baseline:
+def baseline_of(runs_by_cell: Mapping[CellKey, Runs]) -> Baseline:
     """The baseline of a results folder."""
     entries = [_entry(key, runs.complete) for key, runs in sorted(runs_by_cell.items()) if runs.complete]
     every = [run for runs in runs_by_cell.values() for run in runs.complete]
@@ -76,7 +76,7 @@ def made_of(runs_by_cell: Mapping[CellKey, Runs]) -> Baseline:
 
 
 def baseline_text(baseline: Baseline) -> str:
-    """The file: JSON for people and version control, with a checksum."""
+    """The text of a baseline file: indented JSON with a checksum."""
     content: dict[str, object] = {
         "kind": KIND,
         "schema_version": SCHEMA_VERSION,
@@ -96,7 +96,7 @@ def baseline_text(baseline: Baseline) -> str:
 
 
 def read_baseline(path: Path) -> Baseline:
-    """A baseline file.
+    """Read a baseline file.
 
     Raises:
         RefusedFile: it is damaged, newer than this version, or no baseline.
@@ -140,7 +140,7 @@ def _entry(key: CellKey, runs: Sequence[Run]) -> Entry:
 def _read_entries(cells: object) -> tuple[Entry, ...]:
     entries = tuple(map(_read_entry, _list(cells)))
     if len({entry.key for entry in entries}) < len(entries):
-        raise ValueError  # a cell twice: which one counts?
+        raise ValueError  # a cell twice is ambiguous
     return entries
 
 

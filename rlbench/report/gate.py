@@ -18,26 +18,26 @@ from rlbench.report.verdict import holm
 
 ALPHA = 0.05
 MARGIN = 0.05
-"""The least drop that matters, as a share of the way from the random policy to the baseline."""
+"""The smallest drop that counts, as a share of the way from the random policy to the baseline."""
 
 CONFIRMED = 5
 """Seeds at which the second stage decides."""
 
 OUTRIGHT = 3
-"""Seeds that suffice if a drop is beyond doubt."""
+"""Seeds that suffice for a decision at the first stage, if a drop is beyond doubt."""
 
 DOUBTLESS = 50
 """Divisor of ``alpha``, before Holm's correction over all cells, for a decision at the first stage. Scores have longer
 tails than a normal distribution: at a fifth, one of twenty unchanged re-runs of A2C on Catch was rejected."""
 
 SLOWER = 0.03
-"""The least loss of speed that matters."""
+"""The smallest loss of speed that counts, as a share."""
 
 BLOCK, WARN = 4.0, 2.5
 """Median absolute deviations below the baseline's median at which a speed is a regression, or suspect."""
 
 FEWEST_SPEEDS = 5
-"""Runs of a baseline from which a spread of speeds can be read."""
+"""The fewest runs of a baseline whose spread of speeds is used."""
 
 Word = Literal["PASSED", "REGRESSED", "SUSPECT", "SLOWER", "TOO FEW", "FAILED", "NOT RUN", "NEW"]
 
@@ -45,10 +45,10 @@ Word = Literal["PASSED", "REGRESSED", "SUSPECT", "SLOWER", "TOO FEW", "FAILED", 
 class Drop(NamedTuple):
     """The comparison of later seeds with a baseline's."""
 
-    fall: float  # of their mean below the baseline's
-    least: float  # that matters
-    first: float  # probability of a first seed this low under no change
-    every: float  # probability of a mean of all seeds this low
+    fall: float  # mean of the baseline less the later mean
+    least: float  # the smallest fall that counts: the margin
+    first: float  # p-value of the first later seed alone
+    every: float  # p-value of the mean of all later seeds
     seeds: int
 
 
@@ -66,39 +66,39 @@ def drop(baseline: Sequence[float], later: Sequence[float], random: float | None
     return Drop(
         fall=middle - mean(later),
         least=margin * abs(middle - (random or 0.0)),
-        first=_chance(baseline, later[:1]),
-        every=_chance(baseline, later),
+        first=_p_value(baseline, later[:1]),
+        every=_p_value(baseline, later),
         seeds=len(later),
     )
 
 
 def rule_scores(drops: Sequence[Drop], alpha: float = ALPHA) -> list[Ruling]:
     """Test the seeds of each cell in two stages, or in one if the drop is significant over all cells."""
-    probabilities = [d.every if d.seeds >= OUTRIGHT and d.fall > d.least else None for d in drops]
-    beyond_doubt = holm([1.0 if p is None else p for p in probabilities], alpha / DOUBTLESS)
-    return [_ruled(d, alpha, doubtless=certain) for d, certain in zip(drops, beyond_doubt, strict=True)]
+    p_values = [d.every if d.seeds >= OUTRIGHT and d.fall > d.least else None for d in drops]
+    beyond_doubt = holm([1.0 if p is None else p for p in p_values], alpha / DOUBTLESS)
+    return [_rule_cell(d, alpha, doubtless=certain) for d, certain in zip(drops, beyond_doubt, strict=True)]
 
 
 def rule_speed(baseline: Sequence[float], later: Sequence[float]) -> Ruling:
-    """Agent steps a second on one class of machine, one number a run."""
+    """Test the speeds on one class of machine, in agent steps a second, one number a run."""
     if len(baseline) < FEWEST_SPEEDS or not later:
         return Ruling("TOO FEW", f"{len(baseline)} baseline and {len(later)} later speeds")
     middle = statistics.median(baseline)
-    deviation = statistics.median(abs(value - middle) for value in baseline)
+    mad = statistics.median(abs(value - middle) for value in baseline)
     now = statistics.median(later)
     text = f"{now:,.6g} steps/s, was {middle:,.6g} ({100 * (now / middle - 1):+.1f} %)"
-    if now >= (1 - SLOWER) * middle or now >= middle - WARN * deviation:
+    if now >= (1 - SLOWER) * middle or now >= middle - WARN * mad:
         return Ruling("PASSED", text)
-    return Ruling("SLOWER" if now < middle - BLOCK * deviation else "SUSPECT", text)
+    return Ruling("SLOWER" if now < middle - BLOCK * mad else "SUSPECT", text)
 
 
 def rule_pooled(
     cells: Sequence[tuple[Sequence[float], Sequence[float], float]], *, alpha: float = ALPHA, margin: float = MARGIN
 ) -> Ruling:
-    """All cells at once: ``(baseline, later, random)`` each, by the interquartile mean of normalised scores.
+    """Test all cells at once, each ``(baseline, later, random)``, by the interquartile mean of normalized scores.
 
-    The null distribution is drawn from each baseline's predictive distribution. A baseline that
-    does not exceed the random policy has no scale and is left out.
+    The null distribution is sampled from each baseline's predictive distribution. A baseline that does not exceed the
+    random policy has no scale and is left out.
     """
     import numpy as np
 
@@ -122,7 +122,7 @@ def rule_pooled(
     return Ruling("REGRESSED" if now < bound and was - now > margin / 2 else "PASSED", text)
 
 
-def _ruled(change: Drop, alpha: float, *, doubtless: bool) -> Ruling:
+def _rule_cell(change: Drop, alpha: float, *, doubtless: bool) -> Ruling:
     seeds = "1 seed" if change.seeds == 1 else f"{change.seeds} seeds"
     text = f"{-change.fall + 0.0:+.4g} over {seeds} (p = {change.every:.2g})"
     if change.fall <= change.least:
@@ -135,8 +135,8 @@ def _ruled(change: Drop, alpha: float, *, doubtless: bool) -> Ruling:
     return Ruling("PASSED", text)
 
 
-def _chance(baseline: Sequence[float], later: Sequence[float]) -> float:
-    """The probability of a mean this low from as many seeds under no change.
+def _p_value(baseline: Sequence[float], later: Sequence[float]) -> float:
+    """The p-value of the later mean, if nothing has changed (one-sided two-sample t-test).
 
     The std is pooled over both sides: a baseline whose few seeds agree by chance raises no false alarm.
     """

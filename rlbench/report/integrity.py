@@ -97,7 +97,7 @@ def _all(place: Path, findings: Findings) -> Iterator[str]:
 
 
 def _read_looks(cell: Path) -> None:
-    """Refuse a look at seeds that have not ended."""
+    """Read a cell's looks; refuse a look that counts seeds that have not ended."""
     looks = read_looks(cell)
     for seed in range(looks.last.seeds if looks and looks.count else 0):
         folder = cell / f"seed={seed}"
@@ -128,16 +128,16 @@ def _run(folder: Path, findings: Findings) -> Iterator[str]:
     if record is not None:
         findings.epochs += len(record.epochs)
         contradictions = list(_contradictions(record))
-        yield from (*contradictions, *_games(record))
+        yield from (*contradictions, *_foreign_episodes(record))
         if not contradictions:
-            yield from _rivals(read_run(folder), findings)
+            yield from _duplicates(read_run(folder), findings)
     for name in CHECKPOINTS:
         place = manifest.standing(folder / "checkpoint" / name)
         if place.is_dir():
             findings.checkpoints += 1
-            wrong = list(_checkpoint(place, name, record))
-            if wrong and not is_held(folder):  # who holds it may be replacing it at this moment
-                yield from wrong
+            errors = list(_checkpoint(place, name, record))
+            if errors and not is_held(folder):  # the process that holds it may be replacing it now
+                yield from errors
 
 
 def _contradictions(record: Record) -> Iterator[str]:
@@ -154,22 +154,22 @@ def _contradictions(record: Record) -> Iterator[str]:
         yield f"{record.folder / 'outcome.json'}: names other scores than epochs.jsonl holds; restore it"
 
 
-def _games(record: Record) -> Iterator[str]:
-    """Evaluations in environments whose seeds do not derive from the run's seed."""
+def _foreign_episodes(record: Record) -> Iterator[str]:
+    """Yield an error if evaluation episodes have env seeds that do not derive from the run's seed."""
     spec = record.spec
     for epoch in record.epochs:
         if epoch.evaluated is None:
             continue
-        seeds = epoch.evaluated.seeds  # each env plays an episode: a forged number of envs costs no more than the file
+        seeds = epoch.evaluated.seeds  # an episode an env: a forged number of envs costs no more than the file
         envs = Seeds(spec.seed).child("evaluation", epoch.number, "env").numbers(min(spec.protocol.envs, len(seeds)))
         if not set(seeds) <= set(envs):
-            what = f"evaluations from epoch {epoch.number} on are games of another seed than {spec.seed}"
+            what = f"evaluations from epoch {epoch.number} on have episodes of another seed than {spec.seed}"
             yield f"{record.folder / 'epochs.jsonl'}: {what}; restore it"
             return
 
 
-def _rivals(run: Run, findings: Findings) -> Iterator[str]:
-    """Runs with the numbers of another seed, or with other numbers of the same seed."""
+def _duplicates(run: Run, findings: Findings) -> Iterator[str]:
+    """Yield an error for a run with the numbers of another seed, or with other numbers than the same seed."""
     if run.speeds:  # it has learned, so no other seed has its numbers
         first = findings.curves.setdefault((run.id, run.curve), run)
         if first.seed != run.seed:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from rlbench import suites
 from rlbench.errors import UnknownName
-from rlbench.report.reference_files import chosen_name
+from rlbench.report.reference_files import selected_name
 from rlbench.report.reference_scores import ReferenceCell, about, comparable, curve_of, reference_cells, sourced_notes
 from rlbench.report.reference_table import (
     OPTIMUM,
@@ -75,7 +75,7 @@ def _lines(cell: ReferenceCell) -> list[str]:
         lines.append(f"  curve      {len(curve.mean)} points to {steps}, {curve.n} seeds, {curve.source}")
     lines += [
         "",
-        f"  {'chosen' if cell.primary.system == chosen_name() else 'primary'}",
+        f"  {'chosen' if cell.primary.system == selected_name() else 'primary'}",
         *_paragraph(key, cell.primary),
     ]
     for other in cell.others:

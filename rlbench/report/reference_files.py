@@ -45,7 +45,7 @@ _FILES: ContextVar[tuple[Path, ...]] = ContextVar("_FILES", default=())
 _NAME: ContextVar[str] = ContextVar("_NAME", default="")
 
 
-def _is_a_name(text: str) -> str:
+def _check_plain_name(text: str) -> str:
     if "/" in text:
         raise ValueError(f"{text!r}: a name without / is needed")
     return check_name(text) if text else text
@@ -57,11 +57,11 @@ class ScoreRow(Frozen):
     task: str
     score: float = Field(ge=-LARGEST_RETURN, le=LARGEST_RETURN)
     std: float | None = Field(default=None, ge=0, le=LARGEST_RETURN)  # over seeds
-    n: int | None = Field(default=None, ge=1, le=LARGEST_COUNT)  # seeds, where not those of the reference
+    n: int | None = Field(default=None, ge=1, le=LARGEST_COUNT)  # seeds, if they differ from the reference's
     dataset: str = ""
     curve: str = ""  # a CSV file of points beside this one
 
-    _name = field_validator("curve")(_is_a_name)
+    _name = field_validator("curve")(_check_plain_name)
 
 
 class Point(Frozen):
@@ -91,11 +91,11 @@ class OutsideReference(Frozen):
     scores: tuple[ScoreRow, ...] = Field(default=(), strict=False)
     file: str = ""  # a CSV file beside this one: task,score,std,n,dataset,curve
 
-    _names = field_validator("name", "suite", "algorithm", "file")(_is_a_name)
+    _names = field_validator("name", "suite", "algorithm", "file")(_check_plain_name)
 
     @field_validator("title", "url", "version", "protocol")
     @classmethod
-    def _prints(cls, text: str) -> str:
+    def _printable(cls, text: str) -> str:
         return printable(text)
 
 
@@ -114,12 +114,12 @@ def selected(*, files: Sequence[Path] = (), name: str = "") -> Iterator[None]:
         _NAME.reset(tokens[1])
 
 
-def chosen_name() -> str:
-    """The reference that is compared with, as ``--reference`` or the environment says; empty for the primary one."""
+def selected_name() -> str:
+    """The name of the reference to compare with, by option or environment; empty for the primary one."""
     return _NAME.get() or os.environ.get(CHOICE, "")
 
 
-def chosen_files() -> tuple[Path, ...]:
+def selected_files() -> tuple[Path, ...]:
     """The files that options, the environment and installed wheels name."""
     files = _FILES.get() or tuple(map(Path, filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))))
     return (*files, *_installed())
@@ -130,13 +130,13 @@ def lines_of(files: tuple[Path, ...]) -> list[Line]:
 
     Raises:
         UsageError: a file is missing.
-        RefusedFile: it is no such file; the message names the row and the field.
+        RefusedFile: a file is malformed; the message names the row and the field.
     """
     return [line for path in files for line, _ in _lines(path)]
 
 
 def curves_of(files: tuple[Path, ...]) -> list[tuple[Line, Curve]]:
-    """The rows of all suites that bring a learning curve, with it; errors are those of ``lines_of``."""
+    """The rows with a learning curve, of all suites, and their curves; errors are those of ``lines_of``."""
     return [(line, curve) for path in files for line, curve in _lines(path) if curve is not None]
 
 
@@ -207,7 +207,7 @@ def _curve(reference: OutsideReference, row: ScoreRow, path: Path) -> Curve | No
 
 @cache
 def _table(path: Path, record: type[_Record]) -> Sequence[_Record]:
-    """The rows of a CSV file whose columns are fields of ``record``; a file that many rows name is read once."""
+    """The rows of a CSV file whose columns are fields of ``record``; cached, since many rows may name one file."""
     reader, rows = csv.DictReader(io.StringIO(_text(path, LARGEST))), list[_Record]()
     try:
         for name in reader.fieldnames or ():
@@ -261,7 +261,7 @@ def _fault(error: ValidationError, noun: str) -> str:
             words[-1] += f" {part + 1}"
         else:
             words.append(part)
-    return f"{printable(', '.join(words))}: {printable(first['msg'])}; mend the field"
+    return f"{printable(', '.join(words))}: {printable(first['msg'])}; correct the field"
 
 
 def _text(path: Path, largest: int) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlbench.errors import RefusedFile, UnknownName, UsageError
-from rlbench.report.reference_files import Curve, chosen_files, chosen_name, curves_of, lines_of
+from rlbench.report.reference_files import Curve, curves_of, lines_of, selected_files, selected_name
 from rlbench.report.reference_table import (
     DATA,
     OPTIMUM,
@@ -80,7 +80,7 @@ def reference_cells(suite: str) -> tuple[ReferenceCell, ...]:
     Raises:
         UnknownName: the chosen reference speaks of no cell.
     """
-    return _reference_cells(suite, chosen_files(), chosen_name())
+    return _reference_cells(suite, selected_files(), selected_name())
 
 
 def primaries(suite: str) -> dict[CellKey, ReferenceScore]:
@@ -99,7 +99,7 @@ def every_line(suite: str, files: tuple[Path, ...]) -> dict[CellKey, list[Line]]
 
 def curve_of(key: CellKey) -> Curve | None:
     """The documented curve of a cell: that of its outside reference if it has one, else the package's."""
-    return _curves(chosen_files(), chosen_name()).get(key)
+    return _curves(selected_files(), selected_name()).get(key)
 
 
 @cache

@@ -35,9 +35,9 @@ SCORES: Final = DATA / "measured.json"
 class Sources(NamedTuple):
     """The folders of measured runs."""
 
-    own: Path  # own runs, or the one folder that was named
+    own: Path  # own runs, or the folder of ``--results``
     rlbench: Path | None = None  # a checkout's records
-    own_only: bool = True  # a folder was given with ``--results``
+    own_only: bool = True  # ``--results`` names the only folder
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -54,7 +54,7 @@ class Sources(NamedTuple):
         return with_imported(self.runs(), self.own)
 
     def parity(self, suites: Sequence[str]) -> list[Parity]:
-        """The rows of parity of each suite, own ones where there are any; a wheel brings none."""
+        """The rows of parity of each suite, own ones where there are any; a wheel has none."""
         rows: dict[CellKey, Parity] = {}
         for folder in reversed(self.folders):
             rows |= {row.key: row for row in parity_rows(with_imported(gather(folder), folder), suites)}
@@ -77,14 +77,16 @@ class Sources(NamedTuple):
         own = every_cell(suites, self.own, alpha=alpha, share=share)
         if self.own_only:
             return own
-        rlbench_cells = {cell.key: cell for cell in self.brought(suites, alpha=alpha, share=share)}
+        rlbench_cells = {cell.key: cell for cell in self.rlbench_cells(suites, alpha=alpha, share=share)}
         matches = self._matches()
         ours = {cell.key: cell for cell in own}
         keys = sorted(dict.fromkeys((*ours, *rlbench_cells)), key=lambda key: list(suites).index(key.suite))
-        return tuple(_joined(ours.get(key), rlbench_cells.get(key), matches.get(key, "")) for key in keys)
+        return tuple(_merge(ours.get(key), rlbench_cells.get(key), matches.get(key, "")) for key in keys)
 
-    def brought(self, suites: Sequence[str], *, alpha: float = ALPHA, share: float | None = None) -> tuple[Cell, ...]:
-        """The cells that rlbench measured; none where one folder was named."""
+    def rlbench_cells(
+        self, suites: Sequence[str], *, alpha: float = ALPHA, share: float | None = None
+    ) -> tuple[Cell, ...]:
+        """The cells that rlbench measured; none if ``--results`` names a folder."""
         if self.own_only:
             return ()
         if self.rlbench is not None:
@@ -111,8 +113,8 @@ class Sources(NamedTuple):
 
 
 def sources(results: Path | None) -> Sources:
-    """The folder that ``--results`` names, alone, or own runs and what rlbench brings."""
-    return Sources(RUNS, brought_records(), own_only=False) if results is None else Sources(results)
+    """The folder of ``--results`` alone, or own runs and rlbench's records."""
+    return Sources(RUNS, checkout_records(), own_only=False) if results is None else Sources(results)
 
 
 def known_suites(results: Path | None) -> list[str]:
@@ -123,7 +125,7 @@ def known_suites(results: Path | None) -> list[str]:
     return [*suites.names(), *others]
 
 
-def brought_records() -> Path | None:
+def checkout_records() -> Path | None:
     """``results/`` of the checkout that this package is part of; relative where that is below the current folder."""
     root = Path(rlbench.__file__).resolve().parents[1]
     if not (root / "pyproject.toml").is_file() or not (root / "results").is_dir():
@@ -161,7 +163,7 @@ def packaged() -> tuple[Cell, ...]:
 
 
 def package(results: Path) -> bytes:
-    """The cells of all suites that have a run, as a wheel brings them."""
+    """The cells of all suites that have a run, as JSON for ``data/measured.json`` of a wheel."""
     unmeasured = {cell.key: cell for cell in every_cell(SUITES, results / "none")}
     cells = tuple(cell for cell in every_cell(SUITES, results) if cell != unmeasured.get(cell.key))
     return _adapter().dump_json(cells, indent=0, exclude_defaults=True) + b"\n"
@@ -172,18 +174,22 @@ def _adapter() -> TypeAdapter[tuple[Cell, ...]]:
     return TypeAdapter(tuple[Cell, ...], config=ConfigDict(allow_inf_nan=False))
 
 
-def _joined(own: Cell | None, rlbench_cell: Cell | None, comparison: str) -> Cell:
+def _merge(own: Cell | None, rlbench_cell: Cell | None, comparison: str) -> Cell:
     """Merge a cell of both sources; own runs decide the verdict if there are any."""
-    theirs = own is not None and own.measured is not None and own.measured.imported
-    if own is not None and own.verdict.word != "NOT RUN" and not (theirs and rlbench_cell and rlbench_cell.measured):
+    is_imported = own is not None and own.measured is not None and own.measured.imported
+    if (
+        own is not None
+        and own.verdict.word != "NOT RUN"
+        and not (is_imported and rlbench_cell and rlbench_cell.measured)
+    ):
         note = "; ".join(filter(None, (own.note, comparison)))
         rlbench_score = rlbench_cell.measured if rlbench_cell else None
         return replace(own, note=note, rlbench=rlbench_score, origin="own")
-    if own is None or rlbench_cell is None:  # a cell of one source, without a run where it is not packaged
+    if own is None or rlbench_cell is None:  # a cell of one source
         cell = own or rlbench_cell
         if cell is None:
             raise ValueError("a cell has a source")
         return replace(cell, rlbench=cell.measured, origin="rlbench")
-    beyond = [part for part in own.note.split("; ") if part and part not in rlbench_cell.note.split("; ")]
-    note = "; ".join(filter(None, (rlbench_cell.note, *(f"yours: {part}" for part in beyond), comparison)))
+    own_notes = [part for part in own.note.split("; ") if part and part not in rlbench_cell.note.split("; ")]
+    note = "; ".join(filter(None, (rlbench_cell.note, *(f"yours: {part}" for part in own_notes), comparison)))
     return replace(rlbench_cell, note=note, rlbench=rlbench_cell.measured, origin="rlbench")

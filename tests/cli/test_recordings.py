@@ -161,7 +161,7 @@ def test_existing_set_is_kept_if_the_new_one_cannot_be_made(run: Path, home: Pat
     folder = home / "rlb-catch.frames"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     other = [word if word != "Catch" else "Doors" for word in line(run, "--force")]
-    assert main(other) == 2 and "plays Catch, not Doors" in capsys.readouterr().err
+    assert main(other) == 2 and "was trained on Catch, not Doors" in capsys.readouterr().err
     assert main(["data", "subset", "rlb-catch", "--steps", "100", "--name", "rlb-catch", "--force"]) == 2
     assert "cannot be a subset of itself" in capsys.readouterr().err
     assert main(line(run, "--quiet", name="rlb-more", steps="400")) == 0

@@ -18,7 +18,7 @@ from rlbench.datasets import hdf5_writer, policies, recording_writer
 from rlbench.datasets.recording_writer import RecordingWriter, last, step
 from rlbench.datasets.types import Dataset
 from rlbench.records.types import Epoch, Evaluated, Outcome, Status
-from rlbench.report.baseline import baseline_text, made_of
+from rlbench.report.baseline import baseline_of, baseline_text
 from rlbench.report.run_index import gather
 from tests.forging import claim
 
@@ -69,7 +69,7 @@ def main(target: Path, *folders: Path) -> None:
         (results / inside).mkdir(parents=True)
         for part in ("spec.json", "epochs.jsonl", "outcome.json"):
             shutil.copyfile(source / inside / part, results / inside / part)
-    (target / "baseline.json").write_text(baseline_text(made_of(gather(results))), encoding="utf-8")
+    (target / "baseline.json").write_text(baseline_text(baseline_of(gather(results))), encoding="utf-8")
     for seed, status in ((1, "failed"), (2, "interrupted"), (3, None)):
         ended(results, seed, status)
     checkpoint.save(target / "checkpoint", {"a": torch.arange(6.0).view(2, 3), "b": {"n": 1, "s": "x", "f": 0.5}})

@@ -213,7 +213,7 @@ class TestSeeds:
         assert "2 runs have the numbers of another seed" in row.note
         faults = [fault.line for fault in verified(results).faults]
         assert len([line for line in faults if "the same numbers as seed 0" in line]) == 2
-        assert len([line for line in faults if "games of another seed than 5" in line]) == 1
+        assert len([line for line in faults if "episodes of another seed than 5" in line]) == 1
 
     def test_worse_of_two_records_of_a_seed_counts_and_both_are_named(
         self, record_run: RecordRun, results: Path
@@ -243,7 +243,7 @@ class TestSeeds:
         reseal(folder / "epochs.jsonl", lambda e: e["evaluated"].update(seeds=[1, 2]))
         lines = [fault.line for fault in verified(results).faults]
         assert lines == [
-            f"{folder / 'epochs.jsonl'}: evaluations from epoch 0 on are games of another seed than 0; restore it"
+            f"{folder / 'epochs.jsonl'}: evaluations from epoch 0 on have episodes of another seed than 0; restore it"
         ]
 
     def test_verify_derives_no_more_env_seeds_than_the_file_has_episodes(

@@ -177,8 +177,11 @@ ODD: dict[str, tuple[Callable[[], list[str]], str]] = {
     },
     **{f"{kind} in npz": (partial(evaluations, header), "e.npz: not an npz") for kind, header in HEADERS.items()},
     "a negative number of rows": (negative_rows, "holds no row"),
-    "config of a device": (lambda: [*CONFIG, "/dev/zero"], "more than some settings"),
-    "config of dots": (lambda: write("e.toml", b"a" + b".a" * 20_000 + b" = 1", *CONFIG), "more than some settings"),
+    "config of a device": (lambda: [*CONFIG, "/dev/zero"], "too large, or a line has too many dots"),
+    "config of dots": (
+        lambda: write("e.toml", b"a" + b".a" * 20_000 + b" = 1", *CONFIG),
+        "too large, or a line has too many dots",
+    ),
     "results without a name": (lambda: ["run", "toy", "dqn", "--smoke", "--dry-run", "--results", ""], "is empty"),
 }
 

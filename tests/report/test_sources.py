@@ -11,7 +11,7 @@ import pytest
 from rlbench.cli.app import main
 from rlbench.report import sources
 from rlbench.report.reference_table import SUITES
-from rlbench.report.sources import RUNS, SCORES, Sources, brought_records, package
+from rlbench.report.sources import RUNS, SCORES, Sources, checkout_records, package
 from tests.commands import stderr_of, stdout_of
 
 Record = Callable[..., Path]
@@ -25,7 +25,7 @@ def in_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``results/`` of the current folder are the records that rlbench brings."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RLBENCH_RESULTS")
-    monkeypatch.setattr(sources, "brought_records", lambda: Path("results"))
+    monkeypatch.setattr(sources, "checkout_records", lambda: Path("results"))
 
 
 def own(record_run: Record, *means: float, **which: object) -> None:
@@ -132,10 +132,10 @@ def test_damaged_cells_of_a_wheel_are_refused(
 ) -> None:
     Path("measured.json").write_bytes(damage(SCORES.read_bytes()))
     monkeypatch.setattr(sources, "SCORES", Path("measured.json"))
-    monkeypatch.setattr(sources, "brought_records", lambda: None)
+    monkeypatch.setattr(sources, "checkout_records", lambda: None)
     monkeypatch.setattr(sources, "packaged", sources.packaged.__wrapped__)
     assert "measured.json: missing or damaged; install rlbench again" in stderr_of(["table", "toy"])
 
 
 def test_the_checkout_is_found_by_its_package() -> None:
-    assert brought_records() == ROOT / "results"
+    assert checkout_records() == ROOT / "results"

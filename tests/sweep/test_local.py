@@ -180,7 +180,7 @@ if "--pipe" in words and words[words.index("--seeds") + 1] == "1":
     from rlbench.errors import Diverged
     def broken(*_):
         raise Diverged("epoch 0, 0 steps: planted is not a finite number")
-    rlbench.run._healthy = broken
+    rlbench.run._refuse_diverged = broken
 """
 
 

@@ -66,7 +66,7 @@ def test_failed_seed_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytes
     import rlbench.run  # noqa: PLC0415 - brings torch
     from rlbench.errors import Diverged  # noqa: PLC0415 - as above
 
-    healthy = rlbench.run._healthy
+    healthy = rlbench.run._refuse_diverged
 
     def broken(epoch: object, trainer: object) -> None:
         if "seed=1" in str(folder):
@@ -80,7 +80,7 @@ def test_failed_seed_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytes
         folder = self.store.folder
         keep(self, epoch)
 
-    monkeypatch.setattr(rlbench.run, "_healthy", broken)
+    monkeypatch.setattr(rlbench.run, "_refuse_diverged", broken)
     monkeypatch.setattr(rlbench.run._Recorder, "keep", run_once)
     words = ["run", "toy", "dqn", "--task", "Catch", "--smoke", "--seeds", "0-2", "--json", "--device", "cpu"]
     rows = json.loads(stdout_of([*words, "--results", str(tmp_path)], 5))["runs"]
