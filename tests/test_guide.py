@@ -120,14 +120,15 @@ def test_recipe_of_the_guide_works(title: str, copy: Path) -> None:
 def test_there_are_four_recipes() -> None:
     assert list(RECIPES) == [
         "How to add an algorithm",
-        "How to add an algorithm of a new kind",
+        "How to add an algorithm with its own losses (offline)",
         "How to add a task",
         "How to add a reference score",
     ]
 
 
-def test_an_algorithm_of_a_new_kind_touches_four_files_besides_its_test() -> None:
-    files = {block.path for block in blocks(RECIPES["How to add an algorithm of a new kind"]) if block.path}
+def test_an_algorithm_with_its_own_losses_touches_four_files_besides_its_test() -> None:
+    recipe = RECIPES["How to add an algorithm with its own losses (offline)"]
+    files = {block.path for block in blocks(recipe) if block.path}
     assert sorted(files - {"tests/algorithms/test_edac.py"}) == [
         "rlbench/algorithms/edac.py",
         "rlbench/assembly/offline_continuous.py",

@@ -1,6 +1,6 @@
-"""Reader and only writer of a run's record below ``results/``.
+"""Reader and only writer of a run's record; ``rlbench.checkpoint`` writes its checkpoint.
 
-results/<suite>/<algo>/<task>[@<dataset>]/<spec id>/seed=<n>/
+<results>/<suite>/<algo>/<task>[@<dataset>]/<spec id>/seed=<n>/
     spec.json       the resolved Spec, its id, the environment it ran in, and the changes of that environment on resume
     epochs.jsonl    one sealed line an epoch
     outcome.json    how it ended, or where it was interrupted
@@ -8,7 +8,7 @@ results/<suite>/<algo>/<task>[@<dataset>]/<spec id>/seed=<n>/
     crash.txt       there while it runs; a process that dies leaves its last messages here
     checkpoint/     the state that a resume loads; never committed
     attempt-<k>/    a record that ``--force`` set aside
-results/<suite>/<algo>/<task>[@<dataset>]/<spec id>/looks.json    looks of ``run --until-decided`` at the seeds
+<results>/<suite>/<algo>/<task>[@<dataset>]/<spec id>/looks.json    looks of ``run --until-decided`` at the seeds
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from rlbench.ops.types import Rollout
 from rlbench.records.types import Evaluated, Updated
 
 Schedule: TypeAlias = tuple[Callable[[int], float], Callable[[float], object]]
-"""A function of live agent steps, and the setter of its value."""
+"""A function of live agent steps (offline: gradient steps), and the setter of its value."""
 
 
 class EpisodeStats(Protocol):
