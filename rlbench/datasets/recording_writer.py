@@ -135,6 +135,8 @@ def read_sealed_set(path: Path) -> dict[str, object]:
 
 def begin(folder: Path, request: Metadata) -> None:
     """Remove a set and write down the request for the next one."""
+    with _writing(folder / REQUEST):
+        folder.mkdir(parents=True, exist_ok=True)
     clear(folder)
     write_file(folder / REQUEST, seal_set(request))
 
@@ -148,8 +150,9 @@ def is_begun(folder: Path, request: Metadata) -> bool:
 
 def drop_request(folder: Path) -> None:
     """Remove the request of a set that is complete."""
-    (folder / REQUEST).unlink(missing_ok=True)
-    faults.point("recording.cleared")
+    with _writing(folder / REQUEST):
+        (folder / REQUEST).unlink(missing_ok=True)
+        faults.point("recording.cleared")
 
 
 def clear(folder: Path) -> None:

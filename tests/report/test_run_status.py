@@ -35,18 +35,14 @@ def test_state_of_an_unlocked_run_is_its_outcome(
     )
 
 
-def test_a_run_names_the_settings_that_it_changes(
-    record_run: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_names_the_settings_that_it_changes(record_run: Record, tmp_path: Path) -> None:
     words = {"suite": "toy", "task": "Catch", "status": "interrupted"}
     for sets in ([], ["algo.lr=0.5"], ["algo.lr=0.25", "budget.steps=5000"]):
         record_run([0.5], sets=sets, **words)
     names = {"toy/dqn/Catch", "toy/dqn/Catch lr=0.5", "toy/dqn/Catch lr=0.25"}
     assert {run.setting for run in standings(tmp_path / "results")} == {"published", "lr=0.5", "lr=0.25"}
-    for width in (None, 40):
-        monkeypatch.setattr("rlbench.cli.status.terminal_width", lambda width=width: width)
-        lines = stdout_of(["status", "--results", str(tmp_path / "results")]).splitlines()
-        assert all(any(name in line for line in lines) for name in names)
+    output = stdout_of(["status", "--results", str(tmp_path / "results")])
+    assert all(name in output for name in names)
 
 
 def test_locked_run_is_running_with_an_eta(record_run: Record, tmp_path: Path) -> None:
