@@ -40,9 +40,7 @@ class RecordingWriter:
         self.digests: dict[str, str] = {}  # files and their SHA-256
         self._waiting: dict[int, list[Chunk]] = {}
         self._count = 0
-        with _writing(folder / CONTENTS):
-            folder.mkdir(parents=True, exist_ok=True)
-            faults.point("recording.made")
+        _create(folder)
 
     def add(self, chunk: Chunk) -> None:
         """Append rows to a track."""
@@ -135,8 +133,7 @@ def read_sealed_set(path: Path) -> dict[str, object]:
 
 def begin(folder: Path, request: Metadata) -> None:
     """Remove a set and write down the request for the next one."""
-    with _writing(folder / REQUEST):
-        folder.mkdir(parents=True, exist_ok=True)
+    _create(folder)
     clear(folder)
     write_file(folder / REQUEST, seal_set(request))
 
@@ -185,9 +182,8 @@ def alone(folder: Path) -> Iterator[None]:
         UsageError: another process holds the lock, or the folder cannot be written.
         ResourceExhausted: the disk is full.
     """
+    _create(folder)
     with _writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        faults.point("recording.made")
         handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -196,6 +192,12 @@ def alone(folder: Path) -> Iterator[None]:
         raise UsageError(f"{folder}: another process is writing it; wait for it to finish") from None
     finally:
         os.close(handle)
+
+
+def _create(folder: Path) -> None:
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        faults.point("recording.made")
 
 
 def _writing(path: Path) -> AbstractContextManager[None]:
