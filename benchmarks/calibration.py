@@ -22,9 +22,9 @@ from scipy.special import stdtr
 from rlbench.records.looks import DESIGNS, MOST_STD_RATIO, SHARED_ERROR_DESIGNS
 from rlbench.report.cells import every_cell
 from rlbench.report.equal_steps import (
-    CHECKPOINTS,
     SHARE_OF_WAY,
     STDS_ABOVE_START,
+    TEST_STEPS,
     ReferenceCurve,
     at_equal_steps,
     interpolated,
@@ -130,7 +130,7 @@ def simulate(key: CellKey, curve: ReferenceCurve, seeds: int, shift: float, repe
     begun = np.array([at > curve.curve.uncounted_steps for at in curve.checkpoints])
     informative = begun & (rise > 0) & (rise >= np.maximum(STDS_ABOVE_START * spread, SHARE_OF_WAY * (best - start)))
     words = np.full(level.shape, WORDS.index("TOO EARLY"))
-    for look in range(len(CHECKPOINTS)):
+    for look in range(len(TEST_STEPS)):
         chances, share = welch(ours[:, :, look], level[:, look], spread[:, look], n, margins[:, look]), spent(look + 1)
         share -= spent(look)
         word = np.where(chances.worse < ALPHA, WORDS.index("ON TRACK"), WORDS.index("OPEN"))
@@ -165,9 +165,9 @@ def transition_rows(curves_by_cell: Mapping[CellKey, ReferenceCurve], repeats: i
     for key, curve in curves_by_cell.items():
         for shift in SHIFTS:
             words = simulate(key, curve, FEWEST, shift, repeats).words
-            for look in range(len(CHECKPOINTS) - 1):
+            for look in range(len(TEST_STEPS) - 1):
                 counts.update(zip([look] * repeats, words[:, look].tolist(), words[:, -1].tolist(), strict=True))
-    for look, share in enumerate(CHECKPOINTS[:-1]):
+    for look, share in enumerate(TEST_STEPS[:-1]):
         for index, word in enumerate(WORDS):
             finals = [counts[look, index, last] for last in range(len(WORDS))]
             if sum(finals):
@@ -187,7 +187,7 @@ def record_rows(results: Path) -> Iterator[Row]:
         if curve is None or len(runs.complete) < FEWEST or runs.failed:
             continue
         for subset in islice(combinations(runs.complete, FEWEST), SUBSETS):
-            for share, step in zip(CHECKPOINTS, curve.checkpoints, strict=True):
+            for share, step in zip(TEST_STEPS, curve.checkpoints, strict=True):
                 short = [
                     replace(
                         run,

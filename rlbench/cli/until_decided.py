@@ -124,21 +124,21 @@ def sweep_until_decided(cells: Sequence[SequentialCell], options: SweepOptions) 
     for cell in cells:
         record_looks(cell.folder, cell.looks)
     endings: dict[Path, Ending] = {}
-    while going := _undecided(cells, options.results, endings):
-        specs = [spec for cell, seeds in going for spec in cell.specs[:seeds]]
+    while open_cells := _undecided(cells, options.results, endings):
+        specs = [spec for cell, seeds in open_cells for spec in cell.specs[:seeds]]
         specs = [spec for spec in specs if folder_of(spec, options.results) not in endings]
         new, stopped_by = sweep(specs, options) if specs else ([], None)
         endings |= {ending.job.folder: ending for ending in new}
         if stopped_by is not None or any(ending.status not in {"done", "failed"} for ending in new):
             return list(endings.values()), stopped_by
-        _take_looks(going, options.results)
+        _take_looks(open_cells, options.results)
     return list(endings.values()), None
 
 
-def _take_looks(going: Sequence[tuple[SequentialCell, int]], results: Path) -> None:
+def _take_looks(open_cells: Sequence[tuple[SequentialCell, int]], results: Path) -> None:
     """Record the look of each cell at its seeds; those of the first one choose the levels."""
-    rows = _rows([cell for cell, _ in going if not cell.looks.count], results)
-    for cell, seeds in going:
+    rows = _rows([cell for cell, _ in open_cells if not cell.looks.count], results)
+    for cell, seeds in open_cells:
         design = cell.looks.design
         if not cell.looks.count and (reference := rows[cell.key].documented) is not None:
             design = design_for(cell.most_seeds, rows[cell.key].tested, reference.std, reference.n)
@@ -173,15 +173,15 @@ def _undecided(
     cells: Sequence[SequentialCell], results: Path, visited: Collection[Path]
 ) -> list[tuple[SequentialCell, int]]:
     """Cells without a verdict, each with the seeds of its next look, or of the last one where some are lost."""
-    rows, going = _rows([cell for cell in cells if cell.looks.count], results), []
+    rows, open_cells = _rows([cell for cell in cells if cell.looks.count], results), []
     for cell in cells:
         looks, row = cell.looks, rows.get(cell.key)
         folders = {folder_of(spec, results) for spec in cell.specs[: looks.last.seeds]}
         if row is not None and row.looks is None and not folders <= set(visited):
-            going.append((cell, looks.last.seeds))
+            open_cells.append((cell, looks.last.seeds))
         elif looks.following is not None and (row is None or row.verdict.word not in DECIDED):
-            going.append((cell, looks.following.seeds))
-    return going
+            open_cells.append((cell, looks.following.seeds))
+    return open_cells
 
 
 def _rows(cells: Sequence[SequentialCell], results: Path) -> dict[CellKey, Cell]:

@@ -44,12 +44,12 @@ def conjugate_gradient(
     size = residual @ residual
     for _ in range(iterations):
         image = product(direction)
-        going = (size >= tolerance).to(size.dtype)
-        step = going * size / (direction @ image).clamp_min(torch.finfo(size.dtype).tiny)
+        active = (size >= tolerance).to(size.dtype)
+        step = active * size / (direction @ image).clamp_min(torch.finfo(size.dtype).tiny)
         x = x + step * direction
         residual = residual - step * image
         smaller = residual @ residual
-        turn = going * smaller / size.clamp_min(torch.finfo(size.dtype).tiny)
-        direction = torch.where(going > 0, residual + turn * direction, direction)
-        size = torch.where(going > 0, smaller, size)
+        turn = active * smaller / size.clamp_min(torch.finfo(size.dtype).tiny)
+        direction = torch.where(active > 0, residual + turn * direction, direction)
+        size = torch.where(active > 0, smaller, size)
     return x

@@ -46,6 +46,7 @@ from rlbench.report.runs import UNKNOWN, DatasetReturns, Evaluation, Run, datase
 from rlbench.report.verdict import (
     ALPHA,
     MOST,
+    UNDECIDABLE,
     Claim,
     Verdict,
     against_run,
@@ -160,7 +161,7 @@ def _tested(
     estimator: Estimator = reference.estimator if reference else "final" if key.suite == "offline" else "best-of-run"
     scored_runs = runs.complete or ([] if runs.failed else runs.short or runs.elsewhere)
     scores = seed_scores(scored_runs, estimator, limit=limit, scale=scale)
-    fallen = [_floor(scores, estimator, runs, scale)] * len(runs.failed)
+    failed_scores = [_floor(scores, estimator, runs, scale)] * len(runs.failed)
     testable = bool(runs.complete or runs.failed) and comparable(key)
     test_scores = _test_scores(scored_runs, scores, reference)
     apart, claim = margin(key, reference, share) if reference else None, None
@@ -169,7 +170,7 @@ def _tested(
         claim = with_failures(test, test_scores, [_floor(test_scores, estimator, runs, scale)] * len(runs.failed))
         if estimator in OTHER_READING:
             other = seed_scores(scored_runs, OTHER_READING[estimator], limit=limit, scale=scale)
-            claim = under_both(claim, with_failures(test, other, fallen))
+            claim = under_both(claim, with_failures(test, other, failed_scores))
         if (stop := threshold(key, reference)) is not None:
             claim = in_both_respects(claim, _in_time(runs, reference, stop, share))
         if insensitive(key, reference, apart):
@@ -184,13 +185,13 @@ def _tested(
     return Cell(
         key=key,
         documented=reference,
-        measured=_measured(scored_runs, [*scores, *fallen], estimator, runs, roots),
+        measured=_measured(scored_runs, [*scores, *failed_scores], estimator, runs, roots),
         verdict=Verdict("NOT RUN"),
         note="",
         margin=apart,
         claim=claim,
         experience=dataset_returns(key, runs.all, returns_by_file),
-        tested=(*test_scores, *fallen),
+        tested=(*test_scores, *failed_scores),
         shortfall_percent=shortfall_percent(claim, reference.score, on_scale(scale, estimator)) if reference else None,
         at=at_equal_steps(key, runs, share) if comparable(key) else None,
         looks=runs.looks,
@@ -339,7 +340,7 @@ def _doubts(cell: Cell, runs: Runs) -> Iterator[str]:
     if undecided and reference.std and reference.n is not None and reference.n > 1:
         distance, level = mean(seeds) - reference.score + cell.margin, looks.design[-1].level if looks else ALPHA
         if out_of_reach(distance, squared_error(reference.std, reference.n), reference.n, level):
-            yield "undecidable at any number of seeds: the reported score's own error is too large"
+            yield f"{UNDECIDABLE}: the reported score's own error is too large"
 
 
 def _reaching(runs: Runs, reference: ReferenceScore, stop: float) -> str:

@@ -34,7 +34,7 @@ from rlbench.report.verdict import (
 if TYPE_CHECKING:
     from rlbench.report.run_index import Runs
 
-CHECKPOINTS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+TEST_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Shares of the budget at which a cell is tested."""
 
 WINDOW = 3
@@ -75,7 +75,7 @@ class ReferenceCurve:
     @property
     def checkpoints(self) -> tuple[int, ...]:
         """The steps of our clock at which the cell is tested."""
-        return tuple(round(share * self.budget) for share in CHECKPOINTS)
+        return tuple(round(share * self.budget) for share in TEST_STEPS)
 
     @property
     def end(self) -> float:
@@ -173,24 +173,25 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
     ``share`` replaces the margin's rule, as in ``margin_of``.
     """
     curve = reference_curve(key)
-    going = [run for run in (*runs.complete, *runs.short) if run.evaluations]
-    if curve is None or not going:
+    scored_runs = [run for run in (*runs.complete, *runs.short) if run.evaluations]
+    if curve is None or not scored_runs:
         return None
-    failed = runs.failed
-    fewest = min(FEWEST, len(going) + len(failed))
-    steps = [step for step in curve.checkpoints if sum(reached(run, step) for run in going) + len(failed) >= fewest]
-    there = [step for step in steps if step <= curve.end and any(reached(run, step) for run in going)]
-    if not there:
+    failed = len(runs.failed)
+    fewest = min(FEWEST, len(scored_runs) + failed)
+    steps = [step for step in curve.checkpoints if sum(reached(run, step) for run in scored_runs) + failed >= fewest]
+    step = max(
+        (step for step in steps if step <= curve.end and any(reached(r, step) for r in scored_runs)), default=None
+    )
+    if step is None:
         return None
-    step = max(there)
     level, scale = curve.level(step), scale_of(key)
-    scores = [score_at(run.evaluations, window(step, curve.epoch)) for run in going if reached(run, step)]
+    scores = [score_at(run.evaluations, window(step, curve.epoch)) for run in scored_runs if reached(run, step)]
     random = scale.random if scale is not None else curve.curve.mean[0]
-    fallen = [min(random, *scores)] * len(failed)
+    failed_scores = [min(random, *scores)] * failed
     std = level.std if share is None else None
     margin = margin_of(level.mean, std, random, SHARE if share is None else share)
     test = partial(against_seeds, reference=level.mean, std=level.std, n=level.n, margin=margin, level=runs.level)
-    claim = with_failures(test, scores, fallen) if curve.informative(step) else None
+    claim = with_failures(test, scores, failed_scores) if curve.informative(step) else None
     if claim is not None and runs.looks is not None and runs.looks.count:
         claim = in_looks(claim, runs.looks)
     if claim is not None:
@@ -200,11 +201,11 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
     return AtStep(
         level=level,
         word="TOO EARLY" if claim is None else "OPEN",
-        scores=(*scores, *fallen),
+        scores=(*scores, *failed_scores),
         margin=margin,
         margin_is_std=std is not None and margin == std,
         uncounted_steps=curve.curve.uncounted_steps,
-        below=len(going) - len(scores),
+        below=len(scored_runs) - len(scores),
         informative_at=curve.first_informative() if claim is None else None,
         claim=claim,
         shortfall_percent=shortfall_percent(claim, level.mean, random),
@@ -253,8 +254,8 @@ def largest_common_step(sides: Sequence[Runs]) -> int | None:
 
 def scores_up_to(runs: Runs, step: int) -> list[float]:
     """One score for each seed that has reached ``step``: the mean of its last three evaluations up to there."""
-    going = [run for run in (*runs.complete, *runs.short) if run.evaluations and SLACK * _end(run) >= step]
-    curves = [curve for run in going if (curve := within(run.evaluations, step))]
+    scored_runs = [run for run in (*runs.complete, *runs.short) if run.evaluations and SLACK * _end(run) >= step]
+    curves = [curve for run in scored_runs if (curve := within(run.evaluations, step))]
     return [mean([evaluation.mean for evaluation in curve[-WINDOW:]]) for curve in curves]
 
 
@@ -291,4 +292,4 @@ def spent(number: int) -> float:
     if number == 0:
         return 0.0
     normal = NormalDist()
-    return 2 * normal.cdf(normal.inv_cdf(ALPHA / 2) / (number / len(CHECKPOINTS)) ** 0.5)
+    return 2 * normal.cdf(normal.inv_cdf(ALPHA / 2) / (number / len(TEST_STEPS)) ** 0.5)

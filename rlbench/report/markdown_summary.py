@@ -16,7 +16,7 @@ from rlbench.report.reference_table import SUITES, CellKey, task_name
 from rlbench.report.remaining_work import RemainingRuns, remaining_runs
 from rlbench.report.run_index import Runs
 from rlbench.report.tables import estimate, inert, published, to_markdown
-from rlbench.report.verdict import Word
+from rlbench.report.verdict import UNDECIDABLE, Word
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell
@@ -48,23 +48,20 @@ def with_reproduced(text: str, evidence: Sources) -> str:
         if cell.verdict.word == "REPRODUCED" and cell.documented and cell.measured
     ]
     words = Counter(cell.verdict.word for cell in cells if cell.documented)
-    run = sum(words.values()) - words["NOT RUN"] - words["PARTIAL"]
+    published_scores = words.total()
+    del words["NOT RUN"], words["PARTIAL"]
+    counts = ", ".join(f"{words[word]} {word}" for word in get_args(Word) if words[word])
+    words_at = Counter(cell.at.word for cell in cells if cell.at and cell.at.word != "TOO EARLY")
+    counts_at = ", ".join(f"{words_at[word]} {word.lower()}" for word in get_args(StepWord) if words_at[word])
     sentence = (
-        f"Of the {sum(words.values())} published scores, {run} have been run in full so far: {words['REPRODUCED']} are "
-        f"reproduced,\n{words['BELOW']} below, and {words['INCONCLUSIVE']} undecided with too few seeds.\n"
-        f"{_at_equal_steps(cells)}\nThe reproduced scores, with their 95 % interval:"
+        f"Of the {published_scores} published scores, {words.total()} have been run in full so far:\n{counts}.\n"
+        f"Of the INCONCLUSIVE cells, {sum(UNDECIDABLE in cell.note for cell in cells)} are {UNDECIDABLE}.\n"
+        f"Against published curves, at the step that their runs have reached, {words_at.total()} cells have a verdict: "
+        f"{counts_at}.\nThe reproduced scores, with their 95 % interval:"
     )
     head = ["| suite | algorithm | task | published | measured | seeds |", "|---|---|---|---:|---:|---:|"]
     before, rest = text.split(BEGIN)
     return "\n".join([before + BEGIN, sentence, "", *head, *rows, END + rest.partition(END)[2]])
-
-
-def _at_equal_steps(cells: Iterable[Cell]) -> str:
-    """The number of cells with a verdict against the published curve, at the step that their runs have reached."""
-    words = Counter(cell.at.word for cell in cells if cell.at and cell.at.word != "TOO EARLY")
-    counts = ", ".join(f"{words[word]} {word.lower()}" for word in get_args(StepWord) if words[word])
-    sentence = "Against published curves, at the step that their runs have reached,"
-    return f"{sentence} {words.total()} cells have a verdict: {counts}."
 
 
 def _most_used(runs_by_cell: Mapping[CellKey, Runs]) -> str | None:

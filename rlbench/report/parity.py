@@ -139,16 +139,16 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     """A cell before the other cells of its suite are tested; None without two seeds on each side at a common step."""
     peers = [run for run in runs.curves if run.origin.get("kind") == "evaluation"]
     files = {file_of(run) for run in peers}
-    going = [run for run in (*runs.complete, *runs.short) if run.evaluations and file_of(run) in files]
-    if runs.of_others or len(peers) < FEWEST_SEEDS or len(going) < FEWEST_SEEDS:
+    scored_runs = [run for run in (*runs.complete, *runs.short) if run.evaluations and file_of(run) in files]
+    if runs.of_others or len(peers) < FEWEST_SEEDS or len(scored_runs) < FEWEST_SEEDS:
         return None
-    epoch = going[0].epoch
-    step = _common_step(going, peers, epoch)
+    epoch = scored_runs[0].epoch
+    step = _common_step(scored_runs, peers, epoch)
     if step == 0:
         return None
     places = window(step, epoch)
     ours, theirs = (
-        [score_at(run.evaluations, places) for run in side if reached(run, step)] for side in (going, peers)
+        [score_at(run.evaluations, places) for run in side if reached(run, step)] for side in (scored_runs, peers)
     )
     if len(ours) < FEWEST_SEEDS or len(theirs) < len(peers):  # a curve begins beyond the step
         return None
@@ -159,12 +159,11 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
         way = abs((level.mean if level is not None else mean(theirs)) - scale.random) or None
     claim = None
     if way is not None and scale is not None:
-        fallen = [min(scale.random, *ours)] * len(runs.failed)
+        floors = [min(scale.random, *ours)] * len(runs.failed)
         std = spread(theirs) * ((len(theirs) - 1) / len(theirs)) ** 0.5  # divided by n, as references print it
         test = partial(against_seeds, reference=mean(theirs), std=std, n=len(theirs), margin=SHARE * way)
-        enough = len(theirs) >= FEWEST
-        claim = with_failures(test, ours, fallen) if enough else Claim(found="INCONCLUSIVE")
-        ours += fallen
+        claim = with_failures(test, ours, floors) if len(theirs) >= FEWEST else Claim(found="INCONCLUSIVE")
+        ours += floors
     origins = [run.origin for run in peers]
     return Parity(
         key=key,

@@ -28,6 +28,8 @@ MOST = 100
 POWER = 0.8
 """Probability that the number of further seeds named by a verdict would settle it."""
 
+UNDECIDABLE = "undecidable at any number of seeds"  # because of the standard error of the reference
+
 Word = Literal["REPRODUCED", "ABOVE", "BELOW", "INCONCLUSIVE", "CONSISTENT", "NOT COMPARABLE", "PARTIAL", "NOT RUN"]
 ClaimWord = Literal["INCONCLUSIVE", "CONSISTENT", "REPRODUCED"]
 RANK: dict[ClaimWord, int] = {"INCONCLUSIVE": 0, "CONSISTENT": 1, "REPRODUCED": 2}
@@ -115,9 +117,9 @@ def against_run(scores: Sequence[float], reference: float, margin: float, resolu
     )
 
 
-def with_failures(test: Callable[[Sequence[float]], Claim], scores: Sequence[float], fallen: Sequence[float]) -> Claim:
+def with_failures(test: Callable[[Sequence[float]], Claim], scores: Sequence[float], floors: Sequence[float]) -> Claim:
     """The weakest claim over counting none, one, … all of the failed seeds at their floor score."""
-    claims = [test([*scores, *fallen[:count]]) for count in range(len(fallen) + 1)]
+    claims = [test([*scores, *floors[:count]]) for count in range(len(floors) + 1)]
     return _joined(claims, below=min)
 
 
@@ -171,12 +173,12 @@ def settle(claims: Sequence[Claim], alpha: float = ALPHA) -> list[Verdict]:
 def holm(probabilities: Sequence[float | None], alpha: float) -> list[bool]:
     """Reject hypotheses with a family-wise error rate of ``alpha`` (Holm 1979); None is not tested."""
     ordered = sorted((p, place) for place, p in enumerate(probabilities) if p is not None)
-    fallen = [False] * len(probabilities)
+    rejections = [False] * len(probabilities)
     for rank, (probability, place) in enumerate(ordered):
         if probability > alpha / (len(ordered) - rank):
             break
-        fallen[place] = True
-    return fallen
+        rejections[place] = True
+    return rejections
 
 
 def more_seeds(scores: Sequence[float], distance: float, noise: float = 0.0, n: int = 0) -> int:

@@ -158,14 +158,14 @@ def test_n_step_trajectory_follows_its_env_to_the_end_of_the_episode() -> None:
     cut = 0
     for i in range(400):
         row, env = int(trajectory.slot[i]) // replay.num_envs, int(trajectory.slot[i]) % replay.num_envs
-        going = 1.0
+        mask = 1.0
         for h in range(replay.n_step):
             at = (row + h) % replay.length
             assert torch.equal(trajectory.obs[i, h], replay.obs[at, env])
             assert int(trajectory.action[i, h]) == int(replay.action[at, env])
-            assert trajectory.share[i, h].item() == pytest.approx(going * GAMMA**h)
-            going *= float(not replay.done[at, env])
-        cut += going == 0
+            assert trajectory.share[i, h].item() == pytest.approx(mask * GAMMA**h)
+            mask *= float(not replay.done[at, env])
+        cut += mask == 0
         assert torch.equal(trajectory.obs[i, replay.n_step], replay.obs[(row + replay.n_step) % replay.length, env])
     assert 50 < cut < 350
 

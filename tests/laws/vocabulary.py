@@ -39,8 +39,8 @@ STORED_FIELDS: Final = {"Claim.found", "Cell.measured", "Cell.tested", "Measured
 """Fields that ``data/measured.json`` and files of ``benchmarks/results`` store."""
 
 _PARTICIPLES: Final = """
-added asked borrowed brought called carried changed chosen claimed counted divided drawn filled folded followed
-found gathered given held imitated imported joined judged kept known laid learned left made marked matched meant
+added asked borrowed brought called carried changed chosen claimed counted divided drawn fallen filled folded followed
+found gathered given going held imitated imported joined judged kept known laid learned left made marked matched meant
 measured moved named needed noted packed paid parted picked placed played pooled proposed published ranked reached
 recorded refused repeated reported said sampled scaled seeded seen sent settled shaped shown skipped stacked stated
 stored stretched taken tested tied told trained tried typed used wanted watched weighted written

@@ -168,8 +168,8 @@ def test_failed_seed_counts_as_the_worst(name: tuple[str, str, str], monkeypatch
     """By hand: three perfect seeds and a failed one that had been perfect too."""
     centre, _ = spread_of(name)
     full = [run_of(spec_of(name, seed), [centre, centre], "done", f"x/{seed}") for seed in range(3)]
-    fallen = run_of(spec_of(name, 3), [10 * abs(centre)] * 2, "failed", "x/3")
-    cell = cell_of(name, [*full, fallen], monkeypatch)
+    failed_run = run_of(spec_of(name, 3), [10 * abs(centre)] * 2, "failed", "x/3")
+    cell = cell_of(name, [*full, failed_run], monkeypatch)
     assert cell.measured is not None
     assert cell.measured.n == 4
     assert cell.measured.seeds[-1] <= min(cell.measured.seeds)

@@ -166,9 +166,9 @@ def test_only_cells_above_the_random_policy_are_pooled() -> None:
     """Below it the scale would turn a fall into a gain; level with it, a breath into a landslide."""
     below = [([-20.0, -21.0, -19.0], [-40.0, -41.0, -42.0], 0.0)] * 6
     level = [([0.1, -0.1, 0.2], [-9.0, -9.0, -9.0], 0.0)] * 6
-    fallen = [(BASE, [10.0, 11.0, 12.0], 0.0)] * 6
+    worse = [(BASE, [10.0, 11.0, 12.0], 0.0)] * 6
     assert [rule_pooled(cells).word for cells in (below, level)] == ["TOO FEW", "TOO FEW"]
-    assert rule_pooled([*below, *fallen]).word == rule_pooled(fallen).word == "REGRESSED"
+    assert rule_pooled([*below, *worse]).word == rule_pooled(worse).word == "REGRESSED"
 
 
 def test_a_few_runs_are_not_pooled() -> None:
