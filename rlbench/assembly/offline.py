@@ -63,8 +63,9 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | Non
         seal = checksums.verify(file)
     check_identity(task, path)
     if recording_reader.is_frames(path):  # a million frames take longer than a smoke run
-        few = min(SMOKE, int((~recording_reader.outline(path).final).sum())) if spec.smoke else None
-        return Experience(recording_reader.read_recording(path, few, room=available_memory()), seal.sha256)
+        room = available_memory()
+        few = min(SMOKE, int((~recording_reader.outline(path, room=room).final).sum())) if spec.smoke else None
+        return Experience(recording_reader.read_recording(path, few, room=room), seal.sha256)
     made_here = "rlbench" in loader.dataset_metadata(path)
     data = loader.load_dataset(path, task.data, once=True, room=available_memory())
     return Experience(data, seal.sha256, made_here)

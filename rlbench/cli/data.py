@@ -141,6 +141,7 @@ def verify_dataset(
     """
     from rlbench.datasets import checksums, locations, recording_reader
     from rlbench.datasets.loader import data_file
+    from rlbench.records.machine import available_memory
 
     rows: list[tuple[str, str, str | None]] = []
     for name in names or [place.name for place in locations.local()]:
@@ -148,7 +149,7 @@ def verify_dataset(
             dataset_name, path = locations.resolve(name)
             seal = checksums.verify(data_file(path))
             if recording_reader.is_frames(path):
-                recording_reader.verify_recording(path)
+                recording_reader.verify_recording(path, room=available_memory())
             else:
                 _read(path, dataset_name)
             rows.append((name, seal.sha256, None))

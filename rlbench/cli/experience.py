@@ -172,9 +172,10 @@ class CheckedData(NamedTuple):
     def metadata(self) -> dict[str, object]:
         """Name, file, SHA-256 and dataset return, for the record."""
         from rlbench.datasets.summary import dataset_return
+        from rlbench.records.machine import available_memory
 
         file = {"name": self.name, "file": self.path.name, "sha256": self.seal.sha256, "bytes": self.seal.size}
-        return {**file, **dataset_return(self.path, self.name)._asdict()}
+        return {**file, **dataset_return(self.path, self.name, room=available_memory())._asdict()}
 
 
 def check_data(spec: Spec, runtime: Runtime) -> CheckedData | None:

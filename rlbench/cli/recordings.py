@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from rlbench.datasets.hdf5_writer import Written
     from rlbench.datasets.recipes import Games, Recipe
-    from rlbench.datasets.shard_conversion import Conversion
+    from rlbench.datasets.shard_conversion import Conversion, Convert
     from rlbench.generate import EpisodeRecorder
 
 
@@ -145,6 +146,7 @@ def write_subset(source: str, steps: str, name: str, *, force: bool) -> None:
     """Write the first steps of a recording as a data set of its own."""
     from rlbench.datasets import locations, recording_reader, recording_writer
     from rlbench.datasets.recipes import own
+    from rlbench.records.machine import available_memory
 
     own(name)
     _, path = locations.resolve(source)
@@ -153,12 +155,13 @@ def write_subset(source: str, steps: str, name: str, *, force: bool) -> None:
     target, count = locations.folder("own") / f"{name}{recording_writer.SUFFIX}", parse_count(steps)
     if target.resolve() == path.resolve():
         raise UsageError(f"{path}: cannot be a subset of itself; choose another --name")
-    if not force and recording_reader.is_subset(path, target, count):  # a killed process has written it
+    room = available_memory()
+    if not force and recording_reader.is_subset(path, target, count, room=room):  # a killed process has written it
         recording_writer.drop_request(target)
     else:
         _free(target, recording_reader.subset_request(path, count), force=force)
         with recording_writer.alone(target):
-            recording_reader.subset(path, target, count)
+            recording_reader.subset(path, target, count, room=room)
     emit(str(target))
 
 
@@ -169,9 +172,11 @@ def describe(path: Path, *, json: bool) -> None:
     from rlbench.datasets import checksums, recording_reader
     from rlbench.datasets.loader import data_file, dataset_metadata
     from rlbench.datasets.summary import recording_summary
+    from rlbench.records.machine import available_memory
 
     seal = checksums.seal_of(data_file(path)) if recording_reader.is_complete(path) else None
-    facts, words = recording_summary(recording_reader.outline(path)), dataset_metadata(path)
+    facts = recording_summary(recording_reader.outline(path, room=available_memory()))
+    words = dataset_metadata(path)
     size = sum(file.stat().st_size for file in path.iterdir())
     head = {"name": path.stem, "path": str(path), "bytes": size, "sha256": seal.sha256 if seal else None}
     returns = facts.returns
@@ -216,14 +221,15 @@ def convert(kind: str, paths: list[Path], name: str | None, task: str | None, wo
     folder = locations.folder("own") / f"{name}{recording_writer.SUFFIX}"
     if folder.is_dir() and any(folder.glob("play.*.segment")):
         raise UsageError(f"{folder}: is recorded play of one's own; choose another --name")
-    converter = rl_unplugged.convert_shard
+    free = available_memory()
+    count = workers or max(1, min(os.cpu_count() or 1, free // SHARD))
+    converter: Convert = partial(rl_unplugged.convert_shard, room=free // min(count, len(paths)))
     if kind == "dqn-replay":
         if len(paths) != 1:
             raise UsageError("dqn-replay: give one folder, replay_logs")
         paths, converter = dqn_replay.logs(paths[0]), dqn_replay.convert_log
     origin = {"rlu": "RL Unplugged; rewards clipped to [−1, 1], sticky actions", "dqn-replay": "DQN-replay logs"}[kind]
     refusals = 0
-    count = workers or max(1, min(os.cpu_count() or 1, available_memory() // SHARD))
     files = shard_conversion.convert_shards(paths, folder, converter, workers=count, origin=origin, task=task)
     for number, conversion in enumerate(files, 1):
         remark(f"{number} of {len(paths)}: {_sentence(conversion)}")

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rlbench.config.footprint import size
 from rlbench.datasets import recording_format, recording_writer
 from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Chunk, Frames, Segment, Steps
 from rlbench.datasets.recording_writer import CONTENTS, SUFFIX
@@ -25,6 +26,7 @@ from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 
 MOST_THREADS = 4  # zlib releases the interpreter; beyond this disk and memory are the limit
+ROW = 64  # bytes of a row while its chunks are read and joined, without its frame, rounded up from 48
 
 
 class ChunkOfSet(NamedTuple):
@@ -51,9 +53,9 @@ def read_recording(path: Path, steps: int | None = None, *, room: int | None = N
 
     Raises:
         UsageError: there is no such set, it is shorter, or it takes more room.
-        RefusedFile: a file is missing, damaged or of another set; the message names it.
+        RefusedFile: a file is missing, damaged, of another set or claims too many rows; the message names it.
     """
-    parts = _parts(path)
+    parts = _parts(path, room)
     events = _truncate(_with_ends(parts), steps, path)
     rows, first = len(events.marks), recording_format.read_segment(parts[0].path)
     too_many = UsageError(
@@ -84,18 +86,18 @@ def read_recording(path: Path, steps: int | None = None, *, room: int | None = N
     )
 
 
-def outline(path: Path) -> Steps:
-    """Steps of a set without its frames: the rows of ``read`` at a hundredth of its cost."""
-    return _with_ends(_parts(path))
+def outline(path: Path, *, room: int | None = None) -> Steps:
+    """Steps of a set without its frames, in ``room`` bytes: the rows of ``read`` at a hundredth of its cost."""
+    return _with_ends(_parts(path, room))
 
 
-def verify_recording(path: Path) -> None:
-    """Decompress every frame once.
+def verify_recording(path: Path, *, room: int | None = None) -> None:
+    """Decompress every frame once, in ``room`` bytes beside the frames of a chunk.
 
     Raises:
         RefusedFile: a file is missing, damaged or of another set; the message names it.
     """
-    for file in sorted({part.path for part in _parts(path)}):
+    for file in sorted({part.path for part in _parts(path, room)}):
         for chunk in chunks(recording_format.read_segment(file)):
             del chunk
 
@@ -114,13 +116,13 @@ def metadata(path: Path) -> dict[str, object]:
     return {"state": "unfinished"} if contents is None else contents[1]
 
 
-def subset(path: Path, target: Path, steps: int) -> None:
+def subset(path: Path, target: Path, steps: int, *, room: int | None = None) -> None:
     """Write the first ``steps`` transitions of a set as a set of their own, in place of ``target``.
 
     Raises:
         UsageError: the set is shorter.
     """
-    parts = _parts(path)
+    parts = _parts(path, room)
     events = _truncate(_with_ends(parts), steps, path)
     recording_writer.begin(target, subset_request(path, steps))
     writer, at = recording_writer.RecordingWriter(target), 0
@@ -139,11 +141,11 @@ def subset(path: Path, target: Path, steps: int) -> None:
     recording_writer.finish(target, writer.digests, _subset_metadata(path, target, steps))
 
 
-def is_subset(path: Path, target: Path, steps: int) -> bool:
+def is_subset(path: Path, target: Path, steps: int, *, room: int | None = None) -> bool:
     """True if ``target`` is complete and equals the first ``steps`` transitions of ``path`` in all but the frames."""
     if not is_complete(target) or metadata(target) != _subset_metadata(path, target, steps):
         return False
-    one, other = _truncate(outline(path), steps, path), outline(target)
+    one, other = _truncate(outline(path, room=room), steps, path), outline(target, room=room)
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in Steps._fields)
 
 
@@ -158,13 +160,14 @@ def _subset_metadata(path: Path, target: Path, steps: int) -> dict[str, object]:
     return {**own_metadata, "name": target.name.removesuffix(SUFFIX), **subset_request(path, steps)}
 
 
-def _parts(path: Path) -> list[ChunkOfSet]:
+def _parts(path: Path, room: int | None) -> list[ChunkOfSet]:
     """List every chunk in the order of reading, without its frames."""
     contents = recording_writer.contents(path)
     names = sorted(file.name for file in path.glob("*.segment")) if contents is None else list(contents[0])
     if not names:
         raise UsageError(f"{path}: holds no recorded play; check the path")
     parts: list[ChunkOfSet] = []
+    claim = 0  # bytes of all rows so far, by the index of each file
     frame: tuple[object, object] | None = None
     for name in names:
         segment = recording_format.read_segment(path / name)
@@ -175,6 +178,10 @@ def _parts(path: Path) -> list[ChunkOfSet]:
             )
         if contents is not None and segment.sha256 != contents[0][name]:
             raise RefusedFile(f"{path / name}: is not a file of this set; restore it")
+        claim += ROW * sum(place.rows for place in segment.places)
+        if room is not None and claim > room:
+            problem = f"with it the set takes {size(claim)} of memory, this machine has {size(room)} free"
+            raise RefusedFile(f"{segment.path}: {problem}; check the file, or use a larger machine")
         source = name.split(".")[0]
         for number, place in enumerate(segment.places):
             parts.append(ChunkOfSet(segment.path, number, (source, place.track), segment.steps(place)))

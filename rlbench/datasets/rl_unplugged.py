@@ -7,7 +7,7 @@ precede its line; a line that ends in mid-game is truncated. Rewards are those o
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from rlbench.config.footprint import size
 from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Chunk, Steps
 from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.datasets.tfrecord import Example, example, records
@@ -28,6 +29,8 @@ SIZE: Final = 84
 STACK: Final = 4
 ACTIONS: Final = 18
 ROWS: Final = 1_000  # of a chunk
+RECORD: Final = 1_200  # bytes of memory for a record and its place in a line, without its frames
+FRAME: Final = 300  # the same of a frame, without its PNG
 HEAD: Final = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + SIZE.to_bytes(4, "big") * 2 + b"\x08\0"  # 84×84, 8 bits, grey
 KEYS: Final = {"o_t": bytes, "o_tp1": bytes, "a_t": int, "a_tp1": int, "r_t": float, "d_t": float, "episode_id": int}
 
@@ -37,6 +40,7 @@ class Shard:
     """Records of a shard in its order, with every frame once as PNG."""
 
     path: Path
+    memory: int = 0  # bytes, about
     number: dict[bytes, int] = field(default_factory=dict)  # index of each PNG
     pngs: list[bytes] = field(default_factory=list)
     first: list[int] = field(default_factory=list)  # offset of the first record with each PNG
@@ -66,6 +70,7 @@ class Shard:
             raise ValueError(f"a_t: {scalars['a_t']!r} is no action of Atari, which has {ACTIONS}")
         if not isfinite(float(scalars["r_t"])):
             raise ValueError(f"r_t: {scalars['r_t']!r} is no reward")
+        self.memory += RECORD
         self.stacks.append(tuple(self._frame(at, "o_t", png) for png in record["o_t"]))
         self.led_to.append(tuple(self._frame(at, "o_tp1", png) for png in record["o_tp1"]))
         self.action.append(int(scalars["a_t"]))
@@ -102,15 +107,20 @@ class Shard:
     def _followers(self) -> dict[int, int]:
         """Successor of each record, −1 without one; of several that fit, the next one in the shard."""
         begins: dict[tuple[object, ...], list[int]] = {}
+        ends: dict[tuple[object, ...], list[int]] = {}
         for i, stack in enumerate(self.stacks):
             begins.setdefault((self.episode[i], self.action[i], stack), []).append(i)
-        after: dict[int, int] = {}
-        for i, stack in enumerate(self.led_to):
-            fitting = [] if self.over[i] else begins.get((self.episode[i], self.next_action[i], stack), [])
-            place = bisect_right(fitting, i)
-            if place == len(fitting):  # none after it: the first, unless that is itself
-                place = 0 if fitting and fitting[0] != i else len(fitting)
-            after[i] = fitting.pop(place) if place < len(fitting) else -1
+            if not self.over[i]:
+                ends.setdefault((self.episode[i], self.next_action[i], self.led_to[i]), []).append(i)
+        after = dict.fromkeys(range(len(self.stacks)), -1)
+        for key, records_of_key in ends.items():
+            later, earlier = deque(begins.get(key, ())), deque[int]()
+            for i in records_of_key:
+                while later and later[0] <= i:
+                    earlier.append(later.popleft())
+                fitting = later or earlier
+                if fitting and fitting[0] != i:  # the first of the earlier may be itself
+                    after[i] = fitting.popleft()
         return after
 
     def _frame(self, at: int, key: str, png: bytes | float) -> int:
@@ -119,15 +129,16 @@ class Shard:
         if png not in self.number:
             self.number[png] = len(self.pngs)
             self.pngs.append(png)
+            self.memory += FRAME + len(png)
             self.first.append(at)
         return self.number[png]
 
 
-def gather(path: Path) -> Shard:
-    """Read a whole shard.
+def gather(path: Path, room: int | None = None) -> Shard:
+    """Read a whole shard into at most ``room`` bytes of memory.
 
     Raises:
-        RefusedFile: it is damaged or of another content; the message names the record by its byte.
+        RefusedFile: it is damaged, too large or of another content; the message names the record by its byte.
     """
     shard = Shard(path)
     for at, raw in records(path):
@@ -135,18 +146,21 @@ def gather(path: Path) -> Shard:
             shard.add(at, example(raw))
         except ValueError as error:
             raise _refusal(path, at, str(error)) from None
+        if room is not None and shard.memory > room:
+            problem = f"with it the shard takes {size(shard.memory)} of memory, {size(room)} are free"
+            raise _refusal(path, at, f"{problem}; use fewer --workers, or a larger machine")
     if not shard.stacks:
         raise RefusedFile(f"{path}: holds no record; download the shard again")
     return shard
 
 
-def convert_shard(path: Path, writer: RecordingWriter) -> dict[str, int]:
-    """Convert a shard to one track, and return its counts.
+def convert_shard(path: Path, writer: RecordingWriter, *, room: int | None = None) -> dict[str, int]:
+    """Convert a shard to one track in ``room`` bytes, and return its counts.
 
     Raises:
-        RefusedFile: as ``gathered``.
+        RefusedFile: as ``gather``.
     """
-    shard, leading = gather(path), 0
+    shard, leading = gather(path, room), 0
     lines = shard.lines()
     for line in lines:
         for chunk in _chunks(shard, line):

@@ -144,8 +144,8 @@ class DatasetReturn(NamedTuple):
     expert: float | None  # of the behavior policy, as it was evaluated
 
 
-def dataset_return(path: Path, name: str | None = None) -> DatasetReturn:
-    """Return the mean returns of the data set at ``path``, the one of ``name`` if it is D4RL's.
+def dataset_return(path: Path, name: str | None = None, *, room: int | None = None) -> DatasetReturn:
+    """Return the mean returns of the data set at ``path``, the one of ``name`` if it is D4RL's, in ``room`` bytes.
 
     Raises:
         RefusedFile: it cannot be read, or its metadata hold a return that is no number.
@@ -153,11 +153,11 @@ def dataset_return(path: Path, name: str | None = None) -> DatasetReturn:
     metadata = loader.dataset_metadata(path)
     expert = _number(path, EXPERT, metadata[EXPERT]) if EXPERT in metadata else None
     if recording_reader.is_frames(path):
-        returns = recording_summary(recording_reader.outline(path)).returns
+        returns = recording_summary(recording_reader.outline(path, room=room)).returns
         return DatasetReturn(None if returns is None else returns.mean, expert)
     if "return_mean" in metadata:  # own sets store it, without the episodes that were cut by the number of steps
         return DatasetReturn(_number(path, "return_mean", metadata["return_mean"]), expert)
-    split = episodes(loader.load_dataset(path, name))
+    split = episodes(loader.load_dataset(path, name, room=room))
     return DatasetReturn(float(split.returns[split.closed].mean()) if split.closed.any() else None, expert)
 
 

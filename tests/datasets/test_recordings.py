@@ -283,7 +283,8 @@ def test_files_of_frames_of_another_size_are_refused_by_name(tmp_path: Path) -> 
         recording_reader.read_recording(folder)
 
 
-def test_set_that_does_not_fit_into_memory_is_refused(tmp_path: Path) -> None:
+def test_set_that_does_not_fit_into_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording_reader, "ROW", 1)  # less than its frame
     write(tmp_path / "x.frames", [[(20, True)]])
     assert len(recording_reader.read_recording(tmp_path / "x.frames", room=21 * 12).obs) == 21
     with pytest.raises(UsageError, match=r"21 frames do not fit into memory; .* rlbench data subset"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import deque
 from pathlib import Path
 
 import h5py
@@ -19,10 +20,12 @@ from rlbench.buffers.dataset import ring
 from rlbench.cli.app import main
 from rlbench.config.footprint import footprint
 from rlbench.config.overrides import apply_settings, parse
-from rlbench.datasets import d4rl
+from rlbench.datasets import d4rl, rl_unplugged
 from rlbench.datasets.episodes import scale_of
 from rlbench.records.store import read_record
 from tests.commands import run_command, stderr_of
+from tests.datasets.rl_unplugged_writer import Transition, shard
+from tests.datasets.test_recordings import write
 from tests.reliability.broken import words
 
 EVALUATION = ("protocol.episodes=1", "protocol.envs=1")
@@ -183,6 +186,46 @@ def test_data_sets_larger_than_memory_are_refused_by_every_command(
     monkeypatch.setattr("rlbench.records.machine.available_memory", lambda: 2_000_000)
     code, out, error = run_command(["data", verb, str(path), *(["--name", "rlb-large"] if verb == "import" else [])])
     assert code == 2 and f"{path}: holds " in out + error and "2.0 MB free" in out + error
+
+
+@pytest.mark.parametrize("words", [("show",), ("verify",), ("subset", "--steps", "3", "--name", "rlb-less")])
+def test_rows_of_recorded_play_are_counted_over_all_files(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
+    write(tmp_path / "own" / "rlb-x.frames", [[(20, True)], [(20, True)]])  # 42 rows in 6 files
+    for free, code in ((42 * 64 - 1, 2), (42 * 64, 0)):
+        monkeypatch.setattr("rlbench.records.machine.available_memory", lambda free=free: free)
+        actual, out, error = run_command(["data", words[0], str(tmp_path / "own" / "rlb-x.frames"), *words[1:]])
+        assert actual == code, out + error
+        assert ("play.00005.segment: with it the set takes 0.0 MB of memory" in out + error) == bool(code)
+
+
+EMPTY = [np.zeros((84, 84), np.uint8)] * 4
+
+
+def test_shard_larger_than_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
+    path = shard(tmp_path / "s.gz", [Transition(EMPTY, 0, 0.0, 1.0, EMPTY, 0, 5)] * 40)
+    for free, code in ((40 * 1_200, 2), (42 * 1_200, 0)):
+        monkeypatch.setattr("rlbench.records.machine.available_memory", lambda free=free: free)
+        actual, _, error = run_command(["data", "import", "rlu", str(path), "--name", "rlb-x"])
+        assert actual == code and ("with it the shard takes 0.0 MB of memory" in error) == bool(code)
+
+
+def test_equal_records_of_a_shard_are_moved_at_most_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counted(deque[int]):
+        moves = 0
+
+        def popleft(self) -> int:
+            Counted.moves += 1
+            return super().popleft()
+
+    monkeypatch.setattr(rl_unplugged, "deque", Counted)
+    n, still = 1_000, [(0,) * 4] * 1_000
+    columns = {"action": [0] * n, "next_action": [0] * n, "over": [False] * n, "episode": [0] * n}
+    assert rl_unplugged.Shard(Path("s"), stacks=still, led_to=still, **columns).lines() == [list(range(n))]
+    assert n <= Counted.moves <= 2 * n
 
 
 @pytest.mark.parametrize(
