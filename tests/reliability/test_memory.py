@@ -207,7 +207,7 @@ EMPTY = [np.zeros((84, 84), np.uint8)] * 4
 def test_shard_larger_than_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
     path = shard(tmp_path / "s.gz", [Transition(EMPTY, 0, 0.0, 1.0, EMPTY, 0, 5)] * 40)
-    for free, code in ((40 * 1_200, 2), (42 * 1_200, 0)):
+    for free, code in ((40 * rl_unplugged.RECORD, 2), (42 * rl_unplugged.RECORD, 0)):
         monkeypatch.setattr("rlbench.records.machine.available_memory", lambda free=free: free)
         actual, _, error = run_command(["data", "import", "rlu", str(path), "--name", "rlb-x"])
         assert actual == code and ("with it the shard takes 0.0 MB of memory" in error) == bool(code)
