@@ -166,10 +166,7 @@ def _length(row: RemainingRuns) -> tuple[float, int]:
 def _row(row: RemainingRuns, own_cells: Mapping[CellKey, Cell]) -> dict[str, object]:
     cell = own_cells.get(row.key)
     return {
-        "suite": row.key.suite,
-        "algorithm": row.key.algorithm,
-        "task": row.key.task,
-        "dataset": row.key.dataset or None,
+        **row.key.document(),
         "seeds": ",".join(map(str, row.seeds)),
         "steps": row.steps,
         "hours": None if row.hours is None else round(row.hours, 4),

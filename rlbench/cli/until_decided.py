@@ -151,10 +151,7 @@ def decision_rows(cells: Sequence[SequentialCell], results: Path) -> Iterator[di
     for cell in cells:
         looks = cell.looks
         yield {
-            "suite": cell.key.suite,
-            "algorithm": cell.key.algorithm,
-            "task": cell.key.task,
-            "dataset": cell.key.dataset or None,
+            **cell.key.document(),
             "verdict": rows[cell.key].verdict.word,
             "look": looks.count,
             "looks": len(cell.design),

@@ -40,6 +40,21 @@ ParityWord = Literal["ON PAR", "WORSE", "BETTER", "OPEN"]
 WORDS: dict[str, ParityWord] = {"REPRODUCED": "ON PAR", "BELOW": "WORSE", "ABOVE": "BETTER"}
 """The word of parity for each word of the same test against a reference; every other one is OPEN."""
 
+COLUMNS: Final = (
+    "Algorithm", "Task", "Step", "rlbench", "Peer", "Reference", "rlbench - peer", "Bound", "Parity",
+    "Peer - reference",
+)  # fmt: skip
+NUMBERS: Final = {*COLUMNS} - {"Algorithm", "Task", "Parity"}
+
+LEGEND: Final = (
+    "rlbench, Peer, Reference: mean over seeds (how many) of the last three evaluations up to the step.",
+    "rlbench - peer: both in this environment, with Welch's 95 % interval; a difference here is due to rlbench.",
+    "Peer - reference: a difference here is due to the environment, or to a later version of the reference's code.",
+    "Bound: the largest shortfall against the peer that the data allow (one-sided, 95 %), in % of the way.",
+    "%: of the way from the random policy to the reference at that step; pooled rows are means over cells.",
+    "ON PAR, WORSE, BETTER: within a tenth of the way of the peer, below, above, after Holm's correction; else OPEN.",
+)
+
 FEWEST_SEEDS = 2
 """Seeds on either side below which a cell has no interval, and no row."""
 
@@ -234,22 +249,6 @@ def mean_text(scores: Sequence[float]) -> str:
     return f"{rounded(mean(scores))} ({len(scores)})"
 
 
-COLUMNS: Final = (
-    "Algorithm", "Task", "Step", "rlbench", "Peer", "Reference", "rlbench - peer", "Bound", "Parity",
-    "Peer - reference",
-)  # fmt: skip
-NUMBERS: Final = {*COLUMNS} - {"Algorithm", "Task", "Parity"}
-
-LEGEND: Final = (
-    "rlbench, Peer, Reference: mean over seeds (how many) of the last three evaluations up to the step.",
-    "rlbench - peer: both in this environment, with Welch's 95 % interval; a difference here is due to rlbench.",
-    "Peer - reference: a difference here is due to the environment, or to a later version of the reference's code.",
-    "Bound: the largest shortfall against the peer that the data allow (one-sided, 95 %), in % of the way.",
-    "%: of the way from the random policy to the reference at that step; pooled rows are means over cells.",
-    "ON PAR, WORSE, BETTER: within a tenth of the way of the peer, below, above, after Holm's correction; else OPEN.",
-)
-
-
 def parity_markdown(rows: Sequence[Parity]) -> str:
     """A table, a row a cell and a pooled row an algorithm, and below it the legend."""
     lines = [barred(COLUMNS), barred(["---:" if name in NUMBERS else "---" for name in COLUMNS])]
@@ -288,10 +287,7 @@ def parity_document(row: Parity) -> dict[str, object]:
     low, high = row.interval
     level = row.reference
     return {
-        "suite": row.key.suite,
-        "algorithm": row.key.algorithm,
-        "task": row.key.task,
-        "dataset": row.key.dataset or None,
+        **row.key.document(),
         "library": row.library,
         "packages": list(row.packages),
         "differences": list(row.differences),

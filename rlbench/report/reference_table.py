@@ -46,6 +46,10 @@ class CellKey(NamedTuple):
     task: str
     dataset: str  # empty where the task is all there is
 
+    def document(self) -> dict[str, str | None]:
+        """The key as scripts read it."""
+        return {**self._asdict(), "dataset": self.dataset or None}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReferenceScore:

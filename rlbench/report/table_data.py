@@ -19,10 +19,7 @@ def cell_document(cell: Cell) -> dict[str, object]:
     """A cell as scripts read it."""
     origin = "imported" if cell.measured and cell.measured.imported else cell.origin or "own"
     return {
-        "suite": cell.key.suite,
-        "algorithm": cell.key.algorithm,
-        "task": cell.key.task,
-        "dataset": cell.key.dataset or None,
+        **cell.key.document(),
         "documented": _fields(cell.documented, "score std n estimator source") if cell.documented else None,
         "measured": {**_score_document(cell.measured), "origin": origin} if cell.measured else None,
         "rlbench": _score_document(cell.rlbench) if cell.rlbench else None,
