@@ -48,6 +48,15 @@ OFFLINE_ALGORITHMS = ("il", "bcq", "cql", "crr", "td3bc", "iql")
 OFFLINE_TASKS = ("HalfCheetah-v2", "Hopper-v2", "Walker2d-v2", "Ant-v2")
 """Rows of the offline table that Tianshou has not: these algorithms on the MuJoCo data sets of D4RL, version 2."""
 
+SHARE = 0.1
+"""Margin of non-inferiority, as a share of the way from the random policy to the reference score."""
+
+TOLERANCE = 0.05
+"""Margin of a toy task below its known optimum, as a share of the optimum."""
+
+WHOLE = "NoFrameskip-v4"
+"""Endings of the names of tasks with integer returns."""
+
 PRIMARY = (
     ("Tianshou v2.0", "max-of-mean"),
     ("CORL", "normalized-final"),
@@ -303,16 +312,6 @@ def reference_curves() -> dict[CellKey, Curve]:
             if key not in curves or curve.n > curves[key].n:
                 curves[key] = curve
     return curves
-
-
-SHARE = 0.1
-"""Margin of non-inferiority, as a share of the way from the random policy to the reference score."""
-
-TOLERANCE = 0.05
-"""Margin of a toy task below its known optimum, as a share of the optimum."""
-
-WHOLE = "NoFrameskip-v4"
-"""Endings of the names of tasks with integer returns."""
 
 
 def margin_of(reference: float, std: float | None, random: float | None, share: float = SHARE) -> float:

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from rlbench.config.run import Spec
 
 
+State = Literal["running", "done", "failed", "interrupted", "damaged"]
+RECENT = 3
+"""Epochs that the speed of a run is read from."""
+
 MOST_NAMED = 3
 """Settings that a note names."""
 
@@ -229,11 +233,6 @@ def counts_by_setting(runs: Sequence[Run]) -> str:
 def setting(run: Run) -> str:
     """Name the settings that a run changes, as ``lr=0.01``; ``published`` if that is at most its budget."""
     return label(run) if any(not text.startswith("budget.") for text in differences(run)) else "published"
-
-
-State = Literal["running", "done", "failed", "interrupted", "damaged"]
-RECENT = 3
-"""Epochs that the speed of a run is read from."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
