@@ -176,7 +176,7 @@ def describe(path: Path, *, json: bool) -> None:
 
     seal = checksums.seal_of(data_file(path)) if recording_reader.is_complete(path) else None
     facts = recording_summary(recording_reader.outline(path, room=available_memory()))
-    words = dataset_metadata(path)
+    metadata = dataset_metadata(path)
     size = sum(file.stat().st_size for file in path.iterdir())
     head = {"name": path.stem, "path": str(path), "bytes": size, "sha256": seal.sha256 if seal else None}
     returns = facts.returns
@@ -194,11 +194,11 @@ def describe(path: Path, *, json: bool) -> None:
             else "no episode has ended",
         ),
         ("actions", " ".join(f"{share:.1%}" for share in facts.actions)),
-        *words.items(),
+        *metadata.items(),
     ]
     wide = max(len(key) for key, _ in lines)
     text = "\n".join(f"{printable(key):<{wide}}  {printable(value)}" for key, value in lines)
-    answer({"schema_version": 2, **head, **asdict(facts), "metadata": words}, text, json=json)
+    answer({"schema_version": 2, **head, **asdict(facts), "metadata": metadata}, text, json=json)
 
 
 KINDS: Final = ("rlu", "dqn-replay")
