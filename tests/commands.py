@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import io
+import os
 import re
-from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from itertools import count
 
+import pytest
+
+from rlbench import faults
 from rlbench.cli.app import main
 
 TRACEBACK = re.compile(r"^Traceback .*?^(?=rlbench: )", re.MULTILINE | re.DOTALL)
@@ -20,6 +25,37 @@ def run_command(words: Sequence[str]) -> tuple[int, str, str]:
     lines = [line for line in error.splitlines() if line.startswith("rlbench: ")]
     assert code == 0 or lines or out, f"exit code {code} without a word"
     return code, out, error
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def killed_at(monkeypatch: pytest.MonkeyPatch, pass_number: int, work: Callable[[], object]) -> bool:
+    """End ``work`` at its n-th pass by a fault point; return True if it comes so far."""
+    passes = count()
+
+    def point(_: str) -> None:
+        if next(passes) == pass_number:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(faults, "point", point)
+        try:
+            work()
+        except Killed:
+            return True
+    return False
+
+
+def screen_of(terminal: int) -> str:
+    """Everything that a process writes to a pseudo-terminal until it closes its end."""
+    screen = b""
+    with suppress(OSError):  # the other end is closed
+        while part := os.read(terminal, 65536):
+            screen += part
+    os.close(terminal)
+    return screen.decode().replace("\r\n", "\n")
 
 
 def stdout_of(words: Sequence[str], code: int = 0) -> str:

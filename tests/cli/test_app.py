@@ -16,7 +16,7 @@ from rlbench import __version__
 from rlbench.cli import app as command
 from rlbench.cli.app import main
 from rlbench.errors import Interrupted, RefusedFile, RlbenchError, UsageError
-from tests.commands import stderr_of, stdout_of
+from tests.commands import screen_of, stderr_of, stdout_of
 
 Capture = pytest.CaptureFixture[str]
 Record = Callable[..., Path]
@@ -44,18 +44,8 @@ def on_terminal(arguments: Sequence[str], *, folder: Path, **environ: str) -> st
         [*RLBENCH, *arguments], cwd=folder, env=os.environ | environ, stdout=theirs, stderr=theirs
     )
     os.close(theirs)
-    screen = b""
     with process:
-        while True:
-            try:
-                part = os.read(ours, 65536)
-            except OSError:  # the terminal's other end is gone
-                break
-            if not part:
-                break
-            screen += part
-    os.close(ours)
-    return screen.decode().replace("\r\n", "\n")
+        return screen_of(ours)
 
 
 def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:

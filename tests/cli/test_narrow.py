@@ -20,6 +20,7 @@ import pytest
 from rlbench.cli.app import main
 from rlbench.report.tables import STYLES
 from rlbench.report.verdict import Word
+from tests.commands import screen_of
 from tests.laws.source import ROOT
 
 Record = Callable[..., Path]
@@ -130,16 +131,8 @@ def test_width_of_a_real_terminal_is_used(
         stderr=subprocess.PIPE,
     )
     os.close(theirs)
-    screen = b""
     with process:
-        while True:
-            try:
-                part = os.read(ours, 65536)
-            except OSError:  # its other end is closed
-                break
-            screen += part
-    os.close(ours)
-    text = screen.decode().replace("\r\n", "\n")
+        text = screen_of(ours)
     assert too_wide(re.sub(r"\x1b\[[0-9;]*m", "", text)) == [] and "InvertedDoublePendulum-v4" in text
     codes = {
         int(code) for codes_text in re.findall(r"\x1b\[([0-9;]*)m", text) for code in codes_text.split(";") if code

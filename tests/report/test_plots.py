@@ -21,7 +21,7 @@ from rlbench.cli.app import main
 from rlbench.errors import UsageError
 from rlbench.report.aggregate import normalizer
 from rlbench.report.compare import compare
-from rlbench.report.figure_style import STYLE
+from rlbench.report.figure_style import STYLE, rc_settings
 from rlbench.report.html_report import page
 from rlbench.report.plot_data import algorithm_scores, hours, panels, steps
 from rlbench.report.plots import ORDER, Kind, draw, encoded, looks_of
@@ -383,3 +383,9 @@ def test_committed_figure_is_current(suite: str, kind: str, tmp_path: Path) -> N
     new, old = imread(tmp_path / "new.png"), imread(RESULTS / "plots" / f"{suite}-{kind}.png")
     assert new.shape == old.shape, "run scripts/tables and commit what it writes"
     assert float(np.abs(new - old).mean()) < 0.002, "run scripts/tables and commit what it writes"
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_setting_that_matplotlib_ignores_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"--rc figure\.raise_window: .* not related to style.*; leave it out"):
+        rc_settings(["font.size=8", "figure.raise_window=True"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from rlbench import suites
 from rlbench.records.locks import is_held
 from rlbench.records.store import Store, read_record
-from rlbench.report.run_index import standings
+from rlbench.report.run_index import standing, standings
 from tests.commands import stdout_of
 from tests.forging import claim
 
@@ -85,3 +86,14 @@ def test_status_of_a_run_stopped_between_epochs_has_its_saved_steps(record_run: 
     store.release()
     killed, _ = standings(tmp_path / "results")
     assert (killed.state, killed.env_steps, killed.reason) == ("interrupted", 200_000, "ended without a word")
+
+
+def test_an_expected_end_needs_neither_the_epochs_nor_a_right_clock(record_run: Record, tmp_path: Path) -> None:
+    folder = record_run([0.0] * 4, suite="toy", algo="ppo", task="Catch", status=None)
+    epochs = folder / "epochs.jsonl"
+    store = claim(suites.spec("toy", "ppo", "Catch"), tmp_path / "results")
+    now = standing(folder).eta_seconds
+    os.utime(epochs, (4e9, 4e9))  # the clock was set back since
+    later = standing(folder).eta_seconds
+    store.release()
+    assert now is not None and later is not None and now <= later < now + 60

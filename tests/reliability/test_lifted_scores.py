@@ -1,30 +1,25 @@
-"""A sixth attack: second records, forced runs, other data and longer curves that lift a score."""
+"""Second records, forced runs, other data, longer curves and forged counts lift no score."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
-import gymnasium
-import mujoco
-import numpy as np
 import pytest
 
 from rlbench import suites
-from rlbench.config.tasks import GymnasiumTask
-from rlbench.envs.external import external_vector
-from rlbench.envs.gymnasium import GymnasiumVector
-from rlbench.envs.mujoco import MujocoVector
-from rlbench.errors import UsageError
 from rlbench.records import imported
-from rlbench.report.figure_style import rc_settings
-from tests.commands import run_command, stderr_of, stdout_of
+from rlbench.records.looks import DESIGN, Looks, record_looks
+from rlbench.report.cells import every_cell
+from tests.commands import killed_at, run_command, stderr_of, stdout_of
 from tests.conftest import RecordRun
+from tests.forging import claim
 from tests.reliability.test_forged_records import full_run
 from tests.reliability.test_hostile_curves import CURVE
 
+TOY = {"suite": "toy", "algo": "ppo", "task": "Catch"}
 HOPPER = {"suite": "offline", "algo": "td3bc", "task": "hopper-medium-v2"}
 
 
@@ -84,29 +79,39 @@ def test_no_imported_evaluation_beyond_the_budget_counts(tmp_path: Path) -> None
     assert score_and_seeds(tmp_path, "toy", "ppo", "Catch") == pytest.approx((0.1, 3))
 
 
-def registered() -> GymnasiumVector:
-    mujoco.set_mju_user_warning(None)
-    task = GymnasiumTask(id="gym:Hopper-v5", package="gymnasium", version=gymnasium.__version__)
-    envs = external_vector(task, seeds=(0,), training=True, make=None)
-    assert isinstance(envs, GymnasiumVector)
-    return envs
+def test_a_failed_seed_stays_in_n_wherever_a_forced_run_is_killed(
+    record_run: RecordRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = tmp_path / "results"
+    for number in count():
+        record_run([0.0, 0.0], **TOY, status="failed", force=True)
+        if not killed_at(monkeypatch, number, lambda: record_run([], **TOY, status=None, force=True)):
+            break
+        assert score_and_seeds(results, "toy", "ppo", "Catch")[1] == 1, f"after {number} passes"
+        record_run([], **TOY, status=None)
+        assert score_and_seeds(results, "toy", "ppo", "Catch")[1] == 1, f"resumed after {number} passes"
+    assert number > 6
 
 
-@pytest.mark.usefixtures("empty_folder")
-@pytest.mark.parametrize("make", [lambda: MujocoVector(task="Hopper-v4", seeds=[0]), registered])
-def test_a_warning_of_mujoco_is_written_through_no_link(make: Callable[[], GymnasiumVector]) -> None:
-    Path("MUJOCO_LOG.TXT").symlink_to("precious")
-    envs = make()
-    envs.reset()
-    (env,) = (env.unwrapped for env in envs.unwrapped())
-    env.data.qvel[:] = np.inf
-    with pytest.warns(UserWarning, match="The simulation is unstable"):
-        env.do_simulation(np.zeros(3), 1)
-    envs.close()
-    assert not Path("precious").exists()
+def test_a_refused_forced_run_keeps_its_failed_attempt_in_n(record_run: RecordRun, tmp_path: Path) -> None:
+    record_run([0.0, 0.0], **TOY, status="failed")
+    environment = {"env": {"env": "test/env"}}
+    store = claim(suites.spec("toy", "ppo", "Catch"), tmp_path / "results", environment, force=True)
+    store.withdraw()
+    store.release()
+    assert score_and_seeds(tmp_path / "results", "toy", "ppo", "Catch")[1] == 1
 
 
-@pytest.mark.filterwarnings("always")
-def test_a_setting_that_matplotlib_ignores_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"--rc figure\.raise_window: .* not related to style.*; leave it out"):
-        rc_settings(["font.size=8", "figure.raise_window=True"])
+INVERTED = {"suite": "mujoco", "algo": "ppo", "task": "InvertedPendulum-v4"}
+
+
+@pytest.mark.parametrize("look_count", [0, 1])
+@pytest.mark.parametrize("scores", [[300.0, 301.0, 302.0, 301.0, 300.0], [880.0, *[860.0, 870.0, 860.0] * 2, 865.0]])
+def test_a_forged_count_of_looks_hides_no_verdict(
+    scores: list[float], look_count: int, record_run: RecordRun, tmp_path: Path
+) -> None:
+    for seed, score in enumerate(scores):
+        folder = record_run([5.0, score], **INVERTED, seed=seed)
+    record_looks(folder.parent, Looks(DESIGN, look_count))
+    (row,) = [cell for cell in every_cell(["mujoco"], tmp_path / "results") if cell.measured]
+    assert row.verdict.word == "BELOW"
