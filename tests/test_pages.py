@@ -82,14 +82,7 @@ def test_pages_show_outputs() -> None:
 
 @pytest.mark.parametrize(
     ("page", "same"),
-    [
-        ("a\nb\n", True),
-        ("a\n…\n", True),
-        ("…\nb\n", True),
-        ("a\n", False),
-        ("a\nc\n", False),
-        ("a\n…\nc\n", False),
-    ],
+    [("a\nb\n", True), ("a\n…\n", True), ("…\nb\n", True), ("a\n", False), ("a\nc\n", False), ("a\n…\nc\n", False)],
 )
 def test_differing_output_is_detected(page: str, same: bool) -> None:
     assert shows(page, "a\nb\n") is same

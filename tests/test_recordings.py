@@ -13,8 +13,7 @@ from rlbench import checkpoint, suites
 from rlbench.assembly import dqn
 from rlbench.assembly.environments import describe, environments
 from rlbench.assembly.restore import fingerprint, policy_player
-from rlbench.buffers.ring import Column, Ring
-from rlbench.buffers.samplers import Uniform
+from rlbench.buffers.ring import Column
 from rlbench.collectors.explore import EpsilonGreedy, NoExploration
 from rlbench.collectors.recording import ShardRecorder, record
 from rlbench.datasets import recording_reader, recording_writer
@@ -27,6 +26,7 @@ from rlbench.generate import EpisodeRecorder, stored_run
 from rlbench.ops.state_dict import of_module
 from rlbench.records.store import Store
 from rlbench.records.types import Outcome
+from tests.rings import ring_of
 
 STEPS = 205
 
@@ -160,19 +160,9 @@ class Watching(Random):
 
 
 def test_frame_stack_contains_no_frame_of_the_previous_game(tmp_path: Path) -> None:
-    spec, cpu = suites.spec("toy", "dqn", "Catch"), torch.device("cpu")
+    spec = suites.spec("toy", "dqn", "Catch")
     envs, actor = environments(spec.task, seeds=(1, 2), training=False), Watching(3)
-    ring = Ring(
-        capacity=20,
-        num_envs=2,
-        obs=Column((10, 5), torch.uint8),
-        action=Column((), torch.int64),
-        n_step=1,
-        gamma=0.9,
-        stack=3,
-        sampler=Uniform(torch.Generator()),
-        device=cpu,
-    )
+    ring = ring_of(2, 10, stack=3, obs=Column((10, 5), torch.uint8))
     writer = RecordingWriter(tmp_path / "x.frames")
     list(record(actor, ring, NoExploration(), envs, ShardRecorder(writer, num_envs=2, steps=80)))
     envs.close()

@@ -38,12 +38,7 @@ def learner_of(method: CriticRegularized = EXP, *, critics: int = 2) -> CRR:
     ensemble = Critics(members=critics, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
     spread(actor, ensemble)
     learner = CRR(
-        actor,
-        ensemble,
-        actor_optimizer=adam(actor),
-        critic_optimizer=adam(ensemble),
-        tau=0.25,
-        method=method,
+        actor, ensemble, actor_optimizer=adam(actor), critic_optimizer=adam(ensemble), tau=0.25, method=method
     )
     spread(learner.target_actor, learner.target_critics)
     return learner
@@ -78,10 +73,7 @@ def test_crr_critics_regress_to_the_minimum_target_of_a_sampled_action(critics: 
 @pytest.mark.parametrize("usual", ["mean", "max"])
 @pytest.mark.parametrize("mode", ["exp", "binary"])
 def test_crr_actor_is_weighted_by_the_advantage_over_its_samples(mode: str, usual: str) -> None:
-    learner, b = (
-        learner_of(EXP.model_copy(update={"mode": mode, "advantage_type": usual})),
-        batch(),
-    )
+    learner, b = (learner_of(EXP.model_copy(update={"mode": mode, "advantage_type": usual})), batch())
     value = learner.critic_loss(b)[3].amin(0)
     torch.manual_seed(9)
     loss, log_prob = learner.policy_loss(b, value)

@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from rlbench.algorithms.discrete_sac import DiscreteSAC
 from rlbench.algorithms.sac import Temperature
@@ -16,26 +15,14 @@ from rlbench.algorithms.steps import optimize
 from rlbench.nets.discrete_actor_critic import DiscreteActorCritic
 from rlbench.nets.torsos import MlpTorso
 from rlbench.ops.types import Transition
+from tests.algorithms import recorded
+from tests.algorithms.recorded import BATCH, OBS, Array, numbers
 
-OBS, ACTIONS, BATCH, ALPHA = 3, 4, 5, 0.05
-Array = NDArray[np.float64]
+ACTIONS, ALPHA = 4, 0.05
 
 
 def batch() -> Transition:
-    draw = torch.Generator().manual_seed(5)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=draw, dtype=torch.float64)
-
-    return Transition(
-        obs=normal(BATCH, OBS),
-        action=torch.tensor([0, 3, 1, 1, 2]),
-        reward=normal(BATCH),
-        discount=torch.tensor([0.99, 0.99, 0.0, 0.9801, 0.99], dtype=torch.float64),
-        next_obs=normal(BATCH, OBS),
-        weight=torch.tensor([1.0, 0.5, 1.0, 2.0, 0.0], dtype=torch.float64),
-        slot=torch.arange(BATCH),
-    )
+    return recorded.batch()._replace(action=torch.tensor([0, 3, 1, 1, 2]))
 
 
 def sac(*, critics: int = 2, target: float | None = None) -> DiscreteSAC:
@@ -53,14 +40,8 @@ def sac(*, critics: int = 2, target: float | None = None) -> DiscreteSAC:
         temperature=Temperature(ALPHA, device=torch.device("cpu"), target=target, lr=1e-2),
         tau=0.25,
     )
-    with torch.no_grad():
-        for parameter in learner.target.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
+    recorded.spread(learner.target)
     return learner
-
-
-def numbers(x: Tensor) -> Array:
-    return np.array(x.detach().double().numpy())
 
 
 def through(layer: nn.Linear, x: Array) -> Array:

@@ -10,18 +10,7 @@ from rlbench.algorithms.td3 import TD3, TD3BC
 from rlbench.config import offline
 from rlbench.nets.actors import DeterministicActor
 from rlbench.nets.critics import Critics
-from tests.algorithms.recorded import (
-    ACTIONS,
-    BATCH,
-    OBS,
-    WIDTHS,
-    adam,
-    batch,
-    numbers,
-    q,
-    spread,
-    through,
-)
+from tests.algorithms.recorded import ACTIONS, BATCH, OBS, WIDTHS, adam, batch, numbers, q, spread, through
 
 
 def learner_of(alpha: float = 2.5) -> TD3BC:

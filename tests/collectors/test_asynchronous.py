@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from rlbench.buffers.async_ring import AsyncRing
 from rlbench.buffers.ring import Column
-from rlbench.buffers.samplers import Uniform
 from rlbench.collectors.asynchronous import AsyncCollector
 from rlbench.collectors.explore import EpsilonGreedy, NoExploration
 from rlbench.collectors.sync import Collector
@@ -261,17 +260,7 @@ def test_asynchronous_ale_envs_store_the_same_as_synchronous_ones() -> None:
     seeds = [1, 2, 3]
     buffers = []
     for count in (None, 2):
-        buffer = AsyncRing(
-            capacity=60 * NUM_ENVS,
-            num_envs=NUM_ENVS,
-            obs=Column((84, 84), torch.uint8),
-            action=Column((), torch.int64),
-            n_step=1,
-            gamma=0.9,
-            stack=2,
-            sampler=Uniform(torch.Generator()),
-            device=torch.device("cpu"),
-        )
+        buffer = ring_of(NUM_ENVS, 60, stack=2, kind=AsyncRing, obs=Column((84, 84), torch.uint8))
         runner: Collector | AsyncCollector
         if count is None:
             runner = Collector(

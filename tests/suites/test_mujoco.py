@@ -11,16 +11,7 @@ from rlbench import suites
 from rlbench.algorithms.sac import SAC
 from rlbench.assembly import actor_critic
 from rlbench.assembly.environments import describe, environments
-from rlbench.config.online import (
-    ActorCritic,
-    Deterministic,
-    Mlp,
-    Natural,
-    PolicyGradient,
-    Reinforce,
-    Soft,
-    Surrogate,
-)
+from rlbench.config.online import ActorCritic, Deterministic, Mlp, Natural, PolicyGradient, Reinforce, Soft, Surrogate
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.envs.base import Box
 from rlbench.errors import UnknownName, UsageError

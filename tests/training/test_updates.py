@@ -56,12 +56,7 @@ def updater_of() -> tuple[EagerUpdater, Source, list[int]]:
 
 
 def _eager(pupil: Pupil, source: Source) -> EagerUpdater:
-    return EagerUpdater(
-        source=source,
-        learner=pupil,
-        batch=2,
-        metrics=MeanMetrics(torch.device("cpu")),
-    )
+    return EagerUpdater(source=source, learner=pupil, batch=2, metrics=MeanMetrics(torch.device("cpu")))
 
 
 def test_targets_are_copied_after_every_third_update_counted_over_all_calls() -> None:
