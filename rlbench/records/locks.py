@@ -19,8 +19,8 @@ from rlbench import faults
 NAME = ".lock"
 
 
-class Claim:
-    """One run's folder, held by this process from ``acquire`` to ``release``."""
+class FolderLock:
+    """Lock on one folder, held by this process from ``acquire`` to ``release``."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME
@@ -93,7 +93,7 @@ def is_held(folder: Path) -> bool:
 def holder(folder: Path) -> str:
     """Return ``process 4242``; ``another process`` where it is of another machine, or gone."""
     try:
-        handle = os.open(folder / ".lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        handle = os.open(folder / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return "another process"
     try:

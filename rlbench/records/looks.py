@@ -22,7 +22,7 @@ from rlbench import faults
 from rlbench.config.names import printable
 from rlbench.errors import RefusedFile
 from rlbench.records import files
-from rlbench.records.locks import Claim
+from rlbench.records.locks import FolderLock
 
 NAME: Final = "looks.json"
 """The file beside a cell's seeds."""
@@ -149,11 +149,11 @@ def record_looks(cell: Path, looks: Looks) -> None:
         RefusedFile: the present record is damaged.
         UsageError: the folder cannot be written.
     """
-    path, claim = cell / NAME, Claim(cell)
+    path, lock = cell / NAME, FolderLock(cell)
     with files.writing(path):
         cell.mkdir(parents=True, exist_ok=True)
         faults.point("claim.made")
-        if not claim.acquire():
+        if not lock.acquire():
             return
         try:
             for temporary in cell.glob(f"{NAME}.*.tmp"):  # of a crashed process
@@ -164,4 +164,4 @@ def record_looks(cell: Path, looks: Looks) -> None:
                 content = {"schema_version": files.SCHEMA_VERSION, "id": cell.absolute().name, "taken": looks.count}
                 files.replace(path, files.seal({**content, "looks": [list(look) for look in looks.design]}) + "\n")
         finally:
-            claim.release()
+            lock.release()

@@ -30,7 +30,7 @@ from rlbench.config.run import Spec, recorded_settings
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.records import files
 from rlbench.records.attempts import Resumption, note_resumption, resumptions
-from rlbench.records.locks import Claim
+from rlbench.records.locks import FolderLock
 from rlbench.records.types import Epoch, Outcome, plain
 
 RecordT = TypeVar("RecordT")
@@ -145,8 +145,8 @@ def epoch_of(line: str, where: str) -> Epoch:
 class Store:
     """One run's folder, held by one process."""
 
-    def __init__(self, folder: Path, claim: Claim, spec: Spec, environment: Mapping[str, object]) -> None:
-        self.folder, self._claim, self.spec, self.environment = folder, claim, spec, environment
+    def __init__(self, folder: Path, lock: FolderLock, spec: Spec, environment: Mapping[str, object]) -> None:
+        self.folder, self._lock, self.spec, self.environment = folder, lock, spec, environment
         self._epochs: list[Epoch] = []
         self._size = 0  # bytes of epochs.jsonl
         self._resumes_at: int | None = None  # epochs recorded by former processes
@@ -163,17 +163,17 @@ class Store:
         """
         folder = folder_of(spec, results)
         files.refuse_links(folder, results)
-        claim = Claim(folder)
+        lock = FolderLock(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             faults.point("claim.made")
-            if not claim.acquire():
+            if not lock.acquire():
                 return None
         except OSError as error:
             raise UsageError(
                 f"{results}: cannot be written ({error.strerror}); choose another folder with --results"
             ) from None
-        store = cls(folder, claim, spec, environment)
+        store = cls(folder, lock, spec, environment)
         try:
             store._open(spec, environment, force=force)
             store._begin()
@@ -188,16 +188,16 @@ class Store:
             self.crash.close()
             path = self.folder / "crash.txt"
             with suppress(OSError):
-                if self._claim.intact() and path.stat().st_size == 0:  # the text of a crash stays
+                if self._lock.intact() and path.stat().st_size == 0:  # the text of a crash stays
                     path.unlink()
                     faults.point("crash.removed")
         self.crash = None
-        self._claim.release()
+        self._lock.release()
 
     def withdraw(self) -> None:
         """Remove the record of a run that was refused before it recorded anything."""
         parts = (*(self.folder / part for part in PARTS[1:-1]), *self.folder.glob("attempt-*"))
-        if self.died or not self._claim.intact() or any(part.exists() for part in parts):
+        if self.died or not self._lock.intact() or any(part.exists() for part in parts):
             return  # without spec.json no reader would see the attempts
         with suppress(OSError):
             for part in ("crash.txt", "spec.json"):  # in this order: the former without the latter is damage
@@ -251,9 +251,9 @@ class Store:
             ResourceExhausted: the lock is gone, or the size of ``epochs.jsonl`` has changed.
         """
         lines = self.folder / "epochs.jsonl"
-        if not self._claim.intact():
+        if not self._lock.intact():
             raise ResourceExhausted(
-                f"{self._claim.path}: the lock {CHANGED_DURING_RUN}; type the same command again: it resumes"
+                f"{self._lock.path}: the lock {CHANGED_DURING_RUN}; type the same command again: it resumes"
             )
         if _size(lines) != self._size:
             raise ResourceExhausted(f"{lines}: {CHANGED_DURING_RUN}; restore it, or start over with --force")

@@ -21,7 +21,7 @@ from rlbench.datasets.tfrecord import masked_crc
 from rlbench.errors import DoesNotFit, RefusedFile
 from rlbench.records import files, imported, looks, machine, store
 from rlbench.records.imported import ImportedCurve, Origin
-from rlbench.records.locks import Claim
+from rlbench.records.locks import FolderLock
 from rlbench.records.types import LARGEST_RETURN
 from rlbench.report import markdown_summary, parity, reference_files, sources, tables
 from rlbench.report.parity import Parity
@@ -436,12 +436,12 @@ def test_looks_that_would_leave_no_seeds_are_refused(seeds: int, tmp_path: Path)
 def test_a_look_removes_the_temporary_file_of_a_crashed_process_but_not_of_one_that_holds_the_cell(
     tmp_path: Path,
 ) -> None:
-    other, claim = tmp_path / f"{looks.NAME}.1.tmp", Claim(tmp_path)
+    other, lock = tmp_path / f"{looks.NAME}.1.tmp", FolderLock(tmp_path)
     other.write_text("half")
-    assert claim.acquire()
+    assert lock.acquire()
     looks.record_looks(tmp_path, looks.Looks(looks.DESIGN, 1))
     assert other.read_text() == "half" and looks.read_looks(tmp_path) is None
-    claim.release()
+    lock.release()
     looks.record_looks(tmp_path, looks.Looks(looks.DESIGN, 1))
     assert [path.name for path in tmp_path.iterdir()] == [looks.NAME]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rlbench import suites
-from rlbench.records.locks import Claim, holder
+from rlbench.records.locks import FolderLock, holder
 from rlbench.records.store import Store, folder_of, read_record
 from tests.forging import claim
 
@@ -124,7 +124,7 @@ def test_lock_file_that_is_a_pipe_or_a_link_names_no_holder(tmp_path: Path) -> N
 def test_lock_file_that_is_a_hard_link_is_not_written(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("kept")
     (tmp_path / ".lock").hardlink_to(tmp_path / "kept")
-    claim = Claim(tmp_path)
-    assert claim.acquire()
+    lock = FolderLock(tmp_path)
+    assert lock.acquire()
     assert (tmp_path / "kept").read_text() == "kept"
-    claim.release()
+    lock.release()

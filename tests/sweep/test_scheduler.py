@@ -11,7 +11,7 @@ import pytest
 from rlbench import suites
 from rlbench.errors import UsageError
 from rlbench.records import attempts
-from rlbench.records.locks import Claim
+from rlbench.records.locks import FolderLock
 from rlbench.records.store import folder_of
 from rlbench.records.types import Outcome, Status
 from rlbench.signals import Stop
@@ -165,7 +165,7 @@ def test_lost_machine_does_not_fail_the_run(tmp_path: Path) -> None:
 def test_locked_job_waits_and_is_taken_over_after_release(tmp_path: Path) -> None:
     locked, free = job(tmp_path, 0), job(tmp_path, 1)
     locked.folder.mkdir(parents=True)
-    other = Claim(locked.folder)
+    other = FolderLock(locked.folder)
     assert other.acquire()
     lets_go: list[Event | Callable[[], None]] = [Begun(0), lambda: finished(free, tmp_path)]
     lets_go += [other.release, Exited(0, "")]
