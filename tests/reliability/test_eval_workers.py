@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
 import time
@@ -97,6 +98,14 @@ def test_pending_policies_are_evaluated_oldest_first_by_as_many_workers_as_allow
     assert epochs == [2, 9]
     workers.load_state_dict({"7": dict(policy.state_dict())})
     assert workers.state_dict().keys() == {"7"}
+
+
+def test_an_hour_of_suspension_is_no_silence_of_a_worker(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(pool, "PROGRAM", ("-c", "input()"))
+    worker = pool.EvalWorker(pool.WorkerConfig("", 1, {}))
+    monkeypatch.setattr(pool, "monotonic", itertools.count(time.monotonic() + 3600, 10).__next__)
+    assert worker.poll(1.0) is None and worker.silent == pool.LONGEST
+    worker.close()
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
+from rlbench.records.looks import DESIGN, Looks
 from rlbench.report import equal_steps
 from rlbench.report.cells import every_cell
 from rlbench.report.equal_steps import (
@@ -175,9 +176,14 @@ def test_a_given_share_replaces_the_margin_at_equal_steps(record_run: Record, tm
     assert row.margin == pytest.approx(1e-3 * (row.level.mean + 284), rel=1e-3) and row.margin < row.level.std
 
 
-def test_before_the_curve_rises_the_verdict_is_too_early_with_the_first_informative_step(
-    record_run: Record, tmp_path: Path
-) -> None:
+def test_looks_not_yet_taken_do_not_weaken_the_verdict(record_run: Record, tmp_path: Path) -> None:
+    record_cell(record_run, [0.98, 1.0, 1.02])
+    runs = gather(tmp_path / "results")[HALF_CHEETAH]
+    rows = [at_equal_steps(HALF_CHEETAH, replace(runs, looks=Looks(DESIGN, count))) for count in (0, 1)]
+    assert rows[0] == at_equal_steps(HALF_CHEETAH, runs) != rows[1]
+
+
+def test_before_the_curve_rises_the_verdict_is_too_early(record_run: Record, tmp_path: Path) -> None:
     record_cell(record_run, [1.0, 1.0, 1.0], steps=10_000)
     row = at(tmp_path / "results")
     assert (str(row), row.claim, row.informative_at) == ("TOO EARLY @10k", None, 50_000)
