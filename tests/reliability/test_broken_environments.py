@@ -88,7 +88,7 @@ def run(way: str, results: Path, *more: str) -> subprocess.CompletedProcess[str]
 
 
 @pytest.mark.slow
-def test_environment_hanging_in_compiled_code_ends_and_is_recorded(tmp_path: Path) -> None:
+def test_hang_in_compiled_code_ends_the_process_and_is_recorded(tmp_path: Path) -> None:
     done = run("deadlock", tmp_path, "--env-timeout", "2")
     assert done.returncode == 5, done.stderr
     assert "the environments have not answered for 2 s" in done.stderr

@@ -433,7 +433,7 @@ def test_looks_that_would_leave_no_seeds_are_refused(seeds: int, tmp_path: Path)
         looks.read_looks(tmp_path)
 
 
-def test_a_look_removes_the_temporary_file_of_a_crashed_process_alone(tmp_path: Path) -> None:
+def test_a_look_removes_temporary_files_of_crashed_processes_only(tmp_path: Path) -> None:
     other, lock = tmp_path / f"{looks.NAME}.1.tmp", FolderLock(tmp_path)
     other.write_text("half")
     assert lock.acquire()
