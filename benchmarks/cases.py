@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rlbench.suites.atari import BATCH_ON_PONG, VALUES
+from rlbench.suites.atari import BATCH_ON_PONG, VALUE_BASED
 
 BATCH = 32
 UNITS = {
@@ -43,7 +43,7 @@ EPOCH_STEPS = 600  # requested steps for one epoch of offline-evaluation; at lea
 TIANSHOU_DIVISOR = 10  # tianshou scans its whole buffer after every collect, so it takes a tenth of the steps
 
 PROFILED = (
-    *(f"atari/{name}" for name in (*VALUES, "sac", "ppo")),
+    *(f"atari/{name}" for name in (*VALUE_BASED, "sac", "ppo")),
     *(f"mujoco/{name}" for name in ("ddpg", "td3", "sac", "redq", "reinforce", "a2c", "ppo", "npg", "trpo")),
     *(f"offline/{name}" for name in (*PEER_SHARES, "crr")),
 )
@@ -61,7 +61,7 @@ class Case(NamedTuple):
 
 def cases(workload: str, threads: int, steps: int) -> dict[str, Case]:
     """The measurements of a workload, by name: one, or one for each algorithm of the family at its documented batch."""
-    family = [(algorithm, BATCH_ON_PONG) for algorithm in VALUES]
+    family = [(algorithm, BATCH_ON_PONG) for algorithm in VALUE_BASED]
     match workload:
         case "value-update":
             measurements = [Case(threads, steps, a, b) for a, b in [("dqn", BATCH), *family]]

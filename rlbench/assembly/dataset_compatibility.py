@@ -14,7 +14,7 @@ from rlbench.datasets.recipes import PREFIX, RECIPES
 from rlbench.datasets.types import Dataset
 from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.errors import RefusedFile
-from rlbench.suites.offline import BODILY
+from rlbench.suites.offline import MUJOCO_ENVS
 
 OBS_WIDTHS = {"Ant-v4": 27}
 """Widths of an environment's observations; D4RL's data sets append contact forces to them, which are all zero."""
@@ -62,7 +62,7 @@ def recorded_on(metadata: Mapping[str, str], name: str, path: Path) -> str | Non
         return metadata["task"]
     if "env_id" in metadata:
         current = re.sub(r"-v\d+$", "-v4", metadata["env_id"])
-        return current if current in BODILY else metadata["env_id"]
+        return current if current in MUJOCO_ENVS else metadata["env_id"]
     file_name = path.resolve().name
     by_file = (entry for entry in catalogue.d4rl().values() if file_name in {entry.file, f"{entry.name}.hdf5"})
     entry = catalogue.d4rl().get(name) or next(by_file, None)

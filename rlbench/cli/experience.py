@@ -34,20 +34,20 @@ class Data:
         """
         from rlbench import suites
         from rlbench.errors import UsageError
-        from rlbench.suites.offline import WORLDS
+        from rlbench.suites.offline import ENVS
         from rlbench.suites.offline_discrete import RECORDINGS
 
         if suite != "offline":
             return globs
         _rows(globs)
         row = self.path is None and self.value in suites.tasks(suite)
-        if row and globs == (suites.offline.world_of(str(self.value)),):
+        if row and globs == (suites.offline.env_id_of(str(self.value)),):
             return (str(self.value),)  # the row itself, given twice
         if globs or self.value is None:
             return globs
         if not self.value:
             raise UsageError(
-                f"--dataset {self.value!r}: name its environment with --task, one of {', '.join(WORLDS)}, or the row"
+                f"--dataset {self.value!r}: name its environment with --task, one of {', '.join(ENVS)}, or the row"
             )
         if self.value in RECORDINGS:
             return (RECORDINGS[self.value],)
@@ -63,13 +63,13 @@ class Data:
         from rlbench.datasets.loader import data_file
         from rlbench.datasets.locations import find
         from rlbench.errors import UsageError
-        from rlbench.suites.offline import WORLDS
+        from rlbench.suites.offline import ENVS
 
         if suite != "offline":
             if self.value is not None:
                 raise UsageError(f"--dataset: {suite} learns from what it plays; leave it out, or choose offline")
             return ""
-        if task not in WORLDS:
+        if task not in ENVS:
             return "" if self.path is not None or self.value in {None, task} else str(self.value)
         if self.value is None and not smoke:
             raise UsageError(f"offline: {task} is an environment; name the data to learn from with --dataset")
@@ -109,20 +109,20 @@ def _environment_of(value: str, file: str | None) -> str:
     from rlbench.datasets import catalogue, checksums, d4rl, loader
     from rlbench.datasets.locations import find
     from rlbench.errors import UsageError
-    from rlbench.suites.offline import WORLDS
+    from rlbench.suites.offline import ENVS
 
     name = "" if file else value
     dataset = catalogue.d4rl().get(name)
     if dataset is not None and dataset.env_id is None:
-        raise UsageError(f"--dataset {name}: its policies cannot be evaluated here; the table has: {', '.join(WORLDS)}")
+        raise UsageError(f"--dataset {name}: its policies cannot be evaluated here; the table has: {', '.join(ENVS)}")
     path = find(name, None if file is None else Path(file))
     checksums.seal_of(loader.data_file(path))  # before HDF5 opens it: damage could end the process
     env_id = recorded_on(loader.dataset_metadata(path), name, path)
-    if env_id in WORLDS:
+    if env_id in ENVS:
         return env_id
     if env_id is not None or path.is_dir():
         of = "names no environment" if env_id is None else f"is of {env_id}, which is not available here"
-        raise UsageError(f"--dataset {value}: {of}; name its environment with --task: {', '.join(WORLDS)}")
+        raise UsageError(f"--dataset {value}: {of}; name its environment with --task: {', '.join(ENVS)}")
     features, actions = d4rl.widths(path)
     sizes = f"observations of {features} numbers and actions of {actions}"
     fitting = _environments_with(features, actions)
@@ -141,10 +141,10 @@ def _environments_with(features: int, actions: int) -> list[str]:
     """The environments with continuous actions whose observations and actions, or D4RL's of them, have these sizes."""
     from rlbench.config.footprint import VECTORS
     from rlbench.datasets import catalogue
-    from rlbench.suites.offline import BODILY
+    from rlbench.suites.offline import MUJOCO_ENVS
 
     of_d4rl = {(entry.env_id, entry.features, entry.actions) for entry in catalogue.d4rl().values()}
-    return [env for env in BODILY if VECTORS[env] == (features, actions) or (env, features, actions) in of_d4rl]
+    return [env for env in MUJOCO_ENVS if VECTORS[env] == (features, actions) or (env, features, actions) in of_d4rl]
 
 
 def steps_of(value: str | None) -> Callable[[Spec], int | None]:

@@ -52,13 +52,13 @@ def task_id(game: str) -> str:
 TASKS = {name: name for name in DOCUMENTED} | {task_id(game): task_id(game) for game in GAMES}
 _GAME = {task_id(game): game for game in GAMES}
 
-STEPS = Replay(n_step=3)
-VALUES = {
-    "dqn": QLearning(replay=STEPS),
-    "c51": QLearning(head=Categorical(), replay=STEPS),
-    "qrdqn": QLearning(head=Quantiles(), replay=STEPS),
-    "iqn": QLearning(head=Implicit(), replay=STEPS),
-    "fqf": QLearning(head=Proposed(), lr=5e-5, replay=STEPS),
+THREE_STEP_REPLAY = Replay(n_step=3)
+VALUE_BASED = {
+    "dqn": QLearning(replay=THREE_STEP_REPLAY),
+    "c51": QLearning(head=Categorical(), replay=THREE_STEP_REPLAY),
+    "qrdqn": QLearning(head=Quantiles(), replay=THREE_STEP_REPLAY),
+    "iqn": QLearning(head=Implicit(), replay=THREE_STEP_REPLAY),
+    "fqf": QLearning(head=Proposed(), lr=5e-5, replay=THREE_STEP_REPLAY),
     "rainbow": QLearning(
         head=Categorical(), dueling=True, noisy=0.1, lr=6.25e-5, replay=Replay(n_step=3, priority=Priority())
     ),
@@ -75,31 +75,34 @@ PPO = PolicyGradient(
     scale_returns=False,
     normalize_obs=False,
 )
-CURIOUS = Curiosity(torso=Nature(scale=True))
+ICM_SETTINGS = Curiosity(torso=Nature(scale=True))
 """As in the scripts, but of pixels divided by 255: of plain ones the first bonuses are in the hundreds (measured: 660 a
 step on Pong) beside rewards of 1. In the scripts they never reached an n-step target, and no score is documented."""
 
 ALGORITHMS: dict[str, QLearning | DiscreteSAC | PolicyGradient] = {
-    **VALUES,
+    **VALUE_BASED,
     "ppo": PPO,
-    "sac": DiscreteSAC(replay=STEPS),
-    "dqn+icm": QLearning(replay=STEPS, curiosity=CURIOUS),
-    "ppo+icm": PPO.model_copy(update={"curiosity": CURIOUS}),
-    "sac+icm": DiscreteSAC(replay=STEPS, curiosity=CURIOUS),
+    "sac": DiscreteSAC(replay=THREE_STEP_REPLAY),
+    "dqn+icm": QLearning(replay=THREE_STEP_REPLAY, curiosity=ICM_SETTINGS),
+    "ppo+icm": PPO.model_copy(update={"curiosity": ICM_SETTINGS}),
+    "sac+icm": DiscreteSAC(replay=THREE_STEP_REPLAY, curiosity=ICM_SETTINGS),
 }
 BATCH_ON_PONG = 64
 PONG, BREAKOUT, SEAQUEST = (f"{game}NoFrameskip-v4" for game in ("Pong", "Breakout", "Seaquest"))
 EXCEPTIONS: dict[tuple[str, str], tuple[str, ...]] = {
     # every README row of Pong was made with --batch_size 64
-    **{(name, PONG): (f"algo.batch={BATCH_ON_PONG}", f"algo.learning_starts={10 * BATCH_ON_PONG}") for name in VALUES},
-    **{(name, BREAKOUT): ("algo.replay.n_step=1",) for name in VALUES if name != "dqn"},
+    **{
+        (name, PONG): (f"algo.batch={BATCH_ON_PONG}", f"algo.learning_starts={10 * BATCH_ON_PONG}")
+        for name in VALUE_BASED
+    },
+    **{(name, BREAKOUT): ("algo.replay.n_step=1",) for name in VALUE_BASED if name != "dqn"},
     # the documented command of that row, examples/atari/README.md at f2402056b03a
     ("sac", BREAKOUT): ("algo.replay.n_step=1", "algo.actor_lr=1e-4", "algo.critic_lr=1e-4"),
     ("ppo", SEAQUEST): ("algo.lr=1e-4",),
 }
 """Settings of cells whose references differ from the algorithm's common settings."""
 
-GAMES_PER_EVALUATION = 100  # README rows of DQN other than Pong: --num_test_envs 100
+DQN_EVAL_EPISODES = 100  # README rows of DQN other than Pong: --num_test_envs 100
 
 
 def spec(algorithm: str, task: str, seed: int) -> Spec:
@@ -114,7 +117,7 @@ def spec(algorithm: str, task: str, seed: int) -> Spec:
         algo=algo,
         protocol=Protocol(
             name="atari-nature-v4",
-            episodes=GAMES_PER_EVALUATION if many else 10,
+            episodes=DQN_EVAL_EPISODES if many else 10,
             envs=20 if many else 10,
             epsilon=0.005 if algo.epsilon_greedy else 0.0,
             stop=20.0 if pong else None,

@@ -14,7 +14,7 @@ DOCUMENTED = ("FetchReach-v4",)
 TASKS = {f"FetchReach-v{version}": "FetchReach-v4" for version in (4, 3, 2)}
 """The documented ids are names of the same row; ``envs/fetch.py`` lists the differences."""
 
-PLAIN = ActorCritic(
+DDPG = ActorCritic(
     policy=Deterministic(),
     critics=1,
     actor_lr=1e-3,
@@ -24,8 +24,8 @@ PLAIN = ActorCritic(
     replay=Replay(capacity=100_000),
 )
 ALGORITHMS = {
-    "ddpg": PLAIN,
-    "ddpg+her": PLAIN.model_copy(update={"replay": Replay(capacity=100_000, hindsight=Hindsight(k=8))}),
+    "ddpg": DDPG,
+    "ddpg+her": DDPG.model_copy(update={"replay": Replay(capacity=100_000, hindsight=Hindsight(k=8))}),
 }
 
 

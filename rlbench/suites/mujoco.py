@@ -10,7 +10,7 @@ from rlbench.config.online import ActorCritic, Deterministic, Mlp, Natural, Poli
 from rlbench.config.run import Budget, Protocol, Spec
 from rlbench.config.tasks import MujocoTask
 
-BODIES = (
+ROBOTS = (
     "Ant",
     "HalfCheetah",
     "Hopper",
@@ -21,8 +21,8 @@ BODIES = (
     "InvertedPendulum",
     "InvertedDoublePendulum",
 )
-DOCUMENTED = tuple(f"{body}-v4" for body in BODIES)
-TASKS = {f"{body}-v{version}": f"{body}-v4" for version in (4, 3, 2) for body in BODIES}
+DOCUMENTED = tuple(f"{robot}-v4" for robot in ROBOTS)
+TASKS = {f"{robot}-v{version}": f"{robot}-v4" for version in (4, 3, 2) for robot in ROBOTS}
 """The documented ids are names of the same row."""
 
 OFF_POLICY = {
@@ -45,10 +45,10 @@ At thu-ml/tianshou e605bdea policies give actions between the bounds, which are 
 (tianshou/policy/modelfree/ddpg.py, td3.py, sac.py), and SAC's density is theirs; by v0.4.9, REDQ's, [−1, 1] is mapped.
 """
 
-SCHEDULE = 3_072_000
+LR_DECAY_STEPS = 3_072_000
 """Live steps over which the documented learning rate falls: 100 epochs of 30,000, each rounded up to whole rollouts."""
 
-LONGEST = 10_260_480
+REINFORCE_DECAY = 10_260_480
 """Live steps of the schedule of REINFORCE, whose documented runs had 334 epochs."""
 
 EPOCH = 30_720
@@ -59,7 +59,7 @@ PPO = Surrogate(clip=0.2, epochs=10, minibatches=32, recompute=True, value=0.25,
 
 ON_POLICY = {
     "reinforce": PolicyGradient(
-        method=Reinforce(), torso=TANH, lr=1e-3, lr_decay_steps=LONGEST, rollout_length=32, bound="tanh"
+        method=Reinforce(), torso=TANH, lr=1e-3, lr_decay_steps=REINFORCE_DECAY, rollout_length=32, bound="tanh"
     ),
     "a2c": PolicyGradient(
         method=Surrogate(),
@@ -70,10 +70,10 @@ ON_POLICY = {
         lr_decay_steps=3_000_000,
         rollout_length=5,
     ),
-    "ppo": PolicyGradient(method=PPO, torso=TANH, lr=3e-4, lr_decay_steps=SCHEDULE, rollout_length=32),
-    "npg": PolicyGradient(method=Natural(), torso=TANH, lr=1e-3, lr_decay_steps=SCHEDULE, rollout_length=64),
+    "ppo": PolicyGradient(method=PPO, torso=TANH, lr=3e-4, lr_decay_steps=LR_DECAY_STEPS, rollout_length=32),
+    "npg": PolicyGradient(method=Natural(), torso=TANH, lr=1e-3, lr_decay_steps=LR_DECAY_STEPS, rollout_length=64),
     "trpo": PolicyGradient(
-        method=Natural(max_kl=0.01), torso=TANH, lr=1e-3, lr_decay_steps=SCHEDULE, rollout_length=64
+        method=Natural(max_kl=0.01), torso=TANH, lr=1e-3, lr_decay_steps=LR_DECAY_STEPS, rollout_length=64
     ),
 }
 NUM_ENVS = {"reinforce": 64, "a2c": 16, "ppo": 64, "npg": 16, "trpo": 16}

@@ -33,7 +33,7 @@ from rlbench.config.run import Budget, Protocol, Spec
 from rlbench.config.tasks import MujocoTask, OfflineTask
 from rlbench.suites import offline_discrete
 
-BODIES = {"halfcheetah": "HalfCheetah", "hopper": "Hopper", "walker2d": "Walker2d", "ant": "Ant"}
+ROBOTS = {"halfcheetah": "HalfCheetah", "hopper": "Hopper", "walker2d": "Walker2d", "ant": "Ant"}
 QUALITIES = ("random", "medium", "expert", "medium-replay", "medium-expert", "full-replay")
 OWN_QUALITIES = ("medium", "expert", "medium-expert")
 """Qualities of our own data sets."""
@@ -41,26 +41,28 @@ OWN_QUALITIES = ("medium", "expert", "medium-expert")
 D4RL_IDS = tuple(f"{body}-{quality}-v2" for body in ("halfcheetah", "hopper", "walker2d") for quality in QUALITIES)
 """D4RL's ids whose observations Gymnasium's ``-v4`` shows as they are; its Ant shows 84 numbers less."""
 
-OWN = tuple(f"rlb-{body}-{quality}" for body in ("halfcheetah", "hopper", "walker2d") for quality in OWN_QUALITIES)
-FARAMA = tuple(
+OWN_IDS = tuple(f"rlb-{body}-{quality}" for body in ("halfcheetah", "hopper", "walker2d") for quality in OWN_QUALITIES)
+MINARI_IDS = tuple(
     f"mujoco/{body}/{quality}-v0"
     for body in ("halfcheetah", "hopper", "walker2d")
     for quality in ("simple", "medium", "expert")
 )
 """Minari's ids; recorded on ``-v5`` tasks and evaluated, as all here, on ``-v4``."""
 
-BODILY = tuple(f"{body}-v4" for body in ("HalfCheetah", "Hopper", "Walker2d", "Swimmer", "Ant", "InvertedPendulum"))
-WORLDS = (*BODILY, *offline_discrete.WORLDS)
+MUJOCO_ENVS = tuple(
+    f"{name}-v4" for name in ("HalfCheetah", "Hopper", "Walker2d", "Swimmer", "Ant", "InvertedPendulum")
+)
+ENVS = (*MUJOCO_ENVS, *offline_discrete.ENVS)
 """Environments of other data, given with ``--dataset``."""
 
-DOCUMENTED = (*D4RL_IDS, *OWN)
-TASKS = {name: name for name in (*D4RL_IDS, *OWN, *FARAMA, *WORLDS)}
+DOCUMENTED = (*D4RL_IDS, *OWN_IDS)
+TASKS = {name: name for name in (*D4RL_IDS, *OWN_IDS, *MINARI_IDS, *ENVS)}
 
-LONG, SHORT = 1_000_000, 100_000
+PUBLISHED_DATA_STEPS, OWN_DATA_STEPS = 1_000_000, 100_000
 """Gradient steps on published data, as documented, and on our own sets."""
 
-PRESSED = Conservative(conservative_weight=5.0, lagrange_threshold=None, soft_q_backup=False)
-"""CQL on ``OWN``: https://github.com/aviralkumar2907/CQL, ``min_q_weight`` 5 with ``lagrange_thresh`` −1."""
+CQL_ON_OWN_DATA = Conservative(conservative_weight=5.0, lagrange_threshold=None, soft_q_backup=False)
+"""CQL on ``OWN_IDS``: https://github.com/aviralkumar2907/CQL, ``min_q_weight`` 5 with ``lagrange_thresh`` −1."""
 
 ALGORITHMS: dict[str, Offline] = {
     "il": Offline(method=Imitation(), actor_lr=1e-4),
@@ -69,29 +71,29 @@ ALGORITHMS: dict[str, Offline] = {
     "crr": Offline(method=CriticRegularized()),
     "td3bc": Offline(method=TD3BC(), n_step=3, normalize_obs=True),
     "td3bc-raw": Offline(method=TD3BC(), n_step=3),
-    "iql": Offline(method=ImplicitQ(lr_decay_steps=LONG), return_span=1000.0),
+    "iql": Offline(method=ImplicitQ(lr_decay_steps=PUBLISHED_DATA_STEPS), return_span=1000.0),
 }
 """``td3bc-raw`` is TD3+BC on observations as they are, the other half of the documented pairs."""
 
 IMPOSSIBLE = frozenset(
-    (name, task) for name in ALGORITHMS if name not in offline_discrete.ALGORITHMS for task in offline_discrete.WORLDS
+    (name, task) for name in ALGORITHMS if name not in offline_discrete.ALGORITHMS for task in offline_discrete.ENVS
 )
 """These learn continuous actions alone; the others have settings for both."""
 
 EPOCH = 5_000
 
 
-def world_of(task: str) -> str:
+def env_id_of(task: str) -> str:
     """The environment that evaluates policies of the data set ``task``."""
-    if task in WORLDS:
+    if task in ENVS:
         return task
     words = task.removeprefix("rlb-").removeprefix("mujoco/").replace("/", "-").split("-")
-    return f"{BODIES[words[0]]}-v4"
+    return f"{ROBOTS[words[0]]}-v4"
 
 
 def spec(algorithm: str, task: str, seed: int, dataset: str = "") -> Spec:
     """The settings of one cell of the offline table."""
-    if task in offline_discrete.WORLDS:
+    if task in offline_discrete.ENVS:
         return offline_discrete.spec(algorithm, task, seed, dataset)
     cell = _cell(algorithm, task)
     return cell.model_copy(update={"seed": seed, "task": cell.task.model_copy(update={"dataset": dataset})})
@@ -105,15 +107,15 @@ def sources(algorithm: str, task: str) -> dict[str, str]:
 @cache
 def _cell(algorithm: str, task: str) -> Spec:
     """A cell with the settings of its primary reference, or ours where no reference documents the cell."""
-    steps, algo = SHORT if task in OWN else LONG, ALGORITHMS[algorithm]
+    steps, algo = OWN_DATA_STEPS if task in OWN_IDS else PUBLISHED_DATA_STEPS, ALGORITHMS[algorithm]
     if algorithm == "iql":
         algo = algo.model_copy(update={"method": ImplicitQ(lr_decay_steps=steps)})
-    if algorithm == "cql" and task in OWN:
-        algo = algo.model_copy(update={"method": PRESSED})
+    if algorithm == "cql" and task in OWN_IDS:
+        algo = algo.model_copy(update={"method": CQL_ON_OWN_DATA})
     ours = Spec(
         suite="offline",
         algorithm=algorithm,
-        task=OfflineTask(id=task, world=MujocoTask(id=world_of(task))),
+        task=OfflineTask(id=task, world=MujocoTask(id=env_id_of(task))),
         algo=algo,
         protocol=Protocol(name="d4rl-mujoco-v4", episodes=10, envs=10),
         budget=Budget(steps=steps, epoch=EPOCH, segment=100_000),

@@ -28,12 +28,12 @@ SIZES = ("1e6", "1e5", "1e4")
 PONG, BREAKOUT = "PongNoFrameskip-v4", "BreakoutNoFrameskip-v4"
 GAMES = {PONG: "pong", BREAKOUT: "breakout"}
 TOYS = ("Catch", "CartPole-v1")
-WORLDS = (*GAMES, *TOYS)
+ENVS = (*GAMES, *TOYS)
 
 RECORDINGS = {f"rlb-{game}-qrdqn-{size}": task for task, game in GAMES.items() for size in SIZES}
 """Our own recordings: of a QR-DQN with a random action in a fifth of its steps."""
 
-HALVED = Expected(huber=1_000.0)
+HALF_SQUARED_ERROR = Expected(huber=1_000.0)
 """Half the squared error: no value errs by so much that the error would turn linear."""
 
 ALGORITHMS: dict[str, OfflineQ] = {
@@ -42,10 +42,10 @@ ALGORITHMS: dict[str, OfflineQ] = {
         method=DiscreteBatchConstrained(), head=Expected(huber=1.0), lr=6.25e-5, target_update_interval=8_000
     ),
     "cql": OfflineQ(method=DiscreteConservative(), head=Quantiles()),
-    "crr": OfflineQ(method=DiscreteCriticRegularized(), head=HALVED),
+    "crr": OfflineQ(method=DiscreteCriticRegularized(), head=HALF_SQUARED_ERROR),
 }
 
-PRESSURE = {
+CQL_WEIGHTS = {
     (PONG, "1e6"): 10.0,
     (PONG, "1e5"): 10.0,
     (PONG, "1e4"): 1.0,
@@ -67,8 +67,8 @@ def spec(algorithm: str, task: str, seed: int, dataset: str) -> Spec:
     return Spec(
         suite="offline",
         algorithm=algorithm,
-        task=OfflineTask(id=task, world=_world(task), dataset=dataset),
-        algo=_small(algorithm) if toy else _weighed(algorithm, task, dataset),
+        task=OfflineTask(id=task, world=_env_task(task), dataset=dataset),
+        algo=_toy_algo(algorithm) if toy else _atari_algo(algorithm, task, dataset),
         protocol=Protocol(name="toy-v1", episodes=20, envs=20)
         if toy
         else Protocol(name="atari-nature-v4", episodes=10, envs=10, epsilon=EPSILON.get(algorithm, 0.0)),
@@ -77,29 +77,29 @@ def spec(algorithm: str, task: str, seed: int, dataset: str) -> Spec:
     )
 
 
-def _world(task: str) -> World:
+def _env_task(task: str) -> World:
     if task in TOYS:
         return ToyTask(id=task, envs=1)
     return AtariTask(id=task, game=GAMES[task], envs=1)
 
 
-def _weighed(algorithm: str, task: str, dataset: str) -> OfflineQ:
+def _atari_algo(algorithm: str, task: str, dataset: str) -> OfflineQ:
     """The row of the table, with the weight of CQL's gap for a recording of this size, or else of a million steps."""
     algo = ALGORITHMS[algorithm]
     if algorithm != "cql":
         return algo
     sizes = [word for word in dataset.split("-")[-2:] if word in SIZES]  # a set named by its path ends in its SHA-256
-    weight = PRESSURE[task, sizes[0] if sizes else "1e6"]
+    weight = CQL_WEIGHTS[task, sizes[0] if sizes else "1e6"]
     return algo.model_copy(update={"method": DiscreteConservative(conservative_weight=weight)})
 
 
-SMALL: Final[Mapping[str, Mapping[str, Frozen]]] = {
+TOY_CHANGES: Final[Mapping[str, Mapping[str, Frozen]]] = {
     "cql": {"method": DiscreteConservative(conservative_weight=20.0), "head": Quantiles(n_quantiles=32)},
     "crr": {"method": DiscreteCriticRegularized(greedy=True)},
 }
 
 
-def _small(algorithm: str) -> OfflineQ:
+def _toy_algo(algorithm: str) -> OfflineQ:
     """For toys, of which nothing is documented: plain layers, faster steps, and so short a sight that few suffice."""
     return ALGORITHMS[algorithm].model_copy(
         update={
@@ -110,6 +110,6 @@ def _small(algorithm: str) -> OfflineQ:
             "gamma": 0.9,
             "n_step": 3,
             "target_update_interval": 50,
-            **SMALL.get(algorithm, {}),
+            **TOY_CHANGES.get(algorithm, {}),
         }
     )

@@ -36,7 +36,7 @@ DOCUMENTED = tuple(OPTIMUM)
 TASKS = {name: name for name in DOCUMENTED}
 
 
-class Game(NamedTuple):
+class ToySettings(NamedTuple):
     """Settings of a toy task with discrete actions, for replay and for rollouts."""
 
     episodes: int  # of an evaluation, side by side
@@ -48,8 +48,8 @@ class Game(NamedTuple):
     rollout_stop: float
 
 
-GAMES = {
-    "Catch": Game(
+TOY_SETTINGS = {
+    "Catch": ToySettings(
         episodes=64,
         support=(-2.0, 2.0),  # it pays ±1
         n_step=1,
@@ -58,7 +58,7 @@ GAMES = {
         rollout_budget=Budget(steps=100_000, epoch=5_000, segment=20_000),
         rollout_stop=0.95,
     ),
-    "CartPole-v1": Game(
+    "CartPole-v1": ToySettings(
         episodes=20,
         support=(0.0, 100.0),  # at most 1 / (1 − γ)
         n_step=3,  # a fall is felt three steps earlier, which halves the steps to a solution
@@ -76,7 +76,7 @@ def _with(part: PartT, **changes: object) -> PartT:
     return part.model_copy(update=changes)
 
 
-PLAIN = QLearning(
+TOY_DQN = QLearning(
     torso=Mlp(widths=(64,)),
     hidden=64,
     lr=1e-3,
@@ -87,7 +87,7 @@ PLAIN = QLearning(
     replay=Replay(capacity=20_000),
 )
 
-REAL = ActorCritic(
+TOY_SAC = ActorCritic(
     policy=Soft(alpha=0.2, alpha_lr=1e-3),
     widths=(64, 64),
     batch=128,
@@ -95,32 +95,32 @@ REAL = ActorCritic(
     replay=Replay(capacity=20_000),
 )
 DISCRETE: dict[str, QLearning] = {
-    "dqn": PLAIN,
-    "c51": _with(PLAIN, head=Categorical()),
-    "qrdqn": _with(PLAIN, head=Quantiles(n_quantiles=32)),
-    "iqn": _with(PLAIN, head=Implicit()),
-    "fqf": _with(PLAIN, head=Proposed()),
+    "dqn": TOY_DQN,
+    "c51": _with(TOY_DQN, head=Categorical()),
+    "qrdqn": _with(TOY_DQN, head=Quantiles(n_quantiles=32)),
+    "iqn": _with(TOY_DQN, head=Implicit()),
+    "fqf": _with(TOY_DQN, head=Proposed()),
     "rainbow": _with(
-        PLAIN,
+        TOY_DQN,
         head=Categorical(),
         dueling=True,
         noisy=0.1,
         replay=Replay(capacity=20_000, priority=Priority(beta=Linear(start=0.4, end=1.0, steps=20_000))),
     ),
 }
-VECTORS: dict[str, ActorCritic] = {
-    "ddpg": _with(REAL, policy=Deterministic(), critics=1),
-    "td3": _with(REAL, policy=Deterministic(smoothing=0.2), delay=2),
-    "sac": REAL,
-    "redq": _with(REAL, critics=10, redq_subset=2, updates_per_step=5.0, delay=5),
+CONTINUOUS: dict[str, ActorCritic] = {
+    "ddpg": _with(TOY_SAC, policy=Deterministic(), critics=1),
+    "td3": _with(TOY_SAC, policy=Deterministic(smoothing=0.2), delay=2),
+    "sac": TOY_SAC,
+    "redq": _with(TOY_SAC, critics=10, redq_subset=2, updates_per_step=5.0, delay=5),
 }
-SURE = PolicyGradient(gamma=0.98, lr=2e-3, normalize_obs=False, greedy=True)
+GREEDY = PolicyGradient(gamma=0.98, lr=2e-3, normalize_obs=False, greedy=True)
 """Evaluated by the policy's mode; boards are bytes and need no normalization."""
 
 ON_POLICY = {
-    "reinforce": _with(SURE, method=Reinforce(), lr=5e-3, rollout_length=128),
+    "reinforce": _with(GREEDY, method=Reinforce(), lr=5e-3, rollout_length=128),
     "a2c": _with(
-        SURE,
+        GREEDY,
         method=Surrogate(normalize=True, max_grad_norm=None),
         lr=5e-3,
         rollout_length=128,
@@ -128,10 +128,10 @@ ON_POLICY = {
         gae_lambda=1.0,
     ),  # whole returns: with λ = 0.95, γ = 0.98 and rollouts of 16 or 64 rows one of two seeds did not arrive
     "ppo": _with(
-        SURE, method=Surrogate(clip=0.2, epochs=10, minibatches=4, recompute=True, normalize=True), rollout_length=64
+        GREEDY, method=Surrogate(clip=0.2, epochs=10, minibatches=4, recompute=True, normalize=True), rollout_length=64
     ),
-    "npg": _with(SURE, method=Natural(), rollout_length=64),
-    "trpo": _with(SURE, method=Natural(max_kl=0.01), rollout_length=64),
+    "npg": _with(GREEDY, method=Natural(), rollout_length=64),
+    "trpo": _with(GREEDY, method=Natural(max_kl=0.01), rollout_length=64),
 }
 DISCRETE_ACTOR_CRITIC = DiscreteSAC(
     torso=Mlp(widths=(64,)),
@@ -145,7 +145,7 @@ DISCRETE_ACTOR_CRITIC = DiscreteSAC(
 )
 """``sac`` with discrete actions."""
 
-LUCKY = PolicyGradient(
+DOORS_PPO = PolicyGradient(
     method=Surrogate(clip=0.2, epochs=4, minibatches=2, entropy=0.03, normalize=True),
     torso=Mlp(widths=(64,), activation="tanh"),
     lr=1e-3,
@@ -155,48 +155,48 @@ LUCKY = PolicyGradient(
     normalize_obs=False,
     greedy=True,
 )
-CURIOUS = Curiosity(torso=Mlp(widths=(64,)), hidden=64, lr=3e-3, reward_scale=0.2)
-SPARSE = {"ppo": LUCKY, "ppo+icm": _with(LUCKY, curiosity=CURIOUS)}
+DOORS_ICM = Curiosity(torso=Mlp(widths=(64,)), hidden=64, lr=3e-3, reward_scale=0.2)
+SPARSE = {"ppo": DOORS_PPO, "ppo+icm": _with(DOORS_PPO, curiosity=DOORS_ICM)}
 """Algorithms of Doors: without curiosity, which never finds a reward there, and with it."""
 
 ALGORITHMS: dict[str, QLearning | ActorCritic | DiscreteSAC | PolicyGradient] = {
     **DISCRETE,
-    **VECTORS,
+    **CONTINUOUS,
     **ON_POLICY,
     "ppo+icm": SPARSE["ppo+icm"],
 }
 IMPOSSIBLE = frozenset(
-    {(name, "Pendulum-v1") for name in ALGORITHMS if name not in VECTORS}
+    {(name, "Pendulum-v1") for name in ALGORITHMS if name not in CONTINUOUS}
     | {(name, "Doors") for name in ALGORITHMS if name not in SPARSE}
-    | {("ppo+icm", task) for task in GAMES}
-    | {(name, task) for name in VECTORS for task in GAMES if name != "sac"}
+    | {("ppo+icm", task) for task in TOY_SETTINGS}
+    | {(name, task) for name in CONTINUOUS for task in TOY_SETTINGS if name != "sac"}
 )
 """Discrete and continuous actions do not mix; Doors is for curiosity alone."""
 
 
 def spec(algorithm: str, task: str, seed: int) -> Spec:
     """The settings of one cell of the sanity table."""
-    world, changes = ToyTask(id=task), list[str]()
+    env_task, changes = ToyTask(id=task), list[str]()
     algo: QLearning | ActorCritic | DiscreteSAC | PolicyGradient
     if task == "Doors":
         algo, episodes, stop = SPARSE[algorithm], 4, None
         budget = Budget(steps=40_000, epoch=4_000, segment=20_000)
     elif task == "Pendulum-v1":
-        world, algo, episodes, stop = ToyTask(id=task, envs=1), VECTORS[algorithm], 20, OPTIMUM[task]
+        env_task, algo, episodes, stop = ToyTask(id=task, envs=1), CONTINUOUS[algorithm], 20, OPTIMUM[task]
         budget = Budget(steps=5_000 if algorithm == "redq" else 15_000, epoch=1_000, segment=5_000)
     else:
-        game, algo = GAMES[task], DISCRETE_ACTOR_CRITIC if algorithm == "sac" else ALGORITHMS[algorithm]
-        episodes, stop, budget = game.episodes, game.replay_stop, game.replay_budget
+        toy, algo = TOY_SETTINGS[task], DISCRETE_ACTOR_CRITIC if algorithm == "sac" else ALGORITHMS[algorithm]
+        episodes, stop, budget = toy.episodes, toy.replay_stop, toy.replay_budget
         if algo.learns_from == "rollouts":
-            stop, budget = game.rollout_stop, game.rollout_budget
+            stop, budget = toy.rollout_stop, toy.rollout_budget
         else:
-            changes.append(f"algo.replay.n_step={game.n_step}")
+            changes.append(f"algo.replay.n_step={toy.n_step}")
         if any(path == "head.v_min" for path, _ in fields(algo)):
-            changes += [f"algo.head.v_min={game.support[0]}", f"algo.head.v_max={game.support[1]}"]
+            changes += [f"algo.head.v_min={toy.support[0]}", f"algo.head.v_max={toy.support[1]}"]
     cell = Spec(
         suite="toy",
         algorithm=algorithm,
-        task=world,
+        task=env_task,
         algo=algo,
         protocol=Protocol(name="toy-v1", episodes=episodes, envs=episodes, stop=stop),
         budget=budget,

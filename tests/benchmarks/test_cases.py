@@ -20,7 +20,7 @@ from rlbench.assembly.dqn import network, proposing
 from rlbench.config.online import QLearning
 from rlbench.envs.base import Discrete, EnvInfo
 from rlbench.ops.types import Transition
-from rlbench.suites.atari import VALUES
+from rlbench.suites.atari import VALUE_BASED
 
 
 def test_every_workload_has_a_unit_and_a_measurement():
@@ -68,20 +68,20 @@ def count_operations(algo):
     return counter.get_total_flops()
 
 
-@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("name", VALUE_BASED)
 def test_operation_count_equals_torchs_flop_counter(name):
     """To the FLOP: nothing is estimated. Our noisy layers do two products."""
-    algo = VALUES[name]
+    algo = VALUE_BASED[name]
     assert update_flop(algo, batch=BATCH, actions=ACTIONS, noisy_products=2) == count_operations(algo)
 
 
 def test_single_target_saves_one_forward_pass():
-    plain = VALUES["dqn"].model_copy(update={"double": False})
+    plain = VALUE_BASED["dqn"].model_copy(update={"double": False})
     assert update_flop(plain, batch=BATCH, actions=ACTIONS) == count_operations(plain)
 
 
 def test_floor_counts_one_product_of_a_noisy_layer():
-    rainbow = VALUES["rainbow"]
+    rainbow = VALUE_BASED["rainbow"]
     once, twice = (update_flop(rainbow, batch=1, actions=ACTIONS, noisy_products=n) for n in (1, 2))
     layers = 2 * (2 * 3136 * 512 + 512 * (6 * 51 + 51))
     assert twice - once == 5 * layers  # three times forward, and backward twice the first

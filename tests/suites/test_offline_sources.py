@@ -12,7 +12,7 @@ from rlbench.cli.resolve import resolve
 from rlbench.config.canonical import fields
 from rlbench.config.offline import Offline
 from rlbench.report.reference_scores import reference_cells
-from rlbench.suites.offline import D4RL_IDS, OWN, rows, settings, system
+from rlbench.suites.offline import D4RL_IDS, OWN_IDS, rows, settings, system
 
 CORL = "corl-team/CORL@eeeeef2"
 ROBOMIMIC = "ARISE-Initiative/robomimic@d309eae"
@@ -235,7 +235,7 @@ def test_robomimics_time_limits_terminate_episodes(algorithm: str, task: str) ->
 
 
 def test_our_own_sets_and_undocumented_cells_name_no_reference() -> None:
-    for task in (*OWN, "ant-v4"):
+    for task in (*OWN_IDS, "ant-v4"):
         for algorithm in suites.algorithms("offline"):
             assert settings(algorithm, task) == ()
     assert settings("crr", "hopper-medium-v2") == ()
