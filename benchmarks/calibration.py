@@ -24,19 +24,19 @@ from rlbench.report.cells import every_cell
 from rlbench.report.equal_steps import (
     SHARE_OF_WAY,
     STDS_ABOVE_START,
-    TEST_STEPS,
+    TEST_SHARES,
     ReferenceCurve,
     at_equal_steps,
+    decide_at_equal_steps,
     interpolated,
     reference_curve,
-    settled_at,
     spent,
     window,
 )
 from rlbench.report.reference_scores import SHARE, margin, reference_cells, reference_curves
 from rlbench.report.reference_table import CellKey, on_scale, scale_of
 from rlbench.report.run_index import Runs, gather
-from rlbench.report.verdict import ALPHA, FEWEST
+from rlbench.report.verdict import ALPHA, MIN_SEEDS
 
 Array: TypeAlias = NDArray[np.float64]
 Row: TypeAlias = dict[str, str]
@@ -82,13 +82,13 @@ def welch(scores: Array, mean: Array, std: Array, n: int, margins: Array | float
 
 
 class Simulation(NamedTuple):
-    """Words ``[R, checkpoints]`` of a cell as indices of ``WORDS``."""
+    """Words ``[R, test steps]`` of a cell as indices of ``WORDS``."""
 
     words: NDArray[np.int64]
 
     @property
     def informative(self) -> NDArray[np.bool_]:
-        """Checkpoints that are not too early, ``[R, checkpoints]``."""
+        """Checkpoints that are not too early, ``[R, test steps]``."""
         return np.not_equal(self.words, WORDS.index("TOO EARLY"))
 
     def rate_per_look(self, word: str) -> float:
@@ -96,14 +96,14 @@ class Simulation(NamedTuple):
         return float((self.words == WORDS.index(word)).sum() / max(1, self.informative.sum()))
 
     def rate_ever(self, word: str) -> float:
-        """Share of repetitions with the word at any checkpoint."""
+        """Share of repetitions with the word at any test step."""
         return float((self.words == WORDS.index(word)).any(axis=1).mean())
 
 
 def simulate(key: CellKey, curve: ReferenceCurve, seeds: int, shift: float, repeats: int = REPEATS) -> Simulation:
-    """Simulate documented and own seeds of a cell whose true difference is ``shift`` margins at every checkpoint."""
+    """Simulate documented and own seeds of a cell whose true difference is ``shift`` margins at every test step."""
     draw = np.random.default_rng([*"/".join(key).encode(), seeds, round(10 * abs(shift))])
-    windows = [[step - curve.curve.uncounted_steps for step in window(at, curve.epoch)] for at in curve.checkpoints]
+    windows = [[step - curve.curve.uncounted_steps for step in window(at, curve.epoch)] for at in curve.test_steps]
     places = np.array([place for window in windows for place in window])
     ends = np.cumsum([len(window) for window in windows])
     mean, std = (
@@ -127,10 +127,10 @@ def simulate(key: CellKey, curve: ReferenceCurve, seeds: int, shift: float, repe
     start = curve.curve.mean[0]
     best = max(np.array(curve.curve.mean)[np.array(curve.curve.env_steps) <= curve.budget].tolist())
     rise = level - start
-    begun = np.array([at > curve.curve.uncounted_steps for at in curve.checkpoints])
+    begun = np.array([at > curve.curve.uncounted_steps for at in curve.test_steps])
     informative = begun & (rise > 0) & (rise >= np.maximum(STDS_ABOVE_START * spread, SHARE_OF_WAY * (best - start)))
     words = np.full(level.shape, WORDS.index("TOO EARLY"))
-    for look in range(len(TEST_STEPS)):
+    for look in range(len(TEST_SHARES)):
         chances, share = welch(ours[:, :, look], level[:, look], spread[:, look], n, margins[:, look]), spent(look + 1)
         share -= spent(look)
         word = np.where(chances.worse < ALPHA, WORDS.index("ON TRACK"), WORDS.index("OPEN"))
@@ -160,14 +160,14 @@ def curves() -> dict[CellKey, ReferenceCurve]:
 
 
 def transition_rows(curves_by_cell: Mapping[CellKey, ReferenceCurve], repeats: int = REPEATS // 10) -> Iterator[Row]:
-    """Yield how often each word at the full budget follows a word at a checkpoint, over all cells and ``SHIFTS``."""
+    """Yield how often each word at the full budget follows a word at a test step, over all cells and ``SHIFTS``."""
     counts: Counter[tuple[int, int, int]] = Counter()
     for key, curve in curves_by_cell.items():
         for shift in SHIFTS:
-            words = simulate(key, curve, FEWEST, shift, repeats).words
-            for look in range(len(TEST_STEPS) - 1):
+            words = simulate(key, curve, MIN_SEEDS, shift, repeats).words
+            for look in range(len(TEST_SHARES) - 1):
                 counts.update(zip([look] * repeats, words[:, look].tolist(), words[:, -1].tolist(), strict=True))
-    for look, share in enumerate(TEST_STEPS[:-1]):
+    for look, share in enumerate(TEST_SHARES[:-1]):
         for index, word in enumerate(WORDS):
             finals = [counts[look, index, last] for last in range(len(WORDS))]
             if sum(finals):
@@ -176,7 +176,7 @@ def transition_rows(curves_by_cell: Mapping[CellKey, ReferenceCurve], repeats: i
 
 
 def record_rows(results: Path) -> Iterator[Row]:
-    """Yield the words of three seeds of each cell that was run in full, at each checkpoint, beside its final verdict.
+    """Yield the words of three seeds of each cell that was run in full, at each test step, beside its final verdict.
 
     The seeds are every three of the cell's, at most ``SUBSETS`` of them; the verdict is that of all seeds.
     """
@@ -184,10 +184,10 @@ def record_rows(results: Path) -> Iterator[Row]:
     counts: Counter[tuple[str, str, str]] = Counter()
     for key, runs in sorted(gather(results).items()):
         curve = reference_curve(key)
-        if curve is None or len(runs.complete) < FEWEST or runs.failed:
+        if curve is None or len(runs.complete) < MIN_SEEDS or runs.failed:
             continue
-        for subset in islice(combinations(runs.complete, FEWEST), SUBSETS):
-            for share, step in zip(TEST_STEPS, curve.checkpoints, strict=True):
+        for subset in islice(combinations(runs.complete, MIN_SEEDS), SUBSETS):
+            for share, step in zip(TEST_SHARES, curve.test_steps, strict=True):
                 short = [
                     replace(
                         run,
@@ -198,7 +198,7 @@ def record_rows(results: Path) -> Iterator[Row]:
                 ]
                 at = at_equal_steps(key, Runs(short=short))
                 if at is not None and at.level.step == step:
-                    (worded,) = settled_at([at])
+                    (worded,) = decide_at_equal_steps([at])
                     counts[f"{share:.0%}", worded.word if worded else "", finals[key]] += 1
     for (label, word, final), hits in sorted(counts.items(), key=lambda item: (int(item[0][0][:-1]), item[0])):
         yield {"checkpoint": label, "word": word, "final": final, "subsets": str(hits)}
@@ -228,7 +228,7 @@ def sequential(
     tests = [welch(scores[:, :seeds], mean, std, 10, cell_margin) for seeds, _ in designs[0]]
     word, seeds_used = _sequential_test(tests, designs[0])
     for design in designs[1:]:
-        similar = scores[:, :FEWEST].std(axis=1, ddof=1) <= MOST_STD_RATIO * std * (10 / 9) ** 0.5
+        similar = scores[:, :MIN_SEEDS].std(axis=1, ddof=1) <= MOST_STD_RATIO * std * (10 / 9) ** 0.5
         other_word, other_seeds = _sequential_test(tests, design)
         word, seeds_used = np.where(similar, other_word, word), np.where(similar, other_seeds, seeds_used)
     return {name: float((word == name).mean()) for name in ("REPRODUCED", "BELOW", "ABOVE")}, float(seeds_used.mean())
@@ -267,7 +267,7 @@ def sequential_rows() -> Iterator[Row]:
     designs: dict[str, Sequence[Design]] = {
         f"at most {most}": (design, SHARED_ERROR_DESIGNS[most]) for most, design in DESIGNS.items()
     }
-    after = {"fixed 3, then at most 20": [((FEWEST, ALPHA), *design[1:]) for design in designs["at most 20"]]}
+    after = {"fixed 3, then at most 20": [((MIN_SEEDS, ALPHA), *design[1:]) for design in designs["at most 20"]]}
     for name, design in (designs | after).items():
         for ratio in STD_RATIOS:
             rates = errors(min(margins), ratio, design, ERROR_REPEATS)
@@ -308,19 +308,19 @@ def summary(cells: Sequence[Row], transitions: Sequence[Row], records: Sequence[
         "",
         f"## Equal steps: {len(cells) // len(SEEDS)} documented curves, our mean one margin away at every step",
         "",
-        "`ON TRACK` is a statement about its own step: the rate is that of an informative checkpoint. `BEHIND` and",
-        "`AHEAD` count at any of the seven checkpoints, all of which are looked at. A cell's rate is its mean over",
+        "`ON TRACK` is a statement about its own step: the rate is that of an informative test step. `BEHIND` and",
+        "`AHEAD` count at any of the seven test steps, all of which are looked at. A cell's rate is its mean over",
         "the repetitions.",
         "",
         *_table([_cell_summary(cells, seeds) for seeds in SEEDS]),
         "",
-        "## The word at the full budget after a word of three seeds at a checkpoint",
+        "## The word at the full budget after a word of three seeds at a test step",
         "",
         f"Simulated, our mean {', '.join(f'{abs(shift):g}' for shift in SHIFTS)} margins below theirs, equally often.",
         "",
         *_table(transitions),
         "",
-        "## The verdict of all seeds after a word of three of them at a checkpoint",
+        "## The verdict of all seeds after a word of three of them at a test step",
         "",
         f"Cells of `results/` that were run in full; every three of a cell's seeds, at most {SUBSETS}.",
         "",
@@ -384,7 +384,7 @@ def sequential_summary(looks: Sequence[Row]) -> list[Row]:
 
 
 def _wide(records: Sequence[Row]) -> list[Row]:
-    """A row for each checkpoint and word, with a column for each final verdict."""
+    """A row for each test step and word, with a column for each final verdict."""
     finals = sorted({row["final"] for row in records})
     rows: dict[tuple[str, str], Row] = {}
     for row in records:
@@ -408,7 +408,7 @@ def draw(cells: Sequence[Row], path: Path) -> None:
         axes.boxplot(values, tick_labels=[str(seeds) for seeds in SEEDS], whis=(0, 100))
         axes.axhline(5, color="#d55e00", linewidth=1)
         word = name.removeprefix("false_").replace("_", " ").upper()
-        title = f"False {word}, {'each' if name == AT_STEPS[0] else 'any'} checkpoint"
+        title = f"False {word}, {'each' if name == AT_STEPS[0] else 'any'} test step"
         axes.set(title=title, xlabel="Seeds", ylabel="% of cells' repetitions", ylim=(0, 6.5))
     figure.savefig(path, dpi=110, metadata={"Software": None})
 

@@ -47,7 +47,7 @@ def load(folder: Path) -> State:
     Raises:
         RefusedFile: a file is missing, damaged or newer; the message names it.
     """
-    folder = manifest.standing(folder)
+    folder = manifest.current(folder)
     head = manifest.read_manifest(folder)
     tensors: dict[str, Tensor] = {}
     row_counts: dict[str, int] = {}
@@ -81,7 +81,7 @@ def _shard(path: Path) -> dict[str, Tensor]:
 
 def exists(folder: Path) -> bool:
     """True if a checkpoint can be loaded."""
-    return manifest.standing(folder).is_dir()
+    return manifest.current(folder).is_dir()
 
 
 def discard(folder: Path) -> None:
@@ -100,7 +100,7 @@ def recover(folder: Path) -> None:
     Raises:
         RefusedFile: a link or a special file is in the place of a folder.
     """
-    old = manifest.before(folder)
+    old = manifest.old(folder)
     for path in (folder.parent, folder, old):
         files.refuse_link(path)
     for leftover in folder.parent.glob(f".{folder.name}.*.tmp"):
@@ -152,7 +152,7 @@ def _write(folder: Path, state: State) -> None:
 
 
 def _swap(fresh: Path, folder: Path) -> None:
-    old = manifest.before(folder)
+    old = manifest.old(folder)
     if folder.is_dir():
         folder.rename(old)
         faults.point("checkpoint.out")

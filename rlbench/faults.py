@@ -24,9 +24,9 @@ POINTS: Final[Mapping[str, str]] = {
     # a record: record/files.py and record/store.py
     "append.torn": "half of a line stands at the end of the file",
     "append.written": "the line is on disk, and no event was sent",
-    "claim.made": "the run's folder is there and empty",
-    "claim.removed": "the lock's file is gone, the folder is still claimed",
-    "claim.swept": "what a crash left half written is gone",
+    "lock.made": "the run's folder is there and empty",
+    "lock.removed": "the lock's file is gone, the folder is still claimed",
+    "lock.swept": "what a crash left half written is gone",
     "crash.opened": "the file for a dying process's last words is there and empty",
     "crash.removed": "that file is gone, the folder is still claimed",
     "record.withdrawn": "a part of a refused run's record is gone, its folder is still claimed",

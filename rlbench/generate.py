@@ -256,7 +256,7 @@ def stored_run(folder: Path, which: str) -> tuple[Spec, State]:
     if not checkpoint.exists(place):
         train = f"rlbench run {spec.suite} {spec.algorithm} --task {spec.task.id} --seeds {spec.seed}"
         raise UsageError(f"{folder}: has no weights, as records in git have none; train them with: {train}")
-    manifest.refuse_foreign(place, manifest.read_manifest(manifest.standing(place)).values, spec)
+    manifest.refuse_foreign(place, manifest.read_manifest(manifest.current(place)).values, spec)
     return spec, checkpoint.load(place)
 
 

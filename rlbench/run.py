@@ -200,7 +200,7 @@ def _saved_computing(spec: Spec, device: str, store: Store) -> SavedComputing | 
     folder = store.folder / "checkpoint" / "resume"
     if not checkpoint.exists(folder):
         return None
-    values = manifest.read_manifest(manifest.standing(folder)).values
+    values = manifest.read_manifest(manifest.current(folder)).values
     manifest.refuse_foreign(folder, values, spec)
     saved_device, threads, engine = (values.get(name) for name in SavedComputing._fields)
     if "run/spec" not in values or type(threads) is not int or not isinstance(engine, str):

@@ -13,7 +13,7 @@ from rlbench import suites
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, Status
 from rlbench.seeds import Seeds
-from tests.forging import claim
+from tests.forging import locked
 
 RecordRun = Callable[..., Path]
 
@@ -81,7 +81,7 @@ def record_run(tmp_path: Path) -> RecordRun:
         spec = apply_settings(suites.spec(suite, algo, task, seed=seed), [parse(text) for text in sets])
         metadata: dict[str, object] = {"env": {"env": "test/env"}} | ({} if data is None else {"data": dict(data)})
         metadata |= environment or {}
-        store = claim(spec, tmp_path / "results", metadata, force=force)
+        store = locked(spec, tmp_path / "results", metadata, force=force)
         store.note_resumption()
         epochs = [epoch(i, mean, i * spec.budget.epoch, spec.seed) for i, mean in enumerate(means)]
         for record in epochs:

@@ -14,9 +14,9 @@ from rlbench.records.types import Outcome
 Change: TypeAlias = Callable[[dict[str, object]], object]
 
 
-def claim(spec: Spec, results: Path, environment: Mapping[str, object] | None = None, *, force: bool = False) -> Store:
+def locked(spec: Spec, results: Path, environment: Mapping[str, object] | None = None, *, force: bool = False) -> Store:
     """The store of a run that no other process holds."""
-    store = Store.claim(spec, results, environment or {}, force=force)
+    store = Store.lock(spec, results, environment or {}, force=force)
     assert store is not None
     return store
 

@@ -21,7 +21,7 @@ from rlbench.records import attempts
 from rlbench.run import run
 from rlbench.signals import Stop
 from tests.accel.graph_tape import GraphRecorder
-from tests.forging import claim
+from tests.forging import locked
 from tests.slow import slow_but
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -83,7 +83,7 @@ def test_run_whose_engine_fails_continues_eagerly(tmp_path: Path, monkeypatch: p
         with monkeypatch.context() as patched:
             patched.setattr(engines, "_lacking", lambda _: "")
             patched.setattr(engines, "Compiled", FailingCompiled)
-            store = claim(spec, tmp_path / kind)
+            store = locked(spec, tmp_path / kind)
             runtime = Runtime.model_validate({"device": "cpu", "threads": 1, "update_engine": kind})
             assert len(list(run(spec, runtime, store, Stop()))) > 5
             store.release()
@@ -135,7 +135,7 @@ def test_run_with_captured_updates_equals_the_eager_run(
 def weights(spec: Spec, results: Path, interrupted: int | None) -> str:
     """The result of a run that is stopped at so many steps and resumed."""
     for at in (interrupted, None) if interrupted else (None,):
-        store = claim(spec, results)
+        store = locked(spec, results)
         stop = Stop()
         with suppress(Interrupted):
             for record in run(spec, Runtime(device="cpu", threads=1), store, stop):

@@ -36,7 +36,7 @@ from rlbench.generate import (
 from rlbench.ops.action_distributions import Gaussian
 from rlbench.ops.state_dict import of_module
 from rlbench.seeds import Seeds
-from tests.forging import claim
+from tests.forging import locked
 
 HOPPER = "hopper-openai_imitation-trpo_iter200"
 EXPERT = "hopper-openai_imitation-trpo_iter500"
@@ -371,7 +371,7 @@ def test_runs_with_discrete_actions_or_without_their_scale_are_refused() -> None
 def finished(tmp_path: Path) -> Path:
     """The folder of a run that keeps its best policy."""
     spec = apply_settings(suites.spec("toy", "sac", "Pendulum-v1"), [parse("algo.widths=8,8")])
-    store = claim(spec, tmp_path / "results")
+    store = locked(spec, tmp_path / "results")
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
     checkpoint.save(store.folder / "checkpoint" / "best", {"policy": of_module(trainer.learner.policy()), "epoch": 3})
     store.release()

@@ -37,7 +37,7 @@ def run(tmp_path: Path) -> Path:
     spec = suites.spec("toy", "qrdqn", "Catch")
     torch.manual_seed(0)
     learner = dqn.dqn_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
-    store = Store.claim(spec, tmp_path / "results", {})
+    store = Store.lock(spec, tmp_path / "results", {})
     assert store is not None
     checkpoint.save(store.folder / "checkpoint" / "best", {"policy": of_module(learner.policy()), "epoch": 0})
     store.release()
@@ -226,7 +226,7 @@ def test_unsuitable_run_is_refused_before_recording(run: Path, tmp_path: Path) -
 
 def test_metadata_have_the_experts_evaluation(run: Path, tmp_path: Path) -> None:
     assert EXPERT not in record_play(run, tmp_path / "running.frames")[1]  # nobody knows yet
-    store = Store.claim(suites.spec("toy", "qrdqn", "Catch"), tmp_path / "results", {})
+    store = Store.lock(suites.spec("toy", "qrdqn", "Catch"), tmp_path / "results", {})
     assert store is not None and store.folder == run
     checkpoint.save(run / "checkpoint" / "last", checkpoint.load(run / "checkpoint" / "best"))
     numbers = {"env_steps": 1, "updates": 1, "epochs": 0, "seconds": 1.0, "best_epoch": 0, "weights": None}

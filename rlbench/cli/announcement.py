@@ -134,12 +134,12 @@ def _next(cell: Cell, results: Path) -> str:
     """The command that adds the seeds needed for a verdict, or else shows the cell."""
     from rlbench.records.looks import DESIGN
     from rlbench.report.sources import RUNS
-    from rlbench.report.verdict import MOST
+    from rlbench.report.verdict import MAX_MORE_SEEDS
 
     suite, algorithm, task, dataset = cell.key
     seeds, more = cell.measured.roots if cell.measured else (), cell.verdict.more
     where = [] if results == RUNS else ["--results", str(results)]
-    if more is None or more > MOST:
+    if more is None or more > MAX_MORE_SEEDS:
         return join(["rlbench", "table", suite, "--algo", algorithm, "--task", dataset or task, *where])
     if cell.looks is not None:
         most = ["--most-seeds", str(cell.looks.last_seeds)]

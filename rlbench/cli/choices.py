@@ -113,7 +113,7 @@ def parse_until(text: str) -> Until:
     """Parse ``--until``: ``100000``, ``10%`` or ``informative``.
 
     Raises:
-        UsageError: ``text`` is none of them; the result raises it for a cell without an informative checkpoint.
+        UsageError: ``text`` is none of them; the result raises it for a cell without an informative test step.
     """
     if text == "informative":
         return _informative
@@ -146,6 +146,6 @@ def _informative(spec: Spec) -> int:
     curve = reference_curve(cell_of(spec))
     first = None if curve is None else curve.first_informative()
     if first is None:
-        why = "has no documented curve" if curve is None else "has no informative checkpoint in its documented curve"
+        why = "has no documented curve" if curve is None else "has no informative test step in its documented curve"
         raise UsageError(f"--until informative: {spec.name} {why}; write a number of steps, or leave it out")
     return first

@@ -19,7 +19,7 @@ from rlbench.errors import RlbenchError, suggest
 SAFE: Final = re.compile(r"[\w./=@+,:-]+")
 """Plain words of a shell: Tab inserts a name unquoted, and a shell would run ``$(…)`` in it."""
 
-MOST: Final = 2_000
+MAX_RUNS: Final = 2_000
 """Most runs that a completion offers."""
 
 
@@ -99,9 +99,9 @@ def runs(context: typer.Context) -> list[str]:
 
     with suppress(RlbenchError, OSError):
         results = _typed(context, "results") or os.environ.get("RLBENCH_RESULTS")
-        places = sources(Path(str(results)) if results else None).folders
-        names = (str(folder) for place in places for folder in folders(place))
-        return list(islice(filter(SAFE.fullmatch, names), MOST))
+        results_folders = sources(Path(str(results)) if results else None).folders
+        names = (str(folder) for root in results_folders for folder in folders(root))
+        return list(islice(filter(SAFE.fullmatch, names), MAX_RUNS))
     return []
 
 

@@ -59,7 +59,7 @@ class Inline:
         self.stop.phase, self.stop.until = "setup", job.until
         try:
             data = check_data(job.spec, self.runtime)
-            store = Store.claim(job.spec, self.results, environment_of(job.spec, self.runtime, data), force=force)
+            store = Store.lock(job.spec, self.results, environment_of(job.spec, self.runtime, data), force=force)
             if store is None:
                 exited = Exited(0, _holder(job.folder), status="running")
             else:
@@ -113,8 +113,8 @@ def environment_of(spec: Spec, runtime: Runtime, data: CheckedData | None) -> di
 
 def _holder(folder: Path) -> str:
     from rlbench.records.locks import holder
-    from rlbench.report.run_index import standing
+    from rlbench.report.run_index import run_status
 
-    status = standing(folder)
+    status = run_status(folder)
     damage = f", but {status.reason}" if status.state == "damaged" else ""
     return f"{holder(folder)} is running it{damage}"

@@ -51,7 +51,7 @@ def plan(
         Literal["informative"] | None,
         typer.Option(
             "--at",
-            help="Price each cell to the first checkpoint at which its reference's curve differs from its start,  "
+            help="Price each cell to the first test step at which its reference's curve differs from its start,  "
             "the cheapest verdict first; default: to the whole budget.",
         ),
     ] = None,
@@ -182,7 +182,7 @@ def _row(row: RemainingRuns, own_cells: Mapping[CellKey, Cell]) -> dict[str, obj
 
 
 def _informative(row: RemainingRuns) -> str:
-    """The first informative checkpoint, and the time until three seeds have reached it."""
+    """The first informative test step, and the time until three seeds have reached it."""
     from rlbench.cli.status import spoken
     from rlbench.report.equal_steps import steps_text
 

@@ -147,7 +147,7 @@ def _train_again(record: Record, last: int, dataset: Path | None) -> Replay:
         raise UsageError(f"{record.folder}: {error}; or name the file that it learned from with --dataset") from None
     with TemporaryDirectory(prefix="rlbench-replay-") as place, stop_on_signals("setup") as stop:
         fits_memory([record.spec], runtime)
-        store = Store.claim(record.spec, Path(place), {})
+        store = Store.lock(record.spec, Path(place), {})
         if store is None:
             raise UsageError(f"{place}: another process holds it; replay again")
         records = run(record.spec, runtime, store, stop, data and data.seal)

@@ -41,13 +41,13 @@ IDENTITY = {
 }
 """Fields that identify the run; each has its own option or argument."""
 
-CONFIG = 2**16
+MAX_CONFIG_BYTES = 2**16
 """Bytes of a TOML file of settings."""
 
 SCALARS = (str, int, float, bool, list)
 """Types of TOML values that a field can have; any other value, such as a date, becomes text."""
 
-OPTIONS = (
+OPTION_VARIABLES = (
     "RESULTS",
     "DEVICE",
     "SEEDS",
@@ -62,7 +62,7 @@ OPTIONS = (
 )
 """Environment variables that set no field, after ``RLBENCH_``."""
 
-GROUPS = ("ALGO__", "TASK__", "PROTOCOL__", "BUDGET__")
+FIELD_PREFIXES = ("ALGO__", "TASK__", "PROTOCOL__", "BUDGET__")
 """Prefixes of environment variables that set a field, after ``RLBENCH_``."""
 
 
@@ -105,26 +105,26 @@ def resolve(
         UsageError: a value does not fit its field, a field has its own option, or the file cannot be read.
     """
     table = suites.spec(suite, algorithm, task, seed=seed or 0, dataset=dataset, package=package)
-    settings = from_file(config) if config else []
-    settings += from_environment(environ or {})
+    settings = settings_from_file(config) if config else []
+    settings += settings_from_environment(environ or {})
     settings += [parse(text) for text in sets]
     settings = [_check_settable(setting) for setting in settings]
     if dataset:
         settings.append(Setting("task.dataset", dataset, "--dataset"))
     if smoke:
-        settings += _limits(apply_settings(table, settings))
+        settings += _smoke_settings(apply_settings(table, settings))
     if steps is not None:
         settings.append(Setting("budget.steps", steps, "--steps"))
     spec = apply_settings(table, settings)
     return Resolved(spec=spec, sources=_sources(spec, settings, explicit_seed=seed is not None))
 
 
-def from_file(path: Path) -> list[Setting]:
+def settings_from_file(path: Path) -> list[Setting]:
     """Read the settings of a TOML file; the choice of a part comes before the part's own fields."""
     try:
         with path.open("rb") as file:
-            text = file.read(CONFIG + 1).decode()
-        if len(text) > CONFIG or any(line.count(".") > DOTS for line in text.splitlines()):
+            text = file.read(MAX_CONFIG_BYTES + 1).decode()
+        if len(text) > MAX_CONFIG_BYTES or any(line.count(".") > DOTS for line in text.splitlines()):
             raise UsageError(
                 f"--config {path}: too large, or a line has too many dots; write plain fields as algo.lr = 1e-4"
             )
@@ -144,7 +144,7 @@ def from_file(path: Path) -> list[Setting]:
     return sorted(plain, key=lambda setting: setting.path.rpartition(".")[2] not in SELECTORS)
 
 
-def from_environment(environ: Mapping[str, str]) -> list[Setting]:
+def settings_from_environment(environ: Mapping[str, str]) -> list[Setting]:
     """Read settings such as ``RLBENCH_ALGO__LR=1e-3``; ``RLBENCH_STEPS`` sets ``budget.steps``."""
     settings = []
     for name in sorted(environ):
@@ -153,11 +153,11 @@ def from_environment(environ: Mapping[str, str]) -> list[Setting]:
             continue
         if rest == "STEPS":
             settings.append(Setting("budget.steps", parse_count(environ[name], name), name))
-        elif rest.startswith(GROUPS):
+        elif rest.startswith(FIELD_PREFIXES):
             settings.append(Setting(rest.lower().replace("__", "."), environ[name], name))
-        elif rest not in OPTIONS and name != faults.VARIABLE:
-            names = ["RLBENCH_STEPS", *(f"RLBENCH_{o}" for o in OPTIONS), *(f"RLBENCH_{g}…" for g in GROUPS)]
-            raise UnknownName("environment variable", name, names)
+        elif rest not in OPTION_VARIABLES and name != faults.VARIABLE:
+            words = ("STEPS", *OPTION_VARIABLES, *(f"{prefix}…" for prefix in FIELD_PREFIXES))
+            raise UnknownName("environment variable", name, [f"RLBENCH_{word}" for word in words])
     return settings
 
 
@@ -170,7 +170,7 @@ def _check_settable(setting: Setting) -> Setting:
     return setting._replace(path=path)
 
 
-def _limits(spec: Spec) -> list[Setting]:
+def _smoke_settings(spec: Spec) -> list[Setting]:
     steps = 200 if spec.algo.learns_from == "data" else 2_000  # each of them is a gradient step
     caps: dict[str, tuple[float, float]] = {
         "budget.steps": (spec.budget.steps, steps),
@@ -197,10 +197,10 @@ def _sources(spec: Spec, settings: list[Setting], *, explicit_seed: bool) -> dic
     identity = {"suite": "argument", "algorithm": "argument", "task": "argument", "task.id": "argument"}
     if explicit_seed:
         identity["seed"] = "--seed"
-    usual, references = _defaults(spec), suites.sources(spec)
+    defaults, references = _defaults(spec), suites.sources(spec)
     sources = {}
     for path, value in _override_paths(spec):
-        unset = "default" if path in usual and usual[path] == value else "suite table"
+        unset = "default" if path in defaults and defaults[path] == value else "suite table"
         sources[path] = last.get(path) or identity.get(path) or references.get(path) or unset
     return sources
 
@@ -214,18 +214,18 @@ def _override_paths(spec: Spec) -> list[tuple[str, object]]:
     return rows
 
 
-def _defaults(model: BaseModel, usual: BaseModel | None = None, prefix: str = "") -> dict[str, object]:
+def _defaults(model: BaseModel, parent_default: BaseModel | None = None, prefix: str = "") -> dict[str, object]:
     """Default of each field of ``model``; a required field is absent."""
     defaults: dict[str, object] = {}
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
-        has_usual = isinstance(usual, type(model))
-        usually = field.get_default(call_default_factory=True, validated_data=dict(model))
-        default = getattr(usual, name) if has_usual else None if field.is_required() else usually
+        has_parent_default = isinstance(parent_default, type(model))
+        own_default = field.get_default(call_default_factory=True, validated_data=dict(model))
+        default = getattr(parent_default, name) if has_parent_default else None if field.is_required() else own_default
         if isinstance(value, BaseModel):
             defaults |= _defaults(value, default if isinstance(default, BaseModel) else None, f"{prefix}{name}.")
             if isinstance(default, BaseModel):
                 defaults[prefix + name] = next((getattr(default, s) for s in SELECTORS if hasattr(default, s)), None)
-        elif name not in SELECTORS and (has_usual or not field.is_required()):
+        elif name not in SELECTORS and (has_parent_default or not field.is_required()):
             defaults[prefix + name] = default
     return defaults

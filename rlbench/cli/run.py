@@ -281,11 +281,11 @@ def _plan_lines(
 
 def ending_row(ending: Ending) -> dict[str, object]:
     """Row of the JSON for a run that has ended."""
-    from rlbench.report.run_index import standing
+    from rlbench.report.run_index import run_status
 
     row = {**_row(ending.job.spec, ending.job.folder, ending.status, ending.outcome), "reason": ending.reason}
     if ending.status == "running":
-        status = standing(ending.job.folder)
+        status = run_status(ending.job.folder)
         row |= {"env_steps": status.env_steps, "best": status.best}
     attempts = {} if ending.attempts is None else {"attempts": ending.attempts}
     return {**row, **attempts, **({} if ending.log is None else {"log": str(ending.log)})}

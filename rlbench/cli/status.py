@@ -66,11 +66,11 @@ def status(
 
 
 def _standings(results: Path | None, suite: str | None, states: Sequence[str] | None) -> list[RunStatus]:
-    from rlbench.report.run_index import standings
+    from rlbench.report.run_index import run_statuses
     from rlbench.report.sources import sources
 
     own = sources(results).own
-    runs_found = standings(own if suite is None else own / suite)
+    runs_found = run_statuses(own if suite is None else own / suite)
     return [run for run in runs_found if not states or run.state in states]
 
 

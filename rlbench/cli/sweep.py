@@ -88,10 +88,10 @@ def parse_jobs(text: str | None) -> int | None:
 
 def repeated_settings(config: Path | None, environ: Mapping[str, str], sets: Sequence[str]) -> list[str]:
     """Express every setting of file, environment and options as ``--set`` takes it; later ones win."""
-    from rlbench.cli.resolve import from_environment, from_file
+    from rlbench.cli.resolve import settings_from_environment, settings_from_file
     from rlbench.config.overrides import written
 
-    settings = [*(from_file(config) if config else []), *from_environment(environ)]
+    settings = [*(settings_from_file(config) if config else []), *settings_from_environment(environ)]
     plain = ((s.path, tuple(s.value) if isinstance(s.value, list) else s.value) for s in settings)
     return [*(f"{path}={written(value)}" for path, value in plain), *sets]
 

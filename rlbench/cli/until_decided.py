@@ -87,7 +87,7 @@ def cells_of(specs: Sequence[Spec], results: Path, design: tuple[Look, ...]) -> 
     """
     from rlbench.report.reference_table import cell_of
     from rlbench.report.run_index import Runs, gather
-    from rlbench.report.verdict import FEWEST
+    from rlbench.report.verdict import MIN_SEEDS
 
     groups: dict[Path, list[Spec]] = {}
     for spec in specs:
@@ -104,7 +104,7 @@ def cells_of(specs: Sequence[Spec], results: Path, design: tuple[Look, ...]) -> 
                 f"often; add --most-seeds {most}"
             )
         count = len(runs.get(key, Runs()).scored)
-        if read_looks(folder) is None and count >= FEWEST:
+        if read_looks(folder) is None and count >= MIN_SEEDS:
             raise UsageError(
                 f"--until-decided: {spec.name} has {count} ended seeds, whose fixed test has spent the 5 % that looks "
                 "share; begin in another folder with --results, or leave --until-decided out"

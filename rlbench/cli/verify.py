@@ -60,9 +60,9 @@ def verify(
         return
     if epochs is not None or dataset is not None:
         raise UsageError(f"{'--epochs' if dataset is None else '--dataset'}: belongs to --replay; give both")
-    from rlbench.report.integrity import verified
+    from rlbench.report.integrity import verify_records
 
-    findings = verified(folder)
+    findings = verify_records(folder)
     if not findings.runs and not findings.baselines:
         raise UsageError(f"{folder}: holds no records; name a folder of records")
     counts = {"runs": findings.runs, "epochs": findings.epochs, "checkpoints": findings.checkpoints}

@@ -119,7 +119,7 @@ def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int)
 def _saved_threads(folder: Path) -> dict[str, object]:
     """The number of threads that the checkpoint names, which the resumed run takes."""
     with suppress(RefusedFile):  # there is none
-        threads = manifest.read_manifest(manifest.standing(folder / "checkpoint" / "resume")).values.get("threads")
+        threads = manifest.read_manifest(manifest.current(folder / "checkpoint" / "resume")).values.get("threads")
         return {} if threads is None else {"torch_threads": threads}
     return {}
 

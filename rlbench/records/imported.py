@@ -114,7 +114,7 @@ def write_curve(curve: ImportedCurve, results: Path) -> bool:
         if read_curve(folder) == curve:
             return False
         raise UsageError(f"{folder}: holds another curve of seed {curve.seed}; choose another folder with --results")
-    faults.point("claim.made")
+    faults.point("lock.made")
     files.replace(folder / FILE, text + "\n")
     return True
 

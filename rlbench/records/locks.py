@@ -50,7 +50,7 @@ class FolderLock:
         if self.intact() and isinstance(self._lock, FileLock):  # where the disk has no locks, the file is the lock
             with suppress(OSError):
                 self.path.unlink()  # while it is held: a waiting process finds it gone, and tries again
-                faults.point("claim.removed")
+                faults.point("lock.removed")
         self._lock.release()
 
     def _sign(self) -> None:

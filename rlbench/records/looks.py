@@ -152,13 +152,13 @@ def record_looks(cell: Path, looks: Looks) -> None:
     path, lock = cell / NAME, FolderLock(cell)
     with files.writing(path):
         cell.mkdir(parents=True, exist_ok=True)
-        faults.point("claim.made")
+        faults.point("lock.made")
         if not lock.acquire():
             return
         try:
             for temporary in cell.glob(f"{NAME}.*.tmp"):  # of a crashed process
                 temporary.unlink()
-                faults.point("claim.swept")
+                faults.point("lock.swept")
             before = read_looks(cell)
             if before is None or before.count < looks.count:
                 content = {"schema_version": files.SCHEMA_VERSION, "id": cell.absolute().name, "taken": looks.count}

@@ -83,12 +83,12 @@ def check(folder: Path, name: str, digest: str) -> Path:
     return path
 
 
-def standing(folder: Path) -> Path:
+def current(folder: Path) -> Path:
     """Path of the checkpoint: its folder, or the name of the old one while a new one replaces it."""
-    return folder if folder.is_dir() else before(folder)
+    return folder if folder.is_dir() else old(folder)
 
 
-def before(folder: Path) -> Path:
+def old(folder: Path) -> Path:
     """Name of the old checkpoint while a new one replaces it."""
     return folder.with_name(f".{folder.name}.old")
 

@@ -154,7 +154,7 @@ class Store:
         self.died: str | None = None  # why the attempt before this one ended, where it crashed
 
     @classmethod
-    def claim(cls, spec: Spec, results: Path, environment: Mapping[str, object], *, force: bool = False) -> Self | None:
+    def lock(cls, spec: Spec, results: Path, environment: Mapping[str, object], *, force: bool = False) -> Self | None:
         """Lock the run's folder, and create it if need be; None while another process holds it.
 
         Raises:
@@ -166,7 +166,7 @@ class Store:
         lock = FolderLock(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            faults.point("claim.made")
+            faults.point("lock.made")
             if not lock.acquire():
                 return None
         except OSError as error:
@@ -333,7 +333,7 @@ class Store:
         with files.writing(self.folder):
             for temporary in self.folder.glob("*.json*.tmp"):
                 temporary.unlink()
-                faults.point("claim.swept")
+                faults.point("lock.swept")
 
 
 def set_aside(folder: Path) -> None:

@@ -12,7 +12,7 @@ from rlbench import suites
 from rlbench.config.names import number_text
 from rlbench.records.looks import Looks
 from rlbench.records.types import Estimator
-from rlbench.report.equal_steps import AtStep, at_equal_steps, settled_at, shortfall_percent
+from rlbench.report.equal_steps import AtStep, at_equal_steps, decide_at_equal_steps, shortfall_percent
 from rlbench.report.estimate import (
     AMBIGUOUS,
     final,
@@ -45,19 +45,19 @@ from rlbench.report.run_index import Runs, at_last_look, counts_by_setting, gath
 from rlbench.report.runs import UNKNOWN, DatasetReturns, Evaluation, Run, dataset_returns, noted
 from rlbench.report.verdict import (
     ALPHA,
-    MOST,
+    MAX_MORE_SEEDS,
     UNDECIDABLE,
-    Claim,
+    CellTest,
     Verdict,
     against_run,
     against_seeds,
+    decide,
     in_both_respects,
     in_looks,
     no_more_than_consistent,
     out_of_reach,
-    settle,
-    squared_error,
-    under_both,
+    under_both_estimators,
+    variance_of_mean,
     with_failures,
 )
 
@@ -101,7 +101,7 @@ class Cell:
     verdict: Verdict
     note: str
     margin: float | None = None  # difference from the reference score within which means count as equal
-    claim: Claim | None = None  # before Holm's correction over the table
+    claim: CellTest | None = None  # the test before Holm's correction over the table
     experience: DatasetReturns = UNKNOWN  # returns of the data set, offline
     origin: Literal["", "own", "rlbench"] = ""  # of the evaluated runs; empty with one results folder
     rlbench: Measured | None = None  # score of rlbench's own records, beside the user's runs
@@ -128,8 +128,8 @@ def every_cell(
         beyond = sorted(key for key in runs if key.suite == suite and key not in references)
         groups = {key: runs.get(key, Runs()) for key in (*references, *beyond)}
         cells = [_tested(key, references.get(key), group, share, returns_by_file) for key, group in groups.items()]
-        verdicts = iter(settle([cell.claim for cell in cells if cell.claim is not None], alpha))
-        stages = settled_at([cell.at for cell in cells], alpha)
+        verdicts = iter(decide([cell.claim for cell in cells if cell.claim is not None], alpha))
+        stages = decide_at_equal_steps([cell.at for cell in cells], alpha)
         for cell, group, at in zip(cells, groups.values(), stages, strict=True):
             verdict = _verdict(None if cell.claim is None else next(verdicts), group)
             row = replace(cell, verdict=verdict, at=at)
@@ -164,19 +164,19 @@ def _tested(
     failed_scores = [_floor(scores, estimator, runs, scale)] * len(runs.failed)
     testable = bool(runs.complete or runs.failed) and comparable(key)
     test_scores = _test_scores(scored_runs, scores, reference)
-    apart, claim = margin(key, reference, share) if reference else None, None
-    if testable and reference is not None and apart is not None:
-        test = partial(_claim, key, reference, apart, runs.level)
+    tolerance, claim = margin(key, reference, share) if reference else None, None
+    if testable and reference is not None and tolerance is not None:
+        test = partial(_test, key, reference, tolerance, runs.level)
         claim = with_failures(test, test_scores, [_floor(test_scores, estimator, runs, scale)] * len(runs.failed))
         if estimator in OTHER_READING:
             other = seed_scores(scored_runs, OTHER_READING[estimator], limit=limit, scale=scale)
-            claim = under_both(claim, with_failures(test, other, failed_scores))
+            claim = under_both_estimators(claim, with_failures(test, other, failed_scores))
         if (stop := threshold(key, reference)) is not None:
             claim = in_both_respects(claim, _in_time(runs, reference, stop, share))
-        if insensitive(key, reference, apart):
+        if insensitive(key, reference, tolerance):
             claim = no_more_than_consistent(claim)
         if runs.whole and (whole := _tested(key, reference, runs.whole, share, returns_by_file).claim):
-            both = under_both(claim, whole)
+            both = under_both_estimators(claim, whole)
             claim = replace(claim, found=both.found, above=both.above)
         claim = claim if runs.looks is None else in_looks(claim, runs.looks)
         if runs.ended_look and (ended := _tested(key, reference, runs.ended_look, share, returns_by_file).claim):
@@ -188,7 +188,7 @@ def _tested(
         measured=_measured(scored_runs, [*scores, *failed_scores], estimator, runs, roots),
         verdict=Verdict("NOT RUN"),
         note="",
-        margin=apart,
+        margin=tolerance,
         claim=claim,
         experience=dataset_returns(key, runs.all, returns_by_file),
         tested=(*test_scores, *failed_scores),
@@ -210,29 +210,29 @@ def _curves(runs: Sequence[Run], reference: ReferenceScore) -> list[Sequence[Eva
     return [curve for run in runs if (curve := within(run.evaluations, reference.limit))]
 
 
-def _claim(key: CellKey, reference: ReferenceScore, apart: float, level: float, scores: Sequence[float]) -> Claim:
+def _test(key: CellKey, reference: ReferenceScore, tolerance: float, level: float, scores: Sequence[float]) -> CellTest:
     std, n = (0.0, 2) if reference.source == OPTIMUM else (reference.std, reference.n or 1)  # an optimum has no error
     if n > 1:
-        return against_seeds(scores, reference.score, std, n, apart, level)
+        return against_seeds(scores, reference.score, std, n, tolerance, level)
     stop = threshold(key, reference)
     if stop is None:
-        return against_run(scores, reference.score, apart, resolution(key, reference))
+        return against_run(scores, reference.score, tolerance, resolution(key, reference))
     capped = [min(score, stop) for score in scores]  # scores beyond the threshold differ by chance
-    return against_run(capped, stop, apart, resolution(key, reference))
+    return against_run(capped, stop, tolerance, resolution(key, reference))
 
 
-def _in_time(runs: Runs, reference: ReferenceScore, stop: float, share: float | None) -> Claim:
+def _in_time(runs: Runs, reference: ReferenceScore, stop: float, share: float | None) -> CellTest:
     """Test the steps to the threshold, negative so that more is better, against the reference's if it is known.
 
     A seed that did not reach the threshold counts at its whole budget, a lower bound of its steps.
     """
     documented = reference.steps_to_threshold
     if documented is None:
-        return Claim(found="CONSISTENT", above=1.0)  # the reference only says that its budget suffices
+        return CellTest(found="CONSISTENT", above=1.0)  # the reference only says that its budget suffices
     steps = [-float(steps_to(run.evaluations, stop) or run.budget) for run in runs.complete]
     epoch = max(largest_gap(run.evaluations) for run in runs.scored)
 
-    def test(scores: Sequence[float]) -> Claim:
+    def test(scores: Sequence[float]) -> CellTest:
         return against_run(scores, -documented, step_margin(documented, share), epoch)
 
     return with_failures(test, steps, [-float(run.budget) for run in runs.failed])
@@ -336,10 +336,10 @@ def _doubts(cell: Cell, runs: Runs) -> Iterator[str]:
             there = f" (reported final {theirs.score:,.6g})" if theirs else ""
             yield f"peak at {steps:,} steps, final {number_text(last, ',.1f')}{there}"
     looks = cell.looks
-    undecided = word == "INCONCLUSIVE" and bool(looks.count if looks else (cell.verdict.more or 0) > MOST)
+    undecided = word == "INCONCLUSIVE" and bool(looks.count if looks else (cell.verdict.more or 0) > MAX_MORE_SEEDS)
     if undecided and reference.std and reference.n is not None and reference.n > 1:
         distance, level = mean(seeds) - reference.score + cell.margin, looks.design[-1].level if looks else ALPHA
-        if out_of_reach(distance, squared_error(reference.std, reference.n), reference.n, level):
+        if out_of_reach(distance, variance_of_mean(reference.std, reference.n), reference.n, level):
             yield f"{UNDECIDABLE}: the reported score's own error is too large"
 
 

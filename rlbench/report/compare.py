@@ -41,7 +41,7 @@ RULES: Final = ("task", "protocol", "budget")
 
 ENDED: Final = frozenset({"done", "failed"})
 
-FEWEST: Final = 5
+INTERVAL_SEEDS: Final = 5
 """Seeds of a task below which a bootstrap interval of means is too narrow to be shown."""
 
 
@@ -345,7 +345,7 @@ def comparison_text(comparison: Comparison, width: int | None = None) -> str:
         )
         for task in comparison.tasks
     ]
-    few = comparison.fewest < FEWEST
+    few = comparison.fewest < INTERVAL_SEEDS
     lines: list[str] = []
     if any(task.step is not None for task in comparison.tasks):
         lines.append(
@@ -356,14 +356,14 @@ def comparison_text(comparison: Comparison, width: int | None = None) -> str:
     lines.append(f"probability that a run of {second} beats one of {first}: {_percent(comparison.improvement)}")
     lines.append(f"Scores: mean over seeds (how many). Scale: {comparison.scale}. Intervals: 95 %, over seeds.")
     if few:
-        lines.append(f"Fewer than {FEWEST} seeds of a task: no interval of a mean is shown; run more seeds.")
+        lines.append(f"Fewer than {INTERVAL_SEEDS} seeds of a task: no interval of a mean is shown; run more seeds.")
     lines += [f"Not compared: {text}." for text in comparison.left_out]
     return "\n".join([*aligned([head, *rows], width), "", *sentences(lines, width)])
 
 
 def comparison_document(comparison: Comparison) -> dict[str, object]:
     """The same for scripts; ``low`` and ``high`` of a mean are null below five seeds."""
-    bare = {"low": None, "high": None} if comparison.fewest < FEWEST else {}
+    bare = {"low": None, "high": None} if comparison.fewest < INTERVAL_SEEDS else {}
     return {
         "names": list(comparison.names),
         "scale": comparison.scale,

@@ -1,7 +1,7 @@
 """Verdicts at equal steps: an unfinished run against its documented curve at the same step.
 
 The estimand is the mean return over seeds at step t of the full Spec, whose schedules are those of the whole budget. It
-says nothing about the score at the end. Checkpoints are fixed shares of the budget; our clock counts the random steps
+says nothing about the score at the end. Test steps are fixed shares of the budget; our clock counts the random steps
 before training, the documented one may not, and a seed's score is the mean of its last three evaluations.
 """
 
@@ -22,26 +22,26 @@ from rlbench.report.reference_table import CellKey, scale_of
 from rlbench.report.runs import Evaluation, Run
 from rlbench.report.verdict import (
     ALPHA,
-    FEWEST,
-    Claim,
+    MIN_SEEDS,
+    CellTest,
     Verdict,
     against_seeds,
+    decide,
     in_looks,
-    settle,
     with_failures,
 )
 
 if TYPE_CHECKING:
     from rlbench.report.run_index import Runs
 
-TEST_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+TEST_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Shares of the budget at which a cell is tested."""
 
 WINDOW = 3
 """Number of evaluations whose mean is a seed's score."""
 
 STDS_ABOVE_START = 3.0
-"""Rise of the documented mean, in documented stds, at an informative checkpoint."""
+"""Rise of the documented mean, in documented stds, at an informative test step."""
 
 SHARE_OF_WAY = 0.1
 """Share of the way from the documented curve's start to its best, which the mean must have risen as well."""
@@ -54,8 +54,8 @@ MARGIN_TEXTS = ("a tenth of the way from the random policy", "the documented std
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Level:
-    """The documented curve at one checkpoint."""
+class ReferencePoint:
+    """The documented curve at one test step."""
 
     step: int  # of our clock
     reference_step: int  # of the documented clock
@@ -73,19 +73,19 @@ class ReferenceCurve:
     epoch: int  # agent steps from one evaluation to the next
 
     @property
-    def checkpoints(self) -> tuple[int, ...]:
+    def test_steps(self) -> tuple[int, ...]:
         """The steps of our clock at which the cell is tested."""
-        return tuple(round(share * self.budget) for share in TEST_STEPS)
+        return tuple(round(share * self.budget) for share in TEST_SHARES)
 
     @property
     def end(self) -> float:
         """The step of our clock at which the curve ends: it says nothing of a later one."""
         return SLACK * self.curve.env_steps[-1] + self.curve.uncounted_steps
 
-    def level(self, step: int) -> Level:
+    def point(self, step: int) -> ReferencePoint:
         """The documented mean and std over the window that ends at ``step``, interpolated between printed points."""
         places = [place - self.curve.uncounted_steps for place in window(step, self.epoch)]
-        return Level(
+        return ReferencePoint(
             step=step,
             reference_step=step - self.curve.uncounted_steps,
             mean=mean([interpolated(place, self.curve.env_steps, self.curve.mean) for place in places]),
@@ -95,43 +95,43 @@ class ReferenceCurve:
 
     def risen(self, step: int) -> bool:
         """True if the documented mean at ``step`` has risen a tenth of the way from its start to its best."""
-        level, start = self.level(step), self.curve.mean[0]
+        point, start = self.point(step), self.curve.mean[0]
         best = max(self.curve.mean[: max(1, bisect_right(self.curve.env_steps, SLACK * self.budget))])
-        return level.reference_step > 0 and level.mean > start and level.mean - start >= SHARE_OF_WAY * (best - start)
+        return point.reference_step > 0 and point.mean > start and point.mean - start >= SHARE_OF_WAY * (best - start)
 
     def informative(self, step: int) -> bool:
         """True if the documented curve at ``step`` differs from its start, a tenth of the way to its best."""
-        level = self.level(step)
-        return self.risen(step) and level.mean - self.curve.mean[0] >= STDS_ABOVE_START * level.std
+        point = self.point(step)
+        return self.risen(step) and point.mean - self.curve.mean[0] >= STDS_ABOVE_START * point.std
 
     def first_informative(self) -> int | None:
-        """The first informative checkpoint; None if there is none."""
-        return next((step for step in self.checkpoints if self.informative(step)), None)
+        """The first informative test step; None if there is none."""
+        return next((step for step in self.test_steps if self.informative(step)), None)
 
     def alpha_spent(self, step: int) -> float:
-        """The share of ``ALPHA`` that BEHIND, as well as AHEAD, may spend at the checkpoint ``step``; all sum to 1.
+        """The share of ``ALPHA`` that BEHIND, as well as AHEAD, may spend at the test step ``step``; all sum to 1.
 
-        The spending function is Lan and DeMets' of the O'Brien-Fleming type over the number of the checkpoint. The
-        share due before the first informative checkpoint is lost: a curve that is informative early is so mostly by
+        The spending function is Lan and DeMets' of the O'Brien-Fleming type over the number of the test step. The
+        share due before the first informative test step is lost: a curve that is informative early is so mostly by
         luck, and then it is too high by luck as well.
         """
-        number = self.checkpoints.index(step) + 1
+        number = self.test_steps.index(step) + 1
         return (spent(number) - spent(number - 1)) / ALPHA
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AtStep:
-    """Comparison of a cell's seeds with its reference at the largest checkpoint that enough of them have reached."""
+    """Comparison of a cell's seeds with its reference at the largest test step that enough of them have reached."""
 
-    level: Level
+    level: ReferencePoint
     word: StepWord
     scores: tuple[float, ...]  # one a seed, failed ones last at the random policy's score
     margin: float
     margin_is_std: bool  # the documented std is the margin, not the tenth of the way
     uncounted_steps: int
     below: int  # seeds that have not reached the step
-    informative_at: int | None  # the first informative checkpoint, where the word is TOO EARLY
-    claim: Claim | None  # None where the word is TOO EARLY
+    informative_at: int | None  # the first informative test step, where the word is TOO EARLY
+    claim: CellTest | None  # None where the word is TOO EARLY
     more: int | None = None  # seeds to add, where the word is OPEN
     next_look: int | None = None  # as of the verdict, where the word is OPEN
     shortfall_percent: float | None = None
@@ -152,7 +152,7 @@ class AtStep:
         if self.uncounted_steps:
             at += f" (the reference's {self.level.reference_step:,}, without {self.uncounted_steps:,} random ones)"
         if self.word == "TOO EARLY":
-            first = f"{self.informative_at:,}" if self.informative_at is not None else "no checkpoint"
+            first = f"{self.informative_at:,}" if self.informative_at is not None else "no test step"
             at += f" the reference does not differ from its own start; informative at {first}"
         else:
             at += f" the margin is {MARGIN_TEXTS[self.margin_is_std]}"
@@ -177,20 +177,20 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
     if curve is None or not scored_runs:
         return None
     failed = len(runs.failed)
-    fewest = min(FEWEST, len(scored_runs) + failed)
-    steps = [step for step in curve.checkpoints if sum(reached(run, step) for run in scored_runs) + failed >= fewest]
+    fewest = min(MIN_SEEDS, len(scored_runs) + failed)
+    steps = [step for step in curve.test_steps if sum(reached(run, step) for run in scored_runs) + failed >= fewest]
     step = max(
         (step for step in steps if step <= curve.end and any(reached(r, step) for r in scored_runs)), default=None
     )
     if step is None:
         return None
-    level, scale = curve.level(step), scale_of(key)
+    point, scale = curve.point(step), scale_of(key)
     scores = [score_at(run.evaluations, window(step, curve.epoch)) for run in scored_runs if reached(run, step)]
     random = scale.random if scale is not None else curve.curve.mean[0]
     failed_scores = [min(random, *scores)] * failed
-    std = level.std if share is None else None
-    margin = margin_of(level.mean, std, random, SHARE if share is None else share)
-    test = partial(against_seeds, reference=level.mean, std=level.std, n=level.n, margin=margin, level=runs.level)
+    std = point.std if share is None else None
+    margin = margin_of(point.mean, std, random, SHARE if share is None else share)
+    test = partial(against_seeds, reference=point.mean, std=point.std, n=point.n, margin=margin, level=runs.level)
     claim = with_failures(test, scores, failed_scores) if curve.informative(step) else None
     if claim is not None and runs.looks is not None and runs.looks.count:
         claim = in_looks(claim, runs.looks)
@@ -199,7 +199,7 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
         below, above = (None if p is None else min(1.0, p / alpha_share) for p in (claim.below, claim.above))
         claim = replace(claim, below=below, above=above)
     return AtStep(
-        level=level,
+        level=point,
         word="TOO EARLY" if claim is None else "OPEN",
         scores=(*scores, *failed_scores),
         margin=margin,
@@ -208,13 +208,13 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
         below=len(scored_runs) - len(scores),
         informative_at=curve.first_informative() if claim is None else None,
         claim=claim,
-        shortfall_percent=shortfall_percent(claim, level.mean, random),
+        shortfall_percent=shortfall_percent(claim, point.mean, random),
     )
 
 
-def settled_at(cells: Sequence[AtStep | None], alpha: float = ALPHA) -> list[AtStep | None]:
+def decide_at_equal_steps(cells: Sequence[AtStep | None], alpha: float = ALPHA) -> list[AtStep | None]:
     """Every cell of a table at equal steps with its word, after Holm's correction over them."""
-    verdicts = iter(settle([at.claim for at in cells if at is not None and at.claim is not None], alpha))
+    verdicts = iter(decide([at.claim for at in cells if at is not None and at.claim is not None], alpha))
     return [at if at is None or at.claim is None else _worded(at, next(verdicts)) for at in cells]
 
 
@@ -222,7 +222,7 @@ def _worded(at: AtStep, verdict: Verdict) -> AtStep:
     return replace(at, word=WORDS.get(verdict.word, "OPEN"), more=verdict.more, next_look=verdict.next_look)
 
 
-def shortfall_percent(claim: Claim | None, reference: float, random: float | None) -> float | None:
+def shortfall_percent(claim: CellTest | None, reference: float, random: float | None) -> float | None:
     """The largest shortfall that the data allow, in percent of the way from the random policy to the reference."""
     if claim is None or claim.shortfall is None or random is None or reference == random:
         return None
@@ -248,7 +248,7 @@ def largest_common_step(sides: Sequence[Runs]) -> int | None:
         places = sorted((_end(run) for run in (*runs.complete, *runs.short) if run.evaluations), reverse=True)
         if not places:
             return None
-        ends.append(places[min(FEWEST, len(places)) - 1])
+        ends.append(places[min(MIN_SEEDS, len(places)) - 1])
     return min(ends)
 
 
@@ -288,8 +288,8 @@ def interpolated(step: float, steps: Sequence[int], values: Sequence[float]) -> 
 
 
 def spent(number: int) -> float:
-    """The alpha spent up to the checkpoint of this number, counted from 1; none before."""
+    """The alpha spent up to the test step of this number, counted from 1; none before."""
     if number == 0:
         return 0.0
     normal = NormalDist()
-    return 2 * normal.cdf(normal.inv_cdf(ALPHA / 2) / (number / len(TEST_STEPS)) ** 0.5)
+    return 2 * normal.cdf(normal.inv_cdf(ALPHA / 2) / (number / len(TEST_SHARES)) ** 0.5)

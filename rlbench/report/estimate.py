@@ -148,7 +148,7 @@ def interquartile_mean(scores: Sequence[float]) -> float:
     return mean(sorted(scores)[cut : len(scores) - cut])
 
 
-def spread(scores: Sequence[float]) -> float:
+def sample_std(scores: Sequence[float]) -> float:
     """The sample standard deviation; at least two scores."""
     middle = mean(scores)
     return math.sqrt(math.fsum((score - middle) ** 2 for score in scores) / (len(scores) - 1))
@@ -156,7 +156,7 @@ def spread(scores: Sequence[float]) -> float:
 
 def interval(scores: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
     """The t-interval of the mean; at least two scores."""
-    half = quantile((1 + confidence) / 2, len(scores) - 1) * spread(scores) * math.sqrt(1 / len(scores))
+    half = quantile((1 + confidence) / 2, len(scores) - 1) * sample_std(scores) * math.sqrt(1 / len(scores))
     return mean(scores) - half, mean(scores) + half
 
 
@@ -171,20 +171,20 @@ TINY = 1e-300
 
 
 @lru_cache(maxsize=4096)
-def quantile(probability: float, degrees: float) -> float:
-    """The t below which ``probability`` of Student's distribution with ``degrees`` degrees of freedom lies."""
+def quantile(probability: float, dof: float) -> float:
+    """The t below which ``probability`` of Student's distribution with ``dof`` degrees of freedom lies."""
     if probability < 0.5:
-        return -quantile(1 - probability, degrees)
+        return -quantile(1 - probability, dof)
     if probability == 0.5:
         return 0.0  # where Newton's steps have nothing to start from on one side
     low, high = 0.0, 1.0
-    while distribution(high, degrees) < probability:
+    while distribution(high, dof) < probability:
         low, high = high, 2 * high
     t = (low + high) / 2
     for _ in range(100):
-        excess = distribution(t, degrees) - probability
+        excess = distribution(t, dof) - probability
         low, high = (low, t) if excess > 0 else (t, high)
-        step = t - excess / _density(t, degrees)
+        step = t - excess / _density(t, dof)
         following = step if low < step < high else (low + high) / 2  # Newton's step, kept between its bounds
         if abs(following - t) < 1e-14 * max(1.0, t):
             break
@@ -192,17 +192,17 @@ def quantile(probability: float, degrees: float) -> float:
     return t
 
 
-def distribution(t: float, degrees: float) -> float:
-    """The probability that Student's t with ``degrees`` degrees of freedom is at most ``t``."""
+def distribution(t: float, dof: float) -> float:
+    """The probability that Student's t with ``dof`` degrees of freedom is at most ``t``."""
     if math.isinf(t):
         return 1.0 if t > 0 else 0.0
-    tail = _beta(degrees / 2, 0.5, degrees / (degrees + t * t)) / 2
+    tail = _beta(dof / 2, 0.5, dof / (dof + t * t)) / 2
     return 1 - tail if t > 0 else tail
 
 
-def _density(t: float, degrees: float) -> float:
-    scale = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - math.log(degrees * math.pi) / 2
-    return math.exp(scale - (degrees + 1) / 2 * math.log1p(t * t / degrees))
+def _density(t: float, dof: float) -> float:
+    scale = math.lgamma((dof + 1) / 2) - math.lgamma(dof / 2) - math.log(dof * math.pi) / 2
+    return math.exp(scale - (dof + 1) / 2 * math.log1p(t * t / dof))
 
 
 def _beta(a: float, b: float, x: float) -> float:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from rlbench.report.estimate import distribution, mean, spread
+from rlbench.report.estimate import distribution, mean, sample_std
 from rlbench.report.verdict import holm
 
 ALPHA = 0.05
@@ -104,15 +104,15 @@ def rule_pooled(
 
     from rlbench.report.aggregate import RESAMPLES, SEED, pooled_interquartile_mean
 
-    usable = [cell for cell in cells if len(cell[0]) > 1 and cell[1] and mean(cell[0]) - cell[2] > spread(cell[0])]
+    usable = [cell for cell in cells if len(cell[0]) > 1 and cell[1] and mean(cell[0]) - cell[2] > sample_std(cell[0])]
     runs = sum(len(later) for _, later, _ in usable)
     if len(usable) < 3 or runs < 2 * CONFIRMED:
         return Ruling("TOO FEW", f"{runs} runs of {len(usable)} cells")
     generator, expected, later_scores, before = np.random.default_rng(SEED), [], [], []
     for baseline, later, random in usable:
         scale, n = mean(baseline) - random, len(baseline)
-        truth = mean(baseline) + spread(baseline) / math.sqrt(n) * generator.standard_t(n - 1, (RESAMPLES, 1))
-        noise = spread(baseline) * generator.standard_normal((RESAMPLES, len(later)))
+        truth = mean(baseline) + sample_std(baseline) / math.sqrt(n) * generator.standard_t(n - 1, (RESAMPLES, 1))
+        noise = sample_std(baseline) * generator.standard_normal((RESAMPLES, len(later)))
         expected.append((truth + noise - random) / scale)
         later_scores.append((np.asarray(later) - random) / scale)
         before.append((np.asarray(baseline) - random) / scale)
@@ -141,7 +141,7 @@ def _p_value(baseline: Sequence[float], later: Sequence[float]) -> float:
     The std is pooled over both sides: a baseline whose few seeds agree by chance raises no false alarm.
     """
     n, k = len(baseline), len(later)
-    squares = (n - 1) * spread(baseline) ** 2 + ((k - 1) * spread(later) ** 2 if k > 1 else 0.0)
+    squares = (n - 1) * sample_std(baseline) ** 2 + ((k - 1) * sample_std(later) ** 2 if k > 1 else 0.0)
     error = math.sqrt(squares / (n + k - 2) * (1 / k + 1 / n))
     fall = mean(later) - mean(baseline)
     if error == 0:

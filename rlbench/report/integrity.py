@@ -63,32 +63,33 @@ class Findings:
     seeds: dict[tuple[object, ...], Run] = field(default_factory=dict)  # the first ended run of each seed
 
 
-def verified(place: Path) -> Findings:
-    """Verify all records below ``place``, or of one run's folder; attempts that ``--force`` put aside are skipped.
+def verify_records(results: Path) -> Findings:
+    """Verify all records below ``results``, or of one run's folder; attempts that ``--force`` put aside are skipped.
 
     Raises:
         UsageError: there is no such folder.
     """
-    if not place.is_dir():
-        raise UsageError(f"{place}: no such folder{beside(place)}; name a folder of records")
+    if not results.is_dir():
+        raise UsageError(f"{results}: no such folder{beside(results)}; name a folder of records")
     findings = Findings()
-    findings.faults = tuple(_fault(error) for error in _all(place if place.name else place.resolve(), findings))
+    root = results if results.name else results.resolve()
+    findings.faults = tuple(_fault(error) for error in _errors(root, findings))
     return findings
 
 
-def _all(place: Path, findings: Findings) -> Iterator[str]:
+def _errors(results: Path, findings: Findings) -> Iterator[str]:
     readers: list[tuple[Callable[[Path], object], Path]] = []
-    for folder in folders(place):
+    for folder in folders(results):
         findings.runs += 1
-        yield from _run(folder, findings)
+        yield from _verify_run(folder, findings)
         readers.append((_read_looks, folder.parent))
     read_curve = partial(_read_curve, findings.curve_digests)
-    for folder in imported.curve_folders(place):
+    for folder in imported.curve_folders(results):
         findings.runs += 1
         readers.append((read_curve, folder))
-    if (place / BASELINE).is_file():
+    if (results / BASELINE).is_file():
         findings.baselines += 1
-        readers.append((baseline.read_baseline, place / BASELINE))
+        readers.append((baseline.read_baseline, results / BASELINE))
     for reader, path in dict.fromkeys(readers):
         try:
             reader(path)
@@ -114,7 +115,7 @@ def _read_curve(first: dict[tuple[str, str], Path], folder: Path) -> None:
         raise RefusedFile(f"{folder}: has the same numbers as {other.name} beside it; remove the copy")
 
 
-def _run(folder: Path, findings: Findings) -> Iterator[str]:
+def _verify_run(folder: Path, findings: Findings) -> Iterator[str]:
     try:
         files.refuse_links(folder, folder)
     except RefusedFile as error:
@@ -132,19 +133,19 @@ def _run(folder: Path, findings: Findings) -> Iterator[str]:
         if not contradictions:
             yield from _duplicates(read_run(folder), findings)
     for name in CHECKPOINTS:
-        place = manifest.standing(folder / "checkpoint" / name)
-        if place.is_dir():
+        checkpoint = manifest.current(folder / "checkpoint" / name)
+        if checkpoint.is_dir():
             findings.checkpoints += 1
-            errors = list(_checkpoint(place, name, record))
+            errors = list(_verify_checkpoint(checkpoint, name, record))
             if errors and not is_held(folder):  # the process that holds it may be replacing it now
                 yield from errors
 
 
 def _contradictions(record: Record) -> Iterator[str]:
     spec, path, outcome = record.spec, record.folder.resolve(), record.outcome
-    place = Path(spec.suite, spec.algorithm, *Path(spec.place).parts, spec.id, f"seed={spec.seed}")
-    if path.parts[-len(place.parts) :] != place.parts:
-        yield f"{record.folder / 'spec.json'}: is the record of {place}; move it there"
+    expected = Path(spec.suite, spec.algorithm, *Path(spec.place).parts, spec.id, f"seed={spec.seed}")
+    if path.parts[-len(expected.parts) :] != expected.parts:
+        yield f"{record.folder / 'spec.json'}: is the record of {expected}; move it there"
     if outcome is None or outcome.status == "interrupted":
         return
     evaluations = [(epoch.evaluated.mean, -epoch.number) for epoch in record.epochs if epoch.evaluated is not None]
@@ -181,32 +182,32 @@ def _duplicates(run: Run, findings: Findings) -> Iterator[str]:
             yield f"{run.folder}: {what}; keep the one that `rlbench verify --replay` repeats"
 
 
-def _checkpoint(place: Path, name: str, record: Record | None) -> Iterator[str]:
+def _verify_checkpoint(checkpoint: Path, name: str, record: Record | None) -> Iterator[str]:
     try:
-        head = manifest.read_manifest(place)
+        contents = manifest.read_manifest(checkpoint)
     except RefusedFile as error:
         yield str(error)
         return
-    for file, digest in head.files.items():
+    for file, digest in contents.files.items():
         try:
-            manifest.check(place, file, digest)
+            manifest.check(checkpoint, file, digest)
         except RefusedFile as error:
             yield str(error)
     if record is None:
         return
     try:
-        manifest.refuse_foreign(place, head.values, record.spec)
+        manifest.refuse_foreign(checkpoint, contents.values, record.spec)
     except RefusedFile as error:
         yield str(error)
-    misplaced = _misplaced(name, head.values.get("epoch"), record)
+    misplaced = _misplaced(name, contents.values.get("epoch"), record)
     if misplaced is not None:
-        yield f"{place}: is {misplaced}; restore it"
+        yield f"{checkpoint}: is {misplaced}; restore it"
     outcome = record.outcome
     if outcome is None or outcome.status != "done":
         return
-    weights = _weights(place, head) if name == "last" else None
+    weights = _weights(checkpoint, contents) if name == "last" else None
     if weights is not None and outcome.weights not in {None, weights}:
-        yield f"{place}: holds other weights than outcome.json names; restore it"
+        yield f"{checkpoint}: holds other weights than outcome.json names; restore it"
 
 
 def _misplaced(name: str, epoch: object, record: Record) -> str | None:
@@ -222,12 +223,12 @@ def _misplaced(name: str, epoch: object, record: Record) -> str | None:
     return None
 
 
-def _weights(place: Path, head: Manifest) -> str | None:
+def _weights(checkpoint: Path, contents: Manifest) -> str | None:
     """SHA-256 of a saved policy's parameters, as in a run's outcome; None if they cannot be read."""
     policy: dict[str, list[NDArray[np.generic]]] = {}
     try:
-        for file in sorted(head.files):
-            for key, piece in sorted(load_file(manifest.check(place, file, head.files[file])).items()):
+        for file in sorted(contents.files):
+            for key, piece in sorted(load_file(manifest.check(checkpoint, file, contents.files[file])).items()):
                 policy.setdefault(key.rpartition("@")[0], []).append(piece)
     except (SafetensorError, RefusedFile):
         return None

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from rlbench.config.names import number_text
 from rlbench.report.columns import aligned
-from rlbench.report.equal_steps import Level, reached, reference_curve, score_at, window
-from rlbench.report.estimate import SLACK, mean, spread
-from rlbench.report.pooled import FEWEST_CELLS, Effect, Meta, meta_analysis
+from rlbench.report.equal_steps import ReferencePoint, reached, reference_curve, score_at, window
+from rlbench.report.estimate import SLACK, mean, sample_std
+from rlbench.report.pooled import MIN_CELLS, Effect, Meta, meta_analysis
 from rlbench.report.reference_scores import SHARE
 from rlbench.report.reference_table import CellKey, scale_of, task_name
 from rlbench.report.repeats import file_of
 from rlbench.report.runs import Run
 from rlbench.report.tables import barred, inert, json_text, rounded
 from rlbench.report.verdict import (
-    FEWEST,
-    Claim,
+    MIN_SEEDS,
+    CellTest,
     against_seeds,
-    settle,
-    squared_error,
+    decide,
+    variance_of_mean,
     welch_interval,
     with_failures,
 )
@@ -55,7 +55,7 @@ LEGEND: Final = (
     "ON PAR, WORSE, BETTER: within a tenth of the way of the peer, below, above, after Holm's correction; else OPEN.",
 )
 
-FEWEST_SEEDS = 2
+MIN_SEEDS_A_SIDE = 2
 """Seeds on either side below which a cell has no interval, and no row."""
 
 
@@ -70,9 +70,9 @@ class Parity:
     step: int
     ours: tuple[float, ...]  # one score a seed, failed ones last at the random policy's
     peer: tuple[float, ...]
-    reference: Level | None
+    reference: ReferencePoint | None
     way: float | None  # from the random policy to the reference, else to the peer; None where neither has risen
-    claim: Claim | None
+    claim: CellTest | None
     word: ParityWord | Literal[""] = ""  # empty where no way is known
 
     @property
@@ -128,7 +128,7 @@ def parity_rows(runs: Mapping[CellKey, Runs], suites: Iterable[str]) -> list[Par
     rows: list[Parity] = []
     for suite in suites:
         rows_of = [row for key, group in sorted(runs.items()) if key.suite == suite and (row := _row(key, group))]
-        verdicts = iter(settle([row.claim for row in rows_of if row.claim is not None]))
+        verdicts = iter(decide([row.claim for row in rows_of if row.claim is not None]))
         rows += [
             row if row.claim is None else replace(row, word=WORDS.get(next(verdicts).word, "OPEN")) for row in rows_of
         ]
@@ -144,8 +144,8 @@ def pooled_parity(rows: Sequence[Parity]) -> list[PooledParity]:
     for (suite, algorithm), group in groups.items():
         ours = [effect for row in group if (effect := _ours(row)) is not None]
         peer = [effect for row in group if (effect := _peer(row)) is not None]
-        if len(ours) >= FEWEST_CELLS:
-            theirs = meta_analysis(peer) if len(peer) >= FEWEST_CELLS else None
+        if len(ours) >= MIN_CELLS:
+            theirs = meta_analysis(peer) if len(peer) >= MIN_CELLS else None
             pooled_cells.append(PooledParity(suite, algorithm, len(ours), meta_analysis(ours), theirs))
     return pooled_cells
 
@@ -155,7 +155,7 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     peers = [run for run in runs.curves if run.origin.get("kind") == "evaluation"]
     files = {file_of(run) for run in peers}
     scored_runs = [run for run in (*runs.complete, *runs.short) if run.evaluations and file_of(run) in files]
-    if runs.of_others or len(peers) < FEWEST_SEEDS or len(scored_runs) < FEWEST_SEEDS:
+    if runs.of_others or len(peers) < MIN_SEEDS_A_SIDE or len(scored_runs) < MIN_SEEDS_A_SIDE:
         return None
     epoch = scored_runs[0].epoch
     step = _common_step(scored_runs, peers, epoch)
@@ -165,19 +165,19 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     ours, theirs = (
         [score_at(run.evaluations, places) for run in side if reached(run, step)] for side in (scored_runs, peers)
     )
-    if len(ours) < FEWEST_SEEDS or len(theirs) < len(peers):  # a curve begins beyond the step
+    if len(ours) < MIN_SEEDS_A_SIDE or len(theirs) < len(peers):  # a curve begins beyond the step
         return None
     curve, scale = reference_curve(key), scale_of(key)
-    level = curve.level(step) if curve is not None else None
+    level = curve.point(step) if curve is not None else None
     way = None
     if scale is not None and (curve is None or curve.risen(step)):
         way = abs((level.mean if level is not None else mean(theirs)) - scale.random) or None
     claim = None
     if way is not None and scale is not None:
         floors = [min(scale.random, *ours)] * len(runs.failed)
-        std = spread(theirs) * ((len(theirs) - 1) / len(theirs)) ** 0.5  # divided by n, as references print it
+        std = sample_std(theirs) * ((len(theirs) - 1) / len(theirs)) ** 0.5  # divided by n, as references print it
         test = partial(against_seeds, reference=mean(theirs), std=std, n=len(theirs), margin=SHARE * way)
-        claim = with_failures(test, ours, floors) if len(theirs) >= FEWEST else Claim(found="INCONCLUSIVE")
+        claim = with_failures(test, ours, floors) if len(theirs) >= MIN_SEEDS else CellTest(found="INCONCLUSIVE")
         ours += floors
     origins = [run.origin for run in peers]
     return Parity(
@@ -197,7 +197,7 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
 def _common_step(ours: Sequence[Run], peers: Sequence[Run], epoch: int) -> int:
     """The last evaluation that every curve of the peer has reached, and three seeds of ours."""
     ends = sorted((_end(run) for run in ours), reverse=True)
-    last = min(ends[min(FEWEST, len(ends)) - 1], *(_end(run) for run in peers))
+    last = min(ends[min(MIN_SEEDS, len(ends)) - 1], *(_end(run) for run in peers))
     return int(SLACK * last) // epoch * epoch
 
 
@@ -207,14 +207,14 @@ def _end(run: Run) -> int:
 
 
 def _ours(row: Parity) -> Effect | None:
-    variance = spread(row.ours) ** 2 / len(row.ours) + spread(row.peer) ** 2 / len(row.peer)
+    variance = sample_std(row.ours) ** 2 / len(row.ours) + sample_std(row.peer) ** 2 / len(row.peer)
     return Effect(row.difference / row.way, variance / row.way**2) if row.way is not None and variance else None
 
 
 def _peer(row: Parity) -> Effect | None:
     if row.way is None or row.reference is None or row.peer_difference is None:
         return None
-    variance = spread(row.peer) ** 2 / len(row.peer) + squared_error(row.reference.std, row.reference.n)
+    variance = sample_std(row.peer) ** 2 / len(row.peer) + variance_of_mean(row.reference.std, row.reference.n)
     return Effect(row.peer_difference / row.way, variance / row.way**2) if variance else None
 
 

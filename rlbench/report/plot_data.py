@@ -161,27 +161,27 @@ def measured_lines(
     return [line for name, runs in groups.items() if (line := line_of(name, runs, clock))]
 
 
-def on_common_tasks(standings: Sequence[AlgorithmScores]) -> tuple[AlgorithmScores, ...]:
+def on_common_tasks(algo_scores: Sequence[AlgorithmScores]) -> tuple[AlgorithmScores, ...]:
     """The most algorithms that share a task, on all tasks that these share: scores on different tasks make no ranking.
 
     Raises:
         UsageError: no two of several algorithms share a task.
     """
-    counts = Counter(task for standing in standings for task in standing.tasks)
+    counts = Counter(task for algo in algo_scores for task in algo.tasks)
     first, shared = counts.most_common(1)[0]
-    if shared == 1 < len(standings):
-        names = ", ".join(standing.algorithm for standing in standings)
+    if shared == 1 < len(algo_scores):
+        names = ", ".join(algo.algorithm for algo in algo_scores)
         raise UsageError(f"{names} share no task with finished runs, so nothing ranks them; name one with --algo")
-    standings = [standing for standing in standings if first in standing.tasks]
-    common = [task for task in standings[0].tasks if all(task in other.tasks for other in standings)]
+    algo_scores = [algo for algo in algo_scores if first in algo.tasks]
+    common = [task for task in algo_scores[0].tasks if all(task in other.tasks for other in algo_scores)]
     return tuple(
         replace(
-            standing,
+            algo,
             tasks=tuple(common),
-            scores=tuple(standing.scores[standing.tasks.index(task)] for task in common),
-            references=tuple(standing.references[standing.tasks.index(task)] for task in common if standing.references),
+            scores=tuple(algo.scores[algo.tasks.index(task)] for task in common),
+            references=tuple(algo.references[algo.tasks.index(task)] for task in common if algo.references),
         )
-        for standing in standings
+        for algo in algo_scores
     )
 
 

@@ -33,6 +33,7 @@ from rlbench.report.plot_data import AlgorithmScores, Panel, ShortfallRow
 from rlbench.report.reference_scores import SHARE
 from rlbench.report.reference_table import DATA, task_name
 from rlbench.report.tables import STYLES
+from rlbench.suites import SUITES
 
 if TYPE_CHECKING:
     from rlbench.report.sources import Sources
@@ -75,12 +76,13 @@ DASHES = (
     (7, 1, 2, 1),
     (1, 1),
 )
-ORDER: Final = (
+STYLED: Final = (
     *("dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow", "ppo", "sac", "trpo", "npg"),
     *("ddpg", "td3", "redq", "reinforce", "a2c"),
     *("il", "bcq", "cql", "crr", "td3bc", "iql", "td3bc-raw", "dqn+icm", "ppo+icm", "sac+icm", "ddpg+her"),
 )
-"""Algorithms in the order of their styles; no two of a suite share a colour, except in ``toy``."""
+ORDER: Final = tuple(dict.fromkeys((*STYLED, *(name for suite in SUITES.values() for name in suite.ALGORITHMS))))
+"""Algorithms in the order of their styles, new ones last; ``STYLED`` keeps colours as they were."""
 
 VERDICT_MARKERS: Final = {"ON TRACK": ("o", True), "OPEN": ("o", False), "BEHIND": ("v", True), "AHEAD": ("^", True)}
 """Marker of each verdict at equal steps, filled or not."""
@@ -119,17 +121,17 @@ def draw(
             if not rows:
                 raise UsageError(f"no cell of {suite} has three seeds to bound a shortfall with; run more seeds")
             return _forest(rows)
-        scale, standings = plot_data.algorithm_scores(suite, evidence, tasks=tasks, algorithms=algorithms)
-        if not standings:
+        scale, algo_scores = plot_data.algorithm_scores(suite, evidence, tasks=tasks, algorithms=algorithms)
+        if not algo_scores:
             raise plot_data.nothing(suite, evidence)
         if kind != "improvement":
-            standings = plot_data.on_common_tasks(standings)
+            algo_scores = plot_data.on_common_tasks(algo_scores)
         drawing: Callable[[Sequence[AlgorithmScores], str], Figure] = {
             "profile": _profile,
             "interval": _interval,
             "improvement": _improvement,
         }[kind]
-        return drawing(standings, scale)
+        return drawing(algo_scores, scale)
 
 
 def encoded(figure: Figure, ending: str, *, title: str = "", rc: Mapping[str, str] = NO_SETTINGS) -> bytes:
@@ -287,19 +289,19 @@ def _legend(
     figure.legend(handles=handles, loc="outside lower center", ncols=min(fitting, len(handles)), handlelength=3)
 
 
-def _profile(standings: Sequence[AlgorithmScores], scale: str) -> Figure:
+def _profile(algo_scores: Sequence[AlgorithmScores], scale: str) -> Figure:
     figure = empty_figure(6.4, 4.2)
-    axes, looks = figure.subplots(), looks_of([standing.algorithm for standing in standings])
-    top = max(1.05, *(score for s in standings for row in s.scores for score in row)) * 1.05
+    axes, looks = figure.subplots(), looks_of([algo.algorithm for algo in algo_scores])
+    top = max(1.05, *(score for s in algo_scores for row in s.scores for score in row)) * 1.05
     taus = np.linspace(0, min(top, 10), 201)
-    for standing in standings:
-        color, dashes, marker = looks[standing.algorithm]
-        if min(map(len, standing.scores)) > 1:
-            low, high = band(standing.scores, taus.tolist())
+    for algo in algo_scores:
+        color, dashes, marker = looks[algo.algorithm]
+        if min(map(len, algo.scores)) > 1:
+            low, high = band(algo.scores, taus.tolist())
             axes.fill_between(taus, low, high, color=color, alpha=0.12, linewidth=0)
         axes.plot(
-            taus, profile(standing.scores, taus.tolist()), color=color, linestyle=(0, dashes) if dashes else "-",
-            marker=marker, markevery=25, markersize=4, label=standing.algorithm,
+            taus, profile(algo.scores, taus.tolist()), color=color, linestyle=(0, dashes) if dashes else "-",
+            marker=marker, markevery=25, markersize=4, label=algo.algorithm,
         )  # fmt: skip
     axes.axvline(1, color="#6e7781", linewidth=0.9, linestyle=(0, (1, 2)))
     axes.set(xlabel=f"normalised score τ ({scale})", ylabel="share of runs with a score above τ", ylim=(-0.02, 1.02))
@@ -308,24 +310,24 @@ def _profile(standings: Sequence[AlgorithmScores], scale: str) -> Figure:
     return figure
 
 
-def _interval(standings: Sequence[AlgorithmScores], scale: str) -> Figure:
-    rows = [(s, bootstrap(pooled_interquartile_mean, s.scores)) for s in standings]
-    figure, axes = _rows_of([s.algorithm for s in standings])
+def _interval(algo_scores: Sequence[AlgorithmScores], scale: str) -> Figure:
+    rows = [(s, bootstrap(pooled_interquartile_mean, s.scores)) for s in algo_scores]
+    figure, axes = _rows_of([s.algorithm for s in algo_scores])
     _whiskers(axes, rows)
-    for place, (standing, _) in enumerate(rows):
-        if standing.references:
-            level = float(pooled_interquartile_mean([[d] for d in standing.references]))
+    for place, (algo, _) in enumerate(rows):
+        if algo.references:
+            level = float(pooled_interquartile_mean([[d] for d in algo.references]))
             axes.plot(level, place, marker="D", markersize=7, color="white", markeredgecolor="#24292f", zorder=2)
     low, high = axes.get_xlim()
     axes.set_xlim(low - max(0.0, 0.25 - (high - low)), high + max(0.0, 0.05 - (high - low) / 5))
     axes.set_xlabel(f"interquartile mean over tasks and seeds ({scale.replace('reference', 'own published score')})")
-    axes.set_title(f"Interquartile mean on {', '.join(standings[0].tasks)}; ◇ is published", wrap=True)
+    axes.set_title(f"Interquartile mean on {', '.join(algo_scores[0].tasks)}; ◇ is published", wrap=True)
     return figure
 
 
-def _improvement(standings: Sequence[AlgorithmScores], scale: str) -> Figure:
+def _improvement(algo_scores: Sequence[AlgorithmScores], scale: str) -> Figure:
     del scale  # a probability has none
-    with_references = [s for s in standings if s.references]
+    with_references = [s for s in algo_scores if s.references]
     if not with_references:
         raise UsageError("no finished run has a reference score to be compared with")
     rows = [(s, probability_of_improvement(s.scores, [[d] for d in s.references], fixed=True)) for s in with_references]
@@ -347,17 +349,17 @@ def _rows_of(names: Sequence[str]) -> tuple[Figure, Axes]:
 
 
 def _whiskers(axes: Axes, rows: Sequence[tuple[AlgorithmScores, Estimate]]) -> None:
-    looks = looks_of([standing.algorithm for standing, _ in rows])
-    for place, (standing, interval) in enumerate(rows):
-        color, _, marker = looks[standing.algorithm]
-        several = min(map(len, standing.scores)) > 1
+    looks = looks_of([algo.algorithm for algo, _ in rows])
+    for place, (algo, interval) in enumerate(rows):
+        color, _, marker = looks[algo.algorithm]
+        several = min(map(len, algo.scores)) > 1
         if several:
             ends, level = [interval.low, interval.high], [place, place]
             axes.plot(ends, level, color=color, linewidth=5, alpha=0.35, solid_capstyle="butt")
         axes.plot(interval.value, place, marker=marker, color=color, markersize=7, zorder=3)
-        seeds = sorted({len(row) for row in standing.scores})
+        seeds = sorted({len(row) for row in algo.scores})
         count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]}–{seeds[-1]}"
-        tasks = f"{len(standing.tasks)} task" + ("s" if len(standing.tasks) > 1 else "")
+        tasks = f"{len(algo.tasks)} task" + ("s" if len(algo.tasks) > 1 else "")
         seeds_text = f"{tasks} × {count} seed" + ("" if count == "1" else "s")
         axes.annotate(
             seeds_text, (1.02, place), xycoords=("axes fraction", "data"),

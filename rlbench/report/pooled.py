@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from rlbench.config.names import number_text
-from rlbench.report.estimate import mean, quantile, spread
+from rlbench.report.estimate import mean, quantile, sample_std
 from rlbench.report.reference_scores import SHARE
 from rlbench.report.reference_table import on_scale, scale_of, task_name
-from rlbench.report.verdict import FEWEST, squared_error
+from rlbench.report.verdict import MIN_SEEDS, variance_of_mean
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Kind = Literal["full", "at"]
 PooledWord = Literal["REPRODUCED", "BELOW", "INCONCLUSIVE"]
 KINDS: tuple[Kind, ...] = ("full", "at")
-FEWEST_CELLS = 2
+MIN_CELLS = 2
 Sides: TypeAlias = tuple[Sequence[float], float, float | None, int | None, float | None]
 """A tested cell: our scores; the reference's mean, std over seeds and seeds; the random policy's score."""
 
@@ -88,7 +88,7 @@ def pooled_rows(cells: Sequence[Cell]) -> list[Pooled]:
 def pooled_keys(cells: Sequence[Cell], kind: Kind) -> set[CellKey]:
     """The cells whose effects are in a row of ``kind``."""
     effects = [_effects(group, kind)[0] for group in _groups(cells)]
-    return {key for of_group in effects if len(of_group) >= FEWEST_CELLS for key in of_group}
+    return {key for of_group in effects if len(of_group) >= MIN_CELLS for key in of_group}
 
 
 def meta_analysis(effects: Sequence[Effect]) -> Meta:
@@ -114,7 +114,7 @@ def _groups(cells: Sequence[Cell]) -> Iterable[Sequence[Cell]]:
 def _rows(group: Sequence[Cell]) -> Iterator[Pooled]:
     for kind in KINDS:
         effects, left_out = _effects(group, kind)
-        if len(effects) >= FEWEST_CELLS:
+        if len(effects) >= MIN_CELLS:
             yield Pooled(
                 suite=group[0].key.suite,
                 algorithm=group[0].key.algorithm,
@@ -132,7 +132,7 @@ def _effects(group: Sequence[Cell], kind: Kind) -> tuple[dict[CellKey, Effect], 
     effects, left_out = {}, []
     for cell in group:
         sides = _at(cell) if kind == "at" else _full(cell)
-        if sides is None or len(sides[0]) < FEWEST:
+        if sides is None or len(sides[0]) < MIN_SEEDS:
             continue
         if (effect := _effect(*sides)) is None:
             left_out.append(task_name(cell.key))
@@ -164,9 +164,9 @@ def _effect(
     scores: Sequence[float], reference: float, std: float | None, n: int | None, random: float | None
 ) -> Effect | None:
     """The effect of a cell; None unless both sides have a positive std and the scale is known."""
-    if not std or n is None or n < 2 or random is None or reference == random or not spread(scores):
+    if not std or n is None or n < 2 or random is None or reference == random or not sample_std(scores):
         return None
-    variance = spread(scores) ** 2 / len(scores) + squared_error(std, n)
+    variance = sample_std(scores) ** 2 / len(scores) + variance_of_mean(std, n)
     return Effect((mean(scores) - reference) / abs(reference - random), variance / (reference - random) ** 2)
 
 

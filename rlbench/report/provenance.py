@@ -118,23 +118,23 @@ def _margin(cell: ReferenceCell) -> float | None:
 
 def _test(cell: ReferenceCell) -> list[str]:
     from rlbench.report.reference_scores import insensitive, resolution, threshold
-    from rlbench.report.verdict import FEWEST_RULE
+    from rlbench.report.verdict import MIN_SEEDS_RULE
 
-    key, reference, apart = cell.key, cell.primary, _margin(cell)
-    if apart is None:
+    key, reference, tolerance = cell.key, cell.primary, _margin(cell)
+    if tolerance is None:
         return []
     several = reference.source == OPTIMUM or (reference.n or 1) > 1
-    if insensitive(key, reference, apart):
+    if insensitive(key, reference, tolerance):
         use = "reaches the random policy, so nothing is called reproduced"
     elif several:
         use = "below the reference score still counts as reproduced"
     else:
         use = "from the reference score, of a single run, is neither BELOW nor ABOVE"
-    lines = [f"  margin     {apart:,.6g} {use}"]
+    lines = [f"  margin     {tolerance:,.6g} {use}"]
     if not several:
         lines.append(
             f"  resolution {resolution(key, reference):,.6g}: seeds are taken to lie apart by as much at least"
         )
     if (stop := threshold(key, reference)) is not None:
         lines.append(f"  threshold  {stop:,.6g}, where both sides stop: the verdict is about reaching it, and how soon")
-    return [*lines, f"  seeds      {FEWEST_RULE}"]
+    return [*lines, f"  seeds      {MIN_SEEDS_RULE}"]

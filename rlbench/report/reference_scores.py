@@ -44,9 +44,8 @@ NEWEST = "README.md@f2402056b03a"
 NOT_ALGORITHMS = ("behaviour", "qrdqn-expert")
 """Rows that describe a data set, not an algorithm."""
 
-OFFLINE_ALGORITHMS = ("il", "bcq", "cql", "crr", "td3bc", "iql")
 OFFLINE_TASKS = ("HalfCheetah-v2", "Hopper-v2", "Walker2d-v2", "Ant-v2")
-"""Rows of the offline table that Tianshou has not: these algorithms on the MuJoCo data sets of D4RL, version 2."""
+"""Rows of the offline table that Tianshou lacks: the suite's algorithms on the MuJoCo data sets of D4RL, version 2."""
 
 SHARE = 0.1
 """Margin of non-inferiority, as a share of the way from the random policy to the reference score."""
@@ -232,7 +231,9 @@ def _primary(key: CellKey, rows: list[Line]) -> Line | None:
     newest = [r for r in theirs if r["source"].endswith(NEWEST)]
     if newest:
         return _as_long(key, newest[0], [*newest, *theirs])
-    offered = key.algorithm in OFFLINE_ALGORITHMS and key.task in OFFLINE_TASKS and key.dataset.endswith("-v2")
+    from rlbench.suites.offline import ALGORITHMS
+
+    offered = key.algorithm in ALGORITHMS and key.task in OFFLINE_TASKS and key.dataset.endswith("-v2")
     if key.suite == "offline" and not offered:
         return None
     candidates = (r for name, kind in PRIMARY for r in rows if (r["system"], r["estimator"]) == (name, kind))

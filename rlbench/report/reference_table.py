@@ -25,7 +25,7 @@ OPTIMUM = "known optimum"
 FILES = ("documented_scores.csv", "d4rl_scores.csv", "atari_offline_scores.csv")
 """Tianshou's and what it cites; then what others published on recorded data, all of it offline."""
 
-BODIES = {"halfcheetah": "HalfCheetah-v2", "hopper": "Hopper-v2", "walker2d": "Walker2d-v2", "ant": "Ant-v2"}
+ROBOTS = {"halfcheetah": "HalfCheetah-v2", "hopper": "Hopper-v2", "walker2d": "Walker2d-v2", "ant": "Ant-v2"}
 """MuJoCo tasks by what D4RL's data sets begin with."""
 
 UNNORMALIZED = "w/o norm-obs"
@@ -102,7 +102,7 @@ def row_of(suite: str, task: str, dataset: str) -> tuple[str, str]:
         return base_of(task) + "-v4", dataset
     if suite == "offline" and (dataset or task):
         name = (dataset or task).lower()
-        body = BODIES.get(name.removeprefix(OWN).split("-")[0])
+        body = ROBOTS.get(name.removeprefix(OWN).split("-")[0])
         if body is not None and (name.startswith(OWN) or dataset or task.lower() != base_of(task).lower() + "-v4"):
             return base_of(body) + "-v4" if name.startswith(OWN) else body, name
         buffer = re.search(r"buffer (\d+) transitions", dataset)

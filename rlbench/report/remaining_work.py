@@ -24,7 +24,7 @@ from rlbench.report.equal_steps import AtStep, reference_curve
 from rlbench.report.reference_scores import reference_cells
 from rlbench.report.reference_table import CellKey, row_of
 from rlbench.report.run_index import Runs, gather
-from rlbench.report.verdict import FEWEST, MOST, Verdict
+from rlbench.report.verdict import MAX_MORE_SEEDS, MIN_SEEDS, Verdict
 
 if TYPE_CHECKING:
     from rlbench.config.footprint import Footprint
@@ -45,7 +45,7 @@ class RemainingRuns:
     runnable: bool
     nearest: str = ""  # as in ``Throughput``
     checkpoint: int = 0  # bytes on disk while a run runs, at most
-    until: int | None = None  # steps of the first informative checkpoint; None where there is none
+    until: int | None = None  # steps of the first informative test step; None where there is none
     until_hours: float | None = None  # until the first three seeds have come there, one after another
 
 
@@ -63,7 +63,7 @@ def remaining_runs(
 
     A plug-in's suite also has cells without a reference: each algorithm on the tasks that the suite runs by default.
 
-    With ``informative`` a run ends at the first informative checkpoint of its cell, and cells without one are left out.
+    With ``informative`` a run ends at the first informative test step of its cell, and cells without one are left out.
 
     Hours are those of runs on this machine's kind of hardware where there are any, or on a ``cpu`` without a GPU.
 
@@ -154,7 +154,7 @@ def _missing(
     done = {run.seed for run in runs.scored} | ({seed for seed in came if came[seed] >= end} if informative else set())
     missing = tuple(seed for seed in seeds if seed not in done)
     steps = sum(end - came.get(seed, 0) for seed in missing)
-    to_checkpoint = sum(max(0, (until or 0) - came.get(seed, 0)) for seed in missing[:FEWEST])
+    to_test_step = sum(max(0, (until or 0) - came.get(seed, 0)) for seed in missing[:MIN_SEEDS])
     expected = throughput(key, runs_by_cell, cpu, gpu=gpu)
     need = _footprint(spec) if spec else None
     return RemainingRuns(
@@ -167,7 +167,7 @@ def _missing(
         nearest=expected.nearest if expected and spec else "",
         checkpoint=need.replay + need.networks if need else 0,
         until=until,
-        until_hours=to_checkpoint / expected.speed / 3600 if expected and until is not None else None,
+        until_hours=to_test_step / expected.speed / 3600 if expected and until is not None else None,
     )
 
 
@@ -236,9 +236,9 @@ def needed(verdict: Verdict) -> int | None:
     """Seeds until a cell probably has a verdict; None where it has one, or none is in reach."""
     match verdict.word:
         case "NOT RUN" | "PARTIAL":
-            return FEWEST
+            return MIN_SEEDS
         case "INCONCLUSIVE":
-            return verdict.more if verdict.more is not None and verdict.more <= MOST else None
+            return verdict.more if verdict.more is not None and verdict.more <= MAX_MORE_SEEDS else None
         case _:
             return None
 

@@ -252,12 +252,12 @@ class RunStatus:
     reason: str
 
 
-def standings(results: Path) -> tuple[RunStatus, ...]:
+def run_statuses(results: Path) -> tuple[RunStatus, ...]:
     """Every run, in order of folder; a record that cannot be read is listed as damaged, with the reason."""
-    return tuple(standing(folder) for folder in folders(results))
+    return tuple(run_status(folder) for folder in folders(results))
 
 
-def standing(folder: Path) -> RunStatus:
+def run_status(folder: Path) -> RunStatus:
     """One run; of a record that cannot be read, the reason."""
     try:
         record, run = read_record(folder), read_run(folder)

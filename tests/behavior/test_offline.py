@@ -30,7 +30,7 @@ from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records.store import folder_of, read_record
 from rlbench.training.offline import Offline
-from tests.forging import claim, outcome_of
+from tests.forging import locked, outcome_of
 from tests.reliability import run_one
 from tests.slow import slow_but
 
@@ -223,7 +223,7 @@ def test_file_is_hashed_once_unless_it_changes(data: Path, monkeypatch: pytest.M
 
 def test_finished_run_on_another_file_is_refused(data: Path, tmp_path: Path) -> None:
     spec = spec_of("il")
-    claim(spec, tmp_path, {"data": {"file": data.name, "sha256": seal_of(data).sha256}}).release()
+    locked(spec, tmp_path, {"data": {"file": data.name, "sha256": seal_of(data).sha256}}).release()
     ended = read_record(folder_of(spec, tmp_path))
     refuse_other_data(ended, Runtime(dataset=str(data)))
     refuse_other_data(ended, Runtime())
@@ -236,7 +236,7 @@ def test_finished_run_on_a_replaced_file_is_refused(
 ) -> None:
     """Also where nobody names a file: the set may have been made again, by another recipe."""
     spec = spec_of("il")
-    claim(spec, tmp_path, {"data": {"file": data.name, "sha256": seal_of(data).sha256}}).release()
+    locked(spec, tmp_path, {"data": {"file": data.name, "sha256": seal_of(data).sha256}}).release()
     ended = read_record(folder_of(spec, tmp_path))
     monkeypatch.setenv("RLBENCH_DATASETS", str(data.parent))
     refuse_other_data(ended, Runtime())

@@ -19,7 +19,7 @@ from rlbench.config.run import Runtime, Spec
 from rlbench.records.store import folder_of, read_record
 from rlbench.run import run
 from rlbench.signals import Stop
-from tests.forging import claim, outcome_of
+from tests.forging import locked, outcome_of
 from tests.reliability import run_one
 from tests.reliability.run_one import carry
 from tests.slow import slow_but
@@ -95,7 +95,7 @@ def test_catch_interrupted_anywhere_equals_an_uninterrupted_run(
 def test_paused_run_equals_an_uninterrupted_one(golden: dict[str, tuple[object, ...]], tmp_path: Path) -> None:
     spec = spec_of("toy", "Catch", CATCH)
     for until, steps in ((1, 400), (401, 800), (1200, 1200)):
-        store = claim(spec, tmp_path)
+        store = locked(spec, tmp_path)
         list(run(spec, run_one.QUIET, store, Stop(until=until)))
         store.release()
         record, ended = read_record(store.folder), steps == 1200
@@ -273,7 +273,7 @@ def test_pong_interrupted_in_mid_game_resumes_exactly(
 def test_killed_run_resumes_from_its_last_checkpoint(golden: dict[str, tuple[object, ...]], tmp_path: Path) -> None:
     """The generator is dropped without a word, as SIGKILL would: epochs on disk are ahead of the checkpoint."""
     spec = spec_of("toy", "Catch", CATCH)
-    store = claim(spec, tmp_path)
+    store = locked(spec, tmp_path)
     records = run(spec, Runtime(device="cpu", threads=1), store, Stop())
     while len(store.epochs) < 3:
         next(records)

@@ -17,7 +17,7 @@ from rlbench.records.store import Store
 from rlbench.records.types import Epoch
 from rlbench.run import run
 from rlbench.signals import Stop
-from tests.forging import claim, outcome_of
+from tests.forging import locked, outcome_of
 
 SMALL = (
     "budget.steps=800",
@@ -34,7 +34,7 @@ def spec_of(*changes: str, task: str = "Catch") -> Spec:
 
 
 def finish(spec: Spec, results: Path) -> tuple[Store, list[Epoch]]:
-    store = claim(spec, results)
+    store = locked(spec, results)
     try:
         records = list(run(spec, Runtime(device="cpu", threads=1), store, Stop()))
     finally:
@@ -86,7 +86,7 @@ def test_an_environment_that_breaks_fails_the_run(tmp_path: Path, monkeypatch: p
 
 def test_a_damaged_checkpoint_is_refused_and_the_record_stays(tmp_path: Path) -> None:
     spec = spec_of()
-    store = claim(spec, tmp_path)
+    store = locked(spec, tmp_path)
     records = run(spec, Runtime(device="cpu", threads=1), store, Stop())
     while not (store.folder / "checkpoint" / "resume").is_dir():
         next(records)
@@ -132,7 +132,7 @@ def test_a_prioritized_run_that_diverges_is_a_failed_run_too(tmp_path: Path) -> 
 
 def test_a_checkpoint_of_another_device_is_refused_by_name(tmp_path: Path) -> None:
     spec = spec_of()
-    store = claim(spec, tmp_path)
+    store = locked(spec, tmp_path)
     records, resume = run(spec, Runtime(device="cpu", threads=1), store, Stop()), store.folder / "checkpoint" / "resume"
     while not resume.is_dir():
         next(records)
@@ -149,7 +149,7 @@ def test_best_policy_is_of_the_epoch_in_the_outcome(tmp_path: Path) -> None:
     best = store.folder / "checkpoint" / "best"
     assert checkpoint.load(best)["epoch"] == store.outcome.best_epoch
     spec = spec_of().model_copy(update={"seed": 3})
-    other = claim(spec, tmp_path)
+    other = locked(spec, tmp_path)
     for record in run(spec, Runtime(device="cpu", threads=1), other, Stop()):
         if isinstance(record, Epoch) and record.number == 1:
             break

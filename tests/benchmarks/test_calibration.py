@@ -12,7 +12,7 @@ from scipy import stats
 from benchmarks import calibration
 from rlbench.cli.until_decided import LITTLE_POWER
 from rlbench.records.looks import DESIGNS, SHARED_ERROR_DESIGNS
-from rlbench.report.equal_steps import at_equal_steps, settled_at
+from rlbench.report.equal_steps import at_equal_steps, decide_at_equal_steps
 from rlbench.report.reference_table import CellKey, scale_of
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.verdict import ALPHA, against_seeds
@@ -151,7 +151,7 @@ def test_the_example_of_the_page_is_that_of_the_records() -> None:
     ]
     at = at_equal_steps(CELLS[0], Runs(short=short))
     assert at is not None and at.claim is not None and at.shortfall_percent is not None
-    (setting,) = settled_at([at])
+    (setting,) = decide_at_equal_steps([at])
     ours, level, random = stats.describe(at.scores), at.level, scale_of(CELLS[0])
     assert random is not None and random.random is not None
     difference, own, theirs = ours.mean - level.mean, (ours.variance / 3) ** 0.5, level.std / 3

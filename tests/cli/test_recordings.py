@@ -23,7 +23,7 @@ from rlbench.ops.state_dict import of_module
 from rlbench.records.store import read_record
 from tests.commands import stderr_of, stdout_of
 from tests.datasets.rl_unplugged_writer import episode, shard
-from tests.forging import claim
+from tests.forging import locked
 
 Capture = pytest.CaptureFixture[str]
 
@@ -40,7 +40,7 @@ def run(tmp_path: Path) -> Path:
     """The folder of a run that keeps its best policy, a network as it was drawn."""
     spec = suites.spec("toy", "dqn", "Catch")
     learner = dqn.dqn_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
-    store = claim(spec, tmp_path / "results")
+    store = locked(spec, tmp_path / "results")
     checkpoint.save(store.folder / "checkpoint" / "best", {"policy": of_module(learner.policy()), "epoch": 0})
     store.release()
     return store.folder
@@ -172,7 +172,7 @@ def test_existing_set_is_kept_if_the_new_one_cannot_be_made(run: Path, home: Pat
 
 def test_refused_recording_leaves_no_folder(run: Path, tmp_path: Path) -> None:
     spec = suites.spec("toy", "ppo", "Catch")
-    store = claim(spec, tmp_path / "results")
+    store = locked(spec, tmp_path / "results")
     checkpoint.save(store.folder / "checkpoint" / "best", {"policy": {}, "epoch": 0})
     store.release()
     assert "is no Q-learning" in stderr_of(line(store.folder))

@@ -14,7 +14,7 @@ from rlbench import run as training
 from rlbench.cli.app import main
 from rlbench.config.run import Runtime, Spec
 from rlbench.records import files, store
-from rlbench.report.integrity import verified
+from rlbench.report.integrity import verify_records
 from rlbench.report.reference_table import DATA
 from tests.commands import stderr_of, stdout_of
 from tests.forging import Change, reseal
@@ -69,7 +69,7 @@ def test_replay_covers_an_epoch_with_updates_by_default(folder: Path) -> None:
 def test_replay_detects_a_forged_epoch(folder: Path, line: int, change: Change, field: str) -> None:
     (folder / "outcome.json").unlink()
     reseal(folder / "epochs.jsonl", change, line)
-    assert not verified(folder).faults
+    assert not verify_records(folder).faults
     assert f": epoch {line} differs in {field}: " in stdout_of(["verify", "--replay", str(folder), "--epochs", "1"], 3)
 
 

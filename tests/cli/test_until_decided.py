@@ -221,12 +221,12 @@ def test_a_reference_with_too_large_an_error_is_undecidable_at_a_look_too(record
 
 KILLED_AT = (
     ("replace.torn:2", 1),
-    ("claim.made:1", 0),
+    ("lock.made:1", 0),
     ("replace.written:1", 0),
     ("replace.placed:1", 1),
-    ("claim.removed:2", 1),
+    ("lock.removed:2", 1),
     ("replace.placed:2", 2),
-    ("claim.removed:3", 2),
+    ("lock.removed:3", 2),
 )
 """Moments around the records of the first and the second look, and the number of looks on disk."""
 

@@ -19,7 +19,7 @@ from rlbench.cli.app import main
 from rlbench.cli.status import spoken
 from rlbench.report.reference_table import DATA
 from tests.commands import stderr_of
-from tests.forging import claim
+from tests.forging import locked
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
@@ -142,7 +142,7 @@ def test_status_without_runs(capsys: Capture) -> None:
 def test_status_counts_running_and_finished_runs(record_run: Record, capsys: Capture) -> None:
     record_run([1.0, 2.0], seed=0)
     record_run([1.0, 2.0], seed=1, status=None)
-    store = claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4", seed=1), Path("results"))
+    store = locked(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4", seed=1), Path("results"))
     text = printed(capsys, "status")
     runs = json.loads(printed(capsys, "status", "--json"))["runs"]
     store.release()
@@ -159,7 +159,7 @@ def test_status_counts_running_and_finished_runs(record_run: Record, capsys: Cap
 def test_run_of_another_process_is_skipped_with_its_state(record_run: Record, capsys: Capture) -> None:
     record_run([-0.6, 0.5], suite="toy", task="Catch", status=None)
     spec = suites.spec("toy", "dqn", "Catch")
-    store = claim(spec, Path("results"))
+    store = locked(spec, Path("results"))
     (row,) = json.loads(printed(capsys, "run", "toy", "dqn", "--task", "Catch", "--json"))["runs"]
     store.release()
     assert (row["status"], row["best"]) == ("running", 0.5)
@@ -169,7 +169,7 @@ def test_run_of_another_process_is_skipped_with_its_state(record_run: Record, ca
 
 def test_a_damaged_run_of_another_process_is_called_damaged(record_run: Record, capsys: Capture) -> None:
     folder = record_run([-0.6, 0.5], suite="toy", task="Catch", status=None)
-    store = claim(suites.spec("toy", "dqn", "Catch"), Path("results"))
+    store = locked(suites.spec("toy", "dqn", "Catch"), Path("results"))
     (folder / "epochs.jsonl").write_text("{\n{\n", encoding="utf-8")
     assert main(["run", "toy", "dqn", "--task", "Catch", "--json"]) == 0
     store.release()

@@ -14,7 +14,7 @@ import typer
 from rlbench import suites
 from rlbench.cli.app import app
 from rlbench.cli.examples import EXAMPLES, of
-from rlbench.cli.resolve import from_environment
+from rlbench.cli.resolve import settings_from_environment
 from rlbench.datasets import catalogue, locations, recipes
 from rlbench.errors import RlbenchError
 from tests.laws.mentions import typed
@@ -195,4 +195,4 @@ def test_every_option_variable_is_known_to_the_settings_reader() -> None:
     found = {getattr(option, "envvar", None) for command in VERBS.values() for option in command.params} - {None}
     assert {"RLBENCH_RESULTS", "RLBENCH_EVAL_WORKERS"} <= found
     for name in sorted(map(str, found)):
-        assert from_environment({name: "1"}) == [], name
+        assert settings_from_environment({name: "1"}) == [], name

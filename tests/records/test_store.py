@@ -22,7 +22,7 @@ from rlbench.records import files
 from rlbench.records.attempts import note_resumption
 from rlbench.records.store import Record, Store, folder_of, line_of, read_record
 from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, Progress, Status, Updated
-from tests.forging import claim, reseal
+from tests.forging import locked, reseal
 
 Write = Callable[..., Path]
 CATCH = suites.spec("toy", "dqn", "Catch", seed=3)
@@ -87,7 +87,7 @@ def outcome(status: Status, count: int) -> Outcome:
 
 
 def write(results: Path, run: tuple[Epoch, ...], status: Status | None) -> Path:
-    store = claim(CATCH, results, {"python": "3.11"})
+    store = locked(CATCH, results, {"python": "3.11"})
     for epoch in run:
         store.append(epoch)
     if status is not None:
@@ -117,7 +117,7 @@ def test_what_is_written_is_read_to_the_last_digit(run: tuple[Epoch, ...], statu
 
 def test_inexact_steps_are_stored_and_empty_in_older_outcomes(tmp_path: Path) -> None:
     folder = write(tmp_path, (), None)
-    store = claim(CATCH, tmp_path)
+    store = locked(CATCH, tmp_path)
     with_steps = replace(outcome("done", 0), inexact=(5, 1_000))
     store.finish(with_steps)
     assert store.outcome == with_steps
@@ -259,7 +259,7 @@ def test_a_torn_last_line_is_mended_when_the_run_is_claimed_again(tmp_path: Path
     folder = write(tmp_path, RUN[:2], None)
     with (folder / "epochs.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"checksum":"12')
-    store = claim(CATCH, tmp_path)
+    store = locked(CATCH, tmp_path)
     assert store.epochs == RUN[:2]
     assert (folder / "epochs.jsonl").read_text(encoding="utf-8").endswith("}\n")
     store.append(RUN[2])
@@ -286,7 +286,7 @@ def test_repeated_epoch_changes_nothing_and_a_different_one_truncates_the_rest(
 ) -> None:
     folder = write(tmp_path, RUN, None)
     before = (folder / "epochs.jsonl").read_bytes()
-    store = claim(CATCH, tmp_path)
+    store = locked(CATCH, tmp_path)
     slower = replace(COLLECTED, steps_per_second=1.0), replace(EVALUATED, seconds=9.0)
     assert not store.append(replace(RUN[1], seconds=99.0, collected=slower[0], evaluated=slower[1]))  # the wall clock
     assert (folder / "epochs.jsonl").read_bytes() == before
@@ -298,7 +298,7 @@ def test_repeated_epoch_changes_nothing_and_a_different_one_truncates_the_rest(
 
 def test_an_interrupted_run_whose_epochs_are_replaced_can_still_be_read(tmp_path: Path) -> None:
     folder = write(tmp_path, RUN, "interrupted")
-    store = claim(CATCH, tmp_path)
+    store = locked(CATCH, tmp_path)
     store.append(replace(RUN[1], env_steps=77))
     store.release()
     assert len(read_record(folder).epochs) == 2
@@ -343,10 +343,10 @@ def test_force_starts_over_from_a_record_that_cannot_be_read(record_run: Write) 
 
 
 def test_second_lock_in_this_process_fails(tmp_path: Path) -> None:
-    first = claim(CATCH, tmp_path)
-    assert Store.claim(CATCH, tmp_path, {}) is None
+    first = locked(CATCH, tmp_path)
+    assert Store.lock(CATCH, tmp_path, {}) is None
     first.release()
-    claim(CATCH, tmp_path).release()
+    locked(CATCH, tmp_path).release()
 
 
 HOLD = """
@@ -354,7 +354,7 @@ import sys
 from pathlib import Path
 from rlbench import suites
 from rlbench.records.store import Store
-store = Store.claim(suites.spec("toy", "dqn", "Catch", seed=3), Path(sys.argv[1]), {})
+store = Store.lock(suites.spec("toy", "dqn", "Catch", seed=3), Path(sys.argv[1]), {})
 print("held" if store else "refused", flush=True)
 sys.stdin.read()
 """
@@ -367,10 +367,10 @@ def test_lock_of_another_process_holds_until_it_is_killed(tmp_path: Path) -> Non
     with holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        assert Store.claim(CATCH, tmp_path, {}) is None
+        assert Store.lock(CATCH, tmp_path, {}) is None
         holder.kill()
         holder.wait()
-    claim(CATCH, tmp_path).release()
+    locked(CATCH, tmp_path).release()
 
 
 def test_a_claim_of_a_damaged_record_is_refused_and_leaves_it_free(record_run: Write, tmp_path: Path) -> None:
@@ -379,20 +379,20 @@ def test_a_claim_of_a_damaged_record_is_refused_and_leaves_it_free(record_run: W
     spec = suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4")
     for _ in range(2):
         with pytest.raises(RefusedFile, match=r"outcome\.json"):
-            Store.claim(spec, tmp_path / "results", {})
+            Store.lock(spec, tmp_path / "results", {})
 
 
 def test_another_run_in_the_folder_is_refused(record_run: Write, tmp_path: Path) -> None:
     folder = record_run([1.0], seed=0)
     shutil.copytree(folder, folder.with_name("seed=1"))
     with pytest.raises(RefusedFile, match="holds another run"):
-        Store.claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4", seed=1), tmp_path / "results", {})
+        Store.lock(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4", seed=1), tmp_path / "results", {})
 
 
 def test_results_that_cannot_be_written_are_refused_with_the_option_to_choose_others(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"cannot be written .*--results"):
-        Store.claim(CATCH, tmp_path / "file", {})
+        Store.lock(CATCH, tmp_path / "file", {})
 
 
 def test_a_reader_sees_the_old_outcome_or_the_new_one(tmp_path: Path) -> None:
@@ -404,7 +404,7 @@ def test_a_reader_sees_the_old_outcome_or_the_new_one(tmp_path: Path) -> None:
 
 
 def test_nan_is_never_written(tmp_path: Path) -> None:
-    store = claim(CATCH, tmp_path)
+    store = locked(CATCH, tmp_path)
     broken = replace(COLLECTED, steps_per_second=float("nan"))
     with pytest.raises(ValueError, match="not JSON compliant"):
         store.append(

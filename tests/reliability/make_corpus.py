@@ -20,7 +20,7 @@ from rlbench.datasets.types import Dataset
 from rlbench.records.types import Epoch, Evaluated, Outcome, Status
 from rlbench.report.baseline import baseline_of, baseline_text
 from rlbench.report.run_index import gather
-from tests.forging import claim
+from tests.forging import locked
 
 REAL = (
     "atari/dqn/PongNoFrameskip-v4/3c138bcd9e9f/seed=0",
@@ -37,7 +37,7 @@ REAL = (
 def ended(results: Path, seed: int, status: Status | None) -> None:
     """A run that failed, was interrupted, or has not ended."""
     spec = suites.spec("toy", "dqn", "Catch", seed=seed)
-    store = claim(spec, results, {"cpu": "a corpus"})
+    store = locked(spec, results, {"cpu": "a corpus"})
     evaluated = Evaluated(returns=(-1.0, 1.0), lengths=(9, 9), seeds=(1, 2), seconds=0.1)
     store.append(
         Epoch(number=0, env_steps=0, updates=0, seconds=0.1, collected=None, updated=None, evaluated=evaluated)

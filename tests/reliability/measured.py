@@ -24,7 +24,7 @@ from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.run import run
 from rlbench.signals import Stop
-from tests.forging import claim
+from tests.forging import locked
 
 
 def resident(name: str) -> int:
@@ -62,7 +62,7 @@ def measure(spec: Spec, folder: Path, dataset: str | None = None) -> dict[str, i
     warm(spec)
     Path("/proc/self/clear_refs").write_text("5")
     base = resident("VmRSS")
-    store = claim(spec, folder)
+    store = locked(spec, folder)
     for _ in run(spec, Runtime(device="cpu", threads=1, dataset=dataset), store, Stop()):
         pass
     store.release()

@@ -12,7 +12,7 @@ from rlbench.records import manifest
 from rlbench.records.store import read_record, scores
 from rlbench.run import run
 from rlbench.signals import Stop
-from tests.forging import claim
+from tests.forging import locked
 
 QUIET = Runtime(device="cpu", threads=1, checkpoint_seconds=1e9)
 
@@ -30,7 +30,7 @@ def carry(
 
     It is stopped as a signal would, or with ``crash`` without a word, as SIGKILL would.
     """
-    store = claim(spec, results)
+    store = locked(spec, results)
     stop, count = Stop(), 0
     try:
         for record in run(spec, runtime, store, stop):

@@ -31,7 +31,7 @@ from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
 from rlbench.records import attempts
 from rlbench.records.store import read_record
-from tests.forging import claim
+from tests.forging import locked
 from tests.reliability.families import CATCH
 from tests.reliability.run_one import ending
 
@@ -73,7 +73,7 @@ def forced_ending(folder: Path) -> object:
 
 def differ(folder: Path, golden: Path) -> None:
     """Epochs of another machine are recorded, which this one will replace; it had been interrupted."""
-    store = claim(CATCH.spec(), folder)
+    store = locked(CATCH.spec(), folder)
     record = read_record(CATCH.folder(golden))
     assert record.outcome is not None
     for epoch in record.epochs[:2]:
@@ -232,7 +232,7 @@ def started_ending(folder: Path) -> object:
 
 
 def withdrawn(words: list[str]) -> int:
-    store = claim(CATCH.spec(), Path(words[0]))
+    store = locked(CATCH.spec(), Path(words[0]))
     store.withdraw()
     store.release()
     return 0
@@ -243,11 +243,11 @@ def withdrawn_ending(folder: Path) -> object:
 
 
 SCENARIOS: dict[str, Scenario] = {
-    "run": Scenario(("replace.", "append.", "claim.", "crash.", "checkpoint."), begun, f"{HERE}:train", trained_ending),
+    "run": Scenario(("replace.", "append.", "lock.", "crash.", "checkpoint."), begun, f"{HERE}:train", trained_ending),
     "force": Scenario(("aside.",), force, f"{HERE}:forced", forced_ending),
     "withdraw": Scenario(("record.",), begun, f"{HERE}:withdrawn", withdrawn_ending),
     "differ": Scenario(("outcome.",), differ, f"{HERE}:train", trained_ending),
-    "crash": Scenario(("claim.swept", "checkpoint.swept"), crash, f"{HERE}:train", trained_ending),
+    "crash": Scenario(("lock.swept", "checkpoint.swept"), crash, f"{HERE}:train", trained_ending),
     "attempt": Scenario(("log.", "note."), force, f"{HERE}:started", started_ending),
     "set": Scenario(("dataset.", "seal."), old_set, f"{HERE}:wrote", set_ending),
     "recording": Scenario(("recording.", "replace."), old_recording, f"{HERE}:play", recording_ending),

@@ -19,7 +19,7 @@ import numpy as np
 
 from rlbench.datasets import checksums
 from rlbench.records.machine import environment
-from rlbench.report.integrity import verified
+from rlbench.report.integrity import verify_records
 from tests.reliability.families import CATCH, GAME, GENERATED, GRID, HOPPER, PENDULUM, RAINBOW, REACH, Family
 from tests.reliability.run_one import ending, epochs_of
 from tests.reliability.zygote import Zygote
@@ -93,7 +93,7 @@ class Ground:
                 toll.faults.append(f"{folder}: an evaluation was lost at kill {attempt + 1}")
             before = now
             toll.lost += done.status == -signal.SIGKILL and bool(now)
-            toll.faults += [fault.line for fault in verified(results).faults] if results.exists() else []
+            toll.faults += [fault.line for fault in verify_records(results).faults] if results.exists() else []
             if done.status != -signal.SIGKILL:
                 break
         if done.status != 0:

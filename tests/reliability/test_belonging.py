@@ -19,7 +19,7 @@ from rlbench.records.store import read_record
 from rlbench.run import run
 from rlbench.signals import Stop
 from tests.commands import run_command, stderr_of
-from tests.forging import claim, outcome_of
+from tests.forging import locked, outcome_of
 from tests.reliability.families import CATCH, FLAT, GAME, HOPPER, PENDULUM, Family
 from tests.reliability.run_one import carry, ending
 
@@ -173,7 +173,7 @@ def test_verify_notices_a_checkpoint_under_another_name(name: str, source: str, 
 
 def with_code(spec: Spec, results: Path, commit: str, stop_after: int | None = None) -> None:
     """Go on with a run by the code of a commit."""
-    store = claim(spec, results, {"commit": commit, "torch_threads": 1, "command": f"by {commit}"})
+    store = locked(spec, results, {"commit": commit, "torch_threads": 1, "command": f"by {commit}"})
     try:
         for number, _ in enumerate(run(spec, by("auto"), store, Stop())):
             if number == stop_after:
@@ -196,7 +196,7 @@ def test_resume_under_other_code_is_recorded(tmp_path: Path) -> None:
 def test_the_record_names_the_threads_that_a_resumed_run_takes(tmp_path: Path) -> None:
     """Not those that the process which goes on would take for a run of its own."""
     for threads in (1, 2):
-        store = claim(CATCH.spec(), tmp_path, {"torch_threads": threads})
+        store = locked(CATCH.spec(), tmp_path, {"torch_threads": threads})
         store.note_resumption()
         checkpoint.save(store.folder / "checkpoint" / "resume", {"threads": 1})
         store.release()

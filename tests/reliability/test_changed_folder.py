@@ -18,7 +18,7 @@ from rlbench.records.files import refuse_links
 from rlbench.records.store import Store, read_record
 from rlbench.run import run
 from rlbench.signals import Stop
-from tests.forging import claim
+from tests.forging import locked
 from tests.reliability.families import CATCH
 from tests.reliability.run_one import QUIET, carry, ending
 from tests.slow import slow_but
@@ -56,7 +56,7 @@ def no_folder(folder: Path) -> None:
 
 def begun(results: Path, runtime: Runtime = QUIET) -> tuple[Store, Iterator[object]]:
     """A run that has recorded two epochs, and its next records."""
-    store = claim(CATCH.spec(), results)
+    store = locked(CATCH.spec(), results)
     records = run(CATCH.spec(), runtime, store, Stop())
     while len(store.epochs) < 2:
         next(records)
@@ -152,13 +152,13 @@ def test_after_git_clean_a_second_process_takes_over_the_run(tmp_path: Path) -> 
     carry(spec, tmp_path / "whole")
     first, records = begun(tmp_path)
     no_lock(folder)
-    second = claim(spec, tmp_path)
+    second = locked(spec, tmp_path)
     others = run(spec, QUIET, second, Stop())
     next(others)
     with pytest.raises(ResourceExhausted, match="lock"):
         list(records)
     first.release()
-    assert Store.claim(spec, tmp_path, {}) is None, "who goes lets nobody in"
+    assert Store.lock(spec, tmp_path, {}) is None, "who goes lets nobody in"
     list(others)
     second.release()
     assert ending(folder) == ending(CATCH.folder(tmp_path / "whole"))

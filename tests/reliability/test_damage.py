@@ -24,7 +24,7 @@ from rlbench.errors import RefusedFile
 from rlbench.ops.state_dict import State
 from rlbench.records import store
 from rlbench.report import baseline, runs
-from rlbench.report.integrity import verified
+from rlbench.report.integrity import verify_records
 from tests.commands import stderr_of, stdout_of
 from tests.conftest import RecordRun
 from tests.reliability.families import CATCH, FEW, GENERATED
@@ -164,7 +164,7 @@ def damage_and_read(of: Artefact, path: Path, damage: Damage) -> str:
     if of.quiet:
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     try:
-        faults = verified(of.folder).faults if of.checked else ()
+        faults = verify_records(of.folder).faults if of.checked else ()
         result = of.read()
     except RefusedFile as error:
         refusal = str(error)

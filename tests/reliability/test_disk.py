@@ -26,7 +26,7 @@ from rlbench.records.types import Epoch
 from rlbench.run import run
 from rlbench.signals import Stop
 from tests.commands import stderr_of
-from tests.forging import claim
+from tests.forging import locked
 from tests.reliability.broken import SMALL, words
 
 Capture = pytest.CaptureFixture[str]
@@ -119,7 +119,7 @@ def mounted(folder: Path, size: int) -> Iterator[Path]:
 def test_disk_that_fills_up_keeps_the_last_checkpoint(golden: tuple[object, ...], tmp_path: Path) -> None:
     spec = apply_settings(suites.spec("toy", "dqn", "CartPole-v1"), [parse(change) for change in SMALL])
     with mounted(tmp_path / "small", 4 * 2**20) as results:
-        store = claim(spec, results)
+        store = locked(spec, results)
         records, other = run(spec, Runtime(device="cpu", threads=1), store, Stop()), results / "other"
         while not isinstance(record := next(records), Epoch) or record.number < 1:
             pass
@@ -203,7 +203,7 @@ def test_checkpoint_is_at_most_as_large_as_estimated(tmp_path: Path, monkeypatch
     """The free bytes that the check asks for are those with which the run ends."""
     spec = apply_settings(suites.spec("toy", "dqn", "CartPole-v1"), [parse(change) for change in SMALL])
     most = [0]
-    for record in run(spec, Runtime(device="cpu", threads=1), store := claim(spec, tmp_path), Stop()):
+    for record in run(spec, Runtime(device="cpu", threads=1), store := locked(spec, tmp_path), Stop()):
         del record
         most[0] = max(most[0], sum(path.stat().st_size for path in store.folder.glob("checkpoint/*/*")))
     store.release()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rlbench import faults
-from rlbench.report.integrity import verified
+from rlbench.report.integrity import verify_records
 from tests.reliability.families import CATCH
 from tests.reliability.run_one import epochs_of
 from tests.reliability.scenarios import SCENARIOS, passed, train
@@ -90,10 +90,10 @@ def survives(
     assert died.status == faults.EXIT_CODE, died.output
     before, has_checkpoint = epochs_of(run), any((run / "checkpoint" / name).is_dir() for name in CHECKPOINTS)
     done = (run / "outcome.json").exists()
-    assert not verified(folder).faults, "what a crash left behind is no fault"
+    assert not verify_records(folder).faults, "what a crash left behind is no fault"
     again = start([str(folder)], function=scenario.function, environ=environ)
     assert again.status == 0, again.output
-    assert verified(folder).faults == ()
+    assert verify_records(folder).faults == ()
     if name == "run" and has_checkpoint and not done:
         assert "resumes at" in again.output, "work was lost that a checkpoint held"
     if name not in {"force", "differ"}:  # there the old epochs are meant to go

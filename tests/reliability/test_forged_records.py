@@ -14,7 +14,7 @@ from rlbench.cli.app import main
 from rlbench.errors import RefusedFile
 from rlbench.records import files, store
 from rlbench.report.cells import Cell, every_cell
-from rlbench.report.integrity import verified
+from rlbench.report.integrity import verify_records
 from rlbench.report.runs import read_run
 from rlbench.report.table_data import cell_document
 from rlbench.seeds import Seeds
@@ -211,7 +211,7 @@ class TestSeeds:
         row = cell(results)
         assert row.measured is not None and row.measured.n == 3
         assert "2 runs have the numbers of another seed" in row.note
-        faults = [fault.line for fault in verified(results).faults]
+        faults = [fault.line for fault in verify_records(results).faults]
         assert len([line for line in faults if "the same numbers as seed 0" in line]) == 2
         assert len([line for line in faults if "episodes of another seed than 5" in line]) == 1
 
@@ -222,7 +222,7 @@ class TestSeeds:
             folder = full_run(record_run, 0.0, seed)
         second = results / "aaa" / folder.relative_to(results)
         shutil.copytree(folder, second)
-        assert not verified(results).faults, "a copy is no contradiction"
+        assert not verify_records(results).faults, "a copy is no contradiction"
         assert "records" not in cell(results).note
 
         def lift(line: dict[str, object]) -> None:
@@ -234,14 +234,14 @@ class TestSeeds:
         row = cell(results)
         assert row.measured is not None and row.measured.score == 0.0
         assert "1 record of a seed that has a worse one" in row.note
-        faults = [fault.line for fault in verified(results).faults]
+        faults = [fault.line for fault in verify_records(results).faults]
         assert any("other numbers than" in line and str(second) in line for line in faults)
 
     def test_games_of_another_seed_are_a_fault(self, record_run: RecordRun, results: Path) -> None:
         folder = full_run(record_run, 1.0, 0)
-        assert not verified(results).faults
+        assert not verify_records(results).faults
         reseal(folder / "epochs.jsonl", lambda e: e["evaluated"].update(seeds=[1, 2]))
-        lines = [fault.line for fault in verified(results).faults]
+        lines = [fault.line for fault in verify_records(results).faults]
         assert lines == [
             f"{folder / 'epochs.jsonl'}: evaluations from epoch 0 on have episodes of another seed than 0; restore it"
         ]
@@ -257,7 +257,7 @@ class TestSeeds:
 
         folder = full_run(record_run, 1.0, 0)
         monkeypatch.setattr(Seeds, "numbers", count_numbers)
-        assert not verified(results).faults
+        assert not verify_records(results).faults
         episodes = sum(
             len(line.evaluated.seeds) for line in store.read_record(folder).epochs if line.evaluated is not None
         )

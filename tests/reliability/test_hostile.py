@@ -26,7 +26,7 @@ from rlbench.datasets import recording_format, recording_writer
 from rlbench.records.manifest import sha256_of
 from rlbench.records.store import folder_of
 from tests.commands import run_command
-from tests.forging import claim
+from tests.forging import locked
 from tests.reliability.odd import sealed
 from tests.reliability.test_fuzz_data import CORPUS, framed, segmented
 
@@ -70,7 +70,7 @@ def spec() -> Spec:
 def record_with(changes: dict[str, bytes]) -> Words:
     """A run some of whose files are hostile."""
     folder = folder_of(spec(), Path("results"))
-    claim(spec(), Path("results")).release()
+    locked(spec(), Path("results")).release()
     for name, raw in changes.items():
         (folder / name).write_bytes(raw)
     return ["table", "toy"]

@@ -25,7 +25,7 @@ from rlbench.report.check import Finding, to_junit
 from rlbench.sweep.local import Worker
 from tests.commands import refusal_of, run_command
 from tests.conftest import epoch
-from tests.forging import claim
+from tests.forging import locked
 from tests.records.test_store import outcome
 from tests.reliability.odd import sealed
 from tests.reliability.test_fuzz_data import CORPUS
@@ -108,7 +108,7 @@ READERS = {
 def begin_run(*, smoke: bool = False) -> Path:
     """The folder of a run that has begun, below the current folder."""
     spec = resolve("toy", "dqn", "Catch", smoke=smoke).spec
-    claim(spec, Path("results")).release()
+    locked(spec, Path("results")).release()
     return folder_of(spec, Path("results"))
 
 
@@ -262,7 +262,7 @@ TEXT = "\x1b]0;PWNED\x07 \u202e {}\n"
 )
 def test_texts_of_a_record_are_shown_without_control_characters(words: tuple[str, ...], victim: Path) -> None:
     spec = resolve("toy", "dqn", "Catch").spec
-    store = claim(spec, Path("results"), {"cpu": TEXT, "commit": TEXT, "env": {"env": TEXT}})
+    store = locked(spec, Path("results"), {"cpu": TEXT, "commit": TEXT, "env": {"env": TEXT}})
     store.append(epoch(0, 1.0, 0))
     store.finish(replace(outcome("failed", 1), reason=TEXT * 1_000))
     store.release()

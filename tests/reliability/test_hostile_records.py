@@ -43,7 +43,7 @@ from rlbench.run import _saved_computing
 from tests.behavior.test_offline import write
 from tests.commands import run_command, stderr_of
 from tests.conftest import RecordRun, epoch
-from tests.forging import claim
+from tests.forging import locked
 from tests.records.test_store import outcome
 
 SPEC = resolve("toy", "dqn", "Catch").spec
@@ -52,7 +52,7 @@ TEXT = "\x1b]0;PWNED\x07"
 
 def finished_run(results: Path, environment: dict[str, object] | None = None) -> Path:
     """The folder of a run that is done, with a kept policy of no tensors."""
-    store = claim(SPEC, results, environment or {})
+    store = locked(SPEC, results, environment or {})
     store.append(epoch(0, 1.0, 0))
     store.finish(replace(outcome("done", 1), weights=None))
     store.release()
@@ -166,7 +166,7 @@ def test_a_strict_check_that_finds_nothing_to_check_does_not_pass() -> None:
 
 
 def test_texts_of_a_record_are_not_template_marks(tmp_path: Path) -> None:
-    store = claim(SPEC, tmp_path, {"cpu": "{{machines}} {{nav}}"})
+    store = locked(SPEC, tmp_path, {"cpu": "{{machines}} {{nav}}"})
     store.append(epoch(0, 1.0, 0))
     store.finish(replace(outcome("failed", 1), reason="{{machines}} {{version}}"))
     store.release()
@@ -243,8 +243,8 @@ def test_a_redirect_to_no_address_halts(port: int, tmp_path: Path, monkeypatch: 
 
 
 WRITERS: dict[str, Callable[[Path], object]] = {
-    "epochs.jsonl": lambda results: Store.claim(SPEC, results, {}),
-    "crash.txt": lambda results: Store.claim(SPEC, results, {}),
+    "epochs.jsonl": lambda results: Store.lock(SPEC, results, {}),
+    "crash.txt": lambda results: Store.lock(SPEC, results, {}),
     "log.txt": lambda results: attempts.open_log(folder_of(SPEC, results)).close(),
     "attempts.jsonl": lambda results: attempts.note(folder_of(SPEC, results), {"event": "begun"}),
 }
@@ -252,7 +252,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_file_of_a_record_with_a_second_name_is_not_appended_to(name: str, tmp_path: Path) -> None:
-    store = claim(SPEC, tmp_path / "results")
+    store = locked(SPEC, tmp_path / "results")
     store.append(epoch(0, 1.0, 0))
     store.release()
     precious, link = tmp_path / "precious", folder_of(SPEC, tmp_path / "results") / name
@@ -398,7 +398,7 @@ def test_a_replay_sets_no_variable_that_ends_the_process(name: str, value: str) 
 
 def test_a_replay_that_does_not_fit_into_memory_is_refused_with_the_number(tmp_path: Path) -> None:
     spec = resolve("toy", "dqn", "Catch", sets=["algo.replay.capacity=100000000000"]).spec
-    store = claim(spec, tmp_path, {"device": "cpu", "torch_threads": 1})
+    store = locked(spec, tmp_path, {"device": "cpu", "torch_threads": 1})
     store.append(epoch(0, 1.0, 0))
     store.release()
     code, _, error = run_command(["verify", "--replay", str(folder_of(spec, tmp_path)), "--epochs", "0"])
@@ -447,7 +447,7 @@ def test_completion_offers_no_data_set_that_a_shell_would_run(tmp_path: Path, mo
 
 
 def test_a_field_of_a_record_whose_name_does_not_print_reaches_no_terminal(tmp_path: Path) -> None:
-    store = claim(SPEC, tmp_path)
+    store = locked(SPEC, tmp_path)
     store.release()
     path = store.folder / "spec.json"
     head = files.read_sealed(path)

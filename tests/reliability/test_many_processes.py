@@ -14,7 +14,7 @@ import pytest
 from rlbench import suites
 from rlbench.records.locks import FolderLock, holder
 from rlbench.records.store import Store, folder_of, read_record
-from tests.forging import claim
+from tests.forging import locked
 
 SETS = (
     "budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.learning_starts=100", "algo.batch=8",
@@ -76,7 +76,7 @@ import sys, time
 from pathlib import Path
 from rlbench import suites
 from rlbench.records.store import Store
-store = Store.claim(suites.spec("toy", "dqn", "Catch"), Path(sys.argv[1]), {})
+store = Store.lock(suites.spec("toy", "dqn", "Catch"), Path(sys.argv[1]), {})
 print("held", store is not None, flush=True)
 time.sleep(120)
 """
@@ -88,12 +88,12 @@ def test_living_lock_holder_is_named_and_a_dead_ones_run_is_taken_over(tmp_path:
     first = subprocess.Popen([sys.executable, "-c", HOLDS, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert first.stdout is not None
     assert first.stdout.readline() == "held True\n"
-    assert Store.claim(spec, tmp_path, {}) is None
+    assert Store.lock(spec, tmp_path, {}) is None
     assert holder(folder_of(spec, tmp_path)) == f"process {first.pid}"
     first.kill()
     first.communicate()
     assert (folder_of(spec, tmp_path) / ".lock").exists()
-    claim(spec, tmp_path).release()
+    locked(spec, tmp_path).release()
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from rlbench.ops.state_dict import State
 from rlbench.records.store import read_record
 from rlbench.run import run
 from rlbench.signals import Stop
-from tests.forging import claim
+from tests.forging import locked
 
 SHORT = ("budget.steps=600", "budget.epoch=200", "budget.segment=200", "protocol.episodes=2", "protocol.envs=2")
 REPLAY = ("algo.replay.capacity=400", "algo.learning_starts=100", "algo.batch=8")
@@ -109,7 +109,7 @@ def breaking(at: int, into: Break, value: float, monkeypatch: pytest.MonkeyPatch
 
 def failed(spec: Spec, results: Path) -> str:
     """The reason of a run that must fail."""
-    store = claim(spec, results)
+    store = locked(spec, results)
     try:
         with pytest.raises(RunFailed):
             list(run(spec, Runtime(device="cpu", threads=1), store, Stop()))

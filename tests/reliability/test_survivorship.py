@@ -22,7 +22,7 @@ from rlbench.report.reference_table import CellKey, row_of
 from rlbench.report.run_index import sorted_runs
 from rlbench.report.runs import Evaluation, Run
 from tests.conftest import epoch
-from tests.forging import claim
+from tests.forging import locked
 from tests.slow import slow_but
 
 CELLS = (
@@ -180,7 +180,7 @@ def test_survivorship_rules_hold_for_records_on_disk(tmp_path: Path) -> None:
     """Through the real files: three seeds that reached the optimum, one that failed high, one smoke run above it."""
 
     def write(spec: Spec, mean: float, status: Status) -> None:
-        store = claim(spec, tmp_path)
+        store = locked(spec, tmp_path)
         for i in range(2):
             store.append(epoch(i, mean, spec.budget.steps * i))
         outcome = {"reason": "", "env_steps": spec.budget.steps, "updates": 0, "epochs": 2, "seconds": 1.0}

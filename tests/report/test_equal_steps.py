@@ -47,7 +47,7 @@ CURVE = ReferenceCurve(
 
 def test_checkpoints_are_fixed_shares_of_the_budget() -> None:
     assert CURVE.end == 1.005 * 200_000 + 10_000
-    assert CURVE.checkpoints == (10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
+    assert CURVE.test_steps == (10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_checkpoints_are_fixed_shares_of_the_budget() -> None:
 def test_reference_at_a_step_is_the_window_mean_on_its_own_clock(
     step: int, window: list[int], mean: float, std: float
 ) -> None:
-    level = CURVE.level(step)
+    level = CURVE.point(step)
     assert equal_steps.window(step, CURVE.epoch) == window
     assert (level.mean, level.std, level.reference_step) == pytest.approx((mean, std, step - 10_000))
 
@@ -81,12 +81,12 @@ def test_checkpoint_is_informative_three_stds_and_a_tenth_above_the_start(
     changes: dict[str, tuple[float, ...]], informative: list[int]
 ) -> None:
     curve = replace(CURVE, curve=replace(CURVE.curve, **changes))
-    assert [step for step in curve.checkpoints if curve.informative(step)] == informative
+    assert [step for step in curve.test_steps if curve.informative(step)] == informative
     assert curve.first_informative() == (informative[0] if informative else None)
 
 
 def test_behind_spends_alpha_over_checkpoints_by_the_obrien_fleming_function() -> None:
-    spent = [CURVE.alpha_spent(step) for step in CURVE.checkpoints]
+    spent = [CURVE.alpha_spent(step) for step in CURVE.test_steps]
     total = [2 * stats.norm.sf(stats.norm.isf(0.025) / (number / 7) ** 0.5) / 0.05 for number in range(1, 8)]
     assert [sum(spent[: place + 1]) for place in range(len(spent))] == pytest.approx(total)
     assert total[-1] == pytest.approx(1.0)
@@ -145,7 +145,7 @@ def record_cell(record_run: Record, levels: Sequence[float], steps: int = 100_00
     curve = reference_curve(HALF_CHEETAH)
     assert curve is not None
     for seed, share in enumerate(levels, start=int(str(more.pop("start", 0)))):
-        means = [share * curve.level(step).mean for step in range(0, steps + 1, curve.epoch)]
+        means = [share * curve.point(step).mean for step in range(0, steps + 1, curve.epoch)]
         status = more.get("status", "interrupted")
         record_run(means, suite="mujoco", algo="sac", task="HalfCheetah-v4", seed=seed, status=status)
 

@@ -12,7 +12,7 @@ from scipy import stats
 
 from rlbench.cli.app import main
 from rlbench.report.cells import every_cell
-from rlbench.report.equal_steps import Level
+from rlbench.report.equal_steps import ReferencePoint
 from rlbench.report.imported_runs import with_imported
 from rlbench.report.parity import Parity, parity_note, parity_rows, pooled_parity
 from rlbench.report.pooled import Effect, meta_analysis
@@ -111,7 +111,7 @@ def test_offline_parity_rows_use_one_data_file(digest: str, count: int, record_r
 
 
 def parity_of(task: str, ours: Sequence[float], theirs: Sequence[float], reference: float) -> Parity:
-    level = Level(step=10, reference_step=10, mean=reference, std=3.0, n=10)
+    level = ReferencePoint(step=10, reference_step=10, mean=reference, std=3.0, n=10)
     return Parity(
         key=CellKey("mujoco", "a2c", task, ""),
         library="lib 1",

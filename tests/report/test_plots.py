@@ -275,10 +275,10 @@ def test_a_document_on_d4rls_scale_is_drawn_in_raw_points(record_run: Record) ->
     """CORL's 67.53 % of the way from -20 to 3,234 is a return of some 2,178, not of 68."""
     record_run([0.0, 1607.0], suite="offline", algo="iql", task="hopper-medium-v2")
     (panel,) = panels("offline", Sources(Path("results")), clock=steps)
-    _, (standing,) = algorithm_scores("offline", Sources(Path("results")))
+    _, (algo,) = algorithm_scores("offline", Sources(Path("results")))
     assert panel.scores["iql"] == pytest.approx(2177.54, abs=0.01)
-    assert standing.references == pytest.approx((0.6753,))
-    assert standing.scores[0] == pytest.approx((0.5,), abs=1e-3)
+    assert algo.references == pytest.approx((0.6753,))
+    assert algo.scores[0] == pytest.approx((0.5,), abs=1e-3)
 
 
 def test_common_scale_is_increasing_also_below_the_random_policy() -> None:

@@ -10,7 +10,7 @@ import pytest
 from rlbench.cli.app import main
 from rlbench.errors import UnknownName
 from rlbench.report.provenance import cells_of, provenance_document, provenance_text
-from rlbench.report.verdict import FEWEST, FEWEST_RULE
+from rlbench.report.verdict import MIN_SEEDS, MIN_SEEDS_RULE
 from tests.commands import stdout_of
 
 
@@ -103,6 +103,6 @@ def test_provenance_prints_exactly_the_numbers_of_the_verdict(names: tuple[str, 
 
 def test_rule_of_the_fewest_seeds_has_the_same_words_everywhere() -> None:
     root = Path(__file__).parents[2]
-    assert FEWEST == 3
+    assert MIN_SEEDS == 3
     for place in ("README.md", "results/tables/README.md"):
-        assert FEWEST_RULE in " ".join((root / place).read_text(encoding="utf-8").split()), place
+        assert MIN_SEEDS_RULE in " ".join((root / place).read_text(encoding="utf-8").split()), place

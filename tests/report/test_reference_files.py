@@ -99,7 +99,7 @@ def test_curve_of_a_chosen_reference_is_used_at_equal_steps(
             curve = reference_curve(HOPPER)
             assert curve_of(HOPPER._replace(task="Walker2d-v4")) is not None  # the package's
     assert curve is not None
-    level = curve.level(100_000)  # the window is 90, 95 and 100 thousand steps, 10 thousand of them not counted
+    level = curve.point(100_000)  # the window is 90, 95 and 100 thousand steps, 10 thousand of them not counted
     assert (level.mean, level.n) == (pytest.approx(10 + (80 + 85 + 90) / 3 / 90 * 1000), 3)
     for seed in range(3):
         record_run([-400.0 - seed] * 21, suite="mujoco", algo="sac", task="Hopper-v4", seed=seed, status="interrupted")

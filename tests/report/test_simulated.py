@@ -14,7 +14,7 @@ from rlbench.report.estimate import interval, mean, without_optimism
 from rlbench.report.reference_scores import margin_of, primary
 from rlbench.report.reference_table import of_tasks
 from rlbench.report.runs import Evaluation
-from rlbench.report.verdict import against_run, against_seeds, settle
+from rlbench.report.verdict import against_run, against_seeds, decide
 
 REPEATS = 1500
 
@@ -34,7 +34,7 @@ def accepted(ratio: float, spread: float, n: int, word: str) -> float:
         claim = against_seeds(
             scores, float(reference.mean()), float(reference.std(ddof=1)), 10, 0.1 * abs(float(reference.mean()))
         )
-        count += settle([claim])[0].word == word
+        count += decide([claim])[0].word == word
     return count / REPEATS
 
 
@@ -70,7 +70,7 @@ def test_family_wise_error_rate_of_below_is_as_designed() -> None:
         claims = [
             against_run(draw.normal(1, 0.15, 5).tolist(), float(draw.normal(1, 0.15)), 0.0, 0.0) for _ in range(30)
         ]
-        alarms += any(verdict.word == "BELOW" for verdict in settle(claims))
+        alarms += any(verdict.word == "BELOW" for verdict in decide(claims))
     assert alarms / tables <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / tables)
 
 
@@ -90,7 +90,7 @@ def test_rate_of_consistent_with_a_single_run_is_as_designed(ratio: float, rate:
     """The two-sided interval of five seeds against one run at a spread of 15 %: it cannot see much, and says so."""
     draw = np.random.default_rng(4)
     words = [
-        settle([against_run(draw.normal(ratio, 0.15, 5).tolist(), float(draw.normal(1, 0.15)), 0.0, 0.0)])[0].word
+        decide([against_run(draw.normal(ratio, 0.15, 5).tolist(), float(draw.normal(1, 0.15)), 0.0, 0.0)])[0].word
         for _ in range(REPEATS)
     ]
     assert words.count("CONSISTENT") / REPEATS == pytest.approx(rate, abs=bound(rate))

@@ -16,10 +16,11 @@ from rlbench.report import estimate
 from rlbench.report.estimate import distribution, quantile
 from rlbench.report.reference_scores import margin_of
 from rlbench.report.verdict import (
-    Claim,
+    CellTest,
     Verdict,
     against_run,
     against_seeds,
+    decide,
     holm,
     in_both_respects,
     in_looks,
@@ -27,20 +28,19 @@ from rlbench.report.verdict import (
     no_more_than_consistent,
     out_of_reach,
     power,
-    settle,
-    under_both,
+    under_both_estimators,
     welch_interval,
     with_failures,
 )
 
 ORDER = {"BELOW": 0, "INCONCLUSIVE": 1, "CONSISTENT": 2, "REPRODUCED": 3, "ABOVE": 4}
 SCORES = st.lists(st.integers(-1000, 1000).map(float), min_size=1, max_size=12)
-FIXED = [Claim(found="CONSISTENT", below=0.01, above=1.0), Claim(found="INCONCLUSIVE", below=0.03, above=0.4)]
+FIXED = [CellTest(found="CONSISTENT", below=0.01, above=1.0), CellTest(found="INCONCLUSIVE", below=0.03, above=0.4)]
 
 
-def word(claim: Claim) -> str:
+def word(claim: CellTest) -> str:
     """The verdict of a cell that is a table of its own."""
-    return settle([claim])[0].word
+    return decide([claim])[0].word
 
 
 def rules() -> list[object]:
@@ -154,7 +154,7 @@ def test_weaker_of_two_claims_counts() -> None:
 def test_fewer_than_three_seeds_are_inconclusive(scores: list[float], text: str) -> None:
     run, optimum = against_run(scores, 20.0, 1.0, 0.1), against_seeds(scores, 20.0, 0.0, 2, 1.0)
     for claim in (run, optimum, against_seeds(scores, 20, 1, 5, 1)):
-        assert [str(v) for v in settle([claim])] == [f"INCONCLUSIVE (≈ {text})"]
+        assert [str(v) for v in decide([claim])] == [f"INCONCLUSIVE (≈ {text})"]
 
 
 def test_tied_seeds_give_a_verdict_without_a_test() -> None:
@@ -172,7 +172,7 @@ def test_tied_seeds_give_a_verdict_without_a_test() -> None:
 def test_better_seeds_never_get_a_worse_verdict(scores: list[float], more: int, which: int, beside: int) -> None:
     rule = rules()[which]
     others = FIXED * beside
-    before, after = (settle([rule(s), *others])[0] for s in (scores, [x + more for x in scores]))
+    before, after = (decide([rule(s), *others])[0] for s in (scores, [x + more for x in scores]))
     assert ORDER[after.word] >= ORDER[before.word]
 
 
@@ -184,7 +184,7 @@ def test_a_failed_seed_never_improves_a_verdict(
     others = FIXED * beside
     floor = min([*scores, -50.0])
     before, after = (
-        settle([with_failures(rule, scores, [floor] * count), *others])[0] for count in (failed, failed + extra)
+        decide([with_failures(rule, scores, [floor] * count), *others])[0] for count in (failed, failed + extra)
     )
     assert ORDER[after.word] <= ORDER[before.word]
 
@@ -196,19 +196,19 @@ def test_claims_under_two_estimators_are_monotone(scores: list[float], gaps: lis
     def verdict_word(shift: int) -> str:
         last = [s + shift for s in scores]
         top = [s + g for s, g in zip(last, gaps, strict=False)]
-        return word(under_both(against_run(last, 100.0, 0.0, 0.0), against_run(top, 100.0, 0.0, 0.0)))
+        return word(under_both_estimators(against_run(last, 100.0, 0.0, 0.0), against_run(top, 100.0, 0.0, 0.0)))
 
     assert ORDER[verdict_word(more)] >= ORDER[verdict_word(0)]
 
 
 def test_joined_claims_have_the_weakest_of_each_number() -> None:
-    one = Claim(found="REPRODUCED", below=0.2, above=0.3, shortfall=1.0)
-    other = Claim(found="INCONCLUSIVE", below=0.1, above=0.4, more=2, shortfall=3.0)
-    weakest = Claim(found="INCONCLUSIVE", below=0.2, above=0.4, more=2, shortfall=3.0)
-    assert under_both(one, other) == weakest
+    one = CellTest(found="REPRODUCED", below=0.2, above=0.3, shortfall=1.0)
+    other = CellTest(found="INCONCLUSIVE", below=0.1, above=0.4, more=2, shortfall=3.0)
+    weakest = CellTest(found="INCONCLUSIVE", below=0.2, above=0.4, more=2, shortfall=3.0)
+    assert under_both_estimators(one, other) == weakest
     assert in_both_respects(one, other) == replace(weakest, below=0.1, shortfall=1.0)
-    few = Claim(found="INCONCLUSIVE", more=1)  # too few seeds for a test
-    assert under_both(other, few) == Claim(found="INCONCLUSIVE", below=0.1, more=2)
+    few = CellTest(found="INCONCLUSIVE", more=1)  # too few seeds for a test
+    assert under_both_estimators(other, few) == CellTest(found="INCONCLUSIVE", below=0.1, more=2)
 
 
 def test_without_a_published_std_ours_replaces_it() -> None:
@@ -233,8 +233,8 @@ def test_failed_seed_among_three_good_ones_weakens_the_verdict() -> None:
 
 def test_disagreement_of_two_estimators_is_inconclusive() -> None:
     low, high = against_run([50.0, 51.0, 52.0], 100.0, 0.0, 0.0), against_run([99.0, 100.0, 101.0], 100.0, 0.0, 0.0)
-    assert (word(low), word(high), word(under_both(low, high))) == ("BELOW", "CONSISTENT", "INCONCLUSIVE")
-    assert word(under_both(low, low)) == "BELOW"
+    assert (word(low), word(high), word(under_both_estimators(low, high))) == ("BELOW", "CONSISTENT", "INCONCLUSIVE")
+    assert word(under_both_estimators(low, low)) == "BELOW"
 
 
 def test_verdicts_against_an_optimum() -> None:
@@ -264,21 +264,22 @@ def test_larger_tables_require_smaller_p_values() -> None:
     one = against_run([10.0, 12.0, 14.0], 23.0, 0.0, 0.0)
     assert one.below == pytest.approx(2 * stats.t.cdf((12 - 23) / (2 * math.sqrt(4 / 3)), 2))
     assert one.shortfall == pytest.approx(23 - 12 + stats.t.isf(0.05, 2) * 2 * math.sqrt(4 / 3))
-    assert settle([one])[0].word == "BELOW"
-    assert settle([one, Claim(found="CONSISTENT", below=0.5, above=0.5)])[0].word == "INCONCLUSIVE"
+    assert decide([one])[0].word == "BELOW"
+    assert decide([one, CellTest(found="CONSISTENT", below=0.5, above=0.5)])[0].word == "INCONCLUSIVE"
 
 
 def test_seeds_above_the_reference_that_do_not_reproduce_it_are_inconclusive() -> None:
-    assert word(Claim(found="INCONCLUSIVE", below=1.0, above=1e-9)) == "INCONCLUSIVE"
-    assert word(Claim(found="CONSISTENT", below=1.0, above=1e-9)) == "ABOVE"
+    assert word(CellTest(found="INCONCLUSIVE", below=1.0, above=1e-9)) == "INCONCLUSIVE"
+    assert word(CellTest(found="CONSISTENT", below=1.0, above=1e-9)) == "ABOVE"
 
 
 def test_a_look_multiplies_its_probabilities_by_the_designs_inflation_and_names_the_next() -> None:
-    looks, claim = Looks((Look(3, 0.01), Look(6, 0.04)), 1), Claim(found="INCONCLUSIVE", below=0.1, above=0.3, more=9)
-    assert in_looks(claim, looks) == Claim(found="INCONCLUSIVE", below=0.5, above=1.0, more=3, next_look=6)
-    last = Claim(found="INCONCLUSIVE", below=0.125, above=0.375)  # inflated by 5 / 4, and no look follows
+    looks = Looks((Look(3, 0.01), Look(6, 0.04)), 1)
+    claim = CellTest(found="INCONCLUSIVE", below=0.1, above=0.3, more=9)
+    assert in_looks(claim, looks) == CellTest(found="INCONCLUSIVE", below=0.5, above=1.0, more=3, next_look=6)
+    last = CellTest(found="INCONCLUSIVE", below=0.125, above=0.375)  # inflated by 5 / 4, and no look follows
     assert in_looks(claim, Looks(looks.design, 2)) == last
-    assert in_looks(claim, Looks(looks.design, 0)) == Claim(found="INCONCLUSIVE", next_look=3)
+    assert in_looks(claim, Looks(looks.design, 0)) == CellTest(found="INCONCLUSIVE", next_look=3)
 
 
 def test_the_margin_is_a_tenth_of_the_way_from_random_or_the_documented_spread() -> None:
@@ -342,4 +343,4 @@ def test_large_error_of_the_reference_is_undecidable() -> None:
 
 def test_small_difference_needs_more_than_the_maximum_of_seeds() -> None:
     assert str(Verdict("INCONCLUSIVE", more_seeds([0.0, 1.0, 0.5], 0.01))) == "INCONCLUSIVE (> 100 more seeds)"
-    assert more_seeds([0.0, 1.0, 0.5], 0.1, noise=1.0, n=10) > 100  # the document itself is too vague
+    assert more_seeds([0.0, 1.0, 0.5], 0.1, ref_var=1.0, n=10) > 100  # the document itself is too vague

@@ -19,7 +19,7 @@ from rlbench.sweep import scheduler
 from rlbench.sweep.events import Begun, Ending, EpochEnd, Event, Exited, from_line, to_line
 from rlbench.sweep.plan import Job
 from rlbench.sweep.scheduler import LOSSES, RETRIES, Sweep
-from tests.forging import claim
+from tests.forging import locked
 
 CATCH = suites.spec("toy", "dqn", "Catch")
 
@@ -36,7 +36,7 @@ def job(results: Path, seed: int = 0) -> Job:
 
 def finished(new_job: Job, results: Path, status: Status = "done", reason: str = "the budget is spent") -> None:
     """Write the files that a process leaves."""
-    store = claim(new_job.spec, results)
+    store = locked(new_job.spec, results)
     none = {"final": None, "best": None, "best_epoch": None, "weights": None}
     store.finish(Outcome(status=status, reason=reason, env_steps=0, updates=0, epochs=0, seconds=0.0, **none))
     store.release()
