@@ -99,15 +99,15 @@ def score_matrices(arrays: Arrays, path: Path, algorithm: str) -> list[Points]:
         seeds = arrays.get(f"{name}/seeds", np.arange(len(scores)))
         if seeds.shape != scores.shape[:1] or seeds.dtype.kind not in "iu":
             raise RefusedFile(f"{path}: the seeds of {listing([name])} do not fit; give one number a row")
-        for place, seed in np.argwhere(~np.isnan(scores.T.astype(np.float64))):
-            task, _, dataset = str(tasks[place]).partition(" on ")
+        for task_index, seed in np.argwhere(~np.isnan(scores.T.astype(np.float64))):
+            task, _, dataset = str(tasks[task_index]).partition(" on ")
             label = Label(suite, last if suite else algorithm or last, task, dataset, int(seeds[seed]))
             curves.append(
                 Points(
                     label=label,
                     kind="evaluation",
                     steps=np.array([np.nan]),
-                    returns=scores[[seed], [place]].astype(np.float64),
+                    returns=scores[[seed], [task_index]].astype(np.float64),
                     unknown=("steps", "estimator") if suite == "" else ("curve",),
                 )
             )

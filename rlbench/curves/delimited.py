@@ -108,7 +108,7 @@ def tables(text: str, where: str) -> Table:
         have = f"{len(rows[0]):,} columns, {COLUMNS:,} are allowed" if rows else "no row"
         raise RefusedFile(f"{where}: has {have}; write a header and one row a point")
     plain = all(_number(cell) == _number(cell) for cell in rows[0])
-    header = [str(place) for place in range(len(rows[0]))] if plain else rows.pop(0)
+    header = [str(index) for index in range(len(rows[0]))] if plain else rows.pop(0)
     for number, row in enumerate(rows):
         if len(row) != len(header):
             raise RefusedFile(

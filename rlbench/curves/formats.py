@@ -80,7 +80,7 @@ def _files(path: Path, format_: Format | None) -> Iterator[Path]:
         yield path
         return
     every = [
-        Path(place, name) for place, folders, names in os.walk(path) if folders.sort() is None for name in sorted(names)
+        Path(root, name) for root, folders, names in os.walk(path) if folders.sort() is None for name in sorted(names)
     ]
     if len(every) > MOST_FILES:
         raise UsageError(
@@ -260,13 +260,13 @@ def _distinct(curves: list[ImportedCurve], paths: Sequence[Path]) -> list[Import
     labels, digests = dict[Label, Path](), dict[tuple[Label, str], int]()
     for curve, path in zip(curves, paths, strict=True):
         label = Label(curve.suite, curve.algorithm, curve.task, curve.dataset, curve.seed)
-        place = f"{curve.suite}/{curve.algorithm}/{curve.task}"
+        cell = f"{curve.suite}/{curve.algorithm}/{curve.task}"
         if label in labels:
             where = f"twice in {path}" if path == labels[label] else f"in two files, {labels[label]} and {path}"
-            raise UsageError(f"{place}: seed {curve.seed} is {where}; keep one of them, or name other seeds")
+            raise UsageError(f"{cell}: seed {curve.seed} is {where}; keep one of them, or name other seeds")
         labels[label] = path
         digest = curve.digest
         first = digests.setdefault((label._replace(seed=None), digest), curve.seed)
         if digest and first != curve.seed:
-            raise UsageError(f"{place}: seed {curve.seed} has the curve of seed {first}; remove the copy")
+            raise UsageError(f"{cell}: seed {curve.seed} has the curve of seed {first}; remove the copy")
     return curves

@@ -87,33 +87,33 @@ class Resumption(NamedTuple):
     environment: Mapping[str, object]  # the values that differ
 
 
-def resumptions(head: Mapping[str, object]) -> list[Resumption]:
-    """Parse the resumptions in a record's head.
+def resumptions(metadata: Mapping[str, object]) -> list[Resumption]:
+    """Parse the resumptions in a record's metadata.
 
     Raises:
-        TypeError: the head is malformed.
+        TypeError: the metadata is malformed.
     """
-    lines = head.get("resumed", [])
+    lines = metadata.get("resumed", [])
     if not isinstance(lines, list):
         raise TypeError("resumed: not a list")
     return [_resumption(line) for line in lines]
 
 
 def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int) -> None:
-    """Add to the record's head what differs in the ``environment`` of a process that resumes after ``epoch`` epochs."""
+    """Add to the metadata what differs in the ``environment`` of a process that resumes after ``epoch`` epochs."""
     path = folder / "spec.json"
-    head = files.read_sealed(path)
-    first = head.get("environment")
-    later = resumptions(head)
-    before = dict(first) if isinstance(first, dict) else {}
+    metadata = files.read_sealed(path)
+    first = metadata.get("environment")
+    later = resumptions(metadata)
+    earlier = dict(first) if isinstance(first, dict) else {}
     for resumption in later:
-        before.update(resumption.environment)
+        earlier.update(resumption.environment)
     now = json.loads(json.dumps({**environment, **_saved_threads(folder)}))
-    names = {**before, **now}.keys() - {"command"}
-    changes = {name: now.get(name) for name in sorted(names) if now.get(name) != before.get(name)}
+    names = {**earlier, **now}.keys() - {"command"}
+    changes = {name: now.get(name) for name in sorted(names) if now.get(name) != earlier.get(name)}
     if changes:
-        head["resumed"] = [line._asdict() for line in (*later, Resumption(epoch, changes))]
-        files.replace(path, files.seal(head) + "\n")
+        metadata["resumed"] = [line._asdict() for line in (*later, Resumption(epoch, changes))]
+        files.replace(path, files.seal(metadata) + "\n")
 
 
 def _saved_threads(folder: Path) -> dict[str, object]:

@@ -29,7 +29,7 @@ def refuse_links(folder: Path, results: Path) -> None:
     Raises:
         RefusedFile: it does; the message names the first link.
     """
-    inside = [Path(place, name) for place, folders, names in os.walk(folder) for name in (*folders, *names)]
+    inside = [Path(root, name) for root, folders, names in os.walk(folder) for name in (*folders, *names)]
     above = [path for path in (folder, *folder.parents) if path != results and path.is_relative_to(results)]
     for path in (*reversed(above), *inside):
         refuse_link(path)
@@ -176,16 +176,16 @@ def folders(results: Path) -> Iterator[Path]:
     """
     if results.exists() and not results.is_dir():
         raise UsageError(f"{results}: not a folder; choose a folder of records with --results")
-    for place, names, _ in os.walk(results, onerror=_refuse_unreadable):
+    for root, names, _ in os.walk(results, onerror=_refuse_unreadable):
         names[:] = sorted(name for name in names if not name.startswith(("attempt-", ".")))
         for name in names:
-            refuse_link(Path(place, name))
+            refuse_link(Path(root, name))
             if not name.isprintable():
-                raise RefusedFile(f"{Path(place, printable(name))}: has a name that does not print; rename the folder")
-        if Path(place).name.startswith("seed="):
+                raise RefusedFile(f"{Path(root, printable(name))}: has a name that does not print; rename the folder")
+        if Path(root).name.startswith("seed="):
             names.clear()
-            if any(Path(place, part).exists() for part in PARTS):
-                yield Path(place)
+            if any(Path(root, part).exists() for part in PARTS):
+                yield Path(root)
 
 
 def _refuse_unreadable(error: OSError) -> None:

@@ -82,11 +82,11 @@ def curve_folders(results: Path) -> Iterator[Path]:
     Raises:
         RefusedFile: a curve is reached by a link.
     """
-    for place, names, file_names in os.walk(results):
+    for root, names, file_names in os.walk(results):
         names[:] = sorted(name for name in names if not name.startswith("."))
-        if FILE in file_names and Path(place).parent.name == "imported":
-            files.refuse_links(Path(place), results)
-            yield Path(place)
+        if FILE in file_names and Path(root).parent.name == "imported":
+            files.refuse_links(Path(root), results)
+            yield Path(root)
 
 
 def write_curve(curve: ImportedCurve, results: Path) -> bool:

@@ -159,8 +159,8 @@ def record_looks(cell: Path, looks: Looks) -> None:
             for temporary in cell.glob(f"{NAME}.*.tmp"):  # of a crashed process
                 temporary.unlink()
                 faults.point("lock.swept")
-            before = read_looks(cell)
-            if before is None or before.count < looks.count:
+            on_disk = read_looks(cell)
+            if on_disk is None or on_disk.count < looks.count:
                 content = {"schema_version": files.SCHEMA_VERSION, "id": cell.absolute().name, "taken": looks.count}
                 files.replace(path, files.seal({**content, "looks": [list(look) for look in looks.design]}) + "\n")
         finally:

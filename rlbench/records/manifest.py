@@ -64,8 +64,8 @@ def read_manifest(folder: Path) -> Manifest:
     """
     files.refuse_link(folder.parent)
     files.refuse_link(folder)
-    head = files.read_sealed(folder / NAME)
-    sums, values, split = head.get("files"), head.get("values"), head.get("split")
+    contents = files.read_sealed(folder / NAME)
+    sums, values, split = contents.get("files"), contents.get("values"), contents.get("split")
     if not isinstance(sums, dict) or not isinstance(values, dict) or not isinstance(split, dict):
         raise RefusedFile(f"{folder / NAME}: not a checkpoint's; start over with --force")
     return Manifest(sums, values, split)

@@ -73,9 +73,9 @@ def read_record(folder: Path) -> Record:
         RefusedFile: a file is damaged, missing or newer than this version; the message names it.
     """
     path = folder / "spec.json"
-    head = files.read_sealed(path)
-    spec = _model(head.get("spec"), path)
-    if (stated_id := head.get("id")) != spec.id:
+    metadata = files.read_sealed(path)
+    spec = _model(metadata.get("spec"), path)
+    if (stated_id := metadata.get("id")) != spec.id:
         raise RefusedFile(f"{path}: says it is {printable(str(stated_id))}, its settings are {spec.id}; restore it")
     outcome = read_outcome(folder)
     ended = outcome is not None and outcome.status != "interrupted"
@@ -84,7 +84,7 @@ def read_record(folder: Path) -> Record:
         raise RefusedFile(
             f"{folder / 'epochs.jsonl'}: holds {len(epochs)} epochs, outcome.json counts {outcome.epochs}; restore it"
         )
-    environment, resumed = clean_texts(head.get("environment")), clean_texts(head.get("resumed", []))
+    environment, resumed = clean_texts(metadata.get("environment")), clean_texts(metadata.get("resumed", []))
     return Record(
         folder=folder,
         spec=spec,
@@ -309,13 +309,13 @@ class Store:
             others = [part for part in PARTS[1:] if (self.folder / part).exists()]
             if others:
                 raise RefusedFile(f"{path}: missing beside {others[0]}; restore it, or start over with --force")
-            head = {
+            metadata = {
                 "schema_version": files.SCHEMA_VERSION,
                 "id": spec.id,
                 "spec": spec.model_dump(mode="json"),
                 "environment": environment,
             }
-            files.replace(path, files.seal(head) + "\n")
+            files.replace(path, files.seal(metadata) + "\n")
             return
         record = read_record(self.folder)
         if record.spec != spec:
@@ -338,15 +338,15 @@ class Store:
 
 def set_aside(folder: Path) -> None:
     """Move a run's record into an attempt's folder; ``spec.json`` stays, so that readers see the run or its attempt."""
-    present, head = [folder / part for part in PARTS[1:] if (folder / part).exists()], folder / "spec.json"
-    if not present and not head.exists():
+    present, spec_file = [folder / part for part in PARTS[1:] if (folder / part).exists()], folder / "spec.json"
+    if not present and not spec_file.exists():
         return
     aside = _aside(folder, present)
     with files.writing(aside):
         aside.mkdir(exist_ok=True)
         faults.point("aside.made")
-        if head.exists():
-            disk.replace(aside / head.name, head.read_bytes())
+        if spec_file.exists():
+            disk.replace(aside / spec_file.name, spec_file.read_bytes())
         for part in reversed(present):  # the outcome before the epochs that it counts
             part.rename(aside / part.name)
             faults.point("aside.moved")
@@ -391,8 +391,8 @@ def _model(content: object, path: Path) -> Spec:
         raise RefusedFile(f"{path}: not a spec of this schema ({one_line(error)})") from None
 
 
-def _resumptions(head: Mapping[str, object], path: Path) -> list[Resumption]:
+def _resumptions(metadata: Mapping[str, object], path: Path) -> list[Resumption]:
     try:
-        return resumptions(head)
+        return resumptions(metadata)
     except TypeError:
         raise RefusedFile(f"{path}: not a record of this schema; restore it, or start over with --force") from None

@@ -229,16 +229,16 @@ def _score_findings(
     held: Sequence[tuple[Entry, Sequence[Run]]], everything: Mapping[CellKey, Runs], *, alpha: float, margin: float
 ) -> list[Finding]:
     findings, drops = {}, {}
-    for place, (entry, runs) in enumerate(held):
+    for index, (entry, runs) in enumerate(held):
         scores = _levels(runs)
         if not scores:
-            findings[place] = _absent(entry.key, everything.get(entry.key, Runs()))
+            findings[index] = _absent(entry.key, everything.get(entry.key, Runs()))
         elif len(entry.scores) < 2:
-            findings[place] = _finding(entry.key, "score", "TOO FEW", f"{len(entry.scores)} seed in the baseline")
+            findings[index] = _finding(entry.key, "score", "TOO FEW", f"{len(entry.scores)} seed in the baseline")
         else:
-            drops[place] = gate.drop(list(entry.scores.values()), scores, _random(entry.key), margin)
-    for place, ruling in zip(drops, gate.rule_scores(list(drops.values()), alpha), strict=True):
-        entry, runs = held[place]
+            drops[index] = gate.drop(list(entry.scores.values()), scores, _random(entry.key), margin)
+    for index, ruling in zip(drops, gate.rule_scores(list(drops.values()), alpha), strict=True):
+        entry, runs = held[index]
         settings = [change for run in runs[:1] for change in differences(run)]
         few = f"{len(runs)} of the baseline's {len(entry.scores)} seeds" if len(runs) < len(entry.scores) else ""
         group, ids = everything[entry.key], {run.id for run in runs}
@@ -247,8 +247,8 @@ def _score_findings(
         word = "TOO FEW" if (few or short) and ruling.word == "PASSED" else ruling.word  # the others may be bad
         provenance = () if settings else remarks(group)
         parts = (ruling.reason, few, unfinished, *provenance, f"with {', '.join(settings)}" if settings else "")
-        findings[place] = _finding(entry.key, "score", word, "; ".join(filter(None, parts)))
-    return [findings[place] for place in range(len(held))]
+        findings[index] = _finding(entry.key, "score", word, "; ".join(filter(None, parts)))
+    return [findings[index] for index in range(len(held))]
 
 
 def _absent(key: CellKey, runs: Runs) -> Finding:
@@ -261,9 +261,9 @@ def _absent(key: CellKey, runs: Runs) -> Finding:
 
 def _speed_findings(entry: Entry, runs: Sequence[Run]) -> list[Finding]:
     findings = []
-    for machine, before in entry.speeds.items():
+    for machine, baseline_speeds in entry.speeds.items():
         now = [rate for run in runs if machine_of(run) == machine and (rate := speed(run)) is not None]
-        ruling = gate.rule_speed(before, now)
+        ruling = gate.rule_speed(baseline_speeds, now)
         if ruling.word != "TOO FEW":
             findings.append(_finding(entry.key, "speed", ruling.word, f"{ruling.reason} on {machine}"))
     return findings

@@ -14,7 +14,7 @@ TIE: Final = "\N{NO-BREAK SPACE}"
 
 def aligned(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
     """Each row as a line, or as several, folded between words and behind slashes to ``width`` columns."""
-    columns = [[row[place] for row in rows] for place in range(len(rows[0]))] if rows else []
+    columns = [[row[index] for row in rows] for index in range(len(rows[0]))] if rows else []
     widths = [max(map(len, column)) for column in columns]
     if width is not None and not fits(widths, width):
         widths = fitted(

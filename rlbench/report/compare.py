@@ -331,7 +331,7 @@ def comparison_text(comparison: Comparison, width: int | None = None) -> str:
     from rlbench.report.tables import rounded
 
     first, second = comparison.names
-    head = ("TASK", first, second, f"P({second} better)")
+    header = ("TASK", first, second, f"P({second} better)")
     algorithm = "{}/" if folder_side(first) else ""
     rows = [
         (
@@ -358,7 +358,7 @@ def comparison_text(comparison: Comparison, width: int | None = None) -> str:
     if few:
         lines.append(f"Fewer than {INTERVAL_SEEDS} seeds of a task: no interval of a mean is shown; run more seeds.")
     lines += [f"Not compared: {text}." for text in comparison.left_out]
-    return "\n".join([*aligned([head, *rows], width), "", *sentences(lines, width)])
+    return "\n".join([*aligned([header, *rows], width), "", *sentences(lines, width)])
 
 
 def comparison_document(comparison: Comparison) -> dict[str, object]:

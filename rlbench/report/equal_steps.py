@@ -84,12 +84,12 @@ class ReferenceCurve:
 
     def point(self, step: int) -> ReferencePoint:
         """The documented mean and std over the window that ends at ``step``, interpolated between printed points."""
-        places = [place - self.curve.uncounted_steps for place in window(step, self.epoch)]
+        reference_steps = [own_step - self.curve.uncounted_steps for own_step in window(step, self.epoch)]
         return ReferencePoint(
             step=step,
             reference_step=step - self.curve.uncounted_steps,
-            mean=mean([interpolated(place, self.curve.env_steps, self.curve.mean) for place in places]),
-            std=mean([interpolated(place, self.curve.env_steps, self.curve.std) for place in places]),
+            mean=mean([interpolated(at, self.curve.env_steps, self.curve.mean) for at in reference_steps]),
+            std=mean([interpolated(at, self.curve.env_steps, self.curve.std) for at in reference_steps]),
             n=self.curve.n,
         )
 
@@ -237,18 +237,18 @@ def window(step: int, epoch: int) -> list[int]:
 
 def score_at(evaluations: Sequence[Evaluation], window: Sequence[int]) -> float:
     """The mean of a seed's evaluations at the window's steps; one that stopped before keeps its last evaluation."""
-    places = [evaluation.env_steps for evaluation in evaluations]
-    return mean([evaluations[max(0, bisect_right(places, SLACK * step) - 1)].mean for step in window])
+    env_steps = [evaluation.env_steps for evaluation in evaluations]
+    return mean([evaluations[max(0, bisect_right(env_steps, SLACK * step) - 1)].mean for step in window])
 
 
 def largest_common_step(sides: Sequence[Runs]) -> int | None:
     """The largest step that three seeds of each side have reached, or all of fewer; None where a side has no seed."""
     ends = []
     for runs in sides:
-        places = sorted((_end(run) for run in (*runs.complete, *runs.short) if run.evaluations), reverse=True)
-        if not places:
+        end_steps = sorted((_end(run) for run in (*runs.complete, *runs.short) if run.evaluations), reverse=True)
+        if not end_steps:
             return None
-        ends.append(places[min(MIN_SEEDS, len(places)) - 1])
+        ends.append(end_steps[min(MIN_SEEDS, len(end_steps)) - 1])
     return min(ends)
 
 

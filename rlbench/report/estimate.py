@@ -65,7 +65,7 @@ def curve_mean(evaluations: Sequence[Evaluation], budget: int) -> float:
     steps = [e.env_steps for e in evaluations]
     if len(evaluations) == 1 or end == 0:
         return evaluations[-1].mean
-    areas = [e.mean * (here - before) for e, here, before in zip(evaluations[1:], steps[1:], steps, strict=False)]
+    areas = [e.mean * (step - previous) for e, step, previous in zip(evaluations[1:], steps[1:], steps, strict=False)]
     return math.fsum([*areas, evaluations[-1].mean * (end - steps[-1])]) / (end - steps[0])
 
 
@@ -220,7 +220,7 @@ def _fraction(a: float, b: float, x: float) -> float:
     c, d = 1.0, 1 / _nonzero(1 - (a + b) * x / (a + 1))
     value = d
     for m in range(1, 1000):
-        before = value
+        previous = value
         for term in (
             m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
             -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
@@ -228,7 +228,7 @@ def _fraction(a: float, b: float, x: float) -> float:
             d = 1 / _nonzero(1 + term * d)
             c = _nonzero(1 + term / c)
             value *= c * d
-        if abs(value - before) < 1e-15 * abs(value):
+        if abs(value - previous) < 1e-15 * abs(value):
             break
     return value
 

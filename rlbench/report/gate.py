@@ -108,15 +108,15 @@ def rule_pooled(
     runs = sum(len(later) for _, later, _ in usable)
     if len(usable) < 3 or runs < 2 * CONFIRMED:
         return Ruling("TOO FEW", f"{runs} runs of {len(usable)} cells")
-    generator, expected, later_scores, before = np.random.default_rng(SEED), [], [], []
+    generator, expected, later_scores, baseline_scores = np.random.default_rng(SEED), [], [], []
     for baseline, later, random in usable:
         scale, n = mean(baseline) - random, len(baseline)
         truth = mean(baseline) + sample_std(baseline) / math.sqrt(n) * generator.standard_t(n - 1, (RESAMPLES, 1))
         noise = sample_std(baseline) * generator.standard_normal((RESAMPLES, len(later)))
         expected.append((truth + noise - random) / scale)
         later_scores.append((np.asarray(later) - random) / scale)
-        before.append((np.asarray(baseline) - random) / scale)
-    now, was = float(pooled_interquartile_mean(later_scores)), float(pooled_interquartile_mean(before))
+        baseline_scores.append((np.asarray(baseline) - random) / scale)
+    now, was = float(pooled_interquartile_mean(later_scores)), float(pooled_interquartile_mean(baseline_scores))
     bound = float(np.quantile(pooled_interquartile_mean(expected), alpha / CONFIRMED))
     text = f"interquartile mean {now:.3f}, was {was:.3f}; {bound:.3f} is the least to expect of {runs} runs"
     return Ruling("REGRESSED" if now < bound and was - now > margin / 2 else "PASSED", text)

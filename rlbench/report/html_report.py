@@ -119,14 +119,14 @@ def _figure(suite: str, kind: Kind, caption: str, evidence: Sources) -> str:
 
 
 def _seeds(suite: str, runs_by_cell: Mapping[CellKey, Runs]) -> str:
-    head = ("Cell", "Seed", "Status", "Steps", "Best", "Last", "Last tenth", "Hours", "Steps/s", "Curve")
+    header = ("Cell", "Seed", "Status", "Steps", "Best", "Last", "Last tenth", "Hours", "Steps/s", "Curve")
     rows = []
     for key, runs in sorted(runs_by_cell.items()):
         if key.suite == suite and (every := _counted(runs)):
             levels = [evaluation.mean for run in every for evaluation in run.evaluations] or [0.0]
             bounds = min(levels), max(levels), max(1, *(run.env_steps for run in every), 0)
             rows += [[*map(html.escape, _seed(key, run)), _spark(run, bounds)] for run in every]
-    return f"<details open><summary>Every seed</summary>{html_grid(head, rows, NUMBERS)}</details>" if rows else ""
+    return f"<details open><summary>Every seed</summary>{html_grid(header, rows, NUMBERS)}</details>" if rows else ""
 
 
 def _seed(key: CellKey, run: Run) -> list[str]:

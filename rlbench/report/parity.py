@@ -161,9 +161,9 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     step = _common_step(scored_runs, peers, epoch)
     if step == 0:
         return None
-    places = window(step, epoch)
+    window_steps = window(step, epoch)
     ours, theirs = (
-        [score_at(run.evaluations, places) for run in side if reached(run, step)] for side in (scored_runs, peers)
+        [score_at(run.evaluations, window_steps) for run in side if reached(run, step)] for side in (scored_runs, peers)
     )
     if len(ours) < MIN_SEEDS_A_SIDE or len(theirs) < len(peers):  # a curve begins beyond the step
         return None
@@ -309,9 +309,9 @@ def _body(rows: Sequence[Parity]) -> list[list[str]]:
     """The rows of each algorithm, its pooled row last."""
     pooled_cells = {(row.suite, row.algorithm): row for row in pooled_parity(rows)}
     lines = []
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         lines.append(_line(row))
-        last = place + 1 == len(rows) or rows[place + 1].key[:2] != row.key[:2]
+        last = index + 1 == len(rows) or rows[index + 1].key[:2] != row.key[:2]
         if last and (whole := pooled_cells.get(row.key[:2])) is not None:
             peer = _share(whole.peer) if whole.peer is not None else ""
             name = f"pooled, {whole.cells} cells"

@@ -153,11 +153,11 @@ def looks_of(labels: Sequence[str]) -> dict[str, Look]:
     """Choose the style of each line; ``ppo lr=1e-4`` has the colour of ``ppo`` and other dashes."""
     looks: dict[str, Look] = {}
     variants: Counter[str] = Counter()
-    for place, label in enumerate(dict.fromkeys(labels)):
+    for index, label in enumerate(dict.fromkeys(labels)):
         algorithm, _, rest = label.partition(" ")
-        i = ORDER.index(algorithm) if algorithm in ORDER else place
+        i = ORDER.index(algorithm) if algorithm in ORDER else index
         variants[algorithm] += bool(rest)
-        color = COLORS[(i if algorithm in ORDER else place) % len(COLORS)]
+        color = COLORS[(i if algorithm in ORDER else index) % len(COLORS)]
         i += 3 * variants[algorithm]
         dashes = (i + i // len(COLORS)) % len(DASHES)  # a colour that comes again has other dashes
         looks[label] = Look(color, DASHES[dashes], MARKERS[i % len(MARKERS)])
@@ -170,12 +170,12 @@ def _curves(panels: Sequence[Panel], *, hours: bool) -> Figure:
     figure = empty_figure(max(5.2, 4.0 * columns), 2.9 * rows + 0.8)
     looks = looks_of([name for p in panels for name in (*(line.algorithm for line in p.lines), *p.curves, *p.scores)])
     grid = figure.subplots(rows, columns, squeeze=False)
-    for place, axes in enumerate(grid.flat):
-        if place >= len(panels):
+    for index, axes in enumerate(grid.flat):
+        if index >= len(panels):
             axes.set_visible(False)
             continue
-        _panel(axes, panels[place], looks, hours=hours)
-        if place % columns == 0:
+        _panel(axes, panels[index], looks, hours=hours)
+        if index % columns == 0:
             axes.set_ylabel("return")
     any_measured = any(panel.lines for panel in panels)
     dotted = not hours and any_measured and any(panel.curves for panel in panels)
@@ -314,10 +314,10 @@ def _interval(algo_scores: Sequence[AlgorithmScores], scale: str) -> Figure:
     rows = [(s, bootstrap(pooled_interquartile_mean, s.scores)) for s in algo_scores]
     figure, axes = _rows_of([s.algorithm for s in algo_scores])
     _whiskers(axes, rows)
-    for place, (algo, _) in enumerate(rows):
+    for index, (algo, _) in enumerate(rows):
         if algo.references:
             level = float(pooled_interquartile_mean([[d] for d in algo.references]))
-            axes.plot(level, place, marker="D", markersize=7, color="white", markeredgecolor="#24292f", zorder=2)
+            axes.plot(level, index, marker="D", markersize=7, color="white", markeredgecolor="#24292f", zorder=2)
     low, high = axes.get_xlim()
     axes.set_xlim(low - max(0.0, 0.25 - (high - low)), high + max(0.0, 0.05 - (high - low) / 5))
     axes.set_xlabel(f"interquartile mean over tasks and seeds ({scale.replace('reference', 'own published score')})")
@@ -350,19 +350,19 @@ def _rows_of(names: Sequence[str]) -> tuple[Figure, Axes]:
 
 def _whiskers(axes: Axes, rows: Sequence[tuple[AlgorithmScores, Estimate]]) -> None:
     looks = looks_of([algo.algorithm for algo, _ in rows])
-    for place, (algo, interval) in enumerate(rows):
+    for index, (algo, interval) in enumerate(rows):
         color, _, marker = looks[algo.algorithm]
         several = min(map(len, algo.scores)) > 1
         if several:
-            ends, level = [interval.low, interval.high], [place, place]
+            ends, level = [interval.low, interval.high], [index, index]
             axes.plot(ends, level, color=color, linewidth=5, alpha=0.35, solid_capstyle="butt")
-        axes.plot(interval.value, place, marker=marker, color=color, markersize=7, zorder=3)
+        axes.plot(interval.value, index, marker=marker, color=color, markersize=7, zorder=3)
         seeds = sorted({len(row) for row in algo.scores})
         count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]}–{seeds[-1]}"
         tasks = f"{len(algo.tasks)} task" + ("s" if len(algo.tasks) > 1 else "")
         seeds_text = f"{tasks} × {count} seed" + ("" if count == "1" else "s")
         axes.annotate(
-            seeds_text, (1.02, place), xycoords=("axes fraction", "data"),
+            seeds_text, (1.02, index), xycoords=("axes fraction", "data"),
             ha="left", va="center", fontsize=7, color="#57606a",
         )  # fmt: skip
 
@@ -371,14 +371,14 @@ def _forest(forest_rows: Sequence[ShortfallRow]) -> Figure:
     """The figure; a diamond is a difference, a bar the bound."""
     figure = empty_figure(7.2, 0.26 * len(forest_rows) + 1.5)
     axes = figure.subplots()
-    for place, row in enumerate(forest_rows):
+    for index, row in enumerate(forest_rows):
         color = VERDICT_COLORS[STYLES[row.cell.verdict.word]]
-        axes.plot([row.difference - row.half, row.difference + row.half], [place, place], color=color, linewidth=1.6)
-        axes.plot(row.difference, place, marker="D", markersize=4.5, color=color)
-        axes.plot(row.difference - row.half, place, marker="|", markersize=9, color=color, markeredgewidth=2)
+        axes.plot([row.difference - row.half, row.difference + row.half], [index, index], color=color, linewidth=1.6)
+        axes.plot(row.difference, index, marker="D", markersize=4.5, color=color)
+        axes.plot(row.difference - row.half, index, marker="|", markersize=9, color=color, markeredgewidth=2)
         seeds = len(row.cell.tested)
         axes.annotate(
-            f"{row.cell.verdict.word}, {seeds} seeds", (1.01, place), xycoords=("axes fraction", "data"),
+            f"{row.cell.verdict.word}, {seeds} seeds", (1.01, index), xycoords=("axes fraction", "data"),
             va="center", fontsize=7, color=color,
         )  # fmt: skip
     axes.axvline(0, color="#24292f", linewidth=0.9)

@@ -188,13 +188,13 @@ def _curve(reference: OutsideReference, row: ScoreRow, path: Path) -> Curve | No
         return None
     if reference.kind == "training":
         raise RefusedFile(f"{path}: {reference.name}, curve: of training returns; give the curve of its evaluations")
-    place = path.parent / row.curve
-    points = _table(place, Point)
+    curve_file = path.parent / row.curve
+    points = _table(curve_file, Point)
     if len(points) < 2:
-        raise RefusedFile(f"{place}: {len(points)} points are no curve; give two or more")
+        raise RefusedFile(f"{curve_file}: {len(points)} points are no curve; give two or more")
     for number, (before, after) in enumerate(pairwise(points), start=2):
         if after.env_step <= before.env_step:
-            raise RefusedFile(f"{place}: row {number}, env_step: {after.env_step} does not rise; sort the rows")
+            raise RefusedFile(f"{curve_file}: row {number}, env_step: {after.env_step} does not rise; sort the rows")
     return Curve(
         n=min(point.seeds for point in points),
         uncounted_steps=reference.uncounted_steps,

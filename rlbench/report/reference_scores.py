@@ -140,7 +140,7 @@ def _reference_cells(suite: str, files: tuple[Path, ...], name: str) -> tuple[Re
     cells, every = [], every_line(suite, files)
     if name:
         systems = dict.fromkeys(
-            row["system"] for place in {*suites(), suite} for r in every_line(place, files).values() for row in r
+            row["system"] for table in {*suites(), suite} for r in every_line(table, files).values() for row in r
         )
         if name not in systems:
             raise UnknownName("reference", name, systems, where="--reference")
@@ -151,7 +151,7 @@ def _reference_cells(suite: str, files: tuple[Path, ...], name: str) -> tuple[Re
         if primary_line is not None:
             others = tuple(row for row in rows if row is not primary_line)
             cells.append(ReferenceCell(key=key, primary=parsed(primary_line), unparsed=others))
-    order = {algorithm: place for place, algorithm in enumerate(dict.fromkeys(cell.key.algorithm for cell in cells))}
+    order = {algorithm: index for index, algorithm in enumerate(dict.fromkeys(cell.key.algorithm for cell in cells))}
     return tuple(sorted(cells, key=lambda cell: order[cell.key.algorithm]))
 
 

@@ -178,8 +178,8 @@ def attempts(folder: Path) -> tuple[Attempt, ...]:
 def _attempt(folder: Path) -> Attempt:
     try:
         files.refuse_link(folder)
-        head = files.read_sealed(folder / "spec.json")
-        environments = [head.get("environment"), *(line.environment for line in resumptions(head))]
+        metadata = files.read_sealed(folder / "spec.json")
+        environments = [metadata.get("environment"), *(line.environment for line in resumptions(metadata))]
         path = folder / "outcome.json"
         outcome = files.read_sealed(path) if path.exists() else {"status": "interrupted"}
     except (RefusedFile, UsageError, TypeError):

@@ -120,8 +120,8 @@ def sources(results: Path | None) -> Sources:
 def known_suites(results: Path | None) -> list[str]:
     """Every suite: rlbench's own, those of installed plug-ins, and those of records whose plug-in is missing."""
     own = sources(results).own
-    places = sorted(place.name for place in own.iterdir() if place.is_dir()) if own.is_dir() else []
-    others = [name for name in places if name not in suites.names() and next(folders(own / name), None)]
+    names = sorted(folder.name for folder in own.iterdir() if folder.is_dir()) if own.is_dir() else []
+    others = [name for name in names if name not in suites.names() and next(folders(own / name), None)]
     return [*suites.names(), *others]
 
 

@@ -96,9 +96,9 @@ def to_csv(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
 def to_latex(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
     """A table for a paper, by the package ``booktabs``; without notes, and the legend above it as comments."""
     header, rows = _filled(cells)
-    places = [place for place, name in enumerate(header) if name != "Note"]
-    sides = "".join("r" if header[place] in NUMBERS else "l" for place in places)
-    titles, *lines = (" & ".join(row[place].translate(LATEX) for place in places) + r" \\" for row in (header, *rows))
+    columns = [index for index, name in enumerate(header) if name != "Note"]
+    sides = "".join("r" if header[index] in NUMBERS else "l" for index in columns)
+    titles, *lines = (" & ".join(row[i].translate(LATEX) for i in columns) + r" \\" for row in (header, *rows))
     comments = [f"% {line}" for line in (r"\usepackage{booktabs}", *legend(cells, pooled_rows))]
     table = [
         rf"\begin{{tabular}}{{{sides}}}",
@@ -174,9 +174,9 @@ def to_rich(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = (), *, width:
     spared = []
     for name in SPARED:
         if name in header and _least(header, rows, whole=SCORES) > width:
-            place = header.index(name)
+            index = header.index(name)
             spared += [name] if name != "Note" else []
-            header, *rows = ([*row[:place], *row[place + 1 :]] for row in (header, *rows))
+            header, *rows = ([*row[:index], *row[index + 1 :]] for row in (header, *rows))
     table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False)
     columns_of_text = list(zip(header, *rows, strict=True))
     longest = [max(map(len, texts)) for texts in columns_of_text]
@@ -233,8 +233,8 @@ def _grouped_notes(cells: Sequence[Cell]) -> list[str]:
 def _filled(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
     everything = columns(cells)
     rows = [_row(cell, everything) for cell in cells]
-    indices = [place for place, name in enumerate(everything) if name in ALWAYS or any(row[place] for row in rows)]
-    return [everything[place] for place in indices], [[row[place] for place in indices] for row in rows]
+    indices = [index for index, name in enumerate(everything) if name in ALWAYS or any(row[index] for row in rows)]
+    return [everything[index] for index in indices], [[row[index] for index in indices] for row in rows]
 
 
 TEXTS: dict[str, Callable[[Sequence[Cell], Sequence[Pooled]], str]] = {
@@ -362,8 +362,8 @@ def inert(text: str) -> str:
 
 def _html_row(cell: Cell, header: Sequence[str]) -> str:
     texts = [html.escape(text) for text in _row(cell, header)]
-    place = header.index("Verdict")
-    texts[place] = f'<span class="word {STYLES[cell.verdict.word]}">{texts[place]}</span>'
+    index = header.index("Verdict")
+    texts[index] = f'<span class="word {STYLES[cell.verdict.word]}">{texts[index]}</span>'
     fields = "".join(f"<td{_classes(name)}>{text}</td>" for name, text in zip(header, texts, strict=True))
     if not cell.note:
         return f"<tr>{fields}</tr>"

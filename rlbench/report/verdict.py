@@ -174,12 +174,12 @@ def decide(tests: Sequence[CellTest], alpha: float = ALPHA) -> list[Verdict]:
 
 def holm(probabilities: Sequence[float | None], alpha: float) -> list[bool]:
     """Reject hypotheses with a family-wise error rate of ``alpha`` (Holm 1979); None is not tested."""
-    ordered = sorted((p, place) for place, p in enumerate(probabilities) if p is not None)
+    ordered = sorted((p, index) for index, p in enumerate(probabilities) if p is not None)
     rejections = [False] * len(probabilities)
-    for rank, (probability, place) in enumerate(ordered):
+    for rank, (probability, index) in enumerate(ordered):
         if probability > alpha / (len(ordered) - rank):
             break
-        rejections[place] = True
+        rejections[index] = True
     return rejections
 
 
