@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from typing import AnyStr, Final
 
 VARIABLE: Final = "RLBENCH_FAULT"
-EXIT_CODE: Final = 137
-"""The exit code, as a shell reports it of kill -9."""
+EXIT_CODE: Final = 137  # the exit code, as a shell reports it of kill -9
 
 POINTS: Final[Mapping[str, str]] = {
     # a file that replaces another, of a record or of recorded play: disk.py

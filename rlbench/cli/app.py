@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Sequence
 from typing import Annotated, Final
 
@@ -71,7 +72,7 @@ UNMAPPED: Final = ("failed to map segment", "cannot allocate memory", "Cannot al
 
 REFUSED_PATH: Final = (
     *(errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP),
-    errno.EIO,
+    *(errno.EIO, errno.EEXIST, errno.EROFS),
 )
 """Errors of the system about a path that the user gave."""
 
@@ -98,6 +99,8 @@ def _main(arguments: Sequence[str] | None) -> int:
         signal.signal(signal.SIGTERM, _terminate)
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
+    if arguments is None and not debug:
+        warnings.showwarning = lambda *_, **__: None  # they quote texts of files, and an error is one line
     try:
         code = typer.main.get_command(app).main(
             [w for w in words if w != "--debug"], prog_name="rlbench", standalone_mode=False

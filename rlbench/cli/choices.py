@@ -65,8 +65,7 @@ class PanelCommand(TyperCommand):
 
 
 HIGHEST = 2**32 - 1
-MOST = 10_000
-"""Most seeds of one command; more are a typing error."""
+MOST = 10_000  # most seeds of one command; more are a typing error
 
 
 def parse_seeds(text: str, source: str = "--seeds") -> tuple[int, ...]:

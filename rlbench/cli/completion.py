@@ -16,11 +16,10 @@ import typer
 
 from rlbench.errors import RlbenchError, suggest
 
-SAFE: Final = re.compile(r"[\w./=@+,:-]+")
-"""Plain words of a shell: Tab inserts a name unquoted, and a shell would run ``$(…)`` in it."""
+SAFE: Final = re.compile(r"[\w./][\w./=@+,:-]*")
+"""Plain words of a shell: Tab inserts a name unquoted, a shell would run ``$(…)`` in it, and ``--x`` is an option."""
 
-MAX_RUNS: Final = 2_000
-"""Most runs that a completion offers."""
+MAX_RUNS: Final = 2_000  # that a completion offers
 
 
 def _offer(*words: str) -> Callable[[], list[str]]:

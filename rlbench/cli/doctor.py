@@ -27,14 +27,9 @@ if TYPE_CHECKING:
 DISK_NEEDED = 1_000_000_000
 """Bytes: checkpoints of one Atari run hold its replay, 0.7 GB; records are a few hundred kilobytes."""
 
-DRIVER = Path("/proc/driver/nvidia/version")
-"""There wherever NVIDIA's driver is loaded."""
-
-FEW = 1_000
-"""Transitions of replay below which nothing is learned."""
-
-IMPORT_OPENGL = {"mujoco", "gymnasium_robotics"}
-"""Packages that import the OpenGL backend of ``MUJOCO_GL``."""
+DRIVER = Path("/proc/driver/nvidia/version")  # there wherever NVIDIA's driver is loaded
+FEW = 1_000  # transitions of replay below which nothing is learned
+IMPORT_OPENGL = {"mujoco", "gymnasium_robotics"}  # packages that import the OpenGL backend of MUJOCO_GL
 
 INSTALL = f"{sys.executable} -m pip install"
 ELSEWHERE = "`export RLBENCH_RESULTS=/folder/on/another/disk`"

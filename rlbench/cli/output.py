@@ -20,8 +20,7 @@ from rlbench.config.names import in_ascii, printable
 from rlbench.errors import UsageError
 
 STDOUT, STDERR = 1, 2  # file descriptors
-BROKEN_PIPE = 141
-"""128 + SIGPIPE, as a shell reports it when the reader has closed the pipe."""
+BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it when the reader has closed the pipe
 
 
 @contextmanager

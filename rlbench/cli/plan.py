@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from rlbench.report.remaining_work import RemainingRuns
     from rlbench.report.sources import Sources
 
-DISK = 300_000
-"""Bytes of the record of one run."""
+DISK = 300_000  # bytes of the record of one run
 
 
 def plan(

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from rlbench.generate import EpisodeRecorder
 
 
-MESSAGES = 10
-"""Progress messages of one recording."""
+MESSAGES = 10  # progress messages of one recording
 
 
 def record_games(
@@ -202,8 +201,7 @@ def describe(path: Path, *, json: bool) -> None:
 
 
 KINDS: Final = ("rlu", "dqn-replay")
-SHARD: Final = 10**9
-"""Bytes of memory that converting a shard takes: its compressed frames, and the new file."""
+SHARD: Final = 10**9  # bytes of memory that converting a shard takes: its compressed frames, and the new file
 
 
 def convert(kind: str, paths: list[Path], name: str | None, task: str | None, workers: int | None) -> None:

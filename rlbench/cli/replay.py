@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from rlbench.records.store import Record
     from rlbench.records.types import Epoch
 
-PLAIN = re.compile(r"[\w,=-]{0,40}", re.ASCII)
-"""Value of a variable that chooses threads or instructions."""
+PLAIN = re.compile(r"[\w,=-]{0,40}", re.ASCII)  # value of a variable that chooses threads or instructions
 
 CLOCKS = ("seconds", "evaluated.seconds", "collected.steps_per_second")
 """Fields of an epoch that no second run repeats."""

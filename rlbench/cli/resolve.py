@@ -41,8 +41,7 @@ IDENTITY = {
 }
 """Fields that identify the run; each has its own option or argument."""
 
-MAX_CONFIG_BYTES = 2**16
-"""Bytes of a TOML file of settings."""
+MAX_CONFIG_BYTES = 2**16  # of a TOML file of settings
 
 SCALARS = (str, int, float, bool, list)
 """Types of TOML values that a field can have; any other value, such as a date, becomes text."""

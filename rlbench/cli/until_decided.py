@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from rlbench.sweep.events import Ending
 
 DECIDED = ("REPRODUCED", "BELOW", "ABOVE")
-LITTLE_POWER = 0.5
-"""Power of the last look, without a difference, below which a command warns."""
+LITTLE_POWER = 0.5  # power of the last look, without a difference, below which a command warns
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,8 +13,7 @@ from rlbench.errors import UnknownName, UsageError
 
 TABLE = Path(__file__).parent / "data" / "d4rl.csv"
 SOURCE = "http://rail.eecs.berkeley.edu/datasets/offline_rl"
-MIRROR = "RLBENCH_D4RL_MIRROR"
-"""Environment variable with the address of a mirror of ``SOURCE``."""
+MIRROR = "RLBENCH_D4RL_MIRROR"  # environment variable with the address of a mirror of SOURCE
 
 ENVIRONMENTS: Mapping[str, str] = {
     "halfcheetah": "HalfCheetah-v4",

@@ -10,16 +10,19 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, redirect_stdout, suppress
 from email.message import Message
+from functools import partial
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from importlib import import_module
 from io import FileIO, StringIO
 from ipaddress import ip_address
 from pathlib import Path
+from threading import Thread
 from types import ModuleType
-from typing import IO, NamedTuple
+from typing import IO, Final, NamedTuple, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
@@ -28,22 +31,19 @@ from warnings import catch_warnings
 from filelock import FileLock, Timeout
 
 from rlbench import __version__, disk, faults
+from rlbench.config.names import printable
 from rlbench.disk import writing
 from rlbench.errors import DoesNotFit, RefusedFile, ResourceExhausted, UsageError
 
 BLOCK = 1 << 18
-ATTEMPTS = 4
-"""Connections in a row without a new byte before the download stops."""
-PAUSE = 1.0
-"""Seconds of pause for each idle connection in a row."""
-PATIENCE = 30.0
-"""Seconds without a byte after which a connection is closed."""
-SLOWEST = 1024
-"""Bytes a second, over ``PATIENCE``, below which the download stops."""
-UNKNOWN_SIZE = 1 << 33
-"""Most bytes of a file whose size the server does not announce."""
-DIGITS = 20
-"""Digits of an announced size that count: no disk holds as many bytes."""
+ATTEMPTS = 4  # connections in a row without a new byte before the download stops
+PAUSE = 1.0  # seconds of pause for each idle connection in a row
+PATIENCE = 30.0  # seconds without a byte of the body after which a connection is closed
+OPENING: Final = 4  # multiples of PATIENCE for a request: several addresses, redirects and headers
+SLOWEST = 1024  # bytes a second, over PATIENCE, below which the download stops
+UNKNOWN_SIZE = 1 << 33  # most bytes of a file whose size the server does not announce
+DIGITS = 20  # digits of an announced size that count: no disk holds as many bytes
+T = TypeVar("T")
 
 
 class DownloadProgress(NamedTuple):
@@ -149,7 +149,8 @@ def _attempt(url: str, part: Path, size: int | None, patience: float) -> Iterato
     if begin and origin is not None and origin.validator is not None:
         headers |= {"Range": f"bytes={begin}-", "If-Range": origin.validator}
     try:
-        response = urlopen(Request(url, headers=headers), timeout=patience)  # noqa: S310 - http, see above
+        request = Request(url, headers=headers)  # noqa: S310 - http, see above
+        response = _within(OPENING * patience, partial(urlopen, request, timeout=patience))
     except HTTPError as error:
         error.close()
         if error.code == 416:  # the file on the server has changed
@@ -157,7 +158,7 @@ def _attempt(url: str, part: Path, size: int | None, patience: float) -> Iterato
             return
         if error.code in {408, 425, 429} or error.code >= 500:
             raise
-        raise UsageError(f"{url}: the server says {error.code} {error.reason}; check the name, or the mirror") from None
+        raise UsageError(f"{url}: {_reason(error)}; check the name, or the mirror") from None
     with response:
         yield from _receive(response, url, part, begin, size, patience)
 
@@ -215,7 +216,7 @@ def _fits(folder: Path, size: int) -> None:
 def _blocks(response: HTTPResponse, url: str, patience: float) -> Iterator[bytes]:
     """Yield the body in blocks; stop where fewer than ``SLOWEST`` bytes a second come for ``patience`` seconds."""
     received_bytes, since = 0, time.monotonic()
-    while block := response.read1(BLOCK):
+    while block := _read(response, patience):
         yield block
         received_bytes += len(block)
         if (seconds := time.monotonic() - since) > patience:
@@ -224,6 +225,33 @@ def _blocks(response: HTTPResponse, url: str, patience: float) -> Iterator[bytes
                     f"{url}: fewer than {SLOWEST:,} bytes a second come; run the same command again: it resumes"
                 )
             received_bytes, since = 0, time.monotonic()
+
+
+def _read(response: HTTPResponse, patience: float) -> bytes:
+    try:
+        return _within(patience, partial(response.read1, BLOCK))
+    except TimeoutError:
+        with suppress(OSError, ValueError, AttributeError), socket.socket(fileno=os.dup(response.fileno())) as copy:
+            copy.shutdown(socket.SHUT_RDWR)  # or closing the response would wait for the other thread
+        raise
+
+
+def _within(seconds: float, work: Callable[[], T]) -> T:
+    """Do ``work`` in another thread: with a byte from time to time a socket's own timeout never passes.
+
+    Raises:
+        TimeoutError: it takes longer.
+    """
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            future.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return future.result(seconds)
 
 
 def _write_block(file: FileIO, block: bytes) -> None:
@@ -269,7 +297,7 @@ def _beside(part: Path, suffix: str = ".json") -> Path:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, HTTPError):
-        return f"the server says {error.code} {error.reason}"
+        return f"the server says {error.code} {printable(str(error.reason), 100)}"
     if isinstance(error, TimeoutError):
         return "the server went silent"
     return str(getattr(error, "reason", None) or error) or type(error).__name__

@@ -98,8 +98,7 @@ def episode_returns(dataset: Dataset) -> NDArray[np.float64]:
     return episodes(dataset).returns
 
 
-EPSILON = 1e-3
-"""Added to every std, as in TD3+BC (https://arxiv.org/abs/2106.06860, §5)."""
+EPSILON = 1e-3  # added to every std, as in TD3+BC (https://arxiv.org/abs/2106.06860, §5)
 
 
 class Scale(NamedTuple):

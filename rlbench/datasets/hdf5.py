@@ -18,11 +18,8 @@ from numpy.typing import NDArray
 from rlbench.config.footprint import size
 from rlbench.errors import RefusedFile, UsageError
 
-UNREAD = frozenset({"infos", "metadata"})
-"""Groups of a D4RL file or of a Minari episode that are not read."""
-
-CHUNK = 1 << 16
-"""Rows of one check, so that no check copies a whole column."""
+UNREAD = frozenset({"infos", "metadata"})  # groups of a D4RL file or of a Minari episode that are not read
+CHUNK = 1 << 16  # rows of one check, so that no check copies a whole column
 
 
 @contextmanager

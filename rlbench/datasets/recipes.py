@@ -20,8 +20,7 @@ from rlbench.errors import UnknownName, UsageError
 
 PREFIX: Final = "rlb-"
 OWN_NAME: Final = re.compile(r"rlb-[a-z0-9][a-z0-9._+-]{0,80}")
-POLICIES: Final = Path(__file__).parent / "data" / "policies"
-"""Actors of the recipes below, with their licences."""
+POLICIES: Final = Path(__file__).parent / "data" / "policies"  # actors of the recipes below, with their licences
 
 
 class Part(Frozen):

@@ -27,6 +27,8 @@ BLOCK: Final = 64  # frames of a zlib stream, decompressed together
 LEVEL: Final = 1  # of zlib: 6 halves a frame of Pong to 53 bytes and takes 2.5 times as long
 LARGEST: Final = 64 * 2**20  # bytes of a frame
 LARGEST_FILE: Final = 2**30  # bytes of a file
+LARGEST_HEADER: Final = 2**22  # bytes; parsing takes some twenty times as many
+DIMENSIONS: Final = 8  # of a frame; numpy has 64
 ACTIONS: Final = 2**16  # largest number of discrete actions
 TERMINATED, TRUNCATED, FINAL = 1, 2, 4
 HEAD: Final = len(MAGIC) + 64 + 1
@@ -156,14 +158,15 @@ def read_segment(path: Path) -> Segment:
         raise refusal(path, "is of another format, or of a newer rlbench")
     if sha256(memoryview(raw)[HEAD:]).hexdigest() != digest_name(raw) or raw[HEAD - 1] != ord("\n"):
         raise refusal(path, "its SHA-256 is not the one it names")
-    end = raw.find(b"\n", HEAD)
     try:
+        end = raw.index(b"\n", HEAD, HEAD + LARGEST_HEADER)
         head = json.loads(raw[HEAD:end])
         shape, dtype = tuple(int(size) for size in head["shape"]), np.dtype(str(head["dtype"]))
         places = tuple(_places(head["pieces"], end + 1))
     except (ValueError, KeyError, TypeError, SyntaxError, OverflowError, RecursionError) as error:
         raise refusal(path, f"its header is invalid ({error})") from None
-    if dtype.kind not in "uif" or min(shape, default=1) < 1 or prod(shape) * dtype.itemsize > LARGEST:
+    too_large = len(shape) > DIMENSIONS or prod(shape) * dtype.itemsize > LARGEST
+    if dtype.kind not in "uif" or min(shape, default=1) < 1 or too_large:
         raise refusal(path, f"frames of {dtype} and the shape {shape}")
     return Segment(path, raw, digest_name(raw), shape, dtype, places)
 

@@ -27,6 +27,7 @@ from rlbench.errors import RefusedFile, UsageError
 
 MOST_THREADS = 4  # zlib releases the interpreter; beyond this disk and memory are the limit
 ROW = 64  # bytes of a row while its chunks are read and joined, without its frame; 52 were measured
+COPIES = 2  # of the frames of a chunk: decompressed and joined, or compressed
 
 
 class ChunkOfSet(NamedTuple):
@@ -92,12 +93,12 @@ def outline(path: Path, *, room: int | None = None) -> Steps:
 
 
 def verify_recording(path: Path, *, room: int | None = None) -> None:
-    """Decompress every frame once, in ``room`` bytes beside the frames of a chunk.
+    """Decompress every frame once, in ``room`` bytes.
 
     Raises:
         RefusedFile: a file is missing, damaged or of another set; the message names it.
     """
-    for file in sorted({part.path for part in _parts(path, room)}):
+    for file in sorted({part.path for part in _parts(path, room, COPIES)}):
         for chunk in chunks(recording_format.read_segment(file)):
             del chunk
 
@@ -122,7 +123,7 @@ def subset(path: Path, target: Path, steps: int, *, room: int | None = None) -> 
     Raises:
         UsageError: the set is shorter.
     """
-    parts = _parts(path, room)
+    parts = _parts(path, room, COPIES)
     events = _truncate(_with_ends(parts), steps, path)
     recording_writer.begin(target, subset_request(path, steps))
     writer, at = recording_writer.RecordingWriter(target), 0
@@ -160,8 +161,8 @@ def _subset_metadata(path: Path, target: Path, steps: int) -> dict[str, object]:
     return {**own_metadata, "name": target.name.removesuffix(SUFFIX), **subset_request(path, steps)}
 
 
-def _parts(path: Path, room: int | None) -> list[ChunkOfSet]:
-    """List every chunk in the order of reading, without its frames."""
+def _parts(path: Path, room: int | None, copies: int = 0) -> list[ChunkOfSet]:
+    """List every chunk in the order of reading, without its frames, of which ``copies`` have room at a time."""
     contents = recording_writer.contents(path)
     names = sorted(file.name for file in path.glob("*.segment")) if contents is None else list(contents[0])
     if not names:
@@ -179,8 +180,10 @@ def _parts(path: Path, room: int | None) -> list[ChunkOfSet]:
         if contents is not None and segment.sha256 != contents[0][name]:
             raise RefusedFile(f"{path / name}: is not a file of this set; restore it")
         claim += ROW * sum(place.rows for place in segment.places)
-        if room is not None and claim > room:
-            problem = f"with it the set takes {size(claim)} of memory, this machine has {size(room)} free"
+        frames = prod(segment.shape) * segment.dtype.itemsize * max((place.rows for place in segment.places), default=0)
+        need = claim + copies * frames
+        if room is not None and need > room:
+            problem = f"with it the set takes {size(need)} of memory, this machine has {size(room)} free"
             raise RefusedFile(f"{segment.path}: {problem}; check the file, or use a larger machine")
         source = name.split(".")[0]
         for number, place in enumerate(segment.places):

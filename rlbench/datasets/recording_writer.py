@@ -28,6 +28,7 @@ SUFFIX: Final = ".frames"
 CONTENTS: Final = "dataset.json"
 REQUEST: Final = "request.json"  # only while the set is unfinished: what is to be written
 ROWS: Final = 10_000  # of a file, about: the rows in memory, which are lost when the process is killed
+BYTES: Final = 2**28  # of the frames of a file, about
 
 Metadata = Mapping[str, object]
 
@@ -46,7 +47,7 @@ class RecordingWriter:
         """Append rows to a track."""
         self._waiting.setdefault(chunk.track, []).append(chunk)
         self._count += len(chunk.obs)
-        if self._count >= self.rows:
+        if self._count >= self.rows or self._count * chunk.obs.nbytes >= BYTES * len(chunk.obs):
             self.flush()
 
     def flush(self) -> None:

@@ -133,8 +133,7 @@ def _cover(action: NDArray[np.float32]) -> float:
     return float((counts >= max(1.0, COVERED * len(action))).mean())
 
 
-EXPERT = "policy_return"
-"""Metadata key of recorded play: return of its policy without the noise of the recording."""
+EXPERT = "policy_return"  # metadata key of recorded play: return of its policy without the noise of the recording
 
 
 class DatasetReturn(NamedTuple):

@@ -121,6 +121,8 @@ def spec(
     """
     module = _module(suite)
     known_algorithm(suite, algorithm)
+    if dataset and suite != "offline":
+        raise UsageError(f"{suite}: its algorithms learn from no data set; choose the suite offline")
     if task.startswith(GYM):
         return _of_registry(suite, algorithm, task, seed, package or plugins.gymnasium())
     by_folded = {t.lower(): t for t in module.TASKS}

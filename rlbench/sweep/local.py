@@ -21,8 +21,7 @@ from rlbench.records.machine import available_memory
 from rlbench.sweep.events import Event, Exited, from_line
 from rlbench.sweep.plan import Job, Machine, Order, Placed, place
 
-PATIENCE = 25.0
-"""Seconds that a process has to save its state and end."""
+PATIENCE = 25.0  # seconds that a process has to save its state and end
 
 
 class Worker:
@@ -89,8 +88,7 @@ def environment(threads: int, environ: Mapping[str, str]) -> dict[str, str]:
     return {**{n: value for n, value in environ.items() if n not in options}, "OMP_NUM_THREADS": str(threads)}
 
 
-LOOK = 0.2
-"""Seconds between two looks at the free memory."""
+LOOK = 0.2  # seconds between two looks at the free memory
 
 Words = Callable[[Order], Sequence[str]]
 """Returns the command line of an order."""

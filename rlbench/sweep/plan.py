@@ -17,8 +17,7 @@ from rlbench.config.run import Spec
 from rlbench.errors import DoesNotFit, UsageError
 from rlbench.records.store import folder_of
 
-CONTEXT = 600_000_000
-"""Bytes that CUDA itself holds on a GPU for each process; 500 MB are usual."""
+CONTEXT = 600_000_000  # bytes that CUDA itself holds on a GPU for each process; 500 MB are usual
 
 ItemT = TypeVar("ItemT")
 

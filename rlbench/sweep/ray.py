@@ -26,11 +26,8 @@ from rlbench.sweep.events import Event, Exited
 from rlbench.sweep.local import PATIENCE, Words, Worker, environment
 from rlbench.sweep.plan import Job, Order
 
-INTERVAL = 2.0
-"""Seconds between two ``Progress`` events of a task."""
-
-LOOK = 5.0
-"""Seconds between two looks at the number of machines."""
+INTERVAL = 2.0  # seconds between two Progress events of a task
+LOOK = 5.0  # seconds between two looks at the number of machines
 
 INSTALL = ".venv/bin/pip install -c constraints.txt ray"
 

@@ -24,17 +24,10 @@ from rlbench.sweep.events import Begun, Ending, Event, Exited, Message, Status
 from rlbench.sweep.local import PATIENCE
 from rlbench.sweep.plan import Job
 
-RETRIES = 2
-"""Times a job whose process died is started again; a run that failed is not."""
-
-LOSSES = 20
-"""Times a job whose machine was lost is started again."""
-
-LOOK = 2.0
-"""Seconds between two looks at a job that another process holds."""
-
-WAIT = 0.25
-"""Seconds to wait for an event of the running jobs."""
+RETRIES = 2  # times a job whose process died is started again; a run that failed is not
+LOSSES = 20  # times a job whose machine was lost is started again
+LOOK = 2.0  # seconds between two looks at a job that another process holds
+WAIT = 0.25  # seconds to wait for an event of the running jobs
 
 
 class Executor(Protocol):

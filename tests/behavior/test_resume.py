@@ -161,6 +161,11 @@ PENDULUM = (
 )  # fmt: skip
 HOPPER = (*PENDULUM[:-2], "task.envs=3", "algo.widths=16,16")
 REACH = (*HOPPER, "task.steps=20")
+ROLLED = (
+    "budget.steps=200", "budget.epoch=90", "budget.segment=70", "protocol.episodes=2", "protocol.envs=2", "task.envs=3",
+    "protocol.stop=none", "algo.rollout_length=8", "algo.lr_decay_steps=150", "algo.torso.widths=8,8",
+)  # fmt: skip
+PASSES = ("algo.method.epochs=2", "algo.method.minibatches=3")
 
 
 @pytest.mark.parametrize(
@@ -175,29 +180,6 @@ REACH = (*HOPPER, "task.steps=20")
             ("mujoco", "sac", "Humanoid-v4", HOPPER),
             ("mujoco", "td3", "Walker2d-v4", (*HOPPER, "algo.replay.priority=priority")),
             ("goals", "ddpg+her", "FetchReach-v4", REACH),
-        ],
-        1,
-    ),
-)
-def test_continuous_actions_interrupted_in_episode_and_evaluation_resume_exactly(
-    tmp_path: Path, suite: str, algorithm: str, task: str, changes: tuple[str, ...]
-) -> None:
-    """Stops in the first evaluation, among the random steps, in the middle of an episode and across a segment."""
-    spec = spec_of(suite, task, changes, algorithm)
-    stopped_four_times_ends_as_whole(spec, tmp_path)
-
-
-ROLLED = (
-    "budget.steps=200", "budget.epoch=90", "budget.segment=70", "protocol.episodes=2", "protocol.envs=2", "task.envs=3",
-    "protocol.stop=none", "algo.rollout_length=8", "algo.lr_decay_steps=150", "algo.torso.widths=8,8",
-)  # fmt: skip
-PASSES = ("algo.method.epochs=2", "algo.method.minibatches=3")
-
-
-@pytest.mark.parametrize(
-    ("suite", "algorithm", "task", "changes"),
-    slow_but(
-        [
             ("mujoco", "ppo", "Hopper-v4", (*ROLLED, *PASSES)),
             ("mujoco", "a2c", "Walker2d-v4", ROLLED),
             ("mujoco", "trpo", "Hopper-v4", ROLLED),
@@ -206,13 +188,14 @@ PASSES = ("algo.method.epochs=2", "algo.method.minibatches=3")
             ("toy", "ppo", "Catch", (*ROLLED, *PASSES)),
             ("toy", "a2c", "CartPole-v1", (*ROLLED, "algo.normalize_obs=true")),
         ],
-        5,
+        1,
+        13,
     ),
 )
-def test_rollouts_interrupted_in_their_middle_resume_exactly(
+def test_continuous_actions_and_rollouts_interrupted_anywhere_resume_exactly(
     tmp_path: Path, suite: str, algorithm: str, task: str, changes: tuple[str, ...]
 ) -> None:
-    """The scales of observations and returns survive too; a segment of 70 steps ends only between two rollouts."""
+    """Stops in the first evaluation, an episode, a rollout and across a segment; scales of observations survive too."""
     spec = spec_of(suite, task, changes, algorithm)
     stopped_four_times_ends_as_whole(spec, tmp_path)
 

@@ -41,6 +41,7 @@ class Server:
     status: int | None = None
     announce: bool = True  # Content-Length
     shift: int = 0  # bytes by which an answered range begins elsewhere than requested
+    endless: tuple[bytes, bytes] | None = None  # in place of an answer: its beginning, and what follows for ever
     requests: list[tuple[str, str | None]] = field(default_factory=list)
     url: str = ""
 
@@ -74,6 +75,12 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
 def _answer(request: BaseHTTPRequestHandler, server: Server) -> None:
     expected = request.headers.get("Range")
     server.requests.append((request.path, expected))
+    if server.endless is not None:
+        head, piece = server.endless
+        request.wfile.write(head)
+        while piece:
+            time.sleep(server.stall)
+            request.wfile.write(piece)
     content = server.files.get(request.path)
     if content is None or server.status is not None:
         request.send_error(server.status or 404)
@@ -152,13 +159,6 @@ def test_slow_server_is_tolerated(server: Server, content: bytes, target: Path) 
     assert target.read_bytes() == content
 
 
-def test_silent_server_times_out_and_the_part_file_stays(server: Server, content: bytes, target: Path) -> None:
-    server.files[PATH], server.stall = content, 0.5
-    with pytest.raises(ResourceExhausted, match="silent after 0 bytes; run the same command again"):
-        fetch(patience=0.1)
-    assert not target.exists()
-
-
 def test_interrupted_download_resumes(server: Server, content: bytes, target: Path) -> None:
     server.files[PATH], server.cut_after = content, 3000
     fetch()
@@ -230,16 +230,6 @@ def test_download_that_does_not_fit_is_refused_before_it_starts(
     assert target.read_bytes() == content
 
 
-def test_server_without_ranges_restarts_the_download(server: Server, content: bytes, target: Path) -> None:
-    server.files[PATH], server.ranges, server.cut_after = content, False, 3000
-    with pytest.raises(ResourceExhausted, match="cut after 3,000 bytes"):
-        fetch()
-    assert not target.exists()
-    server.cut_after = None
-    fetch()
-    assert target.read_bytes() == content
-
-
 def test_complete_part_file_needs_no_server(server: Server, content: bytes, target: Path) -> None:
     server.files[PATH] = content
     with download.locked_download(target):
@@ -249,35 +239,39 @@ def test_complete_part_file_needs_no_server(server: Server, content: bytes, targ
     assert target.read_bytes() == content
 
 
-def test_unknown_length_is_checked_by_the_content(server: Server, content: bytes, target: Path) -> None:
-    server.files[PATH], server.announce, server.cut_after = content, False, 3000
-    with pytest.raises(RefusedFile, match="no whole HDF5 file; it was not kept"):
+@pytest.mark.parametrize(
+    ("lacking", "error", "reason"),
+    [
+        ("ranges", ResourceExhausted, "cut after 3,000 bytes"),
+        ("announce", RefusedFile, "no whole HDF5 file; it was not kept"),
+    ],
+)
+def test_server_without_ranges_or_length_restarts_the_download(
+    lacking: str, error: type[Exception], reason: str, server: Server, content: bytes, target: Path
+) -> None:
+    server.files[PATH], server.cut_after = content, 3000
+    setattr(server, lacking, False)
+    with pytest.raises(error, match=reason):
         fetch()
-    assert not target.exists()
-    assert nothing_left_behind(target)
+    assert not target.exists() and nothing_left_behind(target) == (lacking == "announce")
     server.cut_after = None
     fetch()
     assert target.read_bytes() == content
 
 
-def test_a_file_of_another_size_than_recorded_is_refused(server: Server, content: bytes, target: Path) -> None:
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [(slice(None), r"bytes, expected were"), (slice(-1), r"SHA-256 .* recorded on first use")],
+    ids=["longer", "changed"],
+)
+def test_another_file_than_recorded_is_refused(
+    end: slice, reason: str, server: Server, content: bytes, target: Path
+) -> None:
     server.files[PATH] = content
     fetch()
     target.unlink()
-    server.files[PATH] = content + b"\0"
-    with pytest.raises(RefusedFile, match=f"has {len(content) + 1:,} bytes, expected were {len(content):,}"):
-        fetch()
-    assert not target.exists()
-
-
-def test_a_flipped_byte_is_refused(server: Server, content: bytes, target: Path) -> None:
-    server.files[PATH] = content
-    fetch()
-    target.unlink()
-    flipped = bytearray(content)
-    flipped[-9] ^= 1
-    server.files[PATH] = bytes(flipped)
-    with pytest.raises(RefusedFile, match=r"SHA-256 .* recorded on first use"):
+    server.files[PATH] = content[end] + b"x"
+    with pytest.raises(RefusedFile, match=reason):
         fetch()
     assert not target.exists()
     assert nothing_left_behind(target)
@@ -290,19 +284,16 @@ def test_an_error_page_is_no_data_set(server: Server, target: Path) -> None:
     assert not target.exists()
 
 
-def test_a_missing_file_is_named_with_its_address(server: Server, target: Path) -> None:
-    with pytest.raises(UsageError, match=f"{server.url}{PATH}: the server says 404") as refusal:
+@pytest.mark.parametrize(
+    ("status", "error", "requests"), [(404, UsageError, 1), (503, ResourceExhausted, download.ATTEMPTS)]
+)
+def test_a_server_without_the_file_is_named(
+    status: int, error: type[Exception], requests: int, server: Server, target: Path
+) -> None:
+    server.status = status
+    with pytest.raises(error, match=f"{server.url}{PATH}: the server says {status}"):
         fetch()
-    assert refusal.value.exit_code == 2
-    assert len(server.requests) == 1
-    assert nothing_left_behind(target)
-
-
-def test_failing_server_is_retried_and_then_given_up(server: Server, content: bytes, target: Path) -> None:
-    server.files[PATH], server.status = content, 503
-    with pytest.raises(ResourceExhausted, match="the server says 503"):
-        fetch()
-    assert len(server.requests) == download.ATTEMPTS
+    assert len(server.requests) == requests and nothing_left_behind(target)
 
 
 def test_refused_connection_is_reported_in_one_line(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,14 +314,27 @@ def test_other_url_schemes_are_refused(tmp_path: Path) -> None:
         list(download.fetch_file("file:///etc/passwd", tmp_path / "x"))
 
 
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+SILENT = "silent after 0 bytes; run the same command again"
+
+
+@pytest.mark.timeout(30)
 @pytest.mark.parametrize(
     ("behaviour", "error", "reason"),
     [
         ({"announce": False}, RefusedFile, "sends more than 4,096 bytes"),
-        ({"announce": True, "stall": 0.3, "block": 10}, ResourceExhausted, "bytes a second come"),
+        ({"stall": 0.3, "block": 10}, ResourceExhausted, "bytes a second come"),
+        ({"stall": 1.0}, ResourceExhausted, SILENT),
+        ({"endless": (OK + b"X: ", b"y"), "stall": 0.1}, ResourceExhausted, SILENT),
+        ({"endless": (b"", b"HTTP/1.1 100 Continue\r\n\r\n")}, ResourceExhausted, SILENT),
+        ({"endless": (CHUNKED, b"0"), "stall": 0.1}, ResourceExhausted, SILENT),
+        ({"endless": (CHUNKED + b"0\r\n", b"X: y\r\n")}, ResourceExhausted, SILENT),
+        ({"endless": (b"HTTP/1.1 404 " + b"x" * 60_000 + b"\r\n\r\n", b"")}, UsageError, "404 x{100}…; check"),
     ],
+    ids=["body", "slow", "silent", "header", "preliminary", "chunk", "trailers", "reason"],
 )
-def test_endless_body_is_given_up(
+def test_endless_answer_is_given_up(
     behaviour: dict[str, object],
     error: type[Exception],
     reason: str,
@@ -339,10 +343,11 @@ def test_endless_body_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(download, "UNKNOWN_SIZE", 4_096)
+    monkeypatch.setattr(download, "OPENING", 1)
     vars(server).update(behaviour)
     server.files[PATH] = bytes(50_000)
     with pytest.raises(error, match=reason):
-        fetch(patience=1.0)
+        fetch(patience=0.4)
     assert not target.exists()
     if error is RefusedFile:
         assert not download.part_of(target).exists()

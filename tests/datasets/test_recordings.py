@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -290,3 +291,14 @@ def test_set_that_does_not_fit_into_memory_is_refused(tmp_path: Path, monkeypatc
     with pytest.raises(UsageError, match=r"21 frames do not fit into memory; .* rlbench data subset"):
         recording_reader.read_recording(tmp_path / "x.frames", room=21 * 12 - 1)
     assert len(recording_reader.read_recording(tmp_path / "x.frames", 5, room=6 * 12).obs) == 6
+
+
+def test_frames_of_a_chunk_and_of_a_file_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target, room = tmp_path / "x.frames", tmp_path / "y.frames", 42 * (recording_reader.ROW + 2 * 12)
+    monkeypatch.setattr(recording_writer, "BYTES", 20 * 12)
+    write(source, [[(20, True)], [(20, True)]], rows=100)
+    assert len(list(source.glob("*.segment"))) == 3
+    for work in (recording_reader.verify_recording, partial(recording_reader.subset, target=target, steps=5)):
+        work(source, room=room)
+        with pytest.raises(RefusedFile, match=r"segment: with it the set takes .* this machine has"):
+            work(source, room=room - 42 * 2 * 12)

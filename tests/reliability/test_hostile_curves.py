@@ -210,9 +210,10 @@ def test_curve_without_a_valid_line_is_not_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "returns", [[LARGEST_RETURN, -LARGEST_RETURN] * 2, [5e-324] * 4, [LARGEST_RETURN, 1e-300, 0.0, -1.0]]
 )
-def test_no_return_that_is_allowed_breaks_a_verdict(returns: list[float], tmp_path: Path) -> None:
+@pytest.mark.parametrize("dataset", ["", "of/others"])
+def test_no_allowed_return_or_data_set_breaks_a_verdict(dataset: str, returns: list[float], tmp_path: Path) -> None:
     for seed, score in enumerate(returns):
-        imported.write_curve(replace(CURVE, seed=seed, returns=(0.0, score)), tmp_path)
+        imported.write_curve(replace(CURVE, dataset=dataset, seed=seed, returns=(0.0, score)), tmp_path)
     for words in (["check", "mujoco"], ["check", "mujoco", "--at"], ["check", "mujoco", "--pooled"]):
         assert run_command([*words, "--results", str(tmp_path)])[0] in {0, 3}
 
@@ -244,11 +245,7 @@ SAC = {"Hopper-v4": 3_542.0, "HalfCheetah-v4": 12_139.0}
 
 @pytest.mark.parametrize(
     ("scores", "codes"),
-    [
-        ({}, (0, 0)),
-        ({"Walker2d-v4": [0.0] * 5}, (3, 3)),
-        ({"Ant-v4": [10.0, 20.0]}, (0, 4)),
-    ],
+    [({}, (0, 0)), ({"Walker2d-v4": [0.0] * 5}, (3, 3)), ({"Ant-v4": [10.0, 20.0]}, (0, 4))],
     ids=["pooled", "without a spread", "of two seeds"],
 )
 def test_no_cell_hides_behind_a_pooled_verdict(

@@ -193,6 +193,14 @@ def test_an_unknown_backend_of_matplotlib_changes_no_figure(tmp_path: Path) -> N
     subprocess.run(words, env=environ, cwd=tmp_path, check=True, capture_output=True, timeout=60)
 
 
+def test_a_warning_of_a_library_is_no_line_of_an_error(tmp_path: Path) -> None:
+    np.savez(tmp_path / "e.npz", timesteps=np.array([0, 1]), results=np.full((2, 2), 1e308))
+    words = [sys.executable, "-P", "-m", "rlbench", "import", "e.npz", "--as", "mujoco/sac", "--task", "Ant-v4"]
+    process = subprocess.Popen([*words, "--results", "out"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    error = process.communicate(timeout=60)[1]
+    assert (process.returncode, error.count("\n")) == (2, 1) and "is not finite" in error
+
+
 @pytest.mark.parametrize("name", ODD)
 def test_odd_input_is_refused_within_a_gigabyte(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -175,12 +175,17 @@ def test_texts_of_a_record_are_not_template_marks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "error",
-    [ImportError("libtorch_cpu.so: failed to map segment from shared object"), OSError(12, "Cannot allocate memory")],
+    ("error", "start"),
+    [
+        (ImportError("libtorch_cpu.so: failed to map segment from shared object"), "memory is exhausted ("),
+        (OSError(12, "Cannot allocate memory"), "memory is exhausted ("),
+        (FileExistsError(17, "File exists", "/dev/null"), "/dev/null: File exists; check"),
+        (OSError(30, "Read-only file system", "/x"), "/x: Read-only file system; check"),
+    ],
 )
-def test_out_of_memory_in_a_library_is_reported_as_such(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_error_of_the_system_is_a_bug(error: Exception, start: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert app._unforeseen(error, debug=False) == 2
-    assert capsys.readouterr().err.startswith("rlbench: memory is exhausted (")
+    assert capsys.readouterr().err.startswith(f"rlbench: {start}")
 
 
 ADDRESSES = {
