@@ -80,9 +80,9 @@ def test_a_link_in_a_run_is_a_fault_and_no_checkpoint_is_read_through_it(link: s
     place.symlink_to(tmp_path / "elsewhere" / "moved")
     if link == "checkpoint":  # which the search for runs meets first
         with pytest.raises(RefusedFile, match="is a link"):
-            integrity.verified(tmp_path / "results")
+            integrity.verify_records(tmp_path / "results")
     else:
-        assert [fault.where for fault in integrity.verified(tmp_path / "results").faults] == [str(place)]
+        assert [fault.where for fault in integrity.verify_records(tmp_path / "results").faults] == [str(place)]
     if link != "attempt-1":
         with pytest.raises(RefusedFile, match="is a link"):
             manifest.read_manifest(folder / "checkpoint" / "best")
