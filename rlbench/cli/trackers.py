@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import chdir, contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, Protocol
@@ -208,7 +209,10 @@ def _tracker(name: str, where: Path) -> Tracker:
         remedy = f"`{sys.executable} -m pip install wandb`, or take --track tensorboard"
         raise UsageError(f"--track wandb: not installed; {remedy}")
     try:
-        return Wandb(import_module("wandb"), where / name)
+        module = import_module("wandb")
+        with TemporaryDirectory() as empty, chdir(empty):
+            module.setup()  # reads wandb/settings in the current folder, which may name another host for the key
+        return Wandb(module, where / name)
     except Exception as error:  # noqa: BLE001 - an import may raise anything
         raise UsageError(f"--track wandb: cannot be imported ({error}); repair it, or leave it out") from None
 
