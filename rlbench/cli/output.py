@@ -66,7 +66,8 @@ def emit(text: str) -> None:
 
 def answer(document: Mapping[str, object], text: str, *, json: bool) -> None:
     """Emit a text for people, or with ``json`` the document for scripts; ``report/data/schema`` has its schema."""
-    emit(dumps({"schema_version": 1, **document}, indent=2, allow_nan=False, ensure_ascii=False) if json else text)
+    out = dumps({"schema_version": 1, **document}, indent=2, allow_nan=False, ensure_ascii=False) if json else text
+    emit("".join(sign if sign.isprintable() or sign in "\n\t" else dumps(sign)[1:-1] for sign in out))
 
 
 def write_file(path: Path, content: str | bytes, option: str = "--output") -> None:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rlbench.records.types import Epoch
 
 PLAIN = re.compile(r"[\w,=-]{0,40}", re.ASCII)  # value of a variable that chooses threads or instructions
-
 CLOCKS = ("seconds", "evaluated.seconds", "collected.steps_per_second")
 """Fields of an epoch that no second run repeats."""
 

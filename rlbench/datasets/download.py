@@ -243,15 +243,19 @@ def _within(seconds: float, work: Callable[[], T]) -> T:
         TimeoutError: it takes longer.
     """
     future: Future[T] = Future()
+    Thread(target=_settle_future, args=(future, work), daemon=True).start()
+    try:
+        return future.result(seconds)
+    finally:
+        del future  # its error would hold it, and with it the connection
 
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - the caller raises it
-            future.set_exception(error)
 
-    Thread(target=run, daemon=True).start()
-    return future.result(seconds)
+def _settle_future(future: Future[T], work: Callable[[], T]) -> None:
+    try:
+        future.set_result(work())
+    except BaseException as error:  # noqa: BLE001 - the caller raises it
+        future.set_exception(error)
+    del future
 
 
 def _write_block(file: FileIO, block: bytes) -> None:

@@ -13,11 +13,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction, once_differentiable
 
-CHUNK: Final = 1_024
-"""Rows of a chunk: with 256 units each, a megabyte per layer."""
+CHUNK: Final = 1_024  # rows of a chunk: with 256 units each, a megabyte per layer
 
-MIN_ROWS: Final = 4 * CHUNK
-"""Number of rows from which chunks gain more than they cost."""
+MIN_ROWS: Final = 4 * CHUNK  # number of rows from which chunks gain more than they cost
 
 
 def pays_to_chunk(rows: Tensor) -> bool:

@@ -24,8 +24,7 @@ from rlbench.errors import RefusedFile
 from rlbench.records import files
 from rlbench.records.locks import FolderLock
 
-NAME: Final = "looks.json"
-"""The file beside a cell's seeds."""
+NAME: Final = "looks.json"  # the file beside a cell's seeds
 
 
 class Look(NamedTuple):
@@ -63,8 +62,7 @@ REFERENCE_SEEDS: Final = range(3, 11)
 MOST_STD_RATIO: Final = 1.75
 """Largest std of our first three seeds, in multiples of the reference's, with which its error counts as shared."""
 
-DESIGN: Final = DESIGNS[20]
-"""The default design."""
+DESIGN: Final = DESIGNS[20]  # the default design
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,6 @@ from rlbench.sweep.plan import Job, Order
 
 INTERVAL = 2.0  # seconds between two Progress events of a task
 LOOK = 5.0  # seconds between two looks at the number of machines
-
 INSTALL = ".venv/bin/pip install -c constraints.txt ray"
 
 

@@ -41,7 +41,7 @@ from rlbench.report.remaining_work import remaining_runs
 from rlbench.report.sources import Sources
 from rlbench.run import _saved_computing
 from tests.behavior.test_offline import write
-from tests.commands import run_command, stderr_of
+from tests.commands import run_command, stderr_of, stdout_of
 from tests.conftest import RecordRun, epoch
 from tests.forging import locked
 from tests.records.test_store import outcome
@@ -443,12 +443,12 @@ def test_folder_in_place_of_a_file_is_a_usage_error(option: str, tmp_path: Path)
     assert "is a folder; name a file" in stderr_of(["check", "toy", "--results", str(tmp_path), option, str(tmp_path)])
 
 
-def test_completion_offers_no_data_set_that_a_shell_would_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_name_of_a_data_set_reaches_a_shell_or_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
-    for name in ("rlb-plain", "rlb-$(touch canary)"):
+    for name in ("rlb-plain", "rlb-$(touch canary)", "rlb-\x1b[2J\u202e"):
         (tmp_path / f"{name}.hdf5").touch()
-    offers = completion.datasets()
-    assert "rlb-plain" in offers and "rlb-$(touch canary)" not in offers
+    offers, listing = completion.datasets(), stdout_of(["data", "list"]) + stdout_of(["data", "list", "--json"])
+    assert "rlb-plain" in offers and not {"$", "\x1b", "\u202e"} & set("".join(offers) + listing.replace("$(touch", ""))
 
 
 def test_a_field_of_a_record_whose_name_does_not_print_reaches_no_terminal(tmp_path: Path) -> None:
