@@ -188,13 +188,16 @@ def test_data_sets_larger_than_memory_are_refused_by_every_command(
     assert code == 2 and f"{path}: holds " in out + error and "2.0 MB free" in out + error
 
 
-@pytest.mark.parametrize("words", [("show",), ("verify",), ("subset", "--steps", "3", "--name", "rlb-less")])
+@pytest.mark.parametrize(
+    ("words", "copies"), [(("show",), 0), (("verify",), 2), (("subset", "--steps", "3", "--name", "rlb-less"), 2)]
+)
 def test_rows_of_recorded_play_are_counted_over_all_files(
-    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: tuple[str, ...], copies: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
     write(tmp_path / "own" / "rlb-x.frames", [[(20, True)], [(20, True)]])  # 42 rows in 6 files
-    for free, code in ((42 * 64 - 1, 2), (42 * 64, 0)):
+    need = 42 * 64 + copies * 4 * 12  # bytes: of the rows, and of the frames of the last file's larger chunk
+    for free, code in ((need - 1, 2), (need, 0)):
         monkeypatch.setattr("rlbench.records.machine.available_memory", lambda free=free: free)
         actual, out, error = run_command(["data", words[0], str(tmp_path / "own" / "rlb-x.frames"), *words[1:]])
         assert actual == code, out + error
