@@ -5,8 +5,6 @@ memory, so a number that was read while recording, a tensor that was exchanged f
 stays what it was, and shows. What a GPU could not record is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Torch's ``meta`` device stands for the GPU. On it shapes and places are real and
 wait for a GPU, or copy something from the host, fails or is counted here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

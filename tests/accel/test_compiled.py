@@ -1,7 +1,5 @@
 """Compiled losses against eager ones over whole updates, and functions that cannot be compiled."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

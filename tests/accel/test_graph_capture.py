@@ -1,7 +1,5 @@
 """Captured updates on the host, with a stand-in for a CUDA graph."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

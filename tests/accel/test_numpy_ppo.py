@@ -1,7 +1,5 @@
 """The numpy engine against eager updates: they agree within float32 rounding for all options."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

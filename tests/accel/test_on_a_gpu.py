@@ -1,7 +1,5 @@
 """The update engines on a CUDA GPU; `scripts/gpu_check` compares them too, and measures their speed."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

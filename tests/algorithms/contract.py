@@ -1,7 +1,5 @@
 """Helpers of all learners' contract tests: comparison of states, and properties of every learner."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 

@@ -1,7 +1,5 @@
 """Helpers of offline learners' tests: a batch in float64, and networks computed in numpy."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

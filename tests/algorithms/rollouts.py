@@ -1,7 +1,5 @@
 """Helpers of on-policy learners' tests: tiny networks in float64, and rollouts with every kind of episode end."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """DDPG, TD3, SAC and REDQ against their papers' equations, by an independent implementation in float64."""
 
-from __future__ import annotations
-
 import math
 from typing import TypeAlias
 

@@ -1,7 +1,5 @@
 """BCQ against its algorithm 1, by an independent implementation in float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

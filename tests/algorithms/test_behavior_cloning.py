@@ -1,7 +1,5 @@
 """Behavior cloning against an independent implementation in float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Properties of every learner of transitions, online and offline; new learners are added to the lists."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """CQL against its paper, by independent loops over all sampled actions in float64."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

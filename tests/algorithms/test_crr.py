@@ -1,7 +1,5 @@
 """CRR against its equations 1 to 4, by an independent implementation in float64."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

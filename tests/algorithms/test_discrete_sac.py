@@ -1,7 +1,5 @@
 """Discrete SAC against its equations, summed action by action in float64, and the order in which it learns."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The Q-learner against the paper's equations, evaluated by hand in float64."""
 
-from __future__ import annotations
-
 import copy
 import math
 

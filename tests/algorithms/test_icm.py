@@ -1,7 +1,5 @@
 """Curiosity against its paper's equations in float64, and its bonus in every reward of n-step sums and advantages."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

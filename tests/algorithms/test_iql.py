@@ -1,7 +1,5 @@
 """IQL against its equations 5 to 7, by an independent implementation in float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

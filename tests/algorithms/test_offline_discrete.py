@@ -1,7 +1,5 @@
 """Discrete IL, BCQ, CQL and CRR against literal tables and independent losses in float64."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

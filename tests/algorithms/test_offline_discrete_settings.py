@@ -1,7 +1,5 @@
 """Settings of offline learners with discrete actions, as the learners use them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """A2C and PPO against their equations, by an independent implementation in float64."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Properties of every on-policy learner on every network; new learners are added to the list."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

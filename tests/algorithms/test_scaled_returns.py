@@ -1,7 +1,5 @@
 """The order of scaling and bootstrapping returns, transcribed from the reference code."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

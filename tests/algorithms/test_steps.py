@@ -1,7 +1,5 @@
 """Gradient steps: only the optimizer's parameters change, and the fused Adam equals torch's."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """TD3+BC against its equation 5, by an independent implementation in float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """NPG and TRPO against explicit second derivatives and a direct solver, in float64."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Calibration of the verdicts: the simulation uses the shipped test, and the committed tables are current."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The workloads of the benchmarks, and their command line."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Statistics of benchmark samples; no assertion is about a measured time."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.figures import Figures, floors, ratios

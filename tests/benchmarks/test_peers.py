@@ -1,7 +1,5 @@
 """The runners of other libraries: each algorithm trains briefly, and ``rlbench import`` reads its lines."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

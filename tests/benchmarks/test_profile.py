@@ -1,7 +1,5 @@
 """The profile of a step: it covers every algorithm, and its parts sum to the whole step."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Scores of d3rlpy and rlbench on one file at equal updates; the page is current."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Cost as the number of elements that operations touch."""
 
-from __future__ import annotations
-
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -1,7 +1,5 @@
 """The asynchronous ring against rings of one env each."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A ring filled from a file against a reader that goes through it row by row."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

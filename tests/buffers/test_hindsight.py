@@ -1,7 +1,5 @@
 """Hindsight against a reference implementation that stores every episode as a list."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Prioritized sampling against the exact distribution."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Capabilities of each family of algorithms, against literal tables."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import BaseModel
 

@@ -1,7 +1,5 @@
 """Estimates of memory."""
 
-from __future__ import annotations
-
 import pytest
 
 from rlbench import suites

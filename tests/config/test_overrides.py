@@ -1,7 +1,5 @@
 """Dotted overrides: typed, with suggestions, and never evaluated."""
 
-from __future__ import annotations
-
 import json
 import math
 

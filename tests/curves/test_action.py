@@ -1,7 +1,5 @@
 """The GitHub Action: its step runs as on GitHub, and inputs reach the script only by the environment."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Every format of curves on files written by the library itself; ``fixtures/README.md`` describes them."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Imported curves in reports: compared with the reference, marked, and never counted as runs of rlbench."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Sequence

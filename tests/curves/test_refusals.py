@@ -1,7 +1,5 @@
 """Invalid curves: refused by name in one line with exit code 2, and no file written."""
 
-from __future__ import annotations
-
 import io
 import os
 import pickle

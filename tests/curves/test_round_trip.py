@@ -1,7 +1,5 @@
 """Exported curves are imported again without change."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Files in the layouts of D4RL and Minari: whole, unusual or damaged."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path

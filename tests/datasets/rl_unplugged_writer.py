@@ -3,8 +3,6 @@
 TensorBoard frames the records and knows CRC-32C, protobuf encodes the Examples, OpenCV the PNGs.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 from collections.abc import Iterable, Sequence

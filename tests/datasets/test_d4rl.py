@@ -1,7 +1,5 @@
 """D4RL's layout, read against files that the tests write, and against one step at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

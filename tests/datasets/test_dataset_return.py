@@ -1,7 +1,5 @@
 """Mean returns of data sets in every layout."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import h5py

@@ -1,7 +1,5 @@
 """Downloads from a local server with realistic faults."""
 
-from __future__ import annotations
-
 import errno
 import shutil
 import threading

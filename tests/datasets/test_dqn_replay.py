@@ -1,7 +1,5 @@
 """Dopamine's logs: every row becomes a row of the data set, with a final row per episode."""
 
-from __future__ import annotations
-
 import gzip
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Written data sets: D4RL's layout, provenance, equal bytes, and no partial file."""
 
-from __future__ import annotations
-
 import json
 from hashlib import sha256
 from pathlib import Path

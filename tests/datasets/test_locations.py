@@ -1,7 +1,5 @@
 """Names, locations, scales and checksums of data sets."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """Minari's layout, read without Minari."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Policy files: their actions, and invalid files."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Recipes: their shares and names, and the packaged recipes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

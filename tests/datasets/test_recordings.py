@@ -1,7 +1,5 @@
 """Recorded play on disk: complete or interrupted recordings are read, and damage is refused by name."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

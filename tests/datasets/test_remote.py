@@ -1,7 +1,5 @@
 """Minari's own downloader, with a folder instead of its remote storage."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

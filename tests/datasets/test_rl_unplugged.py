@@ -1,7 +1,5 @@
 """RL Unplugged's shards: read whole in any order, or refused by name and byte."""
 
-from __future__ import annotations
-
 import gzip
 import struct
 from itertools import pairwise

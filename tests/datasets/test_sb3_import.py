@@ -1,7 +1,5 @@
 """Zips of Stable-Baselines3: real ones are converted, hostile ones refused by name, and no code in them is run."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """Factories of every adapter by name, on the same task."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Environments from Gymnasium's registry with their wrappers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

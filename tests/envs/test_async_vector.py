@@ -1,7 +1,5 @@
 """Asynchronous vectors: each env answers like a synchronous one, and a slow env delays no other."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial

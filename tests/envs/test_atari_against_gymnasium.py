@@ -1,7 +1,5 @@
 """Every Atari adapter, row by row, against games made of Gymnasium's own wrappers, which share no code with ours."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import ale_py

@@ -1,7 +1,5 @@
 """Lives, episode ends and rewards, on scripted emulator states."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Errors of environments that are missing, not installed, or break the contract."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

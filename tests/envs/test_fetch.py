@@ -1,7 +1,5 @@
 """Fetch: the flat vector, its reward, and its limit."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 

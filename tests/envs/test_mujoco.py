@@ -1,7 +1,5 @@
 """The MuJoCo adapters against Gymnasium itself, and 200 rows of each task as recorded."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from hashlib import sha256
 from importlib.metadata import version

@@ -1,7 +1,5 @@
 """Running normalization of observations: updated in training, constant in evaluation, and equal to numpy's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

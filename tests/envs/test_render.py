@@ -1,7 +1,5 @@
 """Videos show the played episode, and recording changes nothing."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

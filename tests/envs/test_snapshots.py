@@ -1,7 +1,5 @@
 """Snapshots restore a fresh environment to the bit at any step, also over ends and resets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Catch and Doors by hand computation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

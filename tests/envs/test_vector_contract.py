@@ -1,7 +1,5 @@
 """The contract of ``envs/base.py`` for every adapter: next-step autoreset, flags, scores, seeds, determinism."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from hashlib import sha256
 

@@ -1,7 +1,5 @@
 """Banned constructs, and their few exceptions."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Limits of sizes and names."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 A new top-level module or package is a new decision: it is refused until it has a line here.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -3,8 +3,6 @@
 A string that is a whole command line stands for itself, so that a list of them mixes nothing.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Collection, Iterator
 from pathlib import Path

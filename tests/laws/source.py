@@ -3,8 +3,6 @@
 A law is a function from a ``Module`` to findings, so that the same law judges the real tree and a planted violation.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import io

@@ -1,7 +1,5 @@
 """The command line's help: every command has examples, and the commands in help and README are valid."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The laws, applied to the package as it stands."""
 
-from __future__ import annotations
-
 import ast
 import statistics
 from collections.abc import Callable

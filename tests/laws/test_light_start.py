@@ -1,7 +1,5 @@
 """Cheap start-up: commands that only read and print work without torch and emulators."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

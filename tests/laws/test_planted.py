@@ -1,7 +1,5 @@
 """The laws, applied to what breaks them: each must speak up, at the line marked ``# !``, and nowhere else."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.laws import bans, budgets, layers, vocabulary, words, writes

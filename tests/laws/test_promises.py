@@ -1,7 +1,5 @@
 """The table of promises: eighteen of them, and every test that it names is there; README's size and first commands."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The reading path of CONTRIBUTING.md: its nine files are short, and a step of DQN matches its table."""
 
-from __future__ import annotations
-
 import ast
 import re
 

@@ -4,8 +4,6 @@ They hold in the package, the tests, the benchmarks and the comments of scripts.
 they name the words.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator, Mapping

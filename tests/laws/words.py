@@ -3,8 +3,6 @@
 A shape stands in double backticks: ``[B, A]``, ``[...]``, ``[]``.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import re

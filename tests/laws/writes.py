@@ -1,7 +1,5 @@
 """Fault points at every write to disk, so that tests can end the process there."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from typing import Final

@@ -1,7 +1,5 @@
 """The chunked MLP against the whole one: values, gradients, and the conditions of chunking."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

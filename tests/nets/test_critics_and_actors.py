@@ -1,7 +1,5 @@
 """Batched critics against separate ones, and the papers' network sizes."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

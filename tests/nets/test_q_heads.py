@@ -1,7 +1,5 @@
 """Q-heads and dueling streams: their outputs, noise, sampling and gradients."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

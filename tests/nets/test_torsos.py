@@ -1,7 +1,5 @@
 """Shapes and parameter counts of the papers' networks."""
 
-from __future__ import annotations
-
 import torch
 
 from rlbench.nets.dueling import DuelingMLP

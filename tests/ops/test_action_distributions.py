@@ -1,7 +1,5 @@
 """Action distributions against densities computed by scipy and by integration."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fisher products against the explicit matrix, and conjugate gradient against a direct solver."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Terms of offline losses against literal tables, scipy and integration."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

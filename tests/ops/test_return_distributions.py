@@ -1,7 +1,5 @@
 """C51 and quantile losses against the papers' equations in float64 loops, and their identities."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

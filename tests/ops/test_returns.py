@@ -1,7 +1,5 @@
 """Advantages and returns against their definitions in float64, and running moments against numpy."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

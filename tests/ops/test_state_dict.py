@@ -1,7 +1,5 @@
 """Readers of loaded state refuse values of another kind."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Aggregates over tasks against scipy and independent implementations of rliable's definitions."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

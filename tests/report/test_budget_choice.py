@@ -1,11 +1,8 @@
 """The choice of runs within a budget of hours."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from itertools import combinations
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -19,8 +16,7 @@ from rlbench.report.run_index import Runs, gather
 from rlbench.report.sources import Sources
 from rlbench.report.verdict import Verdict, Word
 from tests.commands import stdout_of
-
-RESULTS = Path(__file__).parents[2] / "results"
+from tests.report.conftest import RESULTS
 
 
 def row(name: str, hours: float | None, seeds: int = 10, *, runnable: bool = True) -> RemainingRuns:

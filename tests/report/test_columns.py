@@ -1,7 +1,5 @@
 """Folding of columns: no lost letters, no excess width, and the fewest lines."""
 
-from __future__ import annotations
-
 from itertools import product
 
 from hypothesis import given

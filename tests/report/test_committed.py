@@ -1,7 +1,5 @@
 """The committed records: their verdicts, and the tables and figures that are made of them."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -14,8 +12,8 @@ from rlbench.cli.app import main
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.markdown_summary import with_reproduced
 from rlbench.report.sources import Sources
+from tests.report.conftest import RESULTS
 
-RESULTS = Path(__file__).parents[2] / "results"
 N = 10  # documented seeds of every cell
 
 

@@ -1,10 +1,7 @@
 """Comparison of two folders: one setting per cell and folder, equal rules, and every omission reported."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,11 +13,12 @@ from rlbench.report.reference_scores import reference_cells
 from rlbench.report.run_index import gather
 from rlbench.report.sources import Sources
 from tests.commands import stderr_of, stdout_of
+from tests.conftest import RecordRun
+from tests.report.conftest import RecordSeeds
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
 Capture = pytest.CaptureFixture[str]
-Record = Callable[..., Path]
 NOWHERE = Path("nowhere")
 
 
@@ -29,7 +27,7 @@ def scores(comparison: Comparison) -> list[tuple[tuple[float, ...], tuple[float,
 
 
 @pytest.fixture
-def usual(record_run: Record) -> str:
+def usual(record_run: RecordRun) -> str:
     """A folder with two seeds of the documented setting of DQN on Catch, at 0.5."""
     for seed in (0, 1):
         record_run([-0.6, 0.5], suite="toy", task="Catch", seed=seed)
@@ -37,7 +35,7 @@ def usual(record_run: Record) -> str:
     return "usual"
 
 
-def test_variant_is_compared_with_the_documented_setting(usual: str, record_run: Record) -> None:
+def test_variant_is_compared_with_the_documented_setting(usual: str, record_run: RecordRun) -> None:
     for seed, best in [(0, 0.75), (1, 1.0)]:
         record_run([-0.6, best], suite="toy", task="Catch", seed=seed, sets=["algo.lr=0.5"])
     record_run([1.0], suite="toy", task="Catch", seed=2, sets=["algo.lr=0.5"], status=None)  # not at its end
@@ -53,7 +51,7 @@ def test_variant_is_compared_with_the_documented_setting(usual: str, record_run:
     ],
 )
 def test_offline_scores_are_raw_returns_by_the_references_estimator(
-    algorithm: str, dataset: str, score: float, record_run: Record
+    algorithm: str, dataset: str, score: float, record_run: RecordRun
 ) -> None:
     (key,) = (c.key for c in reference_cells("offline") if c.key[1:4:2] == (algorithm, dataset))
     means = [999.0, *[17.5] * 8, 30.0, 20.0]
@@ -61,14 +59,14 @@ def test_offline_scores_are_raw_returns_by_the_references_estimator(
     assert scores_of(key, gather(Path("results"))[key]) == [pytest.approx(score)]
 
 
-def test_failed_seed_of_a_variant_counts_as_the_random_policy(usual: str, record_run: Record) -> None:
+def test_failed_seed_of_a_variant_counts_as_the_random_policy(usual: str, record_run: RecordRun) -> None:
     record_run([-0.6, 0.875], suite="toy", task="Catch", sets=["algo.lr=0.5"])
     for seed in (1, 2):
         record_run([], suite="toy", task="Catch", seed=seed, sets=["algo.lr=0.5"], status="failed")
     assert scores(compare(usual, "results", Sources(NOWHERE), None)) == [((0.5, 0.5), (0.875, -0.6, -0.6))]
 
 
-def test_failed_documented_seeds_alone_are_not_replaced_by_another_setting(usual: str, record_run: Record) -> None:
+def test_failed_documented_seeds_alone_are_not_replaced_by_another_setting(usual: str, record_run: RecordRun) -> None:
     record_run([], suite="toy", task="Catch", status="failed")
     record_run([-0.6, 0.875], suite="toy", task="Catch", sets=["algo.lr=0.5"])
     assert scores(compare(usual, "results", Sources(NOWHERE), None)) == [((0.5, 0.5), (-0.6,))]
@@ -89,7 +87,7 @@ TWO = "results has 2 settings of it, lr=0.25, lr=0.5; name one, as in 'results@l
     ],
 )
 def test_cells_with_two_settings_or_other_rules_are_not_compared(
-    sets: list[list[str]], why: str, usual: str, record_run: Record
+    sets: list[list[str]], why: str, usual: str, record_run: RecordRun
 ) -> None:
     """With another common cell the rest is compared, and the message names what is left out."""
     for texts in sets:
@@ -102,7 +100,7 @@ def test_cells_with_two_settings_or_other_rules_are_not_compared(
 
 
 def test_settings_of_one_folder_are_compared_with_each_other_and_with_the_published_one(
-    record_run: Record, capsys: Capture
+    record_run: RecordRun, capsys: Capture
 ) -> None:
     for seed in range(2):
         record_run([0.25], suite="toy", task="Catch", seed=seed)
@@ -117,14 +115,14 @@ def test_settings_of_one_folder_are_compared_with_each_other_and_with_the_publis
 
 
 @pytest.mark.parametrize("text", ["protocol.episodes=128", "budget.steps=2000", "algo.lr=0.5"])
-def test_folders_with_equal_rules_are_compared(text: str, record_run: Record) -> None:
+def test_folders_with_equal_rules_are_compared(text: str, record_run: RecordRun) -> None:
     for best, folder in [(0.5, "left"), (0.75, "right")]:
         record_run([best], suite="toy", task="Catch", sets=[text])
         Path("results").rename(folder)
     assert scores(compare("left", "right", Sources(NOWHERE), None)) == [((0.5,), (0.75,))]
 
 
-def test_evaluations_beyond_the_references_steps_count_for_two_variants(record_run: Record) -> None:
+def test_evaluations_beyond_the_references_steps_count_for_two_variants(record_run: RecordRun) -> None:
     """A budget of three times the documented one on both sides: the best of each run is its last evaluation."""
     long = ["budget.steps=3000000", "budget.epoch=1000000"]
     for folder, more in [("left", []), ("right", ["algo.lr=1e-4"])]:
@@ -134,7 +132,7 @@ def test_evaluations_beyond_the_references_steps_count_for_two_variants(record_r
 
 
 @pytest.mark.parametrize("files", [("a", "b"), ("a", "a")])
-def test_runs_on_another_file_are_not_repeats(files: tuple[str, str], record_run: Record, capsys: Capture) -> None:
+def test_runs_on_another_file_are_not_repeats(files: tuple[str, str], record_run: RecordRun, capsys: Capture) -> None:
     for digest, folder in zip(files, ("left", "right"), strict=True):
         metadata = {"name": "rlb-hopper-medium", "sha256": digest * 64}
         record_run([5.0], suite="offline", task="rlb-hopper-medium", algo="il", data=metadata)
@@ -143,7 +141,7 @@ def test_runs_on_another_file_are_not_repeats(files: tuple[str, str], record_run
     assert ("they differ in data" in capsys.readouterr().err) is (files[0] != files[1])
 
 
-def test_runs_on_a_second_file_of_the_same_name_are_reported(record_run: Record) -> None:
+def test_runs_on_a_second_file_of_the_same_name_are_reported(record_run: RecordRun) -> None:
     def runs(files: str, folder: str, *sets: str) -> None:
         for seed, digest in enumerate(files):
             metadata = {"name": "rlb-hopper-medium", "sha256": digest * 64}
@@ -160,21 +158,23 @@ def test_runs_on_a_second_file_of_the_same_name_are_reported(record_run: Record)
     assert "short has 2 settings of it" in " ".join(stderr_of(["compare", "short", "shorter"]).split())
 
 
-def test_a_folder_without_ended_runs_is_named(usual: str, record_run: Record) -> None:
+def test_a_folder_without_ended_runs_is_named(usual: str, record_run: RecordRun) -> None:
     Path("empty").mkdir()
     assert "empty: no run has ended there" in stderr_of(["compare", usual, "empty"])
     record_run([0.5], suite="toy", task="Catch", status=None)
     assert "results: no run of toy has ended there" in stderr_of(["compare", "results", usual, "--suite", "toy"])
 
 
-def test_unfinished_runs_are_compared_at_the_largest_step_of_three_seeds_on_each_side(record_run: Record) -> None:
+def test_unfinished_runs_are_compared_at_the_largest_step_of_three_seeds_a_side(
+    record_seeds: RecordSeeds,
+) -> None:
     """Evaluations each 5,000 steps: 20,000 on the left, where a fourth seed is behind, 15,000 on the right."""
     words = {"suite": "mujoco", "task": "Hopper-v4", "algo": "sac", "status": "interrupted"}
-    for seed, levels in enumerate([[0, 1, 2, 3, 90], [0, 2, 4, 6, 90], [0, 3, 6, 9, 90], [7, 7]]):
-        record_run([float(level) for level in levels], seed=seed, **words)
+    record_seeds(
+        [0.0, 1.0, 2.0, 3.0, 90.0], [0.0, 2.0, 4.0, 6.0, 90.0], [0.0, 3.0, 6.0, 9.0, 90.0], [7.0, 7.0], **words
+    )
     Path("results").rename("left")
-    for seed in range(3):
-        record_run([0.0, 10.0, 20.0, 30.0 + 3 * seed], seed=seed, **words)
+    record_seeds(*([0.0, 10.0, 20.0, 30.0 + 3 * seed] for seed in range(3)), **words)
     Path("results").rename("right")
     comparison = compare("left", "right", Sources(NOWHERE), None, at=True)
     assert [task.step for task in comparison.tasks] == [15_000]
@@ -184,7 +184,7 @@ def test_unfinished_runs_are_compared_at_the_largest_step_of_three_seeds_on_each
     assert (row["step"], row["improvement"]["value"]) == (15_000, 1.0)
 
 
-def test_variants_are_compared_at_equal_steps_and_several_are_named(record_run: Record, capsys: Capture) -> None:
+def test_variants_are_compared_at_equal_steps_and_several_are_named(record_run: RecordRun, capsys: Capture) -> None:
     words = {"suite": "mujoco", "task": "Hopper-v4", "algo": "sac", "status": "interrupted"}
     record_run([0.0, 10.0, 20.0, 30.0], **words)
     Path("results").rename("left")
@@ -201,7 +201,7 @@ def test_variants_are_compared_at_equal_steps_and_several_are_named(record_run: 
     assert stderr_of(["compare", "left", "results", "--at"]).endswith("mujoco/sac/Hopper-v4: they differ in protocol\n")
 
 
-def test_comparison_at_equal_steps_without_common_tasks_is_refused(record_run: Record, capsys: Capture) -> None:
+def test_comparison_at_equal_steps_without_common_tasks_is_refused(record_run: RecordRun, capsys: Capture) -> None:
     record_run([1.0], suite="toy", task="Catch")
     Path("results").rename("left")
     Path("right").mkdir()
@@ -209,7 +209,7 @@ def test_comparison_at_equal_steps_without_common_tasks_is_refused(record_run: R
     assert "left and right have no cell in common that can be compared" in capsys.readouterr().err
 
 
-def test_algorithms_with_other_settings_are_compared_by_name(record_run: Record, capsys: Capture) -> None:
+def test_algorithms_with_other_settings_are_compared_by_name(record_run: RecordRun, capsys: Capture) -> None:
     def compared(first: str, second: str, *options: str) -> str:
         code = main(["compare", first, second, "--results", "results", *options])
         out, error = capsys.readouterr()

@@ -1,9 +1,6 @@
 """The columns of dataset return and behavior policy."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,8 +8,7 @@ import pytest
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.runs import DatasetReturns
 from rlbench.report.tables import columns, to_json, to_markdown
-
-Record = Callable[..., Path]
+from tests.conftest import RecordRun
 
 
 def cells(results: Path, task: str, dataset: str) -> dict[str, Cell]:
@@ -37,14 +33,14 @@ def test_documented_data_sets_have_the_documented_return(
     assert cells(tmp_path, task, dataset)["cql"].experience == DatasetReturns(behaviour, expert)
 
 
-def test_dataset_return_of_a_record_applies_to_all_runs_on_the_same_file(record_run: Record, tmp_path: Path) -> None:
+def test_dataset_return_of_a_record_applies_to_all_runs_on_the_same_file(record_run: RecordRun, results: Path) -> None:
     own = {"name": "rlb-halfcheetah-medium", "sha256": "a" * 64}
     record_run([1.0], suite="offline", algo="il", task="rlb-halfcheetah-medium", data=own)
     record_run(
         [1.0], suite="offline", algo="iql", task="rlb-halfcheetah-medium", data={**own, "behaviour": 5.25, "expert": 7}
     )
     record_run([1.0], suite="offline", algo="td3bc", task="rlb-halfcheetah-medium", data={**own, "sha256": "b" * 64})
-    rows = cells(tmp_path / "results", "HalfCheetah-v4", "rlb-halfcheetah-medium")
+    rows = cells(results, "HalfCheetah-v4", "rlb-halfcheetah-medium")
     assert {name: cell.experience for name, cell in rows.items()} == {
         "il": DatasetReturns(5.25, 7.0),
         "iql": DatasetReturns(5.25, 7.0),
@@ -64,10 +60,12 @@ def test_tables_have_dataset_return_columns_only_if_a_return_is_known(tmp_path: 
     assert (first["behaviour"], first["expert"]) == (6.8, 20.5)
 
 
-def test_seeds_on_different_files_of_one_name_are_not_repeats_of_each_other(record_run: Record, tmp_path: Path) -> None:
+def test_seeds_on_different_files_of_one_name_are_not_repeats_of_each_other(
+    record_run: RecordRun, results: Path
+) -> None:
     for seed, digest in enumerate("aba"):
         data = {"name": "rlb-halfcheetah-medium", "sha256": digest * 64}
         record_run([100.0 * seed], suite="offline", algo="il", task="rlb-halfcheetah-medium", seed=seed, data=data)
-    score = cells(tmp_path / "results", "HalfCheetah-v4", "rlb-halfcheetah-medium")["il"].measured
+    score = cells(results, "HalfCheetah-v4", "rlb-halfcheetah-medium")["il"].measured
     assert score is not None
     assert (score.n, score.seeds) == (2, (0.0, 200.0))

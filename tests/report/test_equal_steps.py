@@ -1,8 +1,6 @@
 """Verdicts at equal steps against hand computations: the reference, alpha spending, and the verdict."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,9 +25,9 @@ from rlbench.report.reference_table import CellKey
 from rlbench.report.run_index import gather
 from rlbench.report.runs import Evaluation
 from rlbench.report.verdict import against_seeds
+from tests.conftest import RecordRun
 from tests.report.test_estimate import run
 
-Record = Callable[..., Path]
 HALF_CHEETAH = CellKey("mujoco", "sac", "HalfCheetah-v4", "")
 CURVE = ReferenceCurve(
     curve=Curve(
@@ -140,7 +138,7 @@ def at(results: Path) -> AtStep:
     return cell.at
 
 
-def record_cell(record_run: Record, levels: Sequence[float], steps: int = 100_000, **more: object) -> None:
+def record_cell(record_run: RecordRun, levels: Sequence[float], steps: int = 100_000, **more: object) -> None:
     """A run that stands at the reference's own curve times each level, up to ``steps``."""
     curve = reference_curve(HALF_CHEETAH)
     assert curve is not None
@@ -160,66 +158,68 @@ def record_cell(record_run: Record, levels: Sequence[float], steps: int = 100_00
     ],
 )
 def test_three_seeds_are_tested_at_the_step_that_they_have_reached(
-    record_run: Record, tmp_path: Path, levels: list[float], label: str
+    record_run: RecordRun, results: Path, levels: list[float], label: str
 ) -> None:
     record_cell(record_run, levels)
-    row = at(tmp_path / "results")
+    row = at(results)
     assert str(row) == label
     assert (row.level.step, row.level.reference_step, row.level.n) == (100_000, 90_000, 10)
     assert row.note.startswith("at 100,000 steps (the reference's 90,000, without 10,000 random ones) the margin is ")
 
 
-def test_a_given_share_replaces_the_margin_at_equal_steps(record_run: Record, tmp_path: Path) -> None:
+def test_a_given_share_replaces_the_margin_at_equal_steps(record_run: RecordRun, results: Path) -> None:
     record_cell(record_run, [0.98, 1.0, 1.02])
-    row = at_equal_steps(HALF_CHEETAH, gather(tmp_path / "results")[HALF_CHEETAH], 1e-3)
+    row = at_equal_steps(HALF_CHEETAH, gather(results)[HALF_CHEETAH], 1e-3)
     assert row is not None and not row.margin_is_std
     assert row.margin == pytest.approx(1e-3 * (row.level.mean + 284), rel=1e-3) and row.margin < row.level.std
 
 
-def test_looks_not_yet_taken_do_not_weaken_the_verdict(record_run: Record, tmp_path: Path) -> None:
+def test_looks_not_yet_taken_do_not_weaken_the_verdict(record_run: RecordRun, results: Path) -> None:
     record_cell(record_run, [0.98, 1.0, 1.02])
-    runs = gather(tmp_path / "results")[HALF_CHEETAH]
+    runs = gather(results)[HALF_CHEETAH]
     rows = [at_equal_steps(HALF_CHEETAH, replace(runs, looks=Looks(DESIGN, count))) for count in (0, 1)]
     assert rows[0] == at_equal_steps(HALF_CHEETAH, runs) != rows[1]
 
 
-def test_before_the_curve_rises_the_verdict_is_too_early(record_run: Record, tmp_path: Path) -> None:
+def test_before_the_curve_rises_the_verdict_is_too_early(record_run: RecordRun, results: Path) -> None:
     record_cell(record_run, [1.0, 1.0, 1.0], steps=10_000)
-    row = at(tmp_path / "results")
+    row = at(results)
     assert (str(row), row.claim, row.informative_at) == ("TOO EARLY @10k", None, 50_000)
     assert row.note.endswith("the reference does not differ from its own start; informative at 50,000")
 
 
-def test_step_is_the_largest_of_three_seeds_and_the_note_counts_the_others(record_run: Record, tmp_path: Path) -> None:
+def test_step_is_the_largest_of_three_seeds_and_the_note_counts_the_others(
+    record_run: RecordRun, results: Path
+) -> None:
     record_cell(record_run, [0.98, 1.0, 1.02], steps=200_000)
     record_cell(record_run, [1.0, 1.0], steps=50_000, start=3)
-    row = at(tmp_path / "results")
+    row = at(results)
     assert (row.level.step, len(row.scores), row.below) == (200_000, 3, 2)
     assert row.note.endswith("; 2 seeds below that step")
 
 
-def test_a_failed_seed_counts_as_the_random_policy(record_run: Record, tmp_path: Path) -> None:
+def test_a_failed_seed_counts_as_the_random_policy(record_run: RecordRun, results: Path) -> None:
     record_cell(record_run, [0.98, 1.0, 1.02, 1.0])
-    before = at(tmp_path / "results")
+    before = at(results)
     record_cell(record_run, [1.0], status="failed", start=4, steps=5_000)
-    after = at(tmp_path / "results")
+    after = at(results)
     assert (before.word, after.word) == ("ON TRACK", "OPEN")
     assert after.scores[:-1] == before.scores
     assert after.scores[-1] < 0  # a random policy's return on HalfCheetah
 
 
-def test_a_failed_seed_counts_no_more_than_the_worst_of_the_others(record_run: Record, tmp_path: Path) -> None:
+def test_a_failed_seed_counts_no_more_than_the_worst_of_the_others(record_run: RecordRun, results: Path) -> None:
     record_cell(record_run, [1.0, 1.0, -5.0])
     record_cell(record_run, [1.0], status="failed", start=3, steps=5_000)
-    scores = at(tmp_path / "results").scores
+    scores = at(results).scores
     assert len(scores) == 4
     assert scores[-1] == min(scores[:-1])
 
 
-def test_behind_spends_its_share_where_a_failed_seed_makes_the_third(record_run: Record, tmp_path: Path) -> None:
+def test_behind_spends_its_share_where_a_failed_seed_makes_the_third(record_run: RecordRun, results: Path) -> None:
     record_cell(record_run, [0.30, 0.31])  # two seeds are not tested, and with the failed one they are
     record_cell(record_run, [1.0], status="failed", start=2, steps=5_000)
-    comparison, curve = at(tmp_path / "results"), reference_curve(HALF_CHEETAH)
+    comparison, curve = at(results), reference_curve(HALF_CHEETAH)
     level = comparison.level
     claim = against_seeds(comparison.scores, level.mean, level.std, level.n, comparison.margin)
     assert curve is not None and comparison.claim is not None and claim.below is not None
@@ -228,10 +228,10 @@ def test_behind_spends_its_share_where_a_failed_seed_makes_the_third(record_run:
 
 @pytest.mark.parametrize(("scores", "sign"), [([0.80, 0.85, 0.90], 1), ([1.25, 1.30, 1.35], -1)])
 def test_below_above_and_shortfall_equal_scipys_welch_test(
-    scores: list[float], sign: int, record_run: Record, tmp_path: Path
+    scores: list[float], sign: int, record_run: RecordRun, results: Path
 ) -> None:
     record_cell(record_run, scores)
-    row = at(tmp_path / "results")
+    row = at(results)
     level, random = row.level, -284.0
     ours = stats.describe(row.scores)
     error = (ours.variance / 3 + level.std**2 / 9) ** 0.5

@@ -1,7 +1,5 @@
 """Estimators on curves with hand-computed scores."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

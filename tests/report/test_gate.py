@@ -1,7 +1,5 @@
 """The gate's rules against hand computations, and their error rates by simulation."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

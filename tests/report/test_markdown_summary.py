@@ -1,7 +1,5 @@
 """The Markdown report: its counts are those of the cells, its costs those of the plan."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from pathlib import Path
@@ -16,8 +14,7 @@ from rlbench.report.reference_table import SUITES, CellKey
 from rlbench.report.remaining_work import remaining_runs, throughput
 from rlbench.report.run_index import gather
 from rlbench.report.sources import Sources
-
-RESULTS = Path(__file__).parents[2] / "results"
+from tests.report.conftest import RESULTS
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """Parity with another library: hand computations, formats, and the committed table."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -20,8 +18,8 @@ from rlbench.report.reference_table import CellKey, scale_of
 from rlbench.report.run_index import gather
 from tests.commands import stderr_of, stdout_of
 from tests.conftest import RecordRun
+from tests.report.conftest import RESULTS, RecordSeeds
 
-RESULTS = Path(__file__).parents[2] / "results"
 TASK = "Swimmer-v4"
 Rows = Callable[..., list[Parity]]
 
@@ -143,10 +141,11 @@ def test_note_has_the_peers_share_of_the_gap() -> None:
     assert "gap" not in parity_note(parity_of("A", (41, 43), (18, 22), 40))
 
 
-def test_a_cell_below_its_reference_names_the_peer_or_says_not_answered(record_run: RecordRun, tmp_path: Path) -> None:
+def test_a_cell_below_its_reference_names_the_peer_or_is_not_answered(
+    record_seeds: RecordSeeds, tmp_path: Path
+) -> None:
     task = "InvertedDoublePendulum-v4"
-    for seed in range(5):
-        record_run([60.0, *[100.0 + seed] * 34], suite="mujoco", algo="a2c", task=task, seed=seed)
+    record_seeds(*([60.0, *[100.0 + seed] * 34] for seed in range(5)), suite="mujoco", algo="a2c", task=task)
 
     def note() -> str:
         cells = every_cell(["mujoco"], tmp_path / "results")
@@ -157,9 +156,9 @@ def test_a_cell_below_its_reference_names_the_peer_or_says_not_answered(record_r
     assert "NOT ANSWERED" not in note() and "at 90,000 steps rlbench 102.0 (5), lib 1" in note()
 
 
-def test_every_format_holds_the_same_row(rows: Rows, tmp_path: Path) -> None:
+def test_every_format_holds_the_same_row(rows: Rows, results: Path) -> None:
     (row,) = rows([10.0, 14.0, 18.0], [20.0, 22.0, 24.0])
-    words = ["table", "mujoco", "--parity", "--results", str(tmp_path / "results"), "--format"]
+    words = ["table", "mujoco", "--parity", "--results", str(results), "--format"]
 
     def printed(style: str) -> str:
         return stdout_of([*words, style])
@@ -172,9 +171,9 @@ def test_every_format_holds_the_same_row(rows: Rows, tmp_path: Path) -> None:
     assert main([*words, "md", "--task", "Hoper"]) == 2
 
 
-def test_parity_without_curves_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "results").mkdir()
-    assert main(["table", "mujoco", "--parity", "--results", str(tmp_path / "results")]) == 2
+def test_parity_without_curves_is_a_usage_error(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (results).mkdir()
+    assert main(["table", "mujoco", "--parity", "--results", str(results)]) == 2
     assert "no cell of mujoco has two runs of rlbench and two imported curves" in capsys.readouterr().err
 
 

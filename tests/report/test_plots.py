@@ -1,11 +1,8 @@
 """Comparisons, figures, the plan and the report page, from records without training."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import get_args
@@ -30,16 +27,15 @@ from rlbench.report.remaining_work import remaining_runs, throughput
 from rlbench.report.run_index import gather
 from rlbench.report.sources import Sources
 from tests.commands import stderr_of, stdout_of
+from tests.conftest import RecordRun
+from tests.report.conftest import RESULTS, RecordSeeds
 from tests.slow import slow_but
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
-Record = Callable[..., Path]
-RESULTS = Path(__file__).parents[2] / "results"
-
 
 @pytest.fixture
-def two_algorithms(record_run: Record) -> Path:
+def two_algorithms(record_run: RecordRun) -> Path:
     """DQN reaches 0.75 and 0.875 on Catch, C51 1.0 twice; DQN alone plays the pole."""
     for seed, (dqn, c51) in enumerate([(0.75, 1.0), (0.875, 1.0)]):
         record_run([-0.6, dqn], suite="toy", task="Catch", seed=seed)
@@ -56,7 +52,7 @@ def test_two_algorithms_are_compared_on_the_tasks_they_share(two_algorithms: Pat
     assert scores.second.value == 1.0
 
 
-def test_two_folders_are_compared_cell_by_cell(two_algorithms: Path, record_run: Record) -> None:
+def test_two_folders_are_compared_cell_by_cell(two_algorithms: Path, record_run: RecordRun) -> None:
     two_algorithms.rename("before")
     record_run([-0.6, 1.0], suite="toy", task="Catch", seed=0)
     record_run([0.0], suite="toy", task="Catch", seed=1, status="failed")
@@ -78,7 +74,7 @@ def test_compare_prints_both_means_and_the_probability(two_algorithms: Path) -> 
     assert [gap["value"] for gap in document["optimality_gap"]] == pytest.approx([0.1875 / 1.6, 0.0])
 
 
-def test_compare_shows_an_interval_of_five_seeds_unless_they_tie(record_run: Record) -> None:
+def test_compare_shows_an_interval_of_five_seeds_unless_they_tie(record_run: RecordRun) -> None:
     for seed in range(5):
         record_run([-0.6, seed / 8], suite="toy", task="Catch", seed=seed)
         record_run([-0.6, 1.0], suite="toy", task="Catch", algo="c51", seed=seed)
@@ -92,9 +88,8 @@ def test_title_appears_literally_above_a_figure(two_algorithms: Path) -> None:
     assert ">Toys, $5 each$</text>" in Path("titled.svg").read_text(encoding="utf-8")
 
 
-def test_large_equal_returns_have_a_curve_in_the_report(record_run: Record) -> None:
-    for seed in range(2):
-        record_run([3e9, 3e9, 3e9], seed=seed, suite="toy", algo="dqn", task="Catch")
+def test_large_equal_returns_have_a_curve_in_the_report(record_seeds: RecordSeeds) -> None:
+    record_seeds(*[[3e9, 3e9, 3e9]] * 2, suite="toy", algo="dqn", task="Catch")
     assert main(["report", "toy", "--results", "results", "--output", "page.html"]) == 0
     assert 'points="' in Path("page.html").read_text(encoding="utf-8")
 
@@ -143,9 +138,9 @@ def test_a_documented_task_is_drawn_before_anything_is_run() -> None:
     assert {"sac", "td3"} <= set(panel.curves) and panel.lines == ()
 
 
-def test_the_verdict_at_equal_steps_is_marked_on_the_curves(record_run: Record) -> None:
-    for seed in range(3):  # far above a curve that has just begun to rise
-        record_run([9000.0 + seed] * 21, suite="mujoco", algo="sac", task="HalfCheetah-v4", seed=seed, status=None)
+def test_the_verdict_at_equal_steps_is_marked_on_the_curves(record_seeds: RecordSeeds) -> None:
+    words = {"suite": "mujoco", "algo": "sac", "task": "HalfCheetah-v4", "status": None}
+    record_seeds(*([9000.0 + seed] * 21 for seed in range(3)), **words)  # far above a curve that has just begun to rise
     (panel,) = panels("mujoco", Sources(Path("results")), clock=steps)
     assert (str(panel.verdicts["sac"]), list(panel.verdicts)) == ("AHEAD @100k", ["sac"])
     figure = draw("mujoco", "curves", Sources(Path("results")))
@@ -201,7 +196,7 @@ def test_invalid_plot_command_exits_2_and_writes_nothing(line: tuple[str, ...]) 
     assert list(Path().iterdir()) == []
 
 
-def test_legend_names_only_drawn_algorithms(record_run: Record) -> None:
+def test_legend_names_only_drawn_algorithms(record_run: RecordRun) -> None:
     """Seven algorithms have documented curves of Hopper; beside measured ones only those of the same are drawn."""
     record_run([0.0, 1607.0, 2000.0], suite="mujoco", algo="ppo", task="Hopper-v4")
     (hopper,) = panels("mujoco", Sources(Path("results")), tasks=("Hopper-v4",), clock=steps)
@@ -220,7 +215,7 @@ def test_published_curves_alone_are_dotted_and_called_published() -> None:
     assert (line.get_linestyle(), line.get_color()) == (":", looks_of(["ppo"])["ppo"].color)
 
 
-def test_a_variant_is_a_line_of_its_own_by_what_differs(record_run: Record) -> None:
+def test_a_variant_is_a_line_of_its_own_by_what_differs(record_run: RecordRun) -> None:
     for lr in ("0.5", "0.25"):
         record_run([0.0, 1.0], suite="toy", task="Catch", sets=[f"algo.lr={lr}"])
     (panel,) = panels("toy", Sources(Path("results")), clock=steps)
@@ -232,7 +227,7 @@ def test_a_variant_is_a_line_of_its_own_by_what_differs(record_run: Record) -> N
     assert "No run has the published settings; 2 have others." in text and "dqn Catch (lr=0.5)" in text
 
 
-def test_own_runs_are_drawn_beside_those_of_rlbench(two_algorithms: Path, record_run: Record) -> None:
+def test_own_runs_are_drawn_beside_those_of_rlbench(two_algorithms: Path, record_run: RecordRun) -> None:
     two_algorithms.rename("brought")
     record_run([0.0, 0.5], suite="toy", task="Catch", seed=5)
     scores = panels("toy", Sources(Path("results"), Path("brought"), own_only=False), tasks=["Catch"], clock=steps)
@@ -247,7 +242,7 @@ def test_algorithms_are_ranked_on_the_tasks_that_all_have(two_algorithms: Path) 
     assert {text.get_text() for text in figure.axes[0].texts} == {"1 task × 2 seeds"}
 
 
-def test_algorithms_without_a_common_task_are_not_ranked(record_run: Record) -> None:
+def test_algorithms_without_a_common_task_are_not_ranked(record_run: RecordRun) -> None:
     record_run([1.0], suite="toy", task="Catch")
     record_run([1.0], suite="toy", task="CartPole-v1", algo="c51")
     assert "share no task" in stderr_of(["plot", "toy", "--kind", "interval", "--output", "a.svg"])
@@ -271,7 +266,7 @@ def test_algorithms_of_a_figure_differ_in_black_and_white() -> None:
     assert len({look.marker for look in looks}) == len({(look.color, look.dashes) for look in looks}) == 20
 
 
-def test_a_document_on_d4rls_scale_is_drawn_in_raw_points(record_run: Record) -> None:
+def test_a_document_on_d4rls_scale_is_drawn_in_raw_points(record_run: RecordRun) -> None:
     """CORL's 67.53 % of the way from -20 to 3,234 is a return of some 2,178, not of 68."""
     record_run([0.0, 1607.0], suite="offline", algo="iql", task="hopper-medium-v2")
     (panel,) = panels("offline", Sources(Path("results")), clock=steps)
@@ -311,7 +306,7 @@ class Fetched(HTMLParser):
         self.addresses += [value or "" for name, value in attrs if name in {"src", "href"}]
 
 
-def test_report_has_no_external_resources_and_all_sections(two_algorithms: Path, record_run: Record) -> None:
+def test_report_has_no_external_resources_and_all_sections(two_algorithms: Path, record_run: RecordRun) -> None:
     record_run([0.0], suite="toy", task="Catch", seed=9, status="failed")
     text = page(["toy", "mujoco"], Sources(two_algorithms))
     parser = Fetched()
@@ -350,7 +345,7 @@ def test_report_without_records_is_a_page() -> None:
     assert "Nothing has been run yet" in Path("a.html").read_text(encoding="utf-8")
 
 
-def test_missing_runs_have_a_cost(two_algorithms: Path, record_run: Record) -> None:
+def test_missing_runs_have_a_cost(two_algorithms: Path, record_run: RecordRun) -> None:
     record_run([0.0, 0.0], suite="toy", task="Catch", seed=2, status="interrupted")  # 4,000 steps are done
     rows = {
         (row.key.algorithm, row.key.task): row for row in remaining_runs("toy", Sources(two_algorithms), seeds=range(5))

@@ -1,10 +1,7 @@
 """Pooled verdicts against hand computations and metafor's formulas on the committed records."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +10,7 @@ from scipy import stats
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.pooled import Effect, Meta, Pooled, meta_analysis, pooled_keys, pooled_rows
 from rlbench.report.reference_table import DATA
-
-RESULTS = Path(__file__).parents[2] / "results"
+from tests.report.conftest import RESULTS
 
 
 def metafor(y: np.ndarray, v: np.ndarray) -> Meta:

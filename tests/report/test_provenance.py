@@ -1,7 +1,5 @@
 """The output of ``show --documented``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """References from outside the package: read, chosen, or refused by row and field; no code of a wheel is run."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, PathDistribution
@@ -16,7 +14,7 @@ from rlbench.report.reference_files import selected
 from rlbench.report.reference_scores import ReferenceCell, curve_of, reference_cells
 from rlbench.report.reference_table import CellKey
 from tests.commands import stderr_of, stdout_of
-from tests.conftest import RecordRun
+from tests.report.conftest import RecordSeeds
 
 TEXT = """
 [[reference]]
@@ -90,7 +88,7 @@ def with_curve(file: Path, tmp_path: Path) -> Path:
 
 
 def test_curve_of_a_chosen_reference_is_used_at_equal_steps(
-    with_curve: Path, record_run: RecordRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    with_curve: Path, record_seeds: RecordSeeds, results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = curve_of(HOPPER)
     with selected(files=[with_curve]):
@@ -101,13 +99,12 @@ def test_curve_of_a_chosen_reference_is_used_at_equal_steps(
     assert curve is not None
     level = curve.point(100_000)  # the window is 90, 95 and 100 thousand steps, 10 thousand of them not counted
     assert (level.mean, level.n) == (pytest.approx(10 + (80 + 85 + 90) / 3 / 90 * 1000), 3)
-    for seed in range(3):
-        record_run([-400.0 - seed] * 21, suite="mujoco", algo="sac", task="Hopper-v4", seed=seed, status="interrupted")
-    line = ["check", "mujoco", "--at", "--results", str(tmp_path / "results"), "--references", str(with_curve)]
+    words = {"suite": "mujoco", "algo": "sac", "task": "Hopper-v4"}
+    record_seeds(*([-400.0 - seed] * 21 for seed in range(3)), **words, status="interrupted")
+    line = ["check", "mujoco", "--at", "--results", str(results), "--references", str(with_curve)]
     capsys.readouterr()
     assert "(the reference's 90,000, without 10,000 random ones)" in stdout_of([*line, "--reference", "Ours2026"], 3)
-    for seed in range(3, 6):
-        record_run([-400.0] * 201, suite="mujoco", algo="sac", task="Hopper-v4", seed=seed)
+    record_seeds(*[[-400.0] * 201] * 3, start=3, **words)
     assert main(["table", "mujoco", "--algo", "sac", *line[3:], "--reference", "Ours2026"]) == 0
     assert "BEHIND @500k" in capsys.readouterr().out  # not @1M, of which the curve says nothing
     assert main(["show", "mujoco", "sac", "Hopper-v4", "--documented", *line[5:], "--reference", "Ours2026"]) == 0

@@ -1,7 +1,5 @@
 """The reference scores: complete, with sources, and with the right primary reference per cell."""
 
-from __future__ import annotations
-
 import csv
 
 import pytest

@@ -1,9 +1,6 @@
 """The sorting of a results folder's runs by whether they count."""
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,9 +12,9 @@ from rlbench.report import runs
 from rlbench.report.reference_table import CellKey
 from rlbench.report.repeats import file_of
 from rlbench.report.run_index import Runs, differences, gather
+from tests.conftest import RecordRun
 from tests.forging import reseal
 
-Record = Callable[..., Path]
 CELL = CellKey("atari", "dqn", "BreakoutNoFrameskip-v4", "")
 
 
@@ -47,10 +44,10 @@ GROUPS = ("complete", "failed", "short", "elsewhere", "variants", "other_files",
     ],
 )
 def test_a_run_is_sorted_by_its_settings_and_its_end(
-    record_run: Record, tmp_path: Path, changes: dict[str, object], group: str
+    record_run: RecordRun, results: Path, changes: dict[str, object], group: str
 ) -> None:
     record_run([1.0, 2.0], **changes)
-    runs = only(tmp_path / "results")
+    runs = only(results)
     assert {name: len(getattr(runs, name)) for name in GROUPS if getattr(runs, name)} == {group: 1}
     assert (runs.all[0].seed, runs.budget) == (changes.get("seed", 0), 10_000_000)
 
@@ -61,65 +58,65 @@ def with_lag(folder: Path, lag: int) -> Path:
     return folder
 
 
-def test_a_record_whose_lag_is_0_is_one_of_the_documented_settings(record_run: Record, tmp_path: Path) -> None:
+def test_a_record_whose_lag_is_0_is_one_of_the_documented_settings(record_run: RecordRun, results: Path) -> None:
     lagging = with_lag(record_run([1.0, 2.0], seed=3), 0)
     assert store.read_record(lagging).spec == store.read_record(record_run([1.0, 2.0])).spec.model_copy(
         update={"seed": 3}
     )
-    runs = only(tmp_path / "results")
+    runs = only(results)
     assert ([r.seed for r in runs.complete], runs.variants) == ([0, 3], [])
     assert differences(runs.complete[1]) == []
 
 
-def test_a_record_whose_lag_is_0_may_be_of_another_protocol(record_run: Record, tmp_path: Path) -> None:
+def test_a_record_whose_lag_is_0_may_be_of_another_protocol(record_run: RecordRun, results: Path) -> None:
     with_lag(record_run([1.0, 2.0], sets=["protocol.epsilon=0.05"]), 0)
-    runs = only(tmp_path / "results")
+    runs = only(results)
     assert (len(runs.elsewhere), runs.variants) == (1, [])
 
 
-def test_a_record_whose_lag_is_1_is_refused(record_run: Record) -> None:
+def test_a_record_whose_lag_is_1_is_refused(record_run: RecordRun) -> None:
     lagging = with_lag(record_run([1.0, 2.0]), 1)
     with pytest.raises(RefusedFile, match=r"spec\.json: not a spec of this schema"):
         runs.read_run(lagging)
 
 
-def test_differing_settings_of_a_run_are_named(record_run: Record, tmp_path: Path) -> None:
+def test_differing_settings_of_a_run_are_named(record_run: RecordRun, results: Path) -> None:
     record_run([1.0], sets=["algo.lr=0.1", "task.sticky=0.25"], seed=4)
-    assert differences(only(tmp_path / "results").variants[0]) == ["algo.lr=0.1", "task.sticky=0.25"]
+    assert differences(only(results).variants[0]) == ["algo.lr=0.1", "task.sticky=0.25"]
 
 
-def test_a_smoke_run_belongs_to_no_cell(record_run: Record, tmp_path: Path) -> None:
+def test_a_smoke_run_belongs_to_no_cell(record_run: RecordRun, results: Path) -> None:
     record_run([1.0], sets=["smoke=true"])
-    assert gather(tmp_path / "results") == {}
+    assert gather(results) == {}
 
 
-def test_complete_run_replaces_a_short_one_of_its_seed(record_run: Record, tmp_path: Path) -> None:
+def test_complete_run_replaces_a_short_one_of_its_seed(record_run: RecordRun, results: Path) -> None:
     record_run([1.0], seed=0)
     record_run([1.0], seed=0, sets=["budget.steps=300000"])
     record_run([1.0], seed=1, sets=["budget.steps=300000"])
-    runs = only(tmp_path / "results")
+    runs = only(results)
     assert [r.seed for r in runs.complete] == [0]
     assert [r.seed for r in runs.short] == [1]
 
 
-def test_attempt_put_aside_by_force_is_not_a_run(record_run: Record, tmp_path: Path) -> None:
+def test_attempt_put_aside_by_force_is_not_a_run(record_run: RecordRun, results: Path) -> None:
     record_run([1.0])
     folder = record_run([2.0], force=True)
     assert (folder / "attempt-1" / "spec.json").exists()
-    assert list(folders(tmp_path / "results")) == [folder]
+    assert list(folders(results)) == [folder]
 
 
-def test_claimed_folder_without_a_record_is_not_a_run(record_run: Record, tmp_path: Path) -> None:
+def test_claimed_folder_without_a_record_is_not_a_run(record_run: RecordRun, results: Path) -> None:
     folder = record_run([1.0])
     for name in ("spec.json", "epochs.jsonl", "outcome.json"):
         (folder / name).unlink()
-    assert gather(tmp_path / "results") == {}
+    assert gather(results) == {}
 
 
-def test_runs_come_in_order_of_seed_whatever_the_order_of_writing(record_run: Record, tmp_path: Path) -> None:
+def test_runs_come_in_order_of_seed_whatever_the_order_of_writing(record_run: RecordRun, results: Path) -> None:
     for seed in (10, 2, 0):
         record_run([1.0], seed=seed)
-    assert [r.seed for r in only(tmp_path / "results").complete] == [0, 2, 10]
+    assert [r.seed for r in only(results).complete] == [0, 2, 10]
 
 
 def test_missing_folder_has_no_runs(tmp_path: Path) -> None:
@@ -133,58 +130,58 @@ def test_file_as_results_folder_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["spec.json", "epochs.jsonl", "outcome.json"])
-def test_a_damaged_file_is_refused_by_name(record_run: Record, tmp_path: Path, name: str) -> None:
+def test_a_damaged_file_is_refused_by_name(record_run: RecordRun, results: Path, name: str) -> None:
     path = record_run([1.0]) / name
     path.write_text(path.read_text(encoding="utf-8").replace("1", "7", 1), encoding="utf-8")
     with pytest.raises(RefusedFile, match=name):
-        gather(tmp_path / "results")
+        gather(results)
 
 
-def test_a_record_without_its_spec_is_refused(record_run: Record, tmp_path: Path) -> None:
+def test_a_record_without_its_spec_is_refused(record_run: RecordRun, results: Path) -> None:
     (record_run([1.0]) / "spec.json").unlink()
     with pytest.raises(RefusedFile, match=r"spec\.json"):
-        gather(tmp_path / "results")
+        gather(results)
 
 
-def test_copied_record_does_not_count_as_a_second_seed(record_run: Record, tmp_path: Path) -> None:
+def test_copied_record_does_not_count_as_a_second_seed(record_run: RecordRun, tmp_path: Path) -> None:
     record_run([1.0], seed=0)
     record_run([1.0], seed=1)
     shutil.copytree(tmp_path / "results", tmp_path / "results" / "of last night")
     assert [run.seed for run in only(tmp_path / "results").complete] == [0, 1]
 
 
-def test_a_record_that_changes_is_read_again(record_run: Record, tmp_path: Path) -> None:
+def test_a_record_that_changes_is_read_again(record_run: RecordRun, results: Path) -> None:
     folder = record_run([1.0], status=None)
-    assert len(only(tmp_path / "results").short[0].evaluations) == 1
+    assert len(only(results).short[0].evaluations) == 1
     (folder / "epochs.jsonl").write_text("", encoding="utf-8")
-    assert only(tmp_path / "results").short[0].evaluations == ()
+    assert only(results).short[0].evaluations == ()
 
 
-def test_texts_of_a_record_are_one_printable_line(record_run: Record, tmp_path: Path) -> None:
+def test_texts_of_a_record_are_one_printable_line(record_run: RecordRun, results: Path) -> None:
     folder = record_run([1.0], status="failed")
     reseal(folder / "outcome.json", lambda outcome: outcome.update(reason="two\nlines \x1b[31mred"))
-    assert only(tmp_path / "results").failed[0].reason == "two lines ?[31mred"
+    assert only(results).failed[0].reason == "two lines ?[31mred"
 
 
-def test_a_results_folder_may_be_moved(record_run: Record, tmp_path: Path) -> None:
+def test_a_results_folder_may_be_moved(record_run: RecordRun, tmp_path: Path) -> None:
     record_run([1.0])
     shutil.move(tmp_path / "results", tmp_path / "elsewhere")
     assert len(only(tmp_path / "elsewhere").complete) == 1
 
 
-def offline_run(record_run: Record, file: str, **changes: object) -> Path:
+def offline_run(record_run: RecordRun, file: str, **changes: object) -> Path:
     """A run on data of one's own, which lie in a file of that SHA-256."""
     metadata = {"name": "mine", "sha256": file * 64}
     changes = {"sets": ["task.dataset=mine"], "task": "Hopper-v4", **changes}
     return record_run([1.0], suite="offline", algo="il", data=metadata, **changes)
 
 
-def test_runs_on_generated_data_count_in_their_own_cell(record_run: Record, tmp_path: Path) -> None:
+def test_runs_on_generated_data_count_in_their_own_cell(record_run: RecordRun, results: Path) -> None:
     for seed, status in enumerate(("done", "done", "failed", "interrupted")):
         offline_run(record_run, "a", seed=seed, status=status)
     offline_run(record_run, "a", seed=4, sets=["task.dataset=mine", "budget.steps=25"])
     offline_run(record_run, "a", seed=5, sets=["task.dataset=mine", "algo.batch=7"])
-    ((key, runs),) = gather(tmp_path / "results").items()
+    ((key, runs),) = gather(results).items()
     assert (key.task, key.dataset) == ("Hopper-v4", "mine")
     parts = (runs.complete, runs.failed, runs.short, runs.variants)
     assert [[run.seed for run in part] for part in parts] == [[0, 1], [2], [3, 4], [5]]
@@ -192,7 +189,7 @@ def test_runs_on_generated_data_count_in_their_own_cell(record_run: Record, tmp_
     assert differences(runs.variants[0]) == ["algo.batch=7"]
 
 
-def test_runs_on_another_file_of_the_same_name_do_not_count(record_run: Record, tmp_path: Path) -> None:
+def test_runs_on_another_file_of_the_same_name_do_not_count(record_run: RecordRun, tmp_path: Path) -> None:
     for seed, file, status in ((0, "b", "failed"), (1, "a", "done"), (2, "a", "interrupted"), (3, "b", "interrupted")):
         offline_run(record_run, file, seed=seed, status=status)
     shutil.copytree(tmp_path / "results", tmp_path / "other")
@@ -205,21 +202,21 @@ def test_runs_on_another_file_of_the_same_name_do_not_count(record_run: Record, 
     ]  # fmt: skip
 
 
-def test_run_on_a_rows_data_by_path_is_no_run_of_the_row(record_run: Record, tmp_path: Path) -> None:
+def test_run_on_a_rows_data_by_path_is_no_run_of_the_row(record_run: RecordRun, results: Path) -> None:
     offline_run(record_run, "a", task="HalfCheetah-v4", sets=["task.dataset=halfcheetah-medium-v2"])
     offline_run(
         record_run, "a", task="HalfCheetah-v4", sets=["task.dataset=halfcheetah-medium-v2"], seed=1, status="failed"
     )
-    ((key, runs),) = gather(tmp_path / "results").items()
+    ((key, runs),) = gather(results).items()
     assert key.dataset == "halfcheetah-medium-v2"
     assert (len(runs.elsewhere), len(runs.variants), runs.scored) == (1, 1, ())
     offline_run(record_run, "b", task="HalfCheetah-v4", sets=["task.dataset=halfcheetah-medium-v2"], seed=2)
-    (runs,) = gather(tmp_path / "results").values()
+    (runs,) = gather(results).values()
     assert ([run.seed for run in runs.elsewhere], [run.seed for run in runs.other_files]) == ([0], [2])
 
 
-def test_row_counts_runs_on_the_file_with_most_complete_runs(record_run: Record, tmp_path: Path) -> None:
+def test_row_counts_runs_on_the_file_with_most_complete_runs(record_run: RecordRun, results: Path) -> None:
     for seed, file in enumerate("abb"):
         offline_run(record_run, file, seed=seed)
-    (runs,) = gather(tmp_path / "results").values()
+    (runs,) = gather(results).values()
     assert ([run.seed for run in runs.complete], [run.seed for run in runs.other_files]) == ([1, 2], [0])

@@ -1,9 +1,6 @@
 """States of runs, read without disturbing running ones."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,19 +11,18 @@ from rlbench.records.locks import is_held
 from rlbench.records.store import Store, read_record
 from rlbench.report.run_index import run_status, run_statuses
 from tests.commands import stdout_of
+from tests.conftest import RecordRun
 from tests.forging import locked
-
-Record = Callable[..., Path]
 
 
 @pytest.mark.parametrize(
     ("status", "state"), [("done", "done"), ("failed", "failed"), ("interrupted", "interrupted"), (None, "interrupted")]
 )
 def test_state_of_an_unlocked_run_is_its_outcome(
-    record_run: Record, tmp_path: Path, status: str | None, state: str
+    record_run: RecordRun, results: Path, status: str | None, state: str
 ) -> None:
     record_run([1.0, 3.0, 2.0], status=status)
-    (run_state,) = run_statuses(tmp_path / "results")
+    (run_state,) = run_statuses(results)
     assert (run_state.state, run_state.name, run_state.seed) == (state, "atari/dqn/BreakoutNoFrameskip-v4", 0)
     assert (run_state.env_steps, run_state.budget, run_state.best, run_state.eta_seconds) == (
         200_000,
@@ -36,62 +32,62 @@ def test_state_of_an_unlocked_run_is_its_outcome(
     )
 
 
-def test_a_run_names_the_settings_that_it_changes(record_run: Record, tmp_path: Path) -> None:
+def test_a_run_names_the_settings_that_it_changes(record_run: RecordRun, results: Path) -> None:
     words = {"suite": "toy", "task": "Catch", "status": "interrupted"}
     for sets in ([], ["algo.lr=0.5"], ["algo.lr=0.25", "budget.steps=5000"]):
         record_run([0.5], sets=sets, **words)
     names = {"toy/dqn/Catch", "toy/dqn/Catch lr=0.5", "toy/dqn/Catch lr=0.25"}
-    assert {run.setting for run in run_statuses(tmp_path / "results")} == {"published", "lr=0.5", "lr=0.25"}
-    output = stdout_of(["status", "--results", str(tmp_path / "results")])
+    assert {run.setting for run in run_statuses(results)} == {"published", "lr=0.5", "lr=0.25"}
+    output = stdout_of(["status", "--results", str(results)])
     assert all(name in output for name in names)
 
 
-def test_locked_run_is_running_with_an_eta(record_run: Record, tmp_path: Path) -> None:
+def test_locked_run_is_running_with_an_eta(record_run: RecordRun, results: Path) -> None:
     record_run([1.0, 3.0, 2.0], status=None)
-    store = locked(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), tmp_path / "results")
-    (running,) = run_statuses(tmp_path / "results")
+    store = locked(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), results)
+    (running,) = run_statuses(results)
     store.release()
-    (released,) = run_statuses(tmp_path / "results")
+    (released,) = run_statuses(results)
     assert (running.state, released.state) == ("running", "interrupted")
     assert running.eta_seconds == pytest.approx(98, abs=5)  # 100,000 steps a second, 9,800,000 to go
 
 
-def test_reading_the_status_leaves_the_lock_free(record_run: Record, tmp_path: Path) -> None:
+def test_reading_the_status_leaves_the_lock_free(record_run: RecordRun, results: Path) -> None:
     folder = record_run([1.0], status=None)
     assert not is_held(folder)
-    store = locked(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), tmp_path / "results")
+    store = locked(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), results)
     assert is_held(folder)
     store.release()
 
 
-def test_damaged_record_is_listed_among_the_others(record_run: Record, tmp_path: Path) -> None:
+def test_damaged_record_is_listed_among_the_others(record_run: RecordRun, results: Path) -> None:
     (record_run([1.0], seed=0) / "outcome.json").write_text("{", encoding="utf-8")
     record_run([1.0], seed=1)
-    damaged, done = run_statuses(tmp_path / "results")
+    damaged, done = run_statuses(results)
     assert (damaged.state, done.state) == ("damaged", "done")
     assert "outcome.json" in damaged.reason
 
 
-def test_status_of_a_run_stopped_between_epochs_has_its_saved_steps(record_run: Record, tmp_path: Path) -> None:
+def test_status_of_a_run_stopped_between_epochs_has_its_saved_steps(record_run: RecordRun, results: Path) -> None:
     stopped = record_run([1.0, 3.0], status="interrupted")
     outcome, epochs = read_record(stopped).outcome, read_record(record_run([1.0, 3.0, 2.0], seed=1)).epochs
-    store = Store.lock(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), tmp_path / "results", {})
+    store = Store.lock(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), results, {})
     assert store is not None and outcome is not None
     store.finish(replace(outcome, env_steps=133_000))
     store.release()
-    saved, _ = run_statuses(tmp_path / "results")
+    saved, _ = run_statuses(results)
     assert (saved.env_steps, saved.reason) == (133_000, "a test says interrupted")
-    store = locked(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), tmp_path / "results")
+    store = locked(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), results)
     store.append(epochs[2])  # a second attempt records an epoch, and is killed
     store.release()
-    killed, _ = run_statuses(tmp_path / "results")
+    killed, _ = run_statuses(results)
     assert (killed.state, killed.env_steps, killed.reason) == ("interrupted", 200_000, "ended without a word")
 
 
-def test_an_expected_end_needs_neither_the_epochs_nor_a_right_clock(record_run: Record, tmp_path: Path) -> None:
+def test_an_expected_end_needs_neither_the_epochs_nor_a_right_clock(record_run: RecordRun, results: Path) -> None:
     folder = record_run([0.0] * 4, suite="toy", algo="ppo", task="Catch", status=None)
     epochs = folder / "epochs.jsonl"
-    store = locked(suites.spec("toy", "ppo", "Catch"), tmp_path / "results")
+    store = locked(suites.spec("toy", "ppo", "Catch"), results)
     now = run_status(folder).eta_seconds
     os.utime(epochs, (4e9, 4e9))  # the clock was set back since
     later = run_status(folder).eta_seconds

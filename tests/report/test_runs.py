@@ -1,11 +1,7 @@
 """A report's runs have the numbers of their records, and damaged records are refused by name."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -13,10 +9,9 @@ from rlbench.errors import RefusedFile
 from rlbench.records import store
 from rlbench.records.files import folders
 from rlbench.report.runs import read_run
+from tests.conftest import RecordRun
 from tests.forging import Change, reseal
-
-Record = Callable[..., Path]
-RESULTS = Path(__file__).parents[2] / "results"
+from tests.report.conftest import RESULTS
 
 
 def test_report_reader_agrees_with_the_record_reader() -> None:
@@ -42,7 +37,7 @@ def test_report_reader_agrees_with_the_record_reader() -> None:
             assert run.status == record.outcome.status
 
 
-def test_a_line_with_its_fields_in_another_order_is_read(record_run: Record) -> None:
+def test_a_line_with_its_fields_in_another_order_is_read(record_run: RecordRun) -> None:
     folder = record_run([1.0, 5.0])
     path = folder / "epochs.jsonl"
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -50,7 +45,7 @@ def test_a_line_with_its_fields_in_another_order_is_read(record_run: Record) -> 
     assert [e.mean for e in read_run(folder).evaluations] == [1.0, 5.0]
 
 
-def test_a_torn_last_line_of_an_open_run_is_dropped_and_of_an_ended_one_refused(record_run: Record) -> None:
+def test_a_torn_last_line_of_an_open_run_is_dropped_and_of_an_ended_one_refused(record_run: RecordRun) -> None:
     for status, seed in ((None, 0), ("done", 1)):
         folder = record_run([1.0, 5.0], status=status, seed=seed)
         with (folder / "epochs.jsonl").open("a", encoding="utf-8") as file:
@@ -76,7 +71,7 @@ def test_a_torn_last_line_of_an_open_run_is_dropped_and_of_an_ended_one_refused(
     ],
     ids=["newer", "misnumbered", "no steps", "steps in words", "a list", "no games", "games in words", "no returns"],
 )
-def test_a_line_of_another_schema_is_refused_in_one_line_that_names_it(record_run: Record, change: Change) -> None:
+def test_a_line_of_another_schema_is_refused_in_one_line_that_names_it(record_run: RecordRun, change: Change) -> None:
     folder = record_run([1.0, 5.0])
     reseal(folder / "epochs.jsonl", change, -1)
     with pytest.raises(RefusedFile, match=r"epochs\.jsonl:2"):
@@ -84,14 +79,14 @@ def test_a_line_of_another_schema_is_refused_in_one_line_that_names_it(record_ru
 
 
 @pytest.mark.parametrize("part", ["spec.json", "outcome.json"])
-def test_a_head_or_an_outcome_of_another_schema_is_refused(record_run: Record, part: str) -> None:
+def test_a_head_or_an_outcome_of_another_schema_is_refused(record_run: RecordRun, part: str) -> None:
     folder = record_run([1.0])
     reseal(folder / part, lambda c: (c.pop("spec", None), c.pop("status", None)))
     with pytest.raises(RefusedFile, match=part):
         read_run(folder)
 
 
-def test_an_ended_run_whose_epochs_do_not_count_up_is_refused(record_run: Record) -> None:
+def test_an_ended_run_whose_epochs_do_not_count_up_is_refused(record_run: RecordRun) -> None:
     folder = record_run([1.0, 5.0])
     path = folder / "epochs.jsonl"
     path.write_text(path.read_text(encoding="utf-8").splitlines()[0] + "\n", encoding="utf-8")

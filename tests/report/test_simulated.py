@@ -3,8 +3,6 @@
 The expected rates are those of the design's own simulations (20,000 repetitions): documented 10 seeds, margin 10 %.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Own runs and rlbench's records: two columns, and a verdict from one of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +11,9 @@ from rlbench.report import sources
 from rlbench.report.reference_table import SUITES
 from rlbench.report.sources import RUNS, SCORES, Sources, checkout_records, package
 from tests.commands import stderr_of, stdout_of
+from tests.conftest import RecordRun
+from tests.report.conftest import RecordSeeds
 
-Record = Callable[..., Path]
 Capture = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[2]
 CATCH = {"suite": "toy", "task": "Catch"}
@@ -28,7 +27,7 @@ def in_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "checkout_records", lambda: Path("results"))
 
 
-def own(record_run: Record, *means: float, **which: object) -> None:
+def own(record_run: RecordRun, *means: float, **which: object) -> None:
     """A run in ``runs/``, nothing of which is in ``results/``."""
     folder = record_run(means, **(CATCH | which))
     place = RUNS / folder.relative_to(Path("results").absolute())
@@ -42,19 +41,17 @@ def cells(capsys: Capture, *words: str) -> list[dict[str, object]]:
     return rows
 
 
-def test_without_own_runs_the_verdict_uses_rlbenchs_records(record_run: Record, capsys: Capture) -> None:
-    for seed in range(3):
-        record_run([0.0, 1.0], seed=seed, **CATCH)
+def test_without_own_runs_the_verdict_uses_rlbenchs_records(record_seeds: RecordSeeds, capsys: Capture) -> None:
+    record_seeds(*[[0.0, 1.0]] * 3, **CATCH)
     (cell,) = cells(capsys)
     assert (cell["verdict"], cell["measured"]["origin"], cell["rlbench"]["n"]) == ("REPRODUCED", "rlbench", 3)
     main(["table", "toy", "--algo", "dqn", "--task", "Catch"])
     assert capsys.readouterr().out.split("\n")[0].split()[2:4] == ["Documented", "rlbench"]
 
 
-def test_with_own_runs_the_verdict_uses_them(record_run: Record, capsys: Capture) -> None:
+def test_with_own_runs_the_verdict_uses_them(record_run: RecordRun, record_seeds: RecordSeeds, capsys: Capture) -> None:
     own(record_run, 0.0, 0.5)
-    for seed in range(3):
-        record_run([0.0, 1.0], seed=seed, **CATCH)
+    record_seeds(*[[0.0, 1.0]] * 3, **CATCH)
     (cell,) = cells(capsys)
     assert cell["verdict"] == "INCONCLUSIVE (≈ 2 more seeds)", "never four seeds of two sources"
     assert (cell["measured"]["origin"], cell["measured"]["score"], cell["measured"]["n"]) == ("own", 0.5, 1)
@@ -75,7 +72,7 @@ def test_with_own_runs_the_verdict_uses_them(record_run: Record, capsys: Capture
     ],
 )
 def test_a_run_is_compared_with_the_record_of_its_seed(
-    means: tuple[float, ...], text: str, record_run: Record, capsys: Capture
+    means: tuple[float, ...], text: str, record_run: RecordRun, capsys: Capture
 ) -> None:
     own(record_run, *means)
     record_run([0.0, 0.5, 1.0], **CATCH)
@@ -84,19 +81,21 @@ def test_a_run_is_compared_with_the_record_of_its_seed(
     assert text in str(cell["note"]).split("; ")
 
 
-def test_own_variants_leave_rlbenchs_verdict_unchanged(record_run: Record, capsys: Capture) -> None:
+def test_own_variants_leave_rlbenchs_verdict_unchanged(
+    record_run: RecordRun, record_seeds: RecordSeeds, capsys: Capture
+) -> None:
     own(record_run, 0.0, 1.0, sets=["algo.lr=0.5"])
-    for seed in range(3):
-        record_run([0.0, 1.0], seed=seed, **CATCH)
+    record_seeds(*[[0.0, 1.0]] * 3, **CATCH)
     (cell,) = cells(capsys)
     assert (cell["verdict"], cell["measured"]["origin"]) == ("REPRODUCED", "rlbench")
     assert "yours: 1 run with lr=0.5" in str(cell["note"])
 
 
-def test_plan_shows_rlbenchs_seeds_without_counting_them(record_run: Record, capsys: Capture) -> None:
+def test_plan_shows_rlbenchs_seeds_without_counting_them(
+    record_run: RecordRun, record_seeds: RecordSeeds, capsys: Capture
+) -> None:
     own(record_run, 0.0, 1.0)
-    for seed in range(3):
-        record_run([0.0, 1.0], seed=seed, **CATCH)
+    record_seeds(*[[0.0, 1.0]] * 3, **CATCH)
     assert main(["plan", "toy", "dqn", "--seeds", "0-2", "--json"]) == 0
     rows = {row["task"]: row for row in json.loads(capsys.readouterr().out)["include"]}
     assert (rows["Catch"]["seeds"], rows["Catch"]["rlbench"]) == ("1,2", {"seeds": 3, "verdict": "REPRODUCED"})
@@ -109,7 +108,7 @@ def test_plan_shows_rlbenchs_seeds_without_counting_them(record_run: Record, cap
     assert "RLBENCH" not in capsys.readouterr().out.split("\n")[0], "one folder counts"
 
 
-def test_file_in_a_results_folder_is_not_a_suite(record_run: Record) -> None:
+def test_file_in_a_results_folder_is_not_a_suite(record_run: RecordRun) -> None:
     record_run((1.0, 1.0), **CATCH)
     Path("results", "README.md").write_text("text", encoding="utf-8")
     assert sources.known_suites(Path("results")) == list(SUITES)

@@ -1,7 +1,5 @@
 """Tables in every format: complete, and equal bytes for equal records."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -9,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -21,9 +19,8 @@ from rlbench.report.cells import Cell, Measured, every_cell
 from rlbench.report.reference_table import DATA, SUITES, CellKey, ReferenceScore
 from rlbench.report.sources import packaged
 from rlbench.report.verdict import Verdict
+from tests.conftest import RecordRun
 from tests.schemas import complaints
-
-Record = Callable[..., Path]
 
 
 def schema() -> dict[str, object]:
@@ -135,10 +132,10 @@ def test_the_json_of_every_suite_fits_the_schema_in_the_package(suite: str, tmp_
     assert list(complaints(schema(), content, schema())) == []
 
 
-def test_measured_cells_fit_the_schema(record_run: Record, tmp_path: Path) -> None:
+def test_measured_cells_fit_the_schema(record_run: RecordRun, results: Path) -> None:
     record_run([5.0], seed=0)
     record_run([7.0], seed=1)
-    content = json.loads(tables.to_json(every_cell(["atari"], tmp_path / "results")))
+    content = json.loads(tables.to_json(every_cell(["atari"], results)))
     assert any(cell["measured"] for cell in content["cells"])
     assert list(complaints(schema(), content, schema())) == []
 
@@ -280,14 +277,14 @@ def test_tables_of_several_suites_have_a_suite_column(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("style", list(tables.TEXTS))
 def test_equal_records_give_equal_bytes_whatever_the_order_of_writing(
-    record_run: Record, tmp_path: Path, style: str
+    record_run: RecordRun, results: Path, style: str
 ) -> None:
     texts = []
     for order in ((0, 1, 2), (2, 0, 1)):
         for seed in order:
             record_run([0.1 * seed, 5.0 + seed / 3], seed=seed)
-        texts.append(tables.TEXTS[style](every_cell(["atari", "toy"], tmp_path / "results")))
-        shutil.rmtree(tmp_path / "results")
+        texts.append(tables.TEXTS[style](every_cell(["atari", "toy"], results)))
+        shutil.rmtree(results)
     assert texts[0] == texts[1]
 
 

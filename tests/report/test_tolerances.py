@@ -1,8 +1,6 @@
 """Margins, resolutions and thresholds of cells, and their effect on verdicts."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,8 +10,8 @@ from rlbench.report.check import against_references
 from rlbench.report.reference_scores import about, margin, reference_cells, resolution, threshold
 from rlbench.report.reference_table import SUITES, CellKey, ReferenceScore, parsed
 from rlbench.report.sources import Sources
-
-Record = Callable[..., Path]
+from tests.conftest import RecordRun
+from tests.report.conftest import RecordSeeds
 
 
 def reference_of(suite: str, algorithm: str, task: str) -> tuple[CellKey, ReferenceScore]:
@@ -75,7 +73,9 @@ def test_given_margin_applies_to_every_cell() -> None:
                 assert margin(cell.key, cell.primary) == max(one, cell.primary.std)
 
 
-def pong(record_run: Record, results: Path, algo: str, curves: Sequence[Sequence[float]], share: float | None) -> Cell:
+def pong(
+    record_run: RecordRun, results: Path, algo: str, curves: Sequence[Sequence[float]], share: float | None
+) -> Cell:
     for seed, means in enumerate(curves):
         record_run(means, algo=algo, task="PongNoFrameskip-v4", seed=seed)
     cells = every_cell(["atari"], results, share=share)
@@ -103,15 +103,15 @@ LATE = [*[-21.0] * 30, 20.0]
     ],
 )
 def test_verdict_at_a_common_threshold_is_about_reaching_it_and_its_steps(
-    record_run: Record,
-    tmp_path: Path,
+    record_run: RecordRun,
+    results: Path,
     algo: str,
     curves: Sequence[Sequence[float]],
     share: float | None,
     word: str,
     note: str,
 ) -> None:
-    cell = pong(record_run, tmp_path / "results", algo, curves, share)
+    cell = pong(record_run, results, algo, curves, share)
     assert cell.verdict.word == word
     assert note in cell.note
 
@@ -120,22 +120,20 @@ def test_verdict_at_a_common_threshold_is_about_reaching_it_and_its_steps(
     ("score", "share", "word"), [(290.0, None, "CONSISTENT"), (280.0, None, "BELOW"), (280.0, 0.2, "CONSISTENT")]
 )
 def test_given_margin_applies_to_a_single_reference_run(
-    record_run: Record, tmp_path: Path, score: float, share: float | None, word: str
+    record_seeds: RecordSeeds, results: Path, score: float, share: float | None, word: str
 ) -> None:
     """DQN on Breakout: documented 316, a random policy 1.7; a tenth of the way is 31.4."""
-    for seed in range(3):
-        record_run([0.0, score + seed], seed=seed)
-    findings = against_references("atari", Sources(tmp_path / "results"), alpha=0.05, margin=share)
+    record_seeds(*([0.0, score + seed] for seed in range(3)))
+    findings = against_references("atari", Sources(results), alpha=0.05, margin=share)
     assert {finding.word for finding in findings if finding.word != "NOT RUN"} == {word}
 
 
-def test_given_margin_replaces_the_published_std(record_run: Record, tmp_path: Path) -> None:
+def test_given_margin_replaces_the_published_std(record_seeds: RecordSeeds, results: Path) -> None:
     """DDPG on Hopper: documented 2197 ± 971.6, so that 2000 ± 10 passes by the spread and not by one in fifty."""
-    for seed in range(3):
-        record_run([0.0, 2000.0 + 10 * seed], suite="mujoco", algo="ddpg", task="Hopper-v4", seed=seed)
+    record_seeds(*([0.0, 2000.0 + 10 * seed] for seed in range(3)), suite="mujoco", algo="ddpg", task="Hopper-v4")
     words = []
     for share in (None, 0.02):
-        cells = every_cell(["mujoco"], tmp_path / "results", share=share)
+        cells = every_cell(["mujoco"], results, share=share)
         words += [(c.verdict.word, c.margin) for c in cells if c.measured is not None]
     assert words[0] == ("REPRODUCED", 971.6)
     assert words[1][0] == "INCONCLUSIVE"

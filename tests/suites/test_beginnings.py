@@ -1,7 +1,5 @@
 """Initialization of on-policy networks and bounds of their actions, as in the reference code."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The MuJoCo tables against their references, transcribed from their scripts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The offline table against its references, transcribed from their scripts."""
 
-from __future__ import annotations
-
 import pytest
 
 from rlbench import suites

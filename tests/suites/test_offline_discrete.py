@@ -1,7 +1,5 @@
 """The offline table with discrete actions against its references, transcribed from their scripts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Offline cells against the settings and code of their primary references, transcribed from the named files."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Suites and environments of other packages: docs/extending.md's wheel, a broken one, a missing one, and ``gym:``."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The Atari and toy tables against their references, transcribed from scripts and README."""
 
-from __future__ import annotations
-
 import pytest
 from ale_py import roms
 

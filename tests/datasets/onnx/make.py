@@ -1,7 +1,5 @@
 """Write the models of this folder with torch.onnx: ``python make.py``, in an environment with torch and onnx."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Write the policies of this folder with Stable-Baselines3, and the actions that it predicts: ``python make.py``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
