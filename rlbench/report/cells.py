@@ -109,7 +109,7 @@ class Cell:
     shortfall_percent: float | None = None  # the largest that the data allow, of the way from random to the reference
     at: AtStep | None = None  # the verdict at equal steps, where a curve is documented
     looks: Looks | None = None  # taken by ``run --until-decided``; the verdict is that of the last one
-    unfinished: int = 0  # seeds short of the budget
+    unfinished: int = 0  # seeds short of the budget, or lost after a look
 
 
 def every_cell(
@@ -141,7 +141,7 @@ def _verdict(verdict: Verdict | None, runs: Runs) -> Verdict:
     """The verdict; INCONCLUSIVE at best while a seed is unfinished, or lost after a look: it may be bad."""
     if verdict is not None:
         good = verdict.word in {"CONSISTENT", "REPRODUCED", "ABOVE"}
-        return Verdict("INCONCLUSIVE") if good and (runs.short or runs.lost_seeds) else verdict
+        return Verdict("INCONCLUSIVE") if good and (runs.unfinished or runs.lost_seeds) else verdict
     if runs.complete or runs.failed:
         return Verdict("NOT COMPARABLE")
     if runs.short:
@@ -195,7 +195,7 @@ def _tested(
         shortfall_percent=shortfall_percent(claim, reference.score, on_scale(scale, estimator)) if reference else None,
         at=at_equal_steps(key, runs, share) if comparable(key) else None,
         looks=runs.looks,
-        unfinished=len(runs.short),
+        unfinished=len(runs.unfinished) + len(runs.lost_seeds),
     )
 
 
@@ -286,8 +286,8 @@ def _remarks(cell: Cell, runs: Runs, parity: str) -> Iterator[str]:
     yield from _doubts(cell, runs)
     if word == "PARTIAL":
         yield f"{max(run.env_steps for run in runs.short):,} of {runs.budget:,} steps"
-    elif runs.short:
-        yield f"{count_text(len(runs.short), 'run')} incomplete"
+    elif runs.unfinished:
+        yield f"{count_text(len(runs.unfinished), 'run')} incomplete"
     scale = scale_of(cell.key)
     if cell.key.suite == "offline" and runs.complete and scale is not None and scale.goal is not None:
         best, last = (mean(seed_scores(runs.complete, kind, scale=scale)) for kind in BOTH)

@@ -242,7 +242,8 @@ def _score_findings(
         settings = [change for run in runs[:1] for change in differences(run)]
         few = f"{len(runs)} of the baseline's {len(entry.scores)} seeds" if len(runs) < len(entry.scores) else ""
         group, ids = everything[entry.key], {run.id for run in runs}
-        short = sum(run.id in ids and run.status == "interrupted" for run in (*group.short, *group.variants))
+        short = sum(run.id in ids and run.status == "interrupted" for run in group.variants)
+        short = short if settings else len(group.unfinished)
         unfinished = f"{count_text(short, 'run')} incomplete" if short else ""
         word = "TOO FEW" if (few or short) and ruling.word == "PASSED" else ruling.word  # the others may be bad
         provenance = () if settings else remarks(group)

@@ -87,6 +87,7 @@ def _in_place(key: CellKey, curves: list[Run]) -> Runs:
             cells.complete.append(run)
         else:
             cells.short.append(run)
+    cells.unfinished = cells.short
     return cells
 
 

@@ -43,6 +43,7 @@ class Runs:
     complete: list[Run] = field(default_factory=list)  # the documented settings, ended
     failed: list[Run] = field(default_factory=list)  # the documented settings, ended by an error
     short: list[Run] = field(default_factory=list)  # the documented settings, but fewer steps or not yet ended
+    unfinished: list[Run] = field(default_factory=list)  # short ones of all looks, versions and files: they may be bad
     elsewhere: list[Run] = field(default_factory=list)  # ended; another protocol or environment, the same algorithm
     variants: list[Run] = field(default_factory=list)  # any other setting
     other_files: list[Run] = field(default_factory=list)  # the documented settings, on another file than those above
@@ -95,9 +96,12 @@ def sorted_runs(runs: Iterable[Run]) -> dict[CellKey, Runs]:
             _once(part, lambda r: (r.seed, file_of(r), r.curve, str(r.environment.get("env"))))
         for part in (group.short, group.elsewhere, group.variants):
             _once(part, lambda r: (r.id, r.seed, file_of(r)))
+        every_short = tuple(group.short)
         separate(group)
         ended_seeds = {r.seed for r in group.scored}
-        group.short = [r for r in group.short if r.seed not in ended_seeds]
+        group.short, group.unfinished = (
+            [r for r in runs if r.seed not in ended_seeds] for runs in (group.short, every_short)
+        )
     return cells
 
 

@@ -13,6 +13,7 @@ from rlbench import suites
 from rlbench.cli.app import main
 from rlbench.errors import RefusedFile
 from rlbench.records import files, store
+from rlbench.records.looks import DESIGN, Looks, record_looks
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.integrity import verify_records
 from rlbench.report.runs import read_run
@@ -387,16 +388,19 @@ def test_no_unfinished_seed_hides_behind_a_pooled_verdict(record_run: RecordRun,
     assert code == 4 and "INCONCLUSIVE mujoco/sac/Hopper-v4 score" in " ".join(out.split())
 
 
-@pytest.mark.parametrize("status", [None, "interrupted"])
+@pytest.mark.parametrize("more", [{"status": None}, {"environment": OLD}, {"sets": ["budget.steps=100"]}, {"looks": 1}])
 def test_no_seed_short_of_its_budget_passes_a_strict_check_against_a_baseline(
-    status: str | None, record_run: RecordRun, tmp_path: Path
+    more: dict[str, object], record_run: RecordRun, tmp_path: Path
 ) -> None:
     for seed in range(3):
-        full_run(record_run, 0.9 + seed / 30, seed)
+        folder = full_run(record_run, 1.0, seed)
     baseline, results = str(tmp_path / "b.json"), ["--results", str(tmp_path / "results")]
     assert run_command(["baseline", "save", baseline, *results])[0] == 0
     check = ["check", "toy", "--baseline", baseline, *results, "--strict"]
-    assert run_command(check)[0] == 0
-    record_run([-1.0, -1.0], seed=3, status=status, **FULL)
+    assert (run_command(check)[0], cell(tmp_path / "results").verdict.word) == (0, "REPRODUCED")
+    if more.pop("looks", 0):
+        record_looks(folder.parent, Looks(DESIGN, 1))
+    record_run([-1.0, -1.0], seed=3, **{"status": "interrupted", **FULL, **more})
     code, out, _ = run_command(check)
     assert code == 4 and "TOO FEW" in out and "1 run incomplete" in out
+    assert cell(tmp_path / "results").verdict.word == "INCONCLUSIVE"
