@@ -94,13 +94,17 @@ def score_matrices(arrays: Arrays, path: Path, algorithm: str) -> list[Points]:
             )
         if scores.dtype.kind not in "fiu":
             raise RefusedFile(f"{path}: {listing([name])} holds no numbers; write scores")
-        if scores.size > MOST_CURVES:
-            raise RefusedFile(f"{path}: {listing([name])} has {scores.size:,} scores, {MOST_CURVES:,} are allowed")
+        if (count := max(scores.size, len(scores))) > MOST_CURVES:
+            raise RefusedFile(f"{path}: {listing([name])} has {count:,} scores, {MOST_CURVES:,} are allowed")
+        try:
+            task_names = tasks.tolist()
+        except SystemError:  # a letter is no code point of Unicode
+            raise RefusedFile(f"{path}: the tasks of {listing([name])} are no text; write their names") from None
         seeds = arrays.get(f"{name}/seeds", np.arange(len(scores)))
         if seeds.shape != scores.shape[:1] or seeds.dtype.kind not in "iu":
             raise RefusedFile(f"{path}: the seeds of {listing([name])} do not fit; give one number a row")
         for task_index, seed in np.argwhere(~np.isnan(scores.T.astype(np.float64))):
-            task, _, dataset = str(tasks[task_index]).partition(" on ")
+            task, _, dataset = task_names[task_index].partition(" on ")
             label = Label(suite, last if suite else algorithm or last, task, dataset, int(seeds[seed]))
             curves.append(
                 Points(

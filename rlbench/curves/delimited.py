@@ -35,7 +35,7 @@ ALIASES: Final = {
     "kind": ("kind", "evaluation_kind"),
 }
 SERIES: Final = re.compile(r"(?P<run>.+) - (?P<metric>\S+?)(?P<bound>__MIN|__MAX)?")
-SEED_NAME: Final = re.compile(r"(?:seed|run)?[=_ ]?(\d{1,9})")
+SEED_NAME: Final = re.compile(r"(?:seed|run)?[=_ ]?(?:(\d{1,9})|\d+)")
 
 
 class Table:
@@ -47,9 +47,18 @@ class Table:
         self.size = max(*map(len, columns.values()), *map(len, parsed.values()), 0)
 
     def name_of(self, field: str) -> str | None:
-        """The name that a column has in this file."""
-        names = {name.strip().lower(): name for name in self.header}
-        return next((names[alias] for alias in ALIASES[field] if alias in names), None)
+        """The name that a column has in this file.
+
+        Raises:
+            RefusedFile: two columns have it.
+        """
+        for alias in ALIASES[field]:
+            names = [name for name in self.header if name.strip().lower() == alias]
+            if len(names) > 1:
+                raise RefusedFile(f"{self.where}: has a column twice, {listing(names)}; write each column once")
+            if names:
+                return names[0]
+        return None
 
     def texts(self, field: str, *, usual: str = "") -> Sequence[str]:
         """A column of names, each checked once; ``usual`` where there is none.
@@ -164,7 +173,7 @@ def long(table: Table, *, kind: Kind | None) -> list[Points]:
         raise RefusedFile(f"{table.where}: no column {missing!r} among {listing(table.header)}; rename one")
     episodes = "episodic" in score
     returns = table.numbers(score, gaps=episodes)
-    finite = np.isfinite(returns) if episodes else np.ones(table.size, bool)
+    filled = ~np.isnan(returns)
     seed = table.name_of("seed")
     fields = [table.texts(field) for field in ("suite", "algorithm", "task", "dataset", "kind")]
     seeds = table.columns[seed] if seed else [""] * table.size
@@ -176,7 +185,7 @@ def long(table: Table, *, kind: Kind | None) -> list[Points]:
     lengths = table.numbers(name, gaps=True) if name else None
     curves = []
     for (suite, algorithm, task, dataset, kind_label, number), rows in rows_by_label.items():
-        points = np.array(rows)[finite[rows]]
+        points = np.array(rows)[filled[rows]]
         own = None if lengths is None else lengths[points]
         curves.append(
             Points(
@@ -193,10 +202,19 @@ def long(table: Table, *, kind: Kind | None) -> list[Points]:
 
 
 def wide(table: Table, *, kind: Kind | None) -> list[Points]:
-    """Curves of a table with one column per seed; an empty cell means that the seed has ended."""
-    first = table.name_of("step") or table.header[0]
-    seeds = {name: SEED_NAME.fullmatch(name.strip().lower()) for name in table.header if name != first}
-    labels = {name: Label(seed=int(match[1]) if match else None) for name, match in seeds.items()}
+    """Curves of a table with one column per seed; an empty cell means that the seed has ended.
+
+    Raises:
+        RefusedFile: a column has no name of a seed, such as an index or a std.
+    """
+    first, labels = table.name_of("step") or table.header[0], {}
+    for name in table.header:
+        if name != first:
+            match = SEED_NAME.fullmatch(name.strip().lower())
+            if match is None:
+                remedy = "name it return or seed_0, or leave it out"
+                raise RefusedFile(f"{table.where}: column {printable(name, 40)!r} is no seed; {remedy}")
+            labels[name] = Label(seed=int(match[1]) if match[1] else None)
     return _one_a_column(table, first, labels, kind or "evaluation", () if kind else ("kind",))
 
 
@@ -206,8 +224,8 @@ def _one_a_column(
     steps, curves = table.numbers(step), []
     for name, label in labels.items():
         returns = table.numbers(name, gaps=True)
-        finite = np.isfinite(returns)
-        curves.append(Points(label=label, kind=kind, steps=steps[finite], returns=returns[finite], unknown=unknown))
+        filled = ~np.isnan(returns)
+        curves.append(Points(label=label, kind=kind, steps=steps[filled], returns=returns[filled], unknown=unknown))
     return curves
 
 

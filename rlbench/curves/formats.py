@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -57,7 +58,9 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
         RefusedFile: a file is not of the format, or holds what is no curve.
     """
     pairs, curve_paths = list[tuple[Points, Origin]](), list[Path]()
-    for path in (inside for named_path in paths for inside in _files(named_path, options.format)):
+    every_path = [inside for named_path in paths for inside in _files(named_path, options.format)]
+    _refuse_parts(every_path)
+    for path in every_path:
         raw = _content(path)
         format_, curves = _read(raw, path, options)
         digest = sha256(raw).hexdigest()
@@ -98,6 +101,17 @@ def _files(path: Path, format_: Format | None) -> Iterator[Path]:
         yield from by_kind.get("tensorboard" if format_ == "cleanrl" else format_, every)
     else:
         yield from next((names for names in by_kind.values() if names), [])
+
+
+def _refuse_parts(paths: Sequence[Path]) -> None:
+    """Refuse several event files or monitors of one folder: they are parts of one run, and no seeds."""
+    parts = Counter(path.parent for path in paths if "tfevents" in path.name or path.name.endswith("monitor.csv"))
+    for folder, count in parts.items():
+        if count > 1:
+            raise UsageError(
+                f"{folder}: holds {count} event or monitor files, which are parts of one run; name one of them, "
+                "or put those of each seed into a folder of its own"
+            )
 
 
 def _content(path: Path) -> bytes:

@@ -117,6 +117,13 @@ def crowded() -> bytes:
     return file.getvalue()
 
 
+def scores(array: object, tasks: object) -> bytes:
+    """Final scores of SAC."""
+    file = io.BytesIO()
+    np.savez(file, sac=array, tasks=np.asarray(tasks, "U1"))
+    return file.getvalue()
+
+
 HEAD = "task,dataset,seed,step,return\nHopper-v4,"
 IMPORTS: dict[str, tuple[str | bytes, str]] = {
     "blank lines": ("step,return\n" + "\n" * 2**20, "no row below the header"),
@@ -136,6 +143,16 @@ IMPORTS: dict[str, tuple[str | bytes, str]] = {
     "an array larger than any": (npz_of_shape("(100000000000000000000,)"), "not an npz file"),
     "a thousand and one arrays": (crowded(), "unpacks to 0 bytes in 1,001 arrays, 268,435,456 in 1,000 are allowed"),
     "an array of no size": (npz_of_shape("(True,)"), "not an npz file"),
+    "rows without columns": (scores(np.empty((2**40, 0)), []), "has 1,099,511,627,776 scores"),
+    "a task beyond Unicode": (
+        scores(np.ones((1, 1)), np.array([2**31], "<u4").view("<U1")),
+        "tasks of sac are no text",
+    ),
+    "a std beside the mean": ("step,mean,std\n0,0,1\n9,1,2\n", "column 'mean' is no seed"),
+    "an index beside the seeds": (",step,seed_0\n0,0,1\n1,9,2\n", "column '' is no seed"),
+    "a step in another case": ("step,Step,return\n0,0,1\n9,5,2\n", "has a column twice, step, Step"),
+    "an infinite return of a seed": ("step,seed_0\n0,1\n9,inf\n", "seed 0 at step 9 is not finite"),
+    "an infinite return of an episode": ("step,episodic_return\n0,1\n9,-inf\n", "seed 0 at step 9 is not finite"),
 }
 
 
