@@ -96,10 +96,7 @@ def score_matrices(arrays: Arrays, path: Path, algorithm: str) -> list[Points]:
             raise RefusedFile(f"{path}: {listing([name])} holds no numbers; write scores")
         if (count := max(scores.size, len(scores))) > MOST_CURVES:
             raise RefusedFile(f"{path}: {listing([name])} has {count:,} scores, {MOST_CURVES:,} are allowed")
-        try:
-            task_names = tasks.tolist()
-        except SystemError:  # a letter is no code point of Unicode
-            raise RefusedFile(f"{path}: the tasks of {listing([name])} are no text; write their names") from None
+        task_names = _texts(tasks, path)
         seeds = arrays.get(f"{name}/seeds", np.arange(len(scores)))
         if seeds.shape != scores.shape[:1] or seeds.dtype.kind not in "iu":
             raise RefusedFile(f"{path}: the seeds of {listing([name])} do not fit; give one number a row")
@@ -121,3 +118,15 @@ def score_matrices(arrays: Arrays, path: Path, algorithm: str) -> list[Points]:
         except ValueError as error:
             raise RefusedFile(f"{path}: {error}") from None
     return curves
+
+
+def _texts(names: NDArray[np.generic], path: Path) -> list[str]:
+    """Names ``[N]`` as texts.
+
+    Raises:
+        RefusedFile: a letter is no code point of Unicode.
+    """
+    try:
+        return [str(name) for name in names.tolist()]
+    except SystemError:
+        raise RefusedFile(f"{path}: the names of its tasks are no text; write them again") from None

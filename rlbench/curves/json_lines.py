@@ -44,6 +44,11 @@ class Line(BaseModel):
     ale_py: str = Field(default="", alias="ale-py")
 
     @property
+    def provenance(self) -> tuple[object, ...]:
+        """Everything that the evaluations of one run have in common."""
+        return self.peer, self.settings, self.data, self.differences, self.packages
+
+    @property
     def packages(self) -> tuple[str, ...]:
         """Versions of the environment."""
         versions = {"gymnasium": self.gymnasium, "mujoco": self.mujoco, "ale-py": self.ale_py}
@@ -54,7 +59,7 @@ def curves(text: str, path: Path) -> list[Points]:
     """The curves of a file, one a cell and seed.
 
     Raises:
-        RefusedFile: a line is no such object; the message names its number.
+        RefusedFile: a line is no such object, or not of its seed's run; the message names its number.
     """
     groups: dict[Label, list[Line]] = {}
     for number, content in enumerate(text.splitlines(), start=1):
@@ -63,7 +68,10 @@ def curves(text: str, path: Path) -> list[Points]:
         except ValidationError as error:
             raise RefusedFile(f"{path}: line {number} is no evaluation ({one_line(error)}); mend the line") from None
         label = Label(line.suite, line.algorithm, line.task, line.dataset, line.seed)
-        groups.setdefault(label, []).append(line)
+        group = groups.setdefault(label, [])
+        if group and line.provenance != group[0].provenance:
+            raise RefusedFile(f"{path}: line {number} is of another library, settings, data or versions; mend the line")
+        group.append(line)
     return [_curve(label, lines) for label, lines in groups.items()]
 
 

@@ -143,10 +143,11 @@ IMPORTS: dict[str, tuple[str | bytes, str]] = {
     "an array larger than any": (npz_of_shape("(100000000000000000000,)"), "not an npz file"),
     "a thousand and one arrays": (crowded(), "unpacks to 0 bytes in 1,001 arrays, 268,435,456 in 1,000 are allowed"),
     "an array of no size": (npz_of_shape("(True,)"), "not an npz file"),
+    "evaluations of two data sets": (line(data="a") + "\n" + line(steps=2, data="b"), "line 2 is of another library"),
     "rows without columns": (scores(np.empty((2**40, 0)), []), "has 1,099,511,627,776 scores"),
     "a task beyond Unicode": (
         scores(np.ones((1, 1)), np.array([2**31], "<u4").view("<U1")),
-        "tasks of sac are no text",
+        "names of its tasks are no text",
     ),
     "a std beside the mean": ("step,mean,std\n0,0,1\n9,1,2\n", "column 'mean' is no seed"),
     "an index beside the seeds": (",step,seed_0\n0,0,1\n1,9,2\n", "column '' is no seed"),
