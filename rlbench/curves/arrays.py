@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import lzma
+import sys
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -42,7 +43,11 @@ def arrays(raw: bytes, path: Path) -> dict[str, NDArray[np.generic]]:
             allowed = f"{LARGEST_UNPACKED:,} in {MEMBERS:,} are allowed"
             raise RefusedFile(f"{path}: unpacks to {sum(sizes):,} bytes in {len(sizes):,} arrays, {allowed}; thin it")
         with np.load(io.BytesIO(raw), allow_pickle=False) as members:
-            return {name: np.asarray(members[name]) for name in members.files}
+            content = {name: np.asarray(members[name]) for name in members.files}
+        for array in (array for array in content.values() if array.dtype.kind == "U"):
+            if (np.frombuffer(array.tobytes(), f"{array.dtype.byteorder}u4") > sys.maxunicode).any():
+                raise ValueError("a letter is no code point of Unicode, of which numpy makes no text")
+        return content
     except (*FAULTS, ValueError, KeyError, TypeError, OverflowError, RuntimeError, SyntaxError, TokenError):
         raise RefusedFile(f"{path}: not an npz file of plain arrays; write numbers and texts only") from None
 
@@ -96,12 +101,11 @@ def score_matrices(arrays: Arrays, path: Path, algorithm: str) -> list[Points]:
             raise RefusedFile(f"{path}: {listing([name])} holds no numbers; write scores")
         if (count := max(scores.size, len(scores))) > MOST_CURVES:
             raise RefusedFile(f"{path}: {listing([name])} has {count:,} scores, {MOST_CURVES:,} are allowed")
-        task_names = _texts(tasks, path)
         seeds = arrays.get(f"{name}/seeds", np.arange(len(scores)))
         if seeds.shape != scores.shape[:1] or seeds.dtype.kind not in "iu":
             raise RefusedFile(f"{path}: the seeds of {listing([name])} do not fit; give one number a row")
         for task_index, seed in np.argwhere(~np.isnan(scores.T.astype(np.float64))):
-            task, _, dataset = task_names[task_index].partition(" on ")
+            task, _, dataset = str(tasks[task_index]).partition(" on ")
             label = Label(suite, last if suite else algorithm or last, task, dataset, int(seeds[seed]))
             curves.append(
                 Points(
@@ -118,15 +122,3 @@ def score_matrices(arrays: Arrays, path: Path, algorithm: str) -> list[Points]:
         except ValueError as error:
             raise RefusedFile(f"{path}: {error}") from None
     return curves
-
-
-def _texts(names: NDArray[np.generic], path: Path) -> list[str]:
-    """Names ``[N]`` as texts.
-
-    Raises:
-        RefusedFile: a letter is no code point of Unicode.
-    """
-    try:
-        return [str(name) for name in names.tolist()]
-    except SystemError:
-        raise RefusedFile(f"{path}: the names of its tasks are no text; write them again") from None

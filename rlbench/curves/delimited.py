@@ -52,13 +52,10 @@ class Table:
         Raises:
             RefusedFile: two columns have it.
         """
-        for alias in ALIASES[field]:
-            names = [name for name in self.header if name.strip().lower() == alias]
-            if len(names) > 1:
-                raise RefusedFile(f"{self.where}: has a column twice, {listing(names)}; write each column once")
-            if names:
-                return names[0]
-        return None
+        names = [name for alias in ALIASES[field] for name in self.header if name.strip().lower() == alias]
+        if len({name.strip().lower() for name in names}) < len(names):
+            raise RefusedFile(f"{self.where}: has a column twice, {listing(names)}; write each column once")
+        return next(iter(names), None)
 
     def texts(self, field: str, *, usual: str = "") -> Sequence[str]:
         """A column of names, each checked once; ``usual`` where there is none.
@@ -173,7 +170,7 @@ def long(table: Table, *, kind: Kind | None) -> list[Points]:
         raise RefusedFile(f"{table.where}: no column {missing!r} among {listing(table.header)}; rename one")
     episodes = "episodic" in score
     returns = table.numbers(score, gaps=episodes)
-    filled = ~np.isnan(returns)
+    numeric = ~np.isnan(returns)
     seed = table.name_of("seed")
     fields = [table.texts(field) for field in ("suite", "algorithm", "task", "dataset", "kind")]
     seeds = table.columns[seed] if seed else [""] * table.size
@@ -185,7 +182,7 @@ def long(table: Table, *, kind: Kind | None) -> list[Points]:
     lengths = table.numbers(name, gaps=True) if name else None
     curves = []
     for (suite, algorithm, task, dataset, kind_label, number), rows in rows_by_label.items():
-        points = np.array(rows)[filled[rows]]
+        points = np.array(rows)[numeric[rows]]
         own = None if lengths is None else lengths[points]
         curves.append(
             Points(
@@ -207,14 +204,12 @@ def wide(table: Table, *, kind: Kind | None) -> list[Points]:
     Raises:
         RefusedFile: a column has no name of a seed, such as an index or a std.
     """
-    first, labels = table.name_of("step") or table.header[0], {}
-    for name in table.header:
-        if name != first:
-            match = SEED_NAME.fullmatch(name.strip().lower())
-            if match is None:
-                remedy = "name it return or seed_0, or leave it out"
-                raise RefusedFile(f"{table.where}: column {printable(name, 40)!r} is no seed; {remedy}")
-            labels[name] = Label(seed=int(match[1]) if match[1] else None)
+    first = table.name_of("step") or table.header[0]
+    seeds = {name: SEED_NAME.fullmatch(name.strip().lower()) for name in table.header if name != first}
+    if others := [name for name, match in seeds.items() if match is None]:
+        remedy = "name a column return or seed_0, or leave it out"
+        raise RefusedFile(f"{table.where}: no seeds but {listing(map(repr, others))}; {remedy}")
+    labels = {name: Label(seed=int(match[1]) if match and match[1] else None) for name, match in seeds.items()}
     return _one_a_column(table, first, labels, kind or "evaluation", () if kind else ("kind",))
 
 
@@ -224,8 +219,8 @@ def _one_a_column(
     steps, curves = table.numbers(step), []
     for name, label in labels.items():
         returns = table.numbers(name, gaps=True)
-        filled = ~np.isnan(returns)
-        curves.append(Points(label=label, kind=kind, steps=steps[filled], returns=returns[filled], unknown=unknown))
+        numeric = ~np.isnan(returns)
+        curves.append(Points(label=label, kind=kind, steps=steps[numeric], returns=returns[numeric], unknown=unknown))
     return curves
 
 

@@ -106,12 +106,10 @@ def _files(path: Path, format_: Format | None) -> Iterator[Path]:
 def _refuse_parts(paths: Sequence[Path]) -> None:
     """Refuse several event files or monitors of one folder: they are parts of one run, and no seeds."""
     parts = Counter(path.parent for path in paths if "tfevents" in path.name or path.name.endswith("monitor.csv"))
-    for folder, count in parts.items():
-        if count > 1:
-            raise UsageError(
-                f"{folder}: holds {count} event or monitor files, which are parts of one run; name one of them, "
-                "or put those of each seed into a folder of its own"
-            )
+    if parts and parts.most_common(1)[0][1] > 1:
+        folder, count = parts.most_common(1)[0]
+        which = "name one, or put those of each seed into a folder of its own"
+        raise UsageError(f"{folder}: holds {count} event or monitor files, which are parts of one run; {which}")
 
 
 def _content(path: Path) -> bytes:

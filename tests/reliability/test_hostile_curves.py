@@ -147,10 +147,10 @@ IMPORTS: dict[str, tuple[str | bytes, str]] = {
     "rows without columns": (scores(np.empty((2**40, 0)), []), "has 1,099,511,627,776 scores"),
     "a task beyond Unicode": (
         scores(np.ones((1, 1)), np.array([2**31], "<u4").view("<U1")),
-        "names of its tasks are no text",
+        "numbers and texts only",
     ),
-    "a std beside the mean": ("step,mean,std\n0,0,1\n9,1,2\n", "column 'mean' is no seed"),
-    "an index beside the seeds": (",step,seed_0\n0,0,1\n1,9,2\n", "column '' is no seed"),
+    "a std beside the mean": ("step,mean,std\n0,0,1\n9,1,2\n", "no seeds but 'mean', 'std'"),
+    "an index beside the seeds": (",step,seed_0\n0,0,1\n1,9,2\n", "no seeds but ''"),
     "a step in another case": ("step,Step,return\n0,0,1\n9,5,2\n", "has a column twice, step, Step"),
     "an infinite return of a seed": ("step,seed_0\n0,1\n9,inf\n", "seed 0 at step 9 is not finite"),
     "an infinite return of an episode": ("step,episodic_return\n0,1\n9,-inf\n", "seed 0 at step 9 is not finite"),
