@@ -59,7 +59,10 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
     """
     pairs, curve_paths = list[tuple[Points, Origin]](), list[Path]()
     every_path = [inside for named_path in paths for inside in _files(named_path, options.format)]
-    _refuse_parts(every_path)
+    parts = Counter(path.parent for path in every_path if "tfevents" in path.name or path.name.endswith("monitor.csv"))
+    if folder := next((folder for folder, count in parts.items() if count > 1), None):
+        remedy = "name one, or put those of each seed into a folder of its own"
+        raise UsageError(f"{folder}: holds event or monitor files that are parts of one run; {remedy}")
     for path in every_path:
         raw = _content(path)
         format_, curves = _read(raw, path, options)
@@ -101,15 +104,6 @@ def _files(path: Path, format_: Format | None) -> Iterator[Path]:
         yield from by_kind.get("tensorboard" if format_ == "cleanrl" else format_, every)
     else:
         yield from next((names for names in by_kind.values() if names), [])
-
-
-def _refuse_parts(paths: Sequence[Path]) -> None:
-    """Refuse several event files or monitors of one folder: they are parts of one run, and no seeds."""
-    parts = Counter(path.parent for path in paths if "tfevents" in path.name or path.name.endswith("monitor.csv"))
-    if parts and parts.most_common(1)[0][1] > 1:
-        folder, count = parts.most_common(1)[0]
-        which = "name one, or put those of each seed into a folder of its own"
-        raise UsageError(f"{folder}: holds {count} event or monitor files, which are parts of one run; {which}")
 
 
 def _content(path: Path) -> bytes:

@@ -21,6 +21,8 @@ from rlbench.records.types import LARGEST_RETURN
 PROTOCOL_PARTS: Final = ("environment version", "episodes per evaluation")
 """Parts of the protocol that every line states."""
 
+POINT: Final = {"steps", "returns", "lengths"}  # fields in which lines of one run may differ
+
 
 class Line(BaseModel):
     """One evaluation; ``returns`` and ``lengths`` have one entry an episode."""
@@ -44,11 +46,6 @@ class Line(BaseModel):
     ale_py: str = Field(default="", alias="ale-py")
 
     @property
-    def provenance(self) -> tuple[object, ...]:
-        """Everything that the evaluations of one run have in common."""
-        return self.peer, self.settings, self.data, self.differences, self.packages
-
-    @property
     def packages(self) -> tuple[str, ...]:
         """Versions of the environment."""
         versions = {"gymnasium": self.gymnasium, "mujoco": self.mujoco, "ale-py": self.ale_py}
@@ -69,7 +66,7 @@ def curves(text: str, path: Path) -> list[Points]:
             raise RefusedFile(f"{path}: line {number} is no evaluation ({one_line(error)}); mend the line") from None
         label = Label(line.suite, line.algorithm, line.task, line.dataset, line.seed)
         group = groups.setdefault(label, [])
-        if group and line.provenance != group[0].provenance:
+        if group and line.model_dump(exclude=POINT) != group[0].model_dump(exclude=POINT):
             raise RefusedFile(f"{path}: line {number} is of another library, settings, data or versions; mend the line")
         group.append(line)
     return [_curve(label, lines) for label, lines in groups.items()]
