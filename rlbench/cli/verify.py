@@ -85,12 +85,7 @@ def _replay(folder: Path, epochs: int | None, dataset: Path | None, *, json: boo
 
 def _summary(findings: Findings) -> str:
     """``37 runs, 512 epochs, 2 checkpoints, 1 baseline: no fault``."""
-    counts = (
-        (findings.runs, "run"),
-        (findings.epochs, "epoch"),
-        (findings.checkpoints, "checkpoint"),
-        (findings.baselines, "baseline"),
-    )
-    totals = ", ".join(f"{count:,} {noun}{'' if count == 1 else 's'}" for count, noun in counts)
+    counts = {noun: getattr(findings, f"{noun}s") for noun in ("run", "epoch", "checkpoint", "baseline")}
+    totals = ", ".join(f"{count:,} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items())
     faults = len(findings.faults)
     return f"{totals}: " + ("no fault" if not faults else f"{faults} fault{'' if faults == 1 else 's'}")

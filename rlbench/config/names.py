@@ -7,7 +7,6 @@ that validate no whole ``Spec`` call it themselves.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Final
 
 NAME: Final = re.compile(r"\w[\w .,:+=@~()-]*")
@@ -67,22 +66,6 @@ def clean_texts(tree: object) -> object:
             return [clean_texts(value) for value in tree]
         case _:
             return tree
-
-
-def texts(tree: object) -> Iterator[str]:
-    """Every text in a document, keys too."""
-    match tree:
-        case str():
-            yield tree
-        case dict():
-            for key, value in tree.items():
-                yield key
-                yield from texts(value)
-        case list():
-            for value in tree:
-                yield from texts(value)
-        case _:  # a number holds no text
-            return
 
 
 def in_ascii(error: UnicodeError) -> tuple[str, int]:

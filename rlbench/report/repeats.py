@@ -6,6 +6,7 @@ from collections import ChainMap, Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -105,7 +106,7 @@ def _of_one_seed(group: Runs) -> None:
     lowest: dict[tuple[int, int], Evaluation] = {}
     for run in group.complete:
         for e in run.evaluations:
-            lowest[run.seed, e.env_steps] = min(lowest.get((run.seed, e.env_steps), e), e, key=_mean)
+            lowest[run.seed, e.env_steps] = min(lowest.get((run.seed, e.env_steps), e), e, key=attrgetter("mean"))
     counting_ids = {id(run) for run in (*failed.values(), *by_seed.values())}
     group.rivals += [run for run in group.scored if id(run) not in counting_ids]
     group.complete[:] = [
@@ -117,11 +118,7 @@ def _of_one_seed(group: Runs) -> None:
 
 
 def _maximum(run: Run) -> float:
-    return max(map(_mean, run.evaluations), default=float("-inf"))
-
-
-def _mean(evaluation: Evaluation) -> float:
-    return evaluation.mean
+    return max((evaluation.mean for evaluation in run.evaluations), default=float("-inf"))
 
 
 def _of_one_curve(group: Runs) -> None:
