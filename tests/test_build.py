@@ -203,6 +203,9 @@ def test_threads_follow_the_shapes_and_the_environment(monkeypatch: pytest.Monke
     assert device.threads_of(catch, Runtime(threads=2), cpu) == 2
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     assert device.stepping_threads(Runtime()) == 1
+    for value in ("²", "5000", "9" * 5000):  # no number, and more threads than any checkpoint may name
+        monkeypatch.setenv("OMP_NUM_THREADS", value)
+        assert device.threads_of(catch, Runtime(), cpu) == 1
 
 
 FAULTS = """

@@ -12,6 +12,7 @@ import torch
 from rlbench.config.footprint import eval_worker_count, useful_threads
 from rlbench.config.run import Runtime, Spec
 from rlbench.errors import UsageError
+from rlbench.records.machine import omp_threads
 
 M_TRIM_THRESHOLD: Final = -1  # names of glibc's mallopt
 M_MMAP_THRESHOLD: Final = -3
@@ -47,29 +48,20 @@ def threads_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
 
     A checkpoint's number comes first, then ``--threads``, then ``OMP_NUM_THREADS``.
     """
-    threads = runtime.saved_threads or runtime.threads
-    if threads is not None:
-        return threads
-    return _omp_threads() or useful_threads(spec, gpu=device.type != "cpu", cores=cores())
+    requested = runtime.saved_threads or runtime.threads or omp_threads()
+    return requested or useful_threads(spec, gpu=device.type != "cpu", cores=cores())
 
 
 def stepping_threads(runtime: Runtime) -> int:
     """Threads that step envs in this process: at most two, since half of a step holds the interpreter lock."""
-    return min(runtime.threads or _omp_threads() or cores(), cores(), 2)
+    return min(runtime.threads or omp_threads() or cores(), cores(), 2)
 
 
 def eval_workers_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
     """Processes that evaluate beside the training: the requested number, or one that suits the run's share of cores."""
-    share = min(runtime.threads or _omp_threads() or cores(), cores())
-    return eval_worker_count(
-        spec, requested=runtime.eval_workers, cores=share, threads=threads_of(spec, runtime, device)
-    )
-
-
-def _omp_threads() -> int | None:
-    """The value of ``OMP_NUM_THREADS``, by which a sweep gives each of its processes a share of the cores."""
-    value = os.environ.get("OMP_NUM_THREADS", "")
-    return int(value) if value.isdigit() and int(value) > 0 else None
+    share = min(runtime.threads or omp_threads() or cores(), cores())
+    threads = threads_of(spec, runtime, device)
+    return eval_worker_count(spec, requested=runtime.eval_workers, cores=share, threads=threads)
 
 
 def keep_memory() -> None:

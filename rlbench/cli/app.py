@@ -67,8 +67,8 @@ app.add_typer(data, name="data")
 app.add_typer(export, name="export")
 
 
-UNMAPPED: Final = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
-"""Messages of the dynamic loader when memory is exhausted."""
+NO_MEMORY: Final = ("failed to map segment", "cannot allocate memory", "can't start new thread")
+"""Messages of the dynamic loader and of threads when memory is exhausted."""
 
 REFUSED_PATH: Final = (
     *(errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP),
@@ -155,16 +155,16 @@ def _terminate(number: int, _frame: object) -> None:
 
 def _unforeseen(error: Exception, *, debug: bool) -> int:
     if isinstance(error, OSError) and error.errno in REFUSED_PATH:
-        complain(
-            f"{printable(str(error.filename or 'a file'), 200)}: {error.strerror}; check the path and its permissions"
-        )
-        return UsageError.exit_code
-    if isinstance(error, MemoryError | ImportError | OSError) and any(word in str(error) for word in UNMAPPED):
-        complain(f"memory is exhausted ({error}); free some, or raise `ulimit -v`, and run the same command again")
-        return UsageError.exit_code
-    hint = "report it with the traceback above" if debug else "run it again with --debug and report what it prints"
-    complain(f"internal error: {type(error).__name__}: {error}; this is a bug, please {hint}")
-    return INTERNAL
+        complain(f"{printable(str(error.filename or 'a file'))}: {error.strerror}; check the path and its permissions")
+    elif isinstance(error, MemoryError) or any(word in str(error).lower() for word in NO_MEMORY):
+        complain(f"memory is exhausted ({error!r}); free some, or raise `ulimit -v`, and run the same command again")
+    elif (limit := os.strerror(errno.EMFILE)) in str(error):
+        complain(f"{limit}: raise `ulimit -n`, and run the same command again")
+    else:
+        hint = "report it with the traceback above" if debug else "run it again with --debug and report what it prints"
+        complain(f"internal error: {type(error).__name__}: {error}; this is a bug, please {hint}")
+        return INTERNAL
+    return UsageError.exit_code
 
 
 def _trace(*, debug: bool) -> None:

@@ -213,7 +213,7 @@ def _verdicts(endings: Sequence[Ending], results: Path) -> list[str]:
     """The verdict of each cell with a run that was trained or is done."""
     from rlbench.cli.announcement import verdict_lines
 
-    if any(ending.job.spec.smoke for ending in endings):
+    if any(ending.job.spec.smoke and ending.status != "refused" for ending in endings):
         return ["a smoke run: its record is marked and enters no table"]
     ended = [ending for ending in endings if ending.started or ending.status == "done"]
     return verdict_lines([e.job.spec for e in ended if e.status not in {"refused", "running"}], results)

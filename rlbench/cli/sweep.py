@@ -19,7 +19,7 @@ from rlbench.cli.experience import Data, refuse_other_data, steps_of
 from rlbench.cli.output import remark
 from rlbench.config.run import Runtime
 from rlbench.errors import UsageError
-from rlbench.records.machine import available_memory
+from rlbench.records.machine import available_memory, omp_threads
 from rlbench.records.store import folder_of
 from rlbench.signals import stop_on_signals
 from rlbench.sweep.plan import Job, Machine, fewer_threads, jobs_of, worker_count
@@ -133,8 +133,7 @@ def _executor(
     from rlbench.sweep.local import Local
 
     limit = parse_jobs(options.jobs)
-    threads = os.environ.get("OMP_NUM_THREADS", "")
-    threads_per_run = int(threads) if threads.isascii() and threads.isdigit() and int(threads) > 0 else None
+    threads_per_run = omp_threads()
     if options.executor == "ray":
         with _cluster(specs, options, limit, threads_per_run or 1) as (jobs, cluster):
             yield jobs, lambda _: cluster

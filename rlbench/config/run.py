@@ -165,7 +165,7 @@ class Runtime(Frozen):
     eval_workers: int | None = Field(default=None, ge=0)  # evaluation workers of offline training; None: as many as pay
     dataset: str | None = None  # file or folder in which recorded experience lies; None looks in the usual places
     checkpoint_seconds: float = Field(default=600.0, gt=0)  # between checkpoints inside a segment
-    env_timeout: float = Field(default=600.0, gt=0)  # seconds the environments may take for one answer
+    env_timeout: float = Field(default=600.0, gt=0, allow_inf_nan=True)  # seconds for one answer of the environments
 
 
 def recorded_settings(content: object) -> object:

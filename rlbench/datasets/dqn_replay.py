@@ -63,7 +63,7 @@ def convert_log(path: Path, writer: RecordingWriter) -> dict[str, int]:
         padding = dict.fromkeys((0, 1), PADDING)
         for start in range(0, total, ROWS):
             columns = {name: array.rows(min(ROWS, total - start)) for name, array in arrays.items()}
-            episodes += int(columns["terminal"].sum())
+            episodes += int(np.count_nonzero(columns["terminal"]))
             for chunk in _chunks(columns, start, head, padding):
                 if (reason := odd(chunk.steps)) is not None:
                     raise RefusedFile(f"{path}: after row {start:,}, {reason}; download it and its columns again")
@@ -100,10 +100,11 @@ class Array:
         size = count * int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
         try:
             raw = self.file.read(size)
+            excess = self.file.read(1) if self.read + count == self.length else b""  # gzip then verifies its CRC
         except (OSError, EOFError, zlib.error) as error:
             raise self._damage(str(error)) from None
-        if len(raw) < size:
-            raise self._damage("it ends before its last row")
+        if len(raw) < size or excess:
+            raise self._damage("it has more rows than it says" if excess else "it ends before its last row")
         self.read += count
         return np.frombuffer(raw, self.dtype).reshape(count, *self.shape)
 
@@ -112,7 +113,7 @@ class Array:
             shape, fortran, dtype = _header(self.file)
         except (OSError, EOFError, zlib.error, ValueError) as error:
             raise self._damage(str(error)) from None
-        if fortran or not shape or dtype.kind not in {self.dtype.kind, "b"} or dtype.itemsize != self.dtype.itemsize:
+        if fortran or not shape or dtype.str not in {self.dtype.str, self.dtype.str.replace("u", "b")}:
             raise RefusedFile(f"{self.path}: holds {dtype} {list(shape)}, {self.dtype} were expected")
         return tuple(shape)
 

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from rlbench.errors import BrokenEnvironment, ResourceExhausted, RunFailed
 from rlbench.ops.state_dict import State, branch, of_module, tensors
 from rlbench.records.types import Evaluated
+from rlbench.signals import cause
 
 PROGRAM: Final = ("-P", "-m", "rlbench.assembly.evaluation_worker")
 PIECE: Final = 2**16  # bytes of one read
@@ -141,8 +142,8 @@ class EvalWorker:
         return lines
 
     def _death(self, code: int) -> RunFailed:
-        cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        what = f"the worker that evaluated epoch {self.epoch} ended ({cause})"
+        end = cause(-code) if code < 0 else f"exit code {code}"
+        what = f"the worker that evaluated epoch {self.epoch} ended ({end})"
         if code == -signal.SIGKILL:
             return ResourceExhausted(
                 f"{what}, as where memory is exhausted; free some and run the same command again: it resumes"

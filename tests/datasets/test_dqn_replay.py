@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
         "observation": np.broadcast_to(rows[:, None, None], (12, 84, 84)).astype(np.uint8),
         "action": (rows % 4).astype(np.int32),
         "reward": (rows / 2).astype(np.float32),
-        "terminal": np.isin(rows, (4, 9)).astype(np.uint8),
+        "terminal": np.isin(rows, (4, 9)).astype(np.uint8) * 255,
     }
     columns["observation"][:, 1, 1] = 9  # the first is not black
     for name, column in columns.items():
@@ -48,6 +48,7 @@ def test_a_log_is_read_in_its_order(folder: Path, monkeypatch: pytest.MonkeyPatc
     for rows in (3, 5, 4096):
         monkeypatch.setattr(dqn_replay, "ROWS", rows)
         dataset = read(folder)
+        assert recording_reader.metadata(folder / "x.frames")["episodes"] == 2
         assert dataset.obs[:, 0, 0].tolist() == [0, 1, 2, 3, 4, 4, 5, 6, 7, 8, 9, 9, 10, 11]
         assert dataset.final is not None and np.flatnonzero(dataset.final).tolist() == [5, 11, 13]
         assert np.flatnonzero(dataset.terminated).tolist() == [4, 10] and np.flatnonzero(
@@ -125,7 +126,9 @@ def test_damage_is_refused_by_name(folder: Path) -> None:
     for name in ("observation", "action", "reward", "terminal"):
         path = folder / f"$store$_{name}_ckpt.3.gz"
         raw = path.read_bytes()
-        for broken in (raw[:-12], b"x" + raw, compress(np.zeros((12, 7))), compress(np.zeros(12, object)[:0])):
+        arrays = (np.zeros((12, 7)), np.zeros(12, object)[:0], np.zeros(12, ">f4"), np.zeros(12, ">i4"))
+        longer, other_crc = gzip.compress(gzip.decompress(raw) + bytes(9)), raw[:-8] + bytes(4) + raw[-4:]
+        for broken in (raw[:-12], raw[:-8], b"x" + raw, longer, other_crc, *map(compress, arrays)):
             path.write_bytes(broken)
             with pytest.raises(RefusedFile, match=name):
                 read(folder)

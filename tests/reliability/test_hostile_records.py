@@ -179,6 +179,10 @@ def test_texts_of_a_record_are_not_template_marks(tmp_path: Path) -> None:
     [
         (ImportError("libtorch_cpu.so: failed to map segment from shared object"), "memory is exhausted ("),
         (OSError(12, "Cannot allocate memory"), "memory is exhausted ("),
+        (MemoryError(), "memory is exhausted (MemoryError()); free"),
+        (RuntimeError("can't start new thread"), "memory is exhausted ("),
+        (OSError(24, "Too many open files"), "Too many open files: raise `ulimit -n`"),
+        (RuntimeError("unable to open file <x>: Too many open files (24)"), "Too many open files: raise `ulimit -n`"),
         (FileExistsError(17, "File exists", "/dev/null"), "/dev/null: File exists; check"),
         (OSError(30, "Read-only file system", "/x"), "/x: Read-only file system; check"),
     ],
