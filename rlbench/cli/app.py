@@ -27,7 +27,7 @@ from rlbench.cli.eval import evaluate
 from rlbench.cli.export import export
 from rlbench.cli.import_curves import import_curves
 from rlbench.cli.list import listing
-from rlbench.cli.output import complain, emit, stdout_for_results, tolerate_narrow_encodings
+from rlbench.cli.output import complain, emit, escaped, stdout_for_results, tolerate_narrow_encodings
 from rlbench.cli.plan import plan
 from rlbench.cli.plot import plot
 from rlbench.cli.report import report
@@ -169,4 +169,4 @@ def _unforeseen(error: Exception, *, debug: bool) -> int:
 
 def _trace(*, debug: bool) -> None:
     if debug:
-        traceback.print_exc()
+        typer.echo(escaped(traceback.format_exc()), err=True)

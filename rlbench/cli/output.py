@@ -67,7 +67,12 @@ def emit(text: str) -> None:
 def answer(document: Mapping[str, object], text: str, *, json: bool) -> None:
     """Emit a text for people, or with ``json`` the document for scripts; ``report/data/schema`` has its schema."""
     out = dumps({"schema_version": 1, **document}, indent=2, allow_nan=False, ensure_ascii=False) if json else text
-    emit("".join(sign if sign.isprintable() or sign in "\n\t" else dumps(sign)[1:-1] for sign in out))
+    emit(escaped(out))
+
+
+def escaped(text: str) -> str:
+    """Lines of text whose signs all print."""
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else dumps(sign)[1:-1] for sign in text)
 
 
 def write_file(path: Path, content: str | bytes, option: str = "--output") -> None:

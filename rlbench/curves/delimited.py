@@ -207,8 +207,7 @@ def wide(table: Table, *, kind: Kind | None) -> list[Points]:
     first = table.name_of("step") or table.header[0]
     seeds = {name: SEED_NAME.fullmatch(name.strip().lower()) for name in table.header if name != first}
     if others := [name for name, match in seeds.items() if match is None]:
-        remedy = "name a column return or seed_0, or leave it out"
-        raise RefusedFile(f"{table.where}: no seeds but {listing(map(repr, others))}; {remedy}")
+        raise RefusedFile(f"{table.where}: no seeds but {listing(map(repr, others))}; name a column return or seed_0")
     labels = {name: Label(seed=int(match[1]) if match and match[1] else None) for name, match in seeds.items()}
     return _one_a_column(table, first, labels, kind or "evaluation", () if kind else ("kind",))
 

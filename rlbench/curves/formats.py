@@ -61,8 +61,7 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
     every_path = [inside for named_path in paths for inside in _files(named_path, options.format)]
     parts = Counter(path.parent for path in every_path if "tfevents" in path.name or path.name.endswith("monitor.csv"))
     if folder := next((folder for folder, count in parts.items() if count > 1), None):
-        remedy = "name one, or put those of each seed into a folder of its own"
-        raise UsageError(f"{folder}: holds event or monitor files that are parts of one run; {remedy}")
+        raise UsageError(f"{folder}: holds parts of one run, which are no seeds; name one, or give each seed a folder")
     for path in every_path:
         raw = _content(path)
         format_, curves = _read(raw, path, options)

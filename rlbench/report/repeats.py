@@ -87,16 +87,13 @@ def _of_one(kind: Callable[[Run], str | None], group: Runs, parts: tuple[list[Ru
 
 
 def _world(run: Run) -> str | None:
-    """The environment and its versions in every process of the run; None if unknown."""
-    worlds = [world for environment in run.environments if isinstance(world := environment.get("env"), Mapping)]
-    names = dict.fromkeys(", ".join(_versioned(world)) for world in worlds)
+    """``gymnasium/Hopper-v4, mujoco 3.3.7`` of every process of the run; None if unknown."""
+    names = dict[str, None]()
+    for world in (environment.get("env") for environment in run.environments):
+        if isinstance(world, Mapping):
+            versions = (f"{name} {version}" for name, version in sorted(world.items()) if name != "env")
+            names[", ".join([str(world.get("env")), *versions])] = None
     return ", then ".join(names) or None
-
-
-def _versioned(world: Mapping[str, object]) -> Iterator[str]:
-    """``gymnasium/Hopper-v4``, ``mujoco 3.3.7``."""
-    yield str(world.get("env"))
-    yield from (f"{name} {version}" for name, version in sorted(world.items()) if name != "env")
 
 
 def _of_one_seed(group: Runs) -> None:

@@ -172,9 +172,9 @@ def _sort(run: Run, runs: Runs) -> None:
     if usual is None:
         (runs.elsewhere if run.status == "done" and _package(run) else runs.variants).append(run)
     elif run.id == usual.id:
-        full = run.status == "interrupted" and run.env_steps >= usual.budget.steps and bool(run.evaluations)
-        status = "done" if full else run.status  # a run killed after its last evaluation counts
-        {"done": runs.complete, "failed": runs.failed, "interrupted": runs.short}[status].append(run)
+        ended = run.status == "done" or run.env_steps >= usual.budget.steps  # killed after its last evaluation
+        part = runs.complete if ended and run.evaluations else runs.short
+        (runs.failed if run.status == "failed" else part).append(run)
     elif run.budget < usual.budget.steps and run.id == _shortened(usual, run.budget).id:
         runs.short.append(run)
     elif run.status == "done" and _same_but_for(("task", "protocol"), run, usual):

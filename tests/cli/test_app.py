@@ -171,13 +171,14 @@ def test_a_bug_is_one_line_that_asks_for_a_report_and_exit_1(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("line", [["--debug", "show"], ["show", "--debug"]])
-@pytest.mark.parametrize("error", [KeyError("x"), UsageError("x")])
+@pytest.mark.parametrize("error", [KeyError("x"), UsageError("x\x1b[2J")])
 def test_debug_shows_the_traceback_at_any_position(
     line: list[str], error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     raising(monkeypatch, error)
     assert main(line) == (2 if isinstance(error, UsageError) else 1)
-    assert "Traceback (most recent call last)" in capsys.readouterr().err
+    error_text = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in error_text and "\x1b" not in error_text
 
 
 def test_a_keyboard_interrupt_is_130(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ def test_a_seed_in_two_files_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
 def test_parts_of_one_run_are_no_seeds(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number in range(2):
         (tmp_path / name.format(number)).touch()
-    assert "that are parts of one run" in refusal(tmp_path, tmp_path / "results", capsys)
+    assert "holds parts of one run" in refusal(tmp_path, tmp_path / "results", capsys)
 
 
 def test_a_seed_twice_in_a_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

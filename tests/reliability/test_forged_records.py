@@ -388,7 +388,16 @@ def test_no_unfinished_seed_hides_behind_a_pooled_verdict(record_run: RecordRun,
     assert code == 4 and "INCONCLUSIVE mujoco/sac/Hopper-v4 score" in " ".join(out.split())
 
 
-@pytest.mark.parametrize("more", [{"status": None}, {"environment": OLD}, {"sets": ["budget.steps=100"]}, {"looks": 1}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"status": None},
+        {"environment": OLD},
+        {"sets": ["budget.steps=100"]},
+        {"looks": 1},
+        {"means": [], "status": "done"},
+    ],
+)
 def test_no_seed_short_of_its_budget_passes_a_strict_check_against_a_baseline(
     more: dict[str, object], record_run: RecordRun, tmp_path: Path
 ) -> None:
@@ -400,7 +409,7 @@ def test_no_seed_short_of_its_budget_passes_a_strict_check_against_a_baseline(
     assert (run_command(check)[0], cell(tmp_path / "results").verdict.word) == (0, "REPRODUCED")
     if more.pop("looks", 0):
         record_looks(folder.parent, Looks(DESIGN, 1))
-    record_run([-1.0, -1.0], seed=3, **{"status": "interrupted", **FULL, **more})
+    record_run(more.pop("means", [-1.0, -1.0]), seed=3, **{"status": "interrupted", **FULL, **more})
     code, out, _ = run_command(check)
     assert code == 4 and "TOO FEW" in out and "1 run incomplete" in out
     assert cell(tmp_path / "results").verdict.word == "INCONCLUSIVE"
