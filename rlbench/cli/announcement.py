@@ -57,14 +57,14 @@ def _time(specs: Sequence[Spec], results: Path) -> str:
     from rlbench.records.machine import has_gpu, processor
     from rlbench.report.reference_table import cell_of
     from rlbench.report.remaining_work import throughput
-    from rlbench.report.run_index import sorted_runs
+    from rlbench.report.run_index import group_runs
     from rlbench.report.runs import read_run
     from rlbench.report.sources import checkout_records
 
     first = specs[0]
     places = dict.fromkeys(place for place in (results, checkout_records()) if place)
     runs = [read_run(f) for place in places for f in folders(place / first.suite / first.algorithm)]
-    near, cpu, gpu = sorted_runs(runs), processor(), has_gpu()
+    near, cpu, gpu = group_runs(runs), processor(), has_gpu()
     seconds, here = 0.0, True
     for spec in specs:
         expected = throughput(cell_of(spec), near, cpu, gpu=gpu)

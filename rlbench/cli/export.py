@@ -43,7 +43,7 @@ def tensorboard(
     from rlbench.cli.trackers import curves_in
     from rlbench.records.files import folders
     from rlbench.records.store import read_record
-    from rlbench.report.exports import bring_up, events
+    from rlbench.report.exports import events, update_file
     from rlbench.report.sources import sources
 
     suites = _checked(names)
@@ -58,7 +58,7 @@ def tensorboard(
             damaged = True
             continue
         path = curves_in(output, record.spec)
-        new = bring_up(path, events(record.epochs))
+        new = update_file(path, events(record.epochs))
         rows.append({"folder": str(folder), "file": str(path), "epochs": len(record.epochs), "changed": new})
     count = sum(bool(row["changed"]) for row in rows)
     text = f"{output}: {len(rows)} run{'' if len(rows) == 1 else 's'}, {count} with something new"
@@ -120,8 +120,8 @@ def _cells(names: list[str] | None, results: Path | None) -> dict[CellKey, Runs]
 
 
 def _save(output: Path, content: bytes, count: int, *, noun: str, json: bool) -> None:
-    from rlbench.report.exports import bring_up
+    from rlbench.report.exports import update_file
 
-    new = bring_up(output, content)
+    new = update_file(output, content)
     text = f"{output}: {count} {noun if count == 1 else {'curve': 'curves', 'matrix': 'matrices'}[noun]}"
     answer({"file": str(output), "count": count, "changed": new}, text, json=json)

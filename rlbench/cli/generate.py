@@ -12,7 +12,7 @@ from rlbench.cli.choices import Checkpoint, parse_count
 from rlbench.cli.options import Json, Quiet, run_folder
 from rlbench.cli.output import write_file
 from rlbench.cli.recordings import answer_dataset, is_done, record_games, remark_progress
-from rlbench.errors import UnknownRun, UsageError, beside, suggest
+from rlbench.errors import UnknownRun, UsageError, suggest, suggest_path
 
 if TYPE_CHECKING:
     from rlbench.datasets.policies import Policy
@@ -154,7 +154,7 @@ def _load_policy(text: str, task: str, checkpoint: str) -> Policy:
         try:
             path = run_folder(text, None)
         except UnknownRun:
-            near = beside(path) or suggest(text, sorted(file.stem for file in POLICIES.glob("*.safetensors")))
+            near = suggest_path(path) or suggest(text, sorted(file.stem for file in POLICIES.glob("*.safetensors")))
             raise UsageError(f"--policy {text}: no such file, run or packaged policy{near}") from None
     if path.is_dir():
         from rlbench.generate import stored_policy

@@ -11,7 +11,7 @@ from rlbench.cli.choices import parse_count
 from rlbench.cli.options import run_folder
 from rlbench.cli.output import answer, emit, remark
 from rlbench.config.names import printable
-from rlbench.errors import RefusedFile, UnknownRun, UsageError, beside
+from rlbench.errors import RefusedFile, UnknownRun, UsageError, suggest_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,7 +39,7 @@ def record_games(
             run = run_folder(str(run), None)
         except UnknownRun:
             raise UsageError(
-                f"--policy {run}: no such run{beside(run)}; --epsilon wants a finished Q-learning run"
+                f"--policy {run}: no such run{suggest_path(run)}; --epsilon wants a finished Q-learning run"
             ) from None
     (steps, epsilon, seed, num_envs), (force, quiet, json) = numbers, manner
     spec, state = stored_run(run, which)

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, get_args
 
 from rlbench.cli.output import remark
-from rlbench.errors import RefusedFile, UsageError, beside
+from rlbench.errors import RefusedFile, UsageError, suggest_path
 
 if TYPE_CHECKING:
     from rlbench.config.run import Runtime
@@ -89,7 +89,7 @@ def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> Rep
     from rlbench.records.store import read_record
 
     if not (folder / "spec.json").exists():
-        raise UsageError(f"{folder}: no run's folder{beside(folder)}; name one: results/…/seed=0")
+        raise UsageError(f"{folder}: no run's folder{suggest_path(folder)}; name one: results/…/seed=0")
     record = read_record(folder)
     last = _last(record, epochs)
     with _variables(record):

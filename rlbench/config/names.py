@@ -55,6 +55,11 @@ def number_text(value: float, form: str) -> str:
     return format(value, form if abs(value) < LARGE_NUMBER else large)
 
 
+def count_text(number: int, noun: str) -> str:
+    """A number with its noun: ``1 run``, ``2 runs``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def clean_texts(tree: object) -> object:
     """Make every text of a JSON document ``printable``."""
     match tree:
