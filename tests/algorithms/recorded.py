@@ -1,18 +1,53 @@
-"""Helpers of offline learners' tests: a batch in float64, and networks computed in numpy."""
+"""Helpers of learners' tests: a batch in float64, its rows in numpy, and comparisons of networks."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
 from torch import Tensor, nn
 
-from rlbench.nets.critics import Critics
 from rlbench.ops.types import Transition
 
 OBS, ACTIONS, BATCH, WIDTHS = 3, 2, 5, (6, 4)
 Array = NDArray[np.float64]
+T = TypeVar("T")
+
+
+class Row(NamedTuple):
+    """One row of a batch, in numpy."""
+
+    obs: Array
+    action: Array
+    reward: float
+    discount: float
+    next_obs: Array
+    weight: float
+
+
+def rows(b: Transition) -> list[Row]:
+    return [Row(*row) for row in zip(*(numbers(column) for column in b[:6]), strict=True)]
+
+
+def seeded(compute: Callable[[], T]) -> T:
+    """The result of a computation that draws from torch's own generator."""
+    torch.manual_seed(9)
+    return compute()
+
+
+def noise(*shape: int) -> Array:
+    """The draws of such a computation."""
+    return seeded(lambda: numbers(torch.randn(shape, dtype=torch.float64)))
+
+
+def gradients(loss: Tensor, net: nn.Module) -> list[Tensor | None]:
+    """The gradient of every parameter; None where the loss does not depend on it."""
+    return list(torch.autograd.grad(loss, list(net.parameters()), allow_unused=True, retain_graph=True))
+
+
+def same_parameters(one: nn.Module, other: nn.Module, **tolerance: float) -> None:
+    torch.testing.assert_close(list(one.parameters()), list(other.parameters()), **tolerance)
 
 
 def batch() -> Transition:
@@ -32,52 +67,8 @@ def batch() -> Transition:
     )
 
 
-def adam(net: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.Adam(net.parameters(), lr=1e-3)
-
-
-def spread(*nets: nn.Module) -> None:
-    """Biases and all are made different, so that no mix-up of networks goes unseen."""
-    with torch.no_grad():
-        for net in nets:
-            for parameter in net.parameters():
-                parameter.add_(0.3 * torch.randn_like(parameter))
-
-
 def numbers(x: Tensor) -> Array:
     return np.array(x.detach().double().numpy())
-
-
-def through(x: Array, *nets: nn.Module) -> Array:
-    """``x`` through all linear layers within ``nets``, with ReLU between them and nothing after the last."""
-    linear = [layer for net in nets for layer in net.modules() if isinstance(layer, nn.Linear)]
-    for depth, layer in enumerate(linear):
-        x = numbers(layer.weight) @ x + numbers(layer.bias)
-        x = np.maximum(x, 0) if depth < len(linear) - 1 else x
-    return x
-
-
-def q(critics: Critics, member: int, obs: Array, action: Array) -> float:
-    x = np.concatenate([obs, action])
-    for depth, layer in enumerate(critics.layers):
-        x = x @ numbers(layer.weight[member]) + numbers(layer.bias[member, 0])
-        x = np.maximum(x, 0) if depth < len(critics.layers) - 1 else x
-    return float(x[0])
-
-
-def log_normal(x: Array, mean: Array, std: Array) -> float:
-    return float(stats.norm.logpdf(x, mean, std).sum())
-
-
-def regressed(critics: Critics, data: Transition, targets: list[float]) -> tuple[float, Array]:
-    """The critics' loss, each member's weighted mean summed, and every row's mean absolute error."""
-    total, errors = 0.0, np.zeros(BATCH)
-    for i in range(BATCH):
-        for k in range(critics.members):
-            gap = q(critics, k, numbers(data.obs[i]), numbers(data.action[i])) - targets[i]
-            total += float(data.weight[i]) * gap**2 / BATCH
-            errors[i] += abs(gap) / critics.members
-    return total, errors
 
 
 def copied(nets: Mapping[str, nn.Module]) -> dict[str, list[Tensor]]:

@@ -7,18 +7,19 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from torch import Tensor, nn
+from torch import Tensor
 
 from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.algorithms.steps import optimize
 from rlbench.algorithms.td3 import TD3
 from rlbench.config.online import Deterministic
-from rlbench.nets.actors import DeterministicActor, SquashedActor
-from rlbench.nets.critics import Critics
+from rlbench.nets.actors import SquashedActor
+from rlbench.ops.types import Transition
+from tests.algorithms import by_hand, small_nets
 from tests.algorithms.contract import due
-from tests.algorithms.recorded import ACTIONS, BATCH, OBS, WIDTHS, Array, adam, batch, numbers, q, spread, through
+from tests.algorithms.recorded import ACTIONS, BATCH, OBS, Array, batch, changes, copied, noise, numbers, rows, seeded
 
-USUAL = Deterministic(smoothing=0.2, clip=0.5)
+USUAL, CPU = Deterministic(smoothing=0.2, clip=0.5), torch.device("cpu")
 
 
 Units: TypeAlias = tuple[Tensor, Tensor]
@@ -26,171 +27,124 @@ Units: TypeAlias = tuple[Tensor, Tensor]
 UNITS = (torch.tensor([0.4, 3.0], dtype=torch.float64), torch.tensor([0.0, 0.5], dtype=torch.float64))
 """Actions between ±0.4 and from −2.5 to 3.5: scale and center."""
 
+in_both_units = pytest.mark.parametrize("units", [None, UNITS], ids=["normalized", "environment"])
+
 
 def in_env_units(action: Array, units: Units | None) -> Array:
     return action if units is None else numbers(units[0]) * action + numbers(units[1])
 
 
+def data_in(b: Transition, units: Units | None) -> Transition:
+    return b._replace(action=torch.from_numpy(in_env_units(numbers(b.action), units)))
+
+
 def td3(*, critics: int = 2, policy: Deterministic = USUAL, delay: int = 2, units: Units | None = None) -> TD3:
     torch.manual_seed(0)
-    actor = DeterministicActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS).double()
-    ensemble = Critics(members=critics, obs=OBS, actions=ACTIONS, widths=WIDTHS, units=units).double()
-    learner = TD3(
-        actor,
-        ensemble,
-        actor_optimizer=adam(actor),
-        critic_optimizer=adam(ensemble),
-        tau=0.25,
-        delay=delay,
-        policy=policy,
-    )
-    spread(learner.target_actor)
-    spread(learner.target_critics)
+    actor, ensemble = small_nets.deterministic_actor(), small_nets.critics(critics, units)
+    optimizers = {"actor_optimizer": small_nets.adam(actor), "critic_optimizer": small_nets.adam(ensemble)}
+    learner = TD3(actor, ensemble, **optimizers, tau=0.25, delay=delay, policy=policy)
+    small_nets.spread(learner.target_actor, learner.target_critics)
     return learner
 
 
-def sac(
-    *,
-    critics: int = 2,
-    subset: int | None = None,
-    delay: int = 1,
-    target: float | None = None,
-    units: Units | None = None,
-) -> SAC:
+def sac(*, critics: int = 2, subset: int | None = None, delay: int = 1, target: float | None = None,
+        units: Units | None = None) -> SAC:  # fmt: skip
     torch.manual_seed(0)
-    scale = 0.0 if units is None else math.log(0.4) + math.log(3.0)
-    actor = SquashedActor(
-        obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-20, log_std_max=2, log_scale=scale
-    ).double()
-    ensemble = Critics(members=critics, obs=OBS, actions=ACTIONS, widths=WIDTHS, units=units).double()
-    learner = SAC(
-        actor,
-        ensemble,
-        actor_optimizer=adam(actor),
-        critic_optimizer=adam(ensemble),
-        temperature=Temperature(0.2, device=torch.device("cpu"), target=target, lr=1e-2),
-        tau=0.25,
-        delay=delay,
-        redq_subset=subset,
-    )
-    spread(learner.target_critics)
+    actor = small_nets.squashed_actor(log_scale=0.0 if units is None else math.log(0.4) + math.log(3.0))
+    ensemble = small_nets.critics(critics, units)
+    temperature = Temperature(0.2, device=CPU, target=target, lr=1e-2)
+    optimizers = {"actor_optimizer": small_nets.adam(actor), "critic_optimizer": small_nets.adam(ensemble)}
+    learner = SAC(actor, ensemble, **optimizers, temperature=temperature, tau=0.25, delay=delay, redq_subset=subset)
+    small_nets.spread(learner.target_critics)
     return learner
-
-
-def torso(net: DeterministicActor | SquashedActor, head: nn.Linear, obs: Array) -> Array:
-    return through(obs, net.torso, head)
 
 
 @pytest.mark.parametrize("policy", [Deterministic(), USUAL, Deterministic(smoothing=2.0, clip=0.3)])
 @pytest.mark.parametrize("critics", [1, 2])
-@pytest.mark.parametrize("units", [None, UNITS], ids=["normalized", "environment"])
+@in_both_units
 def test_td3_critics_regress_to_the_minimum_target(critics: int, policy: Deterministic, units: Units | None) -> None:
     learner, b = td3(critics=critics, policy=policy, units=units), batch()
-    torch.manual_seed(9)
-    loss, mean, error = learner.critic_loss(b)
-    torch.manual_seed(9)
-    noise = numbers(torch.randn(BATCH, ACTIONS, dtype=torch.float64))
-    total, values, errors = 0.0, [], np.zeros(BATCH)
-    for i in range(BATCH):
-        after = numbers(b.next_obs[i])
-        action = np.tanh(torso(learner.target_actor, learner.target_actor.action, after))
+    loss, mean, error = seeded(lambda: learner.critic_loss(b))
+    targets = []
+    for row, draw in zip(rows(b), noise(BATCH, ACTIONS), strict=True):
+        action = np.tanh(by_hand.through(row.next_obs, learner.target_actor.torso, learner.target_actor.action))
         if policy.smoothing is not None:
-            action = np.clip(action + np.clip(policy.smoothing * noise[i], -policy.clip, policy.clip), -1, 1)
-        least = min(q(learner.target_critics, k, after, in_env_units(action, units)) for k in range(critics))
-        goal = float(b.reward[i]) + float(b.discount[i]) * least
-        for k in range(critics):
-            value = q(learner.critics, k, numbers(b.obs[i]), in_env_units(numbers(b.action[i]), units))
-            total += float(b.weight[i]) * (value - goal) ** 2 / BATCH
-            values.append(value)
-            errors[i] += abs(value - goal) / critics
-    assert loss.item() == pytest.approx(total, rel=1e-12)
-    valid = np.repeat(numbers(b.weight) > 0, critics)  # a row of weight 0 is in no mean
-    assert mean.item() == pytest.approx(np.mean(np.array(values)[valid]), rel=1e-12)
+            action = np.clip(action + np.clip(policy.smoothing * draw, -policy.clip, policy.clip), -1, 1)
+        action = in_env_units(action, units)
+        least = min(by_hand.q(learner.target_critics, k, row.next_obs, action) for k in range(critics))
+        targets.append(row.reward + row.discount * least)
+    expected, errors = by_hand.regressed(learner.critics, data_in(b, units), targets)
+    assert loss.item() == pytest.approx(expected, rel=1e-12)
+    values = by_hand.values_of(learner.critics, data_in(b, units))[
+        :, numbers(b.weight) > 0
+    ]  # a row of weight 0 is in no mean
+    assert mean.item() == pytest.approx(values.mean(), rel=1e-12)
     assert numbers(error) == pytest.approx(errors, rel=1e-12)
 
 
-@pytest.mark.parametrize("units", [None, UNITS], ids=["normalized", "environment"])
+@in_both_units
 def test_td3_actor_ascends_the_first_critic(units: Units | None) -> None:
     learner, b = td3(units=units), batch()
     learner.critics.layers[-1].bias.data[0] += 10  # it is not the least one
     expected = 0.0
-    for i in range(BATCH):
-        obs = numbers(b.obs[i])
-        action = np.tanh(torso(learner.actor, learner.actor.action, obs))
-        expected -= float(b.weight[i]) * q(learner.critics, 0, obs, in_env_units(action, units)) / BATCH
+    for row in rows(b):
+        action = np.tanh(by_hand.through(row.obs, learner.actor.torso, learner.actor.action))
+        expected -= row.weight * by_hand.q(learner.critics, 0, row.obs, in_env_units(action, units)) / BATCH
     assert learner.policy_loss(b).item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_td3_actor_and_targets_update_every_second_step() -> None:
     learner, b = td3(delay=2), batch()
-    still = {name: {k: v.clone() for k, v in getattr(learner, name).state_dict().items()} for name in NETWORKS}
-    learner.update(b, 0)
-    due(learner, 0)
-    for name in NETWORKS:
-        change = any(not torch.equal(v, still[name][k]) for k, v in getattr(learner, name).state_dict().items())
-        assert change == (name == "critics"), name
-    learner.update(b, 1)
-    due(learner, 1)
-    for name in NETWORKS:
-        assert any(not torch.equal(v, still[name][k]) for k, v in getattr(learner, name).state_dict().items()), name
-
-
-NETWORKS = ("actor", "critics", "target_actor", "target_critics")
+    nets = {name: getattr(learner, name) for name in ("actor", "critics", "target_actor", "target_critics")}
+    before = copied(nets)
+    for phase, expected in enumerate(({"critics"}, set(nets))):
+        learner.update(b, phase)
+        due(learner, phase)
+        assert changes(nets, before) == expected
 
 
 def log_density(raw: Array, mean: Array, log_std: Array, scale: Array | float) -> float:
     return float((stats.norm.logpdf(raw, mean, np.exp(log_std)) - np.log(scale * (1 - np.tanh(raw) ** 2))).sum())
 
 
-def sample_action(actor: SquashedActor, obs: Array, noise: Array, units: Units | None) -> tuple[Array, float]:
+def sample_action(actor: SquashedActor, obs: Array, draw: Array, units: Units | None) -> tuple[Array, float]:
     """The action that critics see and its log-density (thu-ml/tianshou e605bdea, policy/modelfree/sac.py)."""
-    mean, log_std = torso(actor, actor.mean, obs), np.clip(torso(actor, actor.log_std, obs), -20, 2)
-    raw = mean + np.exp(log_std) * noise
+    mean = by_hand.through(obs, actor.torso, actor.mean)
+    log_std = np.clip(by_hand.through(obs, actor.torso, actor.log_std), -20, 2)
+    raw = mean + np.exp(log_std) * draw
     scale = 1.0 if units is None else numbers(units[0])
     return in_env_units(np.tanh(raw), units), log_density(raw, mean, log_std, scale)
 
 
 @pytest.mark.parametrize(("critics", "subset"), [(2, None), (4, 2), (4, 3)])
-@pytest.mark.parametrize("units", [None, UNITS], ids=["normalized", "environment"])
+@in_both_units
 def test_sac_critics_regress_to_the_soft_minimum_target(critics: int, subset: int | None, units: Units | None) -> None:
     learner, b = sac(critics=critics, subset=subset, units=units), batch()
-    torch.manual_seed(9)
-    loss, _, error = learner.critic_loss(b)
-    torch.manual_seed(9)
-    noise = numbers(torch.randn(BATCH, ACTIONS, dtype=torch.float64))
-    members = list(range(critics))
-    if subset is not None:
-        members = list(np.argsort(-torch.rand(critics).numpy())[:subset])
-    total, errors = 0.0, np.zeros(BATCH)
-    for i in range(BATCH):
-        after = numbers(b.next_obs[i])
-        action, log_prob = sample_action(learner.actor, after, noise[i], units)
-        least = min(q(learner.target_critics, int(k), after, action) for k in members)
-        goal = float(b.reward[i]) + float(b.discount[i]) * (least - 0.2 * log_prob)
-        for k in range(critics):
-            gap = q(learner.critics, k, numbers(b.obs[i]), in_env_units(numbers(b.action[i]), units)) - goal
-            total += float(b.weight[i]) * gap**2 / BATCH
-            errors[i] += abs(gap) / critics
-    assert loss.item() == pytest.approx(total, rel=1e-6)  # α lies in float32
+    loss, _, error = seeded(lambda: learner.critic_loss(b))
+    draws, order = noise(BATCH, ACTIONS), np.argsort(-torch.rand(critics).numpy())
+    members = list(range(critics)) if subset is None else order[:subset]
+    targets = []
+    for row, draw in zip(rows(b), draws, strict=True):
+        action, log_prob = sample_action(learner.actor, row.next_obs, draw, units)
+        least = min(by_hand.q(learner.target_critics, int(k), row.next_obs, action) for k in members)
+        targets.append(row.reward + row.discount * (least - 0.2 * log_prob))
+    expected, errors = by_hand.regressed(learner.critics, data_in(b, units), targets)
+    assert loss.item() == pytest.approx(expected, rel=1e-6)  # α lies in float32
     assert numbers(error) == pytest.approx(errors, rel=1e-6)
 
 
 @pytest.mark.parametrize(("critics", "subset"), [(2, None), (4, 2)])
-@pytest.mark.parametrize("units", [None, UNITS], ids=["normalized", "environment"])
+@in_both_units
 def test_sac_actor_ascends_the_soft_value(critics: int, subset: int | None, units: Units | None) -> None:
     learner, b = sac(critics=critics, subset=subset, units=units), batch()
-    torch.manual_seed(9)
-    loss, entropy = learner.policy_loss(b)
-    torch.manual_seed(9)
-    noise = numbers(torch.randn(BATCH, ACTIONS, dtype=torch.float64))
-    reduce = min if subset is None else lambda values: sum(values) / len(values)
+    loss, entropy = seeded(lambda: learner.policy_loss(b))
+    reduce = min if subset is None else np.mean
     expected, surprise = 0.0, 0.0
-    for i in range(BATCH):
-        obs, weight = numbers(b.obs[i]), float(b.weight[i])
-        action, log_prob = sample_action(learner.actor, obs, noise[i], units)
-        value = reduce([q(learner.critics, k, obs, action) for k in range(critics)])
-        expected += weight * (0.2 * log_prob - value) / BATCH
-        surprise -= weight * log_prob / float(b.weight.sum())
+    for row, draw in zip(rows(b), noise(BATCH, ACTIONS), strict=True):
+        action, log_prob = sample_action(learner.actor, row.obs, draw, units)
+        value = reduce([by_hand.q(learner.critics, k, row.obs, action) for k in range(critics)])
+        expected += row.weight * (0.2 * log_prob - value) / BATCH
+        surprise -= row.weight * log_prob / float(b.weight.sum())
     assert loss.item() == pytest.approx(expected, rel=1e-6)
     assert entropy.item() == pytest.approx(surprise, rel=1e-9)
 
@@ -205,31 +159,20 @@ def test_action_units_are_not_in_checkpoints_or_actions() -> None:
 
 def test_soft_policy_gradient_equals_finite_differences() -> None:
     learner, b = sac(), batch()
-
-    def loss() -> Tensor:
-        torch.manual_seed(9)
-        return learner.policy_loss(b)[0]
-
+    loss = lambda: seeded(lambda: learner.policy_loss(b)[0])
     for parameter in (learner.actor.mean.weight, learner.actor.log_std.weight):
         (gradient,) = torch.autograd.grad(loss(), [parameter])
         for index in ((0, 0), (1, 2)):
-            step = 1e-6
-            with torch.no_grad():
-                parameter[index] += step
-                above = loss().item()
-                parameter[index] -= 2 * step
-                below = loss().item()
-                parameter[index] += step
-            assert gradient[index].item() == pytest.approx((above - below) / (2 * step), rel=1e-5, abs=1e-9)
+            assert gradient[index].item() == pytest.approx(by_hand.slope(loss, parameter, index), rel=1e-5, abs=1e-9)
 
 
 def test_temperature_gradient_is_the_missing_entropy() -> None:
-    temperature = Temperature(0.2, device=torch.device("cpu"), target=-2.0, lr=0.1)
+    temperature = Temperature(0.2, device=CPU, target=-2.0, lr=0.1)
     (gradient,) = torch.autograd.grad(temperature.loss(torch.tensor(-3.0)), [temperature.log])
     assert gradient.item() == pytest.approx(-3.0 - -2.0)
     temperature.learn(torch.tensor(-3.0))  # too little entropy: it must rise; Adam's first step is lr
     assert temperature.value().item() == pytest.approx(0.2 * math.exp(0.1), rel=1e-5)
-    temperature = Temperature(0.2, device=torch.device("cpu"))
+    temperature = Temperature(0.2, device=CPU)
     temperature.learn(torch.tensor(-3.0))
     assert temperature.value().item() == pytest.approx(0.2)
 
@@ -237,13 +180,12 @@ def test_temperature_gradient_is_the_missing_entropy() -> None:
 def test_redq_actor_updates_once_per_cycle_and_targets_every_step() -> None:
     learner, b = sac(critics=4, subset=2, delay=3, target=-2.0), batch()
     for phase in range(3):
-        actor = [p.clone() for p in learner.actor.parameters()]
-        targets = [p.clone() for p in learner.target_critics.parameters()]
-        alpha = learner.temperature.value()
+        nets = {"actor": learner.actor, "targets": learner.target_critics}
+        before, alpha = copied(nets), learner.temperature.value()
+        targets = before["targets"]
         learner.update(b, phase)
         due(learner, phase)
-        change = not all(torch.equal(a, p) for a, p in zip(actor, learner.actor.parameters(), strict=True))
-        assert change == (phase == 2)
+        assert changes(nets, before) == ({"actor", "targets"} if phase == 2 else {"targets"})
         assert bool(learner.temperature.value() != alpha) == (phase == 2)
         assert not any(torch.equal(t, p) for t, p in zip(targets, learner.target_critics.parameters(), strict=True))
 
@@ -252,13 +194,8 @@ def test_redq_actor_updates_once_per_cycle_and_targets_every_step() -> None:
 def test_actor_step_leaves_critics_and_their_gradients(learner: TD3 | SAC) -> None:
     b = batch()
     learner.update(b, 0)
-    before = [(p.clone(), None if p.grad is None else p.grad.clone()) for p in learner.critics.parameters()]
-    assert all(gradient is not None for _, gradient in before)
+    before = [(p.detach().clone(), p.grad.clone()) for p in learner.critics.parameters()]
     actor_loss = learner.policy_loss(b)
-    loss = actor_loss if isinstance(actor_loss, Tensor) else actor_loss[0]
-    optimize(loss, learner.actor_optimizer)
+    optimize(actor_loss if isinstance(actor_loss, Tensor) else actor_loss[0], learner.actor_optimizer)
     for (value, gradient), parameter in zip(before, learner.critics.parameters(), strict=True):
-        assert torch.equal(value, parameter)
-        assert gradient is not None
-        assert parameter.grad is not None
-        assert torch.equal(gradient, parameter.grad)
+        assert torch.equal(value, parameter) and torch.equal(gradient, parameter.grad)

@@ -8,7 +8,7 @@ from torch import nn
 from rlbench.algorithms.bcq import BCQ
 from rlbench.config.offline import BatchConstrained
 from rlbench.nets.bcq_vae import ActionVAE, BCQPolicy, Perturbation
-from rlbench.nets.critics import Critics
+from tests.algorithms import by_hand, small_nets
 from tests.algorithms.contract import due
 from tests.algorithms.recorded import (
     ACTIONS,
@@ -16,15 +16,13 @@ from tests.algorithms.recorded import (
     OBS,
     WIDTHS,
     Array,
-    adam,
     batch,
     changes,
     copied,
+    noise,
     numbers,
-    q,
-    regressed,
-    spread,
-    through,
+    rows,
+    seeded,
 )
 
 LATENT, REACH = 4, 0.05
@@ -34,53 +32,39 @@ def learner_of() -> BCQ:
     torch.manual_seed(0)
     proposer = ActionVAE(obs=OBS, actions=ACTIONS, latent=LATENT, widths=(7, 6)).double()
     perturbation = Perturbation(obs=OBS, actions=ACTIONS, widths=WIDTHS, perturbation=REACH).double()
-    critics = Critics(members=2, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
-    spread(proposer, perturbation, critics)
-    net = BCQPolicy(proposer, perturbation, critics)
-    learner = BCQ(
-        net,
-        proposer_optimizer=adam(proposer),
-        critic_optimizer=adam(critics),
-        perturbation_optimizer=adam(perturbation),
-        tau=0.25,
-        method=BatchConstrained(n_action_samples=3, eval_action_samples=20),
-    )
-    spread(learner.target_perturbation, learner.target_critics)
+    nets = {"proposer": proposer, "critic": small_nets.critics(), "perturbation": perturbation}
+    small_nets.spread(proposer, perturbation, nets["critic"])
+    net = BCQPolicy(proposer, perturbation, nets["critic"])
+    optimizers = {f"{name}_optimizer": small_nets.adam(part) for name, part in nets.items()}
+    learner = BCQ(net, **optimizers, tau=0.25, method=BatchConstrained(n_action_samples=3, eval_action_samples=20))
+    small_nets.spread(learner.target_perturbation, learner.target_critics)
     return learner
 
 
 def decoded(proposer: ActionVAE, obs: Array, code: Array) -> Array:
-    return np.tanh(through(np.concatenate([obs, code]), proposer.decoder, proposer.action))
+    return np.tanh(by_hand.through(np.concatenate([obs, code]), proposer.decoder, proposer.action))
 
 
 def shifted(net: Perturbation, obs: Array, action: Array) -> Array:
-    return np.clip(action + REACH * np.tanh(through(np.concatenate([obs, action]), net.layers, net.shift)), -1, 1)
+    shift = np.tanh(by_hand.through(np.concatenate([obs, action]), net.layers, net.shift))
+    return np.clip(action + REACH * shift, -1, 1)
 
 
 def nets(learner: BCQ) -> dict[str, nn.Module]:
-    return {
-        "proposer": learner.net.proposer,
-        "perturbation": learner.net.perturbation,
-        "critics": learner.net.critics,
-        "target_perturbation": learner.target_perturbation,
-        "target_critics": learner.target_critics,
-    }
+    online = {name: getattr(learner.net, name) for name in ("proposer", "perturbation", "critics")}
+    return online | {name: getattr(learner, name) for name in ("target_perturbation", "target_critics")}
 
 
 def test_vae_loss_equals_reconstruction_plus_half_the_kl() -> None:
     learner, b = learner_of(), batch()
     proposer = learner.net.proposer
-    torch.manual_seed(9)
-    loss, error, divergence = learner.model_loss(b)
-    torch.manual_seed(9)
-    noise = numbers(torch.randn(BATCH, LATENT, dtype=torch.float64))
+    loss, error, divergence = seeded(lambda: learner.model_loss(b))
     errors, divergences = [], []
-    for i in range(BATCH):
-        obs, action = numbers(b.obs[i]), numbers(b.action[i])
-        both = np.concatenate([obs, action])
-        mean = through(both, proposer.encoder, proposer.mean)
-        std = np.exp(np.clip(through(both, proposer.encoder, proposer.log_std), -4, 15))
-        errors.append(np.square(decoded(proposer, obs, mean + std * noise[i]) - action).mean())
+    for row, draw in zip(rows(b), noise(BATCH, LATENT), strict=True):
+        both = np.concatenate([row.obs, row.action])
+        mean = by_hand.through(both, proposer.encoder, proposer.mean)
+        std = np.exp(np.clip(by_hand.through(both, proposer.encoder, proposer.log_std), -4, 15))
+        errors.append(np.square(decoded(proposer, row.obs, mean + std * draw) - row.action).mean())
         divergences.append(-0.5 * (1 + np.log(std**2) - mean**2 - std**2).mean())
     weight = numbers(b.weight)
     assert loss.item() == pytest.approx(np.dot(weight, np.add(errors, 0.5 * np.array(divergences))) / 5, rel=1e-12)
@@ -97,17 +81,13 @@ def test_vae_std_stays_within_its_bounds(bias: float, log_std: float) -> None:
 
 def test_proposed_actions_come_from_latents_clipped_at_one_half() -> None:
     learner, b = learner_of(), batch()
-    torch.manual_seed(9)
-    here, there = learner.proposals(b)
-    torch.manual_seed(9)
-    code = np.clip(numbers(torch.randn(1, 4 * BATCH, LATENT, dtype=torch.float64))[0], -0.5, 0.5).reshape(4, BATCH, -1)
+    here, there = seeded(lambda: learner.proposals(b))
+    code = np.clip(noise(1, 4 * BATCH, LATENT)[0], -0.5, 0.5).reshape(4, BATCH, -1)
     assert (np.abs(code) == 0.5).any()
-    for i in range(BATCH):
-        assert numbers(here[i]) == pytest.approx(
-            decoded(learner.net.proposer, numbers(b.obs[i]), code[0, i]), rel=1e-12
-        )
+    for i, row in enumerate(rows(b)):
+        assert numbers(here[i]) == pytest.approx(decoded(learner.net.proposer, row.obs, code[0, i]), rel=1e-12)
         for m in range(3):
-            expected = decoded(learner.net.proposer, numbers(b.next_obs[i]), code[1 + m, i])
+            expected = decoded(learner.net.proposer, row.next_obs, code[1 + m, i])
             assert numbers(there[m, i]) == pytest.approx(expected, rel=1e-12)
 
 
@@ -115,14 +95,14 @@ def test_bcq_critics_regress_to_the_best_lambda_mix_of_perturbed_proposals() -> 
     learner, b = learner_of(), batch()
     _, there = learner.proposals(b)
     targets = []
-    for i in range(BATCH):
-        after, mixes = numbers(b.next_obs[i]), []
+    for i, row in enumerate(rows(b)):
+        mixes = []
         for m in range(3):
-            action = shifted(learner.target_perturbation, after, numbers(there[m, i]))
-            values = [q(learner.target_critics, k, after, action) for k in range(2)]
+            action = shifted(learner.target_perturbation, row.next_obs, numbers(there[m, i]))
+            values = [by_hand.q(learner.target_critics, k, row.next_obs, action) for k in range(2)]
             mixes.append(0.75 * min(values) + 0.25 * max(values))
-        targets.append(float(b.reward[i]) + float(b.discount[i]) * max(mixes))
-    expected, errors = regressed(learner.net.critics, b, targets)
+        targets.append(row.reward + row.discount * max(mixes))
+    expected, errors = by_hand.regressed(learner.net.critics, b, targets)
     loss, _, error = learner.critic_loss(b, there)
     assert loss.item() == pytest.approx(expected, rel=1e-12)
     assert numbers(error) == pytest.approx(errors, rel=1e-12)
@@ -133,29 +113,22 @@ def test_perturbation_ascends_the_first_critic_row_by_row() -> None:
     here, _ = learner.proposals(b)
     learner.net.critics.layers[-1].bias.data[0] += 10  # it is not the least one
     expected = 0.0
-    for i in range(BATCH):
-        obs = numbers(b.obs[i])
-        action = shifted(learner.net.perturbation, obs, numbers(here[i]))
-        expected -= float(b.weight[i]) * q(learner.net.critics, 0, obs, action) / BATCH
+    for row, proposal in zip(rows(b), numbers(here), strict=True):
+        action = shifted(learner.net.perturbation, row.obs, proposal)
+        expected -= row.weight * by_hand.q(learner.net.critics, 0, row.obs, action) / BATCH
     assert learner.policy_loss(b, here).item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_bcq_acts_with_the_best_candidate_by_the_first_critic() -> None:
     learner, b = learner_of(), batch()
-    torch.manual_seed(9)
-    actual = learner.act(b.obs, "eval")
-    torch.manual_seed(9)
-    code = np.clip(numbers(torch.randn(20, BATCH, LATENT, dtype=torch.float64)), -0.5, 0.5)
-    actions_taken = set()
-    for i in range(BATCH):
-        obs = numbers(b.obs[i])
-        actions = [
-            shifted(learner.net.perturbation, obs, decoded(learner.net.proposer, obs, code[m, i])) for m in range(20)
-        ]
-        values = [q(learner.net.critics, 0, obs, action) for action in actions]
-        actions_taken.add(int(np.argmax(values)))
-        assert numbers(actual[i]) == pytest.approx(actions[int(np.argmax(values))], rel=1e-12)
-    assert len(actions_taken) > 1
+    actual = seeded(lambda: learner.act(b.obs, "eval"))
+    code, net, choices = np.clip(noise(20, BATCH, LATENT), -0.5, 0.5), learner.net, set()
+    for i, row in enumerate(rows(b)):
+        actions = [shifted(net.perturbation, row.obs, decoded(net.proposer, row.obs, code[m, i])) for m in range(20)]
+        best = int(np.argmax([by_hand.q(net.critics, 0, row.obs, action) for action in actions]))
+        choices.add(best)
+        assert numbers(actual[i]) == pytest.approx(actions[best], rel=1e-12)
+    assert len(choices) > 1
 
 
 def test_critic_and_perturbation_losses_leave_the_vae() -> None:

@@ -6,48 +6,34 @@ import torch
 
 from rlbench.algorithms.behavior_cloning import Imitation
 from rlbench.nets.actors import BoundedActor, DeterministicActor
-from tests.algorithms.recorded import ACTIONS, BATCH, OBS, WIDTHS, adam, batch, log_normal, numbers, spread, through
+from tests.algorithms import by_hand, small_nets
+from tests.algorithms.recorded import ACTIONS, OBS, WIDTHS, batch, numbers, rows
 
 
-def deterministic() -> Imitation:
-    torch.manual_seed(0)
-    actor = DeterministicActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS).double()
-    spread(actor)
-    return Imitation(actor, actor_optimizer=adam(actor))
-
-
-def gaussian() -> Imitation:
-    torch.manual_seed(0)
-    actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-5, log_std_max=2).double()
-    spread(actor)
-    return Imitation(actor, actor_optimizer=adam(actor))
+def learner_of(actor: BoundedActor | DeterministicActor) -> Imitation:
+    small_nets.spread(actor)
+    return Imitation(actor, actor_optimizer=small_nets.adam(actor))
 
 
 def test_bc_loss_is_the_mean_squared_error_over_rows_and_dimensions() -> None:
-    learner, b = deterministic(), batch()
+    learner, b = learner_of(small_nets.deterministic_actor()), batch()
     loss, error = learner.loss(b)
-    expected = [
-        np.square(np.tanh(through(numbers(b.obs[i]), learner.actor)) - numbers(b.action[i])).mean() for i in range(5)
-    ]
-    assert loss.item() == pytest.approx(np.dot(numbers(b.weight), expected) / BATCH, rel=1e-12)
+    expected = [np.square(np.tanh(by_hand.through(row.obs, learner.actor)) - row.action).mean() for row in rows(b)]
+    assert loss.item() == pytest.approx((numbers(b.weight) * expected).mean(), rel=1e-12)
     assert numbers(error) == pytest.approx(np.array(expected), rel=1e-12)
 
 
 def test_gaussian_actor_maximizes_likelihood_and_reports_the_squared_error() -> None:
-    learner, b = gaussian(), batch()
-    assert isinstance(learner.actor, BoundedActor)
+    learner, b = learner_of(small_nets.bounded_actor()), batch()
     std, loss, error = np.exp(numbers(learner.actor.log_std)), *learner.loss(b)
-    expected, squares = [], []
-    for i in range(BATCH):
-        mean = np.tanh(through(numbers(b.obs[i]), learner.actor))
-        expected.append(-log_normal(numbers(b.action[i]), mean, std))
-        squares.append(np.square(mean - numbers(b.action[i])).mean())
-    assert loss.item() == pytest.approx(np.dot(numbers(b.weight), expected) / BATCH, rel=1e-12)
-    assert numbers(error) == pytest.approx(np.array(squares), rel=1e-12)
+    means = [np.tanh(by_hand.through(row.obs, learner.actor)) for row in rows(b)]
+    expected = [-by_hand.log_normal(row.action, mean, std) for row, mean in zip(rows(b), means, strict=True)]
+    assert loss.item() == pytest.approx((numbers(b.weight) * expected).mean(), rel=1e-12)
+    assert numbers(error) == pytest.approx(np.square(means - numbers(b.action)).mean(1), rel=1e-12)
 
 
 def test_reported_error_ignores_dead_rows() -> None:
-    learner, b = deterministic(), batch()
+    learner, b = learner_of(small_nets.deterministic_actor()), batch()
     _, error = learner.loss(b)
     expected = float(np.average(numbers(error), weights=numbers(b.weight)))
     assert learner.update(b).metrics["error"].item() == pytest.approx(expected, rel=1e-12)

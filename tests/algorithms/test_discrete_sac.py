@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy import special
 from torch import nn
 
 from rlbench.algorithms.discrete_sac import DiscreteSAC
@@ -13,8 +14,8 @@ from rlbench.algorithms.steps import optimize
 from rlbench.nets.discrete_actor_critic import DiscreteActorCritic
 from rlbench.nets.torsos import MlpTorso
 from rlbench.ops.types import Transition
-from tests.algorithms import recorded
-from tests.algorithms.recorded import BATCH, OBS, Array, numbers
+from tests.algorithms import by_hand, recorded, small_nets
+from tests.algorithms.recorded import BATCH, OBS, Array, numbers, rows, same_parameters
 
 ACTIONS, ALPHA = 4, 0.05
 
@@ -38,30 +39,16 @@ def sac(*, critics: int = 2, target: float | None = None) -> DiscreteSAC:
         temperature=Temperature(ALPHA, device=torch.device("cpu"), target=target, lr=1e-2),
         tau=0.25,
     )
-    recorded.spread(learner.target)
+    small_nets.spread(learner.target)
     return learner
 
 
-def through(layer: nn.Linear, x: Array) -> Array:
-    return numbers(layer.weight) @ x + numbers(layer.bias)
-
-
-def features(net: DiscreteActorCritic, obs: Array) -> Array:
-    for layer in net.torso.modules():
-        if isinstance(layer, nn.Linear):
-            obs = np.maximum(through(layer, obs), 0)
-    return obs
-
-
 def q(net: DiscreteActorCritic, member: int, obs: Array) -> Array:
-    layer = net.critics[member]
-    assert isinstance(layer, nn.Linear)
-    return through(layer, features(net, obs))
+    return by_hand.through(obs, net.torso, net.critics[member])
 
 
 def chances(net: DiscreteActorCritic, obs: Array) -> Array:
-    power = np.exp(through(net.logits, features(net, obs)))
-    return np.array(power / power.sum())
+    return special.softmax(by_hand.through(obs, net.torso, net.logits))
 
 
 def soft(probability: Array, value: Array) -> float:
@@ -72,18 +59,16 @@ def soft(probability: Array, value: Array) -> float:
 def test_critics_regress_to_the_expected_soft_minimum_target(critics: int) -> None:
     learner, b = sac(critics=critics), batch()
     goal = learner.td_target(b)
-    for i in range(BATCH):
-        after = numbers(b.next_obs[i])
-        least = np.min([q(learner.target, k, after) for k in range(critics)], axis=0)
-        expected = float(b.reward[i]) + float(b.discount[i]) * soft(chances(learner.net, after), least)
-        assert goal[i].item() == pytest.approx(expected, rel=1e-6)  # α lies in float32
+    for target, row in zip(goal, rows(b), strict=True):
+        least = np.min([q(learner.target, k, row.next_obs) for k in range(critics)], axis=0)
+        expected = row.reward + row.discount * soft(chances(learner.net, row.next_obs), least)
+        assert target.item() == pytest.approx(expected, rel=1e-6)  # α lies in float32
     for k in range(critics):
         loss, mean, error = learner.critic_loss(b, goal, k)
-        values = [float(q(learner.net, k, numbers(b.obs[i]))[int(b.action[i])]) for i in range(BATCH)]
-        gaps = np.array(values) - numbers(goal)
-        assert loss.item() == pytest.approx(float((numbers(b.weight) * gaps**2).mean()), rel=1e-12)
-        valid = numbers(b.weight) > 0  # a row of weight 0 is in no mean
-        assert mean.item() == pytest.approx(np.mean(np.array(values)[valid]), rel=1e-12)
+        values = np.array([q(learner.net, k, row.obs)[int(row.action)] for row in rows(b)])
+        gaps, weight = values - numbers(goal), numbers(b.weight)
+        assert loss.item() == pytest.approx((weight * gaps**2).mean(), rel=1e-12)
+        assert mean.item() == pytest.approx(values[weight > 0].mean(), rel=1e-12)  # a row of weight 0 is in no mean
         assert numbers(error) == pytest.approx(np.abs(gaps), rel=1e-12)
 
 
@@ -91,11 +76,11 @@ def test_actor_ascends_the_expected_soft_minimum_value() -> None:
     learner, b = sac(), batch()
     loss, entropy = learner.policy_loss(b)
     expected, surprise = 0.0, 0.0
-    for i in range(BATCH):
-        obs, weight = numbers(b.obs[i]), float(b.weight[i])
-        probability = chances(learner.net, obs)
-        expected -= weight * soft(probability, np.minimum(q(learner.net, 0, obs), q(learner.net, 1, obs))) / BATCH
-        surprise -= weight * float((probability * np.log(probability)).sum()) / float(b.weight.sum())
+    for row in rows(b):
+        probability = chances(learner.net, row.obs)
+        least = np.minimum(q(learner.net, 0, row.obs), q(learner.net, 1, row.obs))
+        expected -= row.weight * soft(probability, least) / BATCH
+        surprise -= row.weight * float((probability * np.log(probability)).sum()) / float(b.weight.sum())
     assert loss.item() == pytest.approx(expected, rel=1e-6)
     assert entropy.item() == pytest.approx(surprise, rel=1e-12)
 
@@ -119,8 +104,7 @@ def test_optimizers_update_the_shared_torso_in_turn() -> None:
     assert losses[1] != first.critic_loss(b, first.td_target(b), 1)[0].item()
     optimize(other.policy_loss(b)[0], other.actor_optimizer)
     assert report.metrics["critic_loss"].item() == pytest.approx(sum(losses), rel=1e-12)
-    for ours, theirs in zip(learner.net.parameters(), other.net.parameters(), strict=True):
-        assert torch.equal(ours, theirs)
+    same_parameters(learner.net, other.net, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(("target", "rises"), [(math.log(ACTIONS), True), (0.1, False)])

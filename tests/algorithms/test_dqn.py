@@ -11,6 +11,7 @@ from rlbench.algorithms.dqn import QLearner
 from rlbench.nets.dueling import DuelingMLP
 from rlbench.nets.q_heads import ExpectedHead, QNet
 from rlbench.ops.types import Transition
+from tests.algorithms.by_hand import slope
 
 LR, ADAM_EPSILON = 1e-2, 1e-8
 
@@ -82,24 +83,19 @@ def test_gradient_ignores_the_target() -> None:
     for i in range(len(data.reward)):
         future, chooser = q_of(q_learner.target, data.next_obs[i]), q_of(q_learner.online, data.next_obs[i])
         targets.append(data.reward[i].item() + data.discount[i].item() * future[chooser.index(max(chooser))])
+    wide = copy.deepcopy(q_learner.online).double()
 
-    def frozen(net: QNet) -> float:
-        errors = [(g - q_of(net, o)[int(a)]) ** 2 for g, o, a in zip(targets, data.obs, data.action, strict=True)]
+    def frozen() -> float:
+        errors = [(g - q_of(wide, o)[int(a)]) ** 2 for g, o, a in zip(targets, data.obs, data.action, strict=True)]
         return sum(w * e for w, e in zip(data.weight.tolist(), errors, strict=True)) / len(errors)
 
     loss, _ = q_learner.loss(data)
-    gradients = torch.autograd.grad(loss, list(q_learner.online.parameters()))
-    wide = copy.deepcopy(q_learner.online).double()
-    for parameter, gradient in zip(wide.parameters(), gradients, strict=True):
-        flat, step = parameter.data.view(-1), 1e-5
+    slopes = torch.autograd.grad(loss, list(q_learner.online.parameters()))
+    for parameter, gradient in zip(wide.parameters(), slopes, strict=True):
+        flat = parameter.data.view(-1)
         for i in (0, len(flat) // 2, len(flat) - 1):
-            at = flat[i].item()
-            flat[i] = at + step
-            above = frozen(wide)
-            flat[i] = at - step
-            below = frozen(wide)
-            flat[i] = at
-            assert gradient.view(-1)[i].item() == pytest.approx((above - below) / (2 * step), rel=1e-3, abs=1e-5)
+            expected = slope(frozen, flat, i, step=1e-5)
+            assert gradient.view(-1)[i].item() == pytest.approx(expected, rel=1e-3, abs=1e-5)
 
 
 def test_update_equals_one_adam_step() -> None:

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlbench.algorithms.base import Periodic, Update
@@ -15,10 +14,11 @@ from rlbench.nets.torsos import MlpTorso
 from rlbench.ops.returns import advantages
 from rlbench.ops.state_dict import State
 from rlbench.ops.types import Metrics, Role, Rollout, Transition
+from tests.algorithms import by_hand
+from tests.algorithms.recorded import Array, numbers
 from tests.rings import ring_of
 
 OBS, ACTIONS, GAMMA = 3, 4, 0.9
-Array = NDArray[np.float64]
 
 
 class Pupil:
@@ -65,24 +65,11 @@ def curiosity(*, reward_scale: float = 0.5, lr: float = 1e-3) -> Curiosity:
     return Curiosity(net, optimizer=optimizer, loss_scale=10.0, reward_scale=reward_scale, forward_share=0.2)
 
 
-def numbers(x: Tensor) -> Array:
-    return np.array(x.detach().double().numpy())
-
-
-def layers(net: nn.Module, x: Array, *, last: bool) -> Array:
-    """Fully connected layers with ReLU between them, and after the ``last`` too."""
-    linear = [layer for layer in net.modules() if isinstance(layer, nn.Linear)]
-    for depth, layer in enumerate(linear):
-        x = numbers(layer.weight) @ x + numbers(layer.bias)
-        x = np.maximum(x, 0) if last or depth < len(linear) - 1 else x
-    return x
-
-
 def errors_by_hand(net: ICM, before: Array, action: int, after: Array) -> tuple[float, float]:
     """The forward error and the inverse cross entropy of one step (eq. 4, 5 and 2)."""
-    one, two = layers(net.torso, before, last=True), layers(net.torso, after, last=True)
-    foreseen = layers(net.ahead, np.concatenate([one, np.eye(ACTIONS)[action]]), last=False)
-    logits = layers(net.between, np.concatenate([one, two]), last=False)
+    one, two = (np.maximum(by_hand.through(obs, net.torso), 0) for obs in (before, after))
+    foreseen = by_hand.through(np.concatenate([one, np.eye(ACTIONS)[action]]), net.ahead)
+    logits = by_hand.through(np.concatenate([one, two]), net.between)
     surprise = np.log(np.exp(logits).sum()) - logits[action]
     return 0.5 * float(((foreseen - two) ** 2).sum()), float(surprise)
 
@@ -197,24 +184,17 @@ def test_icm_learns_from_live_first_steps() -> None:
     trajectory = TrajectoryView(replay).sample(64)
     alive = [i for i in range(64) if trajectory.transition.weight[i] > 0]
     assert 0 < len(alive) < 64
-    actual = np.array(
-        [
-            errors_by_hand(
-                model.net, numbers(trajectory.obs[i, 0]), int(trajectory.action[i, 0]), numbers(trajectory.obs[i, 1])
-            )
-            for i in alive
-        ]
-    )
-    report = CuriousReplay(OfBatches(), model).update(trajectory, 0)
-    assert report.metrics["forward_loss"].item() == pytest.approx(actual[:, 0].mean(), rel=1e-6)
-    assert report.metrics["inverse_loss"].item() == pytest.approx(actual[:, 1].mean(), rel=1e-6)
-    assert report.metrics["bonus"].item() == pytest.approx(0.5 * actual[:, 0].mean(), rel=1e-6)
-    after = np.array(
-        [
-            errors_by_hand(
-                model.net, numbers(trajectory.obs[i, 0]), int(trajectory.action[i, 0]), numbers(trajectory.obs[i, 1])
-            )
-            for i in alive
-        ]
-    )
-    assert (after @ [0.2, 0.8]).mean() < (actual @ [0.2, 0.8]).mean()
+
+    def errors() -> Array:
+        """``[B, 2]``: forward and inverse."""
+        steps = [(numbers(trajectory.obs[i, 0]), int(trajectory.action[i, 0]), numbers(trajectory.obs[i, 1]))
+                 for i in alive]  # fmt: skip
+        return np.array([errors_by_hand(model.net, *step) for step in steps])
+
+    before = errors()
+    metrics = CuriousReplay(OfBatches(), model).update(trajectory, 0).metrics
+    forward, inverse = before.mean(0)
+    assert metrics["forward_loss"].item() == pytest.approx(forward, rel=1e-6)
+    assert metrics["inverse_loss"].item() == pytest.approx(inverse, rel=1e-6)
+    assert metrics["bonus"].item() == pytest.approx(0.5 * forward, rel=1e-6)
+    assert (errors() @ [0.2, 0.8]).mean() < (before @ [0.2, 0.8]).mean()

@@ -19,7 +19,8 @@ from rlbench.nets.torsos import MlpTorso
 from rlbench.ops.action_distributions import Discrete
 from rlbench.ops.losses import discrete_conservative_gap, likely
 from rlbench.ops.types import Transition
-from tests.algorithms.recorded import BATCH, OBS, Array, adam, numbers, spread, through
+from tests.algorithms import by_hand, small_nets
+from tests.algorithms.recorded import BATCH, OBS, Array, gradients, numbers, rows
 from tests.algorithms.recorded import batch as real_batch
 
 ACTIONS, FEATURES = 4, 7
@@ -41,22 +42,15 @@ def torso() -> MlpTorso:
 def advised(huber: float | None = 1.0) -> QNetWithPolicy:
     torch.manual_seed(0)
     net = QNetWithPolicy(torso(), ExpectedHead(streams(), huber=huber), streams()).double()
-    spread(net)
-    spread(net)
+    small_nets.spread(net)
+    small_nets.spread(net)
     return net
 
 
 def q_learner(net: QNet, *, select: Selector | None = None, extra: Extra | None = None) -> QLearner:
-    agent = QLearner(
-        net,
-        optimizers=[adam(net)],
-        max_grad_norm=None,
-        double=True,
-        target_update_interval=9,
-        select=select,
-        extra=extra,
-    )
-    spread(agent.target)
+    options = {"max_grad_norm": None, "double": True, "target_update_interval": 9, "select": select, "extra": extra}
+    agent = QLearner(net, optimizers=[small_nets.adam(net)], **options)
+    small_nets.spread(agent.target)
     return agent
 
 
@@ -67,17 +61,19 @@ def bcq(threshold: float = 0.3, penalty: float = 0.01) -> QLearner:
 
 def crr(method: DiscreteCriticRegularized = PLAIN) -> DiscreteCRR:
     net = advised(huber=None)
-    agent = DiscreteCRR(net, optimizer=adam(net), max_grad_norm=None, target_update_interval=9, method=method)
-    spread(agent.target)
+    agent = DiscreteCRR(
+        net, optimizer=small_nets.adam(net), max_grad_norm=None, target_update_interval=9, method=method
+    )
+    small_nets.spread(agent.target)
     return agent
 
 
 def values(net: QNet, obs: Tensor) -> Array:
-    return np.array([through(numbers(row), net.torso, net.head.streams) for row in obs])
+    return np.array([by_hand.through(numbers(row), net.torso, net.head.streams) for row in obs])
 
 
 def logits(net: QNetWithPolicy | BehaviorPolicy, obs: Tensor) -> Array:
-    return np.array([through(numbers(row), net.torso, net.logits) for row in obs])
+    return np.array([by_hand.through(numbers(row), net.torso, net.logits) for row in obs])
 
 
 def huber(error: float) -> float:
@@ -98,62 +94,48 @@ def test_behavior_mask_is_exact_at_its_threshold() -> None:
 
 def test_bcq_loss_equals_a_hand_computation_of_the_paper() -> None:
     learner, b = bcq(), batch()
-    assert isinstance(learner.online, QNetWithPolicy)
     loss, report = learner.loss(b)
     now, here = values(learner.online, b.obs), logits(learner.online, b.obs)
     chooser, model = values(learner.online, b.next_obs), softmax(logits(learner.online, b.next_obs), axis=1)
     future, total, extra, forbade = values(learner.target, b.next_obs), 0.0, 0.0, False
-    for i in range(BATCH):
+    for i, row in enumerate(rows(b)):
         allowed = [a for a in range(ACTIONS) if model[i, a] / model[i].max() >= 0.3]
         best = max(allowed, key=lambda a: chooser[i, a])
         forbade |= best != chooser[i].argmax()
-        error = now[i, b.action[i]] - (b.reward[i].item() + b.discount[i].item() * future[i, best])
-        surprise = 0.01 * np.square(here[i]).mean() - log_softmax(here[i])[b.action[i]]
-        total += b.weight[i].item() * huber(error) / BATCH
-        extra += b.weight[i].item() * surprise / BATCH
+        error = now[i, int(row.action)] - (row.reward + row.discount * future[i, best])
+        surprise = 0.01 * np.square(here[i]).mean() - log_softmax(here[i])[int(row.action)]
+        total += row.weight * huber(error) / BATCH
+        extra += row.weight * surprise / BATCH
     assert forbade  # or the mask could be missing
-    assert report.metrics["extra"] is not None
     assert report.metrics["extra"].item() == pytest.approx(extra, rel=1e-9)
     assert loss.item() == pytest.approx(total + extra, rel=1e-9)
 
 
 def test_imitation_loss_of_bcq_trains_the_shared_torso() -> None:
     learner, b = bcq(), batch()
-    assert isinstance(learner.online, QNetWithPolicy) and learner.extra_loss is not None
     net = learner.online
-    parameters = list(net.torso.parameters())
     features = net.torso(b.obs)
-    gradients = torch.autograd.grad(learner.extra_loss(features, net.head(features, "learn"), b), parameters)
+    ours = gradients(learner.extra_loss(features, net.head(features, "learn"), b), net.torso)
     table = net.policy(net.torso(b.obs)).logits
     surprise = nn.functional.cross_entropy(table, b.action, reduction="none") + 0.01 * table.pow(2).mean(1)
-    for ours, theirs in zip(gradients, torch.autograd.grad((b.weight * surprise).mean(), parameters), strict=True):
-        torch.testing.assert_close(ours, theirs)
-        assert bool(theirs.abs().sum() > 0)
+    theirs = gradients((b.weight * surprise).mean(), net.torso)
+    torch.testing.assert_close(ours, theirs)
+    assert all(bool(gradient.abs().sum() > 0) for gradient in theirs)
 
 
 def test_bcq_chooses_the_best_of_the_likely_actions() -> None:
     learner, obs = bcq(), 3 * torch.randn(200, OBS, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    assert isinstance(learner.online, QNetWithPolicy)
     model, mean = softmax(logits(learner.online, obs), axis=1), values(learner.online, obs)
-    expected = [
-        max((a for a in range(ACTIONS) if m[a] >= 0.3 * m.max()), key=lambda a: q[a])
-        for m, q in zip(model, mean, strict=True)
-    ]
+    expected = np.where(model >= 0.3 * model.max(1, keepdims=True), mean, -np.inf).argmax(1).tolist()
     assert learner.act(obs, "eval").tolist() == expected
     assert expected != mean.argmax(1).tolist()
 
 
 def test_a_selector_needs_the_online_network_to_choose() -> None:
     net = advised()
+    options = {"max_grad_norm": None, "double": False, "target_update_interval": 1}
     with pytest.raises(ValueError, match="double=True"):
-        QLearner(
-            net,
-            optimizers=[],
-            max_grad_norm=None,
-            double=False,
-            target_update_interval=1,
-            select=behavior_mask(net, 0.3),
-        )
+        QLearner(net, optimizers=[], **options, select=behavior_mask(net, 0.3))
 
 
 def test_conservative_gap_is_log_sum_exp_minus_the_datas_value() -> None:
@@ -165,17 +147,16 @@ def test_conservative_gap_is_log_sum_exp_minus_the_datas_value() -> None:
 def test_cql_term_is_the_gap_of_mean_quantiles() -> None:
     torch.manual_seed(0)
     net, b = QNet(torso(), QuantileHead(streams(5))).double(), batch()
-    spread(net)
+    small_nets.spread(net)
     plain, pressed = q_learner(net), q_learner(net, extra=conservatism(10.0))
     pressed.target.load_state_dict(plain.target.state_dict())
-    gradients, report = pressed.loss(b)
+    loss, report = pressed.loss(b)
     expected = 0.0
-    for i in range(BATCH):
-        mean = through(numbers(b.obs[i]), net.torso, net.head.streams).reshape(ACTIONS, 5).mean(1)
-        expected += 10 * b.weight[i].item() * (logsumexp(mean) - mean[b.action[i]]) / BATCH
-    assert report.metrics["extra"] is not None
+    for row in rows(b):
+        mean = by_hand.through(row.obs, net.torso, net.head.streams).reshape(ACTIONS, 5).mean(1)
+        expected += 10 * row.weight * (logsumexp(mean) - mean[int(row.action)]) / BATCH
     assert report.metrics["extra"].item() == pytest.approx(expected, rel=1e-9)
-    assert gradients.item() == pytest.approx(plain.loss(b)[0].item() + expected, rel=1e-9)
+    assert loss.item() == pytest.approx(plain.loss(b)[0].item() + expected, rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -205,54 +186,51 @@ def test_action_of_expected_value_has_zero_advantage() -> None:
 @pytest.mark.parametrize("mode", ["exp", "binary", "all"])
 def test_crr_loss_equals_a_hand_computation_of_the_paper(mode: str, conservative: float | None) -> None:
     settings = {"mode": mode, "beta": 0.7, "max_weight": 2.0, "conservative_weight": conservative}
-    method = DiscreteCriticRegularized.model_validate(settings)
-    learner, b = crr(method), batch()
+    learner, b = crr(DiscreteCriticRegularized.model_validate(settings)), batch()
     loss, _ = learner.loss(b)
     now, here = values(learner.online, b.obs), logits(learner.online, b.obs)
     future, there = values(learner.target, b.next_obs), softmax(logits(learner.target, b.next_obs), axis=1)
     total = 0.0
-    for i in range(BATCH):
-        a, own = int(b.action[i]), softmax(here[i])
-        goal = b.reward[i].item() + b.discount[i].item() * float(there[i] @ future[i])
-        advantage = now[i, a] - float(own @ now[i])
+    for i, row in enumerate(rows(b)):
+        a = int(row.action)
+        goal = row.reward + row.discount * float(there[i] @ future[i])
+        advantage = now[i, a] - float(softmax(here[i]) @ now[i])
         weight = {"exp": min(math.exp(advantage / 0.7), 2.0), "binary": float(advantage > 0), "all": 1.0}[mode]
-        row = (now[i, a] - goal) ** 2 - weight * log_softmax(here[i])[a]
-        row += (conservative or 0.0) * (logsumexp(now[i]) - now[i, a])
-        total += b.weight[i].item() * row / BATCH
+        term = (now[i, a] - goal) ** 2 - weight * log_softmax(here[i])[a]
+        term += (conservative or 0.0) * (logsumexp(now[i]) - now[i, a])
+        total += row.weight * term / BATCH
     assert loss.item() == pytest.approx(total, rel=1e-9)
 
 
 def test_advantages_have_no_gradient_in_the_values() -> None:
     """And no probability from the critic's error: of each other they only see the torso."""
     learner, b = crr(), batch()
-    features = learner.online.torso(b.obs)
-    value = learner.online.head(features, "learn")
+    net = learner.online
+    features = net.torso(b.obs)
+    value = net.head(features, "learn")
     term = learner.weighted_cloning_loss(features, value, b)
-    own, other = list(learner.online.logits.parameters()), list(learner.online.head.streams.parameters())
-    assert all(gradient is None for gradient in torch.autograd.grad(term, other, allow_unused=True, retain_graph=True))
-    assert all(bool(gradient.abs().sum() > 0) for gradient in torch.autograd.grad(term, own, retain_graph=True))
+    assert all(gradient is None for gradient in gradients(term, net.head.streams))
+    assert all(bool(gradient.abs().sum() > 0) for gradient in gradients(term, net.logits))
     error = value.at(b.action).distance(learner.bootstrap_value(b.next_obs).backup(b.reward, b.discount)).mean()
-    assert all(gradient is None for gradient in torch.autograd.grad(error, own, allow_unused=True))
+    assert all(gradient is None for gradient in gradients(error, net.logits))
 
 
 def test_policy_loss_trains_the_torso_with_constant_weights() -> None:
     learner, b = crr(), batch()
-    features = learner.online.torso(b.obs)
-    value, policy = learner.online.head(features, "learn"), learner.online.policy(features)
+    net = learner.online
+    features = net.torso(b.obs)
+    value, policy = net.head(features, "learn"), net.policy(features)
     fixed = torch.tensor(learner.weight(policy, value.mean(), b.action).tolist(), dtype=torch.float64)
     expected = -(b.weight * fixed * policy.log_prob(b.action)).mean()
-    parameters = list(learner.online.torso.parameters())
-    gradients = torch.autograd.grad(learner.weighted_cloning_loss(features, value, b), parameters, retain_graph=True)
-    for ours, theirs in zip(gradients, torch.autograd.grad(expected, parameters), strict=True):
-        torch.testing.assert_close(ours, theirs)
+    ours = gradients(learner.weighted_cloning_loss(features, value, b), net.torso)
+    torch.testing.assert_close(ours, gradients(expected, net.torso))
 
 
 def test_conservative_gap_of_crr_trains_the_values() -> None:
     learner, b = crr(DiscreteCriticRegularized(conservative_weight=1.0)), batch()
     features = learner.online.torso(b.obs)
     term = learner.weighted_cloning_loss(features, learner.online.head(features, "learn"), b)
-    gradients = torch.autograd.grad(term, list(learner.online.head.streams.parameters()))
-    assert all(bool(gradient.abs().sum() > 0) for gradient in gradients)
+    assert all(bool(slope.abs().sum() > 0) for slope in gradients(term, learner.online.head.streams))
 
 
 def test_crr_evaluation_samples_unless_greedy() -> None:
@@ -267,8 +245,8 @@ def test_crr_evaluation_samples_unless_greedy() -> None:
 def test_discrete_behavior_cloning_is_cross_entropy_with_an_error_rate() -> None:
     torch.manual_seed(0)
     actor, b = BehaviorPolicy(torso(), streams()).double(), batch()
-    spread(actor)
-    learner = Imitation(actor, actor_optimizer=adam(actor))
+    small_nets.spread(actor)
+    learner = Imitation(actor, actor_optimizer=small_nets.adam(actor))
     loss, missed = learner.loss(b)
     table = logits(actor, b.obs)
     expected = [-log_softmax(table[i])[b.action[i]] for i in range(BATCH)]
