@@ -37,20 +37,19 @@ def frame_of(number: int) -> np.ndarray:
 
 def episode(number: int, steps: int, *, ended: bool = True) -> list[Transition]:
     """One from its beginning: black frames fill the stack, rewards and actions go round."""
-    black = np.zeros((SIZE, SIZE), np.uint8)
-    frames = [black, black, black, *(frame_of(1000 * number + k + 1) for k in range(steps + 1))]
-    return [
-        Transition(
-            frames[k : k + 4],
-            k % 6,
-            float(k % 3 - 1),
-            0.0 if ended and k == steps - 1 else 1.0,
-            frames[k + 1 : k + 5],
-            (k + 1) % 6,
-            number - 2**63,
-        )
-        for k in range(steps)
-    ]
+    frames = [np.zeros((SIZE, SIZE), np.uint8)] * 3 + [frame_of(1000 * number + k + 1) for k in range(steps + 1)]
+
+    def step(k: int) -> Transition:
+        going = 0.0 if ended and k == steps - 1 else 1.0
+        reward, after = float(k % 3 - 1), frames[k + 1 : k + 5]
+        return Transition(frames[k : k + 4], k % 6, reward, going, after, (k + 1) % 6, number - 2**63)
+
+    return [step(k) for k in range(steps)]
+
+
+def features_of(at: Transition) -> dict[str, object]:
+    stacks = {key: [png(f) for f in getattr(at, key)] for key in ("o_t", "o_tp1")}
+    return stacks | {key: [getattr(at, key)] for key in ("a_t", "a_tp1", "r_t", "d_t", "episode_id")}
 
 
 def shard(path: Path, transitions: Iterable[Transition], **changes: object) -> Path:
@@ -58,17 +57,7 @@ def shard(path: Path, transitions: Iterable[Transition], **changes: object) -> P
     raw = io.BytesIO()
     writer = RecordWriter(raw)
     for at in transitions:
-        features: dict[str, object] = {
-            "o_t": [png(f) for f in at.o_t],
-            "o_tp1": [png(f) for f in at.o_tp1],
-            "a_t": [at.a_t],
-            "a_tp1": [at.a_tp1],
-            "r_t": [at.r_t],
-            "d_t": [at.d_t],
-            "episode_id": [at.episode_id],
-            "episode_return": [0.0],
-        }
-        writer.write(example({**features, **changes}))
+        writer.write(example({**features_of(at), "episode_return": [0.0], **changes}))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(raw.getvalue(), 1))
     return path

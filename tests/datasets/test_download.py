@@ -45,9 +45,9 @@ class Server:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
-    """A server of a mirror of D4RL, and an empty folder to download to."""
-    behaviour = Server()
+def server(content: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
+    """A mirror of D4RL that serves ``content``, and an empty folder to download to."""
+    behaviour = Server(files={PATH: content})
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -138,12 +138,10 @@ def nothing_left_behind(target: Path) -> bool:
 
 
 def test_a_file_arrives_whole_and_is_recorded(server: Server, content: bytes, target: Path) -> None:
-    server.files[PATH] = content
     progress = fetch()
     assert target.read_bytes() == content
     assert progress[-1] == (len(content), len(content))
     seal = checksums.read_seal(target)
-    assert seal is not None
     assert (seal.sha256, seal.size, seal.url) == (sha256(content).hexdigest(), len(content), server.url + PATH)
     assert nothing_left_behind(target)
     assert len(read_d4rl(target).obs) == 30
@@ -152,20 +150,20 @@ def test_a_file_arrives_whole_and_is_recorded(server: Server, content: bytes, ta
 
 
 def test_slow_server_is_tolerated(server: Server, content: bytes, target: Path) -> None:
-    server.files[PATH], server.stall, server.block = content, 0.02, 2000
+    server.stall, server.block = 0.02, 2000
     assert len(fetch(patience=1.0)) >= 1
     assert target.read_bytes() == content
 
 
 def test_interrupted_download_resumes(server: Server, content: bytes, target: Path) -> None:
-    server.files[PATH], server.cut_after = content, 3000
+    server.cut_after = 3000
     fetch()
     assert target.read_bytes() == content
     assert [requests for _, requests in server.requests][:3] == [None, "bytes=3000-", "bytes=6000-"]
 
 
 def test_second_call_resumes_the_first_ones_part(server: Server, content: bytes, target: Path) -> None:
-    server.files[PATH], server.cut_after = content, 3000
+    server.cut_after = 3000
     stop_after_a_block()
     assert not target.exists()
     assert part_of(target).stat().st_size == 3000
@@ -191,7 +189,7 @@ def test_parts_of_two_files_are_never_joined(
 
 @pytest.mark.parametrize("shift", [-1000, 1000])
 def test_range_with_another_begin_is_not_joined(server: Server, content: bytes, target: Path, shift: int) -> None:
-    server.files[PATH], server.cut_after = content, 3000
+    server.cut_after = 3000
     stop_after_a_block()
     server.cut_after, server.shift = None, shift
     with pytest.raises(ResourceExhausted, match=rf"requested byte 3000, the server sent {3000 + shift}-"):
@@ -210,7 +208,6 @@ def test_download_that_does_not_fit_is_refused_before_it_starts(
     def free_bytes(free: int) -> None:
         monkeypatch.setattr(download.shutil, "disk_usage", lambda path: real(path)._replace(free=free))
 
-    server.files[PATH] = content
     free_bytes(size - 1)
     with pytest.raises(DoesNotFit, match=f"{size:,} bytes are needed, {size - 1:,} are free"):
         fetch()
@@ -229,7 +226,6 @@ def test_download_that_does_not_fit_is_refused_before_it_starts(
 
 
 def test_complete_part_file_needs_no_server(server: Server, content: bytes, target: Path) -> None:
-    server.files[PATH] = content
     with download.locked_download(target):
         list(download.fetch_file(server.url + PATH, target))
     server.files.clear()
@@ -247,7 +243,7 @@ def test_complete_part_file_needs_no_server(server: Server, content: bytes, targ
 def test_server_without_ranges_or_length_restarts_the_download(
     lacking: str, error: type[Exception], reason: str, server: Server, content: bytes, target: Path
 ) -> None:
-    server.files[PATH], server.cut_after = content, 3000
+    server.cut_after = 3000
     setattr(server, lacking, False)
     with pytest.raises(error, match=reason):
         fetch()
@@ -264,7 +260,6 @@ def test_server_without_ranges_or_length_restarts_the_download(
 def test_another_file_than_recorded_is_refused(
     end: slice, reason: str, server: Server, content: bytes, target: Path
 ) -> None:
-    server.files[PATH] = content
     fetch()
     target.unlink()
     server.files[PATH] = content[end] + b"x"
@@ -299,7 +294,6 @@ def test_refused_connection_is_reported_in_one_line(target: Path, monkeypatch: p
 
 
 def test_two_downloads_of_one_file_do_not_share_a_part(server: Server, content: bytes, target: Path) -> None:
-    server.files[PATH] = content
     target.parent.mkdir()
     with FileLock(f"{part_of(target)}.lock"), pytest.raises(UsageError, match="another process"):
         fetch()
@@ -360,7 +354,6 @@ def test_announced_size_of_many_digits_fits_no_disk(name: str, value: str, begin
 def test_restarted_part_needs_no_extra_disk_space(
     server: Server, target: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.files[PATH] = content
     part = download.part_of(target)
     part.parent.mkdir(parents=True)
     part.write_bytes(bytes(3 * len(content)))
@@ -373,7 +366,7 @@ def test_restarted_part_needs_no_extra_disk_space(
 def test_body_without_a_length_does_not_fill_the_disk(
     server: Server, target: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.files[PATH], server.announce = content, False
+    server.announce = False
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

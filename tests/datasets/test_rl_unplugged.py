@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from time import monotonic, sleep
@@ -22,7 +23,7 @@ from rlbench.datasets.tfrecord import crc32c, example, records
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 from tests.datasets import rl_unplugged_writer
-from tests.datasets.rl_unplugged_writer import Transition, episode, frame_of, png, shard
+from tests.datasets.rl_unplugged_writer import Transition, episode, features_of, frame_of, png, shard
 
 
 def read(path: Path, folder: Path) -> Dataset:
@@ -68,60 +69,44 @@ def test_records_have_their_byte_positions(tmp_path: Path) -> None:
     assert [at for at, _ in data] == [0, len(data[0][1]) + 16, len(data[0][1]) + len(data[1][1]) + 32]
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "x.frames"
+
+
 @pytest.mark.parametrize("order", ["played", "backwards", "shuffled"])
-def test_episodes_are_assembled_with_every_frame_once(tmp_path: Path, order: str) -> None:
+def test_episodes_are_assembled_with_every_frame_once(tmp_path: Path, folder: Path, order: str) -> None:
     content = [*episode(1, 7), *episode(2, 4, ended=False), *episode(3, 1)]
-    rows = {
-        "played": list(range(12)),
-        "backwards": list(range(12))[::-1],
-        "shuffled": np.random.default_rng(1).permutation(12).tolist(),
-    }[order]
-    data = read(shard(tmp_path / "s", [content[i] for i in rows]), tmp_path / "x.frames")
-    assert data.final is not None and data.obs.shape == (7 + 4 + 1 + 3, 84, 84) and data.obs.dtype == np.uint8
+    shuffled = np.random.default_rng(1).permutation(12).tolist()
+    rows = {"played": range(12), "backwards": range(11, -1, -1), "shuffled": shuffled}[order]
+    data = read(shard(tmp_path / "s", [content[i] for i in rows]), folder)
+    assert data.obs.shape == (7 + 4 + 1 + 3, 84, 84) and data.obs.dtype == np.uint8
     lengths = {1: 7, 2: 4, 3: 1}
     ends = np.flatnonzero(data.final).tolist()
-    starts = [0, *(end + 1 for end in ends[:-1])]
-    frames_by_row = []
-    for start, end in zip(starts, ends, strict=True):
+    numbers = []
+    for start, end in zip([0, *(end + 1 for end in ends[:-1])], ends, strict=True):
         number = next(n for n in lengths if (data.obs[start] == frame_of(1000 * n + 1)).all())
-        frames_by_row.append(number)
+        numbers.append(number)
         assert end - start == lengths[number]
         for k in range(lengths[number] + 1):
             np.testing.assert_array_equal(data.obs[start + k], frame_of(1000 * number + k + 1))
         k = np.arange(lengths[number])
         np.testing.assert_array_equal(data.action[start:end], k % 6)
         np.testing.assert_array_equal(data.reward[start:end], k % 3 - 1)
-        last = np.arange(lengths[number]) == lengths[number] - 1
-        np.testing.assert_array_equal(data.terminated[start:end], last & (number != 2))
-        np.testing.assert_array_equal(data.truncated[start:end], last & (number == 2))
-    assert sorted(frames_by_row) == [1, 2, 3] and (order != "played" or frames_by_row == [1, 2, 3])
+        np.testing.assert_array_equal(data.terminated[start:end], (k == k[-1]) & (number != 2))
+        np.testing.assert_array_equal(data.truncated[start:end], (k == k[-1]) & (number == 2))
+    assert sorted(numbers) == [1, 2, 3] and (order != "played" or numbers == [1, 2, 3])
 
 
-def test_mid_game_line_begins_with_its_preceding_frames(tmp_path: Path) -> None:
+def test_mid_game_line_begins_with_its_preceding_frames(tmp_path: Path, folder: Path) -> None:
+    """Two steps and an end; three frames before the seventh; three steps and an end."""
     content = episode(1, 9)
-    data = read(shard(tmp_path / "s", [*content[:2], *content[6:]]), tmp_path / "x.frames")
-    due = [
-        1,
-        2,
-        3,
-        4,
-        5,
-        6,
-        7,
-        8,
-        9,
-        10,
-    ]  # two steps and an end; three frames before the seventh; three steps and an end
-    assert [int((frame_of(1000 + k) == frame).all()) for k, frame in zip(due, data.obs, strict=True)] == [1] * 10
-    assert data.final is not None
+    data = read(shard(tmp_path / "s", [*content[:2], *content[6:]]), folder)
+    assert all((frame_of(1001 + k) == frame).all() for k, frame in zip(range(10), data.obs, strict=True))
     assert data.final.tolist() == [False, False, True, True, True, True, False, False, False, True]
     assert data.truncated.tolist() == [False, True, *[False] * 8] and np.flatnonzero(data.terminated).tolist() == [8]
-    assert recording_reader.metadata(tmp_path / "x.frames") == {
-        "transitions": 5,
-        "lines": 2,
-        "leading": 3,
-        "episodes": 1,
-    }
+    counts = {"transitions": 5, "lines": 2, "leading": 3, "episodes": 1}
+    assert recording_reader.metadata(folder) == counts
 
 
 def still(number: int, *, action: int = 0) -> Transition:
@@ -131,14 +116,14 @@ def still(number: int, *, action: int = 0) -> Transition:
 
 
 def test_identical_frames_are_each_stored_once() -> None:
-    records = Shard(Path("s"))
-    for at in range(5):
-        moment = still(3)
-        records.add(at, example(rl_unplugged_writer.example(_features(moment))))
-    assert records.lines() == [[0, 1, 2, 3, 4]]
-    alone = Shard(Path("s"))
-    alone.add(0, example(rl_unplugged_writer.example(_features(still(3)))))
-    assert alone.lines() == [[0]]
+    """Moments at which nothing moves."""
+    frame = [frame_of(3)] * 4
+    still = example(rl_unplugged_writer.example(features_of(Transition(frame, 0, 0.0, 1.0, frame, 0, 5))))
+    for count in (5, 1):
+        records = Shard(Path("s"))
+        for at in range(count):
+            records.add(at, still)
+        assert records.lines() == [list(range(count))]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.booleans()), min_size=1, max_size=30))
@@ -158,14 +143,6 @@ def test_every_record_is_in_one_consistent_line(rows_of_line: list[tuple[int, in
         for one, other in pairwise(line):
             assert records.led_to[one] == records.stacks[other] and not records.over[one]
             assert records.next_action[one] == records.action[other]
-
-
-def _features(at: Transition) -> dict[str, object]:
-    return {
-        "o_t": [png(f) for f in at.o_t],
-        "o_tp1": [png(f) for f in at.o_tp1],
-        **{key: [getattr(at, key)] for key in ("a_t", "a_tp1", "r_t", "d_t", "episode_id")},
-    }
 
 
 SMALL = [png(np.zeros((42, 84), np.uint8))] * 4
@@ -210,87 +187,88 @@ def test_records_of_something_else_are_refused_by_byte(tmp_path: Path, changes: 
 def test_a_wrong_checksum_a_cut_gzip_and_no_gzip_are_refused_by_byte(tmp_path: Path) -> None:
     path = shard(tmp_path / "s", episode(1, 3))
     raw, second = gzip.decompress(path.read_bytes()), [at for at, _ in records(path)][1]
-    for at, reason in (
-        (second + 2, "the length's CRC-32C"),
-        (second + 40, "its CRC-32C"),
-        (second + 9, "the length's"),
+
+    def flipped(at: int) -> bytes:
+        return gzip.compress(raw[:at] + bytes([raw[at] ^ 4]) + raw[at + 1 :], 1)
+
+    for content, reason in (
+        (flipped(second + 2), f"byte {second:,}: the length's CRC-32C"),
+        (flipped(second + 40), f"byte {second:,}: its CRC-32C"),
+        (flipped(second + 9), f"byte {second:,}: the length's"),
+        (gzip.compress(raw[: second + 30], 1), f"byte {second:,}: .* bytes are left of"),
+        (gzip.compress(raw, 1)[:-20], "byte .*: Compressed file ended"),
+        (raw, "byte 0: Not a gzipped file"),
     ):
-        broken = bytearray(raw)
-        broken[at] ^= 4
-        path.write_bytes(gzip.compress(broken, 1))
-        with pytest.raises(RefusedFile, match=f"s: record at byte {second:,}: {reason}"):
+        path.write_bytes(content)
+        with pytest.raises(RefusedFile, match=f"s: record at {reason}"):
             list(records(path))
-    path.write_bytes(gzip.compress(raw[: second + 30], 1))
-    with pytest.raises(RefusedFile, match=f"s: record at byte {second:,}: .* bytes are left of"):
-        list(records(path))
-    path.write_bytes(gzip.compress(raw, 1)[:-20])
-    with pytest.raises(RefusedFile, match=r"s: record at byte .*: Compressed file ended"):
-        list(records(path))
-    path.write_bytes(raw)
-    with pytest.raises(RefusedFile, match="s: record at byte 0: Not a gzipped file"):
-        list(records(path))
     with pytest.raises(UsageError, match="away: cannot be read"):
         list(records(tmp_path / "away"))
 
 
-def bring(folder: Path, *paths: Path, workers: int = 1) -> list[Conversion]:
-    """An import."""
-    return list(
-        shard_conversion.convert_shards(paths, folder, rl_unplugged.convert_shard, workers=workers, origin="a test")
-    )
+def bring(folder: Path, *paths: Path, workers: int = 1) -> Iterator[Conversion]:
+    """An import, shard by shard."""
+    return shard_conversion.convert_shards(paths, folder, rl_unplugged.convert_shard, workers=workers, origin="a test")
 
 
-def test_damaged_shards_are_named_and_the_others_kept(tmp_path: Path) -> None:
-    folder = tmp_path / "x.frames"
-    good, bad, late = (
-        tmp_path / name for name in ("run_1-00000-of-00100", "run_1-00001-of-00100", "run_2-00000-of-00100")
-    )
+def brought(folder: Path, *paths: Path) -> list[bool]:
+    """Whether each shard was there before the import."""
+    return [conversion.before for conversion in bring(folder, *paths)]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_damaged_shards_are_named_and_the_others_kept(tmp_path: Path, folder: Path) -> None:
+    names = ("run_1-00000-of-00100", "run_1-00001-of-00100", "run_2-00000-of-00100")
+    good, bad, late = (tmp_path / name for name in names)
     shard(good, episode(1, 4))
     shard(bad, episode(2, 4), o_t=None)
-    first = bring(folder, good, bad)
+    first = list(bring(folder, good, bad))
     assert [(b.path, b.before, b.refusal is None) for b in first] == [(good, False, True), (bad, False, False)]
     assert "run_1-00001-of-00100: record at byte 0: o_t" in str(first[1].refusal)
     assert len(recording_reader.read_recording(folder).obs) == 5
     stamp = (folder / f"{good.name}.00000.segment").stat().st_mtime_ns
     shard(bad, episode(2, 6))
     shard(late, episode(3, 2))
-    again = bring(folder, good, bad, late)
+    again = list(bring(folder, good, bad, late))
     assert [b.before for b in again] == [True, False, False] and not any(b.refusal for b in again)
     assert (folder / f"{good.name}.00000.segment").stat().st_mtime_ns == stamp
     data = recording_reader.read_recording(folder)
     assert len(data.obs) == 5 + 7 + 3 and data.terminated.sum() == 3
     content = recording_reader.metadata(folder)
     assert (content["files"], content["transitions"], content["episodes"]) == (3, 12, 3)
-    assert all(b.before for b in bring(folder, good, bad, late))
+    assert all(brought(folder, good, bad, late))
     shard(good, episode(4, 9))
-    assert [b.before for b in bring(folder, good)] == [False] and len(
-        recording_reader.read_recording(folder).obs
-    ) == 10 + 7 + 3
+    assert brought(folder, good) == [False]
+    assert len(recording_reader.read_recording(folder).obs) == 10 + 7 + 3
     (folder / f"{late.name}.done.json").write_text("{}")
     with pytest.raises(RefusedFile, match=r"run_2-00000-of-00100\.done\.json: damaged"):
-        bring(folder, late)
+        brought(folder, late)
+
+
+def shards(folder: Path, count: int) -> list[Path]:
+    return [shard(folder / f"run_1-0000{n}-of-00100", episode(n + 1, 5)) for n in range(count)]
 
 
 def test_interrupted_import_resumes_to_the_same_bytes(tmp_path: Path) -> None:
-    paths = [shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 5)) for n in range(3)]
-    whole, broken = tmp_path / "whole.frames", tmp_path / "broken.frames"
-    bring(whole, *paths)
-    for result in shard_conversion.convert_shards(
-        paths, broken, rl_unplugged.convert_shard, workers=1, origin="a test"
-    ):
+    paths, whole, broken = shards(tmp_path, 3), tmp_path / "whole.frames", tmp_path / "broken.frames"
+    brought(whole, *paths)
+    for result in bring(broken, *paths):
         if result.path == paths[1]:
             break
     (broken / "run_1-00002-of-00100.00000.segment").write_bytes(b"half a file")
     assert not recording_reader.is_complete(broken)
-    assert [b.before for b in bring(broken, *paths)] == [True, True, False]
-    assert {p.name: p.read_bytes() for p in whole.iterdir()} == {p.name: p.read_bytes() for p in broken.iterdir()}
+    assert brought(broken, *paths) == [True, True, False]
+    assert contents(whole) == contents(broken)
 
 
 def test_two_workers_import_the_same_as_one(tmp_path: Path) -> None:
-    paths = [shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 5)) for n in range(2)]
-    bring(tmp_path / "one.frames", *paths)
-    bring(tmp_path / "two.frames", *paths, workers=2)
-    one, two = (recording_reader.read_recording(tmp_path / f"{name}.frames") for name in ("one", "two"))
+    paths, folders = shards(tmp_path, 2), (tmp_path / "one.frames", tmp_path / "two.frames")
+    for workers, target in enumerate(folders, 1):
+        list(bring(target, *paths, workers=workers))
+    one, two = map(recording_reader.read_recording, folders)
     assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True) if a is not None and b is not None)
 
 
@@ -301,31 +279,30 @@ def slow(path: Path, writer: RecordingWriter) -> dict[str, int]:
     return rl_unplugged.convert_shard(path, writer)
 
 
-def test_interruption_does_not_wait_for_pending_shards(tmp_path: Path) -> None:
+def test_interruption_does_not_wait_for_pending_shards(tmp_path: Path, folder: Path) -> None:
     paths = [shard(tmp_path / f"run_{n}", episode(n + 1, 2)) for n in range(5)]
-    files = shard_conversion.convert_shards(paths, tmp_path / "x.frames", slow, workers=2, origin="a test")
+    files = shard_conversion.convert_shards(paths, folder, slow, workers=2, origin="a test")
     assert next(files).path == paths[0]
     began = monotonic()
     files.close()
     assert monotonic() - began < 15
-    assert [b.before for b in bring(tmp_path / "x.frames", *paths)] == [True, *[False] * 4]
+    assert brought(folder, *paths) == [True, *[False] * 4]
 
 
-def test_files_of_one_name_and_missing_ones_are_refused_first(tmp_path: Path) -> None:
-    one, other = shard(tmp_path / "a" / "s", episode(1, 2)), shard(tmp_path / "b" / "s", episode(1, 2))
+def test_files_of_one_name_and_missing_ones_are_refused_first(tmp_path: Path, folder: Path) -> None:
+    one, other = (shard(tmp_path / place / "s", episode(1, 2)) for place in "ab")
     with pytest.raises(UsageError, match="two files have the same name"):
-        bring(tmp_path / "x.frames", one, other)
+        brought(folder, one, other)
     with pytest.raises(UsageError, match="away: no such file"):
-        bring(tmp_path / "x.frames", one, tmp_path / "away")
+        brought(folder, one, tmp_path / "away")
 
 
 @pytest.mark.parametrize("damage", [b"x", None])
-def test_shard_damaged_since_is_imported_again(tmp_path: Path, damage: bytes | None) -> None:
-    paths = [shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 5)) for n in range(2)]
-    folder = tmp_path / "x.frames"
-    bring(folder, *paths)
-    whole = {path.name: path.read_bytes() for path in folder.iterdir()}
+def test_shard_damaged_since_is_imported_again(tmp_path: Path, folder: Path, damage: bytes | None) -> None:
+    paths = shards(tmp_path, 2)
+    brought(folder, *paths)
+    whole = contents(folder)
     segment = folder / "run_1-00000-of-00100.00000.segment"
     segment.unlink() if damage is None else segment.write_bytes(segment.read_bytes()[:-1] + damage)
     assert [(b.path, b.before) for b in bring(folder, *paths)] == [(paths[1], True), (paths[0], False)]
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == whole
+    assert contents(folder) == whole

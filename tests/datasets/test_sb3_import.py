@@ -8,6 +8,7 @@ import pickle
 import zipfile
 from collections import OrderedDict
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +35,12 @@ def saved(state: object) -> bytes:
 
 def actor(prefix: str, sizes: tuple[int, ...], *, last: str | None = None) -> dict[str, torch.Tensor]:
     """Plain layers under the names of a ``torch.nn.Sequential``, which counts activations too."""
-    tensors_of: dict[str, torch.Tensor] = {}
-    for i in range(len(sizes) - 1):
+    state: dict[str, torch.Tensor] = {}
+    for i, (inputs, outputs) in enumerate(pairwise(sizes)):
         name = last if last is not None and i == len(sizes) - 2 else f"{prefix}.{2 * i}"
-        tensors_of[f"{name}.weight"] = (
-            torch.arange(sizes[i + 1] * sizes[i]).reshape(sizes[i + 1], sizes[i]).float() / 50 - 0.1
-        )
-        tensors_of[f"{name}.bias"] = torch.full((sizes[i + 1],), 0.01 * (i + 1))
-    return tensors_of
+        state[f"{name}.weight"] = torch.arange(outputs * inputs).reshape(outputs, inputs).float() / 50 - 0.1
+        state[f"{name}.bias"] = torch.full((outputs,), 0.01 * (i + 1))
+    return state
 
 
 PPO = {
@@ -149,32 +148,24 @@ def test_actions_in_unit_bounds_are_unchanged(tmp_path: Path) -> None:
 
 def test_other_zip_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.zip"
-    with pytest.raises(RefusedFile, match="cannot be read"):
-        convert_sb3(path, task="Small-v0")
-    path.write_bytes(b"no zip at all")
-    with pytest.raises(RefusedFile, match="not a zip of Stable-Baselines3"):
-        convert_sb3(path, task="Small-v0")
-    with zipfile.ZipFile(path, "w") as file:
-        file.writestr("data", "{}")
-    with pytest.raises(RefusedFile, match=r"policy.pth is missing"):
-        convert_sb3(path, task="Small-v0")
-    with pytest.raises(RefusedFile, match="data is missing"):
-        convert_sb3(_only(path, "policy.pth"), task="Small-v0")
 
+    def refused(why: str, content: bytes | None = None, **members: bytes) -> None:
+        if content is not None:
+            path.write_bytes(content)
+        if members:
+            with zipfile.ZipFile(path, "w") as file:
+                for name, member in members.items():
+                    file.writestr(name, member)
+        with pytest.raises(RefusedFile, match=why):
+            convert_sb3(path, task="Small-v0")
 
-def _only(path: Path, name: str) -> Path:
-    with zipfile.ZipFile(path, "w") as file:
-        file.writestr(name, b"")
-    return path
-
-
-def test_a_broken_zip_is_refused(tmp_path: Path) -> None:
-    path = zipped(tmp_path, PPO)
-    raw = bytearray(path.read_bytes())
+    refused("cannot be read")
+    refused("not a zip of Stable-Baselines3", b"no zip at all")
+    refused(r"policy.pth is missing", data=b"{}")
+    refused("data is missing", **{"policy.pth": b""})
+    raw = bytearray(zipped(tmp_path, PPO).read_bytes())
     raw[raw.index(b"policy.pth") + 200] ^= 1
-    path.write_bytes(raw)
-    with pytest.raises(RefusedFile, match="Bad CRC-32"):
-        convert_sb3(path, task="Small-v0")
+    refused("Bad CRC-32", raw)
 
 
 def test_tensors_equal_those_saved_by_torch() -> None:
@@ -263,21 +254,37 @@ def test_a_pickle_that_makes_no_tensors_is_refused(program: bytes, why: str) -> 
         tensors(replaced(saved({"a": torch.ones(2)}), "data.pkl", program), "x")
 
 
-def test_tensor_beyond_its_storage_is_refused() -> None:
-    raw = saved(OrderedDict(a=torch.ones(4)))
-    with zipfile.ZipFile(io.BytesIO(raw)) as file:
+ONES = saved(OrderedDict(a=torch.ones(4)))
+
+
+def resized(shape: bytes) -> bytes:
+    """``ONES`` with another size beside the same numbers and the stride (1,)."""
+    with zipfile.ZipFile(io.BytesIO(ONES)) as file:
         program = file.read(next(name for name in file.namelist() if name.endswith("data.pkl")))
-    shape = b"K\x04\x85"  # (4,), the size; the stride (1,) follows
-    assert program.count(shape) == 1
-    for other in (b"K\x05\x85", b"J\xff\xff\xff\x7f\x85", b"J\xff\xff\xff\xff\x85"):
-        with pytest.raises(RefusedFile, match="not a zip of tensors"):
-            tensors(replaced(raw, "data.pkl", program.replace(shape, other)), "x")
+    assert program.count(b"K\x04\x85") == 1  # (4,)
+    return replaced(ONES, "data.pkl", program.replace(b"K\x04\x85", shape + b"\x85"))
 
 
-def test_numbers_of_another_length_are_refused() -> None:
-    raw = saved(OrderedDict(a=torch.ones(4)))
-    with pytest.raises(RefusedFile, match=r"record size \(12 bytes\)"):
-        tensors(replaced(raw, "data/0", b"\0" * 12), "x")
+def in_the_old_format() -> bytes:
+    file = io.BytesIO()
+    torch.save({"a": torch.ones(2)}, file, _use_new_zipfile_serialization=False)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        *[(resized(size), "not a zip of tensors") for size in (b"K\x05", b"J\xff\xff\xff\x7f", b"J\xff\xff\xff\xff")],
+        (replaced(ONES, "data/0", b"\0" * 12), r"record size \(12 bytes\)"),
+        (ONES.replace(torch.ones(4).numpy().tobytes(), b"\x01" + torch.ones(4).numpy().tobytes()[1:]), "Bad CRC-32"),
+        (saved(OrderedDict(a=torch.ones(1).expand(10**12))), "reaches beyond its numbers"),
+        (in_the_old_format(), "not a zip of tensors"),
+    ],
+    ids=["beyond its storage", "far beyond", "negative", "other length", "flipped bit", "huge integer", "old format"],
+)
+def test_damaged_numbers_are_refused(raw: bytes, why: str) -> None:
+    with pytest.raises(RefusedFile, match=why):
+        tensors(raw, "x")
 
 
 def test_oversized_storage_is_refused_before_reading(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,22 +304,3 @@ def test_a_pickle_that_nests_one_tuple_into_itself_is_refused_before_anything_ha
     program = b"\x80\x02}K\x01\x85q\x00" + doubled + b"K\x01s."
     with pytest.raises(RefusedFile, match="a tuple or dictionary that is used twice"):
         tensors(replaced(saved({"a": torch.ones(2)}), "data.pkl", program), "x")
-
-
-def test_a_flipped_bit_among_the_numbers_is_refused() -> None:
-    raw = bytearray(saved(OrderedDict(a=torch.ones(4))))
-    raw[raw.index(torch.ones(4).numpy().tobytes())] ^= 1
-    with pytest.raises(RefusedFile, match="Bad CRC-32"):
-        tensors(bytes(raw), "x")
-
-
-def test_huge_integer_is_refused() -> None:
-    with pytest.raises(RefusedFile, match="reaches beyond its numbers"):
-        tensors(saved(OrderedDict(a=torch.ones(1).expand(10**12))), "x")
-
-
-def test_the_old_format_of_torch_is_refused() -> None:
-    file = io.BytesIO()
-    torch.save({"a": torch.ones(2)}, file, _use_new_zipfile_serialization=False)
-    with pytest.raises(RefusedFile, match="not a zip of tensors"):
-        tensors(file.getvalue(), "x")
