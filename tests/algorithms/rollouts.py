@@ -79,13 +79,9 @@ def rollout_of(net: SeparateActorCritic | SharedActorCritic | None = None, seed:
     action = torch.randint(0, 3, (ROWS, ENVS), generator=generator) if numbered else normal(ROWS, ENVS, ACTIONS)
     assert int(dead.sum()) > 5
     return Rollout(
-        obs=obs,
-        action=action,
-        reward=normal(ROWS, ENVS) * ~dead,
-        terminated=(code == 4) & ~dead,
-        done=(code > 3) & ~dead,
-        dead=dead,
-    )
+        obs=obs, action=action, reward=normal(ROWS, ENVS) * ~dead, terminated=(code == 4) & ~dead,
+        done=(code > 3) & ~dead, dead=dead,
+    )  # fmt: skip
 
 
 def numbers(x: Tensor) -> Array:

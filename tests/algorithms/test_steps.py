@@ -21,13 +21,9 @@ def adam(net: nn.Module, **options: object) -> torch.optim.Adam:
 
 
 OPTIMIZERS = (
-    {},
-    {"betas": (0.5, 0.9), "eps": 1e-5},
-    {"fused": False},
-    {"weight_decay": 0.1},
-    {"amsgrad": True},
+    {}, {"betas": (0.5, 0.9), "eps": 1e-5}, {"fused": False}, {"weight_decay": 0.1}, {"amsgrad": True},
     {"maximize": True},
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("options", OPTIMIZERS, ids=str)

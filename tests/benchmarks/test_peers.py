@@ -69,14 +69,9 @@ def peer_record(words: Sequence[object], folder: Path) -> dict[str, Any]:
     """The one line of a runner, after ``rlbench import`` has read it."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [str(word) for word in words],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
+        [str(word) for word in words], cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
         timeout=170,
-    )
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2_000:]
     (line,) = (json.loads(text) for text in done.stdout.splitlines())
     assert (line["seed"], len(line["returns"]), len(line["lengths"])) == (3, 1, 1)

@@ -182,16 +182,9 @@ def test_omitted_env_index_means_all_envs() -> None:
 
 def test_hindsight_samples_future_goals_in_every_env() -> None:
     ring = AsyncRing(
-        capacity=40,
-        num_envs=2,
-        obs=Column((3,), torch.float32),
-        action=Column((), torch.int64),
-        n_step=1,
-        gamma=0.9,
-        stack=1,
-        sampler=Uniform(torch.Generator().manual_seed(0)),
-        device=torch.device("cpu"),
-    )
+        capacity=40, num_envs=2, obs=Column((3,), torch.float32), action=Column((), torch.int64), n_step=1, gamma=0.9,
+        stack=1, sampler=Uniform(torch.Generator().manual_seed(0)), device=torch.device("cpu"),
+    )  # fmt: skip
     ring.observe(np.array([[0, 0, -1], [0, 100, -1]], np.float32))
     for number in range(1, 12):
         for env in [0] if number > 4 else [0, 1]:

@@ -67,12 +67,8 @@ def test_the_install_step_brings_the_command_into_an_empty_folder_offline(tmp_pa
 def test_inputs_reach_the_script_by_the_environment_alone() -> None:
     assert "${{" not in SCRIPT
     assert {line.strip().split(":")[0] for line in TEXT.splitlines() if "${{ inputs." in line} == {
-        "FILES",
-        "CELLS",
-        "TASK",
-        "FORMAT",
-        "STRICT",
-    }
+        "FILES", "CELLS", "TASK", "FORMAT", "STRICT",
+    }  # fmt: skip
     assert set(re.findall(r"inputs\.(\w+)", TEXT)) == set(
         re.findall(r"^  (\w+):$", TEXT.split("runs:")[0], re.MULTILINE)
     )

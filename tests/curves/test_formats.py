@@ -19,18 +19,11 @@ PLAIN = ImportOptions(suite="toy", algorithm="ppo", task=None, format=None, kind
 CASES: dict[str, tuple[str, dict[str, str], tuple[str, str, int, str], tuple[int, ...], tuple[float, ...]]] = {
     "sb3": ("sb3", {}, ("sb3", "CartPole-v1", 1, "evaluation"), (256, 512, 768, 1024), (9.0, 35.5, 72.0, 85.0)),
     "monitor": (
-        "sb3/ppo/CartPole-v1_1/0.monitor.csv",
-        {},
-        ("sb3", "CartPole-v1", 1, "training"),
-        (15, 55),
-        (15.0, 40.0),
+        "sb3/ppo/CartPole-v1_1/0.monitor.csv", {}, ("sb3", "CartPole-v1", 1, "training"), (15, 55), (15.0, 40.0),
     ),
     "cleanrl": ("cleanrl", {}, ("cleanrl", "Pendulum-v1", 1, "training"), (200,), ()),
     "tensorboard": (
-        "tianshou",
-        {"algorithm": "dqn"},
-        ("tensorboard", "CartPole-v1", 0, "evaluation"),
-        (0, 100, 200, 300),
+        "tianshou", {"algorithm": "dqn"}, ("tensorboard", "CartPole-v1", 0, "evaluation"), (0, 100, 200, 300),
         (11.5, 9.0, 9.5),
     ),
     "d3rlpy": (
@@ -48,10 +41,7 @@ CASES: dict[str, tuple[str, dict[str, str], tuple[str, str, int, str], tuple[int
         (),
     ),
     "jsonl": (
-        "json_lines/ppo.jsonl",
-        {"suite": "mujoco"},
-        ("jsonl", "Walker2d-v4", 0, "evaluation"),
-        (30_720, 61_440),
+        "json_lines/ppo.jsonl", {"suite": "mujoco"}, ("jsonl", "Walker2d-v4", 0, "evaluation"), (30_720, 61_440),
         (321.12, 323.813),
     ),
     "wandb": (
@@ -61,7 +51,7 @@ CASES: dict[str, tuple[str, dict[str, str], tuple[str, str, int, str], tuple[int
         (1000, 2000),
         (12.5, 30.25),
     ),
-}
+}  # fmt: skip
 
 
 def read(path: Path, **changes: str) -> list[ImportedCurve]:

@@ -142,12 +142,9 @@ def test_pooled_rows_never_mix_imported_curves_with_runs(tmp_path: Path) -> None
 
 
 DISGUISES = {  # and the exit code of a reader
-    "beside a run": 0,
-    "as an epoch of a run": 2,
-    "below a run's folder": 2,
-    "in another cell": 2,
+    "beside a run": 0, "as an epoch of a run": 2, "below a run's folder": 2, "in another cell": 2,
     "without its origin": 2,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("disguise", DISGUISES)

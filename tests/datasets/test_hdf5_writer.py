@@ -21,13 +21,9 @@ def dataset(rows: int = 5) -> Dataset:
     numbers = np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)
     flags = np.arange(rows) % 5
     return Dataset(
-        obs=numbers,
-        action=-numbers[:, :2] / (3 * rows),
-        reward=numbers[:, 0] / 2,
-        terminated=flags == 1,
-        truncated=flags == 4,
-        next_obs=numbers + 100,
-    )
+        obs=numbers, action=-numbers[:, :2] / (3 * rows), reward=numbers[:, 0] / 2, terminated=flags == 1,
+        truncated=flags == 4, next_obs=numbers + 100,
+    )  # fmt: skip
 
 
 def put(path: Path, rows: int = 5) -> hdf5_writer.Written:

@@ -36,7 +36,6 @@ def test_episodes_follow_one_another_in_the_order_of_their_numbers(write_minari:
 
 def test_final_observation_is_read(write_minari: WriteMinari) -> None:
     data = read_minari(write_minari([episode(3, terminated=True), episode(2, 10), episode(1, 20, truncated=True)]))
-    assert data.next_obs is not None
     assert list(data.next_obs[:, 0]) == [1, 2, 3, 11, 12, 21]
     assert list(data.obs[:, 0]) == [0, 1, 2, 10, 11, 20]
     assert list(np.flatnonzero(data.terminated)) == [2]

@@ -17,18 +17,10 @@ from rlbench.errors import RefusedFile, UsageError
 
 Arrays = dict[str, NDArray[np.generic]]
 FACTS = {
-    "format": "actor-v1",
-    "name": "small",
-    "env_evaluated": "Small-v0",
-    "input_dim": "2",
-    "action_dim": "1",
-    "hidden_layers": "1",
-    "activation": "relu",
-    "squash": "clip",
-    "log_std": "vector",
-    "log_std_min": "",
+    "format": "actor-v1", "name": "small", "env_evaluated": "Small-v0", "input_dim": "2", "action_dim": "1",
+    "hidden_layers": "1", "activation": "relu", "squash": "clip", "log_std": "vector", "log_std_min": "",
     "obs_keys": "",
-}
+}  # fmt: skip
 
 
 def arrays() -> Arrays:
@@ -101,16 +93,9 @@ def test_zeros_and_the_time_left_are_appended_before_the_scale() -> None:
         "obs_var": np.array([1.0, 4.0, 0.25, 0.01]) - 0.001,
     }
     policy = policy_of(
-        wide,
-        input_dim="4",
-        obs_pad_zeros="1",
-        time_feature="true",
-        time_feature_max_steps="10",
-        obs_norm="true",
-        obs_epsilon="0.001",
-        obs_clip="1.5",
-        activation="none",
-    )
+        wide, input_dim="4", obs_pad_zeros="1", time_feature="true", time_feature_max_steps="10", obs_norm="true",
+        obs_epsilon="0.001", obs_clip="1.5", activation="none",
+    )  # fmt: skip
     assert policy.observed == 2
     obs_by_hand = 1.0 / 1 + 3.0 / 2 + min(1.5, 1 / 0.5) + max(-1.5, (0.6 - 0.5) / 0.1)
     assert action_of(policy, 1.0, 3.0, elapsed=4) == pytest.approx(obs_by_hand / 16, abs=1e-6)

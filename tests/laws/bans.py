@@ -203,13 +203,6 @@ def _any(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 LAWS: Final = (
-    banned_names,
-    own_generators,
-    no_waiting,
-    given_devices,
-    roles_not_modes,
-    safe_reading,
-    safe_path,
-    no_pass_through,
+    banned_names, own_generators, no_waiting, given_devices, roles_not_modes, safe_reading, safe_path, no_pass_through,
     typed,
-)
+)  # fmt: skip

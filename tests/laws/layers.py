@@ -197,11 +197,5 @@ def core() -> frozenset[str]:
 
 
 LAWS: Final = (
-    only_known_units,
-    downwards,
-    training_sees_protocols,
-    families_in_assembly,
-    light,
-    empty_packages,
-    declared,
-)
+    only_known_units, downwards, training_sees_protocols, families_in_assembly, light, empty_packages, declared,
+)  # fmt: skip

@@ -21,17 +21,10 @@ runpy.run_module("rlbench", run_name="__main__", alter_sys=True)
 
 PONG = ("atari", "dqn", "PongNoFrameskip-v4")
 READING = [
-    ("list", "suites"),
-    ("list", "algos"),
-    ("list", "tasks"),
-    ("show", *PONG),
-    ("show", *PONG, "--json"),
-    ("table", "atari"),
-    ("table", "atari", "--format", "json"),
-    ("status",),
-    ("verify", str(ROOT / "results" / "toy")),
+    ("list", "suites"), ("list", "algos"), ("list", "tasks"), ("show", *PONG), ("show", *PONG, "--json"),
+    ("table", "atari"), ("table", "atari", "--format", "json"), ("status",), ("verify", str(ROOT / "results" / "toy")),
     ("data", "list"),
-]
+]  # fmt: skip
 
 
 def rlbench(folder: Path, *arguments: str, missing: set[str]) -> subprocess.CompletedProcess[str]:

@@ -14,18 +14,9 @@ from rlbench import errors
 from tests.laws.source import ROOT, Finding, Module, dotted
 
 SHAPED: Final = {
-    "ops",
-    "nets",
-    "buffers",
-    "algorithms",
-    "collectors",
-    "accel",
-    "envs",
-    "training",
-    "evaluation",
-    "assembly",
+    "ops", "nets", "buffers", "algorithms", "collectors", "accel", "envs", "training", "evaluation", "assembly",
     "datasets",
-}
+}  # fmt: skip
 ARRAYS: Final = {"Tensor", "NDArray", "Frames", "Row", "Value"}  # types whose shape no type checker knows
 SHAPE: Final = re.compile(r"``[^`]*\[[^\]`]*\][^`]*``")
 

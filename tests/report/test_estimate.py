@@ -23,24 +23,11 @@ from rlbench.report.runs import Evaluation, Run
 
 def run(*means: float, seed: int = 0, steps: int = 1000) -> Run:
     return Run(
-        folder=Path(),
-        suite="mujoco",
-        algorithm="td3",
-        task="Ant-v4",
-        dataset="",
-        seed=seed,
-        id="",
-        smoke=False,
-        budget=steps * len(means),
-        settings={},
-        environment={},
-        evaluations=tuple(Evaluation(i * steps, float(i), mean) for i, mean in enumerate(means)),
-        speeds=(),
-        env_steps=steps * len(means),
-        seconds=1.0,
-        status="done",
-        reason="",
-    )
+        folder=Path(), suite="mujoco", algorithm="td3", task="Ant-v4", dataset="", seed=seed, id="", smoke=False,
+        budget=steps * len(means), settings={}, environment={},
+        evaluations=tuple(Evaluation(i * steps, float(i), mean) for i, mean in enumerate(means)), speeds=(),
+        env_steps=steps * len(means), seconds=1.0, status="done", reason="",
+    )  # fmt: skip
 
 
 RUNS = [run(0.0, 10.0, 2.0, 4.0), run(0.0, 0.0, 9.0, 8.0), run(3.0, 2.0, 1.0, 6.0)]

@@ -111,18 +111,9 @@ def test_offline_parity_rows_use_one_data_file(digest: str, count: int, record_r
 def parity_of(task: str, ours: Sequence[float], theirs: Sequence[float], reference: float) -> Parity:
     level = ReferencePoint(step=10, reference_step=10, mean=reference, std=3.0, n=10)
     return Parity(
-        key=CellKey("mujoco", "a2c", task, ""),
-        library="lib 1",
-        packages=(),
-        differences=(),
-        step=1_000,
-        ours=tuple(ours),
-        peer=tuple(theirs),
-        reference=level,
-        way=reference,
-        claim=None,
-        word="OPEN",
-    )
+        key=CellKey("mujoco", "a2c", task, ""), library="lib 1", packages=(), differences=(), step=1_000,
+        ours=tuple(ours), peer=tuple(theirs), reference=level, way=reference, claim=None, word="OPEN",
+    )  # fmt: skip
 
 
 def test_pooled_parity_rows_equal_a_hand_computation() -> None:

@@ -51,12 +51,8 @@ def test_outside_reference_is_secondary_until_it_is_chosen(file: Path) -> None:
             primary_score = cell_of(HOPPER).primary
             walker = cell_of(HOPPER._replace(task="Walker2d-v4")).primary
     assert (primary_score.score, primary_score.std, primary_score.n, primary_score.limit, primary_score.estimator) == (
-        3000.5,
-        100.0,
-        5,
-        1_000_000,
-        "final",
-    )
+        3000.5, 100.0, 5, 1_000_000, "final",
+    )  # fmt: skip
     assert primary_score.source == "https://example.org/paper@0123456789ab"
     assert (walker.score, walker.n) == (4000.0, 7)
     assert cell_of(HOPPER) == before
@@ -96,7 +92,6 @@ def test_curve_of_a_chosen_reference_is_used_at_equal_steps(
         with selected(name="Ours2026"):
             curve = reference_curve(HOPPER)
             assert curve_of(HOPPER._replace(task="Walker2d-v4")) is not None  # the package's
-    assert curve is not None
     level = curve.point(100_000)  # the window is 90, 95 and 100 thousand steps, 10 thousand of them not counted
     assert (level.mean, level.n) == (pytest.approx(10 + (80 + 85 + 90) / 3 / 90 * 1000), 3)
     words = {"suite": "mujoco", "algo": "sac", "task": "Hopper-v4"}

@@ -64,7 +64,6 @@ def test_the_primary_atari_documents_are_the_single_runs_of_the_newest_readme() 
 )
 def test_known_cells_have_their_printed_scores(algorithm: str, game: str, score: float) -> None:
     reference = primary("atari", algorithm, f"{game}NoFrameskip-v4")
-    assert reference is not None
     assert reference.score == score
 
 
@@ -234,7 +233,6 @@ def test_package_data_are_small() -> None:
 
 def test_reference_of_a_toy_task_is_its_optimum() -> None:
     reference = primary("toy", "dqn", "CartPole-v1")
-    assert reference is not None
     assert (reference.score, reference.source, reference.n) == (500.0, "known optimum", None)
 
 

@@ -28,36 +28,17 @@ def schema() -> dict[str, object]:
 
 
 DOCUMENT = ReferenceScore(
-    score=7307.0,
-    std=None,
-    low=None,
-    high=None,
-    n=1,
-    estimator="best-of-run",
-    steps="10M",
-    metric="",
-    variant="",
-    system="Tianshou",
-    source="a/README.md@0",
-    note="",
-)
+    score=7307.0, std=None, low=None, high=None, n=1, estimator="best-of-run", steps="10M", metric="", variant="",
+    system="Tianshou", source="a/README.md@0", note="",
+)  # fmt: skip
 SCORE = Measured(
-    score=1234.5678,
-    low=1000.04,
-    high=1469.0,
-    n=3,
-    estimator="best-of-run",
-    env_steps=10_000_000,
-    env_id="x",
+    score=1234.5678, low=1000.04, high=1469.0, n=3, estimator="best-of-run", env_steps=10_000_000, env_id="x",
     roots=(0, 1, 4),
-)
+)  # fmt: skip
 FULL = Cell(
-    key=CellKey("atari", "dqn", "Qbert|<b>", ""),
-    documented=DOCUMENT,
-    measured=SCORE,
-    verdict=Verdict("BELOW"),
+    key=CellKey("atari", "dqn", "Qbert|<b>", ""), documented=DOCUMENT, measured=SCORE, verdict=Verdict("BELOW"),
     note="a & b",
-)
+)  # fmt: skip
 EMPTY = Cell(
     key=CellKey("atari", "sac", "Pong", ""), documented=DOCUMENT, measured=None, verdict=Verdict("NOT RUN"), note=""
 )
@@ -109,17 +90,8 @@ def test_json_has_exactly_the_fields_of_the_contract() -> None:
     cell = json.loads(tables.to_json([FULL]))["cells"][0]
     fields_of_cell = ["documented", "measured", "rlbench", "behaviour", "expert"]
     assert list(cell) == [
-        "suite",
-        "algorithm",
-        "task",
-        "dataset",
-        *fields_of_cell,
-        "verdict",
-        "shortfall_percent",
-        "looks",
-        "at",
-        "note",
-    ]
+        "suite", "algorithm", "task", "dataset", *fields_of_cell, "verdict", "shortfall_percent", "looks", "at", "note",
+    ]  # fmt: skip
     assert list(cell["documented"]) == ["score", "std", "n", "estimator", "source"]
     fields = ["score", "low", "high", "n", "estimator", "env_steps", "env_id", "seeds"]
     assert list(cell["measured"]) == [*fields, "origin"]
@@ -188,15 +160,8 @@ def test_html_is_self_contained_and_shows_names_as_they_are() -> None:
     page.feed(tables.to_html([FULL]))
     assert page.fetched == []
     assert page.cells == [
-        "dqn",
-        "Qbert|<b>",
-        "BELOW",
-        "7,307",
-        "1,234.6 [1,000.0, 1,469.0]",
-        "3",
-        "10,000,000",
-        "a & b",
-    ]
+        "dqn", "Qbert|<b>", "BELOW", "7,307", "1,234.6 [1,000.0, 1,469.0]", "3", "10,000,000", "a & b",
+    ]  # fmt: skip
     assert "{{" not in tables.to_html([FULL])
 
 

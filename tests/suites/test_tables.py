@@ -38,7 +38,6 @@ def test_every_documented_cell_has_the_settings_of_its_document(algorithm: str, 
     assert algo.lr == {"fqf": 5e-5, "rainbow": 6.25e-5}.get(algorithm, 1e-4)
     assert (algo.dueling, algo.noisy) == ((True, 0.1) if algorithm == "rainbow" else (False, None))
     if algorithm == "rainbow":
-        assert algo.replay.priority is not None
         beta = algo.replay.priority.beta
         assert (algo.replay.priority.alpha, beta.start, beta.end, beta.steps) == (0.5, 0.4, 1.0, 5_000_000)
     else:

@@ -23,13 +23,9 @@ if __name__ == "__main__":
     for name, (algorithm, task, settings, policy, steps) in POLICIES.items():
         envs = DummyVecEnv([lambda task=task: gymnasium.make(task)])
         model = algorithm(
-            "MlpPolicy",
-            VecNormalize(envs) if "normalized" in name else envs,
-            seed=0,
-            device="cpu",
-            policy_kwargs={"net_arch": [8], **policy},
-            **settings,
-        )
+            "MlpPolicy", VecNormalize(envs) if "normalized" in name else envs, seed=0, device="cpu",
+            policy_kwargs={"net_arch": [8], **policy}, **settings,
+        )  # fmt: skip
         model.learn(steps).save(name)
         obs = np.random.default_rng(0).normal(size=(16, *model.observation_space.shape)).astype(np.float32)
         actions[name] = model.predict(obs, deterministic=True)[0].tolist()
