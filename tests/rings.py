@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 import torch
@@ -37,3 +38,7 @@ def ring_of(
         sampler=sampler or Uniform(torch.Generator().manual_seed(seed)),
         device=torch.device("cpu"),
     )
+
+
+def same_batches(ours: Iterable[torch.Tensor], theirs: Iterable[torch.Tensor]) -> None:
+    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))

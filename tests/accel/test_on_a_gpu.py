@@ -12,19 +12,16 @@ from rlbench.config.run import Runtime
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
 
-@pytest.mark.parametrize("cell", CELLS)
-def test_captured_updates_equal_eager_ones(cell: str) -> None:
-    result = parity(cell, Runtime(device="cuda", update_engine="cuda-graph"))
-    assert result["ran"] == "cuda-graph"
-    assert result["within"], result
+SLOW = (pytest.mark.slow, pytest.mark.timeout(600))
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("cell", COMPILED)
-def test_compiled_updates_agree_with_eager_ones(cell: str) -> None:
-    result = parity(cell, Runtime(device="cuda", update_engine="compiled"))
-    assert result["ran"] == "compiled"
+@pytest.mark.parametrize(
+    ("engine", "cell"),
+    [("cuda-graph", cell) for cell in CELLS] + [pytest.param("compiled", cell, marks=SLOW) for cell in COMPILED],
+)
+def test_captured_updates_equal_eager_ones(engine: str, cell: str) -> None:
+    result = parity(cell, Runtime(device="cuda", update_engine=engine))
+    assert result["ran"] == engine
     assert result["within"], result
 
 

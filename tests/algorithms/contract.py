@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rlbench.algorithms.base import Periodic
+from rlbench.envs.base import Discrete, EnvInfo
 from rlbench.ops.state_dict import State, Stateful
 from rlbench.ops.types import Transition
 
@@ -78,15 +79,23 @@ def drawn_from_their_seed(construct: Callable[[int], Stateful]) -> None:
     assert not all(torch.equal(value, other[name]) for name, value in first.items())
 
 
+def check_actions(action: Tensor, info: EnvInfo, count: int) -> None:
+    """Of ``count`` observations: of the right type and shape, discrete ones in their range, without gradient."""
+    assert not action.requires_grad
+    if isinstance(info.actions, Discrete):
+        assert (action.dtype, action.shape) == (torch.int64, (count,))
+        assert 0 <= int(action.min()) <= int(action.max()) < info.actions.n
+    else:
+        assert (action.dtype, action.shape) == (torch.float32, (count, *info.actions.low.shape))
+
+
 def compiles_whole(loss: Callable[[BatchT], Tensor], net: nn.Module, batch: BatchT, backend: str = "eager") -> None:
     """A loss compiles without a break, to the same value and the same gradients."""
     torch._dynamo.reset()
     compiled = torch.compile(loss, fullgraph=True, backend=backend)
-    torch.manual_seed(4)
-    value = compiled(batch)
-    torch.manual_seed(4)
-    plain = loss(batch)
-    torch.testing.assert_close(value, plain)
-    gradients = (torch.autograd.grad(x, list(net.parameters()), allow_unused=True) for x in (value, plain))
-    for ours, theirs in zip(*gradients, strict=True):
-        torch.testing.assert_close(ours, theirs)
+    values = []
+    for function in (compiled, loss):
+        torch.manual_seed(4)
+        values.append(function(batch))
+    torch.testing.assert_close(*values)
+    torch.testing.assert_close(*(torch.autograd.grad(x, list(net.parameters()), allow_unused=True) for x in values))

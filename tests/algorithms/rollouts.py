@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import special, stats
 from torch import Tensor, nn
 
@@ -16,8 +15,8 @@ from rlbench.config import online as config
 from rlbench.nets.actor_critic import DiscreteActor, GaussianActor, SeparateActorCritic, SharedActorCritic
 from rlbench.nets.torsos import MlpTorso
 from rlbench.ops.types import Rollout
+from tests.algorithms.recorded import Array, numbers
 
-Array = NDArray[np.float64]
 OBS, ACTIONS, ROWS, ENVS = 3, 2, 12, 4
 
 
@@ -82,10 +81,6 @@ def rollout_of(net: SeparateActorCritic | SharedActorCritic | None = None, seed:
         obs=obs, action=action, reward=normal(ROWS, ENVS) * ~dead, terminated=(code == 4) & ~dead,
         done=(code > 3) & ~dead, dead=dead,
     )  # fmt: skip
-
-
-def numbers(x: Tensor) -> Array:
-    return np.array(x.detach().double().numpy())
 
 
 def through(net: nn.Module, x: Array) -> Array:

@@ -18,7 +18,7 @@ from rlbench.algorithms.discrete_sac import DiscreteSAC
 from rlbench.algorithms.dqn import QLearner
 from rlbench.algorithms.iql import IQL
 from rlbench.algorithms.sac import SAC
-from rlbench.algorithms.td3 import TD3, TD3BC
+from rlbench.algorithms.td3 import TD3
 from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
 from rlbench.assembly.offline_continuous import continuous_parts
@@ -31,7 +31,7 @@ from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime
 from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.ops.types import Transition
-from tests.algorithms.contract import compiles_whole, cycled, drawn_from_their_seed, goes_on, leaves
+from tests.algorithms.contract import check_actions, compiles_whole, cycled, drawn_from_their_seed, goes_on, leaves
 from tests.slow import slow_but
 
 ONLINE = (
@@ -136,39 +136,40 @@ class Taught(NamedTuple):
 
 def taught(learner: OffPolicyLearner[Transition]) -> tuple[Taught, ...]:
     """All that learns; targets follow and are not among them."""
-    nets: tuple[Taught, ...]
+
+    def first(loss: Callable[..., Tensor | tuple[Tensor, ...]], *columns: str) -> Callable[[Transition], Tensor]:
+        """The loss alone, of the batch and further columns of it."""
+
+        def alone(batch: Transition) -> Tensor:
+            value = loss(batch, *(getattr(batch, column) for column in columns))
+            return value if isinstance(value, Tensor) else value[0]
+
+        return alone
+
     match learner:
-        case QLearner():
-            nets = (Taught(learner.online, lambda b: learner.loss(b)[0]),)
+        case QLearner() | Imitation():
+            net = learner.online if isinstance(learner, QLearner) else learner.actor
+            return (Taught(net, first(learner.loss)),)
         case DiscreteSAC():
-            nets = (Taught(learner.net, lambda b: _all_losses(learner, b)),)
-        case Imitation():
-            nets = (Taught(learner.actor, lambda b: learner.loss(b)[0]),)
-        case TD3() | TD3BC():
-            actor = Taught(learner.actor, learner.policy_loss)
-            nets = Taught(learner.critics, lambda b: learner.critic_loss(b)[0]), actor
-        case SAC():
-            actor = Taught(learner.actor, lambda b: learner.policy_loss(b)[0])
-            nets = Taught(learner.critics, lambda b: learner.critic_loss(b)[0]), actor
+            return (Taught(learner.net, lambda b: _all_losses(learner, b)),)
+        case TD3() | SAC():
+            actor = Taught(learner.actor, first(learner.policy_loss))
+            return Taught(learner.critics, first(learner.critic_loss)), actor
         case CQL():
-            actor = Taught(learner.sac.actor, lambda b: learner.sac.policy_loss(b)[0])
-            nets = Taught(learner.sac.critics, lambda b: learner.critic_loss(b)[0]), actor
-        case CRR():
-            actor = Taught(learner.actor, lambda b: learner.policy_loss(b, b.reward)[0])
-            nets = Taught(learner.critics, lambda b: learner.critic_loss(b)[0]), actor
-        case IQL():
-            actor = Taught(learner.actor, lambda b: learner.policy_loss(b, b.reward)[0])
-            value = Taught(learner.value, lambda b: learner.value_loss(b)[0])
-            nets = Taught(learner.critics, lambda b: learner.critic_loss(b)[0]), actor, value
+            actor = Taught(learner.sac.actor, first(learner.sac.policy_loss))
+            return Taught(learner.sac.critics, first(learner.critic_loss)), actor
+        case CRR() | IQL():
+            value = (Taught(learner.value, first(learner.value_loss)),) if isinstance(learner, IQL) else ()
+            actor = Taught(learner.actor, first(learner.policy_loss, "reward"))
+            return Taught(learner.critics, first(learner.critic_loss)), actor, *value
         case BCQ():
-            nets = (
-                Taught(learner.net.proposer, lambda b: learner.model_loss(b)[0]),
+            return (
+                Taught(learner.net.proposer, first(learner.model_loss)),
                 Taught(learner.net.critics, lambda b: learner.critic_loss(b, learner.proposals(b)[1])[0]),
-                Taught(learner.net.perturbation, lambda b: learner.policy_loss(b, b.action)),
+                Taught(learner.net.perturbation, first(learner.policy_loss, "action")),
             )
         case _:
             raise TypeError(type(learner).__name__)
-    return nets
 
 
 def _all_losses(learner: DiscreteSAC, batch: Transition) -> Tensor:
@@ -220,13 +221,8 @@ def test_actions_are_within_bounds_and_carry_no_gradient(name: str) -> None:
     learner, batch, info = learner_of(name)
     for role in ("act", "eval"):
         action = learner.act(batch.obs, role)
-        assert not action.requires_grad
-        if isinstance(info.actions, Discrete):
-            assert (action.dtype, action.shape) == (torch.int64, (BATCH,))
-            assert 0 <= int(action.min()) <= int(action.max()) < info.actions.n
-        else:
-            assert (action.dtype, action.shape) == (torch.float32, (BATCH, *info.actions.low.shape))
-            assert float(action.abs().max()) <= 1
+        check_actions(action, info, BATCH)
+        assert isinstance(info.actions, Discrete) or float(action.abs().max()) <= 1
 
 
 @pytest.mark.parametrize("name", CONTINUOUS)

@@ -22,7 +22,7 @@ from rlbench.config.run import Runtime, Spec
 from rlbench.envs.base import Discrete, EnvInfo
 from rlbench.ops.types import Rollout
 from rlbench.training.online import Online
-from tests.algorithms.contract import alike, compiles_whole, drawn_from_their_seed, goes_on, leaves
+from tests.algorithms.contract import alike, check_actions, compiles_whole, drawn_from_their_seed, goes_on, leaves
 from tests.slow import slow_but
 
 FIVE = ("reinforce", "a2c", "ppo", "npg", "trpo")
@@ -85,9 +85,7 @@ def test_an_update_changes_every_parameter_that_learns(cell: str) -> None:
 def test_reported_metrics_are_finite(cell: str) -> None:
     learner, rollout, _ = learner_and_rollout(cell)
     for value in learner.update(rollout).values():
-        assert value.shape == ()
-        assert not value.requires_grad
-        assert bool(value.isfinite())
+        assert value.shape == () and not value.requires_grad and bool(value.isfinite())
 
 
 def test_nothing_in_a_dead_row_has_an_effect(cell: str) -> None:
@@ -121,24 +119,14 @@ def test_live_rows_have_an_effect(cell: str) -> None:
 
 def test_actions_have_the_right_type_and_bounds_without_gradient(cell: str) -> None:
     learner, rollout, info = learner_and_rollout(cell)
-    algo = spec_of(cell).algo
-    assert isinstance(algo, PolicyGradient)
-    bound = policy_gradient.bound(algo, info)
+    bound = policy_gradient.bound(spec_of(cell).algo, info)
     for role in ("act", "eval"):
         action = learner.act(rollout.obs[0], role)
-        assert not action.requires_grad
+        check_actions(action, info, ENVS)
         if isinstance(info.actions, Discrete):
-            assert action.dtype == torch.int64
-            assert action.shape == (ENVS,)
-            assert int(action.min()) >= 0
-            assert int(action.max()) < info.actions.n
             assert bound is None
         else:
-            assert action.dtype == torch.float32
-            assert action.shape == (ENVS, *info.actions.low.shape)
-            assert bound is not None
-            wild = bound(action * 100)
-            assert float(wild.abs().max()) <= 1
+            assert float(bound(action * 100).abs().max()) <= 1
             torch.testing.assert_close(bound(0.01 * action), 0.01 * action, rtol=1e-3, atol=1e-6)
 
 

@@ -14,6 +14,7 @@ from rlbench.datasets.episodes import episodes, scale_of, terminated_on_end
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
 from rlbench.ops.types import Transition
+from tests.rings import same_batches
 
 GAMMA = 0.9
 CPU = torch.device("cpu")
@@ -84,13 +85,7 @@ def every(replay: Ring) -> list[Naive]:
     batch_of_slots = replay.gather(slots, torch.ones(len(slots)))
     assert (batch_of_slots.weight == 1).all()
     assert (batch_of_slots.obs[:, 0] == -batch_of_slots.obs[:, 1]).all()
-    columns = (
-        batch_of_slots.obs[:, 0],
-        batch_of_slots.action[:, 0],
-        batch_of_slots.reward,
-        batch_of_slots.discount,
-        batch_of_slots.next_obs[:, 0],
-    )
+    columns = (column[:, 0] if column.ndim > 1 else column for column in batch_of_slots[:5])
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return [Naive(*row) if row[3] else Naive(*row[:4], -1.0) for row in rows]
 
@@ -218,8 +213,7 @@ def test_final_rows_give_the_same_transitions_as_next_observations(
 ) -> None:
     lean, full = (batch_of_slots(frame_dataset(lives, rows_behind=rows), horizon, stack) for rows in (True, False))
     assert len(lean.obs) == sum(steps for steps, _ in lives)
-    for ours, theirs in zip(lean[:4], full[:4], strict=True):
-        assert torch.equal(ours, theirs)
+    same_batches(lean[:4], full[:4])
     bootstraps = lean.discount > 0
     assert torch.equal(lean.next_obs[bootstraps], full.next_obs[bootstraps])
     assert (lean.weight == 1).all()
@@ -227,9 +221,8 @@ def test_final_rows_give_the_same_transitions_as_next_observations(
 
 
 def test_a_stack_repeats_the_first_frame_of_its_own_episode() -> None:
-    actual = batch_of_slots(
-        frame_dataset([Episode(2, terminated=True), Episode(3, terminated=False)], rows_behind=True), 1, 3
-    )
+    lives = [Episode(2, terminated=True), Episode(3, terminated=False)]
+    actual = batch_of_slots(frame_dataset(lives, rows_behind=True), 1, 3)
     assert actual.obs[:, :, 0, 0].tolist() == [[0, 0, 0], [0, 0, 1], [3, 3, 3], [3, 3, 4], [3, 4, 5]]
     assert actual.next_obs[[0, 2, 3, 4], :, 0, 0].tolist() == [[0, 0, 1], [3, 3, 4], [3, 4, 5], [4, 5, 6]]
     assert actual.discount.tolist() == pytest.approx([0.9, 0.0, 0.9, 0.9, 0.9])
@@ -266,15 +259,10 @@ def test_mid_game_recording_stacks_frames_of_preceding_final_rows() -> None:
         next_obs=None,
         final=final,
     )
-    replay = ring(
-        dataset, n_step=1, gamma=0.9, generator=torch.Generator().manual_seed(0), device=torch.device("cpu"), stack=4
-    )
-    batch_of_slots = replay.sample(200)
-    rewards = {
-        tuple(row.tolist()): tuple(after.tolist())
-        for row, after in zip(batch_of_slots.obs[..., 0, 0], batch_of_slots.next_obs[..., 0, 0], strict=True)
-    }
-    assert rewards == {
+    generator = torch.Generator().manual_seed(0)
+    batch = ring(dataset, n_step=1, gamma=0.9, generator=generator, device=CPU, stack=4).sample(200)
+    stacks = ([tuple(stack) for stack in column[..., 0, 0].tolist()] for column in (batch.obs, batch.next_obs))
+    assert dict(zip(*stacks, strict=True)) == {
         (1, 1, 1, 1): (1, 1, 1, 2),
         (1, 1, 1, 2): (1, 1, 2, 3),
         (10, 11, 12, 13): (11, 12, 13, 14),
@@ -289,6 +277,5 @@ def test_terminating_time_limit_is_sampled_without_bootstrap(*, next_obs: bool) 
     assert [row.obs for row in ended if row.discount == 0] == [3.0, 5.0, 7.0]
     assert [row.obs for row in usual if row.discount == 0] == [5.0]
     assert {row.obs for row in ended} == {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0}
-    assert [row for row in ended if row.discount] == [
-        row for row in usual if row.discount and row.obs not in {3.0, 7.0}
-    ]
+    others = [row for row in usual if row.discount and row.obs not in {3.0, 7.0}]
+    assert [row for row in ended if row.discount] == others

@@ -13,7 +13,7 @@ from rlbench.buffers.hindsight import GoalLayout, Hindsight
 from rlbench.buffers.prioritized import Prioritized
 from rlbench.buffers.ring import Column, Ring
 from tests.buffers.counting import Touched
-from tests.rings import ring_of
+from tests.rings import ring_of, same_batches
 
 LAYOUT, WIDTH = GoalLayout(observation=1, goal=2), 5
 GAMMA, DESIRED = 0.9, 1e5  # no goal that is ever achieved lies near those that are wanted
@@ -161,8 +161,7 @@ def test_hindsight_samples_the_same_slots_and_share_zero_changes_nothing(world: 
     plain = ring.sample(64)
     ring.sampler.load_state_dict(state)
     batch = hindsight(ring, share=0.0).sample(64)
-    for ours, theirs in zip(batch, plain, strict=True):
-        assert torch.equal(ours, theirs)
+    same_batches(batch, plain)
 
 
 def one_env(steps: int, ends: set[int], horizon: int = 1, rows: int = 200) -> World:
@@ -221,8 +220,7 @@ def test_hindsight_resumes_from_its_state() -> None:
     hindsight_ring.ring.sampler.load_state_dict(slots_drawn)
     other = hindsight(hindsight_ring.ring, seed=99)
     other.load_state_dict(state)
-    for mine, theirs in zip(ours, other.sample(32), strict=True):
-        assert torch.equal(mine, theirs)
+    same_batches(ours, other.sample(32))
 
 
 def test_priorities_reach_the_ring() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rlbench.buffers.ring import Ring
 from rlbench.buffers.rollout_view import RolloutView
 from tests.buffers.counting import Touched
-from tests.rings import ring_of
+from tests.rings import ring_of, same_batches
 
 CPU = torch.device("cpu")
 GAMMA = 0.9
@@ -164,8 +164,7 @@ def test_ring_is_restored_from_its_state(case: tuple[World, int, int]) -> None:
     copy = ring_of(world.num_envs, world.ring.length, horizon, stack, seed=9)
     copy.load_state_dict(world.ring.state_dict())
     assert torch.equal(copy.newest(), world.ring.newest())
-    for ours, theirs in zip(world.ring.sample(64), copy.sample(64), strict=True):
-        assert torch.equal(ours, theirs)
+    same_batches(world.ring.sample(64), copy.sample(64))
 
 
 def test_frame_stack_is_padded_with_the_episodes_first_frame() -> None:

@@ -10,19 +10,18 @@ import numpy as np
 import pytest
 
 from rlbench.envs.async_vector import AsyncVector
-from rlbench.envs.base import AsyncVectorEnv, Discrete, EnvInfo, Step, VectorEnv
+from rlbench.envs.base import AsyncVectorEnv, Discrete, EnvInfo, Step
 from rlbench.envs.envpool_async import EnvPoolMujoco
 from rlbench.errors import BrokenEnvironment, Diverged, RlbenchError, UsageError
+from tests.envs.factories import answer_to, draw, make_any
 from tests.slow import slow_but
 
-Make = Callable[..., VectorEnv]
-Draw = Callable[..., np.ndarray]
 SEEDS = [11, 13, 11, 14]
 STEPS = 120
 KINDS = ["ale", "envpool", "hopper", "envpool-hopper"]  # all of them end several episodes in these steps
 
 
-def make(make_any: Make, kind: str, answers: int, seeds: list[int] | None = None) -> AsyncVectorEnv:
+def make(kind: str, answers: int, seeds: list[int] | None = None) -> AsyncVectorEnv:
     seeds = seeds or SEEDS
     if kind == "envpool-hopper":
         return EnvPoolMujoco(task="Hopper-v4", seeds=seeds, threads=2, async_batch=answers)
@@ -50,15 +49,14 @@ class Synchronous(NamedTuple):
 
 
 @pytest.fixture(scope="module", name="together")
-def together_fixture(kind: str, make_any: Make, draw: Draw) -> Synchronous:
+def together_fixture(kind: str) -> Synchronous:
     together = make_any(kind, seeds=SEEDS)
     first = together.reset().copy()
     action = draw(together.info.actions, seed=7, size=(STEPS, len(SEEDS)))
     expected: list[list[bytes]] = [[] for _ in SEEDS]
     ends = 0
     for row in action:
-        together.send(row)
-        step = together.recv()
+        step = answer_to(together, row)
         ends += int((step.terminated | step.truncated).sum())
         for env_id, answer in rows_of(step):
             expected[env_id].append(answer)
@@ -68,17 +66,16 @@ def together_fixture(kind: str, make_any: Make, draw: Draw) -> Synchronous:
 
 
 @pytest.mark.parametrize("answers", slow_but([1, 2, 3, 4], 1))
-def test_asynchronous_envs_answer_like_synchronous_ones(
-    make_any: Make, kind: str, answers: int, together: Synchronous
-) -> None:
+def test_asynchronous_envs_answer_like_synchronous_ones(kind: str, answers: int, together: Synchronous) -> None:
     """Lives, FIRE, resets and scores too, to the bit: no env depends on the others or on the order of requests."""
-    action, envs = together.action, make(make_any, kind, answers)
+    action, envs = together.action, make(kind, answers)
     assert np.array_equal(together.first, envs.reset())
     observations: list[list[bytes]] = [[] for _ in SEEDS]
     ready = np.arange(len(SEEDS))
     while max(len(one) for one in observations) < STEPS:
-        envs.send(np.stack([action[len(observations[env_id]), env_id] for env_id in ready.tolist()]), ready)
-        step = envs.recv()
+        step = answer_to(
+            envs, np.stack([action[len(observations[env_id]), env_id] for env_id in ready.tolist()]), ready
+        )
         assert len(step.env_id) == answers and (np.diff(step.env_id) > 0).all()
         for env_id, answer in rows_of(step):
             observations[env_id].append(answer)
@@ -87,16 +84,15 @@ def test_asynchronous_envs_answer_like_synchronous_ones(
     assert all(ours == theirs[: len(ours)] for ours, theirs in zip(observations, together.answers, strict=True))
 
 
-def test_asynchronous_vector_keeps_the_vector_contract(make_any: Make, kind: str, together: Synchronous) -> None:
-    envs = make(make_any, kind, 2)
+def test_asynchronous_vector_keeps_the_vector_contract(kind: str, together: Synchronous) -> None:
+    envs = make(kind, 2)
     ours, theirs = envs.info, together.info
     assert (ours.num_envs, ours.obs_shape, ours.obs_dtype, ours.versions) == (4, *theirs[1:3], theirs.versions)
     assert [np.asarray(part).tolist() for part in ours.actions] == [np.asarray(p).tolist() for p in theirs.actions]
     frames = envs.reset()
     assert frames.shape == (4, *ours.obs_shape) and frames.dtype == ours.obs_dtype
     action = np.zeros(4, np.int64) if isinstance(ours.actions, Discrete) else np.zeros((4, 3), np.float32)
-    envs.send(action, np.arange(4))
-    step = envs.recv()
+    step = answer_to(envs, action, np.arange(4))
     assert step.obs.dtype == ours.obs_dtype
     assert [c.dtype for c in step[1:]] == [np.float32, bool, bool, np.int64, np.float64, bool]
     assert [c.shape for c in step[1:]] == [(2,)] * 6
@@ -159,12 +155,11 @@ def test_slow_env_delays_no_other_and_answers_when_done() -> None:
     assert all(one.closed for one in envs)
 
 
-def test_every_action_goes_to_its_env(make_any: Make) -> None:
+def test_every_action_goes_to_its_env() -> None:
     envs = [make_any("cartpole", seeds=[3]) for _ in range(2)]
     env = AsyncVector(envs=envs, async_batch=2)
     env.reset()
-    env.send(np.array([1, 0]), np.array([1, 0]))
-    pushed = env.recv().obs[:, 1]
+    pushed = answer_to(env, np.array([1, 0]), np.array([1, 0])).obs[:, 1]
     assert pushed[1] > 0 > pushed[0]
     env.close()
 
@@ -189,8 +184,8 @@ def test_waiting_without_pending_actions_is_refused(answers: int) -> None:
         EnvPoolMujoco(task="Hopper-v4", seeds=SEEDS, threads=2, async_batch=answers)
 
 
-def test_invalid_action_is_refused_with_its_env_index(make_any: Make) -> None:
-    env = make(make_any, "envpool-hopper", 2)
+def test_invalid_action_is_refused_with_its_env_index() -> None:
+    env = make("envpool-hopper", 2)
     env.reset()
     send: Callable[[Any], None] = partial(env.send, env_id=np.array([1, 3]))
     action = np.zeros((2, 3), np.float32)

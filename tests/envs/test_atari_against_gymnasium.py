@@ -1,7 +1,5 @@
 """Every Atari adapter, row by row, against games made of Gymnasium's own wrappers, which share no code with ours."""
 
-from collections.abc import Callable
-
 import ale_py
 import cv2
 import gymnasium
@@ -9,10 +7,9 @@ import numpy as np
 import pytest
 from gymnasium.wrappers import AtariPreprocessing, MaxAndSkipObservation, ResizeObservation, TransformObservation
 
-from rlbench.envs.base import VectorEnv
+from tests.envs.factories import answer_to, make_atari
 from tests.slow import slow_but
 
-Make = Callable[..., VectorEnv]
 gymnasium.register_envs(ale_py)
 STEPS = 300
 
@@ -75,7 +72,7 @@ YARDSTICKS = {  # the adapter's no-ops and the composition it must equal; EnvPoo
 @pytest.mark.parametrize(("game", "name", "count", "training"), slow_but(CASES, 0, 3), ids=str)
 @pytest.mark.parametrize("adapter", YARDSTICKS)
 def test_every_row_equals_gymnasiums_own_wrappers(
-    make_atari: Make, adapter: str, game: str, name: str, count: int, *, training: bool
+    adapter: str, game: str, name: str, count: int, *, training: bool
 ) -> None:
     noops, yardstick = YARDSTICKS[adapter]
     env = make_atari(adapter, game, seeds=range(count), training=training, noops=noops)
@@ -87,8 +84,7 @@ def test_every_row_equals_gymnasiums_own_wrappers(
     lost = over = 0
     for at in range(STEPS):
         action = generator.integers(env.info.actions.n, size=count)
-        env.send(action)
-        step = env.recv()
+        step = answer_to(env, action)
         for env_id, oracle in enumerate(num_envs):
             obs, *rest = oracle.row(int(action[env_id]))
             columns = (step.reward, step.terminated, step.truncated, step.score, step.over)
@@ -104,15 +100,13 @@ def test_every_row_equals_gymnasiums_own_wrappers(
     assert (lost > 0) == (training and game != "pong")
 
 
-def test_the_engines_grey_differs_from_the_documented_grey_only_where_colours_overlap(make_atari: Make) -> None:
+def test_the_engines_grey_differs_from_the_documented_grey_only_where_colours_overlap() -> None:
     engine = make_atari("ale", "seaquest", seeds=[3], training=True, noops=0)
     documented = make_atari("gymnasium", "seaquest", seeds=[3], training=True, noops=0)
     assert np.array_equal(engine.reset(), documented.reset())
     differing = []
     for action in np.random.default_rng(0).integers(18, size=(150, 1)):
-        engine.send(action)
-        documented.send(action)
-        ours, theirs = engine.recv(), documented.recv()
+        ours, theirs = answer_to(engine, action), answer_to(documented, action)
         assert (ours.reward == theirs.reward).all() and (ours.terminated == theirs.terminated).all()
         gap = np.abs(ours.obs.astype(int) - theirs.obs)
         if not ours.over[0]:

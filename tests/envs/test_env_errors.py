@@ -1,6 +1,5 @@
 """Errors of environments that are missing, not installed, or break the contract."""
 
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -9,12 +8,10 @@ import pytest
 
 import rlbench.envs.atari_wrappers
 import rlbench.envs.envpool
-from rlbench.envs.base import VectorEnv
 from rlbench.envs.gymnasium import GymnasiumVector
 from rlbench.errors import BrokenEnvironment, Diverged, RlbenchError, UnknownName, UsageError
-from tests.envs.registered import make
+from tests.envs.factories import answer_to, make, make_any, make_atari
 
-Make = Callable[..., VectorEnv]
 ATARI = ["ale", "envpool", "gymnasium"]
 
 
@@ -46,57 +43,54 @@ def run(*num_envs: Frail) -> None:
     env = GymnasiumVector(name="Frail-v0", factory=lambda: next(ready), seeds=range(len(num_envs)))
     env.reset()
     for _ in range(4):
-        env.send(np.zeros(len(num_envs), np.int64))
-        env.recv()
+        answer_to(env, np.zeros(len(num_envs), np.int64))
 
 
 @pytest.mark.parametrize("adapter", ATARI)
-def test_an_unknown_game_is_answered_with_the_nearest(make_atari: Make, adapter: str) -> None:
+def test_an_unknown_game_is_answered_with_the_nearest(adapter: str) -> None:
     with pytest.raises(UnknownName, match=rf"{adapter}: unknown game 'brekout'; did you mean 'breakout'"):
         make_atari(adapter, "brekout", seeds=[1], training=True)
 
 
-def test_a_missing_envpool_says_how_to_get_it(make_atari: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_envpool_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rlbench.envs.envpool, "find_spec", lambda _: None)
     with pytest.raises(UsageError, match=r'EnvPool is not installed: pip install "rlbench\[envpool\]"'):
         make_atari("envpool", "pong", seeds=[1], training=True)
 
 
-def test_a_missing_opencv_says_how_to_get_it(make_atari: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_opencv_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rlbench.envs.atari_wrappers, "find_spec", lambda _: None)
     with pytest.raises(UsageError, match="OpenCV, which is not installed: pip install opencv-python-headless"):
         make_atari("gymnasium", "pong", seeds=[1], training=True)
 
 
 @pytest.mark.parametrize("wish", [{"noops": 0}, {"frame_skip": 1}])
-def test_envpool_refuses_what_it_cannot_do_faithfully(make_atari: Make, wish: dict[str, int]) -> None:
+def test_envpool_refuses_what_it_cannot_do_faithfully(wish: dict[str, int]) -> None:
     with pytest.raises(UsageError, match="noops ≥ 1 and frame_skip ≥ 2"):
         make_atari("envpool", "pong", seeds=[1], training=True, **wish)
 
 
 @pytest.mark.parametrize("kind", ["ale", "envpool", "gymnasium", "cartpole", "catch"])
-def test_an_impossible_action_is_refused_before_the_engine_sees_it(make_any: Make, kind: str) -> None:
+def test_an_impossible_action_is_refused_before_the_engine_sees_it(kind: str) -> None:
     env = make_any(kind, seeds=[1, 2])
     env.reset()
     for action in ([0, -1], [0, 99], [0], [0.0, 0.0]):
         with pytest.raises(RlbenchError, match="actions must be"):
             env.send(np.array(action))
-    env.send(np.array([0, 1]))
-    assert env.recv().obs.shape[0] == 2
+    assert answer_to(env, np.array([0, 1])).obs.shape[0] == 2
 
 
 def test_continuous_actions_must_be_float32_vectors() -> None:
     env = GymnasiumVector(name="Pendulum-v1", factory=make("Pendulum-v1"), seeds=[1, 2])
     env.reset()
-    env.send(np.zeros((2, 1), np.float32))
-    assert env.recv().score.dtype == np.float64
+    assert answer_to(env, np.zeros((2, 1), np.float32)).score.dtype == np.float64
     for wrong in (np.zeros((2, 1)), np.zeros(2, np.float32)):
         with pytest.raises(RlbenchError, match=r"actions must be \[2, 1\] float32"):
             env.send(wrong)
 
 
 @pytest.mark.parametrize("kind", ["hopper", "fetch", "envpool-hopper", "pendulum"])
-def test_an_action_that_is_not_finite_or_not_in_its_range_is_refused(make_any: Make, kind: str) -> None:
+def test_an_action_that_is_not_finite_or_not_in_its_range_is_refused(kind: str) -> None:
     env = make_any(kind, seeds=[1, 2])
     env.reset()
     action = np.zeros((2, *env.info.actions.low.shape), np.float32)
@@ -108,8 +102,7 @@ def test_an_action_that_is_not_finite_or_not_in_its_range_is_refused(make_any: M
     with pytest.raises(RlbenchError, match=r"step 0: actions must be from -1 to 1 \(1.25 is outside\)"):
         env.send(action)
     action[1, -1] = -1
-    env.send(action)
-    assert env.recv().obs.shape[0] == 2
+    assert answer_to(env, action).obs.shape[0] == 2
 
 
 def test_an_environment_whose_actions_have_no_bounds_is_refused() -> None:
@@ -123,7 +116,7 @@ def test_an_environment_whose_actions_have_no_bounds_is_refused() -> None:
 @pytest.mark.parametrize(
     "kind", ["ale", "envpool", "gymnasium", "cartpole", "catch", "hopper", "fetch", "envpool-hopper"]
 )
-def test_zero_envs_are_refused(make_any: Make, kind: str) -> None:
+def test_zero_envs_are_refused(kind: str) -> None:
     with pytest.raises(UsageError, match="at least one env"):
         make_any(kind, seeds=[])
 
@@ -162,7 +155,7 @@ def test_an_observation_that_is_not_finite_is_refused_at_any_step(shows: float) 
         run(Frail(), Frail(shows=shows))
 
 
-def test_error_inside_an_engine_is_a_broken_environment(make_atari: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_inside_an_engine_is_a_broken_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     class Failing:
         def send(self, *_: Any) -> None:
             raise RuntimeError("no such cartridge")
@@ -181,8 +174,7 @@ def test_an_environment_that_ends_for_two_reasons_is_terminated() -> None:
 
     env = GymnasiumVector(name="Both-v0", factory=Both, seeds=[1])
     env.reset()
-    env.send(np.array([0]))
-    step = env.recv()
+    step = answer_to(env, np.array([0]))
     assert step.terminated[0] and step.over[0] and not step.truncated[0]
 
 

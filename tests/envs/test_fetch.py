@@ -1,7 +1,6 @@
 """Fetch: the flat vector, its reward, and its limit."""
 
 import sys
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -9,12 +8,12 @@ import torch
 
 from rlbench.envs.fetch import FetchVector, compute_reward
 from rlbench.errors import UsageError
+from tests.envs.factories import answer_to, draw
 
-Draw = Callable[..., np.ndarray]
 OBSERVATION, ACHIEVED, DESIRED = slice(0, 10), slice(10, 13), slice(13, 16)
 
 
-def test_observation_is_observation_achieved_goal_and_desired_goal(draw: Draw) -> None:
+def test_observation_is_observation_achieved_goal_and_desired_goal() -> None:
     env = FetchVector(task="FetchReach-v4", seeds=[1, 2])
     obs = env.reset()
     assert obs.shape == (2, 16) and obs.dtype == np.float32
@@ -24,8 +23,7 @@ def test_observation_is_observation_achieved_goal_and_desired_goal(draw: Draw) -
             slices = (OBSERVATION, ACHIEVED, DESIRED)
             for where, part in zip(slices, ("observation", "achieved_goal", "desired_goal"), strict=True):
                 assert np.array_equal(obs[env_id, where], parts[part].astype(np.float32))
-        env.send(action)
-        obs = env.recv().obs
+        obs = answer_to(env, action).obs
 
 
 def test_compute_reward_equals_the_environments_reward() -> None:
@@ -33,8 +31,7 @@ def test_compute_reward_equals_the_environments_reward() -> None:
     obs, rewards = env.reset(), set()
     for _ in range(45):  # straight to the goal: an action of 1 is 5 cm
         towards = (obs[:, DESIRED] - obs[:, ACHIEVED]) / 0.05
-        env.send(np.concatenate([np.clip(towards, -1, 1), np.zeros((4, 1))], 1, dtype=np.float32))
-        step = env.recv()
+        step = answer_to(env, np.concatenate([np.clip(towards, -1, 1), np.zeros((4, 1))], 1, dtype=np.float32))
         obs = step.obs
         achieved, desired = (torch.from_numpy(obs[:, where]) for where in (ACHIEVED, DESIRED))
         assert compute_reward(achieved, desired).tolist() == step.reward.tolist()
@@ -57,8 +54,7 @@ def test_episode_of_fifty_steps_is_truncated_or_terminated_by_setting() -> None:
         env.reset()
         ends = []
         for _ in range(102):
-            env.send(np.zeros((1, 4), np.float32))
-            row = env.recv()
+            row = answer_to(env, np.zeros((1, 4), np.float32))
             ends.append((bool(row.terminated[0]), bool(row.truncated[0]), bool(row.over[0])))
         assert [at for at, end in enumerate(ends) if any(end)] == [49, 100]
         assert ends[49] == ends[100] == (terminates, not terminates, True)

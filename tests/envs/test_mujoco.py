@@ -12,9 +12,8 @@ from rlbench.envs.envpool_async import EnvPoolMujoco
 from rlbench.envs.gymnasium import GymnasiumVector
 from rlbench.envs.mujoco import MujocoVector
 from rlbench.errors import BrokenEnvironment, UnknownName, UsageError
-from tests.envs.registered import make
+from tests.envs.factories import answer_to, draw, make, make_any
 
-Draw = Callable[..., np.ndarray]
 MADE_WITH = "gymnasium 1.4.0, mujoco 3.3.7, x86-64"  # to record anew: run this file, and take what the failures say
 GOLDEN = {
     "Ant-v4": "d3083bd5982f1a85b8cd6460bda1c13bdf51f35e34e60020dcabd3dc751151f9",
@@ -35,12 +34,11 @@ def rounded(column: np.ndarray) -> bytes:
 
 
 @pytest.mark.parametrize("task", GOLDEN)
-def test_two_hundred_rows_are_as_recorded(task: str, draw: Draw) -> None:
+def test_two_hundred_rows_are_as_recorded(task: str) -> None:
     env = MujocoVector(task=task, seeds=[1, 2])
     digest = sha256(rounded(env.reset()))
     for action in draw(env.info.actions, seed=0, size=(200, 2)):
-        env.send(action)
-        for column in env.recv():
+        for column in answer_to(env, action):
             digest.update(rounded(column))
     versions = f"gymnasium {version('gymnasium')}, mujoco {version('mujoco')}"
     assert digest.hexdigest() == GOLDEN[task], f"recorded with {MADE_WITH}; this is {versions}"
@@ -48,14 +46,13 @@ def test_two_hundred_rows_are_as_recorded(task: str, draw: Draw) -> None:
 
 @pytest.mark.parametrize("task", GOLDEN)
 @pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning")  # the documented version is the old one
-def test_every_row_equals_gymnasiums_own(task: str, draw: Draw) -> None:
+def test_every_row_equals_gymnasiums_own(task: str) -> None:
     env, theirs = MujocoVector(task=task, seeds=[7]), gymnasium.make(task)
     gym_obs, due = theirs.reset(seed=7)[0], False
     assert np.array_equal(env.reset()[0], gym_obs.astype(np.float32))
     half = theirs.action_space.high
     for action in draw(env.info.actions, seed=3, size=(120, 1)):
-        env.send(action)
-        row = env.recv()
+        row = answer_to(env, action)
         gym_step = (theirs.reset()[0], 0.0, False, False, {}) if due else theirs.step(half * action[0])
         gym_obs, reward, terminated, truncated, _ = gym_step
         assert np.array_equal(row.obs[0], gym_obs.astype(np.float32))
@@ -67,8 +64,7 @@ def test_actions_are_scaled_to_the_environments_bounds() -> None:
     env = MujocoVector(task="Humanoid-v4", seeds=[1])
     env.reset()
     for value, torque in ((-1, -0.4), (1, 0.4), (0.5, 0.2)):
-        env.send(np.full((1, 17), value, np.float32))
-        env.recv()
+        answer_to(env, np.full((1, 17), value, np.float32))
         assert env._envs[0].unwrapped.data.ctrl.tolist() == [pytest.approx(torque, abs=1e-7)] * 17
 
 
@@ -88,8 +84,7 @@ def test_bounds_that_are_not_symmetric_are_met_and_kept() -> None:
     env = GymnasiumVector(name="Odd-v0", factory=Odd, seeds=[1])
     env.reset()
     for value in (-1, 1, 0):
-        env.send(np.full((1, 2), value, np.float32))
-        env.recv()
+        answer_to(env, np.full((1, 2), value, np.float32))
     assert np.stack(torques) == pytest.approx(np.array([[0.1, -3], [0.7, 1], [0.4, -1]]))
     assert all(Odd.action_space.contains(action) for action in torques)
 
@@ -106,7 +101,7 @@ def test_actions_may_be_overwritten_once_they_are_sent() -> None:
 
 
 @pytest.mark.parametrize("kind", ["hopper", "envpool-hopper"])
-def test_the_record_names_task_and_engine(kind: str, make_any: Callable) -> None:
+def test_the_record_names_task_and_engine(kind: str) -> None:
     names = dict(make_any(kind, seeds=[1]).info.versions)
     engine = ("envpool", "envpool") if kind == "envpool-hopper" else ("gymnasium", "mujoco")
     assert names["env"] == f"{engine[0]}/Hopper-v4" and names[engine[1]] == version(engine[1])
@@ -125,27 +120,23 @@ def test_a_task_that_this_mujoco_cannot_play_is_refused_with_the_reason() -> Non
         MujocoVector(task="Pusher-v4", seeds=[1])
 
 
-def test_envpool_agrees_with_gymnasium_from_an_equal_state_while_rounding_does_not_grow(draw: Draw) -> None:
+def test_envpool_agrees_with_gymnasium_from_an_equal_state_while_rounding_does_not_grow() -> None:
     pool, gym = EnvPoolMujoco(task="Swimmer-v4", seeds=[5], threads=1), MujocoVector(task="Swimmer-v4", seeds=[5])
     gym.reset()
     obs = pool.reset()[0].astype(np.float64)
     gym._envs[0].unwrapped.set_state(np.concatenate([[0.0, 0.0], obs[:3]]), obs[3:])  # it feels no place
     for action in draw(gym.info.actions, seed=1, size=(100, 1)):
-        pool.send(action)
-        gym.send(action)
-        ours, theirs = pool.recv(), gym.recv()
+        ours, theirs = answer_to(pool, action), answer_to(gym, action)
         assert ours.obs == pytest.approx(theirs.obs, abs=1e-4) and ours.score == pytest.approx(theirs.score, abs=1e-4)
 
 
 @pytest.mark.parametrize("threads", [2, 3])
-def test_threaded_envs_give_equal_results_to_the_bit(threads: int, draw: Draw) -> None:
+def test_threaded_envs_give_equal_results_to_the_bit(threads: int) -> None:
     one, many = (MujocoVector(task="Hopper-v4", seeds=range(5), threads=n) for n in (1, threads))
     assert np.array_equal(one.reset(), many.reset())
     ends = 0
     for action in draw(one.info.actions, seed=4, size=(80, 5)):
-        one.send(action)
-        many.send(action)
-        for mine, theirs in zip(one.recv(), answer := many.recv(), strict=True):
+        for mine, theirs in zip(answer_to(one, action), answer := answer_to(many, action), strict=True):
             assert np.array_equal(mine, theirs)
         ends += int(answer.over.sum())
     assert ends > 5  # resets were shared too
@@ -156,7 +147,7 @@ def test_threaded_envs_give_equal_results_to_the_bit(threads: int, draw: Draw) -
 
 
 @pytest.mark.parametrize("env_id", [0, 4], ids=["in the own share", "in another thread's"])
-def test_error_of_an_env_is_reported_from_any_thread(env_id: int, draw: Draw) -> None:
+def test_error_of_an_env_is_reported_from_any_thread(env_id: int) -> None:
     env = MujocoVector(task="Hopper-v4", seeds=range(5), threads=2)
     env.reset()
     env._envs[env_id].unwrapped.model = None

@@ -10,6 +10,7 @@ from rlbench.assembly.environments import environments
 from rlbench.config.tasks import MujocoTask, ToyTask
 from rlbench.envs.base import Box, EnvInfo, Snapshot, Step
 from rlbench.envs.normalize import CLIP, Normalized, NormalizedSnapshot, Scale
+from tests.envs.factories import answer_to
 
 ENVS, SIZE = 3, 2
 
@@ -44,11 +45,7 @@ def random_rows(steps: int, seed: int = 0) -> list[NDArray[np.float32]]:
 
 
 def play(envs: Normalized, steps: int) -> list[NDArray[np.float32]]:
-    actual = [envs.reset()]
-    for _ in range(steps):
-        envs.send(np.zeros((ENVS, 1), np.float32))
-        actual.append(envs.recv().obs)
-    return actual
+    return [envs.reset(), *(answer_to(envs, np.zeros((ENVS, 1), np.float32)).obs for _ in range(steps))]
 
 
 def test_statistics_include_an_observation_before_normalizing_it() -> None:
@@ -71,9 +68,8 @@ def test_evaluation_uses_trainings_statistics_without_updating_them() -> None:
         expected = (raw - rows.mean(0)) / np.sqrt(rows.var(0) + np.finfo(np.float32).eps)
         np.testing.assert_allclose(obs, expected, rtol=1e-5, atol=1e-6)
     assert scale.moments is before
-    play(
-        Normalized(Shows(*random_rows(3, seed=2)), scale, learning=True), 2
-    )  # training goes on, and evaluation sees it
+    # training goes on, and evaluation sees it
+    play(Normalized(Shows(*random_rows(3, seed=2)), scale, learning=True), 2)
     evaluation.send(np.zeros((ENVS, 1), np.float32))
     rows = np.concatenate([*first, *random_rows(3, seed=2)]).astype(np.float64)
     expected = (other[3] - rows.mean(0)) / np.sqrt(rows.var(0) + np.finfo(np.float32).eps)
@@ -104,8 +100,7 @@ def test_everything_but_observations_passes_untouched() -> None:
     envs = Normalized(inner, Scale((SIZE,)), learning=True)
     assert envs.info is inner.info
     envs.reset()
-    envs.send(np.zeros((ENVS, 1), np.float32))
-    answer = envs.recv()
+    answer = answer_to(envs, np.zeros((ENVS, 1), np.float32))
     assert inner.actions_sent == 1
     assert answer.reward.tolist() == [0, 1, 2]
     assert answer.score.tolist() == [0, 1, 2]
@@ -136,8 +131,9 @@ def test_normalized_environments_resume_from_a_snapshot_exactly(task: MujocoTask
 
     def step(envs: Snapshot, i: int) -> NDArray[np.float32]:
         real = np.full((2, 3), np.sin(i), np.float32)
-        envs.send(real if task.kind == "mujoco" else np.array([i % 2, (i // 3) % 2]))
-        obs: NDArray[np.float32] = envs.recv().obs
+        obs: NDArray[np.float32] = answer_to(
+            envs, real if task.kind == "mujoco" else np.array([i % 2, (i // 3) % 2])
+        ).obs
         return obs
 
     (one, scale), (other, restored) = opened(), opened()

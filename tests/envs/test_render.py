@@ -7,34 +7,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from rlbench.config.tasks import AtariTask
 from rlbench.envs.ale import AleVector
-from rlbench.envs.base import Box, Step, VectorEnv
+from rlbench.envs.base import Step, VectorEnv
 from rlbench.envs.mujoco import MujocoVector
 from rlbench.envs.render import Board, Frame, RecordVideo, Rendered, ShadowEmulator
 from rlbench.envs.toy import Catch
 from rlbench.errors import BrokenEnvironment, UsageError
+from tests.envs.factories import answer_to, draw
 
 BREAKOUT = AtariTask(id="BreakoutNoFrameskip-v4", game="breakout", max_frames=400)
 
 
-def play(envs: VectorEnv, steps: int, *, seed: int = 0) -> list[Step]:
+def play(envs: VectorEnv, steps: int) -> list[Step]:
     """Some steps of random actions."""
-    draw, actions, num_envs = np.random.default_rng(seed), envs.info.actions, envs.info.num_envs
     envs.reset()
-    answers = []
-    for _ in range(steps):
-        real = isinstance(actions, Box)
-        random_actions: NDArray[Any] = (
-            draw.uniform(-1, 1, (num_envs, len(actions.low))).astype(np.float32)
-            if real
-            else draw.integers(actions.n, size=num_envs)
-        )
-        envs.send(random_actions)
-        answers.append(envs.recv())
-    return answers
+    rows = draw(envs.info.actions, seed=0, size=(steps, envs.info.num_envs))
+    return [answer_to(envs, row) for row in rows]
 
 
 class Renderer:

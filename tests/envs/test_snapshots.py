@@ -16,10 +16,9 @@ from rlbench.envs.gymnasium import ClassicVector, GymnasiumVector, _generator_st
 from rlbench.envs.mujoco import MujocoVector
 from rlbench.errors import BrokenEnvironment
 from rlbench.ops.state_dict import State
-from tests.envs.registered import make
+from tests.envs.factories import answer_to, draw, make
 from tests.slow import slow_but
 
-Draw = Callable[..., np.ndarray]
 STEPS = 90
 TASKS: dict[str, tuple[Callable[..., Any], int | None]] = {  # the class, and a limit where random actions do not end it
     **dict.fromkeys(["Hopper-v4", "Walker2d-v4", "Humanoid-v4"], (MujocoVector, None)),
@@ -37,15 +36,14 @@ def fresh(task: str) -> Any:
 
 
 @cache
-def lived(task: str, draw: Draw) -> tuple[np.ndarray, list[State], list[Step]]:
+def lived(task: str) -> tuple[np.ndarray, list[State], list[Step]]:
     """Actions, the state before each of them, and the answers to them."""
     env = fresh(task)
     env.reset()
     actions, states, rows = draw(env.info.actions, seed=5, size=(STEPS, 2)), [], []
     for action in actions:
         states.append(env.state_dict())
-        env.send(action)
-        rows.append(env.recv())
+        rows.append(answer_to(env, action))
     env.close()
     assert sum(int((row.terminated | row.truncated).sum()) for row in rows) >= 2
     return actions, states, rows
@@ -66,8 +64,8 @@ def bytes_of(state: State) -> dict[str, Any]:
 @pytest.mark.parametrize("task", slow_but(TASKS, 0, 2, 5, 9, 10, 11, 14))
 @settings(max_examples=8, deadline=None)
 @given(data=st.data())
-def test_the_rest_of_a_run_is_the_same_to_the_bit(task: str, draw: Draw, data: st.DataObject) -> None:
-    actions, states, rows = lived(task, draw)
+def test_the_rest_of_a_run_is_the_same_to_the_bit(task: str, data: st.DataObject) -> None:
+    actions, states, rows = lived(task)
     ends = [at + 1 for at, row in enumerate(rows[:-1]) if (row.terminated | row.truncated).any()]  # a reset is due
     begun = [at + 1 for at in ends if at + 1 < STEPS]  # a reset has been
     start = data.draw(st.one_of(st.integers(0, STEPS - 1), st.sampled_from(ends), st.sampled_from(begun or ends)))
@@ -75,21 +73,19 @@ def test_the_rest_of_a_run_is_the_same_to_the_bit(task: str, draw: Draw, data: s
     env.load_state_dict(states[start])
     assert bytes_of(env.state_dict()) == bytes_of(states[start])
     for at in range(start, min(start + 50, STEPS)):
-        env.send(actions[at])
-        for ours, theirs in zip(env.recv(), rows[at], strict=True):
+        for ours, theirs in zip(answer_to(env, actions[at]), rows[at], strict=True):
             assert ours.tobytes() == theirs.tobytes(), f"from {start}, at {at}"
     env.close()
 
 
-def test_a_state_does_not_change_while_its_environment_goes_on(draw: Draw) -> None:
+def test_a_state_does_not_change_while_its_environment_goes_on() -> None:
     for task in ("Hopper-v4", "FetchReach-v4", "Pendulum-v1"):
         env = fresh(task)
         env.reset()
         state = env.state_dict()
         before = bytes_of(state)
         for action in draw(env.info.actions, seed=5, size=(30, 2)):
-            env.send(action)
-            env.recv()
+            answer_to(env, action)
         assert bytes_of(state) == before
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from rlbench.envs.toy import KEYS, LIMIT, Catch, Doors
 from rlbench.errors import UsageError
+from tests.envs.factories import answer_to
 
 
 def columns(board: np.ndarray) -> tuple[int, int]:
@@ -18,8 +19,7 @@ def test_the_best_policy_always_catches() -> None:
     obs, scores = env.reset(), []
     for _ in range(30):
         ball, paddle = np.array([columns(board) for board in obs]).T
-        env.send(1 + np.sign(ball - paddle))
-        step = env.recv()
+        step = answer_to(env, 1 + np.sign(ball - paddle))
         obs = step.obs
         scores += step.score[step.over].tolist()
     assert scores == [1.0] * 192
@@ -31,8 +31,7 @@ def test_catch_episode_equals_a_hand_computation() -> None:
     assert board.tolist() == [[0, 0, 0, 0, 255], *[[0] * 5] * 8, [0, 0, 255, 0, 0]]
     boards = []
     for action in [0, 0, 0, 2, 1, 2, 2, 2, 1, 0, 2]:
-        env.send(np.array([action]))
-        step = env.recv()
+        step = answer_to(env, np.array([action]))
         ball = np.argwhere(step.obs[0] == 255)[0].tolist()
         boards.append((ball, columns(step.obs[0])[1], step.reward[0], step.terminated[0], step.over[0]))
     assert boards == [
@@ -53,11 +52,7 @@ def test_catch_episode_equals_a_hand_computation() -> None:
 def test_missed_ball_gives_minus_one() -> None:
     env = Catch(seeds=[0])
     env.reset()
-    scores = []
-    for _ in range(9):
-        env.send(np.array([1]))
-        scores.append(env.recv().score[0])
-    assert scores == [0.0] * 8 + [-1.0]
+    assert [answer_to(env, np.array([1])).score[0] for _ in range(9)] == [0.0] * 8 + [-1.0]
 
 
 def test_balls_fall_in_every_column_equally_often() -> None:
@@ -69,8 +64,7 @@ def test_right_keys_open_all_doors_and_only_the_last_gives_a_reward() -> None:
     env = Doors(seeds=[1, 2])
     observations, rewards, over = [env.reset()], [], []
     for key in [*KEYS, 0]:
-        env.send(np.full(2, key))
-        step = env.recv()
+        step = answer_to(env, np.full(2, key))
         observations.append(step.obs)
         rewards.append(step.reward.tolist())
         over.append((step.terminated & step.over & ~step.truncated).tolist())
@@ -85,10 +79,8 @@ def test_a_wrong_key_leads_back_to_the_first_door(door: int) -> None:
     env = Doors(seeds=[0])
     env.reset()
     for key in KEYS[:door]:
-        env.send(np.array([key]))
-        env.recv()
-    env.send((KEYS[door : door + 1] + 1) % 4)
-    step = env.recv()
+        answer_to(env, np.array([key]))
+    step = answer_to(env, (KEYS[door : door + 1] + 1) % 4)
     assert int(step.obs[0].argmax()) == 0
     assert not (step.terminated | step.truncated).any()
 
@@ -98,8 +90,7 @@ def test_episode_is_truncated_at_its_limit() -> None:
     env.reset()
     cut = []
     for _ in range(2 * LIMIT + 2):
-        env.send(np.array([1]))
-        step = env.recv()
+        step = answer_to(env, np.array([1]))
         assert not step.terminated.any()
         cut.append(bool(step.truncated[0]))
     assert [i for i, ended in enumerate(cut) if ended] == [LIMIT - 1, 2 * LIMIT]  # a reset between
@@ -109,10 +100,8 @@ def test_the_action_after_an_end_does_nothing() -> None:
     env = Doors(seeds=[0])
     env.reset()
     for key in KEYS:
-        env.send(np.array([key]))
-        env.recv()
-    env.send(KEYS[:1])
-    assert int(env.recv().obs[0].argmax()) == 0
+        answer_to(env, np.array([key]))
+    assert int(answer_to(env, KEYS[:1]).obs[0].argmax()) == 0
 
 
 def test_doors_without_envs_is_refused() -> None:

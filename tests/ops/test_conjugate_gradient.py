@@ -142,18 +142,14 @@ def test_zero_right_hand_side_gives_zero() -> None:
 
 def test_it_stops_at_the_tolerance_of_the_squared_residual() -> None:
     matrix, right = system(8, seed=2)
-    size = [
-        float(
-            (right - matrix @ conjugate_gradient(lambda v: matrix @ v, right, iterations=k, tolerance=0.0))
-            .square()
-            .sum()
-        )
-        for k in range(6)
-    ]
+
+    def solution(iterations: int, tolerance: float = 0.0) -> Tensor:
+        return conjugate_gradient(lambda v: matrix @ v, right, iterations=iterations, tolerance=tolerance)
+
+    size = [float((right - matrix @ solution(k)).square().sum()) for k in range(6)]
     between = (size[3] + size[2]) / 2
     assert size[3] < between < min(size[:3])
-    stopped = conjugate_gradient(lambda v: matrix @ v, right, iterations=8, tolerance=between)
-    assert torch.equal(stopped, conjugate_gradient(lambda v: matrix @ v, right, iterations=3, tolerance=0.0))
+    assert torch.equal(solution(8, between), solution(3))
 
 
 def test_flattening_and_unflattening_tensors_round_trip() -> None:

@@ -22,30 +22,14 @@ from rlbench.report.runs import Evaluation, Run
 
 
 def run(*means: float, seed: int = 0, steps: int = 1000) -> Run:
-    return Run(
-        folder=Path(), suite="mujoco", algorithm="td3", task="Ant-v4", dataset="", seed=seed, id="", smoke=False,
-        budget=steps * len(means), settings={}, environment={},
-        evaluations=tuple(Evaluation(i * steps, float(i), mean) for i, mean in enumerate(means)), speeds=(),
-        env_steps=steps * len(means), seconds=1.0, status="done", reason="",
-    )  # fmt: skip
+    evaluations = tuple(Evaluation(i * steps, float(i), mean) for i, mean in enumerate(means))
+    cell = {"suite": "mujoco", "algorithm": "td3", "task": "Ant-v4", "dataset": "", "seed": seed, "id": ""}
+    progress = {"budget": steps * len(means), "env_steps": steps * len(means), "seconds": 1.0, "speeds": ()}
+    ended = {"smoke": False, "settings": {}, "environment": {}, "status": "done", "reason": ""}
+    return Run(folder=Path(), evaluations=evaluations, **cell, **progress, **ended)
 
 
 RUNS = [run(0.0, 10.0, 2.0, 4.0), run(0.0, 0.0, 9.0, 8.0), run(3.0, 2.0, 1.0, 6.0)]
-
-
-def test_best_of_run_is_the_highest_evaluation() -> None:
-    assert seed_scores(RUNS, "best-of-run") == [10.0, 9.0, 6.0]
-
-
-def test_max_of_mean_takes_all_seeds_at_the_same_evaluation() -> None:
-    assert seed_scores(RUNS, "max-of-mean") == [4.0, 8.0, 6.0]  # the means are 1, 4, 4 and 6
-
-
-def test_maximum_is_taken_within_the_references_steps() -> None:
-    assert seed_scores(RUNS, "max-of-mean", limit=2000) == [10.0, 0.0, 2.0]
-    assert seed_scores(RUNS, "best-of-run", limit=0) == [0.0, 0.0, 3.0]
-    assert seed_scores(RUNS, "final", limit=1000) == [10.0, 0.0, 2.0]
-    assert seed_scores([run(1.0, 2.0, steps=1003)], "final", limit=1000) == [2.0]  # a vector step beyond
 
 
 @pytest.mark.parametrize(
@@ -72,16 +56,6 @@ def test_the_steps_to_a_threshold_are_those_of_the_first_evaluation_that_reaches
     assert (steps_to(curve, 20.0), steps_to(curve, 20.5), steps_to(curve, 22.0)) == (2000, 4000, None)
 
 
-def test_a_run_that_stopped_early_keeps_its_last_evaluation() -> None:
-    assert seed_scores([run(0.0, 20.0), run(0.0, 5.0, 9.0)], "max-of-mean") == [20.0, 9.0]
-
-
-def test_maximum_of_the_interquartile_mean_is_at_another_evaluation() -> None:
-    runs = [run(0.0, 100.0), run(5.0, 4.0), run(5.0, 4.0), run(5.0, 4.0)]
-    assert seed_scores(runs, "max-of-mean") == [100.0, 4.0, 4.0, 4.0]
-    assert seed_scores(runs, "max-of-iqm") == [0.0, 5.0, 5.0, 5.0]
-
-
 def test_final_and_last_tenth_are_the_means_of_the_last_evaluations() -> None:
     curve = run(*range(21)).evaluations
     assert (best(curve), final(curve), last_tenth(curve)) == (20.0, 20.0, 19.0)  # of 18, 19 and 20
@@ -103,11 +77,6 @@ def test_level_of_a_curve_weighs_each_evaluation_by_the_steps_before_it(
     assert curve_mean([Evaluation(steps, 0.0, score) for steps, score in points], budget) == pytest.approx(level)
 
 
-def test_a_run_without_an_evaluation_has_no_score() -> None:
-    assert seed_scores([run(), run(1.0)], "final") == [1.0]
-    assert seed_scores([], "max-of-mean") == []
-
-
 def test_normalized_scores_are_on_d4rls_scale() -> None:
     scale = scale_of(CellKey("offline", "cql", "HalfCheetah-v2", "halfcheetah-medium-v2"))
     assert scale == Scale(-280.178953, 12135.0)
@@ -118,30 +87,46 @@ def test_normalized_scores_are_on_d4rls_scale() -> None:
         seed_scores([raw], "normalized")
 
 
+PEAKED = [run(0.0, 100.0), *[run(5.0, 4.0)] * 3]
+
+
+ELEVEN = [run(70, 0, 10, 0, 10, 0, 10, 0, 10, 0, 10), run(70, 5, 0, 5, 0, 2.5, 0, 0, 0, 12.5, 0)]
+
+
+TO_TEN = Scale(0.0, 10.0)
+
+
 @pytest.mark.parametrize(
-    ("estimator", "expected"),
+    ("runs", "estimator", "options", "scores"),
     [
-        ("normalized-final", [100.0, 0.0]),
-        ("normalized-last-ten", [50.0, 25.0]),  # of eleven evaluations the first does not count
-        ("normalized-best-of-last-two", [0.0, 125.0]),  # their means are 62.5 and 50
+        pytest.param(RUNS, "best-of-run", {}, [10, 9, 6], id="the highest evaluation of each run"),
+        pytest.param(RUNS, "max-of-mean", {}, [4, 8, 6], id="all seeds at the same evaluation"),  # means 1, 4, 4 and 6
+        pytest.param(RUNS, "max-of-mean", {"limit": 2000}, [10, 0, 2], id="a maximum within the reference's steps"),
+        pytest.param(RUNS, "best-of-run", {"limit": 0}, [0, 0, 3], id="a best within the reference's steps"),
+        pytest.param(RUNS, "final", {"limit": 1000}, [10, 0, 2], id="an end within the reference's steps"),
+        pytest.param([run(1.0, 2.0, steps=1003)], "final", {"limit": 1000}, [2], id="a vector step beyond the limit"),
+        pytest.param([run(0, 20), run(0, 5, 9)], "max-of-mean", {}, [20, 9], id="a stopped run keeps its last"),
+        pytest.param(PEAKED, "max-of-mean", {}, [100, 4, 4, 4], id="the maximum of the mean"),
+        pytest.param(PEAKED, "max-of-iqm", {}, [0, 5, 5, 5], id="that of the interquartile mean lies elsewhere"),
+        pytest.param([run(), run(1.0)], "final", {}, [1], id="a run without an evaluation has no score"),
+        pytest.param([], "max-of-mean", {}, [], id="no run"),
+        # as robomimic and OfflineRL-Lib print their scores
+        pytest.param(ELEVEN, "normalized-final", {"scale": TO_TEN}, [100, 0], id="final"),
+        pytest.param(ELEVEN, "normalized-last-ten", {"scale": TO_TEN}, [50, 25], id="of eleven the first is left out"),
+        pytest.param(ELEVEN, "normalized-best-of-last-two", {"scale": TO_TEN}, [0, 125], id="means 62.5 and 50"),
     ],
 )
-def test_last_ten_are_averaged_and_the_better_of_the_last_two_counts(
-    estimator: Estimator, expected: list[float]
+def test_score_of_each_seed(
+    runs: list[Run], estimator: Estimator, options: dict[str, object], scores: list[float]
 ) -> None:
-    """As robomimic and OfflineRL-Lib print their scores."""
-    runs = [run(70, 0, 10, 0, 10, 0, 10, 0, 10, 0, 10), run(70, 5, 0, 5, 0, 2.5, 0, 0, 0, 12.5, 0)]
-    assert seed_scores(runs, estimator, scale=Scale(0.0, 10.0)) == pytest.approx(expected)
+    assert seed_scores(runs, estimator, **options) == pytest.approx(scores, rel=1e-12)
 
 
 def test_human_normalized_score_is_one_for_a_human_and_zero_for_a_random_policy() -> None:
     scale = scale_of(CellKey("atari", "dqn", "BreakoutNoFrameskip-v4", ""))
     assert scale == Scale(1.7, 30.5)
-    assert (scale.normalized(1.7), scale.normalized(30.5), scale.normalized(316)) == (
-        0.0,
-        1.0,
-        pytest.approx(10.913, abs=1e-3),
-    )
+    assert (scale.normalized(1.7), scale.normalized(30.5)) == (0.0, 1.0)
+    assert scale.normalized(316) == pytest.approx(10.913, abs=1e-3)
 
 
 @pytest.mark.parametrize("count", range(1, 12))

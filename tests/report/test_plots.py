@@ -3,7 +3,6 @@
 import io
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import get_args
 from urllib.parse import unquote
@@ -29,6 +28,7 @@ from rlbench.report.sources import Sources
 from tests.commands import stderr_of, stdout_of
 from tests.conftest import RecordRun
 from tests.report.conftest import RESULTS, RecordSeeds
+from tests.report.test_tables import Page
 from tests.slow import slow_but
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
@@ -165,14 +165,9 @@ def test_the_forest_of_the_committed_records_has_a_row_for_each_bound() -> None:
 
 
 def test_scores_are_put_on_one_scale_with_their_documents(two_algorithms: Path) -> None:
-    scale, scores = algorithm_scores("toy", Sources(two_algorithms))
-    dqn = scores[0]
-    assert (scale, dqn.algorithm, dqn.tasks, dqn.references) == (
-        "random policy 0, reference 1",
-        "dqn",
-        ("Catch", "CartPole-v1"),
-        (1.0, 1.0),
-    )
+    scale, (dqn, *_) = algorithm_scores("toy", Sources(two_algorithms))
+    assert (scale, dqn.algorithm) == ("random policy 0, reference 1", "dqn")
+    assert (dqn.tasks, dqn.references) == (("Catch", "CartPole-v1"), (1.0, 1.0))
     assert dqn.scores[0] == pytest.approx((1.35 / 1.6, 1.475 / 1.6))
 
 
@@ -293,23 +288,17 @@ def test_figure_without_data_is_refused() -> None:
         draw("atari", "profile", Sources(Path("nowhere")))
 
 
-class Fetched(HTMLParser):
+def addresses(text: str) -> list[str]:
     """Every address that a page would fetch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.addresses: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.addresses += [value or "" for name, value in attrs if name in {"src", "href"}]
+    parser = Page()
+    parser.feed(text)
+    return parser.fetched
 
 
 def test_report_has_no_external_resources_and_all_sections(two_algorithms: Path, record_run: RecordRun) -> None:
     record_run([0.0], suite="toy", task="Catch", seed=9, status="failed")
     text = page(["toy", "mujoco"], Sources(two_algorithms))
-    parser = Fetched()
-    parser.feed(text)
-    assert all(address.startswith(("#", "data:image/svg+xml,")) for address in parser.addresses)
+    assert all(address.startswith(("#", "data:image/svg+xml,")) for address in addresses(text))
     assert not re.search(r"url\(|@import|<script", text)
     assert "{{" not in text
     assert text.count("<polyline") == 6  # a curve a seed
@@ -320,9 +309,8 @@ def test_report_has_no_external_resources_and_all_sections(two_algorithms: Path,
 
 def test_figures_of_the_report_equal_those_of_plot(two_algorithms: Path) -> None:
     """A data address decodes to the figure: well-formed, with its scales and every point."""
-    parser = Fetched()
-    parser.feed(page(["toy"], Sources(two_algorithms)))
-    figures = [unquote(address.partition(",")[2]) for address in parser.addresses if address.startswith("data:")]
+    fetched = addresses(page(["toy"], Sources(two_algorithms)))
+    figures = [unquote(address.partition(",")[2]) for address in fetched if address.startswith("data:")]
     assert len(figures) >= 4
     plotted = encoded(draw("toy", "curves", Sources(two_algorithms)), ".svg").decode()
     assert figures[0] == " ".join(plotted.split())
@@ -345,14 +333,11 @@ def test_report_without_records_is_a_page() -> None:
 
 def test_missing_runs_have_a_cost(two_algorithms: Path, record_run: RecordRun) -> None:
     record_run([0.0, 0.0], suite="toy", task="Catch", seed=2, status="interrupted")  # 4,000 steps are done
-    rows = {
-        (row.key.algorithm, row.key.task): row for row in remaining_runs("toy", Sources(two_algorithms), seeds=range(5))
-    }
+    rows = {row.key[1:3]: row for row in remaining_runs("toy", Sources(two_algorithms), seeds=range(5))}
     dqn = rows["dqn", "Catch"]
     assert (dqn.seeds, dqn.steps, dqn.runnable) == ((2, 3, 4), 3 * 24_000 - 4_000, True)
-    assert (
-        dqn.hours is None and throughput(dqn.key, gather(two_algorithms), "any", gpu=False) is None
-    )  # these records have no speed
+    assert dqn.hours is None  # these records have no speed
+    assert throughput(dqn.key, gather(two_algorithms), "any", gpu=False) is None
     assert rows["iqn", "Catch"].seeds == (0, 1, 2, 3, 4)
 
 

@@ -42,6 +42,7 @@ def test_every_number_has_a_source_and_no_number_was_lost() -> None:
     assert len(references) == 1032
     assert [row["metric"] for row in references if not row["source"]] == []
     assert [row["note"] for row in references if not row["score"]] == ["nan printed: no complete episode in the buffer"]
+    assert sum(path.stat().st_size for path in DATA.rglob("*") if path.is_file()) < 2_000_000
 
 
 def test_atari_references_are_complete() -> None:
@@ -63,8 +64,7 @@ def test_the_primary_atari_documents_are_the_single_runs_of_the_newest_readme() 
     [("dqn", "Pong", 20), ("dqn", "Breakout", 316), ("rainbow", "Breakout", 684.6), ("sac", "SpaceInvaders", 649)],
 )
 def test_known_cells_have_their_printed_scores(algorithm: str, game: str, score: float) -> None:
-    reference = primary("atari", algorithm, f"{game}NoFrameskip-v4")
-    assert reference.score == score
+    assert primary("atari", algorithm, f"{game}NoFrameskip-v4").score == score
 
 
 def test_the_other_documents_of_a_cell_are_listed_with_it() -> None:
@@ -100,6 +100,12 @@ def test_the_mujoco_table_is_tianshous_and_redqs_one_documented_cell() -> None:
     assert [(c.key.task, c.primary.score, c.primary.system) for c in redq] == [("Ant-v4", 65.3, "Tianshou v2.0")]
 
 
+def test_an_undocumented_cell_has_no_primary_and_a_toy_task_its_optimum() -> None:
+    assert primary("atari", "dqn", "AlienNoFrameskip-v4") is None
+    reference = primary("toy", "dqn", "CartPole-v1")
+    assert (reference.score, reference.source, reference.n) == (500.0, "known optimum", None)
+
+
 def test_cell_is_compared_with_a_reference_of_equal_budget() -> None:
     """REINFORCE is printed within 10 M steps, A2C within 3 M: their best there is not to be had in 1 M."""
     for suite in ("atari", "mujoco", "goals"):
@@ -107,39 +113,27 @@ def test_cell_is_compared_with_a_reference_of_equal_budget() -> None:
             steps = spec(suite, cell.key.algorithm, cell.key.task).budget.steps
             assert cell.primary.limit in {None, 500_000 if cell.key.algorithm == "redq" else steps}, cell.key
     redq = primary("mujoco", "redq", "Ant-v4")  # its runs are half as long as ours
-    assert redq is not None and (redq.score, redq.limit) == (65.3, 500_000)
-    scores = {"reinforce": (932.2, 76.1), "a2c": (1000.0, 0.0), "ppo": (1000.0, 0.0)}
-    for algorithm, score in scores.items():
+    assert (redq.score, redq.limit) == (65.3, 500_000)
+    for algorithm, score in {"reinforce": (932.2, 76.1), "a2c": (1000.0, 0.0), "ppo": (1000.0, 0.0)}.items():
         reference = primary("mujoco", algorithm, "InvertedPendulum-v4")
-        assert reference is not None and (reference.score, reference.std, reference.estimator) == (
-            *score,
-            "max-of-mean",
-        )
+        assert (reference.score, reference.std, reference.estimator) == (*score, "max-of-mean")
     printed = primary("mujoco", "a2c", "HalfCheetah-v4")
-    assert printed is not None and (printed.score, printed.std) == (1829.9, 1068.3)  # the README's, not recomputed
+    assert (printed.score, printed.std) == (1829.9, 1068.3)  # the README's, not recomputed
 
 
 def test_every_documented_offline_cell_of_tianshou_is_its_primary() -> None:
     ours = [c for c in reference_cells("offline") if c.primary.system == "Tianshou"]
     assert len(ours) == 26
-    assert {(c.key.dataset, c.primary.score) for c in ours if c.key.algorithm == "td3bc"} == {
-        ("halfcheetah-medium-v2", 5741.13),
-        ("halfcheetah-expert-v2", 11788.25),
-        ("walker2d-medium-v2", 4051.76),
-        ("walker2d-expert-v2", 5068.15),
-    }
-    assert {(c.key.dataset, c.primary.score) for c in ours if c.key.algorithm == "td3bc-raw"} == {
-        ("halfcheetah-medium-v2", 5724.41),
-        ("halfcheetah-expert-v2", 11665.77),
-        ("walker2d-medium-v2", 3985.59),
-        ("walker2d-expert-v2", 5027.75),
-    }
+    sets = [f"{body}-{level}-v2" for body in ("halfcheetah", "walker2d") for level in ("medium", "expert")]
+    scores = {"td3bc": [5741.13, 11788.25, 4051.76, 5068.15], "td3bc-raw": [5724.41, 11665.77, 3985.59, 5027.75]}
+    for algorithm, expected in scores.items():
+        actual = {(c.key.dataset, c.primary.score) for c in ours if c.key.algorithm == algorithm}
+        assert actual == set(zip(sets, expected, strict=True))
 
 
 def test_another_system_is_the_reference_if_tianshou_has_none() -> None:
-    reference = next(
-        c for c in reference_cells("offline") if c.key.algorithm == "iql" and c.key.dataset == "hopper-medium-v2"
-    )
+    key = ("iql", "hopper-medium-v2")
+    reference = next(c for c in reference_cells("offline") if (c.key.algorithm, c.key.dataset) == key)
     assert (reference.primary.system, reference.primary.score, reference.primary.std) == ("CORL", 67.53, 3.78)
     assert {"CORL", "OfflineRL-Kit"} <= {d.system for d in reference.others}
 
@@ -225,19 +219,6 @@ def test_maximum_of_a_curve_equals_its_reference() -> None:
     primary = about("mujoco", "a2c", "Ant-v4")[0].primary
     within = [m for s, m in zip(curve.env_steps, curve.mean, strict=True) if s <= (primary.limit or 0)]
     assert max(within) == pytest.approx(primary.score, rel=0.02)  # the document interpolates at the limit
-
-
-def test_package_data_are_small() -> None:
-    assert sum(path.stat().st_size for path in DATA.rglob("*") if path.is_file()) < 2_000_000
-
-
-def test_reference_of_a_toy_task_is_its_optimum() -> None:
-    reference = primary("toy", "dqn", "CartPole-v1")
-    assert (reference.score, reference.source, reference.n) == (500.0, "known optimum", None)
-
-
-def test_an_undocumented_cell_has_no_primary() -> None:
-    assert primary("atari", "dqn", "AlienNoFrameskip-v4") is None
 
 
 def test_the_bootstrap_of_c51_and_rainbow_is_noted_except_where_the_horizon_is_one() -> None:

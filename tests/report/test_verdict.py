@@ -110,15 +110,15 @@ def test_non_inferiority_equals_scipys_welch_test_with_reduced_degrees_of_freedo
 
 
 @pytest.mark.parametrize(
-    ("reference", "expected"), [(2.0, "ABOVE"), (2.1, "CONSISTENT"), (21.9, "CONSISTENT"), (22.0, "BELOW")]
-)
-def test_single_reference_run_is_tested_by_a_prediction_interval(reference: float, expected: str) -> None:
-    assert word(against_run([10.0, 12.0, 14.0], reference, 0.0, 0.0)) == expected  # from 2.064 to 21.936
-
-
-@pytest.mark.parametrize(
     ("scores", "reference", "margin", "resolution", "expected"),
     [
+        ([10.0, 12.0, 14.0], 2.0, 0.0, 0.0, "ABOVE"),  # the prediction interval: from 2.064 to 21.936
+        ([10.0, 12.0, 14.0], 2.1, 0.0, 0.0, "CONSISTENT"),
+        ([10.0, 12.0, 14.0], 21.9, 0.0, 0.0, "CONSISTENT"),
+        ([10.0, 12.0, 14.0], 22.0, 0.0, 0.0, "BELOW"),
+        ([20.5, 20.5, 20.5], 20.0, 0.0, 0.0, "ABOVE"),  # tied seeds need no test
+        ([20.5, 20.5, 20.5], 20.5, 0.0, 0.0, "CONSISTENT"),
+        ([20.5, 20.5, 20.5], 21.0, 0.0, 0.0, "BELOW"),
         ([20.0, 20.0, 20.0], 20.2, 4.09, 0.1, "CONSISTENT"),  # PPO on Pong: nothing but the resolution lies between
         ([20.1, 20.1, 20.1], 20.0, 4.07, 0.1, "CONSISTENT"),  # DQN on Pong
         ([20.0, 20.0, 20.0], 24.0, 4.0, 0.1, "CONSISTENT"),  # as far as the margin
@@ -131,21 +131,35 @@ def test_single_reference_run_is_tested_by_a_prediction_interval(reference: floa
         ([10.0, 12.0, 14.0], 22.0, 9.0, 3.0, "CONSISTENT"),  # the resolution widens the interval
     ],
 )
-def test_below_a_single_run_requires_the_margin_and_the_resolution(
+def test_verdict_against_a_single_run_requires_the_interval_the_margin_and_the_resolution(
     scores: list[float], reference: float, margin: float, resolution: float, expected: str
 ) -> None:
     assert word(against_run(scores, reference, margin, resolution)) == expected
 
 
+@pytest.mark.parametrize(
+    ("scores", "reference", "n", "margin", "expected"),
+    [
+        ([20.5, 20.5, 20.5], 19.0, 10, 1.0, "ABOVE"),  # tied seeds need no test
+        ([20.5, 20.5, 20.5], 20.0, 10, 1.0, "REPRODUCED"),
+        ([20.5, 20.5, 20.5], 21.0, 10, 1.0, "REPRODUCED"),
+        ([20.5, 20.5, 20.5], 22.0, 10, 1.0, "BELOW"),
+        ([1.0, 1.0, 1.0], 1.0, 2, 0.05, "REPRODUCED"),  # an optimum
+        ([0.5, 0.51, 0.49], 1.0, 2, 0.05, "BELOW"),
+        ([1.0, 0.9, 1.0], 1.0, 2, 0.05, "INCONCLUSIVE"),
+    ],
+)
+def test_verdict_against_seeds_that_do_not_differ(
+    scores: list[float], reference: float, n: int, margin: float, expected: str
+) -> None:
+    assert word(against_seeds(scores, reference, 0.0, n, margin)) == expected
+
+
 def test_weaker_of_two_claims_counts() -> None:
-    same = [20.0, 20.0, 20.0]
-    below, equal, above = (against_run(same, d, 0.0, 0.1) for d in (21.0, 20.0, 19.0))
-    assert [word(claim) for claim in (below, equal, above)] == ["BELOW", "CONSISTENT", "ABOVE"]
-    assert [word(in_both_respects(a, b)) for a, b in ((below, above), (equal, above), (above, above))] == [
-        "BELOW",
-        "CONSISTENT",
-        "ABOVE",
-    ]
+    below, equal, above = (against_run([20.0, 20.0, 20.0], d, 0.0, 0.1) for d in (21.0, 20.0, 19.0))
+    words = ["BELOW", "CONSISTENT", "ABOVE"]
+    assert [word(claim) for claim in (below, equal, above)] == words
+    assert [word(in_both_respects(claim, above)) for claim in (below, equal, above)] == words
 
 
 @pytest.mark.parametrize(
@@ -155,17 +169,6 @@ def test_fewer_than_three_seeds_are_inconclusive(scores: list[float], text: str)
     run, optimum = against_run(scores, 20.0, 1.0, 0.1), against_seeds(scores, 20.0, 0.0, 2, 1.0)
     for claim in (run, optimum, against_seeds(scores, 20, 1, 5, 1)):
         assert [str(v) for v in decide([claim])] == [f"INCONCLUSIVE (≈ {text})"]
-
-
-def test_tied_seeds_give_a_verdict_without_a_test() -> None:
-    same = [20.5, 20.5, 20.5]
-    assert [word(against_run(same, d, 0.0, 0.0)) for d in (20.0, 20.5, 21.0)] == ["ABOVE", "CONSISTENT", "BELOW"]
-    assert [word(against_seeds(same, d, 0.0, 10, 1.0)) for d in (19.0, 20.0, 21.0, 22.0)] == [
-        "ABOVE",
-        "REPRODUCED",
-        "REPRODUCED",
-        "BELOW",
-    ]
 
 
 @given(SCORES, st.integers(0, 500), st.integers(0, 3), st.integers(0, 1))
@@ -235,12 +238,6 @@ def test_disagreement_of_two_estimators_is_inconclusive() -> None:
     low, high = against_run([50.0, 51.0, 52.0], 100.0, 0.0, 0.0), against_run([99.0, 100.0, 101.0], 100.0, 0.0, 0.0)
     assert (word(low), word(high), word(under_both_estimators(low, high))) == ("BELOW", "CONSISTENT", "INCONCLUSIVE")
     assert word(under_both_estimators(low, low)) == "BELOW"
-
-
-def test_verdicts_against_an_optimum() -> None:
-    assert word(against_seeds([1.0, 1.0, 1.0], 1.0, 0.0, 2, 0.05)) == "REPRODUCED"
-    assert word(against_seeds([0.5, 0.51, 0.49], 1.0, 0.0, 2, 0.05)) == "BELOW"
-    assert word(against_seeds([1.0, 0.9, 1.0], 1.0, 0.0, 2, 0.05)) == "INCONCLUSIVE"
 
 
 @given(SCORES, st.integers(0, 500))

@@ -16,41 +16,32 @@ SIX = ("dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow")
 def test_every_documented_cell_has_the_settings_of_its_document(algorithm: str, game: str) -> None:
     """thu-ml/tianshou examples/atari: defaults of atari_<algorithm>.py and the README's command lines."""
     spec = suites.spec("atari", algorithm, f"{game}NoFrameskip-v4")
-    algo, task, pong = spec.algo, spec.task, game == "Pong"
-    assert algo.gamma == 0.99
+    algo, pong, batch = spec.algo, game == "Pong", 64 if game == "Pong" else 32
     assert algo.replay.n_step == (1 if game == "Breakout" and algorithm != "dqn" else 3)
-    assert algo.batch == (64 if pong else 32)
-    assert algo.replay.capacity == 100_000
-    assert algo.learning_starts == algo.batch * 10
-    assert task.envs == 10
-    assert algo.updates_per_step == 0.1
-    assert algo.target_update_interval == 500
+    assert (algo.batch, algo.learning_starts, algo.replay.capacity) == (batch, 10 * batch, 100_000)
+    assert (spec.task.envs, algo.updates_per_step, algo.target_update_interval) == (10, 0.1, 500)
     assert (algo.epsilon.start, algo.epsilon.end, algo.epsilon.steps) == (1.0, 0.05, 1_000_000)
     assert (spec.budget.steps, spec.budget.epoch) == (10_000_000, 100_000)
-    assert spec.protocol.epsilon == 0.005
+    assert (spec.protocol.epsilon, spec.protocol.stop) == (0.005, 20.0 if pong else None)
     assert spec.protocol.episodes == (100 if algorithm == "dqn" and not pong else 10)
-    assert spec.protocol.stop == (20.0 if pong else None)
-    assert algo.adam_epsilon == 1e-8
-    assert algo.max_grad_norm is None
-    assert algo.double
-    assert algo.hidden == 512
-    assert algo.torso == Nature(scale=False)
+    assert (algo.gamma, algo.adam_epsilon, algo.max_grad_norm, algo.double) == (0.99, 1e-8, None, True)
+    assert (algo.torso, algo.hidden) == (Nature(scale=False), 512)
     assert algo.lr == {"fqf": 5e-5, "rainbow": 6.25e-5}.get(algorithm, 1e-4)
     assert (algo.dueling, algo.noisy) == ((True, 0.1) if algorithm == "rainbow" else (False, None))
+    priority = algo.replay.priority
     if algorithm == "rainbow":
-        beta = algo.replay.priority.beta
-        assert (algo.replay.priority.alpha, beta.start, beta.end, beta.steps) == (0.5, 0.4, 1.0, 5_000_000)
+        beta = priority.beta
+        assert (priority.alpha, beta.start, beta.end, beta.steps) == (0.5, 0.4, 1.0, 5_000_000)
     else:
-        assert algo.replay.priority is None
+        assert priority is None
 
 
-def test_every_documented_cell_has_the_preprocessing_of_its_document() -> None:
-    for game in SEVEN:
-        task = suites.spec("atari", "dqn", f"{game}NoFrameskip-v4").task
-        assert task.kind == "atari"
-        assert (task.frame_skip, task.stack, task.size, task.noops, task.max_frames) == (4, 4, 84, 30, 108_000)
-        assert (task.fire, task.episodic_life, task.clip, task.full_actions) == (True, True, True, False)
-        assert task.sticky == 0.0
+@pytest.mark.parametrize("game", SEVEN)
+def test_every_documented_cell_has_the_preprocessing_of_its_document(game: str) -> None:
+    task = suites.spec("atari", "dqn", f"{game}NoFrameskip-v4").task
+    assert (task.kind, task.frame_skip, task.stack, task.size) == ("atari", 4, 4, 84)
+    assert (task.noops, task.max_frames, task.sticky) == (30, 108_000, 0.0)
+    assert (task.fire, task.episodic_life, task.clip, task.full_actions) == (True, True, True, False)
 
 
 def test_the_heads_are_the_documented_ones() -> None:
@@ -110,20 +101,16 @@ def test_every_documented_cell_of_ppo_has_the_settings_of_its_document(game: str
     """thu-ml/tianshou examples/atari/atari_ppo.py since #780; four even batches stand for 256, 256 and 488 rows."""
     spec = suites.spec("atari", "ppo", f"{game}NoFrameskip-v4")
     algo, method = spec.algo, spec.algo.method
-    assert algo.torso == Nature(scale=True)
-    assert algo.hidden == 512
-    assert algo.lr == (1e-4 if game == "Seaquest" else 2.5e-4)
+    assert (algo.torso, algo.hidden, algo.lr) == (Nature(scale=True), 512, 1e-4 if game == "Seaquest" else 2.5e-4)
     assert (algo.optimizer, algo.epsilon, algo.lr_decay_steps) == ("adam", 1e-5, spec.budget.steps)
-    assert (algo.gamma, algo.gae_lambda) == (0.99, 0.95)
-    assert (spec.task.envs, algo.rollout_length) == (10, 100)
+    assert (algo.gamma, algo.gae_lambda, spec.task.envs, algo.rollout_length) == (0.99, 0.95, 10, 100)
     assert (method.epochs, method.minibatches, method.recompute) == (4, 4, False)
-    assert (method.clip, method.value_clip, method.dual_clip) == (0.1, True, None)
+    assert (method.clip, method.value_clip, method.dual_clip, method.normalize) == (0.1, True, None, True)
     assert (method.value, method.entropy, method.max_grad_norm) == (0.25, 0.01, 0.5)
-    assert method.normalize
     assert (algo.scale_returns, algo.normalize_obs, algo.greedy) == (False, False, False)
     assert (spec.budget.steps, spec.budget.epoch) == (10_000_000, 100_000)
-    assert (spec.protocol.episodes, spec.protocol.epsilon) == (10, 0.0)
-    assert spec.protocol.stop == (20.0 if game == "Pong" else None)
+    protocol = spec.protocol
+    assert (protocol.episodes, protocol.epsilon, protocol.stop) == (10, 0.0, 20.0 if game == "Pong" else None)
 
 
 @pytest.mark.parametrize("game", SEVEN)
