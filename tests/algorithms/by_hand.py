@@ -44,7 +44,7 @@ def regressed(critics: Critics, data: Transition, targets: list[float]) -> tuple
     return float((numbers(data.weight) * gaps**2).sum()) / BATCH, np.abs(gaps).mean(0)
 
 
-def slope(loss: Callable[[], Tensor | float], parameter: Tensor, index: object, step: float = 1e-6) -> float:
+def derivative(loss: Callable[[], Tensor | float], parameter: Tensor, index: object, step: float = 1e-6) -> float:
     """The central difference of a loss in one element of a parameter."""
     at, losses = parameter[index].item(), []
     with torch.no_grad():

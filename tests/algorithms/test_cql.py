@@ -110,7 +110,7 @@ def test_critic_gradient_equals_finite_differences() -> None:
     loss, weight = lambda: seeded(lambda: learner.critic_loss(b)[0]), learner.sac.critics.layers[1].weight
     (gradient,) = torch.autograd.grad(loss(), [weight])
     for index in ((0, 0, 1), (1, 2, 3)):
-        assert gradient[index].item() == pytest.approx(by_hand.slope(loss, weight, index), rel=1e-4, abs=1e-8)
+        assert gradient[index].item() == pytest.approx(by_hand.derivative(loss, weight, index), rel=1e-4, abs=1e-8)
 
 
 @pytest.mark.parametrize(("gap", "expected"), [(3.0, math.exp(0.1)), (1.0, math.exp(-0.1))])
@@ -201,7 +201,7 @@ def test_cloning_actor_maximizes_the_density_of_the_data() -> None:
         density -= float(np.log(1 - row.action**2).sum())
         expected += row.weight * (0.2 * log - density) / BATCH
     assert seeded(lambda: sac.policy_loss(b))[0].item() == pytest.approx(expected, rel=1e-6)  # α lies in float32
-    assert all(slope is None or not slope.any() for slope in gradients(sac.policy_loss(b)[0], sac.critics))
+    assert all(gradient is None or not gradient.any() for gradient in gradients(sac.policy_loss(b)[0], sac.critics))
 
 
 def test_actor_after_cloning_equals_that_of_sac() -> None:

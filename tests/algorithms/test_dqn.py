@@ -11,7 +11,7 @@ from rlbench.algorithms.dqn import QLearner
 from rlbench.nets.dueling import DuelingMLP
 from rlbench.nets.q_heads import ExpectedHead, QNet
 from rlbench.ops.types import Transition
-from tests.algorithms.by_hand import slope
+from tests.algorithms.by_hand import derivative
 
 LR, ADAM_EPSILON = 1e-2, 1e-8
 
@@ -90,11 +90,11 @@ def test_gradient_ignores_the_target() -> None:
         return sum(w * e for w, e in zip(data.weight.tolist(), errors, strict=True)) / len(errors)
 
     loss, _ = q_learner.loss(data)
-    slopes = torch.autograd.grad(loss, list(q_learner.online.parameters()))
-    for parameter, gradient in zip(wide.parameters(), slopes, strict=True):
+    gradients = torch.autograd.grad(loss, list(q_learner.online.parameters()))
+    for parameter, gradient in zip(wide.parameters(), gradients, strict=True):
         flat = parameter.data.view(-1)
         for i in (0, len(flat) // 2, len(flat) - 1):
-            expected = slope(frozen, flat, i, step=1e-5)
+            expected = derivative(frozen, flat, i, step=1e-5)
             assert gradient.view(-1)[i].item() == pytest.approx(expected, rel=1e-3, abs=1e-5)
 
 

@@ -72,8 +72,8 @@ def test_each_iql_loss_has_gradients_in_one_network(taught: str) -> None:
         "actor": lambda: learner.policy_loss(b, learner.value_loss(b)[1])[0],
     }[taught]()
     for name in ("value", "critics", "actor"):
-        found = gradients(loss, getattr(learner, name))
-        assert any(s is not None and bool((s != 0).any()) for s in found) == (name == taught), name
+        gradients_of_net = gradients(loss, getattr(learner, name))
+        assert any(s is not None and bool((s != 0).any()) for s in gradients_of_net) == (name == taught), name
 
 
 def test_joint_update_equals_separate_steps_on_old_values() -> None:

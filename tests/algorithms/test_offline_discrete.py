@@ -230,7 +230,7 @@ def test_conservative_gap_of_crr_trains_the_values() -> None:
     learner, b = crr(DiscreteCriticRegularized(conservative_weight=1.0)), batch()
     features = learner.online.torso(b.obs)
     term = learner.weighted_cloning_loss(features, learner.online.head(features, "learn"), b)
-    assert all(bool(slope.abs().sum() > 0) for slope in gradients(term, learner.online.head.streams))
+    assert all(bool(gradient.abs().sum() > 0) for gradient in gradients(term, learner.online.head.streams))
 
 
 def test_crr_evaluation_samples_unless_greedy() -> None:

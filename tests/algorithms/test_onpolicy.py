@@ -119,7 +119,7 @@ def test_gradient_of_the_objective_equals_finite_differences(changes: dict[str, 
     loss = lambda: learner.loss(batch)[0]
     for name, parameter in learner.net.named_parameters():
         (gradient,) = torch.autograd.grad(loss(), [parameter])
-        expected = by_hand.slope(loss, parameter.data.view(-1), 0)
+        expected = by_hand.derivative(loss, parameter.data.view(-1), 0)
         assert gradient.flatten()[0].item() == pytest.approx(expected, rel=1e-5, abs=1e-8), name
 
 

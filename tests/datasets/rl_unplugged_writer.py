@@ -40,9 +40,9 @@ def episode(number: int, steps: int, *, ended: bool = True) -> list[Transition]:
     frames = [np.zeros((SIZE, SIZE), np.uint8)] * 3 + [frame_of(1000 * number + k + 1) for k in range(steps + 1)]
 
     def step(k: int) -> Transition:
-        going = 0.0 if ended and k == steps - 1 else 1.0
+        discount = 0.0 if ended and k == steps - 1 else 1.0
         reward, after = float(k % 3 - 1), frames[k + 1 : k + 5]
-        return Transition(frames[k : k + 4], k % 6, reward, going, after, (k + 1) % 6, number - 2**63)
+        return Transition(frames[k : k + 4], k % 6, reward, discount, after, (k + 1) % 6, number - 2**63)
 
     return [step(k) for k in range(steps)]
 

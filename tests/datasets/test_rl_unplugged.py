@@ -212,7 +212,7 @@ def bring(folder: Path, *paths: Path, workers: int = 1) -> Iterator[Conversion]:
 
 
 def brought(folder: Path, *paths: Path) -> list[bool]:
-    """Whether each shard was there before the import."""
+    """True for each shard that was there before the import."""
     return [conversion.before for conversion in bring(folder, *paths)]
 
 
