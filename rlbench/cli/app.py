@@ -27,6 +27,7 @@ from rlbench.cli.eval import evaluate
 from rlbench.cli.export import export
 from rlbench.cli.import_curves import import_curves
 from rlbench.cli.list import listing
+from rlbench.cli.options import option
 from rlbench.cli.output import complain, emit, escaped, stdout_for_results, tolerate_narrow_encodings
 from rlbench.cli.plan import plan
 from rlbench.cli.plot import plot
@@ -128,10 +129,8 @@ def _main(arguments: Sequence[str] | None) -> int:
 def top(
     context: typer.Context,
     *,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error; anywhere on the line.")
-    ] = False,
+    version: Annotated[bool, option("--version", "Print the version and stop.")] = False,
+    debug: Annotated[bool, option("--debug", "Show the traceback of an error; anywhere on the line.")] = False,
 ) -> None:
     """Measure published scores of deep reinforcement learning again.
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from rlbench.cli import completion
-from rlbench.cli.options import RESULTS, Json, Results, suites_named
+from rlbench.cli.options import RESULTS, Json, Results, argument, option, suites_named
 from rlbench.cli.output import answer, terminal_width, write_file
 from rlbench.errors import UsageError
 
@@ -17,19 +15,12 @@ if TYPE_CHECKING:
 
 
 def baseline(
-    action: Annotated[
-        Literal["save", "show"], typer.Argument(metavar="save|show", help="Write the baseline, or print it.")
-    ],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The baseline, a JSON file.")],
+    action: Annotated[Literal["save", "show"], argument("save|show", "Write the baseline, or print it.")],
+    file: Annotated[Path, argument("FILE", "The baseline, a JSON file.")],
     *,
     suite: Annotated[
         list[str] | None,
-        typer.Option(
-            "--suite",
-            metavar="SUITE",
-            help="Save only this suite; may be repeated. Default: all of them.",
-            autocompletion=completion.suites,
-        ),
+        option("--suite SUITE", "Save only this suite; may be repeated. Default: all of them.", completion.suites),
     ] = None,
     results: Results = RESULTS,
     json: Json = False,

@@ -9,7 +9,7 @@ import typer
 
 from rlbench.cli import completion, examples
 from rlbench.cli.generate import generate
-from rlbench.cli.options import Json
+from rlbench.cli.options import Json, argument, option
 from rlbench.cli.output import answer, emit, remark, terminal_width
 from rlbench.config.names import number_text, printable
 from rlbench.errors import RefusedFile, RlbenchError, UsageError, beside, suggest
@@ -38,10 +38,8 @@ data.command("generate", epilog=examples.of("data generate"))(generate)
 @data.command("list", epilog=examples.of("data list"))
 def list_datasets(
     *,
-    everything: Annotated[bool, typer.Option("--all", help="List D4RL's deprecated sets too.")] = False,
-    remote: Annotated[
-        bool, typer.Option("--remote", help="List the sets of Minari's server too; this asks the network.")
-    ] = False,
+    everything: Annotated[bool, option("--all", "List D4RL's deprecated sets too.")] = False,
+    remote: Annotated[bool, option("--remote", "List the sets of Minari's server too; this asks the network.")] = False,
     json: Json = False,
 ) -> None:
     """List data sets, and where each lies on this machine.
@@ -73,12 +71,7 @@ def list_datasets(
 
 @data.command("show", epilog=examples.of("data show"))
 def show_dataset(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME|PATH", help="A data set; see: rlbench data list", autocompletion=completion.datasets
-        ),
-    ],
+    name: Annotated[str, argument("NAME|PATH", "A data set; see: rlbench data list", completion.datasets)],
     *,
     json: Json = False,
 ) -> None:
@@ -126,11 +119,7 @@ def show_dataset(
 def verify_dataset(
     names: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[NAME|PATH]...",
-            help="The data sets; default: all on this machine.",
-            autocompletion=completion.datasets,
-        ),
+        argument("[NAME|PATH]...", "The data sets; default: all on this machine.", completion.datasets),
     ] = None,
     *,
     json: Json = False,
@@ -168,14 +157,7 @@ def verify_dataset(
 
 @data.command("download", epilog=examples.of("data download"))
 def download(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="One of D4RL's or Minari's; see: rlbench data list",
-            autocompletion=completion.downloads,
-        ),
-    ],
+    name: Annotated[str, argument("NAME", "One of D4RL's or Minari's; see: rlbench data list", completion.downloads)],
 ) -> None:
     """Download a data set of D4RL's or Minari's.
 
@@ -194,16 +176,11 @@ def download(
 
 @data.command("subset", epilog=examples.of("data subset"))
 def subset(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME|PATH", help="Recorded games, finished or broken off.", autocompletion=completion.datasets
-        ),
-    ],
+    source: Annotated[str, argument("NAME|PATH", "Recorded games, finished or broken off.", completion.datasets)],
     *,
-    steps: Annotated[str, typer.Option("--steps", metavar="N", help="How many transitions to take, as 100000 or 1e5.")],
-    name: Annotated[str, typer.Option("--name", metavar="rlb-NAME", help="What the new data set is called.")],
-    force: Annotated[bool, typer.Option("--force", help="Make it again in place of one of that name.")] = False,
+    steps: Annotated[str, option("--steps N", "How many transitions to take, as 100000 or 1e5.")],
+    name: Annotated[str, option("--name rlb-NAME", "What the new data set is called.")],
+    force: Annotated[bool, option("--force", "Make it again in place of one of that name.")] = False,
 ) -> None:
     """Make a data set of the first transitions of another.
 
@@ -218,32 +195,24 @@ def subset(
 def import_data(
     paths: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="PATH | rlu FILE… | dqn-replay FOLDER",
-            help="A file of D4RL's, a folder of Minari's, or a policy of Stable-Baselines3 (.zip); after the word rlu "
+        argument(
+            "PATH | rlu FILE… | dqn-replay FOLDER",
+            "A file of D4RL's, a folder of Minari's, or a policy of Stable-Baselines3 (.zip); after the word rlu "
             "shards of RL Unplugged, after dqn-replay a folder of Dopamine's logs.",
         ),
     ],
     *,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="What the data set is called; default: as its file.")
-    ] = None,
-    task: Annotated[
-        str | None, typer.Option("--task", metavar="ID", help="Task of a zip's policy or of shards; default: none.")
-    ] = None,
+    name: Annotated[str | None, option("--name NAME", "What the data set is called; default: as its file.")] = None,
+    task: Annotated[str | None, option("--task ID", "Task of a zip's policy or of shards; default: none.")] = None,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", metavar="FILE", help="Where a zip's policy goes; default: NAME.safetensors in this folder."
-        ),
+        Path | None, option("--output FILE", "Where a zip's policy goes; default: NAME.safetensors in this folder.")
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(
-            "--workers",
-            metavar="N",
-            min=1,
-            help="Processes that read shards, a gigabyte each; default: as many as cores and memory allow.",
+        option(
+            "--workers N",
+            "Processes that read shards, a gigabyte each; default: as many as cores and memory allow.",
+            least=1,
         ),
     ] = None,
 ) -> None:

@@ -17,7 +17,7 @@ from warnings import catch_warnings
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import RESULTS, Json, Results, known_suite
+from rlbench.cli.options import RESULTS, Json, Results, argument, known_suite
 from rlbench.cli.output import answer, terminal_width
 from rlbench.errors import UsageError
 
@@ -47,11 +47,11 @@ class Finding:
 def doctor(
     suite: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[SUITE]",
-            help="Look only at what this suite needs; default: all of them.",
+        argument(
+            "[SUITE]",
+            "Look only at what this suite needs; default: all of them.",
+            completion.suites,
             callback=known_suite,
-            autocompletion=completion.suites,
         ),
     ] = None,
     *,

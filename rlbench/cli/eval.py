@@ -10,11 +10,9 @@ from statistics import fmean, pstdev
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from rlbench.cli import choices, completion
 from rlbench.cli.experience import dataset_of, reference_score
-from rlbench.cli.options import Import, Json, Records, Run, run_folder
+from rlbench.cli.options import Import, Json, Records, Run, argument, option, run_folder
 from rlbench.cli.output import answer, remark
 from rlbench.config.names import number_text
 from rlbench.errors import UsageError
@@ -54,65 +52,44 @@ class _EvalResult:
 def evaluate(
     run: Run,
     task: Annotated[
-        str | None,
-        typer.Argument(metavar="[TASK]", help="With --policy, RUN is the suite and this the task; default: none."),
+        str | None, argument("[TASK]", "With --policy, RUN is the suite and this the task; default: none.")
     ] = None,
     *,
     policy: Annotated[
         Path | None,
-        typer.Option(
-            "--policy",
-            metavar="FILE",
-            help="Play the policy of another program: eval --policy FILE --format FORMAT SUITE TASK; default: RUN's.",
+        option(
+            "--policy FILE",
+            "Play the policy of another program: eval --policy FILE --format FORMAT SUITE TASK; default: RUN's.",
         ),
     ] = None,
     form: Annotated[
         Literal["sb3", "torchscript", "onnx"] | None,
-        typer.Option(
+        option(
             "--format",
-            help="Format of FILE: a zip of Stable-Baselines3, or a model of observations to actions; default: none.",
+            "Format of FILE: a zip of Stable-Baselines3, or a model of observations to actions; default: none.",
         ),
     ] = None,
     algo: Annotated[
         str | None,
-        typer.Option(
-            "--algo",
-            metavar="NAME",
-            help="Compare FILE with the published score of this algorithm; default: the one that a zip names.",
+        option(
+            "--algo NAME", "Compare FILE with the published score of this algorithm; default: the one that a zip names."
         ),
     ] = None,
     package: Import = None,
     episodes: Annotated[
-        int | None,
-        typer.Option("--episodes", metavar="N", min=1, help="Play N whole episodes; default: as many as the protocol."),
+        int | None, option("--episodes N", "Play N whole episodes; default: as many as the protocol.", least=1)
     ] = None,
-    checkpoint: Annotated[
-        choices.Checkpoint, typer.Option("--checkpoint", help="Play the best policy, or the last.")
-    ] = "best",
-    seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", min=0, help="Seed of the episodes; default: 0.")
-    ] = None,
+    checkpoint: Annotated[choices.Checkpoint, option("--checkpoint", "Play the best policy, or the last.")] = "best",
+    seed: Annotated[int | None, option("--seed N", "Seed of the episodes; default: 0.", least=0)] = None,
     replay_recorded: Annotated[
         bool,
-        typer.Option(
-            "--replay-recorded", help="Play the episodes of the recorded evaluation again, and compare the returns."
-        ),
+        option("--replay-recorded", "Play the episodes of the recorded evaluation again, and compare the returns."),
     ] = False,
     video: Annotated[
-        Path | None,
-        typer.Option(
-            "--video", metavar="FILE.gif|.mp4", help="Record a video of the first episode; default: no video."
-        ),
+        Path | None, option("--video FILE.gif|.mp4", "Record a video of the first episode; default: no video.")
     ] = None,
     device: Annotated[
-        str,
-        typer.Option(
-            "--device",
-            envvar="RLBENCH_DEVICE",
-            metavar="cpu|cuda|cuda:N",
-            help="Where the network computes.",
-            autocompletion=completion.devices,
-        ),
+        str, option("--device cpu|cuda|cuda:N", "Where the network computes.", completion.devices, env="RLBENCH_DEVICE")
     ] = "cpu",
     results: Records = None,
     json: Json = False,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rlbench.cli import examples
-from rlbench.cli.options import Json, Records
+from rlbench.cli.options import Json, Records, argument, option
 from rlbench.cli.output import answer, complain
 from rlbench.errors import RefusedFile, UnknownName
 
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from rlbench.report.reference_table import CellKey
     from rlbench.report.run_index import Runs
 
-SuiteNames: TypeAlias = Annotated[
-    list[str] | None, typer.Argument(metavar="[SUITE]…", help="Only these suites; default: all.")
-]
+SuiteNames = Annotated[list[str] | None, argument("[SUITE]…", "Only these suites; default: all.")]
 
 export = typer.Typer(
     help="Records for other programs: csv, npz, tensorboard.",
@@ -32,7 +30,7 @@ export = typer.Typer(
 def tensorboard(
     names: SuiteNames = None,
     *,
-    output: Annotated[Path, typer.Option("--output", metavar="DIR", help="Folder for: tensorboard --logdir DIR.")],
+    output: Annotated[Path, option("--output DIR", "Folder for: tensorboard --logdir DIR.")],
     results: Records = None,
     json: Json = False,
 ) -> None:
@@ -71,7 +69,7 @@ def tensorboard(
 def to_csv(
     names: SuiteNames = None,
     *,
-    output: Annotated[Path, typer.Option("--output", metavar="FILE.csv", help="The table to write.")],
+    output: Annotated[Path, option("--output FILE.csv", "The table to write.")],
     results: Records = None,
     json: Json = False,
 ) -> None:
@@ -89,7 +87,7 @@ def to_csv(
 def to_npz(
     names: SuiteNames = None,
     *,
-    output: Annotated[Path, typer.Option("--output", metavar="FILE.npz", help="The arrays to write.")],
+    output: Annotated[Path, option("--output FILE.npz", "The arrays to write.")],
     results: Records = None,
     json: Json = False,
 ) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from rlbench.cli import completion
 from rlbench.cli.choices import Checkpoint, parse_count
-from rlbench.cli.options import Json, Quiet, run_folder
+from rlbench.cli.options import Json, Quiet, argument, option, run_folder
 from rlbench.cli.output import write_file
 from rlbench.cli.recordings import answer_dataset, is_done, record_games, remark_progress
 from rlbench.errors import UnknownRun, UsageError, beside, suggest
@@ -20,64 +18,46 @@ if TYPE_CHECKING:
 
 def generate(
     task: Annotated[
-        str,
-        typer.Argument(
-            metavar="TASK|NAME",
-            help="A task id, or the name of a recipe, such as rlb-hopper-medium.",
-            autocompletion=completion.played,
-        ),
+        str, argument("TASK|NAME", "A task id, or the name of a recipe, such as rlb-hopper-medium.", completion.played)
     ],
     *,
     policy: Annotated[
         list[str] | None,
-        typer.Option(
-            "--policy",
-            metavar="RUN|FILE",
-            help="Who plays: a finished run as eval names it, a .safetensors file or a .zip of Stable-Baselines3; may "
+        option(
+            "--policy RUN|FILE",
+            "Who plays: a finished run as eval names it, a .safetensors file or a .zip of Stable-Baselines3; may "
             "be repeated.",
-            autocompletion=completion.policies,
+            completion.policies,
         ),
     ] = None,
     steps: Annotated[
-        int | None,
-        typer.Option(
-            "--steps", parser=parse_count, metavar="N|1e5|1M", help="Agent steps in all; default: the recipe's own."
-        ),
+        int | None, option("--steps N|1e5|1M", "Agent steps in all; default: the recipe's own.", parser=parse_count)
     ] = None,
     name: Annotated[
-        str | None,
-        typer.Option("--name", metavar="rlb-NAME", help="What the data set is called; default: the recipe's own."),
+        str | None, option("--name rlb-NAME", "What the data set is called; default: the recipe's own.")
     ] = None,
     mixture: Annotated[
-        str | None,
-        typer.Option(
-            "--mixture", metavar="0.7,0.3", help="The share of each --policy in the steps; default: equal shares."
-        ),
+        str | None, option("--mixture 0.7,0.3", "The share of each --policy in the steps; default: equal shares.")
     ] = None,
     noise: Annotated[
-        float,
-        typer.Option("--noise", metavar="STD", help="Standard deviation of normal noise added to actions in [-1, 1]."),
+        float, option("--noise STD", "Standard deviation of normal noise added to actions in [-1, 1].")
     ] = 0.0,
     epsilon: Annotated[
         float | None,
-        typer.Option(
-            "--epsilon",
-            metavar="P",
-            help="Record games of a Q-learning run, with this share of random actions, from 0 to 1; default: no games.",
+        option(
+            "--epsilon P",
+            "Record games of a Q-learning run, with this share of random actions, from 0 to 1; default: no games.",
         ),
     ] = None,
     deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="Take preferred actions instead of sampled ones.")
+        bool, option("--deterministic", "Take preferred actions instead of sampled ones.")
     ] = False,
     checkpoint: Annotated[
-        Checkpoint, typer.Option("--checkpoint", help="Which policy of a run plays: the best evaluated, or the last.")
+        Checkpoint, option("--checkpoint", "Which policy of a run plays: the best evaluated, or the last.")
     ] = "best",
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="The seed of environments and samples.")] = 0,
-    num_envs: Annotated[
-        int,
-        typer.Option("--num-envs", metavar="N", min=1, max=1_000, help="The number of environments."),
-    ] = 10,
-    force: Annotated[bool, typer.Option("--force", help="Make it again in place of one of that name.")] = False,
+    seed: Annotated[int, option("--seed N", "The seed of environments and samples.")] = 0,
+    num_envs: Annotated[int, option("--num-envs N", "The number of environments.", least=1, most=1_000)] = 10,
+    force: Annotated[bool, option("--force", "Make it again in place of one of that name.")] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
-from rlbench.cli.options import Json, folder_named
+from rlbench.cli.options import Json, argument, folder_named, option
 from rlbench.cli.output import answer, remark
 from rlbench.errors import UsageError, suggest
 
@@ -16,42 +14,33 @@ if TYPE_CHECKING:
 
 
 def import_curves(
-    paths: Annotated[list[Path], typer.Argument(metavar="FILE|DIR…", help="Files of curves, or folders of them.")],
+    paths: Annotated[list[Path], argument("FILE|DIR…", "Files of curves, or folders of them.")],
     *,
-    results: Annotated[
-        Path, typer.Option("--results", metavar="DIR", help="Write the records to this folder.", parser=folder_named)
-    ],
+    results: Annotated[Path, option("--results DIR", "Write the records to this folder.", parser=folder_named)],
     cell: Annotated[
         str | None,
-        typer.Option(
-            "--as",
-            metavar="SUITE/ALGO",
-            help="The row of a table that the curves belong to; default: columns suite and algo of the file.",
+        option(
+            "--as SUITE/ALGO",
+            "The row of a table that the curves belong to; default: columns suite and algo of the file.",
         ),
     ] = None,
-    task: Annotated[
-        str | None, typer.Option("--task", metavar="TASK", help="The task of every curve; default: the file's.")
-    ] = None,
+    task: Annotated[str | None, option("--task TASK", "The task of every curve; default: the file's.")] = None,
     style: Annotated[
         Literal["auto", "csv", "sb3", "cleanrl", "wandb", "tensorboard", "d3rlpy", "dopamine", "rliable", "jsonl"],
-        typer.Option("--format", metavar="NAME", help="Format of the files, such as csv; auto: recognise it."),
+        option("--format NAME", "Format of the files, such as csv; auto: recognise it."),
     ] = "auto",
     kind: Annotated[
         Literal["training", "evaluation"] | None,
-        typer.Option("--kind", help="The kind of the returns; default: as the format says, else evaluation."),
+        option("--kind", "The kind of the returns; default: as the format says, else evaluation."),
     ] = None,
     steps_are: Annotated[
         Literal["frames", "decisions"] | None,
-        typer.Option(
-            "--steps-are", help="The unit of the steps; four Atari frames are one decision. Default: decisions."
-        ),
+        option("--steps-are", "The unit of the steps; four Atari frames are one decision. Default: decisions."),
     ] = None,
     tag: Annotated[
         str | None,
-        typer.Option(
-            "--tag",
-            metavar="NAME",
-            help="The tag of TensorBoard, metric of W&B or agent of Dopamine to take; default: the usual one.",
+        option(
+            "--tag NAME", "The tag of TensorBoard, metric of W&B or agent of Dopamine to take; default: the usual one."
         ),
     ] = None,
     json: Json = False,

@@ -5,17 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
-from rlbench.cli.options import Json, OnlySuite, Records, usable_suites
+from rlbench.cli.options import Json, OnlySuite, Records, argument, usable_suites
 from rlbench.cli.output import answer, remark
 
 
 def listing(
-    kind: Annotated[
-        Literal["suites", "algos", "tasks", "runs"],
-        typer.Argument(metavar="suites|algos|tasks|runs", help="What to list."),
-    ],
+    kind: Annotated[Literal["suites", "algos", "tasks", "runs"], argument("suites|algos|tasks|runs", "What to list.")],
     *,
     suite: OnlySuite = None,
     results: Records = None,

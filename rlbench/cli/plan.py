@@ -5,10 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from rlbench.cli import completion
-from rlbench.cli.options import Json, Records, SuiteOrAll, suites_named
+from rlbench.cli.options import Json, Records, SuiteOrAll, argument, option, suites_named
 from rlbench.cli.output import answer, emit, terminal_width
 
 if TYPE_CHECKING:
@@ -24,33 +22,25 @@ DISK = 300_000  # bytes of the record of one run
 
 def plan(
     suite: SuiteOrAll,
-    algo: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[ALGO]...", help="Only these; default: all.", autocompletion=completion.algorithms),
-    ] = None,
+    algo: Annotated[list[str] | None, argument("[ALGO]...", "Only these; default: all.", completion.algorithms)] = None,
     *,
-    seeds: Annotated[
-        str, typer.Option("--seeds", metavar="0-9", help="The seeds that every cell should have.")
-    ] = "0-9",
-    runnable: Annotated[
-        bool, typer.Option("--runnable", help="Only cells that this version has settings for.")
-    ] = False,
+    seeds: Annotated[str, option("--seeds 0-9", "The seeds that every cell should have.")] = "0-9",
+    runnable: Annotated[bool, option("--runnable", "Only cells that this version has settings for.")] = False,
     lines: Annotated[
-        bool, typer.Option("--lines", help="For scripts: SUITE ALGO TASK SEEDS on a line, the shortest run first.")
+        bool, option("--lines", "For scripts: SUITE ALGO TASK SEEDS on a line, the shortest run first.")
     ] = False,
     budget: Annotated[
         str | None,
-        typer.Option(
-            "--budget",
-            metavar="2h|90m|3d",
-            help="Only what decides most verdicts within so many hours, minutes or days; default: everything.",
+        option(
+            "--budget 2h|90m|3d",
+            "Only what decides most verdicts within so many hours, minutes or days; default: everything.",
         ),
     ] = None,
     at: Annotated[
         Literal["informative"] | None,
-        typer.Option(
+        option(
             "--at",
-            help="Price each cell to the first test step at which its reference's curve differs from its start,  "
+            "Price each cell to the first test step at which its reference's curve differs from its start,  "
             "the cheapest verdict first; default: to the whole budget.",
         ),
     ] = None,

@@ -5,10 +5,21 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from rlbench.cli import completion
-from rlbench.cli.options import Algo, Config, Import, Json, Reference, References, Sets, Smoke, Steps, Suite
+from rlbench.cli.options import (
+    Algo,
+    Config,
+    Import,
+    Json,
+    Reference,
+    References,
+    Sets,
+    Smoke,
+    Steps,
+    Suite,
+    argument,
+    option,
+)
 from rlbench.cli.output import answer, terminal_width
 
 if TYPE_CHECKING:
@@ -24,20 +35,15 @@ LEGEND = (
 def show(
     suite: Suite,
     algo: Algo,
-    task: Annotated[
-        str, typer.Argument(metavar="TASK", help="A task id; see: rlbench list tasks", autocompletion=completion.tasks)
-    ],
+    task: Annotated[str, argument("TASK", "A task id; see: rlbench list tasks", completion.tasks)],
     *,
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, metavar="N", help="The seed of the run; default: 0.")
-    ] = None,
+    seed: Annotated[int | None, option("--seed N", "The seed of the run; default: 0.", least=0)] = None,
     sets: Sets = None,
     config: Config = None,
     steps: Steps = None,
     smoke: Smoke = False,
     documented: Annotated[
-        bool,
-        typer.Option("--documented", help="Show what was published about it instead, every number with its source."),
+        bool, option("--documented", "Show what was published about it instead, every number with its source.")
     ] = False,
     package: Import = None,
     json: Json = False,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlbench.cli.options import Json, OnlySuite, Records
+from rlbench.cli.options import Json, OnlySuite, Records, option
 from rlbench.cli.output import answer, complain, emit, terminal_width
 from rlbench.config.names import number_text
 from rlbench.errors import RefusedFile, UnknownName, UsageError
@@ -32,13 +32,12 @@ def status(
     suite: OnlySuite = None,
     state: Annotated[
         list[str] | None,
-        typer.Option(
-            "--state",
-            metavar="|".join(STATES),
-            help="List only runs in this state; may be repeated. Default: all but done, which are counted.",
+        option(
+            f"--state {'|'.join(STATES)}",
+            "List only runs in this state; may be repeated. Default: all but done, which are counted.",
         ),
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Look again every two seconds until Ctrl-C.")] = False,
+    watch: Annotated[bool, option("--watch", "Look again every two seconds until Ctrl-C.")] = False,
     results: Records = None,
     json: Json = False,
 ) -> None:

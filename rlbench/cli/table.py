@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
-from rlbench.cli.options import Algos, Json, Records, Reference, References, SuiteOrAll, Tasks, suites_named
+from rlbench.cli.options import Algos, Json, Records, Reference, References, SuiteOrAll, Tasks, option, suites_named
 from rlbench.cli.output import emit, remark, terminal_width, write_file
 from rlbench.errors import UsageError
 
@@ -24,16 +22,13 @@ def table(
     task: Tasks = None,
     style: Annotated[
         Literal["rich", "md", "csv", "json", "html", "latex"] | None,
-        typer.Option("--format", help="How the table is written; default: what FILE ends in, else rich."),
+        option("--format", "How the table is written; default: what FILE ends in, else rich."),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Write to this file; default: stdout.")
-    ] = None,
+    output: Annotated[Path | None, option("--output FILE", "Write to this file; default: stdout.")] = None,
     results: Records = None,
     json: Json = False,
     parity: Annotated[
-        bool,
-        typer.Option("--parity", help="Compare with imported curves of another library, at equal steps, cell by cell."),
+        bool, option("--parity", "Compare with imported curves of another library, at equal steps, cell by cell.")
     ] = False,
     references: References = None,
     reference: Reference = None,

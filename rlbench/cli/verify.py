@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import Json
+from rlbench.cli.options import Json, argument, option
 from rlbench.cli.output import answer
 from rlbench.errors import BelowReference, RefusedFile, UsageError
 
@@ -21,28 +21,23 @@ if TYPE_CHECKING:
 def verify(
     folder: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="[DIR]",
-            envvar="RLBENCH_RESULTS",
-            help="A folder of records, or one run's folder; default: runs/, else the records of the checkout.",
-            autocompletion=completion.runs,
+        argument(
+            "[DIR]",
+            "A folder of records, or one run's folder; default: runs/, else the records of the checkout.",
+            completion.runs,
+            env="RLBENCH_RESULTS",
         ),
     ] = None,
     *,
     replay: Annotated[
-        bool, typer.Option("--replay", help="Train the first epochs of one run again and compare them to the bit.")
+        bool, option("--replay", "Train the first epochs of one run again and compare them to the bit.")
     ] = False,
     epochs: Annotated[
-        int | None,
-        typer.Option("--epochs", metavar="N", min=0, help="Replay up to epoch N; default: the first that has learned."),
+        int | None, option("--epochs N", "Replay up to epoch N; default: the first that has learned.", least=0)
     ] = None,
     dataset: Annotated[
         Path | None,
-        typer.Option(
-            "--dataset",
-            metavar="PATH",
-            help="Recorded experience for --replay; default: the data set that the run names.",
-        ),
+        option("--dataset PATH", "Recorded experience for --replay; default: the data set that the run names."),
     ] = None,
     json: Json = False,
 ) -> None:
