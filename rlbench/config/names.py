@@ -55,6 +55,11 @@ def number_text(value: float, form: str) -> str:
     return format(value, form if abs(value) < LARGE_NUMBER else large)
 
 
+def counted(count: int, noun: str) -> str:
+    """``1 run``, or ``1,200 runs``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def clean_texts(tree: object) -> object:
     """Make every text of a JSON document ``printable``."""
     match tree:

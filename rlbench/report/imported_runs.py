@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from rlbench.config.names import counted
 from rlbench.records import imported
 from rlbench.records.imported import ImportedCurve
 from rlbench.report.estimate import within
@@ -64,7 +65,7 @@ def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
     unknown = dict.fromkeys(
         part for origin in origins if isinstance(parts := origin["unknown"], tuple) for part in parts
     )
-    yield f"imported ({', '.join(formats)}, {len(files)} file{'' if len(files) == 1 else 's'})"
+    yield f"imported ({', '.join(formats)}, {counted(len(files), 'file')})"
     yield f"not stated: {', '.join(unknown)}"
     if runs.elsewhere:
         kinds = sorted({str(run.origin["kind"]) for run in runs.elsewhere})
