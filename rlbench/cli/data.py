@@ -275,9 +275,9 @@ def _entry(name: str, place: Place | None, entry: D4RLDataset | None) -> dict[st
 def _facts(facts: Summary, score: float | None) -> dict[str, str]:
     from rlbench.cli.recordings import spread
 
-    stored = "stored" if facts.next_observations else "not stored"
+    next_obs = "stored" if facts.next_observations else "not stored"
     return {
-        "shapes": f"{facts.features} observed, {facts.actions} acted numbers; next observations {stored}",
+        "shapes": f"{facts.features} observed, {facts.actions} acted numbers; next observations {next_obs}",
         "steps": f"{facts.steps:,}",
         "episodes": f"{facts.episodes:,}",
         "ends": f"{facts.terminated:,} terminated, {facts.truncated:,} truncated, {facts.unfinished:,} not marked",

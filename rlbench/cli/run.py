@@ -14,7 +14,6 @@ import typer
 
 from rlbench.cli import options
 from rlbench.cli.choices import seeds_text
-from rlbench.cli.experience import Data, dataset_of, reference_score
 from rlbench.cli.options import RESULTS, Config, Json, Results, Sets, Smoke, Steps, Suite
 from rlbench.cli.output import answer, complain, remark, terminal_width
 from rlbench.errors import UsageError
@@ -81,7 +80,7 @@ def run(
     design = sequential.design_of(most_seeds, until_decided=until_decided)
     fixed = {"steps": steps, "until": until, "shard": shard, "smoke": smoke, "force": force}
     numbers = sequential.seeds_of_design(design, seeds, **fixed)
-    every = _specs(suite, algo, task_globs, numbers, steps, changes, config, Data(dataset), package, smoke=smoke)
+    every = _specs(suite, algo, task_globs, numbers, steps, changes, config, dataset, package, smoke=smoke)
     specs = _shard(every, shard, results)
     cells = sequential.cells_of(specs, results, design) if design else ()
     if dry_run:
@@ -143,7 +142,7 @@ def _specs(
     steps: int | None,
     sets: list[str],
     config: Path | None,
-    data: Data,
+    dataset: str | None,
     package: str | None,
     *,
     smoke: bool,
@@ -151,6 +150,7 @@ def _specs(
     """Resolve and validate all requested runs before the first one starts."""
     from rlbench import suites
     from rlbench.cli.choices import parse_seeds
+    from rlbench.cli.experience import Data
     from rlbench.cli.resolve import resolve
     from rlbench.suites.plugins import import_package
 
@@ -158,7 +158,8 @@ def _specs(
         loop = f"for suite in {' '.join(suites.names())}; do rlbench run $suite {quote(algo)}; done"
         raise UsageError(f"run takes one suite at a time; write {loop}")
     numbers, installed = parse_seeds(seeds), import_package(package) if package else None
-    algorithms, patterns = suites.algorithms_matching(suite, algo), data.tasks(suite, globs)
+    data, algorithms = Data(dataset), suites.algorithms_matching(suite, algo)
+    patterns = data.tasks(suite, globs)
     for name_given, runs in suites.substitutes(suite, globs).items():
         remark(f"{name_given} is run as {runs}, its maintained version in Gymnasium; the record says so")
     return [
@@ -292,12 +293,10 @@ def ending_row(ending: Ending) -> dict[str, object]:
 
 
 def _row(spec: Spec, folder: Path, status: str, outcome: Outcome | None) -> dict[str, object]:
+    from rlbench.cli.experience import reference_score, run_document
+
     return {
-        "suite": spec.suite,
-        "algorithm": spec.algorithm,
-        "task": spec.task.id,
-        "dataset": dataset_of(spec) or None,
-        "seed": spec.seed,
+        **run_document(spec),
         "folder": str(folder),
         "status": status,
         "reason": outcome.reason if outcome else "",
