@@ -153,6 +153,19 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
+def refusing(folder: Path, remedy: str = "choose another folder with --results") -> Iterator[None]:
+    """Refuse a folder in which the body cannot make or open a file.
+
+    Raises:
+        UsageError: the system refused it.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written ({error.strerror}); {remedy}") from None
+
+
+@contextmanager
 def writing(path: Path, *, elsewhere: str = "", then: str = "run the same command again: it resumes") -> Iterator[None]:
     """Turn a failed write into one line that names the file; what was there before stays.
 

@@ -70,11 +70,11 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
     trainer: Trainer | None = None
     has_begun = False
     try:
-        previous = _saved_computing(spec, device_of(runtime).type, store)
+        previous = _saved_computing(store, device_of(runtime).type)
         trainer = build(spec, _with_saved(runtime, previous), describe(spec), seal)
         _take_over(trainer, previous, store)
         store.note_resumption()
-        recorder, has_begun = _Recorder(spec, runtime, store, trainer), True
+        recorder, has_begun = _Recorder(runtime, store, trainer), True
         yield trainer.progress()
         for record in trainer:
             if isinstance(record, Epoch):
@@ -90,7 +90,7 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
             raise
         raise ResourceExhausted(f"{error}; or open it again, and the same command resumes") from error
     except (MemoryError, RlbenchError, ArithmeticError, RuntimeError) as error:
-        raise _failure(error, spec, store, trainer, stop) from error
+        raise _failure(error, store, trainer, stop) from error
     finally:
         if trainer is not None:
             trainer.close()
@@ -107,16 +107,16 @@ def _has_ended(store: Store) -> bool:
 class _Recorder:
     """Writes epochs and checkpoints of a running trainer to disk."""
 
-    def __init__(self, spec: Spec, runtime: Runtime, store: Store, trainer: Trainer) -> None:
-        self.spec, self.runtime, self.store, self.trainer = spec, runtime, store, trainer
+    def __init__(self, runtime: Runtime, store: Store, trainer: Trainer) -> None:
+        self.spec, self.runtime, self.store, self.trainer = store.spec, runtime, store, trainer
         self.folder = store.folder / "checkpoint"
         self.reason, self.refusals, self.paused = "finished all steps", tuple[str, ...](), False
-        self._saved_at, self._segment = monotonic(), trainer.clock.steps // spec.budget.segment
+        self._saved_at, self._segment = monotonic(), trainer.clock.steps // self.spec.budget.segment
 
     def keep(self, epoch: Epoch) -> None:
         """Append an epoch, and keep its policy where it is the best so far."""
         _refuse_diverged(epoch, self.trainer)
-        _store_epoch(self.spec, self.store, epoch, self.trainer)
+        _store_epoch(self.store, epoch, self.trainer)
         self.refusals = _note_refusals(self.store, self.trainer, self.refusals)
 
     def has_reached(self, record: Progress | Epoch) -> bool:
@@ -160,24 +160,22 @@ class _Recorder:
             return
         policy = of_module(trainer.learner.policy())
         store.assert_held()
-        checkpoint.save(
-            self.folder / "last", _policy_state(self.spec, store, trainer, policy, trainer.clock.epochs - 1)
-        )
+        checkpoint.save(self.folder / "last", _policy_state(store, trainer, policy, trainer.clock.epochs - 1))
         _finish(store, trainer.clock, trainer.inexact, self.reason, "done", weights(trainer))
         _remove_resume(self.folder)
 
 
-def _failure(error: Exception, spec: Spec, store: Store, trainer: Trainer | None, stop: Stop) -> Exception:
+def _failure(error: Exception, store: Store, trainer: Trainer | None, stop: Stop) -> Exception:
     """Record a run as failed, unless the machine is at fault; return the error to raise."""
     if _is_out_of_memory(error):
         reason = f"memory is exhausted ({_first_line(error)})"
-        return ResourceExhausted(f"{spec.name}: {reason}; free some and run the same command again: it resumes")
+        return ResourceExhausted(f"{store.spec.name}: {reason}; free some and run the same command again: it resumes")
     if trainer is None:
         return error  # the run has not begun
     store.explain(traceback.format_exc())
-    _keep_outstanding(spec, store, trainer, stop)
+    _keep_outstanding(store, trainer, stop)
     _finish(store, trainer.clock, trainer.inexact, f"{type(error).__name__}: {_first_line(error)}")
-    return error if isinstance(error, RlbenchError) else RunFailed(f"{spec.name}: {_first_line(error)}")
+    return error if isinstance(error, RlbenchError) else RunFailed(f"{store.spec.name}: {_first_line(error)}")
 
 
 def fail_lost_run(store: Store, reason: str) -> None:
@@ -195,13 +193,13 @@ def _is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(word in words for word in OUT_OF_MEMORY)
 
 
-def _saved_computing(spec: Spec, device: str, store: Store) -> SavedComputing | None:
+def _saved_computing(store: Store, device: str) -> SavedComputing | None:
     """Device, threads and engine of this run's checkpoint, None without one; refuse another run's."""
     folder = store.folder / "checkpoint" / "resume"
     if not checkpoint.exists(folder):
         return None
     values = manifest.read_manifest(manifest.current(folder)).values
-    manifest.refuse_foreign(folder, values, spec)
+    manifest.refuse_foreign(folder, values, store.spec)
     saved_device, threads, engine = (values.get(name) for name in SavedComputing._fields)
     if "run/spec" not in values or type(threads) is not int or not isinstance(engine, str):
         what = "does not name its run and its number of threads"
@@ -267,13 +265,13 @@ def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def _keep_outstanding(spec: Spec, store: Store, trainer: Trainer, stop: Stop) -> None:
+def _keep_outstanding(store: Store, trainer: Trainer, stop: Stop) -> None:
     """Record epochs whose evaluation was pending when training failed."""
     with suppress(RlbenchError, MemoryError):
         for record in trainer.outstanding():
             if isinstance(record, Epoch):
                 _refuse_diverged(record, trainer)
-                _store_epoch(spec, store, record, trainer)
+                _store_epoch(store, record, trainer)
             if stop.signal is not None:
                 return
 
@@ -285,13 +283,13 @@ def _remove_resume(folder: Path) -> None:
         checkpoint.recover(folder / name)
 
 
-def _store_epoch(spec: Spec, store: Store, epoch: Epoch, trainer: Trainer) -> None:
+def _store_epoch(store: Store, epoch: Epoch, trainer: Trainer) -> None:
     earlier, folder = store.epochs[: epoch.number], store.folder / "checkpoint" / "best"
     best = max((e.evaluated.mean for e in earlier if e.evaluated is not None), default=None)
     if store.append(epoch) and checkpoint.exists(folder) and whole(checkpoint.load(folder), "epoch") >= epoch.number:
         checkpoint.discard(folder)  # its epoch has just been replaced
     if epoch.evaluated is not None and (best is None or epoch.evaluated.mean > best):
-        checkpoint.save(folder, _policy_state(spec, store, trainer, trainer.evaluated_policy, epoch.number))
+        checkpoint.save(folder, _policy_state(store, trainer, trainer.evaluated_policy, epoch.number))
 
 
 def _note_refusals(store: Store, trainer: Trainer, before: tuple[str, ...]) -> tuple[str, ...]:
@@ -303,10 +301,10 @@ def _note_refusals(store: Store, trainer: Trainer, before: tuple[str, ...]) -> t
     return reasons
 
 
-def _policy_state(spec: Spec, store: Store, trainer: Trainer, policy: State, epoch: int) -> State:
+def _policy_state(store: Store, trainer: Trainer, policy: State, epoch: int) -> State:
     """A policy's weights, normalization and run: the state from which it can be evaluated again."""
     scale = trainer.scale
-    own: State = {"policy": policy, "epoch": epoch, "run": {**manifest.origin(spec, store.environment)}}
+    own: State = {"policy": policy, "epoch": epoch, "run": {**manifest.origin(store.spec, store.environment)}}
     return own if scale is None else {**own, "scale": scale}
 
 

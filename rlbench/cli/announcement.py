@@ -9,19 +9,27 @@ from typing import TYPE_CHECKING
 
 from rlbench.cli.output import remark
 from rlbench.cli.status import spoken
+from rlbench.config.names import counted
+from rlbench.config.run import Spec
 from rlbench.errors import RefusedFile, UsageError
+from rlbench.records.files import folders
+from rlbench.records.looks import DESIGN
+from rlbench.records.store import folder_of, read_outcome
+from rlbench.report.cells import Cell, every_cell
+from rlbench.report.reference_table import cell_of, task_name
+from rlbench.report.remaining_work import throughput
+from rlbench.report.run_index import sorted_runs
+from rlbench.report.runs import read_run
+from rlbench.report.sources import RUNS, checkout_records
+from rlbench.report.tables import rounded
+from rlbench.report.verdict import MAX_MORE_SEEDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rlbench.config.run import Spec
-    from rlbench.report.cells import Cell
-
 
 def announce(specs: Sequence[Spec], results: Path, *, quiet: bool) -> None:
     """Announce the runs to train; print nothing if all have ended, or for smoke runs."""
-    from rlbench.records.store import folder_of, read_outcome
-
     if quiet:
         return
     with suppress(RefusedFile, UsageError):  # the run itself names the file
@@ -53,13 +61,7 @@ def announcement(specs: Sequence[Spec], results: Path) -> str:
 
 def _time(specs: Sequence[Spec], results: Path) -> str:
     """Format the expected duration, one run after another, at the speed of the nearest records."""
-    from rlbench.records.files import folders
     from rlbench.records.machine import has_gpu, processor
-    from rlbench.report.reference_table import cell_of
-    from rlbench.report.remaining_work import throughput
-    from rlbench.report.run_index import sorted_runs
-    from rlbench.report.runs import read_run
-    from rlbench.report.sources import checkout_records
 
     first = specs[0]
     places = dict.fromkeys(place for place in (results, checkout_records()) if place)
@@ -76,9 +78,6 @@ def _time(specs: Sequence[Spec], results: Path) -> str:
 
 def _brought(specs: Sequence[Spec]) -> str:
     """The checkout's records with these settings: the score of one run, or the number of several."""
-    from rlbench.records.store import folder_of, read_outcome
-    from rlbench.report.sources import checkout_records
-
     place = checkout_records()
     if place is None:
         return ""
@@ -100,9 +99,6 @@ def _brought(specs: Sequence[Spec]) -> str:
 
 def verdict_lines(specs: Sequence[Spec], results: Path) -> list[str]:
     """One line per cell of ``specs`` with the verdict of its runs in ``results``; smoke runs have none."""
-    from rlbench.report.cells import every_cell
-    from rlbench.report.reference_table import cell_of
-
     keys = list(dict.fromkeys(cell_of(spec) for spec in specs if not spec.smoke))
     with suppress(RefusedFile, UsageError):  # `rlbench table` names the file
         cells = {cell.key: cell for cell in every_cell(list(dict.fromkeys(key.suite for key in keys)), results)}
@@ -112,15 +108,11 @@ def verdict_lines(specs: Sequence[Spec], results: Path) -> list[str]:
 
 def _line(cell: Cell, results: Path) -> str:
     """``toy/dqn/Catch: documented 1, measured 0.94 over 1 seed: INCONCLUSIVE (≈ 2 more seeds); next: rlbench …``."""
-    from rlbench.report.reference_table import task_name
-    from rlbench.report.tables import rounded
-
     scores = []
     if cell.documented is not None:
         scores.append(f"documented {cell.documented.score:,.6g}")
     if cell.measured is not None:
-        count = cell.measured.n
-        scores.append(f"measured {rounded(cell.measured.score)} over {count} seed{'s' if count != 1 else ''}")
+        scores.append(f"measured {rounded(cell.measured.score)} over {counted(cell.measured.n, 'seed')}")
     verdict = str(cell.verdict)
     if cell.verdict.word == "PARTIAL" and cell.at is not None:
         verdict += f", {cell.at}"
@@ -132,10 +124,6 @@ def _line(cell: Cell, results: Path) -> str:
 
 def _next(cell: Cell, results: Path) -> str:
     """The command that adds the seeds needed for a verdict, or else shows the cell."""
-    from rlbench.records.looks import DESIGN
-    from rlbench.report.sources import RUNS
-    from rlbench.report.verdict import MAX_MORE_SEEDS
-
     suite, algorithm, task, dataset = cell.key
     seeds, more = cell.measured.roots if cell.measured else (), cell.verdict.more
     where = [] if results == RUNS else ["--results", str(results)]

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from rlbench.cli import completion
 from rlbench.cli.options import RESULTS, Json, Results, argument, option, suites_named
 from rlbench.cli.output import answer, terminal_width, write_file
+from rlbench.config.names import counted
 from rlbench.errors import UsageError
+from rlbench.report.columns import aligned, sentences
 
 if TYPE_CHECKING:
     from rlbench.report.baseline import Baseline
@@ -45,7 +47,6 @@ def baseline(
 
 
 def _text(content: Baseline) -> str:
-    from rlbench.report.columns import aligned, sentences
     from rlbench.report.estimate import mean
     from rlbench.report.reference_table import task_name
     from rlbench.report.tables import rounded
@@ -63,7 +64,7 @@ def _text(content: Baseline) -> str:
     width = terminal_width()
     notes = sentences(
         [
-            f"{len(rows)} cells, made at {len(content.commits)} commit{'' if len(content.commits) == 1 else 's'}",
+            f"{len(rows)} cells, made at {counted(len(content.commits), 'commit')}",
             "Scores: mean over seeds of a run's whole learning curve; tables use the reference's estimator.",
         ],
         width,

@@ -13,6 +13,7 @@ from rlbench.cli.options import Json, argument, option
 from rlbench.cli.output import answer, emit, remark, terminal_width
 from rlbench.config.names import number_text
 from rlbench.errors import RefusedFile, RlbenchError, UsageError, beside, suggest
+from rlbench.report.columns import aligned
 
 if TYPE_CHECKING:
     from rlbench.datasets.catalogue import D4RLDataset
@@ -46,7 +47,6 @@ def list_datasets(
     rlb-.
     """
     from rlbench.datasets import catalogue, locations, recipes
-    from rlbench.report.columns import aligned
 
     local, d4rl = {place.name: place for place in locations.local()}, catalogue.d4rl()
     current = (entry.name for entry in d4rl.values() if everything or not entry.note.startswith("deprecated"))

@@ -20,6 +20,7 @@ from rlbench.cli import completion
 from rlbench.cli.options import RESULTS, Json, Results, argument, known_suite
 from rlbench.cli.output import answer, terminal_width
 from rlbench.errors import UsageError
+from rlbench.report.columns import sentences
 
 if TYPE_CHECKING:
     from rlbench.config.run import Spec
@@ -63,7 +64,6 @@ def doctor(
     One line a thing: ok, optional (runs do without it) or missing; the last makes the exit code 2.
     """
     from rlbench import suites
-    from rlbench.report.columns import sentences
 
     names = [suite] if suite else suites.names()
     findings = list(_findings(names, results))

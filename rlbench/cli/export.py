@@ -10,6 +10,7 @@ import typer
 from rlbench.cli import examples
 from rlbench.cli.options import Json, Records, argument, option
 from rlbench.cli.output import answer, complain
+from rlbench.config.names import counted
 from rlbench.errors import RefusedFile, UnknownName
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def tensorboard(
         new = bring_up(path, events(record.epochs))
         rows.append({"folder": str(folder), "file": str(path), "epochs": len(record.epochs), "changed": new})
     count = sum(bool(row["changed"]) for row in rows)
-    text = f"{output}: {len(rows)} run{'' if len(rows) == 1 else 's'}, {count} with something new"
+    text = f"{output}: {counted(len(rows), 'run')}, {count} with something new"
     answer({"runs": rows}, text, json=json)
     if damaged:
         raise typer.Exit(RefusedFile.exit_code)

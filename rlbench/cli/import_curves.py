@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from rlbench.cli.options import Json, argument, folder_named, option
 from rlbench.cli.output import answer, remark
+from rlbench.config.names import counted
 from rlbench.errors import UsageError, suggest
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def import_curves(
         {"folder": str(curve_folder(curve, results)), "changed": new, **_document(curve)}
         for curve, new in zip(curves, written_anew, strict=True)
     ]
-    lines = [*_lines(curves), f"{results}: {len(curves)} curve{'s' * (len(curves) > 1)}, {sum(written_anew)} new"]
+    lines = [*_lines(curves), f"{results}: {counted(len(curves), 'curve')}, {sum(written_anew)} new"]
     answer({"curves": rows}, "\n".join(lines), json=json)
 
 
@@ -108,7 +109,7 @@ def _lines(curves: list[ImportedCurve]) -> list[str]:
     for curve in curves:
         cells.setdefault(f"{curve.suite}/{curve.algorithm}/{curve.dataset or curve.task}", []).append(curve)
     return [
-        f"{name}: {len(group)} seed{'' if len(group) == 1 else 's'} to step "
+        f"{name}: {counted(len(group), 'seed')} to step "
         f"{max(curve.steps[-1] for curve in group):,}, {group[0].kind} returns, read as {group[0].origin.format}"
         for name, group in cells.items()
     ]

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rlbench.cli.experience import CheckedData, check_data
 from rlbench.cli.output import remark
 from rlbench.cli.watchdog import Watchdog
+from rlbench.config.run import Runtime, Spec
 from rlbench.errors import Interrupted, RefusedFile, ResourceExhausted, RlbenchError, RunFailed
+from rlbench.records.locks import holder
+from rlbench.records.store import Store
 from rlbench.records.types import Progress
+from rlbench.signals import Stop
 from rlbench.sweep.events import Begun, Event, Exited, Status, epoch_end
-
-if TYPE_CHECKING:
-    from rlbench.config.run import Runtime, Spec
-    from rlbench.signals import Stop
-    from rlbench.sweep.plan import Job
-
+from rlbench.sweep.plan import Job
 
 STATUSES: Final[tuple[tuple[type[RlbenchError], Status], ...]] = (
     (Interrupted, "interrupted"), (RefusedFile, "refused"), (ResourceExhausted, "halted"), (RunFailed, "failed"),
@@ -49,7 +48,6 @@ class Inline:
         Raises:
             UsageError: the run cannot begin as requested.
         """
-        from rlbench.records.store import Store
         from rlbench.run import run
 
         del seconds
@@ -112,7 +110,6 @@ def environment_of(spec: Spec, runtime: Runtime, data: CheckedData | None) -> di
 
 
 def _holder(folder: Path) -> str:
-    from rlbench.records.locks import holder
     from rlbench.report.run_index import run_status
 
     status = run_status(folder)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from rlbench.cli import completion
 from rlbench.cli.options import Json, Records, SuiteOrAll, argument, option, suites_named
 from rlbench.cli.output import answer, emit, terminal_width
+from rlbench.cli.status import spoken
+from rlbench.report.columns import aligned, sentences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,7 +56,6 @@ def plan(
     seeds, an inconclusive one as many as its verdict asks for. With --json the `include` list is a matrix for CI.
     """
     from rlbench.cli.choices import parse_seeds
-    from rlbench.report.columns import sentences
     from rlbench.report.remaining_work import remaining_runs
     from rlbench.report.sources import sources
 
@@ -95,9 +96,7 @@ def _affordable(
     json: bool,
 ) -> None:
     """Format the runs that decide most verdicts within the time, the next ones, and the number left out."""
-    from rlbench.cli.status import spoken
     from rlbench.report.cells import every_cell
-    from rlbench.report.columns import sentences
     from rlbench.report.remaining_work import chosen, parse_budget, stage
 
     hours = parse_budget(budget)
@@ -131,7 +130,6 @@ def _measured(evidence: Sources, suites: Sequence[str]) -> Mapping[CellKey, Cell
 
 def _whole(rows: Sequence[RemainingRuns]) -> str:
     """Format the cost of the whole table without any record."""
-    from rlbench.cli.status import spoken
     from rlbench.config.footprint import size
 
     runs, steps = sum(len(row.seeds) for row in rows), sum(row.steps for row in rows)
@@ -172,7 +170,6 @@ def _row(row: RemainingRuns, own_cells: Mapping[CellKey, Cell]) -> dict[str, obj
 
 def _informative(row: RemainingRuns) -> str:
     """The first informative test step, and the time until three seeds have reached it."""
-    from rlbench.cli.status import spoken
     from rlbench.report.equal_steps import steps_text
 
     if row.until is None:
@@ -186,9 +183,7 @@ def _seeds(cell: Cell) -> int:
 
 def _text(remaining: Sequence[RemainingRuns], own_cells: Mapping[CellKey, Cell]) -> str:
     """Format one row a cell; ``measured`` fills the column of rlbench's own runs, which is left out where empty."""
-    from rlbench.cli.status import spoken
     from rlbench.config.footprint import size
-    from rlbench.report.columns import aligned
     from rlbench.report.reference_table import task_name
 
     rows: list[tuple[str, ...]] = [("CELL", "SEEDS", "STEPS", "TIME", "SPEED OF", "MEMORY", "INFORMATIVE", "RLBENCH")]

@@ -10,15 +10,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
+from rlbench.cli.experience import check_data, refuse_other_data
 from rlbench.cli.output import remark
+from rlbench.cli.preflight import fits_memory
+from rlbench.config.overrides import flatten
+from rlbench.config.run import MOST_THREADS, EngineName, Runtime
 from rlbench.errors import RefusedFile, UsageError, beside
-
-if TYPE_CHECKING:
-    from rlbench.config.run import Runtime
-    from rlbench.records.store import Record
-    from rlbench.records.types import Epoch
+from rlbench.records.store import Record, Store, read_record
+from rlbench.records.types import Epoch, plain
+from rlbench.signals import stop_on_signals
 
 PLAIN = re.compile(r"[\w,=-]{0,40}", re.ASCII)  # value of a variable that chooses threads or instructions
 CLOCKS = ("seconds", "evaluated.seconds", "collected.steps_per_second")
@@ -86,8 +88,6 @@ def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> Rep
         UsageError: it is no run's folder, or this machine lacks its environment, device, engine, data or memory.
         RefusedFile: its record is damaged, or its data are another file.
     """
-    from rlbench.records.store import read_record
-
     if not (folder / "spec.json").exists():
         raise UsageError(f"{folder}: no run's folder{beside(folder)}; name one: results/…/seed=0")
     record = read_record(folder)
@@ -109,7 +109,6 @@ def _last(record: Record, epochs: int | None) -> int:
 @contextmanager
 def _variables(record: Record) -> Iterator[None]:
     """Set the environment variables of threads and instructions as in the run, before torch reads them."""
-    from rlbench.config.run import MOST_THREADS
     from rlbench.records.machine import INSTRUCTIONS, THREADS
 
     names, record_values = (*THREADS, *INSTRUCTIONS), record.environment
@@ -129,12 +128,7 @@ def _variables(record: Record) -> Iterator[None]:
 
 
 def _train_again(record: Record, last: int, dataset: Path | None) -> Replay:
-    from rlbench.cli.experience import check_data, refuse_other_data
-    from rlbench.cli.preflight import fits_memory
-    from rlbench.records.store import Store
-    from rlbench.records.types import Epoch
     from rlbench.run import run
-    from rlbench.signals import stop_on_signals
 
     runtime = _runtime(record).model_copy(update={"dataset": None if dataset is None else str(dataset)})
     changes = _changes(record, runtime, last)
@@ -170,7 +164,6 @@ def _compare_epochs(record: Record, last: int, epochs: Iterator[Epoch]) -> tuple
 
 def _runtime(record: Record) -> Runtime:
     from rlbench.assembly.device import device_of
-    from rlbench.config.run import MOST_THREADS, EngineName, Runtime
 
     record_values = record.environment
     updates = str(record_values.get("updates", ""))
@@ -225,9 +218,6 @@ def _differences(record_values: Mapping[str, object], here: Mapping[str, object]
 
 def _first_difference(before: Epoch, now_epoch: Epoch) -> Change | None:
     """The first number of an epoch that differs, without times."""
-    from rlbench.config.overrides import flatten
-    from rlbench.records.types import plain
-
     then, now = (flatten(json.loads(json.dumps(plain(epoch))), "") for epoch in (before, now_epoch))
     numbers = ({path: value for path, value, _ in fields if path not in CLOCKS} for fields in (then, now))
     return next(_differences(*numbers), None)

@@ -16,6 +16,7 @@ from rlbench.cli import options
 from rlbench.cli.choices import seeds_text
 from rlbench.cli.options import RESULTS, Config, Json, Results, Sets, Smoke, Steps, Suite
 from rlbench.cli.output import answer, complain, remark, terminal_width
+from rlbench.config.names import counted
 from rlbench.errors import UsageError
 from rlbench.report.columns import sentences
 
@@ -117,9 +118,9 @@ def run(
 def _shard(specs: list[Spec], shard: str | None, results: Path) -> list[Spec]:
     """Select one shard of the runs and refuse links in their folders."""
     from rlbench.cli.preflight import refuse_links
-    from rlbench.sweep.plan import parse_shard, shard_of
+    from rlbench.sweep.plan import parse_shard
 
-    selection = specs if shard is None else shard_of(specs, parse_shard(shard))
+    selection = specs if shard is None else specs[parse_shard(shard)]
     refuse_links(selection, results)
     return selection
 
@@ -206,7 +207,7 @@ def summary(endings: Sequence[Ending], rows: Sequence[dict[str, object]]) -> lis
             lines.append(_sentence(row))
         else:
             untouched["done already" if ending.status == "done" else "not reached; the same command goes on"] += 1
-    counts = [f"{count} run{'s' if count > 1 else ''} {state}" for state, count in untouched.items()]
+    counts = [f"{counted(count, 'run')} {state}" for state, count in untouched.items()]
     return [*lines, *counts] or ([] if endings else ["no runs"])
 
 

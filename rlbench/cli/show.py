@@ -21,6 +21,7 @@ from rlbench.cli.options import (
     option,
 )
 from rlbench.cli.output import answer, terminal_width
+from rlbench.report.columns import aligned, fits, sentences
 
 if TYPE_CHECKING:
     from rlbench.cli.resolve import Resolved
@@ -80,7 +81,6 @@ def show(
 
 
 def _published(suite: str, algo: str, task: str, *, json: bool) -> None:
-    from rlbench.report.columns import sentences
     from rlbench.report.provenance import cells_of, provenance_document, provenance_text
 
     cells = cells_of(suite, algo, task)
@@ -91,7 +91,6 @@ def _published(suite: str, algo: str, task: str, *, json: bool) -> None:
 def _text(resolved: Resolved, memory: Footprint) -> str:
     """A line a setting; a terminal too narrow for the meanings has them below their settings."""
     from rlbench.config.overrides import written
-    from rlbench.report.columns import aligned, fits, sentences
 
     rows = [(f"{path} = {written(value)}", f"# {source}", text) for path, value, source, text in resolved.rows()]
     width = terminal_width()

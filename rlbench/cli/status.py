@@ -16,6 +16,7 @@ from rlbench.cli.options import Json, OnlySuite, Records, option
 from rlbench.cli.output import answer, complain, emit, terminal_width
 from rlbench.config.names import number_text
 from rlbench.errors import RefusedFile, UnknownName, UsageError
+from rlbench.report.columns import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,8 +99,6 @@ def spoken(seconds: float | None) -> str:
 
 def _text(runs_found: Sequence[RunStatus], states: Sequence[str] | None) -> str:
     """Aligned columns of the runs, and a count by state; runs that are done only where ``states`` asks for them."""
-    from rlbench.report.columns import aligned
-
     if not runs_found:
         return "no runs"
     counts = {

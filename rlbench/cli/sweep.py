@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlbench.cli import choices
-from rlbench.cli.announcement import announce
 from rlbench.cli.choices import pauses
 from rlbench.cli.experience import Data, refuse_other_data, steps_of
 from rlbench.cli.output import remark
@@ -120,6 +119,8 @@ def _display(jobs: Sequence[Job], options: SweepOptions) -> AbstractContextManag
 
     if options.pipe is not None:
         return nullcontext(PipeDisplay(options.pipe, jobs))
+    from rlbench.cli.announcement import announce
+
     announce([job.spec for job in jobs], options.results, quiet=options.quiet)  # only after every check has passed
     return display(jobs, quiet=options.quiet)
 

@@ -12,6 +12,7 @@ import typer
 from rlbench.cli import completion
 from rlbench.cli.options import Json, argument, option
 from rlbench.cli.output import answer
+from rlbench.config.names import counted
 from rlbench.errors import BelowReference, RefusedFile, UsageError
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _replay(folder: Path, epochs: int | None, dataset: Path | None, *, json: boo
 
 def _summary(findings: Findings) -> str:
     """``37 runs, 512 epochs, 2 checkpoints, 1 baseline: no fault``."""
-    counts = {noun: getattr(findings, f"{noun}s") for noun in ("run", "epoch", "checkpoint", "baseline")}
-    totals = ", ".join(f"{count:,} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items())
+    nouns = ("run", "epoch", "checkpoint", "baseline")
+    totals = ", ".join(counted(getattr(findings, f"{noun}s"), noun) for noun in nouns)
     faults = len(findings.faults)
-    return f"{totals}: " + ("no fault" if not faults else f"{faults} fault{'' if faults == 1 else 's'}")
+    return f"{totals}: " + ("no fault" if not faults else counted(faults, "fault"))

@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
-from rlbench import faults
+from rlbench import disk, faults
 from rlbench.config.names import check_name, clean_texts
 from rlbench.config.overrides import one_line
 from rlbench.errors import RefusedFile, UsageError
@@ -103,13 +103,9 @@ def write_curve(curve: ImportedCurve, results: Path) -> bool:
         size = f"seed {curve.seed} takes {len(text):,} characters, {files.LONGEST:,} are allowed"
         raise RefusedFile(f"{curve.task}: {size}; thin the file, or round its numbers")
     files.refuse_links(folder, results)
-    try:
+    with disk.refusing(results):
         present = (folder / FILE).exists()
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"{results}: cannot be written ({error.strerror}); choose another folder with --results"
-        ) from None
     if present:
         if read_curve(folder) == curve:
             return False

@@ -164,15 +164,11 @@ class Store:
         folder = folder_of(spec, results)
         files.refuse_links(folder, results)
         lock = FolderLock(folder)
-        try:
+        with disk.refusing(results):
             folder.mkdir(parents=True, exist_ok=True)
             faults.point("lock.made")
             if not lock.acquire():
                 return None
-        except OSError as error:
-            raise UsageError(
-                f"{results}: cannot be written ({error.strerror}); choose another folder with --results"
-            ) from None
         store = cls(folder, lock, spec, environment)
         try:
             store._open(spec, environment, force=force)
