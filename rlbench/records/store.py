@@ -19,13 +19,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, Self, TypeVar
+from typing import IO, Self
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from rlbench import disk, faults
 from rlbench.config.names import clean_texts, printable
-from rlbench.config.overrides import one_line
 from rlbench.config.run import Spec, recorded_settings
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.records import files
@@ -33,7 +32,6 @@ from rlbench.records.attempts import Resumption, note_resumption, resumptions
 from rlbench.records.locks import FolderLock
 from rlbench.records.types import Epoch, Outcome, plain
 
-RecordT = TypeVar("RecordT")
 _EPOCH = TypeAdapter(Epoch)
 _OUTCOME = TypeAdapter(Outcome)
 CHANGED_DURING_RUN = "was changed while the run was under way"
@@ -74,7 +72,8 @@ def read_record(folder: Path) -> Record:
     """
     path = folder / "spec.json"
     metadata = files.read_sealed(path)
-    spec = _model(metadata.get("spec"), path)
+    with files.validating(str(path), "a spec"):
+        spec = Spec.model_validate(recorded_settings(metadata.get("spec")), strict=False)
     if (stated_id := metadata.get("id")) != spec.id:
         raise RefusedFile(f"{path}: says it is {printable(str(stated_id))}, its settings are {spec.id}; restore it")
     outcome = read_outcome(folder)
@@ -98,7 +97,10 @@ def read_record(folder: Path) -> Record:
 def read_outcome(folder: Path) -> Outcome | None:
     """Read how the run ended; None while nothing says so."""
     path = folder / "outcome.json"
-    return _parse(_OUTCOME, files.read_text(path), str(path)) if path.exists() else None
+    if not path.exists():
+        return None
+    with files.validating(str(path), "a record"):
+        return _OUTCOME.validate_json(files.unsealed_json(files.read_text(path), str(path)), strict=True)
 
 
 def read_epochs(folder: Path, *, complete: bool) -> tuple[Epoch, ...]:
@@ -135,7 +137,8 @@ def epoch_of(line: str, where: str) -> Epoch:
     Raises:
         RefusedFile: it is damaged.
     """
-    epoch = _parse(_EPOCH, line, where)
+    with files.validating(where, "a record"):
+        epoch = _EPOCH.validate_json(files.unsealed_json(line, where), strict=True)
     games = [part for part in (epoch.collected, epoch.evaluated) if part is not None]
     if any(len(part.returns) != len(part.lengths) for part in games):
         raise RefusedFile(f"{where}: not a record of this schema (returns without lengths); restore it")
@@ -371,20 +374,6 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def _parse(adapter: TypeAdapter[RecordT], text: str, where: str) -> RecordT:
-    try:
-        return adapter.validate_json(files.unsealed_json(text, where), strict=True)
-    except ValidationError as error:
-        raise RefusedFile(f"{where}: not a record of this schema ({one_line(error)})") from None
-
-
-def _model(content: object, path: Path) -> Spec:
-    try:
-        return Spec.model_validate(recorded_settings(content), strict=False)
-    except ValidationError as error:
-        raise RefusedFile(f"{path}: not a spec of this schema ({one_line(error)})") from None
 
 
 def _resumptions(metadata: Mapping[str, object], path: Path) -> list[Resumption]:
