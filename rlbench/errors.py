@@ -112,7 +112,7 @@ def suggest(name: str, candidates: Iterable[str]) -> str:
     return f"; known: {listing}" if names else ""
 
 
-def beside(path: Path) -> str:
+def suggest_path(path: Path) -> str:
     """``; did you mean 'results/toy'?`` of a missing path, from the names beside its missing part."""
     near: list[str] = []
     with suppress(OSError, StopIteration, ValueError):

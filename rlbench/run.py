@@ -141,7 +141,7 @@ class _Recorder:
             _refuse_non_finite_state(self.trainer)
             computing = _computing(self.trainer, device_of(self.runtime).type)._asdict()
             origin = manifest.origin(self.spec, self.store.environment)
-            self.store.assert_held()
+            self.store.verify_unchanged()
             state = {"trainer": self.trainer.state_dict(), "run": {**origin}, **computing}
             checkpoint.save(self.folder / "resume", state)
             self._saved_at, self._segment = monotonic(), segment
@@ -159,7 +159,7 @@ class _Recorder:
             _finish(store, trainer.clock, trainer.inexact, f"--until {stop.until:,} steps", "interrupted")
             return
         policy = of_module(trainer.learner.policy())
-        store.assert_held()
+        store.verify_unchanged()
         checkpoint.save(self.folder / "last", _policy_state(store, trainer, policy, trainer.clock.epochs - 1))
         _finish(store, trainer.clock, trainer.inexact, self.reason, "done", weights(trainer))
         _remove_resume(self.folder)

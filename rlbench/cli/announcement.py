@@ -8,7 +8,7 @@ from shlex import join
 from typing import TYPE_CHECKING
 
 from rlbench.cli.output import remark
-from rlbench.cli.status import spoken
+from rlbench.cli.status import duration
 from rlbench.config.names import counted
 from rlbench.config.run import Spec
 from rlbench.errors import RefusedFile, UsageError
@@ -55,7 +55,7 @@ def announcement(specs: Sequence[Spec], results: Path) -> str:
     parts = [f"{early}{sum(spec.budget.steps for spec in specs):,} steps{_time(specs, results)}"]
     if stop is not None and len(tasks) == 1:
         parts.append(f"a run stops early at a mean return of {stop:g}")
-    parts.append(_brought(specs))
+    parts.append(_checkout_results(specs))
     return f"training {name}, {which}: {'; '.join(filter(None, parts))}"
 
 
@@ -73,10 +73,10 @@ def _time(specs: Sequence[Spec], results: Path) -> str:
         if expected is None:
             return ""
         seconds, here = seconds + spec.budget.steps / expected.speed, here and expected.here
-    return f", about {spoken(seconds)} {'here' if here else 'on the machine of results/'}"
+    return f", about {duration(seconds)} {'here' if here else 'on the machine of results/'}"
 
 
-def _brought(specs: Sequence[Spec]) -> str:
+def _checkout_results(specs: Sequence[Spec]) -> str:
     """The checkout's records with these settings: the score of one run, or the number of several."""
     place = checkout_records()
     if place is None:
@@ -93,7 +93,7 @@ def _brought(specs: Sequence[Spec]) -> str:
     seed = folder.name.removeprefix("seed=")
     return (
         f"results/ has seed {seed}, with a best evaluation of {outcome.best:.6g} in "
-        f"{outcome.steps:,} steps and {spoken(outcome.seconds)}"
+        f"{outcome.steps:,} steps and {duration(outcome.seconds)}"
     )
 
 

@@ -11,7 +11,7 @@ import typer
 
 from rlbench.cli.options import Json, Records, Reference, References, SuiteOrAll, option, suites_named
 from rlbench.cli.output import answer, complain, terminal_width
-from rlbench.errors import UsageError, beside
+from rlbench.errors import UsageError, suggest_path
 
 
 def check(
@@ -87,7 +87,7 @@ def check(
             checks.against_baseline, results=evidence.own, baseline=saved, margin=share, other_machine=other_machine
         )
     if results is not None and not results.exists():
-        raise UsageError(f"{results}: no such folder{beside(results)}; name a folder of records with --results")
+        raise UsageError(f"{results}: no such folder{suggest_path(results)}; name a folder of records with --results")
     findings = [finding for name in suites for finding in compare(name, alpha=alpha)]
     if not findings:
         what, remedy = f"cell of {suite} to compare", "name another suite, or leave --at out"

@@ -12,7 +12,7 @@ from rlbench.cli.generate import generate
 from rlbench.cli.options import Json, argument, option
 from rlbench.cli.output import answer, emit, remark, terminal_width
 from rlbench.config.names import number_text
-from rlbench.errors import RefusedFile, RlbenchError, UsageError, beside, suggest
+from rlbench.errors import RefusedFile, RlbenchError, UsageError, suggest, suggest_path
 from rlbench.report.columns import aligned
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def import_data(
         kind = suggest(str(path), IMPORTS)
         raise UsageError(f"{path}: one file or folder is imported at a time, or several behind rlu{kind}")
     elif not path.exists():
-        raise UsageError(f"{path}: no such file{beside(path)}; check the path")
+        raise UsageError(f"{path}: no such file{suggest_path(path)}; check the path")
     elif path.suffix == ".zip":
         if task is None:
             raise UsageError(f"{path}: does not say what its policy plays; say it with --task, as HalfCheetah-v4")

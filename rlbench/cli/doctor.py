@@ -17,7 +17,7 @@ from warnings import catch_warnings
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import RESULTS, Json, Results, argument, known_suite
+from rlbench.cli.options import RESULTS, Json, Results, argument, check_suite
 from rlbench.cli.output import answer, terminal_width
 from rlbench.errors import UsageError
 from rlbench.report.columns import sentences
@@ -52,7 +52,7 @@ def doctor(
             "[SUITE]",
             "Look only at what this suite needs; default: all of them.",
             completion.suites,
-            callback=known_suite,
+            callback=check_suite,
         ),
     ] = None,
     *,

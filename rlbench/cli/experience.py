@@ -76,10 +76,10 @@ class Data:
             raise UsageError(f"offline: {task} is an environment; name the data to learn from with --dataset")
         if self.value is None or self.path is None:
             return self.value or ""
-        lies = Path(self.path)
-        if not lies.exists():
-            return lies.stem  # what reads it says that it is missing
-        return f"{lies.stem}-{seal_of(data_file(find('', lies))).sha256[:8]}"
+        path = Path(self.path)
+        if not path.exists():
+            return path.stem  # what reads it says that it is missing
+        return f"{path.stem}-{seal_of(data_file(find('', path))).sha256[:8]}"
 
     def _is_path(self) -> bool:
         text = self.value or ""

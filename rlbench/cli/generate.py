@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from rlbench.cli import completion
 from rlbench.cli.choices import Checkpoint, parse_count
 from rlbench.cli.options import Json, Quiet, argument, option, run_folder
-from rlbench.errors import UnknownRun, UsageError, beside, suggest
+from rlbench.errors import UnknownRun, UsageError, suggest, suggest_path
 
 if TYPE_CHECKING:
     from rlbench.datasets.policies import Policy
@@ -116,7 +116,7 @@ def _games(
         run = run if run.is_dir() else run_folder(policy, None)
     except UnknownRun:
         remedy = "--epsilon wants a finished Q-learning run"
-        raise UsageError(f"--policy {policy}: no such run{beside(run)}; {remedy}") from None
+        raise UsageError(f"--policy {policy}: no such run{suggest_path(run)}; {remedy}") from None
     spec, state = stored_run(run, checkpoint)
     player, sha256 = f"{spec.name} {spec.id} seed={spec.seed} {checkpoint}", fingerprint(state)
     with checked(name):
@@ -186,7 +186,7 @@ def _load_policy(text: str, task: str, checkpoint: str) -> Policy:
         try:
             path = run_folder(text, None)
         except UnknownRun:
-            near = beside(path) or suggest(text, sorted(file.stem for file in POLICIES.glob("*.safetensors")))
+            near = suggest_path(path) or suggest(text, sorted(file.stem for file in POLICIES.glob("*.safetensors")))
             raise UsageError(f"--policy {text}: no such file, run or packaged policy{near}") from None
     if path.is_dir():
         from rlbench.generate import stored_policy

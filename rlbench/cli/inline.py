@@ -33,7 +33,7 @@ class Inline:
         self.runtime, self.results, self.stop = runtime, results, stop
         self._started: tuple[Job, bool] | None = None
 
-    def room(self, job: Job) -> bool:
+    def has_room(self, job: Job) -> bool:
         """Return whether no job is started."""
         del job
         return self._started is None
@@ -81,7 +81,7 @@ class Inline:
                 store.release()
         yield job, exited
 
-    def ask(self) -> None:
+    def terminate(self) -> None:
         """Do nothing: the run polls ``stop`` itself."""
 
     def kill(self) -> None:

@@ -59,7 +59,7 @@ def argument(
     return info
 
 
-def known_suite(name: str | None) -> str | None:
+def check_suite(name: str | None) -> str | None:
     """The suite, if one is named; an unknown name is refused."""
     from rlbench import suites
 
@@ -104,7 +104,7 @@ Suite = Annotated[
 SuiteOrAll = Annotated[str, argument("SUITE|all", "A suite, or all of them.", completion.suites_or_all)]
 OnlySuite = Annotated[
     str | None,
-    option("--suite SUITE", "Only this suite; default: all of them.", completion.suites, callback=known_suite),
+    option("--suite SUITE", "Only this suite; default: all of them.", completion.suites, callback=check_suite),
 ]
 Algo = Annotated[
     str, argument("ALGO", "An algorithm of the suite, such as dqn; see: rlbench list algos", completion.algorithms)

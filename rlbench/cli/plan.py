@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from rlbench.cli import completion
 from rlbench.cli.options import Json, Records, SuiteOrAll, argument, option, suites_named
 from rlbench.cli.output import answer, emit, terminal_width
-from rlbench.cli.status import spoken
+from rlbench.cli.status import duration
 from rlbench.report.columns import aligned, sentences
 
 if TYPE_CHECKING:
@@ -110,11 +110,11 @@ def _affordable(
     own_cells = _measured(evidence, suites)
     unknown = f", {choice.unknown} of unknown length" if choice.unknown else ""
     summary = (
-        f"{len(choice.rows)} verdicts in {spoken(choice.hours * 3600)} of {spoken(hours * 3600)}, the cheapest first; "
-        f"{choice.beyond} more cells do not fit{unknown}"
+        f"{len(choice.rows)} verdicts in {duration(choice.hours * 3600)} of {duration(hours * 3600)}, "
+        f"the cheapest first; {choice.beyond} more cells do not fit{unknown}"
     )
     following = [
-        f"next: `rlbench run {' --seeds '.join(_line(row).rsplit(' ', 1))}` takes {spoken((row.hours or 0) * 3600)}; "
+        f"next: `rlbench run {' --seeds '.join(_line(row).rsplit(' ', 1))}` takes {duration((row.hours or 0) * 3600)}; "
         "stop it when the time is over, the same command resumes"
         for row in after
     ]
@@ -136,7 +136,7 @@ def _whole(rows: Sequence[RemainingRuns]) -> str:
     hours, memory = sum(row.hours or 0.0 for row in rows), max((row.memory or 0 for row in rows), default=0)
     state = max((row.checkpoint for row in rows), default=0)
     return (
-        f"the whole table: {len(rows)} cells, {runs} runs, {steps:,} steps, {spoken(hours * 3600)}; "
+        f"the whole table: {len(rows)} cells, {runs} runs, {steps:,} steps, {duration(hours * 3600)}; "
         f"memory of a run up to {size(memory)}, its checkpoint up to {size(state)}, records {size(DISK * runs)}"
     )
 
@@ -174,7 +174,7 @@ def _informative(row: RemainingRuns) -> str:
 
     if row.until is None:
         return ""
-    return steps_text(row.until) + ("" if row.until_hours is None else f": {spoken(row.until_hours * 3600)}")
+    return steps_text(row.until) + ("" if row.until_hours is None else f": {duration(row.until_hours * 3600)}")
 
 
 def _seeds(cell: Cell) -> int:
@@ -189,7 +189,7 @@ def _text(remaining: Sequence[RemainingRuns], own_cells: Mapping[CellKey, Cell])
     rows: list[tuple[str, ...]] = [("CELL", "SEEDS", "STEPS", "TIME", "SPEED OF", "MEMORY", "INFORMATIVE", "RLBENCH")]
     for row in remaining:
         name = f"{row.key.suite}/{row.key.algorithm}/{task_name(row.key)}"
-        time = "not runnable yet" if not row.runnable else spoken(row.hours * 3600) if row.hours is not None else "?"
+        time = "not runnable yet" if not row.runnable else duration(row.hours * 3600) if row.hours is not None else "?"
         steps = f"{row.steps:,}" if row.runnable else ""
         nearest = row.nearest and ("this " if row.nearest.startswith("cell") else "its ") + row.nearest
         memory = size(row.memory) if row.memory else ""
@@ -204,5 +204,5 @@ def _text(remaining: Sequence[RemainingRuns], own_cells: Mapping[CellKey, Cell])
     unknown = sum(row.hours is None for row in remaining)
     rest = f", and {unknown} cells of unknown length" if unknown else ""
     return "\n".join(
-        [*lines, "", f"{len(remaining)} cells, {seeds} runs: {spoken(hours * 3600)} one after another{rest}"]
+        [*lines, "", f"{len(remaining)} cells, {seeds} runs: {duration(hours * 3600)} one after another{rest}"]
     )

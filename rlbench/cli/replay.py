@@ -17,7 +17,7 @@ from rlbench.cli.output import remark
 from rlbench.cli.preflight import fits_memory
 from rlbench.config.overrides import flatten
 from rlbench.config.run import MOST_THREADS, EngineName, Runtime
-from rlbench.errors import RefusedFile, UsageError, beside
+from rlbench.errors import RefusedFile, UsageError, suggest_path
 from rlbench.records.store import Record, Store, read_record
 from rlbench.records.types import Epoch, plain
 from rlbench.signals import stop_on_signals
@@ -89,7 +89,7 @@ def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> Rep
         RefusedFile: its record is damaged, or its data are another file.
     """
     if not (folder / "spec.json").exists():
-        raise UsageError(f"{folder}: no run's folder{beside(folder)}; name one: results/…/seed=0")
+        raise UsageError(f"{folder}: no run's folder{suggest_path(folder)}; name one: results/…/seed=0")
     record = read_record(folder)
     last = _last(record, epochs)
     with _variables(record):
@@ -97,12 +97,12 @@ def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> Rep
 
 
 def _last(record: Record, epochs: int | None) -> int:
-    held = len(record.epochs) - 1
-    if held < 0:
+    last_epoch = len(record.epochs) - 1
+    if last_epoch < 0:
         raise UsageError(f"{record.folder}: holds no epoch yet; let it run on")
-    if epochs is not None and epochs > held:
-        raise UsageError(f"{record.folder}: holds {held} epochs; give --epochs {held} or fewer")
-    first = next((epoch.number for epoch in record.epochs if epoch.updated is not None), held)
+    if epochs is not None and epochs > last_epoch:
+        raise UsageError(f"{record.folder}: holds {last_epoch} epochs; give --epochs {last_epoch} or fewer")
+    first = next((epoch.number for epoch in record.epochs if epoch.updated is not None), last_epoch)
     return first if epochs is None else epochs
 
 

@@ -19,7 +19,7 @@ from rlbench.config.canonical import SELECTORS, fields, meanings
 from rlbench.config.overrides import DOTS, Setting, apply_settings, flatten, parse
 from rlbench.config.run import Spec
 from rlbench.config.tasks import AtariTask, OfflineTask
-from rlbench.errors import UnknownName, UsageError, beside
+from rlbench.errors import UnknownName, UsageError, suggest_path
 from rlbench.suites.plugins import Package
 
 IDENTITY = {
@@ -129,7 +129,7 @@ def settings_from_file(path: Path) -> list[Setting]:
             )
         settings = flatten(tomllib.loads(text), path.name)
     except OSError as error:
-        near = beside(path) or "; check the path"
+        near = suggest_path(path) or "; check the path"
         raise UsageError(f"--config {path}: cannot be read ({error.strerror}){near}") from None
     except UnicodeDecodeError:
         raise UsageError(f"--config {path}: not UTF-8 text; expected a TOML file") from None

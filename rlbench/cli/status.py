@@ -54,7 +54,7 @@ def status(
     if watch:
         _watch(results, suite, state)
         return
-    runs_found = _standings(results, suite, state)
+    runs_found = _statuses(results, suite, state)
     answer(
         {"runs": [asdict(run) | {"folder": str(run.folder)} for run in runs_found]}, _text(runs_found, state), json=json
     )
@@ -65,7 +65,7 @@ def status(
         raise typer.Exit(RefusedFile.exit_code)
 
 
-def _standings(results: Path | None, suite: str | None, states: Sequence[str] | None) -> list[RunStatus]:
+def _statuses(results: Path | None, suite: str | None, states: Sequence[str] | None) -> list[RunStatus]:
     from rlbench.report.run_index import run_statuses
     from rlbench.report.sources import sources
 
@@ -78,13 +78,13 @@ def _watch(results: Path | None, suite: str | None, states: Sequence[str] | None
     redraws = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     with suppress(KeyboardInterrupt):
         while True:
-            text = _text(_standings(results, suite, states), states)
+            text = _text(_statuses(results, suite, states), states)
             lines = text.replace("\n", f"{ERASE_LINE}\n")  # written over what was there, so that nothing flashes
             emit(f"{HOME}{lines}{ERASE_LINE}\n{ERASE_BELOW}" if redraws else text)
             time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
-def spoken(seconds: float | None) -> str:
+def duration(seconds: float | None) -> str:
     """A length of time for people: ``42 s``, ``7 min``, ``3 h 20 min``, ``2 d 4 h``."""
     if seconds is None:
         return ""
@@ -120,4 +120,4 @@ def _row(run: RunStatus) -> tuple[str, ...]:
     best = "" if run.best is None else number_text(run.best, ",.2f")
     remark = ", ".join(filter(None, ("smoke" if run.smoke else "", run.reason)))
     name = run.name if run.setting == "published" else f"{run.name} {run.setting}"
-    return (run.state, name, str(run.seed), steps, best, spoken(run.eta_seconds), remark)
+    return (run.state, name, str(run.seed), steps, best, duration(run.eta_seconds), remark)

@@ -18,7 +18,7 @@ from rlbench.config.footprint import size
 from rlbench.config.names import LONGEST, check_name, printable
 from rlbench.curves import arrays, delimited, dopamine, events, json_lines
 from rlbench.curves.points import MOST_CURVES, Label, Points, clean, label_of, number_seeds
-from rlbench.errors import DoesNotFit, RefusedFile, UnknownName, UsageError, beside
+from rlbench.errors import DoesNotFit, RefusedFile, UnknownName, UsageError, suggest_path
 from rlbench.records.imported import ImportedCurve, Kind, Origin
 from rlbench.records.machine import available_memory
 
@@ -110,7 +110,7 @@ def _content(path: Path) -> bytes:
         with disk.open_regular(path, largest=LARGEST) as file:
             raw = file.read()
     except FileNotFoundError:
-        raise UsageError(f"{path}: no such file{beside(path)}; check the path") from None
+        raise UsageError(f"{path}: no such file{suggest_path(path)}; check the path") from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
     bytes_needed, free = len(raw) * BYTES + VALUE * sum(map(raw.count, SEPARATORS)), available_memory()

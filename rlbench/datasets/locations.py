@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from rlbench.datasets import catalogue, recording_reader
 from rlbench.datasets.recipes import OWN_NAME, RECIPES
 from rlbench.datasets.recording_writer import SUFFIX
-from rlbench.errors import UnknownName, UsageError, beside, suggest
+from rlbench.errors import UnknownName, UsageError, suggest, suggest_path
 
 Kind: TypeAlias = Literal["d4rl", "minari", "own"]
 
@@ -89,7 +89,7 @@ def find(name: str, dataset: Path | None = None) -> Path:
     """
     if dataset is not None:
         if not dataset.exists():
-            raise UsageError(f"--dataset {dataset}: no such file{beside(dataset)}; check the path")
+            raise UsageError(f"--dataset {dataset}: no such file{suggest_path(dataset)}; check the path")
         if dataset.is_dir() and not (dataset / MINARI_DATA).is_file() and not recording_reader.is_frames(dataset):
             raise UsageError(
                 f"--dataset {dataset}: neither a folder of Minari's nor recorded play; name the file itself"
@@ -113,7 +113,7 @@ def resolve(text: str) -> tuple[str | None, Path]:
     if path.suffix in {".hdf5", ".h5", SUFFIX}:
         if path.exists():
             raise UsageError(f"{path}: is no data set; name a file, or a folder of recorded games")
-        raise UsageError(f"{path}: no such file{beside(path)}; check the path")
+        raise UsageError(f"{path}: no such file{suggest_path(path)}; check the path")
     return text, find(text)
 
 

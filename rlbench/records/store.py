@@ -54,7 +54,7 @@ class Record:
     outcome: Outcome | None
     resumed: tuple[Mapping[str, object], ...] = ()  # changes of the environment, a mapping for each later process
 
-    def settled(self, until: int | None = None) -> bool:
+    def has_ended(self, until: int | None = None) -> bool:
         """Return whether the run has ended, or was interrupted with an epoch at ``until`` steps or later."""
         if self.outcome is None or self.outcome.status != "interrupted":
             return self.outcome is not None
@@ -227,7 +227,7 @@ class Store:
         Raises:
             ResourceExhausted: the folder is no longer as this process left it, or the disk is full.
         """
-        self.assert_held()
+        self.verify_unchanged()
         replaces = epoch.number < len(self._epochs)
         if replaces:
             if scores(self._epochs[epoch.number]) == scores(epoch):
@@ -243,7 +243,7 @@ class Store:
         self._size += len(line.encode()) + 1
         return replaces
 
-    def assert_held(self) -> None:
+    def verify_unchanged(self) -> None:
         """Verify that this process still holds the lock and that nothing else wrote to its epochs.
 
         Raises:
@@ -263,7 +263,7 @@ class Store:
         Raises:
             ResourceExhausted: the folder is no longer as this process left it, or the disk is full.
         """
-        self.assert_held()
+        self.verify_unchanged()
         if outcome.status == "done":
             self._reread()
         files.replace(
@@ -274,7 +274,7 @@ class Store:
     def explain(self, text: str) -> None:
         """Write the traceback of a failure; a full disk leaves only the reason in the outcome."""
         with suppress(ResourceExhausted, UsageError):
-            self.assert_held()
+            self.verify_unchanged()
             files.replace(self.folder / "failure.txt", text)
 
     def _reread(self) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlbench.config.names import check_name, clean_texts
-from rlbench.errors import RefusedFile, UsageError, beside
+from rlbench.errors import RefusedFile, UsageError, suggest_path
 from rlbench.records import files
 from rlbench.report.estimate import curve_mean
 from rlbench.report.reference_table import CellKey
@@ -103,7 +103,7 @@ def read_baseline(path: Path) -> Baseline:
         UsageError: there is no such file.
     """
     if not path.exists():
-        raise UsageError(f"{path}: no such baseline{beside(path)}; make one with: rlbench baseline save {path}")
+        raise UsageError(f"{path}: no such baseline{suggest_path(path)}; make one with: rlbench baseline save {path}")
     text, remedy = files.read_text(path), "make one with: rlbench baseline save NEW.json"
     if not text.lstrip().startswith("{"):
         raise RefusedFile(f"{path}: not a baseline; {remedy}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rlbench.config.names import number_text
-from rlbench.errors import UnknownName, UsageError, beside
+from rlbench.errors import UnknownName, UsageError, suggest_path
 from rlbench.report.aggregate import (
     Estimate,
     bootstrap,
@@ -248,7 +248,7 @@ def compare(first: str, second: str, evidence: Sources, suite: str | None, *, at
     if any(folders):
         other = second if folders[0] else first
         raise UsageError(
-            f"{other}: not a folder of records{beside(Path(other))}; compare two folders or two algorithms"
+            f"{other}: not a folder of records{suggest_path(Path(other))}; compare two folders or two algorithms"
         )
     return _algorithms((first, second), evidence, suite, at=at)
 

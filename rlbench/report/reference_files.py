@@ -25,7 +25,7 @@ from rlbench import disk, suites
 from rlbench.config.canonical import Frozen
 from rlbench.config.names import check_name, printable
 from rlbench.config.overrides import DOTS
-from rlbench.errors import RefusedFile, UsageError, beside
+from rlbench.errors import RefusedFile, UsageError, suggest_path
 from rlbench.records.types import LARGEST_RETURN, Estimator
 from rlbench.suites.plugins import entry_points
 
@@ -271,7 +271,9 @@ def _text(path: Path, largest: int) -> str:
     except UnicodeDecodeError:
         raise RefusedFile(f"{path}: not UTF-8 text; save it as UTF-8") from None
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror}){beside(path) or '; check the path'}") from None
+        raise UsageError(
+            f"{path}: cannot be read ({error.strerror}){suggest_path(path) or '; check the path'}"
+        ) from None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

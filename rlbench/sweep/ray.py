@@ -23,7 +23,7 @@ import rlbench
 from rlbench.errors import UsageError
 from rlbench.records.types import Progress
 from rlbench.sweep.events import Event, Exited
-from rlbench.sweep.local import PATIENCE, Words, Worker, environment
+from rlbench.sweep.local import PATIENCE, CommandLine, Worker, environment
 from rlbench.sweep.plan import Job, Order
 
 INTERVAL = 2.0  # seconds between two Progress events of a task
@@ -43,7 +43,7 @@ class RayJob:
     """Arguments of a task."""
 
     job: Job
-    words: tuple[str, ...]  # command line of the process
+    command: tuple[str, ...]  # command line of the process
     marker: Path  # file in the results folder of the driver
 
 
@@ -87,7 +87,7 @@ def run_job(task: RayJob) -> Iterator[Message]:
         return
     source = str(Path(rlbench.__file__).parent.parent)
     paths = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
-    worker = Worker(task.words, task.job.folder, environment(task.job.threads, {**os.environ, "PYTHONPATH": paths}))
+    worker = Worker(task.command, task.job.folder, environment(task.job.threads, {**os.environ, "PYTHONPATH": paths}))
     last_sent = 0.0
     try:
         while True:
@@ -107,7 +107,7 @@ def _stop(worker: Worker) -> None:
     """Ask a process to save its state, and wait until it has ended."""
     if worker.process.poll() is not None:
         return
-    worker.ask()
+    worker.terminate()
     with suppress(TimeoutExpired):
         worker.process.wait(PATIENCE)
     if worker.process.poll() is None:
@@ -120,8 +120,8 @@ class Cluster:
 
     in_process = False
 
-    def __init__(self, ray: ModuleType, results: Path, words: Words, *, most: int | None, gpu: int = 0) -> None:
-        self.ray, self.results, self.words, self.most, self.gpu = ray, results.absolute(), words, most, gpu
+    def __init__(self, ray: ModuleType, results: Path, command: CommandLine, *, most: int | None, gpu: int = 0) -> None:
+        self.ray, self.results, self.command, self.most, self.gpu = ray, results.absolute(), command, most, gpu
         self._remote = ray.remote(num_returns="streaming", max_retries=0)(run_job)
         self.results.mkdir(parents=True, exist_ok=True)
         self._marker = tempfile.NamedTemporaryFile(prefix=".sweep-", dir=self.results)  # noqa: SIM115 - until close()
@@ -132,7 +132,7 @@ class Cluster:
         """Remove the marker file."""
         self._marker.close()
 
-    def room(self, job: Job) -> bool:
+    def has_room(self, job: Job) -> bool:
         """Allow a few more waiting tasks than the machines can run; Ray places them."""
         del job
         if self.most is None and monotonic() - self._checked_at > LOOK:
@@ -141,7 +141,7 @@ class Cluster:
 
     def start(self, job: Job, *, force: bool) -> None:
         """Submit a job to the cluster."""
-        task = RayJob(job=job, words=tuple(self.words(Order(job, None, force))), marker=Path(self._marker.name))
+        task = RayJob(job=job, command=tuple(self.command(Order(job, None, force))), marker=Path(self._marker.name))
         gpus = 0.0 if not job.gpu else min(1.0, -(-20 * job.gpu // self.gpu) / 20) if self.gpu else 1.0
         options = self._remote.options(num_cpus=job.threads, memory=job.memory, num_gpus=gpus, name=job.name)
         self._tasks[job.name] = job, options.remote(task)
@@ -165,7 +165,7 @@ class Cluster:
                 del self._tasks[job.name]
         return events
 
-    def ask(self) -> None:
+    def terminate(self) -> None:
         """Let every job save its state and end."""
         for _, stream in self._tasks.values():
             self.ray.cancel(stream)
