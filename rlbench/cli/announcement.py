@@ -8,6 +8,7 @@ from shlex import join
 from typing import TYPE_CHECKING
 
 from rlbench.cli.output import remark
+from rlbench.cli.preflight import is_due
 from rlbench.cli.status import duration
 from rlbench.config.names import counted
 from rlbench.config.run import Spec
@@ -33,14 +34,9 @@ def announce(specs: Sequence[Spec], results: Path, *, quiet: bool) -> None:
     if quiet:
         return
     with suppress(RefusedFile, UsageError):  # the run itself names the file
-        outcomes = [read_outcome(folder_of(spec, results)) for spec in specs]
-        to_come = [
-            spec
-            for spec, outcome in zip(specs, outcomes, strict=True)
-            if not spec.smoke and (outcome is None or outcome.status == "interrupted")
-        ]
-        if to_come:
-            remark(announcement(to_come, results))
+        due = [spec for spec in specs if not spec.smoke and is_due(spec, results)]
+        if due:
+            remark(announcement(due, results))
 
 
 def announcement(specs: Sequence[Spec], results: Path) -> str:

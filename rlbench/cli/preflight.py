@@ -20,7 +20,7 @@ from rlbench.sweep.plan import refuse_too_large
 
 def fits(specs: list[Spec], runtime: Runtime, results: Path) -> None:
     """Refuse runs that do not fit into memory, or onto the disk of ``results``."""
-    due = [spec for spec in specs if _to_come(spec, results)]
+    due = [spec for spec in specs if is_due(spec, results)]
     fits_memory(due, runtime)
     _disk(due, results)
 
@@ -88,7 +88,8 @@ def _disk(specs: list[Spec], results: Path) -> None:
         policies += need.policies
 
 
-def _to_come(spec: Spec, results: Path) -> bool:
+def is_due(spec: Spec, results: Path) -> bool:
+    """Return whether a run has not ended."""
     with suppress(RefusedFile):  # the run itself reports it
         outcome = read_outcome(folder_of(spec, results))
         return outcome is None or outcome.status == "interrupted"

@@ -47,42 +47,10 @@ class Change:
         return {"name": self.name, "recorded": self.before, "here": self.here}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Replay:
-    """The epochs that were trained again, and the first number that differs."""
-
-    folder: Path
-    epochs: int  # number of the last one that was compared
-    steps: int  # of its end
-    difference: Change | None  # in the last epoch; None if every number is equal
-    changes: tuple[Change, ...]  # in code, versions and machine
-
-    @property
-    def text(self) -> str:
-        """The result and the changes that could explain a difference."""
-        reach = f"epochs 0 to {self.epochs}, {self.steps:,} steps"
-        result = (
-            "equal to the bit" if self.difference is None else f"epoch {self.epochs} differs in {self.difference.line}"
-        )
-        return "\n".join([f"{self.folder}: {reach}: {result}", *(f"  {change.line}" for change in self.changes)])
-
-    @property
-    def document(self) -> dict[str, object]:
-        """The same for scripts."""
-        return {
-            "folder": str(self.folder),
-            "epochs": self.epochs,
-            "env_steps": self.steps,
-            "equal": self.difference is None,
-            "differs": self.difference and self.difference.document,
-            "environment": [change.document for change in self.changes],
-        }
-
-
-def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> Replay:
+def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> tuple[dict[str, object], str]:
     """Train a run's first ``epochs`` again in a temporary folder; by default to the first epoch with updates.
 
-    ``dataset`` is the path of the data set, if its name does not lead there.
+    ``dataset`` is the path of the data set, if its name does not lead there. The result is a document and a text.
 
     Raises:
         UsageError: it is no run's folder, or this machine lacks its environment, device, engine, data or memory.
@@ -127,7 +95,7 @@ def _variables(record: Record) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _train_again(record: Record, last: int, dataset: Path | None) -> Replay:
+def _train_again(record: Record, last: int, dataset: Path | None) -> tuple[dict[str, object], str]:
     from rlbench.run import run
 
     runtime = _runtime(record).model_copy(update={"dataset": None if dataset is None else str(dataset)})
@@ -149,7 +117,17 @@ def _train_again(record: Record, last: int, dataset: Path | None) -> Replay:
             if isinstance(records, Generator):
                 records.close()
             store.release()
-    return Replay(folder=record.folder, epochs=epoch.number, steps=epoch.steps, difference=change, changes=changes)
+    reach = f"epochs 0 to {epoch.number}, {epoch.steps:,} steps"
+    result = "equal to the bit" if change is None else f"epoch {epoch.number} differs in {change.line}"
+    document = {
+        "folder": str(record.folder),
+        "epochs": epoch.number,
+        "env_steps": epoch.steps,
+        "equal": change is None,
+        "differs": change and change.document,
+        "environment": [change.document for change in changes],
+    }
+    return document, "\n".join([f"{record.folder}: {reach}: {result}", *(f"  {change.line}" for change in changes)])
 
 
 def _compare_epochs(record: Record, last: int, epochs: Iterator[Epoch]) -> tuple[Epoch, Change | None]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from rlbench import disk
 from rlbench.cli.choices import TRACKERS
@@ -32,18 +32,6 @@ PATIENCE: Final = 60.0  # seconds that the end of the command waits for trackers
 PARTS: Final = ("spec.json", "epochs.jsonl", "outcome.json")
 ENDED: Final = {"done": 0, "failed": 1}  # exit codes that W&B shows as finished and failed
 KILLED: Final = 255
-
-
-class Tracker(Protocol):
-    """Writes records to another program's format."""
-
-    name: str
-
-    def take(self, record: Record) -> None:
-        """Write the epochs that are not written yet."""
-
-    def close(self) -> None:
-        """Finish: no record will change any more."""
 
 
 class TensorBoard:
@@ -174,6 +162,9 @@ class RecordWatcher(Thread):
             self._trackers.remove(tracker)
             why = str(error) or type(error).__name__
             remark(f"--track {tracker.name}: {why}; it is dropped, the runs go on")
+
+
+Tracker: TypeAlias = TensorBoard | Wandb
 
 
 @contextmanager

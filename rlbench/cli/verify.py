@@ -73,9 +73,9 @@ def _replay(folder: Path, epochs: int | None, dataset: Path | None, *, json: boo
     from rlbench.cli.replay import replay
 
     with redirect_stdout(sys.stderr):  # environments may print
-        result = replay(folder, epochs, dataset)
-    answer(result.document, result.text, json=json)
-    if result.difference is not None:
+        document, text = replay(folder, epochs, dataset)
+    answer(document, text, json=json)
+    if not document["equal"]:
         raise typer.Exit(BelowReference.exit_code)
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from time import monotonic
 from types import ModuleType
-from typing import Protocol
 
 import rlbench
 from rlbench.errors import UsageError
@@ -48,13 +47,6 @@ class RayJob:
 
 
 Message = Event | NotShared
-
-
-class Stream(Protocol):
-    """Generator of object references that a streaming task returns."""
-
-    def __next__(self) -> object:
-        """Return the next reference."""
 
 
 def connect(address: str | None) -> ModuleType:
@@ -125,7 +117,7 @@ class Cluster:
         self._remote = ray.remote(num_returns="streaming", max_retries=0)(run_job)
         self.results.mkdir(parents=True, exist_ok=True)
         self._marker = tempfile.NamedTemporaryFile(prefix=".sweep-", dir=self.results)  # noqa: SIM115 - until close()
-        self._tasks: dict[str, tuple[Job, Stream]] = {}
+        self._tasks: dict[str, tuple[Job, Iterator[object]]] = {}
         self._room, self._checked_at = 8, float("-inf")
 
     def close(self) -> None:
@@ -175,7 +167,7 @@ class Cluster:
         for _, stream in self._tasks.values():
             self.ray.cancel(stream, force=True)
 
-    def _next(self, stream: Stream) -> Event:
+    def _next(self, stream: Iterator[object]) -> Event:
         errors = self.ray.exceptions
         try:
             message: Message = self.ray.get(next(stream))
