@@ -358,15 +358,6 @@ def _refuse_diverged(epoch: Epoch, trainer: Trainer) -> None:
 
 def _refuse_non_finite_state(trainer: Trainer) -> None:
     """Raise ``Diverged`` for a weight or a sum that is not finite, so that no such state is saved."""
-    for name, value in _floating({**trainer.learner.state_dict(), "updates": trainer.updater.state_dict()}):
-        if not torch.isfinite(value).all():
+    for name, value in checkpoint.leaves({**trainer.learner.state_dict(), "updates": trainer.updater.state_dict()}):
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and not torch.isfinite(value).all():
             raise Diverged(f"{trainer.clock.steps:,} steps: {name} is not a finite number")
-
-
-def _floating(state: State, prefix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
-    """Every floating-point tensor of a state, by its path."""
-    for key, value in state.items():
-        if isinstance(value, dict):
-            yield from _floating(value, f"{prefix}{key}.")
-        elif isinstance(value, torch.Tensor) and value.is_floating_point():
-            yield prefix + key, value

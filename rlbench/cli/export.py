@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli import examples
-from rlbench.cli.options import Json, Records, argument, option
+from rlbench.cli.options import Json, Records, argument, check_suite, option
 from rlbench.cli.output import answer, complain
 from rlbench.config.names import counted
-from rlbench.errors import RefusedFile, UnknownName
+from rlbench.errors import RefusedFile
 
 if TYPE_CHECKING:
     from rlbench.report.reference_table import CellKey
@@ -45,7 +45,7 @@ def tensorboard(
     from rlbench.report.exports import bring_up, events
     from rlbench.report.sources import sources
 
-    suites = _checked(names)
+    suites = [check_suite(name) for name in names or ()]
     places = [(folder, folder.relative_to(place)) for place in sources(results).folders for folder in folders(place)]
     rows: list[dict[str, object]] = []
     damaged = False
@@ -102,19 +102,10 @@ def to_npz(
     _save(output, *exports.to_npz(_cells(names, results)), noun="matrix", json=json)
 
 
-def _checked(names: list[str] | None) -> list[str]:
-    from rlbench import suites
-
-    for name in names or ():
-        if name not in suites.names():
-            raise UnknownName("suite", name, suites.names())
-    return names or []
-
-
 def _cells(names: list[str] | None, results: Path | None) -> dict[CellKey, Runs]:
     from rlbench.report.sources import sources
 
-    suites = _checked(names)
+    suites = [check_suite(name) for name in names or ()]
     return {key: runs for key, runs in sources(results).with_imported().items() if not suites or key.suite in suites}
 
 

@@ -60,18 +60,12 @@ class Worker:
 
     def terminate(self) -> None:
         """Ask the process to save its state and end."""
-        self._send(signal.SIGTERM)
+        self.process.terminate()
 
     def kill(self) -> None:
         """Kill the process and its children."""
-        self._send(signal.SIGKILL)
-
-    def _send(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):
-            if number == signal.SIGKILL:
-                os.killpg(self.process.pid, number)
-            else:
-                self.process.send_signal(number)
+            os.killpg(self.process.pid, signal.SIGKILL)
 
     def _lines(self) -> list[str]:
         text = self._partial_line
