@@ -7,7 +7,7 @@ from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING
 
-from rlbench.cli.output import remark
+from rlbench.cli.output import print_note
 from rlbench.cli.preflight import is_due
 from rlbench.cli.status import duration
 from rlbench.config.names import counted
@@ -36,7 +36,7 @@ def announce(specs: Sequence[Spec], results: Path, *, quiet: bool) -> None:
     with suppress(RefusedFile, UsageError):  # the run itself names the file
         due = [spec for spec in specs if not spec.smoke and is_due(spec, results)]
         if due:
-            remark(announcement(due, results))
+            print_note(announcement(due, results))
 
 
 def announcement(specs: Sequence[Spec], results: Path) -> str:

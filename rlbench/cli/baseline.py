@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from rlbench.cli import completion
 from rlbench.cli.options import RESULTS, Json, Results, argument, option, suites_named
-from rlbench.cli.output import answer, terminal_width, write_file
+from rlbench.cli.output import print_result, terminal_width, write_file
 from rlbench.config.names import counted
 from rlbench.errors import UsageError
 from rlbench.report.columns import aligned, sentences
@@ -43,7 +43,7 @@ def baseline(
         write_file(file, saved.baseline_text(content), "FILE")
     else:
         content = saved.read_baseline(file)
-    answer({"file": str(file), "cells": len(content.entries)}, _text(content), json=json)
+    print_result({"file": str(file), "cells": len(content.entries)}, _text(content), json=json)
 
 
 def _text(content: Baseline) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from rlbench.cli.options import Json, Records, Reference, References, SuiteOrAll, option, suites_named
-from rlbench.cli.output import answer, complain, terminal_width
+from rlbench.cli.output import print_error, print_result, terminal_width
 from rlbench.errors import UsageError, suggest_path
 
 
@@ -102,10 +102,10 @@ def check(
     _save(summary, checks.findings_markdown(findings, title), "--summary", "a")
     code = checks.exit_code(findings, strict=strict)
     document = {"exit_code": code, "findings": [asdict(finding) for finding in findings]}
-    answer(document, checks.findings_text(findings, terminal_width(), strict=strict), json=json)
+    print_result(document, checks.findings_text(findings, terminal_width(), strict=strict), json=json)
     for finding in findings:
         if finding.word in checks.WORSE | {"FAILED"}:
-            complain(f"{finding.name}: {finding.word}: {finding.reason}")
+            print_error(f"{finding.name}: {finding.word}: {finding.reason}")
     raise typer.Exit(code)
 
 

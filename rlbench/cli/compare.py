@@ -6,7 +6,7 @@ from typing import Annotated
 
 from rlbench.cli import completion
 from rlbench.cli.options import Json, OnlySuite, Records, Reference, References, argument, option
-from rlbench.cli.output import answer, terminal_width
+from rlbench.cli.output import print_result, terminal_width
 
 
 def compare(
@@ -41,4 +41,4 @@ def compare(
     from rlbench.report.sources import sources
 
     comparison = compared(first, second, sources(results), suite, at=at)
-    answer(comparison_document(comparison), comparison_text(comparison, terminal_width()), json=json)
+    print_result(comparison_document(comparison), comparison_text(comparison, terminal_width()), json=json)

@@ -10,7 +10,7 @@ import typer
 from rlbench.cli import completion, examples
 from rlbench.cli.generate import generate
 from rlbench.cli.options import Json, argument, option
-from rlbench.cli.output import answer, emit, remark, terminal_width
+from rlbench.cli.output import print_note, print_result, print_text, terminal_width
 from rlbench.config.names import number_text
 from rlbench.errors import RefusedFile, RlbenchError, UsageError, suggest, suggest_path
 from rlbench.report.columns import aligned
@@ -58,7 +58,7 @@ def list_datasets(
     rows = [(name, local.get(name), d4rl.get(name)) for name in names]
     width, texts = terminal_width(), [(name, str(place.path) if place else "-") for name, place, _ in rows]
     text = "\n".join(map("\t".join, texts) if width is None else aligned(texts, width))
-    answer({"datasets": [_entry(*row) for row in rows]}, text, json=json)
+    print_result({"datasets": [_entry(*row) for row in rows]}, text, json=json)
 
 
 @data.command("show", epilog=examples.of("data show"))
@@ -99,7 +99,7 @@ def show_dataset(
     head = {"name": dataset_name or "-", "path": str(path), "sha256": seal.sha256, "bytes": f"{seal.size:,}"}
     lines, extra = recordings.described({**head, **_facts(facts, score)}, metadata)
     lines += ["", "metadata", *extra] if extra else []
-    answer(document, "\n".join([*lines, "", "returns", *_bars(facts.histogram)]), json=json)
+    print_result(document, "\n".join([*lines, "", "returns", *_bars(facts.histogram)]), json=json)
 
 
 @data.command("verify", epilog=examples.of("data verify"))
@@ -134,9 +134,9 @@ def verify_dataset(
     if rows or json:
         datasets = [{"name": name, "sha256": None if fault else digest, "fault": fault} for name, digest, fault in rows]
         text = "\n".join(f"{name}\t{fault or f'ok {digest}'}" for name, digest, fault in rows)
-        answer({"datasets": datasets}, text, json=json)
+        print_result({"datasets": datasets}, text, json=json)
     else:
-        remark("no data set on this machine")
+        print_note("no data set on this machine")
     bad = [name for name, _, fault in rows if fault]
     if bad:
         raise RefusedFile(f"{len(bad)} of {len(rows)} data sets did not pass: {', '.join(bad)}; see above")
@@ -158,9 +158,11 @@ def download(
         share = progress.done / (progress.total or 1e9)  # of unknown length: a message every 100 MB
         if share >= next_report:
             size = f"{progress.done / 1e6:.0f} MB"
-            remark(f"{name}: {f'{share:.0%} of {progress.total / 1e6:.1f} MB' if progress.total is not None else size}")
+            if progress.total is not None:
+                size = f"{share:.0%} of {progress.total / 1e6:.1f} MB"
+            print_note(f"{name}: {size}")
             next_report = share + EVERY
-    emit(str(locations.find(name)))
+    print_text(str(locations.find(name)))
 
 
 @data.command("subset", epilog=examples.of("data subset"))
@@ -229,11 +231,11 @@ def import_data(
     elif path.suffix == ".zip":
         if task is None:
             raise UsageError(f"{path}: does not say what its policy plays; say it with --task, as HalfCheetah-v4")
-        emit(import_policy(path, task=task, output=output or Path(f"{path.stem}.safetensors")))
+        print_text(import_policy(path, task=task, output=output or Path(f"{path.stem}.safetensors")))
     elif task is not None or output is not None:
         raise UsageError(f"{path}: is no zip; --task and --output are for policies")
     else:
-        emit(str(import_dataset(path, name or _name_of(path), room=available_memory()).path))
+        print_text(str(import_dataset(path, name or _name_of(path), room=available_memory()).path))
 
 
 def _read(path: Path, name: str | None) -> Dataset:

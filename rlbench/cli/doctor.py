@@ -18,7 +18,7 @@ import typer
 
 from rlbench.cli import completion
 from rlbench.cli.options import RESULTS, Json, Results, argument, check_suite
-from rlbench.cli.output import answer, terminal_width
+from rlbench.cli.output import print_result, terminal_width
 from rlbench.errors import UsageError
 from rlbench.report.columns import sentences
 
@@ -69,7 +69,7 @@ def doctor(
     findings = list(_findings(names, results))
     lines = (f"{finding.state:<8}  {finding.what}: {finding.detail}" for finding in findings)
     text = "\n".join(sentences(lines, terminal_width(), hang=10))
-    answer({"findings": [asdict(finding) for finding in findings]}, text, json=json)
+    print_result({"findings": [asdict(finding) for finding in findings]}, text, json=json)
     if any(finding.state == "missing" for finding in findings):
         raise typer.Exit(UsageError.exit_code)
 

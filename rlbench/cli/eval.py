@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from rlbench.cli import choices, completion
 from rlbench.cli.options import Import, Json, Records, Run, argument, option, run_folder
-from rlbench.cli.output import answer, remark
+from rlbench.cli.output import print_note, print_result
 from rlbench.config.names import counted, number_text
 from rlbench.errors import UsageError
 
@@ -97,7 +97,7 @@ def evaluate(
         raise UsageError(f"{place / checkpoint}: no such checkpoint; there is --checkpoint {other}")
     games = None if replay_recorded else seed or 0
     document, text = _evaluate(folder, checkpoint, episodes, games, device, video, program)
-    answer(document, text, json=json)
+    print_result(document, text, json=json)
 
 
 def _evaluate(
@@ -178,12 +178,12 @@ def _play(spec: Spec, evaluation: Evaluation, video: Path | None, program: str |
 
 
 def _with_progress(evaluation: Evaluation) -> Iterator[int]:
-    """Play episodes, with a remark on their number once an interval."""
+    """Play episodes, with a note on their number once an interval."""
     last = monotonic()
     for ended in evaluation:
         if monotonic() - last >= INTERVAL:
             last = monotonic()
-            remark(f"{ended} of {evaluation.episodes} episodes have ended")
+            print_note(f"{ended} of {evaluation.episodes} episodes have ended")
         yield ended
 
 

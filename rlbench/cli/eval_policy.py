@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rlbench import suites
-from rlbench.cli.output import answer
+from rlbench.cli.output import print_result
 from rlbench.config.footprint import EVAL_WORKER, footprint, size
 from rlbench.config.names import counted, number_text
 from rlbench.config.run import Spec
@@ -83,7 +83,7 @@ def evaluate_policy(
         "verdict": verdict,
     }
     head = [f"{file} ({form}) on {spec.name}, episodes of seed {seed}", ""]
-    answer(document, "\n".join([*head, *_lines(returns, bounds, reference, tolerance, verdict)]), json=json)
+    print_result(document, "\n".join([*head, *_lines(returns, bounds, reference, tolerance, verdict)]), json=json)
 
 
 def _lines(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rlbench import suites
-from rlbench.cli.output import remark
+from rlbench.cli.output import print_note
 from rlbench.config.footprint import VECTORS
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask
@@ -129,7 +129,7 @@ def _environment_of(value: str, file: str | None) -> str:
             f"--dataset {value}: names no environment; name it with --task, one of {', '.join(fitting)}, which have "
             f"{sizes}, or the row"
         )
-    remark(f"--dataset {value}: evaluated on {fitting[0]}, the only environment here with {sizes}")
+    print_note(f"--dataset {value}: evaluated on {fitting[0]}, the only environment here with {sizes}")
     return fitting[0]
 
 

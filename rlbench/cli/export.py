@@ -9,7 +9,7 @@ import typer
 
 from rlbench.cli import examples
 from rlbench.cli.options import Json, Records, argument, check_suite, option
-from rlbench.cli.output import answer, complain
+from rlbench.cli.output import print_error, print_result
 from rlbench.config.names import counted
 from rlbench.errors import RefusedFile
 
@@ -53,7 +53,7 @@ def tensorboard(
         try:
             record = read_record(folder)
         except RefusedFile as error:
-            complain(str(error))
+            print_error(str(error))
             damaged = True
             continue
         path = curves_in(output, record.spec)
@@ -61,7 +61,7 @@ def tensorboard(
         rows.append({"folder": str(folder), "file": str(path), "epochs": len(record.epochs), "changed": new})
     count = sum(bool(row["changed"]) for row in rows)
     text = f"{output}: {counted(len(rows), 'run')}, {count} with something new"
-    answer({"runs": rows}, text, json=json)
+    print_result({"runs": rows}, text, json=json)
     if damaged:
         raise typer.Exit(RefusedFile.exit_code)
 
@@ -114,4 +114,4 @@ def _save(output: Path, content: bytes, count: int, *, noun: str, json: bool) ->
 
     new = bring_up(output, content)
     text = f"{output}: {count} {noun if count == 1 else {'curve': 'curves', 'matrix': 'matrices'}[noun]}"
-    answer({"file": str(output), "count": count, "changed": new}, text, json=json)
+    print_result({"file": str(output), "count": count, "changed": new}, text, json=json)

@@ -98,7 +98,7 @@ def generate(
     bytes_needed = recipe.steps * (4 * numbers + 2)  # at most: it is compressed
     room(path.parent, bytes_needed, recipe.name, "free some, or choose another folder with RLBENCH_DATASETS")
     recording = Recording(recipe, policies)
-    recordings.remark_progress(recording, recipe, quiet=quiet)
+    recordings.print_progress(recording, recipe, quiet=quiet)
     file = write_hdf5(path, recording.result(), recording.provenance())
     recordings.answer_dataset(file, recipe.steps, recording.provenance(), json=json)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from rlbench.cli.options import Json, argument, folder_named, option
-from rlbench.cli.output import answer, remark
+from rlbench.cli.output import print_note, print_result
 from rlbench.config.names import counted
 from rlbench.errors import UsageError, suggest
 
@@ -69,24 +69,26 @@ def import_curves(
         tag=tag,
     )
     curves = read_curves(paths, options)
-    _remark_unknown({(curve.suite, curve.algorithm) for curve in curves})
+    _note_unknown({(curve.suite, curve.algorithm) for curve in curves})
     written_anew = [write_curve(curve, results) for curve in curves]
     rows = [
         {"folder": str(curve_folder(curve, results)), "changed": new, **_document(curve)}
         for curve, new in zip(curves, written_anew, strict=True)
     ]
     lines = [*_lines(curves), f"{results}: {counted(len(curves), 'curve')}, {sum(written_anew)} new"]
-    answer({"curves": rows}, "\n".join(lines), json=json)
+    print_result({"curves": rows}, "\n".join(lines), json=json)
 
 
-def _remark_unknown(cells: set[tuple[str, str]]) -> None:
+def _note_unknown(cells: set[tuple[str, str]]) -> None:
     """Remark on stderr that no reference has an algorithm, which may be mistyped."""
     from rlbench import suites
 
     for suite, algorithm in sorted(cells):
         names = suites.algorithms(suite)
         if algorithm not in names:
-            remark(f"{suite} has no algorithm {algorithm!r}, so no reference is compared{suggest(algorithm, names)}")
+            print_note(
+                f"{suite} has no algorithm {algorithm!r}, so no reference is compared{suggest(algorithm, names)}"
+            )
 
 
 def _document(curve: ImportedCurve) -> dict[str, object]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from rlbench.cli.experience import CheckedData, check_data
-from rlbench.cli.output import remark
+from rlbench.cli.output import print_note
 from rlbench.cli.watchdog import Watchdog
 from rlbench.config.run import Runtime, Spec
 from rlbench.errors import Interrupted, RefusedFile, ResourceExhausted, RlbenchError, RunFailed
@@ -62,7 +62,7 @@ class Inline:
                 exited = Exited(0, _holder(job.folder), status="running")
             else:
                 if store.died is not None:
-                    remark(f"{job.name}: {store.died}")
+                    print_note(f"{job.name}: {store.died}")
                 with Watchdog(store, self.runtime.env_timeout):
                     for record in run(job.spec, self.runtime, store, self.stop, data and data.seal):
                         if self.stop.phase == "setup":

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from rlbench.cli.options import Json, OnlySuite, Records, argument, usable_suites
-from rlbench.cli.output import answer, remark
+from rlbench.cli.output import print_note, print_result
 
 
 def listing(
@@ -27,9 +27,9 @@ def listing(
         lines = [name if alone else f"{of}\t{name}" for of, name in rows]
         if kind == "runs":
             lines = [f if Path(f, "checkpoint", "best").is_dir() else f"{f}\tno weights" for f in lines]
-        answer({kind: [{"suite": of, "name": name} for of, name in rows]}, "\n".join(lines), json=json)
+        print_result({kind: [{"suite": of, "name": name} for of, name in rows]}, "\n".join(lines), json=json)
     elif kind == "runs":
-        remark("no runs of yours; `rlbench list runs --results results` lists those that a checkout brings")
+        print_note("no runs of yours; `rlbench list runs --results results` lists those that a checkout brings")
 
 
 def _names(kind: str, suite: str | None) -> list[tuple[str, str]]:

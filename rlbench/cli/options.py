@@ -11,7 +11,7 @@ from typer.models import ArgumentInfo, OptionInfo
 
 from rlbench.cli import choices, completion
 from rlbench.cli.choices import parse_count
-from rlbench.cli.output import remark
+from rlbench.cli.output import print_note
 from rlbench.errors import UnknownName, UnknownRun, UsageError, suggest
 
 
@@ -74,7 +74,7 @@ def usable_suites() -> list[str]:
 
     problems = {name: suites.problem(name) for name in suites.names()}
     for problem in filter(None, problems.values()):
-        remark(problem)
+        print_note(problem)
     return [name for name, problem in problems.items() if not problem]
 
 
@@ -93,7 +93,7 @@ def suites_named(names: Sequence[str], results: Path | None) -> list[str]:
             raise UnknownName("suite", name, [*every, "all"])
     selection = every if not names or "all" in names else list(dict.fromkeys(names))
     for problem in filter(None, map(suites.problem, selection)):
-        remark(problem)
+        print_note(problem)
     return selection
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from rlbench.cli import completion
 from rlbench.cli.options import Json, Records, SuiteOrAll, argument, option, suites_named
-from rlbench.cli.output import answer, emit, terminal_width
+from rlbench.cli.output import print_result, print_text, terminal_width
 from rlbench.cli.status import duration
 from rlbench.report.columns import aligned, sentences
 
@@ -76,13 +76,13 @@ def plan(
         return
     if lines:
         if remaining:
-            emit("\n".join(map(_line, sorted(remaining, key=_length))))
+            print_text("\n".join(map(_line, sorted(remaining, key=_length))))
         return
     own_cells, text = _measured(evidence, suites), ""
     if not json:
         text = _text(remaining, own_cells) if remaining else f"nothing is missing from {evidence.own}"
         text = "\n".join([text, *sentences([_whole(rows_of(whole=True))], terminal_width())])
-    answer({"include": [_row(row, own_cells) for row in remaining]}, text, json=json)
+    print_result({"include": [_row(row, own_cells) for row in remaining]}, text, json=json)
 
 
 def _affordable(
@@ -105,7 +105,7 @@ def _affordable(
     choice = chosen(remaining, verdicts, hours)
     after = () if choice.after is None else (choice.after,)
     if lines:
-        emit("\n".join(map(_line, (*choice.rows, *after))))
+        print_text("\n".join(map(_line, (*choice.rows, *after))))
         return
     own_cells = _measured(evidence, suites)
     unknown = f", {choice.unknown} of unknown length" if choice.unknown else ""
@@ -121,7 +121,7 @@ def _affordable(
     words = sentences([summary, *following], terminal_width())
     include, then = ([_row(row, own_cells) for row in rows] for rows in (choice.rows, after))
     text = "\n".join([*([_text(choice.rows, own_cells)] if choice.rows else []), *words])
-    answer({"budget_hours": hours, "include": include, "after": then}, text, json=json)
+    print_result({"budget_hours": hours, "include": include, "after": then}, text, json=json)
 
 
 def _measured(evidence: Sources, suites: Sequence[str]) -> Mapping[CellKey, Cell]:

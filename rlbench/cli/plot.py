@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from rlbench.cli.options import Algos, Records, Reference, References, Suite, Tasks, option, suites_named
-from rlbench.cli.output import remark, write_file
+from rlbench.cli.output import print_note, write_file
 from rlbench.errors import UsageError
 
 
@@ -55,4 +55,4 @@ def plot(
     figure = draw(suite, kind, sources(results), tasks=task or [], algorithms=algo or [], rc=settings)
     content = encoded(figure, output.suffix, title=title or "", rc=settings)
     write_file(output, content)
-    remark(f"{output}: {len(content):,} bytes")
+    print_note(f"{output}: {len(content):,} bytes")

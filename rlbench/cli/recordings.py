@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from rlbench import suites
 from rlbench.cli.choices import parse_count
-from rlbench.cli.output import answer, emit, remark
+from rlbench.cli.output import print_note, print_result, print_text
 from rlbench.cli.preflight import writable
 from rlbench.config.names import number_text, printable
 from rlbench.datasets import (
@@ -79,21 +79,21 @@ def _refuse_present(path: Path, request: Mapping[str, object], *, force: bool) -
 
 def _record(recorder: EpisodeRecorder, *, quiet: bool) -> None:
     try:
-        remark_progress(recorder, recorder.recipe, quiet=quiet)
+        print_progress(recorder, recorder.recipe, quiet=quiet)
     except KeyboardInterrupt:
         recorder.shards.writer.flush()
         use = "use what is there with rlbench data subset, or make it again by the same command"
-        remark(f"{recorder.folder}: broken off; {use}")
+        print_note(f"{recorder.folder}: broken off; {use}")
         raise
 
 
-def remark_progress(recorder: Iterable[int], recipe: Recipe | Games, *, quiet: bool) -> None:
+def print_progress(recorder: Iterable[int], recipe: Recipe | Games, *, quiet: bool) -> None:
     """Record to the end, with ``MESSAGES`` lines on stderr."""
     messages = 0
     for done in recorder:
         if not quiet and done * MESSAGES // recipe.steps > messages:
             messages = done * MESSAGES // recipe.steps
-            remark(f"{recipe.name}: {done:,} of {recipe.steps:,} steps")
+            print_note(f"{recipe.name}: {done:,} of {recipe.steps:,} steps")
 
 
 def is_done(path: Path, recipe: Recipe | Games, *, json: bool) -> bool:
@@ -109,7 +109,7 @@ def is_done(path: Path, recipe: Recipe | Games, *, json: bool) -> bool:
     if metadata.get("recipe") != recipe.model_dump_json(exclude_defaults=True):
         return False
     facts = {name: value for name, value in metadata.items() if isinstance(value, (str, float, int))}
-    remark(f"{recipe.name}: done already; --force makes it again")
+    print_note(f"{recipe.name}: done already; --force makes it again")
     answer_dataset(Written(path, seal.sha256, size), recipe.steps, facts, json=json)
     return True
 
@@ -121,7 +121,7 @@ def answer_dataset(file: Written, steps: int, facts: Mapping[str, str | float], 
         f"{file.path}: {steps:,} steps, {facts['episodes']} whole episodes, {mean}"
         f"{file.bytes:,} bytes, SHA-256 {file.sha256}"
     )
-    answer({"path": str(file.path), "sha256": file.sha256, "bytes": file.bytes, **facts}, text, json=json)
+    print_result({"path": str(file.path), "sha256": file.sha256, "bytes": file.bytes, **facts}, text, json=json)
 
 
 def write_subset(source: str, steps: str, name: str, *, force: bool) -> None:
@@ -139,7 +139,7 @@ def write_subset(source: str, steps: str, name: str, *, force: bool) -> None:
         _refuse_present(target, recording_reader.subset_request(path, count), force=force)
         with recording_writer.alone(target):
             recording_reader.subset(path, target, count, room=room)
-    emit(str(target))
+    print_text(str(target))
 
 
 def describe(path: Path, *, json: bool) -> None:
@@ -159,7 +159,7 @@ def describe(path: Path, *, json: bool) -> None:
     }
     document = {"schema_version": 2, "name": path.stem, "path": str(path), "bytes": size, "sha256": sha256}
     text = "\n".join(chain(*described(lines, metadata)))
-    answer({**document, **asdict(facts), "metadata": metadata}, text, json=json)
+    print_result({**document, **asdict(facts), "metadata": metadata}, text, json=json)
 
 
 def described(lines: Mapping[str, str], metadata: Mapping[str, str]) -> tuple[list[str], list[str]]:
@@ -199,9 +199,9 @@ def convert(kind: str, paths: list[Path], name: str | None, task: str | None, wo
     for number, conversion in enumerate(files, 1):
         counts = ", ".join(f"{count:,} {what}" for what, count in conversion.counts.items())
         result = f"{conversion.path.name}: {counts}{', done before' if conversion.before else ''}"
-        remark(f"{number} of {len(paths)}: {conversion.refusal or result}")
+        print_note(f"{number} of {len(paths)}: {conversion.refusal or result}")
         refusals += conversion.refusal is not None
     if refusals < len(paths):
-        emit(str(folder))
+        print_text(str(folder))
     if refusals:
         raise RefusedFile(f"{name}: {refusals} of {len(paths)} files were refused, see above; the others are kept")

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import get_args
 
 from rlbench.cli.experience import check_data, refuse_other_data
-from rlbench.cli.output import remark
+from rlbench.cli.output import print_note
 from rlbench.cli.preflight import fits_memory
 from rlbench.config.overrides import flatten
 from rlbench.config.run import MOST_THREADS, EngineName, Runtime
@@ -136,7 +136,7 @@ def _compare_epochs(record: Record, last: int, epochs: Iterator[Epoch]) -> tuple
         change = _first_difference(record.epochs[epoch.number], epoch)
         if change is not None or epoch.number == last:
             return epoch, change
-        remark(f"epoch {epoch.number} of {last}: equal")
+        print_note(f"epoch {epoch.number} of {last}: equal")
     raise UsageError(f"{record.folder}: its record goes on where the run itself ends; restore it")
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from rlbench.cli import completion
 from rlbench.cli.options import Records, Reference, References, argument, option, suites_named
-from rlbench.cli.output import remark, write_file
+from rlbench.cli.output import print_note, write_file
 from rlbench.errors import UsageError
 
 
@@ -39,4 +39,4 @@ def report(
 
     text = (overview if output.suffix == ".md" else page)(names, sources(results))
     write_file(output, text)
-    remark(f"{output}: {len(text.encode()):,} bytes")
+    print_note(f"{output}: {len(text.encode()):,} bytes")

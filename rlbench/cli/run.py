@@ -15,7 +15,7 @@ import typer
 from rlbench.cli import options
 from rlbench.cli.choices import seeds_text
 from rlbench.cli.options import RESULTS, Config, Json, Results, Sets, Smoke, Steps, Suite
-from rlbench.cli.output import answer, complain, remark, terminal_width
+from rlbench.cli.output import print_error, print_note, print_result, terminal_width
 from rlbench.config.names import counted
 from rlbench.errors import UsageError
 from rlbench.report.columns import sentences
@@ -162,7 +162,7 @@ def _specs(
     data, algorithms = Data(dataset), suites.algorithms_matching(suite, algo)
     patterns = data.tasks(suite, globs)
     for name_given, runs in suites.substitutes(suite, globs).items():
-        remark(f"{name_given} is run as {runs}, its maintained version in Gymnasium; the record says so")
+        print_note(f"{name_given} is run as {runs}, its maintained version in Gymnasium; the record says so")
     return [
         resolve(
             suite,
@@ -191,10 +191,10 @@ def _print(endings: Sequence[Ending], decisions: list[dict[str, object]], result
     verdicts = [decision_sentence(row) for row in decisions] or ([] if json else _verdicts(endings, results))
     lines = sentences([*summary(endings, rows), *verdicts], terminal_width())
     if lines or json:
-        answer({"runs": rows, **({"decisions": decisions} if decisions else {})}, "\n".join(lines), json=json)
+        print_result({"runs": rows, **({"decisions": decisions} if decisions else {})}, "\n".join(lines), json=json)
     for row in rows:
         if row["status"] == "refused":
-            complain(str(row["reason"]))
+            print_error(str(row["reason"]))
 
 
 def summary(endings: Sequence[Ending], rows: Sequence[dict[str, object]]) -> list[str]:
@@ -253,7 +253,7 @@ def _print_plan(specs: list[Spec], results: Path, dataset: str | None, *, json: 
             {**_row(spec, folder, status, outcome), "env_steps": done, "steps": spec.budget.steps, "memory": need.total}
         )
     text = "\n".join(sentences(_plan_lines(specs, rows, memory, results), terminal_width()))
-    answer({"plan": rows}, text, json=json)
+    print_result({"plan": rows}, text, json=json)
 
 
 def _plan_lines(

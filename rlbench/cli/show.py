@@ -20,7 +20,7 @@ from rlbench.cli.options import (
     argument,
     option,
 )
-from rlbench.cli.output import answer, terminal_width
+from rlbench.cli.output import print_result, terminal_width
 from rlbench.report.columns import aligned, fits, sentences
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def show(
         package=import_package(package) if package else None,
     )
     memory = footprint(resolved.spec, steps=steps_of(None)(resolved.spec))
-    answer(_document(resolved, memory), _text(resolved, memory), json=json)
+    print_result(_document(resolved, memory), _text(resolved, memory), json=json)
 
 
 def _published(suite: str, algo: str, task: str, *, json: bool) -> None:
@@ -85,7 +85,7 @@ def _published(suite: str, algo: str, task: str, *, json: bool) -> None:
 
     cells = cells_of(suite, algo, task)
     text = "\n".join(sentences(provenance_text(cells).split("\n"), terminal_width(), hang=11))
-    answer(provenance_document(cells), text, json=json)
+    print_result(provenance_document(cells), text, json=json)
 
 
 def _text(resolved: Resolved, memory: Footprint) -> str:

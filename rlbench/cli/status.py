@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli.options import Json, OnlySuite, Records, option
-from rlbench.cli.output import answer, complain, emit, terminal_width
+from rlbench.cli.output import print_error, print_result, print_text, terminal_width
 from rlbench.config.names import number_text
 from rlbench.errors import RefusedFile, UnknownName, UsageError
 from rlbench.report.columns import aligned
@@ -55,12 +55,12 @@ def status(
         _watch(results, suite, state)
         return
     runs_found = _statuses(results, suite, state)
-    answer(
+    print_result(
         {"runs": [asdict(run) | {"folder": str(run.folder)} for run in runs_found]}, _text(runs_found, state), json=json
     )
     damaged = [run for run in runs_found if run.state == "damaged"]
     for run in damaged:
-        complain(run.reason)
+        print_error(run.reason)
     if damaged:
         raise typer.Exit(RefusedFile.exit_code)
 
@@ -80,7 +80,7 @@ def _watch(results: Path | None, suite: str | None, states: Sequence[str] | None
         while True:
             text = _text(_statuses(results, suite, states), states)
             lines = text.replace("\n", f"{ERASE_LINE}\n")  # written over what was there, so that nothing flashes
-            emit(f"{HOME}{lines}{ERASE_LINE}\n{ERASE_BELOW}" if redraws else text)
+            print_text(f"{HOME}{lines}{ERASE_LINE}\n{ERASE_BELOW}" if redraws else text)
             time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
@@ -118,6 +118,6 @@ def _row(run: RunStatus) -> tuple[str, ...]:
         return (run.state, run.name, "", "", "", "", "")
     steps = f"{run.env_steps:,} / {run.budget:,}"
     best = "" if run.best is None else number_text(run.best, ",.2f")
-    remark = ", ".join(filter(None, ("smoke" if run.smoke else "", run.reason)))
+    note = ", ".join(filter(None, ("smoke" if run.smoke else "", run.reason)))
     name = run.name if run.setting == "published" else f"{run.name} {run.setting}"
-    return (run.state, name, str(run.seed), steps, best, duration(run.eta_seconds), remark)
+    return (run.state, name, str(run.seed), steps, best, duration(run.eta_seconds), note)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from rlbench import disk
 from rlbench.cli.choices import TRACKERS
-from rlbench.cli.output import remark
+from rlbench.cli.output import print_note
 from rlbench.errors import RefusedFile, UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class RecordWatcher(Thread):
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a tracker may raise anything
             self._trackers.remove(tracker)
             why = str(error) or type(error).__name__
-            remark(f"--track {tracker.name}: {why}; it is dropped, the runs go on")
+            print_note(f"--track {tracker.name}: {why}; it is dropped, the runs go on")
 
 
 Tracker: TypeAlias = TensorBoard | Wandb
@@ -188,7 +188,7 @@ def tracking(names: Sequence[str], specs: Sequence[Spec], results: Path, where: 
         thread.complete.set()
         thread.join(PATIENCE)
         if thread.is_alive():
-            remark(f"--track: not every epoch was written within {PATIENCE:.0f} s; the records are whole")
+            print_note(f"--track: not every epoch was written within {PATIENCE:.0f} s; the records are whole")
 
 
 def _tracker(name: str, where: Path) -> Tracker:

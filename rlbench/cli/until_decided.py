@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rlbench.cli.output import remark
+from rlbench.cli.output import print_note
 from rlbench.errors import UsageError
 from rlbench.records.looks import DESIGN, DESIGNS, Look, Looks, design_for, read_looks, record_looks
 from rlbench.records.store import folder_of
@@ -210,7 +210,7 @@ def _refuse_undecidable(key: CellKey, spec: Spec, last: Look) -> None:
             "name its --seeds, as 0-2"
         )
     if n > 1 and std and (chance := power(std, n, tolerance, last)) < LITTLE_POWER:
-        remark(
+        print_note(
             f"{spec.name}: even without a difference {last.seeds} seeds reproduce it with a probability of "
             f"{chance:.0%}, since the reference has {n} seeds with a std of {std:,.6g}"
         )

@@ -11,7 +11,7 @@ import typer
 
 from rlbench.cli import completion
 from rlbench.cli.options import Json, argument, option
-from rlbench.cli.output import answer
+from rlbench.cli.output import print_result
 from rlbench.config.names import counted
 from rlbench.errors import BelowReference, RefusedFile, UsageError
 
@@ -64,7 +64,7 @@ def verify(
     counts = {"runs": findings.runs, "epochs": findings.epochs, "checkpoints": findings.checkpoints}
     faults = [fault._asdict() for fault in findings.faults]
     document = {"folder": str(folder), **counts, "baselines": findings.baselines, "faults": faults}
-    answer(document, "\n".join([*(fault.line for fault in findings.faults), _summary(findings)]), json=json)
+    print_result(document, "\n".join([*(fault.line for fault in findings.faults), _summary(findings)]), json=json)
     if findings.faults:
         raise typer.Exit(RefusedFile.exit_code)
 
@@ -74,7 +74,7 @@ def _replay(folder: Path, epochs: int | None, dataset: Path | None, *, json: boo
 
     with redirect_stdout(sys.stderr):  # environments may print
         document, text = replay(folder, epochs, dataset)
-    answer(document, text, json=json)
+    print_result(document, text, json=json)
     if not document["equal"]:
         raise typer.Exit(BelowReference.exit_code)
 
