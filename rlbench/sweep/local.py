@@ -19,7 +19,7 @@ from rlbench.errors import RlbenchError
 from rlbench.records import attempts
 from rlbench.records.machine import available_memory
 from rlbench.sweep.events import Event, Exited, from_line
-from rlbench.sweep.plan import Job, Machine, Order, Placed, place
+from rlbench.sweep.plan import Job, Machine, Order, Placement, place
 
 PATIENCE = 25.0  # seconds that a process has to save its state and end
 
@@ -96,7 +96,7 @@ class Local:
     def __init__(self, machine: Machine, processes: int, command: CommandLine) -> None:
         self.machine, self.processes, self.command = machine, processes, command
         self._free, self._checked_at = machine.memory, monotonic()
-        self._workers: dict[str, tuple[Placed, Worker]] = {}
+        self._workers: dict[str, tuple[Placement, Worker]] = {}
 
     def has_room(self, job: Job) -> bool:
         """Return whether a job fits beside the running jobs and the other programs of the machine."""
@@ -138,5 +138,5 @@ class Local:
         for _, worker in self._workers.values():
             worker.kill()
 
-    def _place(self, job: Job) -> Placed | None:
+    def _place(self, job: Job) -> Placement | None:
         return place(job, [placement for placement, _ in self._workers.values()], self.machine, self.processes)

@@ -49,7 +49,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class Placement:
     """A job and its GPU as an index into ``Machine.gpus``; None: on the CPU."""
 
     job: Job
@@ -128,7 +128,7 @@ def refuse_too_large(
         raise DoesNotFit(f"{run}: {need.line()}; {share}; {remedy}, or use a larger machine")
 
 
-def place(job: Job, running: Sequence[Placed], machine: Machine, processes: int) -> Placed | None:
+def place(job: Job, running: Sequence[Placement], machine: Machine, processes: int) -> Placement | None:
     """Place a job beside the running ones; None while there is no room."""
     threads = sum(placement.job.threads for placement in running)
     memory = sum(placement.job.memory for placement in running)
@@ -137,13 +137,13 @@ def place(job: Job, running: Sequence[Placed], machine: Machine, processes: int)
     if memory + job.memory > machine.memory:
         return None
     if not job.gpu:
-        return Placed(job)
+        return Placement(job)
     free = list(machine.gpus)
     for placement in running:
         if placement.gpu is not None:
             free[placement.gpu] -= placement.job.gpu
     gpu = max(range(len(free)), key=lambda number: free[number])
-    return Placed(job, gpu) if free[gpu] >= job.gpu else None
+    return Placement(job, gpu) if free[gpu] >= job.gpu else None
 
 
 def fewer_threads(jobs: Iterable[Job], machine: Machine) -> str:

@@ -14,7 +14,7 @@ from rlbench.errors import DoesNotFit, UsageError
 from rlbench.sweep.plan import (
     Job,
     Machine,
-    Placed,
+    Placement,
     fewer_threads,
     jobs_of,
     parse_shard,
@@ -116,7 +116,7 @@ def test_run_larger_than_the_machine_is_refused_with_the_number() -> None:
 def test_a_job_starts_where_there_is_room(running: list[dict[str, int]], new: dict[str, int], where: object) -> None:
     machine = Machine(cores=4, memory=10 * GB, gpus=(5 * GB, 6 * GB))
     beside = [
-        Placed(job(n, **{k: v for k, v in one.items() if k != "on"}), one.get("on")) for n, one in enumerate(running)
+        Placement(job(n, **{k: v for k, v in one.items() if k != "on"}), one.get("on")) for n, one in enumerate(running)
     ]
     start = place(job(9, **new), beside, machine, 2)
     assert (None if start is None else "host" if start.gpu is None else start.gpu) == where
@@ -141,7 +141,7 @@ machines = st.builds(
 def test_packing_respects_memory_cores_and_gpus_and_starts_every_job(
     waiting: list[Job], machine: Machine, processes: int, data: st.DataObject
 ) -> None:
-    running: list[Placed] = []
+    running: list[Placement] = []
     while waiting or running:
         for one in list(waiting):
             start = place(one, running, machine, processes)
