@@ -55,7 +55,7 @@ class Scripted:
             0,
         )
 
-    def room(self, _job: Job) -> bool:
+    def has_room(self, _job: Job) -> bool:
         return len(self.running) < self.most
 
     def start(self, new_job: Job, *, force: bool) -> None:
