@@ -18,8 +18,6 @@ from time import time
 from typing import Final
 from zlib import crc32
 
-import psutil
-
 from rlbench import faults
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 
@@ -121,9 +119,17 @@ def sweep(temporary: Path) -> None:
         for path in temporary.parent.iterdir():
             if not (match := name.fullmatch(path.name)):
                 continue
-            if not psutil.pid_exists(int(match[2])) if match[1] == HOST else time() - path.lstat().st_mtime > DAY:
+            if not _is_running(int(match[2])) if match[1] == HOST else time() - path.lstat().st_mtime > DAY:
                 path.unlink(missing_ok=True)
                 faults.point("copy.swept")
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except OSError as error:
+        return error.errno == errno.EPERM  # of another user
+    return True
 
 
 def content(path: Path) -> str:
