@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rlbench import suites
-from rlbench.accel.graph_capture import Compiled
+from rlbench.accel.graph_capture import CompiledLoss
 from rlbench.assembly import engine as engines
 from rlbench.assembly.engine import Engine, engine_of
 from rlbench.cli.inline import environment_of
@@ -64,7 +64,7 @@ def test_a_record_says_how_its_updates_were_computed() -> None:
     assert environment_of(DQN, Runtime(device="cpu"), None)["updates"] == "eager: no CUDA GPU"
 
 
-class FailingCompiled(Compiled[object, object]):
+class FailingCompiled(CompiledLoss[object, object]):
     """No loss can be compiled."""
 
     def __init__(self, plain: Callable[..., object]) -> None:

@@ -34,7 +34,7 @@ ROUNDING: Final = 1e-5
 """Additional tolerance, as a share of the tensor's size."""
 
 
-class Updates(Updater, Protocol):
+class CapturableUpdater(Updater, Protocol):
     """Interface of an eager updater."""
 
     @property
@@ -46,20 +46,20 @@ class Updates(Updater, Protocol):
         """The sums of its metrics."""
 
 
-class Recording(Protocol):
+class CapturedGraph(Protocol):
     """Work that was recorded."""
 
     def replay(self) -> None:
         """Carry it out again, on the tensors that it was recorded on."""
 
 
-class Recorder(Protocol):
+class GraphRecorder(Protocol):
     """Captures work: as CUDA graphs on a GPU."""
 
     def beside(self, work: Callable[[], None]) -> None:
         """Carry ``work`` out as it is, where it would be recorded."""
 
-    def record(self, work: Callable[[], None]) -> Recording:
+    def record(self, work: Callable[[], None]) -> CapturedGraph:
         """Capture ``work`` without running it.
 
         Raises:
@@ -67,7 +67,7 @@ class Recorder(Protocol):
         """
 
 
-class Key(NamedTuple):
+class GraphKey(NamedTuple):
     """The key of a captured graph."""
 
     phase: int  # of its first update
@@ -83,9 +83,9 @@ class GraphUpdater:
 
     def __init__(
         self,
-        eager: Updates,
+        eager: CapturableUpdater,
         *,
-        recorder: Recorder,
+        recorder: GraphRecorder,
         learner: Stateful,
         sampler: Stateful,
         generators: Sequence[torch.Generator],
@@ -93,7 +93,7 @@ class GraphUpdater:
         """``learner`` and ``sampler`` are all that an update changes, and the metrics; it draws from ``generators``."""
         self.eager, self.recorder, self.learner, self.sampler = eager, recorder, learner, sampler
         self.generators = tuple(generators)
-        self.recordings: dict[Key, Recording] = {}
+        self.recordings: dict[GraphKey, CapturedGraph] = {}
         self.refusal: str | None = None  # why updates are eager after all
         self._warm = 0  # updates since the beginning, or since a state was loaded
 
@@ -135,7 +135,7 @@ class GraphUpdater:
             self._warm += length
             return
         due = tuple((first + length) % periodic.period == 0 for periodic in learner.every)
-        key = Key(first % learner.cycle, length, due)
+        key = GraphKey(first % learner.cycle, length, due)
         if key in self.recordings:
             self.recordings[key].replay()
             metrics.count += length
@@ -151,7 +151,7 @@ class GraphUpdater:
     def _eagerly(self, first: int, length: int) -> None:
         self.recorder.beside(lambda: self.eager.run(first, length))
 
-    def _recorded(self, first: int, length: int) -> Recording:
+    def _recorded(self, first: int, length: int) -> CapturedGraph:
         """The updates, recorded; that they were counted meanwhile is undone."""
         count = self.eager.metrics.count
         try:
@@ -159,7 +159,7 @@ class GraphUpdater:
         finally:
             self.eager.metrics.count = count
 
-    def _proved(self, recording: Recording, first: int, length: int) -> None:
+    def _proved(self, recording: CapturedGraph, first: int, length: int) -> None:
         """Replay the updates, compare them with eager ones from the same state, and keep the eager result."""
         before, sampled = [x.clone() for x in self._moving()], _copied(self.sampler.state_dict())
         streams = [generator.get_state() for generator in self.generators]
@@ -214,7 +214,7 @@ GivenT = TypeVarTuple("GivenT")
 FoundT = TypeVar("FoundT")
 
 
-class Compiled(Generic[*GivenT, FoundT]):
+class CompiledLoss(Generic[*GivenT, FoundT]):
     """``plain``, by ``backend``; it draws the numbers that ``plain`` would."""
 
     def __init__(self, plain: Callable[[*GivenT], FoundT], *, backend: str | Backend = "inductor") -> None:
@@ -250,7 +250,7 @@ def _brief(error: RuntimeError) -> str:
 _stream: Callable[[torch.device], torch.cuda.Stream] = torch.cuda.Stream  # which torch has given no types
 
 
-class CudaGraphs:
+class CudaGraphRecorder:
     """Records on one GPU; ``generators`` are all that the work draws from, the GPU's own among them."""
 
     def __init__(self, gpu: torch.device, generators: Sequence[torch.Generator]) -> None:

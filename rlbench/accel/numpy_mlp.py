@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlbench.algorithms.steps import fused_adam
-from rlbench.ops.action_distributions import LOG_ROOT_TAU
+from rlbench.ops.action_distributions import LOG_SQRT_2PI
 
 Row: TypeAlias = NDArray[np.float32]
 
@@ -36,7 +36,7 @@ class Layer(NamedTuple):
         return row[self.start : self.stop].reshape(self.shape)
 
 
-class Room(NamedTuple):
+class Activations(NamedTuple):
     """Buffers of activations for one batch size, allocated once."""
 
     inputs: list[Row]  # per layer what it reads, [K, B, inputs + 1]; of the first [B, inputs + 1]
@@ -44,7 +44,7 @@ class Room(NamedTuple):
     deltas: list[Row]  # gradients of the same
 
 
-class Stack:
+class NumpyMLPs:
     """K networks of layers with ``tanh`` or ``relu`` between them, and some ``loose`` parameters behind them."""
 
     def __init__(
@@ -59,7 +59,7 @@ class Stack:
             start = self.layers[-1].stop
         self.behind = start
         self.size = start + sum(tensor.numel() for tensor in loose)
-        self._rooms: dict[int, Room] = {}
+        self._rooms: dict[int, Activations] = {}
 
     def views(self, row: Row) -> list[tuple[Tensor, Row]]:
         """Every parameter, and its view of ``row`` ``[size]`` in the parameter's shape."""
@@ -107,12 +107,12 @@ class Stack:
             below *= derivative
             pull = below
 
-    def _room(self, batch: int) -> Room:
+    def _room(self, batch: int) -> Activations:
         if batch not in self._rooms:
             shapes = [(k, batch, outputs) for k, _, outputs in (layer.shape for layer in self.layers)]
             inputs = [np.ones((k, batch, outputs + 1), np.float32) for k, _, outputs in shapes[:-1]]
             empty = [np.empty(0, np.float32), *inputs]
-            self._rooms[batch] = Room(
+            self._rooms[batch] = Activations(
                 empty,
                 [np.empty(shape, np.float32) for shape in shapes],
                 [np.empty(shape, np.float32) for shape in shapes[:-1]],
@@ -120,12 +120,12 @@ class Stack:
         return self._rooms[batch]
 
 
-def layers(net: nn.Module) -> list[nn.Linear]:
+def linear_layers(net: nn.Module) -> list[nn.Linear]:
     """The linear layers of a plain network, first to last."""
     return [module for module in net.modules() if isinstance(module, nn.Linear)]
 
 
-def with_ones(x: Row) -> Row:
+def append_ones(x: Row) -> Row:
     """``[B, ...]`` to ``[B, F + 1]``, the last column 1; bytes are read as 0 … 1, as ``MlpTorso`` does."""
     flat = x.reshape(len(x), -1)
     wide = np.ones((len(x), flat.shape[1] + 1), np.float32)
@@ -133,13 +133,13 @@ def with_ones(x: Row) -> Row:
     return wide
 
 
-def numbers(x: Tensor) -> Row:
+def as_array(x: Tensor) -> Row:
     """The numbers ``[...]`` of a tensor on the host, of its own type, without a copy."""
     row: Row = x.detach().numpy()
     return row
 
 
-class Head(Protocol):
+class PolicyHead(Protocol):
     """A policy, read off the first network's outputs, and its gradients."""
 
     def evaluate(self, raw: Row, action: Row) -> tuple[Row, Row]:
@@ -162,7 +162,7 @@ class GaussianHead:
         self._inverse = np.exp(-self.log_std)
         self._standard = (action - raw) * self._inverse
         self._squares = self._standard * self._standard
-        width = self.log_std.sum() + len(self.log_std) * np.float32(LOG_ROOT_TAU)
+        width = self.log_std.sum() + len(self.log_std) * np.float32(LOG_SQRT_2PI)
         log_prob: Row = self._squares @ self._halves - width
         return log_prob, np.full_like(log_prob, width + np.float32(0.5 * len(self.log_std)))
 
@@ -198,7 +198,7 @@ class DiscreteHead:
 class NumpyOptimizer:
     """Parameters, gradients and moments of one optimizer in flat rows, each moved as the optimizer would."""
 
-    def __init__(self, stack: Stack, optimizer: torch.optim.Optimizer, *, max_norm: float | None) -> None:
+    def __init__(self, stack: NumpyMLPs, optimizer: torch.optim.Optimizer, *, max_norm: float | None) -> None:
         self.optimizer, self.max_norm, self.adam = optimizer, max_norm, isinstance(optimizer, torch.optim.Adam)
         self.names = ("exp_avg", "exp_avg_sq") if self.adam else ("square_avg",)
         rows = [np.zeros(stack.size, np.float32) for _ in range(2 + len(self.names))]
@@ -211,13 +211,13 @@ class NumpyOptimizer:
     def begin(self) -> None:
         """Take parameters and moments over."""
         for parameter, place in self._places:
-            place[...] = numbers(parameter)
+            place[...] = as_array(parameter)
         for name, held in zip(self.names, self._moment_views, strict=True):
             for parameter, place in held:
                 state = self.optimizer.state[parameter]
                 if not state:
                     self._first(parameter)
-                place[...] = numbers(state[name])
+                place[...] = as_array(state[name])
         self._steps.copy_(self.optimizer.state[self._places[0][0]]["step"])
 
     def step(self) -> None:
@@ -242,10 +242,10 @@ class NumpyOptimizer:
     def end(self) -> None:
         """Copy the parameters back into the torch network, in place."""
         for parameter, place in self._places:
-            numbers(parameter)[...] = place
+            as_array(parameter)[...] = place
         for name, held in zip(self.names, self._moment_views, strict=True):
             for parameter, place in held:
-                numbers(self.optimizer.state[parameter][name])[...] = place
+                as_array(self.optimizer.state[parameter][name])[...] = place
         for parameter, _ in self._places:
             self.optimizer.state[parameter]["step"].copy_(self._steps)
 

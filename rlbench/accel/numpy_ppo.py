@@ -17,16 +17,16 @@ from torch import Tensor
 from rlbench.accel.numpy_mlp import (
     DiscreteHead,
     GaussianHead,
-    Head,
+    NumpyMLPs,
     NumpyOptimizer,
+    PolicyHead,
     Row,
-    Stack,
-    layers,
-    numbers,
-    with_ones,
+    append_ones,
+    as_array,
+    linear_layers,
 )
 from rlbench.algorithms.onpolicy import EPSILON, RolloutBatch
-from rlbench.config import online as config
+from rlbench.config.online import PPOConfig
 from rlbench.nets.actor_critic import GaussianActor, SeparateActorCritic
 
 
@@ -42,23 +42,25 @@ class Minibatch(NamedTuple):
     share: Row  # what a row counts in a mean: 0 for a final observation; they sum to 1
 
 
-class Surrogate:
+class NumpyPPO:
     """All batches of one pass over a rollout."""
 
     def __init__(
         self,
         net: SeparateActorCritic,
         optimizer: torch.optim.Optimizer,
-        method: config.Surrogate,
+        method: PPOConfig,
     ) -> None:
         self.method, actor = method, net.actor
         gaussian = isinstance(actor, GaussianActor)
         loose = [actor.log_std] if isinstance(actor, GaussianActor) else []
-        self.stack = Stack([layers(actor), layers(net.critic)], activation=net.actor.torso.activation, loose=loose)
+        self.stack = NumpyMLPs(
+            [linear_layers(actor), linear_layers(net.critic)], activation=net.actor.torso.activation, loose=loose
+        )
         self.descent = NumpyOptimizer(self.stack, optimizer, max_norm=method.max_grad_norm)
         row, gradient, behind = self.descent.row, self.descent.gradient, self.stack.behind
-        self.head: Head = GaussianHead(row[behind:], gradient[behind:]) if gaussian else DiscreteHead()
-        self.actions = layers(actor)[-1].out_features
+        self.head: PolicyHead = GaussianHead(row[behind:], gradient[behind:]) if gaussian else DiscreteHead()
+        self.actions = linear_layers(actor)[-1].out_features
 
     @torch.no_grad()
     def __call__(self, batch: RolloutBatch, batches: tuple[Tensor, ...]) -> Tensor:
@@ -112,12 +114,12 @@ class Surrogate:
         return np.maximum(error, other), derivative * ((np.abs(difference) <= np.float32(clip)) | (error > other))
 
 
-class Regression:
+class NumpyValueRegression:
     """Steps of a critic towards the targets of a whole rollout."""
 
     def __init__(self, net: SeparateActorCritic, optimizer: torch.optim.Optimizer, *, steps: int) -> None:
         self.steps = steps
-        self.stack = Stack([layers(net.critic)], activation=net.actor.torso.activation, loose=[])
+        self.stack = NumpyMLPs([linear_layers(net.critic)], activation=net.actor.torso.activation, loose=[])
         self.descent = NumpyOptimizer(self.stack, optimizer, max_norm=None)
 
     @torch.no_grad()
@@ -138,7 +140,7 @@ class Regression:
 
 def _minibatches(batch: RolloutBatch, batches: tuple[Tensor, ...]) -> Iterator[Minibatch]:
     """The lesson in the order of its batches, copied once and then cut up."""
-    whole = _minibatch(batch, numbers(torch.cat(batches)).astype(np.int64, copy=False))
+    whole = _minibatch(batch, as_array(torch.cat(batches)).astype(np.int64, copy=False))
     start = 0
     for rows in batches:
         page = Minibatch._make(column[start : start + len(rows)] for column in whole)
@@ -147,8 +149,8 @@ def _minibatches(batch: RolloutBatch, batches: tuple[Tensor, ...]) -> Iterator[M
 
 
 def _minibatch(batch: RolloutBatch, rows: NDArray[np.int64]) -> Minibatch:
-    obs, *columns = (numbers(column)[rows] for column in batch)
-    return Minibatch(with_ones(obs), *columns)
+    obs, *columns = (as_array(column)[rows] for column in batch)
+    return Minibatch(append_ones(obs), *columns)
 
 
 def _normalize(x: Row, share: Row) -> Row:

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from rlbench.algorithms.base import Compilable, Compiler, Update, compilable
 from rlbench.algorithms.steps import optimize, target_updates, td_loss
-from rlbench.config.offline import ImplicitQ
-from rlbench.nets.actors import BoundedActor, ConditionalActor, DeterministicActor
+from rlbench.config.offline import IQLConfig
+from rlbench.nets.actors import BoundedGaussianActor, DeterministicActor, StateDependentStdActor
 from rlbench.nets.critics import Critics, StateValue
-from rlbench.ops.action_distributions import Deterministic
+from rlbench.ops.action_distributions import DeterministicPolicy
 from rlbench.ops.losses import expectile_loss, exponential_weight, weighted_mean
 from rlbench.ops.types import Role, Transition
 
-ImitatingActor: TypeAlias = BoundedActor | ConditionalActor | DeterministicActor
+IQLActor: TypeAlias = BoundedGaussianActor | StateDependentStdActor | DeterministicActor
 
 
 class IQL(Compilable):
@@ -29,7 +29,7 @@ class IQL(Compilable):
 
     def __init__(
         self,
-        actor: ImitatingActor,
+        actor: IQLActor,
         critics: Critics,
         value: StateValue,
         *,
@@ -37,7 +37,7 @@ class IQL(Compilable):
         critic_optimizer: torch.optim.Optimizer,
         value_optimizer: torch.optim.Optimizer,
         tau: float,
-        method: ImplicitQ,
+        method: IQLConfig,
         compiler: Compiler | None = None,
     ) -> None:
         super().__init__(compiler)
@@ -69,7 +69,7 @@ class IQL(Compilable):
         """
         weight = exponential_weight(advantage, self.config.temperature, self.config.max_weight)
         policy = self.actor(batch.obs)
-        if isinstance(policy, Deterministic):
+        if isinstance(policy, DeterministicPolicy):
             error = (policy.action - batch.action).square().sum(-1)
         else:
             error = -policy.log_prob(batch.action)
@@ -95,12 +95,12 @@ class IQL(Compilable):
     def act(self, obs: Tensor, role: Role) -> Tensor:
         """Samples of the policy, ``[N, A]``; its mode in evaluation."""
         policy = self.actor(obs)
-        if role == "eval" or isinstance(policy, Deterministic):
+        if role == "eval" or isinstance(policy, DeterministicPolicy):
             action: Tensor = policy.mode()
         else:
-            action = policy.draws(1)[0]
+            action = policy.clipped_samples(1)[0]
         return action
 
-    def policy(self) -> ImitatingActor:
+    def policy(self) -> IQLActor:
         """The actor."""
         return self.actor

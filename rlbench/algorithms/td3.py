@@ -9,8 +9,8 @@ from torch import Tensor
 
 from rlbench.algorithms.base import Compilable, Compiler, Update, compilable
 from rlbench.algorithms.steps import optimize, target_updates, td_loss
-from rlbench.config import offline
-from rlbench.config.online import Deterministic
+from rlbench.config.offline import TD3BCConfig
+from rlbench.config.online import TD3PolicyConfig
 from rlbench.nets.actors import DeterministicActor
 from rlbench.nets.critics import Critics
 from rlbench.ops.losses import bc_mse, weighted_mean
@@ -31,7 +31,7 @@ class TD3(Compilable):
         critic_optimizer: torch.optim.Optimizer,
         tau: float,
         delay: int,
-        policy: Deterministic | offline.TD3BC,
+        policy: TD3PolicyConfig | TD3BCConfig,
         compiler: Compiler | None = None,
     ) -> None:
         super().__init__(compiler)
@@ -91,7 +91,7 @@ class TD3(Compilable):
 class TD3BC(TD3):
     """https://arxiv.org/abs/2106.06860."""
 
-    config: offline.TD3BC
+    config: TD3BCConfig
 
     @compilable
     def policy_loss(self, batch: Transition) -> Tensor:

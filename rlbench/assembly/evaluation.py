@@ -10,9 +10,9 @@ import torch
 
 from rlbench.assembly.components import OfflineParts, Parts, no_exploration
 from rlbench.assembly.environments import environments
-from rlbench.buffers.prioritized import Prioritized
-from rlbench.buffers.ring import Column, Ring
-from rlbench.buffers.samplers import Uniform
+from rlbench.buffers.prioritized import PrioritizedSampler
+from rlbench.buffers.ring import ArraySpec, RingBuffer
+from rlbench.buffers.samplers import UniformSampler
 from rlbench.collectors.base import Actor
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.explore import Explorer
@@ -28,7 +28,7 @@ class EvaluationSetup(NamedTuple):
     """The actor, its explorers and its action bounds, in training and in evaluation."""
 
     actor: Actor
-    action: Column  # how an action lies in the ring
+    action: ArraySpec  # how an action lies in the ring
     threads: int  # that step the environments
     eval_explorer: Callable[[torch.Generator], Explorer] = no_exploration
     bound: Callable[[torch.Tensor], torch.Tensor] | None = None  # from a chosen action to the one that is carried out
@@ -67,24 +67,24 @@ def protocol_evaluation(
 def ring_of(
     spec: Spec,
     info: EnvInfo,
-    action: Column,
+    action: ArraySpec,
     device: torch.device,
     *,
     capacity: int,
     num_envs: int,
-    sampler: Uniform | Prioritized | None = None,
+    sampler: UniformSampler | PrioritizedSampler | None = None,
     n_step: int = 1,
-    kind: type[Ring] = Ring,
-) -> Ring:
+    kind: type[RingBuffer] = RingBuffer,
+) -> RingBuffer:
     """An empty ring with the shapes and dtypes of a run's environments; without ``sampler`` it only stacks frames."""
     return kind(
         capacity=capacity,
         num_envs=num_envs,
-        obs=Column(info.obs_shape, DTYPES[np.dtype(info.obs_dtype).name]),
+        obs=ArraySpec(info.obs_shape, DTYPES[np.dtype(info.obs_dtype).name]),
         action=action,
         n_step=n_step,
         gamma=spec.algo.gamma,
         stack=spec.task.stack,
-        sampler=sampler or Uniform(Seeds(spec.seed).torch(device)),
+        sampler=sampler or UniformSampler(Seeds(spec.seed).torch(device)),
         device=device,
     )

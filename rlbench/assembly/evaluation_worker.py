@@ -31,7 +31,7 @@ from rlbench.assembly.offline import staged
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.config.run import Spec
 from rlbench.datasets.episodes import Scale
-from rlbench.ops.state_dict import into_module
+from rlbench.ops.state_dict import load_module
 from rlbench.signals import end_with_parent
 
 PROGRESS_INTERVAL: Final = 0.1  # seconds between two reports of progress
@@ -56,7 +56,7 @@ def make_evaluator(spec: Spec, threads: int, scale: dict[str, Tensor]) -> Evalua
 def evaluate(evaluator: Evaluator, epoch: int, policy: dict[str, Tensor], replies: int) -> None:
     """Evaluate weights ``[...]`` by name as the training would; report progress and the result."""
     module, evaluation_of = evaluator
-    into_module(module, dict(policy))
+    load_module(module, dict(policy))
     _reply(replies, "games", 0)
     running, report_time = evaluation_of(epoch), monotonic()
     for games in running:

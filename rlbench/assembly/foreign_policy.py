@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from rlbench.assembly.device import stepping_threads, threads_of
 from rlbench.assembly.evaluation import EvaluationSetup, protocol_evaluation
-from rlbench.buffers.ring import Column
+from rlbench.buffers.ring import ArraySpec
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.explore import EpsilonGreedy, Explorer, NoExploration
 from rlbench.config.names import printable
@@ -124,5 +124,5 @@ def foreign_evaluation(spec: Spec, actor: ForeignActor, info: EnvInfo, seeds: Se
             return EpsilonGreedy(actions=info.actions.n, generator=generator, epsilon=spec.protocol.epsilon)
         return NoExploration()
 
-    stage = EvaluationSetup(actor, Column(shape, dtype), stepping_threads(runtime), explorer)
+    stage = EvaluationSetup(actor, ArraySpec(shape, dtype), stepping_threads(runtime), explorer)
     return protocol_evaluation(spec, info, stage, torch.device("cpu"), seeds)

@@ -9,20 +9,19 @@ import torch
 
 from rlbench.algorithms import bcq, iql
 from rlbench.algorithms.base import Compiler, OffPolicyLearner
-from rlbench.algorithms.behavior_cloning import Imitation
+from rlbench.algorithms.behavior_cloning import BehaviorCloning
 from rlbench.algorithms.cql import CQL, ClonedSAC, LagrangeMultiplier
 from rlbench.algorithms.crr import CRR
 from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.algorithms.td3 import TD3BC
 from rlbench.assembly.components import OfflineParts, adam
-from rlbench.buffers.ring import Column
-from rlbench.config import offline
-from rlbench.config.offline import Offline
+from rlbench.buffers.ring import ArraySpec
+from rlbench.config.offline import BCConfig, BCQConfig, CQLConfig, CRRConfig, IQLConfig, OfflineConfig, TD3BCConfig
 from rlbench.envs.base import Box, EnvInfo
 from rlbench.errors import UsageError
 from rlbench.nets import actors
-from rlbench.nets.actors import BoundedActor, ConditionalActor, DeterministicActor, SquashedActor
-from rlbench.nets.bcq_vae import ActionVAE, BCQPolicy, Perturbation
+from rlbench.nets.actors import BoundedGaussianActor, DeterministicActor, SquashedGaussianActor, StateDependentStdActor
+from rlbench.nets.bcq_vae import ActionVAE, BCQPolicy, PerturbationNet
 from rlbench.nets.critics import Critics, StateValue
 from rlbench.ops.types import Transition
 from rlbench.training.protocols import Schedule
@@ -40,7 +39,7 @@ class Shape(NamedTuple):
 
 
 def continuous_parts(
-    name: str, algo: Offline, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
+    name: str, algo: OfflineConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
 ) -> OfflineParts:
     """Build the learner and its parts; torch's own generator draws the networks' weights.
 
@@ -50,16 +49,16 @@ def continuous_parts(
     shape = _shape(name, info, device, compiler)
     learner = _learner(algo, shape)
     return OfflineParts(
-        learner=learner, action=Column((shape.actions,), torch.float32), schedules=_schedules(algo, learner)
+        learner=learner, action=ArraySpec((shape.actions,), torch.float32), schedules=_schedules(algo, learner)
     )
 
 
-def _schedules(algo: Offline, learner: OffPolicyLearner[Transition]) -> list[Schedule]:
+def _schedules(algo: OfflineConfig, learner: OffPolicyLearner[Transition]) -> list[Schedule]:
     """By the number of updates: half a cosine to 0 of IQL's actor's rate, and the end of CQL's behaviour cloning."""
     match learner:
         case CQL(sac=ClonedSAC(cloning=cloning), config=method):  # the trainer asks once a stride of 25
             return [(lambda updates: float(updates < method.bc_steps), cloning.fill_)]
-        case iql.IQL(config=offline.ImplicitQ(lr_decay_steps=int(steps))):
+        case iql.IQL(config=IQLConfig(lr_decay_steps=int(steps))):
             return [_cosine(algo.actor_lr, steps, learner.actor_optimizer)]
         case _:
             return []
@@ -92,18 +91,18 @@ def _shape(name: str, info: EnvInfo, device: torch.device, compiler: Compiler | 
     return Shape(info.obs_shape[0], int(info.actions.low.shape[0]), device, compiler)
 
 
-def _learner(algo: Offline, shape: Shape) -> OffPolicyLearner[Transition]:
+def _learner(algo: OfflineConfig, shape: Shape) -> OffPolicyLearner[Transition]:
     match algo.method:
-        case offline.Imitation(policy=policy):
+        case BCConfig(policy=policy):
             actor = _plain(algo, shape) if policy == "deterministic" else _gaussian(algo, shape, LOW, HIGH)
-            return Imitation(actor, actor_optimizer=adam(actor, lr=algo.actor_lr), compiler=shape.compiler)
-        case offline.BatchConstrained() as method:
+            return BehaviorCloning(actor, actor_optimizer=adam(actor, lr=algo.actor_lr), compiler=shape.compiler)
+        case BCQConfig() as method:
             return _constrained(algo, method, shape)
-        case offline.Conservative() as method:
+        case CQLConfig() as method:
             return _conservative(algo, method, shape)
-        case offline.CriticRegularized() as method:
+        case CRRConfig() as method:
             return _regularized(algo, method, shape)
-        case offline.TD3BC() as method:
+        case TD3BCConfig() as method:
             plain, critics = _plain(algo, shape), _critics(algo, shape)
             return TD3BC(
                 plain,
@@ -115,13 +114,13 @@ def _learner(algo: Offline, shape: Shape) -> OffPolicyLearner[Transition]:
                 policy=method,
                 compiler=shape.compiler,
             )
-        case offline.ImplicitQ() as method:
+        case IQLConfig() as method:
             return _implicit(algo, method, shape)
         case _:
             assert_never(algo.method)
 
 
-def _constrained(algo: Offline, method: offline.BatchConstrained, shape: Shape) -> bcq.BCQ:
+def _constrained(algo: OfflineConfig, method: BCQConfig, shape: Shape) -> bcq.BCQ:
     proposer = ActionVAE(
         obs=shape.obs,
         actions=shape.actions,
@@ -129,7 +128,7 @@ def _constrained(algo: Offline, method: offline.BatchConstrained, shape: Shape) 
         widths=method.vae_widths,
         clip=method.latent_clip,
     )
-    perturbation = Perturbation(
+    perturbation = PerturbationNet(
         obs=shape.obs, actions=shape.actions, widths=algo.widths, perturbation=method.perturbation
     )
     net = BCQPolicy(proposer, perturbation, _critics(algo, shape)).to(shape.device)
@@ -144,7 +143,7 @@ def _constrained(algo: Offline, method: offline.BatchConstrained, shape: Shape) 
     )
 
 
-def _conservative(algo: Offline, method: offline.Conservative, shape: Shape) -> CQL:
+def _conservative(algo: OfflineConfig, method: CQLConfig, shape: Shape) -> CQL:
     actor, critics = _squashed(algo, method, shape), _critics(algo, shape, orthogonal=method.orthogonal_init)
     target = -float(shape.actions) if method.target_entropy is None else method.target_entropy
     sac = (ClonedSAC if method.bc_steps else SAC)(
@@ -167,8 +166,8 @@ def _conservative(algo: Offline, method: offline.Conservative, shape: Shape) -> 
     return CQL(sac, multiplier=multiplier, method=method)
 
 
-def _squashed(algo: Offline, method: offline.Conservative, shape: Shape) -> SquashedActor:
-    actor = SquashedActor(
+def _squashed(algo: OfflineConfig, method: CQLConfig, shape: Shape) -> SquashedGaussianActor:
+    actor = SquashedGaussianActor(
         obs_shape=(shape.obs,),
         actions=shape.actions,
         widths=algo.widths,
@@ -181,15 +180,15 @@ def _squashed(algo: Offline, method: offline.Conservative, shape: Shape) -> Squa
         case "linear":
             pass
         case "xavier":
-            actors.xavier(actor.mean, actor.log_std)
+            actors.init_xavier(actor.mean, actor.log_std)
         case "uniform":
-            actors.uniform(actor.mean, actor.log_std)
+            actors.init_uniform(actor.mean, actor.log_std)
         case _:
             assert_never(method.final_init)
     return actor.to(shape.device)
 
 
-def _regularized(algo: Offline, method: offline.CriticRegularized, shape: Shape) -> CRR:
+def _regularized(algo: OfflineConfig, method: CRRConfig, shape: Shape) -> CRR:
     actor, critics = _gaussian(algo, shape, LOW, HIGH), _critics(algo, shape, method.critics)
     return CRR(
         actor,
@@ -202,7 +201,7 @@ def _regularized(algo: Offline, method: offline.CriticRegularized, shape: Shape)
     )
 
 
-def _implicit(algo: Offline, method: offline.ImplicitQ, shape: Shape) -> iql.IQL:
+def _implicit(algo: OfflineConfig, method: IQLConfig, shape: Shape) -> iql.IQL:
     actor, critics = _imitating(algo, method, shape), _critics(algo, shape)
     value = StateValue(obs=shape.obs, widths=algo.widths).to(shape.device)
     return iql.IQL(
@@ -218,14 +217,14 @@ def _implicit(algo: Offline, method: offline.ImplicitQ, shape: Shape) -> iql.IQL
     )
 
 
-def _imitating(algo: Offline, method: offline.ImplicitQ, shape: Shape) -> iql.ImitatingActor:
+def _imitating(algo: OfflineConfig, method: IQLConfig, shape: Shape) -> iql.IQLActor:
     match method.policy:
         case "gaussian":
             return _gaussian(algo, shape, method.log_std_min, method.log_std_max)
         case "deterministic":
             return _plain(algo, shape)
         case "conditional":
-            actor = ConditionalActor(
+            actor = StateDependentStdActor(
                 obs_shape=(shape.obs,),
                 actions=shape.actions,
                 widths=algo.widths,
@@ -237,19 +236,19 @@ def _imitating(algo: Offline, method: offline.ImplicitQ, shape: Shape) -> iql.Im
             assert_never(method.policy)
 
 
-def _plain(algo: Offline, shape: Shape) -> DeterministicActor:
+def _plain(algo: OfflineConfig, shape: Shape) -> DeterministicActor:
     return DeterministicActor(obs_shape=(shape.obs,), actions=shape.actions, widths=algo.widths).to(shape.device)
 
 
-def _gaussian(algo: Offline, shape: Shape, low: float, high: float) -> BoundedActor:
-    actor = BoundedActor(
+def _gaussian(algo: OfflineConfig, shape: Shape, low: float, high: float) -> BoundedGaussianActor:
+    actor = BoundedGaussianActor(
         obs_shape=(shape.obs,), actions=shape.actions, widths=algo.widths, log_std_min=low, log_std_max=high
     )
     return actor.to(shape.device)
 
 
-def _critics(algo: Offline, shape: Shape, members: int = 2, *, orthogonal: bool = False) -> Critics:
+def _critics(algo: OfflineConfig, shape: Shape, members: int = 2, *, orthogonal: bool = False) -> Critics:
     critics = Critics(members=members, obs=shape.obs, actions=shape.actions, widths=algo.widths)
     if orthogonal:
-        actors.orthogonal_critics(critics)
+        actors.init_orthogonal_critics(critics)
     return critics.to(shape.device)

@@ -11,19 +11,19 @@ from rlbench.assembly import assemble, dqn, offline, policy_gradient
 from rlbench.assembly.device import device_of, stepping_threads, threads_of
 from rlbench.assembly.environments import describe, environments
 from rlbench.assembly.evaluation import EvaluationSetup, evaluation_setup, protocol_evaluation, ring_of
-from rlbench.buffers.ring import Ring
+from rlbench.buffers.ring import RingBuffer
 from rlbench.collectors.base import Actor
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.explore import EpsilonGreedy
-from rlbench.config.offline import Offline
-from rlbench.config.offline_discrete import OfflineQ
-from rlbench.config.online import PolicyGradient, QLearning
+from rlbench.config.offline import OfflineConfig
+from rlbench.config.offline_discrete import DiscreteOfflineConfig
+from rlbench.config.online import PolicyGradientConfig, QLearningConfig
 from rlbench.config.run import Runtime, Spec
 from rlbench.datasets import episodes
 from rlbench.envs.base import Discrete, EnvInfo, VectorEnv
 from rlbench.envs.normalize import Scale, Scaling
 from rlbench.errors import RefusedFile, UsageError
-from rlbench.ops.state_dict import State, branch, into_module, tensor
+from rlbench.ops.state_dict import State, load_module, subtree, tensor
 from rlbench.seeds import Seeds
 
 
@@ -44,17 +44,20 @@ def restore_evaluation(spec: Spec, state: State, runtime: Runtime, seeds: Seeds)
 def _stage(spec: Spec, state: State, info: EnvInfo, device: torch.device, runtime: Runtime) -> EvaluationSetup:
     scale, threads = _scale(spec, state, info), stepping_threads(runtime)
     match spec.algo:
-        case PolicyGradient():
+        case PolicyGradientConfig():
             learner, _, action = policy_gradient.build_on_policy(spec, spec.algo, info, device)
-            policy, stage = learner.policy(), policy_gradient.setup(spec.algo, info, learner, action, threads, scale)
-        case Offline() | OfflineQ():
+            policy, stage = (
+                learner.policy(),
+                policy_gradient.policy_gradient_setup(spec.algo, info, learner, action, threads, scale),
+            )
+        case OfflineConfig() | DiscreteOfflineConfig():
             data_parts = offline.offline_parts_of(spec, spec.algo, info, device)
             policy, stage = data_parts.learner.policy(), evaluation_setup(data_parts, threads=threads, scale=scale)
         case _:
             parts = assemble.parts_of(spec, spec.algo, info, device)
             policy, stage = parts.learner.policy(), evaluation_setup(parts, threads=threads)
     try:
-        into_module(policy, branch(state, "policy"))
+        load_module(policy, subtree(state, "policy"))
     except (RuntimeError, TypeError):
         raise RefusedFile(
             f"{spec.name}: the checkpoint holds another network than the Spec; --force runs it again"
@@ -66,7 +69,7 @@ def _scale(spec: Spec, state: State, info: EnvInfo) -> Scaling | None:
     """The normalization of the training's observations, now constant, if the policy uses one."""
     if not spec.algo.normalizes_obs:
         return None
-    saved = branch(state, "scale")
+    saved = subtree(state, "scale")
     if not saved:
         raise UsageError(f"{spec.name}: its checkpoint has no scale of observations; --force runs it again")
     if spec.algo.learns_from == "data":
@@ -80,7 +83,7 @@ class PolicyPlayer(NamedTuple):
     """A policy, its explorer and the environments on which it plays."""
 
     actor: Actor
-    frame_stacker: Ring  # stacks the frames that the actor observes
+    frame_stacker: RingBuffer  # stacks the frames that the actor observes
     explorer: EpsilonGreedy
     envs: VectorEnv  # whole games with unclipped rewards
 
@@ -97,7 +100,7 @@ def policy_player(spec: Spec, state: State, *, epsilon: float, num_envs: int, se
         raise UsageError(f"{spec.name}: {spec.task.id} takes continuous actions; record it without --epsilon")
     parts = dqn.dqn_parts(spec, algo, info, device)
     learner = parts.learner
-    into_module(learner.policy(), branch(state, "policy"))
+    load_module(learner.policy(), subtree(state, "policy"))
     torch.manual_seed(seeds.child("noise").number())  # for a network with noise of its own
     generator = seeds.child("explore").torch(device)
     capacity = (spec.task.stack + 2) * num_envs
@@ -109,13 +112,13 @@ def policy_player(spec: Spec, state: State, *, epsilon: float, num_envs: int, se
     )
 
 
-def q_learning_of(spec: Spec) -> QLearning:
+def q_learning_of(spec: Spec) -> QLearningConfig:
     """The algorithm of ``spec``, if its games can be recorded.
 
     Raises:
         UsageError: it does not learn the values of discrete actions.
     """
-    if not isinstance(spec.algo, QLearning):
+    if not isinstance(spec.algo, QLearningConfig):
         raise UsageError(f"{spec.name}: is no Q-learning; only dqn, qrdqn and their variants record games")
     return spec.algo
 
@@ -123,7 +126,7 @@ def q_learning_of(spec: Spec) -> QLearning:
 def fingerprint(state: State) -> str:
     """SHA-256 of a saved policy's parameters, as in ``outcome.json``."""
     total = sha256()
-    for name, value in sorted(branch(state, "policy").items()):
+    for name, value in sorted(subtree(state, "policy").items()):
         if isinstance(value, torch.Tensor):
             total.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
     return total.hexdigest()

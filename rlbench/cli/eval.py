@@ -161,13 +161,13 @@ def _evaluate(
     from rlbench.cli.eval_policy import evaluation_fits, with_episodes
     from rlbench.config.run import Runtime
     from rlbench.generate import stored_run
-    from rlbench.ops.state_dict import whole
+    from rlbench.ops.state_dict import integer
     from rlbench.records.store import read_record
     from rlbench.report.reference_scores import primary
     from rlbench.seeds import Seeds
 
     (spec, state), record = stored_run(folder, checkpoint), read_record(folder)
-    epoch = whole(state, "epoch")
+    epoch = integer(state, "epoch")
     original = record.epochs[epoch].evaluated if epoch < len(record.epochs) else None
     if games is None and original is None:
         raise UsageError(f"{folder}: its record has no evaluation of this policy; leave --replay-recorded out")
@@ -202,10 +202,10 @@ def _play(spec: Spec, evaluation: Evaluation, video: Path | None, program: str |
         for ended in evaluation:
             since = _remark_progress(ended, evaluation, since)
         return None
-    from rlbench.assembly.environments import watch
+    from rlbench.assembly.environments import record_video
     from rlbench.cli.video_writer import video_writer
 
-    recorder = watch(spec, evaluation)
+    recorder = record_video(spec, evaluation)
     with video_writer(video, seconds=recorder.seconds, program=program) as writer:
         for ended in evaluation:
             since = _remark_progress(ended, evaluation, since)

@@ -18,16 +18,16 @@ from rlbench.collectors.base import Actor
 from rlbench.collectors.episode_stats import EpisodeStats
 from rlbench.collectors.explore import Explorer
 from rlbench.envs.base import AsyncVectorEnv, Step
-from rlbench.ops.state_dict import State, branch, whole
+from rlbench.ops.state_dict import State, integer, subtree
 
 
-class AsyncRecorder(Protocol):
+class AsyncStepBuffer(Protocol):
     """Buffer of an asynchronous collector."""
 
-    def observe(self, frames: NDArray[np.generic], env_id: NDArray[np.int64] | None = None) -> Tensor:
+    def add_observations(self, frames: NDArray[np.generic], env_id: NDArray[np.int64] | None = None) -> Tensor:
         """Begin a row in the envs ``[M]``, or in all; return the frames ``[M, ...]`` stacked, on the device."""
 
-    def record(
+    def add_transitions(
         self,
         action: Tensor,
         reward: NDArray[np.float32],
@@ -37,7 +37,7 @@ class AsyncRecorder(Protocol):
     ) -> None:
         """Complete the rows ``[M, ...]``."""
 
-    def close(self) -> None:
+    def truncate_episodes(self) -> None:
         """Truncate the running episodes."""
 
 
@@ -54,7 +54,7 @@ class AsyncCollector:
         self,
         *,
         actor: Actor,
-        recorder: AsyncRecorder,
+        recorder: AsyncStepBuffer,
         explorer: Explorer,
         open_envs: Callable[[int], AsyncVectorEnv],
         num_envs: int,
@@ -70,17 +70,17 @@ class AsyncCollector:
     def open(self, segment: int) -> None:
         """Truncate running episodes, drop pending answers, and begin ``segment`` in fresh environments."""
         if self.envs is not None:
-            self.recorder.close()
+            self.recorder.truncate_episodes()
             self.close()
         self.segment, self.envs = segment, self.open_envs(segment)
         self.ended[:] = False
         self.games.drop(np.ones_like(self.ended))
-        actions = self._act(self.recorder.observe(self.envs.reset()))
+        actions = self._act(self.recorder.add_observations(self.envs.reset()))
         self.actions = actions.clone()  # an action in flight must not change
         self.envs.send(actions.cpu().numpy(), self.env_ids)
 
     def step(self) -> int:
-        """Store the next batch of answers and send its envs their next action; return the number of live steps.
+        """Store the next batch of answers and send its envs their next action; return the number of agent steps.
 
         Raises:
             RuntimeError: no segment was opened.
@@ -89,11 +89,11 @@ class AsyncCollector:
             raise RuntimeError("open a segment first")
         step = self.envs.recv()
         index = torch.from_numpy(step.env_id).to(self.actions.device)
-        self.recorder.record(self.actions[index], step.reward, step.terminated, step.truncated, step.env_id)
+        self.recorder.add_transitions(self.actions[index], step.reward, step.terminated, step.truncated, step.env_id)
         live = ~self.ended[step.env_id]
         self._count(step, live)
         self.ended[step.env_id] = step.terminated | step.truncated
-        actions = self._act(self.recorder.observe(step.obs, step.env_id))
+        actions = self._act(self.recorder.add_observations(step.obs, step.env_id))
         self.actions[index] = actions
         self.envs.send(actions.cpu().numpy(), step.env_id)
         return int(live.sum())
@@ -111,13 +111,13 @@ class AsyncCollector:
 
     def load_state_dict(self, state: State) -> None:
         """Load statistics and explorer, and begin the segment anew; the recorder must be loaded, and is truncated."""
-        self.games.load_state_dict(branch(state, "games"))
-        self.explorer.load_state_dict(branch(state, "explorer"))
+        self.games.load_state_dict(subtree(state, "games"))
+        self.explorer.load_state_dict(subtree(state, "explorer"))
         self.close()
-        self.segment = whole(state, "segment", least=-1)
+        self.segment = integer(state, "segment", least=-1)
         if self.segment >= 0:
             self.exact = False
-            self.recorder.close()
+            self.recorder.truncate_episodes()
             self.open(self.segment)
 
     def _act(self, obs: Tensor) -> Tensor:

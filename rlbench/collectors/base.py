@@ -18,19 +18,19 @@ class Actor(Protocol):
         """Actions of the policy without exploration, ``[N]`` or ``[N, A]``."""
 
 
-class Recorder(Protocol):
+class StepBuffer(Protocol):
     """Buffer that stacks frames and stores transitions."""
 
-    def observe(self, frames: NDArray[np.generic]) -> Tensor:
+    def add_observations(self, frames: NDArray[np.generic]) -> Tensor:
         """Begin a row; return the frames ``[N, ...]`` stacked, on the device."""
 
-    def newest(self) -> Tensor:
+    def newest_observations(self) -> Tensor:
         """The newest row, stacked, ``[N, ...]``."""
 
-    def record(
+    def add_transitions(
         self, action: Tensor, reward: NDArray[np.float32], terminated: NDArray[np.bool_], truncated: NDArray[np.bool_]
     ) -> None:
         """Complete the row with the actions ``[N, ...]`` and their rewards and ends, each ``[N]``."""
 
-    def close(self) -> None:
+    def truncate_episodes(self) -> None:
         """Truncate the running episodes."""

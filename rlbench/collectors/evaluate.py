@@ -8,7 +8,7 @@ from time import monotonic
 import numpy as np
 from torch import Tensor
 
-from rlbench.collectors.base import Actor, Recorder
+from rlbench.collectors.base import Actor, StepBuffer
 from rlbench.collectors.episode_stats import EpisodeQuota
 from rlbench.collectors.explore import Explorer
 from rlbench.envs.base import VectorEnv
@@ -22,7 +22,7 @@ class Evaluation:
         self,
         *,
         actor: Actor,
-        recorder: Recorder,
+        recorder: StepBuffer,
         explorer: Explorer,
         envs: VectorEnv,
         seeds: Sequence[int],
@@ -43,15 +43,15 @@ class Evaluation:
 
     def _play(self) -> Iterator[int]:
         ended = np.zeros(self.envs.info.num_envs, np.bool_)
-        obs: Tensor = self.recorder.observe(self.envs.reset())
+        obs: Tensor = self.recorder.add_observations(self.envs.reset())
         while not self.quota.met:
             action = self.explorer(self.actor.act(obs, "eval"))
             self.envs.send((action if self.bound is None else self.bound(action)).cpu().numpy())
             step = self.envs.recv()
             self.quota.add(step.score, ~ended, step.over)
             ended = step.terminated | step.truncated
-            self.recorder.record(action, step.reward, step.terminated, step.truncated)
-            obs = self.recorder.observe(step.obs)
+            self.recorder.add_transitions(action, step.reward, step.terminated, step.truncated)
+            obs = self.recorder.add_observations(step.obs)
             yield self.quota.count
 
     def result(self) -> Evaluated:

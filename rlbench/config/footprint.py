@@ -9,23 +9,23 @@ from itertools import pairwise
 from math import prod
 from typing import Final, assert_never
 
-from rlbench.config.offline import BatchConstrained, Conservative, CriticRegularized, Offline
-from rlbench.config.offline_discrete import DiscreteConservative, DiscreteImitation, OfflineQ
+from rlbench.config.offline import BCQConfig, CQLConfig, CRRConfig, OfflineConfig
+from rlbench.config.offline_discrete import DiscreteBCConfig, DiscreteCQLConfig, DiscreteOfflineConfig
 from rlbench.config.online import (
-    ActorCritic,
-    Categorical,
-    Curiosity,
-    DiscreteSAC,
-    Expected,
-    Head,
-    Implicit,
-    Mlp,
-    Nature,
-    PolicyGradient,
-    Proposed,
-    QLearning,
-    Quantiles,
-    Torso,
+    ActorCriticConfig,
+    C51HeadConfig,
+    CuriosityConfig,
+    DiscreteSACConfig,
+    DQNHeadConfig,
+    FQFHeadConfig,
+    HeadConfig,
+    IQNHeadConfig,
+    MLPConfig,
+    NatureConfig,
+    PolicyGradientConfig,
+    QLearningConfig,
+    QRDQNHeadConfig,
+    TorsoConfig,
 )
 from rlbench.config.run import Spec
 from rlbench.config.tasks import AtariTask, GoalTask, GymnasiumTask, MujocoTask, OfflineTask, Task, world_of
@@ -148,7 +148,7 @@ def footprint(spec: Spec, eval_workers: int = 0, *, steps: int | None = None) ->
     ``steps``: rows of the data set, if its file is here; else its name or a default gives the number.
     """
     algo, replay, networks, environments = spec.algo, _replay(spec, steps), _networks(spec), _environments(spec)
-    dense = isinstance(algo, ActorCritic | Offline) or isinstance(algo.torso, Mlp)
+    dense = isinstance(algo, ActorCriticConfig | OfflineConfig) or isinstance(algo.torso, MLPConfig)
     worker = EVAL_WORKER + environments + 3 * networks // COPIES  # it holds one policy, two wait for it
     return Footprint(
         replay=replay,
@@ -166,11 +166,11 @@ def _replay(spec: Spec, steps: int | None) -> int:
     numbers, width, action = _shapes(spec.task)
     slot = numbers * width + action + SLOT
     match spec.algo:
-        case Offline():
+        case OfflineConfig():
             return (steps or DATASET_STEPS) * (2 * (4 * numbers + action + 4) + PLACE)  # as read, and in the ring
-        case OfflineQ():
+        case DiscreteOfflineConfig():
             return (steps or _dataset_steps(spec)) * slot  # frames lie once: the file's array is the ring's
-        case PolicyGradient(rollout_length=length):
+        case PolicyGradientConfig(rollout_length=length):
             return (length + spec.task.stack + 2) * spec.task.envs * slot
         case _:
             return spec.algo.replay.capacity * (slot + MASS * (spec.algo.replay.priority is not None))
@@ -216,24 +216,24 @@ def _networks(spec: Spec) -> int:
     """Bytes of parameters in all their copies, and of the rows that pass through the networks at once."""
     task, algo = spec.task, spec.algo
     match algo:
-        case ActorCritic() | Offline():
+        case ActorCriticConfig() | OfflineConfig():
             return _dense(spec, algo)
-        case QLearning(dueling=dueling, noisy=noisy):
+        case QLearningConfig(dueling=dueling, noisy=noisy):
             return _q_network(task, algo, dueling=dueling, noisy=noisy is not None)
-        case OfflineQ(method=method):  # doubled for a second head with a policy
-            heads = 1 if isinstance(method, DiscreteImitation | DiscreteConservative) else 2
+        case DiscreteOfflineConfig(method=method):  # doubled for a second head with a policy
+            heads = 1 if isinstance(method, DiscreteBCConfig | DiscreteCQLConfig) else 2
             return heads * _q_network(task, algo)
-        case DiscreteSAC(torso=torso, hidden=hidden, critics=critics):
+        case DiscreteSACConfig(torso=torso, hidden=hidden, critics=critics):
             layers, features, per_row = _torso(torso, task)
             layers += [(features, hidden), *[(hidden, MOST_ACTIONS)] * (1 + critics)]
             copies = COPIES + 2 * critics  # as many more optimizers hold moments of the torso
             return 4 * (copies * _parameters(layers) + WORKSPACES * algo.batch * (per_row + hidden))
-        case PolicyGradient(torso=Nature() as torso, hidden=hidden):
+        case PolicyGradientConfig(torso=NatureConfig() as torso, hidden=hidden):
             layers, features, per_row = _torso(torso, task)
             parameters = _parameters([*layers, (features, hidden)]) + hidden * MOST_ACTIONS
             rows = (algo.rollout_length + 1) * task.envs
             return 4 * (COPIES * parameters + round(PASSES * rows * (per_row + hidden)))
-        case PolicyGradient(torso=torso):
+        case PolicyGradientConfig(torso=torso):
             layers, features, per_row = _torso(torso, task)
             parameters, rows = _parameters(layers) + features * MOST_ACTIONS, (algo.rollout_length + 1) * task.envs
             return 4 * 2 * (COPIES * parameters + WORKSPACES * rows * per_row)  # of the actor and of the critic
@@ -241,20 +241,20 @@ def _networks(spec: Spec) -> int:
             assert_never(algo)
 
 
-def _dense(spec: Spec, algo: ActorCritic | Offline) -> int:
+def _dense(spec: Spec, algo: ActorCriticConfig | OfflineConfig) -> int:
     """Bytes of actor, critics and VAE, and of the sampled actions of a batch, or of the envs that act."""
     numbers, actions = VECTORS.get(world_of(spec.task).id, (64, 8))
-    critics = algo.critics if isinstance(algo, ActorCritic) else 2
+    critics = algo.critics if isinstance(algo, ActorCriticConfig) else 2
     networks = [(numbers, *algo.widths, 2 * actions), *[(numbers + actions, *algo.widths, 1)] * critics]
     rows, acting_rows = algo.batch, 0
     match algo:
-        case Offline(method=BatchConstrained() as bcq):
+        case OfflineConfig(method=BCQConfig() as bcq):
             latent = bcq.latent_dim or bcq.latent * actions
             networks += [(numbers + actions, *bcq.vae_widths, 2 * latent), (numbers + latent, *bcq.vae_widths, actions)]
             rows, acting_rows = rows * bcq.n_action_samples, spec.protocol.envs * bcq.eval_action_samples
-        case Offline(method=Conservative(n_action_samples=samples)):
+        case OfflineConfig(method=CQLConfig(n_action_samples=samples)):
             rows *= 3 * samples + 1
-        case Offline(method=CriticRegularized(n_action_samples=samples)):
+        case OfflineConfig(method=CRRConfig(n_action_samples=samples)):
             rows *= samples
         case _:
             pass
@@ -263,7 +263,9 @@ def _dense(spec: Spec, algo: ActorCritic | Offline) -> int:
     return 4 * (COPIES * _parameters(layers) + max(WORKSPACES * rows * sum(map(sum, networks)), acting))
 
 
-def _q_network(task: Task, algo: QLearning | OfflineQ, *, dueling: bool = False, noisy: bool = False) -> int:
+def _q_network(
+    task: Task, algo: QLearningConfig | DiscreteOfflineConfig, *, dueling: bool = False, noisy: bool = False
+) -> int:
     """Bytes of a Q-network, and of one batch passing through it."""
     layers, features, per_row = _torso(algo.torso, task)
     width, fractions, cosines = _head(algo.head)
@@ -278,11 +280,11 @@ def _q_network(task: Task, algo: QLearning | OfflineQ, *, dueling: bool = False,
 def _icm(spec: Spec) -> int:
     """Bytes of the ICM, if there is one, and of the steps passing through it at once."""
     match spec.algo:
-        case PolicyGradient(curiosity=Curiosity() as curiosity, rollout_length=length):
+        case PolicyGradientConfig(curiosity=CuriosityConfig() as curiosity, rollout_length=length):
             rows = (length + 1) * spec.task.envs
         case (
-            QLearning(curiosity=Curiosity() as curiosity, batch=batch, replay=replay)
-            | DiscreteSAC(curiosity=Curiosity() as curiosity, batch=batch, replay=replay)
+            QLearningConfig(curiosity=CuriosityConfig() as curiosity, batch=batch, replay=replay)
+            | DiscreteSACConfig(curiosity=CuriosityConfig() as curiosity, batch=batch, replay=replay)
         ):
             rows = batch * (replay.n_step + 1)
         case _:
@@ -299,28 +301,28 @@ def _parameters(layers: Sequence[tuple[int, ...]]) -> int:
     return sum(prod(layer) + layer[-1] for layer in layers)
 
 
-def _head(head: Head) -> tuple[int, int, int]:
+def _head(head: HeadConfig) -> tuple[int, int, int]:
     """Numbers per action, states a row becomes, and cosines of its embedding."""
     match head:
-        case Expected():
+        case DQNHeadConfig():
             return 1, 1, 0
-        case Categorical(n_atoms=atoms):
+        case C51HeadConfig(n_atoms=atoms):
             return atoms, 1, 0
-        case Quantiles(n_quantiles=count):
+        case QRDQNHeadConfig(n_quantiles=count):
             return count, 1, 0
-        case Implicit(n_taus=learn, n_target_taus=target, cosines=cosines):
+        case IQNHeadConfig(n_taus=learn, n_target_taus=target, cosines=cosines):
             return 1, max(learn, target), cosines
-        case Proposed(n_quantiles=count, cosines=cosines):
+        case FQFHeadConfig(n_quantiles=count, cosines=cosines):
             return 1, count, cosines
         case _:
             assert_never(head)
 
 
-def _torso(torso: Torso, task: Task) -> tuple[list[tuple[int, ...]], int, int]:
+def _torso(torso: TorsoConfig, task: Task) -> tuple[list[tuple[int, ...]], int, int]:
     """Shapes of the weights, the number of features, and the numbers of a row in all layers, its input included."""
     task, (numbers, _, _) = world_of(task), _shapes(task)
     layers: list[tuple[int, ...]] = []
-    if isinstance(torso, Mlp):
+    if isinstance(torso, MLPConfig):
         layers += pairwise((numbers, *torso.widths))
         return layers, (numbers, *torso.widths)[-1], numbers * task.stack + sum(torso.widths)
     channels, side = task.stack, (task.size if isinstance(task, AtariTask | GymnasiumTask) else None) or 84

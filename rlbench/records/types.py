@@ -40,7 +40,7 @@ class Collected:
     """Training games of an epoch."""
 
     episodes: Count  # games that ended
-    steps: Count  # live agent steps, of ended and unended games
+    steps: Count  # agent steps, of ended and unended games
     returns: tuple[Points, ...]  # raw points per ended game, over all its lives
     lengths: tuple[Count, ...]  # agent steps per ended game
     steps_per_second: Seconds  # of the whole epoch: acting, emulating and learning
@@ -88,7 +88,7 @@ class Epoch:
     """Record of an epoch; number 0 is the untrained policy."""
 
     number: Count
-    env_steps: Count  # live agent steps so far; frames = steps × frame skip
+    env_steps: Count  # agent steps so far; frames = steps × frame skip
     updates: Count  # gradient steps so far
     seconds: Seconds  # wall clock so far, over all attempts
     collected: Collected | None  # None in offline training
@@ -116,7 +116,7 @@ class Outcome:
 
     status: Status
     reason: str
-    env_steps: Count  # live agent steps
+    env_steps: Count  # agent steps
     updates: Count  # gradient steps
     epochs: Count
     seconds: Seconds  # wall clock

@@ -13,11 +13,11 @@ from rlbench.accel.graph_capture import MOST, WARMUP, GraphUpdater
 from rlbench.algorithms.iql import IQL
 from rlbench.algorithms.td3 import TD3
 from rlbench.assembly.environments import describe
-from rlbench.buffers.hindsight import Hindsight
+from rlbench.buffers.hindsight import HindsightReplay
 from rlbench.config.run import Runtime
 from rlbench.ops.state_dict import State
-from rlbench.training.offline import Offline
-from rlbench.training.online import Online
+from rlbench.training.offline import OfflineTrainer
+from rlbench.training.online import OnlineTrainer
 from rlbench.training.updates import EagerUpdater
 from tests.accel.graph_tape import GraphRecorder, RecordingError
 from tests.slow import slow_but
@@ -26,35 +26,37 @@ RUNTIME = Runtime(device="cpu", threads=1, update_engine="eager")
 TD3_CELL, IQL_CELL, RAINBOW = "toy/td3/Pendulum-v1", "offline/iql/halfcheetah-medium-v2", "toy/rainbow/Catch"
 
 
-def captured(run: Online | Offline, *, checked: bool = False) -> GraphUpdater:
+def captured(run: OnlineTrainer | OfflineTrainer, *, checked: bool = False) -> GraphUpdater:
     """The run's updates, recorded by a recorder of graphs."""
     assert isinstance(run.updater, EagerUpdater)
-    sampler = ring_of(run).sampler if isinstance(run, Online) else run.sampler
+    sampler = ring_of(run).sampler if isinstance(run, OnlineTrainer) else run.sampler
     streams = [sampler.generator, torch.default_generator]
-    if isinstance(run, Online) and isinstance(run.buffer, Hindsight):
+    if isinstance(run, OnlineTrainer) and isinstance(run.buffer, HindsightReplay):
         streams.append(run.buffer.generator)
     recorder = GraphRecorder(streams, checked=checked)
     return GraphUpdater(run.updater, recorder=recorder, learner=run.learner, sampler=sampler, generators=streams)
 
 
-def pair(cell: str) -> tuple[Online | Offline, Online | Offline, GraphUpdater]:
+def pair(cell: str) -> tuple[OnlineTrainer | OfflineTrainer, OnlineTrainer | OfflineTrainer, GraphUpdater]:
     """A run, the same again, and the updates of the second, captured."""
     plain, quick = rig(cell, RUNTIME), rig(cell, RUNTIME)
     return plain, quick, captured(quick, checked="icm" in cell)
 
 
-def cells_of(cell: str, run: Online | Offline, updater: Any, strides: tuple[int, ...] = STRIDES, seed: int = 3) -> None:
+def cells_of(
+    cell: str, run: OnlineTrainer | OfflineTrainer, updater: Any, strides: tuple[int, ...] = STRIDES, seed: int = 3
+) -> None:
     """Updates in strides of many lengths; between them a store grows."""
     torch.manual_seed(seed)
     first, info = 0, describe(spec_of(cell))
     for count in strides:
         updater.run(first, count)
         first += count
-        if isinstance(run, Online):
+        if isinstance(run, OnlineTrainer):
             fill(ring_of(run), info, rows=3)
 
 
-def same(one: Online | Offline, other: Online | Offline) -> None:
+def same(one: OnlineTrainer | OfflineTrainer, other: OnlineTrainer | OfflineTrainer) -> None:
     expected = trained_tensors(one)
     for name, value in trained_tensors(other).items():
         assert torch.equal(value, expected[name]), name
@@ -100,7 +102,7 @@ def test_periodic_action_ends_a_capture_and_is_part_of_it() -> None:
         torch.manual_seed(1)
         updater.run(period - 3, 8)
         updater.run(2 * period - 1, 1)
-        assert isinstance(run, Online)
+        assert isinstance(run, OnlineTrainer)
     assert any(any(key.due) for key in graphs.recordings)
     same(plain, quick)
 
@@ -164,7 +166,7 @@ def test_learning_rate_schedule_reaches_captured_updates_as_a_tensor(lies: str) 
     assert agrees == (lies == "a tensor")
 
 
-def put(run: Online | Offline, lr: float) -> None:
+def put(run: OnlineTrainer | OfflineTrainer, lr: float) -> None:
     assert isinstance(run.learner, IQL)
     (group,) = run.learner.actor_optimizer.param_groups
     if isinstance(group["lr"], Tensor):
@@ -173,7 +175,7 @@ def put(run: Online | Offline, lr: float) -> None:
         group["lr"] = lr
 
 
-def waiting(run: Online | Offline) -> Callable[..., Any]:
+def waiting(run: OnlineTrainer | OfflineTrainer) -> Callable[..., Any]:
     """Updates that ask for a number."""
     plain = run.learner.update
 
@@ -185,7 +187,7 @@ def waiting(run: Online | Offline) -> Callable[..., Any]:
     return update
 
 
-def counting(run: Online | Offline) -> Callable[..., Any]:
+def counting(run: OnlineTrainer | OfflineTrainer) -> Callable[..., Any]:
     """Updates that depend on how many there were, and let only Python know."""
     plain, calls = run.learner.update, [0]
 
@@ -196,7 +198,7 @@ def counting(run: Online | Offline) -> Callable[..., Any]:
     return update
 
 
-def exchanging(run: Online | Offline) -> Callable[..., Any]:
+def exchanging(run: OnlineTrainer | OfflineTrainer) -> Callable[..., Any]:
     """Updates that put what they keep into a new tensor each time."""
     plain, learner = run.learner.update, run.learner
     assert isinstance(learner, TD3)
@@ -214,7 +216,9 @@ def exchanging(run: Online | Offline) -> Callable[..., Any]:
     [(waiting, "could not be captured"), (counting, "gave other numbers"), (exchanging, "gave other numbers")],
 )
 def test_uncapturable_updates_stay_eager_with_a_reason(
-    spoiled: Callable[[Online | Offline], Callable[..., Any]], reason: str, monkeypatch: pytest.MonkeyPatch
+    spoiled: Callable[[OnlineTrainer | OfflineTrainer], Callable[..., Any]],
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plain, quick, graphs = pair(TD3_CELL)
     for run in (plain, quick):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from rlbench.buffers.ring import Ring
+from rlbench.buffers.ring import RingBuffer
 from rlbench.collectors.explore import EpsilonGreedy
 from rlbench.collectors.sync import Collector
 from rlbench.envs.base import Discrete, EnvInfo, Step
@@ -27,7 +27,7 @@ class Scripted:
     shift: int = 0
     actions_sent: list[list[int]] = field(default_factory=list)
     at: NDArray[np.int64] = field(default_factory=lambda: np.zeros(NUM_ENVS, np.int64))
-    dead: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(NUM_ENVS, np.bool_))
+    final: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(NUM_ENVS, np.bool_))
     closed: bool = False
 
     @property
@@ -46,12 +46,12 @@ class Scripted:
         self.actions_sent.append(action.tolist())
 
     def recv(self) -> Step:
-        live = ~self.dead
+        live = ~self.final
         self.at += live
         life = np.array([live[0] and self.at[0] % 3 == 0, False])
         game = np.array([live[0] and self.at[0] % 6 == 0, live[1] and self.at[1] % 4 == 0])
         terminated, truncated = life, np.array([False, bool(game[1])])
-        self.dead = terminated | truncated
+        self.final = terminated | truncated
         points = np.where(live, 5.0, 0.0)
         return Step(
             self.observation(),
@@ -75,7 +75,7 @@ class Always:
         return torch.full((len(obs),), 2)
 
 
-def collector(epsilon: float = 0.0, shift: int = 0) -> tuple[Collector, Ring, list[Scripted]]:
+def collector(epsilon: float = 0.0, shift: int = 0) -> tuple[Collector, RingBuffer, list[Scripted]]:
     envs_made: list[Scripted] = []
 
     def opened(segment: int) -> Scripted:
@@ -117,7 +117,7 @@ def test_stored_rows_equal_observations_actions_and_answers() -> None:
     assert buffer.obs[:5, 0].tolist() == [0, 1, 2, 3, 4]
     assert buffer.action[:5].tolist() == envs[0].actions_sent == [[2, 2]] * 5
     assert buffer.terminated[:5, 0].tolist() == [False, False, True, False, False]
-    assert buffer.dead[:5, 0].tolist() == [False, False, False, True, False]
+    assert buffer.final[:5, 0].tolist() == [False, False, False, True, False]
     assert buffer.done[:5, 1].tolist() == [False, False, False, True, False]
     assert not buffer.terminated[:5, 1].any()
 
@@ -133,7 +133,7 @@ def test_new_segment_truncates_running_episodes_and_starts_fresh_environments() 
     assert not envs[1].closed
     assert buffer.done[1].tolist() == [True, True]
     assert not buffer.terminated[1].any()
-    assert buffer.dead[2].tolist() == [True, True]
+    assert buffer.final[2].tolist() == [True, True]
     assert buffer.obs[2:4, 0].tolist() == [2, 1000]  # where it stopped, then the new beginning
     assert buffer.age[3].tolist() == [0, 0]
     assert runner.games.take() == ((), ())  # a game cut short is no game
