@@ -73,7 +73,7 @@ def test_built_learner_has_the_settings_of_its_spec(algorithm: str, game: str) -
     assert updater.source is ring
     assert trainer.update_schedule == (algo.learning_starts, algo.updates_per_step)
     assert trainer.budget == spec.budget
-    assert collector.recorder is ring
+    assert collector.buffer is ring
     if algo.replay.priority is None:
         assert isinstance(ring.sampler, UniformSampler)
     else:

@@ -17,7 +17,7 @@ from rlbench.algorithms.crr import CRR
 from rlbench.algorithms.iql import IQL
 from rlbench.algorithms.sac import SAC
 from rlbench.algorithms.td3 import TD3BC
-from rlbench.assembly.components import OfflineParts
+from rlbench.assembly.components import AlgorithmParts
 from rlbench.assembly.offline_continuous import continuous_parts
 from rlbench.config.offline import BCConfig, BCQConfig, CQLConfig, CRRConfig, IQLConfig, OfflineConfig, TD3BCConfig
 from rlbench.envs.base import Box, Discrete, EnvInfo
@@ -63,7 +63,7 @@ def test_the_defaults_of_every_method_are_its_documented_settings() -> None:
     assert iql.config == IQLConfig()
 
 
-def referenced(algorithm: str, task: str) -> OfflineParts:
+def referenced(algorithm: str, task: str) -> AlgorithmParts:
     """The parts of a cell with its reference's settings, of 17 numbers and 6 actions whatever its world is."""
     torch.manual_seed(0)
     algo = suites.spec("offline", algorithm, task).algo
@@ -181,5 +181,5 @@ def test_learning_rate_of_iqls_actor_follows_half_a_cosine() -> None:
     assert isinstance(parts.learner, IQL)
     rates = [optimizer.param_groups[0]["lr"] for optimizer in iql_optimizers(parts.learner)]
     assert rates == pytest.approx([0.2, 3e-4, 3e-4])
-    assert continuous_parts("x", OfflineConfig(method=IQLConfig()), INFO, CPU).schedules == []
-    assert continuous_parts("x", OfflineConfig(), INFO, CPU).schedules == []
+    assert continuous_parts("x", OfflineConfig(method=IQLConfig()), INFO, CPU).schedules == ()
+    assert continuous_parts("x", OfflineConfig(), INFO, CPU).schedules == ()

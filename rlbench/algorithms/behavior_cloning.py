@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, Periodic, Update, compilable
+from rlbench.algorithms.base import ActorLearner, Compiler, Periodic, Update, compilable
 from rlbench.algorithms.steps import optimize
 from rlbench.nets.actors import BoundedGaussianActor, DeterministicActor
 from rlbench.nets.discrete_actor_critic import BehaviorPolicy
 from rlbench.ops.action_distributions import CategoricalPolicy, DeterministicPolicy
 from rlbench.ops.losses import bc_mse, weighted_mean
-from rlbench.ops.types import Role, Transition
+from rlbench.ops.types import Transition
 
 
-class BehaviorCloning(Compilable):
+class BehaviorCloning(ActorLearner):
     """Behavior cloning (Pomerleau 1991): mean squared error for a deterministic actor, otherwise maximum likelihood."""
 
     saved = ("actor", "actor_optimizer")
@@ -48,17 +48,3 @@ class BehaviorCloning(Compilable):
         loss, error = self.loss(batch)
         optimize(loss, self.actor_optimizer)
         return Update({"actor_loss": loss.detach(), "error": weighted_mean(error, batch.weight)}, error)
-
-    @torch.no_grad()
-    def act(self, obs: Tensor, role: Role) -> Tensor:
-        """The preferred actions, ``[N]`` or ``[N, A]``; in training samples, where the policy has any."""
-        policy = self.actor(obs)
-        if role == "eval" or isinstance(policy, DeterministicPolicy):
-            action: Tensor = policy.mode()
-        else:
-            action = policy.sample() if isinstance(policy, CategoricalPolicy) else policy.clipped_samples(1)[0]
-        return action
-
-    def policy(self) -> DeterministicActor | BoundedGaussianActor | BehaviorPolicy:
-        """The actor."""
-        return self.actor

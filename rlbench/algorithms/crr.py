@@ -7,17 +7,17 @@ import copy
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, Update, compilable
+from rlbench.algorithms.base import ActorLearner, Compiler, Update, compilable
 from rlbench.algorithms.steps import optimize, squared_td_errors, target_updates
 from rlbench.config.offline import CRRConfig
 from rlbench.nets.actors import BoundedGaussianActor
 from rlbench.nets.critics import Critics
 from rlbench.ops.action_distributions import GaussianPolicy
 from rlbench.ops.losses import binary_weight, exponential_weight, weighted_mean
-from rlbench.ops.types import Role, Transition
+from rlbench.ops.types import Transition
 
 
-class CRR(Compilable):
+class CRR(ActorLearner):
     """https://arxiv.org/abs/2006.15134; actor and critics are updated together, from each other's old parameters."""
 
     saved = ("actor", "critics", "target_actor", "target_critics", "actor_optimizer", "critic_optimizer")
@@ -47,7 +47,7 @@ class CRR(Compilable):
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the minimum of the targets; values ``[K, B]``."""
         with torch.no_grad():
-            action = self.target_actor(batch.next_obs).clipped_samples(1)[0]
+            action = self.target_actor(batch.next_obs).sample()
             target = batch.reward + batch.discount * self.target_critics(batch.next_obs, action).amin(0)
         value = self.critics(batch.obs, batch.action)
         return *squared_td_errors(value, target, batch.weight), value.detach()
@@ -82,14 +82,3 @@ class CRR(Compilable):
             "imitated": mean_weight,  # mean weight of the data's actions in the actor's loss
         }
         return Update(metrics, error)
-
-    @torch.no_grad()
-    def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Samples of the policy, ``[N, A]``; its mode in evaluation."""
-        policy = self.actor(obs)
-        action: Tensor = policy.mode() if role == "eval" else policy.clipped_samples(1)[0]
-        return action
-
-    def policy(self) -> BoundedGaussianActor:
-        """The actor."""
-        return self.actor

@@ -8,19 +8,19 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, Update, compilable
+from rlbench.algorithms.base import ActorLearner, Compiler, Update, compilable
 from rlbench.algorithms.steps import optimize, target_updates, td_loss
 from rlbench.config.offline import IQLConfig
 from rlbench.nets.actors import BoundedGaussianActor, DeterministicActor, StateDependentStdActor
 from rlbench.nets.critics import Critics, StateValue
 from rlbench.ops.action_distributions import DeterministicPolicy
 from rlbench.ops.losses import expectile_loss, exponential_weight, weighted_mean
-from rlbench.ops.types import Role, Transition
+from rlbench.ops.types import Transition
 
 IQLActor: TypeAlias = BoundedGaussianActor | StateDependentStdActor | DeterministicActor
 
 
-class IQL(Compilable):
+class IQL(ActorLearner):
     """https://arxiv.org/abs/2110.06169; the networks are updated together, each from the others' old parameters."""
 
     saved = ("actor", "critics", "value", "target_critics", "actor_optimizer", "critics_optimizer", "value_optimizer")
@@ -90,17 +90,3 @@ class IQL(Compilable):
             "imitated": mean_weight,  # mean weight of the data's actions in the actor's loss
         }
         return Update(metrics, error)
-
-    @torch.no_grad()
-    def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Samples of the policy, ``[N, A]``; its mode in evaluation."""
-        policy = self.actor(obs)
-        if role == "eval" or isinstance(policy, DeterministicPolicy):
-            action: Tensor = policy.mode()
-        else:
-            action = policy.clipped_samples(1)[0]
-        return action
-
-    def policy(self) -> IQLActor:
-        """The actor."""
-        return self.actor

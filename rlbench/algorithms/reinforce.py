@@ -5,17 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, compilable
+from rlbench.algorithms.base import ActorLearner, Compiler, compilable
 from rlbench.algorithms.onpolicy import EPSILON, METRICS
 from rlbench.algorithms.steps import optimize
 from rlbench.nets.actor_critic import DiscreteActor, GaussianActor
 from rlbench.ops.losses import weighted_mean
 from rlbench.ops.returns import discounted_returns, initial_moments, update_moments
 from rlbench.ops.state_dict import Parts
-from rlbench.ops.types import Metrics, Role, Rollout
+from rlbench.ops.types import Metrics, Rollout
 
 
-class REINFORCE(Compilable):
+class REINFORCE(ActorLearner):
     """https://link.springer.com/article/10.1007/BF00992696, with returns normalized by the mean and std of all so far.
 
     A rollout may end within an episode: its return is then bootstrapped from the mean return so far, as in the
@@ -63,17 +63,6 @@ class REINFORCE(Compilable):
         nothing = torch.zeros_like(loss.detach())
         entropy = weighted_mean(policy.entropy(), weight).detach()
         return loss, dict(zip(METRICS, (loss.detach(), nothing, entropy, nothing), strict=True))
-
-    @torch.no_grad()
-    def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Sampled actions; discrete ``[N]`` or continuous ``[N, A]``, which may lie out of bounds."""
-        policy = self.actor(obs)
-        action: Tensor = policy.mode() if role == "eval" and self.greedy else policy.sample()
-        return action
-
-    def policy(self) -> GaussianActor | DiscreteActor:
-        """The actor."""
-        return self.actor
 
     @property
     def parts(self) -> Parts:

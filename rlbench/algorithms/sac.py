@@ -8,14 +8,14 @@ import math
 import torch
 from torch import Tensor, nn
 
-from rlbench.algorithms.base import Compilable, Compiler, Update, compilable
+from rlbench.algorithms.base import ActorLearner, Compiler, Update, compilable
 from rlbench.algorithms.steps import optimize, target_updates, td_loss
 from rlbench.nets.actors import SquashedGaussianActor
 from rlbench.nets.critics import Critics, random_subset
 from rlbench.ops.action_distributions import SquashedGaussianPolicy
 from rlbench.ops.losses import weighted_mean
 from rlbench.ops.state_dict import Composite
-from rlbench.ops.types import Metrics, Role, Transition
+from rlbench.ops.types import Metrics, Transition
 
 
 class Temperature(Composite):
@@ -48,7 +48,7 @@ class Temperature(Composite):
         return torch.where(weight.sum() > 0, weighted_mean(entropy, weight), self.target or 0.0)
 
 
-class SAC(Compilable):
+class SAC(ActorLearner):
     """https://arxiv.org/abs/1812.05905; with ``redq_subset`` and a long ``delay`` REDQ, https://arxiv.org/abs/2101.05982."""
 
     saved = ("actor", "critics", "target_critics", "actor_optimizer", "critic_optimizer", "temperature", "held")
@@ -123,14 +123,3 @@ class SAC(Compilable):
         optimize(actor_loss, self.actor_optimizer)
         self.temperature.learn(entropy)
         self.held.copy_(torch.stack([actor_loss.detach(), entropy]))
-
-    @torch.no_grad()
-    def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Samples of the policy, ``[N, A]``; its mode in evaluation."""
-        policy = self.actor(obs)
-        action: Tensor = policy.mode() if role == "eval" else policy.sample_and_log_prob()[0]
-        return action
-
-    def policy(self) -> SquashedGaussianActor:
-        """The actor."""
-        return self.actor

@@ -9,11 +9,11 @@ import torch
 from rlbench.algorithms.base import Compiler, OffPolicyLearner, OnPolicyLearner
 from rlbench.algorithms.icm import CuriousOffPolicyLearner, CuriousOnPolicyLearner
 from rlbench.assembly import actor_critic, components, dqn, offline, policy_gradient
-from rlbench.assembly.components import Parts
+from rlbench.assembly.components import AlgorithmParts
 from rlbench.assembly.device import device_of, keep_memory, stepping_threads, threads_of
 from rlbench.assembly.engine import compiler_of, engine_of, select_engine
 from rlbench.assembly.environments import async_environments, environments, goal_reward
-from rlbench.assembly.evaluation import EvaluationSetup, evaluation, evaluation_setup, ring_of
+from rlbench.assembly.evaluation import EvaluationSetup, evaluation, ring_of
 from rlbench.buffers.async_ring import AsyncRingBuffer
 from rlbench.buffers.hindsight import GoalLayout, HindsightReplay
 from rlbench.buffers.prioritized import PrioritizedSampler
@@ -23,16 +23,9 @@ from rlbench.buffers.samplers import UniformSampler
 from rlbench.collectors.asynchronous import AsyncCollector
 from rlbench.collectors.explore import Explorer, NoExploration
 from rlbench.collectors.sync import Collector
+from rlbench.config import online
 from rlbench.config.offline import OfflineConfig
 from rlbench.config.offline_discrete import DiscreteOfflineConfig
-from rlbench.config.online import (
-    ActorCriticConfig,
-    DiscreteSACConfig,
-    OffPolicyConfig,
-    PolicyGradientConfig,
-    QLearningConfig,
-    ReplayConfig,
-)
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import AtariTask, GoalTask, MujocoTask
 from rlbench.datasets.checksums import Seal
@@ -59,9 +52,9 @@ def build(spec: Spec, runtime: Runtime, info: EnvInfo, seal: Seal | None = None)
     match spec.algo:
         case OfflineConfig() | DiscreteOfflineConfig():
             training = offline.build_offline(spec, spec.algo, info, device, runtime, seal)
-        case PolicyGradientConfig():
+        case online.PolicyGradientConfig():
             training = _on_policy(spec, spec.algo, info, device, runtime)
-        case QLearningConfig() | ActorCriticConfig() | DiscreteSACConfig():
+        case online.QLearningConfig() | online.ActorCriticConfig() | online.DiscreteSACConfig():
             training = _off_policy(spec, spec.algo, info, device, runtime)
         case _:
             assert_never(spec.algo)
@@ -70,7 +63,7 @@ def build(spec: Spec, runtime: Runtime, info: EnvInfo, seal: Seal | None = None)
 
 
 def _off_policy(
-    spec: Spec, algo: OffPolicyConfig, info: EnvInfo, device: torch.device, runtime: Runtime
+    spec: Spec, algo: online.OffPolicyConfig, info: EnvInfo, device: torch.device, runtime: Runtime
 ) -> OnlineTrainer:
     seeds = Seeds(spec.seed)
     parts = parts_of(spec, algo, info, device, compiler_of(spec, runtime, device))
@@ -79,7 +72,6 @@ def _off_policy(
     ring = ring_of(
         spec,
         info,
-        parts.action,
         device,
         capacity=algo.replay.capacity,
         num_envs=spec.task.envs,
@@ -87,7 +79,7 @@ def _off_policy(
         n_step=algo.replay.n_step,
         kind=RingBuffer if spec.async_batch is None else AsyncRingBuffer,
     )
-    explorer = parts.training(seeds.child("explore").torch(device))
+    explorer = parts.explorer(seeds.child("explore").torch(device))
     schedules.append((parts.exploration, explorer.set))
     source = _source(spec, algo.replay, info, ring, seeds.child("hindsight").torch(device))
     learner, eager = _replayed(spec, algo, parts, source, info, device)
@@ -98,14 +90,14 @@ def _off_policy(
         sampler=sampler,
         generators=(sampler.generator, *([source.generator] if isinstance(source, HindsightReplay) else [])),
     )
-    stage = evaluation_setup(parts, threads=stepping_threads(runtime))
+    setup = EvaluationSetup(parts.learner, stepping_threads(runtime), parts.eval_explorer)
     return OnlineTrainer(
-        collector=_collector(spec, stage, ring, explorer),
+        collector=_collector(spec, setup, ring, explorer),
         updater=updater,
         buffer=source,
         learner=learner,
         noise=RngState(device if device.type == "cuda" else None),
-        evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
+        evaluate=lambda epoch: evaluation(spec, info, setup, device, epoch),
         budget=spec.budget,
         schedules=schedules,
         update_schedule=ReplayRatio(algo.learning_starts, algo.updates_per_step),
@@ -114,8 +106,8 @@ def _off_policy(
 
 def _replayed(
     spec: Spec,
-    algo: OffPolicyConfig,
-    parts: Parts,
+    algo: online.OffPolicyConfig,
+    parts: AlgorithmParts,
     source: RingBuffer | HindsightReplay,
     info: EnvInfo,
     device: torch.device,
@@ -123,11 +115,11 @@ def _replayed(
     OffPolicyLearner[Transition] | CuriousOffPolicyLearner, EagerUpdater[Transition] | EagerUpdater[NStepTrajectory]
 ]:
     """The updater of an off-policy learner."""
-    if isinstance(algo, ActorCriticConfig) or algo.curiosity is None or isinstance(source, HindsightReplay):
+    if isinstance(algo, online.ActorCriticConfig) or algo.curiosity is None or isinstance(source, HindsightReplay):
         return parts.learner, EagerUpdater(
             source=source, learner=parts.learner, batch=algo.batch, metrics=MeanMetrics(device)
         )
-    lr = algo.lr if isinstance(algo, QLearningConfig) else algo.actor_lr
+    lr = algo.lr if isinstance(algo, online.QLearningConfig) else algo.actor_lr
     learner = CuriousOffPolicyLearner(parts.learner, components.icm_module(spec, algo.curiosity, lr, info, device))
     return learner, EagerUpdater(
         source=TrajectoryView(source), learner=learner, batch=algo.batch, metrics=MeanMetrics(device)
@@ -135,80 +127,81 @@ def _replayed(
 
 
 def _on_policy(
-    spec: Spec, algo: PolicyGradientConfig, info: EnvInfo, device: torch.device, runtime: Runtime
+    spec: Spec, algo: online.PolicyGradientConfig, info: EnvInfo, device: torch.device, runtime: Runtime
 ) -> OnlineTrainer:
     compiler, engine = compiler_of(spec, runtime, device), runtime.update_engine
-    inner, optimizer, action = policy_gradient.build_on_policy(spec, algo, info, device, engine, compiler)
+    inner, optimizer = policy_gradient.build_on_policy(spec, algo, info, device, engine, compiler)
     learner: OnPolicyLearner = inner
     if algo.curiosity is not None:
         learner = CuriousOnPolicyLearner(inner, components.icm_module(spec, algo.curiosity, algo.lr, info, device))
     num_envs, scale = spec.task.envs, Scale(info.obs_shape) if algo.normalize_obs else None
     capacity = (algo.rollout_length + spec.task.stack + 2) * num_envs
-    ring = ring_of(spec, info, action, device, capacity=capacity, num_envs=num_envs)
-    stage = policy_gradient.policy_gradient_setup(algo, info, inner, action, stepping_threads(runtime), scale)
+    ring = ring_of(spec, info, device, capacity=capacity, num_envs=num_envs)
+    bound = policy_gradient.action_bound(algo, info)
+    setup = EvaluationSetup(inner, stepping_threads(runtime), bound=bound, scale=scale)
     return OnlineTrainer(
-        collector=_collector(spec, stage, ring, NoExploration()),
+        collector=_collector(spec, setup, ring, NoExploration()),
         updater=RolloutUpdater(
             source=RolloutView(ring), learner=learner, rows=algo.rollout_length, metrics=MeanMetrics(device)
         ),
         buffer=ring,
         learner=learner,
         noise=RngState(device if device.type == "cuda" else None),
-        evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
+        evaluate=lambda epoch: evaluation(spec, info, setup, device, epoch),
         budget=spec.budget,
         schedules=policy_gradient.schedules(algo, optimizer),
         update_schedule=RolloutSchedule(algo.rollout_length, learner.steps),
     )
 
 
-def _collector(spec: Spec, stage: EvaluationSetup, ring: RingBuffer, explorer: Explorer) -> Collector | AsyncCollector:
+def _collector(spec: Spec, setup: EvaluationSetup, ring: RingBuffer, explorer: Explorer) -> Collector | AsyncCollector:
     if isinstance(ring, AsyncRingBuffer) and isinstance(spec.task, AtariTask | MujocoTask):
-        return _async_collector(spec, spec.task, stage, ring, explorer)
+        return _async_collector(spec, spec.task, setup, ring, explorer)
 
     def open_envs(segment: int) -> VectorEnv:
         env_seeds = Seeds(spec.seed).child("env", segment).numbers(spec.task.envs)
-        return environments(spec.task, seeds=env_seeds, training=True, scale=stage.scale, threads=stage.threads)
+        return environments(spec.task, seeds=env_seeds, training=True, scale=setup.scale, threads=setup.threads)
 
     return Collector(
-        actor=stage.actor,
-        recorder=ring,
+        actor=setup.actor,
+        buffer=ring,
         explorer=explorer,
         open_envs=open_envs,
         num_envs=spec.task.envs,
-        bound=stage.bound,
-        scale=stage.scale if isinstance(stage.scale, Scale) else None,
+        bound=setup.bound,
+        scale=setup.scale if isinstance(setup.scale, Scale) else None,
     )
 
 
 def _async_collector(
-    spec: Spec, task: AtariTask | MujocoTask, stage: EvaluationSetup, ring: AsyncRingBuffer, explorer: Explorer
+    spec: Spec, task: AtariTask | MujocoTask, setup: EvaluationSetup, ring: AsyncRingBuffer, explorer: Explorer
 ) -> AsyncCollector:
     def open_envs(segment: int) -> AsyncVectorEnv:
         env_seeds = Seeds(spec.seed).child("env", segment).numbers(task.envs)
         return async_environments(task, seeds=env_seeds, async_batch=task.async_batch or task.envs)
 
     return AsyncCollector(
-        actor=stage.actor, recorder=ring, explorer=explorer, open_envs=open_envs, num_envs=spec.task.envs
+        actor=setup.actor, buffer=ring, explorer=explorer, open_envs=open_envs, num_envs=spec.task.envs
     )
 
 
 def parts_of(
-    spec: Spec, algo: OffPolicyConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
-) -> Parts:
+    spec: Spec, algo: online.OffPolicyConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
+) -> AlgorithmParts:
     """The parts of an off-policy family."""
     match algo:
-        case QLearningConfig():
+        case online.QLearningConfig():
             return dqn.dqn_parts(spec, algo, info, device, compiler)
-        case ActorCriticConfig():
+        case online.ActorCriticConfig():
             return actor_critic.actor_critic_parts(spec, algo, info, device, compiler)
-        case DiscreteSACConfig():
+        case online.DiscreteSACConfig():
             return dqn.discrete_sac_parts(spec, algo, info, device, compiler)
         case _:
             assert_never(algo)
 
 
 def _sampler(
-    replay: ReplayConfig, num_envs: int, generator: torch.Generator, schedules: list[Schedule]
+    replay: online.ReplayConfig, num_envs: int, generator: torch.Generator, schedules: list[Schedule]
 ) -> UniformSampler | PrioritizedSampler:
     if replay.priority is None:
         return UniformSampler(generator)
@@ -224,7 +217,7 @@ def _sampler(
 
 
 def _source(
-    spec: Spec, replay: ReplayConfig, info: EnvInfo, ring: RingBuffer, generator: torch.Generator
+    spec: Spec, replay: online.ReplayConfig, info: EnvInfo, ring: RingBuffer, generator: torch.Generator
 ) -> RingBuffer | HindsightReplay:
     if replay.hindsight is None or not isinstance(spec.task, GoalTask):
         return ring

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, assert_never
 
 import torch
@@ -10,11 +10,10 @@ from torch import nn
 
 from rlbench.algorithms.base import OffPolicyLearner
 from rlbench.algorithms.icm import Curiosity
-from rlbench.buffers.ring import ArraySpec
 from rlbench.collectors.explore import Explorer, NoExploration
 from rlbench.config.online import CuriosityConfig, MLPConfig, NatureConfig, TorsoConfig
 from rlbench.config.run import Spec
-from rlbench.envs.base import Discrete, EnvInfo
+from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.errors import UsageError
 from rlbench.nets.icm import ICM
 from rlbench.nets.torsos import MLPTorso, NatureTorso
@@ -27,28 +26,19 @@ def adam(*networks: nn.Module, lr: float, eps: float = 1e-8) -> torch.optim.Adam
     return torch.optim.Adam([p for net in networks for p in net.parameters()], lr=lr, eps=eps, fused=True)
 
 
-class Parts(NamedTuple):
-    """The parts of an off-policy run that depend on its algorithm's family."""
-
-    learner: OffPolicyLearner[Transition]
-    action: ArraySpec  # shape and dtype of an action in the ring
-    training: Callable[[torch.Generator], Explorer]
-    eval_explorer: Callable[[torch.Generator], Explorer]
-    exploration: Callable[[int], float]  # from agent steps to the exploration rate
-
-
 def no_exploration(generator: torch.Generator) -> Explorer:  # noqa: ARG001 - it draws no number
     """The explorer of policies whose own actions are taken."""
     return NoExploration()
 
 
-class OfflineParts(NamedTuple):
-    """The parts of an algorithm that never explores."""
+class AlgorithmParts(NamedTuple):
+    """The parts of an off-policy or offline run that depend on its algorithm."""
 
     learner: OffPolicyLearner[Transition]
-    action: ArraySpec  # shape and dtype of an action in the ring
-    schedules: list[Schedule]  # functions of the number of updates, not of steps
+    explorer: Callable[[torch.Generator], Explorer] = no_exploration  # in training
     eval_explorer: Callable[[torch.Generator], Explorer] = no_exploration
+    exploration: Callable[[int], float] = lambda _: 0.0  # from agent steps to the exploration rate
+    schedules: Sequence[Schedule] = ()  # offline, of gradient steps
 
 
 def build_torso(config: TorsoConfig, spec: Spec, info: EnvInfo) -> NatureTorso | MLPTorso:
@@ -91,3 +81,16 @@ def discrete_action_count(spec: Spec, info: EnvInfo) -> int:
         choice = f"{spec.algorithm} chooses among discrete actions"
         raise UsageError(f"{spec.name}: {choice}; {spec.task.id} has continuous actions")
     return info.actions.n
+
+
+def vector_dims(name: str, info: EnvInfo) -> tuple[int, int]:
+    """Numbers of an observation and of an action, both vectors.
+
+    Raises:
+        UsageError: actions are discrete, or observations are no vectors; ``name`` is the run's.
+    """
+    if not isinstance(info.actions, Box):
+        raise UsageError(f"{name}: the algorithm chooses real vectors; the task has discrete actions")
+    if len(info.obs_shape) != 1:
+        raise UsageError(f"{name}: the algorithm learns from vectors; the task shows {info.obs_shape}")
+    return info.obs_shape[0], int(info.actions.low.shape[0])

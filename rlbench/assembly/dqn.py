@@ -13,19 +13,9 @@ from rlbench.algorithms.base import Compiler
 from rlbench.algorithms.discrete_sac import DiscreteSAC
 from rlbench.algorithms.dqn import AuxiliaryLoss, QLearner
 from rlbench.algorithms.sac import Temperature
-from rlbench.assembly.components import Parts, adam, build_torso, discrete_action_count, no_exploration
-from rlbench.buffers.ring import ArraySpec
+from rlbench.assembly.components import AlgorithmParts, adam, build_torso, discrete_action_count
 from rlbench.collectors.explore import EpsilonGreedy
-from rlbench.config.online import (
-    C51HeadConfig,
-    DiscreteSACConfig,
-    DQNHeadConfig,
-    FQFHeadConfig,
-    HeadConfig,
-    IQNHeadConfig,
-    QLearningConfig,
-    QRDQNHeadConfig,
-)
+from rlbench.config import online
 from rlbench.config.run import Spec
 from rlbench.envs.base import EnvInfo
 from rlbench.nets import q_heads
@@ -38,8 +28,8 @@ from rlbench.ops.types import Role, Transition
 
 
 def dqn_parts(
-    spec: Spec, algo: QLearningConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
-) -> Parts:
+    spec: Spec, algo: online.QLearningConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
+) -> AlgorithmParts:
     """Build the learner and its parts; torch's own generator draws the networks' weights."""
     actions = discrete_action_count(spec, info)
     net = build_q_network(spec, algo, info).to(device)
@@ -52,16 +42,15 @@ def dqn_parts(
         auxiliary_loss=fraction_loss(net),
         compiler=compiler,
     )
-    return Parts(
+    return AlgorithmParts(
         learner=learner,
-        action=ArraySpec((), torch.int64),
-        training=lambda generator: EpsilonGreedy(actions=actions, generator=generator),
+        explorer=lambda generator: EpsilonGreedy(actions=actions, generator=generator),
         eval_explorer=lambda rng: EpsilonGreedy(actions=actions, generator=rng, epsilon=spec.protocol.epsilon),
         exploration=algo.epsilon.at,
     )
 
 
-def build_q_network(spec: Spec, algo: QLearningConfig, info: EnvInfo) -> QNet:
+def build_q_network(spec: Spec, algo: online.QLearningConfig, info: EnvInfo) -> QNet:
     """Build the value network; torch's own generator draws its weights."""
     actions = discrete_action_count(spec, info)
     body = build_torso(algo.torso, spec, info)
@@ -79,21 +68,21 @@ def build_q_network(spec: Spec, algo: QLearningConfig, info: EnvInfo) -> QNet:
     return QNet(body, build_head(algo.head, body.features, streams))
 
 
-def build_head(config: HeadConfig, features: int, streams: Callable[[int], DuelingMLP]) -> q_heads.QHead:
+def build_head(config: online.HeadConfig, features: int, streams: Callable[[int], DuelingMLP]) -> q_heads.QHead:
     """The head of DQN, C51, QR-DQN, IQN or FQF; ``streams`` builds its MLP from the number of outputs per action."""
     match config:
-        case DQNHeadConfig(huber=huber):
+        case online.DQNHeadConfig(huber=huber):
             return q_heads.DQNHead(streams(1), huber=huber)
-        case C51HeadConfig(n_atoms=atoms, v_min=low, v_max=high):
+        case online.C51HeadConfig(n_atoms=atoms, v_min=low, v_max=high):
             return q_heads.C51Head(streams(atoms), v_min=low, v_max=high)
-        case QRDQNHeadConfig(n_quantiles=count):
+        case online.QRDQNHeadConfig(n_quantiles=count):
             return q_heads.QRDQNHead(streams(count))
-        case IQNHeadConfig(
+        case online.IQNHeadConfig(
             n_taus=learn, n_target_taus=target, n_policy_taus=act, n_eval_taus=evaluate, cosines=cosines
         ):
             samples: dict[Role, int] = {"learn": learn, "target": target, "act": act, "eval": evaluate}
             return IQNHead(streams(1), features=features, samples=samples, cosines=cosines)
-        case FQFHeadConfig(n_quantiles=count, entropy=entropy, cosines=cosines):
+        case online.FQFHeadConfig(n_quantiles=count, entropy=entropy, cosines=cosines):
             return FQFHead(streams(1), features=features, count=count, entropy=entropy, cosines=cosines)
         case _:
             assert_never(config)
@@ -112,14 +101,14 @@ def fraction_loss(net: QNet, other: AuxiliaryLoss | None = None) -> AuxiliaryLos
     return loss
 
 
-def optimizers(config: HeadConfig, net: QNet, *, lr: float, epsilon: float) -> list[torch.optim.Optimizer]:
+def optimizers(config: online.HeadConfig, net: QNet, *, lr: float, epsilon: float) -> list[torch.optim.Optimizer]:
     """Adam for all parameters except FQF's fraction proposal, which has an RMSprop of a far lower rate."""
     proposal = list(net.head.proposal.parameters()) if isinstance(net.head, FQFHead) else []
     own = {id(p) for p in proposal}
     rest = [p for p in net.parameters() if id(p) not in own]
     adam = torch.optim.Adam(rest, lr=lr, eps=epsilon, fused=True)
     match config:
-        case FQFHeadConfig(lr=slow):
+        case online.FQFHeadConfig(lr=slow):
             on_gpu = proposal[0].device.type != "cpu"  # capture needs the step count on the GPU
             return [adam, torch.optim.RMSprop(proposal, lr=slow, capturable=on_gpu)]
         case _:
@@ -127,8 +116,8 @@ def optimizers(config: HeadConfig, net: QNet, *, lr: float, epsilon: float) -> l
 
 
 def discrete_sac_parts(
-    spec: Spec, algo: DiscreteSACConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
-) -> Parts:
+    spec: Spec, algo: online.DiscreteSACConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
+) -> AlgorithmParts:
     """Build the learner and its parts; torch's own generator draws the network's weights."""
     actions = discrete_action_count(spec, info)
     body = build_torso(algo.torso, spec, info)
@@ -143,10 +132,4 @@ def discrete_sac_parts(
         tau=algo.tau,
         compiler=compiler,
     )
-    return Parts(
-        learner=learner,
-        action=ArraySpec((), torch.int64),
-        training=no_exploration,
-        eval_explorer=no_exploration,
-        exploration=lambda _: 0.0,
-    )
+    return AlgorithmParts(learner)

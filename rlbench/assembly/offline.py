@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from rlbench.algorithms.base import Compiler
 from rlbench.assembly import offline_continuous, offline_discrete
-from rlbench.assembly.components import OfflineParts
+from rlbench.assembly.components import AlgorithmParts
 from rlbench.assembly.dataset_compatibility import check_compatibility, check_identity
 from rlbench.assembly.device import eval_workers_of, stepping_threads, threads_of
 from rlbench.assembly.engine import compiler_of, engine_of, select_engine
 from rlbench.assembly.environments import environments
-from rlbench.assembly.evaluation import EvaluationSetup, evaluation, evaluation_setup
+from rlbench.assembly.evaluation import EvaluationSetup, evaluation
 from rlbench.buffers.dataset import dataset_ring
 from rlbench.config.footprint import SMOKE
 from rlbench.config.offline import OfflineConfig
@@ -107,7 +107,7 @@ def build_offline(
         scale=None if normalized_in_place else scale,
         stack=spec.task.stack,
     )
-    stage = evaluation_setup(parts, threads=stepping_threads(runtime), scale=scale)
+    setup = EvaluationSetup(parts.learner, stepping_threads(runtime), parts.eval_explorer, scale=scale)
     normalization = {} if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields}
     config = WorkerConfig(spec.model_dump_json(), threads_of(spec, runtime, device), normalization)
     eager = EagerUpdater(source=buffer, learner=parts.learner, batch=algo.batch, metrics=MeanMetrics(device))
@@ -117,7 +117,7 @@ def build_offline(
         sampler=buffer.sampler,
         learner=parts.learner,
         noise=RngState(device if device.type == "cuda" else None),
-        evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
+        evaluate=lambda epoch: evaluation(spec, info, setup, device, epoch),
         eval_pool=EvalPool(
             parts.learner.policy(), config, most=eval_workers_of(spec, runtime, device), env_timeout=runtime.env_timeout
         ),
@@ -135,27 +135,13 @@ def _fitting(spec: Spec, info: EnvInfo, runtime: Runtime, seal: Seal | None) -> 
     return dataset._replace(data=check_compatibility(spec.task, dataset.data, info, normalized=dataset.normalized))
 
 
-def staged(
-    spec: Spec, info: EnvInfo, device: torch.device, *, scale: Scale | None, threads: int
-) -> tuple[OfflineParts, EvaluationSetup]:
-    """A fresh learner and its evaluation setup, for an evaluation worker.
-
-    Raises:
-        TypeError: the run does not learn from data.
-    """
-    if not isinstance(spec.algo, OfflineConfig | DiscreteOfflineConfig):
-        raise TypeError(spec.algo)
-    parts = offline_parts_of(spec, spec.algo, info, device)
-    return parts, evaluation_setup(parts, threads=threads, scale=scale)
-
-
 def offline_parts_of(
     spec: Spec,
     algo: OfflineConfig | DiscreteOfflineConfig,
     info: EnvInfo,
     device: torch.device,
     compiler: Compiler | None = None,
-) -> OfflineParts:
+) -> AlgorithmParts:
     """The parts of an algorithm that never explores."""
     if isinstance(algo, OfflineConfig):
         return offline_continuous.continuous_parts(spec.name, algo, info, device, compiler)

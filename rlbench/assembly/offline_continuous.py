@@ -14,11 +14,10 @@ from rlbench.algorithms.cql import CQL, ClonedSAC, LagrangeMultiplier
 from rlbench.algorithms.crr import CRR
 from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.algorithms.td3 import TD3BC
-from rlbench.assembly.components import OfflineParts, adam
-from rlbench.buffers.ring import ArraySpec
-from rlbench.config.offline import BCConfig, BCQConfig, CQLConfig, CRRConfig, IQLConfig, OfflineConfig, TD3BCConfig
-from rlbench.envs.base import Box, EnvInfo
-from rlbench.errors import UsageError
+from rlbench.assembly.components import AlgorithmParts, adam, vector_dims
+from rlbench.config import offline
+from rlbench.config.offline import OfflineConfig
+from rlbench.envs.base import EnvInfo
 from rlbench.nets import actors
 from rlbench.nets.actors import BoundedGaussianActor, DeterministicActor, SquashedGaussianActor, StateDependentStdActor
 from rlbench.nets.bcq_vae import ActionVAE, BCQPolicy, PerturbationNet
@@ -40,17 +39,14 @@ class Shape(NamedTuple):
 
 def continuous_parts(
     name: str, algo: OfflineConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
-) -> OfflineParts:
+) -> AlgorithmParts:
     """Build the learner and its parts; torch's own generator draws the networks' weights.
 
     Raises:
         UsageError: actions are discrete, or observations are no vectors; ``name`` is the run's.
     """
-    shape = _shape(name, info, device, compiler)
-    learner = _learner(algo, shape)
-    return OfflineParts(
-        learner=learner, action=ArraySpec((shape.actions,), torch.float32), schedules=_schedules(algo, learner)
-    )
+    learner = _learner(algo, Shape(*vector_dims(name, info), device, compiler))
+    return AlgorithmParts(learner, schedules=_schedules(algo, learner))
 
 
 def _schedules(algo: OfflineConfig, learner: OffPolicyLearner[Transition]) -> list[Schedule]:
@@ -58,7 +54,7 @@ def _schedules(algo: OfflineConfig, learner: OffPolicyLearner[Transition]) -> li
     match learner:
         case CQL(sac=ClonedSAC(cloning=cloning), config=method):  # the trainer asks once a stride of 25
             return [(lambda updates: float(updates < method.bc_steps), cloning.fill_)]
-        case iql.IQL(config=IQLConfig(lr_decay_steps=int(steps))):
+        case iql.IQL(config=offline.IQLConfig(lr_decay_steps=int(steps))):
             return [_cosine(algo.actor_lr, steps, learner.actor_optimizer)]
         case _:
             return []
@@ -83,26 +79,18 @@ def _cosine(initial: float, steps: int, optimizer: torch.optim.Optimizer) -> Sch
     return at, put
 
 
-def _shape(name: str, info: EnvInfo, device: torch.device, compiler: Compiler | None) -> Shape:
-    if not isinstance(info.actions, Box):
-        raise UsageError(f"{name}: what learns from data here chooses real vectors; the task has discrete actions")
-    if len(info.obs_shape) != 1:
-        raise UsageError(f"{name}: what learns from data here sees vectors; the task shows {info.obs_shape}")
-    return Shape(info.obs_shape[0], int(info.actions.low.shape[0]), device, compiler)
-
-
 def _learner(algo: OfflineConfig, shape: Shape) -> OffPolicyLearner[Transition]:
     match algo.method:
-        case BCConfig(policy=policy):
+        case offline.BCConfig(policy=policy):
             actor = _plain(algo, shape) if policy == "deterministic" else _gaussian(algo, shape, LOW, HIGH)
             return BehaviorCloning(actor, actor_optimizer=adam(actor, lr=algo.actor_lr), compiler=shape.compiler)
-        case BCQConfig() as method:
+        case offline.BCQConfig() as method:
             return _constrained(algo, method, shape)
-        case CQLConfig() as method:
+        case offline.CQLConfig() as method:
             return _conservative(algo, method, shape)
-        case CRRConfig() as method:
+        case offline.CRRConfig() as method:
             return _regularized(algo, method, shape)
-        case TD3BCConfig() as method:
+        case offline.TD3BCConfig() as method:
             plain, critics = _plain(algo, shape), _critics(algo, shape)
             return TD3BC(
                 plain,
@@ -114,13 +102,13 @@ def _learner(algo: OfflineConfig, shape: Shape) -> OffPolicyLearner[Transition]:
                 policy=method,
                 compiler=shape.compiler,
             )
-        case IQLConfig() as method:
+        case offline.IQLConfig() as method:
             return _implicit(algo, method, shape)
         case _:
             assert_never(algo.method)
 
 
-def _constrained(algo: OfflineConfig, method: BCQConfig, shape: Shape) -> bcq.BCQ:
+def _constrained(algo: OfflineConfig, method: offline.BCQConfig, shape: Shape) -> bcq.BCQ:
     proposer = ActionVAE(
         obs=shape.obs,
         actions=shape.actions,
@@ -143,7 +131,7 @@ def _constrained(algo: OfflineConfig, method: BCQConfig, shape: Shape) -> bcq.BC
     )
 
 
-def _conservative(algo: OfflineConfig, method: CQLConfig, shape: Shape) -> CQL:
+def _conservative(algo: OfflineConfig, method: offline.CQLConfig, shape: Shape) -> CQL:
     actor, critics = _squashed(algo, method, shape), _critics(algo, shape, orthogonal=method.orthogonal_init)
     target = -float(shape.actions) if method.target_entropy is None else method.target_entropy
     sac = (ClonedSAC if method.bc_steps else SAC)(
@@ -166,7 +154,7 @@ def _conservative(algo: OfflineConfig, method: CQLConfig, shape: Shape) -> CQL:
     return CQL(sac, multiplier=multiplier, method=method)
 
 
-def _squashed(algo: OfflineConfig, method: CQLConfig, shape: Shape) -> SquashedGaussianActor:
+def _squashed(algo: OfflineConfig, method: offline.CQLConfig, shape: Shape) -> SquashedGaussianActor:
     actor = SquashedGaussianActor(
         obs_shape=(shape.obs,),
         actions=shape.actions,
@@ -188,7 +176,7 @@ def _squashed(algo: OfflineConfig, method: CQLConfig, shape: Shape) -> SquashedG
     return actor.to(shape.device)
 
 
-def _regularized(algo: OfflineConfig, method: CRRConfig, shape: Shape) -> CRR:
+def _regularized(algo: OfflineConfig, method: offline.CRRConfig, shape: Shape) -> CRR:
     actor, critics = _gaussian(algo, shape, LOW, HIGH), _critics(algo, shape, method.critics)
     return CRR(
         actor,
@@ -201,7 +189,7 @@ def _regularized(algo: OfflineConfig, method: CRRConfig, shape: Shape) -> CRR:
     )
 
 
-def _implicit(algo: OfflineConfig, method: IQLConfig, shape: Shape) -> iql.IQL:
+def _implicit(algo: OfflineConfig, method: offline.IQLConfig, shape: Shape) -> iql.IQL:
     actor, critics = _imitating(algo, method, shape), _critics(algo, shape)
     value = StateValue(obs=shape.obs, widths=algo.widths).to(shape.device)
     return iql.IQL(
@@ -217,7 +205,7 @@ def _implicit(algo: OfflineConfig, method: IQLConfig, shape: Shape) -> iql.IQL:
     )
 
 
-def _imitating(algo: OfflineConfig, method: IQLConfig, shape: Shape) -> iql.IQLActor:
+def _imitating(algo: OfflineConfig, method: offline.IQLConfig, shape: Shape) -> iql.IQLActor:
     match method.policy:
         case "gaussian":
             return _gaussian(algo, shape, method.log_std_min, method.log_std_max)

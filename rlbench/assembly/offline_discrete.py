@@ -10,17 +10,11 @@ from rlbench.algorithms.base import Compiler, OffPolicyLearner
 from rlbench.algorithms.behavior_cloning import BehaviorCloning
 from rlbench.algorithms.discrete_offline import DiscreteCRR, behavior_cloning_loss, behavior_mask, cql_loss
 from rlbench.algorithms.dqn import ActionMask, AuxiliaryLoss, QLearner
-from rlbench.assembly.components import OfflineParts, adam, build_torso, discrete_action_count
+from rlbench.assembly.components import AlgorithmParts, adam, build_torso, discrete_action_count
 from rlbench.assembly.dqn import build_head, fraction_loss, optimizers
-from rlbench.buffers.ring import ArraySpec
 from rlbench.collectors.explore import EpsilonGreedy
-from rlbench.config.offline_discrete import (
-    DiscreteBCConfig,
-    DiscreteBCQConfig,
-    DiscreteCQLConfig,
-    DiscreteCRRConfig,
-    DiscreteOfflineConfig,
-)
+from rlbench.config import offline_discrete
+from rlbench.config.offline_discrete import DiscreteOfflineConfig
 from rlbench.config.run import Spec
 from rlbench.envs.base import EnvInfo
 from rlbench.nets.discrete_actor_critic import BehaviorPolicy, QNetWithPolicy
@@ -31,17 +25,15 @@ from rlbench.ops.types import Transition
 
 def discrete_parts(
     spec: Spec, algo: DiscreteOfflineConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
-) -> OfflineParts:
+) -> AlgorithmParts:
     """Build the learner and its parts; torch's own generator draws the networks' weights.
 
     Raises:
         UsageError: actions are continuous.
     """
     actions = discrete_action_count(spec, info)
-    return OfflineParts(
+    return AlgorithmParts(
         learner=_learner(spec, algo, info, device, compiler),
-        action=ArraySpec((), torch.int64),
-        schedules=[],
         eval_explorer=lambda generator: EpsilonGreedy(
             actions=actions, generator=generator, epsilon=spec.protocol.epsilon
         ),
@@ -59,18 +51,18 @@ def _learner(
         )
 
     match algo.method:
-        case DiscreteBCConfig():
+        case offline_discrete.DiscreteBCConfig():
             actor = BehaviorPolicy(body, streams(1)).to(device)
             optimizer = adam(actor, lr=algo.lr, eps=algo.adam_epsilon)
             return BehaviorCloning(actor, actor_optimizer=optimizer, compiler=compiler)
-        case DiscreteCQLConfig(conservative_weight=weight):
+        case offline_discrete.DiscreteCQLConfig(conservative_weight=weight):
             plain = QNet(body, build_head(algo.head, body.features, streams)).to(device)
             return _q_learner(algo, plain, compiler, cql_loss(weight))
-        case DiscreteBCQConfig(threshold=threshold, penalty=penalty):
+        case offline_discrete.DiscreteBCQConfig(threshold=threshold, penalty=penalty):
             net = QNetWithPolicy(body, build_head(algo.head, body.features, streams), streams(1)).to(device)
             mask, loss = behavior_mask(net, threshold), behavior_cloning_loss(net, penalty)
             return _q_learner(algo, net, compiler, loss, mask)
-        case DiscreteCRRConfig() as method:
+        case offline_discrete.DiscreteCRRConfig() as method:
             net = QNetWithPolicy(body, build_head(algo.head, body.features, streams), streams(1)).to(device)
             return DiscreteCRR(
                 net,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 import torch
 from torch import Tensor, nn
@@ -16,21 +16,9 @@ from rlbench.algorithms.ppo import PPO
 from rlbench.algorithms.reinforce import REINFORCE
 from rlbench.algorithms.trpo import TRPO
 from rlbench.assembly.components import adam
-from rlbench.assembly.evaluation import EvaluationSetup
-from rlbench.buffers.ring import ArraySpec
-from rlbench.collectors.base import Actor
-from rlbench.config.online import (
-    LinearSchedule,
-    MLPConfig,
-    NatureConfig,
-    PolicyGradientConfig,
-    PPOConfig,
-    ReinforceConfig,
-    TRPOConfig,
-)
+from rlbench.config import online
 from rlbench.config.run import EngineName, Spec
-from rlbench.envs.base import Box, Discrete, EnvInfo
-from rlbench.envs.normalize import Scaling
+from rlbench.envs.base import Discrete, EnvInfo
 from rlbench.errors import UsageError
 from rlbench.nets.actor_critic import (
     DiscreteActor,
@@ -47,23 +35,15 @@ MAX_MULTIPLICATIONS = 2**23  # multiplications of one layer for one batch; with 
 MEAN_LAYER_GAIN = 0.01  # factor of the initial weights of the layer of the mean
 
 
-class OnPolicyParts(NamedTuple):
-    """The parts of an on-policy run that depend on its algorithm."""
-
-    learner: OnPolicyLearner
-    optimizer: torch.optim.Optimizer
-    action: ArraySpec
-
-
 def build_on_policy(
     spec: Spec,
-    algo: PolicyGradientConfig,
+    algo: online.PolicyGradientConfig,
     info: EnvInfo,
     device: torch.device,
     engine: EngineName = "eager",
     compiler: Compiler | None = None,
-) -> OnPolicyParts:
-    """Build the learner, drawn from torch's own generator, whose updates ``engine`` computes.
+) -> tuple[OnPolicyLearner, torch.optim.Optimizer]:
+    """Build the learner, drawn from torch's own generator, whose updates ``engine`` computes, and its optimizer.
 
     Raises:
         UsageError: NPG or TRPO has a torso shared by actor and critic; or ``engine`` is numpy, and the method or the
@@ -71,10 +51,8 @@ def build_on_policy(
     """
     if engine == "numpy" and (device.type != "cpu" or algo.torso.kind != "mlp" or algo.method.kind == "reinforce"):
         raise UsageError("update_engine=numpy: only PPO, A2C, NPG and TRPO with algo.torso=mlp on a CPU; use auto")
-    real = isinstance(info.actions, Box)
-    column = ArraySpec((_actions(info),), torch.float32) if real else ArraySpec((), torch.int64)
-    if not isinstance(algo.method, ReinforceConfig):
-        return OnPolicyParts(*_with_critic(spec, algo, algo.method, info, device, engine, compiler), column)
+    if not isinstance(algo.method, online.ReinforceConfig):
+        return _with_critic(spec, algo, algo.method, info, device, engine, compiler)
     actor = _actor(spec, algo, info).to(device)
     optimizer = _optimizer(algo, actor)
     reinforce = REINFORCE(
@@ -85,13 +63,13 @@ def build_on_policy(
         greedy=algo.greedy,
         compiler=compiler,
     )
-    return OnPolicyParts(reinforce, optimizer, column)
+    return reinforce, optimizer
 
 
 def _with_critic(
     spec: Spec,
-    algo: PolicyGradientConfig,
-    method: PPOConfig | TRPOConfig,
+    algo: online.PolicyGradientConfig,
+    method: online.PPOConfig | online.TRPOConfig,
     info: EnvInfo,
     device: torch.device,
     engine: EngineName,
@@ -102,7 +80,7 @@ def _with_critic(
     returns = AdvantageEstimator(
         gamma=algo.gamma, gae_lambda=algo.gae_lambda, scale_returns=algo.scale_returns, like=like
     )
-    if isinstance(method, PPOConfig):
+    if isinstance(method, online.PPOConfig):
         optimizer = _optimizer(algo, net)
         numpy_engine = None
         if isinstance(net, SeparateActorCritic) and _numpy_pays(net, engine, rows // method.minibatches):
@@ -139,14 +117,14 @@ def _numpy_pays(net: SeparateActorCritic, engine: EngineName, rows: int) -> bool
     return on_cpu and (engine == "numpy" or (engine == "auto" and multiplications <= MAX_MULTIPLICATIONS))
 
 
-def actor_critic_network(spec: Spec, algo: PolicyGradientConfig, info: EnvInfo) -> ActorCriticNet:
+def actor_critic_network(spec: Spec, algo: online.PolicyGradientConfig, info: EnvInfo) -> ActorCriticNet:
     """Build actor and critic: separate networks on vectors, shared convolutions on frames.
 
     Raises:
         UsageError: the torso is convolutional and actions are continuous.
     """
     match algo.torso:
-        case NatureConfig(scale=scale):
+        case online.NatureConfig(scale=scale):
             if not isinstance(info.actions, Discrete):
                 raise UsageError(f"{spec.name}: convolutions choose among discrete actions; choose algo.torso=mlp")
             torso = NatureTorso(stack=spec.task.stack, size=info.obs_shape[-1], scale=scale)
@@ -154,7 +132,7 @@ def actor_critic_network(spec: Spec, algo: PolicyGradientConfig, info: EnvInfo) 
             if scale:  # the published settings with scaled frames also use orthogonal initialization
                 init_orthogonal([shared.torso])
             return shared
-        case MLPConfig():
+        case online.MLPConfig():
             critic = _torso(spec, algo.torso, info)
             net = SeparateActorCritic(_actor(spec, algo, info), critic)
             init_orthogonal([net.critic])
@@ -163,8 +141,8 @@ def actor_critic_network(spec: Spec, algo: PolicyGradientConfig, info: EnvInfo) 
             assert_never(algo.torso)
 
 
-def _actor(spec: Spec, algo: PolicyGradientConfig, info: EnvInfo) -> GaussianActor | DiscreteActor:
-    if not isinstance(algo.torso, MLPConfig):
+def _actor(spec: Spec, algo: online.PolicyGradientConfig, info: EnvInfo) -> GaussianActor | DiscreteActor:
+    if not isinstance(algo.torso, online.MLPConfig):
         raise UsageError(f"{spec.name}: an actor of its own reads vectors; choose algo.torso=mlp")
     torso = _torso(spec, algo.torso, info)
     if isinstance(info.actions, Discrete):
@@ -177,7 +155,7 @@ def _actor(spec: Spec, algo: PolicyGradientConfig, info: EnvInfo) -> GaussianAct
     return actor
 
 
-def _torso(spec: Spec, mlp: MLPConfig, info: EnvInfo) -> MLPTorso:
+def _torso(spec: Spec, mlp: online.MLPConfig, info: EnvInfo) -> MLPTorso:
     stack = (spec.task.stack,) if spec.task.stack > 1 else ()
     return MLPTorso(obs_shape=(*stack, *info.obs_shape), widths=mlp.widths, activation=mlp.activation)
 
@@ -186,13 +164,13 @@ def _actions(info: EnvInfo) -> int:
     return info.actions.n if isinstance(info.actions, Discrete) else int(info.actions.low.shape[0])
 
 
-def _optimizer(algo: PolicyGradientConfig, net: nn.Module) -> torch.optim.Optimizer:
+def _optimizer(algo: online.PolicyGradientConfig, net: nn.Module) -> torch.optim.Optimizer:
     if algo.optimizer == "adam":
         return adam(net, lr=algo.lr, eps=algo.epsilon)
     return torch.optim.RMSprop(net.parameters(), lr=algo.lr, eps=algo.epsilon, alpha=0.99, foreach=True)
 
 
-def schedules(algo: PolicyGradientConfig, optimizer: torch.optim.Optimizer) -> list[Schedule]:
+def schedules(algo: online.PolicyGradientConfig, optimizer: torch.optim.Optimizer) -> list[Schedule]:
     """The schedule of the learning rate, linear to 0, if it decays."""
     if algo.lr_decay_steps is None:
         return []
@@ -201,17 +179,10 @@ def schedules(algo: PolicyGradientConfig, optimizer: torch.optim.Optimizer) -> l
         for group in optimizer.param_groups:
             group["lr"] = lr
 
-    return [(LinearSchedule(start=algo.lr, end=0.0, steps=algo.lr_decay_steps).at, put)]
+    return [(online.LinearSchedule(start=algo.lr, end=0.0, steps=algo.lr_decay_steps).at, put)]
 
 
-def policy_gradient_setup(
-    algo: PolicyGradientConfig, info: EnvInfo, actor: Actor, action: ArraySpec, threads: int, scale: Scaling | None
-) -> EvaluationSetup:
-    """The evaluation setup of an on-policy learner."""
-    return EvaluationSetup(actor, action, threads, bound=action_bound(algo, info), scale=scale)
-
-
-def action_bound(algo: PolicyGradientConfig, info: EnvInfo) -> Callable[[Tensor], Tensor] | None:
+def action_bound(algo: online.PolicyGradientConfig, info: EnvInfo) -> Callable[[Tensor], Tensor] | None:
     """The map of continuous actions ``[B, A]`` to [−1, 1]; none of discrete ones."""
     if isinstance(info.actions, Discrete):
         return None

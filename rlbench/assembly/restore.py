@@ -10,11 +10,10 @@ import torch
 from rlbench.assembly import assemble, dqn, offline, policy_gradient
 from rlbench.assembly.device import device_of, stepping_threads, threads_of
 from rlbench.assembly.environments import describe, environments
-from rlbench.assembly.evaluation import EvaluationSetup, evaluation_setup, protocol_evaluation, ring_of
+from rlbench.assembly.evaluation import EvaluationSetup, protocol_evaluation, ring_of
 from rlbench.buffers.ring import RingBuffer
-from rlbench.collectors.base import Actor
 from rlbench.collectors.evaluate import Evaluation
-from rlbench.collectors.explore import EpsilonGreedy
+from rlbench.collectors.explore import Actor, EpsilonGreedy
 from rlbench.config.offline import OfflineConfig
 from rlbench.config.offline_discrete import DiscreteOfflineConfig
 from rlbench.config.online import PolicyGradientConfig, QLearningConfig
@@ -38,31 +37,31 @@ def restore_evaluation(spec: Spec, state: State, runtime: Runtime, seeds: Seeds)
     torch.set_num_threads(threads_of(spec, runtime, device))
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False  # as in training
     torch.backends.cudnn.allow_tf32 = False
-    return protocol_evaluation(spec, info, _stage(spec, state, info, device, runtime), device, seeds)
+    return protocol_evaluation(spec, info, _setup(spec, state, info, device, runtime), device, seeds)
 
 
-def _stage(spec: Spec, state: State, info: EnvInfo, device: torch.device, runtime: Runtime) -> EvaluationSetup:
-    scale, threads = _scale(spec, state, info), stepping_threads(runtime)
-    match spec.algo:
-        case PolicyGradientConfig():
-            learner, _, action = policy_gradient.build_on_policy(spec, spec.algo, info, device)
-            policy, stage = (
-                learner.policy(),
-                policy_gradient.policy_gradient_setup(spec.algo, info, learner, action, threads, scale),
-            )
-        case OfflineConfig() | DiscreteOfflineConfig():
-            data_parts = offline.offline_parts_of(spec, spec.algo, info, device)
-            policy, stage = data_parts.learner.policy(), evaluation_setup(data_parts, threads=threads, scale=scale)
-        case _:
-            parts = assemble.parts_of(spec, spec.algo, info, device)
-            policy, stage = parts.learner.policy(), evaluation_setup(parts, threads=threads)
+def _setup(spec: Spec, state: State, info: EnvInfo, device: torch.device, runtime: Runtime) -> EvaluationSetup:
+    algo, threads, scale = spec.algo, stepping_threads(runtime), _scale(spec, state, info)
+    if isinstance(algo, PolicyGradientConfig):
+        learner, _ = policy_gradient.build_on_policy(spec, algo, info, device)
+        bound = policy_gradient.action_bound(algo, info)
+        policy, setup = learner.policy(), EvaluationSetup(learner, threads, bound=bound, scale=scale)
+    else:
+        if isinstance(algo, OfflineConfig | DiscreteOfflineConfig):
+            parts = offline.offline_parts_of(spec, algo, info, device)
+        else:
+            parts = assemble.parts_of(spec, algo, info, device)
+        policy, setup = (
+            parts.learner.policy(),
+            EvaluationSetup(parts.learner, threads, parts.eval_explorer, scale=scale),
+        )
     try:
         load_module(policy, subtree(state, "policy"))
     except (RuntimeError, TypeError):
         raise RefusedFile(
             f"{spec.name}: the checkpoint holds another network than the Spec; --force runs it again"
         ) from None
-    return stage
+    return setup
 
 
 def _scale(spec: Spec, state: State, info: EnvInfo) -> Scaling | None:
@@ -106,7 +105,7 @@ def policy_player(spec: Spec, state: State, *, epsilon: float, num_envs: int, se
     capacity = (spec.task.stack + 2) * num_envs
     return PolicyPlayer(
         actor=learner,
-        frame_stacker=ring_of(spec, info, parts.action, device, capacity=capacity, num_envs=num_envs),
+        frame_stacker=ring_of(spec, info, device, capacity=capacity, num_envs=num_envs),
         explorer=EpsilonGreedy(actions=info.actions.n, generator=generator, epsilon=epsilon),
         envs=environments(spec.task, seeds=seeds.child("env").numbers(num_envs), training=False),
     )

@@ -22,12 +22,8 @@ from rlbench.buffers.samplers import CommonRange, Sampler, SampleRange
 from rlbench.ops.state_dict import State, integer, subtree, tensor
 from rlbench.ops.types import Transition
 
-COLUMNS: Final = {
-    **{name: name for name in ("obs", "action", "reward", "terminated", "done")},
-    "dead": "final",
-    "age": "age",
-}
-"""Attributes by their names in a checkpoint."""
+COLUMNS: Final = ("obs", "action", "reward", "terminated", "done", "final", "age")
+SAVED_NAMES: Final = {"final": "dead"}  # in a checkpoint, where they differ
 
 Place: TypeAlias = int | tuple[Tensor, Tensor]
 """An index into a column ``[T, N, …]``: one row of every env, or rows ``[M]`` of envs ``[M]``, one slot each."""
@@ -112,12 +108,10 @@ class RingBuffer:
 
         An n-step return stops at the end of an episode; it bootstraps there unless the episode terminated.
         """
-        row, env = slot // self.num_envs, slot % self.num_envs
-        path = (row[:, None] + self.ahead) % self.length * self.num_envs + env[:, None]  # [B, horizon] flat
+        path = self.slots_ahead(slot[:, None], self.ahead)  # [B, n_step]
         mask = self.episode_mask(path)
-        steps = mask.sum(1).long()  # rewards summed, 1 … horizon
-        last = (row + steps - 1) % self.length * self.num_envs + env
-        after = (row + steps) % self.length * self.num_envs + env
+        steps = mask.sum(1).long()  # rewards summed, 1 … n_step
+        last, after = self.slots_ahead(slot, steps - 1), self.slots_ahead(slot, steps)
         return Transition(
             obs=self.stack_frames(slot),
             action=self.action.flatten(0, 1)[slot],
@@ -155,18 +149,15 @@ class RingBuffer:
 
     def _rows_in_use(self, size: int) -> dict[str, Tensor]:
         rows = self.length if size == self.length - 1 else size + 1
-        return {name: column[:rows] for name, column in self._columns().items()}
+        return {SAVED_NAMES.get(name, name): getattr(self, name)[:rows] for name in COLUMNS}
 
     def _load_rows(self, state: State) -> None:
-        for name, column in self._columns().items():
-            saved_rows = tensor(state, name)
+        for name in COLUMNS:
+            column, saved_rows = getattr(self, name), tensor(state, SAVED_NAMES.get(name, name))
             if saved_rows.shape == column.shape and saved_rows.device == column.device:
-                setattr(self, COLUMNS[name], saved_rows)
+                setattr(self, name, saved_rows)
             else:
                 column[: len(saved_rows)] = saved_rows
-
-    def _columns(self) -> dict[str, Tensor]:
-        return {name: getattr(self, attribute) for name, attribute in COLUMNS.items()}
 
     def _place_cursors(self, device: torch.device) -> None:
         self._head = self._size = 0  # head and size again, on the host

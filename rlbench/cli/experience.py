@@ -139,12 +139,12 @@ def _environment_of(value: str, file: str | None) -> str:
 
 def _environments_with(features: int, actions: int) -> list[str]:
     """The environments with continuous actions whose observations and actions, or D4RL's of them, have these sizes."""
-    from rlbench.config.footprint import VECTORS
+    from rlbench.config.footprint import SHAPES
     from rlbench.datasets import catalogue
     from rlbench.suites.offline import MUJOCO_ENVS
 
     of_d4rl = {(entry.env_id, entry.features, entry.actions) for entry in catalogue.d4rl().values()}
-    return [env for env in MUJOCO_ENVS if VECTORS[env] == (features, actions) or (env, features, actions) in of_d4rl]
+    return [env for env in MUJOCO_ENVS if SHAPES[env] == (features, actions) or (env, features, actions) in of_d4rl]
 
 
 def steps_of(value: str | None) -> Callable[[Spec], int | None]:

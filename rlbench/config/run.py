@@ -6,26 +6,18 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from rlbench.config import online
 from rlbench.config.canonical import Frozen, canonical, digest, fields
 from rlbench.config.names import check_name
 from rlbench.config.offline import OfflineConfig
 from rlbench.config.offline_discrete import DiscreteOfflineConfig
-from rlbench.config.online import (
-    ActorCriticConfig,
-    DiscreteSACConfig,
-    OffPolicyConfig,
-    PolicyGradientConfig,
-    PPOConfig,
-    QLearningConfig,
-    TorsoConfig,
-)
 from rlbench.config.tasks import AtariTask, GymnasiumTask, MujocoTask, OfflineTask, Task, world_of
 
 AlgoConfig = Annotated[
-    QLearningConfig
-    | ActorCriticConfig
-    | DiscreteSACConfig
-    | PolicyGradientConfig
+    online.QLearningConfig
+    | online.ActorCriticConfig
+    | online.DiscreteSACConfig
+    | online.PolicyGradientConfig
     | OfflineConfig
     | DiscreteOfflineConfig,
     Field(discriminator="family"),
@@ -117,7 +109,7 @@ class Spec(Frozen):
             )
         if isinstance(self.algo, OfflineConfig):
             return self
-        if not isinstance(self.algo, ActorCriticConfig):
+        if not isinstance(self.algo, online.ActorCriticConfig):
             self._torso_fits(self.algo.torso, "algo")
             if not isinstance(self.algo, DiscreteOfflineConfig) and self.algo.curiosity is not None:
                 self._torso_fits(self.algo.curiosity.torso, "algo.curiosity")
@@ -125,28 +117,28 @@ class Spec(Frozen):
             raise ValueError(
                 f"protocol.epsilon={self.protocol.epsilon}: only Q-learning is evaluated with it; set it to 0"
             )
-        if isinstance(self.algo, PolicyGradientConfig):
+        if isinstance(self.algo, online.PolicyGradientConfig):
             self._rollouts_fit(self.algo)
         elif not isinstance(self.algo, DiscreteOfflineConfig):
             self._replay_fits(self.algo)
         return self
 
-    def _torso_fits(self, torso: TorsoConfig, where: str) -> None:
+    def _torso_fits(self, torso: online.TorsoConfig, where: str) -> None:
         if torso.kind == "nature" and not _shows_frames(world_of(self.task)):
             raise ValueError(f"{where}.torso=nature needs 84×84 frames; {self.task.id} has none, use {where}.torso=mlp")
 
-    def _rollouts_fit(self, algo: PolicyGradientConfig) -> None:
+    def _rollouts_fit(self, algo: online.PolicyGradientConfig) -> None:
         if self.async_batch is not None:
             raise ValueError("task.async_batch: a rollout needs rows of every env by the same policy; set it to none")
         steps = algo.rollout_length * self.task.envs
-        if isinstance(algo.method, PPOConfig) and algo.method.minibatches > steps:
+        if isinstance(algo.method, online.PPOConfig) and algo.method.minibatches > steps:
             raise ValueError(f"algo.method.minibatches={algo.method.minibatches}: a rollout has only {steps} steps")
         if algo.normalize_obs and (_shows_frames(self.task) or self.task.id == "Catch"):
             raise ValueError(f"algo.normalize_obs: {self.task.id} shows bytes, which stay as they are; set it to false")
         if algo.normalize_obs and isinstance(self.task, MujocoTask) and self.task.env != "gymnasium":
             raise ValueError("algo.normalize_obs: EnvPool cannot tell where it stands; choose task.env=gymnasium")
 
-    def _replay_fits(self, algo: OffPolicyConfig) -> None:
+    def _replay_fits(self, algo: online.OffPolicyConfig) -> None:
         if self.async_batch is not None and self.async_batch > self.task.envs:
             raise ValueError(
                 f"task.async_batch={self.async_batch}: there are {self.task.envs} envs; wait for no more of them"

@@ -84,7 +84,7 @@ class BoundedGaussianActor(nn.Module):
     def forward(self, obs: Tensor) -> GaussianPolicy:
         """The policy at ``obs`` ``[B, ...]``, of actions ``[B, A]``."""
         mean = self.mean(self.torso(obs)).tanh()
-        return GaussianPolicy(mean, self.log_std.clamp(self.low, self.high).expand_as(mean))
+        return GaussianPolicy(mean, self.log_std.clamp(self.low, self.high).expand_as(mean), clip=True)
 
 
 class StateDependentStdActor(nn.Module):
@@ -112,7 +112,7 @@ class StateDependentStdActor(nn.Module):
         features = self.torso(obs)
         mean = self.mean(features).clamp(-self.MEAN, self.MEAN).tanh()
         log_std = F.softplus(self.std(features)).log() + math.log(self.STD / math.log(2))
-        return GaussianPolicy(mean, log_std.clamp(self.low, self.high))
+        return GaussianPolicy(mean, log_std.clamp(self.low, self.high), clip=True)
 
 
 SMALL: Final = 1e-3

@@ -24,20 +24,28 @@ class DeterministicPolicy(NamedTuple):
         """The action itself, ``[B, A]``."""
         return self.action
 
+    def sample(self) -> Tensor:
+        """The action itself, ``[B, A]``."""
+        return self.action
+
     def add_clipped_noise(self, scale: float, clip: float) -> Tensor:
         """The action with clipped Gaussian noise, kept in bounds: TD3's target (eq. 14 and 15), ``[B, A]``."""
         noise = (torch.randn_like(self.action) * scale).clamp(-clip, clip)
         return (self.action + noise).clamp(-1, 1)
 
 
-class StochasticPolicy(Protocol):
-    """Interface of an on-policy learner's policy at ``[B, ...]`` observations, over discrete or continuous actions."""
+class Policy(Protocol):
+    """Interface of a policy at ``[B, ...]`` observations."""
 
     def mode(self) -> Tensor:
         """The most probable actions, ``[B]`` or ``[B, A]``."""
 
     def sample(self) -> Tensor:
-        """Sampled actions, ``[B]`` or ``[B, A]``, without gradient."""
+        """Sampled actions, ``[B]`` or ``[B, A]``."""
+
+
+class StochasticPolicy(Policy, Protocol):
+    """Interface of an on-policy learner's policy, over discrete or continuous actions."""
 
     def log_prob(self, action: Tensor) -> Tensor:
         """Log-density or log-probability of actions, ``[B]``."""
@@ -85,10 +93,11 @@ class CategoricalPolicy(NamedTuple):
 
 
 class GaussianPolicy(NamedTuple):
-    """A diagonal Gaussian, not bounded; the collector clips its samples to the action space."""
+    """A diagonal Gaussian. On-policy its samples are not bounded; the collector clips them to the action space."""
 
     mean: Tensor  # [B, A]
     log_std: Tensor  # [B, A]
+    clip: bool = False  # samples to [−1, 1]; densities are those before the clipping
 
     def mode(self) -> Tensor:
         """The mean, ``[B, A]``."""
@@ -96,7 +105,8 @@ class GaussianPolicy(NamedTuple):
 
     def sample(self) -> Tensor:
         """Sampled actions, ``[B, A]``."""
-        return self.mean + self.log_std.exp() * torch.randn_like(self.mean)
+        action = self.mean + self.log_std.exp() * torch.randn_like(self.mean)
+        return action.clamp(-1, 1) if self.clip else action
 
     def log_prob(self, action: Tensor) -> Tensor:
         """Log-density of actions ``[B, A]``, ``[B]``."""
@@ -133,6 +143,10 @@ class SquashedGaussianPolicy(NamedTuple):
     def mode(self) -> Tensor:
         """The squashed mean, ``[B, A]``: the action of an evaluation."""
         return self.mean.tanh()
+
+    def sample(self) -> Tensor:
+        """Sampled actions, ``[B, A]``."""
+        return self.sample_and_log_prob()[0]
 
     def expand(self, count: int) -> SquashedGaussianPolicy:
         """``count`` copies, ``[count, B, A]``, to draw as many samples of each row."""

@@ -56,7 +56,7 @@ class Collector(Stateful, Protocol):
 
 
 class Updater(Stateful, Protocol):
-    """The inner loop: sample, update, update_priorities, and periodic actions."""
+    """The inner loop: sample, update, store priorities, and periodic actions."""
 
     def run(self, first: int, count: int) -> None:
         """Make updates ``first`` … ``first + count − 1``."""

@@ -57,7 +57,7 @@ def learner_of(spec: Spec, engine: str, *, discrete: bool, dtype: str = "float32
     torch.manual_seed(3)
     assert isinstance(spec.algo, PolicyGradientConfig)
     engine_name = Runtime.model_validate({"update_engine": engine}).update_engine
-    learner = build_on_policy(spec, spec.algo, info, CPU, engine_name).learner
+    learner, _ = build_on_policy(spec, spec.algo, info, CPU, engine_name)
     assert isinstance(learner, PPO | TRPO)
     return learner
 

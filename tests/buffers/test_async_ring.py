@@ -84,7 +84,7 @@ def ring_pairs(draw: st.DrawFn) -> Both:
 @given(ring_pairs())
 def test_every_env_stores_the_same_as_a_ring_of_its_own(both: Both) -> None:
     for env, ring in enumerate(both.alone):
-        for name in COLUMNS.values():
+        for name in COLUMNS:
             assert torch.equal(getattr(both.ring, name)[:, env], getattr(ring, name)[:, 0]), name
         assert torch.equal(both.ring.newest_observations()[env], ring.newest_observations()[0])
 
@@ -174,7 +174,7 @@ def test_omitted_env_index_means_all_envs() -> None:
                 torch.zeros(3, dtype=torch.int64), rng.random(3, np.float32), rng.random(3) < 0.2, rng.random(3) < 0
             )
             both.add_observations(rng.random(3, np.float32))
-    for name in COLUMNS.values():
+    for name in COLUMNS:
         assert torch.equal(getattr(together, name), getattr(ring, name))
 
 

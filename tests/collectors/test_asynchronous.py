@@ -113,7 +113,7 @@ def apart(order: Order, epsilon: float = 0.0) -> tuple[AsyncCollector, AsyncRing
 
     buffer = ring_of(NUM_ENVS, 500, stack=2, kind=AsyncRingBuffer)
     explorer = EpsilonGreedy(actions=ACTIONS, generator=torch.Generator().manual_seed(4), epsilon=epsilon)
-    parts = {"actor": EchoActor(), "recorder": buffer, "explorer": explorer, "open_envs": opened, "num_envs": NUM_ENVS}
+    parts = {"actor": EchoActor(), "buffer": buffer, "explorer": explorer, "open_envs": opened, "num_envs": NUM_ENVS}
     return AsyncCollector(**parts), buffer, envs_made
 
 
@@ -121,7 +121,7 @@ def together(steps: list[int]) -> tuple[Collector, AsyncRingBuffer]:
     """The same environments in step, ``steps[segment]`` vector steps each."""
     buffer = ring_of(NUM_ENVS, 500, stack=2, kind=AsyncRingBuffer)
     explorer = EpsilonGreedy(actions=ACTIONS, generator=torch.Generator())
-    runner = Collector(actor=EchoActor(), recorder=buffer, explorer=explorer, open_envs=Together, num_envs=NUM_ENVS)
+    runner = Collector(actor=EchoActor(), buffer=buffer, explorer=explorer, open_envs=Together, num_envs=NUM_ENVS)
     for segment, count in enumerate(steps):
         runner.open(segment)
         for _ in range(count):
@@ -131,7 +131,7 @@ def together(steps: list[int]) -> tuple[Collector, AsyncRingBuffer]:
 
 def rows_of(buffer: AsyncRingBuffer, env_id: int) -> list[tuple[float, ...]]:
     """Every complete row of an env, in order."""
-    columns = [getattr(buffer, name) for name in COLUMNS.values()]
+    columns = [getattr(buffer, name) for name in COLUMNS]
     return [tuple(column[row, env_id].item() for column in columns) for row in range(buffer.size[env_id])]
 
 
@@ -265,7 +265,7 @@ def test_asynchronous_ale_envs_store_the_same_as_synchronous_ones() -> None:
         if count is None:
             runner = Collector(
                 actor=Pixels(),
-                recorder=buffer,
+                buffer=buffer,
                 explorer=NoExploration(),
                 open_envs=lambda _: AleVector(task=task, seeds=seeds, training=True),
                 num_envs=NUM_ENVS,
@@ -273,7 +273,7 @@ def test_asynchronous_ale_envs_store_the_same_as_synchronous_ones() -> None:
         else:
             runner = AsyncCollector(
                 actor=Pixels(),
-                recorder=buffer,
+                buffer=buffer,
                 explorer=NoExploration(),
                 open_envs=lambda _: AsyncEnvs(
                     envs=[AleVector(task=task, seeds=[seed], training=True) for seed in seeds], async_batch=2
@@ -290,7 +290,7 @@ def test_asynchronous_ale_envs_store_the_same_as_synchronous_ones() -> None:
     assert bool(together.terminated.any())
     for env_id in range(NUM_ENVS):
         rows = int(apart.size[env_id])
-        for name in COLUMNS.values():
+        for name in COLUMNS:
             assert torch.equal(getattr(apart, name)[:rows, env_id], getattr(together, name)[:rows, env_id]), name
 
 

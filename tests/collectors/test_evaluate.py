@@ -66,7 +66,7 @@ def evaluation(lengths: Sequence[int], episodes: int) -> tuple[Evaluation, Lengt
     explorer = EpsilonGreedy(actions=2, generator=torch.Generator())
     evaluator = Evaluation(
         actor=actor,
-        recorder=ring_of(len(lengths), 3),
+        buffer=ring_of(len(lengths), 3),
         explorer=explorer,
         envs=envs,
         seeds=tuple(range(50, 50 + num_envs)),

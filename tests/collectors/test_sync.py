@@ -85,7 +85,7 @@ def collector(epsilon: float = 0.0, shift: int = 0) -> tuple[Collector, RingBuff
     buffer = ring_of(NUM_ENVS, 200 // NUM_ENVS)
     explorer = EpsilonGreedy(actions=3, generator=torch.Generator().manual_seed(4), epsilon=epsilon)
     return (
-        Collector(actor=Always(), recorder=buffer, explorer=explorer, open_envs=opened, num_envs=NUM_ENVS),
+        Collector(actor=Always(), buffer=buffer, explorer=explorer, open_envs=opened, num_envs=NUM_ENVS),
         buffer,
         envs_made,
     )

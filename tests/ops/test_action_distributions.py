@@ -199,8 +199,9 @@ def test_sampled_vectors_follow_their_density_with_independent_components() -> N
 
 @pytest.mark.parametrize("policy", [gaussians()[0], discretes()[0]], ids=["gaussian", "discrete"])
 def test_detached_policy_is_equal_without_gradient(policy: GaussianPolicy | CategoricalPolicy) -> None:
-    policy_copy = type(policy)(*(part.clone().requires_grad_() for part in policy))
-    for detached, part in zip(policy_copy.detach(), policy, strict=True):
+    tensors = [part for part in policy if isinstance(part, torch.Tensor)]
+    policy_copy = type(policy)(*(part.clone().requires_grad_() for part in tensors))
+    for detached, part in zip(policy_copy.detach(), tensors, strict=False):
         assert torch.equal(detached, part)
         assert not detached.requires_grad
 

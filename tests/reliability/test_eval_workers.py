@@ -246,8 +246,8 @@ def test_signal_during_the_start_of_a_worker_stops_the_run_and_the_resume_repeat
 
 
 SLOW = (  # however fast the machine, it is not over before the test has looked
-    "import time; from rlbench.training.offline import Offline; at_once = Offline._train; "
-    f"Offline._train = lambda self, count: (time.sleep(2), at_once(self, count))[1]; {PROGRAM}"
+    "import time; from rlbench.training.offline import OfflineTrainer as T; at_once = T._train; "
+    f"T._train = lambda self, count: (time.sleep(2), at_once(self, count))[1]; {PROGRAM}"
 )
 HANGING = f"from rlbench.evaluation import pool; pool.PROGRAM = {program('deadlock')}; {SLOW}"
 

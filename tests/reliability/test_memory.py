@@ -127,7 +127,7 @@ def test_data_read_once_give_the_same_ring_to_the_bit(normalize: str, without: t
             assert torch.equal(one, other)
     rows = int(plain.size)
     assert rows == int(lean.size)
-    for name in COLUMNS.values():
+    for name in COLUMNS:
         assert torch.equal(getattr(plain, name)[:rows], getattr(lean, name)[:rows]), name
 
 
