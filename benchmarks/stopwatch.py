@@ -140,4 +140,4 @@ def _attach_numpy(watch: Stopwatch, steps: object) -> None:
     steps = getattr(steps, "__wrapped__", steps)
     if isinstance(steps, NumpyPPO | NumpyValueRegression):
         watch.attach("backward", steps.stack, "backward")
-        watch.attach("optimizer", steps.descent, "begin", "step", "end")
+        watch.attach("optimizer", steps.optimizer, "begin", "step", "end")

@@ -31,7 +31,7 @@ class Layer(NamedTuple):
         """The end of the layer, and the start of the next."""
         return self.start + prod(self.shape)
 
-    def of(self, row: Row) -> Row:
+    def view(self, row: Row) -> Row:
         """``[K, inputs + 1, outputs]``, a view."""
         return row[self.start : self.stop].reshape(self.shape)
 
@@ -45,79 +45,79 @@ class Activations(NamedTuple):
 
 
 class NumpyMLPs:
-    """K networks of layers with ``tanh`` or ``relu`` between them, and some ``loose`` parameters behind them."""
+    """K networks of layers with ``tanh`` or ``relu`` between them, and some ``extra`` parameters extra_start them."""
 
     def __init__(
-        self, nets: Sequence[Sequence[nn.Linear]], *, activation: type[nn.Module], loose: Sequence[Tensor]
+        self, nets: Sequence[Sequence[nn.Linear]], *, activation: type[nn.Module], extra: Sequence[Tensor]
     ) -> None:
-        self.nets, self.loose, self.is_tanh = nets, loose, activation is nn.Tanh
+        self.nets, self.extra, self.is_tanh = nets, extra, activation is nn.Tanh
         self.layers: list[Layer] = []
         start = 0
         for side in zip(*nets, strict=True):
             shape = (len(nets), side[0].in_features + 1, max(layer.out_features for layer in side))
             self.layers.append(Layer(start, shape))
             start = self.layers[-1].stop
-        self.behind = start
-        self.size = start + sum(tensor.numel() for tensor in loose)
-        self._rooms: dict[int, Activations] = {}
+        self.extra_start = start
+        self.size = start + sum(tensor.numel() for tensor in extra)
+        self._activations_by_batch: dict[int, Activations] = {}
 
     def views(self, row: Row) -> list[tuple[Tensor, Row]]:
         """Every parameter, and its view of ``row`` ``[size]`` in the parameter's shape."""
         views_of_parameters: list[tuple[Tensor, Row]] = []
         for k, net in enumerate(self.nets):
             for place, layer in zip(self.layers, net, strict=True):
-                block = place.of(row)[k, :, : layer.out_features]
+                block = place.view(row)[k, :, : layer.out_features]
                 views_of_parameters += [(layer.weight, block[:-1].T), (layer.bias, block[-1])]
-        start = self.behind
-        for tensor in self.loose:
+        start = self.extra_start
+        for tensor in self.extra:
             views_of_parameters.append((tensor, row[start : start + tensor.numel()].reshape(tuple(tensor.shape))))
             start += tensor.numel()
         return views_of_parameters
 
     def forward(self, row: Row, x: Row) -> Row:
         """``[B, inputs + 1]``, whose last column is 1, to ``[K, B, outputs]``; overwritten by the next call."""
-        room = self._room(len(x))
-        room.inputs[0] = x
+        buffers = self._activations(len(x))
+        buffers.inputs[0] = x
         for i, layer in enumerate(self.layers):
-            np.matmul(room.inputs[i], layer.of(row), out=room.sums[i])
+            np.matmul(buffers.inputs[i], layer.view(row), out=buffers.sums[i])
             if i + 1 < len(self.layers):
-                inner = room.inputs[i + 1][:, :, :-1]
+                hidden = buffers.inputs[i + 1][:, :, :-1]
                 if self.is_tanh:
-                    np.tanh(room.sums[i], out=inner)
+                    np.tanh(buffers.sums[i], out=hidden)
                 else:
-                    np.maximum(room.sums[i], 0, out=inner)
-        return room.sums[-1]
+                    np.maximum(buffers.sums[i], 0, out=hidden)
+        return buffers.sums[-1]
 
-    def backward(self, row: Row, pull: Row, gradient: Row) -> None:
-        """Write the last ``forward``'s ``gradient``, for output gradients ``pull`` ``[K, B, outputs]``."""
-        room = self._room(pull.shape[1])
+    def backward(self, row: Row, output_gradient: Row, gradient: Row) -> None:
+        """Write the last ``forward``'s ``gradient``, for output gradients ``output_gradient`` ``[K, B, outputs]``."""
+        buffers = self._activations(output_gradient.shape[1])
         for i in range(len(self.layers) - 1, -1, -1):
             layer = self.layers[i]
-            np.matmul(room.inputs[i].swapaxes(-1, -2), pull, out=layer.of(gradient))
+            np.matmul(buffers.inputs[i].swapaxes(-1, -2), output_gradient, out=layer.view(gradient))
             if i == 0:
                 return
-            below, inner = room.deltas[i - 1], room.inputs[i][:, :, :-1]
-            np.matmul(pull, layer.of(row)[:, :-1].swapaxes(1, 2), out=below)
-            derivative = room.sums[i - 1]  # no longer needed
+            input_gradient, hidden = buffers.deltas[i - 1], buffers.inputs[i][:, :, :-1]
+            np.matmul(output_gradient, layer.view(row)[:, :-1].swapaxes(1, 2), out=input_gradient)
+            derivative = buffers.sums[i - 1]  # no longer needed
             if self.is_tanh:
-                np.multiply(inner, inner, out=derivative)
+                np.multiply(hidden, hidden, out=derivative)
                 np.subtract(1, derivative, out=derivative)
             else:
-                np.greater(inner, 0, out=derivative)
-            below *= derivative
-            pull = below
+                np.greater(hidden, 0, out=derivative)
+            input_gradient *= derivative
+            output_gradient = input_gradient
 
-    def _room(self, batch: int) -> Activations:
-        if batch not in self._rooms:
+    def _activations(self, batch: int) -> Activations:
+        if batch not in self._activations_by_batch:
             shapes = [(k, batch, outputs) for k, _, outputs in (layer.shape for layer in self.layers)]
             inputs = [np.ones((k, batch, outputs + 1), np.float32) for k, _, outputs in shapes[:-1]]
             empty = [np.empty(0, np.float32), *inputs]
-            self._rooms[batch] = Activations(
+            self._activations_by_batch[batch] = Activations(
                 empty,
                 [np.empty(shape, np.float32) for shape in shapes],
                 [np.empty(shape, np.float32) for shape in shapes[:-1]],
             )
-        return self._rooms[batch]
+        return self._activations_by_batch[batch]
 
 
 def linear_layers(net: nn.Module) -> list[nn.Linear]:
@@ -190,8 +190,8 @@ class DiscreteHead:
 
     def backward(self, log_prob: Row, entropy: Row, out: Row) -> None:
         """Of the logits ``[B, A]``."""
-        surprise = entropy[:, None] * (self._log + self._entropy[:, None])
-        np.multiply(np.exp(self._log), -surprise - log_prob[:, None], out=out)
+        negative_entropy = entropy[:, None] * (self._log + self._entropy[:, None])
+        np.multiply(np.exp(self._log), -negative_entropy - log_prob[:, None], out=out)
         out[self._actions] += log_prob
 
 
@@ -212,8 +212,8 @@ class NumpyOptimizer:
         """Take parameters and moments over."""
         for parameter, place in self._places:
             place[...] = as_array(parameter)
-        for name, held in zip(self.names, self._moment_views, strict=True):
-            for parameter, place in held:
+        for name, places in zip(self.names, self._moment_views, strict=True):
+            for parameter, place in places:
                 state = self.optimizer.state[parameter]
                 if not state:
                     self._first(parameter)
@@ -243,8 +243,8 @@ class NumpyOptimizer:
         """Copy the parameters back into the torch network, in place."""
         for parameter, place in self._places:
             as_array(parameter)[...] = place
-        for name, held in zip(self.names, self._moment_views, strict=True):
-            for parameter, place in held:
+        for name, places in zip(self.names, self._moment_views, strict=True):
+            for parameter, place in places:
                 as_array(self.optimizer.state[parameter][name])[...] = place
         for parameter, _ in self._places:
             self.optimizer.state[parameter]["step"].copy_(self._steps)

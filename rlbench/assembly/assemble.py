@@ -212,7 +212,7 @@ def _sampler(
         alpha=replay.priority.alpha,
         beta=replay.priority.beta.start,
     )
-    schedules.append((replay.priority.beta.at, sampler.anneal))
+    schedules.append((replay.priority.beta.at, sampler.set_beta))
     return sampler
 
 

@@ -25,8 +25,6 @@ from rlbench.nets.critics import Critics, StateValue
 from rlbench.ops.types import Transition
 from rlbench.training.protocols import Schedule
 
-LOW, HIGH = -5.0, 2.0  # bounds of the logarithm of the spread, where a method names none
-
 
 class Shape(NamedTuple):
     """The dimensions of the networks."""
@@ -65,37 +63,37 @@ def _cosine(initial: float, steps: int, optimizer: torch.optim.Optimizer) -> Sch
     (group,) = optimizer.param_groups
     weight = group["params"][0]
     if weight.device.type != "cpu":
-        group["lr"] = weight.new_tensor(initial)  # what is captured reads it where it lies
+        group["lr"] = weight.new_tensor(initial)  # a captured graph reads the tensor
 
     def at(updates: int) -> float:
         return initial * 0.5 * (1 + math.cos(math.pi * min(updates / steps, 1.0)))
 
-    def put(lr: float) -> None:
+    def set_lr(lr: float) -> None:
         if isinstance(group["lr"], torch.Tensor):
             group["lr"].fill_(lr)
         else:
             group["lr"] = lr
 
-    return at, put
+    return at, set_lr
 
 
 def _learner(algo: OfflineConfig, shape: Shape) -> OffPolicyLearner[Transition]:
     match algo.method:
         case offline.BCConfig(policy=policy):
-            actor = _plain(algo, shape) if policy == "deterministic" else _gaussian(algo, shape, LOW, HIGH)
+            actor = _deterministic_actor(algo, shape) if policy == "deterministic" else _gaussian_actor(algo, shape)
             return BehaviorCloning(actor, actor_optimizer=adam(actor, lr=algo.actor_lr), compiler=shape.compiler)
         case offline.BCQConfig() as method:
-            return _constrained(algo, method, shape)
+            return _bcq(algo, method, shape)
         case offline.CQLConfig() as method:
-            return _conservative(algo, method, shape)
+            return _cql(algo, method, shape)
         case offline.CRRConfig() as method:
-            return _regularized(algo, method, shape)
+            return _crr(algo, method, shape)
         case offline.TD3BCConfig() as method:
-            plain, critics = _plain(algo, shape), _critics(algo, shape)
+            deterministic, critics = _deterministic_actor(algo, shape), _critics(algo, shape)
             return TD3BC(
-                plain,
+                deterministic,
                 critics,
-                actor_optimizer=adam(plain, lr=algo.actor_lr),
+                actor_optimizer=adam(deterministic, lr=algo.actor_lr),
                 critic_optimizer=adam(critics, lr=algo.critic_lr),
                 tau=algo.tau,
                 delay=method.delay,
@@ -103,12 +101,12 @@ def _learner(algo: OfflineConfig, shape: Shape) -> OffPolicyLearner[Transition]:
                 compiler=shape.compiler,
             )
         case offline.IQLConfig() as method:
-            return _implicit(algo, method, shape)
+            return _iql(algo, method, shape)
         case _:
             assert_never(algo.method)
 
 
-def _constrained(algo: OfflineConfig, method: offline.BCQConfig, shape: Shape) -> bcq.BCQ:
+def _bcq(algo: OfflineConfig, method: offline.BCQConfig, shape: Shape) -> bcq.BCQ:
     proposer = ActionVAE(
         obs=shape.obs,
         actions=shape.actions,
@@ -131,8 +129,8 @@ def _constrained(algo: OfflineConfig, method: offline.BCQConfig, shape: Shape) -
     )
 
 
-def _conservative(algo: OfflineConfig, method: offline.CQLConfig, shape: Shape) -> CQL:
-    actor, critics = _squashed(algo, method, shape), _critics(algo, shape, orthogonal=method.orthogonal_init)
+def _cql(algo: OfflineConfig, method: offline.CQLConfig, shape: Shape) -> CQL:
+    actor, critics = _cql_actor(algo, method, shape), _critics(algo, shape, orthogonal=method.orthogonal_init)
     target = -float(shape.actions) if method.target_entropy is None else method.target_entropy
     sac = (ClonedSAC if method.bc_steps else SAC)(
         actor,
@@ -154,7 +152,7 @@ def _conservative(algo: OfflineConfig, method: offline.CQLConfig, shape: Shape) 
     return CQL(sac, multiplier=multiplier, method=method)
 
 
-def _squashed(algo: OfflineConfig, method: offline.CQLConfig, shape: Shape) -> SquashedGaussianActor:
+def _cql_actor(algo: OfflineConfig, method: offline.CQLConfig, shape: Shape) -> SquashedGaussianActor:
     actor = SquashedGaussianActor(
         obs_shape=(shape.obs,),
         actions=shape.actions,
@@ -176,8 +174,8 @@ def _squashed(algo: OfflineConfig, method: offline.CQLConfig, shape: Shape) -> S
     return actor.to(shape.device)
 
 
-def _regularized(algo: OfflineConfig, method: offline.CRRConfig, shape: Shape) -> CRR:
-    actor, critics = _gaussian(algo, shape, LOW, HIGH), _critics(algo, shape, method.critics)
+def _crr(algo: OfflineConfig, method: offline.CRRConfig, shape: Shape) -> CRR:
+    actor, critics = _gaussian_actor(algo, shape), _critics(algo, shape, method.critics)
     return CRR(
         actor,
         critics,
@@ -189,8 +187,8 @@ def _regularized(algo: OfflineConfig, method: offline.CRRConfig, shape: Shape) -
     )
 
 
-def _implicit(algo: OfflineConfig, method: offline.IQLConfig, shape: Shape) -> iql.IQL:
-    actor, critics = _imitating(algo, method, shape), _critics(algo, shape)
+def _iql(algo: OfflineConfig, method: offline.IQLConfig, shape: Shape) -> iql.IQL:
+    actor, critics = _iql_actor(algo, method, shape), _critics(algo, shape)
     value = StateValue(obs=shape.obs, widths=algo.widths).to(shape.device)
     return iql.IQL(
         actor,
@@ -205,12 +203,12 @@ def _implicit(algo: OfflineConfig, method: offline.IQLConfig, shape: Shape) -> i
     )
 
 
-def _imitating(algo: OfflineConfig, method: offline.IQLConfig, shape: Shape) -> iql.IQLActor:
+def _iql_actor(algo: OfflineConfig, method: offline.IQLConfig, shape: Shape) -> iql.IQLActor:
     match method.policy:
         case "gaussian":
-            return _gaussian(algo, shape, method.log_std_min, method.log_std_max)
+            return _gaussian_actor(algo, shape, method.log_std_min, method.log_std_max)
         case "deterministic":
-            return _plain(algo, shape)
+            return _deterministic_actor(algo, shape)
         case "conditional":
             actor = StateDependentStdActor(
                 obs_shape=(shape.obs,),
@@ -224,13 +222,17 @@ def _imitating(algo: OfflineConfig, method: offline.IQLConfig, shape: Shape) -> 
             assert_never(method.policy)
 
 
-def _plain(algo: OfflineConfig, shape: Shape) -> DeterministicActor:
+def _deterministic_actor(algo: OfflineConfig, shape: Shape) -> DeterministicActor:
     return DeterministicActor(obs_shape=(shape.obs,), actions=shape.actions, widths=algo.widths).to(shape.device)
 
 
-def _gaussian(algo: OfflineConfig, shape: Shape, low: float, high: float) -> BoundedGaussianActor:
+def _gaussian_actor(algo: OfflineConfig, shape: Shape, low: float = -5.0, high: float = 2.0) -> BoundedGaussianActor:
     actor = BoundedGaussianActor(
-        obs_shape=(shape.obs,), actions=shape.actions, widths=algo.widths, log_std_min=low, log_std_max=high
+        obs_shape=(shape.obs,),
+        actions=shape.actions,
+        widths=algo.widths,
+        log_std_min=low,
+        log_std_max=high,
     )
     return actor.to(shape.device)
 

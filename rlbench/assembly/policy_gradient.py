@@ -52,7 +52,7 @@ def build_on_policy(
     if engine == "numpy" and (device.type != "cpu" or algo.torso.kind != "mlp" or algo.method.kind == "reinforce"):
         raise UsageError("update_engine=numpy: only PPO, A2C, NPG and TRPO with algo.torso=mlp on a CPU; use auto")
     if not isinstance(algo.method, online.ReinforceConfig):
-        return _with_critic(spec, algo, algo.method, info, device, engine, compiler)
+        return _actor_critic_learner(spec, algo, algo.method, info, device, engine, compiler)
     actor = _actor(spec, algo, info).to(device)
     optimizer = _optimizer(algo, actor)
     reinforce = REINFORCE(
@@ -66,7 +66,7 @@ def build_on_policy(
     return reinforce, optimizer
 
 
-def _with_critic(
+def _actor_critic_learner(
     spec: Spec,
     algo: online.PolicyGradientConfig,
     method: online.PPOConfig | online.TRPOConfig,
@@ -175,11 +175,11 @@ def schedules(algo: online.PolicyGradientConfig, optimizer: torch.optim.Optimize
     if algo.lr_decay_steps is None:
         return []
 
-    def put(lr: float) -> None:
+    def set_lr(lr: float) -> None:
         for group in optimizer.param_groups:
             group["lr"] = lr
 
-    return [(online.LinearSchedule(start=algo.lr, end=0.0, steps=algo.lr_decay_steps).at, put)]
+    return [(online.LinearSchedule(start=algo.lr, end=0.0, steps=algo.lr_decay_steps).at, set_lr)]
 
 
 def action_bound(algo: online.PolicyGradientConfig, info: EnvInfo) -> Callable[[Tensor], Tensor] | None:

@@ -23,7 +23,7 @@ class AsyncRingBuffer(RingBuffer):
         """Begin a row of each env with its observation ``[M, ...]``; return the frame stacks, ``[M, (stack,) ...]``."""
         envs = self._resolve_envs(env_id)
         head = self.head[envs]
-        self._begin((head, envs), ((head - 1) % self.length, envs), self._here(frames))
+        self._begin((head, envs), ((head - 1) % self.length, envs), self._to_device(frames))
         return self.stack_frames(head * self.num_envs + envs)
 
     def newest_observations(self) -> Tensor:
@@ -40,14 +40,14 @@ class AsyncRingBuffer(RingBuffer):
     ) -> None:
         """Complete the rows with each env's action ``[M, ...]``, reward and end, each ``[M]``."""
         envs = self._resolve_envs(env_id)
-        flags = self._here(terminated), self._here(terminated | truncated)
-        self._complete((self.head[envs], envs), action, self._here(reward), *flags)
-        self._move(envs)
+        flags = self._to_device(terminated), self._to_device(terminated | truncated)
+        self._complete((self.head[envs], envs), action, self._to_device(reward), *flags)
+        self._advance_envs(envs)
 
     def truncate_episodes(self) -> None:
         """Truncate every running episode at its env's newest observation: the environments are about to be replaced."""
         self._truncate((self.head, self.env_ids), ((self.head - 1) % self.length, self.env_ids))
-        self._move(self.env_ids)
+        self._advance_envs(self.env_ids)
 
     def sample_range(self) -> SampleRange:
         """The rows of each env that may be sampled."""
@@ -71,13 +71,13 @@ class AsyncRingBuffer(RingBuffer):
         self.head, self.size = (torch.zeros(self.num_envs, dtype=torch.int64, device=device) for _ in range(2))
 
     def _resolve_envs(self, env_id: NDArray[np.int64] | None) -> Tensor:
-        return self.env_ids if env_id is None else self._here(env_id)
+        return self.env_ids if env_id is None else self._to_device(env_id)
 
-    def _here(self, array: NDArray[np.generic]) -> Tensor:
+    def _to_device(self, array: NDArray[np.generic]) -> Tensor:
         return torch.as_tensor(array, device=self.obs.device)
 
-    def _move(self, envs: Tensor) -> None:
+    def _advance_envs(self, envs: Tensor) -> None:
         head, size = (self.head[envs] + 1) % self.length, (self.size[envs] + 1).clamp_max(self.length - 1)
         self.head[envs], self.size[envs] = head, size
-        fresh, stale = (head - self.n_step) % self.length, (head + self.stack - 1) % self.length
-        self.sampler.admit(fresh, self.final[fresh, envs] | (size < self.n_step), stale, envs)
+        row, expired_row = (head - self.n_step) % self.length, (head + self.stack - 1) % self.length
+        self.sampler.admit(row, self.final[row, envs] | (size < self.n_step), expired_row, envs)

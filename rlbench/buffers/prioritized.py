@@ -36,14 +36,14 @@ class PrioritizedSampler(Composite):
         self.top = torch.ones((), device=device)  # the highest priority seen: what a new transition starts with
         self.beta = torch.tensor(beta, dtype=torch.float64, device=device)
 
-    def anneal(self, beta: float) -> None:
+    def set_beta(self, beta: float) -> None:
         """Set the exponent β of the importance weights; 1 corrects the bias fully."""
         self.beta.fill_(beta)
 
-    def admit(self, fresh: int | Tensor, final: Tensor, stale: int | Tensor, env_ids: Tensor) -> None:
-        """Give the new row of envs ``[M]`` the highest priority so far; a final or an overwritten slot gets mass 0."""
-        self._set_mass(stale * self.num_envs + env_ids, torch.zeros_like(final, dtype=torch.float64))
-        self._set_mass(fresh * self.num_envs + env_ids, self.top.double() ** self.alpha * ~final)
+    def admit(self, row: int | Tensor, final: Tensor, expired_row: int | Tensor, env_ids: Tensor) -> None:
+        """Give the new row of envs ``[M]`` the highest priority so far; a final or an expired slot gets mass 0."""
+        self._set_mass(expired_row * self.num_envs + env_ids, torch.zeros_like(final, dtype=torch.float64))
+        self._set_mass(row * self.num_envs + env_ids, self.top.double() ** self.alpha * ~final)
 
     def draw(self, batch: int, span: SampleRange) -> tuple[Tensor, Tensor]:  # noqa: ARG002 - what may be drawn has mass
         """``[B]`` slots, one from each of as many equal shares of the mass, and weights ``[B]``, the largest 1."""

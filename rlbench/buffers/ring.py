@@ -164,22 +164,22 @@ class RingBuffer:
         self.head = torch.zeros((), dtype=torch.int64, device=device)  # the row being written
         self.size = torch.zeros((), dtype=torch.int64, device=device)  # complete rows, at most length − 1
 
-    def _begin(self, now: Place, before: Place, frames: Tensor) -> None:
+    def _begin(self, now: Place, previous: Place, frames: Tensor) -> None:
         self.obs[now] = frames
-        self.final[now] = self.done[before]
-        self.age[now] = torch.where(self.final[before], 0, self.age[before] + 1)
+        self.final[now] = self.done[previous]
+        self.age[now] = torch.where(self.final[previous], 0, self.age[previous] + 1)
 
     def _complete(self, now: Place, action: Tensor, reward: Tensor, terminated: Tensor, done: Tensor) -> None:
-        live = ~self.final[now]
+        has_action = ~self.final[now]
         self.action[now] = action
         self.reward[now] = reward
         self.terminated[now] = terminated
         self.done[now] = done
         for column in (self.reward, self.terminated, self.done):
-            column[now] *= live
+            column[now] *= has_action
 
-    def _truncate(self, now: Place, before: Place) -> None:
-        self.done[before] |= ~self.final[before]
+    def _truncate(self, now: Place, previous: Place) -> None:
+        self.done[previous] |= ~self.final[previous]
         self.final[now] = True
         for column in (self.action, self.reward, self.terminated, self.done):
             column[now] = 0
@@ -189,9 +189,9 @@ class RingBuffer:
         self.head.fill_(self._head)
         self.size.fill_(self._size)
         if self._size >= self.n_step:
-            fresh, stale = self._head - self.n_step, self._head + self.stack - 1
-            final = self.final[fresh % self.length]
-            self.sampler.admit(fresh % self.length, final, stale % self.length, self.env_ids)
+            row, expired_row = self._head - self.n_step, self._head + self.stack - 1
+            final = self.final[row % self.length]
+            self.sampler.admit(row % self.length, final, expired_row % self.length, self.env_ids)
 
     def episode_mask(self, path: Tensor) -> Tensor:
         """1 up to and including the step that ends the episode, then 0, along paths ``[B, n_step]`` of flat slots."""

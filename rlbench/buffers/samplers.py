@@ -55,8 +55,8 @@ class PerEnvRange(NamedTuple):
 class Sampler(Stateful, Protocol):
     """A sampler of slots; it holds the priorities, if any, so that the ring holds none."""
 
-    def admit(self, fresh: int | Tensor, final: Tensor, stale: int | Tensor, env_ids: Tensor) -> None:
-        """Admit row ``fresh`` of envs ``[M]`` unless ``final``, and withdraw row ``stale``.
+    def admit(self, row: int | Tensor, final: Tensor, expired_row: int | Tensor, env_ids: Tensor) -> None:
+        """Admit ``row`` of envs ``[M]`` unless ``final``, and withdraw ``expired_row``, which is soon overwritten.
 
         Each is one row for all envs, or ``[M]``.
         """
@@ -76,7 +76,7 @@ class UniformSampler(Composite):
     def __init__(self, generator: torch.Generator) -> None:
         self.generator = generator
 
-    def admit(self, fresh: int | Tensor, final: Tensor, stale: int | Tensor, env_ids: Tensor) -> None:
+    def admit(self, row: int | Tensor, final: Tensor, expired_row: int | Tensor, env_ids: Tensor) -> None:
         """Do nothing: no envs ``[M]`` have priorities."""
 
     def draw(self, batch: int, span: SampleRange) -> tuple[Tensor, Tensor]:

@@ -44,7 +44,7 @@ class AsyncCollector:
         self.env_ids = np.arange(num_envs)
         self.actions = torch.empty(0)  # [N, ...] the last action of every env, on the device
         self.ended = np.zeros(num_envs, np.bool_)  # envs at a final observation, which ignore their next action
-        self.games = EpisodeStats(num_envs)
+        self.episode_stats = EpisodeStats(num_envs)
 
     def open(self, segment: int) -> None:
         """Truncate running episodes, drop pending answers, and begin ``segment`` in fresh environments."""
@@ -53,7 +53,7 @@ class AsyncCollector:
             self.close()
         self.segment, self.envs = segment, self.open_envs(segment)
         self.ended[:] = False
-        self.games.drop(np.ones_like(self.ended))
+        self.episode_stats.drop(np.ones_like(self.ended))
         actions = self._act(self.buffer.add_observations(self.envs.reset()))
         self.actions = actions.clone()  # an action in flight must not change
         self.envs.send(actions.cpu().numpy(), self.env_ids)
@@ -85,12 +85,12 @@ class AsyncCollector:
 
     def state_dict(self) -> State:
         """Segment, episode statistics and the explorer's generator."""
-        parts = {"games": self.games.state_dict(), "explorer": self.explorer.state_dict()}
+        parts = {"games": self.episode_stats.state_dict(), "explorer": self.explorer.state_dict()}
         return {"segment": self.segment, **parts}
 
     def load_state_dict(self, state: State) -> None:
         """Load statistics and explorer, and begin the segment anew; the buffer must be loaded, and is truncated."""
-        self.games.load_state_dict(subtree(state, "games"))
+        self.episode_stats.load_state_dict(subtree(state, "games"))
         self.explorer.load_state_dict(subtree(state, "explorer"))
         self.close()
         self.segment = integer(state, "segment", least=-1)
@@ -105,4 +105,4 @@ class AsyncCollector:
     def _count(self, step: Step, live: NDArray[np.bool_]) -> None:
         score, alive, over = np.zeros(len(self.env_ids)), np.zeros_like(self.ended), np.zeros_like(self.ended)
         score[step.env_id], alive[step.env_id], over[step.env_id] = step.score, live, step.over
-        self.games.add(score, alive, over)
+        self.episode_stats.add(score, alive, over)

@@ -45,7 +45,7 @@ class Collector:
         self.actions = ActionLog()
         self.obs = torch.empty(0)  # the newest observation of every env, stacked, on the device
         self.ended = np.zeros(num_envs, np.bool_)  # envs at a final observation, which ignore their next action
-        self.games = EpisodeStats(num_envs)
+        self.episode_stats = EpisodeStats(num_envs)
 
     def open(self, segment: int) -> None:
         """Truncate running episodes and begin ``segment`` in fresh environments."""
@@ -54,7 +54,7 @@ class Collector:
             self.close()
         self.segment, self.envs, self.actions = segment, self.open_envs(segment), ActionLog()
         self.ended[:] = False
-        self.games.drop(np.ones_like(self.ended))
+        self.episode_stats.drop(np.ones_like(self.ended))
         self.obs = self.buffer.add_observations(self.envs.reset())
 
     def step(self) -> int:
@@ -73,7 +73,7 @@ class Collector:
             self.actions.add(env_action)
         self.buffer.add_transitions(action, step.reward, step.terminated, step.truncated)
         live = ~self.ended
-        self.games.add(step.score, live, step.over)
+        self.episode_stats.add(step.score, live, step.over)
         self.ended = step.terminated | step.truncated
         self.obs = self.buffer.add_observations(step.obs)
         return int(live.sum())
@@ -90,7 +90,7 @@ class Collector:
             "segment": self.segment,
             **env_state(self.envs, self.actions),
             "ended": torch.from_numpy(self.ended.copy()),
-            "games": self.games.state_dict(),
+            "games": self.episode_stats.state_dict(),
             "explorer": self.explorer.state_dict(),
             "scale": {} if self.scale is None else self.scale.state_dict(),
         }
@@ -101,7 +101,7 @@ class Collector:
         Raises:
             BrokenEnvironment: the replay does not end at the saved frames: another version, or not deterministic.
         """
-        self.games.load_state_dict(subtree(state, "games"))
+        self.episode_stats.load_state_dict(subtree(state, "games"))
         self.explorer.load_state_dict(subtree(state, "explorer"))
         self.segment, self.ended[:] = integer(state, "segment", least=-1), tensor(state, "ended").numpy()
         if self.scale is not None:  # first: a replay ends at observations that it normalizes

@@ -98,7 +98,7 @@ class OnlineTrainer:
 
     def _close_epoch(self, evaluation: Evaluated) -> Epoch:
         clock, (steps, seconds) = self.clock, self._epoch_began
-        returns, lengths = self.collector.games.take()
+        returns, lengths = self.collector.episode_stats.take()
         collection = Collected(
             episodes=len(returns),
             steps=clock.env_steps - steps,
@@ -139,7 +139,7 @@ class OnlineTrainer:
 
     def progress(self, episodes: int | None = None) -> Progress:
         """Steps so far, and ended episodes of a running evaluation."""
-        last = self.collector.games.last
+        last = self.collector.episode_stats.last
         return Progress(
             env_steps=self.clock.env_steps, updates=self.clock.updates, last_return=last, evaluated=episodes
         )

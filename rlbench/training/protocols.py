@@ -34,7 +34,7 @@ class Collector(Stateful, Protocol):
         """The segment that is open, −1 before the first."""
 
     @property
-    def games(self) -> EpisodeStats:
+    def episode_stats(self) -> EpisodeStats:
         """Returns and lengths of training episodes."""
 
     @property

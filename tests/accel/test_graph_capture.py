@@ -9,7 +9,7 @@ from torch import Tensor
 
 from benchmarks.parity import STRIDES
 from benchmarks.rigs import CELLS, fill, rig, ring_of, spec_of, trained_tensors
-from rlbench.accel.graph_capture import MOST, WARMUP, GraphUpdater
+from rlbench.accel.graph_capture import MAX_UPDATES, WARMUP, GraphUpdater
 from rlbench.algorithms.iql import IQL
 from rlbench.algorithms.td3 import TD3
 from rlbench.assembly.environments import describe
@@ -69,7 +69,7 @@ def test_captured_updates_equal_eager_ones_bit_for_bit(cell: str) -> None:
     cells_of(cell, plain, plain.updater, strides)
     cells_of(cell, quick, graphs, strides)
     assert graphs.refusal is None
-    assert graphs.recordings or plain.updater.learner.cycle * WARMUP >= sum(strides)
+    assert graphs.graphs or plain.updater.learner.cycle * WARMUP >= sum(strides)
     same(plain, quick)
     assert graphs.take() == plain.updater.take()
 
@@ -88,10 +88,10 @@ def test_replay_runs_no_python_of_the_learner(monkeypatch: pytest.MonkeyPatch) -
 def test_captures_have_few_lengths_of_powers_of_two() -> None:
     _, _, graphs = pair(TD3_CELL)
     cells_of(TD3_CELL, rig(TD3_CELL, RUNTIME), graphs)
-    lengths = {key.length for key in graphs.recordings}
+    lengths = {key.length for key in graphs.graphs}
     assert lengths <= {1, 2, 4, 8, 16}
-    assert max(lengths) <= MOST
-    assert {key.phase for key in graphs.recordings} <= {0, 1}
+    assert max(lengths) <= MAX_UPDATES
+    assert {key.phase for key in graphs.graphs} <= {0, 1}
 
 
 def test_periodic_action_ends_a_capture_and_is_part_of_it() -> None:
@@ -103,7 +103,7 @@ def test_periodic_action_ends_a_capture_and_is_part_of_it() -> None:
         updater.run(period - 3, 8)
         updater.run(2 * period - 1, 1)
         assert isinstance(run, OnlineTrainer)
-    assert any(any(key.due) for key in graphs.recordings)
+    assert any(any(key.due) for key in graphs.graphs)
     same(plain, quick)
 
 
@@ -118,15 +118,15 @@ def test_loaded_state_is_captured_again() -> None:
     third = rig(RAINBOW, RUNTIME)
     again = captured(third)
     again.run(0, 30)
-    assert again.recordings
+    assert again.graphs
     third.learner.load_state_dict(copied(state)["learner"])
     ring_of(third).load_state_dict(copied(ring))
     again.load_state_dict(copied(state)["updater"])
-    assert not again.recordings
+    assert not again.graphs
     for updater in (plain.updater, graphs, again):
         torch.manual_seed(2)
         updater.run(20, 30)
-    assert again.recordings
+    assert again.graphs
     same(plain, quick)
     same(plain, third)
 
@@ -143,7 +143,7 @@ def test_annealed_beta_reaches_captured_updates() -> None:
     for run, updater in ((plain, plain.updater), (quick, graphs)):
         torch.manual_seed(1)
         for first in range(0, 40, 4):
-            ring_of(run).sampler.anneal(0.4 + first / 100)
+            ring_of(run).sampler.set_beta(0.4 + first / 100)
             updater.run(first, 4)
     same(plain, quick)
 
@@ -226,7 +226,7 @@ def test_uncapturable_updates_stay_eager_with_a_reason(
     cells_of(TD3_CELL, plain, plain.updater)
     cells_of(TD3_CELL, quick, graphs)
     assert reason in str(graphs.refusal)
-    assert not graphs.recordings
+    assert not graphs.graphs
     if spoiled is waiting:  # the others' Python has run twice, once for the recorder
         same(plain, quick)
     assert graphs.take().count == sum(STRIDES)

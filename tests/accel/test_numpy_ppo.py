@@ -125,9 +125,9 @@ def test_numpy_gradients_equal_those_of_the_loss(options: str, discrete: bool) -
     loss, _ = learner.loss(batch)
     expected = torch.autograd.grad(loss, list(learner.net.parameters()))
     surrogate = learner.engine
-    surrogate.descent.max_norm = None
+    surrogate.optimizer.max_norm = None
     surrogate(batch, (torch.arange(len(batch.weight)),))
-    gradients = {id(parameter): place for parameter, place in surrogate.stack.views(surrogate.descent.gradient)}
+    gradients = {id(parameter): place for parameter, place in surrogate.stack.views(surrogate.optimizer.gradient)}
     for parameter, grad in zip(learner.net.parameters(), expected, strict=True):
         torch.testing.assert_close(torch.from_numpy(gradients[id(parameter)].copy()), grad, atol=2e-6, rtol=2e-4)
 

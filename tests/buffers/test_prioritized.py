@@ -127,9 +127,9 @@ def test_importance_weights_are_normalized_by_the_batch_maximum() -> None:
     share = sampler.mass.view(-1) / sampler.mass.sum()
     want = [(len(slots) * share[s].item()) ** -0.6 for s in rows_drawn.tolist()]
     assert weight.tolist() == pytest.approx([w / max(want) for w in want], rel=1e-5)
-    sampler.anneal(0.0)
+    sampler.set_beta(0.0)
     assert sampler.draw(12, replay.sample_range())[1].tolist() == [1.0] * 12
-    sampler.anneal(1.0)
+    sampler.set_beta(1.0)
     rows_drawn, weight = sampler.draw(12, replay.sample_range())
     assert (weight.double() * share[rows_drawn]).tolist() == pytest.approx(
         [share[rows_drawn].min().item()] * 12, rel=1e-5

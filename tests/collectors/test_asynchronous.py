@@ -151,7 +151,7 @@ def test_asynchronous_envs_store_the_same_as_synchronous_ones(data: st.DataObjec
         rows = rows_of(buffer, env_id)
         assert rows == rows_of(whole, env_id)[: len(rows)]
         assert buffer.newest_observations()[env_id, -1] == whole.obs[len(rows), env_id]
-    ours, theirs = runner.games.take(), reference.games.take()
+    ours, theirs = runner.episode_stats.take(), reference.episode_stats.take()
     assert set(zip(*ours, strict=True)) <= set(zip(*theirs, strict=True))
 
 
@@ -162,7 +162,9 @@ def test_episodes_and_live_steps_are_counted_per_env() -> None:
     steps_counted = sum(runner.step() for _ in range(80))
     assert steps_counted == sum(not row[5] for env_id in range(NUM_ENVS) for row in rows_of(buffer, env_id))
     reference, _ = together([80])
-    ours, theirs = (Counter(zip(*games.take(), strict=True)) for games in (runner.games, reference.games))
+    ours, theirs = (
+        Counter(zip(*games.take(), strict=True)) for games in (runner.episode_stats, reference.episode_stats)
+    )
     assert ours and ours <= theirs
 
 
@@ -219,7 +221,7 @@ def test_new_segment_truncates_running_episodes_and_drops_pending_answers() -> N
     assert buffer.final[3, 0] and buffer.final[0, 1:].all()
     assert buffer.done[2, 0] and not buffer.terminated[2, 0]
     assert buffer.age[4, 0] == 0 and buffer.age[1, 1:].tolist() == [0, 0]
-    assert runner.games.length.tolist() == [1, 0, 0]
+    assert runner.episode_stats.length.tolist() == [1, 0, 0]
 
 
 def test_loaded_collector_truncates_and_restarts_its_segment() -> None:
@@ -227,13 +229,13 @@ def test_loaded_collector_truncates_and_restarts_its_segment() -> None:
     runner.open(2)
     for _ in range(30):
         runner.step()
-    games = runner.games.last
+    games = runner.episode_stats.last
     saved, rows = runner.state_dict(), buffer.state_dict()
     rows = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in rows.items()}
     other, copy, envs = apart(lambda waiting: waiting[:2], epsilon=0.5)
     copy.load_state_dict(rows)
     other.load_state_dict(saved)
-    assert (other.segment, other.games.last) == (2, games)
+    assert (other.segment, other.episode_stats.last) == (2, games)
     assert runner.exact and not other.exact
     assert copy.size.tolist() == [31, 31, 1]
     assert copy.final[[30, 30, 0], [0, 1, 2]].all()

@@ -103,9 +103,9 @@ def test_episode_return_covers_all_lives_with_raw_rewards() -> None:
     runner.open(0)
     for _ in range(8):
         runner.step()
-    assert runner.games.take() == ((20.0, 30.0), (4, 6))  # env 1's four steps, then env 0's six over two lives
-    assert runner.games.take() == ((), ())
-    assert runner.games.last == 30.0
+    assert runner.episode_stats.take() == ((20.0, 30.0), (4, 6))  # env 1's four steps, then env 0's six over two lives
+    assert runner.episode_stats.take() == ((), ())
+    assert runner.episode_stats.last == 30.0
     assert buffer.reward[:3, 0].tolist() == [1.0, 1.0, 1.0]  # the learner is paid the sign
 
 
@@ -136,7 +136,7 @@ def test_new_segment_truncates_running_episodes_and_starts_fresh_environments() 
     assert buffer.final[2].tolist() == [True, True]
     assert buffer.obs[2:4, 0].tolist() == [2, 1000]  # where it stopped, then the new beginning
     assert buffer.age[3].tolist() == [0, 0]
-    assert runner.games.take() == ((), ())  # a game cut short is no game
+    assert runner.episode_stats.take() == ((), ())  # a game cut short is no game
 
 
 @pytest.mark.parametrize("stop", [0, 1, 3, 4, 9])
@@ -154,7 +154,7 @@ def test_collector_resumes_from_its_state_in_mid_game(stop: int) -> None:
     assert [other.step() for _ in range(12)] == live
     assert torch.equal(copy.obs, buffer.obs)
     assert torch.equal(copy.action, buffer.action)
-    assert other.games.take() == whole.games.take()
+    assert other.episode_stats.take() == whole.episode_stats.take()
     assert len(envs[0].actions_sent) == stop + 12
 
 

@@ -34,7 +34,7 @@ class Counting(Part):
         self.segment, self.steps, self.steps_taken, self.exact = -1, 0, 0, True
         self.opened: list[tuple[int, int]] = []
         self.amounts: list[tuple[int, float]] = []
-        self.games = SimpleNamespace(last=None, take=lambda: ((), ()))
+        self.episode_stats = SimpleNamespace(last=None, take=lambda: ((), ()))
 
     def open(self, segment: int) -> None:
         self.segment = segment
