@@ -181,5 +181,5 @@ def test_learning_rate_of_iqls_actor_follows_half_a_cosine() -> None:
     assert isinstance(parts.learner, IQL)
     rates = [optimizer.param_groups[0]["lr"] for optimizer in iql_optimizers(parts.learner)]
     assert rates == pytest.approx([0.2, 3e-4, 3e-4])
-    assert continuous_parts("x", OfflineConfig(method=IQLConfig()), INFO, CPU).schedules == ()
-    assert continuous_parts("x", OfflineConfig(), INFO, CPU).schedules == ()
+    assert continuous_parts("x", OfflineConfig(method=IQLConfig()), INFO, CPU).schedules == []
+    assert continuous_parts("x", OfflineConfig(), INFO, CPU).schedules == []
