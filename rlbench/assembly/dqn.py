@@ -122,13 +122,12 @@ def discrete_sac_parts(
     actions = discrete_action_count(spec, info)
     body = build_torso(algo.torso, spec, info)
     net = DiscreteActorCritic(body, hidden=algo.hidden, actions=actions, critics=algo.critics).to(device)
+    target = algo.target_entropy * math.log(actions)
     learner = DiscreteSAC(
         net,
         actor_optimizer=adam(net.torso, net.logits, lr=algo.actor_lr),
         critic_optimizers=[adam(net.torso, critic, lr=algo.critic_lr) for critic in net.critics],
-        temperature=Temperature(
-            algo.alpha, device=device, target=algo.target_entropy * math.log(actions), lr=algo.alpha_lr
-        ),
+        temperature=Temperature(algo.alpha, device=device, target=target, lr=algo.alpha_lr),
         tau=algo.tau,
         compiler=compiler,
     )

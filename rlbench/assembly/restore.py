@@ -44,8 +44,8 @@ def _setup(spec: Spec, state: State, info: EnvInfo, device: torch.device, runtim
     algo, threads, scale = spec.algo, stepping_threads(runtime), _scale(spec, state, info)
     if isinstance(algo, PolicyGradientConfig):
         learner, _ = policy_gradient.build_on_policy(spec, algo, info, device)
-        bound = policy_gradient.action_bound(algo, info)
-        policy, setup = learner.policy(), EvaluationSetup(learner, threads, bound=bound, scale=scale)
+        policy, bound = learner.policy(), policy_gradient.action_bound(algo, info)
+        setup = EvaluationSetup(learner, threads, bound=bound, scale=scale)
     else:
         if isinstance(algo, OfflineConfig | DiscreteOfflineConfig):
             parts = offline.offline_parts_of(spec, algo, info, device)
@@ -98,13 +98,12 @@ def policy_player(spec: Spec, state: State, *, epsilon: float, num_envs: int, se
     if not isinstance(info.actions, Discrete):
         raise UsageError(f"{spec.name}: {spec.task.id} takes continuous actions; record it without --epsilon")
     parts = dqn.dqn_parts(spec, algo, info, device)
-    learner = parts.learner
-    load_module(learner.policy(), subtree(state, "policy"))
+    load_module(parts.learner.policy(), subtree(state, "policy"))
     torch.manual_seed(seeds.child("noise").number())  # for a network with noise of its own
     generator = seeds.child("explore").torch(device)
     capacity = (spec.task.stack + 2) * num_envs
     return PolicyPlayer(
-        actor=learner,
+        actor=parts.learner,
         frame_stacker=ring_of(spec, info, device, capacity=capacity, num_envs=num_envs),
         explorer=EpsilonGreedy(actions=info.actions.n, generator=generator, epsilon=epsilon),
         envs=environments(spec.task, seeds=seeds.child("env").numbers(num_envs), training=False),
