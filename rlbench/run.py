@@ -20,22 +20,22 @@ import torch
 from rlbench import checkpoint
 from rlbench.assembly.assemble import build
 from rlbench.assembly.device import device_of
-from rlbench.assembly.engine import engaged, refusals
+from rlbench.assembly.engine import active_engine, refusals
 from rlbench.assembly.environments import describe
 from rlbench.config.run import MOST_THREADS, EngineName, Runtime, Spec
 from rlbench.datasets.checksums import Seal
 from rlbench.errors import Diverged, Interrupted, RefusedFile, ResourceExhausted, RlbenchError, RunFailed, UsageError
-from rlbench.ops.state_dict import State, branch, of_module, whole
+from rlbench.ops.state_dict import State, integer, module_state, subtree
 from rlbench.records import manifest
 from rlbench.records.attempts import note
 from rlbench.records.store import Store
 from rlbench.records.types import LARGEST_RETURN, Epoch, Outcome, Progress, Status
 from rlbench.signals import Stop, cause
 from rlbench.training.clock import Clock
-from rlbench.training.offline import Offline
-from rlbench.training.online import Online
+from rlbench.training.offline import OfflineTrainer
+from rlbench.training.online import OnlineTrainer
 
-Trainer: TypeAlias = Online | Offline
+Trainer: TypeAlias = OnlineTrainer | OfflineTrainer
 
 OUT_OF_MEMORY: Final = (
     "DefaultCPUAllocator",
@@ -51,7 +51,7 @@ class SavedComputing(NamedTuple):
 
     device: str
     threads: int  # of torch
-    engine: str  # of gradient steps, as ``engaged`` names it
+    engine: str  # of gradient steps, as ``active_engine`` names it
 
 
 def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | None = None) -> Iterator[Progress | Epoch]:
@@ -158,7 +158,7 @@ class _Recorder:
         if self.paused:
             _finish(store, trainer.clock, trainer.inexact, f"--until {stop.until:,} steps", "interrupted")
             return
-        policy = of_module(trainer.learner.policy())
+        policy = module_state(trainer.learner.policy())
         store.verify_unchanged()
         checkpoint.save(self.folder / "last", _policy_state(store, trainer, policy, trainer.clock.epochs - 1))
         _finish(store, trainer.clock, trainer.inexact, self.reason, "done", weights(trainer))
@@ -226,7 +226,7 @@ def _with_saved(runtime: Runtime, previous: SavedComputing | None) -> Runtime:
 
 
 def _computing(trainer: Trainer, device: str) -> SavedComputing:
-    return SavedComputing(device, torch.get_num_threads(), engaged(trainer.updater, trainer.learner))
+    return SavedComputing(device, torch.get_num_threads(), active_engine(trainer.updater, trainer.learner))
 
 
 def _take_over(trainer: Trainer, previous: SavedComputing | None, store: Store) -> None:
@@ -243,7 +243,7 @@ def _resume(trainer: Trainer, store: Store) -> None:
     folder = store.folder / "checkpoint" / "resume"
     state = checkpoint.load(folder)
     try:
-        trainer.load_state_dict(branch(state, "trainer"))
+        trainer.load_state_dict(subtree(state, "trainer"))
         _refuse_non_finite_state(trainer)
     except (RefusedFile, MemoryError):
         raise
@@ -286,7 +286,7 @@ def _remove_resume(folder: Path) -> None:
 def _store_epoch(store: Store, epoch: Epoch, trainer: Trainer) -> None:
     earlier, folder = store.epochs[: epoch.number], store.folder / "checkpoint" / "best"
     best = max((e.evaluated.mean for e in earlier if e.evaluated is not None), default=None)
-    if store.append(epoch) and checkpoint.exists(folder) and whole(checkpoint.load(folder), "epoch") >= epoch.number:
+    if store.append(epoch) and checkpoint.exists(folder) and integer(checkpoint.load(folder), "epoch") >= epoch.number:
         checkpoint.discard(folder)  # its epoch has just been replaced
     if epoch.evaluated is not None and (best is None or epoch.evaluated.mean > best):
         checkpoint.save(folder, _policy_state(store, trainer, trainer.evaluated_policy, epoch.number))

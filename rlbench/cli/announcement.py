@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rlbench.cli.output import print_note
 from rlbench.cli.preflight import is_due
 from rlbench.cli.status import duration
-from rlbench.config.names import counted
+from rlbench.config.names import count_text
 from rlbench.config.run import Spec
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records.files import folders
@@ -19,7 +19,7 @@ from rlbench.records.store import folder_of, read_outcome
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.reference_table import cell_of, task_name
 from rlbench.report.remaining_work import throughput
-from rlbench.report.run_index import sorted_runs
+from rlbench.report.run_index import group_runs
 from rlbench.report.runs import read_run
 from rlbench.report.sources import RUNS, checkout_records
 from rlbench.report.tables import rounded
@@ -62,7 +62,7 @@ def _time(specs: Sequence[Spec], results: Path) -> str:
     first = specs[0]
     places = dict.fromkeys(place for place in (results, checkout_records()) if place)
     runs = [read_run(f) for place in places for f in folders(place / first.suite / first.algorithm)]
-    near, cpu, gpu = sorted_runs(runs), processor(), has_gpu()
+    near, cpu, gpu = group_runs(runs), processor(), has_gpu()
     seconds, here = 0.0, True
     for spec in specs:
         expected = throughput(cell_of(spec), near, cpu, gpu=gpu)
@@ -108,7 +108,7 @@ def _line(cell: Cell, results: Path) -> str:
     if cell.documented is not None:
         scores.append(f"documented {cell.documented.score:,.6g}")
     if cell.measured is not None:
-        scores.append(f"measured {rounded(cell.measured.score)} over {counted(cell.measured.n, 'seed')}")
+        scores.append(f"measured {rounded(cell.measured.score)} over {count_text(cell.measured.n, 'seed')}")
     verdict = str(cell.verdict)
     if cell.verdict.word == "PARTIAL" and cell.at is not None:
         verdict += f", {cell.at}"

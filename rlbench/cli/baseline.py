@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from rlbench.cli import completion
 from rlbench.cli.options import RESULTS, Json, Results, argument, option, suites_named
 from rlbench.cli.output import print_result, terminal_width, write_file
-from rlbench.config.names import counted
+from rlbench.config.names import count_text
 from rlbench.errors import UsageError
 from rlbench.report.columns import aligned, sentences
 
@@ -64,7 +64,7 @@ def _text(content: Baseline) -> str:
     width = terminal_width()
     notes = sentences(
         [
-            f"{len(rows)} cells, made at {counted(len(content.commits), 'commit')}",
+            f"{len(rows)} cells, made at {count_text(len(content.commits), 'commit')}",
             "Scores: mean over seeds of a run's whole learning curve; tables use the reference's estimator.",
         ],
         width,

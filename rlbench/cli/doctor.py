@@ -216,12 +216,12 @@ def _updates() -> Iterator[Finding]:
     if not isinstance(_imported("torch"), ModuleType):
         return
     from rlbench.assembly.device import device_of
-    from rlbench.assembly.engine import captured
+    from rlbench.assembly.engine import graph_engine
     from rlbench.config.run import Runtime
 
     device = device_of(Runtime())
     rollouts = "numpy for small networks of PPO, A2C, NPG and TRPO" if device.type == "cpu" else "eager"
-    yield Finding("ok", "updates", f"{captured(device).description}; on rollouts {rollouts}")
+    yield Finding("ok", "updates", f"{graph_engine(device).description}; on rollouts {rollouts}")
 
 
 def _data() -> Iterator[Finding]:

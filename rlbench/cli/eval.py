@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from rlbench.cli import choices, completion
 from rlbench.cli.options import Import, Json, Records, Run, argument, option, run_folder
 from rlbench.cli.output import print_note, print_result
-from rlbench.config.names import counted, number_text
+from rlbench.config.names import count_text, number_text
 from rlbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -118,13 +118,13 @@ def _evaluate(
     from rlbench.cli.experience import reference_score, run_document
     from rlbench.config.run import Runtime
     from rlbench.generate import stored_run
-    from rlbench.ops.state_dict import whole
+    from rlbench.ops.state_dict import integer
     from rlbench.records.store import read_record
     from rlbench.report.reference_scores import primary
     from rlbench.seeds import Seeds
 
     (spec, state), record = stored_run(folder, checkpoint), read_record(folder)
-    epoch = whole(state, "epoch")
+    epoch = integer(state, "epoch")
     original = record.epochs[epoch].evaluated if epoch < len(record.epochs) else None
     if games is None and original is None:
         raise UsageError(f"{folder}: its record has no evaluation of this policy; leave --replay-recorded out")
@@ -165,10 +165,10 @@ def _play(spec: Spec, evaluation: Evaluation, video: Path | None, program: str |
         for _ in _with_progress(evaluation):
             pass
         return None
-    from rlbench.assembly.environments import watch
+    from rlbench.assembly.environments import record_video
     from rlbench.cli.video_writer import video_writer
 
-    recorder = watch(spec, evaluation)
+    recorder = record_video(spec, evaluation)
     with video_writer(video, seconds=recorder.seconds, program=program) as writer:
         for _ in _with_progress(evaluation):
             for frame in recorder.frames():
@@ -222,4 +222,4 @@ def _lines(
 
 def _line(name: str, returns: Sequence[float], note: str) -> str:
     spread = f"{number_text(fmean(returns), ',.2f')} ± {number_text(pstdev(returns), ',.2f')}"
-    return f"{name:<10}  {spread} ({counted(len(returns), 'episode')}{note})"
+    return f"{name:<10}  {spread} ({count_text(len(returns), 'episode')}{note})"

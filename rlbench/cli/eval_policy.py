@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from rlbench import suites
 from rlbench.cli.output import print_result
 from rlbench.config.footprint import EVAL_WORKER, footprint, size
-from rlbench.config.names import counted, number_text
+from rlbench.config.names import count_text, number_text
 from rlbench.config.run import Spec
 from rlbench.errors import DoesNotFit, UsageError
 from rlbench.records import machine
@@ -94,7 +94,7 @@ def _lines(
     verdict: str,
 ) -> Iterator[str]:
     between = "" if bounds is None else f" [{', '.join(number_text(end, ',.2f') for end in bounds)}]"
-    count = f"{counted(len(returns), 'episode')}; 95 % t-interval of the mean"
+    count = f"{count_text(len(returns), 'episode')}; 95 % t-interval of the mean"
     yield f"measured    {number_text(mean(returns), ',.2f')}{between} ({count})"
     if reference is not None:
         source = f"({reference.estimator}; {reference.system}), margin {margin:,.6g}"

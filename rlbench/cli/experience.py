@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rlbench import suites
 from rlbench.cli.output import print_note
-from rlbench.config.footprint import VECTORS
+from rlbench.config.footprint import SHAPES
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask
 from rlbench.errors import RefusedFile, UsageError
@@ -138,7 +138,7 @@ def _environments_with(features: int, actions: int) -> list[str]:
     from rlbench.datasets import catalogue
 
     of_d4rl = {(entry.env_id, entry.features, entry.actions) for entry in catalogue.d4rl().values()}
-    return [env for env in MUJOCO_ENVS if VECTORS[env] == (features, actions) or (env, features, actions) in of_d4rl]
+    return [env for env in MUJOCO_ENVS if SHAPES[env] == (features, actions) or (env, features, actions) in of_d4rl]
 
 
 def steps_of(value: str | None) -> Callable[[Spec], int | None]:

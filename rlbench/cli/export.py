@@ -10,7 +10,7 @@ import typer
 from rlbench.cli import examples
 from rlbench.cli.options import Json, Records, argument, check_suite, option
 from rlbench.cli.output import print_error, print_result
-from rlbench.config.names import counted
+from rlbench.config.names import count_text
 from rlbench.errors import RefusedFile
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def tensorboard(
     from rlbench.cli.trackers import curves_in
     from rlbench.records.files import folders
     from rlbench.records.store import read_record
-    from rlbench.report.exports import bring_up, events
+    from rlbench.report.exports import events, update_file
     from rlbench.report.sources import sources
 
     suites = [check_suite(name) for name in names or ()]
@@ -57,10 +57,10 @@ def tensorboard(
             damaged = True
             continue
         path = curves_in(output, record.spec)
-        new = bring_up(path, events(record.epochs))
+        new = update_file(path, events(record.epochs))
         rows.append({"folder": str(folder), "file": str(path), "epochs": len(record.epochs), "changed": new})
     count = sum(bool(row["changed"]) for row in rows)
-    text = f"{output}: {counted(len(rows), 'run')}, {count} with something new"
+    text = f"{output}: {count_text(len(rows), 'run')}, {count} with something new"
     print_result({"runs": rows}, text, json=json)
     if damaged:
         raise typer.Exit(RefusedFile.exit_code)
@@ -110,8 +110,8 @@ def _cells(names: list[str] | None, results: Path | None) -> dict[CellKey, Runs]
 
 
 def _save(output: Path, content: bytes, count: int, *, noun: str, json: bool) -> None:
-    from rlbench.report.exports import bring_up
+    from rlbench.report.exports import update_file
 
-    new = bring_up(output, content)
+    new = update_file(output, content)
     text = f"{output}: {count} {noun if count == 1 else {'curve': 'curves', 'matrix': 'matrices'}[noun]}"
     print_result({"file": str(output), "count": count, "changed": new}, text, json=json)

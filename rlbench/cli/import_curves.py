@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from rlbench.cli.options import Json, argument, folder_named, option
 from rlbench.cli.output import print_note, print_result
-from rlbench.config.names import counted
+from rlbench.config.names import count_text
 from rlbench.errors import UsageError, suggest
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def import_curves(
         {"folder": str(curve_folder(curve, results)), "changed": new, **_document(curve)}
         for curve, new in zip(curves, written_anew, strict=True)
     ]
-    lines = [*_lines(curves), f"{results}: {counted(len(curves), 'curve')}, {sum(written_anew)} new"]
+    lines = [*_lines(curves), f"{results}: {count_text(len(curves), 'curve')}, {sum(written_anew)} new"]
     print_result({"curves": rows}, "\n".join(lines), json=json)
 
 
@@ -111,7 +111,7 @@ def _lines(curves: list[ImportedCurve]) -> list[str]:
     for curve in curves:
         cells.setdefault(f"{curve.suite}/{curve.algorithm}/{curve.dataset or curve.task}", []).append(curve)
     return [
-        f"{name}: {counted(len(group), 'seed')} to step "
+        f"{name}: {count_text(len(group), 'seed')} to step "
         f"{max(curve.steps[-1] for curve in group):,}, {group[0].kind} returns, read as {group[0].origin.format}"
         for name, group in cells.items()
     ]

@@ -16,7 +16,7 @@ from rlbench.cli import options
 from rlbench.cli.choices import seeds_text
 from rlbench.cli.options import RESULTS, Config, Json, Results, Sets, Smoke, Steps, Suite
 from rlbench.cli.output import print_error, print_note, print_result, terminal_width
-from rlbench.config.names import counted
+from rlbench.config.names import count_text
 from rlbench.errors import UsageError
 from rlbench.report.columns import sentences
 
@@ -207,7 +207,7 @@ def summary(endings: Sequence[Ending], rows: Sequence[dict[str, object]]) -> lis
             lines.append(_sentence(row))
         else:
             untouched["done already" if ending.status == "done" else "not reached; the same command goes on"] += 1
-    counts = [f"{counted(count, 'run')} {state}" for state, count in untouched.items()]
+    counts = [f"{count_text(count, 'run')} {state}" for state, count in untouched.items()]
     return [*lines, *counts] or ([] if endings else ["no runs"])
 
 

@@ -44,9 +44,9 @@ class TensorBoard:
 
     def take(self, record: Record) -> None:
         """Append the new epochs to the run's file."""
-        from rlbench.report.exports import bring_up, events
+        from rlbench.report.exports import events, update_file
 
-        bring_up(curves_in(self._where, record.spec), events(record.epochs))
+        update_file(curves_in(self._where, record.spec), events(record.epochs))
 
     def close(self) -> None:
         """Do nothing: every file is closed."""

@@ -12,7 +12,7 @@ import typer
 from rlbench.cli import completion
 from rlbench.cli.options import Json, argument, option
 from rlbench.cli.output import print_result
-from rlbench.config.names import counted
+from rlbench.config.names import count_text
 from rlbench.errors import BelowReference, RefusedFile, UsageError
 
 if TYPE_CHECKING:
@@ -82,6 +82,6 @@ def _replay(folder: Path, epochs: int | None, dataset: Path | None, *, json: boo
 def _summary(findings: Findings) -> str:
     """``37 runs, 512 epochs, 2 checkpoints, 1 baseline: no fault``."""
     nouns = ("run", "epoch", "checkpoint", "baseline")
-    totals = ", ".join(counted(getattr(findings, f"{noun}s"), noun) for noun in nouns)
+    totals = ", ".join(count_text(getattr(findings, f"{noun}s"), noun) for noun in nouns)
     faults = len(findings.faults)
-    return f"{totals}: " + ("no fault" if not faults else counted(faults, "fault"))
+    return f"{totals}: " + ("no fault" if not faults else count_text(faults, "fault"))

@@ -55,9 +55,9 @@ def number_text(value: float, form: str) -> str:
     return format(value, form if abs(value) < LARGE_NUMBER else large)
 
 
-def counted(count: int, noun: str) -> str:
-    """``1 run``, or ``1,200 runs``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def count_text(number: int, noun: str) -> str:
+    """A number with its noun: ``1 run``, ``2 runs``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def clean_texts(tree: object) -> object:

@@ -46,7 +46,7 @@ class Collected:
     """Training games of an epoch."""
 
     episodes: Count  # games that ended
-    steps: Count  # live agent steps, of ended and unended games
+    steps: Count  # agent steps, of ended and unended games
     returns: tuple[Points, ...]  # raw points per ended game, over all its lives
     lengths: tuple[Count, ...]  # agent steps per ended game
     steps_per_second: Seconds  # of the whole epoch: acting, emulating and learning

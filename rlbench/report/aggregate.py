@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rlbench.records.types import Estimator
 from rlbench.report.estimate import seed_scores
 from rlbench.report.reference_scores import primaries
-from rlbench.report.reference_table import CellKey, in_points, scale_of
+from rlbench.report.reference_table import CellKey, Scale, in_points, scale_of
 
 if TYPE_CHECKING:
     from rlbench.report.run_index import Runs
@@ -27,14 +27,11 @@ Array: TypeAlias = NDArray[np.float64]
 Scores: TypeAlias = Sequence[Sequence[float]] | Sequence[Array]
 """Normalised scores: ``scores[task][seed]``; or of many resamples at once, ``scores[task][resample, seed]``."""
 
-Statistic: TypeAlias = Callable[[Sequence[Array]], Array]
-"""Maps scores to one number, or to one per resample."""
-
+Statistic: TypeAlias = Callable[[Sequence[Array]], Array]  # maps scores to one number, or to one per resample
 CONFIDENCE = 0.95  # of intervals
 Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 RESAMPLES = 2_000
-SEED = 20210831
-"""Seed of the bootstrap's generator: equal scores give equal intervals."""
+SEED = 20210831  # seed of the bootstrap's generator: equal scores give equal intervals
 
 
 class Estimate(NamedTuple):
@@ -47,7 +44,7 @@ class Estimate(NamedTuple):
 
 def pooled_interquartile_mean(scores: Scores) -> Array:
     """The mean of the middle half of all runs of all tasks: ``[]`` or one per resample."""
-    runs = np.sort(_pooled(scores), axis=-1)
+    runs = np.sort(np.concatenate(_rows(scores), axis=-1), axis=-1)
     cut = runs.shape[-1] // 4
     return _mean(runs[..., cut : runs.shape[-1] - cut])
 
@@ -57,7 +54,7 @@ def optimality_gap(scores: Scores, goal: float = 1.0) -> Array:
 
     As in rliable, every run has equal weight, so tasks with more seeds have more.
     """
-    return goal - _mean(np.minimum(_pooled(scores), goal))
+    return goal - _mean(np.minimum(np.concatenate(_rows(scores), axis=-1), goal))
 
 
 def profile(scores: Scores, thresholds: Sequence[float]) -> Array:
@@ -76,8 +73,8 @@ def bootstrap(
     statistic: Statistic, scores: Scores, *, confidence: float = CONFIDENCE, resamples: int = RESAMPLES
 ) -> Estimate:
     """A statistic with its percentile interval: seeds are drawn with replacement within each task."""
-    generator, rows = np.random.default_rng(SEED), _rows(scores)
-    resampled = statistic(_again(rows, generator, resamples))
+    rows = _rows(scores)
+    resampled = statistic(_resample(rows, resamples))
     low, high = np.quantile(resampled, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Estimate(float(statistic(rows)), float(low), float(high))
 
@@ -112,7 +109,7 @@ def _lower_limit(wins: float, m: int, n: int | None) -> float:
 
 def band(scores: Scores, thresholds: Sequence[float]) -> tuple[Array, Array]:
     """The lower and upper ends of the profile's pointwise intervals, ``[thresholds]`` each."""
-    resampled = profile(_again(_rows(scores), np.random.default_rng(SEED), RESAMPLES), thresholds)
+    resampled = profile(_resample(_rows(scores), RESAMPLES), thresholds)
     low, high = np.quantile(resampled, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
     return low, high
 
@@ -121,16 +118,13 @@ def _rows(scores: Scores) -> list[Array]:
     return [np.asarray(row, np.float64) for row in scores]
 
 
-def _pooled(scores: Scores) -> Array:
-    return np.concatenate(_rows(scores), axis=-1)
-
-
 def _mean(values: Array) -> Array:
     return np.asarray(values.mean(axis=-1))
 
 
-def _again(rows: Sequence[Array], generator: np.random.Generator, resamples: int) -> list[Array]:
+def _resample(rows: Sequence[Array], resamples: int) -> list[Array]:
     """Resample each task's runs with replacement: ``[resamples, seeds]`` per task."""
+    generator = np.random.default_rng(SEED)
     return [row[generator.integers(0, len(row), (resamples, len(row)))] for row in rows]
 
 
@@ -161,27 +155,25 @@ def with_failed(key: CellKey, scores: Sequence[float], runs: Runs) -> tuple[floa
     return (*scores, *[floor] * len(runs.failed))
 
 
-def normalizer(keys: Sequence[CellKey], rows: Sequence[Sequence[float]]) -> tuple[str, list[tuple[float, float]]]:
-    """The common scale of several tasks, in words and as the points 0 and 1 of each.
+def normalizer(keys: Sequence[CellKey], rows: Sequence[Sequence[float]]) -> tuple[str, list[Scale]]:
+    """The common scale of several tasks in words, and the random score and goal of each that are its 0 and 1.
 
     Humans and D4RL's experts where all tasks have one, else the references, else the best run that is compared. More
     points are more on every scale, also where a reference or every run is worse than the random policy.
     """
     scales = [scale_of(key) for key in keys]
-    goals = [scale.goal if scale else None for scale in scales]
+    with_goal = [scale for scale in scales if scale is not None and scale.goal is not None]
+    if len(with_goal) == len(keys):
+        return "random policy 0, human or expert 1", with_goal
     zeros = [scale.random if scale else 0.0 for scale in scales]
-    if all(goal is not None for goal in goals):
-        return "random policy 0, human or expert 1", [
-            (z, g) for z, g in zip(zeros, goals, strict=True) if g is not None
-        ]
     references = [primaries(key.suite).get(key) for key in keys]
     ones = [None if d is None else in_points(d, scale) for d, scale in zip(references, scales, strict=True)]
     if all(one is not None and one - zero > 1e-9 for one, zero in zip(ones, zeros, strict=True)):
-        return "random policy 0, reference 1", [(z, one) for z, one in zip(zeros, ones, strict=True) if one is not None]
+        return "random policy 0, reference 1", [Scale(zero, one) for zero, one in zip(zeros, ones, strict=True)]
     best: dict[CellKey, float] = {}  # by task: all algorithms are measured alike
     for key, row in zip(keys, rows, strict=True):
         task = key._replace(algorithm="")
         best[task] = max(best.get(task, -math.inf), *row)
     tops = [best[key._replace(algorithm="")] for key in keys]
-    ends = [(zero, top if top > zero else zero + 1) for zero, top in zip(zeros, tops, strict=True)]
-    return "random policy 0, best run 1", ends
+    ends = zip(zeros, tops, strict=True)
+    return "random policy 0, best run 1", [Scale(zero, top if top > zero else zero + 1) for zero, top in ends]

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter
 
 from rlbench.config.names import check_name, clean_texts
 from rlbench.errors import RefusedFile, UsageError, suggest_path
@@ -28,21 +30,41 @@ KIND = "rlbench baseline"
 LARGEST = 1e100  # score or speed; the square of a larger one overflows
 
 
+def _check_key(key: CellKey) -> CellKey:
+    return CellKey(*(text and check_name(text) for text in key))
+
+
+def _seed(name: object) -> object:
+    """Parse a seed of a file; ``00`` is refused, since it would be a second seed 0."""
+    if isinstance(name, str) and str(int(name)) != name:
+        raise ValueError(name)
+    return name
+
+
+Number = Annotated[float, Field(strict=True, ge=-LARGEST, le=LARGEST)]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
     """One cell of a baseline."""
 
-    key: CellKey
-    id: str  # of the settings
-    scores: Mapping[int, float]  # by seed
-    speeds: Mapping[str, tuple[float, ...]]  # agent steps a second of each run, by machine
+    key: Annotated[CellKey, AfterValidator(_check_key)]
+    id: Annotated[str, AfterValidator(check_name)]  # of the settings
+    scores: Mapping[Annotated[int, BeforeValidator(_seed)], Number]  # by seed
+    speeds: Mapping[str, tuple[Number, ...]]  # agent steps a second of each run, by machine
+
+
+def _refuse_twins(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    if len({entry.key for entry in entries}) < len(entries):
+        raise ValueError("a cell twice is ambiguous")
+    return entries
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Baseline:
     """The cells of a baseline."""
 
-    entries: tuple[Entry, ...]
+    entries: Annotated[tuple[Entry, ...], AfterValidator(_refuse_twins)]
     commits: tuple[str, ...]  # of the code that trained the runs
     machines: tuple[str, ...]  # classes of machine that trained the runs
 
@@ -54,7 +76,7 @@ def machine_of(run: Run) -> str:
     return f"{device}, {environment.get('cpu', 'unknown processor')}"
 
 
-def level(run: Run) -> float:
+def curve_score(run: Run) -> float:
     """The score of an evaluated run: the mean of its whole curve."""
     return curve_mean(run.evaluations, run.budget)
 
@@ -114,12 +136,9 @@ def read_baseline(path: Path) -> Baseline:
     if not isinstance(content, dict) or content.get("kind") != KIND:
         raise RefusedFile(f"{path}: not a baseline; {remedy}")
     try:
-        return Baseline(
-            entries=_read_entries(content["cells"]),
-            commits=tuple(map(str, _list(content["commits"]))),
-            machines=tuple(map(str, _list(content["machines"]))),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        entries = [{**cell, "key": [cell[name] for name in CellKey._fields]} for cell in content["cells"]]
+        return TypeAdapter(Baseline).validate_python({**content, "entries": entries})
+    except (KeyError, TypeError, ValueError):  # a ValidationError is a ValueError
         raise RefusedFile(f"{path}: not a baseline of this schema; make it again") from None
 
 
@@ -132,43 +151,6 @@ def _entry(key: CellKey, runs: Sequence[Run]) -> Entry:
     return Entry(
         key=key,
         id=runs[0].id,
-        scores={run.seed: level(run) for run in runs if run.evaluations},
+        scores={run.seed: curve_score(run) for run in runs if run.evaluations},
         speeds={machine: tuple(values) for machine, values in sorted(speeds.items())},
     )
-
-
-def _read_entries(cells: object) -> tuple[Entry, ...]:
-    entries = tuple(map(_read_entry, _list(cells)))
-    if len({entry.key for entry in entries}) < len(entries):
-        raise ValueError  # a cell twice is ambiguous
-    return entries
-
-
-def _read_entry(cell: object) -> Entry:
-    if not isinstance(cell, dict):
-        raise TypeError
-    return Entry(
-        key=CellKey(*(text and check_name(text) for text in (str(cell[name]) for name in CellKey._fields))),
-        id=check_name(str(cell["id"])),
-        scores={_seed(seed): _finite(score) for seed, score in cell["scores"].items()},
-        speeds={str(machine): tuple(map(_finite, _list(values))) for machine, values in cell["speeds"].items()},
-    )
-
-
-def _seed(name: str) -> int:
-    """Parse a seed; ``00`` is refused, since it would be a second seed 0."""
-    if str(int(name)) != name:
-        raise ValueError
-    return int(name)
-
-
-def _finite(value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= LARGEST:  # NaN is not
-        raise TypeError
-    return float(value)
-
-
-def _list(value: object) -> Iterable[object]:
-    if not isinstance(value, list):
-        raise TypeError
-    return value

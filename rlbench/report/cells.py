@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Literal
 
 from rlbench import suites
-from rlbench.config.names import number_text
+from rlbench.config.names import count_text, number_text
 from rlbench.records.looks import Looks
 from rlbench.records.types import Estimator
 from rlbench.report.equal_steps import AtStep, at_equal_steps, decide_at_equal_steps, shortfall_percent
 from rlbench.report.estimate import (
     AMBIGUOUS,
+    curves_within,
     final,
     interquartile_mean,
     interval,
@@ -29,6 +30,7 @@ from rlbench.report.estimate import (
 from rlbench.report.imported_runs import imported_remarks, with_imported
 from rlbench.report.parity import NOT_ANSWERED, parity_note, parity_rows
 from rlbench.report.reference_scores import (
+    SHARE,
     at_the_end,
     comparable,
     insensitive,
@@ -36,13 +38,12 @@ from rlbench.report.reference_scores import (
     notes,
     primaries,
     resolution,
-    step_margin,
     threshold,
 )
 from rlbench.report.reference_table import OPTIMUM, CellKey, ReferenceScore, Scale, on_scale, scale_of
-from rlbench.report.repeats import count_text, remarks
-from rlbench.report.run_index import Runs, at_last_look, counts_by_setting, gather
-from rlbench.report.runs import UNKNOWN, DatasetReturns, Evaluation, Run, dataset_returns, noted
+from rlbench.report.repeats import remarks
+from rlbench.report.run_index import Runs, counts_by_setting, gather, select_last_look
+from rlbench.report.runs import UNKNOWN, DatasetReturns, Run, dataset_returns, recorded_returns
 from rlbench.report.verdict import (
     ALPHA,
     MAX_MORE_SEEDS,
@@ -51,9 +52,9 @@ from rlbench.report.verdict import (
     Verdict,
     against_run,
     against_seeds,
+    correct_for_looks,
     decide,
     in_both_respects,
-    in_looks,
     no_more_than_consistent,
     out_of_reach,
     under_both_estimators,
@@ -61,9 +62,7 @@ from rlbench.report.verdict import (
     with_failures,
 )
 
-BOTH: tuple[Estimator, Estimator] = ("normalized-best", "normalized-final")
-"""The estimators of an offline score."""
-
+BOTH: tuple[Estimator, Estimator] = ("normalized-best", "normalized-final")  # the estimators of an offline score
 PEAKS: dict[Estimator, Callable[[Sequence[float]], float]] = {"max-of-mean": mean, "max-of-iqm": interquartile_mean}
 """Estimators that take the evaluation at which the mean or interquartile mean over seeds is highest."""
 
@@ -119,8 +118,8 @@ def every_cell(
 
     Holm's correction of verdicts is over a suite's whole table; ``share`` replaces the margin's own share.
     """
-    runs = {key: at_last_look(group) for key, group in with_imported(gather(results), results).items()}
-    returns_by_file = noted(run for group in runs.values() for run in group.all)
+    runs = {key: select_last_look(group) for key, group in with_imported(gather(results), results).items()}
+    returns_by_file = recorded_returns(run for group in runs.values() for run in group.all)
     parity = {row.key: parity_note(row) for row in parity_rows(runs, suites)}
     table: list[Cell] = []
     for suite in suites:
@@ -178,7 +177,7 @@ def _tested(
         if runs.whole and (whole := _tested(key, reference, runs.whole, share, returns_by_file).claim):
             both = under_both_estimators(claim, whole)
             claim = replace(claim, found=both.found, above=both.above)
-        claim = claim if runs.looks is None else in_looks(claim, runs.looks)
+        claim = claim if runs.looks is None else correct_for_looks(claim, runs.looks)
         if runs.ended_look and (ended := _tested(key, reference, runs.ended_look, share, returns_by_file).claim):
             claim = replace(claim, below=in_both_respects(claim, ended).below)  # a forged count hides no verdict
     roots = [run.seed for run in scored_runs if within(run.evaluations, limit)] + [run.seed for run in runs.failed]
@@ -203,11 +202,7 @@ def _test_scores(runs: Sequence[Run], scores: Sequence[float], reference: Refere
     """The scores of the test: a maximum over evaluations is corrected for optimism beyond the reference's own."""
     if reference is None or reference.n is None or reference.estimator not in PEAKS:
         return scores
-    return without_optimism(_curves(runs, reference), PEAKS[reference.estimator], reference.n)
-
-
-def _curves(runs: Sequence[Run], reference: ReferenceScore) -> list[Sequence[Evaluation]]:
-    return [curve for run in runs if (curve := within(run.evaluations, reference.limit))]
+    return without_optimism(curves_within(runs, reference.limit), PEAKS[reference.estimator], reference.n)
 
 
 def _test(key: CellKey, reference: ReferenceScore, tolerance: float, level: float, scores: Sequence[float]) -> CellTest:
@@ -233,7 +228,7 @@ def _in_time(runs: Runs, reference: ReferenceScore, stop: float, share: float | 
     epoch = max(largest_gap(run.evaluations) for run in runs.scored)
 
     def test(scores: Sequence[float]) -> CellTest:
-        return against_run(scores, -documented, step_margin(documented, share), epoch)
+        return against_run(scores, -documented, (SHARE if share is None else share) * documented, epoch)
 
     return with_failures(test, steps, [-float(run.budget) for run in runs.failed])
 
@@ -266,7 +261,7 @@ def _measured(
         env_id=", ".join(sorted({run.env_id for run in evaluated})),
         seeds=tuple(scores),
         roots=tuple(sorted(roots)),
-        imported=cell_runs.of_others,
+        imported=cell_runs.of_imported,
     )
 
 
@@ -307,7 +302,7 @@ def _unanswered(cell: Cell, runs: Runs, parity: str) -> Iterator[str]:
     if at is not None and (cell.claim is None or runs.short):
         yield at.note
     below = cell.verdict.word == "BELOW" or (at is not None and at.word == "BEHIND")
-    if below and not parity and not runs.of_others and reference and reference.source != OPTIMUM:
+    if below and not parity and not runs.of_imported and reference and reference.source != OPTIMUM:
         yield NOT_ANSWERED.format(*cell.key)
 
 
@@ -327,7 +322,7 @@ def _doubts(cell: Cell, runs: Runs) -> Iterator[str]:
         at_peak = "at the peak " if centre else ""
         hidden = "" if centre or word == "BELOW" else f"; a failure rate of up to {rate:.0%} cannot be excluded"
         yield f"all {len(seeds)} seeds tie {at_peak}(zero variance), so no test is possible{hidden}"
-    curves = _curves(runs.complete, reference)
+    curves = curves_within(runs.complete, reference.limit)
     if centre and curves:
         top, theirs = peak(curves, centre), at_the_end(cell.key, reference.limit or 0)
         last = centre([final(curve) for curve in curves])

@@ -10,18 +10,18 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from rlbench.config.names import printable
+from rlbench.config.names import count_text, printable
 from rlbench.errors import BelowReference, Inconclusive, RunFailed, UsageError
 from rlbench.report import gate
-from rlbench.report.baseline import Baseline, Entry, level, machine_of, speed
+from rlbench.report.baseline import Baseline, Entry, curve_score, machine_of, speed
 from rlbench.report.columns import aligned, sentences
 from rlbench.report.estimate import mean
 from rlbench.report.pooled import Kind, pooled_keys, pooled_rows
 from rlbench.report.reference_table import CellKey, scale_of, task_name
-from rlbench.report.repeats import count_text, remarks
+from rlbench.report.repeats import remarks
 from rlbench.report.run_index import Runs, differences, gather
 from rlbench.report.runs import Run
-from rlbench.report.tables import barred, rounded
+from rlbench.report.tables import markdown_row, rounded
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell
@@ -76,7 +76,7 @@ def against_references(
     findings += [_at_finding(cell) if at else _score_finding(cell) for cell in alone]
     for key, runs in sorted(sources.runs().items()):
         if key.suite == suite:
-            findings += _run_findings(key, runs, (*runs.failed, *runs.other_files, *runs.versions))
+            findings += _run_findings(key, runs, (*runs.failed, *runs.other_data, *runs.versions))
     return findings
 
 
@@ -109,16 +109,16 @@ def against_baseline(
     later = {key: _later(everything.get(key, Runs())) for key in entries}
     if not other_machine:
         _same_machines(later, baseline)
-    held = [(entry, runs) for key, entry in entries.items() for runs in later[key] or [[]]]
+    pairs = [(entry, runs) for key, entry in entries.items() for runs in later[key] or [[]]]
     findings: list[Finding] = []
     for key, runs in sorted(everything.items()):
-        findings += _run_findings(key, runs, (*runs.failed, *runs.variants, *runs.other_files, *runs.versions))
+        findings += _run_findings(key, runs, (*runs.failed, *runs.variants, *runs.other_data, *runs.versions))
         if key not in entries and runs.complete:
             findings.append(_finding(key, "score", "NEW", "not in the baseline"))
-    findings += _score_findings(held, everything, alpha=alpha, margin=margin)
-    findings += [finding for entry, runs in held for finding in _speed_findings(entry, runs)]
+    findings += _score_findings(pairs, everything, alpha=alpha, margin=margin)
+    findings += [finding for entry, runs in pairs for finding in _speed_findings(entry, runs)]
     suite_scores = [
-        (list(entry.scores.values()), scores, _random(entry.key)) for entry, runs in held if (scores := _levels(runs))
+        (list(entry.scores.values()), scores, _random(entry.key)) for entry, runs in pairs if (scores := _levels(runs))
     ]
     ruling = gate.rule_pooled(suite_scores, alpha=alpha, margin=margin)
     if ruling.word != "TOO FEW":
@@ -144,8 +144,7 @@ def findings_text(findings: Sequence[Finding], width: int | None = None, *, stri
     """
     listed = [f for f in findings if f.word in WORSE | {"FAILED"} | (OPEN if strict else UNDECIDED)]
     lines = aligned([(f.word, f.name, f.reason) for f in listed], width)
-    rest = "; --json lists every row" if len(listed) < len(findings) else ""
-    below = [counted(findings) + rest]
+    below = [word_counts(findings) + ("; --json lists every row" if len(listed) < len(findings) else "")]
     if nothing_compared(findings):
         below.append("Nothing was compared, so nothing can have become worse; with --strict the exit code is 4.")
     return "\n".join([*lines, *([""] if lines else []), *sentences(below, width)])
@@ -156,7 +155,7 @@ def nothing_compared(findings: Sequence[Finding]) -> bool:
     return {finding.word for finding in findings} <= {"NEW", "NOT COMPARABLE", "NOT RUN", "PARTIAL", "TOO EARLY"}
 
 
-def counted(findings: Sequence[Finding]) -> str:
+def word_counts(findings: Sequence[Finding]) -> str:
     """``2 REGRESSED, 10 PASSED``."""
     return ", ".join(f"{count} {word}" for word, count in Counter(f.word for f in findings).items())
 
@@ -164,8 +163,10 @@ def counted(findings: Sequence[Finding]) -> str:
 def findings_markdown(findings: Sequence[Finding], title: str) -> str:
     """The summary for a CI system: the failures first."""
     order = sorted(findings, key=lambda f: (f.word not in WORSE, f.word != "FAILED", f.word not in OPEN))
-    rows = [barred([f"{_mark(f.word)} {f.word}", f.name, f.reason]) for f in order]
-    return "\n".join([f"### {title}", "", counted(findings), "", "| | cell | |", "| --- | --- | --- |", *rows]) + "\n"
+    rows = [markdown_row([f"{_mark(f.word)} {f.word}", f.name, f.reason]) for f in order]
+    return (
+        "\n".join([f"### {title}", "", word_counts(findings), "", "| | cell | |", "| --- | --- | --- |", *rows]) + "\n"
+    )
 
 
 def escape(text: str) -> str:
@@ -203,33 +204,28 @@ def _later(runs: Runs) -> list[list[Run]]:
     """
     if runs.complete:
         return [runs.complete]
-    runs_by_id: dict[str, list[Run]] = {}
-    for run in runs.variants:
-        if run.status == "done" and run.budget >= runs.budget:
-            runs_by_id.setdefault(run.id, []).append(run)
-    return [runs_by_id[settings] for settings in sorted(runs_by_id)]
+    variants = [run for run in runs.variants if run.status == "done" and run.budget >= runs.budget]
+    return [[run for run in variants if run.id == settings] for settings in sorted({run.id for run in variants})]
 
 
 def _levels(runs: Sequence[Run]) -> list[float]:
-    return [level(run) for run in runs if run.evaluations]
+    return [curve_score(run) for run in runs if run.evaluations]
 
 
 def _same_machines(later: Mapping[CellKey, Sequence[Sequence[Run]]], baseline: Baseline) -> None:
-    for groups in later.values():
-        for run in chain.from_iterable(groups):
-            if machine_of(run) not in baseline.machines:
-                classes = "; ".join(baseline.machines)
-                raise UsageError(
-                    f"{run.folder}: made on {machine_of(run)}, the baseline on {classes}; "
-                    "make a baseline there, or compare scores alone with --other-machine"
-                )
+    for run in chain.from_iterable(chain.from_iterable(later.values())):
+        if machine_of(run) not in baseline.machines:
+            raise UsageError(
+                f"{run.folder}: made on {machine_of(run)}, the baseline on {'; '.join(baseline.machines)}; "
+                "make a baseline there, or compare scores alone with --other-machine"
+            )
 
 
 def _score_findings(
-    held: Sequence[tuple[Entry, Sequence[Run]]], everything: Mapping[CellKey, Runs], *, alpha: float, margin: float
+    pairs: Sequence[tuple[Entry, Sequence[Run]]], everything: Mapping[CellKey, Runs], *, alpha: float, margin: float
 ) -> list[Finding]:
     findings, drops = {}, {}
-    for index, (entry, runs) in enumerate(held):
+    for index, (entry, runs) in enumerate(pairs):
         scores = _levels(runs)
         if not scores:
             findings[index] = _absent(entry.key, everything.get(entry.key, Runs()))
@@ -238,7 +234,7 @@ def _score_findings(
         else:
             drops[index] = gate.drop(list(entry.scores.values()), scores, _random(entry.key), margin)
     for index, ruling in zip(drops, gate.rule_scores(list(drops.values()), alpha), strict=True):
-        entry, runs = held[index]
+        entry, runs = pairs[index]
         settings = [change for run in runs[:1] for change in differences(run)]
         few = f"{len(runs)} of the baseline's {len(entry.scores)} seeds" if len(runs) < len(entry.scores) else ""
         group, ids = everything[entry.key], {run.id for run in runs}
@@ -249,7 +245,7 @@ def _score_findings(
         provenance = () if settings else remarks(group)
         parts = (ruling.reason, few, unfinished, *provenance, f"with {', '.join(settings)}" if settings else "")
         findings[index] = _finding(entry.key, "score", word, "; ".join(filter(None, parts)))
-    return [findings[index] for index in range(len(held))]
+    return [findings[index] for index in range(len(pairs))]
 
 
 def _absent(key: CellKey, runs: Runs) -> Finding:
@@ -275,7 +271,7 @@ def _run_findings(key: CellKey, runs: Runs, candidates: Sequence[Run]) -> Iterat
     for run in candidates:
         if run.status == "failed":
             yield _finding(key, "run", "FAILED", f"seed {run.seed}: {run.reason}")
-    for others, where in ((runs.versions, "in other versions of the environment"), (runs.other_files, "on other data")):
+    for others, where in ((runs.versions, "in other versions of the environment"), (runs.other_data, "on other data")):
         if any(run.status == "done" for run in others):
             text = count_text(len(others), "run")
             yield _finding(key, "run", "INCONCLUSIVE", f"{text} {where} left out")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import zip_longest
 from typing import Final
 
@@ -12,19 +12,24 @@ GAP: Final = 2  # spaces between two columns
 TIE: Final = "\N{NO-BREAK SPACE}"
 
 
-def aligned(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
-    """Each row as a line, or as several, folded between words and behind slashes to ``width`` columns."""
+def aligned(rows: Sequence[Sequence[str]], width: int | None = None, *, numbers: Collection[int] = ()) -> list[str]:
+    """Each row as a line, or as several, folded between words and behind slashes to ``width`` columns.
+
+    The columns ``numbers`` stand on the right.
+    """
     columns = [[row[index] for row in rows] for index in range(len(rows[0]))] if rows else []
     widths = [max(map(len, column)) for column in columns]
     if width is not None and not fits(widths, width):
         widths = fitted(
             columns, [max(len(piece.strip()) for t in texts for piece in _pieces(t)) for texts in columns], width
         )
+    justify = [str.rjust if index in numbers else str.ljust for index in range(len(widths))]
     folded_rows = []
     for row in rows:
         cells = [_folded(text, wide) for text, wide in zip(row, widths, strict=True)]
-        lines = [zip(parts, widths, strict=True) for parts in zip_longest(*cells, fillvalue="")]
-        folded_rows += [(" " * GAP).join(part.ljust(wide) for part, wide in line).rstrip() for line in lines]
+        for parts in zip_longest(*cells, fillvalue=""):
+            fields = (side(part, wide) for side, part, wide in zip(justify, parts, widths, strict=True))
+            folded_rows.append((" " * GAP).join(fields).rstrip())
     return folded_rows
 
 

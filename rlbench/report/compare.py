@@ -27,7 +27,7 @@ from rlbench.report.columns import aligned, sentences
 from rlbench.report.equal_steps import largest_common_step, scores_up_to, steps_text
 from rlbench.report.estimate import mean
 from rlbench.report.imported_runs import with_imported
-from rlbench.report.reference_table import CellKey, task_name
+from rlbench.report.reference_table import CellKey, cell_name, task_name
 from rlbench.report.repeats import file_of
 from rlbench.report.run_index import Runs, gather, setting
 from rlbench.report.runs import Run
@@ -40,62 +40,53 @@ RULES: Final = ("task", "protocol", "budget")
 """The parts of a Spec that define the measurement: scores are comparable only if they are equal."""
 
 ENDED: Final = frozenset({"done", "failed"})
-
-INTERVAL_SEEDS: Final = 5
-"""Seeds of a task below which a bootstrap interval of means is too narrow to be shown."""
+INTERVAL_SEEDS: Final = 5  # seeds of a task below which a bootstrap interval of means is too narrow to be shown
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Side:
+class SettingRuns(NamedTuple):
     """The runs of one setting of a cell; failed ones count, and at equal steps those that have not ended."""
 
     runs: Runs
-    usual: bool  # the documented setting
+    default: bool  # the documented setting
 
 
-class Matched(NamedTuple):
-    """The cells that two folders share."""
-
-    pairs: tuple[tuple[CellKey, Side, Side], ...]
-    left_out: tuple[str, ...]  # cells that both have and that are not compared, each with the reason
-
-
-def matched(
+def match_cells(
     first: Mapping[CellKey, Runs],
     second: Mapping[CellKey, Runs],
     names: tuple[str, str],
     *,
     at: bool = False,
     algorithms: bool = False,
-) -> Matched:
+) -> tuple[list[tuple[CellKey, SettingRuns, SettingRuns]], list[str]]:
     """Match the cells of two sides: by the documented setting if a side has it, or else by its only other one.
 
-    ``at``: at equal steps, so that runs that have not ended count and budgets may differ. ``algorithms``: the sides are
-    two algorithms, whose documented settings may differ in everything, and others in everything but their steps.
+    Returns the pairs, and each cell of both sides that is not compared, with the reason. ``at``: at equal steps, so
+    that runs that have not ended count and budgets may differ. ``algorithms``: the sides are two algorithms, whose
+    documented settings may differ in everything, and others in everything but their steps.
     """
     pairs, left_out = [], []
     for key in sorted(set(first) & set(second)):
         a, b = (_settings(side[key], at=at) for side in (first, second))
-        held = zip(names, (a, b), strict=True)
-        several = [_several(name, settings) for name, settings in held if len(settings) > 1]
         if not a or not b:
             continue
-        unlike = [] if several else _unequal_steps(a[0], b[0]) if algorithms else _unlike(a[0], b[0])
-        unlike = [rule for rule in unlike if not at or rule != "budget"]
-        if several or unlike:
-            remedy = _equal_budget(a[0], b[0]) if "budget" in unlike else ""
-            why = several or [f"they differ in {', '.join(unlike)}{remedy}"]
-            left_out.append(f"{_name(key)}: {'; '.join(why)}")
+        reasons = [
+            _ambiguity(name, settings) for name, settings in zip(names, (a, b), strict=True) if len(settings) > 1
+        ]
+        if not reasons and (rules := _differences(a[0], b[0], at=at, algorithms=algorithms)):
+            remedy = _budget_remedy(a[0], b[0]) if "budget" in rules else ""
+            reasons = [f"they differ in {', '.join(rules)}{remedy}"]
+        if reasons:
+            left_out.append(f"{cell_name(key)}: {'; '.join(reasons)}")
             continue
         pairs.append((key, a[0], b[0]))
-        for name, side, settings in zip(names, (first, second), (a, b), strict=True):
-            apart = [run for run in side[key].other_files if run.status in ENDED]
-            if settings[0].usual and apart:
-                left_out.append(f"{_name(key)}: {len(apart)} of {name} on another file of that name")
-    return Matched(tuple(pairs), tuple(left_out))
+        for name, side, setting_runs in zip(names, (first, second), (a[0], b[0]), strict=True):
+            others = sum(run.status in ENDED for run in side[key].other_data)
+            if setting_runs.default and others:
+                left_out.append(f"{cell_name(key)}: {others} of {name} on another file of that name")
+    return pairs, left_out
 
 
-def folder_side(name: str) -> tuple[Path, str] | None:
+def split_folder(name: str) -> tuple[Path, str] | None:
     """Split a side into its results folder and the setting of ``FOLDER@lr=0.01``; None for an algorithm."""
     if Path(name).is_dir():
         return Path(name), ""
@@ -103,13 +94,13 @@ def folder_side(name: str) -> tuple[Path, str] | None:
     return (Path(folder), text) if folder and Path(folder).is_dir() else None
 
 
-def runs_of_side(name: str) -> dict[CellKey, Runs]:
+def runs_of_folder(name: str) -> dict[CellKey, Runs]:
     """The runs of a results folder by cell, imported ones too, or only those of the setting that the side names.
 
     Raises:
         UnknownName: no run of the folder has the setting.
     """
-    folder, text = folder_side(name) or (Path(name), "")
+    folder, text = split_folder(name) or (Path(name), "")
     cells = with_imported(gather(folder), folder)
     return of_setting(cells, text, str(folder))
 
@@ -127,67 +118,50 @@ def of_setting(cells: dict[CellKey, Runs], text: str, where: str) -> dict[CellKe
         raise UnknownName("setting", text, settings, where=where)
     cells_of_setting = {key: Runs(budget=runs.budget) for key, runs in cells.items()}
     for key, only in cells_of_setting.items():
-        for part in ("complete", "failed", "short", "elsewhere", "variants", "other_files"):
+        for part in ("complete", "failed", "short", "elsewhere", "variants", "other_data"):
             getattr(only, part).extend(run for run in getattr(cells[key], part) if setting(run) == text)
     return cells_of_setting
 
 
-def _several(name: str, sides: Sequence[Side]) -> str:
-    texts = sorted(setting(side.runs.all[0]) for side in sides)
-    return f"{name} has {len(sides)} settings of it, {', '.join(texts)}; name one, as in '{name}@{texts[0]}'"
+def _ambiguity(name: str, settings: Sequence[SettingRuns]) -> str:
+    texts = sorted(setting(runs.all[0]) for runs, _ in settings)
+    return f"{name} has {len(settings)} settings of it, {', '.join(texts)}; name one, as in '{name}@{texts[0]}'"
 
 
-def _name(key: CellKey) -> str:
-    return f"{key.suite}/{key.algorithm}/{task_name(key)}"
-
-
-def _settings(runs: Runs, *, at: bool = False) -> Sequence[Side]:
+def _settings(runs: Runs, *, at: bool) -> Sequence[SettingRuns]:
     """The documented setting alone, or every other one; runs on another file of the same name are another."""
     short = [run for run in runs.short if at and run.evaluations]
     if runs.scored or short:
-        return [Side(runs=Runs(complete=runs.complete, failed=runs.failed, short=short), usual=True)]
-    groups: dict[tuple[str, str | None], list[Run]] = defaultdict(list)
-    for run in (*runs.short, *runs.elsewhere, *runs.variants, *runs.other_files):
+        return [SettingRuns(Runs(complete=runs.complete, failed=runs.failed, short=short), default=True)]
+    groups: dict[tuple[str, str | None], Runs] = defaultdict(Runs)
+    for run in (*runs.short, *runs.elsewhere, *runs.variants, *runs.other_data):
         if run.status in ENDED or (at and run.evaluations):
-            groups[run.id, file_of(run)].append(run)
-    return [
-        Side(
-            runs=Runs(
-                complete=[run for run in group if run.status == "done"],
-                failed=[run for run in group if run.status == "failed"],
-                short=[run for run in group if run.status not in ENDED],
-            ),
-            usual=False,
-        )
-        for group in groups.values()
-    ]
+            group = groups[run.id, file_of(run)]
+            {"done": group.complete, "failed": group.failed}.get(run.status, group.short).append(run)
+    return [SettingRuns(group, default=False) for group in groups.values()]
 
 
-def _unlike(first: Side, second: Side) -> list[str]:
-    """The rules in which two sides differ, in words."""
-    examples = [side.runs.all[0] for side in (first, second)]
-    if any(run.origin for run in examples):
-        kinds = {run.origin.get("kind", "evaluation") for run in examples}
-        return ["kind of return"] if len(kinds) > 1 else []
-    a, b = map(_rules, examples)
-    rules = [rule for rule in RULES if a[rule] != b[rule]]
-    files = {digest for side in (first, second) for run in side.runs.all if (digest := file_of(run)) is not None}
-    return rules + (["data"] if len(files) > 1 else [])
+def _differences(first: SettingRuns, second: SettingRuns, *, at: bool, algorithms: bool) -> list[str]:
+    """The rules, in words, by which two settings cannot be compared."""
+    a, b = first.runs.all[0], second.runs.all[0]
+    is_imported = bool(a.origin or b.origin)
+    if algorithms:
+        free = (first.default and second.default) or is_imported
+        rules = ["budget"] if not free and a.budget != b.budget else []
+    elif is_imported:
+        kinds = {run.origin.get("kind", "evaluation") for run in (a, b)}
+        rules = ["kind of return"] if len(kinds) > 1 else []
+    else:
+        ours, theirs = _rules(a), _rules(b)
+        files = {file_of(run) for run in (*first.runs.all, *second.runs.all)} - {None}
+        rules = [*(rule for rule in RULES if ours[rule] != theirs[rule]), *(["data"] if len(files) > 1 else [])]
+    return [rule for rule in rules if not at or rule != "budget"]
 
 
-def _unequal_steps(first: Side, second: Side) -> list[str]:
-    """The budget, if two algorithms differ in their steps and a side has other settings than the documented ones."""
-    examples = [side.runs.all[0] for side in (first, second)]
-    free = (first.usual and second.usual) or any(run.origin for run in examples)
-    return ["budget"] if not free and examples[0].budget != examples[1].budget else []
-
-
-def _equal_budget(first: Side, second: Side) -> str:
+def _budget_remedy(first: SettingRuns, second: SettingRuns) -> str:
     """The remedy where two sides differ in their steps: the command option that makes them equal."""
-    counts = [side.runs.scored[0].budget for side in (first, second)]
-    if counts[0] == counts[1]:
-        return ""
-    return f": {counts[0]:,} and {counts[1]:,} steps; train both with --steps {min(counts)}"
+    a, b = first.runs.scored[0].budget, second.runs.scored[0].budget
+    return "" if a == b else f": {a:,} and {b:,} steps; train both with --steps {min(a, b)}"
 
 
 def _rules(run: Run) -> Mapping[str, object]:
@@ -242,7 +216,7 @@ def compare(first: str, second: str, evidence: Sources, suite: str | None, *, at
         UsageError: one is a folder and the other is not, or they share no task.
         UnknownName: neither a folder nor an algorithm with runs.
     """
-    folders = [folder_side(name) is not None for name in (first, second)]
+    folders = [split_folder(name) is not None for name in (first, second)]
     if all(folders):
         return _folders((first, second), suite, at=at)
     if any(folders):
@@ -254,12 +228,12 @@ def compare(first: str, second: str, evidence: Sources, suite: str | None, *, at
 
 
 def _folders(names: tuple[str, str], suite: str | None, *, at: bool) -> Comparison:
-    first, second = (_of_suite(runs_of_side(name), suite) for name in names)
+    first, second = (_of_suite(runs_of_folder(name), suite) for name in names)
     for name, side in zip(names, (first, second), strict=True):
-        if not at and not any(map(_settings, side.values())):
+        if not at and not any(_settings(runs, at=at) for runs in side.values()):
             of = f" of {suite}" if suite else ""
             raise UsageError(f"{name}: no run{of} has ended there; see: rlbench list runs --results {name}")
-    return _matched(names, matched(first, second, names, at=at), at=at)
+    return _compare_cells(names, first, second, at=at, algorithms=False)
 
 
 def _algorithms(names: tuple[str, str], evidence: Sources, suite: str | None, *, at: bool) -> Comparison:
@@ -274,18 +248,21 @@ def _algorithms(names: tuple[str, str], evidence: Sources, suite: str | None, *,
             raise UnknownName("folder or algorithm with runs", name, algorithms, where=str(evidence.own))
         own = {key._replace(algorithm=first): runs for key, runs in cells.items() if key.algorithm == algorithm}
         sides.append(of_setting(own, text, algorithm))
-    return _matched(names, matched(sides[0], sides[1], names, at=at, algorithms=first != second), at=at)
+    return _compare_cells(names, sides[0], sides[1], at=at, algorithms=first != second)
 
 
-def _matched(names: tuple[str, str], match: Matched, *, at: bool) -> Comparison:
+def _compare_cells(
+    names: tuple[str, str], first: Mapping[CellKey, Runs], second: Mapping[CellKey, Runs], *, at: bool, algorithms: bool
+) -> Comparison:
     """Compare pairs of cells at equal steps, or by their ended runs."""
-    every = (_task(key, a.runs, b.runs, at=at, cut=a.usual or b.usual) for key, a, b in match.pairs)
+    pairs, left_out = match_cells(first, second, names, at=at, algorithms=algorithms)
+    every = (_task(key, a.runs, b.runs, at=at, cut=a.default or b.default) for key, a, b in pairs)
     tasks = tuple(task for task in every if task is not None)
     if not tasks:
         steps = " at equal steps" if at else ""
-        why = f": {'; '.join(match.left_out)}" if match.left_out else f"{steps}; see: rlbench list runs"
+        why = f": {'; '.join(left_out)}" if left_out else f"{steps}; see: rlbench list runs"
         raise UsageError(f"{names[0]} and {names[1]} have no cell in common that can be compared{why}")
-    return _together(names, tasks, match.left_out)
+    return _together(names, tasks, tuple(left_out))
 
 
 def _of_suite(cells: Mapping[CellKey, Runs], suite: str | None) -> dict[CellKey, Runs]:
@@ -309,16 +286,16 @@ def _task(key: CellKey, first: Runs, second: Runs, *, at: bool, cut: bool) -> Ta
 
 
 def _together(names: tuple[str, str], tasks: tuple[Task, ...], left_out: tuple[str, ...]) -> Comparison:
-    scale, points = normalizer([task.key for task in tasks], [[*task.first, *task.second] for task in tasks])
+    scale_text, scales = normalizer([task.key for task in tasks], [[*task.first, *task.second] for task in tasks])
     first, second = (
-        [[(score - zero) / (one - zero) for score in row] for row, (zero, one) in zip(rows, points, strict=True)]
+        [[scale.normalized(score) for score in row] for row, scale in zip(rows, scales, strict=True)]
         for rows in ([task.first for task in tasks], [task.second for task in tasks])
     )
     return Comparison(
         names=names,
         tasks=tasks,
         left_out=left_out,
-        scale=scale,
+        scale=scale_text,
         first=bootstrap(pooled_interquartile_mean, first),
         second=bootstrap(pooled_interquartile_mean, second),
         gaps=(bootstrap(optimality_gap, first), bootstrap(optimality_gap, second)),
@@ -332,10 +309,9 @@ def comparison_text(comparison: Comparison, width: int | None = None) -> str:
 
     first, second = comparison.names
     header = ("TASK", first, second, f"P({second} better)")
-    algorithm = "{}/" if folder_side(first) else ""
     rows = [
         (
-            f"{task.key.suite}/{algorithm.format(task.key.algorithm)}{task_name(task.key)}"
+            (cell_name(task.key) if split_folder(first) else f"{task.key.suite}/{task_name(task.key)}")
             + ("" if task.step is None else f" @{steps_text(task.step)}"),
             *(
                 f"{rounded(mean(scores))} ({len(scores)})" + " (imported)" * foreign

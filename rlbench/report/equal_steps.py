@@ -15,9 +15,10 @@ from itertools import pairwise
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
 
-from rlbench.report.estimate import SLACK, interval, mean, within
+from rlbench.config.names import count_text
+from rlbench.report.estimate import SLACK, curves_within, interval, mean
 from rlbench.report.reference_files import Curve
-from rlbench.report.reference_scores import SHARE, curve_of, margin_of, settings
+from rlbench.report.reference_scores import SHARE, curve_of, default_spec, margin_of
 from rlbench.report.reference_table import CellKey, scale_of
 from rlbench.report.runs import Evaluation, Run
 from rlbench.report.verdict import (
@@ -26,23 +27,17 @@ from rlbench.report.verdict import (
     CellTest,
     Verdict,
     against_seeds,
+    correct_for_looks,
     decide,
-    in_looks,
     with_failures,
 )
 
 if TYPE_CHECKING:
     from rlbench.report.run_index import Runs
 
-TEST_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""Shares of the budget at which a cell is tested."""
-
-WINDOW = 3
-"""Number of evaluations whose mean is a seed's score."""
-
-STDS_ABOVE_START = 3.0
-"""Rise of the documented mean, in documented stds, at an informative test step."""
-
+TEST_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # shares of the budget at which a cell is tested
+WINDOW = 3  # number of evaluations whose mean is a seed's score
+STDS_ABOVE_START = 3.0  # rise of the documented mean, in documented stds, at an informative test step
 SHARE_OF_WAY = 0.1
 """Share of the way from the documented curve's start to its best, which the mean must have risen as well."""
 
@@ -156,12 +151,12 @@ class AtStep:
             at += f" the reference does not differ from its own start; informative at {first}"
         else:
             at += f" the margin is {MARGIN_TEXTS[self.margin_is_std]}"
-        return at + (f"; {self.below} {'seed' if self.below == 1 else 'seeds'} below that step" if self.below else "")
+        return at + (f"; {count_text(self.below, 'seed')} below that step" if self.below else "")
 
 
 def reference_curve(key: CellKey) -> ReferenceCurve | None:
     """The documented curve of a cell; None where none is printed with a std over seeds, or no suite has the cell."""
-    curve, spec = curve_of(key), settings(key)
+    curve, spec = curve_of(key), default_spec(key)
     if curve is None or spec is None or curve.n < 2:
         return None
     return ReferenceCurve(curve=curve, budget=spec.budget.steps, epoch=spec.budget.epoch)
@@ -193,7 +188,7 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
     test = partial(against_seeds, reference=point.mean, std=point.std, n=point.n, margin=margin, level=runs.level)
     claim = with_failures(test, scores, failed_scores) if curve.informative(step) else None
     if claim is not None and runs.looks is not None and runs.looks.count:
-        claim = in_looks(claim, runs.looks)
+        claim = correct_for_looks(claim, runs.looks)
     if claim is not None:
         alpha_share = curve.alpha_spent(step)
         below, above = (None if p is None else min(1.0, p / alpha_share) for p in (claim.below, claim.above))
@@ -255,8 +250,7 @@ def largest_common_step(sides: Sequence[Runs]) -> int | None:
 def scores_up_to(runs: Runs, step: int) -> list[float]:
     """One score for each seed that has reached ``step``: the mean of its last three evaluations up to there."""
     scored_runs = [run for run in (*runs.complete, *runs.short) if run.evaluations and SLACK * _end(run) >= step]
-    curves = [curve for run in scored_runs if (curve := within(run.evaluations, step))]
-    return [mean([evaluation.mean for evaluation in curve[-WINDOW:]]) for curve in curves]
+    return [mean([evaluation.mean for evaluation in curve[-WINDOW:]]) for curve in curves_within(scored_runs, step)]
 
 
 def steps_text(steps: int) -> str:

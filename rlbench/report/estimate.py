@@ -6,28 +6,20 @@ The replicates are seeds, never episodes. A run that stopped early keeps its las
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rlbench.records.store import Record
     from rlbench.records.types import Estimator
     from rlbench.report.reference_table import Scale
     from rlbench.report.runs import Evaluation, Run
 
 
-SLACK = 1.005
-"""Factor on a budget, since its last evaluation may come a vector step later."""
-
+SLACK = 1.005  # factor on a budget, since its last evaluation may come a vector step later
 AMBIGUOUS = ("raw", "as-printed", "normalized")
 """Estimators of references that do not say whether the best or the last evaluation was printed."""
-
-
-def best_of_run(record: Record) -> float | None:
-    """The highest evaluation mean of a run, the untrained policy's included, as in the references."""
-    return max((epoch.evaluated.mean for epoch in record.epochs if epoch.evaluated is not None), default=None)
 
 
 def best(evaluations: Sequence[Evaluation]) -> float:
@@ -72,10 +64,17 @@ def curve_mean(evaluations: Sequence[Evaluation], budget: int) -> float:
 def seed_scores(
     runs: Sequence[Run], estimator: Estimator, *, limit: int | None = None, scale: Scale | None = None
 ) -> list[float]:
-    """One score per evaluated run, in the order of the runs; ambiguous estimators take the last evaluation."""
-    curves = [curve for run in runs if (curve := within(run.evaluations, limit))]
-    scores = _raw_scores(curves, estimator)
-    return [_percent(score, scale) for score in scores] if estimator.startswith("normalized") else scores
+    """One score per evaluated run, in the order of the runs; ambiguous estimators take the last evaluation.
+
+    Raises:
+        ValueError: the estimator normalises, and the data set has no scale.
+    """
+    scores = _raw_scores(curves_within(runs, limit), estimator)
+    if not estimator.startswith("normalized"):
+        return scores
+    if scale is None:
+        raise ValueError("a normalised score needs the scale of its data set")
+    return [100 * scale.normalized(score) for score in scores]
 
 
 def _raw_scores(curves: Sequence[Sequence[Evaluation]], estimator: Estimator) -> list[float]:
@@ -97,6 +96,11 @@ def _raw_scores(curves: Sequence[Sequence[Evaluation]], estimator: Estimator) ->
 def within(evaluations: Sequence[Evaluation], limit: int | None) -> Sequence[Evaluation]:
     """The evaluations that a reference with a budget of ``limit`` steps could have seen."""
     return evaluations if limit is None else [e for e in evaluations if e.env_steps <= SLACK * limit]
+
+
+def curves_within(runs: Iterable[Run], limit: int | None) -> list[Sequence[Evaluation]]:
+    """The evaluations within ``limit`` of each run that has any."""
+    return [curve for run in runs if (curve := within(run.evaluations, limit))]
 
 
 def at_peak(curves: Sequence[Sequence[Evaluation]], centre: Callable[[Sequence[float]], float]) -> list[float]:
@@ -158,13 +162,6 @@ def interval(scores: Sequence[float], confidence: float = 0.95) -> tuple[float, 
     """The t-interval of the mean; at least two scores."""
     half = quantile((1 + confidence) / 2, len(scores) - 1) * sample_std(scores) * math.sqrt(1 / len(scores))
     return mean(scores) - half, mean(scores) + half
-
-
-def _percent(raw: float, scale: Scale | None) -> float:
-    """A raw return on D4RL's scale of 0 (random) to 100 (expert)."""
-    if scale is None:
-        raise ValueError("a normalised score needs the scale of its data set")
-    return 100 * scale.normalized(raw)
 
 
 TINY = 1e-300

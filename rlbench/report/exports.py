@@ -25,8 +25,7 @@ from rlbench.report.reference_table import CellKey, task_name
 from rlbench.report.run_index import Runs
 from rlbench.report.runs import Run
 
-FILE = "events.out.tfevents.0.rlbench"
-"""TensorBoard knows its files by the second and third word."""
+FILE = "events.out.tfevents.0.rlbench"  # TensorBoard knows its files by the second and third word
 
 
 def points(epoch: Epoch) -> dict[str, float]:
@@ -34,18 +33,18 @@ def points(epoch: Epoch) -> dict[str, float]:
     values: dict[str, float] = {"progress/env_steps": epoch.env_steps, "progress/updates": epoch.updates}
     values["progress/seconds"] = epoch.seconds
     if epoch.evaluated is not None:
-        values |= _games("evaluation", epoch.evaluated.returns, epoch.evaluated.lengths)
+        values |= _episode_statistics("evaluation", epoch.evaluated.returns, epoch.evaluated.lengths)
     if epoch.collected is not None:
         values["training/steps_per_second"] = epoch.collected.steps_per_second
         values["training/episodes"] = epoch.collected.episodes
-        values |= _games("training", epoch.collected.returns, epoch.collected.lengths)
+        values |= _episode_statistics("training", epoch.collected.returns, epoch.collected.lengths)
     if epoch.updated is not None:
         values["learning/count"] = epoch.updated.count
         values |= {f"learning/{name}": mean for name, mean in epoch.updated.means.items()}
     return {name: float(value) for name, value in values.items() if math.isfinite(value)}
 
 
-def _games(part: str, returns: Sequence[float], lengths: Sequence[int]) -> dict[str, float]:
+def _episode_statistics(part: str, returns: Sequence[float], lengths: Sequence[int]) -> dict[str, float]:
     if not returns:
         return {}
     values = {"return": fmean(returns), "return_std": pstdev(returns), "return_min": min(returns)}
@@ -73,7 +72,7 @@ def _framed(data: bytes) -> bytes:
     return size + struct.pack("<I", masked_crc(size)) + data + struct.pack("<I", masked_crc(data))
 
 
-def bring_up(path: Path, content: bytes) -> bool:
+def update_file(path: Path, content: bytes) -> bool:
     """Bring a file to ``content`` by appending to it or replacing it; return whether it changed.
 
     Raises:
@@ -83,15 +82,15 @@ def bring_up(path: Path, content: bytes) -> bool:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        held = None
+        current = None
         if path.exists():
             with disk.open_regular(path) as file:
-                held = file.read(len(content) + 1)
-        if held == content:
+                current = file.read(len(content) + 1)
+        if current == content:
             return False
-        if held is not None and content.startswith(held):
+        if current is not None and content.startswith(current):
             with disk.open_append(path) as file:
-                file.write(content[len(held) :])
+                file.write(content[len(current) :])
             return True
         disk.replace(path, content, disk.temporary_of(path.with_name(f".{path.name}")))
     except PermissionError as error:
@@ -144,7 +143,7 @@ def to_npz(runs_by_cell: Mapping[CellKey, Runs]) -> tuple[bytes, int]:
 
 
 def _counted(runs: Runs) -> Sequence[Run]:
-    return (*runs.scored, *runs.short, *(runs.elsewhere if runs.of_others else ()))
+    return (*runs.scored, *runs.short, *(runs.elsewhere if runs.of_imported else ()))
 
 
 def _scores(key: CellKey, runs: Runs) -> dict[int, float]:

@@ -13,32 +13,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from rlbench.config.names import count_text
 from rlbench.report.estimate import distribution, mean, sample_std
 from rlbench.report.verdict import holm
 
 ALPHA = 0.05
-MARGIN = 0.05
-"""The smallest drop that counts, as a share of the way from the random policy to the baseline."""
-
-CONFIRMED = 5
-"""Seeds at which the second stage decides."""
-
-OUTRIGHT = 3
-"""Seeds that suffice for a decision at the first stage, if a drop is beyond doubt."""
-
+MARGIN = 0.05  # the smallest drop that counts, as a share of the way from the random policy to the baseline
+CONFIRMED = 5  # seeds at which the second stage decides
+OUTRIGHT = 3  # seeds that suffice for a decision at the first stage, if a drop is beyond doubt
 DOUBTLESS = 50
 """Divisor of ``alpha``, before Holm's correction over all cells, for a decision at the first stage. Scores have longer
 tails than a normal distribution: at a fifth, one of twenty unchanged re-runs of A2C on Catch was rejected."""
 
-SLOWER = 0.03
-"""The smallest loss of speed that counts, as a share."""
-
+SLOWER = 0.03  # the smallest loss of speed that counts, as a share
 BLOCK, WARN = 4.0, 2.5
 """Median absolute deviations below the baseline's median at which a speed is a regression, or suspect."""
 
-FEWEST_SPEEDS = 5
-"""The fewest runs of a baseline whose spread of speeds is used."""
-
+FEWEST_SPEEDS = 5  # the fewest runs of a baseline whose spread of speeds is used
 Word = Literal["PASSED", "REGRESSED", "SUSPECT", "SLOWER", "TOO FEW", "FAILED", "NOT RUN", "NEW"]
 
 
@@ -123,8 +114,7 @@ def rule_pooled(
 
 
 def _rule_cell(change: Drop, alpha: float, *, doubtless: bool) -> Ruling:
-    seeds = "1 seed" if change.seeds == 1 else f"{change.seeds} seeds"
-    text = f"{-change.fall + 0.0:+.4g} over {seeds} (p = {change.every:.2g})"
+    text = f"{-change.fall + 0.0:+.4g} over {count_text(change.seeds, 'seed')} (p = {change.every:.2g})"
     if change.fall <= change.least:
         return Ruling("PASSED", text)
     first, every = change.first < alpha, change.every < alpha / CONFIRMED

@@ -21,7 +21,7 @@ from rlbench.report.reference_table import DATA, CellKey, task_name
 from rlbench.report.remaining_work import RemainingRuns, remaining_runs
 from rlbench.report.run_index import Runs, differences, label
 from rlbench.report.runs import Run
-from rlbench.report.tables import STYLES, html_grid, html_table, legend, rounded
+from rlbench.report.tables import STYLES, html_grid, html_legend, html_table, rounded
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell
@@ -37,12 +37,9 @@ SMALL: Final[tuple[tuple[Kind, str], ...]] = (
     ("improvement", "The probability that a run beats its published score; a half is a draw."),
     ("profile", "Share of runs above each score."),
 )
-PLAIN: Final = " /:;=,.-+'!*?@$~_"
-"""Characters, besides letters and digits, that a quoted URL in HTML holds unescaped."""
-
+PLAIN: Final = " /:;=,.-+'!*?@$~_"  # characters, besides letters and digits, that a quoted URL in HTML holds unescaped
 NUMBERS: Final = frozenset({"Seed", "Seeds", "Steps", "Best", "Last", "Last tenth", "Hours", "Steps/s", "Runs"})
-SPARK = (90, 22)
-"""Width and height of a seed's curve, in pixels."""
+SPARK = (90, 22)  # width and height of a seed's curve, in pixels
 
 
 def page(suites: Sequence[str], evidence: Sources) -> str:
@@ -87,8 +84,7 @@ def _section(suite: str, cells: Sequence[Cell], runs_by_cell: Mapping[CellKey, R
         title = f"{len(rest)} documented cells without a finished run"
         parts.append(f"<details><summary>{title}</summary>{html_table(rest)}</details>")
     parts.append(_missing(remaining_runs(suite, evidence)))
-    lines = "\n".join(f"<li>{html.escape(line)}</li>" for line in legend(cells, pooled_rows(cells)))
-    return "\n".join([*parts, f'<ul class="legend">{lines}</ul>'])
+    return "\n".join([*parts, f'<ul class="legend">{html_legend(cells, pooled_rows(cells))}</ul>'])
 
 
 def _tiles(cells: Sequence[Cell]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from rlbench.config.names import counted
+from rlbench.config.names import count_text
 from rlbench.records import imported
 from rlbench.records.imported import ImportedCurve
 from rlbench.report.estimate import within
@@ -18,8 +18,7 @@ from rlbench.report.reference_table import CellKey, ReferenceScore, protocol_of
 from rlbench.report.run_index import Runs, budget_of, key_of
 from rlbench.report.runs import Evaluation, Run
 
-FULL = 0.99
-"""Share of the budget at which a curve is whole: the last training episode ends before it."""
+FULL = 0.99  # share of the budget at which a curve is whole: the last training episode ends before it
 
 
 def with_imported(runs: Mapping[CellKey, Runs], results: Path) -> dict[CellKey, Runs]:
@@ -57,7 +56,7 @@ def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
     if not runs.curves:
         return
     origins = [run.origin for run in runs.curves]
-    if not runs.of_others:
+    if not runs.of_imported:
         yield parity or f"{len(origins)} imported curves are not counted"
         return
     formats = sorted({str(origin["format"]) for origin in origins})
@@ -65,7 +64,7 @@ def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
     unknown = dict.fromkeys(
         part for origin in origins if isinstance(parts := origin["unknown"], tuple) for part in parts
     )
-    yield f"imported ({', '.join(formats)}, {counted(len(files), 'file')})"
+    yield f"imported ({', '.join(formats)}, {count_text(len(files), 'file')})"
     yield f"not stated: {', '.join(unknown)}"
     if runs.elsewhere:
         kinds = sorted({str(run.origin["kind"]) for run in runs.elsewhere})
@@ -75,7 +74,7 @@ def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
 def _in_place(key: CellKey, curves: list[Run]) -> Runs:
     """Imported curves of one cell, sorted as runs are."""
     reference = primaries(key.suite).get(key)
-    cells = Runs(of_others=True, budget=budget_of(curves[0]))
+    cells = Runs(of_imported=True, budget=budget_of(curves[0]))
     kind, limit = kind_of(key, reference), reference.limit if reference is not None else None
     first = {run.curve: run for run in reversed(curves)}
     for curve in curves:

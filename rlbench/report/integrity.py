@@ -32,8 +32,7 @@ from rlbench.seeds import Seeds
 
 CHECKPOINTS = ("resume", "best", "last")
 BASELINE = "baseline.json"
-POLICY = "policy/"
-"""Prefix of the names of a saved policy's parameters."""
+POLICY = "policy/"  # prefix of the names of a saved policy's parameters
 
 
 class Fault(NamedTuple):
@@ -91,10 +90,15 @@ def _errors(results: Path, findings: Findings) -> Iterator[str]:
         findings.baselines += 1
         readers.append((baseline.read_baseline, results / BASELINE))
     for reader, path in dict.fromkeys(readers):
-        try:
-            reader(path)
-        except RefusedFile as error:
-            yield str(error)
+        yield from _errors_of(partial(reader, path))
+
+
+def _errors_of(read: Callable[[], object]) -> Iterator[str]:
+    """Yield the error with which a file is refused."""
+    try:
+        read()
+    except RefusedFile as error:
+        yield str(error)
 
 
 def _read_looks(cell: Path) -> None:
@@ -116,10 +120,8 @@ def _read_curve(first: dict[tuple[str, str], Path], folder: Path) -> None:
 
 
 def _verify_run(folder: Path, findings: Findings) -> Iterator[str]:
-    try:
-        files.refuse_links(folder, folder)
-    except RefusedFile as error:
-        yield str(error)
+    if links := list(_errors_of(partial(files.refuse_links, folder, folder))):
+        yield from links
         return
     try:
         record = store.read_record(folder)
@@ -189,16 +191,10 @@ def _verify_checkpoint(checkpoint: Path, name: str, record: Record | None) -> It
         yield str(error)
         return
     for file, digest in contents.files.items():
-        try:
-            manifest.check(checkpoint, file, digest)
-        except RefusedFile as error:
-            yield str(error)
+        yield from _errors_of(partial(manifest.check, checkpoint, file, digest))
     if record is None:
         return
-    try:
-        manifest.refuse_foreign(checkpoint, contents.values, record.spec)
-    except RefusedFile as error:
-        yield str(error)
+    yield from _errors_of(partial(manifest.refuse_foreign, checkpoint, contents.values, record.spec))
     misplaced = _misplaced(name, contents.values.get("epoch"), record)
     if misplaced is not None:
         yield f"{checkpoint}: is {misplaced}; restore it"

@@ -15,7 +15,7 @@ from rlbench.report.pooled import pooled_rows
 from rlbench.report.reference_table import SUITES, CellKey, task_name
 from rlbench.report.remaining_work import RemainingRuns, remaining_runs
 from rlbench.report.run_index import Runs
-from rlbench.report.tables import estimate, inert, published, to_markdown
+from rlbench.report.tables import escape_markdown, estimate, published, to_markdown
 from rlbench.report.verdict import UNDECIDABLE, Word
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from rlbench.report.sources import Sources
 
 BEGIN, END = "<!-- begin: what was reproduced -->", "<!-- end -->"
-KINDS = ("interval", "curves")
-"""Figures that the page shows if they are in ``plots``."""
+KINDS = ("interval", "curves")  # figures that the page shows if they are in ``plots``
 
 
 def overview(suites: Sequence[str], evidence: Sources) -> str:
@@ -104,10 +103,12 @@ def _cost(lacking: Mapping[str, Sequence[RemainingRuns]], cpu: str | None) -> st
         unknown = sum(row.hours is None for row in rows)
         days = f"{sum(row.hours or 0.0 for row in rows) / 24:,.1f}"
         lines.append(f"| {suite} | {seeds:,} | {steps:,} | {days} | {unknown or ''} |")
-    sentence = f"What is missing, at the speed of the nearest records, made with {inert(cpu or 'no machine yet')}:"
-    barred = sum(len(row.seeds) for rows in lacking.values() for row in rows if not row.runnable)
+    sentence = (
+        f"What is missing, at the speed of the nearest records, made with {escape_markdown(cpu or 'no machine yet')}:"
+    )
+    blocked = sum(len(row.seeds) for rows in lacking.values() for row in rows if not row.runnable)
     left_out = (
-        f"\n\n{barred:,} of these runs cannot be made, for want of their data; they count no steps." if barred else ""
+        f"\n\n{blocked:,} of these runs cannot be made, for want of their data; they count no steps." if blocked else ""
     )
     return "\n".join([sentence, "", *lines]) + left_out
 

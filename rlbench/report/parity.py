@@ -21,7 +21,7 @@ from rlbench.report.reference_scores import SHARE
 from rlbench.report.reference_table import CellKey, scale_of, task_name
 from rlbench.report.repeats import file_of
 from rlbench.report.runs import Run
-from rlbench.report.tables import barred, inert, json_text, rounded
+from rlbench.report.tables import escape_markdown, json_text, markdown_row, rounded
 from rlbench.report.verdict import (
     MIN_SEEDS,
     CellTest,
@@ -55,8 +55,7 @@ LEGEND: Final = (
     "ON PAR, WORSE, BETTER: within a tenth of the way of the peer, below, above, after Holm's correction; else OPEN.",
 )
 
-MIN_SEEDS_A_SIDE = 2
-"""Seeds on either side below which a cell has no interval, and no row."""
+MIN_SEEDS_A_SIDE = 2  # seeds on either side below which a cell has no interval, and no row
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,7 +154,7 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     peers = [run for run in runs.curves if run.origin.get("kind") == "evaluation"]
     files = {file_of(run) for run in peers}
     scored_runs = [run for run in (*runs.complete, *runs.short) if run.evaluations and file_of(run) in files]
-    if runs.of_others or len(peers) < MIN_SEEDS_A_SIDE or len(scored_runs) < MIN_SEEDS_A_SIDE:
+    if runs.of_imported or len(peers) < MIN_SEEDS_A_SIDE or len(scored_runs) < MIN_SEEDS_A_SIDE:
         return None
     epoch = scored_runs[0].epoch
     step = _common_step(scored_runs, peers, epoch)
@@ -251,9 +250,9 @@ def mean_text(scores: Sequence[float]) -> str:
 
 def parity_markdown(rows: Sequence[Parity]) -> str:
     """A table, a row a cell and a pooled row an algorithm, and below it the legend."""
-    lines = [barred(COLUMNS), barred(["---:" if name in NUMBERS else "---" for name in COLUMNS])]
-    legend = (f"- {inert(line)}" for line in _legend(rows))
-    return "\n".join([*lines, *map(barred, _body(rows)), "", *legend]) + "\n"
+    lines = [markdown_row(COLUMNS), markdown_row(["---:" if name in NUMBERS else "---" for name in COLUMNS])]
+    legend = (f"- {escape_markdown(line)}" for line in _legend(rows))
+    return "\n".join([*lines, *map(markdown_row, _body(rows)), "", *legend]) + "\n"
 
 
 def parity_plain(rows: Sequence[Parity]) -> str:
@@ -268,8 +267,8 @@ def parity_json(rows: Sequence[Parity]) -> str:
             "suite": row.suite,
             "algorithm": row.algorithm,
             "cells": row.cells,
-            "difference_percent": _percents(row.ours),
-            "peer_difference_percent": _percents(row.peer),
+            "difference_percent": row.ours.percents,
+            "peer_difference_percent": row.peer.percents if row.peer is not None else None,
             "word": row.word,
         }
         for row in pooled_parity(rows)
@@ -313,9 +312,9 @@ def _body(rows: Sequence[Parity]) -> list[list[str]]:
         lines.append(_line(row))
         last = index + 1 == len(rows) or rows[index + 1].key[:2] != row.key[:2]
         if last and (whole := pooled_cells.get(row.key[:2])) is not None:
-            peer = _share(whole.peer) if whole.peer is not None else ""
+            peer = whole.peer.percent_text if whole.peer is not None else ""
             name = f"pooled, {whole.cells} cells"
-            lines.append([row.key.algorithm, name, "", "", "", "", _share(whole.ours), "", whole.word, peer])
+            lines.append([row.key.algorithm, name, "", "", "", "", whole.ours.percent_text, "", whole.word, peer])
     return lines
 
 
@@ -341,19 +340,10 @@ def _legend(rows: Sequence[Parity]) -> list[str]:
     lines = list(LEGEND)
     peers = (" with ".join(filter(None, (row.library, ", ".join(row.packages)))) for row in rows)
     lines += [f"Peer: {peer}." for peer in dict.fromkeys(peers)]
-    apart = dict.fromkeys((row.key.algorithm, text) for row in rows for text in row.differences)
-    return lines + [f"Not equal in {algorithm}: {text}." for algorithm, text in apart]
+    differences = dict.fromkeys((row.key.algorithm, text) for row in rows for text in row.differences)
+    return lines + [f"Not equal in {algorithm}: {text}." for algorithm, text in differences]
 
 
 def _signed(value: float) -> str:
     text = rounded(value)
     return text if text.startswith("-") else f"+{text}"
-
-
-def _share(meta: Meta) -> str:
-    middle, low, high = (number_text(100 * value, "+.1f") for value in meta[:3])
-    return f"{middle} % [{low}, {high}]"
-
-
-def _percents(meta: Meta | None) -> dict[str, float] | None:
-    return None if meta is None else {name: 100 * getattr(meta, name) for name in ("mean", "low", "high")}

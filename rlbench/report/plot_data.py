@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from rlbench.report.cells import Cell
     from rlbench.report.sources import Sources
 
-MOST_POINTS = 300
-"""Most points of a curve."""
+MOST_POINTS = 300  # most points of a curve
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +74,7 @@ def panels(
     keys_by_task: dict[str, list[CellKey]] = {}
     lines: dict[CellKey, list[Line]] = {}
     for key, runs in cells.items():
-        ours = runs if runs.of_others else own.get(key, Runs())
+        ours = runs if runs.of_imported else own.get(key, Runs())
         lines[key] = measured_lines(key.algorithm, ours, rlbench_runs.get(key, Runs()), clock, variants=bool(tasks))
         if tasks or lines[key]:
             keys_by_task.setdefault(task_name(key), []).append(key)
@@ -83,7 +82,7 @@ def panels(
     verdicts = {cell.key: cell.at for cell in evidence.cells([suite]) if cell.at is not None}
     return tuple(
         Panel(
-            title=title + (" (imported)" if any(cells[key].of_others for key in keys) else ""),
+            title=title + (" (imported)" if any(cells[key].of_imported for key in keys) else ""),
             lines=tuple(line for key in keys for line in lines[key]),
             curves={key.algorithm: curve for key in keys if (curve := curve_of(key)) is not None},
             scores={key.algorithm: references[key] for key in keys if key in references},
@@ -104,21 +103,21 @@ def algorithm_scores(
     keys = list(scores)
     if not keys:
         return "", ()
-    scale, points = normalizer(keys, [scores[key] for key in keys])
-    ends = dict(zip(keys, points, strict=True))
-    algorithm_scores = []
+    scale_text, scales = normalizer(keys, [scores[key] for key in keys])
+    scale_by_key = dict(zip(keys, scales, strict=True))
+    algo_scores = []
     for algorithm in dict.fromkeys(key.algorithm for key in keys):
         ours = [key for key in keys if key.algorithm == algorithm]
-        has_references = all(key in references for key in ours)
-        algorithm_scores.append(
+        documented = ours if all(key in references for key in ours) else []
+        algo_scores.append(
             AlgorithmScores(
                 algorithm=algorithm,
                 tasks=tuple(task_name(key) for key in ours),
-                scores=tuple(tuple(_placed(score, ends[key]) for score in scores[key]) for key in ours),
-                references=tuple(_placed(references[key], ends[key]) for key in ours) if has_references else (),
+                scores=tuple(tuple(map(scale_by_key[key].normalized, scores[key])) for key in ours),
+                references=tuple(scale_by_key[key].normalized(references[key]) for key in documented),
             )
         )
-    return scale, tuple(algorithm_scores)
+    return scale_text, tuple(algo_scores)
 
 
 class ShortfallRow(NamedTuple):
@@ -220,11 +219,6 @@ def _references(suite: str) -> dict[CellKey, float]:
 
 def _shown(runs: Runs) -> list[Run]:
     return runs.complete or runs.short
-
-
-def _placed(score: float, ends: tuple[float, float]) -> float:
-    zero, one = ends
-    return (score - zero) / (one - zero)
 
 
 def _shortfall_row(cell: Cell) -> ShortfallRow | None:

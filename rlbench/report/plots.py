@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
 
+from rlbench.config.names import count_text
 from rlbench.errors import UsageError
 from rlbench.report import plot_data
 from rlbench.report.aggregate import (
@@ -55,11 +56,11 @@ FINE: Final = re.compile(rb"\d+\.\d{3,}")
 """Coordinates in an SVG, and numbers in them that are finer than hundredths of a point."""
 
 
-class Look(NamedTuple):
-    """The colour and style of an algorithm."""
+class LineStyle(NamedTuple):
+    """The style of an algorithm's line, as matplotlib takes it."""
 
     color: str
-    dashes: tuple[float, ...]  # empty is a solid line
+    dashes: Literal["-"] | tuple[int, tuple[float, ...]]
     marker: str
 
 
@@ -149,9 +150,9 @@ def encoded(figure: Figure, ending: str, *, title: str = "", rc: Mapping[str, st
     return PLACES.sub(lambda places: FINE.sub(lambda n: f"{float(n[0]):.2f}".encode(), places[0]), file.getvalue())
 
 
-def looks_of(labels: Sequence[str]) -> dict[str, Look]:
+def line_styles(labels: Sequence[str]) -> dict[str, LineStyle]:
     """Choose the style of each line; ``ppo lr=1e-4`` has the colour of ``ppo`` and other dashes."""
-    looks: dict[str, Look] = {}
+    styles: dict[str, LineStyle] = {}
     variants: Counter[str] = Counter()
     for index, label in enumerate(dict.fromkeys(labels)):
         algorithm, _, rest = label.partition(" ")
@@ -159,22 +160,24 @@ def looks_of(labels: Sequence[str]) -> dict[str, Look]:
         variants[algorithm] += bool(rest)
         color = COLORS[(i if algorithm in ORDER else index) % len(COLORS)]
         i += 3 * variants[algorithm]
-        dashes = (i + i // len(COLORS)) % len(DASHES)  # a colour that comes again has other dashes
-        looks[label] = Look(color, DASHES[dashes], MARKERS[i % len(MARKERS)])
-    return looks
+        dashes = DASHES[(i + i // len(COLORS)) % len(DASHES)]  # a colour that comes again has other dashes
+        styles[label] = LineStyle(color, (0, dashes) if dashes else "-", MARKERS[i % len(MARKERS)])
+    return styles
 
 
 def _curves(panels: Sequence[Panel], *, hours: bool) -> Figure:
     columns = min(3, len(panels))
     rows = math.ceil(len(panels) / columns)
     figure = empty_figure(max(5.2, 4.0 * columns), 2.9 * rows + 0.8)
-    looks = looks_of([name for p in panels for name in (*(line.algorithm for line in p.lines), *p.curves, *p.scores)])
+    styles = line_styles(
+        [name for p in panels for name in (*(line.algorithm for line in p.lines), *p.curves, *p.scores)]
+    )
     grid = figure.subplots(rows, columns, squeeze=False)
     for index, axes in enumerate(grid.flat):
         if index >= len(panels):
             axes.set_visible(False)
             continue
-        _panel(axes, panels[index], looks, hours=hours)
+        _panel(axes, panels[index], styles, hours=hours)
         if index % columns == 0:
             axes.set_ylabel("return")
     any_measured = any(panel.lines for panel in panels)
@@ -182,7 +185,7 @@ def _curves(panels: Sequence[Panel], *, hours: bool) -> Figure:
     names_drawn = {name for panel in panels for name in _drawn(panel, hours=hours)}
     _legend(
         figure,
-        {name: look for name, look in looks.items() if name in names_drawn},
+        {name: style for name, style in styles.items() if name in names_drawn},
         unmeasured=names_drawn - {line.algorithm for panel in panels for line in panel.lines},
         curve=dotted,
         score=any_measured,
@@ -196,7 +199,7 @@ def _drawn(panel: Panel, *, hours: bool) -> set[str]:
     return {line.algorithm for line in panel.lines} or (set() if hours else set(panel.curves))
 
 
-def _panel(axes: Axes, panel: Panel, looks: dict[str, Look], *, hours: bool) -> None:
+def _panel(axes: Axes, panel: Panel, styles: dict[str, LineStyle], *, hours: bool) -> None:
     longest = max([line.x[-1] for line in panel.lines], default=0.0)
     measured_algorithms = {line.algorithm.partition(" ")[0] for line in panel.lines}
     unit, word = _unit(longest or 1e6, panel.step_kind, hours=hours)
@@ -205,39 +208,39 @@ def _panel(axes: Axes, panel: Panel, looks: dict[str, Look], *, hours: bool) -> 
             if measured_algorithms and name not in measured_algorithms:
                 continue
             x, y, spread = (np.asarray(part, float) for part in (curve.env_steps, curve.mean, curve.std))
-            color = looks[name].color
+            color = styles[name].color
             axes.fill_between(x / unit, y - spread, y + spread, color=color, alpha=0.08, linewidth=0)
             axes.plot(
                 x / unit, y, color=color, linewidth=1.1, linestyle=":", zorder=2,
-                marker=None if measured_algorithms else looks[name].marker, markersize=3, markevery=max(1, len(x) // 5),
+                marker=None if measured_algorithms else styles[name].marker, markersize=3,
+                markevery=max(1, len(x) // 5),
             )  # fmt: skip
     for name, reference in panel.scores.items():
         if name in measured_algorithms:
-            axes.axhline(reference, color=looks[name].color, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
+            axes.axhline(reference, color=styles[name].color, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
     for line in panel.lines:
-        color, dashes, marker = looks[line.algorithm]
+        color, dashes, marker = styles[line.algorithm]
         if line.runs > 1:
             axes.fill_between(line.x / unit, line.low, line.high, color=color, alpha=0.15, linewidth=0)
         every = max(1, len(line.x) // 6)
-        style = (0, dashes) if dashes else "-"
         axes.plot(
-            line.x / unit, line.mean, color=color, linewidth=1.9, linestyle=style, marker=marker, markersize=4,
+            line.x / unit, line.mean, color=color, linewidth=1.9, linestyle=dashes, marker=marker, markersize=4,
             markevery=every, zorder=3,
         )  # fmt: skip
     if not hours:
-        _mark_verdicts(axes, panel, looks, unit)
+        _mark_verdicts(axes, panel, styles, unit)
     axes.set_title(panel.title.replace("NoFrameskip-v4", ""))
     axes.set_xlabel(word)
     if longest and not hours:
         axes.set_xlim(0, 1.25 * longest / unit if panel.curves else 1.02 * longest / unit)
 
 
-def _mark_verdicts(axes: Axes, panel: Panel, looks: dict[str, Look], unit: float) -> None:
+def _mark_verdicts(axes: Axes, panel: Panel, styles: dict[str, LineStyle], unit: float) -> None:
     """The window of evaluations and the verdict of each algorithm that was tested at equal steps."""
     for name, at in panel.verdicts.items():
-        if at.word in VERDICT_MARKERS and name in looks:
+        if at.word in VERDICT_MARKERS and name in styles:
             marker, fill = VERDICT_MARKERS[at.word]
-            color, x = looks[name].color, at.level.step / unit
+            color, x = styles[name].color, at.level.step / unit
             axes.axvline(x, color=color, linewidth=4, alpha=0.12, zorder=0)
             axes.plot(
                 x, sum(at.scores) / len(at.scores), marker=marker, markersize=8, color="white", linestyle="none",
@@ -253,7 +256,7 @@ def _unit(longest: float, step_kind: str, *, hours: bool) -> tuple[float, str]:
 
 def _legend(
     figure: Figure,
-    looks: dict[str, Look],
+    styles: dict[str, LineStyle],
     *,
     unmeasured: Collection[str],
     curve: bool,
@@ -268,9 +271,9 @@ def _legend(
         Line2D(
             [], [], color=color, marker=marker, markersize=4,
             label=f"{name}, published" if name in unmeasured else name,
-            linestyle=":" if name in unmeasured else (0, dashes) if dashes else "-",
+            linestyle=":" if name in unmeasured else dashes,
         )
-        for name, (color, dashes, marker) in looks.items()
+        for name, (color, dashes, marker) in styles.items()
     ]  # fmt: skip
     if curve:
         handles.append(Line2D([], [], color="#57606a", linestyle=":", linewidth=1.1, label="published curve"))
@@ -291,16 +294,16 @@ def _legend(
 
 def _profile(algo_scores: Sequence[AlgorithmScores], scale: str) -> Figure:
     figure = empty_figure(6.4, 4.2)
-    axes, looks = figure.subplots(), looks_of([algo.algorithm for algo in algo_scores])
+    axes, styles = figure.subplots(), line_styles([algo.algorithm for algo in algo_scores])
     top = max(1.05, *(score for s in algo_scores for row in s.scores for score in row)) * 1.05
     taus = np.linspace(0, min(top, 10), 201)
     for algo in algo_scores:
-        color, dashes, marker = looks[algo.algorithm]
+        color, dashes, marker = styles[algo.algorithm]
         if min(map(len, algo.scores)) > 1:
             low, high = band(algo.scores, taus.tolist())
             axes.fill_between(taus, low, high, color=color, alpha=0.12, linewidth=0)
         axes.plot(
-            taus, profile(algo.scores, taus.tolist()), color=color, linestyle=(0, dashes) if dashes else "-",
+            taus, profile(algo.scores, taus.tolist()), color=color, linestyle=dashes,
             marker=marker, markevery=25, markersize=4, label=algo.algorithm,
         )  # fmt: skip
     axes.axvline(1, color="#6e7781", linewidth=0.9, linestyle=(0, (1, 2)))
@@ -339,38 +342,39 @@ def _improvement(algo_scores: Sequence[AlgorithmScores], scale: str) -> Figure:
     return figure
 
 
-def _rows_of(names: Sequence[str]) -> tuple[Figure, Axes]:
-    figure = empty_figure(6.4, 0.42 * len(names) + 1.5)
+def _rows_of(
+    names: Sequence[str], *, width: float = 6.4, row: float = 0.42, fontsize: float | None = None
+) -> tuple[Figure, Axes]:
+    """A figure with a row, of this height in inches, for each name."""
+    figure = empty_figure(width, row * len(names) + 1.5)
     axes = figure.subplots()
-    axes.set_yticks(range(len(names)), labels=list(names))
+    axes.set_yticks(range(len(names)), labels=list(names), fontsize=fontsize)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
     return figure, axes
 
 
 def _whiskers(axes: Axes, rows: Sequence[tuple[AlgorithmScores, Estimate]]) -> None:
-    looks = looks_of([algo.algorithm for algo, _ in rows])
+    styles = line_styles([algo.algorithm for algo, _ in rows])
     for index, (algo, interval) in enumerate(rows):
-        color, _, marker = looks[algo.algorithm]
+        color, _, marker = styles[algo.algorithm]
         several = min(map(len, algo.scores)) > 1
         if several:
             ends, level = [interval.low, interval.high], [index, index]
             axes.plot(ends, level, color=color, linewidth=5, alpha=0.35, solid_capstyle="butt")
         axes.plot(interval.value, index, marker=marker, color=color, markersize=7, zorder=3)
         seeds = sorted({len(row) for row in algo.scores})
-        count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]}–{seeds[-1]}"
-        tasks = f"{len(algo.tasks)} task" + ("s" if len(algo.tasks) > 1 else "")
-        seeds_text = f"{tasks} × {count} seed" + ("" if count == "1" else "s")
+        count = count_text(seeds[0], "seed") if len(seeds) == 1 else f"{seeds[0]}–{seeds[-1]} seeds"
         axes.annotate(
-            seeds_text, (1.02, index), xycoords=("axes fraction", "data"),
+            f"{count_text(len(algo.tasks), 'task')} × {count}", (1.02, index), xycoords=("axes fraction", "data"),
             ha="left", va="center", fontsize=7, color="#57606a",
         )  # fmt: skip
 
 
 def _forest(forest_rows: Sequence[ShortfallRow]) -> Figure:
     """The figure; a diamond is a difference, a bar the bound."""
-    figure = empty_figure(7.2, 0.26 * len(forest_rows) + 1.5)
-    axes = figure.subplots()
+    names = [f"{row.cell.key.algorithm} {task_name(row.cell.key).replace('NoFrameskip-v4', '')}" for row in forest_rows]
+    figure, axes = _rows_of(names, width=7.2, row=0.26, fontsize=7)
     for index, row in enumerate(forest_rows):
         color = VERDICT_COLORS[STYLES[row.cell.verdict.word]]
         axes.plot([row.difference - row.half, row.difference + row.half], [index, index], color=color, linewidth=1.6)
@@ -383,9 +387,5 @@ def _forest(forest_rows: Sequence[ShortfallRow]) -> Figure:
         )  # fmt: skip
     axes.axvline(0, color="#24292f", linewidth=0.9)
     axes.axvline(-100 * SHARE, color="#6e7781", linewidth=0.9, linestyle=(0, (1, 2)))
-    names = [f"{row.cell.key.algorithm} {task_name(row.cell.key).replace('NoFrameskip-v4', '')}" for row in forest_rows]
-    axes.set_yticks(range(len(forest_rows)), labels=names, fontsize=7)
-    axes.set_ylim(len(forest_rows) - 0.5, -0.5)
-    axes.grid(axis="y", visible=False)
     axes.set_xlabel("ours less documented, % of the way from the random policy; | is the shortfall bound")
     return figure

@@ -47,6 +47,17 @@ class Meta(NamedTuple):
     q: float  # Cochran's
     df: int
 
+    @property
+    def percents(self) -> dict[str, float]:
+        """The mean and its interval, in percent."""
+        return {"mean": 100 * self.mean, "low": 100 * self.low, "high": 100 * self.high}
+
+    @property
+    def percent_text(self) -> str:
+        """``+1.2 % [-3.4, +5.6]``."""
+        middle, low, high = (number_text(value, "+.1f") for value in self.percents.values())
+        return f"{middle} % [{low}, {high}]"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pooled:
@@ -69,13 +80,12 @@ class Pooled:
         return "BELOW" if self.meta.high < 0 else "INCONCLUSIVE"
 
     def __str__(self) -> str:
-        middle, low, high = (number_text(100 * value, "+.1f") for value in self.meta[:3])
         tau, q = number_text(100 * self.meta[3], ".1f"), number_text(self.meta.q, ".1f")
         when = "full budget" if self.kind == "full" else "at equal steps"
         rest = f"; not pooled, for want of a spread: {', '.join(self.left_out)}" if self.left_out else ""
         whose = " (imported)" if self.of_imported else " (yours)" if self.origin == "own" else ""
         return (
-            f"{self.algorithm}{whose}, {when}: {self.word}, {middle} % [{low}, {high}] over "
+            f"{self.algorithm}{whose}, {when}: {self.word}, {self.meta.percent_text} over "
             f"{self.cells} cells (τ {tau}, Q {q} with {self.meta.df} df){rest}"
         )
 

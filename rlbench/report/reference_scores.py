@@ -7,7 +7,6 @@ where it is silent, the first of ``PRIMARY``.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING
 from rlbench.errors import RefusedFile, UnknownName, UsageError
 from rlbench.report.reference_files import Curve, curves_of, lines_of, selected_files, selected_name
 from rlbench.report.reference_table import (
-    DATA,
     OPTIMUM,
     VERSIONED,
     CellKey,
@@ -26,9 +24,10 @@ from rlbench.report.reference_table import (
     ReferenceScore,
     SourcedText,
     base_of,
+    data_rows,
     lines,
     on_scale,
-    parsed,
+    parse_score,
     row_of,
     scale_of,
     sourced,
@@ -40,22 +39,13 @@ if TYPE_CHECKING:
 
 
 NEWEST = "README.md@f2402056b03a"
-
-NOT_ALGORITHMS = ("behaviour", "qrdqn-expert")
-"""Rows that describe a data set, not an algorithm."""
-
+NOT_ALGORITHMS = ("behaviour", "qrdqn-expert")  # rows that describe a data set, not an algorithm
 OFFLINE_TASKS = ("HalfCheetah-v2", "Hopper-v2", "Walker2d-v2", "Ant-v2")
 """Rows of the offline table that Tianshou lacks: the suite's algorithms on the MuJoCo data sets of D4RL, version 2."""
 
-SHARE = 0.1
-"""Margin of non-inferiority, as a share of the way from the random policy to the reference score."""
-
-TOLERANCE = 0.05
-"""Margin of a toy task below its known optimum, as a share of the optimum."""
-
-WHOLE = "NoFrameskip-v4"
-"""Endings of the names of tasks with integer returns."""
-
+SHARE = 0.1  # margin of non-inferiority, as a share of the way from the random policy to the reference score
+TOLERANCE = 0.05  # margin of a toy task below its known optimum, as a share of the optimum
+WHOLE = "NoFrameskip-v4"  # endings of the names of tasks with integer returns
 PRIMARY = (
     ("Tianshou v2.0", "max-of-mean"),
     ("CORL", "normalized-final"),
@@ -79,7 +69,7 @@ class ReferenceCell:
     @property
     def others(self) -> tuple[ReferenceScore, ...]:
         """The other published scores of the cell."""
-        return tuple(parsed(line) for line in self.unparsed)
+        return tuple(parse_score(line) for line in self.unparsed)
 
 
 def reference_cells(suite: str) -> tuple[ReferenceCell, ...]:
@@ -112,7 +102,7 @@ def curve_of(key: CellKey) -> Curve | None:
 
 @cache
 def _curves(files: tuple[Path, ...], name: str) -> dict[CellKey, Curve]:
-    outside = {(_key(line), parsed(line)): curve for line, curve in curves_of(files)}
+    outside = {(_key(line), parse_score(line)): curve for line, curve in curves_of(files)}
     cells = [cell for suite in {key.suite for key, _ in outside} for cell in _reference_cells(suite, files, name)]
     return reference_curves() | {
         cell.key: outside[cell.key, cell.primary] for cell in cells if (cell.key, cell.primary) in outside
@@ -150,7 +140,7 @@ def _reference_cells(suite: str, files: tuple[Path, ...], name: str) -> tuple[Re
         primary_line = None if key.algorithm in NOT_ALGORITHMS else _chosen(key, rows, name)
         if primary_line is not None:
             others = tuple(row for row in rows if row is not primary_line)
-            cells.append(ReferenceCell(key=key, primary=parsed(primary_line), unparsed=others))
+            cells.append(ReferenceCell(key=key, primary=parse_score(primary_line), unparsed=others))
     order = {algorithm: index for index, algorithm in enumerate(dict.fromkeys(cell.key.algorithm for cell in cells))}
     return tuple(sorted(cells, key=lambda cell: order[cell.key.algorithm]))
 
@@ -197,7 +187,7 @@ def primary(suite: str, algorithm: str, task: str) -> ReferenceScore | None:
 
 def at_the_end(key: CellKey, limit: int) -> ReferenceScore | None:
     """The mean of the reference runs in their last evaluation within ``limit`` steps, if it is published."""
-    final_scores = (parsed(line) for line in lines(key.suite).get(key, []) if line["estimator"] == "final")
+    final_scores = (parse_score(line) for line in lines(key.suite).get(key, []) if line["estimator"] == "final")
     within = [
         row for row in final_scores if row.system == "Tianshou" and row.steps.isdecimal() and int(row.steps) <= limit
     ]
@@ -245,15 +235,15 @@ def _as_long(key: CellKey, first: Line, others: list[Line]) -> Line:
 
     REINFORCE was printed within 10 M steps, A2C within 3 M; within 1 M their best is another number.
     """
-    limit, spec = parsed(first).limit, settings(key)
+    limit, spec = parse_score(first).limit, default_spec(key)
     if spec is None or limit in {None, spec.budget.steps}:
         return first
     alike = (r for r in others if r["estimator"] == first["estimator"])
-    return next((r for r in alike if parsed(r).limit == spec.budget.steps), first)
+    return next((r for r in alike if parse_score(r).limit == spec.budget.steps), first)
 
 
 @cache
-def settings(key: CellKey) -> Spec | None:
+def default_spec(key: CellKey) -> Spec | None:
     """The settings of a run of ours; None where no suite has the cell."""
     from rlbench import suites
 
@@ -299,19 +289,18 @@ def _named(row: dict[str, str], key: CellKey) -> bool:
 def reference_curves() -> dict[CellKey, Curve]:
     """Curves by cell; where two references draw one, that of more seeds."""
     curves: dict[CellKey, Curve] = {}
-    with (DATA / "documented_curves.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            key = CellKey(row["suite"], row["algorithm"], *row_of(row["suite"], row["task"], ""))
-            curve = Curve(
-                n=int(row["n"]),
-                uncounted_steps=int(row["uncounted_steps"]),
-                source=row["source"],
-                env_steps=tuple(map(int, row["env_steps"].split())),
-                mean=tuple(map(float, row["mean"].split())),
-                std=tuple(map(float, row["std"].split())),
-            )
-            if key not in curves or curve.n > curves[key].n:
-                curves[key] = curve
+    for row in data_rows("documented_curves.csv"):
+        key = _key(row | {"dataset": ""})
+        curve = Curve(
+            n=int(row["n"]),
+            uncounted_steps=int(row["uncounted_steps"]),
+            source=row["source"],
+            env_steps=tuple(map(int, row["env_steps"].split())),
+            mean=tuple(map(float, row["mean"].split())),
+            std=tuple(map(float, row["std"].split())),
+        )
+        if key not in curves or curve.n > curves[key].n:
+            curves[key] = curve
     return curves
 
 
@@ -333,24 +322,19 @@ def margin(key: CellKey, reference: ReferenceScore, share: float | None = None) 
     return margin_of(reference.score, None, random, share)
 
 
-def step_margin(steps: int, share: float | None = None) -> float:
-    """The factor of steps by which a threshold may be reached later than in the reference."""
-    return (SHARE if share is None else share) * steps
-
-
 def resolution(key: CellKey, reference: ReferenceScore) -> float:
     """The smallest difference that a score of the cell can show, on the reference's scale.
 
     It is the unit of the last printed digit, or, where that is larger and every game's return is a whole number, one
     point in one game of an evaluation.
     """
-    spec = settings(key) if key.task.endswith(WHOLE) else None
+    spec = default_spec(key) if key.task.endswith(WHOLE) else None
     return max(reference.resolution, 1 / spec.protocol.episodes if spec else 0.0)
 
 
 def threshold(key: CellKey, reference: ReferenceScore) -> float | None:
     """The mean return at which both the reference run and ours stop; None if one of them does not."""
-    spec = settings(key) if reference.stops else None
+    spec = default_spec(key) if reference.stops else None
     stop = spec.protocol.stop if spec else None
     return stop if stop is not None and reference.score >= stop else None
 

@@ -9,7 +9,9 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from pydantic import TypeAdapter
 
 from rlbench.errors import RlbenchError
 from rlbench.records.types import Estimator
@@ -18,8 +20,7 @@ if TYPE_CHECKING:
     from rlbench.config.run import Spec
 
 DATA = Path(__file__).parent / "data"
-OPTIMUM = "known optimum"
-"""The source of a score that is known by arithmetic."""
+OPTIMUM = "known optimum"  # the source of a score that is known by arithmetic
 
 
 FILES = ("documented_scores.csv", "d4rl_scores.csv", "atari_offline_scores.csv")
@@ -28,14 +29,9 @@ FILES = ("documented_scores.csv", "d4rl_scores.csv", "atari_offline_scores.csv")
 ROBOTS = {"halfcheetah": "HalfCheetah-v2", "hopper": "Hopper-v2", "walker2d": "Walker2d-v2", "ant": "Ant-v2"}
 """MuJoCo tasks by what D4RL's data sets begin with."""
 
-UNNORMALIZED = "w/o norm-obs"
-"""The mark of a reference row for ``…-raw``: observations without normalization."""
-
-OWN = "rlb-"
-"""Prefix of the names of our own data sets."""
-
-VERSIONED = ("mujoco", "goals")
-"""Suites whose references have older versions of the tasks, which run as v4 here."""
+UNNORMALIZED = "w/o norm-obs"  # the mark of a reference row for ``…-raw``: observations without normalization
+OWN = "rlb-"  # prefix of the names of our own data sets
+VERSIONED = ("mujoco", "goals")  # suites whose references have older versions of the tasks, which run as v4 here
 
 
 class CellKey(NamedTuple):
@@ -91,6 +87,9 @@ class ReferenceScore:
         return round(float(match[1]) * {"k": 1e3, "M": 1e6}[match[2]]) if match else None
 
 
+_SCORES: Final = TypeAdapter(ReferenceScore)
+
+
 def base_of(task: str) -> str:
     """A task's name without its version: ``Ant`` of ``Ant-v3``."""
     return re.sub(r"-v\d+$", "", task)
@@ -116,11 +115,16 @@ def cell_of(spec: Spec) -> CellKey:
     return CellKey(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, getattr(spec.task, "dataset", "")))
 
 
-Line = dict[str, str]
-"""A row of a file, by its header."""
-
+Line = dict[str, str]  # a row of a file, by its header
 SOURCE = re.compile(r"([\w.-]+/[\w.-]+:|rlbench:)?[^\s:@]+@[0-9a-f]{7,40}")
 """A file at a commit: of thu-ml/tianshou, or of the repository named before the colon (``rlbench`` is this one)."""
+
+
+@cache
+def data_rows(name: str) -> tuple[Line, ...]:
+    """The rows of a CSV file of the package."""
+    with (DATA / name).open(encoding="utf-8", newline="") as file:
+        return tuple(csv.DictReader(file))
 
 
 @cache
@@ -130,8 +134,7 @@ def sourced(name: str) -> tuple[Line, ...]:
     Raises:
         RlbenchError: a row names no file and commit.
     """
-    with (DATA / name).open(encoding="utf-8", newline="") as file:
-        rows = tuple(csv.DictReader(file))
+    rows = data_rows(name)
     for number, row in enumerate(rows, start=2):
         sources = (row.get("source") or "").split()
         if not sources or not all(SOURCE.fullmatch(source) for source in sources):
@@ -168,51 +171,24 @@ def lines(suite: str) -> dict[CellKey, list[Line]]:
     """Every published number of a suite by cell, in the order of the data and still unparsed."""
     lines_by_cell: dict[CellKey, list[Line]] = {}
     for name in FILES if suite == "offline" else FILES[:1]:
-        for line in _lines(name, suite):
-            halved = line["variant"] == UNNORMALIZED if "variant" in line else False
-            algorithm = line["algorithm"] + ("-raw" if halved else "")
-            key = CellKey(suite, algorithm, *row_of(suite, line.get("task", ""), line["dataset"]))
-            lines_by_cell.setdefault(key, []).append(line)
+        for line in data_rows(name):
+            if line["score"] and line.get("suite", suite) == suite:
+                algorithm = line["algorithm"] + ("-raw" if line.get("variant") == UNNORMALIZED else "")
+                key = CellKey(suite, algorithm, *row_of(suite, line.get("task", ""), line["dataset"]))
+                lines_by_cell.setdefault(key, []).append(line)
     return lines_by_cell
 
 
 @cache
 def suites() -> tuple[str, ...]:
     """Every suite with a reference, in the order of the data."""
-    with (DATA / FILES[0]).open(encoding="utf-8", newline="") as file:
-        return tuple(dict.fromkeys(row[0] for row in csv.reader(file)))[1:]
+    return tuple(dict.fromkeys(row["suite"] for row in data_rows(FILES[0])))
 
 
-def parsed(line: Line) -> ReferenceScore:
+def parse_score(line: Line) -> ReferenceScore:
     """A row as a reference."""
-    return ReferenceScore(
-        score=float(line["score"]),
-        std=_number(line["std"]),
-        low=_number(line.get("low", "")),
-        high=_number(line.get("high", "")),
-        n=int(line["n"]) if line["n"] else None,
-        estimator=_estimator(line["estimator"]),
-        steps=line["steps"],
-        metric=line.get("metric", ""),
-        variant=line.get("variant", ""),
-        system=line["system"],
-        source=line["source"],
-        note=line["note"],
-        task=line.get("task", ""),
-        dataset=line["dataset"],
-        protocol=line.get("protocol", ""),
-        kind="training" if line.get("kind") == "training" else "evaluation",
-        resolution=_last_digit(line["score"]),
-    )
-
-
-def _lines(name: str, suite: str) -> list[Line]:
-    with (DATA / name).open(encoding="utf-8", newline="") as file:
-        reader = csv.reader(file)
-        header = next(reader)
-        score = header.index("score")
-        every = header[0] != "suite"
-        return [dict(zip(header, row, strict=True)) for row in reader if (every or row[0] == suite) and row[score]]
+    fields = {name: text for name, text in line.items() if text}
+    return _SCORES.validate_python(fields | {"resolution": _last_digit(line["score"])})
 
 
 def _last_digit(text: str) -> float:
@@ -223,18 +199,6 @@ def _last_digit(text: str) -> float:
     return float(Decimal(1).scaleb(exponent))
 
 
-def _number(text: str) -> float | None:
-    return float(text) if text else None
-
-
-def _estimator(text: str) -> Estimator:
-    names: tuple[Estimator, ...] = get_args(Estimator)
-    for name in names:
-        if text == name:
-            return name
-    raise RlbenchError(f"{DATA}: unknown estimator {text!r}; known: {', '.join(names)}")
-
-
 def _count(number: int) -> str:
     """``1M``, ``100k``."""
     return f"{number // 1_000_000}M" if number >= 1_000_000 else f"{number // 1000}k"
@@ -242,9 +206,14 @@ def _count(number: int) -> str:
 
 def task_name(key: CellKey) -> str:
     """A task as a table shows it; D4RL's data sets are named after theirs."""
-    if not key.dataset or key.dataset in of_datasets():
+    if not key.dataset or key.dataset in dataset_scales():
         return key.dataset or key.task
     return f"{key.task} on {key.dataset}"
+
+
+def cell_name(key: CellKey) -> str:
+    """``toy/dqn/Catch``."""
+    return f"{key.suite}/{key.algorithm}/{task_name(key)}"
 
 
 def on_scale(scale: Scale | None, estimator: str) -> float | None:
@@ -272,26 +241,27 @@ class Scale(NamedTuple):
 
 
 @cache
-def of_tasks() -> dict[str, Scale]:
+def task_scales() -> dict[str, Scale]:
     """Tasks by name without version."""
-    with (DATA / "references.csv").open(encoding="utf-8", newline="") as file:
-        return {r["task"]: Scale(float(r["random"]), _number(r["human"])) for r in csv.DictReader(file)}
+    return {
+        row["task"]: Scale(float(row["random"]), float(row["human"]) if row["human"] else None)
+        for row in data_rows("references.csv")
+    }
 
 
 @cache
-def of_datasets() -> dict[str, Scale]:
+def dataset_scales() -> dict[str, Scale]:
     """D4RL's data sets by name."""
-    with (DATA / "d4rl_refs.csv").open(encoding="utf-8", newline="") as file:
-        return {r["dataset"]: Scale(float(r["random"]), float(r["expert"])) for r in csv.DictReader(file)}
+    return {row["dataset"]: Scale(float(row["random"]), float(row["expert"])) for row in data_rows("d4rl_refs.csv")}
 
 
 def scale_of(key: CellKey) -> Scale | None:
     """The scale of a cell in raw points, if it is known."""
-    if key.dataset and key.dataset in of_datasets():
-        return of_datasets()[key.dataset]
+    if key.dataset and key.dataset in dataset_scales():
+        return dataset_scales()[key.dataset]
     if key.dataset.startswith(OWN):  # the same world's random policy and expert
-        return of_datasets().get(f"{base_of(key.task).lower()}-medium-v2")
-    return of_tasks().get(base_of(key.task))
+        return dataset_scales().get(f"{base_of(key.task).lower()}-medium-v2")
+    return task_scales().get(base_of(key.task))
 
 
 def in_points(reference: ReferenceScore, scale: Scale | None) -> float:
@@ -307,5 +277,4 @@ def in_points(reference: ReferenceScore, scale: Scale | None) -> float:
     return scale.random + reference.score / 100 * (scale.goal - scale.random)
 
 
-SUITES = ("atari", "mujoco", "offline", "goals", "toy")
-"""Every suite that has a table."""
+SUITES = ("atari", "mujoco", "offline", "goals", "toy")  # every suite that has a table

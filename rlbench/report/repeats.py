@@ -10,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from rlbench.config.names import clean_texts, printable
+from rlbench.config.names import clean_texts, count_text, printable
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files
 from rlbench.records.attempts import resumptions
@@ -24,7 +24,7 @@ VERSIONS = ("torch", "numpy", "gymnasium", "ale-py", "envpool", "mujoco")
 """Packages whose versions a note lists if the runs of a cell differ in them."""
 
 
-def charged(run: Run) -> Run:
+def mark_failed(run: Run) -> Run:
     """The run, marked as failed if an earlier attempt failed and nothing has changed since."""
     attempt = None if run.smoke or run.status == "failed" else failure(run.attempts, run.environments)
     if attempt is None:
@@ -35,7 +35,7 @@ def charged(run: Run) -> Run:
 
 def separate(group: Runs) -> None:
     """Move runs that are no repeats out of a cell's runs: other files, other versions, copies."""
-    _of_one(file_of, group, (group.complete, group.failed, group.short, group.elsewhere), group.other_files)
+    _of_one(file_of, group, (group.complete, group.failed, group.short, group.elsewhere), group.other_data)
     _of_one(_world, group, (group.complete, group.failed, group.short), group.versions)
     _of_one_seed(group)
     _of_one_curve(group)
@@ -63,8 +63,8 @@ def remarks(group: Runs) -> Iterator[str]:
     if attempts:
         failed = sum(attempt.status == "failed" for attempt in attempts)
         yield f"{count_text(len(attempts), 'attempt')} put aside ({failed} failed)"
-    if group.other_files:
-        yield f"{count_text(len(group.other_files), 'run')} on another file of that name"
+    if group.other_data:
+        yield f"{count_text(len(group.other_data), 'run')} on another file of that name"
     if group.versions:
         others = sorted({text for run in group.versions if (text := _world(run)) is not None})
         yield f"{count_text(len(group.versions), 'run')} in other versions of the environment ({', or '.join(others)})"
@@ -142,11 +142,6 @@ def _mixed(runs: Iterable[Run]) -> Iterator[str]:
     dirty = sum(any(str(each.get("commit")).endswith("+dirty") for each in environments) for environments in every)
     if dirty:
         yield f"{count_text(dirty, 'run')} of uncommitted code"
-
-
-def count_text(number: int, noun: str) -> str:
-    """A number with its noun: ``1 run``, ``2 runs``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 MENDED = ("rlbench", "commit", "python", "packages", "env", "data")

@@ -11,15 +11,15 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from rlbench.config.names import printable
+from rlbench.config.names import count_text, printable
 from rlbench.errors import RefusedFile, UnknownName, UsageError
 from rlbench.records.files import folders
 from rlbench.records.locks import is_locked
 from rlbench.records.looks import Looks, read_looks
 from rlbench.records.store import Record, read_record
-from rlbench.report.estimate import best_of_run
+from rlbench.report.estimate import best
 from rlbench.report.reference_table import CellKey, row_of
-from rlbench.report.repeats import charged, count_text, file_of, separate
+from rlbench.report.repeats import file_of, mark_failed, separate
 from rlbench.report.runs import Run, read_run
 from rlbench.report.verdict import ALPHA
 from rlbench.suites.plugins import Package
@@ -29,11 +29,8 @@ if TYPE_CHECKING:
 
 
 State = Literal["running", "done", "failed", "interrupted", "damaged"]
-RECENT = 3
-"""Epochs that the speed of a run is read from."""
-
-MOST_NAMED = 3
-"""Settings that a note names."""
+RECENT = 3  # epochs that the speed of a run is read from
+MOST_NAMED = 3  # settings that a note names
 
 
 @dataclass(slots=True)
@@ -46,12 +43,12 @@ class Runs:
     unfinished: list[Run] = field(default_factory=list)  # short ones of all looks, versions and files: they may be bad
     elsewhere: list[Run] = field(default_factory=list)  # ended; another protocol or environment, the same algorithm
     variants: list[Run] = field(default_factory=list)  # any other setting
-    other_files: list[Run] = field(default_factory=list)  # the documented settings, on another file than those above
+    other_data: list[Run] = field(default_factory=list)  # the documented settings, on another file than those above
     versions: list[Run] = field(default_factory=list)  # the documented settings, in other versions of the environment
     copies: list[Run] = field(default_factory=list)  # the numbers of another seed
     rivals: list[Run] = field(default_factory=list)  # a seed of which another record is worse
     curves: list[Run] = field(default_factory=list)  # curves that other programs measured
-    of_others: bool = False  # the imported curves stand in the place of runs
+    of_imported: bool = False  # the imported curves stand in the place of runs
     waiting: int = 0  # finished runs of seeds that the next look will count
     whole: Runs | None = None  # with the seeds beyond the last look, which can only lower its verdict
     ended_look: Runs | None = None  # by a look whose seeds have ended but that looks.json does not count
@@ -72,7 +69,7 @@ class Runs:
     @property
     def all(self) -> tuple[Run, ...]:
         """All runs without copies and the better of two records of a seed."""
-        return (*self.scored, *self.short, *self.elsewhere, *self.variants, *self.other_files, *self.versions)
+        return (*self.scored, *self.short, *self.elsewhere, *self.variants, *self.other_data, *self.versions)
 
 
 def gather(results: Path) -> dict[CellKey, Runs]:
@@ -82,13 +79,13 @@ def gather(results: Path) -> dict[CellKey, Runs]:
         RefusedFile: a record is damaged or newer than this version; the message names the file.
         UsageError: ``results`` is not a folder.
     """
-    return sorted_runs(read_run(folder) for folder in folders(results))
+    return group_runs(read_run(folder) for folder in folders(results))
 
 
-def sorted_runs(runs: Iterable[Run]) -> dict[CellKey, Runs]:
+def group_runs(runs: Iterable[Run]) -> dict[CellKey, Runs]:
     """Sort runs by cell and by how they count; smoke runs are dropped, and a copied record counts once."""
     cells: dict[CellKey, Runs] = {}
-    for run in map(charged, runs):
+    for run in map(mark_failed, runs):
         if not run.smoke:
             _sort(run, cells.setdefault(key_of(run), Runs()))
     for group in cells.values():
@@ -105,7 +102,7 @@ def sorted_runs(runs: Iterable[Run]) -> dict[CellKey, Runs]:
     return cells
 
 
-def at_last_look(group: Runs) -> Runs:
+def select_last_look(group: Runs) -> Runs:
     """The runs that the last look of ``run --until-decided`` counts; all of them without a look.
 
     A look with a seed that has no ended run contradicts the records, and holds no seed back.
@@ -116,15 +113,15 @@ def at_last_look(group: Runs) -> Runs:
     looks = next((looks for run in group.scored if (looks := read_looks(run.folder.parent)) is not None), None)
     if looks is None:
         return group
-    ended = {run.seed for run in (*group.scored, *group.other_files, *group.versions, *group.copies)}
+    ended = {run.seed for run in (*group.scored, *group.other_data, *group.versions, *group.copies)}
     if lost := tuple(seed for seed in range(looks.last.seeds if looks.count else 0) if seed not in ended):
         return replace(group, lost_seeds=lost)
     count = sum(ended.issuperset(range(look.seeds)) for look in looks.design)
-    later = _at_look(group, replace(looks, count=count)) if count > looks.count else None
-    return replace(_at_look(group, looks), ended_look=later)
+    later = _select_look(group, replace(looks, count=count)) if count > looks.count else None
+    return replace(_select_look(group, looks), ended_look=later)
 
 
-def _at_look(group: Runs, looks: Looks) -> Runs:
+def _select_look(group: Runs, looks: Looks) -> Runs:
     parts = [
         [run for run in part if run.seed < looks.last.seeds] for part in (group.complete, group.failed, group.short)
     ]
@@ -147,18 +144,18 @@ def key_of(run: Run) -> CellKey:
 
 def budget_of(run: Run) -> int:
     """The documented steps of a run's cell; its own where none are documented."""
-    usual = _usual(run)
-    return usual.budget.steps if usual else run.budget
+    default = _default(run)
+    return default.budget.steps if default else run.budget
 
 
 def differences(run: Run) -> list[str]:
     """The settings of a run that differ from its cell's documented ones, as ``--set`` takes them."""
     from rlbench.config.overrides import flatten, written
 
-    usual = _usual(run)
-    if usual is None:
+    default = _default(run)
+    if default is None:
         return []
-    theirs = {setting.path: setting.value for setting in flatten(usual.model_dump(mode="json"), "")}
+    theirs = {setting.path: setting.value for setting in flatten(default.model_dump(mode="json"), "")}
     return [
         f"{path.removesuffix('.kind')}={written(value)}"
         for path, value, _ in sorted(flatten(run.settings, ""), key=lambda setting: setting.path)
@@ -167,33 +164,32 @@ def differences(run: Run) -> list[str]:
 
 
 def _sort(run: Run, runs: Runs) -> None:
-    usual = _usual(run)
-    runs.budget = usual.budget.steps if usual else runs.budget
-    if usual is None:
+    default = _default(run)
+    runs.budget = budget_of(run)
+    if default is None:
         (runs.elsewhere if run.status == "done" and _package(run) else runs.variants).append(run)
-    elif run.id == usual.id:
-        ended = run.status == "done" or run.env_steps >= usual.budget.steps  # killed after its last evaluation
+        return
+    shorter = default.budget.model_copy(update={"steps": run.budget})
+    if run.id == default.id:
+        ended = run.status == "done" or run.env_steps >= default.budget.steps  # killed after its last evaluation
         part = runs.complete if ended and run.evaluations else runs.short
         (runs.failed if run.status == "failed" else part).append(run)
-    elif run.budget < usual.budget.steps and run.id == _shortened(usual, run.budget).id:
+    elif run.budget < default.budget.steps and run.id == default.model_copy(update={"budget": shorter}).id:
         runs.short.append(run)
-    elif run.status == "done" and _same_but_for(("task", "protocol"), run, usual):
+    elif run.status == "done" and _elsewhere(run, default):
         runs.elsewhere.append(run)
     else:
         runs.variants.append(run)
 
 
-def _shortened(usual: Spec, steps: int) -> Spec:
-    return usual.model_copy(update={"budget": usual.budget.model_copy(update={"steps": steps})})
-
-
-def _same_but_for(parts: tuple[str, ...], run: Run, usual: Spec) -> bool:
-    ignored = {"seed", *parts}
-    theirs = {name: value for name, value in usual.model_dump(mode="json").items() if name not in ignored}
+def _elsewhere(run: Run, default: Spec) -> bool:
+    """True if a run differs from its cell's settings in nothing but task and protocol."""
+    ignored = {"seed", "task", "protocol"}
+    theirs = {name: value for name, value in default.model_dump(mode="json").items() if name not in ignored}
     return theirs == {name: value for name, value in run.settings.items() if name not in ignored}
 
 
-def _usual(run: Run) -> Spec | None:
+def _default(run: Run) -> Spec | None:
     return reference_spec(run.suite, run.algorithm, run.task, run.dataset, _package(run))
 
 
@@ -281,7 +277,7 @@ def run_status(folder: Path) -> RunStatus:
         smoke=record.spec.smoke,
         env_steps=max(epochs[-1].steps if epochs else 0, outcome.steps if outcome else 0),
         budget=record.spec.budget.steps,
-        best=best_of_run(record),
+        best=best(run.evaluations) if run.evaluations else None,
         eta_seconds=_eta(record) if state == "running" else None,
         reason="" if state == "running" else printable(reason),
     )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from rlbench.config.names import printable
 from rlbench.records import store
 from rlbench.records.types import Epoch
-from rlbench.report.reference_table import CellKey, lines, parsed
+from rlbench.report.reference_table import CellKey, lines, parse_score
 from rlbench.report.repeats import Attempt, attempts
 
 FILES = ("spec.json", "epochs.jsonl", "outcome.json")
@@ -148,8 +148,7 @@ def _offline_speeds(epochs: Sequence[Epoch]) -> Iterator[float]:
             yield (epoch.steps - before.steps) / (epoch.seconds - before.seconds)
 
 
-BEHAVIOUR, EXPERT = "behaviour", "qrdqn-expert"
-"""Rows of the references that describe a data set."""
+BEHAVIOUR, EXPERT = "behaviour", "qrdqn-expert"  # rows of the references that describe a data set
 
 
 class DatasetReturns(NamedTuple):
@@ -162,7 +161,7 @@ class DatasetReturns(NamedTuple):
 UNKNOWN = DatasetReturns()
 
 
-def noted(runs: Iterable[Run]) -> dict[str, DatasetReturns]:
+def recorded_returns(runs: Iterable[Run]) -> dict[str, DatasetReturns]:
     """The facts that records hold about each data set, by its SHA-256."""
     returns: dict[str, DatasetReturns] = {}
     for run in runs:
@@ -189,7 +188,7 @@ def dataset_returns(key: CellKey, runs: Iterable[Run], returns_by_file: Mapping[
 
 def _reference_score(key: CellKey) -> float | None:
     rows = [row for row in lines(key.suite).get(key, []) if row["score"]]
-    return parsed(rows[0]).score if rows else None
+    return parse_score(rows[0]).score if rows else None
 
 
 def _number(value: object) -> float | None:

@@ -26,9 +26,7 @@ from rlbench.report.run_index import Runs, gather
 from rlbench.report.runs import Run, epoch_numbers, read_run
 from rlbench.report.verdict import ALPHA
 
-RUNS: Final = Path("runs")
-"""The folder of own runs, below the current one."""
-
+RUNS: Final = Path("runs")  # the folder of own runs, below the current one
 SCORES: Final = DATA / "measured.json"
 
 
@@ -176,14 +174,9 @@ def _adapter() -> TypeAdapter[tuple[Cell, ...]]:
 
 def _merge(own: Cell | None, rlbench_cell: Cell | None, comparison: str) -> Cell:
     """Merge a cell of both sources; own runs decide the verdict if there are any."""
-    is_imported = own is not None and own.measured is not None and own.measured.imported
-    if (
-        own is not None
-        and own.verdict.word != "NOT RUN"
-        and not (is_imported and rlbench_cell and rlbench_cell.measured)
-    ):
+    rlbench_score = rlbench_cell.measured if rlbench_cell else None
+    if own and own.verdict.word != "NOT RUN" and not (own.measured and own.measured.imported and rlbench_score):
         note = "; ".join(filter(None, (own.note, comparison)))
-        rlbench_score = rlbench_cell.measured if rlbench_cell else None
         return replace(own, note=note, rlbench=rlbench_score, origin="own")
     if own is None or rlbench_cell is None:  # a cell of one source
         cell = own or rlbench_cell
@@ -192,4 +185,4 @@ def _merge(own: Cell | None, rlbench_cell: Cell | None, comparison: str) -> Cell
         return replace(cell, rlbench=cell.measured, origin="rlbench")
     own_notes = [part for part in own.note.split("; ") if part and part not in rlbench_cell.note.split("; ")]
     note = "; ".join(filter(None, (rlbench_cell.note, *(f"yours: {part}" for part in own_notes), comparison)))
-    return replace(rlbench_cell, note=note, rlbench=rlbench_cell.measured, origin="rlbench")
+    return replace(rlbench_cell, note=note, rlbench=rlbench_score, origin="rlbench")

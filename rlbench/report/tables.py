@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
 from rlbench.config.names import number_text
-from rlbench.report.columns import GAP, fits, fitted
+from rlbench.report.columns import GAP, aligned, fits, fitted
 from rlbench.report.reference_table import DATA, task_name
 from rlbench.report.table_data import HEADER, cell_document, flat, pooled_document
 
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from rlbench.report.pooled import Pooled
     from rlbench.report.reference_table import ReferenceScore
 
-SCHEMA_VERSION = 1
-"""Of the document that ``table --json`` prints; ``data/schema/table.json`` describes it."""
-
+SCHEMA_VERSION = 1  # of the document that ``table --json`` prints; ``data/schema/table.json`` describes it
 Style = Literal["green", "cyan", "red", "yellow", "dim"]
 STYLES: dict[str, Style] = {
     "REPRODUCED": "green",
@@ -62,9 +60,7 @@ COLUMNS = (
 SPARED = ("Note", "Steps", "Shortfall", "Seeds", "Behavior policy", "Dataset return", "At equal steps")
 """Columns that a narrow terminal omits, in this order; the notes then stand below the table."""
 
-SCORES = ("Documented", "Measured", "rlbench", "Yours")
-"""Columns that fold only after all of ``SPARED`` are omitted."""
-
+SCORES = ("Documented", "Measured", "rlbench", "Yours")  # columns that fold only after all of ``SPARED`` are omitted
 NUMBERS = {"Dataset return", "Behavior policy", *SCORES, "Seeds", "Steps", "Shortfall"}
 LATEX: Final = str.maketrans(
     {sign: "\\" + sign for sign in "&%$#_{}"}
@@ -78,7 +74,7 @@ def to_markdown(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> st
     """A table for a README, and below it the pooled rows and the legend."""
     header = [*columns(cells)]
     rule = ["---:" if name in NUMBERS else "---" for name in header]
-    lines = [barred(header), barred(rule), *(barred(_row(cell, header)) for cell in cells)]
+    lines = [markdown_row(header), markdown_row(rule), *(markdown_row(_row(cell, header)) for cell in cells)]
     texts = (f"- {line.replace('<', '&lt;').replace('](', ']&#40;')}" for line in legend(cells, pooled_rows))
     return "\n".join([*lines, "", *texts]) + "\n"
 
@@ -126,8 +122,12 @@ def json_text(cells: Sequence[object], pooled_cells: Sequence[object]) -> str:
 def to_html(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
     """One self-contained page."""
     template = (DATA / "table.html").read_text(encoding="utf-8")
-    lines = "\n".join(f"<li>{html.escape(line)}</li>" for line in legend(cells, pooled_rows))
-    return template.replace("{{table}}", html_table(cells)).replace("{{legend}}", lines)
+    return template.replace("{{table}}", html_table(cells)).replace("{{legend}}", html_legend(cells, pooled_rows))
+
+
+def html_legend(cells: Sequence[Cell], pooled_rows: Sequence[Pooled]) -> str:
+    """The legend as items of an HTML list."""
+    return "\n".join(f"<li>{html.escape(line)}</li>" for line in legend(cells, pooled_rows))
 
 
 def html_grid(head: Sequence[str], rows: Iterable[Iterable[str]], numbers: Collection[str]) -> str:
@@ -152,12 +152,8 @@ def html_table(cells: Sequence[Cell]) -> str:
 def to_plain(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
     """A table for people, as wide as it needs, in plain text."""
     header, rows = _filled(cells)
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    lines = [
-        "  ".join(f"{text:{'>' if name in NUMBERS else '<'}{width}}" for name, text, width in zip(*parts, strict=True))
-        for parts in ((header, row, widths) for row in (header, *rows))
-    ]
-    return "\n".join(line.rstrip() for line in [*lines, "", *legend(cells, pooled_rows)]) + "\n"
+    numbers = [index for index, name in enumerate(header) if name in NUMBERS]
+    return "\n".join([*aligned([header, *rows], numbers=numbers), "", *legend(cells, pooled_rows)]) + "\n"
 
 
 def to_rich(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = (), *, width: int) -> str:
@@ -221,11 +217,11 @@ def _grouped_notes(cells: Sequence[Cell]) -> list[str]:
         for note in filter(None, cell.note.split("; ")):
             cells_by_note.setdefault(note, {}).setdefault(cell.key.algorithm, []).append(task_name(cell.key))
     lines = []
-    for note, beside in cells_by_note.items():
-        together: dict[tuple[str, ...], list[str]] = {}
-        for algorithm, tasks in beside.items():
-            together.setdefault(tuple(tasks), []).append(algorithm)
-        places = (f"{', '.join(names)} on {', '.join(tasks)}" for tasks, names in together.items())
+    for note, tasks_by_algorithm in cells_by_note.items():
+        algorithms_by_tasks: dict[tuple[str, ...], list[str]] = {}
+        for algorithm, tasks in tasks_by_algorithm.items():
+            algorithms_by_tasks.setdefault(tuple(tasks), []).append(algorithm)
+        places = (f"{', '.join(names)} on {', '.join(tasks)}" for tasks, names in algorithms_by_tasks.items())
         lines.append(f"{'; '.join(places)}: {note}.")
     return [*lines, ""] if lines else []
 
@@ -250,11 +246,11 @@ TEXTS: dict[str, Callable[[Sequence[Cell], Sequence[Pooled]], str]] = {
 
 def columns(cells: Sequence[Cell]) -> list[str]:
     """The columns that a table of these cells needs."""
-    beside = any(cell.origin for cell in cells)
+    two_sources = any(cell.origin for cell in cells)
     conditions = {
-        "Measured": not beside,
-        "rlbench": beside,
-        "Yours": beside,
+        "Measured": not two_sources,
+        "rlbench": two_sources,
+        "Yours": two_sources,
         "Suite": len({cell.key.suite for cell in cells}) > 1,
         "Dataset return": any(cell.experience.behaviour is not None for cell in cells),
         "Behavior policy": any(cell.experience.expert is not None for cell in cells),
@@ -349,12 +345,12 @@ def rounded(value: float) -> str:
     return text.removeprefix("-") if float(text.replace(",", "")) == 0 else text
 
 
-def barred(texts: Sequence[str]) -> str:
+def markdown_row(texts: Sequence[str]) -> str:
     """A row of a Markdown table."""
-    return "| " + " | ".join(inert(text).replace("|", "\\|") for text in texts) + " |"
+    return "| " + " | ".join(escape_markdown(text).replace("|", "\\|") for text in texts) + " |"
 
 
-def inert(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """A text of a record as Markdown that shows it: without HTML, links and images."""
     active = r"(?<=:)/(?=/)|(?i:(?<=\bwww))\.|(?<=\])\("
     return re.sub(active, lambda match: f"&#{ord(match[0])};", text.replace("<", "&lt;"))

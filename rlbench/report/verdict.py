@@ -22,12 +22,8 @@ MIN_SEEDS = 3
 MIN_SEEDS_RULE = "fewer than three seeds are INCONCLUSIVE"
 """Seeds of the smallest test, and the sentence about it in ``show --documented`` and both READMEs."""
 
-MAX_MORE_SEEDS = 100
-"""Largest number of further seeds that a verdict names."""
-
-POWER = 0.8
-"""Probability that the number of further seeds named by a verdict would settle it."""
-
+MAX_MORE_SEEDS = 100  # largest number of further seeds that a verdict names
+POWER = 0.8  # probability that the number of further seeds named by a verdict would settle it
 UNDECIDABLE = "undecidable at any number of seeds"  # because of the standard error of the reference
 
 Word = Literal["REPRODUCED", "ABOVE", "BELOW", "INCONCLUSIVE", "CONSISTENT", "NOT COMPARABLE", "PARTIAL", "NOT RUN"]
@@ -78,10 +74,14 @@ def against_seeds(
     ref_var = sample_std(scores) ** 2 / n if std is None else variance_of_mean(std, n)
     dof = _welch_dof(our_var, len(scores), ref_var, n)
     difference, error = mean(scores) - reference, math.sqrt(our_var + ref_var)
-    if _upper_tail(difference + margin, error, dof) < level:
-        return _welch_test("REPRODUCED", None, difference, margin, error, dof, level)
-    more = more_seeds(scores, difference + margin, ref_var, n)
-    return _welch_test("INCONCLUSIVE", more, difference, margin, error, dof, level)
+    reproduced = _upper_tail(difference + margin, error, dof) < level
+    return CellTest(
+        found="REPRODUCED" if reproduced else "INCONCLUSIVE",
+        more=None if reproduced else more_seeds(scores, difference + margin, ref_var, n),
+        below=_lower_tail(difference + margin, error, dof),
+        above=_upper_tail(difference - margin, error, dof),
+        shortfall=_upper_end(-difference, error, dof, level),
+    )
 
 
 def welch_interval(scores: Sequence[float], others: Sequence[float]) -> tuple[float, float]:
@@ -135,7 +135,7 @@ def in_both_respects(first: CellTest, second: CellTest) -> CellTest:
     return replace(_weakest([first, second], below=min), shortfall=first.shortfall)
 
 
-def in_looks(test: CellTest, looks: Looks) -> CellTest:
+def correct_for_looks(test: CellTest, looks: Looks) -> CellTest:
     """The test of the last look, with its p-values as those of the whole design, and the seeds of the next look."""
     following = looks.following
     if following is not None and not looks.count:
@@ -215,18 +215,6 @@ def power(std: float, n: int, margin: float, look: Look) -> float:
     our_var = ref_var * n / look.seeds
     threshold = quantile(1 - look.level, _welch_dof(our_var, look.seeds, ref_var, n))
     return NormalDist().cdf(margin / math.sqrt(our_var + ref_var) - threshold)
-
-
-def _welch_test(
-    word: TestWord, more: int | None, difference: float, margin: float, error: float, dof: float, level: float
-) -> CellTest:
-    return CellTest(
-        found=word,
-        more=more,
-        below=_lower_tail(difference + margin, error, dof),
-        above=_upper_tail(difference - margin, error, dof),
-        shortfall=_upper_end(-difference, error, dof, level),
-    )
 
 
 def _upper_end(difference: float, error: float, dof: float, level: float = ALPHA) -> float:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rlbench.config.footprint import Footprint, eval_worker_count, footprint, size, useful_threads
-from rlbench.config.names import counted
+from rlbench.config.names import count_text
 from rlbench.config.run import Spec
 from rlbench.errors import DoesNotFit, UsageError
 from rlbench.records.store import folder_of
@@ -151,7 +151,7 @@ def fewer_threads(jobs: Iterable[Job], machine: Machine) -> str:
     for job in jobs:
         alone = useful_threads(job.spec, gpu=bool(machine.gpus), cores=machine.cores)
         if job.threads != alone:
-            here = counted(job.threads, "thread")
+            here = count_text(job.threads, "thread")
             return (
                 f"{job.name}: computes with {here} of torch here and with {alone} alone, so its numbers differ by "
                 f"rounding; OMP_NUM_THREADS={job.threads} gives the same ones alone"

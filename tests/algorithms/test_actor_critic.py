@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.algorithms.steps import optimize
 from rlbench.algorithms.td3 import TD3
-from rlbench.config.online import Deterministic
-from rlbench.nets.actors import DeterministicActor, SquashedActor
+from rlbench.config.online import TD3PolicyConfig
+from rlbench.nets.actors import DeterministicActor, SquashedGaussianActor
 from rlbench.nets.critics import Critics
 from tests.algorithms.contract import due
 from tests.algorithms.recorded import ACTIONS, BATCH, OBS, WIDTHS, Array, adam, batch, numbers, q, spread, through
 
-USUAL = Deterministic(smoothing=0.2, clip=0.5)
+USUAL = TD3PolicyConfig(smoothing=0.2, clip=0.5)
 
 
 Units: TypeAlias = tuple[Tensor, Tensor]
@@ -31,7 +31,7 @@ def in_env_units(action: Array, units: Units | None) -> Array:
     return action if units is None else numbers(units[0]) * action + numbers(units[1])
 
 
-def td3(*, critics: int = 2, policy: Deterministic = USUAL, delay: int = 2, units: Units | None = None) -> TD3:
+def td3(*, critics: int = 2, policy: TD3PolicyConfig = USUAL, delay: int = 2, units: Units | None = None) -> TD3:
     torch.manual_seed(0)
     actor = DeterministicActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS).double()
     ensemble = Critics(members=critics, obs=OBS, actions=ACTIONS, widths=WIDTHS, units=units).double()
@@ -59,7 +59,7 @@ def sac(
 ) -> SAC:
     torch.manual_seed(0)
     scale = 0.0 if units is None else math.log(0.4) + math.log(3.0)
-    actor = SquashedActor(
+    actor = SquashedGaussianActor(
         obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-20, log_std_max=2, log_scale=scale
     ).double()
     ensemble = Critics(members=critics, obs=OBS, actions=ACTIONS, widths=WIDTHS, units=units).double()
@@ -77,14 +77,14 @@ def sac(
     return learner
 
 
-def torso(net: DeterministicActor | SquashedActor, head: nn.Linear, obs: Array) -> Array:
+def torso(net: DeterministicActor | SquashedGaussianActor, head: nn.Linear, obs: Array) -> Array:
     return through(obs, net.torso, head)
 
 
-@pytest.mark.parametrize("policy", [Deterministic(), USUAL, Deterministic(smoothing=2.0, clip=0.3)])
+@pytest.mark.parametrize("policy", [TD3PolicyConfig(), USUAL, TD3PolicyConfig(smoothing=2.0, clip=0.3)])
 @pytest.mark.parametrize("critics", [1, 2])
 @pytest.mark.parametrize("units", [None, UNITS], ids=["normalized", "environment"])
-def test_td3_critics_regress_to_the_minimum_target(critics: int, policy: Deterministic, units: Units | None) -> None:
+def test_td3_critics_regress_to_the_minimum_target(critics: int, policy: TD3PolicyConfig, units: Units | None) -> None:
     learner, b = td3(critics=critics, policy=policy, units=units), batch()
     torch.manual_seed(9)
     loss, mean, error = learner.critic_loss(b)
@@ -142,7 +142,7 @@ def log_density(raw: Array, mean: Array, log_std: Array, scale: Array | float) -
     return float((stats.norm.logpdf(raw, mean, np.exp(log_std)) - np.log(scale * (1 - np.tanh(raw) ** 2))).sum())
 
 
-def sample_action(actor: SquashedActor, obs: Array, noise: Array, units: Units | None) -> tuple[Array, float]:
+def sample_action(actor: SquashedGaussianActor, obs: Array, noise: Array, units: Units | None) -> tuple[Array, float]:
     """The action that critics see and its log-density (thu-ml/tianshou e605bdea, policy/modelfree/sac.py)."""
     mean, log_std = torso(actor, actor.mean, obs), np.clip(torso(actor, actor.log_std, obs), -20, 2)
     raw = mean + np.exp(log_std) * noise

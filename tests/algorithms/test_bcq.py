@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from rlbench.algorithms.bcq import BCQ
-from rlbench.config.offline import BatchConstrained
-from rlbench.nets.bcq_vae import ActionVAE, BCQPolicy, Perturbation
+from rlbench.config.offline import BCQConfig
+from rlbench.nets.bcq_vae import ActionVAE, BCQPolicy, PerturbationNet
 from rlbench.nets.critics import Critics
 from tests.algorithms.contract import due
 from tests.algorithms.recorded import (
@@ -33,7 +33,7 @@ LATENT, REACH = 4, 0.05
 def learner_of() -> BCQ:
     torch.manual_seed(0)
     proposer = ActionVAE(obs=OBS, actions=ACTIONS, latent=LATENT, widths=(7, 6)).double()
-    perturbation = Perturbation(obs=OBS, actions=ACTIONS, widths=WIDTHS, perturbation=REACH).double()
+    perturbation = PerturbationNet(obs=OBS, actions=ACTIONS, widths=WIDTHS, perturbation=REACH).double()
     critics = Critics(members=2, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
     spread(proposer, perturbation, critics)
     net = BCQPolicy(proposer, perturbation, critics)
@@ -43,7 +43,7 @@ def learner_of() -> BCQ:
         critic_optimizer=adam(critics),
         perturbation_optimizer=adam(perturbation),
         tau=0.25,
-        method=BatchConstrained(n_action_samples=3, eval_action_samples=20),
+        method=BCQConfig(n_action_samples=3, eval_action_samples=20),
     )
     spread(learner.target_perturbation, learner.target_critics)
     return learner
@@ -53,7 +53,7 @@ def decoded(proposer: ActionVAE, obs: Array, code: Array) -> Array:
     return np.tanh(through(np.concatenate([obs, code]), proposer.decoder, proposer.action))
 
 
-def shifted(net: Perturbation, obs: Array, action: Array) -> Array:
+def shifted(net: PerturbationNet, obs: Array, action: Array) -> Array:
     return np.clip(action + REACH * np.tanh(through(np.concatenate([obs, action]), net.layers, net.shift)), -1, 1)
 
 
@@ -176,7 +176,7 @@ def test_bcq_update_changes_all_networks_and_targets() -> None:
 
 def test_perturbation_stays_within_its_scale_and_the_action_bounds() -> None:
     torch.manual_seed(0)
-    net = Perturbation(obs=OBS, actions=ACTIONS, widths=WIDTHS, perturbation=0.05)
+    net = PerturbationNet(obs=OBS, actions=ACTIONS, widths=WIDTHS, perturbation=0.05)
     with torch.no_grad():
         net.shift.weight.mul_(1e3)
         action = torch.rand(50, 7, ACTIONS) * 2 - 1

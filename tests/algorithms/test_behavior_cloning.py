@@ -4,23 +4,25 @@ import numpy as np
 import pytest
 import torch
 
-from rlbench.algorithms.behavior_cloning import Imitation
-from rlbench.nets.actors import BoundedActor, DeterministicActor
+from rlbench.algorithms.behavior_cloning import BehaviorCloning
+from rlbench.nets.actors import BoundedGaussianActor, DeterministicActor
 from tests.algorithms.recorded import ACTIONS, BATCH, OBS, WIDTHS, adam, batch, log_normal, numbers, spread, through
 
 
-def deterministic() -> Imitation:
+def deterministic() -> BehaviorCloning:
     torch.manual_seed(0)
     actor = DeterministicActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS).double()
     spread(actor)
-    return Imitation(actor, actor_optimizer=adam(actor))
+    return BehaviorCloning(actor, actor_optimizer=adam(actor))
 
 
-def gaussian() -> Imitation:
+def gaussian() -> BehaviorCloning:
     torch.manual_seed(0)
-    actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-5, log_std_max=2).double()
+    actor = BoundedGaussianActor(
+        obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-5, log_std_max=2
+    ).double()
     spread(actor)
-    return Imitation(actor, actor_optimizer=adam(actor))
+    return BehaviorCloning(actor, actor_optimizer=adam(actor))
 
 
 def test_bc_loss_is_the_mean_squared_error_over_rows_and_dimensions() -> None:
@@ -35,7 +37,7 @@ def test_bc_loss_is_the_mean_squared_error_over_rows_and_dimensions() -> None:
 
 def test_gaussian_actor_maximizes_likelihood_and_reports_the_squared_error() -> None:
     learner, b = gaussian(), batch()
-    assert isinstance(learner.actor, BoundedActor)
+    assert isinstance(learner.actor, BoundedGaussianActor)
     std, loss, error = np.exp(numbers(learner.actor.log_std)), *learner.loss(b)
     expected, squares = [], []
     for i in range(BATCH):
@@ -55,7 +57,7 @@ def test_reported_error_ignores_dead_rows() -> None:
 
 def test_gaussian_actors_std_and_mean_stay_within_their_bounds() -> None:
     torch.manual_seed(0)
-    actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-1.0, log_std_max=0.5)
+    actor = BoundedGaussianActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-1.0, log_std_max=0.5)
     with torch.no_grad():
         actor.log_std.copy_(torch.tensor([-3.0, 2.0]))
         actor.mean.weight.mul_(1e3)

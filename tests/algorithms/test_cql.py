@@ -10,8 +10,8 @@ from scipy import special
 from rlbench.algorithms.cql import CQL, ClonedSAC, LagrangeMultiplier, atanh
 from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.algorithms.steps import optimize
-from rlbench.config.offline import Conservative
-from rlbench.nets.actors import SquashedActor
+from rlbench.config.offline import CQLConfig
+from rlbench.nets.actors import SquashedGaussianActor
 from rlbench.nets.critics import Critics
 from rlbench.ops.types import Transition
 from tests.algorithms.contract import due
@@ -34,12 +34,14 @@ from tests.algorithms.recorded import (
 )
 
 CPU = torch.device("cpu")
-USUAL = Conservative(conservative_weight=2.0, temperature=1.5)
+USUAL = CQLConfig(conservative_weight=2.0, temperature=1.5)
 
 
-def learner_of(method: Conservative = USUAL, *, threshold: float | None = 1.0, most: float = 1e6) -> CQL:
+def learner_of(method: CQLConfig = USUAL, *, threshold: float | None = 1.0, most: float = 1e6) -> CQL:
     torch.manual_seed(0)
-    actor = SquashedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-20, log_std_max=2).double()
+    actor = SquashedGaussianActor(
+        obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-20, log_std_max=2
+    ).double()
     critics = Critics(members=2, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
     spread(actor, critics)
     sac = SAC(
@@ -57,7 +59,7 @@ def learner_of(method: Conservative = USUAL, *, threshold: float | None = 1.0, m
     return CQL(sac, multiplier=multiplier, method=method)
 
 
-def sample_action(actor: SquashedActor, obs: Array, noise: Array) -> tuple[Array, float]:
+def sample_action(actor: SquashedGaussianActor, obs: Array, noise: Array) -> tuple[Array, float]:
     """An action of the policy at ``obs``, and its log-density by the change of variables."""
     mean = through(obs, actor.torso, actor.mean)
     std = np.exp(np.clip(through(obs, actor.torso, actor.log_std), -20, 2))
@@ -95,9 +97,9 @@ def gaps(learner: CQL) -> tuple[Array, list[float]]:
     return gap, targets
 
 
-@pytest.mark.parametrize("method", [USUAL, Conservative(soft_q_backup=False, max_grad_norm=None)])
+@pytest.mark.parametrize("method", [USUAL, CQLConfig(soft_q_backup=False, max_grad_norm=None)])
 @pytest.mark.parametrize("log_multiplier", [0.0, 1.3])
-def test_cql_critic_loss_is_td_error_plus_conservative_gap(method: Conservative, log_multiplier: float) -> None:
+def test_cql_critic_loss_is_td_error_plus_conservative_gap(method: CQLConfig, log_multiplier: float) -> None:
     learner, b = learner_of(method), batch()
     learner.multiplier.log.data.fill_(log_multiplier)
     gap, targets = gaps(learner)
@@ -265,7 +267,7 @@ def test_inverse_tanh_is_exact_and_finite_at_the_bounds() -> None:
 
 @pytest.mark.parametrize("actor_first", [True, False])
 def test_actor_uses_critics_before_or_after_their_step(*, actor_first: bool) -> None:
-    method = Conservative(conservative_weight=2.0, temperature=1.5, actor_first=actor_first)
+    method = CQLConfig(conservative_weight=2.0, temperature=1.5, actor_first=actor_first)
     learner, steps, b = learner_of(method), learner_of(method), batch()
     order = [lambda: steps.sac.update_actor(b), lambda: critic_step(steps, b)]
     torch.manual_seed(9)

@@ -8,8 +8,8 @@ import torch
 
 from rlbench.algorithms.crr import CRR
 from rlbench.algorithms.steps import optimize
-from rlbench.config.offline import CriticRegularized
-from rlbench.nets.actors import BoundedActor
+from rlbench.config.offline import CRRConfig
+from rlbench.nets.actors import BoundedGaussianActor
 from rlbench.nets.critics import Critics
 from tests.algorithms.recorded import (
     ACTIONS,
@@ -27,12 +27,14 @@ from tests.algorithms.recorded import (
     through,
 )
 
-EXP = CriticRegularized(beta=0.5, max_weight=1.5)
+EXP = CRRConfig(beta=0.5, max_weight=1.5)
 
 
-def learner_of(method: CriticRegularized = EXP, *, critics: int = 2) -> CRR:
+def learner_of(method: CRRConfig = EXP, *, critics: int = 2) -> CRR:
     torch.manual_seed(0)
-    actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-5, log_std_max=2).double()
+    actor = BoundedGaussianActor(
+        obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-5, log_std_max=2
+    ).double()
     ensemble = Critics(members=critics, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
     spread(actor, ensemble)
     learner = CRR(
@@ -42,7 +44,7 @@ def learner_of(method: CriticRegularized = EXP, *, critics: int = 2) -> CRR:
     return learner
 
 
-def mean_of(actor: BoundedActor, obs: Array) -> Array:
+def mean_of(actor: BoundedGaussianActor, obs: Array) -> Array:
     return np.tanh(through(obs, actor))
 
 

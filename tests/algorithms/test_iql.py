@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from rlbench.algorithms.iql import IQL, ImitatingActor
+from rlbench.algorithms.iql import IQL, IQLActor
 from rlbench.algorithms.steps import optimize
-from rlbench.config.offline import ImplicitQ
-from rlbench.nets.actors import BoundedActor, ConditionalActor, DeterministicActor
+from rlbench.config.offline import IQLConfig
+from rlbench.nets.actors import BoundedGaussianActor, DeterministicActor, StateDependentStdActor
 from rlbench.nets.critics import Critics, StateValue
 from tests.algorithms.recorded import (
     ACTIONS,
@@ -25,13 +25,15 @@ from tests.algorithms.recorded import (
     through,
 )
 
-USUAL = ImplicitQ(max_weight=1.5)
+USUAL = IQLConfig(max_weight=1.5)
 
 
-def learner_of(method: ImplicitQ = USUAL, actor: ImitatingActor | None = None) -> IQL:
+def learner_of(method: IQLConfig = USUAL, actor: IQLActor | None = None) -> IQL:
     torch.manual_seed(0)
     if actor is None:
-        actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-5, log_std_max=2).double()
+        actor = BoundedGaussianActor(
+            obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-5, log_std_max=2
+        ).double()
     critics = Critics(members=2, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
     value = StateValue(obs=OBS, widths=WIDTHS).double()
     spread(actor, critics, value)
@@ -61,7 +63,7 @@ def advantages(learner: IQL) -> Array:
 
 @pytest.mark.parametrize("expectile", [0.5, 0.7, 0.9])
 def test_value_network_regresses_to_an_expectile_of_the_minimum_target(expectile: float) -> None:
-    learner, b = learner_of(ImplicitQ(expectile=expectile)), batch()
+    learner, b = learner_of(IQLConfig(expectile=expectile)), batch()
     loss, advantage = learner.value_loss(b)
     expected = advantages(learner)
     assert (expected > 0).any() and (expected < 0).any()
@@ -141,7 +143,7 @@ def test_deterministic_actor_minimizes_weighted_squared_errors() -> None:
 
 
 def test_conditional_actor_maximizes_likelihood_with_a_state_dependent_std() -> None:
-    actor = ConditionalActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-5, high=2).double()
+    actor = StateDependentStdActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-5, high=2).double()
     learner, b = learner_of(actor=actor), batch()
     weight = np.minimum(np.exp(3.0 * advantages(learner)), 1.5)
     expected = 0.0

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from rlbench.algorithms.td3 import TD3, TD3BC
-from rlbench.config import offline
+from rlbench.config.offline import TD3BCConfig
 from rlbench.nets.actors import DeterministicActor
 from rlbench.nets.critics import Critics
 from tests.algorithms.recorded import ACTIONS, BATCH, OBS, WIDTHS, adam, batch, numbers, q, spread, through
@@ -23,7 +23,7 @@ def learner_of(alpha: float = 2.5) -> TD3BC:
         critic_optimizer=adam(critics),
         tau=0.25,
         delay=2,
-        policy=offline.TD3BC(alpha=alpha),
+        policy=TD3BCConfig(alpha=alpha),
     )
     spread(learner.target_actor, learner.target_critics)
     value = critics(batch().obs, learner.act(batch().obs, "eval"))[0].detach()

@@ -18,7 +18,7 @@ from tensorboard.util.tensor_util import make_ndarray
 from rlbench.cli import trackers
 from rlbench.cli.app import main
 from rlbench.records.store import Record, read_record
-from rlbench.report.exports import bring_up, events, points
+from rlbench.report.exports import events, points, update_file
 from tests.commands import stderr_of, stdout_of
 
 Capture = pytest.CaptureFixture[str]
@@ -154,12 +154,12 @@ def test_a_damaged_record_is_named_and_the_others_are_exported(record_run: Recor
 def test_event_file_is_appended_or_rewritten(record_run: RecordRun, tmp_path: Path) -> None:
     epochs, path = read_record(record_run([1.0, 2.0, 3.0, 4.0])).epochs, tmp_path / "a" / "file"
     content = events(epochs)
-    assert bring_up(path, events(epochs[:2])) and content.startswith(path.read_bytes())
+    assert update_file(path, events(epochs[:2])) and content.startswith(path.read_bytes())
     node = path.stat().st_ino
     path.write_bytes(content[: len(path.read_bytes()) + 7])  # as a process that was killed leaves it
-    assert bring_up(path, content) and path.read_bytes() == content and path.stat().st_ino == node
-    assert not bring_up(path, content)
-    assert bring_up(path, events(epochs[1:])) and same(curves(path), due(only_record())[len(points(epochs[0])) :])
+    assert update_file(path, content) and path.read_bytes() == content and path.stat().st_ino == node
+    assert not update_file(path, content)
+    assert update_file(path, events(epochs[1:])) and same(curves(path), due(only_record())[len(points(epochs[0])) :])
 
 
 def test_tracking_twice_writes_every_point_once(capsys: Capture) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rlbench.datasets import catalogue, checksums, dataset_fetch, locations
 from rlbench.datasets.loader import load_dataset
 from rlbench.errors import RefusedFile, UnknownName, UsageError
-from rlbench.report.reference_table import of_datasets
+from rlbench.report.reference_table import dataset_scales
 
 Columns = dict[str, NDArray[np.generic]]
 
@@ -34,7 +34,9 @@ def test_every_set_of_d4rl_is_known() -> None:
     assert (one.features, one.actions, one.kind, one.steps) == (17, 6, "medium-replay", 202_000)
     assert one.env_id == "HalfCheetah-v4"
     assert len({each.file for each in sets.values()}) == 155
-    assert all((each.low, each.high) == of_datasets()[name] for name, each in sets.items() if name in of_datasets())
+    assert all(
+        (each.low, each.high) == dataset_scales()[name] for name, each in sets.items() if name in dataset_scales()
+    )
 
 
 def test_d4rls_scale_has_a_random_policy_at_0_and_the_expert_at_100() -> None:

@@ -26,7 +26,7 @@ SHAPED: Final = {
     "assembly",
     "datasets",
 }
-ARRAYS: Final = {"Tensor", "NDArray", "Frames", "Row", "Value"}  # types whose shape no type checker knows
+ARRAYS: Final = {"Tensor", "NDArray", "Frames", "Row", "ReturnDistribution"}  # types whose shape no type checker knows
 SHAPE: Final = re.compile(r"``[^`]*\[[^\]`]*\][^`]*``")
 
 ERRORS: Final = {name for scope in (errors, builtins) for name, of in vars(scope).items() if isinstance(of, type)}

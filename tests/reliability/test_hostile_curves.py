@@ -432,7 +432,7 @@ def test_largest_returns_are_short_in_a_table(tmp_path: Path) -> None:
     ],
 )
 def test_a_text_in_a_table_of_markdown_holds_no_link_image_or_html(text: str, cell_text: str) -> None:
-    assert tables.barred([text]) == f"| {cell_text} |"
+    assert tables.markdown_row([text]) == f"| {cell_text} |"
 
 
 def test_a_processor_in_a_report_of_markdown_is_no_markup() -> None:

@@ -16,7 +16,7 @@ from rlbench.report.baseline import Baseline, Entry, speed
 from rlbench.report.check import against_baseline
 from rlbench.report.gate import BLOCK, FEWEST_SPEEDS, SLOWER, WARN, rule_speed
 from rlbench.report.reference_table import CellKey
-from rlbench.report.run_index import sorted_runs
+from rlbench.report.run_index import group_runs
 from rlbench.report.runs import Run
 from tests.reliability.test_survivorship import run_of, spec_of
 
@@ -82,7 +82,7 @@ def words(
     spec = spec_of(NAME, 0)
     entry = Entry(key=CellKey("toy", "dqn", "Catch", ""), id=spec.id, scores=dict.fromkeys(range(5), 1.0), speeds=saved)
     baseline = Baseline(entries=(entry,), commits=(), machines=tuple(saved))
-    monkeypatch.setattr(check, "gather", lambda _: sorted_runs(runs))
+    monkeypatch.setattr(check, "gather", lambda _: group_runs(runs))
     comparison = against_baseline("toy", Path("none"), baseline, alpha=0.05, margin=0.05, other_machine=other)
     return [finding.word for finding in comparison if finding.aspect == "speed"]
 

@@ -19,7 +19,7 @@ from rlbench.report import cells
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.reference_scores import reference_cells
 from rlbench.report.reference_table import CellKey, row_of
-from rlbench.report.run_index import sorted_runs
+from rlbench.report.run_index import group_runs
 from rlbench.report.runs import Evaluation, Run
 from tests.conftest import epoch
 from tests.forging import locked
@@ -72,7 +72,7 @@ def cell_of(name: tuple[str, str, str], runs: list[Run], monkeypatch: pytest.Mon
     """The cell as the table has it, among all others that were not run."""
     key = CellKey(name[0], name[1], *row_of(name[0], name[2], ""))
     with monkeypatch.context() as patch:
-        patch.setattr(cells, "gather", lambda _: sorted_runs(runs))
+        patch.setattr(cells, "gather", lambda _: group_runs(runs))
         return next(cell for cell in every_cell([name[0]], Path("none")) if cell.key == key)
 
 

@@ -21,7 +21,7 @@ from rlbench.report.compare import compare
 from rlbench.report.figure_style import STYLE, rc_settings
 from rlbench.report.html_report import page
 from rlbench.report.plot_data import algorithm_scores, hours, panels, steps
-from rlbench.report.plots import ORDER, Kind, draw, encoded, looks_of
+from rlbench.report.plots import ORDER, Kind, draw, encoded, line_styles
 from rlbench.report.reference_table import CellKey
 from rlbench.report.remaining_work import remaining_runs, throughput
 from rlbench.report.run_index import gather
@@ -212,7 +212,7 @@ def test_published_curves_alone_are_dotted_and_called_published() -> None:
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["ppo, published", "± one std over seeds"]
     (line,) = figure.axes[0].lines
-    assert (line.get_linestyle(), line.get_color()) == (":", looks_of(["ppo"])["ppo"].color)
+    assert (line.get_linestyle(), line.get_color()) == (":", line_styles(["ppo"])["ppo"].color)
 
 
 def test_a_variant_is_a_line_of_its_own_by_what_differs(record_run: RecordRun) -> None:
@@ -220,8 +220,9 @@ def test_a_variant_is_a_line_of_its_own_by_what_differs(record_run: RecordRun) -
         record_run([0.0, 1.0], suite="toy", task="Catch", sets=[f"algo.lr={lr}"])
     (panel,) = panels("toy", Sources(Path("results")), clock=steps)
     assert {line.algorithm for line in panel.lines} == {"dqn lr=0.25", "dqn lr=0.5"}
-    looks = looks_of(["dqn", "dqn lr=0.25", "dqn lr=0.5"])
-    assert len({look.color for look in looks.values()}) == 1 and len({look.dashes for look in looks.values()}) == 3
+    styles = line_styles(["dqn", "dqn lr=0.25", "dqn lr=0.5"])
+    assert len({style.color for style in styles.values()}) == 1
+    assert len({style.dashes for style in styles.values()}) == 3
     assert main(["report", "toy", "--output", "page.html"]) == 0
     text = Path("page.html").read_text(encoding="utf-8")
     assert "No run has the published settings; 2 have others." in text and "dqn Catch (lr=0.5)" in text
@@ -249,8 +250,8 @@ def test_algorithms_without_a_common_task_are_not_ranked(record_run: RecordRun) 
 
 
 def test_an_algorithm_has_one_colour_in_every_figure() -> None:
-    alone = {name: looks_of([name])[name] for name in ORDER}
-    assert looks_of(ORDER) == alone and looks_of(ORDER[::-1]) == alone
+    alone = {name: line_styles([name])[name] for name in ORDER}
+    assert line_styles(ORDER) == alone and line_styles(ORDER[::-1]) == alone
     for suite in ("atari", "mujoco", "offline"):
         colors = [alone[name].color for name in suites.algorithms(suite) if name in alone and "+" not in name]
         assert len(colors) == len(set(colors)) > 5, suite
@@ -262,8 +263,8 @@ def test_a_pdf_has_the_same_bytes_every_time(two_algorithms: Path) -> None:
 
 
 def test_algorithms_of_a_figure_differ_in_black_and_white() -> None:
-    looks = list(looks_of([f"algorithm-{number}" for number in range(20)]).values())
-    assert len({look.marker for look in looks}) == len({(look.color, look.dashes) for look in looks}) == 20
+    styles = list(line_styles([f"algorithm-{number}" for number in range(20)]).values())
+    assert len({style.marker for style in styles}) == len({(style.color, style.dashes) for style in styles}) == 20
 
 
 def test_a_document_on_d4rls_scale_is_drawn_in_raw_points(record_run: RecordRun) -> None:
@@ -278,16 +279,13 @@ def test_a_document_on_d4rls_scale_is_drawn_in_raw_points(record_run: RecordRun)
 
 def test_common_scale_is_increasing_also_below_the_random_policy() -> None:
     keys = [CellKey("toy", "dqn", "Nowhere", ""), CellKey("toy", "dqn", "Pendulum-v1", "")]
-    _, points = normalizer(keys, [[-30.0, -20.0], [-1400.0, -1300.0]])
-    assert all(one > zero for zero, one in points)
+    _, scales = normalizer(keys, [[-30.0, -20.0], [-1400.0, -1300.0]])
+    assert all(scale.normalized(1.0) > scale.normalized(0.0) for scale in scales)
 
 
 def test_the_best_run_of_a_task_is_1_for_every_algorithm() -> None:
-    keys = [
-        CellKey("goals", name, "FetchReach-v4", "") for name in ("ddpg", "ddpg+her")
-    ]  # one document is below random
-    scale, points = normalizer(keys, [[-40.0, -30.0], [-2.0]])
-    assert (scale, points) == ("random policy 0, best run 1", [(-49.4, -2.0)] * 2)
+    keys = [CellKey("goals", name, "FetchReach-v4", "") for name in ("ddpg", "ddpg+her")]  # one score is below random
+    assert normalizer(keys, [[-40.0, -30.0], [-2.0]]) == ("random policy 0, best run 1", [(-49.4, -2.0)] * 2)
 
 
 def test_figure_without_data_is_refused() -> None:

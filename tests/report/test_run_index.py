@@ -24,7 +24,7 @@ def only(results: Path) -> Runs:
     return runs[CELL]
 
 
-GROUPS = ("complete", "failed", "short", "elsewhere", "variants", "other_files", "versions", "copies", "rivals")
+GROUPS = ("complete", "failed", "short", "elsewhere", "variants", "other_data", "versions", "copies", "rivals")
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_runs_on_generated_data_count_in_their_own_cell(record_run: RecordRun, r
     assert (key.task, key.dataset) == ("Hopper-v4", "mine")
     parts = (runs.complete, runs.failed, runs.short, runs.variants)
     assert [[run.seed for run in part] for part in parts] == [[0, 1], [2], [3, 4], [5]]
-    assert (runs.elsewhere, runs.other_files) == ([], [])
+    assert (runs.elsewhere, runs.other_data) == ([], [])
     assert differences(runs.variants[0]) == ["algo.batch=7"]
 
 
@@ -196,7 +196,7 @@ def test_runs_on_another_file_of_the_same_name_do_not_count(record_run: RecordRu
     offline_run(record_run, "b", seed=1, force=True)
     shutil.move(tmp_path / "other", tmp_path / "results" / "other")
     (runs,) = gather(tmp_path / "results").values()
-    parts = (runs.complete, runs.failed, runs.short, runs.other_files)
+    parts = (runs.complete, runs.failed, runs.short, runs.other_data)
     assert [[(run.seed, file_of(run)[0]) for run in part] for part in parts] == [
         [(1, "b")], [(0, "b")], [(3, "b")], [(1, "a"), (2, "a")],
     ]  # fmt: skip
@@ -212,11 +212,11 @@ def test_run_on_a_rows_data_by_path_is_no_run_of_the_row(record_run: RecordRun, 
     assert (len(runs.elsewhere), len(runs.variants), runs.scored) == (1, 1, ())
     offline_run(record_run, "b", task="HalfCheetah-v4", sets=["task.dataset=halfcheetah-medium-v2"], seed=2)
     (runs,) = gather(results).values()
-    assert ([run.seed for run in runs.elsewhere], [run.seed for run in runs.other_files]) == ([0], [2])
+    assert ([run.seed for run in runs.elsewhere], [run.seed for run in runs.other_data]) == ([0], [2])
 
 
 def test_row_counts_runs_on_the_file_with_most_complete_runs(record_run: RecordRun, results: Path) -> None:
     for seed, file in enumerate("abb"):
         offline_run(record_run, file, seed=seed)
     (runs,) = gather(results).values()
-    assert ([run.seed for run in runs.complete], [run.seed for run in runs.other_files]) == ([1, 2], [0])
+    assert ([run.seed for run in runs.complete], [run.seed for run in runs.other_data]) == ([1, 2], [0])

@@ -10,7 +10,7 @@ import pytest
 
 from rlbench.report.estimate import interval, mean, without_optimism
 from rlbench.report.reference_scores import margin_of, primary
-from rlbench.report.reference_table import of_tasks
+from rlbench.report.reference_table import task_scales
 from rlbench.report.runs import Evaluation
 from rlbench.report.verdict import against_run, against_seeds, decide
 
@@ -118,7 +118,7 @@ def reproduced(n: int, cell: str, shape: str, fraction: float, *, shortfall: flo
     algorithm, task = CELLS[cell]
     reference = primary("mujoco", algorithm, f"{task}-v4")
     assert reference is not None and reference.std is not None
-    draw, random = np.random.default_rng(5), of_tasks()[task].random
+    draw, random = np.random.default_rng(5), task_scales()[task].random
     level = reference.score - random
     theirs = curves(draw, 10, shape, level, reference.std, fraction)
     ours = curves(draw, n, shape, level, reference.std, fraction) - shortfall * max(0.1 * level, reference.std)

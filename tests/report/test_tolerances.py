@@ -8,7 +8,7 @@ import pytest
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.check import against_references
 from rlbench.report.reference_scores import about, margin, reference_cells, resolution, threshold
-from rlbench.report.reference_table import SUITES, CellKey, ReferenceScore, parsed
+from rlbench.report.reference_table import SUITES, CellKey, ReferenceScore, parse_score
 from rlbench.report.sources import Sources
 from tests.conftest import RecordRun
 from tests.report.conftest import RecordSeeds
@@ -47,7 +47,7 @@ def test_one_point_in_one_of_ten_games_counts_where_more_digits_are_printed() ->
 def test_the_last_printed_digit_is_read_from_the_text(text: str, unit: float) -> None:
     names = ("std", "low", "high", "n", "steps", "metric", "variant", "note", "task", "dataset")
     line = dict.fromkeys(names, "") | {"score": text, "estimator": "raw", "system": "x", "source": "y"}
-    assert parsed(line).resolution == unit
+    assert parse_score(line).resolution == unit
 
 
 def test_every_documented_pong_run_stopped_at_twenty_and_no_other_run_did() -> None:

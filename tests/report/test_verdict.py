@@ -20,10 +20,10 @@ from rlbench.report.verdict import (
     Verdict,
     against_run,
     against_seeds,
+    correct_for_looks,
     decide,
     holm,
     in_both_respects,
-    in_looks,
     more_seeds,
     no_more_than_consistent,
     out_of_reach,
@@ -276,10 +276,10 @@ def test_seeds_above_the_reference_that_do_not_reproduce_it_are_inconclusive() -
 def test_a_look_multiplies_its_probabilities_by_the_designs_inflation_and_names_the_next() -> None:
     looks = Looks((Look(3, 0.01), Look(6, 0.04)), 1)
     claim = CellTest(found="INCONCLUSIVE", below=0.1, above=0.3, more=9)
-    assert in_looks(claim, looks) == CellTest(found="INCONCLUSIVE", below=0.5, above=1.0, more=3, next_look=6)
+    assert correct_for_looks(claim, looks) == CellTest(found="INCONCLUSIVE", below=0.5, above=1.0, more=3, next_look=6)
     last = CellTest(found="INCONCLUSIVE", below=0.125, above=0.375)  # inflated by 5 / 4, and no look follows
-    assert in_looks(claim, Looks(looks.design, 2)) == last
-    assert in_looks(claim, Looks(looks.design, 0)) == CellTest(found="INCONCLUSIVE", next_look=3)
+    assert correct_for_looks(claim, Looks(looks.design, 2)) == last
+    assert correct_for_looks(claim, Looks(looks.design, 0)) == CellTest(found="INCONCLUSIVE", next_look=3)
 
 
 def test_the_margin_is_a_tenth_of_the_way_from_random_or_the_documented_spread() -> None:

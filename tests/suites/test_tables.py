@@ -4,7 +4,14 @@ import pytest
 from ale_py import roms
 
 from rlbench import suites
-from rlbench.config.online import Categorical, Expected, Implicit, Nature, Proposed, Quantiles
+from rlbench.config.online import (
+    C51HeadConfig,
+    DQNHeadConfig,
+    FQFHeadConfig,
+    IQNHeadConfig,
+    NatureConfig,
+    QRDQNHeadConfig,
+)
 from rlbench.errors import UnknownName
 
 SEVEN = ("Pong", "Breakout", "Enduro", "Qbert", "MsPacman", "Seaquest", "SpaceInvaders")
@@ -34,7 +41,7 @@ def test_every_documented_cell_has_the_settings_of_its_document(algorithm: str, 
     assert algo.max_grad_norm is None
     assert algo.double
     assert algo.hidden == 512
-    assert algo.torso == Nature(scale=False)
+    assert algo.torso == NatureConfig(scale=False)
     assert algo.lr == {"fqf": 5e-5, "rainbow": 6.25e-5}.get(algorithm, 1e-4)
     assert (algo.dueling, algo.noisy) == ((True, 0.1) if algorithm == "rainbow" else (False, None))
     if algorithm == "rainbow":
@@ -56,11 +63,11 @@ def test_every_documented_cell_has_the_preprocessing_of_its_document() -> None:
 
 def test_the_heads_are_the_documented_ones() -> None:
     heads = {name: suites.spec("atari", name, "PongNoFrameskip-v4").algo.head for name in SIX}
-    assert heads["dqn"] == Expected(huber=None)
-    assert heads["c51"] == heads["rainbow"] == Categorical(n_atoms=51, v_min=-10.0, v_max=10.0)
-    assert heads["qrdqn"] == Quantiles(n_quantiles=200)
-    assert heads["iqn"] == Implicit(n_taus=8, n_target_taus=8, n_policy_taus=8, n_eval_taus=32, cosines=64)
-    assert heads["fqf"] == Proposed(n_quantiles=32, entropy=10.0, lr=2.5e-9, cosines=64)
+    assert heads["dqn"] == DQNHeadConfig(huber=None)
+    assert heads["c51"] == heads["rainbow"] == C51HeadConfig(n_atoms=51, v_min=-10.0, v_max=10.0)
+    assert heads["qrdqn"] == QRDQNHeadConfig(n_quantiles=200)
+    assert heads["iqn"] == IQNHeadConfig(n_taus=8, n_target_taus=8, n_policy_taus=8, n_eval_taus=32, cosines=64)
+    assert heads["fqf"] == FQFHeadConfig(n_quantiles=32, entropy=10.0, lr=2.5e-9, cosines=64)
 
 
 def test_every_game_of_ale_is_a_task() -> None:
@@ -111,7 +118,7 @@ def test_every_documented_cell_of_ppo_has_the_settings_of_its_document(game: str
     """thu-ml/tianshou examples/atari/atari_ppo.py since #780; four even batches stand for 256, 256 and 488 rows."""
     spec = suites.spec("atari", "ppo", f"{game}NoFrameskip-v4")
     algo, method = spec.algo, spec.algo.method
-    assert algo.torso == Nature(scale=True)
+    assert algo.torso == NatureConfig(scale=True)
     assert algo.hidden == 512
     assert algo.lr == (1e-4 if game == "Seaquest" else 2.5e-4)
     assert (algo.optimizer, algo.epsilon, algo.lr_decay_steps) == ("adam", 1e-5, spec.budget.steps)
@@ -135,7 +142,7 @@ def test_every_documented_cell_of_discrete_sac_has_the_settings_of_its_document(
     """
     spec, breakout = suites.spec("atari", "sac", f"{game}NoFrameskip-v4"), game == "Breakout"
     algo = spec.algo
-    assert (algo.torso, algo.hidden, algo.critics) == (Nature(scale=False), 512, 2)
+    assert (algo.torso, algo.hidden, algo.critics) == (NatureConfig(scale=False), 512, 2)
     assert algo.actor_lr == algo.critic_lr == (1e-4 if breakout else 1e-5)
     assert (algo.alpha, algo.alpha_lr) == (0.05, None)
     assert (algo.gamma, algo.replay.n_step, algo.tau) == (0.99, 1 if breakout else 3, 0.005)
@@ -169,7 +176,7 @@ def test_a_curious_algorithm_is_the_plain_one_with_the_scripts_settings_of_curio
     plain, curious = (suites.spec("atari", name, f"{game}NoFrameskip-v4") for name in (algorithm, f"{algorithm}+icm"))
     icm = curious.algo.curiosity
     assert (icm.loss_scale, icm.reward_scale, icm.forward_share, icm.hidden) == (10.0, 0.01, 0.2, 512)
-    assert (icm.torso, icm.lr) == (Nature(scale=True), None)
+    assert (icm.torso, icm.lr) == (NatureConfig(scale=True), None)
     assert curious.algo.model_copy(update={"curiosity": None}) == plain.algo
     assert (curious.task, curious.protocol, curious.budget) == (plain.task, plain.protocol, plain.budget)
     assert curious.id != plain.id
