@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rlbench.config.online import Expected, Implicit, Proposed, QLearning, Quantiles
+from rlbench.config.online import DQNHeadConfig, FQFHeadConfig, IQNHeadConfig, QLearningConfig, QRDQNHeadConfig
 
 CONVOLUTIONS = ((20, 32, 8, 4), (9, 64, 4, 32), (7, 64, 3, 64))  # side and channels out, side of kernel, channels in
 FEATURES = 7 * 7 * 64
@@ -22,7 +22,7 @@ class Rows(NamedTuple):
     edges: int = 0
 
 
-def update_flop(algo: QLearning, *, batch: int, actions: int, noisy_products: int = 1) -> int:
+def update_flop(algo: QLearningConfig, *, batch: int, actions: int, noisy_products: int = 1) -> int:
     """FLOP of one update.
 
     The online network on ``obs``, the target network on ``next_obs``, for double Q-learning the online network there
@@ -31,8 +31,8 @@ def update_flop(algo: QLearning, *, batch: int, actions: int, noisy_products: in
     """
     torso, first = sum(map(_convolution, CONVOLUTIONS)), _convolution(CONVOLUTIONS[0])
     rows, streams = _rows(algo), _streams(algo, actions) * (1 if algo.noisy is None else noisy_products)
-    embedding = _product(algo.head.cosines, FEATURES) if isinstance(algo.head, Implicit | Proposed) else 0
-    proposal = _product(FEATURES, algo.head.n_quantiles) if isinstance(algo.head, Proposed) else 0
+    embedding = _product(algo.head.cosines, FEATURES) if isinstance(algo.head, IQNHeadConfig | FQFHeadConfig) else 0
+    proposal = _product(FEATURES, algo.head.n_quantiles) if isinstance(algo.head, FQFHeadConfig) else 0
     row = streams + embedding
     predicting = torso + rows.learn * row
     following = torso + rows.target * row + proposal
@@ -42,22 +42,22 @@ def update_flop(algo: QLearning, *, batch: int, actions: int, noisy_products: in
     return batch * (predicting + (2 if algo.double else 1) * following + backward + fractions)
 
 
-def _rows(algo: QLearning) -> Rows:
+def _rows(algo: QLearningConfig) -> Rows:
     match algo.head:
-        case Implicit(n_taus=learn, n_target_taus=target):
+        case IQNHeadConfig(n_taus=learn, n_target_taus=target):
             return Rows(learn, target)
-        case Proposed(n_quantiles=count):
+        case FQFHeadConfig(n_quantiles=count):
             return Rows(count, count, count - 1)
         case _:
             return Rows()
 
 
-def _streams(algo: QLearning, actions: int) -> int:
+def _streams(algo: QLearningConfig, actions: int) -> int:
     """FLOP of one row of features through the layers after the torso."""
     match algo.head:
-        case Expected() | Implicit() | Proposed():
+        case DQNHeadConfig() | IQNHeadConfig() | FQFHeadConfig():
             width = 1
-        case Quantiles(n_quantiles=count):
+        case QRDQNHeadConfig(n_quantiles=count):
             width = count
         case _:
             width = algo.head.n_atoms

@@ -29,8 +29,8 @@ from rlbench.assembly.engine import refusals
 from rlbench.assembly.environments import describe
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
-from rlbench.training.offline import Offline
-from rlbench.training.online import Online
+from rlbench.training.offline import OfflineTrainer
+from rlbench.training.online import OnlineTrainer
 
 ENDLESS: Final = ("budget.steps=1_000_000_000", "budget.epoch=1_000_000_000", "budget.segment=1_000_000_000")
 COMPILED: Final = ("toy/dqn/Catch", "toy/td3/Pendulum-v1", "offline/iql/halfcheetah-medium-v2")
@@ -144,7 +144,7 @@ def _loop(checks: Checks, sizes: Sizes, name: str, engine: str, seconds: float) 
     suite, algorithm = name.split("/")
     texts = (*ENDLESS, f"algo.learning_starts={sizes.warmup}", f"algo.replay.capacity={sizes.store}")
     run = _run(suite, algorithm, texts, Runtime.model_validate({"device": sizes.device, "update_engine": engine}))
-    if not isinstance(run, Online):
+    if not isinstance(run, OnlineTrainer):
         raise TypeError(type(run).__name__)
     run.clock.epochs = 1  # the untrained policy counts as evaluated
     rate = _rate(run, iter(run), sizes, seconds)
@@ -153,7 +153,7 @@ def _loop(checks: Checks, sizes: Sizes, name: str, engine: str, seconds: float) 
         checks.minutes[name] = round(MILLION_STEPS[suite] * 1e6 / rate / 60, 2)
 
 
-def _rate(run: Online, records: Iterator[object], sizes: Sizes, seconds: float) -> float:
+def _rate(run: OnlineTrainer, records: Iterator[object], sizes: Sizes, seconds: float) -> float:
     """Steps per second after ``settling`` updates, all of them finished on the device."""
     while run.clock.updates < sizes.settling:
         next(records)
@@ -172,7 +172,7 @@ def _updates(checks: Checks, sizes: Sizes, suite: str, algorithm: str, engine: s
         runtime = {"device": sizes.device, "update_engine": engine, "dataset": None if path is None else str(path)}
         texts = ENDLESS if path else (*ENDLESS, f"algo.replay.capacity={min(sizes.store, 20_000)}")
         run = _run(suite, algorithm, texts, Runtime.model_validate(runtime))
-    if isinstance(run, Online):
+    if isinstance(run, OnlineTrainer):
         fill(ring_of(run), describe(_spec(suite, algorithm, texts)))
     run.updater.run(0, sizes.settling)
     _wait(sizes)
@@ -186,7 +186,7 @@ def _updates(checks: Checks, sizes: Sizes, suite: str, algorithm: str, engine: s
         checks.minutes[f"{suite}/{algorithm}"] = round(MILLION_STEPS[suite] * 1e6 / rate / 60, 2)
 
 
-def _add_speed(checks: Checks, workload: str, run: Online | Offline, engine: str, speed: Speed) -> bool:
+def _add_speed(checks: Checks, workload: str, run: OnlineTrainer | OfflineTrainer, engine: str, speed: Speed) -> bool:
     """Add a figure under the name of the engine that ran; True if that engine captures updates."""
     ran = "cuda-graph" if isinstance(run.updater, GraphUpdater) else "eager"
     reason = next(iter(refusals(run.updater, run.learner)), "")
@@ -197,7 +197,7 @@ def _add_speed(checks: Checks, workload: str, run: Online | Offline, engine: str
     return ran == "cuda-graph"
 
 
-def _run(suite: str, algorithm: str, texts: tuple[str, ...], runtime: Runtime) -> Online | Offline:
+def _run(suite: str, algorithm: str, texts: tuple[str, ...], runtime: Runtime) -> OnlineTrainer | OfflineTrainer:
     spec = _spec(suite, algorithm, texts)
     return build(spec, runtime, describe(spec))
 

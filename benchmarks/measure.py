@@ -22,7 +22,7 @@ from benchmarks.plain import Plain
 from benchmarks.stopwatch import attach_stopwatch
 from benchmarks.value import SIDE, value_updates
 from rlbench.algorithms.dqn import QLearner
-from rlbench.buffers.ring import Ring
+from rlbench.buffers.ring import RingBuffer
 from rlbench.ops.types import Transition
 
 SETTLING = 500  # environment steps after the first update before the clock starts, here and in every peer
@@ -128,10 +128,10 @@ def _batch() -> Transition:
     return Transition(frames[0], action, ones * 0.1, ones * 0.97, frames[1], ones, torch.arange(BATCH))
 
 
-def _filled_ring(case: Case, size: int) -> Ring:
+def _filled_ring(case: Case, size: int) -> RingBuffer:
     """A ring with room for ``MANY`` that holds ``size`` transitions."""
     ring = trainer(case, capacity=MANY + 10 * NUM_ENVS).buffer
-    if not isinstance(ring, Ring):
+    if not isinstance(ring, RingBuffer):
         raise TypeError(type(ring).__name__)
     for _ in range(size // NUM_ENVS):
         _write(ring)
@@ -147,16 +147,16 @@ ACTION, REWARD, NOT = (
 PRIORITY = torch.linspace(0.1, 2, BATCH)
 
 
-def _write(ring: Ring) -> None:
-    ring.observe(FRAMES)
-    ring.record(ACTION, REWARD, NOT, NOT)
+def _write(ring: RingBuffer) -> None:
+    ring.add_observations(FRAMES)
+    ring.add_transitions(ACTION, REWARD, NOT, NOT)
 
 
-def _vector_step(ring: Ring) -> None:
+def _vector_step(ring: RingBuffer) -> None:
     """The operations of one vector step on the ring."""
     _write(ring)
     batch = ring.sample(BATCH)
-    ring.reprioritize(batch.slot, PRIORITY)
+    ring.update_priorities(batch.slot, PRIORITY)
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime
-from rlbench.training.offline import Offline
+from rlbench.training.offline import OfflineTrainer
 
 ROWS, OBS, ACTIONS, LIMIT = 50_000, 17, 6, 1_000  # HalfCheetah's shapes, here and in the peer
 NAME = "halfcheetah_medium-v2.hdf5"  # the name that a run expects; the content is noise
@@ -43,7 +43,7 @@ def updates(case: Case) -> dict[str, list[float]]:
     with tempfile.TemporaryDirectory() as folder:
         path = write_dataset(Path(folder))
         run = build(spec, Runtime(device="cpu", threads=case.threads, dataset=str(path)), describe(spec))
-    if not isinstance(run, Offline):
+    if not isinstance(run, OfflineTrainer):
         raise TypeError(type(run).__name__)
     run.updater.run(0, SETTLING)
     began, busy = perf_counter(), process_time()

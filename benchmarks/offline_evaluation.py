@@ -18,7 +18,7 @@ from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
-from rlbench.training.offline import Offline
+from rlbench.training.offline import OfflineTrainer
 
 EVAL_WORKERS = {"evaluated in process": 0, "evaluated by a worker": 1}
 
@@ -48,22 +48,22 @@ def seconds(case: Case) -> dict[str, list[float]]:
     return samples
 
 
-def _build(spec: Spec, case: Case, path: Path, eval_workers: int) -> Offline:
+def _build(spec: Spec, case: Case, path: Path, eval_workers: int) -> OfflineTrainer:
     runtime = Runtime(device="cpu", threads=case.threads, dataset=str(path), eval_workers=eval_workers)
     run = build(spec, runtime, describe(spec))
-    if not isinstance(run, Offline):
+    if not isinstance(run, OfflineTrainer):
         raise TypeError(type(run).__name__)
     run.updater.run(0, SETTLING)
     return run
 
 
-def _update_only(run: Offline) -> Cost:
+def _update_only(run: OfflineTrainer) -> Cost:
     began, busy = perf_counter(), process_time()
     run.updater.run(SETTLING, run.budget.steps)
     return Cost(perf_counter() - began, process_time() - busy)
 
 
-def _update_and_evaluate(run: Offline) -> Cost:
+def _update_and_evaluate(run: OfflineTrainer) -> Cost:
     """The cost of the same updates with an evaluation after each epoch, without that of the untrained policy."""
     run.clock.epochs, began, busy = 1, perf_counter(), process_time()
     cost, finished = Cost(0.0, 0.0), False

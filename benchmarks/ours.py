@@ -8,7 +8,7 @@ from rlbench import suites
 from rlbench.assembly.environments import describe
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
-from rlbench.training.online import Online
+from rlbench.training.online import OnlineTrainer
 
 CAPACITY = 20_000
 WARMUP = 2_000  # environment steps before the first update, here and in every peer
@@ -27,7 +27,7 @@ def settings(case: Case, *, capacity: int = CAPACITY) -> Spec:
     )
 
 
-def trainer(case: Case, *, capacity: int = CAPACITY) -> Online:
+def trainer(case: Case, *, capacity: int = CAPACITY) -> OnlineTrainer:
     """The whole run on a CPU, at its beginning; it never evaluates."""
     spec = settings(case, capacity=capacity)
     run = online(spec, Runtime(device="cpu", threads=case.threads), describe(spec))

@@ -12,8 +12,8 @@ from benchmarks.rigs import rig, spec_of, trained_tensors
 from rlbench.assembly.device import device_of
 from rlbench.assembly.engine import engine_of, refusals
 from rlbench.config.run import Runtime
-from rlbench.training.offline import Offline
-from rlbench.training.online import Online
+from rlbench.training.offline import OfflineTrainer
+from rlbench.training.online import OnlineTrainer
 
 STRIDES: Final = (1, 2, 3, 7, 1, 1, 16, 4, 15)
 """Fifty updates, in groups as large as a run may request at once."""
@@ -70,7 +70,7 @@ def parity(cell: str, runtime: Runtime, *, cycles: int = 1) -> ParityRow:
     }
 
 
-def run_updates(run: Online | Offline, cycles: int = 1) -> None:
+def run_updates(run: OnlineTrainer | OfflineTrainer, cycles: int = 1) -> None:
     """Run ``cycles`` times fifty updates."""
     first = 0
     for count in STRIDES * cycles:

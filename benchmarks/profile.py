@@ -17,8 +17,8 @@ from rlbench.assembly.environments import describe
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.training.clock import RolloutSchedule
-from rlbench.training.offline import Offline
-from rlbench.training.online import Online
+from rlbench.training.offline import OfflineTrainer
+from rlbench.training.online import OnlineTrainer
 
 SECONDS: Final = 5.0  # least duration of a measurement
 STRIDE: Final = 5  # gradient steps on recorded data between two readings of the clock
@@ -53,9 +53,9 @@ def _endless(documented: Spec) -> Spec:
     return apply_settings(documented, [parse(text, "benchmark") for text in texts])
 
 
-def _steps(run: Online | Offline) -> Iterator[int]:
+def _steps(run: OnlineTrainer | OfflineTrainer) -> Iterator[int]:
     """Yield the steps since the clock started, whenever it may be read: on-policy only between whole rollouts."""
-    if isinstance(run, Offline):
+    if isinstance(run, OfflineTrainer):
         run.updater.run(0, SETTLING)
         for number in range(SETTLING, 10**9, STRIDE):
             yield number - SETTLING

@@ -19,11 +19,11 @@ from rlbench.assembly import dqn
 from rlbench.assembly.environments import describe
 from rlbench.assembly.restore import policy_player
 from rlbench.collectors.recording import ShardRecorder, record
-from rlbench.config.online import QLearning
+from rlbench.config.online import QLearningConfig
 from rlbench.datasets import recording_reader, recording_writer
 from rlbench.datasets.recording_format import Chunk
 from rlbench.datasets.recording_writer import RecordingWriter
-from rlbench.ops.state_dict import of_module
+from rlbench.ops.state_dict import module_state
 
 NUM_ENVS, TURN_STEPS = 10, 2_000
 
@@ -78,11 +78,11 @@ def _acting_loop(writer: RecordingWriter, case: Case) -> Iterator[int]:
     spec = suites.spec("atari", "qrdqn", "PongNoFrameskip-v4")
     torch.manual_seed(0)
     torch.set_num_threads(case.threads)
-    if not isinstance(spec.algo, QLearning):
+    if not isinstance(spec.algo, QLearningConfig):
         raise TypeError(type(spec.algo).__name__)
     policy = dqn.dqn_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner.policy()
     actor, frame_stack, explorer, envs = policy_player(
-        spec, {"policy": of_module(policy)}, epsilon=0.2, num_envs=NUM_ENVS, seed=0
+        spec, {"policy": module_state(policy)}, epsilon=0.2, num_envs=NUM_ENVS, seed=0
     )
     return record(actor, frame_stack, explorer, envs, ShardRecorder(writer, num_envs=NUM_ENVS, steps=10_000_000))
 

@@ -12,15 +12,15 @@ from torch import Tensor
 from rlbench import suites
 from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
-from rlbench.buffers.hindsight import Hindsight
-from rlbench.buffers.ring import Ring
-from rlbench.config.online import PolicyGradient
+from rlbench.buffers.hindsight import HindsightReplay
+from rlbench.buffers.ring import RingBuffer
+from rlbench.config.online import PolicyGradientConfig
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.envs.base import Discrete, EnvInfo
 from rlbench.ops.state_dict import State
-from rlbench.training.offline import Offline
-from rlbench.training.online import Online
+from rlbench.training.offline import OfflineTrainer
+from rlbench.training.online import OnlineTrainer
 
 STORE: Final = ("algo.replay.capacity=400", "algo.batch=6")
 SMALL: Final = ("algo.widths=[8,7]", *STORE)
@@ -55,44 +55,44 @@ def spec_of(cell: str) -> Spec:
     return spec.model_copy(update={"smoke": True})
 
 
-def rig(cell: str, runtime: Runtime) -> Online | Offline:
+def rig(cell: str, runtime: Runtime) -> OnlineTrainer | OfflineTrainer:
     """Build the run and fill its buffer with noise, the same each time."""
     spec = spec_of(cell)
-    if isinstance(spec.algo, PolicyGradient):
+    if isinstance(spec.algo, PolicyGradientConfig):
         raise TypeError(cell)
     info = describe(spec)
     run = build(spec, runtime, info)
-    if isinstance(run, Online):
+    if isinstance(run, OnlineTrainer):
         fill(ring_of(run), info)
     return run
 
 
-def online(spec: Spec, runtime: Runtime, info: EnvInfo) -> Online:
+def online(spec: Spec, runtime: Runtime, info: EnvInfo) -> OnlineTrainer:
     """Build a run that collects its own experience."""
     run = build(spec, runtime, info)
-    if not isinstance(run, Online):
+    if not isinstance(run, OnlineTrainer):
         raise TypeError(spec.name)
     return run
 
 
-def ring_of(run: Online) -> Ring:
+def ring_of(run: OnlineTrainer) -> RingBuffer:
     """The ring buffer of a run."""
-    source = run.buffer.ring if isinstance(run.buffer, Hindsight) else run.buffer
-    if not isinstance(source, Ring):
+    source = run.buffer.ring if isinstance(run.buffer, HindsightReplay) else run.buffer
+    if not isinstance(source, RingBuffer):
         raise TypeError(type(source).__name__)
     return source
 
 
-def fill(ring: Ring, info: EnvInfo, rows: int | None = None) -> None:
+def fill(ring: RingBuffer, info: EnvInfo, rows: int | None = None) -> None:
     """Store ``rows`` steps of noise in every env, ``ROWS`` by default; one in ten ends an episode."""
     draw, num_envs = np.random.default_rng(0), ring.num_envs
     for _ in range(ROWS if rows is None else rows):
         if np.dtype(info.obs_dtype) == np.uint8:
-            ring.observe(draw.integers(0, 256, (num_envs, *info.obs_shape), dtype=np.uint8))
+            ring.add_observations(draw.integers(0, 256, (num_envs, *info.obs_shape), dtype=np.uint8))
         else:
-            ring.observe(draw.standard_normal((num_envs, *info.obs_shape)).astype(np.float32))
+            ring.add_observations(draw.standard_normal((num_envs, *info.obs_shape)).astype(np.float32))
         reward, ended = draw.standard_normal(num_envs).astype(np.float32), draw.random((2, num_envs)) < 0.05
-        ring.record(_actions(draw, num_envs, info).to(ring.action), reward, ended[0], ended[1])
+        ring.add_transitions(_actions(draw, num_envs, info).to(ring.action), reward, ended[0], ended[1])
 
 
 def _actions(draw: np.random.Generator, num_envs: int, info: EnvInfo) -> Tensor:
@@ -110,9 +110,9 @@ def leaves(state: State, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
             yield prefix + key, value.detach()
 
 
-def trained_tensors(run: Online | Offline) -> dict[str, Tensor]:
+def trained_tensors(run: OnlineTrainer | OfflineTrainer) -> dict[str, Tensor]:
     """Copies of all tensors that updates change: those of learner, sampler and updater."""
-    sampler = ring_of(run).sampler if isinstance(run, Online) else run.sampler
+    sampler = ring_of(run).sampler if isinstance(run, OnlineTrainer) else run.sampler
     parts: State = {
         "learner": run.learner.state_dict(),
         "sampler": sampler.state_dict(),

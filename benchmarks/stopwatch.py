@@ -9,18 +9,18 @@ from typing import ParamSpec, TypeVar
 
 import torch
 
-from rlbench.accel.numpy_ppo import Regression, Surrogate
+from rlbench.accel.numpy_ppo import NumpyPPO, NumpyValueRegression
 from rlbench.algorithms import base, ppo, steps, trpo
 from rlbench.algorithms.bcq import BCQ
 from rlbench.algorithms.discrete_sac import DiscreteSAC
 from rlbench.algorithms.ppo import PPO
-from rlbench.algorithms.reinforce import Reinforce
-from rlbench.algorithms.trpo import Natural
+from rlbench.algorithms.reinforce import REINFORCE
+from rlbench.algorithms.trpo import TRPO
 from rlbench.assembly.engine import composites
 from rlbench.envs.base import VectorEnv
 from rlbench.envs.normalize import Normalized
-from rlbench.training.offline import Offline
-from rlbench.training.online import Online
+from rlbench.training.offline import OfflineTrainer
+from rlbench.training.online import OnlineTrainer
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -76,10 +76,10 @@ class Stopwatch:
         self.seconds.clear()
 
 
-def attach_stopwatch(run: Online | Offline) -> Stopwatch:
+def attach_stopwatch(run: OnlineTrainer | OfflineTrainer) -> Stopwatch:
     """Attach a stopwatch to every part of a run whose environments are not open yet, for the rest of this process."""
     watch, learner = Stopwatch(), run.learner
-    if isinstance(run, Online):
+    if isinstance(run, OnlineTrainer):
         _attach_collector(watch, run)
         watch.attach("act", learner, "act")
     for part in composites(learner):
@@ -89,18 +89,19 @@ def attach_stopwatch(run: Online | Offline) -> Stopwatch:
         watch.attach("forward", learner, "td_target")
     if isinstance(learner, BCQ):
         watch.attach("forward", learner, "proposals")
-    if isinstance(learner, PPO | Natural | Reinforce):
+    if isinstance(learner, PPO | TRPO | REINFORCE):
         _attach_rollouts(watch, run, learner)
     else:
-        watch.attach("sample", run.buffer if isinstance(run, Online) else getattr(run.updater, "source"), "sample")  # noqa: B009 - not in the trainer's protocol
+        source = getattr(run.updater, "source")  # noqa: B009 - not in the trainer's protocol
+        watch.attach("sample", run.buffer if isinstance(run, OnlineTrainer) else source, "sample")
     watch.attach("backward", torch.autograd, "grad")
-    watch.attach("optimizer", steps, "step")
+    watch.attach("optimizer", steps, "optimizer_step")
     watch.attach("targets", steps, "polyak_update")
     watch.attach("bookkeeping", run.updater, "run")  # the rest of an update
     return watch
 
 
-def _attach_collector(watch: Stopwatch, run: Online) -> None:
+def _attach_collector(watch: Stopwatch, run: OnlineTrainer) -> None:
     """Time the parts of a vector step."""
     collector = run.collector
 
@@ -115,10 +116,10 @@ def _attach_collector(watch: Stopwatch, run: Online) -> None:
 
     open_envs: Callable[[int], VectorEnv] = getattr(collector, "open_envs")  # noqa: B009 - not in the trainer's protocol
     setattr(collector, "open_envs", open_and_attach)  # noqa: B010 - as above
-    watch.attach("write", run.buffer, "observe", "newest", "record")
+    watch.attach("write", run.buffer, "add_observations", "newest_observations", "add_transitions")
 
 
-def _attach_rollouts(watch: Stopwatch, run: Online | Offline, learner: PPO | Natural | Reinforce) -> None:
+def _attach_rollouts(watch: Stopwatch, run: OnlineTrainer | OfflineTrainer, learner: PPO | TRPO | REINFORCE) -> None:
     """Time the parts of an update from a rollout, by torch or by the numpy engine."""
     watch.attach("sample", getattr(run.updater, "source"), "rollout")  # noqa: B009 - not in the trainer's protocol
     match learner:
@@ -126,17 +127,17 @@ def _attach_rollouts(watch: Stopwatch, run: Online | Offline, learner: PPO | Nat
             watch.attach("returns", ppo, "rollout_batch", "state_values")
             watch.attach("forward", learner, "engine" if learner.engine else "eagerly")
             _attach_numpy(watch, learner.engine)
-        case Natural():
+        case TRPO():
             watch.attach("returns", trpo, "rollout_batch")
             watch.attach("forward", learner, "actor_step", "engine" if learner.engine else "eagerly")
             _attach_numpy(watch, learner.engine)
-        case Reinforce():
+        case REINFORCE():
             watch.attach("returns", learner, "return_weights")
 
 
 def _attach_numpy(watch: Stopwatch, steps: object) -> None:
     """Time gradients and optimizer steps of the numpy engine; the rest of it counts as ``forward``."""
     steps = getattr(steps, "__wrapped__", steps)
-    if isinstance(steps, Surrogate | Regression):
+    if isinstance(steps, NumpyPPO | NumpyValueRegression):
         watch.attach("backward", steps.stack, "backward")
-        watch.attach("optimizer", steps.descent, "begin", "step", "end")
+        watch.attach("optimizer", steps.optimizer, "begin", "step", "end")

@@ -11,8 +11,8 @@ from benchmarks.arithmetic import update_flop
 from benchmarks.cases import Case
 from benchmarks.ours import CAPACITY, settings, trainer
 from rlbench.assembly.environments import describe
-from rlbench.buffers.ring import Ring
-from rlbench.config.online import QLearning
+from rlbench.buffers.ring import RingBuffer
+from rlbench.config.online import QLearningConfig
 from rlbench.envs.base import Discrete
 from rlbench.training.updates import EagerUpdater
 
@@ -24,7 +24,7 @@ def value_updates(case: Case) -> dict[str, list[float]]:
     """Updates/s of the run's own updater on a full buffer, GFLOP/s of large products, and the time over the floor."""
     run, flop = trainer(case), case_flop(case)
     updater, ring = run.updater, run.buffer
-    if not isinstance(updater, EagerUpdater) or not isinstance(ring, Ring):
+    if not isinstance(updater, EagerUpdater) or not isinstance(ring, RingBuffer):
         raise TypeError(f"{type(updater).__name__}, {type(ring).__name__}")
     fill(ring, case)
     a, b = torch.randn(SIDE, SIDE), torch.randn(SIDE, SIDE)
@@ -52,18 +52,18 @@ def case_flop(case: Case) -> int:
     actions = describe(spec).actions
     if not isinstance(actions, Discrete):
         raise TypeError(type(actions).__name__)
-    if not isinstance(spec.algo, QLearning):
+    if not isinstance(spec.algo, QLearningConfig):
         raise TypeError(spec.algo.family)
     return update_flop(spec.algo, batch=case.batch, actions=actions.n)
 
 
-def fill(ring: Ring, case: Case) -> None:
+def fill(ring: RingBuffer, case: Case) -> None:
     """Fill the buffer with noise; one step in two hundred ends an episode."""
     generator = np.random.default_rng(0)
     num_envs = ring.num_envs
     never = np.zeros(num_envs, np.bool_)
     for _ in range(CAPACITY // num_envs + case.batch):
-        ring.observe(generator.integers(0, 256, (num_envs, 84, 84), dtype=np.uint8))
+        ring.add_observations(generator.integers(0, 256, (num_envs, 84, 84), dtype=np.uint8))
         action = torch.from_numpy(generator.integers(0, 6, num_envs))
         reward = generator.integers(-1, 2, num_envs).astype(np.float32)
-        ring.record(action, reward, generator.random(num_envs) < 0.005, never)
+        ring.add_transitions(action, reward, generator.random(num_envs) < 0.005, never)

@@ -134,7 +134,7 @@ def _write(folder: Path, state: State) -> None:
         sums[path.name] = manifest.sha256_of(path)
         shard, size, number = {}, 0, number + 1
 
-    for key, value in _leaves(state):
+    for key, value in leaves(state):
         if not isinstance(value, Tensor):
             values[key] = value
             continue
@@ -162,10 +162,11 @@ def _swap(fresh: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _leaves(state: State, prefix: str = "") -> Iterator[tuple[str, Tensor | int | float | str]]:
+def leaves(state: State, prefix: str = "") -> Iterator[tuple[str, Tensor | int | float | str]]:
+    """Every tensor and plain value of a state, by its path."""
     for key, value in state.items():
         if isinstance(value, dict):
-            yield from _leaves(value, f"{prefix}{key}{SEPARATOR}")
+            yield from leaves(value, f"{prefix}{key}{SEPARATOR}")
         else:
             yield prefix + key, value
 

@@ -119,12 +119,12 @@ def sweep(temporary: Path) -> None:
         for path in temporary.parent.iterdir():
             if not (match := name.fullmatch(path.name)):
                 continue
-            if not _runs(int(match[2])) if match[1] == HOST else time() - path.lstat().st_mtime > DAY:
+            if not _is_running(int(match[2])) if match[1] == HOST else time() - path.lstat().st_mtime > DAY:
                 path.unlink(missing_ok=True)
                 faults.point("copy.swept")
 
 
-def _runs(process: int) -> bool:
+def _is_running(process: int) -> bool:
     try:
         os.kill(process, 0)
     except OSError as error:
@@ -150,6 +150,19 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def refusing(folder: Path, remedy: str = "choose another folder with --results") -> Iterator[None]:
+    """Refuse a folder in which the body cannot make or open a file.
+
+    Raises:
+        UsageError: the system refused it.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written ({error.strerror}); {remedy}") from None
 
 
 @contextmanager

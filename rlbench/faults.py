@@ -20,7 +20,7 @@ POINTS: Final[Mapping[str, str]] = {
     "replace.written": "the new text is on disk under its temporary name, the old file stands",
     "copy.swept": "a temporary file that a killed process left is gone",
     "replace.placed": "the new file stands, the folder's list of names may not be on disk",
-    # a record: record/files.py and record/store.py
+    # a record: records/files.py and records/store.py
     "append.torn": "half of a line stands at the end of the file",
     "append.written": "the line is on disk, and no event was sent",
     "lock.made": "the run's folder is there and empty",
@@ -32,7 +32,7 @@ POINTS: Final[Mapping[str, str]] = {
     "outcome.dropped": "epochs are about to be replaced; the outcome that counted them is gone",
     "aside.made": "the folder for what --force puts aside is there and empty",
     "aside.moved": "a part of the record is aside, the others are not",
-    # what a sweep keeps: record/attempts.py
+    # what a sweep keeps: records/attempts.py
     "log.made": "the log of a run's processes is there",
     "note.made": "the run's folder is there, nothing is noted of the process",
     # a checkpoint: checkpoint.py

@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -43,13 +42,6 @@ CONTINUOUS = ("mujoco", "goals", "toy")
 """Suites whose tasks may take continuous actions; an id is looked up in this order."""
 
 
-class Player(Protocol):
-    """Policy whose transitions are recorded."""
-
-    def __call__(self, obs: NDArray[np.float32], elapsed: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Actions ``[N, A]`` in [−1, 1] for observations ``[N, F]``, ``[N]`` steps after the reset."""
-
-
 @dataclass(frozen=True, slots=True)
 class NoisyPolicy:
     """A policy with the noise of a recipe's part; every step draws equally many numbers."""
@@ -59,7 +51,7 @@ class NoisyPolicy:
     generator: np.random.Generator
 
     def __call__(self, obs: NDArray[np.float32], elapsed: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Actions ``[N, A]`` with noise."""
+        """Actions ``[N, A]`` in [−1, 1] for observations ``[N, F]``, ``[N]`` steps after the reset."""
         part, shape = self.part, (len(obs), self.policy.facts.action_dim)
         normal_noise = self.generator.standard_normal(shape) if part.sampled else None
         action = self.policy(obs, elapsed, normal_noise)
@@ -293,7 +285,7 @@ def _recorder(task: Task, policy: Policy, info: EnvInfo, steps: int) -> Transiti
     return TransitionRecorder(quota, info, actions)
 
 
-def _record(envs: VectorEnv, player: Player, recorder: TransitionRecorder) -> Iterator[int]:
+def _record(envs: VectorEnv, player: NoisyPolicy, recorder: TransitionRecorder) -> Iterator[int]:
     """Fill the recorder, and yield the number of steps so far after every vector step."""
     obs = envs.reset()
     live, elapsed = np.ones(len(obs), np.bool_), np.zeros(len(obs), np.int64)

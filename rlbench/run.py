@@ -20,22 +20,22 @@ import torch
 from rlbench import checkpoint
 from rlbench.assembly.assemble import build
 from rlbench.assembly.device import device_of
-from rlbench.assembly.engine import engaged, refusals
+from rlbench.assembly.engine import active_engine, refusals
 from rlbench.assembly.environments import describe
 from rlbench.config.run import MOST_THREADS, EngineName, Runtime, Spec
 from rlbench.datasets.checksums import Seal
 from rlbench.errors import Diverged, Interrupted, RefusedFile, ResourceExhausted, RlbenchError, RunFailed, UsageError
-from rlbench.ops.state_dict import State, branch, of_module, whole
+from rlbench.ops.state_dict import State, integer, module_state, subtree
 from rlbench.records import manifest
 from rlbench.records.attempts import note
 from rlbench.records.store import Store
 from rlbench.records.types import LARGEST_RETURN, Epoch, Outcome, Progress, Status
 from rlbench.signals import Stop, cause
 from rlbench.training.clock import Clock
-from rlbench.training.offline import Offline
-from rlbench.training.online import Online
+from rlbench.training.offline import OfflineTrainer
+from rlbench.training.online import OnlineTrainer
 
-Trainer: TypeAlias = Online | Offline
+Trainer: TypeAlias = OnlineTrainer | OfflineTrainer
 
 OUT_OF_MEMORY: Final = (
     "DefaultCPUAllocator",
@@ -51,7 +51,7 @@ class SavedComputing(NamedTuple):
 
     device: str
     threads: int  # of torch
-    engine: str  # of gradient steps, as ``engaged`` names it
+    engine: str  # of gradient steps, as ``active_engine`` names it
 
 
 def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | None = None) -> Iterator[Progress | Epoch]:
@@ -70,11 +70,11 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
     trainer: Trainer | None = None
     has_begun = False
     try:
-        previous = _saved_computing(spec, device_of(runtime).type, store)
+        previous = _saved_computing(store, device_of(runtime).type)
         trainer = build(spec, _with_saved(runtime, previous), describe(spec), seal)
         _take_over(trainer, previous, store)
         store.note_resumption()
-        recorder, has_begun = _Recorder(spec, runtime, store, trainer), True
+        recorder, has_begun = _Recorder(runtime, store, trainer), True
         yield trainer.progress()
         for record in trainer:
             if isinstance(record, Epoch):
@@ -90,7 +90,7 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
             raise
         raise ResourceExhausted(f"{error}; or open it again, and the same command resumes") from error
     except (MemoryError, RlbenchError, ArithmeticError, RuntimeError) as error:
-        raise _failure(error, spec, store, trainer, stop) from error
+        raise _failure(error, store, trainer, stop) from error
     finally:
         if trainer is not None:
             trainer.close()
@@ -107,16 +107,16 @@ def _has_ended(store: Store) -> bool:
 class _Recorder:
     """Writes epochs and checkpoints of a running trainer to disk."""
 
-    def __init__(self, spec: Spec, runtime: Runtime, store: Store, trainer: Trainer) -> None:
-        self.spec, self.runtime, self.store, self.trainer = spec, runtime, store, trainer
+    def __init__(self, runtime: Runtime, store: Store, trainer: Trainer) -> None:
+        self.spec, self.runtime, self.store, self.trainer = store.spec, runtime, store, trainer
         self.folder = store.folder / "checkpoint"
         self.reason, self.refusals, self.paused = "finished all steps", tuple[str, ...](), False
-        self._saved_at, self._segment = monotonic(), trainer.clock.steps // spec.budget.segment
+        self._saved_at, self._segment = monotonic(), trainer.clock.steps // self.spec.budget.segment
 
     def keep(self, epoch: Epoch) -> None:
         """Append an epoch, and keep its policy where it is the best so far."""
         _refuse_diverged(epoch, self.trainer)
-        _store_epoch(self.spec, self.store, epoch, self.trainer)
+        _store_epoch(self.store, epoch, self.trainer)
         self.refusals = _note_refusals(self.store, self.trainer, self.refusals)
 
     def has_reached(self, record: Progress | Epoch) -> bool:
@@ -141,7 +141,7 @@ class _Recorder:
             _refuse_non_finite_state(self.trainer)
             computing = _computing(self.trainer, device_of(self.runtime).type)._asdict()
             origin = manifest.origin(self.spec, self.store.environment)
-            self.store.assert_held()
+            self.store.verify_unchanged()
             state = {"trainer": self.trainer.state_dict(), "run": {**origin}, **computing}
             checkpoint.save(self.folder / "resume", state)
             self._saved_at, self._segment = monotonic(), segment
@@ -158,26 +158,24 @@ class _Recorder:
         if self.paused:
             _finish(store, trainer.clock, trainer.inexact, f"--until {stop.until:,} steps", "interrupted")
             return
-        policy = of_module(trainer.learner.policy())
-        store.assert_held()
-        checkpoint.save(
-            self.folder / "last", _policy_state(self.spec, store, trainer, policy, trainer.clock.epochs - 1)
-        )
+        policy = module_state(trainer.learner.policy())
+        store.verify_unchanged()
+        checkpoint.save(self.folder / "last", _policy_state(store, trainer, policy, trainer.clock.epochs - 1))
         _finish(store, trainer.clock, trainer.inexact, self.reason, "done", weights(trainer))
         _remove_resume(self.folder)
 
 
-def _failure(error: Exception, spec: Spec, store: Store, trainer: Trainer | None, stop: Stop) -> Exception:
+def _failure(error: Exception, store: Store, trainer: Trainer | None, stop: Stop) -> Exception:
     """Record a run as failed, unless the machine is at fault; return the error to raise."""
     if _is_out_of_memory(error):
         reason = f"memory is exhausted ({_first_line(error)})"
-        return ResourceExhausted(f"{spec.name}: {reason}; free some and run the same command again: it resumes")
+        return ResourceExhausted(f"{store.spec.name}: {reason}; free some and run the same command again: it resumes")
     if trainer is None:
         return error  # the run has not begun
     store.explain(traceback.format_exc())
-    _keep_outstanding(spec, store, trainer, stop)
+    _keep_outstanding(store, trainer, stop)
     _finish(store, trainer.clock, trainer.inexact, f"{type(error).__name__}: {_first_line(error)}")
-    return error if isinstance(error, RlbenchError) else RunFailed(f"{spec.name}: {_first_line(error)}")
+    return error if isinstance(error, RlbenchError) else RunFailed(f"{store.spec.name}: {_first_line(error)}")
 
 
 def fail_lost_run(store: Store, reason: str) -> None:
@@ -195,13 +193,13 @@ def _is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(word in words for word in OUT_OF_MEMORY)
 
 
-def _saved_computing(spec: Spec, device: str, store: Store) -> SavedComputing | None:
+def _saved_computing(store: Store, device: str) -> SavedComputing | None:
     """Device, threads and engine of this run's checkpoint, None without one; refuse another run's."""
     folder = store.folder / "checkpoint" / "resume"
     if not checkpoint.exists(folder):
         return None
     values = manifest.read_manifest(manifest.current(folder)).values
-    manifest.refuse_foreign(folder, values, spec)
+    manifest.refuse_foreign(folder, values, store.spec)
     saved_device, threads, engine = (values.get(name) for name in SavedComputing._fields)
     if "run/spec" not in values or type(threads) is not int or not isinstance(engine, str):
         what = "does not name its run and its number of threads"
@@ -228,7 +226,7 @@ def _with_saved(runtime: Runtime, previous: SavedComputing | None) -> Runtime:
 
 
 def _computing(trainer: Trainer, device: str) -> SavedComputing:
-    return SavedComputing(device, torch.get_num_threads(), engaged(trainer.updater, trainer.learner))
+    return SavedComputing(device, torch.get_num_threads(), active_engine(trainer.updater, trainer.learner))
 
 
 def _take_over(trainer: Trainer, previous: SavedComputing | None, store: Store) -> None:
@@ -245,7 +243,7 @@ def _resume(trainer: Trainer, store: Store) -> None:
     folder = store.folder / "checkpoint" / "resume"
     state = checkpoint.load(folder)
     try:
-        trainer.load_state_dict(branch(state, "trainer"))
+        trainer.load_state_dict(subtree(state, "trainer"))
         _refuse_non_finite_state(trainer)
     except (RefusedFile, MemoryError):
         raise
@@ -267,13 +265,13 @@ def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def _keep_outstanding(spec: Spec, store: Store, trainer: Trainer, stop: Stop) -> None:
+def _keep_outstanding(store: Store, trainer: Trainer, stop: Stop) -> None:
     """Record epochs whose evaluation was pending when training failed."""
     with suppress(RlbenchError, MemoryError):
         for record in trainer.outstanding():
             if isinstance(record, Epoch):
                 _refuse_diverged(record, trainer)
-                _store_epoch(spec, store, record, trainer)
+                _store_epoch(store, record, trainer)
             if stop.signal is not None:
                 return
 
@@ -285,13 +283,13 @@ def _remove_resume(folder: Path) -> None:
         checkpoint.recover(folder / name)
 
 
-def _store_epoch(spec: Spec, store: Store, epoch: Epoch, trainer: Trainer) -> None:
+def _store_epoch(store: Store, epoch: Epoch, trainer: Trainer) -> None:
     earlier, folder = store.epochs[: epoch.number], store.folder / "checkpoint" / "best"
     best = max((e.evaluated.mean for e in earlier if e.evaluated is not None), default=None)
-    if store.append(epoch) and checkpoint.exists(folder) and whole(checkpoint.load(folder), "epoch") >= epoch.number:
+    if store.append(epoch) and checkpoint.exists(folder) and integer(checkpoint.load(folder), "epoch") >= epoch.number:
         checkpoint.discard(folder)  # its epoch has just been replaced
     if epoch.evaluated is not None and (best is None or epoch.evaluated.mean > best):
-        checkpoint.save(folder, _policy_state(spec, store, trainer, trainer.evaluated_policy, epoch.number))
+        checkpoint.save(folder, _policy_state(store, trainer, trainer.evaluated_policy, epoch.number))
 
 
 def _note_refusals(store: Store, trainer: Trainer, before: tuple[str, ...]) -> tuple[str, ...]:
@@ -303,10 +301,10 @@ def _note_refusals(store: Store, trainer: Trainer, before: tuple[str, ...]) -> t
     return reasons
 
 
-def _policy_state(spec: Spec, store: Store, trainer: Trainer, policy: State, epoch: int) -> State:
+def _policy_state(store: Store, trainer: Trainer, policy: State, epoch: int) -> State:
     """A policy's weights, normalization and run: the state from which it can be evaluated again."""
     scale = trainer.scale
-    own: State = {"policy": policy, "epoch": epoch, "run": {**manifest.origin(spec, store.environment)}}
+    own: State = {"policy": policy, "epoch": epoch, "run": {**manifest.origin(store.spec, store.environment)}}
     return own if scale is None else {**own, "scale": scale}
 
 
@@ -360,15 +358,6 @@ def _refuse_diverged(epoch: Epoch, trainer: Trainer) -> None:
 
 def _refuse_non_finite_state(trainer: Trainer) -> None:
     """Raise ``Diverged`` for a weight or a sum that is not finite, so that no such state is saved."""
-    for name, value in _floating({**trainer.learner.state_dict(), "updates": trainer.updater.state_dict()}):
-        if not torch.isfinite(value).all():
+    for name, value in checkpoint.leaves({**trainer.learner.state_dict(), "updates": trainer.updater.state_dict()}):
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and not torch.isfinite(value).all():
             raise Diverged(f"{trainer.clock.steps:,} steps: {name} is not a finite number")
-
-
-def _floating(state: State, prefix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
-    """Every floating-point tensor of a state, by its path."""
-    for key, value in state.items():
-        if isinstance(value, dict):
-            yield from _floating(value, f"{prefix}{key}.")
-        elif isinstance(value, torch.Tensor) and value.is_floating_point():
-            yield prefix + key, value

@@ -7,11 +7,11 @@ from typing import TypeVar
 
 import torch
 
-from rlbench.buffers.ring import Column, Ring
-from rlbench.buffers.samplers import Sampler, Uniform
+from rlbench.buffers.ring import ArraySpec, RingBuffer
+from rlbench.buffers.samplers import Sampler, UniformSampler
 
-RingT = TypeVar("RingT", bound=Ring)
-NUMBER = Column((), torch.float32)
+RingT = TypeVar("RingT", bound=RingBuffer)
+NUMBER = ArraySpec((), torch.float32)
 
 
 def ring_of(
@@ -20,8 +20,8 @@ def ring_of(
     n_step: int = 1,
     stack: int = 1,
     *,
-    kind: type[RingT] = Ring,
-    obs: Column = NUMBER,
+    kind: type[RingT] = RingBuffer,
+    obs: ArraySpec = NUMBER,
     gamma: float = 0.9,
     sampler: Sampler | None = None,
     seed: int = 0,
@@ -31,11 +31,11 @@ def ring_of(
         capacity=rows * num_envs,
         num_envs=num_envs,
         obs=obs,
-        action=Column((), torch.int64),
+        action=ArraySpec((), torch.int64),
         n_step=n_step,
         gamma=gamma,
         stack=stack,
-        sampler=sampler or Uniform(torch.Generator().manual_seed(seed)),
+        sampler=sampler or UniformSampler(torch.Generator().manual_seed(seed)),
         device=torch.device("cpu"),
     )
 

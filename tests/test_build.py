@@ -15,10 +15,10 @@ from rlbench import suites
 from rlbench.algorithms.dqn import QLearner
 from rlbench.assembly import assemble, device, evaluation
 from rlbench.assembly.environments import describe
-from rlbench.buffers.async_ring import AsyncRing
-from rlbench.buffers.prioritized import Prioritized
-from rlbench.buffers.ring import Ring
-from rlbench.buffers.samplers import Uniform
+from rlbench.buffers.async_ring import AsyncRingBuffer
+from rlbench.buffers.prioritized import PrioritizedSampler
+from rlbench.buffers.ring import RingBuffer
+from rlbench.buffers.samplers import UniformSampler
 from rlbench.collectors.asynchronous import AsyncCollector
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.sync import Collector
@@ -32,21 +32,21 @@ from rlbench.envs.envpool_async import EnvPoolMujoco
 from rlbench.envs.normalize import Scale
 from rlbench.errors import UsageError
 from rlbench.nets import iqn_fqf
-from rlbench.training.online import Online
+from rlbench.training.online import OnlineTrainer
 from rlbench.training.updates import EagerUpdater
 
 SIX = ("dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow")
 CPU = Runtime(device="cpu", threads=1)
 
 
-def parts_of(spec: Spec) -> Online:
+def parts_of(spec: Spec) -> OnlineTrainer:
     return assemble.build(spec, CPU, describe(spec))
 
 
-def parts(trainer: Online) -> tuple[QLearner, Ring, Collector, EagerUpdater]:
+def parts(trainer: OnlineTrainer) -> tuple[QLearner, RingBuffer, Collector, EagerUpdater]:
     learner, ring, collector, updater = trainer.learner, trainer.buffer, trainer.collector, trainer.updater
     assert isinstance(learner, QLearner)
-    assert isinstance(ring, Ring)
+    assert isinstance(ring, RingBuffer)
     assert isinstance(collector, Collector)
     assert isinstance(updater, EagerUpdater)
     return learner, ring, collector, updater
@@ -73,11 +73,11 @@ def test_built_learner_has_the_settings_of_its_spec(algorithm: str, game: str) -
     assert updater.source is ring
     assert trainer.update_schedule == (algo.learning_starts, algo.updates_per_step)
     assert trainer.budget == spec.budget
-    assert collector.recorder is ring
+    assert collector.buffer is ring
     if algo.replay.priority is None:
-        assert isinstance(ring.sampler, Uniform)
+        assert isinstance(ring.sampler, UniformSampler)
     else:
-        assert isinstance(ring.sampler, Prioritized)
+        assert isinstance(ring.sampler, PrioritizedSampler)
         assert ring.sampler.alpha == algo.replay.priority.alpha == 0.5
 
 
@@ -97,7 +97,7 @@ def test_each_parameter_has_one_optimizer_with_the_documented_settings(algorithm
     if algorithm == "fqf":
         proposal = learner.optimizers[1]
         assert isinstance(proposal, torch.optim.RMSprop)
-        assert isinstance(learner.online.head, iqn_fqf.ProposedHead)
+        assert isinstance(learner.online.head, iqn_fqf.FQFHead)
         assert {id(p) for p in proposal.param_groups[0]["params"]} == {
             id(p) for p in learner.online.head.proposal.parameters()
         }
@@ -108,7 +108,7 @@ def test_each_parameter_has_one_optimizer_with_the_documented_settings(algorithm
 
 def test_iqn_draws_eight_fractions_in_training_and_thirty_two_in_evaluation() -> None:
     learner, *_ = parts(parts_of(small("iqn", "Pong")))
-    assert isinstance(learner.online.head, iqn_fqf.ImplicitHead)
+    assert isinstance(learner.online.head, iqn_fqf.IQNHead)
     assert learner.online.head.samples == {"learn": 8, "target": 8, "act": 8, "eval": 32}
 
 
@@ -124,7 +124,7 @@ def test_exploration_and_importance_weights_follow_their_schedules() -> None:
     )
     trainer = parts_of(spec)
     _, ring, collector, _ = parts(trainer)
-    assert isinstance(ring.sampler, Prioritized)
+    assert isinstance(ring.sampler, PrioritizedSampler)
     for record in islice(trainer, 60):
         if record.env_steps > 0 and getattr(record, "evaluated", None) is None:
             before = record.env_steps
@@ -267,14 +267,14 @@ def test_asynchronous_envs_get_an_async_ring_and_collector(
     spec = apply_settings(suites.spec(suite, algorithm, task), [parse(c) for c in settings])
     together, trainer = parts_of(spec), parts_of(apply_settings(spec, [parse("task.async_batch=3")]))
     ring, collector, step = trainer.buffer, trainer.collector, together.collector
-    assert isinstance(ring, AsyncRing) and isinstance(together.buffer, Ring)
+    assert isinstance(ring, AsyncRingBuffer) and isinstance(together.buffer, RingBuffer)
     assert isinstance(collector, AsyncCollector) and isinstance(step, Collector)
     assert (ring.length, ring.num_envs, ring.n_step, ring.stack) == (100, 10, 3, together.buffer.stack)
     assert type(ring.sampler) is type(together.buffer.sampler)
     collector.open(1)
     step.open(1)
     assert isinstance(collector.envs, kind)
-    assert torch.equal(ring.newest(), together.buffer.newest())
+    assert torch.equal(ring.newest_observations(), together.buffer.newest_observations())
     while int(ring.size.sum()) < 150:
         before = int(ring.size.sum())
         collector.step()

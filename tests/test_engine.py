@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rlbench import suites
-from rlbench.accel.graph_capture import Compiled
+from rlbench.accel.graph_capture import CompiledLoss
 from rlbench.assembly import engine as engines
 from rlbench.assembly.engine import Engine, engine_of
 from rlbench.cli.inline import environment_of
@@ -64,7 +64,7 @@ def test_a_record_says_how_its_updates_were_computed() -> None:
     assert environment_of(DQN, Runtime(device="cpu"), None)["updates"] == "eager: no CUDA GPU"
 
 
-class FailingCompiled(Compiled[object, object]):
+class FailingCompiled(CompiledLoss[object, object]):
     """No loss can be compiled."""
 
     def __init__(self, plain: Callable[..., object]) -> None:
@@ -82,7 +82,7 @@ def test_run_whose_engine_fails_continues_eagerly(tmp_path: Path, monkeypatch: p
     for kind in ("eager", "compiled"):
         with monkeypatch.context() as patched:
             patched.setattr(engines, "_lacking", lambda _: "")
-            patched.setattr(engines, "Compiled", FailingCompiled)
+            patched.setattr(engines, "CompiledLoss", FailingCompiled)
             store = locked(spec, tmp_path / kind)
             runtime = Runtime.model_validate({"device": "cpu", "threads": 1, "update_engine": kind})
             assert len(list(run(spec, runtime, store, Stop()))) > 5
@@ -123,9 +123,9 @@ def test_run_with_captured_updates_equals_the_eager_run(
         recorders.append(GraphRecorder(streams))
         return recorders[-1]
 
-    monkeypatch.setattr(engines, "CudaGraphs", taped)
+    monkeypatch.setattr(engines, "CudaGraphRecorder", taped)
     monkeypatch.setattr(torch.cuda, "default_generators", (torch.default_generator,))
-    monkeypatch.setattr(engines, "captured", lambda _: Engine("cuda-graph"))
+    monkeypatch.setattr(engines, "graph_engine", lambda _: Engine("cuda-graph"))
     assert weights(spec, tmp_path / "cuda-graph", None) == plain
     assert weights(spec, tmp_path / "interrupted", 170) == plain
     assert len(recorders) == 3

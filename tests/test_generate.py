@@ -12,7 +12,7 @@ from gymnasium.envs.mujoco.hopper_v4 import HopperEnv
 from numpy.typing import NDArray
 
 from rlbench import checkpoint, suites
-from rlbench.algorithms.reinforce import Reinforce
+from rlbench.algorithms.reinforce import REINFORCE
 from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
 from rlbench.assembly.policy_export import export_policy
@@ -33,8 +33,8 @@ from rlbench.generate import (
     stored_policy,
     task_of,
 )
-from rlbench.ops.action_distributions import Gaussian
-from rlbench.ops.state_dict import of_module
+from rlbench.ops.action_distributions import GaussianPolicy
+from rlbench.ops.state_dict import module_state
 from rlbench.seeds import Seeds
 from tests.forging import locked
 
@@ -269,7 +269,7 @@ def test_the_policy_of_a_run_acts_as_its_learner_does(algorithm: str) -> None:
     spec = suites.spec("mujoco", algorithm, "InvertedPendulum-v4")
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
     obs = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)
-    checkpoint_state = {"policy": of_module(trainer.learner.policy()), "epoch": 0}
+    checkpoint_state = {"policy": module_state(trainer.learner.policy()), "epoch": 0}
     obs_tensor, scale = obs, trainer.collector.scale
     if scale is not None:
         scale.count(np.random.default_rng(1).standard_normal((50, 4)).astype(np.float32) * 3 + 1)
@@ -282,10 +282,10 @@ def test_the_policy_of_a_run_acts_as_its_learner_does(algorithm: str) -> None:
         else:
             evaluation = (
                 actor(torch.from_numpy(obs_tensor))
-                if isinstance(trainer.learner, Reinforce)
+                if isinstance(trainer.learner, REINFORCE)
                 else actor.policy(torch.from_numpy(obs_tensor))
             )
-            assert isinstance(evaluation, Gaussian)
+            assert isinstance(evaluation, GaussianPolicy)
             due, spread = trainer.collector.bound(evaluation.mean), evaluation.log_std.exp()
     actions = policy(obs, np.zeros(6, np.int64))
     np.testing.assert_allclose(actions, due.numpy(), atol=1e-5)
@@ -300,7 +300,7 @@ def test_exported_std_of_sac_equals_its_network() -> None:
     spec = suites.spec("toy", "sac", "Pendulum-v1")
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
     actor = trainer.learner.policy()
-    policy = parse_policy(export_policy(spec, {"policy": of_module(actor), "epoch": 0}, name="x"), "x")
+    policy = parse_policy(export_policy(spec, {"policy": module_state(actor), "epoch": 0}, name="x"), "x")
     obs = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
     with torch.no_grad():
         policy_output = actor(torch.from_numpy(obs))
@@ -329,7 +329,7 @@ def test_exported_offline_policy_acts_as_in_evaluation(
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))  # where nothing lies: it learns from random actions
     spec = apply_settings(suites.spec("offline", algorithm, "rlb-hopper-medium"), [parse("smoke=true"), parse(change)])
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
-    checkpoint_state = {"policy": of_module(trainer.learner.policy()), "epoch": 0}
+    checkpoint_state = {"policy": module_state(trainer.learner.policy()), "epoch": 0}
     if trainer.scale is not None:
         checkpoint_state["scale"] = trainer.scale
     policy = parse_policy(export_policy(spec, checkpoint_state, name="x"), "x")
@@ -364,7 +364,7 @@ def test_runs_with_discrete_actions_or_without_their_scale_are_refused() -> None
     with pytest.raises(UsageError, match="chooses among sampled candidates"):
         export_policy(suites.spec("offline", "bcq", "rlb-hopper-medium"), {"policy": {}}, name="x")
     with pytest.raises(UsageError, match="does not hold the scale of its observations; run it again"):
-        export_policy(spec, {"policy": of_module(trainer.learner.policy()), "epoch": 0}, name="x")
+        export_policy(spec, {"policy": module_state(trainer.learner.policy()), "epoch": 0}, name="x")
 
 
 @pytest.fixture
@@ -373,7 +373,9 @@ def finished(tmp_path: Path) -> Path:
     spec = apply_settings(suites.spec("toy", "sac", "Pendulum-v1"), [parse("algo.widths=8,8")])
     store = locked(spec, tmp_path / "results")
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
-    checkpoint.save(store.folder / "checkpoint" / "best", {"policy": of_module(trainer.learner.policy()), "epoch": 3})
+    checkpoint.save(
+        store.folder / "checkpoint" / "best", {"policy": module_state(trainer.learner.policy()), "epoch": 3}
+    )
     store.release()
     return store.folder
 

@@ -13,7 +13,7 @@ from rlbench import checkpoint, suites
 from rlbench.assembly import dqn
 from rlbench.assembly.environments import describe, environments
 from rlbench.assembly.restore import fingerprint, policy_player
-from rlbench.buffers.ring import Column
+from rlbench.buffers.ring import ArraySpec
 from rlbench.collectors.explore import EpsilonGreedy, NoExploration
 from rlbench.collectors.recording import ShardRecorder, record
 from rlbench.datasets import recording_reader, recording_writer
@@ -23,7 +23,7 @@ from rlbench.datasets.summary import EXPERT, dataset_return
 from rlbench.datasets.types import Dataset
 from rlbench.errors import UsageError
 from rlbench.generate import EpisodeRecorder, stored_run
-from rlbench.ops.state_dict import of_module
+from rlbench.ops.state_dict import module_state
 from rlbench.records.store import Store
 from rlbench.records.types import Outcome
 from tests.rings import ring_of
@@ -39,7 +39,7 @@ def run(tmp_path: Path) -> Path:
     learner = dqn.dqn_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
     store = Store.lock(spec, tmp_path / "results", {})
     assert store is not None
-    checkpoint.save(store.folder / "checkpoint" / "best", {"policy": of_module(learner.policy()), "epoch": 0})
+    checkpoint.save(store.folder / "checkpoint" / "best", {"policy": module_state(learner.policy()), "epoch": 0})
     store.release()
     return store.folder
 
@@ -139,10 +139,10 @@ class Random:
 class Nothing:
     """Stacks nothing."""
 
-    def observe(self, obs: np.ndarray) -> Tensor:
+    def add_observations(self, obs: np.ndarray) -> Tensor:
         return torch.from_numpy(obs)
 
-    def record(self, *_: object) -> None:
+    def add_transitions(self, *_: object) -> None:
         pass
 
 
@@ -162,7 +162,7 @@ class Watching(Random):
 def test_frame_stack_contains_no_frame_of_the_previous_game(tmp_path: Path) -> None:
     spec = suites.spec("toy", "dqn", "Catch")
     envs, actor = environments(spec.task, seeds=(1, 2), training=False), Watching(3)
-    ring = ring_of(2, 10, stack=3, obs=Column((10, 5), torch.uint8))
+    ring = ring_of(2, 10, stack=3, obs=ArraySpec((10, 5), torch.uint8))
     writer = RecordingWriter(tmp_path / "x.frames")
     list(record(actor, ring, NoExploration(), envs, ShardRecorder(writer, num_envs=2, steps=80)))
     envs.close()
@@ -201,7 +201,7 @@ def test_lost_lives_end_no_game_and_points_are_not_clipped(tmp_path: Path) -> No
 def test_recording_policy_acts_as_in_evaluation() -> None:
     spec = suites.spec("atari", "dqn", "MsPacmanNoFrameskip-v4")
     learner = dqn.dqn_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
-    policy_state = {"policy": of_module(learner.policy()), "epoch": 0}
+    policy_state = {"policy": module_state(learner.policy()), "epoch": 0}
     rules = policy_player(spec, policy_state, epsilon=0.2, num_envs=1, seed=0).envs._referee
     assert spec.task.episodic_life and not rules._episodic_life and not rules._clip
 

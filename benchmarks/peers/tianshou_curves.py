@@ -47,7 +47,7 @@ from torch import nn
 from torch.distributions import Independent, Normal
 
 from rlbench import suites
-from rlbench.config.online import ActorCritic, Linear, PolicyGradient, QLearning
+from rlbench.config.online import ActorCriticConfig, LinearSchedule, PolicyGradientConfig, QLearningConfig
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Spec
 from rlbench.config.tasks import AtariTask
@@ -165,7 +165,7 @@ def _shared_networks(spec: Spec, env: gymnasium.Env) -> tuple[DiscreteActorPolic
     return policy, DiscreteCritic(preprocess_net=torso)
 
 
-def _decayed(algo: PolicyGradient, rollout: int) -> OptimizerFactory:
+def _decayed(algo: PolicyGradientConfig, rollout: int) -> OptimizerFactory:
     """The optimizer, its rate falling to 0 with the rollouts."""
     kind = {"adam": AdamOptimizerFactory, "rmsprop": RMSpropOptimizerFactory}[algo.optimizer]
     factory = kind(lr=algo.lr, eps=algo.epsilon)
@@ -278,7 +278,7 @@ def q_learning(spec: Spec, env: gymnasium.Env) -> Peer:
     return Peer(algorithm, store, spec.task.envs, update, algo.learning_starts, differences=differences)
 
 
-def _at(schedule: Linear, step: int) -> float:
+def _at(schedule: LinearSchedule, step: int) -> float:
     share = min(1.0, step / schedule.steps)
     return schedule.start + share * (schedule.end - schedule.start)
 
@@ -306,7 +306,7 @@ def _unequal(difference: str, ours: object, theirs: object = 1.0) -> tuple[str, 
     return () if ours == theirs else (difference,)
 
 
-FAMILIES = {PolicyGradient: on_policy, ActorCritic: off_policy, QLearning: q_learning}
+FAMILIES = {PolicyGradientConfig: on_policy, ActorCriticConfig: off_policy, QLearningConfig: q_learning}
 
 
 def environments(spec: Spec, seed: int) -> tuple[BaseVectorEnv, BaseVectorEnv]:

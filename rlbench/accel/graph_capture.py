@@ -21,20 +21,20 @@ from rlbench.records.types import Updated
 from rlbench.training.protocols import Updater
 from rlbench.training.updates import MeanMetrics
 
-MOST: Final = 16
+MAX_UPDATES: Final = 16
 """Most updates of one capture: its launch then costs less than one update, and more only take memory."""
 
 WARMUP: Final = 3
 """Cycles of updates before the first capture, in which libraries choose kernels and optimizers create their state."""
 
-SLACK: Final = 0.02
+RELATIVE_TOLERANCE: Final = 0.02
 """Tolerance of a replayed tensor, as a share of its change, since sums have another order."""
 
-ROUNDING: Final = 1e-5
+ROUNDING_TOLERANCE: Final = 1e-5
 """Additional tolerance, as a share of the tensor's size."""
 
 
-class Updates(Updater, Protocol):
+class CapturableUpdater(Updater, Protocol):
     """Interface of an eager updater."""
 
     @property
@@ -46,20 +46,20 @@ class Updates(Updater, Protocol):
         """The sums of its metrics."""
 
 
-class Recording(Protocol):
+class CapturedGraph(Protocol):
     """Work that was recorded."""
 
     def replay(self) -> None:
         """Carry it out again, on the tensors that it was recorded on."""
 
 
-class Recorder(Protocol):
+class GraphRecorder(Protocol):
     """Captures work: as CUDA graphs on a GPU."""
 
-    def beside(self, work: Callable[[], None]) -> None:
+    def run_eagerly(self, work: Callable[[], None]) -> None:
         """Carry ``work`` out as it is, where it would be recorded."""
 
-    def record(self, work: Callable[[], None]) -> Recording:
+    def record(self, work: Callable[[], None]) -> CapturedGraph:
         """Capture ``work`` without running it.
 
         Raises:
@@ -67,7 +67,7 @@ class Recorder(Protocol):
         """
 
 
-class Key(NamedTuple):
+class GraphKey(NamedTuple):
     """The key of a captured graph."""
 
     phase: int  # of its first update
@@ -78,14 +78,14 @@ class Key(NamedTuple):
 class GraphUpdater:
     """Eager updates, captured and replayed; between replays, settings change by filling tensors in place.
 
-    A state must be loaded here too whenever one is loaded elsewhere: that moves tensors, and drops the recordings.
+    A state must be loaded here too whenever one is loaded elsewhere: that moves tensors, and drops the graphs.
     """
 
     def __init__(
         self,
-        eager: Updates,
+        eager: CapturableUpdater,
         *,
-        recorder: Recorder,
+        recorder: GraphRecorder,
         learner: Stateful,
         sampler: Stateful,
         generators: Sequence[torch.Generator],
@@ -93,7 +93,7 @@ class GraphUpdater:
         """``learner`` and ``sampler`` are all that an update changes, and the metrics; it draws from ``generators``."""
         self.eager, self.recorder, self.learner, self.sampler = eager, recorder, learner, sampler
         self.generators = tuple(generators)
-        self.recordings: dict[Key, Recording] = {}
+        self.graphs: dict[GraphKey, CapturedGraph] = {}
         self.refusal: str | None = None  # why updates are eager after all
         self._warm = 0  # updates since the beginning, or since a state was loaded
 
@@ -101,8 +101,8 @@ class GraphUpdater:
         """Updates ``first`` … ``first + count − 1``."""
         end = first + count
         while first < end:
-            length = self._length(first, end - first)
-            self._carry_out(first, length)
+            length = self._chunk_length(first, end - first)
+            self._run_chunk(first, length)
             first += length
 
     def take(self) -> Updated | None:
@@ -116,42 +116,42 @@ class GraphUpdater:
     def load_state_dict(self, state: State) -> None:
         """Load the state and drop all captures, since tensors may have moved."""
         self.eager.load_state_dict(state)
-        self.recordings.clear()
+        self.graphs.clear()
         self._warm = 0
 
-    def _length(self, first: int, count: int) -> int:
+    def _chunk_length(self, first: int, count: int) -> int:
         """The number of next updates in one graph: a power of two, up to the next rare periodic action."""
         learner = self.eager.learner  # a period within the cycle is in the phase of each recording
         rare = (p.period - first % p.period for p in learner.every if learner.cycle % p.period)
-        return 1 << (min(count, MOST, *rare).bit_length() - 1)
+        return 1 << (min(count, MAX_UPDATES, *rare).bit_length() - 1)
 
-    def _carry_out(self, first: int, length: int) -> None:
+    def _run_chunk(self, first: int, length: int) -> None:
         learner, metrics = self.eager.learner, self.eager.metrics
         if self.refusal is not None:
             self.eager.run(first, length)
             return
         if self._warm < WARMUP * learner.cycle:
-            self._eagerly(first, length)
+            self._run_eagerly(first, length)
             self._warm += length
             return
         due = tuple((first + length) % periodic.period == 0 for periodic in learner.every)
-        key = Key(first % learner.cycle, length, due)
-        if key in self.recordings:
-            self.recordings[key].replay()
+        key = GraphKey(first % learner.cycle, length, due)
+        if key in self.graphs:
+            self.graphs[key].replay()
             metrics.count += length
             return
         try:
-            self.recordings[key] = self._recorded(first, length)
+            self.graphs[key] = self._capture(first, length)
         except RuntimeError as error:
             self._refuse(f"could not be captured ({str(error).partition(chr(10))[0]})")
             self.eager.run(first, length)
             return
-        self._proved(self.recordings[key], first, length)
+        self._verify(self.graphs[key], first, length)
 
-    def _eagerly(self, first: int, length: int) -> None:
-        self.recorder.beside(lambda: self.eager.run(first, length))
+    def _run_eagerly(self, first: int, length: int) -> None:
+        self.recorder.run_eagerly(lambda: self.eager.run(first, length))
 
-    def _recorded(self, first: int, length: int) -> Recording:
+    def _capture(self, first: int, length: int) -> CapturedGraph:
         """The updates, recorded; that they were counted meanwhile is undone."""
         count = self.eager.metrics.count
         try:
@@ -159,28 +159,28 @@ class GraphUpdater:
         finally:
             self.eager.metrics.count = count
 
-    def _proved(self, recording: Recording, first: int, length: int) -> None:
+    def _verify(self, graph: CapturedGraph, first: int, length: int) -> None:
         """Replay the updates, compare them with eager ones from the same state, and keep the eager result."""
-        before, sampled = [x.clone() for x in self._moving()], _copied(self.sampler.state_dict())
+        before, sampled = [x.clone() for x in self._state_tensors()], _copied(self.sampler.state_dict())
         streams = [generator.get_state() for generator in self.generators]
-        recording.replay()
-        replayed_values = [x.clone() for x in self._moving()]
-        for x, old in zip(self._moving(), before, strict=True):
+        graph.replay()
+        replayed_values = [x.clone() for x in self._state_tensors()]
+        for x, old in zip(self._state_tensors(), before, strict=True):
             x.copy_(old)
         self.sampler.load_state_dict(sampled)
         for generator, stream in zip(self.generators, streams, strict=True):
             generator.set_state(stream)
-        self._eagerly(first, length)
-        if not _agree(before, replayed_values, list(self._moving())):
+        self._run_eagerly(first, length)
+        if not _agree(before, replayed_values, list(self._state_tensors())):
             self._refuse("captured updates gave other numbers than eager ones")
 
-    def _moving(self) -> Iterator[Tensor]:
+    def _state_tensors(self) -> Iterator[Tensor]:
         """Every tensor that an update changes, of the learner and of the metrics, in the same order each time."""
         yield from _tensors({"learner": self.learner.state_dict(), "metrics": self.eager.metrics.state_dict()})
 
     def _refuse(self, reason: str) -> None:
         self.refusal = reason
-        self.recordings.clear()
+        self.graphs.clear()
 
 
 def _tensors(state: State) -> Iterator[Tensor]:
@@ -200,11 +200,11 @@ def _copied(state: State) -> State:
 
 def _agree(before: list[Tensor], replayed_values: list[Tensor], eager_values: list[Tensor]) -> bool:
     """True if both values agree relative to their distance from ``before``; NaN never does."""
-    near = []
+    agreement = []
     for old, ours, theirs in zip(before, replayed_values, eager_values, strict=True):
-        off, way, size = ((x).double().norm() for x in (ours - theirs, theirs - old, theirs))
-        near.append(off <= SLACK * way + ROUNDING * size)
-    return bool(torch.stack(near).all())
+        error, change, size = (x.double().norm() for x in (ours - theirs, theirs - old, theirs))
+        agreement.append(error <= RELATIVE_TOLERANCE * change + ROUNDING_TOLERANCE * size)
+    return bool(torch.stack(agreement).all())
 
 
 Backend: TypeAlias = Callable[..., object]
@@ -214,13 +214,13 @@ GivenT = TypeVarTuple("GivenT")
 FoundT = TypeVar("FoundT")
 
 
-class Compiled(Generic[*GivenT, FoundT]):
+class CompiledLoss(Generic[*GivenT, FoundT]):
     """``plain``, by ``backend``; it draws the numbers that ``plain`` would."""
 
     def __init__(self, plain: Callable[[*GivenT], FoundT], *, backend: str | Backend = "inductor") -> None:
         options: dict[str, str | int | bool | Callable[..., object]] = {"fallback_random": True}
         self.plain = plain
-        self.quick: Callable[[*GivenT], FoundT] = torch.compile(
+        self.compiled: Callable[[*GivenT], FoundT] = torch.compile(
             plain, fullgraph=True, dynamic=False, backend=backend, options=options if backend == "inductor" else None
         )
         self.refusal: str | None = None  # why it is not compiled after all
@@ -231,9 +231,9 @@ class Compiled(Generic[*GivenT, FoundT]):
         if self.refusal is not None:
             return self.plain(*args)
         if self._has_run:
-            return self.quick(*args)
+            return self.compiled(*args)
         try:
-            result = self.quick(*args)
+            result = self.compiled(*args)
         except RuntimeError as error:  # a break in the graph, no C++ compiler, a kernel that cannot be made
             self.refusal = f"could not be compiled ({_brief(error)})"
             return self.plain(*args)
@@ -250,7 +250,7 @@ def _brief(error: RuntimeError) -> str:
 _stream: Callable[[torch.device], torch.cuda.Stream] = torch.cuda.Stream  # which torch has given no types
 
 
-class CudaGraphs:
+class CudaGraphRecorder:
     """Records on one GPU; ``generators`` are all that the work draws from, the GPU's own among them."""
 
     def __init__(self, gpu: torch.device, generators: Sequence[torch.Generator]) -> None:
@@ -258,7 +258,7 @@ class CudaGraphs:
         self.stream = _stream(gpu)
         self.pool = torch.cuda.graph_pool_handle()
 
-    def beside(self, work: Callable[[], None]) -> None:
+    def run_eagerly(self, work: Callable[[], None]) -> None:
         """Run ``work`` on the capture stream, after all earlier and before all later work of the current stream."""
         usual = torch.cuda.current_stream(self.gpu)
         self.stream.wait_stream(usual)
@@ -284,14 +284,14 @@ class CudaGraphs:
         except RuntimeError:
             torch.cuda.set_stream(usual)  # torch.cuda.graph leaves its own behind when it cannot end the recording
             for generator, stream in zip(self.generators, streams, strict=True):
-                self._freed(generator, stream)
+                self._reset_generator(generator, stream)
             raise
         finally:
             if collects:
                 gc.enable()
         return graph
 
-    def _freed(self, generator: torch.Generator, stream: torch.Tensor) -> None:
+    def _reset_generator(self, generator: torch.Generator, stream: torch.Tensor) -> None:
         """Give a generator that was left recording, and would refuse to draw, a state that is not, at ``stream``."""
         fresh = torch.Generator(self.gpu)
         fresh.set_state(stream)

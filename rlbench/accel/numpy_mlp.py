@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlbench.algorithms.steps import fused_adam
-from rlbench.ops.action_distributions import LOG_ROOT_TAU
+from rlbench.ops.action_distributions import LOG_SQRT_2PI
 
 Row: TypeAlias = NDArray[np.float32]
 
@@ -31,12 +31,12 @@ class Layer(NamedTuple):
         """The end of the layer, and the start of the next."""
         return self.start + prod(self.shape)
 
-    def of(self, row: Row) -> Row:
+    def view(self, row: Row) -> Row:
         """``[K, inputs + 1, outputs]``, a view."""
         return row[self.start : self.stop].reshape(self.shape)
 
 
-class Room(NamedTuple):
+class Activations(NamedTuple):
     """Buffers of activations for one batch size, allocated once."""
 
     inputs: list[Row]  # per layer what it reads, [K, B, inputs + 1]; of the first [B, inputs + 1]
@@ -44,88 +44,88 @@ class Room(NamedTuple):
     deltas: list[Row]  # gradients of the same
 
 
-class Stack:
-    """K networks of layers with ``tanh`` or ``relu`` between them, and some ``loose`` parameters behind them."""
+class NumpyMLPs:
+    """K networks of layers with ``tanh`` or ``relu`` between them, and some ``extra`` parameters extra_start them."""
 
     def __init__(
-        self, nets: Sequence[Sequence[nn.Linear]], *, activation: type[nn.Module], loose: Sequence[Tensor]
+        self, nets: Sequence[Sequence[nn.Linear]], *, activation: type[nn.Module], extra: Sequence[Tensor]
     ) -> None:
-        self.nets, self.loose, self.is_tanh = nets, loose, activation is nn.Tanh
+        self.nets, self.extra, self.is_tanh = nets, extra, activation is nn.Tanh
         self.layers: list[Layer] = []
         start = 0
         for side in zip(*nets, strict=True):
             shape = (len(nets), side[0].in_features + 1, max(layer.out_features for layer in side))
             self.layers.append(Layer(start, shape))
             start = self.layers[-1].stop
-        self.behind = start
-        self.size = start + sum(tensor.numel() for tensor in loose)
-        self._rooms: dict[int, Room] = {}
+        self.extra_start = start
+        self.size = start + sum(tensor.numel() for tensor in extra)
+        self._activations_by_batch: dict[int, Activations] = {}
 
     def views(self, row: Row) -> list[tuple[Tensor, Row]]:
         """Every parameter, and its view of ``row`` ``[size]`` in the parameter's shape."""
         views_of_parameters: list[tuple[Tensor, Row]] = []
         for k, net in enumerate(self.nets):
             for place, layer in zip(self.layers, net, strict=True):
-                block = place.of(row)[k, :, : layer.out_features]
+                block = place.view(row)[k, :, : layer.out_features]
                 views_of_parameters += [(layer.weight, block[:-1].T), (layer.bias, block[-1])]
-        start = self.behind
-        for tensor in self.loose:
+        start = self.extra_start
+        for tensor in self.extra:
             views_of_parameters.append((tensor, row[start : start + tensor.numel()].reshape(tuple(tensor.shape))))
             start += tensor.numel()
         return views_of_parameters
 
     def forward(self, row: Row, x: Row) -> Row:
         """``[B, inputs + 1]``, whose last column is 1, to ``[K, B, outputs]``; overwritten by the next call."""
-        room = self._room(len(x))
-        room.inputs[0] = x
+        buffers = self._activations(len(x))
+        buffers.inputs[0] = x
         for i, layer in enumerate(self.layers):
-            np.matmul(room.inputs[i], layer.of(row), out=room.sums[i])
+            np.matmul(buffers.inputs[i], layer.view(row), out=buffers.sums[i])
             if i + 1 < len(self.layers):
-                inner = room.inputs[i + 1][:, :, :-1]
+                hidden = buffers.inputs[i + 1][:, :, :-1]
                 if self.is_tanh:
-                    np.tanh(room.sums[i], out=inner)
+                    np.tanh(buffers.sums[i], out=hidden)
                 else:
-                    np.maximum(room.sums[i], 0, out=inner)
-        return room.sums[-1]
+                    np.maximum(buffers.sums[i], 0, out=hidden)
+        return buffers.sums[-1]
 
-    def backward(self, row: Row, pull: Row, gradient: Row) -> None:
-        """Write the last ``forward``'s ``gradient``, for output gradients ``pull`` ``[K, B, outputs]``."""
-        room = self._room(pull.shape[1])
+    def backward(self, row: Row, output_gradient: Row, gradient: Row) -> None:
+        """Write the last ``forward``'s ``gradient``, for output gradients ``output_gradient`` ``[K, B, outputs]``."""
+        buffers = self._activations(output_gradient.shape[1])
         for i in range(len(self.layers) - 1, -1, -1):
             layer = self.layers[i]
-            np.matmul(room.inputs[i].swapaxes(-1, -2), pull, out=layer.of(gradient))
+            np.matmul(buffers.inputs[i].swapaxes(-1, -2), output_gradient, out=layer.view(gradient))
             if i == 0:
                 return
-            below, inner = room.deltas[i - 1], room.inputs[i][:, :, :-1]
-            np.matmul(pull, layer.of(row)[:, :-1].swapaxes(1, 2), out=below)
-            derivative = room.sums[i - 1]  # no longer needed
+            input_gradient, hidden = buffers.deltas[i - 1], buffers.inputs[i][:, :, :-1]
+            np.matmul(output_gradient, layer.view(row)[:, :-1].swapaxes(1, 2), out=input_gradient)
+            derivative = buffers.sums[i - 1]  # no longer needed
             if self.is_tanh:
-                np.multiply(inner, inner, out=derivative)
+                np.multiply(hidden, hidden, out=derivative)
                 np.subtract(1, derivative, out=derivative)
             else:
-                np.greater(inner, 0, out=derivative)
-            below *= derivative
-            pull = below
+                np.greater(hidden, 0, out=derivative)
+            input_gradient *= derivative
+            output_gradient = input_gradient
 
-    def _room(self, batch: int) -> Room:
-        if batch not in self._rooms:
+    def _activations(self, batch: int) -> Activations:
+        if batch not in self._activations_by_batch:
             shapes = [(k, batch, outputs) for k, _, outputs in (layer.shape for layer in self.layers)]
             inputs = [np.ones((k, batch, outputs + 1), np.float32) for k, _, outputs in shapes[:-1]]
             empty = [np.empty(0, np.float32), *inputs]
-            self._rooms[batch] = Room(
+            self._activations_by_batch[batch] = Activations(
                 empty,
                 [np.empty(shape, np.float32) for shape in shapes],
                 [np.empty(shape, np.float32) for shape in shapes[:-1]],
             )
-        return self._rooms[batch]
+        return self._activations_by_batch[batch]
 
 
-def layers(net: nn.Module) -> list[nn.Linear]:
+def linear_layers(net: nn.Module) -> list[nn.Linear]:
     """The linear layers of a plain network, first to last."""
     return [module for module in net.modules() if isinstance(module, nn.Linear)]
 
 
-def with_ones(x: Row) -> Row:
+def append_ones(x: Row) -> Row:
     """``[B, ...]`` to ``[B, F + 1]``, the last column 1; bytes are read as 0 … 1, as ``MlpTorso`` does."""
     flat = x.reshape(len(x), -1)
     wide = np.ones((len(x), flat.shape[1] + 1), np.float32)
@@ -133,13 +133,13 @@ def with_ones(x: Row) -> Row:
     return wide
 
 
-def numbers(x: Tensor) -> Row:
+def as_array(x: Tensor) -> Row:
     """The numbers ``[...]`` of a tensor on the host, of its own type, without a copy."""
     row: Row = x.detach().numpy()
     return row
 
 
-class Head(Protocol):
+class PolicyHead(Protocol):
     """A policy, read off the first network's outputs, and its gradients."""
 
     def evaluate(self, raw: Row, action: Row) -> tuple[Row, Row]:
@@ -162,7 +162,7 @@ class GaussianHead:
         self._inverse = np.exp(-self.log_std)
         self._standard = (action - raw) * self._inverse
         self._squares = self._standard * self._standard
-        width = self.log_std.sum() + len(self.log_std) * np.float32(LOG_ROOT_TAU)
+        width = self.log_std.sum() + len(self.log_std) * np.float32(LOG_SQRT_2PI)
         log_prob: Row = self._squares @ self._halves - width
         return log_prob, np.full_like(log_prob, width + np.float32(0.5 * len(self.log_std)))
 
@@ -190,15 +190,15 @@ class DiscreteHead:
 
     def backward(self, log_prob: Row, entropy: Row, out: Row) -> None:
         """Of the logits ``[B, A]``."""
-        surprise = entropy[:, None] * (self._log + self._entropy[:, None])
-        np.multiply(np.exp(self._log), -surprise - log_prob[:, None], out=out)
+        negative_entropy = entropy[:, None] * (self._log + self._entropy[:, None])
+        np.multiply(np.exp(self._log), -negative_entropy - log_prob[:, None], out=out)
         out[self._actions] += log_prob
 
 
 class NumpyOptimizer:
     """Parameters, gradients and moments of one optimizer in flat rows, each moved as the optimizer would."""
 
-    def __init__(self, stack: Stack, optimizer: torch.optim.Optimizer, *, max_norm: float | None) -> None:
+    def __init__(self, stack: NumpyMLPs, optimizer: torch.optim.Optimizer, *, max_norm: float | None) -> None:
         self.optimizer, self.max_norm, self.adam = optimizer, max_norm, isinstance(optimizer, torch.optim.Adam)
         self.names = ("exp_avg", "exp_avg_sq") if self.adam else ("square_avg",)
         rows = [np.zeros(stack.size, np.float32) for _ in range(2 + len(self.names))]
@@ -211,13 +211,13 @@ class NumpyOptimizer:
     def begin(self) -> None:
         """Take parameters and moments over."""
         for parameter, place in self._places:
-            place[...] = numbers(parameter)
-        for name, held in zip(self.names, self._moment_views, strict=True):
-            for parameter, place in held:
+            place[...] = as_array(parameter)
+        for name, places in zip(self.names, self._moment_views, strict=True):
+            for parameter, place in places:
                 state = self.optimizer.state[parameter]
                 if not state:
                     self._first(parameter)
-                place[...] = numbers(state[name])
+                place[...] = as_array(state[name])
         self._steps.copy_(self.optimizer.state[self._places[0][0]]["step"])
 
     def step(self) -> None:
@@ -242,10 +242,10 @@ class NumpyOptimizer:
     def end(self) -> None:
         """Copy the parameters back into the torch network, in place."""
         for parameter, place in self._places:
-            numbers(parameter)[...] = place
-        for name, held in zip(self.names, self._moment_views, strict=True):
-            for parameter, place in held:
-                numbers(self.optimizer.state[parameter][name])[...] = place
+            as_array(parameter)[...] = place
+        for name, places in zip(self.names, self._moment_views, strict=True):
+            for parameter, place in places:
+                as_array(self.optimizer.state[parameter][name])[...] = place
         for parameter, _ in self._places:
             self.optimizer.state[parameter]["step"].copy_(self._steps)
 

@@ -17,16 +17,16 @@ from torch import Tensor
 from rlbench.accel.numpy_mlp import (
     DiscreteHead,
     GaussianHead,
-    Head,
+    NumpyMLPs,
     NumpyOptimizer,
+    PolicyHead,
     Row,
-    Stack,
-    layers,
-    numbers,
-    with_ones,
+    append_ones,
+    as_array,
+    linear_layers,
 )
 from rlbench.algorithms.onpolicy import EPSILON, RolloutBatch
-from rlbench.config import online as config
+from rlbench.config.online import PPOConfig
 from rlbench.nets.actor_critic import GaussianActor, SeparateActorCritic
 
 
@@ -42,113 +42,118 @@ class Minibatch(NamedTuple):
     share: Row  # what a row counts in a mean: 0 for a final observation; they sum to 1
 
 
-class Surrogate:
+class NumpyPPO:
     """All batches of one pass over a rollout."""
 
     def __init__(
         self,
         net: SeparateActorCritic,
         optimizer: torch.optim.Optimizer,
-        method: config.Surrogate,
+        method: PPOConfig,
     ) -> None:
         self.method, actor = method, net.actor
         gaussian = isinstance(actor, GaussianActor)
-        loose = [actor.log_std] if isinstance(actor, GaussianActor) else []
-        self.stack = Stack([layers(actor), layers(net.critic)], activation=net.actor.torso.activation, loose=loose)
-        self.descent = NumpyOptimizer(self.stack, optimizer, max_norm=method.max_grad_norm)
-        row, gradient, behind = self.descent.row, self.descent.gradient, self.stack.behind
-        self.head: Head = GaussianHead(row[behind:], gradient[behind:]) if gaussian else DiscreteHead()
-        self.actions = layers(actor)[-1].out_features
+        extra = [actor.log_std] if isinstance(actor, GaussianActor) else []
+        self.stack = NumpyMLPs(
+            [linear_layers(actor), linear_layers(net.critic)], activation=net.actor.torso.activation, extra=extra
+        )
+        self.optimizer = NumpyOptimizer(self.stack, optimizer, max_norm=method.max_grad_norm)
+        row, gradient, extra_start = self.optimizer.row, self.optimizer.gradient, self.stack.extra_start
+        self.head: PolicyHead = GaussianHead(row[extra_start:], gradient[extra_start:]) if gaussian else DiscreteHead()
+        self.actions = linear_layers(actor)[-1].out_features
 
     @torch.no_grad()
     def __call__(self, batch: RolloutBatch, batches: tuple[Tensor, ...]) -> Tensor:
         """Policy loss, value loss, entropy and divergence of every batch, ``[batches, 4]``."""
-        self.descent.begin()
+        self.optimizer.begin()
         with np.errstate(all="ignore"):  # what diverges is found where it is reported, as in torch
-            reports = [self._step(page) for page in _minibatches(batch, batches)]
-        self.descent.end()
+            reports = [self._step(minibatch) for minibatch in _minibatches(batch, batches)]
+        self.optimizer.end()
         return torch.tensor(reports)
 
-    def _step(self, page: Minibatch) -> tuple[float, float, float, float]:
-        descent, ours, share = self.descent, self.method, page.share
-        outputs = self.stack.forward(descent.row, page.obs)
+    def _step(self, minibatch: Minibatch) -> tuple[float, float, float, float]:
+        optimizer, method, share = self.optimizer, self.method, minibatch.share
+        outputs = self.stack.forward(optimizer.row, minibatch.obs)
         value = outputs[1, :, 0]
-        log_prob, entropy = self.head.evaluate(outputs[0, :, : self.actions], page.action)
-        gain, derivative = self._gain(log_prob, page)
-        error, pull_value = self._miss(value, page)
-        pull = np.zeros_like(outputs)
-        self.head.backward(-share * derivative, np.float32(-ours.entropy) * share, pull[0, :, : self.actions])
-        pull[1, :, 0] = np.float32(ours.value) * share * pull_value
-        self.stack.backward(descent.row, pull, descent.gradient)
-        descent.step()
-        difference = page.log_prob - log_prob
-        return -float(share @ gain), float(share @ error), float(share @ entropy), float(share @ difference)
+        log_prob, entropy = self.head.evaluate(outputs[0, :, : self.actions], minibatch.action)
+        objective, derivative = self._surrogate(log_prob, minibatch)
+        error, value_gradient = self._value_error(value, minibatch)
+        output_gradient = np.zeros_like(outputs)
+        entropy_gradient = np.float32(-method.entropy) * share
+        self.head.backward(-share * derivative, entropy_gradient, output_gradient[0, :, : self.actions])
+        output_gradient[1, :, 0] = np.float32(method.value) * share * value_gradient
+        self.stack.backward(optimizer.row, output_gradient, optimizer.gradient)
+        optimizer.step()
+        difference = minibatch.log_prob - log_prob
+        return -float(share @ objective), float(share @ error), float(share @ entropy), float(share @ difference)
 
-    def _gain(self, log_prob: Row, page: Minibatch) -> tuple[Row, Row]:
+    def _surrogate(self, log_prob: Row, minibatch: Minibatch) -> tuple[Row, Row]:
         """The surrogate objective, and its gradient with respect to the log-probability, each ``[B]``."""
-        clip, dual_clip, advantage = self.method.clip, self.method.dual_clip, page.advantage
+        clip, dual_clip, advantage = self.method.clip, self.method.dual_clip, minibatch.advantage
         if self.method.normalize:
-            advantage = _normalize(advantage, page.share)
+            advantage = _normalize(advantage, minibatch.share)
         if clip is None:
             return log_prob * advantage, advantage
-        ratio = np.exp(log_prob - page.log_prob)
-        free = ratio * advantage
-        held = np.minimum(np.maximum(ratio, np.float32(1 - clip)), np.float32(1 + clip)) * advantage
-        gain, derivative = np.minimum(free, held), free * (free <= held)
+        ratio = np.exp(log_prob - minibatch.log_prob)
+        unclipped = ratio * advantage
+        clipped = np.minimum(np.maximum(ratio, np.float32(1 - clip)), np.float32(1 + clip)) * advantage
+        objective, derivative = np.minimum(unclipped, clipped), unclipped * (unclipped <= clipped)
         if dual_clip is not None:
-            worst = np.where(advantage < 0, np.float32(dual_clip) * advantage, -np.inf).astype(np.float32)
-            gain, derivative = np.maximum(gain, worst), derivative * (gain >= worst)
-        return gain, derivative
+            bound = np.where(advantage < 0, np.float32(dual_clip) * advantage, -np.inf).astype(np.float32)
+            objective, derivative = np.maximum(objective, bound), derivative * (objective >= bound)
+        return objective, derivative
 
-    def _miss(self, value: Row, page: Minibatch) -> tuple[Row, Row]:
+    def _value_error(self, value: Row, minibatch: Minibatch) -> tuple[Row, Row]:
         """Squared errors of the critic, and their gradient by its value, each ``[B]``."""
-        gap, clip = value - page.value_target, self.method.clip
+        gap, clip = value - minibatch.value_target, self.method.clip
         error, derivative = gap * gap, gap + gap
         if not self.method.value_clip or clip is None:
             return error, derivative
-        difference = value - page.value
-        near = page.value + np.minimum(np.maximum(difference, np.float32(-clip)), np.float32(clip)) - page.value_target
-        other = near * near
-        return np.maximum(error, other), derivative * ((np.abs(difference) <= np.float32(clip)) | (error > other))
+        difference = value - minibatch.value
+        clipped = minibatch.value + np.minimum(np.maximum(difference, np.float32(-clip)), np.float32(clip))
+        clipped_gap = clipped - minibatch.value_target
+        clipped_error = clipped_gap * clipped_gap
+        active = (np.abs(difference) <= np.float32(clip)) | (error > clipped_error)
+        return np.maximum(error, clipped_error), derivative * active
 
 
-class Regression:
+class NumpyValueRegression:
     """Steps of a critic towards the targets of a whole rollout."""
 
     def __init__(self, net: SeparateActorCritic, optimizer: torch.optim.Optimizer, *, steps: int) -> None:
         self.steps = steps
-        self.stack = Stack([layers(net.critic)], activation=net.actor.torso.activation, loose=[])
-        self.descent = NumpyOptimizer(self.stack, optimizer, max_norm=None)
+        self.stack = NumpyMLPs([linear_layers(net.critic)], activation=net.actor.torso.activation, extra=[])
+        self.optimizer = NumpyOptimizer(self.stack, optimizer, max_norm=None)
 
     @torch.no_grad()
     def __call__(self, batch: RolloutBatch) -> Tensor:
         """The critic's mean squared errors before each step, ``[steps]``."""
-        descent, losses = self.descent, list[float]()
-        (page,) = _minibatches(batch, (torch.arange(len(batch.weight)),))
-        descent.begin()
+        optimizer, losses = self.optimizer, list[float]()
+        (minibatch,) = _minibatches(batch, (torch.arange(len(batch.weight)),))
+        optimizer.begin()
         for _ in range(self.steps):
-            outputs = self.stack.forward(descent.row, page.obs)
-            gap = outputs[0, :, 0] - page.value_target
-            losses.append(float(page.share @ (gap * gap)))
-            self.stack.backward(descent.row, (2 * page.share * gap)[None, :, None], descent.gradient)
-            descent.step()
-        descent.end()
+            outputs = self.stack.forward(optimizer.row, minibatch.obs)
+            gap = outputs[0, :, 0] - minibatch.value_target
+            losses.append(float(minibatch.share @ (gap * gap)))
+            self.stack.backward(optimizer.row, (2 * minibatch.share * gap)[None, :, None], optimizer.gradient)
+            optimizer.step()
+        optimizer.end()
         return torch.tensor(losses)
 
 
 def _minibatches(batch: RolloutBatch, batches: tuple[Tensor, ...]) -> Iterator[Minibatch]:
     """The lesson in the order of its batches, copied once and then cut up."""
-    whole = _minibatch(batch, numbers(torch.cat(batches)).astype(np.int64, copy=False))
+    whole = _minibatch(batch, as_array(torch.cat(batches)).astype(np.int64, copy=False))
     start = 0
     for rows in batches:
-        page = Minibatch._make(column[start : start + len(rows)] for column in whole)
-        yield page._replace(share=page.share / max(page.share.sum(), np.float32(1)))
+        minibatch = Minibatch._make(column[start : start + len(rows)] for column in whole)
+        yield minibatch._replace(share=minibatch.share / max(minibatch.share.sum(), np.float32(1)))
         start += len(rows)
 
 
 def _minibatch(batch: RolloutBatch, rows: NDArray[np.int64]) -> Minibatch:
-    obs, *columns = (numbers(column)[rows] for column in batch)
-    return Minibatch(with_ones(obs), *columns)
+    obs, *columns = (as_array(column)[rows] for column in batch)
+    return Minibatch(append_ones(obs), *columns)
 
 
 def _normalize(x: Row, share: Row) -> Row:

@@ -7,8 +7,10 @@ from functools import wraps
 from types import MethodType
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar, TypeVarTuple, cast
 
+import torch
 from torch import Tensor, nn
 
+from rlbench.ops.action_distributions import Policy
 from rlbench.ops.state_dict import Composite, Stateful
 from rlbench.ops.types import Metrics, Role, Rollout
 
@@ -46,6 +48,23 @@ class Compilable(Composite):
     def losses(cls) -> list[str]:
         """The names of the methods that are declared as losses."""
         return [name for name in dir(cls) if getattr(getattr(cls, name), "is_loss", False)]
+
+
+class ActorLearner(Compilable):
+    """A learner that acts by its ``actor``, which returns a policy."""
+
+    actor: nn.Module
+    greedy = True  # evaluation takes the policy's mode, else its samples
+
+    @torch.no_grad()
+    def act(self, obs: Tensor, role: Role) -> Tensor:
+        """Samples of the policy, ``[N]`` or ``[N, A]``; its mode in evaluation if ``greedy``."""
+        policy: Policy = self.actor(obs)
+        return policy.mode() if role == "eval" and self.greedy else policy.sample()
+
+    def policy(self) -> nn.Module:
+        """The actor."""
+        return self.actor
 
 
 def compilable(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rlbench.algorithms.base import Compilable, Compiler, Update, compilable
 from rlbench.algorithms.steps import optimize, target_updates, td_loss
-from rlbench.config.offline import BatchConstrained
+from rlbench.config.offline import BCQConfig
 from rlbench.nets.bcq_vae import BCQPolicy
 from rlbench.ops.losses import bc_mse, kl_to_standard_normal, lambda_mix, weighted_mean
 from rlbench.ops.types import Role, Transition
@@ -37,7 +37,7 @@ class BCQ(Compilable):
         critic_optimizer: torch.optim.Optimizer,
         perturbation_optimizer: torch.optim.Optimizer,
         tau: float,
-        method: BatchConstrained,
+        method: BCQConfig,
         compiler: Compiler | None = None,
     ) -> None:
         super().__init__(compiler)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, Periodic, Update, compilable
+from rlbench.algorithms.base import ActorLearner, Compiler, Periodic, Update, compilable
 from rlbench.algorithms.steps import optimize
-from rlbench.nets.actors import BoundedActor, DeterministicActor
+from rlbench.nets.actors import BoundedGaussianActor, DeterministicActor
 from rlbench.nets.discrete_actor_critic import BehaviorPolicy
-from rlbench.ops.action_distributions import Deterministic, Discrete
+from rlbench.ops.action_distributions import CategoricalPolicy, DeterministicPolicy
 from rlbench.ops.losses import bc_mse, weighted_mean
-from rlbench.ops.types import Role, Transition
+from rlbench.ops.types import Transition
 
 
-class Imitation(Compilable):
+class BehaviorCloning(ActorLearner):
     """Behavior cloning (Pomerleau 1991): mean squared error for a deterministic actor, otherwise maximum likelihood."""
 
     saved = ("actor", "actor_optimizer")
@@ -24,7 +24,7 @@ class Imitation(Compilable):
 
     def __init__(
         self,
-        actor: DeterministicActor | BoundedActor | BehaviorPolicy,
+        actor: DeterministicActor | BoundedGaussianActor | BehaviorPolicy,
         *,
         actor_optimizer: torch.optim.Optimizer,
         compiler: Compiler | None = None,
@@ -36,11 +36,11 @@ class Imitation(Compilable):
     def loss(self, batch: Transition) -> tuple[Tensor, Tensor]:
         """Squared error or negative log-density, ``[]``, and every row's squared error, of numbers 0 or 1, ``[B]``."""
         policy = self.actor(batch.obs)
-        if isinstance(policy, Discrete):
+        if isinstance(policy, CategoricalPolicy):
             error = (policy.mode() != batch.action).to(batch.reward.dtype)
         else:
             error = bc_mse(policy.mode(), batch.action)
-        surprise = error if isinstance(policy, Deterministic) else -policy.log_prob(batch.action)
+        surprise = error if isinstance(policy, DeterministicPolicy) else -policy.log_prob(batch.action)
         return (batch.weight * surprise).mean(), error.detach()
 
     def update(self, batch: Transition, phase: int = 0) -> Update:  # noqa: ARG002 - every update is like the others
@@ -48,17 +48,3 @@ class Imitation(Compilable):
         loss, error = self.loss(batch)
         optimize(loss, self.actor_optimizer)
         return Update({"actor_loss": loss.detach(), "error": weighted_mean(error, batch.weight)}, error)
-
-    @torch.no_grad()
-    def act(self, obs: Tensor, role: Role) -> Tensor:
-        """The preferred actions, ``[N]`` or ``[N, A]``; in training samples, where the policy has any."""
-        policy = self.actor(obs)
-        if role == "eval" or isinstance(policy, Deterministic):
-            action: Tensor = policy.mode()
-        else:
-            action = policy.draw() if isinstance(policy, Discrete) else policy.draws(1)[0]
-        return action
-
-    def policy(self) -> DeterministicActor | BoundedActor | BehaviorPolicy:
-        """The actor."""
-        return self.actor

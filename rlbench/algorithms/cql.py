@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from rlbench.algorithms.base import Compilable, Update, compilable
 from rlbench.algorithms.sac import SAC
 from rlbench.algorithms.steps import optimize, squared_td_errors
-from rlbench.config.offline import Conservative
-from rlbench.ops.action_distributions import Squashed, uniform_actions
+from rlbench.config.offline import CQLConfig
+from rlbench.ops.action_distributions import SquashedGaussianPolicy, uniform_actions
 from rlbench.ops.losses import conservative_gap, weighted_mean
 from rlbench.ops.state_dict import Composite
 from rlbench.ops.types import Transition
@@ -48,7 +48,7 @@ class CQL(Compilable):
     cycle = 1
     saved = ("sac", "multiplier")
 
-    def __init__(self, sac: SAC, *, multiplier: LagrangeMultiplier, method: Conservative) -> None:
+    def __init__(self, sac: SAC, *, multiplier: LagrangeMultiplier, method: CQLConfig) -> None:
         super().__init__(sac.compiler)
         self.sac, self.multiplier, self.config, self.every = sac, multiplier, method, sac.every
         self.act, self.policy = sac.act, sac.policy
@@ -62,7 +62,7 @@ class CQL(Compilable):
         """
         count = self.config.n_action_samples
         policy = self.sac.actor(torch.cat([batch.obs, batch.next_obs]))
-        action, log_prob = policy.repeated(count).sample()
+        action, log_prob = policy.expand(count).sample_and_log_prob()
         (here, there), (likely, next_likely) = action.chunk(2, 1), log_prob.chunk(2, 1)
         random, density = uniform_actions(batch.action, count)
         future = self.sac.target_critics(batch.next_obs, there[0]).amin(0)
@@ -108,7 +108,7 @@ class ClonedSAC(SAC):
         """``[]``, 1 while the actor clones the behavior, then 0; a schedule fills it in place."""
         return torch.ones_like(self.temperature.log.detach())
 
-    def objective(self, batch: Transition, policy: Squashed, action: Tensor) -> Tensor:
+    def objective(self, batch: Transition, policy: SquashedGaussianPolicy, action: Tensor) -> Tensor:
         """The data's log-density while the actor clones, then the minimum value of ``action`` ``[B, A]``; ``[B]``."""
         value = super().objective(batch, policy, action)
         return torch.where(self.cloning > 0, policy.log_prob(atanh(batch.action)), value)

@@ -7,17 +7,17 @@ import copy
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, Update, compilable
+from rlbench.algorithms.base import ActorLearner, Compiler, Update, compilable
 from rlbench.algorithms.steps import optimize, squared_td_errors, target_updates
-from rlbench.config.offline import CriticRegularized
-from rlbench.nets.actors import BoundedActor
+from rlbench.config.offline import CRRConfig
+from rlbench.nets.actors import BoundedGaussianActor
 from rlbench.nets.critics import Critics
-from rlbench.ops.action_distributions import Gaussian
+from rlbench.ops.action_distributions import GaussianPolicy
 from rlbench.ops.losses import binary_weight, exponential_weight, weighted_mean
-from rlbench.ops.types import Role, Transition
+from rlbench.ops.types import Transition
 
 
-class CRR(Compilable):
+class CRR(ActorLearner):
     """https://arxiv.org/abs/2006.15134; actor and critics are updated together, from each other's old parameters."""
 
     saved = ("actor", "critics", "target_actor", "target_critics", "actor_optimizer", "critic_optimizer")
@@ -26,13 +26,13 @@ class CRR(Compilable):
 
     def __init__(
         self,
-        actor: BoundedActor,
+        actor: BoundedGaussianActor,
         critics: Critics,
         *,
         actor_optimizer: torch.optim.Optimizer,
         critic_optimizer: torch.optim.Optimizer,
         tau: float,
-        method: CriticRegularized,
+        method: CRRConfig,
         compiler: Compiler | None = None,
     ) -> None:
         super().__init__(compiler)
@@ -47,15 +47,15 @@ class CRR(Compilable):
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the minimum of the targets; values ``[K, B]``."""
         with torch.no_grad():
-            action = self.target_actor(batch.next_obs).draws(1)[0]
+            action = self.target_actor(batch.next_obs).sample()
             target = batch.reward + batch.discount * self.target_critics(batch.next_obs, action).amin(0)
         value = self.critics(batch.obs, batch.action)
         return *squared_td_errors(value, target, batch.weight), value.detach()
 
     @torch.no_grad()
-    def weight(self, obs: Tensor, policy: Gaussian, value: Tensor) -> Tensor:
+    def weight(self, obs: Tensor, policy: GaussianPolicy, value: Tensor) -> Tensor:
         """The weight of an action of value ``value`` ``[B]``, from its advantage, ``[B]`` (eq. 3 and 4)."""
-        others = self.critics.each(obs, policy.draws(self.config.n_action_samples)).amin(0)  # [M, B]
+        others = self.critics.each(obs, policy.clipped_samples(self.config.n_action_samples)).amin(0)  # [M, B]
         advantage = value - (others.mean(0) if self.config.advantage_type == "mean" else others.amax(0))
         if self.config.mode == "binary":
             return binary_weight(advantage)
@@ -82,14 +82,3 @@ class CRR(Compilable):
             "imitated": mean_weight,  # mean weight of the data's actions in the actor's loss
         }
         return Update(metrics, error)
-
-    @torch.no_grad()
-    def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Samples of the policy, ``[N, A]``; its mode in evaluation."""
-        policy = self.actor(obs)
-        action: Tensor = policy.mode() if role == "eval" else policy.draws(1)[0]
-        return action
-
-    def policy(self) -> BoundedActor:
-        """The actor."""
-        return self.actor

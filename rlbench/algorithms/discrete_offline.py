@@ -6,42 +6,42 @@ import torch
 from torch import Tensor
 
 from rlbench.algorithms.base import Compiler
-from rlbench.algorithms.dqn import Extra, QLearner, Selector
-from rlbench.config.offline_discrete import DiscreteCriticRegularized
+from rlbench.algorithms.dqn import ActionMask, AuxiliaryLoss, QLearner
+from rlbench.config.offline_discrete import DiscreteCRRConfig
 from rlbench.nets.discrete_actor_critic import QNetWithPolicy
-from rlbench.ops.action_distributions import Discrete
-from rlbench.ops.losses import binary_weight, discrete_conservative_gap, exponential_weight, likely
-from rlbench.ops.return_distributions import Expected, Value, pick
+from rlbench.ops.action_distributions import CategoricalPolicy
+from rlbench.ops.losses import binary_weight, discrete_conservative_gap, exponential_weight, probable_actions
+from rlbench.ops.return_distributions import ExpectedReturn, ReturnDistribution, gather_actions
 from rlbench.ops.types import Role, Transition
 
 
-def behavior_mask(net: QNetWithPolicy, threshold: float) -> Selector:
+def behavior_mask(net: QNetWithPolicy, threshold: float) -> ActionMask:
     """Discrete BCQ's mask (https://arxiv.org/abs/1910.01708): actions that are probable in the data."""
 
-    def select(features: Tensor) -> Tensor:
-        return likely(net.policy(features).logits, threshold)
+    def mask(features: Tensor) -> Tensor:
+        return probable_actions(net.policy(features).logits, threshold)
 
-    return select
+    return mask
 
 
-def imitation(net: QNetWithPolicy, penalty: float) -> Extra:
-    """Discrete BCQ's term: cross entropy with the data's actions, and a penalty on squared logits."""
+def behavior_cloning_loss(net: QNetWithPolicy, penalty: float) -> AuxiliaryLoss:
+    """Discrete BCQ's term (1910.01708): cross entropy with the data's actions, and a penalty on squared logits."""
 
-    def extra(features: Tensor, value: Value, batch: Transition) -> Tensor:  # noqa: ARG001 - cloning ignores values
+    def loss(features: Tensor, _: ReturnDistribution, batch: Transition) -> Tensor:
         policy = net.policy(features)
-        surprise = penalty * policy.logits.square().mean(-1) - policy.log_prob(batch.action)
-        return (batch.weight * surprise).mean()
+        negative_log_likelihood = penalty * policy.logits.square().mean(-1) - policy.log_prob(batch.action)
+        return (batch.weight * negative_log_likelihood).mean()
 
-    return extra
+    return loss
 
 
-def conservatism(weight: float) -> Extra:
+def cql_loss(weight: float) -> AuxiliaryLoss:
     """CQL's term (https://arxiv.org/abs/2006.04779, eq. 4): the gap between values of all actions and of the data's."""
 
-    def extra(features: Tensor, value: Value, batch: Transition) -> Tensor:  # noqa: ARG001 - the gap needs only values
+    def loss(_: Tensor, value: ReturnDistribution, batch: Transition) -> Tensor:
         return weight * (batch.weight * discrete_conservative_gap(value.mean(), batch.action)).mean()
 
-    return extra
+    return loss
 
 
 class DiscreteCRR(QLearner):
@@ -60,7 +60,7 @@ class DiscreteCRR(QLearner):
         optimizer: torch.optim.Optimizer,
         max_grad_norm: float | None,
         target_update_interval: int,
-        method: DiscreteCriticRegularized,
+        method: DiscreteCRRConfig,
         compiler: Compiler | None = None,
     ) -> None:
         super().__init__(
@@ -69,28 +69,28 @@ class DiscreteCRR(QLearner):
             max_grad_norm=max_grad_norm,
             double=True,
             target_update_interval=target_update_interval,
-            extra=self.weighted_cloning_loss,
+            auxiliary_loss=self.weighted_cloning_loss,
             compiler=compiler,
         )
         self.config = method
 
-    def bootstrap_value(self, obs: Tensor) -> Value:
+    def bootstrap_value(self, obs: Tensor) -> ReturnDistribution:
         """The target network's value of its own policy at ``obs``, ``[B]``."""
         features = self.target.torso(obs)
-        return Expected(expected_value(self.target.policy(features), self.target.head(features, "target").mean()))
+        return ExpectedReturn(expected_value(self.target.policy(features), self.target.head(features, "target").mean()))
 
-    def weighted_cloning_loss(self, features: Tensor, value: Value, batch: Transition) -> Tensor:
+    def weighted_cloning_loss(self, features: Tensor, value: ReturnDistribution, batch: Transition) -> Tensor:
         """The policy's loss (eq. 1), and CQL's gap if ``conservative_weight`` is set, ``[]``."""
         policy, mean = self.online.policy(features), value.mean()
         loss = -(batch.weight * self.weight(policy, mean, batch.action) * policy.log_prob(batch.action)).mean()
         if self.config.conservative_weight is None:
             return loss
-        return loss + conservatism(self.config.conservative_weight)(features, value, batch)
+        return loss + cql_loss(self.config.conservative_weight)(features, value, batch)
 
     @torch.no_grad()
-    def weight(self, policy: Discrete, mean: Tensor, action: Tensor) -> Tensor:
+    def weight(self, policy: CategoricalPolicy, mean: Tensor, action: Tensor) -> Tensor:
         """The weight of each ``action`` ``[B]``, from the action values ``mean`` ``[B, A]`` (eq. 3 and 4), ``[B]``."""
-        advantage = pick(mean, action) - expected_value(policy, mean)
+        advantage = gather_actions(mean, action) - expected_value(policy, mean)
         match self.config.mode:
             case "exp":
                 return exponential_weight(advantage, 1 / self.config.beta, self.config.max_weight)
@@ -103,9 +103,9 @@ class DiscreteCRR(QLearner):
     def act(self, obs: Tensor, role: Role) -> Tensor:
         """Samples of the policy, ``[N]``; its mode in evaluation if ``greedy``."""
         policy = self.online.policy(self.online.torso(obs))
-        return policy.mode() if role == "eval" and self.config.greedy else policy.draw()
+        return policy.mode() if role == "eval" and self.config.greedy else policy.sample()
 
 
-def expected_value(policy: Discrete, mean: Tensor) -> Tensor:
+def expected_value(policy: CategoricalPolicy, mean: Tensor) -> Tensor:
     """The expected value of a policy, ``[B]``, from action values ``mean`` ``[B, A]``."""
     return (policy.logits.softmax(-1) * mean).sum(-1)

@@ -12,9 +12,9 @@ from rlbench.algorithms.base import Compilable, Compiler, Update, compilable
 from rlbench.algorithms.sac import Temperature
 from rlbench.algorithms.steps import optimize, target_updates
 from rlbench.nets.discrete_actor_critic import DiscreteActorCritic
-from rlbench.ops.action_distributions import Discrete
+from rlbench.ops.action_distributions import CategoricalPolicy
 from rlbench.ops.losses import valid_mean
-from rlbench.ops.return_distributions import pick
+from rlbench.ops.return_distributions import gather_actions
 from rlbench.ops.state_dict import Parts
 from rlbench.ops.types import Role, Transition
 
@@ -48,7 +48,7 @@ class DiscreteSAC(Compilable):
         future = self.soft_value(self.net.policy(batch.next_obs), self.target(batch.next_obs)[1].amin(0))
         return batch.reward + batch.discount * future
 
-    def soft_value(self, policy: Discrete, value: Tensor) -> Tensor:
+    def soft_value(self, policy: CategoricalPolicy, value: Tensor) -> Tensor:
         """The soft value ``[B]`` of a policy, from action values ``value`` ``[B, A]``."""
         expected = (policy.logits.softmax(-1) * value).sum(-1)
         return expected + self.temperature.value() * policy.entropy()
@@ -56,7 +56,7 @@ class DiscreteSAC(Compilable):
     @compilable
     def critic_loss(self, batch: Transition, target: Tensor, member: int) -> tuple[Tensor, Tensor, Tensor]:
         """One critic's squared error ``[]``, mean value ``[]`` and each row's absolute error, ``[B]``."""
-        value = pick(self.net.value(batch.obs, member), batch.action)
+        value = gather_actions(self.net.value(batch.obs, member), batch.action)
         error = value - target
         q = valid_mean(value.detach(), batch.weight)
         return (batch.weight * error.square()).mean(), q, error.abs().detach()
@@ -92,7 +92,7 @@ class DiscreteSAC(Compilable):
     def act(self, obs: Tensor, role: Role) -> Tensor:
         """Sampled actions, ``[N]``; the most probable ones in evaluation."""
         policy = self.net.policy(obs)
-        return policy.mode() if role == "eval" else policy.draw()
+        return policy.mode() if role == "eval" else policy.sample()
 
     def policy(self) -> DiscreteActorCritic:
         """Actor and critics."""

@@ -1,4 +1,4 @@
-"""Q-learning with a target network on any ``Value``: DQN, C51, QR-DQN, IQN, FQF and Rainbow share it.
+"""Q-learning with a target network on any ``ReturnDistribution``: DQN, C51, QR-DQN, IQN, FQF and Rainbow share it.
 
 Two functions extend it to offline algorithms: a *selector* masks actions, and an *extra* term is added to the loss.
 """
@@ -16,14 +16,14 @@ from rlbench.algorithms.base import Compilable, Compiler, Update, compilable
 from rlbench.algorithms.steps import optimize, target_updates
 from rlbench.nets.q_heads import QNet
 from rlbench.ops.losses import valid_mean
-from rlbench.ops.return_distributions import Value
+from rlbench.ops.return_distributions import ReturnDistribution
 from rlbench.ops.state_dict import Parts
 from rlbench.ops.types import Role, Transition
 
-Selector: TypeAlias = Callable[[Tensor], Tensor]
+ActionMask: TypeAlias = Callable[[Tensor], Tensor]
 """From the online network's features ``[B, F]`` to the mask of allowed actions, ``[B, A]`` bool, at least one."""
 
-Extra: TypeAlias = Callable[[Tensor, Value, Transition], Tensor]
+AuxiliaryLoss: TypeAlias = Callable[[Tensor, ReturnDistribution, Transition], Tensor]
 """From features ``[B, F]``, the values of all actions there and the batch to a term of the loss, ``[]``."""
 
 
@@ -40,16 +40,16 @@ class QLearner(Compilable):
         max_grad_norm: float | None,
         double: bool,
         target_update_interval: int,
-        select: Selector | None = None,
-        extra: Extra | None = None,
+        action_mask: ActionMask | None = None,
+        auxiliary_loss: AuxiliaryLoss | None = None,
         compiler: Compiler | None = None,
     ) -> None:
         super().__init__(compiler)
-        if select is not None and not double:
-            raise ValueError("select: only what the online network chooses is selected; use double=True")
+        if action_mask is not None and not double:
+            raise ValueError("action_mask: it restricts what the online network chooses; use double=True")
         self.online, self.target = net, copy.deepcopy(net).requires_grad_(False)
         self.optimizers, self.double, self.max_grad_norm = tuple(optimizers), double, max_grad_norm
-        self.select, self.extra_loss = select, extra
+        self.action_mask, self.auxiliary_loss = action_mask, auxiliary_loss
         self.every = target_updates((self.target, net), period=target_update_interval)
 
     @compilable
@@ -60,17 +60,17 @@ class QLearner(Compilable):
         value = values.at(batch.action)
         with torch.no_grad():
             target = self.bootstrap_value(batch.next_obs).backup(batch.reward, batch.discount)
-        distance = value.distance(target)
-        loss = (batch.weight * distance).mean()
-        q, priority = valid_mean(value.mean().detach(), batch.weight), value.priority(target, distance).detach()
-        if self.extra_loss is None:
+        row_loss = value.loss(target)
+        loss = (batch.weight * row_loss).mean()
+        q, priority = valid_mean(value.mean().detach(), batch.weight), value.priority(target, row_loss).detach()
+        if self.auxiliary_loss is None:
             return loss, Update({"loss": loss.detach(), "q": q}, priority)
-        extra = self.extra_loss(features, values, batch)
+        extra = self.auxiliary_loss(features, values, batch)
         return loss + extra, Update({"loss": (loss + extra).detach(), "q": q, "extra": extra.detach()}, priority)
 
-    def bootstrap_value(self, obs: Tensor) -> Value:
+    def bootstrap_value(self, obs: Tensor) -> ReturnDistribution:
         """The target network's value of the best action at ``obs``, ``[B]``."""
-        future: Value = self.target(obs, "target")
+        future: ReturnDistribution = self.target(obs, "target")
         best = self.best(obs, "target") if self.double else future.mean().argmax(-1)
         return future.at(best)
 
@@ -78,8 +78,8 @@ class QLearner(Compilable):
         """The allowed actions of the highest expected return, ``[B]``."""
         features = self.online.torso(obs)
         mean = self.online.head(features, role).mean()
-        if self.select is not None:
-            mean = mean.masked_fill(~self.select(features), -torch.inf)
+        if self.action_mask is not None:
+            mean = mean.masked_fill(~self.action_mask(features), -torch.inf)
         return mean.argmax(-1)
 
     def update(self, batch: Transition, phase: int = 0) -> Update:  # noqa: ARG002 - every update is like the others

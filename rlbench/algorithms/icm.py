@@ -57,7 +57,7 @@ class Curiosity(Composite):
         return self.reward_scale * output.error.view(trajectory.action.shape)
 
 
-class CuriousReplay(Composite):
+class CuriousOffPolicyLearner(Composite):
     """An off-policy learner with curiosity; the module learns from the first step of each transition."""
 
     saved = ("learner", "curiosity")
@@ -88,7 +88,7 @@ class CuriousReplay(Composite):
         return Update(metrics, update.priority)
 
 
-class CuriousRollouts(Composite):
+class CuriousOnPolicyLearner(Composite):
     """An on-policy learner with curiosity; the module makes one gradient step per rollout."""
 
     saved = ("learner", "curiosity")
@@ -98,7 +98,7 @@ class CuriousRollouts(Composite):
         self.act, self.policy = inner.act, inner.policy
 
     def outputs(self, rollout: Rollout) -> ICMOutput:
-        """The module's outputs for every step, dead rows included, M = T · N."""
+        """The module's outputs for every step, final rows included, M = T · N."""
         features = self.curiosity.net.torso(rollout.obs.flatten(0, 1)).unflatten(0, rollout.obs.shape[:2])
         output: ICMOutput = self.curiosity.net(
             features[:-1].flatten(0, 1), rollout.action.flatten(), features[1:].flatten(0, 1)
@@ -106,8 +106,8 @@ class CuriousRollouts(Composite):
         return output
 
     def add_bonus(self, rollout: Rollout, output: ICMOutput) -> tuple[Rollout, Tensor]:
-        """The rollout with bonuses added to its rewards, and the bonuses, ``[T, N]``; a dead row gets 0."""
-        bonus = self.curiosity.reward_scale * output.error.detach().view(rollout.dead.shape) * ~rollout.dead
+        """The rollout with bonuses added to its rewards, and the bonuses, ``[T, N]``; a final row gets 0."""
+        bonus = self.curiosity.reward_scale * output.error.detach().view(rollout.final.shape) * ~rollout.final
         return rollout._replace(reward=rollout.reward + bonus), bonus
 
     def update(self, rollout: Rollout) -> Metrics:
@@ -115,7 +115,7 @@ class CuriousRollouts(Composite):
         output = self.outputs(rollout)
         new_rollout, bonus = self.add_bonus(rollout, output)
         metrics = self.learner.update(new_rollout)
-        weight = (~rollout.dead).flatten().to(bonus.dtype)
+        weight = (~rollout.final).flatten().to(bonus.dtype)
         forward, inverse = self.curiosity.learn(output, rollout.action.flatten(), weight)
         mean_bonus = weighted_mean(bonus.flatten(), weight)
         return {**metrics, "forward_loss": forward, "inverse_loss": inverse, "bonus": mean_bonus}

@@ -8,19 +8,19 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, Update, compilable
+from rlbench.algorithms.base import ActorLearner, Compiler, Update, compilable
 from rlbench.algorithms.steps import optimize, target_updates, td_loss
-from rlbench.config.offline import ImplicitQ
-from rlbench.nets.actors import BoundedActor, ConditionalActor, DeterministicActor
+from rlbench.config.offline import IQLConfig
+from rlbench.nets.actors import BoundedGaussianActor, DeterministicActor, StateDependentStdActor
 from rlbench.nets.critics import Critics, StateValue
-from rlbench.ops.action_distributions import Deterministic
+from rlbench.ops.action_distributions import DeterministicPolicy
 from rlbench.ops.losses import expectile_loss, exponential_weight, weighted_mean
-from rlbench.ops.types import Role, Transition
+from rlbench.ops.types import Transition
 
-ImitatingActor: TypeAlias = BoundedActor | ConditionalActor | DeterministicActor
+IQLActor: TypeAlias = BoundedGaussianActor | StateDependentStdActor | DeterministicActor
 
 
-class IQL(Compilable):
+class IQL(ActorLearner):
     """https://arxiv.org/abs/2110.06169; the networks are updated together, each from the others' old parameters."""
 
     saved = ("actor", "critics", "value", "target_critics", "actor_optimizer", "critics_optimizer", "value_optimizer")
@@ -29,7 +29,7 @@ class IQL(Compilable):
 
     def __init__(
         self,
-        actor: ImitatingActor,
+        actor: IQLActor,
         critics: Critics,
         value: StateValue,
         *,
@@ -37,7 +37,7 @@ class IQL(Compilable):
         critic_optimizer: torch.optim.Optimizer,
         value_optimizer: torch.optim.Optimizer,
         tau: float,
-        method: ImplicitQ,
+        method: IQLConfig,
         compiler: Compiler | None = None,
     ) -> None:
         super().__init__(compiler)
@@ -69,7 +69,7 @@ class IQL(Compilable):
         """
         weight = exponential_weight(advantage, self.config.temperature, self.config.max_weight)
         policy = self.actor(batch.obs)
-        if isinstance(policy, Deterministic):
+        if isinstance(policy, DeterministicPolicy):
             error = (policy.action - batch.action).square().sum(-1)
         else:
             error = -policy.log_prob(batch.action)
@@ -90,17 +90,3 @@ class IQL(Compilable):
             "imitated": mean_weight,  # mean weight of the data's actions in the actor's loss
         }
         return Update(metrics, error)
-
-    @torch.no_grad()
-    def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Samples of the policy, ``[N, A]``; its mode in evaluation."""
-        policy = self.actor(obs)
-        if role == "eval" or isinstance(policy, Deterministic):
-            action: Tensor = policy.mode()
-        else:
-            action = policy.draws(1)[0]
-        return action
-
-    def policy(self) -> ImitatingActor:
-        """The actor."""
-        return self.actor

@@ -7,12 +7,12 @@ from typing import Final, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from rlbench.nets.actor_critic import PolicyValue, SeparateActorCritic, SharedActorCritic
-from rlbench.ops.returns import advantages, fresh, merge_moments
+from rlbench.nets.actor_critic import ActorCriticOutput, SeparateActorCritic, SharedActorCritic
+from rlbench.ops.returns import advantages, initial_moments, update_moments
 from rlbench.ops.state_dict import Composite, Parts
 from rlbench.ops.types import Rollout
 
-ActorValue: TypeAlias = SeparateActorCritic | SharedActorCritic
+ActorCriticNet: TypeAlias = SeparateActorCritic | SharedActorCritic
 EPSILON = 1e-8  # added under every square root in a denominator, as in the reference code
 
 
@@ -32,7 +32,7 @@ class RolloutBatch(NamedTuple):
     weight: Tensor  # [M] 0 for a final observation, which has no action
 
 
-class Returns(Composite):
+class AdvantageEstimator(Composite):
     """Advantages and value targets; with ``scale_returns`` the critic predicts returns divided by their running std.
 
     The order is that of the reference code: values are multiplied by the old std, advantages and returns are computed,
@@ -41,7 +41,7 @@ class Returns(Composite):
 
     def __init__(self, *, gamma: float, gae_lambda: float, scale_returns: bool, like: Tensor) -> None:
         self.gamma, self.gae_lambda, self.scale_returns = gamma, gae_lambda, scale_returns
-        self.moments = fresh((), like)
+        self.moments = initial_moments((), like)
 
     def running_std(self) -> Tensor:
         """The running std of the returns, ``[]``: the unit of the critic."""
@@ -56,7 +56,7 @@ class Returns(Composite):
         advantage = advantages(rollout, unscaled, gamma=self.gamma, gae_lambda=self.gae_lambda)
         returns = advantage + unscaled[:-1]
         if self.scale_returns:
-            self.moments = merge_moments(self.moments, returns.flatten(), (~rollout.dead).flatten())
+            self.moments = update_moments(self.moments, returns.flatten(), (~rollout.final).flatten())
         return advantage, returns / unit
 
     @property
@@ -66,22 +66,22 @@ class Returns(Composite):
 
 
 @torch.no_grad()
-def evaluate_actions(net: ActorValue, rollout: Rollout) -> tuple[Tensor, Tensor]:
+def evaluate_actions(net: ActorCriticNet, rollout: Rollout) -> tuple[Tensor, Tensor]:
     """Log-probabilities of the actions, ``[T, N]``, and values, ``[T + 1, N]``, in one pass over all rows."""
-    output: PolicyValue = net(rollout.obs.flatten(0, 1))
+    output: ActorCriticOutput = net(rollout.obs.flatten(0, 1))
     actions = torch.cat([rollout.action, rollout.action[-1:]]).flatten(0, 1)  # the last row has no action yet
     shape = rollout.obs.shape[:2]
     return output.policy.log_prob(actions).view(shape)[:-1], output.value.view(shape)
 
 
 @torch.no_grad()
-def state_values(net: ActorValue, rollout: Rollout) -> Tensor:
+def state_values(net: ActorCriticNet, rollout: Rollout) -> Tensor:
     """Values alone, ``[T + 1, N]``."""
     value: Tensor = net.state_value(rollout.obs.flatten(0, 1))
     return value.view(rollout.obs.shape[:2])
 
 
-def rollout_batch(net: ActorValue, rollout: Rollout, returns: Returns) -> RolloutBatch:
+def rollout_batch(net: ActorCriticNet, rollout: Rollout, returns: AdvantageEstimator) -> RolloutBatch:
     """The rollout with values and log-probabilities of the current ``net``."""
     log_prob, value = evaluate_actions(net, rollout)
     advantage, value_target = returns(rollout, value)
@@ -92,7 +92,7 @@ def rollout_batch(net: ActorValue, rollout: Rollout, returns: Returns) -> Rollou
         value=value[:-1].flatten(),
         advantage=advantage.flatten(),
         value_target=value_target.flatten(),
-        weight=(~rollout.dead).flatten().to(value.dtype),
+        weight=(~rollout.final).flatten().to(value.dtype),
     )
 
 

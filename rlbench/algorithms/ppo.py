@@ -11,20 +11,20 @@ from torch import Tensor
 from rlbench.algorithms.base import Compilable, Compiler, compilable
 from rlbench.algorithms.onpolicy import (
     METRICS,
-    ActorValue,
-    Returns,
+    ActorCriticNet,
+    AdvantageEstimator,
     RolloutBatch,
     normalize,
     rollout_batch,
     state_values,
 )
 from rlbench.algorithms.steps import optimize
-from rlbench.config.online import Surrogate
-from rlbench.nets.actor_critic import PolicyValue
+from rlbench.config.online import PPOConfig
+from rlbench.nets.actor_critic import ActorCriticOutput
 from rlbench.ops.losses import weighted_mean
 from rlbench.ops.types import Metrics, Role, Rollout
 
-Pass: TypeAlias = Callable[[RolloutBatch, tuple[Tensor, ...]], Tensor]
+EpochSteps: TypeAlias = Callable[[RolloutBatch, tuple[Tensor, ...]], Tensor]
 """Steps on minibatches of rows ``[B]``, to their policy losses, value losses, entropies and divergences, ``[n, 4]``."""
 
 
@@ -35,14 +35,14 @@ class PPO(Compilable):
 
     def __init__(
         self,
-        net: ActorValue,
+        net: ActorCriticNet,
         *,
         optimizer: torch.optim.Optimizer,
-        returns: Returns,
-        method: Surrogate,
+        returns: AdvantageEstimator,
+        method: PPOConfig,
         greedy: bool,
         generator: torch.Generator,
-        engine: Pass | None = None,
+        engine: EpochSteps | None = None,
         compiler: Compiler | None = None,
     ) -> None:
         """``engine`` computes the steps of an epoch faster than ``eagerly``; ``generator`` shuffles."""
@@ -82,7 +82,7 @@ class PPO(Compilable):
     @compilable
     def loss(self, batch: RolloutBatch) -> tuple[Tensor, Tensor]:
         """Compute the loss, ``[]`` (eq. 9), and ``METRICS``, ``[4]``."""
-        output: PolicyValue = self.net(batch.obs)
+        output: ActorCriticOutput = self.net(batch.obs)
         config, weight = self.config, batch.weight
         log_prob = output.policy.log_prob(batch.action)
         advantage = normalize(batch.advantage, weight) if config.normalize else batch.advantage
@@ -117,8 +117,8 @@ class PPO(Compilable):
     def act(self, obs: Tensor, role: Role) -> Tensor:
         """Sampled actions; discrete ``[N]`` or continuous ``[N, A]``, which may lie out of bounds."""
         policy = self.net.policy(obs)
-        return policy.mode() if role == "eval" and self.greedy else policy.draw()
+        return policy.mode() if role == "eval" and self.greedy else policy.sample()
 
-    def policy(self) -> ActorValue:
+    def policy(self) -> ActorCriticNet:
         """Actor and critic."""
         return self.net

@@ -5,17 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, compilable
+from rlbench.algorithms.base import ActorLearner, Compiler, compilable
 from rlbench.algorithms.onpolicy import EPSILON, METRICS
 from rlbench.algorithms.steps import optimize
 from rlbench.nets.actor_critic import DiscreteActor, GaussianActor
 from rlbench.ops.losses import weighted_mean
-from rlbench.ops.returns import discounted_returns, fresh, merge_moments
+from rlbench.ops.returns import discounted_returns, initial_moments, update_moments
 from rlbench.ops.state_dict import Parts
-from rlbench.ops.types import Metrics, Role, Rollout
+from rlbench.ops.types import Metrics, Rollout
 
 
-class Reinforce(Compilable):
+class REINFORCE(ActorLearner):
     """https://link.springer.com/article/10.1007/BF00992696, with returns normalized by the mean and std of all so far.
 
     A rollout may end within an episode: its return is then bootstrapped from the mean return so far, as in the
@@ -37,7 +37,7 @@ class Reinforce(Compilable):
         super().__init__(compiler)
         self.actor, self.optimizer, self.gamma = actor, optimizer, gamma
         self.normalize_returns, self.greedy = normalize_returns, greedy
-        self.moments = fresh((), next(actor.parameters()))
+        self.moments = initial_moments((), next(actor.parameters()))
 
     def return_weights(self, rollout: Rollout) -> Tensor:
         """The normalized return of each action, ``[T, N]``; it updates the running moments."""
@@ -45,12 +45,12 @@ class Reinforce(Compilable):
             return discounted_returns(rollout, torch.zeros_like(self.moments.mean).float(), gamma=self.gamma)
         moments = self.moments
         returns = discounted_returns(rollout, moments.mean.float(), gamma=self.gamma)
-        self.moments = merge_moments(moments, returns.flatten(), (~rollout.dead).flatten())
+        self.moments = update_moments(moments, returns.flatten(), (~rollout.final).flatten())
         return (returns - moments.mean.float()) / (moments.var + EPSILON).sqrt().float()
 
     def update(self, rollout: Rollout) -> Metrics:
         """One gradient step on a rollout."""
-        returns, weight = self.return_weights(rollout).flatten(), (~rollout.dead).flatten().float()
+        returns, weight = self.return_weights(rollout).flatten(), (~rollout.final).flatten().float()
         loss, report = self.loss(rollout.obs[:-1].flatten(0, 1), rollout.action.flatten(0, 1), returns, weight)
         optimize(loss, self.optimizer)
         return report
@@ -63,17 +63,6 @@ class Reinforce(Compilable):
         nothing = torch.zeros_like(loss.detach())
         entropy = weighted_mean(policy.entropy(), weight).detach()
         return loss, dict(zip(METRICS, (loss.detach(), nothing, entropy, nothing), strict=True))
-
-    @torch.no_grad()
-    def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Sampled actions; discrete ``[N]`` or continuous ``[N, A]``, which may lie out of bounds."""
-        policy = self.actor(obs)
-        action: Tensor = policy.mode() if role == "eval" and self.greedy else policy.draw()
-        return action
-
-    def policy(self) -> GaussianActor | DiscreteActor:
-        """The actor."""
-        return self.actor
 
     @property
     def parts(self) -> Parts:

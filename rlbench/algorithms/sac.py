@@ -8,14 +8,14 @@ import math
 import torch
 from torch import Tensor, nn
 
-from rlbench.algorithms.base import Compilable, Compiler, Update, compilable
+from rlbench.algorithms.base import ActorLearner, Compiler, Update, compilable
 from rlbench.algorithms.steps import optimize, target_updates, td_loss
-from rlbench.nets.actors import SquashedActor
+from rlbench.nets.actors import SquashedGaussianActor
 from rlbench.nets.critics import Critics, random_subset
-from rlbench.ops.action_distributions import Squashed
+from rlbench.ops.action_distributions import SquashedGaussianPolicy
 from rlbench.ops.losses import weighted_mean
 from rlbench.ops.state_dict import Composite
-from rlbench.ops.types import Metrics, Role, Transition
+from rlbench.ops.types import Metrics, Transition
 
 
 class Temperature(Composite):
@@ -48,14 +48,14 @@ class Temperature(Composite):
         return torch.where(weight.sum() > 0, weighted_mean(entropy, weight), self.target or 0.0)
 
 
-class SAC(Compilable):
+class SAC(ActorLearner):
     """https://arxiv.org/abs/1812.05905; with ``redq_subset`` and a long ``delay`` REDQ, https://arxiv.org/abs/2101.05982."""
 
     saved = ("actor", "critics", "target_critics", "actor_optimizer", "critic_optimizer", "temperature", "held")
 
     def __init__(
         self,
-        actor: SquashedActor,
+        actor: SquashedGaussianActor,
         critics: Critics,
         *,
         actor_optimizer: torch.optim.Optimizer,
@@ -78,7 +78,7 @@ class SAC(Compilable):
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
         """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the soft value of the next state (eq. 5 and 6)."""
         with torch.no_grad():
-            action, log_prob = self.actor(batch.next_obs).sample()
+            action, log_prob = self.actor(batch.next_obs).sample_and_log_prob()
             future = random_subset(self.target_critics(batch.next_obs, action), self.redq_subset).amin(0)
             target = batch.reward + batch.discount * (future - self.temperature.value() * log_prob)
         return td_loss(self.critics, batch, target)
@@ -87,13 +87,13 @@ class SAC(Compilable):
     def policy_loss(self, batch: Transition) -> tuple[Tensor, Tensor]:
         """The actor's loss (eq. 9) and its entropy, both ``[]``; REDQ averages its critics, SAC takes the minimum."""
         policy = self.actor(batch.obs)
-        action, log_prob = policy.sample()
+        action, log_prob = policy.sample_and_log_prob()
         actor_loss = (
             batch.weight * (self.temperature.value() * log_prob - self.objective(batch, policy, action))
         ).mean()
         return actor_loss, self.temperature.mean_entropy(-log_prob.detach(), batch.weight)
 
-    def objective(self, batch: Transition, policy: Squashed, action: Tensor) -> Tensor:  # noqa: ARG002 - for behavior cloning
+    def objective(self, batch: Transition, policy: SquashedGaussianPolicy, action: Tensor) -> Tensor:  # noqa: ARG002 - for behavior cloning
         """The value of the policy's ``action`` ``[B, A]``, which the actor maximizes beside its entropy, ``[B]``."""
         value: Tensor = self.critics(batch.obs, action)
         return value.amin(0) if self.redq_subset is None else value.mean(0)
@@ -123,14 +123,3 @@ class SAC(Compilable):
         optimize(actor_loss, self.actor_optimizer)
         self.temperature.learn(entropy)
         self.held.copy_(torch.stack([actor_loss.detach(), entropy]))
-
-    @torch.no_grad()
-    def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Samples of the policy, ``[N, A]``; its mode in evaluation."""
-        policy = self.actor(obs)
-        action: Tensor = policy.mode() if role == "eval" else policy.sample()[0]
-        return action
-
-    def policy(self) -> SquashedActor:
-        """The actor."""
-        return self.actor

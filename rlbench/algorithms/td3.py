@@ -7,17 +7,17 @@ import copy
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, Update, compilable
+from rlbench.algorithms.base import ActorLearner, Compiler, Update, compilable
 from rlbench.algorithms.steps import optimize, target_updates, td_loss
-from rlbench.config import offline
-from rlbench.config.online import Deterministic
+from rlbench.config.offline import TD3BCConfig
+from rlbench.config.online import TD3PolicyConfig
 from rlbench.nets.actors import DeterministicActor
 from rlbench.nets.critics import Critics
 from rlbench.ops.losses import bc_mse, weighted_mean
-from rlbench.ops.types import Role, Transition
+from rlbench.ops.types import Transition
 
 
-class TD3(Compilable):
+class TD3(ActorLearner):
     """https://arxiv.org/abs/1802.09477; without its three additions DDPG, https://arxiv.org/abs/1509.02971."""
 
     saved = ("actor", "critics", "target_actor", "target_critics", "actor_optimizer", "critic_optimizer", "actor_loss")
@@ -31,7 +31,7 @@ class TD3(Compilable):
         critic_optimizer: torch.optim.Optimizer,
         tau: float,
         delay: int,
-        policy: Deterministic | offline.TD3BC,
+        policy: TD3PolicyConfig | TD3BCConfig,
         compiler: Compiler | None = None,
     ) -> None:
         super().__init__(compiler)
@@ -77,21 +77,11 @@ class TD3(Compilable):
         }
         return Update(metrics, error)
 
-    @torch.no_grad()
-    def act(self, obs: Tensor, role: Role) -> Tensor:  # noqa: ARG002 - exploring is the collector's
-        """The actor's actions, ``[N, A]``."""
-        action: Tensor = self.actor(obs).mode()
-        return action
-
-    def policy(self) -> DeterministicActor:
-        """The actor."""
-        return self.actor
-
 
 class TD3BC(TD3):
     """https://arxiv.org/abs/2106.06860."""
 
-    config: offline.TD3BC
+    config: TD3BCConfig
 
     @compilable
     def policy_loss(self, batch: Transition) -> Tensor:

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from rlbench.algorithms.base import Compilable, Compiler, compilable
-from rlbench.algorithms.onpolicy import METRICS, Returns, RolloutBatch, normalize, rollout_batch
+from rlbench.algorithms.onpolicy import METRICS, AdvantageEstimator, RolloutBatch, normalize, rollout_batch
 from rlbench.algorithms.steps import optimize
-from rlbench.config import online as config
+from rlbench.config.online import TRPOConfig
 from rlbench.nets.actor_critic import SeparateActorCritic
-from rlbench.ops.action_distributions import Policy
-from rlbench.ops.conjugate_gradient import conjugate_gradient, fisher, flat, unflatten_like
+from rlbench.ops.action_distributions import StochasticPolicy
+from rlbench.ops.conjugate_gradient import conjugate_gradient, fisher_vector_product, flatten, unflatten_like
 from rlbench.ops.losses import weighted_mean
 from rlbench.ops.types import Metrics, Role, Rollout
 
@@ -22,7 +22,7 @@ TOLERANCE: Final = 1e-10
 """Squared residual at which the conjugate gradient stops."""
 
 
-class Natural(Compilable):
+class TRPO(Compilable):
     """NPG (Kakade 2001, "A natural policy gradient"), and with a trust region TRPO, https://arxiv.org/abs/1502.05477."""
 
     saved = ("net", "optimizer", "returns")
@@ -32,8 +32,8 @@ class Natural(Compilable):
         net: SeparateActorCritic,
         *,
         optimizer: torch.optim.Optimizer,
-        returns: Returns,
-        method: config.Natural,
+        returns: AdvantageEstimator,
+        method: TRPOConfig,
         greedy: bool,
         tolerance: float = TOLERANCE,
         engine: Callable[[RolloutBatch], Tensor] | None = None,
@@ -67,7 +67,7 @@ class Natural(Compilable):
         value: Tensor = self.net.critic(batch.obs).squeeze(-1)
         return weighted_mean((value - batch.value_target).square(), batch.weight)
 
-    def policy_loss(self, policy: Policy, batch: RolloutBatch) -> Tensor:
+    def policy_loss(self, policy: StochasticPolicy, batch: RolloutBatch) -> Tensor:
         """The surrogate, negated, ``[]`` (TRPO, eq. 14)."""
         ratio = (policy.log_prob(batch.action) - batch.log_prob).exp()
         return -weighted_mean(ratio * batch.advantage, batch.weight)
@@ -76,29 +76,29 @@ class Natural(Compilable):
         """Update the actor; return the old loss, the old entropy and the KL divergence of the step, each ``[]``."""
         parameters = list(self.net.actor.parameters())
         policy = self.net.actor(batch.obs)
-        before = policy.detached()
+        before = policy.detach()
         actor_loss = self.policy_loss(policy, batch)
-        gradient = flat(torch.autograd.grad(actor_loss, parameters, retain_graph=True))
-        mean = weighted_mean(before.divergence(policy), batch.weight)
-        product = fisher(mean, parameters, damping=self.config.damping)
+        gradient = flatten(torch.autograd.grad(actor_loss, parameters, retain_graph=True))
+        mean = weighted_mean(before.kl_divergence(policy), batch.weight)
+        product = fisher_vector_product(mean, parameters, damping=self.config.damping)
         direction = -conjugate_gradient(product, gradient, iterations=self.config.iterations, tolerance=self.tolerance)
         entropy = weighted_mean(policy.entropy(), batch.weight).detach()
         max_kl = self.config.max_kl
         if max_kl is None:
-            _, divergence = self._set_actor(flat(parameters).detach() + self.config.step * direction, batch, before)
+            _, divergence = self._set_actor(flatten(parameters).detach() + self.config.step * direction, batch, before)
         else:
             step_size = (2 * max_kl / (direction @ product(direction)).clamp_min(1e-30)).sqrt()
             divergence = self._line_search(step_size * direction, batch, before, actor_loss.detach(), max_kl)
         return actor_loss.detach(), entropy, divergence
 
     def _line_search(
-        self, stride: Tensor, batch: RolloutBatch, before: Policy, initial_loss: Tensor, max_kl: float
+        self, stride: Tensor, batch: RolloutBatch, before: StochasticPolicy, initial_loss: Tensor, max_kl: float
     ) -> Tensor:
         """Backtracking line search for the longest step that reduces the loss in the trust region; its KL ``[]``.
 
         It evaluates all steps, so that nothing waits for the host. The reference code kept its last step if all failed.
         """
-        start = flat(list(self.net.actor.parameters())).detach()
+        start = flatten(list(self.net.actor.parameters())).detach()
         best, best_divergence, accepted = start, torch.zeros_like(initial_loss), torch.zeros_like(initial_loss).bool()
         for attempt in range(self.config.max_backtracks):
             place = start + self.config.backtrack_coef**attempt * stride
@@ -111,18 +111,18 @@ class Natural(Compilable):
         return best_divergence
 
     @torch.no_grad()
-    def _set_actor(self, start: Tensor, batch: RolloutBatch, before: Policy) -> tuple[Tensor, Tensor]:
+    def _set_actor(self, start: Tensor, batch: RolloutBatch, before: StochasticPolicy) -> tuple[Tensor, Tensor]:
         """Set the actor's parameters to ``start``; return its loss and its divergence from ``before``, each ``[]``."""
         parameters: list[Tensor] = list(self.net.actor.parameters())
         torch._foreach_copy_(parameters, unflatten_like(start, parameters))
         policy = self.net.actor(batch.obs)
-        return self.policy_loss(policy, batch), weighted_mean(before.divergence(policy), batch.weight)
+        return self.policy_loss(policy, batch), weighted_mean(before.kl_divergence(policy), batch.weight)
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:
         """Sampled actions; discrete ``[N]`` or continuous ``[N, A]``, which may lie out of bounds."""
         policy = self.net.policy(obs)
-        return policy.mode() if role == "eval" and self.greedy else policy.draw()
+        return policy.mode() if role == "eval" and self.greedy else policy.sample()
 
     def policy(self) -> SeparateActorCritic:
         """Actor and critic."""

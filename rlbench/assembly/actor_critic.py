@@ -11,42 +11,37 @@ from torch import Tensor
 from rlbench.algorithms.base import Compiler, OffPolicyLearner
 from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.algorithms.td3 import TD3
-from rlbench.assembly.components import Parts, adam, no_exploration
-from rlbench.buffers.ring import Column
+from rlbench.assembly.components import AlgorithmParts, adam, vector_dims
 from rlbench.collectors.explore import GaussianNoise
-from rlbench.config.online import ActorCritic, Deterministic, Soft
+from rlbench.config.online import ActorCriticConfig, SACPolicyConfig, TD3PolicyConfig
 from rlbench.config.run import Spec
 from rlbench.envs.base import Box, EnvInfo
-from rlbench.errors import UsageError
-from rlbench.nets.actors import DeterministicActor, SquashedActor
+from rlbench.nets.actors import DeterministicActor, SquashedGaussianActor
 from rlbench.nets.critics import Critics
 from rlbench.ops.types import Transition
 
 
 def actor_critic_parts(
-    spec: Spec, algo: ActorCritic, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
-) -> Parts:
+    spec: Spec, algo: ActorCriticConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
+) -> AlgorithmParts:
     """Build the learner and its parts; torch's own generator draws the networks' weights."""
-    actions = size(spec, info)
-    scale = algo.policy.noise if isinstance(algo.policy, Deterministic) else 0.0
-    return Parts(
-        learner=_learner(algo, info, actions, device, compiler),
-        action=Column((actions,), torch.float32),
-        training=lambda generator: GaussianNoise(generator=generator, scale=scale),
-        eval_explorer=no_exploration,
+    scale = algo.policy.noise if isinstance(algo.policy, TD3PolicyConfig) else 0.0
+    return AlgorithmParts(
+        learner=_learner(spec, algo, info, device, compiler),
+        explorer=lambda generator: GaussianNoise(generator=generator, scale=scale),
         exploration=lambda env_steps: float(env_steps < algo.learning_starts),
     )
 
 
 def _learner(
-    algo: ActorCritic, info: EnvInfo, actions: int, device: torch.device, compiler: Compiler | None
+    spec: Spec, algo: ActorCriticConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None
 ) -> OffPolicyLearner[Transition]:
     policy, widths = algo.policy, algo.widths
-    (features,) = info.obs_shape
+    features, actions = vector_dims(spec.name, info)
     units = _units(info) if algo.action_units == "environment" else None
     critics = partial(Critics, members=algo.critics, obs=features, actions=actions, widths=widths, units=units)
     match policy:
-        case Deterministic():
+        case TD3PolicyConfig():
             plain = DeterministicActor(obs_shape=info.obs_shape, actions=actions, widths=widths).to(device)
             ensemble = critics().to(device)
             return TD3(
@@ -59,8 +54,8 @@ def _learner(
                 policy=policy,
                 compiler=compiler,
             )
-        case Soft():
-            actor = SquashedActor(
+        case SACPolicyConfig():
+            actor = SquashedGaussianActor(
                 obs_shape=info.obs_shape,
                 actions=actions,
                 widths=widths,
@@ -91,16 +86,3 @@ def _units(info: EnvInfo) -> tuple[Tensor, Tensor]:
         raise TypeError("discrete actions have no units")
     low, high = torch.from_numpy(info.actions.low), torch.from_numpy(info.actions.high)
     return (high - low) / 2, (high + low) / 2
-
-
-def size(spec: Spec, info: EnvInfo) -> int:
-    """Dimension of an action.
-
-    Raises:
-        UsageError: actions are discrete, or observations are no vectors.
-    """
-    if not isinstance(info.actions, Box):
-        raise UsageError(f"{spec.name}: {spec.algorithm} chooses real vectors; {spec.task.id} has discrete actions")
-    if len(info.obs_shape) != 1:
-        raise UsageError(f"{spec.name}: {spec.algorithm} learns from vectors; {spec.task.id} shows {info.obs_shape}")
-    return int(info.actions.low.shape[0])

@@ -7,25 +7,25 @@ from typing import assert_never
 import torch
 
 from rlbench.algorithms.base import Compiler, OffPolicyLearner, OnPolicyLearner
-from rlbench.algorithms.icm import CuriousReplay, CuriousRollouts
+from rlbench.algorithms.icm import CuriousOffPolicyLearner, CuriousOnPolicyLearner
 from rlbench.assembly import actor_critic, components, dqn, offline, policy_gradient
-from rlbench.assembly.components import Parts
+from rlbench.assembly.components import AlgorithmParts
 from rlbench.assembly.device import device_of, keep_memory, stepping_threads, threads_of
 from rlbench.assembly.engine import compiler_of, engine_of, select_engine
 from rlbench.assembly.environments import async_environments, environments, goal_reward
-from rlbench.assembly.evaluation import EvaluationSetup, evaluation, evaluation_setup, ring_of
-from rlbench.buffers.async_ring import AsyncRing
-from rlbench.buffers.hindsight import GoalLayout, Hindsight
-from rlbench.buffers.prioritized import Prioritized
-from rlbench.buffers.ring import Ring
+from rlbench.assembly.evaluation import EvaluationSetup, evaluation, ring_of
+from rlbench.buffers.async_ring import AsyncRingBuffer
+from rlbench.buffers.hindsight import GoalLayout, HindsightReplay
+from rlbench.buffers.prioritized import PrioritizedSampler
+from rlbench.buffers.ring import RingBuffer
 from rlbench.buffers.rollout_view import RolloutView, TrajectoryView
-from rlbench.buffers.samplers import Uniform
+from rlbench.buffers.samplers import UniformSampler
 from rlbench.collectors.asynchronous import AsyncCollector
 from rlbench.collectors.explore import Explorer, NoExploration
 from rlbench.collectors.sync import Collector
-from rlbench.config import offline as spec_offline
-from rlbench.config.offline_discrete import OfflineQ
-from rlbench.config.online import ActorCritic, DiscreteSAC, OffPolicy, PolicyGradient, QLearning, Replay
+from rlbench.config import online
+from rlbench.config.offline import OfflineConfig
+from rlbench.config.offline_discrete import DiscreteOfflineConfig
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import AtariTask, GoalTask, MujocoTask
 from rlbench.datasets.checksums import Seal
@@ -34,13 +34,13 @@ from rlbench.envs.normalize import Scale
 from rlbench.ops.types import NStepTrajectory, Transition
 from rlbench.seeds import Seeds
 from rlbench.training.clock import ReplayRatio, RngState, RolloutSchedule
-from rlbench.training.offline import Offline
-from rlbench.training.online import Online
+from rlbench.training.offline import OfflineTrainer
+from rlbench.training.online import OnlineTrainer
 from rlbench.training.protocols import Schedule
 from rlbench.training.updates import EagerUpdater, MeanMetrics, RolloutUpdater
 
 
-def build(spec: Spec, runtime: Runtime, info: EnvInfo, seal: Seal | None = None) -> Online | Offline:
+def build(spec: Spec, runtime: Runtime, info: EnvInfo, seal: Seal | None = None) -> OnlineTrainer | OfflineTrainer:
     """Build the training of a run before its first step; ``seal`` is the checksum of data that was just verified."""
     device = device_of(runtime)
     keep_memory()
@@ -48,13 +48,13 @@ def build(spec: Spec, runtime: Runtime, info: EnvInfo, seal: Seal | None = None)
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False  # equal specs, equal numbers
     torch.backends.cudnn.allow_tf32 = False  # ten bits of a pixel up to 255 would change scores
     torch.manual_seed(Seeds(spec.seed).child("init").number())
-    training: Online | Offline
+    training: OnlineTrainer | OfflineTrainer
     match spec.algo:
-        case spec_offline.Offline() | OfflineQ():
+        case OfflineConfig() | DiscreteOfflineConfig():
             training = offline.build_offline(spec, spec.algo, info, device, runtime, seal)
-        case PolicyGradient():
+        case online.PolicyGradientConfig():
             training = _on_policy(spec, spec.algo, info, device, runtime)
-        case QLearning() | ActorCritic() | DiscreteSAC():
+        case online.QLearningConfig() | online.ActorCriticConfig() | online.DiscreteSACConfig():
             training = _off_policy(spec, spec.algo, info, device, runtime)
         case _:
             assert_never(spec.algo)
@@ -62,7 +62,9 @@ def build(spec: Spec, runtime: Runtime, info: EnvInfo, seal: Seal | None = None)
     return training
 
 
-def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device, runtime: Runtime) -> Online:
+def _off_policy(
+    spec: Spec, algo: online.OffPolicyConfig, info: EnvInfo, device: torch.device, runtime: Runtime
+) -> OnlineTrainer:
     seeds = Seeds(spec.seed)
     parts = parts_of(spec, algo, info, device, compiler_of(spec, runtime, device))
     schedules: list[Schedule] = []
@@ -70,15 +72,14 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
     ring = ring_of(
         spec,
         info,
-        parts.action,
         device,
         capacity=algo.replay.capacity,
         num_envs=spec.task.envs,
         sampler=sampler,
         n_step=algo.replay.n_step,
-        kind=Ring if spec.async_batch is None else AsyncRing,
+        kind=RingBuffer if spec.async_batch is None else AsyncRingBuffer,
     )
-    explorer = parts.training(seeds.child("explore").torch(device))
+    explorer = parts.explorer(seeds.child("explore").torch(device))
     schedules.append((parts.exploration, explorer.set))
     source = _source(spec, algo.replay, info, ring, seeds.child("hindsight").torch(device))
     learner, eager = _replayed(spec, algo, parts, source, info, device)
@@ -87,16 +88,16 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
         engine_of(spec, runtime, device),
         learner=learner,
         sampler=sampler,
-        generators=(sampler.generator, *([source.generator] if isinstance(source, Hindsight) else [])),
+        generators=(sampler.generator, *([source.generator] if isinstance(source, HindsightReplay) else [])),
     )
-    stage = evaluation_setup(parts, threads=stepping_threads(runtime))
-    return Online(
-        collector=_collector(spec, stage, ring, explorer),
+    setup = EvaluationSetup(parts.learner, stepping_threads(runtime), parts.eval_explorer)
+    return OnlineTrainer(
+        collector=_collector(spec, setup, ring, explorer),
         updater=updater,
         buffer=source,
         learner=learner,
         noise=RngState(device if device.type == "cuda" else None),
-        evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
+        evaluate=lambda epoch: evaluation(spec, info, setup, device, epoch),
         budget=spec.budget,
         schedules=schedules,
         update_schedule=ReplayRatio(algo.learning_starts, algo.updates_per_step),
@@ -104,112 +105,124 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
 
 
 def _replayed(
-    spec: Spec, algo: OffPolicy, parts: Parts, source: Ring | Hindsight, info: EnvInfo, device: torch.device
-) -> tuple[OffPolicyLearner[Transition] | CuriousReplay, EagerUpdater[Transition] | EagerUpdater[NStepTrajectory]]:
+    spec: Spec,
+    algo: online.OffPolicyConfig,
+    parts: AlgorithmParts,
+    source: RingBuffer | HindsightReplay,
+    info: EnvInfo,
+    device: torch.device,
+) -> tuple[
+    OffPolicyLearner[Transition] | CuriousOffPolicyLearner, EagerUpdater[Transition] | EagerUpdater[NStepTrajectory]
+]:
     """The updater of an off-policy learner."""
-    if isinstance(algo, ActorCritic) or algo.curiosity is None or isinstance(source, Hindsight):
+    if isinstance(algo, online.ActorCriticConfig) or algo.curiosity is None or isinstance(source, HindsightReplay):
         return parts.learner, EagerUpdater(
             source=source, learner=parts.learner, batch=algo.batch, metrics=MeanMetrics(device)
         )
-    lr = algo.lr if isinstance(algo, QLearning) else algo.actor_lr
-    learner = CuriousReplay(parts.learner, components.model(spec, algo.curiosity, lr, info, device))
+    lr = algo.lr if isinstance(algo, online.QLearningConfig) else algo.actor_lr
+    learner = CuriousOffPolicyLearner(parts.learner, components.icm_module(spec, algo.curiosity, lr, info, device))
     return learner, EagerUpdater(
         source=TrajectoryView(source), learner=learner, batch=algo.batch, metrics=MeanMetrics(device)
     )
 
 
-def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.device, runtime: Runtime) -> Online:
+def _on_policy(
+    spec: Spec, algo: online.PolicyGradientConfig, info: EnvInfo, device: torch.device, runtime: Runtime
+) -> OnlineTrainer:
     compiler, engine = compiler_of(spec, runtime, device), runtime.update_engine
-    inner, optimizer, action = policy_gradient.build_on_policy(spec, algo, info, device, engine, compiler)
+    inner, optimizer = policy_gradient.build_on_policy(spec, algo, info, device, engine, compiler)
     learner: OnPolicyLearner = inner
     if algo.curiosity is not None:
-        learner = CuriousRollouts(inner, components.model(spec, algo.curiosity, algo.lr, info, device))
+        learner = CuriousOnPolicyLearner(inner, components.icm_module(spec, algo.curiosity, algo.lr, info, device))
     num_envs, scale = spec.task.envs, Scale(info.obs_shape) if algo.normalize_obs else None
     capacity = (algo.rollout_length + spec.task.stack + 2) * num_envs
-    ring = ring_of(spec, info, action, device, capacity=capacity, num_envs=num_envs)
-    stage = policy_gradient.setup(algo, info, inner, action, stepping_threads(runtime), scale)
-    return Online(
-        collector=_collector(spec, stage, ring, NoExploration()),
+    ring = ring_of(spec, info, device, capacity=capacity, num_envs=num_envs)
+    bound = policy_gradient.action_bound(algo, info)
+    setup = EvaluationSetup(inner, stepping_threads(runtime), bound=bound, scale=scale)
+    return OnlineTrainer(
+        collector=_collector(spec, setup, ring, NoExploration()),
         updater=RolloutUpdater(
             source=RolloutView(ring), learner=learner, rows=algo.rollout_length, metrics=MeanMetrics(device)
         ),
         buffer=ring,
         learner=learner,
         noise=RngState(device if device.type == "cuda" else None),
-        evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
+        evaluate=lambda epoch: evaluation(spec, info, setup, device, epoch),
         budget=spec.budget,
         schedules=policy_gradient.schedules(algo, optimizer),
         update_schedule=RolloutSchedule(algo.rollout_length, learner.steps),
     )
 
 
-def _collector(spec: Spec, stage: EvaluationSetup, ring: Ring, explorer: Explorer) -> Collector | AsyncCollector:
-    if isinstance(ring, AsyncRing) and isinstance(spec.task, AtariTask | MujocoTask):
-        return _async_collector(spec, spec.task, stage, ring, explorer)
+def _collector(spec: Spec, setup: EvaluationSetup, ring: RingBuffer, explorer: Explorer) -> Collector | AsyncCollector:
+    if isinstance(ring, AsyncRingBuffer) and isinstance(spec.task, AtariTask | MujocoTask):
+        return _async_collector(spec, spec.task, setup, ring, explorer)
 
     def open_envs(segment: int) -> VectorEnv:
         env_seeds = Seeds(spec.seed).child("env", segment).numbers(spec.task.envs)
-        return environments(spec.task, seeds=env_seeds, training=True, scale=stage.scale, threads=stage.threads)
+        return environments(spec.task, seeds=env_seeds, training=True, scale=setup.scale, threads=setup.threads)
 
     return Collector(
-        actor=stage.actor,
-        recorder=ring,
+        actor=setup.actor,
+        buffer=ring,
         explorer=explorer,
         open_envs=open_envs,
         num_envs=spec.task.envs,
-        bound=stage.bound,
-        scale=stage.scale if isinstance(stage.scale, Scale) else None,
+        bound=setup.bound,
+        scale=setup.scale if isinstance(setup.scale, Scale) else None,
     )
 
 
 def _async_collector(
-    spec: Spec, task: AtariTask | MujocoTask, stage: EvaluationSetup, ring: AsyncRing, explorer: Explorer
+    spec: Spec, task: AtariTask | MujocoTask, setup: EvaluationSetup, ring: AsyncRingBuffer, explorer: Explorer
 ) -> AsyncCollector:
     def open_envs(segment: int) -> AsyncVectorEnv:
         env_seeds = Seeds(spec.seed).child("env", segment).numbers(task.envs)
         return async_environments(task, seeds=env_seeds, async_batch=task.async_batch or task.envs)
 
     return AsyncCollector(
-        actor=stage.actor, recorder=ring, explorer=explorer, open_envs=open_envs, num_envs=spec.task.envs
+        actor=setup.actor, buffer=ring, explorer=explorer, open_envs=open_envs, num_envs=spec.task.envs
     )
 
 
 def parts_of(
-    spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
-) -> Parts:
+    spec: Spec, algo: online.OffPolicyConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
+) -> AlgorithmParts:
     """The parts of an off-policy family."""
     match algo:
-        case QLearning():
+        case online.QLearningConfig():
             return dqn.dqn_parts(spec, algo, info, device, compiler)
-        case ActorCritic():
+        case online.ActorCriticConfig():
             return actor_critic.actor_critic_parts(spec, algo, info, device, compiler)
-        case DiscreteSAC():
+        case online.DiscreteSACConfig():
             return dqn.discrete_sac_parts(spec, algo, info, device, compiler)
         case _:
             assert_never(algo)
 
 
 def _sampler(
-    replay: Replay, num_envs: int, generator: torch.Generator, schedules: list[Schedule]
-) -> Uniform | Prioritized:
+    replay: online.ReplayConfig, num_envs: int, generator: torch.Generator, schedules: list[Schedule]
+) -> UniformSampler | PrioritizedSampler:
     if replay.priority is None:
-        return Uniform(generator)
-    sampler = Prioritized(
+        return UniformSampler(generator)
+    sampler = PrioritizedSampler(
         generator,
         capacity=replay.capacity // num_envs * num_envs,
         num_envs=num_envs,
         alpha=replay.priority.alpha,
         beta=replay.priority.beta.start,
     )
-    schedules.append((replay.priority.beta.at, sampler.anneal))
+    schedules.append((replay.priority.beta.at, sampler.set_beta))
     return sampler
 
 
-def _source(spec: Spec, replay: Replay, info: EnvInfo, ring: Ring, generator: torch.Generator) -> Ring | Hindsight:
+def _source(
+    spec: Spec, replay: online.ReplayConfig, info: EnvInfo, ring: RingBuffer, generator: torch.Generator
+) -> RingBuffer | HindsightReplay:
     if replay.hindsight is None or not isinstance(spec.task, GoalTask):
         return ring
     goal, reward = goal_reward()
-    return Hindsight(
+    return HindsightReplay(
         ring=ring,
         layout=GoalLayout(observation=info.obs_shape[0] - 2 * goal, goal=goal),
         reward=reward,

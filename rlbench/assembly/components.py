@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, assert_never
 
 import torch
@@ -10,15 +10,13 @@ from torch import nn
 
 from rlbench.algorithms.base import OffPolicyLearner
 from rlbench.algorithms.icm import Curiosity
-from rlbench.buffers.ring import Column
 from rlbench.collectors.explore import Explorer, NoExploration
-from rlbench.config import online as spec_algo
-from rlbench.config.online import Mlp, Nature, Torso
+from rlbench.config.online import CuriosityConfig, MLPConfig, NatureConfig, TorsoConfig
 from rlbench.config.run import Spec
-from rlbench.envs.base import Discrete, EnvInfo
+from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.errors import UsageError
 from rlbench.nets.icm import ICM
-from rlbench.nets.torsos import MlpTorso, NatureTorso
+from rlbench.nets.torsos import MLPTorso, NatureTorso
 from rlbench.ops.types import Transition
 from rlbench.training.protocols import Schedule
 
@@ -28,49 +26,42 @@ def adam(*networks: nn.Module, lr: float, eps: float = 1e-8) -> torch.optim.Adam
     return torch.optim.Adam([p for net in networks for p in net.parameters()], lr=lr, eps=eps, fused=True)
 
 
-class Parts(NamedTuple):
-    """The parts of an off-policy run that depend on its algorithm's family."""
-
-    learner: OffPolicyLearner[Transition]
-    action: Column  # shape and dtype of an action in the ring
-    training: Callable[[torch.Generator], Explorer]
-    eval_explorer: Callable[[torch.Generator], Explorer]
-    exploration: Callable[[int], float]  # from agent steps to the exploration rate
-
-
 def no_exploration(generator: torch.Generator) -> Explorer:  # noqa: ARG001 - it draws no number
     """The explorer of policies whose own actions are taken."""
     return NoExploration()
 
 
-class OfflineParts(NamedTuple):
-    """The parts of an algorithm that never explores."""
+class AlgorithmParts(NamedTuple):
+    """The parts of an off-policy or offline run that depend on its algorithm."""
 
     learner: OffPolicyLearner[Transition]
-    action: Column  # shape and dtype of an action in the ring
-    schedules: list[Schedule]  # functions of the number of updates, not of steps
+    explorer: Callable[[torch.Generator], Explorer] = no_exploration  # in training
     eval_explorer: Callable[[torch.Generator], Explorer] = no_exploration
+    exploration: Callable[[int], float] = lambda _: 0.0  # from agent steps to the exploration rate
+    schedules: Sequence[Schedule] = ()  # offline, of gradient steps
 
 
-def torso(config: Torso, spec: Spec, info: EnvInfo) -> NatureTorso | MlpTorso:
+def build_torso(config: TorsoConfig, spec: Spec, info: EnvInfo) -> NatureTorso | MLPTorso:
     """Build a torso; torch's own generator draws its weights."""
     match config:
-        case Nature(scale=scale):
+        case NatureConfig(scale=scale):
             return NatureTorso(stack=spec.task.stack, size=info.obs_shape[-1], scale=scale)
-        case Mlp(widths=widths, activation=activation):
+        case MLPConfig(widths=widths, activation=activation):
             shape = (spec.task.stack, *info.obs_shape)
-            return MlpTorso(obs_shape=shape, widths=widths, activation=activation)
+            return MLPTorso(obs_shape=shape, widths=widths, activation=activation)
         case _:
             assert_never(config)
 
 
-def model(spec: Spec, config: spec_algo.Curiosity, lr: float, info: EnvInfo, device: torch.device) -> Curiosity:
+def icm_module(spec: Spec, config: CuriosityConfig, lr: float, info: EnvInfo, device: torch.device) -> Curiosity:
     """Build an ICM, drawn from torch's own generator; ``lr`` is the algorithm's, used if the ICM's config has none.
 
     Raises:
         UsageError: actions are continuous.
     """
-    net = ICM(torso(config.torso, spec, info), hidden=config.hidden, actions=count(spec, info)).to(device)
+    net = ICM(
+        build_torso(config.torso, spec, info), hidden=config.hidden, actions=discrete_action_count(spec, info)
+    ).to(device)
     return Curiosity(
         net,
         optimizer=adam(net, lr=lr if config.lr is None else config.lr),
@@ -80,7 +71,7 @@ def model(spec: Spec, config: spec_algo.Curiosity, lr: float, info: EnvInfo, dev
     )
 
 
-def count(spec: Spec, info: EnvInfo) -> int:
+def discrete_action_count(spec: Spec, info: EnvInfo) -> int:
     """Number of discrete actions.
 
     Raises:
@@ -90,3 +81,16 @@ def count(spec: Spec, info: EnvInfo) -> int:
         choice = f"{spec.algorithm} chooses among discrete actions"
         raise UsageError(f"{spec.name}: {choice}; {spec.task.id} has continuous actions")
     return info.actions.n
+
+
+def vector_dims(name: str, info: EnvInfo) -> tuple[int, int]:
+    """Numbers of an observation and of an action, both vectors.
+
+    Raises:
+        UsageError: actions are discrete, or observations are no vectors; ``name`` is the run's.
+    """
+    if not isinstance(info.actions, Box):
+        raise UsageError(f"{name}: the algorithm chooses real vectors; the task has discrete actions")
+    if len(info.obs_shape) != 1:
+        raise UsageError(f"{name}: the algorithm learns from vectors; the task shows {info.obs_shape}")
+    return info.obs_shape[0], int(info.actions.low.shape[0])

@@ -11,52 +11,49 @@ from torch import Tensor
 
 from rlbench.algorithms.base import Compiler
 from rlbench.algorithms.discrete_sac import DiscreteSAC
-from rlbench.algorithms.dqn import Extra, QLearner
+from rlbench.algorithms.dqn import AuxiliaryLoss, QLearner
 from rlbench.algorithms.sac import Temperature
-from rlbench.assembly.components import Parts, adam, count, no_exploration, torso
-from rlbench.buffers.ring import Column
+from rlbench.assembly.components import AlgorithmParts, adam, build_torso, discrete_action_count
 from rlbench.collectors.explore import EpsilonGreedy
-from rlbench.config import online as spec_algo
-from rlbench.config.online import Categorical, Expected, Head, Implicit, Proposed, QLearning, Quantiles
+from rlbench.config import online
 from rlbench.config.run import Spec
 from rlbench.envs.base import EnvInfo
 from rlbench.nets import q_heads
 from rlbench.nets.discrete_actor_critic import DiscreteActorCritic
 from rlbench.nets.dueling import DuelingMLP
-from rlbench.nets.iqn_fqf import ImplicitHead, ProposedHead
+from rlbench.nets.iqn_fqf import FQFHead, IQNHead
 from rlbench.nets.q_heads import QNet
-from rlbench.ops.return_distributions import Value
+from rlbench.ops.return_distributions import ReturnDistribution
 from rlbench.ops.types import Role, Transition
 
 
 def dqn_parts(
-    spec: Spec, algo: QLearning, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
-) -> Parts:
+    spec: Spec, algo: online.QLearningConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
+) -> AlgorithmParts:
     """Build the learner and its parts; torch's own generator draws the networks' weights."""
-    actions = count(spec, info)
-    net = network(spec, algo, info).to(device)
+    actions = discrete_action_count(spec, info)
+    net = build_q_network(spec, algo, info).to(device)
     learner = QLearner(
         net,
         optimizers=optimizers(algo.head, net, lr=algo.lr, epsilon=algo.adam_epsilon),
         max_grad_norm=algo.max_grad_norm,
         double=algo.double,
         target_update_interval=algo.target_update_interval,
-        extra=proposing(net),
+        auxiliary_loss=fraction_loss(net),
         compiler=compiler,
     )
-    return Parts(
+    return AlgorithmParts(
         learner=learner,
-        action=Column((), torch.int64),
-        training=lambda generator: EpsilonGreedy(actions=actions, generator=generator),
+        explorer=lambda generator: EpsilonGreedy(actions=actions, generator=generator),
         eval_explorer=lambda rng: EpsilonGreedy(actions=actions, generator=rng, epsilon=spec.protocol.epsilon),
         exploration=algo.epsilon.at,
     )
 
 
-def network(spec: Spec, algo: QLearning, info: EnvInfo) -> QNet:
+def build_q_network(spec: Spec, algo: online.QLearningConfig, info: EnvInfo) -> QNet:
     """Build the value network; torch's own generator draws its weights."""
-    actions = count(spec, info)
-    body = torso(algo.torso, spec, info)
+    actions = discrete_action_count(spec, info)
+    body = build_torso(algo.torso, spec, info)
 
     def streams(width: int) -> DuelingMLP:
         return DuelingMLP(
@@ -68,48 +65,50 @@ def network(spec: Spec, algo: QLearning, info: EnvInfo) -> QNet:
             noisy=algo.noisy,
         )
 
-    return QNet(body, head(algo.head, body.features, streams))
+    return QNet(body, build_head(algo.head, body.features, streams))
 
 
-def head(config: Head, features: int, streams: Callable[[int], DuelingMLP]) -> q_heads.Head:
+def build_head(config: online.HeadConfig, features: int, streams: Callable[[int], DuelingMLP]) -> q_heads.QHead:
     """The head of DQN, C51, QR-DQN, IQN or FQF; ``streams`` builds its MLP from the number of outputs per action."""
     match config:
-        case Expected(huber=huber):
-            return q_heads.ExpectedHead(streams(1), huber=huber)
-        case Categorical(n_atoms=atoms, v_min=low, v_max=high):
-            return q_heads.CategoricalHead(streams(atoms), v_min=low, v_max=high)
-        case Quantiles(n_quantiles=count):
-            return q_heads.QuantileHead(streams(count))
-        case Implicit(n_taus=learn, n_target_taus=target, n_policy_taus=act, n_eval_taus=evaluate, cosines=cosines):
+        case online.DQNHeadConfig(huber=huber):
+            return q_heads.DQNHead(streams(1), huber=huber)
+        case online.C51HeadConfig(n_atoms=atoms, v_min=low, v_max=high):
+            return q_heads.C51Head(streams(atoms), v_min=low, v_max=high)
+        case online.QRDQNHeadConfig(n_quantiles=count):
+            return q_heads.QRDQNHead(streams(count))
+        case online.IQNHeadConfig(
+            n_taus=learn, n_target_taus=target, n_policy_taus=act, n_eval_taus=evaluate, cosines=cosines
+        ):
             samples: dict[Role, int] = {"learn": learn, "target": target, "act": act, "eval": evaluate}
-            return ImplicitHead(streams(1), features=features, samples=samples, cosines=cosines)
-        case Proposed(n_quantiles=count, entropy=entropy, cosines=cosines):
-            return ProposedHead(streams(1), features=features, count=count, entropy=entropy, cosines=cosines)
+            return IQNHead(streams(1), features=features, samples=samples, cosines=cosines)
+        case online.FQFHeadConfig(n_quantiles=count, entropy=entropy, cosines=cosines):
+            return FQFHead(streams(1), features=features, count=count, entropy=entropy, cosines=cosines)
         case _:
             assert_never(config)
 
 
-def proposing(net: QNet, beside: Extra | None = None) -> Extra | None:
-    """The loss of FQF's fractions plus the term ``beside``; for other heads that term alone."""
-    if not isinstance(net.head, ProposedHead):
-        return beside
+def fraction_loss(net: QNet, other: AuxiliaryLoss | None = None) -> AuxiliaryLoss | None:
+    """The loss of FQF's fractions plus the ``other`` term; for other heads that term alone."""
+    if not isinstance(net.head, FQFHead):
+        return other
     head = net.head
 
-    def extra(features: Tensor, values: Value, batch: Transition) -> Tensor:
-        own = head.auxiliary(features, batch.action, values.at(batch.action))
-        return own if beside is None else own + beside(features, values, batch)
+    def loss(features: Tensor, values: ReturnDistribution, batch: Transition) -> Tensor:
+        fractions = head.fraction_loss(features, batch.action, values.at(batch.action))
+        return fractions if other is None else fractions + other(features, values, batch)
 
-    return extra
+    return loss
 
 
-def optimizers(config: Head, net: QNet, *, lr: float, epsilon: float) -> list[torch.optim.Optimizer]:
+def optimizers(config: online.HeadConfig, net: QNet, *, lr: float, epsilon: float) -> list[torch.optim.Optimizer]:
     """Adam for all parameters except FQF's fraction proposal, which has an RMSprop of a far lower rate."""
-    proposal = list(net.head.proposal.parameters()) if isinstance(net.head, ProposedHead) else []
+    proposal = list(net.head.proposal.parameters()) if isinstance(net.head, FQFHead) else []
     own = {id(p) for p in proposal}
     rest = [p for p in net.parameters() if id(p) not in own]
     adam = torch.optim.Adam(rest, lr=lr, eps=epsilon, fused=True)
     match config:
-        case Proposed(lr=slow):
+        case online.FQFHeadConfig(lr=slow):
             on_gpu = proposal[0].device.type != "cpu"  # capture needs the step count on the GPU
             return [adam, torch.optim.RMSprop(proposal, lr=slow, capturable=on_gpu)]
         case _:
@@ -117,26 +116,19 @@ def optimizers(config: Head, net: QNet, *, lr: float, epsilon: float) -> list[to
 
 
 def discrete_sac_parts(
-    spec: Spec, algo: spec_algo.DiscreteSAC, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
-) -> Parts:
+    spec: Spec, algo: online.DiscreteSACConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
+) -> AlgorithmParts:
     """Build the learner and its parts; torch's own generator draws the network's weights."""
-    actions = count(spec, info)
-    body = torso(algo.torso, spec, info)
+    actions = discrete_action_count(spec, info)
+    body = build_torso(algo.torso, spec, info)
     net = DiscreteActorCritic(body, hidden=algo.hidden, actions=actions, critics=algo.critics).to(device)
+    target = algo.target_entropy * math.log(actions)
     learner = DiscreteSAC(
         net,
         actor_optimizer=adam(net.torso, net.logits, lr=algo.actor_lr),
         critic_optimizers=[adam(net.torso, critic, lr=algo.critic_lr) for critic in net.critics],
-        temperature=Temperature(
-            algo.alpha, device=device, target=algo.target_entropy * math.log(actions), lr=algo.alpha_lr
-        ),
+        temperature=Temperature(algo.alpha, device=device, target=target, lr=algo.alpha_lr),
         tau=algo.tau,
         compiler=compiler,
     )
-    return Parts(
-        learner=learner,
-        action=Column((), torch.int64),
-        training=no_exploration,
-        eval_explorer=no_exploration,
-        exploration=lambda _: 0.0,
-    )
+    return AlgorithmParts(learner)

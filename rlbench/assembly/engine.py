@@ -10,11 +10,11 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from rlbench.accel.graph_capture import Compiled, CudaGraphs, GraphUpdater, Updates
+from rlbench.accel.graph_capture import CapturableUpdater, CompiledLoss, CudaGraphRecorder, GraphUpdater
 from rlbench.algorithms.base import Compilable, Compiler
 from rlbench.algorithms.ppo import PPO
-from rlbench.algorithms.trpo import Natural
-from rlbench.config.online import PolicyGradient
+from rlbench.algorithms.trpo import TRPO
+from rlbench.config.online import PolicyGradientConfig
 from rlbench.config.run import Runtime, Spec
 from rlbench.ops.state_dict import Composite, Stateful
 from rlbench.training.protocols import Updater
@@ -38,12 +38,12 @@ class Engine(NamedTuple):
 
 def compiler_of(spec: Spec, runtime: Runtime, device: torch.device) -> Compiler | None:
     """The compiler of a run's losses, if it has one."""
-    return Compiled if engine_of(spec, runtime, device).name == "compiled" else None
+    return CompiledLoss if engine_of(spec, runtime, device).name == "compiled" else None
 
 
 def engine_of(spec: Spec, runtime: Runtime, device: torch.device) -> Engine:
     """The engine of a run; ``refusals`` reports what fails only when it is tried."""
-    rollouts = isinstance(spec.algo, PolicyGradient)
+    rollouts = isinstance(spec.algo, PolicyGradientConfig)
     match runtime.update_engine:
         case "eager":
             return Engine("eager")
@@ -53,7 +53,7 @@ def engine_of(spec: Spec, runtime: Runtime, device: torch.device) -> Engine:
         case "numpy":
             return Engine("numpy") if rollouts else Engine("eager", "only on-policy algorithms have a numpy engine")
         case "cuda-graph":
-            return captured(device) if not rollouts else Engine("eager", NO_ROLLOUTS)
+            return graph_engine(device) if not rollouts else Engine("eager", NO_ROLLOUTS)
         case "auto":
             return _default(device, rollouts=rollouts)
 
@@ -63,10 +63,10 @@ def _default(device: torch.device, *, rollouts: bool) -> Engine:
     if rollouts:
         by_hand = Engine("numpy", "where networks are small, else eager")
         return by_hand if device.type == "cpu" else Engine("eager", NO_ROLLOUTS)
-    return Engine("eager", UNTRIED) if device.type == "cuda" else captured(device)
+    return Engine("eager", UNTRIED) if device.type == "cuda" else graph_engine(device)
 
 
-def captured(device: torch.device) -> Engine:
+def graph_engine(device: torch.device) -> Engine:
     """CUDA graphs with a GPU, else eager updates."""
     return Engine("cuda-graph") if device.type == "cuda" else Engine("eager", "no CUDA GPU")
 
@@ -80,14 +80,19 @@ def _lacking(device: torch.device) -> str:
 
 
 def select_engine(
-    eager: Updates, engine: Engine, *, learner: Stateful, sampler: Stateful, generators: Sequence[torch.Generator]
+    eager: CapturableUpdater,
+    engine: Engine,
+    *,
+    learner: Stateful,
+    sampler: Stateful,
+    generators: Sequence[torch.Generator],
 ) -> Updater:
     """Updates by ``update_engine``; eager ones draw from ``generators`` and change only ``learner`` and ``sampler``."""
     if engine.name != "cuda-graph":
         return eager
     gpu = next(generator.device for generator in generators)
     streams = (*generators, torch.cuda.default_generators[gpu.index or 0])
-    recorder = CudaGraphs(gpu, streams)
+    recorder = CudaGraphRecorder(gpu, streams)
     return GraphUpdater(eager, recorder=recorder, learner=learner, sampler=sampler, generators=streams)
 
 
@@ -99,7 +104,7 @@ def refusals(updater: object, learner: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(reason for reason in reasons if reason is not None))
 
 
-def engaged(updater: object, learner: object) -> str:
+def active_engine(updater: object, learner: object) -> str:
     """The engine that computes the updates, as a checkpoint names it: a name of ``Engine``'s."""
     if isinstance(updater, GraphUpdater) and updater.refusal is None:
         return "cuda-graph"
@@ -107,14 +112,14 @@ def engaged(updater: object, learner: object) -> str:
         return "compiled"
     if None in _refusals(learner):
         return "compiled"
-    numpy = any(isinstance(part, PPO | Natural) and part.engine is not None for part in composites(learner))
+    numpy = any(isinstance(part, PPO | TRPO) and part.engine is not None for part in composites(learner))
     return "numpy" if numpy else "eager"
 
 
 def _refusals(learner: object) -> list[str | None]:
     """For each loss to be compiled, the reason why it is eager; None for a compiled loss."""
     parts = [part for part in composites(learner) if isinstance(part, Compilable)]
-    return [loss.refusal for part in parts for loss in part.compiled.values() if isinstance(loss, Compiled)]
+    return [loss.refusal for part in parts for loss in part.compiled.values() if isinstance(loss, CompiledLoss)]
 
 
 def composites(learner: object) -> Iterator[Composite]:

@@ -128,10 +128,10 @@ def describe(spec: Spec) -> EnvInfo:
         env.close()
 
 
-BEAT: Final = 0.25  # seconds of a toy's step in a video
+TOY_STEP_SECONDS: Final = 0.25  # seconds of a toy's step in a video
 
 
-def watch(spec: Spec, evaluation: Evaluation) -> RecordVideo:
+def record_video(spec: Spec, evaluation: Evaluation) -> RecordVideo:
     """Record the video of an evaluation's first env.
 
     Raises:
@@ -161,6 +161,6 @@ def _camera(spec: Spec, envs: VectorEnv, seed: int) -> Camera:
         case AtariTask() | MujocoTask() | GoalTask():
             raise UsageError(f"{spec.name}: EnvPool renders no frames; leave --video out")
         case _ if task.id == "Catch":
-            return Board(seconds=BEAT)
+            return Board(seconds=TOY_STEP_SECONDS)
         case _:
             raise UsageError(f"{spec.name}: {task.id} renders no frames; leave --video out")

@@ -26,12 +26,14 @@ from torch import Tensor, nn
 
 from rlbench.assembly.device import keep_memory
 from rlbench.assembly.environments import describe
-from rlbench.assembly.evaluation import evaluation
-from rlbench.assembly.offline import staged
+from rlbench.assembly.evaluation import EvaluationSetup, evaluation
+from rlbench.assembly.offline import offline_parts_of
 from rlbench.collectors.evaluate import Evaluation
+from rlbench.config.offline import OfflineConfig
+from rlbench.config.offline_discrete import DiscreteOfflineConfig
 from rlbench.config.run import Spec
 from rlbench.datasets.episodes import Scale
-from rlbench.ops.state_dict import into_module
+from rlbench.ops.state_dict import load_module
 from rlbench.signals import end_with_parent
 
 PROGRESS_INTERVAL: Final = 0.1  # seconds between two reports of progress
@@ -44,19 +46,26 @@ Evaluator: TypeAlias = tuple[nn.Module, Callable[[int], Evaluation]]
 
 
 def make_evaluator(spec: Spec, threads: int, scale: dict[str, Tensor]) -> Evaluator:
-    """Build the run's policy and evaluation setup on the host; ``scale`` is mean and std ``[D]``."""
+    """Build the run's policy and evaluation setup on the host; ``scale`` is mean and std ``[D]``.
+
+    Raises:
+        TypeError: the run does not learn from data.
+    """
+    if not isinstance(spec.algo, OfflineConfig | DiscreteOfflineConfig):
+        raise TypeError(spec.algo)
     keep_memory()
     torch.set_num_threads(threads)
     info, host = describe(spec), torch.device("cpu")
     normalization = Scale(*(scale[part].numpy() for part in Scale._fields)) if scale else None
-    parts, setup = staged(spec, info, host, scale=normalization, threads=1)
+    parts = offline_parts_of(spec, spec.algo, info, host)
+    setup = EvaluationSetup(parts.learner, 1, parts.eval_explorer, scale=normalization)
     return parts.learner.policy(), lambda epoch: evaluation(spec, info, setup, host, epoch)
 
 
 def evaluate(evaluator: Evaluator, epoch: int, policy: dict[str, Tensor], replies: int) -> None:
     """Evaluate weights ``[...]`` by name as the training would; report progress and the result."""
     module, evaluation_of = evaluator
-    into_module(module, dict(policy))
+    load_module(module, dict(policy))
     _reply(replies, "games", 0)
     running, report_time = evaluation_of(epoch), monotonic()
     for games in running:

@@ -14,7 +14,6 @@ from torch.nn import functional as F
 
 from rlbench.assembly.device import stepping_threads, threads_of
 from rlbench.assembly.evaluation import EvaluationSetup, protocol_evaluation
-from rlbench.buffers.ring import Column
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.explore import EpsilonGreedy, Explorer, NoExploration
 from rlbench.config.names import printable
@@ -117,12 +116,11 @@ def foreign_evaluation(spec: Spec, actor: ForeignActor, info: EnvInfo, seeds: Se
     """Prepare the evaluation of a foreign policy by ``spec.protocol`` on the CPU."""
     runtime = Runtime(device="cpu")
     torch.set_num_threads(threads_of(spec, runtime, torch.device("cpu")))
-    shape, dtype = (info.actions.low.shape, torch.float32) if isinstance(info.actions, Box) else ((), torch.int64)
 
     def explorer(generator: torch.Generator) -> Explorer:
         if isinstance(info.actions, Discrete) and spec.protocol.epsilon:
             return EpsilonGreedy(actions=info.actions.n, generator=generator, epsilon=spec.protocol.epsilon)
         return NoExploration()
 
-    stage = EvaluationSetup(actor, Column(shape, dtype), stepping_threads(runtime), explorer)
-    return protocol_evaluation(spec, info, stage, torch.device("cpu"), seeds)
+    setup = EvaluationSetup(actor, stepping_threads(runtime), explorer)
+    return protocol_evaluation(spec, info, setup, torch.device("cpu"), seeds)

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from rlbench.algorithms.base import Compiler
 from rlbench.assembly import offline_continuous, offline_discrete
-from rlbench.assembly.components import OfflineParts
+from rlbench.assembly.components import AlgorithmParts
 from rlbench.assembly.dataset_compatibility import check_compatibility, check_identity
 from rlbench.assembly.device import eval_workers_of, stepping_threads, threads_of
 from rlbench.assembly.engine import compiler_of, engine_of, select_engine
 from rlbench.assembly.environments import environments
-from rlbench.assembly.evaluation import EvaluationSetup, evaluation, evaluation_setup
-from rlbench.buffers.dataset import ring
+from rlbench.assembly.evaluation import EvaluationSetup, evaluation
+from rlbench.buffers.dataset import dataset_ring
 from rlbench.config.footprint import SMOKE
-from rlbench.config.offline import Offline
-from rlbench.config.offline_discrete import OfflineQ
+from rlbench.config.offline import OfflineConfig
+from rlbench.config.offline_discrete import DiscreteOfflineConfig
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask
 from rlbench.datasets import checksums, loader, locations, recording_reader
@@ -86,19 +86,19 @@ def source(spec: Spec, task: OfflineTask, runtime: Runtime) -> Path | None:
 
 def build_offline(
     spec: Spec,
-    algo: Offline | OfflineQ,
+    algo: OfflineConfig | DiscreteOfflineConfig,
     info: EnvInfo,
     device: torch.device,
     runtime: Runtime,
     seal: Seal | None = None,
-) -> trainer.Offline:
+) -> trainer.OfflineTrainer:
     """Build the training of an offline run; ``seal`` is the checksum of data that was just verified."""
     seeds, parts = Seeds(spec.seed), offline_parts_of(spec, algo, info, device, compiler_of(spec, runtime, device))
     dataset = _fitting(spec, info, runtime, seal)
     data, scale = _preprocess(algo, dataset.data)
     normalized_in_place = scale is not None and data.final is not None and scale.normalize_in_place(data.obs)
     generator = seeds.child("replay").torch(device)
-    buffer = ring(
+    buffer = dataset_ring(
         data,
         n_step=algo.n_step,
         gamma=algo.gamma,
@@ -107,23 +107,23 @@ def build_offline(
         scale=None if normalized_in_place else scale,
         stack=spec.task.stack,
     )
-    stage = evaluation_setup(parts, threads=stepping_threads(runtime), scale=scale)
+    setup = EvaluationSetup(parts.learner, stepping_threads(runtime), parts.eval_explorer, scale=scale)
     normalization = {} if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields}
     config = WorkerConfig(spec.model_dump_json(), threads_of(spec, runtime, device), normalization)
     eager = EagerUpdater(source=buffer, learner=parts.learner, batch=algo.batch, metrics=MeanMetrics(device))
     engine = engine_of(spec, runtime, device)
-    return trainer.Offline(
+    return trainer.OfflineTrainer(
         updater=select_engine(eager, engine, learner=parts.learner, sampler=buffer.sampler, generators=(generator,)),
         sampler=buffer.sampler,
         learner=parts.learner,
         noise=RngState(device if device.type == "cuda" else None),
-        evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
+        evaluate=lambda epoch: evaluation(spec, info, setup, device, epoch),
         eval_pool=EvalPool(
             parts.learner.policy(), config, most=eval_workers_of(spec, runtime, device), env_timeout=runtime.env_timeout
         ),
         budget=spec.budget,
         schedules=parts.schedules,
-        data=trainer.Data(dataset.sha256, None if scale is None else {**normalization}),
+        data=trainer.DatasetIdentity(dataset.sha256, None if scale is None else {**normalization}),
     )
 
 
@@ -135,32 +135,22 @@ def _fitting(spec: Spec, info: EnvInfo, runtime: Runtime, seal: Seal | None) -> 
     return dataset._replace(data=check_compatibility(spec.task, dataset.data, info, normalized=dataset.normalized))
 
 
-def staged(
-    spec: Spec, info: EnvInfo, device: torch.device, *, scale: Scale | None, threads: int
-) -> tuple[OfflineParts, EvaluationSetup]:
-    """A fresh learner and its evaluation setup, for an evaluation worker.
-
-    Raises:
-        TypeError: the run does not learn from data.
-    """
-    if not isinstance(spec.algo, Offline | OfflineQ):
-        raise TypeError(spec.algo)
-    parts = offline_parts_of(spec, spec.algo, info, device)
-    return parts, evaluation_setup(parts, threads=threads, scale=scale)
-
-
 def offline_parts_of(
-    spec: Spec, algo: Offline | OfflineQ, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
-) -> OfflineParts:
+    spec: Spec,
+    algo: OfflineConfig | DiscreteOfflineConfig,
+    info: EnvInfo,
+    device: torch.device,
+    compiler: Compiler | None = None,
+) -> AlgorithmParts:
     """The parts of an algorithm that never explores."""
-    if isinstance(algo, Offline):
+    if isinstance(algo, OfflineConfig):
         return offline_continuous.continuous_parts(spec.name, algo, info, device, compiler)
     return offline_discrete.discrete_parts(spec, algo, info, device, compiler)
 
 
-def _preprocess(algo: Offline | OfflineQ, data: Dataset) -> tuple[Dataset, Scale | None]:
+def _preprocess(algo: OfflineConfig | DiscreteOfflineConfig, data: Dataset) -> tuple[Dataset, Scale | None]:
     """The data with scaled rewards, and the normalization of observations; data with discrete actions unchanged."""
-    if not isinstance(algo, Offline):
+    if not isinstance(algo, OfflineConfig):
         return data, None
     if algo.terminate_on_end:
         data = terminated_on_end(data)

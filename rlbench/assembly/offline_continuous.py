@@ -9,25 +9,21 @@ import torch
 
 from rlbench.algorithms import bcq, iql
 from rlbench.algorithms.base import Compiler, OffPolicyLearner
-from rlbench.algorithms.behavior_cloning import Imitation
+from rlbench.algorithms.behavior_cloning import BehaviorCloning
 from rlbench.algorithms.cql import CQL, ClonedSAC, LagrangeMultiplier
 from rlbench.algorithms.crr import CRR
 from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.algorithms.td3 import TD3BC
-from rlbench.assembly.components import OfflineParts, adam
-from rlbench.buffers.ring import Column
+from rlbench.assembly.components import AlgorithmParts, adam, vector_dims
 from rlbench.config import offline
-from rlbench.config.offline import Offline
-from rlbench.envs.base import Box, EnvInfo
-from rlbench.errors import UsageError
+from rlbench.config.offline import OfflineConfig
+from rlbench.envs.base import EnvInfo
 from rlbench.nets import actors
-from rlbench.nets.actors import BoundedActor, ConditionalActor, DeterministicActor, SquashedActor
-from rlbench.nets.bcq_vae import ActionVAE, BCQPolicy, Perturbation
+from rlbench.nets.actors import BoundedGaussianActor, DeterministicActor, SquashedGaussianActor, StateDependentStdActor
+from rlbench.nets.bcq_vae import ActionVAE, BCQPolicy, PerturbationNet
 from rlbench.nets.critics import Critics, StateValue
 from rlbench.ops.types import Transition
 from rlbench.training.protocols import Schedule
-
-LOW, HIGH = -5.0, 2.0  # bounds of the logarithm of the spread, where a method names none
 
 
 class Shape(NamedTuple):
@@ -40,26 +36,23 @@ class Shape(NamedTuple):
 
 
 def continuous_parts(
-    name: str, algo: Offline, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
-) -> OfflineParts:
+    name: str, algo: OfflineConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
+) -> AlgorithmParts:
     """Build the learner and its parts; torch's own generator draws the networks' weights.
 
     Raises:
         UsageError: actions are discrete, or observations are no vectors; ``name`` is the run's.
     """
-    shape = _shape(name, info, device, compiler)
-    learner = _learner(algo, shape)
-    return OfflineParts(
-        learner=learner, action=Column((shape.actions,), torch.float32), schedules=_schedules(algo, learner)
-    )
+    learner = _learner(algo, Shape(*vector_dims(name, info), device, compiler))
+    return AlgorithmParts(learner, schedules=_schedules(algo, learner))
 
 
-def _schedules(algo: Offline, learner: OffPolicyLearner[Transition]) -> list[Schedule]:
+def _schedules(algo: OfflineConfig, learner: OffPolicyLearner[Transition]) -> list[Schedule]:
     """By the number of updates: half a cosine to 0 of IQL's actor's rate, and the end of CQL's behaviour cloning."""
     match learner:
         case CQL(sac=ClonedSAC(cloning=cloning), config=method):  # the trainer asks once a stride of 25
             return [(lambda updates: float(updates < method.bc_steps), cloning.fill_)]
-        case iql.IQL(config=offline.ImplicitQ(lr_decay_steps=int(steps))):
+        case iql.IQL(config=offline.IQLConfig(lr_decay_steps=int(steps))):
             return [_cosine(algo.actor_lr, steps, learner.actor_optimizer)]
         case _:
             return []
@@ -70,58 +63,50 @@ def _cosine(initial: float, steps: int, optimizer: torch.optim.Optimizer) -> Sch
     (group,) = optimizer.param_groups
     weight = group["params"][0]
     if weight.device.type != "cpu":
-        group["lr"] = weight.new_tensor(initial)  # what is captured reads it where it lies
+        group["lr"] = weight.new_tensor(initial)  # a captured graph reads the tensor
 
     def at(updates: int) -> float:
         return initial * 0.5 * (1 + math.cos(math.pi * min(updates / steps, 1.0)))
 
-    def put(lr: float) -> None:
+    def set_lr(lr: float) -> None:
         if isinstance(group["lr"], torch.Tensor):
             group["lr"].fill_(lr)
         else:
             group["lr"] = lr
 
-    return at, put
+    return at, set_lr
 
 
-def _shape(name: str, info: EnvInfo, device: torch.device, compiler: Compiler | None) -> Shape:
-    if not isinstance(info.actions, Box):
-        raise UsageError(f"{name}: what learns from data here chooses real vectors; the task has discrete actions")
-    if len(info.obs_shape) != 1:
-        raise UsageError(f"{name}: what learns from data here sees vectors; the task shows {info.obs_shape}")
-    return Shape(info.obs_shape[0], int(info.actions.low.shape[0]), device, compiler)
-
-
-def _learner(algo: Offline, shape: Shape) -> OffPolicyLearner[Transition]:
+def _learner(algo: OfflineConfig, shape: Shape) -> OffPolicyLearner[Transition]:
     match algo.method:
-        case offline.Imitation(policy=policy):
-            actor = _plain(algo, shape) if policy == "deterministic" else _gaussian(algo, shape, LOW, HIGH)
-            return Imitation(actor, actor_optimizer=adam(actor, lr=algo.actor_lr), compiler=shape.compiler)
-        case offline.BatchConstrained() as method:
-            return _constrained(algo, method, shape)
-        case offline.Conservative() as method:
-            return _conservative(algo, method, shape)
-        case offline.CriticRegularized() as method:
-            return _regularized(algo, method, shape)
-        case offline.TD3BC() as method:
-            plain, critics = _plain(algo, shape), _critics(algo, shape)
+        case offline.BCConfig(policy=policy):
+            actor = _deterministic_actor(algo, shape) if policy == "deterministic" else _gaussian_actor(algo, shape)
+            return BehaviorCloning(actor, actor_optimizer=adam(actor, lr=algo.actor_lr), compiler=shape.compiler)
+        case offline.BCQConfig() as method:
+            return _bcq(algo, method, shape)
+        case offline.CQLConfig() as method:
+            return _cql(algo, method, shape)
+        case offline.CRRConfig() as method:
+            return _crr(algo, method, shape)
+        case offline.TD3BCConfig() as method:
+            deterministic, critics = _deterministic_actor(algo, shape), _critics(algo, shape)
             return TD3BC(
-                plain,
+                deterministic,
                 critics,
-                actor_optimizer=adam(plain, lr=algo.actor_lr),
+                actor_optimizer=adam(deterministic, lr=algo.actor_lr),
                 critic_optimizer=adam(critics, lr=algo.critic_lr),
                 tau=algo.tau,
                 delay=method.delay,
                 policy=method,
                 compiler=shape.compiler,
             )
-        case offline.ImplicitQ() as method:
-            return _implicit(algo, method, shape)
+        case offline.IQLConfig() as method:
+            return _iql(algo, method, shape)
         case _:
             assert_never(algo.method)
 
 
-def _constrained(algo: Offline, method: offline.BatchConstrained, shape: Shape) -> bcq.BCQ:
+def _bcq(algo: OfflineConfig, method: offline.BCQConfig, shape: Shape) -> bcq.BCQ:
     proposer = ActionVAE(
         obs=shape.obs,
         actions=shape.actions,
@@ -129,7 +114,7 @@ def _constrained(algo: Offline, method: offline.BatchConstrained, shape: Shape) 
         widths=method.vae_widths,
         clip=method.latent_clip,
     )
-    perturbation = Perturbation(
+    perturbation = PerturbationNet(
         obs=shape.obs, actions=shape.actions, widths=algo.widths, perturbation=method.perturbation
     )
     net = BCQPolicy(proposer, perturbation, _critics(algo, shape)).to(shape.device)
@@ -144,8 +129,8 @@ def _constrained(algo: Offline, method: offline.BatchConstrained, shape: Shape) 
     )
 
 
-def _conservative(algo: Offline, method: offline.Conservative, shape: Shape) -> CQL:
-    actor, critics = _squashed(algo, method, shape), _critics(algo, shape, orthogonal=method.orthogonal_init)
+def _cql(algo: OfflineConfig, method: offline.CQLConfig, shape: Shape) -> CQL:
+    actor, critics = _cql_actor(algo, method, shape), _critics(algo, shape, orthogonal=method.orthogonal_init)
     target = -float(shape.actions) if method.target_entropy is None else method.target_entropy
     sac = (ClonedSAC if method.bc_steps else SAC)(
         actor,
@@ -167,8 +152,8 @@ def _conservative(algo: Offline, method: offline.Conservative, shape: Shape) -> 
     return CQL(sac, multiplier=multiplier, method=method)
 
 
-def _squashed(algo: Offline, method: offline.Conservative, shape: Shape) -> SquashedActor:
-    actor = SquashedActor(
+def _cql_actor(algo: OfflineConfig, method: offline.CQLConfig, shape: Shape) -> SquashedGaussianActor:
+    actor = SquashedGaussianActor(
         obs_shape=(shape.obs,),
         actions=shape.actions,
         widths=algo.widths,
@@ -181,16 +166,16 @@ def _squashed(algo: Offline, method: offline.Conservative, shape: Shape) -> Squa
         case "linear":
             pass
         case "xavier":
-            actors.xavier(actor.mean, actor.log_std)
+            actors.init_xavier(actor.mean, actor.log_std)
         case "uniform":
-            actors.uniform(actor.mean, actor.log_std)
+            actors.init_uniform(actor.mean, actor.log_std)
         case _:
             assert_never(method.final_init)
     return actor.to(shape.device)
 
 
-def _regularized(algo: Offline, method: offline.CriticRegularized, shape: Shape) -> CRR:
-    actor, critics = _gaussian(algo, shape, LOW, HIGH), _critics(algo, shape, method.critics)
+def _crr(algo: OfflineConfig, method: offline.CRRConfig, shape: Shape) -> CRR:
+    actor, critics = _gaussian_actor(algo, shape), _critics(algo, shape, method.critics)
     return CRR(
         actor,
         critics,
@@ -202,8 +187,8 @@ def _regularized(algo: Offline, method: offline.CriticRegularized, shape: Shape)
     )
 
 
-def _implicit(algo: Offline, method: offline.ImplicitQ, shape: Shape) -> iql.IQL:
-    actor, critics = _imitating(algo, method, shape), _critics(algo, shape)
+def _iql(algo: OfflineConfig, method: offline.IQLConfig, shape: Shape) -> iql.IQL:
+    actor, critics = _iql_actor(algo, method, shape), _critics(algo, shape)
     value = StateValue(obs=shape.obs, widths=algo.widths).to(shape.device)
     return iql.IQL(
         actor,
@@ -218,14 +203,14 @@ def _implicit(algo: Offline, method: offline.ImplicitQ, shape: Shape) -> iql.IQL
     )
 
 
-def _imitating(algo: Offline, method: offline.ImplicitQ, shape: Shape) -> iql.ImitatingActor:
+def _iql_actor(algo: OfflineConfig, method: offline.IQLConfig, shape: Shape) -> iql.IQLActor:
     match method.policy:
         case "gaussian":
-            return _gaussian(algo, shape, method.log_std_min, method.log_std_max)
+            return _gaussian_actor(algo, shape, method.log_std_min, method.log_std_max)
         case "deterministic":
-            return _plain(algo, shape)
+            return _deterministic_actor(algo, shape)
         case "conditional":
-            actor = ConditionalActor(
+            actor = StateDependentStdActor(
                 obs_shape=(shape.obs,),
                 actions=shape.actions,
                 widths=algo.widths,
@@ -237,19 +222,23 @@ def _imitating(algo: Offline, method: offline.ImplicitQ, shape: Shape) -> iql.Im
             assert_never(method.policy)
 
 
-def _plain(algo: Offline, shape: Shape) -> DeterministicActor:
+def _deterministic_actor(algo: OfflineConfig, shape: Shape) -> DeterministicActor:
     return DeterministicActor(obs_shape=(shape.obs,), actions=shape.actions, widths=algo.widths).to(shape.device)
 
 
-def _gaussian(algo: Offline, shape: Shape, low: float, high: float) -> BoundedActor:
-    actor = BoundedActor(
-        obs_shape=(shape.obs,), actions=shape.actions, widths=algo.widths, log_std_min=low, log_std_max=high
+def _gaussian_actor(algo: OfflineConfig, shape: Shape, low: float = -5.0, high: float = 2.0) -> BoundedGaussianActor:
+    actor = BoundedGaussianActor(
+        obs_shape=(shape.obs,),
+        actions=shape.actions,
+        widths=algo.widths,
+        log_std_min=low,
+        log_std_max=high,
     )
     return actor.to(shape.device)
 
 
-def _critics(algo: Offline, shape: Shape, members: int = 2, *, orthogonal: bool = False) -> Critics:
+def _critics(algo: OfflineConfig, shape: Shape, members: int = 2, *, orthogonal: bool = False) -> Critics:
     critics = Critics(members=members, obs=shape.obs, actions=shape.actions, widths=algo.widths)
     if orthogonal:
-        actors.orthogonal_critics(critics)
+        actors.init_orthogonal_critics(critics)
     return critics.to(shape.device)

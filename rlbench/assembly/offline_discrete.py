@@ -7,15 +7,14 @@ from typing import assert_never
 import torch
 
 from rlbench.algorithms.base import Compiler, OffPolicyLearner
-from rlbench.algorithms.behavior_cloning import Imitation
-from rlbench.algorithms.discrete_offline import DiscreteCRR, behavior_mask, conservatism, imitation
-from rlbench.algorithms.dqn import Extra, QLearner, Selector
-from rlbench.assembly.components import OfflineParts, adam, count, torso
-from rlbench.assembly.dqn import head, optimizers, proposing
-from rlbench.buffers.ring import Column
+from rlbench.algorithms.behavior_cloning import BehaviorCloning
+from rlbench.algorithms.discrete_offline import DiscreteCRR, behavior_cloning_loss, behavior_mask, cql_loss
+from rlbench.algorithms.dqn import ActionMask, AuxiliaryLoss, QLearner
+from rlbench.assembly.components import AlgorithmParts, adam, build_torso, discrete_action_count
+from rlbench.assembly.dqn import build_head, fraction_loss, optimizers
 from rlbench.collectors.explore import EpsilonGreedy
-from rlbench.config import offline_discrete as methods
-from rlbench.config.offline_discrete import OfflineQ
+from rlbench.config import offline_discrete
+from rlbench.config.offline_discrete import DiscreteOfflineConfig
 from rlbench.config.run import Spec
 from rlbench.envs.base import EnvInfo
 from rlbench.nets.discrete_actor_critic import BehaviorPolicy, QNetWithPolicy
@@ -25,18 +24,16 @@ from rlbench.ops.types import Transition
 
 
 def discrete_parts(
-    spec: Spec, algo: OfflineQ, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
-) -> OfflineParts:
+    spec: Spec, algo: DiscreteOfflineConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
+) -> AlgorithmParts:
     """Build the learner and its parts; torch's own generator draws the networks' weights.
 
     Raises:
         UsageError: actions are continuous.
     """
-    actions = count(spec, info)
-    return OfflineParts(
+    actions = discrete_action_count(spec, info)
+    return AlgorithmParts(
         learner=_learner(spec, algo, info, device, compiler),
-        action=Column((), torch.int64),
-        schedules=[],
         eval_explorer=lambda generator: EpsilonGreedy(
             actions=actions, generator=generator, epsilon=spec.protocol.epsilon
         ),
@@ -44,9 +41,9 @@ def discrete_parts(
 
 
 def _learner(
-    spec: Spec, algo: OfflineQ, info: EnvInfo, device: torch.device, compiler: Compiler | None
+    spec: Spec, algo: DiscreteOfflineConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None
 ) -> OffPolicyLearner[Transition]:
-    body, actions = torso(algo.torso, spec, info), count(spec, info)
+    body, actions = build_torso(algo.torso, spec, info), discrete_action_count(spec, info)
 
     def streams(width: int) -> DuelingMLP:
         return DuelingMLP(
@@ -54,19 +51,19 @@ def _learner(
         )
 
     match algo.method:
-        case methods.DiscreteImitation():
+        case offline_discrete.DiscreteBCConfig():
             actor = BehaviorPolicy(body, streams(1)).to(device)
             optimizer = adam(actor, lr=algo.lr, eps=algo.adam_epsilon)
-            return Imitation(actor, actor_optimizer=optimizer, compiler=compiler)
-        case methods.DiscreteConservative(conservative_weight=weight):
-            plain = QNet(body, head(algo.head, body.features, streams)).to(device)
-            return _valued(algo, plain, compiler, extra=conservatism(weight))
-        case methods.DiscreteBatchConstrained(threshold=threshold, penalty=penalty):
-            net = QNetWithPolicy(body, head(algo.head, body.features, streams), streams(1)).to(device)
-            select, extra = behavior_mask(net, threshold), imitation(net, penalty)
-            return _valued(algo, net, compiler, select=select, extra=extra)
-        case methods.DiscreteCriticRegularized() as method:
-            net = QNetWithPolicy(body, head(algo.head, body.features, streams), streams(1)).to(device)
+            return BehaviorCloning(actor, actor_optimizer=optimizer, compiler=compiler)
+        case offline_discrete.DiscreteCQLConfig(conservative_weight=weight):
+            plain = QNet(body, build_head(algo.head, body.features, streams)).to(device)
+            return _q_learner(algo, plain, compiler, cql_loss(weight))
+        case offline_discrete.DiscreteBCQConfig(threshold=threshold, penalty=penalty):
+            net = QNetWithPolicy(body, build_head(algo.head, body.features, streams), streams(1)).to(device)
+            mask, loss = behavior_mask(net, threshold), behavior_cloning_loss(net, penalty)
+            return _q_learner(algo, net, compiler, loss, mask)
+        case offline_discrete.DiscreteCRRConfig() as method:
+            net = QNetWithPolicy(body, build_head(algo.head, body.features, streams), streams(1)).to(device)
             return DiscreteCRR(
                 net,
                 optimizer=optimizers(algo.head, net, lr=algo.lr, epsilon=algo.adam_epsilon)[0],
@@ -79,17 +76,20 @@ def _learner(
             assert_never(algo.method)
 
 
-def _valued(
-    algo: OfflineQ, net: QNet, compiler: Compiler | None, *, extra: Extra, select: Selector | None = None
+def _q_learner(
+    algo: DiscreteOfflineConfig,
+    net: QNet,
+    compiler: Compiler | None,
+    auxiliary_loss: AuxiliaryLoss,
+    action_mask: ActionMask | None = None,
 ) -> QLearner:
-    """Double Q-learning with an additional loss ``extra`` and a restriction ``select`` of the greedy action."""
     return QLearner(
         net,
         optimizers=optimizers(algo.head, net, lr=algo.lr, epsilon=algo.adam_epsilon),
         max_grad_norm=algo.max_grad_norm,
         double=True,
         target_update_interval=algo.target_update_interval,
-        select=select,
-        extra=proposing(net, extra),
+        action_mask=action_mask,
+        auxiliary_loss=fraction_loss(net, auxiliary_loss),
         compiler=compiler,
     )

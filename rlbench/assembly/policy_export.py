@@ -17,7 +17,7 @@ from rlbench.config.tasks import world_of
 from rlbench.datasets.policies import serialize
 from rlbench.envs.normalize import CLIP, EPSILON
 from rlbench.errors import UsageError
-from rlbench.ops.state_dict import State, branch, tensor
+from rlbench.ops.state_dict import State, subtree, tensor
 
 HIDDEN = re.compile(r"torso\.layers\.(\d+)\.weight")
 
@@ -31,7 +31,7 @@ def export_policy(spec: Spec, checkpoint: State, *, name: str) -> bytes:
     export = spec.algo.export
     if isinstance(export, str):
         raise UsageError(f"{name}: {export}")
-    state = _actor(branch(checkpoint, "policy"))
+    state = _actor(subtree(checkpoint, "policy"))
     if not export.log_std:
         state.pop("log_std", None)
     mean = "action" if "action.weight" in state else "mean"
@@ -86,7 +86,7 @@ def _layers(state: State, mean: str) -> dict[str, NDArray[np.generic]]:
 
 def _scale(state: State, name: str) -> dict[str, NDArray[np.generic]]:
     """Mean and variance of the observations of the run's environments or data set."""
-    scale = branch(state, "scale")
+    scale = subtree(state, "scale")
     if not scale:
         raise UsageError(
             f"{name}: its checkpoint does not hold the scale of its observations; run it again with --force"

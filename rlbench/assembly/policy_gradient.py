@@ -3,54 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 import torch
 from torch import Tensor, nn
 
 from rlbench.accel import numpy_ppo
-from rlbench.accel.numpy_ppo import Regression
+from rlbench.accel.numpy_ppo import NumpyValueRegression
 from rlbench.algorithms.base import Compiler, OnPolicyLearner
-from rlbench.algorithms.onpolicy import ActorValue, Returns
+from rlbench.algorithms.onpolicy import ActorCriticNet, AdvantageEstimator
 from rlbench.algorithms.ppo import PPO
-from rlbench.algorithms.reinforce import Reinforce
-from rlbench.algorithms.trpo import Natural
+from rlbench.algorithms.reinforce import REINFORCE
+from rlbench.algorithms.trpo import TRPO
 from rlbench.assembly.components import adam
-from rlbench.assembly.evaluation import EvaluationSetup
-from rlbench.buffers.ring import Column
-from rlbench.collectors.base import Actor
-from rlbench.config import online as spec_algo
-from rlbench.config.online import Linear, Mlp, Nature, PolicyGradient
+from rlbench.config import online
 from rlbench.config.run import EngineName, Spec
-from rlbench.envs.base import Box, Discrete, EnvInfo
-from rlbench.envs.normalize import Scaling
+from rlbench.envs.base import Discrete, EnvInfo
 from rlbench.errors import UsageError
-from rlbench.nets.actor_critic import DiscreteActor, GaussianActor, SeparateActorCritic, SharedActorCritic, orthogonal
-from rlbench.nets.torsos import MlpTorso, NatureTorso
+from rlbench.nets.actor_critic import (
+    DiscreteActor,
+    GaussianActor,
+    SeparateActorCritic,
+    SharedActorCritic,
+    init_orthogonal,
+)
+from rlbench.nets.torsos import MLPTorso, NatureTorso
 from rlbench.seeds import Seeds
 from rlbench.training.protocols import Schedule
 
-SMALL = 2**23  # multiplications of one layer for one batch; with more, torch's overhead does not matter
-LAST = 0.01  # factor of the initial weights of the layer of the mean
-
-
-class OnPolicyParts(NamedTuple):
-    """The parts of an on-policy run that depend on its algorithm."""
-
-    learner: OnPolicyLearner
-    optimizer: torch.optim.Optimizer
-    action: Column
+MAX_MULTIPLICATIONS = 2**23  # multiplications of one layer for one batch; with more, torch's overhead does not matter
+MEAN_LAYER_GAIN = 0.01  # factor of the initial weights of the layer of the mean
 
 
 def build_on_policy(
     spec: Spec,
-    algo: PolicyGradient,
+    algo: online.PolicyGradientConfig,
     info: EnvInfo,
     device: torch.device,
     engine: EngineName = "eager",
     compiler: Compiler | None = None,
-) -> OnPolicyParts:
-    """Build the learner, drawn from torch's own generator, whose updates ``engine`` computes.
+) -> tuple[OnPolicyLearner, torch.optim.Optimizer]:
+    """Build the learner, drawn from torch's own generator, whose updates ``engine`` computes, and its optimizer.
 
     Raises:
         UsageError: NPG or TRPO has a torso shared by actor and critic; or ``engine`` is numpy, and the method or the
@@ -58,13 +51,11 @@ def build_on_policy(
     """
     if engine == "numpy" and (device.type != "cpu" or algo.torso.kind != "mlp" or algo.method.kind == "reinforce"):
         raise UsageError("update_engine=numpy: only PPO, A2C, NPG and TRPO with algo.torso=mlp on a CPU; use auto")
-    real = isinstance(info.actions, Box)
-    column = Column((_actions(info),), torch.float32) if real else Column((), torch.int64)
-    if not isinstance(algo.method, spec_algo.Reinforce):
-        return OnPolicyParts(*_with_critic(spec, algo, algo.method, info, device, engine, compiler), column)
+    if not isinstance(algo.method, online.ReinforceConfig):
+        return _actor_critic_learner(spec, algo, algo.method, info, device, engine, compiler)
     actor = _actor(spec, algo, info).to(device)
     optimizer = _optimizer(algo, actor)
-    reinforce = Reinforce(
+    reinforce = REINFORCE(
         actor,
         optimizer=optimizer,
         gamma=algo.gamma,
@@ -72,26 +63,28 @@ def build_on_policy(
         greedy=algo.greedy,
         compiler=compiler,
     )
-    return OnPolicyParts(reinforce, optimizer, column)
+    return reinforce, optimizer
 
 
-def _with_critic(
+def _actor_critic_learner(
     spec: Spec,
-    algo: PolicyGradient,
-    method: spec_algo.Surrogate | spec_algo.Natural,
+    algo: online.PolicyGradientConfig,
+    method: online.PPOConfig | online.TRPOConfig,
     info: EnvInfo,
     device: torch.device,
     engine: EngineName,
     compiler: Compiler | None,
-) -> tuple[PPO | Natural, torch.optim.Optimizer]:
+) -> tuple[PPO | TRPO, torch.optim.Optimizer]:
     net, rows = actor_critic_network(spec, algo, info).to(device), algo.rollout_length * spec.task.envs
     like = next(net.parameters()).detach()
-    returns = Returns(gamma=algo.gamma, gae_lambda=algo.gae_lambda, scale_returns=algo.scale_returns, like=like)
-    if isinstance(method, spec_algo.Surrogate):
+    returns = AdvantageEstimator(
+        gamma=algo.gamma, gae_lambda=algo.gae_lambda, scale_returns=algo.scale_returns, like=like
+    )
+    if isinstance(method, online.PPOConfig):
         optimizer = _optimizer(algo, net)
         numpy_engine = None
         if isinstance(net, SeparateActorCritic) and _numpy_pays(net, engine, rows // method.minibatches):
-            numpy_engine = numpy_ppo.Surrogate(net, optimizer, method)
+            numpy_engine = numpy_ppo.NumpyPPO(net, optimizer, method)
         return PPO(
             net,
             optimizer=optimizer,
@@ -106,97 +99,90 @@ def _with_critic(
         raise UsageError(f"{spec.name}: natural gradients need an actor of its own: choose algo.torso=mlp")
     optimizer = _optimizer(algo, net.critic)
     pays = _numpy_pays(net, engine, rows)
-    return Natural(
+    return TRPO(
         net,
         optimizer=optimizer,
         returns=returns,
         method=method,
         greedy=algo.greedy,
-        engine=Regression(net, optimizer, steps=method.critic_steps) if pays else None,
+        engine=NumpyValueRegression(net, optimizer, steps=method.critic_steps) if pays else None,
         compiler=compiler,
     ), optimizer
 
 
 def _numpy_pays(net: SeparateActorCritic, engine: EngineName, rows: int) -> bool:
-    """True if ``engine`` is numpy, or is auto and the widest layer has at most ``SMALL`` multiplications a batch."""
+    """True if ``engine`` is numpy, or is auto and a batch takes at most ``MAX_MULTIPLICATIONS``."""
     multiplications = rows * max(parameter.numel() for parameter in net.parameters())
     on_cpu = next(net.parameters()).device.type == "cpu"
-    return on_cpu and (engine == "numpy" or (engine == "auto" and multiplications <= SMALL))
+    return on_cpu and (engine == "numpy" or (engine == "auto" and multiplications <= MAX_MULTIPLICATIONS))
 
 
-def actor_critic_network(spec: Spec, algo: PolicyGradient, info: EnvInfo) -> ActorValue:
+def actor_critic_network(spec: Spec, algo: online.PolicyGradientConfig, info: EnvInfo) -> ActorCriticNet:
     """Build actor and critic: separate networks on vectors, shared convolutions on frames.
 
     Raises:
         UsageError: the torso is convolutional and actions are continuous.
     """
     match algo.torso:
-        case Nature(scale=scale):
+        case online.NatureConfig(scale=scale):
             if not isinstance(info.actions, Discrete):
                 raise UsageError(f"{spec.name}: convolutions choose among discrete actions; choose algo.torso=mlp")
             torso = NatureTorso(stack=spec.task.stack, size=info.obs_shape[-1], scale=scale)
             shared = SharedActorCritic(torso, hidden=algo.hidden, actions=info.actions.n)
             if scale:  # the published settings with scaled frames also use orthogonal initialization
-                orthogonal([shared.torso])
+                init_orthogonal([shared.torso])
             return shared
-        case Mlp():
+        case online.MLPConfig():
             critic = _torso(spec, algo.torso, info)
             net = SeparateActorCritic(_actor(spec, algo, info), critic)
-            orthogonal([net.critic])
+            init_orthogonal([net.critic])
             return net
         case _:
             assert_never(algo.torso)
 
 
-def _actor(spec: Spec, algo: PolicyGradient, info: EnvInfo) -> GaussianActor | DiscreteActor:
-    if not isinstance(algo.torso, Mlp):
+def _actor(spec: Spec, algo: online.PolicyGradientConfig, info: EnvInfo) -> GaussianActor | DiscreteActor:
+    if not isinstance(algo.torso, online.MLPConfig):
         raise UsageError(f"{spec.name}: an actor of its own reads vectors; choose algo.torso=mlp")
     torso = _torso(spec, algo.torso, info)
     if isinstance(info.actions, Discrete):
         discrete = DiscreteActor(torso=torso, actions=_actions(info))
-        orthogonal([discrete])
+        init_orthogonal([discrete])
         return discrete
     actor = GaussianActor(torso=torso, actions=_actions(info), log_std=algo.log_std)
-    orthogonal([actor])
-    actor.mean.weight.data.mul_(LAST)
+    init_orthogonal([actor])
+    actor.mean.weight.data.mul_(MEAN_LAYER_GAIN)
     return actor
 
 
-def _torso(spec: Spec, mlp: Mlp, info: EnvInfo) -> MlpTorso:
+def _torso(spec: Spec, mlp: online.MLPConfig, info: EnvInfo) -> MLPTorso:
     stack = (spec.task.stack,) if spec.task.stack > 1 else ()
-    return MlpTorso(obs_shape=(*stack, *info.obs_shape), widths=mlp.widths, activation=mlp.activation)
+    return MLPTorso(obs_shape=(*stack, *info.obs_shape), widths=mlp.widths, activation=mlp.activation)
 
 
 def _actions(info: EnvInfo) -> int:
     return info.actions.n if isinstance(info.actions, Discrete) else int(info.actions.low.shape[0])
 
 
-def _optimizer(algo: PolicyGradient, net: nn.Module) -> torch.optim.Optimizer:
+def _optimizer(algo: online.PolicyGradientConfig, net: nn.Module) -> torch.optim.Optimizer:
     if algo.optimizer == "adam":
         return adam(net, lr=algo.lr, eps=algo.epsilon)
     return torch.optim.RMSprop(net.parameters(), lr=algo.lr, eps=algo.epsilon, alpha=0.99, foreach=True)
 
 
-def schedules(algo: PolicyGradient, optimizer: torch.optim.Optimizer) -> list[Schedule]:
+def schedules(algo: online.PolicyGradientConfig, optimizer: torch.optim.Optimizer) -> list[Schedule]:
     """The schedule of the learning rate, linear to 0, if it decays."""
     if algo.lr_decay_steps is None:
         return []
 
-    def put(lr: float) -> None:
+    def set_lr(lr: float) -> None:
         for group in optimizer.param_groups:
             group["lr"] = lr
 
-    return [(Linear(start=algo.lr, end=0.0, steps=algo.lr_decay_steps).at, put)]
+    return [(online.LinearSchedule(start=algo.lr, end=0.0, steps=algo.lr_decay_steps).at, set_lr)]
 
 
-def setup(
-    algo: PolicyGradient, info: EnvInfo, actor: Actor, action: Column, threads: int, scale: Scaling | None
-) -> EvaluationSetup:
-    """The evaluation setup of an on-policy learner."""
-    return EvaluationSetup(actor, action, threads, bound=bound(algo, info), scale=scale)
-
-
-def bound(algo: PolicyGradient, info: EnvInfo) -> Callable[[Tensor], Tensor] | None:
+def action_bound(algo: online.PolicyGradientConfig, info: EnvInfo) -> Callable[[Tensor], Tensor] | None:
     """The map of continuous actions ``[B, A]`` to [−1, 1]; none of discrete ones."""
     if isinstance(info.actions, Discrete):
         return None

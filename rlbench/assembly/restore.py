@@ -10,20 +10,19 @@ import torch
 from rlbench.assembly import assemble, dqn, offline, policy_gradient
 from rlbench.assembly.device import device_of, stepping_threads, threads_of
 from rlbench.assembly.environments import describe, environments
-from rlbench.assembly.evaluation import EvaluationSetup, evaluation_setup, protocol_evaluation, ring_of
-from rlbench.buffers.ring import Ring
-from rlbench.collectors.base import Actor
+from rlbench.assembly.evaluation import EvaluationSetup, protocol_evaluation, ring_of
+from rlbench.buffers.ring import RingBuffer
 from rlbench.collectors.evaluate import Evaluation
-from rlbench.collectors.explore import EpsilonGreedy
-from rlbench.config.offline import Offline
-from rlbench.config.offline_discrete import OfflineQ
-from rlbench.config.online import PolicyGradient, QLearning
+from rlbench.collectors.explore import Actor, EpsilonGreedy
+from rlbench.config.offline import OfflineConfig
+from rlbench.config.offline_discrete import DiscreteOfflineConfig
+from rlbench.config.online import PolicyGradientConfig, QLearningConfig
 from rlbench.config.run import Runtime, Spec
 from rlbench.datasets import episodes
 from rlbench.envs.base import Discrete, EnvInfo, VectorEnv
 from rlbench.envs.normalize import Scale, Scaling
 from rlbench.errors import RefusedFile, UsageError
-from rlbench.ops.state_dict import State, branch, into_module, tensor
+from rlbench.ops.state_dict import State, load_module, subtree, tensor
 from rlbench.seeds import Seeds
 
 
@@ -38,35 +37,38 @@ def restore_evaluation(spec: Spec, state: State, runtime: Runtime, seeds: Seeds)
     torch.set_num_threads(threads_of(spec, runtime, device))
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False  # as in training
     torch.backends.cudnn.allow_tf32 = False
-    return protocol_evaluation(spec, info, _stage(spec, state, info, device, runtime), device, seeds)
+    return protocol_evaluation(spec, info, _setup(spec, state, info, device, runtime), device, seeds)
 
 
-def _stage(spec: Spec, state: State, info: EnvInfo, device: torch.device, runtime: Runtime) -> EvaluationSetup:
-    scale, threads = _scale(spec, state, info), stepping_threads(runtime)
-    match spec.algo:
-        case PolicyGradient():
-            learner, _, action = policy_gradient.build_on_policy(spec, spec.algo, info, device)
-            policy, stage = learner.policy(), policy_gradient.setup(spec.algo, info, learner, action, threads, scale)
-        case Offline() | OfflineQ():
-            data_parts = offline.offline_parts_of(spec, spec.algo, info, device)
-            policy, stage = data_parts.learner.policy(), evaluation_setup(data_parts, threads=threads, scale=scale)
-        case _:
-            parts = assemble.parts_of(spec, spec.algo, info, device)
-            policy, stage = parts.learner.policy(), evaluation_setup(parts, threads=threads)
+def _setup(spec: Spec, state: State, info: EnvInfo, device: torch.device, runtime: Runtime) -> EvaluationSetup:
+    algo, threads, scale = spec.algo, stepping_threads(runtime), _scale(spec, state, info)
+    if isinstance(algo, PolicyGradientConfig):
+        learner, _ = policy_gradient.build_on_policy(spec, algo, info, device)
+        policy, bound = learner.policy(), policy_gradient.action_bound(algo, info)
+        setup = EvaluationSetup(learner, threads, bound=bound, scale=scale)
+    else:
+        if isinstance(algo, OfflineConfig | DiscreteOfflineConfig):
+            parts = offline.offline_parts_of(spec, algo, info, device)
+        else:
+            parts = assemble.parts_of(spec, algo, info, device)
+        policy, setup = (
+            parts.learner.policy(),
+            EvaluationSetup(parts.learner, threads, parts.eval_explorer, scale=scale),
+        )
     try:
-        into_module(policy, branch(state, "policy"))
+        load_module(policy, subtree(state, "policy"))
     except (RuntimeError, TypeError):
         raise RefusedFile(
             f"{spec.name}: the checkpoint holds another network than the Spec; --force runs it again"
         ) from None
-    return stage
+    return setup
 
 
 def _scale(spec: Spec, state: State, info: EnvInfo) -> Scaling | None:
     """The normalization of the training's observations, now constant, if the policy uses one."""
     if not spec.algo.normalizes_obs:
         return None
-    saved = branch(state, "scale")
+    saved = subtree(state, "scale")
     if not saved:
         raise UsageError(f"{spec.name}: its checkpoint has no scale of observations; --force runs it again")
     if spec.algo.learns_from == "data":
@@ -80,7 +82,7 @@ class PolicyPlayer(NamedTuple):
     """A policy, its explorer and the environments on which it plays."""
 
     actor: Actor
-    frame_stacker: Ring  # stacks the frames that the actor observes
+    frame_stacker: RingBuffer  # stacks the frames that the actor observes
     explorer: EpsilonGreedy
     envs: VectorEnv  # whole games with unclipped rewards
 
@@ -96,26 +98,25 @@ def policy_player(spec: Spec, state: State, *, epsilon: float, num_envs: int, se
     if not isinstance(info.actions, Discrete):
         raise UsageError(f"{spec.name}: {spec.task.id} takes continuous actions; record it without --epsilon")
     parts = dqn.dqn_parts(spec, algo, info, device)
-    learner = parts.learner
-    into_module(learner.policy(), branch(state, "policy"))
+    load_module(parts.learner.policy(), subtree(state, "policy"))
     torch.manual_seed(seeds.child("noise").number())  # for a network with noise of its own
     generator = seeds.child("explore").torch(device)
     capacity = (spec.task.stack + 2) * num_envs
     return PolicyPlayer(
-        actor=learner,
-        frame_stacker=ring_of(spec, info, parts.action, device, capacity=capacity, num_envs=num_envs),
+        actor=parts.learner,
+        frame_stacker=ring_of(spec, info, device, capacity=capacity, num_envs=num_envs),
         explorer=EpsilonGreedy(actions=info.actions.n, generator=generator, epsilon=epsilon),
         envs=environments(spec.task, seeds=seeds.child("env").numbers(num_envs), training=False),
     )
 
 
-def q_learning_of(spec: Spec) -> QLearning:
+def q_learning_of(spec: Spec) -> QLearningConfig:
     """The algorithm of ``spec``, if its games can be recorded.
 
     Raises:
         UsageError: it does not learn the values of discrete actions.
     """
-    if not isinstance(spec.algo, QLearning):
+    if not isinstance(spec.algo, QLearningConfig):
         raise UsageError(f"{spec.name}: is no Q-learning; only dqn, qrdqn and their variants record games")
     return spec.algo
 
@@ -123,7 +124,7 @@ def q_learning_of(spec: Spec) -> QLearning:
 def fingerprint(state: State) -> str:
     """SHA-256 of a saved policy's parameters, as in ``outcome.json``."""
     total = sha256()
-    for name, value in sorted(branch(state, "policy").items()):
+    for name, value in sorted(subtree(state, "policy").items()):
         if isinstance(value, torch.Tensor):
             total.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
     return total.hexdigest()

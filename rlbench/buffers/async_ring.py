@@ -1,7 +1,7 @@
 """A ring whose envs do not wait for each other: every env has its own cursor.
 
-An env's column of rows means the same as in ``Ring``, but the rows of two envs are not written together. The cursors
-live on the device alone, so the host never waits to learn how full an env's column is.
+An env's column of rows means the same as in ``RingBuffer``, but the rows of two envs are not written together. The
+cursors are on the device alone, so the host never waits to learn how full an env's column is.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlbench.buffers.ring import Ring
-from rlbench.buffers.samplers import Ragged, Span
-from rlbench.ops.state_dict import State, branch, tensor
+from rlbench.buffers.ring import RingBuffer
+from rlbench.buffers.samplers import PerEnvRange, SampleRange
+from rlbench.ops.state_dict import State, subtree, tensor
 
 
-class AsyncRing(Ring):
+class AsyncRingBuffer(RingBuffer):
     """A ring written for some envs ``[M]`` at a time, or for all of them by default."""
 
-    def observe(self, frames: NDArray[np.generic], env_id: NDArray[np.int64] | None = None) -> Tensor:
+    def add_observations(self, frames: NDArray[np.generic], env_id: NDArray[np.int64] | None = None) -> Tensor:
         """Begin a row of each env with its observation ``[M, ...]``; return the frame stacks, ``[M, (stack,) ...]``."""
         envs = self._resolve_envs(env_id)
         head = self.head[envs]
-        self._begin((head, envs), ((head - 1) % self.length, envs), self._here(frames))
+        self._begin((head, envs), ((head - 1) % self.length, envs), self._to_device(frames))
         return self.stack_frames(head * self.num_envs + envs)
 
-    def newest(self) -> Tensor:
+    def newest_observations(self) -> Tensor:
         """The frame stack of every env's newest observation, ``[N, (stack,) ...]``."""
         return self.stack_frames(self.head * self.num_envs + self.env_ids)
 
-    def record(
+    def add_transitions(
         self,
         action: Tensor,
         reward: NDArray[np.float32],
@@ -40,20 +40,20 @@ class AsyncRing(Ring):
     ) -> None:
         """Complete the rows with each env's action ``[M, ...]``, reward and end, each ``[M]``."""
         envs = self._resolve_envs(env_id)
-        flags = self._here(terminated), self._here(terminated | truncated)
-        self._complete((self.head[envs], envs), action, self._here(reward), *flags)
-        self._move(envs)
+        flags = self._to_device(terminated), self._to_device(terminated | truncated)
+        self._complete((self.head[envs], envs), action, self._to_device(reward), *flags)
+        self._advance_envs(envs)
 
-    def close(self) -> None:
+    def truncate_episodes(self) -> None:
         """Truncate every running episode at its env's newest observation: the environments are about to be replaced."""
         self._truncate((self.head, self.env_ids), ((self.head - 1) % self.length, self.env_ids))
-        self._move(self.env_ids)
+        self._advance_envs(self.env_ids)
 
-    def span(self) -> Span:
+    def sample_range(self) -> SampleRange:
         """The rows of each env that may be sampled."""
         behind = (self.stack - 1) * (self.size == self.length - 1)
         rows = (self.size - self.n_step + 1 - behind).clamp_min(0)
-        return Ragged(self.head, self.n_step, rows, self.length)
+        return PerEnvRange(self.head, self.n_step, rows, self.length)
 
     def state_dict(self) -> State:
         """The rows in use by any env, the cursors, and the sampler's state."""
@@ -65,19 +65,19 @@ class AsyncRing(Ring):
         self._load_rows(state)
         self.head.copy_(tensor(state, "head"))
         self.size.copy_(tensor(state, "size"))
-        self.sampler.load_state_dict(branch(state, "sampler"))
+        self.sampler.load_state_dict(subtree(state, "sampler"))
 
     def _place_cursors(self, device: torch.device) -> None:
         self.head, self.size = (torch.zeros(self.num_envs, dtype=torch.int64, device=device) for _ in range(2))
 
     def _resolve_envs(self, env_id: NDArray[np.int64] | None) -> Tensor:
-        return self.env_ids if env_id is None else self._here(env_id)
+        return self.env_ids if env_id is None else self._to_device(env_id)
 
-    def _here(self, array: NDArray[np.generic]) -> Tensor:
+    def _to_device(self, array: NDArray[np.generic]) -> Tensor:
         return torch.as_tensor(array, device=self.obs.device)
 
-    def _move(self, envs: Tensor) -> None:
+    def _advance_envs(self, envs: Tensor) -> None:
         head, size = (self.head[envs] + 1) % self.length, (self.size[envs] + 1).clamp_max(self.length - 1)
         self.head[envs], self.size[envs] = head, size
-        fresh, stale = (head - self.n_step) % self.length, (head + self.stack - 1) % self.length
-        self.sampler.advance(fresh, self.dead[fresh, envs] | (size < self.n_step), stale, envs)
+        row, expired_row = (head - self.n_step) % self.length, (head + self.stack - 1) % self.length
+        self.sampler.admit(row, self.final[row, envs] | (size < self.n_step), expired_row, envs)

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from rlbench.buffers.ring import Ring
+from rlbench.buffers.ring import RingBuffer
 from rlbench.ops.state_dict import Composite
 from rlbench.ops.types import Transition
 
@@ -29,7 +29,7 @@ class GoalLayout(NamedTuple):
     goal: int  # numbers
 
 
-class Hindsight(Composite):
+class HindsightReplay(Composite):
     """Sample from a ring, then relabel a share of the transitions with another goal."""
 
     saved = ("generator", "ring")
@@ -37,7 +37,7 @@ class Hindsight(Composite):
     def __init__(
         self,
         *,
-        ring: Ring,
+        ring: RingBuffer,
         layout: GoalLayout,
         reward: Reward,
         share: float,
@@ -62,8 +62,8 @@ class Hindsight(Composite):
     def sample(self, batch: int) -> Transition:
         """``batch`` transitions of the ring's sampler, each relabelled with probability ``share``."""
         plain, uniform = self.ring.sample(batch), self._uniform(batch)
-        mask = (uniform[0] < self.share) & (plain.weight > 0)  # a dead row has no future of its own
-        offset = 1 + (uniform[1] * future(self.ring, plain.slot, self.limit)).long()
+        mask = (uniform[0] < self.share) & (plain.weight > 0)  # a final row has no future of its own
+        offset = 1 + (uniform[1] * steps_to_episode_end(self.ring, plain.slot, self.limit)).long()
         goal = self._achieved_goals(self.ring.slots_ahead(plain.slot, offset))
         return plain._replace(
             obs=self._relabel(plain.obs, goal, mask),
@@ -71,9 +71,9 @@ class Hindsight(Composite):
             reward=torch.where(mask, self._relabelled_return(plain.slot, goal), plain.reward),
         )
 
-    def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
+    def update_priorities(self, slot: Tensor, priority: Tensor) -> None:
         """Set the priorities ``[B]`` of slots ``[B]`` in the ring."""
-        self.ring.reprioritize(slot, priority)
+        self.ring.update_priorities(slot, priority)
 
     def _uniform(self, batch: int) -> Tensor:
         return torch.rand(2, batch, generator=self.generator, device=self.generator.device, dtype=torch.float64)
@@ -96,7 +96,7 @@ class Hindsight(Composite):
         return (rewards.view(len(slot), -1) * mask * self.ring.powers[:-1]).sum(1)
 
 
-def future(ring: Ring, slot: Tensor, limit: int) -> Tensor:
+def steps_to_episode_end(ring: RingBuffer, slot: Tensor, limit: int) -> Tensor:
     """Count the rows after slots ``[B]`` that belong to the same episode, final observation included; 1 … ``limit``."""
     done = ring.done.view(-1)[ring.slots_ahead(slot[:, None], torch.arange(limit, device=slot.device))]
     steps = (done.cumsum(1) == 0).sum(1)  # steps from the slot on that do not end the episode

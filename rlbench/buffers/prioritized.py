@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from rlbench.buffers.samplers import Span
+from rlbench.buffers.samplers import SampleRange
 from rlbench.ops.state_dict import Composite, State
 
 EPSILON = torch.finfo(torch.float32).eps
@@ -17,7 +17,7 @@ MAX_PRIORITY = 1e12
 """Higher priorities are clipped to this."""
 
 
-class Prioritized(Composite):
+class PrioritizedSampler(Composite):
     """Proportional prioritization (https://arxiv.org/abs/1511.05952, eq. 1 and section 3.4), stratified.
 
     The masses pᵅ lie in √n blocks of √n, with the sum of each block. A changed mass recomputes the sum of its block,
@@ -36,16 +36,16 @@ class Prioritized(Composite):
         self.top = torch.ones((), device=device)  # the highest priority seen: what a new transition starts with
         self.beta = torch.tensor(beta, dtype=torch.float64, device=device)
 
-    def anneal(self, beta: float) -> None:
+    def set_beta(self, beta: float) -> None:
         """Set the exponent β of the importance weights; 1 corrects the bias fully."""
         self.beta.fill_(beta)
 
-    def advance(self, fresh: int | Tensor, dead: Tensor, stale: int | Tensor, env_ids: Tensor) -> None:
-        """Give the new row of envs ``[M]`` the highest priority so far; a dead or an overwritten slot gets mass 0."""
-        self._set_mass(stale * self.num_envs + env_ids, torch.zeros_like(dead, dtype=torch.float64))
-        self._set_mass(fresh * self.num_envs + env_ids, self.top.double() ** self.alpha * ~dead)
+    def admit(self, row: int | Tensor, final: Tensor, expired_row: int | Tensor, env_ids: Tensor) -> None:
+        """Give the new row of envs ``[M]`` the highest priority so far; a final or an expired slot gets mass 0."""
+        self._set_mass(expired_row * self.num_envs + env_ids, torch.zeros_like(final, dtype=torch.float64))
+        self._set_mass(row * self.num_envs + env_ids, self.top.double() ** self.alpha * ~final)
 
-    def draw(self, batch: int, span: Span) -> tuple[Tensor, Tensor]:  # noqa: ARG002 - what may be drawn has mass
+    def draw(self, batch: int, span: SampleRange) -> tuple[Tensor, Tensor]:  # noqa: ARG002 - what may be drawn has mass
         """``[B]`` slots, one from each of as many equal shares of the mass, and weights ``[B]``, the largest 1."""
         total = self.sums.cumsum(0)
         uniform = torch.rand(batch, generator=self.generator, device=total.device, dtype=torch.float64)
@@ -60,7 +60,7 @@ class Prioritized(Composite):
         weight = torch.where(mass > 0, (least / mass) ** self.beta, 0.0)  # mass 0: the ring is empty
         return block * self.mass.shape[1] + place, weight.float()
 
-    def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
+    def update_priorities(self, slot: Tensor, priority: Tensor) -> None:
         """Set the priorities ``[B]`` of slots ``[B]``; of a slot that was drawn twice, the higher counts.
 
         NaN counts as 0 and infinity as ``MAX_PRIORITY``: the loss reports them, and the masses stay finite.

@@ -2,7 +2,7 @@
 
 Row (t, n) holds env n's observation and action at ring time t. The next observation is stored once, as the
 observation of the next row. With next-step autoreset that is the true final observation after an episode's end, so a
-truncated episode bootstraps from it. The row of a final observation starts no transition; it is marked ``dead``.
+truncated episode bootstraps from it. The row of a final observation starts no transition; it is marked ``final``.
 
 A row is written in two halves: ``observe`` stores the observations and returns their frame stacks, on which the policy
 acts; ``record`` stores the actions, the rewards and the ends.
@@ -11,29 +11,32 @@ acts; ``record`` stores the actions, the rewards and the ends.
 from __future__ import annotations
 
 from math import prod
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlbench.buffers.samplers import Level, Sampler, Span
-from rlbench.ops.state_dict import State, branch, tensor, whole
+from rlbench.buffers.samplers import CommonRange, Sampler, SampleRange
+from rlbench.ops.state_dict import State, integer, subtree, tensor
 from rlbench.ops.types import Transition
+
+COLUMNS: Final = ("obs", "action", "reward", "terminated", "done", "final", "age")
+SAVED_NAMES: Final = {"final": "dead"}  # in a checkpoint, where they differ
 
 Place: TypeAlias = int | tuple[Tensor, Tensor]
 """An index into a column ``[T, N, …]``: one row of every env, or rows ``[M]`` of envs ``[M]``, one slot each."""
 
 
-class Column(NamedTuple):
+class ArraySpec(NamedTuple):
     """Shape and dtype of one env's observation or action."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
 
 
-class Ring:
+class RingBuffer:
     """``capacity // num_envs`` rows of ``num_envs`` slots, preallocated; a step costs the same at any size."""
 
     def __init__(
@@ -41,8 +44,8 @@ class Ring:
         *,
         capacity: int,
         num_envs: int,
-        obs: Column,
-        action: Column,
+        obs: ArraySpec,
+        action: ArraySpec,
         n_step: int,
         gamma: float,
         stack: int,
@@ -57,25 +60,25 @@ class Ring:
         self.obs = _zeros((*shape, *obs.shape), obs.dtype, device)
         self.action = _zeros((*shape, *action.shape), action.dtype, device)
         self.reward = torch.zeros(shape, device=device)
-        self.terminated, self.done, self.dead = (torch.zeros(shape, dtype=torch.bool, device=device) for _ in range(3))
+        self.terminated, self.done, self.final = (torch.zeros(shape, dtype=torch.bool, device=device) for _ in range(3))
         self.age = torch.zeros(shape, dtype=torch.int32, device=device)  # steps since the episode began
-        self.dead[-1] = True  # so that the very first row begins an episode like any other after an end
+        self.final[-1] = True  # so that the very first row begins an episode like any other after an end
         self._place_cursors(device)
         self.powers = torch.tensor([gamma**k for k in range(n_step + 1)], device=device)
         self.ahead = torch.arange(n_step, device=device)
         self.back = torch.arange(stack - 1, -1, -1, device=device)
         self.env_ids = torch.arange(num_envs, device=device)
 
-    def observe(self, frames: NDArray[np.generic]) -> Tensor:
+    def add_observations(self, frames: NDArray[np.generic]) -> Tensor:
         """Begin a row with every env's observation ``[N, ...]``; return the frame stacks, ``[N, (stack,) ...]``."""
         self._begin(self._head, (self._head - 1) % self.length, torch.from_numpy(frames))
-        return self.newest()
+        return self.newest_observations()
 
-    def newest(self) -> Tensor:
+    def newest_observations(self) -> Tensor:
         """The frame stack of every env's newest observation, ``[N, (stack,) ...]``."""
         return self.stack_frames(self._head * self.num_envs + self.env_ids)
 
-    def record(
+    def add_transitions(
         self, action: Tensor, reward: NDArray[np.float32], terminated: NDArray[np.bool_], truncated: NDArray[np.bool_]
     ) -> None:
         """Complete the row with every env's action ``[N, ...]``, reward and end, each ``[N]``."""
@@ -83,41 +86,39 @@ class Ring:
         self._complete(self._head, action, torch.from_numpy(reward), *flags)
         self._advance()
 
-    def close(self) -> None:
+    def truncate_episodes(self) -> None:
         """Truncate every running episode at its env's newest observation: the environments are about to be replaced."""
         self._truncate(self._head, (self._head - 1) % self.length)
         self._advance()
 
     def sample(self, batch: int) -> Transition:
-        """``batch`` transitions of up to ``n_step`` steps; a transition sampled at a dead row has weight 0."""
-        slot, weight = self.sampler.draw(batch, self.span())
-        return self.gather(slot, weight)
+        """``batch`` transitions of up to ``n_step`` steps; a transition sampled at a final row has weight 0."""
+        slot, weight = self.sampler.draw(batch, self.sample_range())
+        return self.gather_transitions(slot, weight)
 
-    def span(self) -> Span:
+    def sample_range(self) -> SampleRange:
         """The rows that may be sampled: ``n_step`` complete rows follow them and ``stack − 1`` rows precede them."""
         behind = (self.stack - 1) * (self.size == self.length - 1)  # before the ring is full nothing is overwritten
-        return Level(
+        return CommonRange(
             self.head, self.n_step, (self.size - self.n_step + 1 - behind).clamp_min(0), self.length, self.num_envs
         )
 
-    def gather(self, slot: Tensor, weight: Tensor) -> Transition:
+    def gather_transitions(self, slot: Tensor, weight: Tensor) -> Transition:
         """The n-step transitions ``[B]`` that start at flat slots ``[B]``.
 
         An n-step return stops at the end of an episode; it bootstraps there unless the episode terminated.
         """
-        row, env = slot // self.num_envs, slot % self.num_envs
-        path = (row[:, None] + self.ahead) % self.length * self.num_envs + env[:, None]  # [B, horizon] flat
+        path = self.slots_ahead(slot[:, None], self.ahead)  # [B, n_step]
         mask = self.episode_mask(path)
-        steps = mask.sum(1).long()  # rewards summed, 1 … horizon
-        last = (row + steps - 1) % self.length * self.num_envs + env
-        after = (row + steps) % self.length * self.num_envs + env
+        steps = mask.sum(1).long()  # rewards summed, 1 … n_step
+        last, after = self.slots_ahead(slot, steps - 1), self.slots_ahead(slot, steps)
         return Transition(
             obs=self.stack_frames(slot),
             action=self.action.flatten(0, 1)[slot],
             reward=(self.reward.view(-1)[path] * mask * self.powers[:-1]).sum(1),
             discount=self.powers[steps] * ~self.terminated.view(-1)[last],
             next_obs=self.stack_frames(after),
-            weight=weight * ~self.dead.view(-1)[slot],
+            weight=weight * ~self.final.view(-1)[slot],
             slot=slot,
         )
 
@@ -125,9 +126,9 @@ class Ring:
         """The flat slots ``[...]`` that lie ``rows`` after flat slots of the same envs; the two broadcast."""
         return (slot // self.num_envs + rows) % self.length * self.num_envs + slot % self.num_envs
 
-    def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
+    def update_priorities(self, slot: Tensor, priority: Tensor) -> None:
         """Set the priorities ``[B]`` of slots ``[B]`` in the sampler."""
-        self.sampler.reprioritize(slot, priority)
+        self.sampler.update_priorities(slot, priority)
 
     def state_dict(self) -> State:
         """The rows in use, and the sampler's state."""
@@ -141,49 +142,45 @@ class Ring:
     def load_state_dict(self, state: State) -> None:
         """Restore the rows; a full column is taken without a copy, so that it is in memory once."""
         self._load_rows(state)
-        self._head, self._size = whole(state, "head"), whole(state, "size")
+        self._head, self._size = integer(state, "head"), integer(state, "size")
         self.head.fill_(self._head)
         self.size.fill_(self._size)
-        self.sampler.load_state_dict(branch(state, "sampler"))
+        self.sampler.load_state_dict(subtree(state, "sampler"))
 
     def _rows_in_use(self, size: int) -> dict[str, Tensor]:
         rows = self.length if size == self.length - 1 else size + 1
-        return {name: column[:rows] for name, column in self._columns().items()}
+        return {SAVED_NAMES.get(name, name): getattr(self, name)[:rows] for name in COLUMNS}
 
     def _load_rows(self, state: State) -> None:
-        for name, column in self._columns().items():
-            saved_rows = tensor(state, name)
+        for name in COLUMNS:
+            column, saved_rows = getattr(self, name), tensor(state, SAVED_NAMES.get(name, name))
             if saved_rows.shape == column.shape and saved_rows.device == column.device:
                 setattr(self, name, saved_rows)
             else:
                 column[: len(saved_rows)] = saved_rows
-
-    def _columns(self) -> dict[str, Tensor]:
-        names = ("obs", "action", "reward", "terminated", "done", "dead", "age")
-        return {name: getattr(self, name) for name in names}
 
     def _place_cursors(self, device: torch.device) -> None:
         self._head = self._size = 0  # head and size again, on the host
         self.head = torch.zeros((), dtype=torch.int64, device=device)  # the row being written
         self.size = torch.zeros((), dtype=torch.int64, device=device)  # complete rows, at most length − 1
 
-    def _begin(self, now: Place, before: Place, frames: Tensor) -> None:
+    def _begin(self, now: Place, previous: Place, frames: Tensor) -> None:
         self.obs[now] = frames
-        self.dead[now] = self.done[before]
-        self.age[now] = torch.where(self.dead[before], 0, self.age[before] + 1)
+        self.final[now] = self.done[previous]
+        self.age[now] = torch.where(self.final[previous], 0, self.age[previous] + 1)
 
     def _complete(self, now: Place, action: Tensor, reward: Tensor, terminated: Tensor, done: Tensor) -> None:
-        live = ~self.dead[now]
+        has_action = ~self.final[now]
         self.action[now] = action
         self.reward[now] = reward
         self.terminated[now] = terminated
         self.done[now] = done
         for column in (self.reward, self.terminated, self.done):
-            column[now] *= live
+            column[now] *= has_action
 
-    def _truncate(self, now: Place, before: Place) -> None:
-        self.done[before] |= ~self.dead[before]
-        self.dead[now] = True
+    def _truncate(self, now: Place, previous: Place) -> None:
+        self.done[previous] |= ~self.final[previous]
+        self.final[now] = True
         for column in (self.action, self.reward, self.terminated, self.done):
             column[now] = 0
 
@@ -192,9 +189,9 @@ class Ring:
         self.head.fill_(self._head)
         self.size.fill_(self._size)
         if self._size >= self.n_step:
-            fresh, stale = self._head - self.n_step, self._head + self.stack - 1
-            dead = self.dead[fresh % self.length]
-            self.sampler.advance(fresh % self.length, dead, stale % self.length, self.env_ids)
+            row, expired_row = self._head - self.n_step, self._head + self.stack - 1
+            final = self.final[row % self.length]
+            self.sampler.admit(row % self.length, final, expired_row % self.length, self.env_ids)
 
     def episode_mask(self, path: Tensor) -> Tensor:
         """1 up to and including the step that ends the episode, then 0, along paths ``[B, n_step]`` of flat slots."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rlbench.buffers.ring import Ring
+from rlbench.buffers.ring import RingBuffer
 from rlbench.ops.types import NStepTrajectory, Rollout
 
 
 class RolloutView:
     """The newest rows of a ring."""
 
-    def __init__(self, ring: Ring) -> None:
+    def __init__(self, ring: RingBuffer) -> None:
         self.ring = ring
 
     def rollout(self, rows: int) -> Rollout:
@@ -27,14 +27,14 @@ class RolloutView:
             reward=ring.reward[past],
             terminated=ring.terminated[past],
             done=ring.done[past],
-            dead=ring.dead[past],
+            final=ring.final[past],
         )
 
 
 class TrajectoryView:
     """Sample whole trajectories with the ring's own sampler."""
 
-    def __init__(self, ring: Ring) -> None:
+    def __init__(self, ring: RingBuffer) -> None:
         self.ring = ring
 
     def sample(self, batch: int) -> NStepTrajectory:
@@ -49,6 +49,6 @@ class TrajectoryView:
             share=ring.episode_mask(steps) * ring.powers[:-1],
         )
 
-    def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
+    def update_priorities(self, slot: Tensor, priority: Tensor) -> None:
         """Set the priorities ``[B]`` of slots ``[B]`` in the ring."""
-        self.ring.reprioritize(slot, priority)
+        self.ring.update_priorities(slot, priority)

@@ -10,14 +10,14 @@ from torch import Tensor
 from rlbench.ops.state_dict import Composite, Stateful
 
 
-class Span(Protocol):
+class SampleRange(Protocol):
     """The slots of a ring that may start a transition: complete rows follow, a whole frame stack precedes."""
 
     def at(self, uniform: Tensor) -> tuple[Tensor, Tensor]:
         """Flat slots ``row · N + env``, ``[B]`` int64, for numbers in [0, 1), and weights: 0 in an empty ring."""
 
 
-class Level(NamedTuple):
+class CommonRange(NamedTuple):
     """The same rows for every env."""
 
     head: Tensor  # [] int64 the row being written
@@ -34,7 +34,7 @@ class Level(NamedTuple):
         return row * self.num_envs + index % self.num_envs, weight
 
 
-class Ragged(NamedTuple):
+class PerEnvRange(NamedTuple):
     """Rows that differ from env to env."""
 
     head: Tensor  # [N] int64 the row of each env that is being written
@@ -55,20 +55,20 @@ class Ragged(NamedTuple):
 class Sampler(Stateful, Protocol):
     """A sampler of slots; it holds the priorities, if any, so that the ring holds none."""
 
-    def advance(self, fresh: int | Tensor, dead: Tensor, stale: int | Tensor, env_ids: Tensor) -> None:
-        """Admit row ``fresh`` of envs ``[M]`` unless ``dead``, and withdraw row ``stale``.
+    def admit(self, row: int | Tensor, final: Tensor, expired_row: int | Tensor, env_ids: Tensor) -> None:
+        """Admit ``row`` of envs ``[M]`` unless ``final``, and withdraw ``expired_row``, which is soon overwritten.
 
         Each is one row for all envs, or ``[M]``.
         """
 
-    def draw(self, batch: int, span: Span) -> tuple[Tensor, Tensor]:
+    def draw(self, batch: int, span: SampleRange) -> tuple[Tensor, Tensor]:
         """Draw ``batch`` flat slots ``row · N + env`` within ``span``, ``[B]`` int64, and their weights ``[B]``."""
 
-    def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
+    def update_priorities(self, slot: Tensor, priority: Tensor) -> None:
         """Set the priorities ``[B]`` of slots ``[B]``."""
 
 
-class Uniform(Composite):
+class UniformSampler(Composite):
     """Uniform sampling with replacement."""
 
     saved = ("generator",)
@@ -76,13 +76,13 @@ class Uniform(Composite):
     def __init__(self, generator: torch.Generator) -> None:
         self.generator = generator
 
-    def advance(self, fresh: int | Tensor, dead: Tensor, stale: int | Tensor, env_ids: Tensor) -> None:
+    def admit(self, row: int | Tensor, final: Tensor, expired_row: int | Tensor, env_ids: Tensor) -> None:
         """Do nothing: no envs ``[M]`` have priorities."""
 
-    def draw(self, batch: int, span: Span) -> tuple[Tensor, Tensor]:
+    def draw(self, batch: int, span: SampleRange) -> tuple[Tensor, Tensor]:
         """``[B]`` slots drawn with 53 random bits, so that even 10⁸ of them are equally likely to 1 part in 10⁷."""
         uniform = torch.rand(batch, generator=self.generator, device=self.generator.device, dtype=torch.float64)
         return span.at(uniform)
 
-    def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
+    def update_priorities(self, slot: Tensor, priority: Tensor) -> None:
         """Do nothing: slots ``[B]`` have no priorities."""

@@ -7,32 +7,36 @@ from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING
 
-from rlbench.cli.output import remark
-from rlbench.cli.status import spoken
+from rlbench.cli.output import print_note
+from rlbench.cli.preflight import is_due
+from rlbench.cli.status import duration
+from rlbench.config.names import count_text
+from rlbench.config.run import Spec
 from rlbench.errors import RefusedFile, UsageError
+from rlbench.records.files import folders
+from rlbench.records.looks import DESIGN
+from rlbench.records.store import folder_of, read_outcome
+from rlbench.report.cells import Cell, every_cell
+from rlbench.report.reference_table import cell_of, task_name
+from rlbench.report.remaining_work import throughput
+from rlbench.report.run_index import group_runs
+from rlbench.report.runs import read_run
+from rlbench.report.sources import RUNS, checkout_records
+from rlbench.report.tables import rounded
+from rlbench.report.verdict import MAX_MORE_SEEDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rlbench.config.run import Spec
-    from rlbench.report.cells import Cell
-
 
 def announce(specs: Sequence[Spec], results: Path, *, quiet: bool) -> None:
     """Announce the runs to train; print nothing if all have ended, or for smoke runs."""
-    from rlbench.records.store import folder_of, read_outcome
-
     if quiet:
         return
     with suppress(RefusedFile, UsageError):  # the run itself names the file
-        outcomes = [read_outcome(folder_of(spec, results)) for spec in specs]
-        to_come = [
-            spec
-            for spec, outcome in zip(specs, outcomes, strict=True)
-            if not spec.smoke and (outcome is None or outcome.status == "interrupted")
-        ]
-        if to_come:
-            remark(announcement(to_come, results))
+        due = [spec for spec in specs if not spec.smoke and is_due(spec, results)]
+        if due:
+            print_note(announcement(due, results))
 
 
 def announcement(specs: Sequence[Spec], results: Path) -> str:
@@ -47,19 +51,13 @@ def announcement(specs: Sequence[Spec], results: Path) -> str:
     parts = [f"{early}{sum(spec.budget.steps for spec in specs):,} steps{_time(specs, results)}"]
     if stop is not None and len(tasks) == 1:
         parts.append(f"a run stops early at a mean return of {stop:g}")
-    parts.append(_brought(specs))
+    parts.append(_checkout_results(specs))
     return f"training {name}, {which}: {'; '.join(filter(None, parts))}"
 
 
 def _time(specs: Sequence[Spec], results: Path) -> str:
     """Format the expected duration, one run after another, at the speed of the nearest records."""
-    from rlbench.records.files import folders
     from rlbench.records.machine import has_gpu, processor
-    from rlbench.report.reference_table import cell_of
-    from rlbench.report.remaining_work import throughput
-    from rlbench.report.run_index import group_runs
-    from rlbench.report.runs import read_run
-    from rlbench.report.sources import checkout_records
 
     first = specs[0]
     places = dict.fromkeys(place for place in (results, checkout_records()) if place)
@@ -71,14 +69,11 @@ def _time(specs: Sequence[Spec], results: Path) -> str:
         if expected is None:
             return ""
         seconds, here = seconds + spec.budget.steps / expected.speed, here and expected.here
-    return f", about {spoken(seconds)} {'here' if here else 'on the machine of results/'}"
+    return f", about {duration(seconds)} {'here' if here else 'on the machine of results/'}"
 
 
-def _brought(specs: Sequence[Spec]) -> str:
+def _checkout_results(specs: Sequence[Spec]) -> str:
     """The checkout's records with these settings: the score of one run, or the number of several."""
-    from rlbench.records.store import folder_of, read_outcome
-    from rlbench.report.sources import checkout_records
-
     place = checkout_records()
     if place is None:
         return ""
@@ -94,15 +89,12 @@ def _brought(specs: Sequence[Spec]) -> str:
     seed = folder.name.removeprefix("seed=")
     return (
         f"results/ has seed {seed}, with a best evaluation of {outcome.best:.6g} in "
-        f"{outcome.steps:,} steps and {spoken(outcome.seconds)}"
+        f"{outcome.steps:,} steps and {duration(outcome.seconds)}"
     )
 
 
 def verdict_lines(specs: Sequence[Spec], results: Path) -> list[str]:
     """One line per cell of ``specs`` with the verdict of its runs in ``results``; smoke runs have none."""
-    from rlbench.report.cells import every_cell
-    from rlbench.report.reference_table import cell_of
-
     keys = list(dict.fromkeys(cell_of(spec) for spec in specs if not spec.smoke))
     with suppress(RefusedFile, UsageError):  # `rlbench table` names the file
         cells = {cell.key: cell for cell in every_cell(list(dict.fromkeys(key.suite for key in keys)), results)}
@@ -112,15 +104,11 @@ def verdict_lines(specs: Sequence[Spec], results: Path) -> list[str]:
 
 def _line(cell: Cell, results: Path) -> str:
     """``toy/dqn/Catch: documented 1, measured 0.94 over 1 seed: INCONCLUSIVE (≈ 2 more seeds); next: rlbench …``."""
-    from rlbench.report.reference_table import task_name
-    from rlbench.report.tables import rounded
-
     scores = []
     if cell.documented is not None:
         scores.append(f"documented {cell.documented.score:,.6g}")
     if cell.measured is not None:
-        count = cell.measured.n
-        scores.append(f"measured {rounded(cell.measured.score)} over {count} seed{'s' if count != 1 else ''}")
+        scores.append(f"measured {rounded(cell.measured.score)} over {count_text(cell.measured.n, 'seed')}")
     verdict = str(cell.verdict)
     if cell.verdict.word == "PARTIAL" and cell.at is not None:
         verdict += f", {cell.at}"
@@ -132,10 +120,6 @@ def _line(cell: Cell, results: Path) -> str:
 
 def _next(cell: Cell, results: Path) -> str:
     """The command that adds the seeds needed for a verdict, or else shows the cell."""
-    from rlbench.records.looks import DESIGN
-    from rlbench.report.sources import RUNS
-    from rlbench.report.verdict import MAX_MORE_SEEDS
-
     suite, algorithm, task, dataset = cell.key
     seeds, more = cell.measured.roots if cell.measured else (), cell.verdict.more
     where = [] if results == RUNS else ["--results", str(results)]

@@ -27,7 +27,8 @@ from rlbench.cli.eval import evaluate
 from rlbench.cli.export import export
 from rlbench.cli.import_curves import import_curves
 from rlbench.cli.list import listing
-from rlbench.cli.output import complain, emit, escaped, stdout_for_results, tolerate_narrow_encodings
+from rlbench.cli.options import option
+from rlbench.cli.output import escaped, print_error, print_text, stdout_for_results, tolerate_narrow_encodings
 from rlbench.cli.plan import plan
 from rlbench.cli.plot import plot
 from rlbench.cli.report import report
@@ -106,17 +107,17 @@ def _main(arguments: Sequence[str] | None) -> int:
             [w for w in words if w != "--debug"], prog_name="rlbench", standalone_mode=False
         )
     except typer.TyperException as error:
-        complain(mistyped(error))
+        print_error(mistyped(error))
         return error.exit_code
     except RlbenchError as error:
         _trace(debug=debug)
-        complain(str(error))
+        print_error(str(error))
         return error.exit_code
     except Terminated as end:
-        complain("stopped")
+        print_error("stopped")
         return end.exit_code
     except typer.Abort:
-        complain("stopped")
+        print_error("stopped")
         return INTERNAL
     except Exception as error:  # noqa: BLE001 - the last line of defence: even a bug is one line and a code
         _trace(debug=debug)
@@ -128,10 +129,8 @@ def _main(arguments: Sequence[str] | None) -> int:
 def top(
     context: typer.Context,
     *,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error; anywhere on the line.")
-    ] = False,
+    version: Annotated[bool, option("--version", "Print the version and stop.")] = False,
+    debug: Annotated[bool, option("--debug", "Show the traceback of an error; anywhere on the line.")] = False,
 ) -> None:
     """Measure published scores of deep reinforcement learning again.
 
@@ -141,10 +140,10 @@ def top(
     """
     del debug  # ``main`` has taken it from the arguments; it is here for --help
     if version:
-        emit(f"rlbench {__version__}")
+        print_text(f"rlbench {__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        emit(examples.TYPICAL)
+        print_text(examples.TYPICAL)
         raise typer.Exit(2)
 
 
@@ -155,14 +154,16 @@ def _terminate(number: int, _frame: object) -> None:
 
 def _unforeseen(error: Exception, *, debug: bool) -> int:
     if isinstance(error, OSError) and error.errno in REFUSED_PATH:
-        complain(f"{printable(str(error.filename or 'a file'))}: {error.strerror}; check the path and its permissions")
+        print_error(
+            f"{printable(str(error.filename or 'a file'))}: {error.strerror}; check the path and its permissions"
+        )
     elif isinstance(error, MemoryError) or any(word in str(error).lower() for word in NO_MEMORY):
-        complain(f"memory is exhausted ({error!r}); free some, or raise `ulimit -v`, and run the same command again")
+        print_error(f"memory is exhausted ({error!r}); free some, or raise `ulimit -v`, and run the same command again")
     elif (limit := os.strerror(errno.EMFILE)) in str(error):
-        complain(f"{limit}: raise `ulimit -n`, and run the same command again")
+        print_error(f"{limit}: raise `ulimit -n`, and run the same command again")
     else:
         hint = "report it with the traceback above" if debug else "run it again with --debug and report what it prints"
-        complain(f"internal error: {type(error).__name__}: {error}; this is a bug, please {hint}")
+        print_error(f"internal error: {type(error).__name__}: {error}; this is a bug, please {hint}")
         return INTERNAL
     return UsageError.exit_code
 

@@ -5,31 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from rlbench.cli import completion
-from rlbench.cli.options import RESULTS, Json, Results, suites_named
-from rlbench.cli.output import answer, terminal_width, write_file
+from rlbench.cli.options import RESULTS, Json, Results, argument, option, suites_named
+from rlbench.cli.output import print_result, terminal_width, write_file
+from rlbench.config.names import count_text
 from rlbench.errors import UsageError
+from rlbench.report.columns import aligned, sentences
 
 if TYPE_CHECKING:
     from rlbench.report.baseline import Baseline
 
 
 def baseline(
-    action: Annotated[
-        Literal["save", "show"], typer.Argument(metavar="save|show", help="Write the baseline, or print it.")
-    ],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The baseline, a JSON file.")],
+    action: Annotated[Literal["save", "show"], argument("save|show", "Write the baseline, or print it.")],
+    file: Annotated[Path, argument("FILE", "The baseline, a JSON file.")],
     *,
     suite: Annotated[
         list[str] | None,
-        typer.Option(
-            "--suite",
-            metavar="SUITE",
-            help="Save only this suite; may be repeated. Default: all of them.",
-            autocompletion=completion.suites,
-        ),
+        option("--suite SUITE", "Save only this suite; may be repeated. Default: all of them.", completion.suites),
     ] = None,
     results: Results = RESULTS,
     json: Json = False,
@@ -50,11 +43,10 @@ def baseline(
         write_file(file, saved.baseline_text(content), "FILE")
     else:
         content = saved.read_baseline(file)
-    answer({"file": str(file), "cells": len(content.entries)}, _text(content), json=json)
+    print_result({"file": str(file), "cells": len(content.entries)}, _text(content), json=json)
 
 
 def _text(content: Baseline) -> str:
-    from rlbench.report.columns import aligned, sentences
     from rlbench.report.estimate import mean
     from rlbench.report.reference_table import task_name
     from rlbench.report.tables import rounded
@@ -72,7 +64,7 @@ def _text(content: Baseline) -> str:
     width = terminal_width()
     notes = sentences(
         [
-            f"{len(rows)} cells, made at {len(content.commits)} commit{'' if len(content.commits) == 1 else 's'}",
+            f"{len(rows)} cells, made at {count_text(len(content.commits), 'commit')}",
             "Scores: mean over seeds of a run's whole learning curve; tables use the reference's estimator.",
         ],
         width,

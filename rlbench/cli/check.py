@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from rlbench.cli.options import Json, Records, Reference, References, SuiteOrAll, suites_named
-from rlbench.cli.output import answer, complain, terminal_width
+from rlbench.cli.options import Json, Records, Reference, References, SuiteOrAll, option, suites_named
+from rlbench.cli.output import print_error, print_result, terminal_width
 from rlbench.errors import UsageError, suggest_path
 
 
@@ -19,54 +19,44 @@ def check(
     *,
     baseline: Annotated[
         Path | None,
-        typer.Option(
-            "--baseline",
-            metavar="FILE",
-            help="Compare with what `rlbench baseline save` wrote there; default: with the published scores.",
+        option(
+            "--baseline FILE",
+            "Compare with what `rlbench baseline save` wrote there; default: with the published scores.",
         ),
     ] = None,
     margin: Annotated[
         float | None,
-        typer.Option(
-            "--margin",
-            min=0.0,
-            max=1.0,
-            metavar="SHARE",
-            help="The smallest drop that matters, as a share of the way from a random policy to the score it is "
+        option(
+            "--margin SHARE",
+            "The smallest drop that matters, as a share of the way from a random policy to the score it is "
             "compared with, instead of a published spread, too; default: 0.1 of a published score or its spread, "
             "whichever is larger (0.05 of an optimum), 0.05 of a baseline.",
+            least=0.0,
+            most=1.0,
         ),
     ] = None,
     alpha: Annotated[
-        float,
-        typer.Option("--alpha", metavar="P", min=1e-6, max=0.5, help="The accepted probability of a false alarm."),
+        float, option("--alpha P", "The accepted probability of a false alarm.", least=1e-6, most=0.5)
     ] = 0.05,
     at: Annotated[
-        bool, typer.Option("--at", help="Test at equal steps, as far as the runs have come, not at the full budget.")
+        bool, option("--at", "Test at equal steps, as far as the runs have come, not at the full budget.")
     ] = False,
     pool: Annotated[
-        bool,
-        typer.Option(
-            "--pooled", help="Test each algorithm over its tasks together, and alone only what is not pooled."
-        ),
+        bool, option("--pooled", "Test each algorithm over its tasks together, and alone only what is not pooled.")
     ] = False,
-    of_imported: Annotated[bool, typer.Option("--imported", help="Test only cells of imported curves.")] = False,
+    of_imported: Annotated[bool, option("--imported", "Test only cells of imported curves.")] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with code 4 where the evidence is missing, or too thin to decide.")
+        bool, option("--strict", "Exit with code 4 where the evidence is missing, or too thin to decide.")
     ] = False,
     other_machine: Annotated[
         bool,
-        typer.Option(
-            "--other-machine",
-            help="Accept runs of machines that the baseline does not know; their speeds are not compared.",
+        option(
+            "--other-machine", "Accept runs of machines that the baseline does not know; their speeds are not compared."
         ),
     ] = False,
-    junit: Annotated[
-        Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML there, for CI; default: none.")
-    ] = None,
+    junit: Annotated[Path | None, option("--junit FILE", "Write JUnit XML there, for CI; default: none.")] = None,
     summary: Annotated[
-        Path | None,
-        typer.Option("--summary", metavar="FILE", help="Append a Markdown summary to it, for CI; default: none."),
+        Path | None, option("--summary FILE", "Append a Markdown summary to it, for CI; default: none.")
     ] = None,
     results: Records = None,
     json: Json = False,
@@ -112,10 +102,10 @@ def check(
     _save(summary, checks.findings_markdown(findings, title), "--summary", "a")
     code = checks.exit_code(findings, strict=strict)
     document = {"exit_code": code, "findings": [asdict(finding) for finding in findings]}
-    answer(document, checks.findings_text(findings, terminal_width(), strict=strict), json=json)
+    print_result(document, checks.findings_text(findings, terminal_width(), strict=strict), json=json)
     for finding in findings:
         if finding.word in checks.WORSE | {"FAILED"}:
-            complain(f"{finding.name}: {finding.word}: {finding.reason}")
+            print_error(f"{finding.name}: {finding.word}: {finding.reason}")
     raise typer.Exit(code)
 
 

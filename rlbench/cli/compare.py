@@ -4,30 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from rlbench.cli import completion
-from rlbench.cli.options import Json, OnlySuite, Records, Reference, References
-from rlbench.cli.output import answer, terminal_width
+from rlbench.cli.options import Json, OnlySuite, Records, Reference, References, argument, option
+from rlbench.cli.output import print_result, terminal_width
 
 
 def compare(
     first: Annotated[
         str,
-        typer.Argument(
-            metavar="A",
-            help="A results folder or an algorithm, or one of its settings as DIR@lr=0.01 or dqn@lr=0.01.",
-            autocompletion=completion.sides,
+        argument(
+            "A",
+            "A results folder or an algorithm, or one of its settings as DIR@lr=0.01 or dqn@lr=0.01.",
+            completion.sides,
         ),
     ],
-    second: Annotated[
-        str, typer.Argument(metavar="B", help="Another of the same sort.", autocompletion=completion.sides)
-    ],
+    second: Annotated[str, argument("B", "Another of the same sort.", completion.sides)],
     *,
     suite: OnlySuite = None,
     at: Annotated[
-        bool,
-        typer.Option("--at", help="Compare at equal steps: the largest that both have reached, however far runs are."),
+        bool, option("--at", "Compare at equal steps: the largest that both have reached, however far runs are.")
     ] = False,
     results: Records = None,
     references: References = None,
@@ -46,4 +41,4 @@ def compare(
     from rlbench.report.sources import sources
 
     comparison = compared(first, second, sources(results), suite, at=at)
-    answer(comparison_document(comparison), comparison_text(comparison, terminal_width()), json=json)
+    print_result(comparison_document(comparison), comparison_text(comparison, terminal_width()), json=json)

@@ -9,19 +9,18 @@ import typer
 
 from rlbench.cli import completion, examples
 from rlbench.cli.generate import generate
-from rlbench.cli.options import Json
-from rlbench.cli.output import answer, emit, remark, terminal_width
-from rlbench.config.names import number_text, printable
+from rlbench.cli.options import Json, argument, option
+from rlbench.cli.output import print_note, print_result, print_text, terminal_width
+from rlbench.config.names import number_text
 from rlbench.errors import RefusedFile, RlbenchError, UsageError, suggest, suggest_path
+from rlbench.report.columns import aligned
 
 if TYPE_CHECKING:
     from rlbench.datasets.catalogue import D4RLDataset
-    from rlbench.datasets.download import DownloadProgress
     from rlbench.datasets.locations import Place
-    from rlbench.datasets.summary import Bar, Spread, Summary
+    from rlbench.datasets.summary import Bar, Summary
     from rlbench.datasets.types import Dataset
 
-LONGEST = 200  # characters of a line of metadata
 WIDTH = 40  # of the longest bar
 EVERY = 0.1  # share of a download between two progress messages
 
@@ -38,10 +37,8 @@ data.command("generate", epilog=examples.of("data generate"))(generate)
 @data.command("list", epilog=examples.of("data list"))
 def list_datasets(
     *,
-    everything: Annotated[bool, typer.Option("--all", help="List D4RL's deprecated sets too.")] = False,
-    remote: Annotated[
-        bool, typer.Option("--remote", help="List the sets of Minari's server too; this asks the network.")
-    ] = False,
+    everything: Annotated[bool, option("--all", "List D4RL's deprecated sets too.")] = False,
+    remote: Annotated[bool, option("--remote", "List the sets of Minari's server too; this asks the network.")] = False,
     json: Json = False,
 ) -> None:
     """List data sets, and where each lies on this machine.
@@ -50,35 +47,23 @@ def list_datasets(
     rlb-.
     """
     from rlbench.datasets import catalogue, locations, recipes
-    from rlbench.report.columns import aligned
 
-    local = {place.name: place for place in locations.local()}
-    d4rl_entries = [
-        entry for entry in catalogue.d4rl().values() if everything or not entry.note.startswith("deprecated")
-    ]
-    names = [
-        *local,
-        *(name for name in recipes.RECIPES if name not in local),
-        *(entry.name for entry in d4rl_entries if entry.name not in local),
-    ]
+    local, d4rl = {place.name: place for place in locations.local()}, catalogue.d4rl()
+    current = (entry.name for entry in d4rl.values() if everything or not entry.note.startswith("deprecated"))
+    names = dict.fromkeys([*local, *recipes.RECIPES, *current])
     if remote:
         from rlbench.datasets.download import remote_names
 
-        names += [name for name in remote_names() if name not in local]
-    rows = [(name, local.get(name), catalogue.d4rl().get(name)) for name in names]
+        names |= dict.fromkeys(remote_names())
+    rows = [(name, local.get(name), d4rl.get(name)) for name in names]
     width, texts = terminal_width(), [(name, str(place.path) if place else "-") for name, place, _ in rows]
     text = "\n".join(map("\t".join, texts) if width is None else aligned(texts, width))
-    answer({"datasets": [_entry(*row) for row in rows]}, text, json=json)
+    print_result({"datasets": [_entry(*row) for row in rows]}, text, json=json)
 
 
 @data.command("show", epilog=examples.of("data show"))
 def show_dataset(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME|PATH", help="A data set; see: rlbench data list", autocompletion=completion.datasets
-        ),
-    ],
+    name: Annotated[str, argument("NAME|PATH", "A data set; see: rlbench data list", completion.datasets)],
     *,
     json: Json = False,
 ) -> None:
@@ -88,21 +73,19 @@ def show_dataset(
     """
     from dataclasses import asdict
 
+    from rlbench.cli import recordings
     from rlbench.datasets import catalogue, checksums, locations, recording_reader
     from rlbench.datasets.loader import data_file, dataset_metadata
     from rlbench.datasets.summary import summary
 
     dataset_name, path = locations.resolve(name)
     if recording_reader.is_frames(path):
-        from rlbench.cli.recordings import describe
-
-        describe(path, json=json)
+        recordings.describe(path, json=json)
         return
     seal = checksums.verify(data_file(path))  # before HDF5 opens it: damage could end the process
-    facts = summary(_read(path, dataset_name))
+    facts, metadata = summary(_read(path, dataset_name)), dataset_metadata(path)
     has_score = dataset_name and catalogue.has_normalized_score(dataset_name)
     score = catalogue.normalize(facts.returns.mean, dataset_name) if dataset_name and has_score else None
-    metadata = dataset_metadata(path)
     document = {
         "schema_version": 2,
         "name": dataset_name,
@@ -113,24 +96,17 @@ def show_dataset(
         **asdict(facts),
         "metadata": metadata,
     }
-    head = [("name", dataset_name or "-"), ("path", str(path)), ("sha256", seal.sha256), ("bytes", f"{seal.size:,}")]
-    metadata_lines = [(printable(key, LONGEST), printable(value, LONGEST)) for key, value in metadata.items()]
-    head_lines = [*head, *_facts(facts, score)]
-    wide = max(len(key) for key, _ in (*head_lines, *metadata_lines))
-    own = ["", "metadata", *_aligned(metadata_lines, wide)] if metadata_lines else []
-    text = "\n".join([*_aligned(head_lines, wide), *own, "", "returns", *_bars(facts.histogram)])
-    answer(document, text, json=json)
+    head = {"name": dataset_name or "-", "path": str(path), "sha256": seal.sha256, "bytes": f"{seal.size:,}"}
+    lines, extra = recordings.described({**head, **_facts(facts, score)}, metadata)
+    lines += ["", "metadata", *extra] if extra else []
+    print_result(document, "\n".join([*lines, "", "returns", *_bars(facts.histogram)]), json=json)
 
 
 @data.command("verify", epilog=examples.of("data verify"))
 def verify_dataset(
     names: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[NAME|PATH]...",
-            help="The data sets; default: all on this machine.",
-            autocompletion=completion.datasets,
-        ),
+        argument("[NAME|PATH]...", "The data sets; default: all on this machine.", completion.datasets),
     ] = None,
     *,
     json: Json = False,
@@ -158,9 +134,9 @@ def verify_dataset(
     if rows or json:
         datasets = [{"name": name, "sha256": None if fault else digest, "fault": fault} for name, digest, fault in rows]
         text = "\n".join(f"{name}\t{fault or f'ok {digest}'}" for name, digest, fault in rows)
-        answer({"datasets": datasets}, text, json=json)
+        print_result({"datasets": datasets}, text, json=json)
     else:
-        remark("no data set on this machine")
+        print_note("no data set on this machine")
     bad = [name for name, _, fault in rows if fault]
     if bad:
         raise RefusedFile(f"{len(bad)} of {len(rows)} data sets did not pass: {', '.join(bad)}; see above")
@@ -168,14 +144,7 @@ def verify_dataset(
 
 @data.command("download", epilog=examples.of("data download"))
 def download(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="One of D4RL's or Minari's; see: rlbench data list",
-            autocompletion=completion.downloads,
-        ),
-    ],
+    name: Annotated[str, argument("NAME", "One of D4RL's or Minari's; see: rlbench data list", completion.downloads)],
 ) -> None:
     """Download a data set of D4RL's or Minari's.
 
@@ -186,24 +155,23 @@ def download(
 
     next_report = 0.0
     for progress in download_dataset(name):
-        if _share(progress) >= next_report:
-            remark(f"{name}: {_progress_text(progress)}")
-            next_report = _share(progress) + EVERY
-    emit(str(locations.find(name)))
+        share = progress.done / (progress.total or 1e9)  # of unknown length: a message every 100 MB
+        if share >= next_report:
+            size = f"{progress.done / 1e6:.0f} MB"
+            if progress.total is not None:
+                size = f"{share:.0%} of {progress.total / 1e6:.1f} MB"
+            print_note(f"{name}: {size}")
+            next_report = share + EVERY
+    print_text(str(locations.find(name)))
 
 
 @data.command("subset", epilog=examples.of("data subset"))
 def subset(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME|PATH", help="Recorded games, finished or broken off.", autocompletion=completion.datasets
-        ),
-    ],
+    source: Annotated[str, argument("NAME|PATH", "Recorded games, finished or broken off.", completion.datasets)],
     *,
-    steps: Annotated[str, typer.Option("--steps", metavar="N", help="How many transitions to take, as 100000 or 1e5.")],
-    name: Annotated[str, typer.Option("--name", metavar="rlb-NAME", help="What the new data set is called.")],
-    force: Annotated[bool, typer.Option("--force", help="Make it again in place of one of that name.")] = False,
+    steps: Annotated[str, option("--steps N", "How many transitions to take, as 100000 or 1e5.")],
+    name: Annotated[str, option("--name rlb-NAME", "What the new data set is called.")],
+    force: Annotated[bool, option("--force", "Make it again in place of one of that name.")] = False,
 ) -> None:
     """Make a data set of the first transitions of another.
 
@@ -218,32 +186,24 @@ def subset(
 def import_data(
     paths: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="PATH | rlu FILE… | dqn-replay FOLDER",
-            help="A file of D4RL's, a folder of Minari's, or a policy of Stable-Baselines3 (.zip); after the word rlu "
+        argument(
+            "PATH | rlu FILE… | dqn-replay FOLDER",
+            "A file of D4RL's, a folder of Minari's, or a policy of Stable-Baselines3 (.zip); after the word rlu "
             "shards of RL Unplugged, after dqn-replay a folder of Dopamine's logs.",
         ),
     ],
     *,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="What the data set is called; default: as its file.")
-    ] = None,
-    task: Annotated[
-        str | None, typer.Option("--task", metavar="ID", help="Task of a zip's policy or of shards; default: none.")
-    ] = None,
+    name: Annotated[str | None, option("--name NAME", "What the data set is called; default: as its file.")] = None,
+    task: Annotated[str | None, option("--task ID", "Task of a zip's policy or of shards; default: none.")] = None,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", metavar="FILE", help="Where a zip's policy goes; default: NAME.safetensors in this folder."
-        ),
+        Path | None, option("--output FILE", "Where a zip's policy goes; default: NAME.safetensors in this folder.")
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(
-            "--workers",
-            metavar="N",
-            min=1,
-            help="Processes that read shards, a gigabyte each; default: as many as cores and memory allow.",
+        option(
+            "--workers N",
+            "Processes that read shards, a gigabyte each; default: as many as cores and memory allow.",
+            least=1,
         ),
     ] = None,
 ) -> None:
@@ -254,28 +214,28 @@ def import_data(
     broken off.
     """
     from rlbench.cli.generate import import_policy
-    from rlbench.cli.recordings import KINDS, convert
+    from rlbench.cli.recordings import IMPORTS, convert
     from rlbench.datasets.dataset_fetch import import_dataset
     from rlbench.records.machine import available_memory
 
     path, *more = paths
-    if str(path) in KINDS and not path.exists():
+    if str(path) in IMPORTS and not path.exists():
         if output is not None:
             raise UsageError(f"{path}: is no zip; --output is for policies")
         convert(str(path), more, name, task, workers)
     elif more:
-        kind = suggest(str(path), KINDS)
+        kind = suggest(str(path), IMPORTS)
         raise UsageError(f"{path}: one file or folder is imported at a time, or several behind rlu{kind}")
     elif not path.exists():
         raise UsageError(f"{path}: no such file{suggest_path(path)}; check the path")
     elif path.suffix == ".zip":
         if task is None:
             raise UsageError(f"{path}: does not say what its policy plays; say it with --task, as HalfCheetah-v4")
-        emit(import_policy(path, task=task, output=output or Path(f"{path.stem}.safetensors")))
+        print_text(import_policy(path, task=task, output=output or Path(f"{path.stem}.safetensors")))
     elif task is not None or output is not None:
         raise UsageError(f"{path}: is no zip; --task and --output are for policies")
     else:
-        emit(str(import_dataset(path, name or _name_of(path), room=available_memory()).path))
+        print_text(str(import_dataset(path, name or _name_of(path), room=available_memory()).path))
 
 
 def _read(path: Path, name: str | None) -> Dataset:
@@ -314,28 +274,20 @@ def _entry(name: str, place: Place | None, entry: D4RLDataset | None) -> dict[st
     }
 
 
-def _aligned(lines: list[tuple[str, str]], wide: int) -> list[str]:
-    return [f"{key:<{wide}}  {value}" for key, value in lines]
+def _facts(facts: Summary, score: float | None) -> dict[str, str]:
+    from rlbench.cli.recordings import spread
 
-
-def _facts(facts: Summary, score: float | None) -> list[tuple[str, str]]:
-    next_observations = "stored" if facts.next_observations else "not stored"
-    return [
-        ("shapes", f"{facts.features} observed, {facts.actions} acted numbers; next observations {next_observations}"),
-        ("steps", f"{facts.steps:,}"),
-        ("episodes", f"{facts.episodes:,}"),
-        ("ends", f"{facts.terminated:,} terminated, {facts.truncated:,} truncated, {facts.unfinished:,} not marked"),
-        ("return", _spread(facts.returns)),
-        *([("normalized", f"{number_text(score, '.1f')} (mean; 0 random, 100 expert)")] if score is not None else []),
-        ("length", _spread(facts.lengths)),
-        ("actions", f"{facts.action_cover:.0%} of their range seen, {facts.outside:.1%} of the numbers beyond ±1"),
-    ]
-
-
-def _spread(values: Spread) -> str:
-    numbers = (values.mean, values.std, values.low, values.high, *values.quartiles)
-    mean, std, low, high, first, middle, third = (number_text(value, ".1f") for value in numbers)
-    return f"{mean} ± {std}, from {low} to {high}, quartiles {first} {middle} {third}"
+    next_obs = "stored" if facts.next_observations else "not stored"
+    return {
+        "shapes": f"{facts.features} observed, {facts.actions} acted numbers; next observations {next_obs}",
+        "steps": f"{facts.steps:,}",
+        "episodes": f"{facts.episodes:,}",
+        "ends": f"{facts.terminated:,} terminated, {facts.truncated:,} truncated, {facts.unfinished:,} not marked",
+        "return": spread(facts.returns),
+        **({} if score is None else {"normalized": f"{number_text(score, '.1f')} (mean; 0 random, 100 expert)"}),
+        "length": spread(facts.lengths),
+        "actions": f"{facts.action_cover:.0%} of their range seen, {facts.outside:.1%} of the numbers beyond ±1",
+    }
 
 
 def _bars(histogram: tuple[Bar, ...]) -> list[str]:
@@ -345,13 +297,3 @@ def _bars(histogram: tuple[Bar, ...]) -> list[str]:
         f"{low:>10} {high:>10} {bar.count:>7,} {'#' * -(-WIDTH * bar.count // most)}".rstrip()
         for (low, high), bar in zip(ends, histogram, strict=True)
     ]
-
-
-def _share(progress: DownloadProgress) -> float:
-    return progress.done / (progress.total or 1e9)  # unknown: every 100 MB
-
-
-def _progress_text(progress: DownloadProgress) -> str:
-    if progress.total is None:
-        return f"{progress.done / 1e6:.0f} MB"
-    return f"{progress.done / progress.total:.0%} of {progress.total / 1e6:.1f} MB"

@@ -17,9 +17,10 @@ from warnings import catch_warnings
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import RESULTS, Json, Results, known_suite
-from rlbench.cli.output import answer, terminal_width
+from rlbench.cli.options import RESULTS, Json, Results, argument, check_suite
+from rlbench.cli.output import print_result, terminal_width
 from rlbench.errors import UsageError
+from rlbench.report.columns import sentences
 
 if TYPE_CHECKING:
     from rlbench.config.run import Spec
@@ -47,11 +48,11 @@ class Finding:
 def doctor(
     suite: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[SUITE]",
-            help="Look only at what this suite needs; default: all of them.",
-            callback=known_suite,
-            autocompletion=completion.suites,
+        argument(
+            "[SUITE]",
+            "Look only at what this suite needs; default: all of them.",
+            completion.suites,
+            callback=check_suite,
         ),
     ] = None,
     *,
@@ -63,13 +64,12 @@ def doctor(
     One line a thing: ok, optional (runs do without it) or missing; the last makes the exit code 2.
     """
     from rlbench import suites
-    from rlbench.report.columns import sentences
 
     names = [suite] if suite else suites.names()
     findings = list(_findings(names, results))
     lines = (f"{finding.state:<8}  {finding.what}: {finding.detail}" for finding in findings)
     text = "\n".join(sentences(lines, terminal_width(), hang=10))
-    answer({"findings": [asdict(finding) for finding in findings]}, text, json=json)
+    print_result({"findings": [asdict(finding) for finding in findings]}, text, json=json)
     if any(finding.state == "missing" for finding in findings):
         raise typer.Exit(UsageError.exit_code)
 
@@ -216,12 +216,12 @@ def _updates() -> Iterator[Finding]:
     if not isinstance(_imported("torch"), ModuleType):
         return
     from rlbench.assembly.device import device_of
-    from rlbench.assembly.engine import captured
+    from rlbench.assembly.engine import graph_engine
     from rlbench.config.run import Runtime
 
     device = device_of(Runtime())
     rollouts = "numpy for small networks of PPO, A2C, NPG and TRPO" if device.type == "cpu" else "eager"
-    yield Finding("ok", "updates", f"{captured(device).description}; on rollouts {rollouts}")
+    yield Finding("ok", "updates", f"{graph_engine(device).description}; on rollouts {rollouts}")
 
 
 def _data() -> Iterator[Finding]:

@@ -4,115 +4,68 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, pstdev
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from rlbench.cli import choices, completion
-from rlbench.cli.experience import dataset_of, reference_score
-from rlbench.cli.options import Import, Json, Records, Run, run_folder
-from rlbench.cli.output import answer, remark
-from rlbench.config.names import number_text
+from rlbench.cli.options import Import, Json, Records, Run, argument, option, run_folder
+from rlbench.cli.output import print_note, print_result
+from rlbench.config.names import count_text, number_text
 from rlbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from rlbench.collectors.evaluate import Evaluation
     from rlbench.config.run import Spec
     from rlbench.records.types import Evaluated
-    from rlbench.report.reference_table import ReferenceScore
 
 INTERVAL = 5.0  # seconds between two messages of progress
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _EvalResult:
-    folder: Path
-    checkpoint: str
-    games: int | None  # seed of new episodes; None: the recorded episodes again
-    device: str
-    spec: Spec
-    epoch: int  # after which the policy was saved
-    env: str  # engine of the environments
-    episodes: tuple[tuple[float, int, int], ...]  # return, length and env seed of each
-    original: Evaluated | None  # the run's own evaluation of the same policy
-    same: bool | None  # the recorded episodes came out the same; None for new ones
-    video: dict[str, object] | None  # its file, frames, seconds and camera
-    reference: ReferenceScore | None
-
-    @property
-    def returns(self) -> tuple[float, ...]:
-        """Return of every episode, in raw points."""
-        return tuple(episode[0] for episode in self.episodes)
 
 
 def evaluate(
     run: Run,
     task: Annotated[
-        str | None,
-        typer.Argument(metavar="[TASK]", help="With --policy, RUN is the suite and this the task; default: none."),
+        str | None, argument("[TASK]", "With --policy, RUN is the suite and this the task; default: none.")
     ] = None,
     *,
     policy: Annotated[
         Path | None,
-        typer.Option(
-            "--policy",
-            metavar="FILE",
-            help="Play the policy of another program: eval --policy FILE --format FORMAT SUITE TASK; default: RUN's.",
+        option(
+            "--policy FILE",
+            "Play the policy of another program: eval --policy FILE --format FORMAT SUITE TASK; default: RUN's.",
         ),
     ] = None,
     form: Annotated[
         Literal["sb3", "torchscript", "onnx"] | None,
-        typer.Option(
+        option(
             "--format",
-            help="Format of FILE: a zip of Stable-Baselines3, or a model of observations to actions; default: none.",
+            "Format of FILE: a zip of Stable-Baselines3, or a model of observations to actions; default: none.",
         ),
     ] = None,
     algo: Annotated[
         str | None,
-        typer.Option(
-            "--algo",
-            metavar="NAME",
-            help="Compare FILE with the published score of this algorithm; default: the one that a zip names.",
+        option(
+            "--algo NAME", "Compare FILE with the published score of this algorithm; default: the one that a zip names."
         ),
     ] = None,
     package: Import = None,
     episodes: Annotated[
-        int | None,
-        typer.Option("--episodes", metavar="N", min=1, help="Play N whole episodes; default: as many as the protocol."),
+        int | None, option("--episodes N", "Play N whole episodes; default: as many as the protocol.", least=1)
     ] = None,
-    checkpoint: Annotated[
-        choices.Checkpoint, typer.Option("--checkpoint", help="Play the best policy, or the last.")
-    ] = "best",
-    seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", min=0, help="Seed of the episodes; default: 0.")
-    ] = None,
+    checkpoint: Annotated[choices.Checkpoint, option("--checkpoint", "Play the best policy, or the last.")] = "best",
+    seed: Annotated[int | None, option("--seed N", "Seed of the episodes; default: 0.", least=0)] = None,
     replay_recorded: Annotated[
         bool,
-        typer.Option(
-            "--replay-recorded", help="Play the episodes of the recorded evaluation again, and compare the returns."
-        ),
+        option("--replay-recorded", "Play the episodes of the recorded evaluation again, and compare the returns."),
     ] = False,
     video: Annotated[
-        Path | None,
-        typer.Option(
-            "--video", metavar="FILE.gif|.mp4", help="Record a video of the first episode; default: no video."
-        ),
+        Path | None, option("--video FILE.gif|.mp4", "Record a video of the first episode; default: no video.")
     ] = None,
     device: Annotated[
-        str,
-        typer.Option(
-            "--device",
-            envvar="RLBENCH_DEVICE",
-            metavar="cpu|cuda|cuda:N",
-            help="Where the network computes.",
-            autocompletion=completion.devices,
-        ),
+        str, option("--device cpu|cuda|cuda:N", "Where the network computes.", completion.devices, env="RLBENCH_DEVICE")
     ] = "cpu",
     results: Records = None,
     json: Json = False,
@@ -125,9 +78,9 @@ def evaluate(
     from rlbench.cli import video_writer
 
     if policy is not None:
-        from rlbench.cli.eval_policy import PolicyOptions, evaluate_policy
+        from rlbench.cli.eval_policy import evaluate_policy
 
-        evaluate_policy(PolicyOptions(policy, form, run, task, algo, package, episodes, seed or 0), json=json)
+        evaluate_policy(policy, form, run, task, algo, package, episodes, seed or 0, json=json)
         return
     if (task, form, algo) != (None, None, None):
         raise UsageError("TASK, --format and --algo belong to a policy of another program; name it with --policy FILE")
@@ -143,8 +96,8 @@ def evaluate(
     if not (place / checkpoint).is_dir() and (place / other).is_dir():  # the reader refuses a run without both
         raise UsageError(f"{place / checkpoint}: no such checkpoint; there is --checkpoint {other}")
     games = None if replay_recorded else seed or 0
-    result = _evaluate(folder, checkpoint, episodes, games, device, video, program)
-    answer(_document(result), _text(result), json=json)
+    document, text = _evaluate(folder, checkpoint, episodes, games, device, video, program)
+    print_result(document, text, json=json)
 
 
 def _evaluate(
@@ -155,19 +108,23 @@ def _evaluate(
     device: str,
     video: Path | None,
     program: str | None,
-) -> _EvalResult:
-    """Load the policy and play its episodes; an external ``program`` writes the video."""
+) -> tuple[dict[str, object], str]:
+    """Play the episodes of a saved policy; return the result for scripts and as text.
+
+    ``games`` is the seed of new episodes, None: the recorded ones again. ``program`` writes the video.
+    """
     from rlbench.assembly.restore import restore_evaluation
-    from rlbench.cli.eval_policy import evaluation_fits, with_episodes
+    from rlbench.cli.eval_policy import evaluation_fits, reference_document, with_episodes
+    from rlbench.cli.experience import reference_score, run_document
     from rlbench.config.run import Runtime
     from rlbench.generate import stored_run
-    from rlbench.ops.state_dict import whole
+    from rlbench.ops.state_dict import integer
     from rlbench.records.store import read_record
     from rlbench.report.reference_scores import primary
     from rlbench.seeds import Seeds
 
     (spec, state), record = stored_run(folder, checkpoint), read_record(folder)
-    epoch = whole(state, "epoch")
+    epoch = integer(state, "epoch")
     original = record.epochs[epoch].evaluated if epoch < len(record.epochs) else None
     if games is None and original is None:
         raise UsageError(f"{folder}: its record has no evaluation of this policy; leave --replay-recorded out")
@@ -178,50 +135,56 @@ def _evaluate(
         evaluation = restore_evaluation(shared, state, Runtime(device=device), seeds)
         env = dict(evaluation.envs.info.versions).get("env", spec.task.id)
         clip, evaluated = _play(spec, evaluation, video, program), evaluation.result()
+    rounds = _in_rounds(evaluated, shared.protocol.envs)[:episodes]
     same = original is not None and (evaluated.returns, evaluated.lengths) == (original.returns, original.lengths)
-    return _EvalResult(
-        folder=folder,
-        checkpoint=checkpoint,
-        games=games,
-        device=device,
-        spec=spec,
-        epoch=epoch,
-        env=env,
-        episodes=_in_rounds(evaluated, shared.protocol.envs)[:episodes],
-        original=original,
-        same=same if games is None else None,
-        video=clip,
-        reference=primary(spec.suite, spec.algorithm, spec.task.id),
-    )
+    reference, score = primary(spec.suite, spec.algorithm, spec.task.id), reference_score(spec)
+    documented = None if reference is None or score is None else reference_document(reference, score)
+    head = {"checkpoint": checkpoint, "epoch": epoch, "env": env, "device": device, "games": games}
+    document = {
+        "schema_version": 2,
+        "folder": str(folder),
+        **run_document(spec),
+        "smoke": spec.smoke,
+        **head,
+        "episodes": [dict(zip(("return", "length", "seed"), episode, strict=True)) for episode in rounds],
+        **_mean([score for score, *_ in rounds]),
+        "recorded": original and {"episodes": len(original.returns), **_mean(original.returns)},
+        "same": same if games is None else None,
+        "documented": documented,
+        "video": clip,
+    }
+    origin = "the recorded episodes again" if games is None else f"episodes of seed {games}"
+    title = f"{spec.name} seed {spec.seed}, {checkpoint} policy, of epoch {epoch}; {origin}"
+    note = "" if games is not None else ", the same episodes" if same else ", OTHER EPISODES THAN THESE"
+    return document, "\n".join([title, "", *_lines(rounds, original, note, documented, clip)])
 
 
 def _play(spec: Spec, evaluation: Evaluation, video: Path | None, program: str | None) -> dict[str, object] | None:
     """Play every episode to its end, and record the first one if requested."""
-    since = monotonic()
     if video is None:
-        for ended in evaluation:
-            since = _remark_progress(ended, evaluation, since)
+        for _ in _with_progress(evaluation):
+            pass
         return None
-    from rlbench.assembly.environments import watch
+    from rlbench.assembly.environments import record_video
     from rlbench.cli.video_writer import video_writer
 
-    recorder = watch(spec, evaluation)
+    recorder = record_video(spec, evaluation)
     with video_writer(video, seconds=recorder.seconds, program=program) as writer:
-        for ended in evaluation:
-            since = _remark_progress(ended, evaluation, since)
+        for _ in _with_progress(evaluation):
             for frame in recorder.frames():
                 writer.add(frame)
     seconds = writer.count * recorder.seconds
     return {"file": str(video), "frames": writer.count, "seconds": seconds, "look": recorder.camera.look}
 
 
-def _remark_progress(ended: int, evaluation: Evaluation, since: float) -> float:
-    """Remark the progress once an interval; return the time of the last remark."""
-    now = monotonic()
-    if now - since < INTERVAL:
-        return since
-    remark(f"{ended} of {evaluation.episodes} episodes have ended")
-    return now
+def _with_progress(evaluation: Evaluation) -> Iterator[int]:
+    """Play episodes, with a note on their number once an interval."""
+    last = monotonic()
+    for ended in evaluation:
+        if monotonic() - last >= INTERVAL:
+            last = monotonic()
+            print_note(f"{ended} of {evaluation.episodes} episodes have ended")
+        yield ended
 
 
 def _in_rounds(evaluated: Evaluated, envs: int) -> tuple[tuple[float, int, int], ...]:
@@ -231,59 +194,32 @@ def _in_rounds(evaluated: Evaluated, envs: int) -> tuple[tuple[float, int, int],
     return tuple((evaluated.returns[i], evaluated.lengths[i], evaluated.seeds[i]) for i in order)
 
 
-def _document(result: _EvalResult) -> dict[str, object]:
-    from rlbench.cli.eval_policy import reference_document
-
-    spec, original, reference, points = result.spec, result.original, result.reference, reference_score(result.spec)
-    return {
-        "schema_version": 2,
-        "folder": str(result.folder),
-        "suite": spec.suite,
-        "algorithm": spec.algorithm,
-        "task": spec.task.id,
-        "dataset": dataset_of(spec) or None,
-        "seed": spec.seed,
-        "smoke": spec.smoke,
-        "checkpoint": result.checkpoint,
-        "epoch": result.epoch,
-        "env": result.env,
-        "device": result.device,
-        "games": result.games,
-        "episodes": [{"return": points, "length": length, "seed": seed} for points, length, seed in result.episodes],
-        **_mean(result.returns),
-        "recorded": original and {"episodes": len(original.returns), **_mean(original.returns)},
-        "same": result.same,
-        "documented": None if points is None or reference is None else reference_document(reference, points),
-        "video": result.video,
-    }
-
-
 def _mean(returns: Sequence[float]) -> dict[str, float]:
     return {"mean": fmean(returns), "std": pstdev(returns)}
 
 
-def _text(result: _EvalResult) -> str:
-    """Format a line an episode, then the means of the measured, recorded and documented returns."""
-    spec, points, reference, video = result.spec, reference_score(result.spec), result.reference, result.video
-    origin = "the recorded episodes again" if result.games is None else f"episodes of seed {result.games}"
-    lines = [f"{spec.name} seed {spec.seed}, {result.checkpoint} policy, of epoch {result.epoch}; {origin}", ""]
-    lines += [f"{'EPISODE':>7}  {'RETURN':>12}  {'LENGTH':>7}"]
-    lines += [
-        f"{i:>7}  {number_text(score, ',.2f'):>12}  {length:>7,}"
-        for i, (score, length, _) in enumerate(result.episodes, 1)
-    ]
-    lines += ["", _line("measured", result.returns, "")]
-    if result.original is not None:
-        note = {None: "", True: ", the same episodes", False: ", OTHER EPISODES THAN THESE"}[result.same]
-        lines += [_line("recorded", result.original.returns, note)]
-    if points is not None and reference is not None:
-        lines += [f"{'documented':<10}  {number_text(points, ',.2f')} ({reference.estimator}; {reference.system})"]
-    if video is not None:
-        size = f"{video['frames']:,} frames, {video['seconds']:,.1f} s, {video['look']}"
-        lines += [f"{'video':<10}  {video['file']}: {size}"]
-    return "\n".join(lines)
+def _lines(
+    rounds: Sequence[tuple[float, int, int]],
+    original: Evaluated | None,
+    note: str,
+    documented: Mapping[str, object] | None,
+    clip: Mapping[str, object] | None,
+) -> Iterator[str]:
+    """A line an episode, then the means of the measured, recorded and documented returns."""
+    yield f"{'EPISODE':>7}  {'RETURN':>12}  {'LENGTH':>7}"
+    for number, (points, length, _) in enumerate(rounds, 1):
+        yield f"{number:>7}  {number_text(points, ',.2f'):>12}  {length:>7,}"
+    yield ""
+    yield _line("measured", [score for score, *_ in rounds], "")
+    if original is not None:
+        yield _line("recorded", original.returns, note)
+    if documented is not None:
+        score = number_text(float(str(documented["score"])), ",.2f")
+        yield f"{'documented':<10}  {score} ({documented['estimator']}; {documented['system']})"
+    if clip is not None:
+        yield f"{'video':<10}  {clip['file']}: {clip['frames']:,} frames, {clip['seconds']:,.1f} s, {clip['look']}"
 
 
 def _line(name: str, returns: Sequence[float], note: str) -> str:
-    count = f"{len(returns)} episode{'' if len(returns) == 1 else 's'}"
-    return f"{name:<10}  {number_text(fmean(returns), ',.2f')} ± {number_text(pstdev(returns), ',.2f')} ({count}{note})"
+    spread = f"{number_text(fmean(returns), ',.2f')} ± {number_text(pstdev(returns), ',.2f')}"
+    return f"{name:<10}  {spread} ({count_text(len(returns), 'episode')}{note})"

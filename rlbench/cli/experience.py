@@ -8,10 +8,18 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from rlbench import suites
+from rlbench.cli.output import print_note
+from rlbench.config.footprint import SHAPES
+from rlbench.config.run import Runtime, Spec
+from rlbench.config.tasks import OfflineTask
+from rlbench.errors import RefusedFile, UsageError
+from rlbench.records.store import Record
+from rlbench.suites.offline import ENVS, MUJOCO_ENVS
+from rlbench.suites.offline_discrete import RECORDINGS
+
 if TYPE_CHECKING:
-    from rlbench.config.run import Runtime, Spec
     from rlbench.datasets.checksums import Seal
-    from rlbench.records.store import Record
 
 
 @dataclass(frozen=True)
@@ -32,11 +40,6 @@ class Data:
             UsageError: no data set has the name; no environment here, or more than one, fits it; ``--task`` names a
                 D4RL data set that is no row of the table.
         """
-        from rlbench import suites
-        from rlbench.errors import UsageError
-        from rlbench.suites.offline import ENVS
-        from rlbench.suites.offline_discrete import RECORDINGS
-
         if suite != "offline":
             return globs
         _rows(globs)
@@ -62,8 +65,6 @@ class Data:
         from rlbench.datasets.checksums import seal_of
         from rlbench.datasets.loader import data_file
         from rlbench.datasets.locations import find
-        from rlbench.errors import UsageError
-        from rlbench.suites.offline import ENVS
 
         if suite != "offline":
             if self.value is not None:
@@ -75,10 +76,10 @@ class Data:
             raise UsageError(f"offline: {task} is an environment; name the data to learn from with --dataset")
         if self.value is None or self.path is None:
             return self.value or ""
-        lies = Path(self.path)
-        if not lies.exists():
-            return lies.stem  # what reads it says that it is missing
-        return f"{lies.stem}-{seal_of(data_file(find('', lies))).sha256[:8]}"
+        path = Path(self.path)
+        if not path.exists():
+            return path.stem  # what reads it says that it is missing
+        return f"{path.stem}-{seal_of(data_file(find('', path))).sha256[:8]}"
 
     def _is_path(self) -> bool:
         text = self.value or ""
@@ -87,9 +88,7 @@ class Data:
 
 def _rows(globs: tuple[str, ...]) -> None:
     """Refuse names of D4RL data sets that are no row of the table."""
-    from rlbench import suites
     from rlbench.datasets import catalogue
-    from rlbench.errors import UsageError
 
     for name in globs:
         if name in catalogue.d4rl() and name not in suites.tasks("offline"):
@@ -105,11 +104,8 @@ def _rows(globs: tuple[str, ...]) -> None:
 def _environment_of(value: str, file: str | None) -> str:
     """Environment that evaluates policies of a data set: of its metadata, or the only one of its sizes."""
     from rlbench.assembly.dataset_compatibility import recorded_on
-    from rlbench.cli.output import remark
     from rlbench.datasets import catalogue, checksums, d4rl, loader
     from rlbench.datasets.locations import find
-    from rlbench.errors import UsageError
-    from rlbench.suites.offline import ENVS
 
     name = "" if file else value
     dataset = catalogue.d4rl().get(name)
@@ -133,24 +129,20 @@ def _environment_of(value: str, file: str | None) -> str:
             f"--dataset {value}: names no environment; name it with --task, one of {', '.join(fitting)}, which have "
             f"{sizes}, or the row"
         )
-    remark(f"--dataset {value}: evaluated on {fitting[0]}, the only environment here with {sizes}")
+    print_note(f"--dataset {value}: evaluated on {fitting[0]}, the only environment here with {sizes}")
     return fitting[0]
 
 
 def _environments_with(features: int, actions: int) -> list[str]:
     """The environments with continuous actions whose observations and actions, or D4RL's of them, have these sizes."""
-    from rlbench.config.footprint import VECTORS
     from rlbench.datasets import catalogue
-    from rlbench.suites.offline import MUJOCO_ENVS
 
     of_d4rl = {(entry.env_id, entry.features, entry.actions) for entry in catalogue.d4rl().values()}
-    return [env for env in MUJOCO_ENVS if VECTORS[env] == (features, actions) or (env, features, actions) in of_d4rl]
+    return [env for env in MUJOCO_ENVS if SHAPES[env] == (features, actions) or (env, features, actions) in of_d4rl]
 
 
 def steps_of(value: str | None) -> Callable[[Spec], int | None]:
     """Return a function from a run to the number of transitions in its data set; None where the file is missing."""
-    from rlbench.config.tasks import OfflineTask
-
     path = Data(value).path
 
     @cache
@@ -187,7 +179,6 @@ def check_data(spec: Spec, runtime: Runtime) -> CheckedData | None:
     """
     from rlbench.assembly.dataset_compatibility import check_identity
     from rlbench.assembly.offline import source
-    from rlbench.config.tasks import OfflineTask
     from rlbench.datasets import checksums, loader
 
     path = source(spec, spec.task, runtime) if isinstance(spec.task, OfflineTask) else None
@@ -204,11 +195,9 @@ def refuse_other_data(ended: Record, runtime: Runtime) -> None:
     Raises:
         RefusedFile: the SHA-256 of the two files differ.
     """
-    from rlbench.config.tasks import OfflineTask
     from rlbench.datasets.checksums import seal_of
     from rlbench.datasets.loader import data_file
     from rlbench.datasets.locations import find, place, present
-    from rlbench.errors import RefusedFile
 
     file, task = ended.environment.get("data"), ended.spec.task
     if not isinstance(file, dict) or not isinstance(task, OfflineTask):
@@ -224,11 +213,11 @@ def refuse_other_data(ended: Record, runtime: Runtime) -> None:
         )
 
 
-def dataset_of(spec: Spec) -> str:
-    """Name of a run's data set; empty for the task's own."""
-    from rlbench.config.tasks import OfflineTask
-
-    return spec.task.dataset if isinstance(spec.task, OfflineTask) else ""
+def run_document(spec: Spec) -> dict[str, object]:
+    """Name a run for scripts; ``dataset`` is None for the task's own."""
+    dataset = (spec.task.dataset or None) if isinstance(spec.task, OfflineTask) else None
+    task = {"suite": spec.suite, "algorithm": spec.algorithm, "task": spec.task.id}
+    return {**task, "dataset": dataset, "seed": spec.seed}
 
 
 def reference_score(spec: Spec) -> float | None:
@@ -237,6 +226,7 @@ def reference_score(spec: Spec) -> float | None:
     from rlbench.report.reference_table import cell_of, in_points, scale_of
 
     key = cell_of(spec)
-    if spec.smoke or dataset_of(spec) or (reference := primaries(spec.suite).get(key)) is None:
+    reference = primaries(spec.suite).get(key)
+    if spec.smoke or reference is None or run_document(spec)["dataset"] is not None:
         return None
     return in_points(reference, scale_of(key))

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rlbench.cli import examples
-from rlbench.cli.options import Json, Records
-from rlbench.cli.output import answer, complain
-from rlbench.errors import RefusedFile, UnknownName
+from rlbench.cli.options import Json, Records, argument, check_suite, option
+from rlbench.cli.output import print_error, print_result
+from rlbench.config.names import count_text
+from rlbench.errors import RefusedFile
 
 if TYPE_CHECKING:
     from rlbench.report.reference_table import CellKey
     from rlbench.report.run_index import Runs
 
-SuiteNames: TypeAlias = Annotated[
-    list[str] | None, typer.Argument(metavar="[SUITE]…", help="Only these suites; default: all.")
-]
+SuiteNames = Annotated[list[str] | None, argument("[SUITE]…", "Only these suites; default: all.")]
 
 export = typer.Typer(
     help="Records for other programs: csv, npz, tensorboard.",
@@ -32,7 +31,7 @@ export = typer.Typer(
 def tensorboard(
     names: SuiteNames = None,
     *,
-    output: Annotated[Path, typer.Option("--output", metavar="DIR", help="Folder for: tensorboard --logdir DIR.")],
+    output: Annotated[Path, option("--output DIR", "Folder for: tensorboard --logdir DIR.")],
     results: Records = None,
     json: Json = False,
 ) -> None:
@@ -46,7 +45,7 @@ def tensorboard(
     from rlbench.report.exports import events, update_file
     from rlbench.report.sources import sources
 
-    suites = _checked(names)
+    suites = [check_suite(name) for name in names or ()]
     places = [(folder, folder.relative_to(place)) for place in sources(results).folders for folder in folders(place)]
     rows: list[dict[str, object]] = []
     damaged = False
@@ -54,15 +53,15 @@ def tensorboard(
         try:
             record = read_record(folder)
         except RefusedFile as error:
-            complain(str(error))
+            print_error(str(error))
             damaged = True
             continue
         path = curves_in(output, record.spec)
         new = update_file(path, events(record.epochs))
         rows.append({"folder": str(folder), "file": str(path), "epochs": len(record.epochs), "changed": new})
     count = sum(bool(row["changed"]) for row in rows)
-    text = f"{output}: {len(rows)} run{'' if len(rows) == 1 else 's'}, {count} with something new"
-    answer({"runs": rows}, text, json=json)
+    text = f"{output}: {count_text(len(rows), 'run')}, {count} with something new"
+    print_result({"runs": rows}, text, json=json)
     if damaged:
         raise typer.Exit(RefusedFile.exit_code)
 
@@ -71,7 +70,7 @@ def tensorboard(
 def to_csv(
     names: SuiteNames = None,
     *,
-    output: Annotated[Path, typer.Option("--output", metavar="FILE.csv", help="The table to write.")],
+    output: Annotated[Path, option("--output FILE.csv", "The table to write.")],
     results: Records = None,
     json: Json = False,
 ) -> None:
@@ -89,7 +88,7 @@ def to_csv(
 def to_npz(
     names: SuiteNames = None,
     *,
-    output: Annotated[Path, typer.Option("--output", metavar="FILE.npz", help="The arrays to write.")],
+    output: Annotated[Path, option("--output FILE.npz", "The arrays to write.")],
     results: Records = None,
     json: Json = False,
 ) -> None:
@@ -103,19 +102,10 @@ def to_npz(
     _save(output, *exports.to_npz(_cells(names, results)), noun="matrix", json=json)
 
 
-def _checked(names: list[str] | None) -> list[str]:
-    from rlbench import suites
-
-    for name in names or ():
-        if name not in suites.names():
-            raise UnknownName("suite", name, suites.names())
-    return names or []
-
-
 def _cells(names: list[str] | None, results: Path | None) -> dict[CellKey, Runs]:
     from rlbench.report.sources import sources
 
-    suites = _checked(names)
+    suites = [check_suite(name) for name in names or ()]
     return {key: runs for key, runs in sources(results).with_imported().items() if not suites or key.suite in suites}
 
 
@@ -124,4 +114,4 @@ def _save(output: Path, content: bytes, count: int, *, noun: str, json: bool) ->
 
     new = update_file(output, content)
     text = f"{output}: {count} {noun if count == 1 else {'curve': 'curves', 'matrix': 'matrices'}[noun]}"
-    answer({"file": str(output), "count": count, "changed": new}, text, json=json)
+    print_result({"file": str(output), "count": count, "changed": new}, text, json=json)

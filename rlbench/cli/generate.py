@@ -5,79 +5,58 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from rlbench.cli import completion
 from rlbench.cli.choices import Checkpoint, parse_count
-from rlbench.cli.options import Json, Quiet, run_folder
-from rlbench.cli.output import write_file
-from rlbench.cli.recordings import answer_dataset, is_done, record_games, remark_progress
+from rlbench.cli.options import Json, Quiet, argument, option, run_folder
 from rlbench.errors import UnknownRun, UsageError, suggest, suggest_path
 
 if TYPE_CHECKING:
     from rlbench.datasets.policies import Policy
+    from rlbench.datasets.recipes import Games, Recipe
 
 
 def generate(
     task: Annotated[
-        str,
-        typer.Argument(
-            metavar="TASK|NAME",
-            help="A task id, or the name of a recipe, such as rlb-hopper-medium.",
-            autocompletion=completion.played,
-        ),
+        str, argument("TASK|NAME", "A task id, or the name of a recipe, such as rlb-hopper-medium.", completion.played)
     ],
     *,
     policy: Annotated[
         list[str] | None,
-        typer.Option(
-            "--policy",
-            metavar="RUN|FILE",
-            help="Who plays: a finished run as eval names it, a .safetensors file or a .zip of Stable-Baselines3; may "
+        option(
+            "--policy RUN|FILE",
+            "Who plays: a finished run as eval names it, a .safetensors file or a .zip of Stable-Baselines3; may "
             "be repeated.",
-            autocompletion=completion.policies,
+            completion.policies,
         ),
     ] = None,
     steps: Annotated[
-        int | None,
-        typer.Option(
-            "--steps", parser=parse_count, metavar="N|1e5|1M", help="Agent steps in all; default: the recipe's own."
-        ),
+        int | None, option("--steps N|1e5|1M", "Agent steps in all; default: the recipe's own.", parser=parse_count)
     ] = None,
     name: Annotated[
-        str | None,
-        typer.Option("--name", metavar="rlb-NAME", help="What the data set is called; default: the recipe's own."),
+        str | None, option("--name rlb-NAME", "What the data set is called; default: the recipe's own.")
     ] = None,
     mixture: Annotated[
-        str | None,
-        typer.Option(
-            "--mixture", metavar="0.7,0.3", help="The share of each --policy in the steps; default: equal shares."
-        ),
+        str | None, option("--mixture 0.7,0.3", "The share of each --policy in the steps; default: equal shares.")
     ] = None,
     noise: Annotated[
-        float,
-        typer.Option("--noise", metavar="STD", help="Standard deviation of normal noise added to actions in [-1, 1]."),
+        float, option("--noise STD", "Standard deviation of normal noise added to actions in [-1, 1].")
     ] = 0.0,
     epsilon: Annotated[
         float | None,
-        typer.Option(
-            "--epsilon",
-            metavar="P",
-            help="Record games of a Q-learning run, with this share of random actions, from 0 to 1; default: no games.",
+        option(
+            "--epsilon P",
+            "Record games of a Q-learning run, with this share of random actions, from 0 to 1; default: no games.",
         ),
     ] = None,
     deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="Take preferred actions instead of sampled ones.")
+        bool, option("--deterministic", "Take preferred actions instead of sampled ones.")
     ] = False,
     checkpoint: Annotated[
-        Checkpoint, typer.Option("--checkpoint", help="Which policy of a run plays: the best evaluated, or the last.")
+        Checkpoint, option("--checkpoint", "Which policy of a run plays: the best evaluated, or the last.")
     ] = "best",
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="The seed of environments and samples.")] = 0,
-    num_envs: Annotated[
-        int,
-        typer.Option("--num-envs", metavar="N", min=1, max=1_000, help="The number of environments."),
-    ] = 10,
-    force: Annotated[bool, typer.Option("--force", help="Make it again in place of one of that name.")] = False,
+    seed: Annotated[int, option("--seed N", "The seed of environments and samples.")] = 0,
+    num_envs: Annotated[int, option("--num-envs N", "The number of environments.", least=1, most=1_000)] = 10,
+    force: Annotated[bool, option("--force", "Make it again in place of one of that name.")] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -85,50 +64,103 @@ def generate(
 
     A TASK needs --policy, --steps and --name, a recipe none. It lies in RLBENCH_DATASETS or ~/.rlbench/datasets.
     """
-    from rlbench.cli.preflight import room
+    from rlbench.cli import recordings
+    from rlbench.cli.preflight import room, writable
     from rlbench.datasets import locations
     from rlbench.datasets.hdf5_writer import write_hdf5
     from rlbench.datasets.policies import read_policy_file
-    from rlbench.datasets.recipes import POLICIES, PREFIX, Part, Recipe, checked, load_recipe
+    from rlbench.datasets.recipes import POLICIES, PREFIX, load_recipe
     from rlbench.generate import Recording
 
     if epsilon is not None:
         if mixture or noise or deterministic or not (policy and len(policy) == 1 and steps and name):
             raise UsageError(f"{task}: --epsilon goes with one --policy RUN, --steps and --name, and no other noise")
-        record_games(task, Path(policy[0]), checkpoint, name, (steps, epsilon, seed, num_envs), (force, quiet, json))
+        games, run = _games(task, policy[0], checkpoint, name, steps, epsilon, seed, num_envs)
+        recordings.record_games(games, run, checkpoint, force=force, quiet=quiet, json=json)
         return
     if task.startswith(PREFIX):
         if policy or steps or name or mixture or noise or deterministic or seed or num_envs != 10:
             raise UsageError(f"{task}: is a recipe, which says all of this itself; leave the other options out")
         recipe = load_recipe(task)
         policies = [read_policy_file(POLICIES / f"{part.policy}.safetensors") for part in recipe.parts]
-    else:
-        if not (policy and steps and name):
-            raise UsageError(f"{task}: --policy, --steps and --name are needed; or name a recipe, as rlb-hopper-medium")
+    elif policy and steps and name:
         policies = [_load_policy(text, task, checkpoint) for text in policy]
-        shares = _shares(mixture, len(policies))
-        sampled = not deterministic
-        with checked(name):
-            parts = tuple(
-                Part(policy=p.facts.name, sha256=p.sha256, share=share, sampled=sampled, noise=noise)
-                for p, share in zip(policies, shares, strict=True)
-            )
-            recipe = Recipe(name=name, task=task, parts=parts, steps=steps, seed=seed, lanes=num_envs)
+        recipe = _recipe(task, policies, mixture, name, steps, seed, num_envs, noise, sampled=not deterministic)
+    else:
+        raise UsageError(f"{task}: --policy, --steps and --name are needed; or name a recipe, as rlb-hopper-medium")
     path = locations.folder("own") / f"{recipe.name}.hdf5"
-    if not force and is_done(path, recipe, json=json):
+    if not force and recordings.is_done(path, recipe, json=json):
         return
-    _free(path, force=force)
+    if path.exists() and not force:
+        raise UsageError(f"{path}: is there already; make it again with --force, or choose another --name")
+    writable(path.parent)
     numbers = max(2 * policy.observed + policy.facts.action_dim + 1 for policy in policies)
     bytes_needed = recipe.steps * (4 * numbers + 2)  # at most: it is compressed
     room(path.parent, bytes_needed, recipe.name, "free some, or choose another folder with RLBENCH_DATASETS")
     recording = Recording(recipe, policies)
-    remark_progress(recording, recipe, quiet=quiet)
+    recordings.print_progress(recording, recipe, quiet=quiet)
     file = write_hdf5(path, recording.result(), recording.provenance())
-    answer_dataset(file, recipe.steps, recording.provenance(), json=json)
+    recordings.answer_dataset(file, recipe.steps, recording.provenance(), json=json)
+
+
+def _games(
+    task: str, policy: str, checkpoint: str, name: str, steps: int, epsilon: float, seed: int, lanes: int
+) -> tuple[Games, Path]:
+    """Recipe of the recorded games of a finished run, and its folder."""
+    from rlbench.assembly.restore import fingerprint
+    from rlbench.datasets.recipes import Games, checked
+    from rlbench.generate import stored_run
+
+    run = Path(policy)
+    try:
+        run = run if run.is_dir() else run_folder(policy, None)
+    except UnknownRun:
+        remedy = "--epsilon wants a finished Q-learning run"
+        raise UsageError(f"--policy {policy}: no such run{suggest_path(run)}; {remedy}") from None
+    spec, state = stored_run(run, checkpoint)
+    player, sha256 = f"{spec.name} {spec.id} seed={spec.seed} {checkpoint}", fingerprint(state)
+    with checked(name):
+        games = Games(
+            name=name, task=task, policy=player, sha256=sha256, steps=steps, epsilon=epsilon, seed=seed, lanes=lanes
+        )
+    return games, run
+
+
+def _recipe(
+    task: str,
+    policies: list[Policy],
+    mixture: str | None,
+    name: str,
+    steps: int,
+    seed: int,
+    lanes: int,
+    noise: float,
+    *,
+    sampled: bool,
+) -> Recipe:
+    """Recipe of transitions of several policies, each with its share of the steps."""
+    from rlbench.datasets.recipes import Part, Recipe, checked
+
+    try:
+        shares = [1 / len(policies)] * len(policies)
+        if mixture is not None:
+            shares = [float(share) for share in mixture.split(",")]
+    except ValueError:
+        raise UsageError(f"--mixture {mixture}: not numbers; write shares as 0.7,0.3") from None
+    if len(shares) != len(policies):
+        counts = f"{len(shares)} shares for {len(policies)} policies"
+        raise UsageError(f"--mixture {mixture}: {counts}; give one for each --policy")
+    with checked(name):
+        parts = tuple(
+            Part(policy=p.facts.name, sha256=p.sha256, share=share, sampled=sampled, noise=noise)
+            for p, share in zip(policies, shares, strict=True)
+        )
+        return Recipe(name=name, task=task, parts=parts, steps=steps, seed=seed, lanes=lanes)
 
 
 def import_policy(path: Path, *, task: str, output: Path) -> str:
     """Convert the actor of a Stable-Baselines3 zip to a policy file, and describe it in a sentence."""
+    from rlbench.cli.output import write_file
     from rlbench.datasets.policies import parse_policy
     from rlbench.datasets.sb3_import import convert_sb3
 
@@ -161,24 +193,3 @@ def _load_policy(text: str, task: str, checkpoint: str) -> Policy:
 
         return stored_policy(path, checkpoint)
     return parse_policy(convert_sb3(path, task=task), str(path)) if path.suffix == ".zip" else read_policy_file(path)
-
-
-def _shares(mixture: str | None, count: int) -> list[float]:
-    if mixture is None:
-        return [1 / count] * count
-    try:
-        shares = [float(part) for part in mixture.split(",")]
-    except ValueError:
-        raise UsageError(f"--mixture {mixture}: not numbers; write shares as 0.7,0.3") from None
-    if len(shares) != count:
-        raise UsageError(f"--mixture {mixture}: {len(shares)} shares for {count} policies; give one for each --policy")
-    return shares
-
-
-def _free(path: Path, *, force: bool) -> None:
-    """Refuse a path that exists or cannot be written, before any env steps."""
-    from rlbench.cli.preflight import writable
-
-    if path.exists() and not force:
-        raise UsageError(f"{path}: is there already; make it again with --force, or choose another --name")
-    writable(path.parent)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
-from rlbench.cli.options import Json, folder_named
-from rlbench.cli.output import answer, remark
+from rlbench.cli.options import Json, argument, folder_named, option
+from rlbench.cli.output import print_note, print_result
+from rlbench.config.names import count_text
 from rlbench.errors import UsageError, suggest
 
 if TYPE_CHECKING:
@@ -16,42 +15,33 @@ if TYPE_CHECKING:
 
 
 def import_curves(
-    paths: Annotated[list[Path], typer.Argument(metavar="FILE|DIR…", help="Files of curves, or folders of them.")],
+    paths: Annotated[list[Path], argument("FILE|DIR…", "Files of curves, or folders of them.")],
     *,
-    results: Annotated[
-        Path, typer.Option("--results", metavar="DIR", help="Write the records to this folder.", parser=folder_named)
-    ],
+    results: Annotated[Path, option("--results DIR", "Write the records to this folder.", parser=folder_named)],
     cell: Annotated[
         str | None,
-        typer.Option(
-            "--as",
-            metavar="SUITE/ALGO",
-            help="The row of a table that the curves belong to; default: columns suite and algo of the file.",
+        option(
+            "--as SUITE/ALGO",
+            "The row of a table that the curves belong to; default: columns suite and algo of the file.",
         ),
     ] = None,
-    task: Annotated[
-        str | None, typer.Option("--task", metavar="TASK", help="The task of every curve; default: the file's.")
-    ] = None,
+    task: Annotated[str | None, option("--task TASK", "The task of every curve; default: the file's.")] = None,
     style: Annotated[
         Literal["auto", "csv", "sb3", "cleanrl", "wandb", "tensorboard", "d3rlpy", "dopamine", "rliable", "jsonl"],
-        typer.Option("--format", metavar="NAME", help="Format of the files, such as csv; auto: recognise it."),
+        option("--format NAME", "Format of the files, such as csv; auto: recognise it."),
     ] = "auto",
     kind: Annotated[
         Literal["training", "evaluation"] | None,
-        typer.Option("--kind", help="The kind of the returns; default: as the format says, else evaluation."),
+        option("--kind", "The kind of the returns; default: as the format says, else evaluation."),
     ] = None,
     steps_are: Annotated[
         Literal["frames", "decisions"] | None,
-        typer.Option(
-            "--steps-are", help="The unit of the steps; four Atari frames are one decision. Default: decisions."
-        ),
+        option("--steps-are", "The unit of the steps; four Atari frames are one decision. Default: decisions."),
     ] = None,
     tag: Annotated[
         str | None,
-        typer.Option(
-            "--tag",
-            metavar="NAME",
-            help="The tag of TensorBoard, metric of W&B or agent of Dopamine to take; default: the usual one.",
+        option(
+            "--tag NAME", "The tag of TensorBoard, metric of W&B or agent of Dopamine to take; default: the usual one."
         ),
     ] = None,
     json: Json = False,
@@ -79,24 +69,26 @@ def import_curves(
         tag=tag,
     )
     curves = read_curves(paths, options)
-    _remark_unknown({(curve.suite, curve.algorithm) for curve in curves})
+    _note_unknown({(curve.suite, curve.algorithm) for curve in curves})
     written_anew = [write_curve(curve, results) for curve in curves]
     rows = [
         {"folder": str(curve_folder(curve, results)), "changed": new, **_document(curve)}
         for curve, new in zip(curves, written_anew, strict=True)
     ]
-    lines = [*_lines(curves), f"{results}: {len(curves)} curve{'s' * (len(curves) > 1)}, {sum(written_anew)} new"]
-    answer({"curves": rows}, "\n".join(lines), json=json)
+    lines = [*_lines(curves), f"{results}: {count_text(len(curves), 'curve')}, {sum(written_anew)} new"]
+    print_result({"curves": rows}, "\n".join(lines), json=json)
 
 
-def _remark_unknown(cells: set[tuple[str, str]]) -> None:
+def _note_unknown(cells: set[tuple[str, str]]) -> None:
     """Remark on stderr that no reference has an algorithm, which may be mistyped."""
     from rlbench import suites
 
     for suite, algorithm in sorted(cells):
         names = suites.algorithms(suite)
         if algorithm not in names:
-            remark(f"{suite} has no algorithm {algorithm!r}, so no reference is compared{suggest(algorithm, names)}")
+            print_note(
+                f"{suite} has no algorithm {algorithm!r}, so no reference is compared{suggest(algorithm, names)}"
+            )
 
 
 def _document(curve: ImportedCurve) -> dict[str, object]:
@@ -119,7 +111,7 @@ def _lines(curves: list[ImportedCurve]) -> list[str]:
     for curve in curves:
         cells.setdefault(f"{curve.suite}/{curve.algorithm}/{curve.dataset or curve.task}", []).append(curve)
     return [
-        f"{name}: {len(group)} seed{'' if len(group) == 1 else 's'} to step "
+        f"{name}: {count_text(len(group), 'seed')} to step "
         f"{max(curve.steps[-1] for curve in group):,}, {group[0].kind} returns, read as {group[0].origin.format}"
         for name, group in cells.items()
     ]

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rlbench.cli.experience import CheckedData, check_data
-from rlbench.cli.output import remark
+from rlbench.cli.output import print_note
 from rlbench.cli.watchdog import Watchdog
+from rlbench.config.run import Runtime, Spec
 from rlbench.errors import Interrupted, RefusedFile, ResourceExhausted, RlbenchError, RunFailed
+from rlbench.records.locks import holder
+from rlbench.records.store import Store
 from rlbench.records.types import Progress
+from rlbench.signals import Stop
 from rlbench.sweep.events import Begun, Event, Exited, Status, epoch_end
-
-if TYPE_CHECKING:
-    from rlbench.config.run import Runtime, Spec
-    from rlbench.signals import Stop
-    from rlbench.sweep.plan import Job
-
+from rlbench.sweep.plan import Job
 
 STATUSES: Final[tuple[tuple[type[RlbenchError], Status], ...]] = (
     (Interrupted, "interrupted"), (RefusedFile, "refused"), (ResourceExhausted, "halted"), (RunFailed, "failed"),
@@ -34,7 +33,7 @@ class Inline:
         self.runtime, self.results, self.stop = runtime, results, stop
         self._started: tuple[Job, bool] | None = None
 
-    def room(self, job: Job) -> bool:
+    def has_room(self, job: Job) -> bool:
         """Return whether no job is started."""
         del job
         return self._started is None
@@ -49,7 +48,6 @@ class Inline:
         Raises:
             UsageError: the run cannot begin as requested.
         """
-        from rlbench.records.store import Store
         from rlbench.run import run
 
         del seconds
@@ -64,7 +62,7 @@ class Inline:
                 exited = Exited(0, _holder(job.folder), status="running")
             else:
                 if store.died is not None:
-                    remark(f"{job.name}: {store.died}")
+                    print_note(f"{job.name}: {store.died}")
                 with Watchdog(store, self.runtime.env_timeout):
                     for record in run(job.spec, self.runtime, store, self.stop, data and data.seal):
                         if self.stop.phase == "setup":
@@ -83,7 +81,7 @@ class Inline:
                 store.release()
         yield job, exited
 
-    def ask(self) -> None:
+    def terminate(self) -> None:
         """Do nothing: the run polls ``stop`` itself."""
 
     def kill(self) -> None:
@@ -112,7 +110,6 @@ def environment_of(spec: Spec, runtime: Runtime, data: CheckedData | None) -> di
 
 
 def _holder(folder: Path) -> str:
-    from rlbench.records.locks import holder
     from rlbench.report.run_index import run_status
 
     status = run_status(folder)

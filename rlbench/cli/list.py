@@ -5,17 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
-from rlbench.cli.options import Json, OnlySuite, Records, usable_suites
-from rlbench.cli.output import answer, remark
+from rlbench.cli.options import Json, OnlySuite, Records, argument, usable_suites
+from rlbench.cli.output import print_note, print_result
 
 
 def listing(
-    kind: Annotated[
-        Literal["suites", "algos", "tasks", "runs"],
-        typer.Argument(metavar="suites|algos|tasks|runs", help="What to list."),
-    ],
+    kind: Annotated[Literal["suites", "algos", "tasks", "runs"], argument("suites|algos|tasks|runs", "What to list.")],
     *,
     suite: OnlySuite = None,
     results: Records = None,
@@ -32,9 +27,9 @@ def listing(
         lines = [name if alone else f"{of}\t{name}" for of, name in rows]
         if kind == "runs":
             lines = [f if Path(f, "checkpoint", "best").is_dir() else f"{f}\tno weights" for f in lines]
-        answer({kind: [{"suite": of, "name": name} for of, name in rows]}, "\n".join(lines), json=json)
+        print_result({kind: [{"suite": of, "name": name} for of, name in rows]}, "\n".join(lines), json=json)
     elif kind == "runs":
-        remark("no runs of yours; `rlbench list runs --results results` lists those that a checkout brings")
+        print_note("no runs of yours; `rlbench list runs --results results` lists those that a checkout brings")
 
 
 def _names(kind: str, suite: str | None) -> list[tuple[str, str]]:

@@ -2,19 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 import typer
+from typer.models import ArgumentInfo, OptionInfo
 
 from rlbench.cli import choices, completion
 from rlbench.cli.choices import parse_count
-from rlbench.cli.output import remark
+from rlbench.cli.output import print_note
 from rlbench.errors import UnknownName, UnknownRun, UsageError, suggest
 
 
-def known_suite(name: str | None) -> str | None:
+def option(
+    usage: str,
+    text: str,
+    complete: Callable[..., list[str]] | None = None,
+    *,
+    env: str | None = None,
+    least: float | None = None,
+    most: float | None = None,
+    parser: Callable[[str], object] | None = None,
+    callback: Callable[..., object] | None = None,
+    hidden: bool = False,
+) -> OptionInfo:
+    """Declare an option by its usage, as ``--seeds 0-9``, and its help text; ``env`` is its environment variable."""
+    flag, _, metavar = usage.partition(" ")
+    info: OptionInfo = typer.Option(
+        flag,
+        metavar=metavar or None,
+        help=text,
+        autocompletion=complete,
+        envvar=env,
+        min=least,
+        max=most,
+        parser=parser,
+        callback=callback,
+        hidden=hidden,
+    )
+    return info
+
+
+def argument(
+    metavar: str,
+    text: str,
+    complete: Callable[..., list[str]] | None = None,
+    *,
+    env: str | None = None,
+    callback: Callable[..., object] | None = None,
+) -> ArgumentInfo:
+    """Declare an argument by its usage and its help text."""
+    info: ArgumentInfo = typer.Argument(
+        metavar=metavar, help=text, autocompletion=complete, envvar=env, callback=callback
+    )
+    return info
+
+
+def check_suite(name: str | None) -> str | None:
     """The suite, if one is named; an unknown name is refused."""
     from rlbench import suites
 
@@ -29,7 +74,7 @@ def usable_suites() -> list[str]:
 
     problems = {name: suites.problem(name) for name in suites.names()}
     for problem in filter(None, problems.values()):
-        remark(problem)
+        print_note(problem)
     return [name for name, problem in problems.items() if not problem]
 
 
@@ -48,116 +93,81 @@ def suites_named(names: Sequence[str], results: Path | None) -> list[str]:
             raise UnknownName("suite", name, [*every, "all"])
     selection = every if not names or "all" in names else list(dict.fromkeys(names))
     for problem in filter(None, map(suites.problem, selection)):
-        remark(problem)
+        print_note(problem)
     return selection
 
 
-Suite: TypeAlias = Annotated[
+Suite = Annotated[
     str,
-    typer.Argument(
-        metavar="SUITE",
-        help="atari, mujoco, offline, goals, toy or a plug-in; see: rlbench list suites",
-        autocompletion=completion.suites,
-    ),
+    argument("SUITE", "atari, mujoco, offline, goals, toy or a plug-in; see: rlbench list suites", completion.suites),
 ]
-SuiteOrAll: TypeAlias = Annotated[
-    str, typer.Argument(metavar="SUITE|all", help="A suite, or all of them.", autocompletion=completion.suites_or_all)
-]
-OnlySuite: TypeAlias = Annotated[
+SuiteOrAll = Annotated[str, argument("SUITE|all", "A suite, or all of them.", completion.suites_or_all)]
+OnlySuite = Annotated[
     str | None,
-    typer.Option(
-        "--suite",
-        metavar="SUITE",
-        help="Only this suite; default: all of them.",
-        callback=known_suite,
-        autocompletion=completion.suites,
-    ),
+    option("--suite SUITE", "Only this suite; default: all of them.", completion.suites, callback=check_suite),
 ]
-Algo: TypeAlias = Annotated[
+Algo = Annotated[
+    str, argument("ALGO", "An algorithm of the suite, such as dqn; see: rlbench list algos", completion.algorithms)
+]
+AlgoGlob = Annotated[
     str,
-    typer.Argument(
-        metavar="ALGO",
-        help="An algorithm of the suite, such as dqn; see: rlbench list algos",
-        autocompletion=completion.algorithms,
+    argument(
+        "ALGO",
+        "An algorithm of the suite, such as dqn, or '*' for all of them; see: rlbench list algos",
+        completion.algorithms,
     ),
 ]
-AlgoGlob: TypeAlias = Annotated[
+TaskNames = Annotated[
+    list[str] | None,
+    argument(
+        "[TASK]...",
+        "Task ids or patterns, as 'Pong*', or gym:ID of Gymnasium; default: every documented task of ALGO.",
+        completion.tasks,
+    ),
+]
+Algos = Annotated[
+    list[str] | None,
+    option(
+        "--algo GLOB",
+        "Only algorithms of this name or pattern, such as 'td3*'; may be repeated.",
+        completion.algorithms,
+    ),
+]
+Tasks = Annotated[
+    list[str] | None,
+    option("--task GLOB", "Only tasks of this name or pattern, such as 'Pong*'; may be repeated.", completion.tasks),
+]
+PlayedTasks = Annotated[
+    list[str] | None, option("--task GLOB", "Another spelling of TASK; may be repeated.", completion.tasks)
+]
+Import = Annotated[str | None, option("--import PACKAGE", "Import this package first, for gym:ID; default: none.")]
+Dataset = Annotated[
+    str | None,
+    option(
+        "--dataset NAME|PATH",
+        "Data to learn from, of suite offline; default: the data set that TASK names.",
+        completion.datasets,
+    ),
+]
+Seeds = Annotated[
+    str | None, option("--seeds 0|0-9|0,3,7", "Seeds to train, one run each; default: 0.", env="RLBENCH_SEEDS")
+]
+Device = Annotated[
     str,
-    typer.Argument(
-        metavar="ALGO",
-        help="An algorithm of the suite, such as dqn, or '*' for all of them; see: rlbench list algos",
-        autocompletion=completion.algorithms,
+    option(
+        "--device auto|cpu|cuda|cuda:N",
+        "Device of the networks; auto: the first NVIDIA GPU, else the CPU.",
+        completion.devices,
+        env="RLBENCH_DEVICE",
     ),
 ]
-TaskNames: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[TASK]...",
-        help="Task ids or patterns, as 'Pong*', or gym:ID of Gymnasium; default: every documented task of ALGO.",
-        autocompletion=completion.tasks,
-    ),
-]
-Algos: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--algo",
-        metavar="GLOB",
-        help="Only algorithms of this name or pattern, such as 'td3*'; may be repeated.",
-        autocompletion=completion.algorithms,
-    ),
-]
-Tasks: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--task",
-        metavar="GLOB",
-        help="Only tasks of this name or pattern, such as 'Pong*'; may be repeated.",
-        autocompletion=completion.tasks,
-    ),
-]
-PlayedTasks: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--task", metavar="GLOB", help="Another spelling of TASK; may be repeated.", autocompletion=completion.tasks
-    ),
-]
-Import: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--import", metavar="PACKAGE", help="Import this package first, for gym:ID; default: none."),
-]
-Dataset: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--dataset",
-        metavar="NAME|PATH",
-        help="Data to learn from, of suite offline; default: the data set that TASK names.",
-        autocompletion=completion.datasets,
-    ),
-]
-Seeds: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--seeds", envvar="RLBENCH_SEEDS", metavar="0|0-9|0,3,7", help="Seeds to train, one run each; default: 0."
-    ),
-]
-Device: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        "--device",
-        envvar="RLBENCH_DEVICE",
-        metavar="auto|cpu|cuda|cuda:N",
-        help="Device of the networks; auto: the first NVIDIA GPU, else the CPU.",
-        autocompletion=completion.devices,
-    ),
-]
-EnvTimeout: TypeAlias = Annotated[
+EnvTimeout = Annotated[
     float,
-    typer.Option(
-        "--env-timeout",
-        envvar="RLBENCH_ENV_TIMEOUT",
-        metavar="SECONDS",
-        min=0.1,
-        help="End a run whose environments have not answered for so long.",
+    option(
+        "--env-timeout SECONDS",
+        "End a run whose environments have not answered for so long.",
+        env="RLBENCH_ENV_TIMEOUT",
+        least=0.1,
     ),
 ]
 
@@ -169,20 +179,16 @@ def folder_named(text: str | Path) -> Path:
     return Path(text)
 
 
-Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
-Results: TypeAlias = Annotated[
-    Path,
-    typer.Option(
-        "--results", envvar="RLBENCH_RESULTS", metavar="DIR", help="Write records to this folder.", parser=folder_named
-    ),
+Quiet = Annotated[bool, option("--quiet", "Show no progress.")]
+Results = Annotated[
+    Path, option("--results DIR", "Write records to this folder.", env="RLBENCH_RESULTS", parser=folder_named)
 ]
-Records: TypeAlias = Annotated[
+Records = Annotated[
     Path | None,
-    typer.Option(
-        "--results",
-        envvar="RLBENCH_RESULTS",
-        metavar="DIR",
-        help="Read records of this folder only; default: runs/ here, beside what rlbench itself measured.",
+    option(
+        "--results DIR",
+        "Read records of this folder only; default: runs/ here, beside what rlbench itself measured.",
+        env="RLBENCH_RESULTS",
         parser=folder_named,
     ),
 ]
@@ -206,127 +212,96 @@ def _use_reference(context: typer.Context, name: str | None) -> str | None:
     return name
 
 
-References: TypeAlias = Annotated[
+References = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--references",
-        metavar="FILE.toml",
-        help="Count the published scores of this file too; may be repeated. RLBENCH_REFERENCES names files as well.",
+    option(
+        "--references FILE.toml",
+        "Count the published scores of this file too; may be repeated. RLBENCH_REFERENCES names files as well.",
         callback=_use_references,
     ),
 ]
-Reference: TypeAlias = Annotated[
+Reference = Annotated[
     str | None,
-    typer.Option(
-        "--reference",
-        metavar="NAME",
-        help="Compare with the scores of this source, such as Dopamine; default: RLBENCH_REFERENCE, else the primary.",
+    option(
+        "--reference NAME",
+        "Compare with the scores of this source, such as Dopamine; default: RLBENCH_REFERENCE, else the primary.",
         callback=_use_reference,
     ),
 ]
-Sets: TypeAlias = Annotated[
+Sets = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="FIELD=VALUE",
-        help="Change a setting, as algo.lr=1e-3; may be repeated. `rlbench show` lists them.",
-        autocompletion=completion.fields,
+    option(
+        "--set FIELD=VALUE",
+        "Change a setting, as algo.lr=1e-3; may be repeated. `rlbench show` lists them.",
+        completion.fields,
     ),
 ]
-Config: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--config", metavar="FILE.toml", help="Settings from a file; --set overrules. Default: none."),
-]
-Steps: TypeAlias = Annotated[
+Config = Annotated[Path | None, option("--config FILE.toml", "Settings from a file; --set overrules. Default: none.")]
+Steps = Annotated[
     int | None,
-    typer.Option(
-        "--steps",
+    option(
+        "--steps N|1e5|100k|1M",
+        "Train for N agent steps (an Atari step is four frames); default: the published budget.",
         parser=parse_count,
-        metavar="N|1e5|100k|1M",
-        help="Train for N agent steps (an Atari step is four frames); default: the published budget.",
     ),
 ]
-Until: TypeAlias = Annotated[
+Until = Annotated[
     str | None,
-    typer.Option(
-        "--until",
-        metavar="STEPS|P%|informative",
-        help="Pause there, at an evaluation, with the state saved; informative: once the reference's curve differs "
+    option(
+        "--until STEPS|P%|informative",
+        "Pause there, at an evaluation, with the state saved; informative: once the reference's curve differs "
         "from its start. Default: the end.",
     ),
 ]
-UntilDecided: TypeAlias = Annotated[
-    bool, typer.Option("--until-decided", help="Add seeds (3, 5, 8 …) until a verdict.")
-]
-MostSeeds: TypeAlias = Annotated[int | None, typer.Option(metavar="N", help="Last look: 5, 8, 12 or 32; default: 20.")]
-Smoke: TypeAlias = Annotated[
-    bool, typer.Option("--smoke", help="Run the whole path in seconds; the record enters no table.")
-]
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
-Jobs: TypeAlias = Annotated[
+UntilDecided = Annotated[bool, option("--until-decided", "Add seeds (3, 5, 8 …) until a verdict.")]
+MostSeeds = Annotated[int | None, option("--most-seeds N", "Last look: 5, 8, 12 or 32; default: 20.")]
+Smoke = Annotated[bool, option("--smoke", "Run the whole path in seconds; the record enters no table.")]
+Json = Annotated[bool, option("--json", "Print one JSON document instead of text.")]
+Jobs = Annotated[
     str | None,
-    typer.Option(
-        "--jobs",
-        metavar="auto|N",
-        help="Train N runs at once, each in its own process; auto: as many as fit. Default: one by one.",
-        autocompletion=completion.jobs,
+    option(
+        "--jobs auto|N",
+        "Train N runs at once, each in its own process; auto: as many as fit. Default: one by one.",
+        completion.jobs,
     ),
 ]
-Executor: TypeAlias = Annotated[
-    choices.Executor, typer.Option("--executor", help="Train on this machine, or on a Ray cluster.")
-]
-UpdateEngine: TypeAlias = Annotated[
+Executor = Annotated[choices.Executor, option("--executor", "Train on this machine, or on a Ray cluster.")]
+UpdateEngine = Annotated[
     Literal["auto", "eager", "numpy", "compiled", "cuda-graph"],
-    typer.Option(
+    option(
         "--update-engine",
-        envvar="RLBENCH_UPDATE_ENGINE",
-        help="Implementation of gradient steps; auto: numpy for small networks, else eager.",
+        "Implementation of gradient steps; auto: numpy for small networks, else eager.",
+        env="RLBENCH_UPDATE_ENGINE",
     ),
 ]
-EvalWorkers: TypeAlias = Annotated[
+EvalWorkers = Annotated[
     int | None,
-    typer.Option(
-        "--eval-workers",
-        envvar="RLBENCH_EVAL_WORKERS",
-        metavar="N",
-        min=0,
-        help="Processes that evaluate beside offline training; default: idle cores.",
+    option(
+        "--eval-workers N",
+        "Processes that evaluate beside offline training; default: idle cores.",
+        env="RLBENCH_EVAL_WORKERS",
+        least=0,
     ),
 ]
-RayAddress: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--ray-address", metavar="HOST:PORT", help="Address of a running Ray cluster; default: start one here."
-    ),
+RayAddress = Annotated[
+    str | None, option("--ray-address HOST:PORT", "Address of a running Ray cluster; default: start one here.")
 ]
-Shard: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--shard", metavar="i/n", help="Take the i-th of n shares of the runs, as 1/8; default: all."),
-]
-Track: TypeAlias = Annotated[
+Shard = Annotated[str | None, option("--shard i/n", "Take the i-th of n shares of the runs, as 1/8; default: all.")]
+Track = Annotated[
     list[str] | None,
-    typer.Option(
-        "--track", metavar="|".join(choices.TRACKERS), help="Mirror the records there while they grow; may be repeated."
-    ),
+    option(f"--track {'|'.join(choices.TRACKERS)}", "Mirror the records there while they grow; may be repeated."),
 ]
-TrackDir: TypeAlias = Annotated[
-    Path, typer.Option("--track-dir", envvar="RLBENCH_TRACK_DIR", metavar="DIR", help="Folder of the trackers' files.")
-]
-DryRun: TypeAlias = Annotated[bool, typer.Option("--dry-run", help="Print the runs, and write nothing.")]
-Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Start over; the earlier attempt is kept.")]
-Pipe: TypeAlias = Annotated[int | None, typer.Option("--pipe", hidden=True)]
+TrackDir = Annotated[Path, option("--track-dir DIR", "Folder of the trackers' files.", env="RLBENCH_TRACK_DIR")]
+DryRun = Annotated[bool, option("--dry-run", "Print the runs, and write nothing.")]
+Force = Annotated[bool, option("--force", "Start over; the earlier attempt is kept.")]
+Pipe = Annotated[int | None, option("--pipe", "", hidden=True)]
 
 RESULTS = Path("runs")
 TRACKED = Path("tracked")
 
 
-Run: TypeAlias = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN",
-        help="Its folder, a line of: rlbench list runs, or how its id begins.",
-        autocompletion=completion.runs,
-    ),
+Run = Annotated[
+    str, argument("RUN", "Its folder, a line of: rlbench list runs, or how its id begins.", completion.runs)
 ]
 MOST_RUNS = 3  # that a message lists for an ambiguous name
 

@@ -52,7 +52,7 @@ def stdout_for_results() -> Iterator[None]:
             copy.close()
 
 
-def emit(text: str) -> None:
+def print_text(text: str) -> None:
     """Write to stdout and flush; a failed write is an error."""
     try:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
@@ -64,10 +64,10 @@ def emit(text: str) -> None:
         raise UsageError(f"stdout: cannot be written ({getattr(error, 'strerror', None) or 'it is closed'})") from None
 
 
-def answer(document: Mapping[str, object], text: str, *, json: bool) -> None:
+def print_result(document: Mapping[str, object], text: str, *, json: bool) -> None:
     """Emit a text for people, or with ``json`` the document for scripts; ``report/data/schema`` has its schema."""
     out = dumps({"schema_version": 1, **document}, indent=2, allow_nan=False, ensure_ascii=False) if json else text
-    emit(escaped(out))
+    print_text(escaped(out))
 
 
 def escaped(text: str) -> str:
@@ -98,16 +98,16 @@ def terminal_width() -> int | None:
     """Columns of stdout's terminal; None for a pipe or a file, where no line is folded."""
     try:
         return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    except (AttributeError, ValueError):  # closed; ``emit`` reports it
+    except (AttributeError, ValueError):  # closed; ``print_text`` reports it
         return None
 
 
-def remark(message: str) -> None:
+def print_note(message: str) -> None:
     """Write a line to stderr that is no error."""
     _write_line(_one_line(message))
 
 
-def complain(message: str) -> None:
+def print_error(message: str) -> None:
     """Write an error to stderr, as one line."""
     _write_line(f"rlbench: {_one_line(message)}")
 

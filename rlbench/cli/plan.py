@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from rlbench.cli import completion
-from rlbench.cli.options import Json, Records, SuiteOrAll, suites_named
-from rlbench.cli.output import answer, emit, terminal_width
+from rlbench.cli.options import Json, Records, SuiteOrAll, argument, option, suites_named
+from rlbench.cli.output import print_result, print_text, terminal_width
+from rlbench.cli.status import duration
+from rlbench.report.columns import aligned, sentences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,33 +24,25 @@ DISK = 300_000  # bytes of the record of one run
 
 def plan(
     suite: SuiteOrAll,
-    algo: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[ALGO]...", help="Only these; default: all.", autocompletion=completion.algorithms),
-    ] = None,
+    algo: Annotated[list[str] | None, argument("[ALGO]...", "Only these; default: all.", completion.algorithms)] = None,
     *,
-    seeds: Annotated[
-        str, typer.Option("--seeds", metavar="0-9", help="The seeds that every cell should have.")
-    ] = "0-9",
-    runnable: Annotated[
-        bool, typer.Option("--runnable", help="Only cells that this version has settings for.")
-    ] = False,
+    seeds: Annotated[str, option("--seeds 0-9", "The seeds that every cell should have.")] = "0-9",
+    runnable: Annotated[bool, option("--runnable", "Only cells that this version has settings for.")] = False,
     lines: Annotated[
-        bool, typer.Option("--lines", help="For scripts: SUITE ALGO TASK SEEDS on a line, the shortest run first.")
+        bool, option("--lines", "For scripts: SUITE ALGO TASK SEEDS on a line, the shortest run first.")
     ] = False,
     budget: Annotated[
         str | None,
-        typer.Option(
-            "--budget",
-            metavar="2h|90m|3d",
-            help="Only what decides most verdicts within so many hours, minutes or days; default: everything.",
+        option(
+            "--budget 2h|90m|3d",
+            "Only what decides most verdicts within so many hours, minutes or days; default: everything.",
         ),
     ] = None,
     at: Annotated[
         Literal["informative"] | None,
-        typer.Option(
+        option(
             "--at",
-            help="Price each cell to the first test step at which its reference's curve differs from its start,  "
+            "Price each cell to the first test step at which its reference's curve differs from its start,  "
             "the cheapest verdict first; default: to the whole budget.",
         ),
     ] = None,
@@ -64,7 +56,6 @@ def plan(
     seeds, an inconclusive one as many as its verdict asks for. With --json the `include` list is a matrix for CI.
     """
     from rlbench.cli.choices import parse_seeds
-    from rlbench.report.columns import sentences
     from rlbench.report.remaining_work import remaining_runs
     from rlbench.report.sources import sources
 
@@ -85,13 +76,13 @@ def plan(
         return
     if lines:
         if remaining:
-            emit("\n".join(map(_line, sorted(remaining, key=_length))))
+            print_text("\n".join(map(_line, sorted(remaining, key=_length))))
         return
     own_cells, text = _measured(evidence, suites), ""
     if not json:
         text = _text(remaining, own_cells) if remaining else f"nothing is missing from {evidence.own}"
         text = "\n".join([text, *sentences([_whole(rows_of(whole=True))], terminal_width())])
-    answer({"include": [_row(row, own_cells) for row in remaining]}, text, json=json)
+    print_result({"include": [_row(row, own_cells) for row in remaining]}, text, json=json)
 
 
 def _affordable(
@@ -105,9 +96,7 @@ def _affordable(
     json: bool,
 ) -> None:
     """Format the runs that decide most verdicts within the time, the next ones, and the number left out."""
-    from rlbench.cli.status import spoken
     from rlbench.report.cells import every_cell
-    from rlbench.report.columns import sentences
     from rlbench.report.remaining_work import chosen, parse_budget, stage
 
     hours = parse_budget(budget)
@@ -116,23 +105,23 @@ def _affordable(
     choice = chosen(remaining, verdicts, hours)
     after = () if choice.after is None else (choice.after,)
     if lines:
-        emit("\n".join(map(_line, (*choice.rows, *after))))
+        print_text("\n".join(map(_line, (*choice.rows, *after))))
         return
     own_cells = _measured(evidence, suites)
     unknown = f", {choice.unknown} of unknown length" if choice.unknown else ""
     summary = (
-        f"{len(choice.rows)} verdicts in {spoken(choice.hours * 3600)} of {spoken(hours * 3600)}, the cheapest first; "
-        f"{choice.beyond} more cells do not fit{unknown}"
+        f"{len(choice.rows)} verdicts in {duration(choice.hours * 3600)} of {duration(hours * 3600)}, "
+        f"the cheapest first; {choice.beyond} more cells do not fit{unknown}"
     )
     following = [
-        f"next: `rlbench run {' --seeds '.join(_line(row).rsplit(' ', 1))}` takes {spoken((row.hours or 0) * 3600)}; "
+        f"next: `rlbench run {' --seeds '.join(_line(row).rsplit(' ', 1))}` takes {duration((row.hours or 0) * 3600)}; "
         "stop it when the time is over, the same command resumes"
         for row in after
     ]
     words = sentences([summary, *following], terminal_width())
     include, then = ([_row(row, own_cells) for row in rows] for rows in (choice.rows, after))
     text = "\n".join([*([_text(choice.rows, own_cells)] if choice.rows else []), *words])
-    answer({"budget_hours": hours, "include": include, "after": then}, text, json=json)
+    print_result({"budget_hours": hours, "include": include, "after": then}, text, json=json)
 
 
 def _measured(evidence: Sources, suites: Sequence[str]) -> Mapping[CellKey, Cell]:
@@ -141,14 +130,13 @@ def _measured(evidence: Sources, suites: Sequence[str]) -> Mapping[CellKey, Cell
 
 def _whole(rows: Sequence[RemainingRuns]) -> str:
     """Format the cost of the whole table without any record."""
-    from rlbench.cli.status import spoken
     from rlbench.config.footprint import size
 
     runs, steps = sum(len(row.seeds) for row in rows), sum(row.steps for row in rows)
     hours, memory = sum(row.hours or 0.0 for row in rows), max((row.memory or 0 for row in rows), default=0)
     state = max((row.checkpoint for row in rows), default=0)
     return (
-        f"the whole table: {len(rows)} cells, {runs} runs, {steps:,} steps, {spoken(hours * 3600)}; "
+        f"the whole table: {len(rows)} cells, {runs} runs, {steps:,} steps, {duration(hours * 3600)}; "
         f"memory of a run up to {size(memory)}, its checkpoint up to {size(state)}, records {size(DISK * runs)}"
     )
 
@@ -182,12 +170,11 @@ def _row(row: RemainingRuns, own_cells: Mapping[CellKey, Cell]) -> dict[str, obj
 
 def _informative(row: RemainingRuns) -> str:
     """The first informative test step, and the time until three seeds have reached it."""
-    from rlbench.cli.status import spoken
     from rlbench.report.equal_steps import steps_text
 
     if row.until is None:
         return ""
-    return steps_text(row.until) + ("" if row.until_hours is None else f": {spoken(row.until_hours * 3600)}")
+    return steps_text(row.until) + ("" if row.until_hours is None else f": {duration(row.until_hours * 3600)}")
 
 
 def _seeds(cell: Cell) -> int:
@@ -196,15 +183,13 @@ def _seeds(cell: Cell) -> int:
 
 def _text(remaining: Sequence[RemainingRuns], own_cells: Mapping[CellKey, Cell]) -> str:
     """Format one row a cell; ``measured`` fills the column of rlbench's own runs, which is left out where empty."""
-    from rlbench.cli.status import spoken
     from rlbench.config.footprint import size
-    from rlbench.report.columns import aligned
     from rlbench.report.reference_table import task_name
 
     rows: list[tuple[str, ...]] = [("CELL", "SEEDS", "STEPS", "TIME", "SPEED OF", "MEMORY", "INFORMATIVE", "RLBENCH")]
     for row in remaining:
         name = f"{row.key.suite}/{row.key.algorithm}/{task_name(row.key)}"
-        time = "not runnable yet" if not row.runnable else spoken(row.hours * 3600) if row.hours is not None else "?"
+        time = "not runnable yet" if not row.runnable else duration(row.hours * 3600) if row.hours is not None else "?"
         steps = f"{row.steps:,}" if row.runnable else ""
         nearest = row.nearest and ("this " if row.nearest.startswith("cell") else "its ") + row.nearest
         memory = size(row.memory) if row.memory else ""
@@ -219,5 +204,5 @@ def _text(remaining: Sequence[RemainingRuns], own_cells: Mapping[CellKey, Cell])
     unknown = sum(row.hours is None for row in remaining)
     rest = f", and {unknown} cells of unknown length" if unknown else ""
     return "\n".join(
-        [*lines, "", f"{len(remaining)} cells, {seeds} runs: {spoken(hours * 3600)} one after another{rest}"]
+        [*lines, "", f"{len(remaining)} cells, {seeds} runs: {duration(hours * 3600)} one after another{rest}"]
     )

@@ -5,34 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
-from rlbench.cli.options import Algos, Records, Reference, References, Suite, Tasks, suites_named
-from rlbench.cli.output import remark, write_file
+from rlbench.cli.options import Algos, Records, Reference, References, Suite, Tasks, option, suites_named
+from rlbench.cli.output import print_note, write_file
 from rlbench.errors import UsageError
 
 
 def plot(
     suite: Suite,
     *,
-    output: Annotated[Path, typer.Option("--output", metavar="FILE.png|.svg|.pdf", help="The figure to write.")],
+    output: Annotated[Path, option("--output FILE.png|.svg|.pdf", "The figure to write.")],
     kind: Annotated[
         Literal["curves", "walltime", "profile", "interval", "improvement", "forest"],
-        typer.Option(
+        option(
             "--kind",
-            help="What it shows: curves over steps, curves over wall-clock time, performance profiles, intervals of "
+            "What it shows: curves over steps, curves over wall-clock time, performance profiles, intervals of "
             "interquartile means, the probability that a run beats its published score, or every shortfall.",
         ),
     ] = "curves",
-    title: Annotated[
-        str | None, typer.Option("--title", metavar="TEXT", help="A title above the figure; default: none.")
-    ] = None,
+    title: Annotated[str | None, option("--title TEXT", "A title above the figure; default: none.")] = None,
     rc: Annotated[
         list[str] | None,
-        typer.Option(
-            "--rc",
-            metavar="NAME=VALUE",
-            help="A setting of matplotlib, such as figure.figsize=6,4 or font.size=8; may be repeated. Default: none.",
+        option(
+            "--rc NAME=VALUE",
+            "A setting of matplotlib, such as figure.figsize=6,4 or font.size=8; may be repeated. Default: none.",
         ),
     ] = None,
     task: Tasks = None,
@@ -60,4 +55,4 @@ def plot(
     figure = draw(suite, kind, sources(results), tasks=task or [], algorithms=algo or [], rc=settings)
     content = encoded(figure, output.suffix, title=title or "", rc=settings)
     write_file(output, content)
-    remark(f"{output}: {len(content):,} bytes")
+    print_note(f"{output}: {len(content):,} bytes")

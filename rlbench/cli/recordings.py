@@ -1,132 +1,115 @@
-"""Recordings of episodes: ``rlbench data generate --epsilon``, ``data subset`` and ``data show``."""
+"""Recorded games: ``data generate --epsilon``, ``data subset``, ``data show``, and ``data import`` of shards."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rlbench import suites
 from rlbench.cli.choices import parse_count
-from rlbench.cli.options import run_folder
-from rlbench.cli.output import answer, emit, remark
-from rlbench.config.names import printable
-from rlbench.errors import RefusedFile, UnknownRun, UsageError, suggest_path
+from rlbench.cli.output import print_note, print_result, print_text
+from rlbench.cli.preflight import writable
+from rlbench.config.names import number_text, printable
+from rlbench.datasets import (
+    checksums,
+    dqn_replay,
+    hdf5,
+    locations,
+    recording_reader,
+    recording_writer,
+    rl_unplugged,
+    shard_conversion,
+)
+from rlbench.datasets.hdf5_writer import Written
+from rlbench.datasets.loader import data_file, dataset_metadata
+from rlbench.datasets.recipes import Games, Recipe, own
+from rlbench.datasets.recording_writer import CONTENTS, SUFFIX
+from rlbench.datasets.summary import Spread, recording_summary
+from rlbench.errors import RefusedFile, UsageError
+from rlbench.records.machine import available_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from rlbench.datasets.hdf5_writer import Written
-    from rlbench.datasets.recipes import Games, Recipe
-    from rlbench.datasets.shard_conversion import Conversion, Convert
     from rlbench.generate import EpisodeRecorder
 
+MESSAGES: Final = 10  # progress messages of one recording
+LONGEST: Final = 200  # characters of a line of metadata
+IMPORTS: Final = {
+    "rlu": "RL Unplugged; rewards clipped to [−1, 1], sticky actions",
+    "dqn-replay": "DQN-replay logs",
+}
+"""Origins of recorded games that ``data import`` converts, by its first word."""
+SHARD: Final = 10**9  # bytes of memory that converting a shard takes: its compressed frames, and the new file
 
-MESSAGES = 10  # progress messages of one recording
 
+def record_games(games: Games, run: Path, checkpoint: str, *, force: bool, quiet: bool, json: bool) -> None:
+    """Record episodes of the ``best`` or ``last`` policy of a finished run."""
+    from rlbench.generate import EpisodeRecorder
 
-def record_games(
-    task: str, run: Path, which: str, name: str, numbers: tuple[int, float, int, int], manner: tuple[bool, bool, bool]
-) -> None:
-    """Record episodes of a finished run; ``numbers`` are steps, ε, seed and envs, ``manner`` force, quiet and JSON."""
-    from rlbench.assembly.restore import fingerprint
-    from rlbench.datasets import locations, recording_writer
-    from rlbench.datasets.recipes import Games, checked
-    from rlbench.generate import EpisodeRecorder, stored_run
-
-    if not run.is_dir():
-        try:
-            run = run_folder(str(run), None)
-        except UnknownRun:
-            raise UsageError(
-                f"--policy {run}: no such run{suggest_path(run)}; --epsilon wants a finished Q-learning run"
-            ) from None
-    (steps, epsilon, seed, num_envs), (force, quiet, json) = numbers, manner
-    spec, state = stored_run(run, which)
-    policy = f"{spec.name} {spec.id} seed={spec.seed} {which}"
-    with checked(name):
-        recipe = Games(
-            name=name,
-            task=task,
-            policy=policy,
-            sha256=fingerprint(state),
-            steps=steps,
-            epsilon=epsilon,
-            seed=seed,
-            lanes=num_envs,
-        )
-    present = locations.folder("own") / f"{name}{recording_writer.SUFFIX}"
-    if not force and is_done(present, recipe, json=json):
+    folder = locations.folder("own") / f"{games.name}{SUFFIX}"
+    if not force and is_done(folder, games, json=json):
         return
-    folder = _free(present, recipe.model_dump(), force=force)
+    _refuse_present(folder, games.model_dump(), force=force)
     with recording_writer.alone(folder):
-        _record(EpisodeRecorder(recipe, run, which, folder), quiet=quiet, json=json)
+        recorder = EpisodeRecorder(games, run, checkpoint, folder)
+        _record(recorder, quiet=quiet)
+        metadata = recorder.finish()
+        size = sum(path.stat().st_size for path in folder.iterdir())
+        answer_dataset(
+            Written(folder, checksums.seal_of(folder / CONTENTS).sha256, size), games.steps, metadata, json=json
+        )
 
 
-def _free(path: Path, request: Mapping[str, object], *, force: bool) -> Path:
-    """Return the free path of a data set, or of an unfinished one by the same request; an old one stays for now."""
-    from rlbench.cli.preflight import writable
-    from rlbench.datasets import recording_reader, recording_writer
-
-    flat, same_request = path.with_suffix(".hdf5"), recording_writer.is_begun(path, request)
+def _refuse_present(path: Path, request: Mapping[str, object], *, force: bool) -> None:
+    """Refuse the path of another data set; an unfinished one by the same request goes on."""
+    flat = path.with_suffix(".hdf5")
     if flat.exists():
         raise UsageError(f"{flat}: is there already; choose another --name")
     complete = recording_reader.is_complete(path)
-    if (complete or (any(path.glob("*.segment")) and not same_request)) and not force:
+    unfinished = any(path.glob("*.segment")) and not recording_writer.is_begun(path, request)
+    if (complete or unfinished) and not force:
         state = "is there already" if complete else "is there, unfinished"
         raise UsageError(f"{path}: {state}; make it again with --force, or choose another --name")
     writable(path.parent)
-    return path
 
 
-def _record(recorder: EpisodeRecorder, *, quiet: bool, json: bool) -> None:
-    from rlbench.datasets.checksums import seal_of
-    from rlbench.datasets.hdf5_writer import Written
-    from rlbench.datasets.recording_writer import CONTENTS
-
+def _record(recorder: EpisodeRecorder, *, quiet: bool) -> None:
     try:
-        remark_progress(recorder, recorder.recipe, quiet=quiet)
+        print_progress(recorder, recorder.recipe, quiet=quiet)
     except KeyboardInterrupt:
         recorder.shards.writer.flush()
-        remark(
-            f"{recorder.folder}: broken off; use what is there with rlbench data subset, or make it again by the same "
-            "command"
-        )
+        use = "use what is there with rlbench data subset, or make it again by the same command"
+        print_note(f"{recorder.folder}: broken off; {use}")
         raise
-    metadata = recorder.finish()
-    size = sum(path.stat().st_size for path in recorder.folder.iterdir())
-    file = Written(recorder.folder, seal_of(recorder.folder / CONTENTS).sha256, size)
-    answer_dataset(file, recorder.recipe.steps, metadata, json=json)
 
 
-def remark_progress(recorder: Iterable[int], recipe: Recipe | Games, *, quiet: bool) -> None:
+def print_progress(recorder: Iterable[int], recipe: Recipe | Games, *, quiet: bool) -> None:
     """Record to the end, with ``MESSAGES`` lines on stderr."""
     messages = 0
     for done in recorder:
         if not quiet and done * MESSAGES // recipe.steps > messages:
             messages = done * MESSAGES // recipe.steps
-            remark(f"{recipe.name}: {done:,} of {recipe.steps:,} steps")
+            print_note(f"{recipe.name}: {done:,} of {recipe.steps:,} steps")
 
 
 def is_done(path: Path, recipe: Recipe | Games, *, json: bool) -> bool:
     """Describe the data set at ``path`` if an equal recipe made it: its process may have been killed before that."""
-    from rlbench.datasets import checksums, hdf5, recording_reader, recording_writer
-    from rlbench.datasets.hdf5_writer import Written
-    from rlbench.datasets.recording_writer import CONTENTS
-
-    frames = recording_reader.is_complete(path)
-    if not frames and not path.is_file():
-        return False
-    if frames:
+    if recording_reader.is_complete(path):
         recording_writer.drop_request(path)
-    whole = [file for file in path.iterdir() if not file.name.endswith(checksums.SUFFIX)] if frames else [path]
-    seal = checksums.seal_of(path / CONTENTS if frames else path)
-    metadata = recording_reader.metadata(path) if frames else hdf5.attributes(path)
+        seal, metadata = checksums.seal_of(path / CONTENTS), recording_reader.metadata(path)
+        size = sum(f.stat().st_size for f in path.iterdir() if not f.name.endswith(checksums.SUFFIX))
+    elif path.is_file():
+        seal, metadata, size = checksums.seal_of(path), hdf5.attributes(path), path.stat().st_size
+    else:
+        return False
     if metadata.get("recipe") != recipe.model_dump_json(exclude_defaults=True):
         return False
-    size = sum(file.stat().st_size for file in whole)
     facts = {name: value for name, value in metadata.items() if isinstance(value, (str, float, int))}
-    remark(f"{recipe.name}: done already; --force makes it again")
+    print_note(f"{recipe.name}: done already; --force makes it again")
     answer_dataset(Written(path, seal.sha256, size), recipe.steps, facts, json=json)
     return True
 
@@ -138,108 +121,87 @@ def answer_dataset(file: Written, steps: int, facts: Mapping[str, str | float], 
         f"{file.path}: {steps:,} steps, {facts['episodes']} whole episodes, {mean}"
         f"{file.bytes:,} bytes, SHA-256 {file.sha256}"
     )
-    answer({"path": str(file.path), "sha256": file.sha256, "bytes": file.bytes, **facts}, text, json=json)
+    print_result({"path": str(file.path), "sha256": file.sha256, "bytes": file.bytes, **facts}, text, json=json)
 
 
 def write_subset(source: str, steps: str, name: str, *, force: bool) -> None:
     """Write the first steps of a recording as a data set of its own."""
-    from rlbench.datasets import locations, recording_reader, recording_writer
-    from rlbench.datasets.recipes import own
-    from rlbench.records.machine import available_memory
-
     own(name)
     _, path = locations.resolve(source)
     if not recording_reader.is_frames(path):
         raise UsageError(f"{path}: is no recorded play; only of such sets subsets are taken")
-    target, count = locations.folder("own") / f"{name}{recording_writer.SUFFIX}", parse_count(steps)
+    target, count, room = locations.folder("own") / f"{name}{SUFFIX}", parse_count(steps), available_memory()
     if target.resolve() == path.resolve():
         raise UsageError(f"{path}: cannot be a subset of itself; choose another --name")
-    room = available_memory()
     if not force and recording_reader.is_subset(path, target, count, room=room):  # a killed process has written it
         recording_writer.drop_request(target)
     else:
-        _free(target, recording_reader.subset_request(path, count), force=force)
+        _refuse_present(target, recording_reader.subset_request(path, count), force=force)
         with recording_writer.alone(target):
             recording_reader.subset(path, target, count, room=room)
-    emit(str(target))
+    print_text(str(target))
 
 
 def describe(path: Path, *, json: bool) -> None:
     """Describe a recording without decompressing a frame."""
-    from dataclasses import asdict
-
-    from rlbench.datasets import checksums, recording_reader
-    from rlbench.datasets.loader import data_file, dataset_metadata
-    from rlbench.datasets.summary import recording_summary
-    from rlbench.records.machine import available_memory
-
-    seal = checksums.seal_of(data_file(path)) if recording_reader.is_complete(path) else None
+    sha256 = checksums.seal_of(data_file(path)).sha256 if recording_reader.is_complete(path) else None
     facts = recording_summary(recording_reader.outline(path, room=available_memory()))
-    metadata = dataset_metadata(path)
-    size = sum(file.stat().st_size for file in path.iterdir())
-    head = {"name": path.stem, "path": str(path), "bytes": size, "sha256": seal.sha256 if seal else None}
-    returns = facts.returns
-    lines = [
-        ("name", path.stem),
-        ("path", str(path)),
-        ("sha256", seal.sha256 if seal else "unfinished: what was written before it was broken off"),
-        ("bytes", f"{size:,}"),
-        ("steps", f"{facts.steps:,}"),
-        ("episodes", f"{facts.episodes:,}: {facts.terminated:,} terminated, {facts.truncated:,} cut"),
-        (
-            "return",
-            f"{returns.mean:.1f} ± {returns.std:.1f}, from {returns.low:.1f} to {returns.high:.1f}"
-            if returns
-            else "no episode has ended",
-        ),
-        ("actions", " ".join(f"{share:.1%}" for share in facts.actions)),
-        *metadata.items(),
-    ]
-    wide = max(len(key) for key, _ in lines)
-    text = "\n".join(f"{printable(key):<{wide}}  {printable(value)}" for key, value in lines)
-    answer({"schema_version": 2, **head, **asdict(facts), "metadata": metadata}, text, json=json)
+    metadata, size = dataset_metadata(path), sum(file.stat().st_size for file in path.iterdir())
+    lines = {
+        "name": path.stem,
+        "path": str(path),
+        "sha256": sha256 or "unfinished: what was written before it was broken off",
+        "bytes": f"{size:,}",
+        "steps": f"{facts.steps:,}",
+        "episodes": f"{facts.episodes:,}: {facts.terminated:,} terminated, {facts.truncated:,} cut",
+        "return": spread(facts.returns) if facts.returns else "no episode has ended",
+        "actions": " ".join(f"{share:.1%}" for share in facts.actions),
+    }
+    document = {"schema_version": 2, "name": path.stem, "path": str(path), "bytes": size, "sha256": sha256}
+    text = "\n".join(chain(*described(lines, metadata)))
+    print_result({**document, **asdict(facts), "metadata": metadata}, text, json=json)
 
 
-KINDS: Final = ("rlu", "dqn-replay")
-SHARD: Final = 10**9  # bytes of memory that converting a shard takes: its compressed frames, and the new file
+def described(lines: Mapping[str, str], metadata: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """One line a fact, and one a value of the metadata, in common columns."""
+    extra = {printable(key, LONGEST): printable(value, LONGEST) for key, value in metadata.items()}
+    wide = max(map(len, (*lines, *extra)))
+    facts, values = ([f"{key:<{wide}}  {value}" for key, value in part.items()] for part in (lines, extra))
+    return facts, values
+
+
+def spread(values: Spread) -> str:
+    """Mean, standard deviation, range and quartiles of numbers."""
+    numbers = (values.mean, values.std, values.low, values.high, *values.quartiles)
+    mean, std, low, high, first, middle, third = (number_text(value, ".1f") for value in numbers)
+    return f"{mean} ± {std}, from {low} to {high}, quartiles {first} {middle} {third}"
 
 
 def convert(kind: str, paths: list[Path], name: str | None, task: str | None, workers: int | None) -> None:
-    """Convert shards of one kind into the data set ``name``, with a line for each; of one ``task``, if given."""
-    from rlbench import suites
-    from rlbench.datasets import dqn_replay, locations, recording_writer, rl_unplugged, shard_conversion
-    from rlbench.datasets.recipes import own
-    from rlbench.records.machine import available_memory
-
+    """Convert shards of one of ``IMPORTS`` into the data set ``name``, with a line for each; of ``task``, if given."""
     if not paths or name is None:
         raise UsageError(f"{kind}: say which files, and what the set is called: --name rlb-…")
     own(name)
     if task is not None:
         suites.spec("atari", "dqn", task)  # raises for an unknown game
-    folder = locations.folder("own") / f"{name}{recording_writer.SUFFIX}"
+    folder = locations.folder("own") / f"{name}{SUFFIX}"
     if folder.is_dir() and any(folder.glob("play.*.segment")):
         raise UsageError(f"{folder}: is recorded play of one's own; choose another --name")
     free = available_memory()
     count = workers or max(1, min(os.cpu_count() or 1, free // SHARD))
-    converter: Convert = partial(rl_unplugged.convert_shard, room=free // min(count, len(paths)))
+    converter: shard_conversion.Convert = partial(rl_unplugged.convert_shard, room=free // min(count, len(paths)))
     if kind == "dqn-replay":
         if len(paths) != 1:
             raise UsageError("dqn-replay: give one folder, replay_logs")
         paths, converter = dqn_replay.logs(paths[0]), dqn_replay.convert_log
-    origin = {"rlu": "RL Unplugged; rewards clipped to [−1, 1], sticky actions", "dqn-replay": "DQN-replay logs"}[kind]
     refusals = 0
-    files = shard_conversion.convert_shards(paths, folder, converter, workers=count, origin=origin, task=task)
+    files = shard_conversion.convert_shards(paths, folder, converter, workers=count, origin=IMPORTS[kind], task=task)
     for number, conversion in enumerate(files, 1):
-        remark(f"{number} of {len(paths)}: {_sentence(conversion)}")
+        counts = ", ".join(f"{count:,} {what}" for what, count in conversion.counts.items())
+        result = f"{conversion.path.name}: {counts}{', done before' if conversion.before else ''}"
+        print_note(f"{number} of {len(paths)}: {conversion.refusal or result}")
         refusals += conversion.refusal is not None
     if refusals < len(paths):
-        emit(str(folder))
+        print_text(str(folder))
     if refusals:
         raise RefusedFile(f"{name}: {refusals} of {len(paths)} files were refused, see above; the others are kept")
-
-
-def _sentence(conversion: Conversion) -> str:
-    if conversion.refusal is not None:
-        return conversion.refusal
-    counts = ", ".join(f"{count:,} {what}" for what, count in conversion.counts.items())
-    return f"{conversion.path.name}: {counts}{', done before' if conversion.before else ''}"

@@ -10,15 +10,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
-from rlbench.cli.output import remark
+from rlbench.cli.experience import check_data, refuse_other_data
+from rlbench.cli.output import print_note
+from rlbench.cli.preflight import fits_memory
+from rlbench.config.overrides import flatten
+from rlbench.config.run import MOST_THREADS, EngineName, Runtime
 from rlbench.errors import RefusedFile, UsageError, suggest_path
-
-if TYPE_CHECKING:
-    from rlbench.config.run import Runtime
-    from rlbench.records.store import Record
-    from rlbench.records.types import Epoch
+from rlbench.records.store import Record, Store, read_record
+from rlbench.records.types import Epoch, plain
+from rlbench.signals import stop_on_signals
 
 PLAIN = re.compile(r"[\w,=-]{0,40}", re.ASCII)  # value of a variable that chooses threads or instructions
 CLOCKS = ("seconds", "evaluated.seconds", "collected.steps_per_second")
@@ -45,49 +47,15 @@ class Change:
         return {"name": self.name, "recorded": self.before, "here": self.here}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Replay:
-    """The epochs that were trained again, and the first number that differs."""
-
-    folder: Path
-    epochs: int  # number of the last one that was compared
-    steps: int  # of its end
-    difference: Change | None  # in the last epoch; None if every number is equal
-    changes: tuple[Change, ...]  # in code, versions and machine
-
-    @property
-    def text(self) -> str:
-        """The result and the changes that could explain a difference."""
-        reach = f"epochs 0 to {self.epochs}, {self.steps:,} steps"
-        result = (
-            "equal to the bit" if self.difference is None else f"epoch {self.epochs} differs in {self.difference.line}"
-        )
-        return "\n".join([f"{self.folder}: {reach}: {result}", *(f"  {change.line}" for change in self.changes)])
-
-    @property
-    def document(self) -> dict[str, object]:
-        """The same for scripts."""
-        return {
-            "folder": str(self.folder),
-            "epochs": self.epochs,
-            "env_steps": self.steps,
-            "equal": self.difference is None,
-            "differs": self.difference and self.difference.document,
-            "environment": [change.document for change in self.changes],
-        }
-
-
-def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> Replay:
+def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> tuple[dict[str, object], str]:
     """Train a run's first ``epochs`` again in a temporary folder; by default to the first epoch with updates.
 
-    ``dataset`` is the path of the data set, if its name does not lead there.
+    ``dataset`` is the path of the data set, if its name does not lead there. The result is a document and a text.
 
     Raises:
         UsageError: it is no run's folder, or this machine lacks its environment, device, engine, data or memory.
         RefusedFile: its record is damaged, or its data are another file.
     """
-    from rlbench.records.store import read_record
-
     if not (folder / "spec.json").exists():
         raise UsageError(f"{folder}: no run's folder{suggest_path(folder)}; name one: results/…/seed=0")
     record = read_record(folder)
@@ -97,19 +65,18 @@ def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> Rep
 
 
 def _last(record: Record, epochs: int | None) -> int:
-    held = len(record.epochs) - 1
-    if held < 0:
+    last_epoch = len(record.epochs) - 1
+    if last_epoch < 0:
         raise UsageError(f"{record.folder}: holds no epoch yet; let it run on")
-    if epochs is not None and epochs > held:
-        raise UsageError(f"{record.folder}: holds {held} epochs; give --epochs {held} or fewer")
-    first = next((epoch.number for epoch in record.epochs if epoch.updated is not None), held)
+    if epochs is not None and epochs > last_epoch:
+        raise UsageError(f"{record.folder}: holds {last_epoch} epochs; give --epochs {last_epoch} or fewer")
+    first = next((epoch.number for epoch in record.epochs if epoch.updated is not None), last_epoch)
     return first if epochs is None else epochs
 
 
 @contextmanager
 def _variables(record: Record) -> Iterator[None]:
     """Set the environment variables of threads and instructions as in the run, before torch reads them."""
-    from rlbench.config.run import MOST_THREADS
     from rlbench.records.machine import INSTRUCTIONS, THREADS
 
     names, record_values = (*THREADS, *INSTRUCTIONS), record.environment
@@ -128,13 +95,8 @@ def _variables(record: Record) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _train_again(record: Record, last: int, dataset: Path | None) -> Replay:
-    from rlbench.cli.experience import check_data, refuse_other_data
-    from rlbench.cli.preflight import fits_memory
-    from rlbench.records.store import Store
-    from rlbench.records.types import Epoch
+def _train_again(record: Record, last: int, dataset: Path | None) -> tuple[dict[str, object], str]:
     from rlbench.run import run
-    from rlbench.signals import stop_on_signals
 
     runtime = _runtime(record).model_copy(update={"dataset": None if dataset is None else str(dataset)})
     changes = _changes(record, runtime, last)
@@ -155,7 +117,17 @@ def _train_again(record: Record, last: int, dataset: Path | None) -> Replay:
             if isinstance(records, Generator):
                 records.close()
             store.release()
-    return Replay(folder=record.folder, epochs=epoch.number, steps=epoch.steps, difference=change, changes=changes)
+    reach = f"epochs 0 to {epoch.number}, {epoch.steps:,} steps"
+    result = "equal to the bit" if change is None else f"epoch {epoch.number} differs in {change.line}"
+    document = {
+        "folder": str(record.folder),
+        "epochs": epoch.number,
+        "env_steps": epoch.steps,
+        "equal": change is None,
+        "differs": change and change.document,
+        "environment": [change.document for change in changes],
+    }
+    return document, "\n".join([f"{record.folder}: {reach}: {result}", *(f"  {change.line}" for change in changes)])
 
 
 def _compare_epochs(record: Record, last: int, epochs: Iterator[Epoch]) -> tuple[Epoch, Change | None]:
@@ -164,13 +136,12 @@ def _compare_epochs(record: Record, last: int, epochs: Iterator[Epoch]) -> tuple
         change = _first_difference(record.epochs[epoch.number], epoch)
         if change is not None or epoch.number == last:
             return epoch, change
-        remark(f"epoch {epoch.number} of {last}: equal")
+        print_note(f"epoch {epoch.number} of {last}: equal")
     raise UsageError(f"{record.folder}: its record goes on where the run itself ends; restore it")
 
 
 def _runtime(record: Record) -> Runtime:
     from rlbench.assembly.device import device_of
-    from rlbench.config.run import MOST_THREADS, EngineName, Runtime
 
     record_values = record.environment
     updates = str(record_values.get("updates", ""))
@@ -225,9 +196,6 @@ def _differences(record_values: Mapping[str, object], here: Mapping[str, object]
 
 def _first_difference(before: Epoch, now_epoch: Epoch) -> Change | None:
     """The first number of an epoch that differs, without times."""
-    from rlbench.config.overrides import flatten
-    from rlbench.records.types import plain
-
     then, now = (flatten(json.loads(json.dumps(plain(epoch))), "") for epoch in (before, now_epoch))
     numbers = ({path: value for path, value, _ in fields if path not in CLOCKS} for fields in (then, now))
     return next(_differences(*numbers), None)

@@ -5,23 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from rlbench.cli import completion
-from rlbench.cli.options import Records, Reference, References, suites_named
-from rlbench.cli.output import remark, write_file
+from rlbench.cli.options import Records, Reference, References, argument, option, suites_named
+from rlbench.cli.output import print_note, write_file
 from rlbench.errors import UsageError
 
 
 def report(
     suite: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[SUITE|all]...", help="Only these; default: all.", autocompletion=completion.suites),
+        list[str] | None, argument("[SUITE|all]...", "Only these; default: all.", completion.suites)
     ] = None,
     *,
-    output: Annotated[
-        Path, typer.Option("--output", metavar="FILE.html|.md", help="The HTML or Markdown file to write.")
-    ],
+    output: Annotated[Path, option("--output FILE.html|.md", "The HTML or Markdown file to write.")],
     results: Records = None,
     references: References = None,
     reference: Reference = None,
@@ -44,4 +39,4 @@ def report(
 
     text = (overview if output.suffix == ".md" else page)(names, sources(results))
     write_file(output, text)
-    remark(f"{output}: {len(text.encode()):,} bytes")
+    print_note(f"{output}: {len(text.encode()):,} bytes")

@@ -14,9 +14,9 @@ import typer
 
 from rlbench.cli import options
 from rlbench.cli.choices import seeds_text
-from rlbench.cli.experience import Data, dataset_of, reference_score
 from rlbench.cli.options import RESULTS, Config, Json, Results, Sets, Smoke, Steps, Suite
-from rlbench.cli.output import answer, complain, remark, terminal_width
+from rlbench.cli.output import print_error, print_note, print_result, terminal_width
+from rlbench.config.names import count_text
 from rlbench.errors import UsageError
 from rlbench.report.columns import sentences
 
@@ -81,7 +81,7 @@ def run(
     design = sequential.design_of(most_seeds, until_decided=until_decided)
     fixed = {"steps": steps, "until": until, "shard": shard, "smoke": smoke, "force": force}
     numbers = sequential.seeds_of_design(design, seeds, **fixed)
-    every = _specs(suite, algo, task_globs, numbers, steps, changes, config, Data(dataset), package, smoke=smoke)
+    every = _specs(suite, algo, task_globs, numbers, steps, changes, config, dataset, package, smoke=smoke)
     specs = _shard(every, shard, results)
     cells = sequential.cells_of(specs, results, design) if design else ()
     if dry_run:
@@ -118,9 +118,9 @@ def run(
 def _shard(specs: list[Spec], shard: str | None, results: Path) -> list[Spec]:
     """Select one shard of the runs and refuse links in their folders."""
     from rlbench.cli.preflight import refuse_links
-    from rlbench.sweep.plan import parse_shard, shard_of
+    from rlbench.sweep.plan import parse_shard
 
-    selection = specs if shard is None else shard_of(specs, parse_shard(shard))
+    selection = specs if shard is None else specs[parse_shard(shard)]
     refuse_links(selection, results)
     return selection
 
@@ -143,7 +143,7 @@ def _specs(
     steps: int | None,
     sets: list[str],
     config: Path | None,
-    data: Data,
+    dataset: str | None,
     package: str | None,
     *,
     smoke: bool,
@@ -151,6 +151,7 @@ def _specs(
     """Resolve and validate all requested runs before the first one starts."""
     from rlbench import suites
     from rlbench.cli.choices import parse_seeds
+    from rlbench.cli.experience import Data
     from rlbench.cli.resolve import resolve
     from rlbench.suites.plugins import import_package
 
@@ -158,9 +159,10 @@ def _specs(
         loop = f"for suite in {' '.join(suites.names())}; do rlbench run $suite {quote(algo)}; done"
         raise UsageError(f"run takes one suite at a time; write {loop}")
     numbers, installed = parse_seeds(seeds), import_package(package) if package else None
-    algorithms, patterns = suites.algorithms_matching(suite, algo), data.tasks(suite, globs)
+    data, algorithms = Data(dataset), suites.algorithms_matching(suite, algo)
+    patterns = data.tasks(suite, globs)
     for name_given, runs in suites.substitutes(suite, globs).items():
-        remark(f"{name_given} is run as {runs}, its maintained version in Gymnasium; the record says so")
+        print_note(f"{name_given} is run as {runs}, its maintained version in Gymnasium; the record says so")
     return [
         resolve(
             suite,
@@ -189,10 +191,10 @@ def _print(endings: Sequence[Ending], decisions: list[dict[str, object]], result
     verdicts = [decision_sentence(row) for row in decisions] or ([] if json else _verdicts(endings, results))
     lines = sentences([*summary(endings, rows), *verdicts], terminal_width())
     if lines or json:
-        answer({"runs": rows, **({"decisions": decisions} if decisions else {})}, "\n".join(lines), json=json)
+        print_result({"runs": rows, **({"decisions": decisions} if decisions else {})}, "\n".join(lines), json=json)
     for row in rows:
         if row["status"] == "refused":
-            complain(str(row["reason"]))
+            print_error(str(row["reason"]))
 
 
 def summary(endings: Sequence[Ending], rows: Sequence[dict[str, object]]) -> list[str]:
@@ -205,7 +207,7 @@ def summary(endings: Sequence[Ending], rows: Sequence[dict[str, object]]) -> lis
             lines.append(_sentence(row))
         else:
             untouched["done already" if ending.status == "done" else "not reached; the same command goes on"] += 1
-    counts = [f"{count} run{'s' if count > 1 else ''} {state}" for state, count in untouched.items()]
+    counts = [f"{count_text(count, 'run')} {state}" for state, count in untouched.items()]
     return [*lines, *counts] or ([] if endings else ["no runs"])
 
 
@@ -251,7 +253,7 @@ def _print_plan(specs: list[Spec], results: Path, dataset: str | None, *, json: 
             {**_row(spec, folder, status, outcome), "env_steps": done, "steps": spec.budget.steps, "memory": need.total}
         )
     text = "\n".join(sentences(_plan_lines(specs, rows, memory, results), terminal_width()))
-    answer({"plan": rows}, text, json=json)
+    print_result({"plan": rows}, text, json=json)
 
 
 def _plan_lines(
@@ -292,12 +294,10 @@ def ending_row(ending: Ending) -> dict[str, object]:
 
 
 def _row(spec: Spec, folder: Path, status: str, outcome: Outcome | None) -> dict[str, object]:
+    from rlbench.cli.experience import reference_score, run_document
+
     return {
-        "suite": spec.suite,
-        "algorithm": spec.algorithm,
-        "task": spec.task.id,
-        "dataset": dataset_of(spec) or None,
-        "seed": spec.seed,
+        **run_document(spec),
         "folder": str(folder),
         "status": status,
         "reason": outcome.reason if outcome else "",

@@ -5,11 +5,23 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from rlbench.cli import completion
-from rlbench.cli.options import Algo, Config, Import, Json, Reference, References, Sets, Smoke, Steps, Suite
-from rlbench.cli.output import answer, terminal_width
+from rlbench.cli.options import (
+    Algo,
+    Config,
+    Import,
+    Json,
+    Reference,
+    References,
+    Sets,
+    Smoke,
+    Steps,
+    Suite,
+    argument,
+    option,
+)
+from rlbench.cli.output import print_result, terminal_width
+from rlbench.report.columns import aligned, fits, sentences
 
 if TYPE_CHECKING:
     from rlbench.cli.resolve import Resolved
@@ -24,20 +36,15 @@ LEGEND = (
 def show(
     suite: Suite,
     algo: Algo,
-    task: Annotated[
-        str, typer.Argument(metavar="TASK", help="A task id; see: rlbench list tasks", autocompletion=completion.tasks)
-    ],
+    task: Annotated[str, argument("TASK", "A task id; see: rlbench list tasks", completion.tasks)],
     *,
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, metavar="N", help="The seed of the run; default: 0.")
-    ] = None,
+    seed: Annotated[int | None, option("--seed N", "The seed of the run; default: 0.", least=0)] = None,
     sets: Sets = None,
     config: Config = None,
     steps: Steps = None,
     smoke: Smoke = False,
     documented: Annotated[
-        bool,
-        typer.Option("--documented", help="Show what was published about it instead, every number with its source."),
+        bool, option("--documented", "Show what was published about it instead, every number with its source.")
     ] = False,
     package: Import = None,
     json: Json = False,
@@ -70,22 +77,20 @@ def show(
         package=import_package(package) if package else None,
     )
     memory = footprint(resolved.spec, steps=steps_of(None)(resolved.spec))
-    answer(_document(resolved, memory), _text(resolved, memory), json=json)
+    print_result(_document(resolved, memory), _text(resolved, memory), json=json)
 
 
 def _published(suite: str, algo: str, task: str, *, json: bool) -> None:
-    from rlbench.report.columns import sentences
     from rlbench.report.provenance import cells_of, provenance_document, provenance_text
 
     cells = cells_of(suite, algo, task)
     text = "\n".join(sentences(provenance_text(cells).split("\n"), terminal_width(), hang=11))
-    answer(provenance_document(cells), text, json=json)
+    print_result(provenance_document(cells), text, json=json)
 
 
 def _text(resolved: Resolved, memory: Footprint) -> str:
     """A line a setting; a terminal too narrow for the meanings has them below their settings."""
     from rlbench.config.overrides import written
-    from rlbench.report.columns import aligned, fits, sentences
 
     rows = [(f"{path} = {written(value)}", f"# {source}", text) for path, value, source, text in resolved.rows()]
     width = terminal_width()

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlbench.cli.options import Json, OnlySuite, Records
-from rlbench.cli.output import answer, complain, emit, terminal_width
+from rlbench.cli.options import Json, OnlySuite, Records, option
+from rlbench.cli.output import print_error, print_result, print_text, terminal_width
 from rlbench.config.names import number_text
 from rlbench.errors import RefusedFile, UnknownName, UsageError
+from rlbench.report.columns import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,13 +33,12 @@ def status(
     suite: OnlySuite = None,
     state: Annotated[
         list[str] | None,
-        typer.Option(
-            "--state",
-            metavar="|".join(STATES),
-            help="List only runs in this state; may be repeated. Default: all but done, which are counted.",
+        option(
+            f"--state {'|'.join(STATES)}",
+            "List only runs in this state; may be repeated. Default: all but done, which are counted.",
         ),
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Look again every two seconds until Ctrl-C.")] = False,
+    watch: Annotated[bool, option("--watch", "Look again every two seconds until Ctrl-C.")] = False,
     results: Records = None,
     json: Json = False,
 ) -> None:
@@ -54,18 +54,18 @@ def status(
     if watch:
         _watch(results, suite, state)
         return
-    runs_found = _standings(results, suite, state)
-    answer(
+    runs_found = _statuses(results, suite, state)
+    print_result(
         {"runs": [asdict(run) | {"folder": str(run.folder)} for run in runs_found]}, _text(runs_found, state), json=json
     )
     damaged = [run for run in runs_found if run.state == "damaged"]
     for run in damaged:
-        complain(run.reason)
+        print_error(run.reason)
     if damaged:
         raise typer.Exit(RefusedFile.exit_code)
 
 
-def _standings(results: Path | None, suite: str | None, states: Sequence[str] | None) -> list[RunStatus]:
+def _statuses(results: Path | None, suite: str | None, states: Sequence[str] | None) -> list[RunStatus]:
     from rlbench.report.run_index import run_statuses
     from rlbench.report.sources import sources
 
@@ -78,13 +78,13 @@ def _watch(results: Path | None, suite: str | None, states: Sequence[str] | None
     redraws = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     with suppress(KeyboardInterrupt):
         while True:
-            text = _text(_standings(results, suite, states), states)
+            text = _text(_statuses(results, suite, states), states)
             lines = text.replace("\n", f"{ERASE_LINE}\n")  # written over what was there, so that nothing flashes
-            emit(f"{HOME}{lines}{ERASE_LINE}\n{ERASE_BELOW}" if redraws else text)
+            print_text(f"{HOME}{lines}{ERASE_LINE}\n{ERASE_BELOW}" if redraws else text)
             time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
-def spoken(seconds: float | None) -> str:
+def duration(seconds: float | None) -> str:
     """A length of time for people: ``42 s``, ``7 min``, ``3 h 20 min``, ``2 d 4 h``."""
     if seconds is None:
         return ""
@@ -99,8 +99,6 @@ def spoken(seconds: float | None) -> str:
 
 def _text(runs_found: Sequence[RunStatus], states: Sequence[str] | None) -> str:
     """Aligned columns of the runs, and a count by state; runs that are done only where ``states`` asks for them."""
-    from rlbench.report.columns import aligned
-
     if not runs_found:
         return "no runs"
     counts = {
@@ -120,6 +118,6 @@ def _row(run: RunStatus) -> tuple[str, ...]:
         return (run.state, run.name, "", "", "", "", "")
     steps = f"{run.env_steps:,} / {run.budget:,}"
     best = "" if run.best is None else number_text(run.best, ",.2f")
-    remark = ", ".join(filter(None, ("smoke" if run.smoke else "", run.reason)))
+    note = ", ".join(filter(None, ("smoke" if run.smoke else "", run.reason)))
     name = run.name if run.setting == "published" else f"{run.name} {run.setting}"
-    return (run.state, name, str(run.seed), steps, best, spoken(run.eta_seconds), remark)
+    return (run.state, name, str(run.seed), steps, best, duration(run.eta_seconds), note)

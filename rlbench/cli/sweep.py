@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlbench.cli import choices
-from rlbench.cli.announcement import announce
 from rlbench.cli.choices import pauses
 from rlbench.cli.experience import Data, refuse_other_data, steps_of
-from rlbench.cli.output import remark
+from rlbench.cli.output import print_note
 from rlbench.config.run import Runtime
 from rlbench.errors import UsageError
 from rlbench.records.machine import available_memory, omp_threads
@@ -120,6 +119,8 @@ def _display(jobs: Sequence[Job], options: SweepOptions) -> AbstractContextManag
 
     if options.pipe is not None:
         return nullcontext(PipeDisplay(options.pipe, jobs))
+    from rlbench.cli.announcement import announce
+
     announce([job.spec for job in jobs], options.results, quiet=options.quiet)  # only after every check has passed
     return display(jobs, quiet=options.quiet)
 
@@ -148,7 +149,7 @@ def _executor(
         processes = worker_count(limit, max(1, machine.cores // (threads_per_run or 1)), len(specs))
         steps = steps_of(options.dataset)
         jobs = jobs_of(specs, options.results, machine, processes, threads_per_run, options.eval_workers, steps)
-        _remark_rounding(jobs, machine)
+        _note_rounding(jobs, machine)
         yield jobs, lambda _: Local(machine, processes, command_line(options))
 
 
@@ -170,7 +171,7 @@ def _cluster(
             machine = Machine(cores=most["CPU"], memory=most["memory"], gpus=gpus)
             results, steps = options.results.absolute(), steps_of(options.dataset)
             jobs = jobs_of(specs, results, machine, len(specs), threads, options.eval_workers, steps)
-            _remark_rounding(jobs, machine)
+            _note_rounding(jobs, machine)
             executor = Cluster(ray, options.results, command_line(options), most=limit, gpu=min(free, default=0))
             try:
                 yield jobs, executor
@@ -180,11 +181,11 @@ def _cluster(
             ray.shutdown()
 
 
-def _remark_rounding(jobs: Sequence[Job], machine: Machine) -> None:
+def _note_rounding(jobs: Sequence[Job], machine: Machine) -> None:
     """Remark where a run alone would give other numbers; ``OMP_NUM_THREADS`` makes both the same."""
     reason = "" if "OMP_NUM_THREADS" in os.environ else fewer_threads(jobs, machine)
     if reason:
-        remark(reason)
+        print_note(reason)
 
 
 def command_line(options: SweepOptions) -> Callable[[Order], list[str]]:

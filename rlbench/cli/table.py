@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
-from rlbench.cli.options import Algos, Json, Records, Reference, References, SuiteOrAll, Tasks, suites_named
-from rlbench.cli.output import emit, remark, terminal_width, write_file
+from rlbench.cli.options import Algos, Json, Records, Reference, References, SuiteOrAll, Tasks, option, suites_named
+from rlbench.cli.output import print_note, print_text, terminal_width, write_file
 from rlbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,16 +22,13 @@ def table(
     task: Tasks = None,
     style: Annotated[
         Literal["rich", "md", "csv", "json", "html", "latex"] | None,
-        typer.Option("--format", help="How the table is written; default: what FILE ends in, else rich."),
+        option("--format", "How the table is written; default: what FILE ends in, else rich."),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Write to this file; default: stdout.")
-    ] = None,
+    output: Annotated[Path | None, option("--output FILE", "Write to this file; default: stdout.")] = None,
     results: Records = None,
     json: Json = False,
     parity: Annotated[
-        bool,
-        typer.Option("--parity", help="Compare with imported curves of another library, at equal steps, cell by cell."),
+        bool, option("--parity", "Compare with imported curves of another library, at equal steps, cell by cell.")
     ] = False,
     references: References = None,
     reference: Reference = None,
@@ -59,13 +54,13 @@ def table(
     algorithms = {cell.key[:2] for cell in rows}
     pooled_cells = [row for row in pooled_rows(cells) if (row.suite, row.algorithm) in algorithms]
     if results is not None and not results.exists():
-        remark(f"{results}: no such folder, so nothing has been measured")
+        print_note(f"{results}: no such folder, so nothing has been measured")
     if output is not None:
         write_file(output, TEXTS[form](rows, pooled_cells))
     elif form == "rich" and (width := terminal_width()) is not None:
-        emit(to_rich(rows, pooled_cells, width=width))
+        print_text(to_rich(rows, pooled_cells, width=width))
     else:
-        emit(TEXTS[form](rows, pooled_cells))
+        print_text(TEXTS[form](rows, pooled_cells))
 
 
 def _parity(
@@ -84,7 +79,7 @@ def _parity(
         )
     keys = matching([row.key for row in every], suite, algorithms=algos, tasks=tasks)
     text = TEXTS[style]([row for row in every if row.key in keys])
-    emit(text) if output is None else write_file(output, text)
+    print_text(text) if output is None else write_file(output, text)
 
 
 def _format(style: str | None, output: Path | None, *, json: bool) -> str:

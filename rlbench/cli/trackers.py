@@ -16,11 +16,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from rlbench import disk
 from rlbench.cli.choices import TRACKERS
-from rlbench.cli.output import remark
+from rlbench.cli.output import print_note
 from rlbench.errors import RefusedFile, UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -32,18 +32,6 @@ PATIENCE: Final = 60.0  # seconds that the end of the command waits for trackers
 PARTS: Final = ("spec.json", "epochs.jsonl", "outcome.json")
 ENDED: Final = {"done": 0, "failed": 1}  # exit codes that W&B shows as finished and failed
 KILLED: Final = 255
-
-
-class Tracker(Protocol):
-    """Writes records to another program's format."""
-
-    name: str
-
-    def take(self, record: Record) -> None:
-        """Write the epochs that are not written yet."""
-
-    def close(self) -> None:
-        """Finish: no record will change any more."""
 
 
 class TensorBoard:
@@ -173,7 +161,10 @@ class RecordWatcher(Thread):
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a tracker may raise anything
             self._trackers.remove(tracker)
             why = str(error) or type(error).__name__
-            remark(f"--track {tracker.name}: {why}; it is dropped, the runs go on")
+            print_note(f"--track {tracker.name}: {why}; it is dropped, the runs go on")
+
+
+Tracker: TypeAlias = TensorBoard | Wandb
 
 
 @contextmanager
@@ -197,7 +188,7 @@ def tracking(names: Sequence[str], specs: Sequence[Spec], results: Path, where: 
         thread.complete.set()
         thread.join(PATIENCE)
         if thread.is_alive():
-            remark(f"--track: not every epoch was written within {PATIENCE:.0f} s; the records are whole")
+            print_note(f"--track: not every epoch was written within {PATIENCE:.0f} s; the records are whole")
 
 
 def _tracker(name: str, where: Path) -> Tracker:

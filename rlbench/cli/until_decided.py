@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rlbench.cli.output import remark
+from rlbench.cli.output import print_note
 from rlbench.errors import UsageError
 from rlbench.records.looks import DESIGN, DESIGNS, Look, Looks, design_for, read_looks, record_looks
 from rlbench.records.store import folder_of
@@ -201,16 +201,16 @@ def _refuse_undecidable(key: CellKey, spec: Spec, last: Look) -> None:
     reference = primaries(key.suite).get(key)
     if reference is None or not comparable(key):
         raise UsageError(f"--until-decided: {spec.name} has no reference score to decide about; name its --seeds")
-    n, std, apart = reference.n or 1, reference.std, margin(key, reference)
+    n, std, tolerance = reference.n or 1, reference.std, margin(key, reference)
     if reference.source != OPTIMUM and n < 2:
         raise UsageError(f"--until-decided: {spec.name} has a single run as its reference; name its --seeds, as 0-2")
-    if insensitive(key, reference, apart):
+    if insensitive(key, reference, tolerance):
         raise UsageError(
             f"--until-decided: {spec.name} can never be REPRODUCED, since its margin reaches the random policy; "
             "name its --seeds, as 0-2"
         )
-    if n > 1 and std and (chance := power(std, n, apart, last)) < LITTLE_POWER:
-        remark(
+    if n > 1 and std and (chance := power(std, n, tolerance, last)) < LITTLE_POWER:
+        print_note(
             f"{spec.name}: even without a difference {last.seeds} seeds reproduce it with a probability of "
             f"{chance:.0%}, since the reference has {n} seeds with a std of {std:,.6g}"
         )

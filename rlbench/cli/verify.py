@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import Json
-from rlbench.cli.output import answer
+from rlbench.cli.options import Json, argument, option
+from rlbench.cli.output import print_result
+from rlbench.config.names import count_text
 from rlbench.errors import BelowReference, RefusedFile, UsageError
 
 if TYPE_CHECKING:
@@ -21,28 +22,23 @@ if TYPE_CHECKING:
 def verify(
     folder: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="[DIR]",
-            envvar="RLBENCH_RESULTS",
-            help="A folder of records, or one run's folder; default: runs/, else the records of the checkout.",
-            autocompletion=completion.runs,
+        argument(
+            "[DIR]",
+            "A folder of records, or one run's folder; default: runs/, else the records of the checkout.",
+            completion.runs,
+            env="RLBENCH_RESULTS",
         ),
     ] = None,
     *,
     replay: Annotated[
-        bool, typer.Option("--replay", help="Train the first epochs of one run again and compare them to the bit.")
+        bool, option("--replay", "Train the first epochs of one run again and compare them to the bit.")
     ] = False,
     epochs: Annotated[
-        int | None,
-        typer.Option("--epochs", metavar="N", min=0, help="Replay up to epoch N; default: the first that has learned."),
+        int | None, option("--epochs N", "Replay up to epoch N; default: the first that has learned.", least=0)
     ] = None,
     dataset: Annotated[
         Path | None,
-        typer.Option(
-            "--dataset",
-            metavar="PATH",
-            help="Recorded experience for --replay; default: the data set that the run names.",
-        ),
+        option("--dataset PATH", "Recorded experience for --replay; default: the data set that the run names."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -68,7 +64,7 @@ def verify(
     counts = {"runs": findings.runs, "epochs": findings.epochs, "checkpoints": findings.checkpoints}
     faults = [fault._asdict() for fault in findings.faults]
     document = {"folder": str(folder), **counts, "baselines": findings.baselines, "faults": faults}
-    answer(document, "\n".join([*(fault.line for fault in findings.faults), _summary(findings)]), json=json)
+    print_result(document, "\n".join([*(fault.line for fault in findings.faults), _summary(findings)]), json=json)
     if findings.faults:
         raise typer.Exit(RefusedFile.exit_code)
 
@@ -77,15 +73,15 @@ def _replay(folder: Path, epochs: int | None, dataset: Path | None, *, json: boo
     from rlbench.cli.replay import replay
 
     with redirect_stdout(sys.stderr):  # environments may print
-        result = replay(folder, epochs, dataset)
-    answer(result.document, result.text, json=json)
-    if result.difference is not None:
+        document, text = replay(folder, epochs, dataset)
+    print_result(document, text, json=json)
+    if not document["equal"]:
         raise typer.Exit(BelowReference.exit_code)
 
 
 def _summary(findings: Findings) -> str:
     """``37 runs, 512 epochs, 2 checkpoints, 1 baseline: no fault``."""
-    counts = {noun: getattr(findings, f"{noun}s") for noun in ("run", "epoch", "checkpoint", "baseline")}
-    totals = ", ".join(f"{count:,} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items())
+    nouns = ("run", "epoch", "checkpoint", "baseline")
+    totals = ", ".join(count_text(getattr(findings, f"{noun}s"), noun) for noun in nouns)
     faults = len(findings.faults)
-    return f"{totals}: " + ("no fault" if not faults else f"{faults} fault{'' if faults == 1 else 's'}")
+    return f"{totals}: " + ("no fault" if not faults else count_text(faults, "fault"))

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Final, NoReturn, Self
 
-from rlbench.cli.output import complain
+from rlbench.cli.output import print_error
 from rlbench.errors import BrokenEnvironment, Interrupted, RlbenchError
 
 if TYPE_CHECKING:
@@ -108,14 +108,14 @@ class Watchdog:
 
         store = self.store
         if self.stop_signal is not None:
-            complain(f"{store.folder}: {self._stopped()}")
+            print_error(f"{store.folder}: {self._stopped()}")
             os._exit(128 + self.stop_signal)
         outcome = store.outcome
         if outcome is None or outcome.status != "failed":
             store.explain(self.stacks)
             with suppress(RlbenchError):  # another process may hold the folder by now, or the disk be full
                 fail_lost_run(store, f"{BrokenEnvironment.__name__}: {self._hung()}")
-        complain(f"{store.folder}: failed: {self._hung()}; nothing can interrupt them, so the process ends")
+        print_error(f"{store.folder}: failed: {self._hung()}; nothing can interrupt them, so the process ends")
         os._exit(BrokenEnvironment.exit_code)
 
     def _hung(self) -> str:

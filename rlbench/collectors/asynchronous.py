@@ -7,38 +7,17 @@ machine. So two runs differ in the order of rows, never in the transitions of on
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlbench.collectors.base import Actor
+from rlbench.buffers.async_ring import AsyncRingBuffer
 from rlbench.collectors.episode_stats import EpisodeStats
-from rlbench.collectors.explore import Explorer
+from rlbench.collectors.explore import Actor, Explorer
 from rlbench.envs.base import AsyncVectorEnv, Step
-from rlbench.ops.state_dict import State, branch, whole
-
-
-class AsyncRecorder(Protocol):
-    """Buffer of an asynchronous collector."""
-
-    def observe(self, frames: NDArray[np.generic], env_id: NDArray[np.int64] | None = None) -> Tensor:
-        """Begin a row in the envs ``[M]``, or in all; return the frames ``[M, ...]`` stacked, on the device."""
-
-    def record(
-        self,
-        action: Tensor,
-        reward: NDArray[np.float32],
-        terminated: NDArray[np.bool_],
-        truncated: NDArray[np.bool_],
-        env_id: NDArray[np.int64] | None = None,
-    ) -> None:
-        """Complete the rows ``[M, ...]``."""
-
-    def close(self) -> None:
-        """Truncate the running episodes."""
+from rlbench.ops.state_dict import State, integer, subtree
 
 
 class AsyncCollector:
@@ -54,33 +33,33 @@ class AsyncCollector:
         self,
         *,
         actor: Actor,
-        recorder: AsyncRecorder,
+        buffer: AsyncRingBuffer,
         explorer: Explorer,
         open_envs: Callable[[int], AsyncVectorEnv],
         num_envs: int,
     ) -> None:
-        self.actor, self.recorder, self.explorer, self.open_envs = actor, recorder, explorer, open_envs
+        self.actor, self.buffer, self.explorer, self.open_envs = actor, buffer, explorer, open_envs
         self.segment, self.exact, self.scale = -1, True, None
         self.envs: AsyncVectorEnv | None = None
         self.env_ids = np.arange(num_envs)
         self.actions = torch.empty(0)  # [N, ...] the last action of every env, on the device
         self.ended = np.zeros(num_envs, np.bool_)  # envs at a final observation, which ignore their next action
-        self.games = EpisodeStats(num_envs)
+        self.episode_stats = EpisodeStats(num_envs)
 
     def open(self, segment: int) -> None:
         """Truncate running episodes, drop pending answers, and begin ``segment`` in fresh environments."""
         if self.envs is not None:
-            self.recorder.close()
+            self.buffer.truncate_episodes()
             self.close()
         self.segment, self.envs = segment, self.open_envs(segment)
         self.ended[:] = False
-        self.games.drop(np.ones_like(self.ended))
-        actions = self._act(self.recorder.observe(self.envs.reset()))
+        self.episode_stats.drop(np.ones_like(self.ended))
+        actions = self._act(self.buffer.add_observations(self.envs.reset()))
         self.actions = actions.clone()  # an action in flight must not change
         self.envs.send(actions.cpu().numpy(), self.env_ids)
 
     def step(self) -> int:
-        """Store the next batch of answers and send its envs their next action; return the number of live steps.
+        """Store the next batch of answers and send its envs their next action; return the number of agent steps.
 
         Raises:
             RuntimeError: no segment was opened.
@@ -89,11 +68,11 @@ class AsyncCollector:
             raise RuntimeError("open a segment first")
         step = self.envs.recv()
         index = torch.from_numpy(step.env_id).to(self.actions.device)
-        self.recorder.record(self.actions[index], step.reward, step.terminated, step.truncated, step.env_id)
+        self.buffer.add_transitions(self.actions[index], step.reward, step.terminated, step.truncated, step.env_id)
         live = ~self.ended[step.env_id]
         self._count(step, live)
         self.ended[step.env_id] = step.terminated | step.truncated
-        actions = self._act(self.recorder.observe(step.obs, step.env_id))
+        actions = self._act(self.buffer.add_observations(step.obs, step.env_id))
         self.actions[index] = actions
         self.envs.send(actions.cpu().numpy(), step.env_id)
         return int(live.sum())
@@ -106,18 +85,18 @@ class AsyncCollector:
 
     def state_dict(self) -> State:
         """Segment, episode statistics and the explorer's generator."""
-        parts = {"games": self.games.state_dict(), "explorer": self.explorer.state_dict()}
+        parts = {"games": self.episode_stats.state_dict(), "explorer": self.explorer.state_dict()}
         return {"segment": self.segment, **parts}
 
     def load_state_dict(self, state: State) -> None:
-        """Load statistics and explorer, and begin the segment anew; the recorder must be loaded, and is truncated."""
-        self.games.load_state_dict(branch(state, "games"))
-        self.explorer.load_state_dict(branch(state, "explorer"))
+        """Load statistics and explorer, and begin the segment anew; the buffer must be loaded, and is truncated."""
+        self.episode_stats.load_state_dict(subtree(state, "games"))
+        self.explorer.load_state_dict(subtree(state, "explorer"))
         self.close()
-        self.segment = whole(state, "segment", least=-1)
+        self.segment = integer(state, "segment", least=-1)
         if self.segment >= 0:
             self.exact = False
-            self.recorder.close()
+            self.buffer.truncate_episodes()
             self.open(self.segment)
 
     def _act(self, obs: Tensor) -> Tensor:
@@ -126,4 +105,4 @@ class AsyncCollector:
     def _count(self, step: Step, live: NDArray[np.bool_]) -> None:
         score, alive, over = np.zeros(len(self.env_ids)), np.zeros_like(self.ended), np.zeros_like(self.ended)
         score[step.env_id], alive[step.env_id], over[step.env_id] = step.score, live, step.over
-        self.games.add(score, alive, over)
+        self.episode_stats.add(score, alive, over)

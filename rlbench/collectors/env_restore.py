@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlbench.collectors.base import Recorder
+from rlbench.buffers.ring import RingBuffer
 from rlbench.envs.base import Snapshot, VectorEnv
 from rlbench.envs.normalize import Normalized
 from rlbench.errors import BrokenEnvironment
-from rlbench.ops.state_dict import State, branch, tensor
+from rlbench.ops.state_dict import State, subtree, tensor
 
 
 def env_state(envs: VectorEnv | None, actions: ActionLog) -> State:
@@ -25,15 +25,15 @@ def env_state(envs: VectorEnv | None, actions: ActionLog) -> State:
     return {"taken": rows.to(torch.int16) if rows.dtype == torch.int64 else rows}
 
 
-def restore_envs(envs: VectorEnv, log: ActionLog, recorder: Recorder, state: State, segment: int) -> Tensor:
-    """Restore fresh ``envs``; return their observations ``[N, ...]``, stacked by the loaded ``recorder``.
+def restore_envs(envs: VectorEnv, log: ActionLog, buffer: RingBuffer, state: State, segment: int) -> Tensor:
+    """Restore fresh ``envs``; return their observations ``[N, ...]``, stacked by the loaded ``buffer``.
 
     Raises:
         BrokenEnvironment: the replay does not end at the saved frames: another version, or not deterministic.
     """
     if isinstance(envs, Snapshot):
-        envs.load_state_dict(branch(state, "envs"))
-        return recorder.newest()
+        envs.load_state_dict(subtree(state, "envs"))
+        return buffer.newest_observations()
     inner, actions = envs.envs if isinstance(envs, Normalized) else envs, tensor(state, "taken")
     frames = inner.reset()  # without normalization, whose statistics have counted these observations
     for action in (actions.long() if actions.dtype == torch.int16 else actions).numpy():
@@ -41,7 +41,7 @@ def restore_envs(envs: VectorEnv, log: ActionLog, recorder: Recorder, state: Sta
         inner.send(action)
         frames = inner.recv().obs
     frames = envs.scale(frames) if isinstance(envs, Normalized) else frames
-    obs = recorder.newest()
+    obs = buffer.newest_observations()
     newest = obs[:, -1] if obs.dim() > frames.ndim else obs
     if not np.array_equal(newest.cpu().numpy(), frames):
         raise BrokenEnvironment(

@@ -8,9 +8,9 @@ from time import monotonic
 import numpy as np
 from torch import Tensor
 
-from rlbench.collectors.base import Actor, Recorder
+from rlbench.buffers.ring import RingBuffer
 from rlbench.collectors.episode_stats import EpisodeQuota
-from rlbench.collectors.explore import Explorer
+from rlbench.collectors.explore import Actor, Explorer
 from rlbench.envs.base import VectorEnv
 from rlbench.records.types import Evaluated
 
@@ -22,7 +22,7 @@ class Evaluation:
         self,
         *,
         actor: Actor,
-        recorder: Recorder,
+        buffer: RingBuffer,
         explorer: Explorer,
         envs: VectorEnv,
         seeds: Sequence[int],
@@ -30,7 +30,7 @@ class Evaluation:
         bound: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         self.bound, self.episodes = bound, episodes
-        self.actor, self.recorder, self.explorer, self.envs, self.seeds = actor, recorder, explorer, envs, seeds
+        self.actor, self.buffer, self.explorer, self.envs, self.seeds = actor, buffer, explorer, envs, seeds
         self.began = monotonic()
         self.quota = EpisodeQuota(running=np.zeros(envs.info.num_envs, np.bool_), episodes=episodes)
 
@@ -43,15 +43,15 @@ class Evaluation:
 
     def _play(self) -> Iterator[int]:
         ended = np.zeros(self.envs.info.num_envs, np.bool_)
-        obs: Tensor = self.recorder.observe(self.envs.reset())
+        obs: Tensor = self.buffer.add_observations(self.envs.reset())
         while not self.quota.met:
             action = self.explorer(self.actor.act(obs, "eval"))
             self.envs.send((action if self.bound is None else self.bound(action)).cpu().numpy())
             step = self.envs.recv()
             self.quota.add(step.score, ~ended, step.over)
             ended = step.terminated | step.truncated
-            self.recorder.record(action, step.reward, step.terminated, step.truncated)
-            obs = self.recorder.observe(step.obs)
+            self.buffer.add_transitions(action, step.reward, step.terminated, step.truncated)
+            obs = self.buffer.add_observations(step.obs)
             yield self.quota.count
 
     def result(self) -> Evaluated:

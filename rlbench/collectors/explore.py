@@ -1,4 +1,4 @@
-"""Exploration: ε-greedy and Gaussian noise."""
+"""Actions of a policy, and exploration: ε-greedy and Gaussian noise."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ import torch
 from torch import Tensor
 
 from rlbench.ops.state_dict import Composite, Stateful
+from rlbench.ops.types import Role
+
+
+class Actor(Protocol):
+    """A policy."""
+
+    def act(self, obs: Tensor, role: Role) -> Tensor:
+        """Actions of the policy without exploration, ``[N]`` or ``[N, A]``."""
 
 
 class Explorer(Stateful, Protocol):

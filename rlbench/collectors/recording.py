@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.collectors.base import Actor, Recorder
-from rlbench.collectors.explore import Explorer
+from rlbench.buffers.ring import RingBuffer
+from rlbench.collectors.explore import Actor, Explorer
 from rlbench.datasets.recording_writer import RecordingWriter, last, step
 from rlbench.envs.base import Frames, Step, VectorEnv
 
@@ -57,20 +57,20 @@ class ShardRecorder:
 
 
 def record(
-    actor: Actor, stack: Recorder, explorer: Explorer, envs: VectorEnv, recorder: ShardRecorder
+    actor: Actor, frame_stacker: RingBuffer, explorer: Explorer, envs: VectorEnv, recorder: ShardRecorder
 ) -> Iterator[int]:
     """Play until every env has reached its share; yield the number of steps so far after every vector step."""
     frames = envs.reset()
     live = np.ones(len(frames), np.bool_)
-    obs = stack.observe(frames)
+    obs = frame_stacker.add_observations(frames)
     while not recorder.full:
         action = explorer(actor.act(obs, "eval"))
         host_action = action.cpu().numpy()
         envs.send(host_action)
         answer = envs.recv()
         recorder.add(live, frames, host_action, answer)
-        stack.record(action, answer.reward, answer.terminated, answer.truncated)
+        frame_stacker.add_transitions(action, answer.reward, answer.terminated, answer.truncated)
         live, frames = ~(answer.terminated | answer.truncated), answer.obs
-        obs = stack.observe(frames)
+        obs = frame_stacker.add_observations(frames)
         yield int(recorder.count.sum())
     recorder.writer.flush()

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlbench.collectors.base import Actor, Recorder
+from rlbench.buffers.ring import RingBuffer
 from rlbench.collectors.env_restore import ActionLog, env_state, restore_envs
 from rlbench.collectors.episode_stats import EpisodeStats
-from rlbench.collectors.explore import Explorer
+from rlbench.collectors.explore import Actor, Explorer
 from rlbench.envs.base import Snapshot, VectorEnv
-from rlbench.ops.state_dict import State, Stateful, branch, tensor, whole
+from rlbench.ops.state_dict import State, Stateful, integer, subtree, tensor
 
 
 class Collector:
@@ -30,7 +30,7 @@ class Collector:
         self,
         *,
         actor: Actor,
-        recorder: Recorder,
+        buffer: RingBuffer,
         explorer: Explorer,
         open_envs: Callable[[int], VectorEnv],
         num_envs: int,
@@ -39,26 +39,26 @@ class Collector:
     ) -> None:
         self.scale = scale  # running statistics of observations, which the environments update
         self.bound = bound  # maps the policy's action to the executed one; None is the identity
-        self.actor, self.recorder, self.explorer, self.open_envs = actor, recorder, explorer, open_envs
+        self.actor, self.buffer, self.explorer, self.open_envs = actor, buffer, explorer, open_envs
         self.segment, self.exact = -1, True
         self.envs: VectorEnv | None = None
         self.actions = ActionLog()
         self.obs = torch.empty(0)  # the newest observation of every env, stacked, on the device
         self.ended = np.zeros(num_envs, np.bool_)  # envs at a final observation, which ignore their next action
-        self.games = EpisodeStats(num_envs)
+        self.episode_stats = EpisodeStats(num_envs)
 
     def open(self, segment: int) -> None:
         """Truncate running episodes and begin ``segment`` in fresh environments."""
         if self.envs is not None:
-            self.recorder.close()
+            self.buffer.truncate_episodes()
             self.close()
         self.segment, self.envs, self.actions = segment, self.open_envs(segment), ActionLog()
         self.ended[:] = False
-        self.games.drop(np.ones_like(self.ended))
-        self.obs = self.recorder.observe(self.envs.reset())
+        self.episode_stats.drop(np.ones_like(self.ended))
+        self.obs = self.buffer.add_observations(self.envs.reset())
 
     def step(self) -> int:
-        """Take one action in every env; return the number of live steps.
+        """Take one action in every env; return the number of agent steps.
 
         Raises:
             RuntimeError: no segment was opened.
@@ -71,11 +71,11 @@ class Collector:
         step = self.envs.recv()
         if not isinstance(self.envs, Snapshot):
             self.actions.add(env_action)
-        self.recorder.record(action, step.reward, step.terminated, step.truncated)
+        self.buffer.add_transitions(action, step.reward, step.terminated, step.truncated)
         live = ~self.ended
-        self.games.add(step.score, live, step.over)
+        self.episode_stats.add(step.score, live, step.over)
         self.ended = step.terminated | step.truncated
-        self.obs = self.recorder.observe(step.obs)
+        self.obs = self.buffer.add_observations(step.obs)
         return int(live.sum())
 
     def close(self) -> None:
@@ -90,22 +90,22 @@ class Collector:
             "segment": self.segment,
             **env_state(self.envs, self.actions),
             "ended": torch.from_numpy(self.ended.copy()),
-            "games": self.games.state_dict(),
+            "games": self.episode_stats.state_dict(),
             "explorer": self.explorer.state_dict(),
             "scale": {} if self.scale is None else self.scale.state_dict(),
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Restore the segment in fresh environments; the recorder must be loaded.
+        """Restore the segment in fresh environments; the buffer must be loaded.
 
         Raises:
             BrokenEnvironment: the replay does not end at the saved frames: another version, or not deterministic.
         """
-        self.games.load_state_dict(branch(state, "games"))
-        self.explorer.load_state_dict(branch(state, "explorer"))
-        self.segment, self.ended[:] = whole(state, "segment", least=-1), tensor(state, "ended").numpy()
+        self.episode_stats.load_state_dict(subtree(state, "games"))
+        self.explorer.load_state_dict(subtree(state, "explorer"))
+        self.segment, self.ended[:] = integer(state, "segment", least=-1), tensor(state, "ended").numpy()
         if self.scale is not None:  # first: a replay ends at observations that it normalizes
-            self.scale.load_state_dict(branch(state, "scale"))
+            self.scale.load_state_dict(subtree(state, "scale"))
         if self.segment >= 0:
             self.actions, self.envs = ActionLog(), self.open_envs(self.segment)
-            self.obs = restore_envs(self.envs, self.actions, self.recorder, state, self.segment)
+            self.obs = restore_envs(self.envs, self.actions, self.buffer, state, self.segment)

@@ -24,8 +24,8 @@ Critics: TypeAlias = Annotated[int, Field(ge=1, description="critics, whose mini
 CriticLr: TypeAlias = Annotated[float, Field(gt=0, description="learning rate of the critics' Adam")]
 ActorLr: TypeAlias = Annotated[float, Field(gt=0, description="learning rate of the actor's Adam")]
 Polyak: TypeAlias = Annotated[float, Field(gt=0, le=1, description="Polyak coefficient per gradient step")]
-UpdatesPerStep: TypeAlias = Annotated[float, Field(gt=0, description="gradient steps per live agent step")]
-LearningStarts: TypeAlias = Annotated[int, Field(ge=1, description="live agent steps before the first update")]
+UpdatesPerStep: TypeAlias = Annotated[float, Field(gt=0, description="gradient steps per agent step")]
+LearningStarts: TypeAlias = Annotated[int, Field(ge=1, description="agent steps before the first update")]
 Widths: TypeAlias = tuple[Annotated[int, Field(ge=1)], ...]
 NStep: TypeAlias = Annotated[int, Field(ge=1, le=100, description="rewards summed per target, within an episode")]
 

@@ -9,64 +9,31 @@ from itertools import pairwise
 from math import prod
 from typing import Final, assert_never
 
-from rlbench.config.offline import BatchConstrained, Conservative, CriticRegularized, Offline
-from rlbench.config.offline_discrete import DiscreteConservative, DiscreteImitation, OfflineQ
-from rlbench.config.online import (
-    ActorCritic,
-    Categorical,
-    Curiosity,
-    DiscreteSAC,
-    Expected,
-    Head,
-    Implicit,
-    Mlp,
-    Nature,
-    PolicyGradient,
-    Proposed,
-    QLearning,
-    Quantiles,
-    Torso,
-)
+from rlbench.config import online
+from rlbench.config.offline import BCQConfig, CQLConfig, CRRConfig, OfflineConfig
+from rlbench.config.offline_discrete import DiscreteBCConfig, DiscreteCQLConfig, DiscreteOfflineConfig
 from rlbench.config.run import Spec
 from rlbench.config.tasks import AtariTask, GoalTask, GymnasiumTask, MujocoTask, OfflineTask, Task, world_of
 
-SLOT = 4 + 3 * 1 + 4
-"""Bytes of one slot of the ring beside observation and action: reward float32, three flags, age int32."""
+# Sizes in bytes; all but the first four were measured as resident memory.
+SLOT: Final = 4 + 3 * 1 + 4  # of the ring beside observation and action: reward float32, three flags, age int32
+PRIORITY: Final = 8  # of a slot
+ROW_INDEX: Final = 24  # a recorded step's flags and its index
+ACTIONS: Final = 18  # discrete actions at most
+PYTHON: Final = 600_000_000  # an interpreter with torch and compiled code; 300 MB without the latter
+EVAL_WORKER: Final = 360_000_000
+EMULATOR: Final = 900_000  # one ALE emulator with its screens
+MUJOCO_ENV: Final = 1_050_000  # HalfCheetah: model and data
+FETCH_ENV: Final = 10_400_000  # with its meshes
+SMALL_ENV: Final = 5_000  # CartPole
+SCRATCH: Final = 9_000_000  # kernels loaded on first use, and temporary arrays, of small networks
+CONV_SCRATCH: Final = 28_000_000  # the same where frames are convolved
 
-MASS = 8
-"""Bytes of a slot's priority."""
+PARAMETER_COPIES: Final = 5  # online, target, gradient and Adam's two moments
+ACTIVATION_COPIES: Final = 3  # of a batch at once: forward, its target, backward
+ROLLOUT_COPIES: Final = 1.7  # of a rollout of frames, evaluated at once and learned from in minibatches
 
-PYTHON = 600_000_000
-"""Resident bytes of an interpreter with torch and compiled code; 300 MB were measured without the latter."""
-
-EVAL_WORKER = 360_000_000
-"""Resident bytes of an evaluation worker."""
-
-EMULATOR = 900_000
-"""Resident bytes of one ALE emulator with its screens."""
-
-COPIES = 5
-"""Of the parameters: online, target, gradient and Adam's two moments."""
-
-WORKSPACES = 3
-"""Copies of a batch's observations and activations that are alive at once: forward, its target, backward."""
-
-PASSES = 1.7
-"""The same of a whole rollout of frames, evaluated at once and learned from in minibatches; measured on PPO."""
-
-PHYSICS = 1_050_000
-"""Resident bytes of one MuJoCo env, HalfCheetah's: model and data."""
-
-ROBOT = 10_400_000
-"""The same of one Fetch env, with its meshes."""
-
-SCRATCH = 9_000_000
-"""Other resident bytes of a run of small networks: kernels loaded on first use, and temporary arrays."""
-
-CONVOLVING = 28_000_000
-"""The same where frames are convolved."""
-
-VECTORS = {
+SHAPES: Final = {
     "CartPole-v1": (4, 0),
     "Pendulum-v1": (3, 1),
     "Ant-v4": (27, 8),
@@ -80,25 +47,13 @@ VECTORS = {
     "InvertedDoublePendulum-v4": (11, 1),
     "FetchReach-v4": (16, 4),
 }
-"""Numbers in an observation and in an action, where the one is a vector and the other is not a number."""
+"""Numbers in an observation vector and in an action, 0 of a discrete one."""
 
-BYTES = {"Catch": 10 * 5, "Doors": 15}
+BYTE_OBS: Final = {"Catch": 10 * 5, "Doors": 15}
 """Numbers in an observation of bytes."""
 
-PLACE = 24
-"""Bytes of a recorded step's flags and of its index."""
-
-MOST_ACTIONS = 18
-
-SMALL_ENV = 5_000
-"""Resident bytes of one env of a small task, CartPole's."""
-
-DATASET_STEPS = 1_000_000
-"""Steps of a data set that is not here, as nearly every published one has."""
-
-
-SMOKE = 2_000
-"""Steps that a smoke run without a data set records for itself."""
+DATASET_STEPS: Final = 1_000_000  # of a data set that is not here, as nearly every published one has
+SMOKE: Final = 2_000  # steps that a smoke run without a data set records for itself
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,7 +81,7 @@ class Footprint:
     @property
     def policies(self) -> int:
         """Bytes of disk that stay when the run has ended, about: the best policy and the last."""
-        return 2 * self.networks // COPIES
+        return 2 * self.networks // PARAMETER_COPIES
 
     def line(self) -> str:
         """For people: ``memory ≈ 1.41 GB (replay 0.71 GB, networks 72.2 MB, …)``."""
@@ -148,15 +103,15 @@ def footprint(spec: Spec, eval_workers: int = 0, *, steps: int | None = None) ->
     ``steps``: rows of the data set, if its file is here; else its name or a default gives the number.
     """
     algo, replay, networks, environments = spec.algo, _replay(spec, steps), _networks(spec), _environments(spec)
-    dense = isinstance(algo, ActorCritic | Offline) or isinstance(algo.torso, Mlp)
-    worker = EVAL_WORKER + environments + 3 * networks // COPIES  # it holds one policy, two wait for it
+    dense = isinstance(algo, online.ActorCriticConfig | OfflineConfig) or isinstance(algo.torso, online.MLPConfig)
+    worker = EVAL_WORKER + environments + 3 * networks // PARAMETER_COPIES  # it holds one policy, two wait for it
     return Footprint(
         replay=replay,
         replay_bytes=0 if algo.learns_from == "data" else replay,  # data come from their file again
         networks=networks + _icm(spec),
         emulators=environments,
         eval_workers=eval_workers * worker,
-        scratch=SCRATCH if dense else CONVOLVING,
+        scratch=SCRATCH if dense else CONV_SCRATCH,
         base=PYTHON,
     )
 
@@ -166,14 +121,14 @@ def _replay(spec: Spec, steps: int | None) -> int:
     numbers, width, action = _shapes(spec.task)
     slot = numbers * width + action + SLOT
     match spec.algo:
-        case Offline():
-            return (steps or DATASET_STEPS) * (2 * (4 * numbers + action + 4) + PLACE)  # as read, and in the ring
-        case OfflineQ():
+        case OfflineConfig():
+            return (steps or DATASET_STEPS) * (2 * (4 * numbers + action + 4) + ROW_INDEX)  # as read, and in the ring
+        case DiscreteOfflineConfig():
             return (steps or _dataset_steps(spec)) * slot  # frames lie once: the file's array is the ring's
-        case PolicyGradient(rollout_length=length):
+        case online.PolicyGradientConfig(rollout_length=length):
             return (length + spec.task.stack + 2) * spec.task.envs * slot
         case _:
-            return spec.algo.replay.capacity * (slot + MASS * (spec.algo.replay.priority is not None))
+            return spec.algo.replay.capacity * (slot + PRIORITY * (spec.algo.replay.priority is not None))
 
 
 def _dataset_steps(spec: Spec) -> int:
@@ -190,9 +145,9 @@ def _shapes(task: Task) -> tuple[int, int, int]:
     task = world_of(task)
     if isinstance(task, AtariTask | GymnasiumTask) and task.size is not None:
         return task.size * task.size, 1, 8
-    if task.id in BYTES:
-        return BYTES[task.id], 1, 8
-    numbers, actions = VECTORS.get(task.id, (64, 8))
+    if task.id in BYTE_OBS:
+        return BYTE_OBS[task.id], 1, 8
+    numbers, actions = SHAPES.get(task.id, (64, 8))
     return numbers, 4, 4 * actions or 8
 
 
@@ -203,9 +158,9 @@ def _environments(spec: Spec) -> int:
         case AtariTask():
             return (training + evaluation) * EMULATOR
         case MujocoTask():
-            return (training + 2 * evaluation) * PHYSICS
+            return (training + 2 * evaluation) * MUJOCO_ENV
         case GoalTask():
-            return (training + 2 * evaluation) * ROBOT
+            return (training + 2 * evaluation) * FETCH_ENV
         case GymnasiumTask(size=int(size), stack=stack):
             return (training + 2 * evaluation) * (EMULATOR + stack * size * size)
         case _:
@@ -216,82 +171,88 @@ def _networks(spec: Spec) -> int:
     """Bytes of parameters in all their copies, and of the rows that pass through the networks at once."""
     task, algo = spec.task, spec.algo
     match algo:
-        case ActorCritic() | Offline():
+        case online.ActorCriticConfig() | OfflineConfig():
             return _dense(spec, algo)
-        case QLearning(dueling=dueling, noisy=noisy):
+        case online.QLearningConfig(dueling=dueling, noisy=noisy):
             return _q_network(task, algo, dueling=dueling, noisy=noisy is not None)
-        case OfflineQ(method=method):  # doubled for a second head with a policy
-            heads = 1 if isinstance(method, DiscreteImitation | DiscreteConservative) else 2
+        case DiscreteOfflineConfig(method=method):  # doubled for a second head with a policy
+            heads = 1 if isinstance(method, DiscreteBCConfig | DiscreteCQLConfig) else 2
             return heads * _q_network(task, algo)
-        case DiscreteSAC(torso=torso, hidden=hidden, critics=critics):
+        case online.DiscreteSACConfig(torso=torso, hidden=hidden, critics=critics):
             layers, features, per_row = _torso(torso, task)
-            layers += [(features, hidden), *[(hidden, MOST_ACTIONS)] * (1 + critics)]
-            copies = COPIES + 2 * critics  # as many more optimizers hold moments of the torso
-            return 4 * (copies * _parameters(layers) + WORKSPACES * algo.batch * (per_row + hidden))
-        case PolicyGradient(torso=Nature() as torso, hidden=hidden):
+            layers += [(features, hidden), *[(hidden, ACTIONS)] * (1 + critics)]
+            copies = PARAMETER_COPIES + 2 * critics  # as many more optimizers hold moments of the torso
+            return 4 * (copies * _parameters(layers) + ACTIVATION_COPIES * algo.batch * (per_row + hidden))
+        case online.PolicyGradientConfig(torso=online.NatureConfig() as torso, hidden=hidden):
             layers, features, per_row = _torso(torso, task)
-            parameters = _parameters([*layers, (features, hidden)]) + hidden * MOST_ACTIONS
+            parameters = _parameters([*layers, (features, hidden)]) + hidden * ACTIONS
             rows = (algo.rollout_length + 1) * task.envs
-            return 4 * (COPIES * parameters + round(PASSES * rows * (per_row + hidden)))
-        case PolicyGradient(torso=torso):
+            return 4 * (PARAMETER_COPIES * parameters + round(ROLLOUT_COPIES * rows * (per_row + hidden)))
+        case online.PolicyGradientConfig(torso=torso):
             layers, features, per_row = _torso(torso, task)
-            parameters, rows = _parameters(layers) + features * MOST_ACTIONS, (algo.rollout_length + 1) * task.envs
-            return 4 * 2 * (COPIES * parameters + WORKSPACES * rows * per_row)  # of the actor and of the critic
+            parameters, rows = _parameters(layers) + features * ACTIONS, (algo.rollout_length + 1) * task.envs
+            return (
+                4 * 2 * (PARAMETER_COPIES * parameters + ACTIVATION_COPIES * rows * per_row)
+            )  # of the actor and of the critic
         case _:
             assert_never(algo)
 
 
-def _dense(spec: Spec, algo: ActorCritic | Offline) -> int:
+def _dense(spec: Spec, algo: online.ActorCriticConfig | OfflineConfig) -> int:
     """Bytes of actor, critics and VAE, and of the sampled actions of a batch, or of the envs that act."""
-    numbers, actions = VECTORS.get(world_of(spec.task).id, (64, 8))
-    critics = algo.critics if isinstance(algo, ActorCritic) else 2
+    numbers, actions = SHAPES.get(world_of(spec.task).id, (64, 8))
+    critics = algo.critics if isinstance(algo, online.ActorCriticConfig) else 2
     networks = [(numbers, *algo.widths, 2 * actions), *[(numbers + actions, *algo.widths, 1)] * critics]
     rows, acting_rows = algo.batch, 0
     match algo:
-        case Offline(method=BatchConstrained() as bcq):
+        case OfflineConfig(method=BCQConfig() as bcq):
             latent = bcq.latent_dim or bcq.latent * actions
             networks += [(numbers + actions, *bcq.vae_widths, 2 * latent), (numbers + latent, *bcq.vae_widths, actions)]
             rows, acting_rows = rows * bcq.n_action_samples, spec.protocol.envs * bcq.eval_action_samples
-        case Offline(method=Conservative(n_action_samples=samples)):
+        case OfflineConfig(method=CQLConfig(n_action_samples=samples)):
             rows *= 3 * samples + 1
-        case Offline(method=CriticRegularized(n_action_samples=samples)):
+        case OfflineConfig(method=CRRConfig(n_action_samples=samples)):
             rows *= samples
         case _:
             pass
     layers = [layer for network in networks for layer in pairwise(network)]
     acting = acting_rows * max(map(sum, layers))  # without gradients
-    return 4 * (COPIES * _parameters(layers) + max(WORKSPACES * rows * sum(map(sum, networks)), acting))
+    return 4 * (
+        PARAMETER_COPIES * _parameters(layers) + max(ACTIVATION_COPIES * rows * sum(map(sum, networks)), acting)
+    )
 
 
-def _q_network(task: Task, algo: QLearning | OfflineQ, *, dueling: bool = False, noisy: bool = False) -> int:
+def _q_network(
+    task: Task, algo: online.QLearningConfig | DiscreteOfflineConfig, *, dueling: bool = False, noisy: bool = False
+) -> int:
     """Bytes of a Q-network, and of one batch passing through it."""
     layers, features, per_row = _torso(algo.torso, task)
     width, fractions, cosines = _head(algo.head)
-    streams = [(features, algo.hidden), (algo.hidden, MOST_ACTIONS * width)]
+    streams = [(features, algo.hidden), (algo.hidden, ACTIONS * width)]
     if dueling:
         streams += [(features, algo.hidden), (algo.hidden, width)]
     layers += [*streams * (1 + noisy), *([(cosines, features)] if cosines else [])]
-    per_row += fractions * (features * bool(cosines) + algo.hidden * (1 + dueling) + MOST_ACTIONS * width)
-    return 4 * (COPIES * _parameters(layers) + WORKSPACES * algo.batch * per_row)
+    per_row += fractions * (features * bool(cosines) + algo.hidden * (1 + dueling) + ACTIONS * width)
+    return 4 * (PARAMETER_COPIES * _parameters(layers) + ACTIVATION_COPIES * algo.batch * per_row)
 
 
 def _icm(spec: Spec) -> int:
     """Bytes of the ICM, if there is one, and of the steps passing through it at once."""
     match spec.algo:
-        case PolicyGradient(curiosity=Curiosity() as curiosity, rollout_length=length):
+        case online.PolicyGradientConfig(curiosity=online.CuriosityConfig() as curiosity, rollout_length=length):
             rows = (length + 1) * spec.task.envs
         case (
-            QLearning(curiosity=Curiosity() as curiosity, batch=batch, replay=replay)
-            | DiscreteSAC(curiosity=Curiosity() as curiosity, batch=batch, replay=replay)
+            online.QLearningConfig(curiosity=online.CuriosityConfig() as curiosity, batch=batch, replay=replay)
+            | online.DiscreteSACConfig(curiosity=online.CuriosityConfig() as curiosity, batch=batch, replay=replay)
         ):
             rows = batch * (replay.n_step + 1)
         case _:
             return 0
     layers, features, per_row = _torso(curiosity.torso, spec.task)
-    layers += [(features + MOST_ACTIONS, curiosity.hidden), (curiosity.hidden, features)]
-    layers += [(2 * features, curiosity.hidden), (curiosity.hidden, MOST_ACTIONS)]
+    layers += [(features + ACTIONS, curiosity.hidden), (curiosity.hidden, features)]
+    layers += [(2 * features, curiosity.hidden), (curiosity.hidden, ACTIONS)]
     per_row += 4 * features + 2 * curiosity.hidden
-    return 4 * (COPIES * _parameters(layers) + WORKSPACES * rows * per_row)
+    return 4 * (PARAMETER_COPIES * _parameters(layers) + ACTIVATION_COPIES * rows * per_row)
 
 
 def _parameters(layers: Sequence[tuple[int, ...]]) -> int:
@@ -299,28 +260,28 @@ def _parameters(layers: Sequence[tuple[int, ...]]) -> int:
     return sum(prod(layer) + layer[-1] for layer in layers)
 
 
-def _head(head: Head) -> tuple[int, int, int]:
+def _head(head: online.HeadConfig) -> tuple[int, int, int]:
     """Numbers per action, states a row becomes, and cosines of its embedding."""
     match head:
-        case Expected():
+        case online.DQNHeadConfig():
             return 1, 1, 0
-        case Categorical(n_atoms=atoms):
+        case online.C51HeadConfig(n_atoms=atoms):
             return atoms, 1, 0
-        case Quantiles(n_quantiles=count):
+        case online.QRDQNHeadConfig(n_quantiles=count):
             return count, 1, 0
-        case Implicit(n_taus=learn, n_target_taus=target, cosines=cosines):
+        case online.IQNHeadConfig(n_taus=learn, n_target_taus=target, cosines=cosines):
             return 1, max(learn, target), cosines
-        case Proposed(n_quantiles=count, cosines=cosines):
+        case online.FQFHeadConfig(n_quantiles=count, cosines=cosines):
             return 1, count, cosines
         case _:
             assert_never(head)
 
 
-def _torso(torso: Torso, task: Task) -> tuple[list[tuple[int, ...]], int, int]:
+def _torso(torso: online.TorsoConfig, task: Task) -> tuple[list[tuple[int, ...]], int, int]:
     """Shapes of the weights, the number of features, and the numbers of a row in all layers, its input included."""
     task, (numbers, _, _) = world_of(task), _shapes(task)
     layers: list[tuple[int, ...]] = []
-    if isinstance(torso, Mlp):
+    if isinstance(torso, online.MLPConfig):
         layers += pairwise((numbers, *torso.widths))
         return layers, (numbers, *torso.widths)[-1], numbers * task.stack + sum(torso.widths)
     channels, side = task.stack, (task.size if isinstance(task, AtariTask | GymnasiumTask) else None) or 84

@@ -57,7 +57,7 @@ def number_text(value: float, form: str) -> str:
 
 def count_text(number: int, noun: str) -> str:
     """A number with its noun: ``1 run``, ``2 runs``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def clean_texts(tree: object) -> object:

@@ -10,7 +10,7 @@ from pydantic import Field
 from rlbench.config import field_types
 from rlbench.config.canonical import Export, Family, Frozen, LearnsFrom
 
-Final: TypeAlias = Literal["linear", "xavier", "uniform"]
+FinalLayerInit: TypeAlias = Literal["linear", "xavier", "uniform"]
 """Initialization of an actor's last layer: torch's own, Xavier's with gain 0.01 and no bias, or within ±0.001."""
 
 
@@ -23,7 +23,7 @@ class OfflineMethod(Frozen):
         return Export(log_std=False)
 
 
-class Imitation(OfflineMethod):
+class BCConfig(OfflineMethod):
     """Behavior cloning; of the family's settings it uses only ``widths``, ``actor_lr`` and ``batch``."""
 
     kind: Literal["imitation"] = "imitation"
@@ -32,7 +32,7 @@ class Imitation(OfflineMethod):
     )
 
 
-class BatchConstrained(OfflineMethod):
+class BCQConfig(OfflineMethod):
     """BCQ: the action of the highest value among samples of a VAE of the data's actions."""
 
     kind: Literal["batchconstrained"] = "batchconstrained"
@@ -55,7 +55,7 @@ class BatchConstrained(OfflineMethod):
         return "BCQ's actor chooses among sampled candidates; record another run's"
 
 
-class Conservative(OfflineMethod):
+class CQLConfig(OfflineMethod):
     """CQL: SAC whose critics are penalized on actions outside the data."""
 
     kind: Literal["conservative"] = "conservative"
@@ -83,7 +83,7 @@ class Conservative(OfflineMethod):
     orthogonal_init: bool = Field(
         default=False, description="orthogonal initialization of the critics: gain √2, last layer 0.01, biases 0"
     )
-    final_init: Final = Field(default="linear", description="initialization of the actor's last layer")
+    final_init: FinalLayerInit = Field(default="linear", description="initialization of the actor's last layer")
     actor_first: bool = Field(default=False, description="the actor's gradient step precedes the critics'")
     bc_steps: int = Field(default=0, ge=0, description="first gradient steps, in which the actor clones the behavior")
 
@@ -93,7 +93,7 @@ class Conservative(OfflineMethod):
         return Export(log_std_bounds=(str(self.log_std_min), str(self.log_std_max)))
 
 
-class CriticRegularized(OfflineMethod):
+class CRRConfig(OfflineMethod):
     """CRR: behavior cloning weighted by the advantage over the current policy."""
 
     kind: Literal["criticregularized"] = "criticregularized"
@@ -110,7 +110,7 @@ class CriticRegularized(OfflineMethod):
     )
 
 
-class TD3BC(OfflineMethod):
+class TD3BCConfig(OfflineMethod):
     """TD3+BC: TD3 whose actor's loss adds behavior cloning."""
 
     kind: Literal["td3bc"] = "td3bc"
@@ -120,7 +120,7 @@ class TD3BC(OfflineMethod):
     clip: float = Field(default=0.5, gt=0, description="bound of the noise on the target's action")
 
 
-class ImplicitQ(OfflineMethod):
+class IQLConfig(OfflineMethod):
     """IQL: an expectile of the data's action values, and advantage-weighted behavior cloning."""
 
     kind: Literal["implicitq"] = "implicitq"
@@ -139,12 +139,10 @@ class ImplicitQ(OfflineMethod):
     )
 
 
-Method = Annotated[
-    Imitation | BatchConstrained | Conservative | CriticRegularized | TD3BC | ImplicitQ, Field(discriminator="kind")
-]
+Method = Annotated[BCConfig | BCQConfig | CQLConfig | CRRConfig | TD3BCConfig | IQLConfig, Field(discriminator="kind")]
 
 
-class Offline(Family):
+class OfflineConfig(Family):
     """Continuous actions, learned from a data set."""
 
     learns_from: ClassVar[LearnsFrom] = "data"
@@ -153,7 +151,7 @@ class Offline(Family):
     updates_per_step: ClassVar[float] = 0.0  # of transitions from a replay
     family: Literal["offline"] = "offline"
     revision: field_types.Revision = 1
-    method: Method = TD3BC()
+    method: Method = TD3BCConfig()
     widths: field_types.Widths = Field(
         default=(256, 256), description="hidden layers of actor, critics and value network"
     )

@@ -9,16 +9,16 @@ from pydantic import Field, model_validator
 
 from rlbench.config import field_types
 from rlbench.config.canonical import Family, Frozen, LearnsFrom
-from rlbench.config.online import Expected, Head, Nature, Torso
+from rlbench.config.online import DQNHeadConfig, HeadConfig, NatureConfig, TorsoConfig
 
 
-class DiscreteImitation(Frozen):
+class DiscreteBCConfig(Frozen):
     """Behavior cloning by cross entropy; it uses only the network, ``lr`` and ``batch``."""
 
     kind: Literal["imitation"] = "imitation"
 
 
-class DiscreteBatchConstrained(Frozen):
+class DiscreteBCQConfig(Frozen):
     """BCQ: Q-learning over actions that a behavior policy of the data considers probable."""
 
     kind: Literal["batchconstrained"] = "batchconstrained"
@@ -28,7 +28,7 @@ class DiscreteBatchConstrained(Frozen):
     penalty: float = Field(default=0.01, ge=0, description="weight of the behavior policy's squared logits")
 
 
-class DiscreteConservative(Frozen):
+class DiscreteCQLConfig(Frozen):
     """CQL: Q-learning that penalizes the values of actions outside the data."""
 
     kind: Literal["conservative"] = "conservative"
@@ -37,7 +37,7 @@ class DiscreteConservative(Frozen):
     )
 
 
-class DiscreteCriticRegularized(Frozen):
+class DiscreteCRRConfig(Frozen):
     """CRR: behavior cloning weighted by the advantage over the current policy."""
 
     kind: Literal["criticregularized"] = "criticregularized"
@@ -51,12 +51,12 @@ class DiscreteCriticRegularized(Frozen):
 
 
 Method = Annotated[
-    DiscreteImitation | DiscreteBatchConstrained | DiscreteConservative | DiscreteCriticRegularized,
+    DiscreteBCConfig | DiscreteBCQConfig | DiscreteCQLConfig | DiscreteCRRConfig,
     Field(discriminator="kind"),
 ]
 
 
-class OfflineQ(Family):
+class DiscreteOfflineConfig(Family):
     """Discrete actions, learned from a data set."""
 
     learns_from: ClassVar[LearnsFrom] = "data"
@@ -65,9 +65,9 @@ class OfflineQ(Family):
     updates_per_step: ClassVar[float] = 0.0  # of transitions from a replay
     family: Literal["offlineq"] = "offlineq"
     revision: field_types.Revision = 1
-    method: Method = DiscreteBatchConstrained()
-    head: Head = Expected(huber=1.0)  # of the Q-values; a policy has logits of its own
-    torso: Torso = Nature()  # shared by values and policy
+    method: Method = DiscreteBCQConfig()
+    head: HeadConfig = DQNHeadConfig(huber=1.0)  # of the Q-values; a policy has logits of its own
+    torso: TorsoConfig = NatureConfig()  # shared by values and policy
     hidden: int = Field(default=512, ge=1, description="units of the layer between torso and each head")
     lr: float = Field(default=1e-4, gt=0, description="learning rate of Adam")
     adam_epsilon: field_types.AdamEpsilon = 1e-8

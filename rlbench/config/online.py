@@ -11,26 +11,26 @@ from rlbench.config import field_types
 from rlbench.config.canonical import Export, Family, Frozen, LearnsFrom
 
 
-class Linear(Frozen):
-    """A value that moves from ``start`` to ``end`` over the first ``steps`` live agent steps and then stays."""
+class LinearSchedule(Frozen):
+    """A value that moves from ``start`` to ``end`` over the first ``steps`` agent steps and then stays."""
 
     start: float = Field(description="value at step 0")
     end: float = Field(description="value after the last of the steps")
-    steps: int = Field(ge=1, description="length of the linear schedule in live agent steps")
+    steps: int = Field(ge=1, description="length of the linear schedule in agent steps")
 
     def at(self, env_steps: int) -> float:
-        """The value after ``env_steps`` live agent steps."""
+        """The value after ``env_steps`` agent steps."""
         return self.end + (self.start - self.end) * max(0.0, 1.0 - env_steps / self.steps)
 
 
-class Expected(Frozen):
+class DQNHeadConfig(Frozen):
     """One number per action: DQN."""
 
     kind: Literal["expected"] = "expected"
     huber: float | None = Field(default=None, gt=0, description="threshold of the Huber loss; none: squared error")
 
 
-class Categorical(Frozen):
+class C51HeadConfig(Frozen):
     """Probabilities on fixed, evenly spaced returns: C51."""
 
     kind: Literal["categorical"] = "categorical"
@@ -45,14 +45,14 @@ class Categorical(Frozen):
         return self
 
 
-class Quantiles(Frozen):
+class QRDQNHeadConfig(Frozen):
     """The return at fixed, evenly spaced fractions: QR-DQN."""
 
     kind: Literal["quantiles"] = "quantiles"
     n_quantiles: int = Field(default=200, ge=1, description="quantiles of the return")
 
 
-class Implicit(Frozen):
+class IQNHeadConfig(Frozen):
     """The return at sampled fractions: IQN."""
 
     kind: Literal["implicit"] = "implicit"
@@ -63,7 +63,7 @@ class Implicit(Frozen):
     cosines: int = Field(default=64, ge=1, description="cosine features of a fraction's embedding")
 
 
-class Proposed(Frozen):
+class FQFHeadConfig(Frozen):
     """The return at fractions that a network proposes: FQF."""
 
     kind: Literal["proposed"] = "proposed"
@@ -73,14 +73,14 @@ class Proposed(Frozen):
     cosines: int = Field(default=64, ge=1, description="cosine features of a fraction's embedding")
 
 
-class Nature(Frozen):
+class NatureConfig(Frozen):
     """The convolutions of Mnih et al. 2015: 32@8/4, 64@4/2, 64@3/1."""
 
     kind: Literal["nature"] = "nature"
     scale: bool = Field(default=False, description="divide pixels by 255; the reference's off-policy scripts do not")
 
 
-class Mlp(Frozen):
+class MLPConfig(Frozen):
     """Fully connected layers."""
 
     kind: Literal["mlp"] = "mlp"
@@ -88,30 +88,36 @@ class Mlp(Frozen):
     activation: Literal["relu", "tanh"] = Field(default="relu", description="activation function")
 
 
-class Priority(Frozen):
+class PriorityConfig(Frozen):
     """Prioritized replay: the exponents of priorities and importance weights."""
 
     alpha: float = Field(default=0.5, gt=0, le=1, description="exponent of priorities; 0 would be uniform")
-    beta: Linear = Field(default=Linear(start=0.4, end=1.0, steps=5_000_000), description="importance exponent β")
+    beta: LinearSchedule = Field(
+        default=LinearSchedule(start=0.4, end=1.0, steps=5_000_000), description="importance exponent β"
+    )
 
 
-class Hindsight(Frozen):
+class HindsightConfig(Frozen):
     """Hindsight experience replay (HER), strategy "future": goals achieved later replace desired goals."""
 
     k: float = Field(default=8.0, gt=1, description="a sampled transition keeps its own goal with probability 1 / k")
 
 
-class Replay(Frozen):
+class ReplayConfig(Frozen):
     """The replay buffer."""
 
     capacity: int = Field(default=100_000, ge=100, description="transitions over all envs")
     n_step: int = Field(default=1, ge=1, le=100, description="rewards summed before bootstrapping")
-    priority: Priority | None = Field(default=None, description="prioritized replay; none: uniform sampling")
-    hindsight: Hindsight | None = Field(default=None, description="hindsight experience replay; none: no new goals")
+    priority: PriorityConfig | None = Field(default=None, description="prioritized replay; none: uniform sampling")
+    hindsight: HindsightConfig | None = Field(
+        default=None, description="hindsight experience replay; none: no new goals"
+    )
 
 
-Head = Annotated[Expected | Categorical | Quantiles | Implicit | Proposed, Field(discriminator="kind")]
-Torso = Annotated[Nature | Mlp, Field(discriminator="kind")]
+HeadConfig = Annotated[
+    DQNHeadConfig | C51HeadConfig | QRDQNHeadConfig | IQNHeadConfig | FQFHeadConfig, Field(discriminator="kind")
+]
+TorsoConfig = Annotated[NatureConfig | MLPConfig, Field(discriminator="kind")]
 
 
 REPLAY_SMOKE_LIMITS: Final[Mapping[str, float]] = {
@@ -121,13 +127,13 @@ REPLAY_SMOKE_LIMITS: Final[Mapping[str, float]] = {
 }
 
 
-class Curiosity(Frozen):
+class CuriosityConfig(Frozen):
     """An intrinsic reward, the prediction error of a model that learns beside the algorithm: ICM.
 
     The reference scripts leave it off; the values are their defaults, with ViZDoom's scale of the loss.
     """
 
-    torso: Torso = Nature()  # the model's own
+    torso: TorsoConfig = NatureConfig()  # the model's own
     hidden: int = Field(default=512, ge=1, description="units of the layer in the forward and in the inverse model")
     lr: float | None = Field(default=None, gt=0, description="learning rate of ICM's Adam; none: the algorithm's")
     loss_scale: float = Field(default=10.0, gt=0, description="factor of its loss, to which Adam is nearly invariant")
@@ -137,26 +143,28 @@ class Curiosity(Frozen):
     )
 
 
-CuriosityOrNone: TypeAlias = Annotated[
-    Curiosity | None, Field(description="intrinsic reward by ICM; none: no such reward")
+OptionalCuriosity: TypeAlias = Annotated[
+    CuriosityConfig | None, Field(description="intrinsic reward by ICM; none: no such reward")
 ]
 
 
 def _revision(fields: dict[str, object]) -> Literal[1, 2]:
     """Revision of Q-learning with these fields: 2 where DQN's priority is |δ|, which was its square in revision 1."""
     replay, head = fields.get("replay"), fields.get("head")  # absent if invalid
-    return 2 if isinstance(replay, Replay) and replay.priority is not None and isinstance(head, Expected) else 1
+    return (
+        2 if isinstance(replay, ReplayConfig) and replay.priority is not None and isinstance(head, DQNHeadConfig) else 1
+    )
 
 
-class QLearning(Family):
+class QLearningConfig(Family):
     """Value-based control with a target network; the algorithm is the type of its head."""
 
     learns_from: ClassVar[LearnsFrom] = "replay"
     epsilon_greedy: ClassVar[bool] = True
     smoke_limits: ClassVar[Mapping[str, float]] = REPLAY_SMOKE_LIMITS
     family: Literal["qlearning"] = "qlearning"
-    head: Head = Expected()
-    torso: Torso = Nature()
+    head: HeadConfig = DQNHeadConfig()
+    torso: TorsoConfig = NatureConfig()
     hidden: int = Field(default=512, ge=1, description="units of the layer between torso and head")
     dueling: bool = Field(default=False, description="a second stream for the state value")
     noisy: float | None = Field(default=None, gt=0, description="initial scale σ₀ of noisy layers; none: no noise")
@@ -169,15 +177,17 @@ class QLearning(Family):
     updates_per_step: field_types.UpdatesPerStep = 0.1
     target_update_interval: field_types.TargetUpdateInterval = 500
     learning_starts: field_types.LearningStarts = 320
-    epsilon: Linear = Field(default=Linear(start=1.0, end=0.05, steps=1_000_000), description="exploration probability")
-    replay: Replay = Replay()
+    epsilon: LinearSchedule = Field(
+        default=LinearSchedule(start=1.0, end=0.05, steps=1_000_000), description="exploration probability"
+    )
+    replay: ReplayConfig = ReplayConfig()
     revision: Literal[1, 2] = Field(
         default_factory=_revision, description="raised by every change of code that can move a score"
     )
-    curiosity: CuriosityOrNone = None
+    curiosity: OptionalCuriosity = None
 
 
-class Deterministic(Frozen):
+class TD3PolicyConfig(Frozen):
     """A deterministic policy, explored with Gaussian noise: DDPG and TD3."""
 
     kind: Literal["deterministic"] = "deterministic"
@@ -186,7 +196,7 @@ class Deterministic(Frozen):
     clip: float = Field(default=0.5, gt=0, description="bound of the noise on the target's action")
 
 
-class Soft(Frozen):
+class SACPolicyConfig(Frozen):
     """A squashed Gaussian whose entropy is part of its reward: SAC and REDQ."""
 
     kind: Literal["soft"] = "soft"
@@ -201,7 +211,7 @@ ActionUnits: TypeAlias = Literal["normalized", "environment"]
 """Units of the critics' actions and of log-densities: [−1, 1], or the environment's own bounds."""
 
 
-class ActorCritic(Family):
+class ActorCriticConfig(Family):
     """Continuous actions, learned off-policy by an actor and K critics."""
 
     learns_from: ClassVar[LearnsFrom] = "replay"
@@ -209,7 +219,7 @@ class ActorCritic(Family):
     smoke_limits: ClassVar[Mapping[str, float]] = REPLAY_SMOKE_LIMITS
     family: Literal["actorcritic"] = "actorcritic"
     revision: field_types.Revision = 1
-    policy: Annotated[Deterministic | Soft, Field(discriminator="kind")] = Soft()
+    policy: Annotated[TD3PolicyConfig | SACPolicyConfig, Field(discriminator="kind")] = SACPolicyConfig()
     widths: field_types.Widths = Field(default=(256, 256), description="hidden layers of the actor and of every critic")
     critics: field_types.Critics = 2
     redq_subset: int | None = Field(default=None, ge=1, description="critics drawn for a target (REDQ); none: all")
@@ -224,26 +234,26 @@ class ActorCritic(Family):
         default="normalized",
         description="units of the critics' actions and of log-densities: [−1, 1] or the env's bounds",
     )
-    learning_starts: int = Field(default=10_000, ge=1, description="live agent steps of uniform actions before updates")
-    replay: Replay = Replay(capacity=1_000_000)
+    learning_starts: int = Field(default=10_000, ge=1, description="agent steps of uniform actions before updates")
+    replay: ReplayConfig = ReplayConfig(capacity=1_000_000)
 
     @property
     def export(self) -> Export:
         """Mean and, of a Gaussian, log std before tanh."""
         policy = self.policy
-        bounds = (str(policy.log_std_min), str(policy.log_std_max)) if isinstance(policy, Soft) else ("", "")
+        bounds = (str(policy.log_std_min), str(policy.log_std_max)) if isinstance(policy, SACPolicyConfig) else ("", "")
         return Export(log_std_bounds=bounds)
 
     @model_validator(mode="after")
     def _subset_of_critics(self) -> Self:
         if self.redq_subset is not None and self.redq_subset > self.critics:
             raise ValueError(f"redq_subset={self.redq_subset} cannot be drawn from critics={self.critics}")
-        if self.redq_subset is not None and isinstance(self.policy, Deterministic):
+        if self.redq_subset is not None and isinstance(self.policy, TD3PolicyConfig):
             raise ValueError(f"redq_subset={self.redq_subset}: only policy=soft samples its critics; set it to none")
         return self
 
 
-class DiscreteSAC(Family):
+class DiscreteSACConfig(Family):
     """Discrete actions, learned off-policy by an actor whose entropy is part of its reward, and K critics.
 
     All of them share a torso, which each of their optimizers updates, as in the reference code.
@@ -253,7 +263,7 @@ class DiscreteSAC(Family):
     smoke_limits: ClassVar[Mapping[str, float]] = REPLAY_SMOKE_LIMITS
     family: Literal["discretesac"] = "discretesac"
     revision: field_types.Revision = 1
-    torso: Torso = Nature()
+    torso: TorsoConfig = NatureConfig()
     hidden: int = Field(default=512, ge=1, description="units of the layer between torso, actor and critics")
     critics: field_types.Critics = 2
     alpha: field_types.Alpha = 0.05
@@ -264,19 +274,19 @@ class DiscreteSAC(Family):
     gamma: field_types.Discount = 0.99
     tau: field_types.Polyak = 0.005
     batch: field_types.Batch = 64
-    updates_per_step: float = Field(default=0.1, gt=0, description="gradient steps of each network per live agent step")
+    updates_per_step: float = Field(default=0.1, gt=0, description="gradient steps of each network per agent step")
     learning_starts: field_types.LearningStarts = 640
-    replay: Replay = Replay()
-    curiosity: CuriosityOrNone = None
+    replay: ReplayConfig = ReplayConfig()
+    curiosity: OptionalCuriosity = None
 
 
-class Reinforce(Frozen):
+class ReinforceConfig(Frozen):
     """REINFORCE: the plain policy gradient, without a critic."""
 
     kind: Literal["reinforce"] = "reinforce"
 
 
-class Surrogate(Frozen):
+class PPOConfig(Frozen):
     """A2C, and with ``clip`` and ``epochs`` PPO."""
 
     kind: Literal["surrogate"] = "surrogate"
@@ -303,7 +313,7 @@ class Surrogate(Frozen):
         return self
 
 
-class Natural(Frozen):
+class TRPOConfig(Frozen):
     """NPG, and with a trust region TRPO; only the critic has an optimizer."""
 
     kind: Literal["natural"] = "natural"
@@ -316,7 +326,7 @@ class Natural(Frozen):
     critic_steps: int = Field(default=20, ge=1, description="gradient steps of the critic per rollout")
 
 
-class PolicyGradient(Family):
+class PolicyGradientConfig(Family):
     """On-policy algorithms: they learn from rollouts of the current policy."""
 
     learns_from: ClassVar[LearnsFrom] = "rollouts"
@@ -324,8 +334,8 @@ class PolicyGradient(Family):
     updates_per_step: ClassVar[float] = 0.0  # of transitions from a replay
     family: Literal["policygradient"] = "policygradient"
     revision: field_types.Revision = 1
-    method: Annotated[Reinforce | Surrogate | Natural, Field(discriminator="kind")] = Surrogate()
-    torso: Torso = Mlp(widths=(64, 64), activation="tanh")
+    method: Annotated[ReinforceConfig | PPOConfig | TRPOConfig, Field(discriminator="kind")] = PPOConfig()
+    torso: TorsoConfig = MLPConfig(widths=(64, 64), activation="tanh")
     hidden: int = Field(
         default=512, ge=1, description="units of the layer between a convolutional torso and both heads"
     )
@@ -335,7 +345,7 @@ class PolicyGradient(Family):
     epsilon: float = Field(default=1e-8, gt=0, description="ε of the optimizer")
     lr: float = Field(default=3e-4, gt=0, description="initial learning rate")
     lr_decay_steps: int | None = Field(
-        default=None, ge=1, description="live agent steps over which the learning rate falls to 0; none: constant"
+        default=None, ge=1, description="agent steps over which the learning rate falls to 0; none: constant"
     )
     rollout_length: int = Field(default=32, ge=1, description="vector steps per rollout")
     gamma: field_types.Discount = 0.99
@@ -343,14 +353,14 @@ class PolicyGradient(Family):
     scale_returns: bool = Field(default=True, description="the critic predicts returns divided by their running std")
     normalize_obs: bool = Field(default=True, description="normalize observations by running mean and std, clip at ±10")
     greedy: bool = Field(default=False, description="evaluate the policy's mode instead of its samples")
-    curiosity: CuriosityOrNone = None
+    curiosity: OptionalCuriosity = None
 
     @property
     def export(self) -> Export | str:
         """The mean and one std for all observations."""
         torso = self.torso
-        return Export(torso.activation, self.bound) if isinstance(torso, Mlp) else super().export
+        return Export(torso.activation, self.bound) if isinstance(torso, MLPConfig) else super().export
 
 
-OffPolicy: TypeAlias = QLearning | ActorCritic | DiscreteSAC
+OffPolicyConfig: TypeAlias = QLearningConfig | ActorCriticConfig | DiscreteSACConfig
 """The families that learn from a replay buffer."""

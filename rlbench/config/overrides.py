@@ -152,7 +152,9 @@ def _replace(node: ModelT, path: list[str], setting: Setting) -> ModelT:
     fields = type(node).model_fields
     if name not in fields or name == "kind":
         names = [n for n in fields if n != "kind"]
-        raise UnknownName("field", name, names, where=f"{setting.source} {setting.path}: {type(node).__name__}")
+        raise UnknownName(
+            "field", name, names, where=f"{setting.source} {setting.path}: {type(node).__name__.removesuffix('Config')}"
+        )
     current = getattr(node, name)
     if rest:
         if not isinstance(current, BaseModel):
@@ -224,9 +226,9 @@ def _members(annotation: Any) -> tuple[Any, ...]:
 
 
 def _kind(model: type[BaseModel]) -> str:
-    """The name that selects a model: the value of its ``kind``, or its class in lower case."""
+    """The name that selects a model: the value of its ``kind``, or its class without ``Config``."""
     field = model.model_fields.get("kind") or model.model_fields.get("family")
-    return str(field.default) if field else model.__name__.lower()
+    return str(field.default) if field else model.__name__.removesuffix("Config").lower()
 
 
 def _name(annotation: Any) -> str:

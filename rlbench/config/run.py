@@ -6,15 +6,21 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from rlbench.config import online
 from rlbench.config.canonical import Frozen, canonical, digest, fields
 from rlbench.config.names import check_name
-from rlbench.config.offline import Offline
-from rlbench.config.offline_discrete import OfflineQ
-from rlbench.config.online import ActorCritic, DiscreteSAC, OffPolicy, PolicyGradient, QLearning, Surrogate, Torso
+from rlbench.config.offline import OfflineConfig
+from rlbench.config.offline_discrete import DiscreteOfflineConfig
 from rlbench.config.tasks import AtariTask, GymnasiumTask, MujocoTask, OfflineTask, Task, world_of
 
-Algo = Annotated[
-    QLearning | ActorCritic | DiscreteSAC | PolicyGradient | Offline | OfflineQ, Field(discriminator="family")
+AlgoConfig = Annotated[
+    online.QLearningConfig
+    | online.ActorCriticConfig
+    | online.DiscreteSACConfig
+    | online.PolicyGradientConfig
+    | OfflineConfig
+    | DiscreteOfflineConfig,
+    Field(discriminator="family"),
 ]
 
 
@@ -43,9 +49,12 @@ class Protocol(Frozen):
 
 
 class Budget(Frozen):
-    """The length of a run in live agent steps (Atari frames are steps × frame skip), offline in gradient steps."""
+    """The length of a run in agent steps (Atari frames are steps × frame skip), offline in gradient steps.
 
-    steps: int = Field(ge=1, description="length of the run in live agent steps, offline in gradient steps")
+    A step that only resets an environment is no agent step.
+    """
+
+    steps: int = Field(ge=1, description="length of the run in agent steps, offline in gradient steps")
     epoch: int = Field(ge=1, description="steps between evaluations")
     segment: int = Field(ge=1, description="steps between fresh envs; there and at checkpoints, resuming is exact")
 
@@ -56,7 +65,7 @@ class Spec(Frozen):
     suite: str = Field(description="the suite's name")
     algorithm: str = Field(description="the algorithm's name in the table")
     task: Task
-    algo: Algo
+    algo: AlgoConfig
     protocol: Protocol
     budget: Budget
     smoke: bool = Field(default=False, description="a tiny run of the whole path, which enters no table")
@@ -98,38 +107,38 @@ class Spec(Frozen):
             raise ValueError(
                 f"{self.algorithm} and {self.task.id}: offline algorithms learn from data sets, and only they"
             )
-        if isinstance(self.algo, Offline):
+        if isinstance(self.algo, OfflineConfig):
             return self
-        if not isinstance(self.algo, ActorCritic):
+        if not isinstance(self.algo, online.ActorCriticConfig):
             self._torso_fits(self.algo.torso, "algo")
-            if not isinstance(self.algo, OfflineQ) and self.algo.curiosity is not None:
+            if not isinstance(self.algo, DiscreteOfflineConfig) and self.algo.curiosity is not None:
                 self._torso_fits(self.algo.curiosity.torso, "algo.curiosity")
         if self.protocol.epsilon > 0 and not self.algo.epsilon_greedy:
             raise ValueError(
                 f"protocol.epsilon={self.protocol.epsilon}: only Q-learning is evaluated with it; set it to 0"
             )
-        if isinstance(self.algo, PolicyGradient):
+        if isinstance(self.algo, online.PolicyGradientConfig):
             self._rollouts_fit(self.algo)
-        elif not isinstance(self.algo, OfflineQ):
+        elif not isinstance(self.algo, DiscreteOfflineConfig):
             self._replay_fits(self.algo)
         return self
 
-    def _torso_fits(self, torso: Torso, where: str) -> None:
+    def _torso_fits(self, torso: online.TorsoConfig, where: str) -> None:
         if torso.kind == "nature" and not _shows_frames(world_of(self.task)):
             raise ValueError(f"{where}.torso=nature needs 84×84 frames; {self.task.id} has none, use {where}.torso=mlp")
 
-    def _rollouts_fit(self, algo: PolicyGradient) -> None:
+    def _rollouts_fit(self, algo: online.PolicyGradientConfig) -> None:
         if self.async_batch is not None:
             raise ValueError("task.async_batch: a rollout needs rows of every env by the same policy; set it to none")
         steps = algo.rollout_length * self.task.envs
-        if isinstance(algo.method, Surrogate) and algo.method.minibatches > steps:
+        if isinstance(algo.method, online.PPOConfig) and algo.method.minibatches > steps:
             raise ValueError(f"algo.method.minibatches={algo.method.minibatches}: a rollout has only {steps} steps")
         if algo.normalize_obs and (_shows_frames(self.task) or self.task.id == "Catch"):
             raise ValueError(f"algo.normalize_obs: {self.task.id} shows bytes, which stay as they are; set it to false")
         if algo.normalize_obs and isinstance(self.task, MujocoTask) and self.task.env != "gymnasium":
             raise ValueError("algo.normalize_obs: EnvPool cannot tell where it stands; choose task.env=gymnasium")
 
-    def _replay_fits(self, algo: OffPolicy) -> None:
+    def _replay_fits(self, algo: online.OffPolicyConfig) -> None:
         if self.async_batch is not None and self.async_batch > self.task.envs:
             raise ValueError(
                 f"task.async_batch={self.async_batch}: there are {self.task.envs} envs; wait for no more of them"

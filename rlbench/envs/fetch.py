@@ -28,7 +28,7 @@ from rlbench.envs.base import Step
 from rlbench.envs.gymnasium import Env, GymnasiumVector, bare
 from rlbench.envs.mujoco import physics, put_physics
 from rlbench.errors import UsageError
-from rlbench.ops.state_dict import State, branch, tensor
+from rlbench.ops.state_dict import State, subtree, tensor
 
 PACKAGE: Final = "gymnasium_robotics.envs.fetch"
 REMEDY: Final = 'pip install "gymnasium-robotics>=1.4"'
@@ -79,7 +79,7 @@ class FetchVector(GymnasiumVector):
         """Restore physics, goals, episodes and generators."""
         with self._inspection.guard():
             self.proceed(state)
-            put_physics(self.unwrapped(), branch(state, "physics"))
+            put_physics(self.unwrapped(), subtree(state, "physics"))
             for env, goal in zip(self.unwrapped(), tensor(state, "goals").numpy(), strict=True):
                 env.goal = goal.copy()
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from rlbench.envs.base import Box, Discrete, EnvInfo, Frames, Step
 from rlbench.envs.checks import Inspection
 from rlbench.errors import RlbenchError, UnknownName, UsageError
-from rlbench.ops.state_dict import State, branch, tensor, whole
+from rlbench.ops.state_dict import State, integer, subtree, tensor
 
 Env: TypeAlias = gymnasium.Env[Any, Any]  # its spaces have the types of observations and actions
 NEVER: Final = 2**62  # steps
@@ -128,7 +128,7 @@ class GymnasiumVector:
         """Reset every env, then load the progress of other episodes."""
         self.reset()
         self._elapsed, self._ended = tensor(state, "elapsed").numpy().copy(), tensor(state, "ended").numpy().copy()
-        self._inspection.steps = whole(state, "steps")
+        self._inspection.steps = integer(state, "steps")
         for env, words in zip(self.unwrapped(), tensor(state, "streams").numpy(), strict=True):
             env.np_random.bit_generator.state = _pcg64(words)
 
@@ -252,4 +252,4 @@ class ClassicVector(GymnasiumVector):
         with self._inspection.guard():
             self.proceed(state)
             for i, env in enumerate(self.unwrapped()):
-                env.state = tensor(branch(state, "places"), str(i)).numpy().copy()
+                env.state = tensor(subtree(state, "places"), str(i)).numpy().copy()

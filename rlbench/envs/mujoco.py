@@ -24,7 +24,7 @@ from rlbench.envs.base import Step
 from rlbench.envs.gymnasium import GymnasiumVector, bare
 from rlbench.envs.opengl import import_remedy
 from rlbench.errors import UsageError
-from rlbench.ops.state_dict import State, branch, tensor
+from rlbench.ops.state_dict import State, subtree, tensor
 
 try:
     import mujoco
@@ -88,7 +88,7 @@ class MujocoVector(GymnasiumVector):
         """Restore physics, episodes and generators."""
         with self._inspection.guard():
             self.proceed(state)
-            put_physics(self.unwrapped(), branch(state, "physics"))
+            put_physics(self.unwrapped(), subtree(state, "physics"))
 
 
 def physics(envs: Sequence[Any]) -> State:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from rlbench.envs.base import EnvInfo, Frames, Snapshot, Step, VectorEnv
-from rlbench.ops.returns import Moments, fresh, merge_moments
+from rlbench.ops.returns import RunningMoments, initial_moments, update_moments
 from rlbench.ops.state_dict import State, tensor
 
 CLIP: Final = 10.0
@@ -31,11 +31,11 @@ class Scale:
     """Running mean and std of observations of one shape; shared by training and evaluation."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
-        self.moments = fresh(shape, torch.empty(0))
+        self.moments = initial_moments(shape, torch.empty(0))
 
     def count(self, obs: NDArray[np.float32]) -> None:
         """Update the statistics by the rows of ``[N, ...]``."""
-        self.moments = merge_moments(self.moments, torch.from_numpy(obs), torch.ones(len(obs)))
+        self.moments = update_moments(self.moments, torch.from_numpy(obs), torch.ones(len(obs)))
 
     def __call__(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
         """``[N, ...]``, with mean 0 and std 1 by the statistics so far."""
@@ -45,11 +45,11 @@ class Scale:
 
     def state_dict(self) -> State:
         """Mean, variance and count."""
-        return {name: getattr(self.moments, name) for name in Moments._fields}
+        return {name: getattr(self.moments, name) for name in RunningMoments._fields}
 
     def load_state_dict(self, state: State) -> None:
         """Load mean, variance and count."""
-        self.moments = Moments(*(tensor(state, name) for name in Moments._fields))
+        self.moments = RunningMoments(*(tensor(state, name) for name in RunningMoments._fields))
 
 
 class Normalized:

@@ -27,7 +27,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from rlbench.errors import BrokenEnvironment, ResourceExhausted, RunFailed
-from rlbench.ops.state_dict import State, branch, of_module, tensors
+from rlbench.ops.state_dict import State, module_state, subtree, tensors
 from rlbench.records.types import Evaluated
 from rlbench.signals import cause
 
@@ -183,7 +183,7 @@ class EvalPool:
 
     def submit(self, epoch: int) -> None:
         """Evaluate a copy of the current policy."""
-        self._copy(epoch, of_module(self.policy))
+        self._copy(epoch, module_state(self.policy))
         self._dispatch()
 
     def poll(self, epoch: int, seconds: float) -> Evaluated | int:
@@ -216,7 +216,7 @@ class EvalPool:
         self.pending.clear()
         self._results.clear()
         for epoch in sorted(map(int, state)):
-            self._copy(epoch, branch(state, str(epoch)))
+            self._copy(epoch, subtree(state, str(epoch)))
 
     def close(self) -> None:
         """Kill every worker."""

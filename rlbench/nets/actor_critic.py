@@ -9,57 +9,57 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rlbench.nets.torsos import MlpTorso, NatureTorso
-from rlbench.ops.action_distributions import Discrete, Gaussian, Policy
+from rlbench.nets.torsos import MLPTorso, NatureTorso
+from rlbench.ops.action_distributions import CategoricalPolicy, GaussianPolicy, StochasticPolicy
 
 
-class PolicyValue(NamedTuple):
+class ActorCriticOutput(NamedTuple):
     """The policy at some observations and their state value."""
 
-    policy: Policy
+    policy: StochasticPolicy
     value: Tensor  # [B]
 
 
 class GaussianActor(nn.Module):
     """``[B, ...]`` to a diagonal Gaussian whose std does not depend on the observation."""
 
-    def __init__(self, *, torso: MlpTorso, actions: int, log_std: float) -> None:
+    def __init__(self, *, torso: MLPTorso, actions: int, log_std: float) -> None:
         super().__init__()
         self.torso, self.mean = torso, nn.Linear(torso.features, actions)
         self.log_std = nn.Parameter(torch.full((actions,), log_std))
 
-    def forward(self, obs: Tensor) -> Gaussian:
+    def forward(self, obs: Tensor) -> GaussianPolicy:
         """The policy at ``obs`` ``[B, ...]``, of actions ``[B, A]``."""
         mean = self.mean(self.torso(obs))
-        return Gaussian(mean, self.log_std.expand_as(mean))
+        return GaussianPolicy(mean, self.log_std.expand_as(mean))
 
 
 class DiscreteActor(nn.Module):
     """``[B, ...]`` to probabilities of discrete actions."""
 
-    def __init__(self, *, torso: MlpTorso, actions: int) -> None:
+    def __init__(self, *, torso: MLPTorso, actions: int) -> None:
         super().__init__()
         self.torso, self.logits = torso, nn.Linear(torso.features, actions)
 
-    def forward(self, obs: Tensor) -> Discrete:
+    def forward(self, obs: Tensor) -> CategoricalPolicy:
         """The policy at ``obs`` ``[B, ...]``, of actions ``[B]``."""
-        return Discrete(self.logits(self.torso(obs)))
+        return CategoricalPolicy(self.logits(self.torso(obs)))
 
 
 class SeparateActorCritic(nn.Module):
     """An actor and a critic without shared parameters, as in the MuJoCo tables."""
 
-    def __init__(self, actor: GaussianActor | DiscreteActor, torso: MlpTorso) -> None:
+    def __init__(self, actor: GaussianActor | DiscreteActor, torso: MLPTorso) -> None:
         super().__init__()
         self.actor, self.critic = actor, nn.Sequential(torso, nn.Linear(torso.features, 1))
 
-    def forward(self, obs: Tensor) -> PolicyValue:
+    def forward(self, obs: Tensor) -> ActorCriticOutput:
         """Policy and value, ``[B]``."""
-        return PolicyValue(self.actor(obs), self.critic(obs).squeeze(-1))
+        return ActorCriticOutput(self.actor(obs), self.critic(obs).squeeze(-1))
 
-    def policy(self, obs: Tensor) -> Policy:
+    def policy(self, obs: Tensor) -> StochasticPolicy:
         """The policy alone, at ``obs`` ``[B, ...]``."""
-        policy: Policy = self.actor(obs)
+        policy: StochasticPolicy = self.actor(obs)
         return policy
 
     def state_value(self, obs: Tensor) -> Tensor:
@@ -71,19 +71,19 @@ class SeparateActorCritic(nn.Module):
 class SharedActorCritic(nn.Module):
     """An actor and a critic on one torso and hidden layer, as in the Atari tables."""
 
-    def __init__(self, torso: NatureTorso | MlpTorso, *, hidden: int, actions: int) -> None:
+    def __init__(self, torso: NatureTorso | MLPTorso, *, hidden: int, actions: int) -> None:
         super().__init__()
         self.torso = nn.Sequential(torso, nn.Linear(torso.features, hidden), nn.ReLU())
         self.logits, self.value = nn.Linear(hidden, actions), nn.Linear(hidden, 1)
 
-    def forward(self, obs: Tensor) -> PolicyValue:
+    def forward(self, obs: Tensor) -> ActorCriticOutput:
         """Policy and value, ``[B]``."""
         features = self.torso(obs)
-        return PolicyValue(Discrete(self.logits(features)), self.value(features).squeeze(-1))
+        return ActorCriticOutput(CategoricalPolicy(self.logits(features)), self.value(features).squeeze(-1))
 
-    def policy(self, obs: Tensor) -> Policy:
+    def policy(self, obs: Tensor) -> StochasticPolicy:
         """The policy alone, at ``obs`` ``[B, ...]``."""
-        return Discrete(self.logits(self.torso(obs)))
+        return CategoricalPolicy(self.logits(self.torso(obs)))
 
     def state_value(self, obs: Tensor) -> Tensor:
         """The value alone, ``[B]``."""
@@ -91,7 +91,7 @@ class SharedActorCritic(nn.Module):
         return value
 
 
-def orthogonal(layers: Sequence[nn.Module]) -> None:
+def init_orthogonal(layers: Sequence[nn.Module]) -> None:
     """Initialize the weights of every linear and convolutional layer as an orthogonal matrix, biases as 0."""
     for outer in layers:
         for layer in outer.modules():

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rlbench.nets.critics import Critics, EnsembleLinear
-from rlbench.nets.torsos import MlpTorso
-from rlbench.ops.action_distributions import Deterministic, Gaussian, Squashed
+from rlbench.nets.torsos import MLPTorso
+from rlbench.ops.action_distributions import DeterministicPolicy, GaussianPolicy, SquashedGaussianPolicy
 
 
 class DeterministicActor(nn.Module):
@@ -20,15 +20,15 @@ class DeterministicActor(nn.Module):
 
     def __init__(self, *, obs_shape: tuple[int, ...], actions: int, widths: Sequence[int]) -> None:
         super().__init__()
-        self.torso = MlpTorso(obs_shape=obs_shape, widths=widths)
+        self.torso = MLPTorso(obs_shape=obs_shape, widths=widths)
         self.action = nn.Linear(self.torso.features, actions)
 
-    def forward(self, obs: Tensor) -> Deterministic:
+    def forward(self, obs: Tensor) -> DeterministicPolicy:
         """The policy at ``obs`` ``[B, ...]``, of actions ``[B, A]``."""
-        return Deterministic(self.action(self.torso(obs)).tanh())
+        return DeterministicPolicy(self.action(self.torso(obs)).tanh())
 
 
-class SquashedActor(nn.Module):
+class SquashedGaussianActor(nn.Module):
     """``[B, ...]`` to a squashed Gaussian whose std depends on the observation.
 
     With ``log_std_offset`` the log std is scaled by a learned 1 and shifted by a learned offset before it is clipped.
@@ -48,14 +48,14 @@ class SquashedActor(nn.Module):
     ) -> None:
         super().__init__()
         self.low, self.high = log_std_min, log_std_max  # bounds of the log std
-        self.log_scale = log_scale  # Σ log(action scale), as in ``Squashed``
+        self.log_scale = log_scale  # Σ log(action scale), as in ``SquashedGaussianPolicy``
         self.mean_bound = mean_bound
-        self.torso = MlpTorso(obs_shape=obs_shape, widths=widths)
+        self.torso = MLPTorso(obs_shape=obs_shape, widths=widths)
         self.mean = nn.Linear(self.torso.features, actions)
         self.log_std = nn.Linear(self.torso.features, actions)
         self.affine = None if log_std_offset is None else nn.Parameter(torch.tensor([1.0, log_std_offset]))
 
-    def forward(self, obs: Tensor) -> Squashed:
+    def forward(self, obs: Tensor) -> SquashedGaussianPolicy:
         """The policy at ``obs`` ``[B, ...]``, of actions ``[B, A]``."""
         features = self.torso(obs)
         mean, log_std = self.mean(features), self.log_std(features)
@@ -63,10 +63,10 @@ class SquashedActor(nn.Module):
             mean = mean.clamp(-self.mean_bound, self.mean_bound)
         if self.affine is not None:
             log_std = self.affine[0] * log_std + self.affine[1]
-        return Squashed(mean, log_std.clamp(self.low, self.high), self.log_scale)
+        return SquashedGaussianPolicy(mean, log_std.clamp(self.low, self.high), self.log_scale)
 
 
-class BoundedActor(nn.Module):
+class BoundedGaussianActor(nn.Module):
     """``[B, ...]`` to a Gaussian whose mean is bounded and whose std does not depend on the observation.
 
     Its samples may exceed the bounds; the density at ±1, which many actions of the data take, is finite.
@@ -77,17 +77,17 @@ class BoundedActor(nn.Module):
     ) -> None:
         super().__init__()
         self.low, self.high = log_std_min, log_std_max  # bounds of the log std
-        self.torso = MlpTorso(obs_shape=obs_shape, widths=widths)
+        self.torso = MLPTorso(obs_shape=obs_shape, widths=widths)
         self.mean = nn.Linear(self.torso.features, actions)
         self.log_std = nn.Parameter(torch.zeros(actions))
 
-    def forward(self, obs: Tensor) -> Gaussian:
+    def forward(self, obs: Tensor) -> GaussianPolicy:
         """The policy at ``obs`` ``[B, ...]``, of actions ``[B, A]``."""
         mean = self.mean(self.torso(obs)).tanh()
-        return Gaussian(mean, self.log_std.clamp(self.low, self.high).expand_as(mean))
+        return GaussianPolicy(mean, self.log_std.clamp(self.low, self.high).expand_as(mean), clip=True)
 
 
-class ConditionalActor(nn.Module):
+class StateDependentStdActor(nn.Module):
     """``[B, ...]`` to a Gaussian whose mean is bounded and whose std is a softplus of the observation.
 
     robomimic's ``GaussianActorNetwork`` without ``use_tanh``, ARISE-Initiative/robomimic@d309eae
@@ -102,27 +102,27 @@ class ConditionalActor(nn.Module):
     ) -> None:
         super().__init__()
         self.low, self.high = low, high  # bounds of the logarithm of the std
-        self.torso = MlpTorso(obs_shape=obs_shape, widths=widths)
+        self.torso = MLPTorso(obs_shape=obs_shape, widths=widths)
         self.mean = nn.Linear(self.torso.features, actions)
         self.std = nn.Linear(self.torso.features, actions)
-        uniform(self.mean, self.std)
+        init_uniform(self.mean, self.std)
 
-    def forward(self, obs: Tensor) -> Gaussian:
+    def forward(self, obs: Tensor) -> GaussianPolicy:
         """The policy at ``obs`` ``[B, ...]``, of actions ``[B, A]``."""
         features = self.torso(obs)
         mean = self.mean(features).clamp(-self.MEAN, self.MEAN).tanh()
         log_std = F.softplus(self.std(features)).log() + math.log(self.STD / math.log(2))
-        return Gaussian(mean, log_std.clamp(self.low, self.high))
+        return GaussianPolicy(mean, log_std.clamp(self.low, self.high), clip=True)
 
 
 SMALL: Final = 1e-3
-"""Bound of ``uniform``; ``init_last_fc_weight`` of ARISE-Initiative/robomimic@d309eae."""
+"""Bound of ``init_uniform``; ``init_last_fc_weight`` of ARISE-Initiative/robomimic@d309eae."""
 
 GAIN: Final = 1e-2
-"""Gain of a last layer in ``xavier`` and ``orthogonal``; ``init_module_weights`` of corl-team/CORL@eeeeef2."""
+"""Gain of a last layer in ``init_xavier`` and ``orthogonal``; ``init_module_weights`` of corl-team/CORL@eeeeef2."""
 
 
-def uniform(*layers: nn.Linear) -> None:
+def init_uniform(*layers: nn.Linear) -> None:
     """Draw weights and biases within ``±SMALL``."""
     for layer in layers:
         nn.init.uniform_(layer.weight, -SMALL, SMALL)
@@ -130,7 +130,7 @@ def uniform(*layers: nn.Linear) -> None:
 
 
 @torch.no_grad()
-def xavier(*layers: nn.Linear) -> None:
+def init_xavier(*layers: nn.Linear) -> None:
     """Draw weights as Xavier's of one layer with the outputs of all ``layers``, times ``GAIN``; biases are 0."""
     inputs, outputs = layers[0].in_features, sum(layer.out_features for layer in layers)
     bound = GAIN * math.sqrt(6 / (inputs + outputs))
@@ -140,7 +140,7 @@ def xavier(*layers: nn.Linear) -> None:
 
 
 @torch.no_grad()
-def orthogonal_critics(critics: Critics) -> None:
+def init_orthogonal_critics(critics: Critics) -> None:
     """Draw every critic's layers orthogonal with gain √2, the last with ``GAIN``; biases are 0."""
     layers = [layer for layer in critics.layers if isinstance(layer, EnsembleLinear)]
     for number, layer in enumerate(layers, 1):

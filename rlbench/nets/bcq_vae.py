@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rlbench.nets.critics import Critics, concatenate
+from rlbench.nets.critics import Critics, concatenate_obs_action
 
 CODE = 0.5  # samples of the latent code are clipped to ±0.5, so that only likely actions are proposed
 
@@ -37,13 +37,13 @@ class ActionVAE(nn.Module):
 
     def forward(self, obs: Tensor, action: Tensor) -> VAEOutput:
         """Actions ``[B, A]`` at ``obs`` ``[B, F]``, through a sampled latent code."""
-        features = self.encoder(concatenate(obs, action))
+        features = self.encoder(concatenate_obs_action(obs, action))
         mean, log_std = self.mean(features), self.log_std(features).clamp(-4, 15)
         return VAEOutput(self.decode(obs, mean + log_std.exp() * torch.randn_like(mean)), mean, log_std)
 
     def decode(self, obs: Tensor, code: Tensor) -> Tensor:
         """Codes ``[..., B, L]`` to actions ``[..., B, A]``."""
-        action: Tensor = self.action(self.decoder(concatenate(obs, code))).tanh()
+        action: Tensor = self.action(self.decoder(concatenate_obs_action(obs, code))).tanh()
         return action
 
     def propose(self, obs: Tensor, count: int) -> Tensor:
@@ -52,7 +52,7 @@ class ActionVAE(nn.Module):
         return self.decode(obs, code if self.clip is None else code.clamp(-self.clip, self.clip))
 
 
-class Perturbation(nn.Module):
+class PerturbationNet(nn.Module):
     """A network that shifts an action by at most ``perturbation`` in each dimension, within bounds."""
 
     def __init__(self, *, obs: int, actions: int, widths: Sequence[int], perturbation: float) -> None:
@@ -63,14 +63,14 @@ class Perturbation(nn.Module):
 
     def forward(self, obs: Tensor, action: Tensor) -> Tensor:
         """Actions ``[..., B, A]`` at ``obs`` ``[B, F]`` to the same shape."""
-        shift: Tensor = self.shift(self.layers(concatenate(obs, action))).tanh()
+        shift: Tensor = self.shift(self.layers(concatenate_obs_action(obs, action))).tanh()
         return (action + self.perturbation * shift).clamp(-1, 1)
 
 
 class BCQPolicy(nn.Module):
     """BCQ's policy: samples of the VAE, their perturbation, and the critic that selects one of them."""
 
-    def __init__(self, proposer: ActionVAE, perturbation: Perturbation, critics: Critics) -> None:
+    def __init__(self, proposer: ActionVAE, perturbation: PerturbationNet, critics: Critics) -> None:
         super().__init__()
         self.proposer, self.perturbation, self.critics = proposer, perturbation, critics
 

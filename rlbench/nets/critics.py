@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rlbench.nets.chunked_mlp import apply_chunked, pays_to_chunk
-from rlbench.nets.torsos import MlpTorso
+from rlbench.nets.torsos import MLPTorso
 
 
 class EnsembleLinear(nn.Module):
@@ -70,7 +70,7 @@ class Critics(nn.Module):
     def _inputs(self, obs: Tensor, action: Tensor) -> Tensor:
         if self.scale is not None and self.center is not None:
             action = torch.addcmul(self.center, self.scale, action)
-        return concatenate(obs, action)
+        return concatenate_obs_action(obs, action)
 
     def _values(self, rows: Tensor, count: int) -> Tensor:
         x = rows.expand(count, -1, -1)
@@ -85,7 +85,7 @@ class StateValue(nn.Module):
 
     def __init__(self, *, obs: int, widths: Sequence[int]) -> None:
         super().__init__()
-        self.torso = MlpTorso(obs_shape=(obs,), widths=widths)
+        self.torso = MLPTorso(obs_shape=(obs,), widths=widths)
         self.value = nn.Linear(self.torso.features, 1)
 
     def forward(self, obs: Tensor) -> Tensor:
@@ -94,7 +94,7 @@ class StateValue(nn.Module):
         return value.squeeze(-1)
 
 
-def concatenate(obs: Tensor, action: Tensor) -> Tensor:
+def concatenate_obs_action(obs: Tensor, action: Tensor) -> Tensor:
     """``[B, F]`` and ``[..., B, A]`` to ``[..., B, F + A]``: observations joined with actions."""
     return torch.cat([obs.expand(*action.shape[:-1], -1), action], -1)
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rlbench.nets.torsos import MlpTorso, NatureTorso
+from rlbench.nets.torsos import MLPTorso, NatureTorso
 
 
 class ICMOutput(NamedTuple):
@@ -21,7 +21,7 @@ class ICMOutput(NamedTuple):
 class ICM(nn.Module):
     """A torso with a forward and an inverse model (https://arxiv.org/abs/1705.05363, section 2.2)."""
 
-    def __init__(self, torso: NatureTorso | MlpTorso, *, hidden: int, actions: int) -> None:
+    def __init__(self, torso: NatureTorso | MLPTorso, *, hidden: int, actions: int) -> None:
         super().__init__()
         self.torso, self.actions, width = torso, actions, torso.features
         self.ahead = nn.Sequential(nn.Linear(width + actions, hidden), nn.ReLU(), nn.Linear(hidden, width))

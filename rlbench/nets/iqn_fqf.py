@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rlbench.nets.dueling import DuelingMLP
-from rlbench.ops.quantiles import Quantiles
-from rlbench.ops.return_distributions import Value, pick
+from rlbench.ops.quantiles import QuantileReturn
+from rlbench.ops.return_distributions import ReturnDistribution, gather_actions
 from rlbench.ops.types import Role
 
 
-class ImplicitHead(nn.Module):
+class IQNHead(nn.Module):
     """IQN: the inverse CDF at sampled fractions, through a cosine embedding (https://arxiv.org/abs/1806.06923)."""
 
     waves: Tensor
@@ -31,13 +31,13 @@ class ImplicitHead(nn.Module):
         y: Tensor = self.streams(features[:, None] * self.embed(waves).relu_(), role)  # [B, Q, A, 1]
         return y.squeeze(-1).transpose(1, 2)
 
-    def forward(self, features: Tensor, role: Role) -> Quantiles:
+    def forward(self, features: Tensor, role: Role) -> QuantileReturn:
         """``[B, F]`` to ``[B, A, Q]``; the role sets the number of fractions Q."""
         taus = torch.rand(len(features), self.samples[role], device=features.device, dtype=features.dtype)
-        return Quantiles(self.at_taus(features, taus, role), taus, torch.full_like(taus, 1 / taus.shape[1]))
+        return QuantileReturn(self.at_taus(features, taus, role), taus, torch.full_like(taus, 1 / taus.shape[1]))
 
 
-class ProposedHead(ImplicitHead):
+class FQFHead(IQNHead):
     """FQF: IQN whose fractions are proposed by a layer of its own (https://arxiv.org/abs/1911.02140)."""
 
     def __init__(self, streams: DuelingMLP, *, features: int, count: int, entropy: float, cosines: int) -> None:
@@ -51,23 +51,23 @@ class ProposedHead(ImplicitHead):
         parts = self.proposal(features.detach()).log_softmax(-1)
         return F.pad(parts.exp().cumsum(-1), (1, 0)), -(parts.exp() * parts).sum(-1)
 
-    def forward(self, features: Tensor, role: Role) -> Quantiles:
+    def forward(self, features: Tensor, role: Role) -> QuantileReturn:
         """``[B, F]`` to ``[B, A, Q]``: the inverse CDF at the midpoint of each proposed fraction."""
         edges = self.edges(features)[0].detach()
         taus = (edges[:, 1:] + edges[:, :-1]) / 2
-        return Quantiles(self.at_taus(features, taus, role), taus, edges.diff(dim=-1))
+        return QuantileReturn(self.at_taus(features, taus, role), taus, edges.diff(dim=-1))
 
-    def auxiliary(self, features: Tensor, action: Tensor, value: Value) -> Tensor:
+    def fraction_loss(self, features: Tensor, action: Tensor, value: ReturnDistribution) -> Tensor:
         """The fraction loss ``[]``: 1-Wasserstein error (Proposition 1) minus the weighted entropy of the fractions.
 
         Raises:
-            TypeError: ``value`` is no ``Quantiles``.
+            TypeError: ``value`` is no ``QuantileReturn``.
         """
-        if not isinstance(value, Quantiles):
+        if not isinstance(value, QuantileReturn):
             raise TypeError(type(value).__name__)
         edges, entropy = self.edges(features)
         inner = edges[:, 1:-1]
         with torch.no_grad():
-            edge = pick(self.at_taus(features, inner, "learn"), action)  # [B, Q - 1]
+            edge = gather_actions(self.at_taus(features, inner, "learn"), action)  # [B, Q - 1]
             gradient = 2 * edge - value.values[:, :-1] - value.values[:, 1:]
         return ((gradient * inner).sum(-1) - self.entropy * entropy).mean()

@@ -8,31 +8,31 @@ import torch
 from torch import Tensor, nn
 
 from rlbench.nets.dueling import DuelingMLP
-from rlbench.ops.quantiles import Quantiles
-from rlbench.ops.return_distributions import Categorical, Expected, Value
+from rlbench.ops.quantiles import QuantileReturn
+from rlbench.ops.return_distributions import CategoricalReturn, ExpectedReturn, ReturnDistribution
 from rlbench.ops.types import Role
 
 
-class Head(Protocol):
-    """Features ``[B, F]`` to a ``Value``, in a ``role``."""
+class QHead(Protocol):
+    """Features ``[B, F]`` to a ``ReturnDistribution``, in a ``role``."""
 
-    def __call__(self, features: Tensor, role: Role) -> Value:
+    def __call__(self, features: Tensor, role: Role) -> ReturnDistribution:
         """The value of every action, ``[B, A, ...]``."""
 
 
-class ExpectedHead(nn.Module):
+class DQNHead(nn.Module):
     """DQN: one number per action."""
 
     def __init__(self, streams: DuelingMLP, *, huber: float | None) -> None:
         super().__init__()
         self.streams, self.huber = streams, huber
 
-    def forward(self, features: Tensor, role: Role) -> Expected:
+    def forward(self, features: Tensor, role: Role) -> ExpectedReturn:
         """``[B, F]`` to ``[B, A]``."""
-        return Expected(self.streams(features, role).squeeze(-1), self.huber)
+        return ExpectedReturn(self.streams(features, role).squeeze(-1), self.huber)
 
 
-class CategoricalHead(nn.Module):
+class C51Head(nn.Module):
     """C51: one logit per action and atom."""
 
     atoms: Tensor
@@ -42,33 +42,33 @@ class CategoricalHead(nn.Module):
         self.streams = streams
         self.register_buffer("atoms", torch.linspace(v_min, v_max, streams.shape[1]), persistent=False)
 
-    def forward(self, features: Tensor, role: Role) -> Categorical:
+    def forward(self, features: Tensor, role: Role) -> CategoricalReturn:
         """``[B, F]`` to ``[B, A, Q]`` on ``[Q]``."""
-        return Categorical(self.streams(features, role), self.atoms)
+        return CategoricalReturn(self.streams(features, role), self.atoms)
 
 
-class QuantileHead(nn.Module):
+class QRDQNHead(nn.Module):
     """QR-DQN: the inverse CDF at the midpoints of equal fractions."""
 
     def __init__(self, streams: DuelingMLP) -> None:
         super().__init__()
         self.streams = streams
 
-    def forward(self, features: Tensor, role: Role) -> Quantiles:
+    def forward(self, features: Tensor, role: Role) -> QuantileReturn:
         """``[B, F]`` to ``[B, A, Q]``."""
         values: Tensor = self.streams(features, role)
         count = values.shape[-1]
         taus = (torch.arange(count, device=values.device, dtype=values.dtype) + 0.5) / count
-        return Quantiles(values, taus.expand(len(values), -1), values.new_full((len(values), count), 1 / count))
+        return QuantileReturn(values, taus.expand(len(values), -1), values.new_full((len(values), count), 1 / count))
 
 
 class QNet(nn.Module):
     """A Q-network: a torso and a head."""
 
-    def __init__(self, torso: nn.Module, head: Head) -> None:
+    def __init__(self, torso: nn.Module, head: QHead) -> None:
         super().__init__()
         self.torso, self.head = torso, head
 
-    def forward(self, obs: Tensor, role: Role) -> Value:
+    def forward(self, obs: Tensor, role: Role) -> ReturnDistribution:
         """The value of every action at ``obs`` ``[B, ...]``, ``[B, A, ...]``."""
         return self.head(self.torso(obs), role)

@@ -42,7 +42,7 @@ class NatureTorso(nn.Module):
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 
 
-class MlpTorso(nn.Module):
+class MLPTorso(nn.Module):
     """``[B, ...]`` to ``[B, widths[-1]]`` through fully connected layers; bytes are read as 0 … 1."""
 
     def __init__(self, *, obs_shape: tuple[int, ...], widths: Sequence[int], activation: str = "relu") -> None:

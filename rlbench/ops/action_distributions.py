@@ -12,15 +12,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-LOG_ROOT_TAU = 0.5 * math.log(2 * math.pi)
+LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
-class Deterministic(NamedTuple):
+class DeterministicPolicy(NamedTuple):
     """A deterministic policy: one action (https://arxiv.org/abs/1509.02971)."""
 
     action: Tensor  # [B, A] in [-1, 1]
 
     def mode(self) -> Tensor:
+        """The action itself, ``[B, A]``."""
+        return self.action
+
+    def sample(self) -> Tensor:
         """The action itself, ``[B, A]``."""
         return self.action
 
@@ -31,13 +35,17 @@ class Deterministic(NamedTuple):
 
 
 class Policy(Protocol):
-    """Interface of an on-policy learner's policy at ``[B, ...]`` observations, over discrete or continuous actions."""
+    """Interface of a policy at ``[B, ...]`` observations."""
 
     def mode(self) -> Tensor:
         """The most probable actions, ``[B]`` or ``[B, A]``."""
 
-    def draw(self) -> Tensor:
-        """Sampled actions, ``[B]`` or ``[B, A]``, without gradient."""
+    def sample(self) -> Tensor:
+        """Sampled actions, ``[B]`` or ``[B, A]``."""
+
+
+class StochasticPolicy(Policy, Protocol):
+    """Interface of an on-policy learner's policy, over discrete or continuous actions."""
 
     def log_prob(self, action: Tensor) -> Tensor:
         """Log-density or log-probability of actions, ``[B]``."""
@@ -45,14 +53,14 @@ class Policy(Protocol):
     def entropy(self) -> Tensor:
         """In nats, ``[B]``."""
 
-    def divergence(self, other: Self) -> Tensor:
+    def kl_divergence(self, other: Self) -> Tensor:
         """Kullback–Leibler divergence, KL(self ‖ other), ``[B]``."""
 
-    def detached(self) -> Self:
+    def detach(self) -> Self:
         """A copy without gradient, which keeps its values when the parameters change."""
 
 
-class Discrete(NamedTuple):
+class CategoricalPolicy(NamedTuple):
     """Probabilities of discrete actions."""
 
     logits: Tensor  # [B, A], unnormalized
@@ -61,7 +69,7 @@ class Discrete(NamedTuple):
         """The most probable action, ``[B]``."""
         return self.logits.argmax(-1)
 
-    def draw(self) -> Tensor:
+    def sample(self) -> Tensor:
         """Sampled actions, ``[B]``, by the Gumbel trick: one random number per logit, no softmax."""
         return (self.logits - torch.empty_like(self.logits).exponential_().log()).argmax(-1)
 
@@ -74,56 +82,58 @@ class Discrete(NamedTuple):
         log = self.logits.log_softmax(-1)
         return -(log.exp() * log).sum(-1)
 
-    def divergence(self, other: Discrete) -> Tensor:
+    def kl_divergence(self, other: CategoricalPolicy) -> Tensor:
         """``[B]``."""
         log = self.logits.log_softmax(-1)
         return (log.exp() * (log - other.logits.log_softmax(-1))).sum(-1)
 
-    def detached(self) -> Discrete:
+    def detach(self) -> CategoricalPolicy:
         """A copy without gradient."""
-        return Discrete(self.logits.detach())
+        return CategoricalPolicy(self.logits.detach())
 
 
-class Gaussian(NamedTuple):
-    """A diagonal Gaussian, not bounded; the collector clips its samples to the action space."""
+class GaussianPolicy(NamedTuple):
+    """A diagonal Gaussian. On-policy its samples are not bounded; the collector clips them to the action space."""
 
     mean: Tensor  # [B, A]
     log_std: Tensor  # [B, A]
+    clip: bool = False  # samples to [−1, 1]; densities are those before the clipping
 
     def mode(self) -> Tensor:
         """The mean, ``[B, A]``."""
         return self.mean
 
-    def draw(self) -> Tensor:
+    def sample(self) -> Tensor:
         """Sampled actions, ``[B, A]``."""
-        return self.mean + self.log_std.exp() * torch.randn_like(self.mean)
+        action = self.mean + self.log_std.exp() * torch.randn_like(self.mean)
+        return action.clamp(-1, 1) if self.clip else action
 
     def log_prob(self, action: Tensor) -> Tensor:
         """Log-density of actions ``[B, A]``, ``[B]``."""
         standard = (action - self.mean) * (-self.log_std).exp()
-        return (-0.5 * standard.square() - self.log_std - LOG_ROOT_TAU).sum(-1)
+        return (-0.5 * standard.square() - self.log_std - LOG_SQRT_2PI).sum(-1)
 
     def entropy(self) -> Tensor:
         """``[B]``."""
-        return (self.log_std + 0.5 + LOG_ROOT_TAU).sum(-1)
+        return (self.log_std + 0.5 + LOG_SQRT_2PI).sum(-1)
 
-    def draws(self, count: int) -> Tensor:
+    def clipped_samples(self, count: int) -> Tensor:
         """``count`` samples clipped to [−1, 1], ``[count, B, A]``, without gradient."""
         noise = torch.randn(count, *self.mean.shape, device=self.mean.device, dtype=self.mean.dtype)
         return (self.mean.detach() + self.log_std.detach().exp() * noise).clamp(-1, 1)
 
-    def divergence(self, other: Gaussian) -> Tensor:
+    def kl_divergence(self, other: GaussianPolicy) -> Tensor:
         """``[B]``."""
         ratio = (2 * (self.log_std - other.log_std)).exp()
         gap = ((self.mean - other.mean) * (-other.log_std).exp()).square()
         return 0.5 * (ratio + gap - 1 - 2 * (self.log_std - other.log_std)).sum(-1)
 
-    def detached(self) -> Gaussian:
+    def detach(self) -> GaussianPolicy:
         """A copy without gradient; the std is cloned, since its parameter changes in place."""
-        return Gaussian(self.mean.detach(), self.log_std.detach().clone())
+        return GaussianPolicy(self.mean.detach(), self.log_std.detach().clone())
 
 
-class Squashed(NamedTuple):
+class SquashedGaussianPolicy(NamedTuple):
     """The hyperbolic tangent of a diagonal Gaussian (https://arxiv.org/abs/1801.01290, appendix C)."""
 
     mean: Tensor  # [B, A] before the squashing
@@ -134,21 +144,27 @@ class Squashed(NamedTuple):
         """The squashed mean, ``[B, A]``: the action of an evaluation."""
         return self.mean.tanh()
 
-    def repeated(self, count: int) -> Squashed:
-        """``count`` copies, ``[count, B, A]``, to draw as many samples of each row."""
-        return Squashed(self.mean.expand(count, -1, -1), self.log_std.expand(count, -1, -1), self.log_scale)
+    def sample(self) -> Tensor:
+        """Sampled actions, ``[B, A]``."""
+        return self.sample_and_log_prob()[0]
 
-    def sample(self) -> tuple[Tensor, Tensor]:
+    def expand(self, count: int) -> SquashedGaussianPolicy:
+        """``count`` copies, ``[count, B, A]``, to draw as many samples of each row."""
+        return SquashedGaussianPolicy(
+            self.mean.expand(count, -1, -1), self.log_std.expand(count, -1, -1), self.log_scale
+        )
+
+    def sample_and_log_prob(self) -> tuple[Tensor, Tensor]:
         """An action in (−1, 1), ``[B, A]``, and its log-density, ``[B]``; differentiable in both parameters."""
         noise = torch.randn_like(self.mean)
         raw = self.mean + self.log_std.exp() * noise
-        density = -0.5 * noise.square() - self.log_std - LOG_ROOT_TAU - _log_gradient(raw)
+        density = -0.5 * noise.square() - self.log_std - LOG_SQRT_2PI - _log_gradient(raw)
         return raw.tanh(), density.sum(-1) - self.log_scale
 
     def log_prob(self, raw: Tensor) -> Tensor:
         """The log-density of ``tanh(raw)``, ``[B]``; it takes ``raw`` because tanh cannot be inverted at ±1."""
         standard = (raw - self.mean) * (-self.log_std).exp()
-        density = -0.5 * standard.square() - self.log_std - LOG_ROOT_TAU - _log_gradient(raw)
+        density = -0.5 * standard.square() - self.log_std - LOG_SQRT_2PI - _log_gradient(raw)
         return density.sum(-1) - self.log_scale
 
 

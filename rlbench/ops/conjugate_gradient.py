@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-def flat(parts: Sequence[Tensor]) -> Tensor:
+def flatten(parts: Sequence[Tensor]) -> Tensor:
     """Concatenate all elements of some tensors, ``[P]``."""
     return torch.cat([part.reshape(-1) for part in parts])
 
@@ -19,16 +19,18 @@ def unflatten_like(row: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
     return [piece.view_as(part) for piece, part in zip(pieces, like, strict=True)]
 
 
-def fisher(divergence: Tensor, parameters: Sequence[Tensor], *, damping: float) -> Callable[[Tensor], Tensor]:
+def fisher_vector_product(
+    divergence: Tensor, parameters: Sequence[Tensor], *, damping: float
+) -> Callable[[Tensor], Tensor]:
     """``v → (F + damping · I) v``, both ``[P]``, of the mean ``divergence`` ``[]`` from a policy to itself.
 
     F is its second derivative there, the Fisher information; it is never written out (Pearlmutter 1994).
     """
-    gradient = flat(torch.autograd.grad(divergence, parameters, create_graph=True))
+    gradient = flatten(torch.autograd.grad(divergence, parameters, create_graph=True))
 
     def product(vector: Tensor) -> Tensor:
         directional = (gradient * vector).sum()
-        return flat(torch.autograd.grad(directional, parameters, retain_graph=True)) + damping * vector
+        return flatten(torch.autograd.grad(directional, parameters, retain_graph=True)) + damping * vector
 
     return product
 

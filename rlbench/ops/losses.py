@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from rlbench.ops.return_distributions import pick
+from rlbench.ops.return_distributions import gather_actions
 
 
 def weighted_mean(x: Tensor, weight: Tensor) -> Tensor:
@@ -57,10 +57,10 @@ def conservative_gap(data: Tensor, values: Tensor, log_density: Tensor, temperat
 
 def discrete_conservative_gap(mean: Tensor, action: Tensor) -> Tensor:
     """CQL's gap ``[B]`` over discrete actions, from Q-values ``mean`` ``[B, A]`` and the data's ``action`` ``[B]``."""
-    return mean.logsumexp(-1) - pick(mean, action)
+    return mean.logsumexp(-1) - gather_actions(mean, action)
 
 
-def likely(logits: Tensor, threshold: float) -> Tensor:
+def probable_actions(logits: Tensor, threshold: float) -> Tensor:
     """Actions at least ``threshold`` times as probable as the most probable (1910.01708, eq. 10), ``[B, A]`` bool.
 
     It compares logits, so that no probability is rounded; the most probable action always passes.

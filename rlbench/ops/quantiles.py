@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rlbench.ops.return_distributions import pick
+from rlbench.ops.return_distributions import gather_actions
 
 
-class Quantiles(NamedTuple):
+class QuantileReturn(NamedTuple):
     """QR-DQN, IQN and FQF: the inverse CDF at some fractions (https://arxiv.org/abs/1710.10044)."""
 
     values: Tensor  # [B, A, Q] | [B, Q]
@@ -23,15 +23,15 @@ class Quantiles(NamedTuple):
         mass = self.mass if self.values.dim() == self.mass.dim() else self.mass[:, None]
         return (self.values * mass).sum(-1)
 
-    def at(self, action: Tensor) -> Quantiles:
+    def at(self, action: Tensor) -> QuantileReturn:
         """The distributions of the given actions ``[B]``."""
-        return self._replace(values=pick(self.values, action))
+        return self._replace(values=gather_actions(self.values, action))
 
-    def backup(self, reward: Tensor, discount: Tensor) -> Quantiles:
+    def backup(self, reward: Tensor, discount: Tensor) -> QuantileReturn:
         """Every value transformed to ``reward + discount · value``, of ``[B]``."""
         return self._replace(values=reward[:, None] + discount[:, None] * self.values)
 
-    def distance(self, target: Quantiles) -> Tensor:
+    def loss(self, target: QuantileReturn) -> Tensor:
         """The quantile Huber loss (κ = 1), summed over the fractions, averaged over the target's, ``[B]`` (eq. 10)."""
         pairs = (-1, self.values.shape[1], target.values.shape[1])  # [B, Q, Q']
         target_values, values = target.values[:, None, :].expand(pairs), self.values[:, :, None].expand(pairs)
@@ -39,6 +39,6 @@ class Quantiles(NamedTuple):
         asymmetry = torch.where(target_values < values, 1 - self.taus[:, :, None], self.taus[:, :, None])
         return (asymmetry * huber).mean(2).sum(1)
 
-    def priority(self, target: Quantiles, distance: Tensor) -> Tensor:  # noqa: ARG002 - the loss has it
+    def priority(self, target: QuantileReturn, loss: Tensor) -> Tensor:  # noqa: ARG002 - the loss has it
         """The quantile Huber loss itself, ``[B]``."""
-        return distance
+        return loss

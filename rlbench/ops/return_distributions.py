@@ -1,7 +1,7 @@
 """Return distributions: the output of a Q-network, its Bellman backup and its loss.
 
-Each has the five methods of ``Value``. ``QLearner`` uses only these, so a new distributional algorithm is a new type
-here and a new head in ``nets``.
+``QLearner`` uses only the five methods of ``ReturnDistribution``, so a new distributional algorithm is a new type here
+and a new head in ``nets``.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-class Value(Protocol):
-    """The predicted discounted return of each action, or its distribution."""
+class ReturnDistribution(Protocol):
+    """The predicted discounted return of each action, or its distribution (1707.06887)."""
 
     def mean(self) -> Tensor:
         """Expected return, ``[B, A]`` before ``at`` and ``[B]`` after."""
@@ -24,20 +24,20 @@ class Value(Protocol):
     def backup(self, reward: Tensor, discount: Tensor) -> Self:
         """The Bellman backup ``reward + discount · Z`` of a distribution per row; both are ``[B]``."""
 
-    def distance(self, target: Self) -> Tensor:
+    def loss(self, target: Self) -> Tensor:
         """The loss of this prediction against ``target``, ``[B]``."""
 
-    def priority(self, target: Self, distance: Tensor) -> Tensor:
-        """Priority in prioritized replay, ``[B]``, of a prediction whose ``distance`` to ``target`` is computed."""
+    def priority(self, target: Self, loss: Tensor) -> Tensor:
+        """Priority in prioritized replay, ``[B]``, of a prediction whose ``loss`` against ``target`` is computed."""
 
 
-def pick(x: Tensor, action: Tensor) -> Tensor:
+def gather_actions(x: Tensor, action: Tensor) -> Tensor:
     """``x[b, action[b]]`` for x of shape ``[B, A, ...]``, without a Python index array."""
     shape = (-1, 1, *([1] * (x.dim() - 2)))
     return x.gather(1, action.view(shape).expand(-1, 1, *x.shape[2:])).squeeze(1)
 
 
-class Expected(NamedTuple):
+class ExpectedReturn(NamedTuple):
     """DQN: the mean alone (https://arxiv.org/abs/1312.5602)."""
 
     q: Tensor  # [B, A] | [B]
@@ -47,26 +47,26 @@ class Expected(NamedTuple):
         """The prediction itself, ``[B, A]`` or ``[B]``."""
         return self.q
 
-    def at(self, action: Tensor) -> Expected:
+    def at(self, action: Tensor) -> ExpectedReturn:
         """The values of the given actions ``[B]``."""
-        return self._replace(q=pick(self.q, action))
+        return self._replace(q=gather_actions(self.q, action))
 
-    def backup(self, reward: Tensor, discount: Tensor) -> Expected:
+    def backup(self, reward: Tensor, discount: Tensor) -> ExpectedReturn:
         """The TD target ``reward + discount · q``, all ``[B]``."""
         return self._replace(q=reward + discount * self.q)
 
-    def distance(self, target: Expected) -> Tensor:
+    def loss(self, target: ExpectedReturn) -> Tensor:
         """The squared error, ``[B]``, without the factor 1/2, as in the reference code; or the Huber loss."""
         if self.huber is None:
             return (self.q - target.q).square()
         return F.huber_loss(self.q, target.q, reduction="none", delta=self.huber)
 
-    def priority(self, target: Expected, distance: Tensor) -> Tensor:  # noqa: ARG002 - it is a square
+    def priority(self, target: ExpectedReturn, loss: Tensor) -> Tensor:  # noqa: ARG002 - it is a square
         """The absolute TD error |δ|, ``[B]`` (https://arxiv.org/abs/1511.05952, section 3.3)."""
         return (self.q - target.q).abs()
 
 
-class Categorical(NamedTuple):
+class CategoricalReturn(NamedTuple):
     """C51: probabilities on fixed atoms (https://arxiv.org/abs/1707.06887)."""
 
     logits: Tensor  # [B, A, Q] | [B, Q]
@@ -76,23 +76,23 @@ class Categorical(NamedTuple):
         """Atoms weighted by their probabilities, ``[B, A]`` or ``[B]``."""
         return (self.logits.softmax(-1) * self.atoms).sum(-1)
 
-    def at(self, action: Tensor) -> Categorical:
+    def at(self, action: Tensor) -> CategoricalReturn:
         """The distributions of the given actions ``[B]``."""
-        return Categorical(pick(self.logits, action), self.atoms)
+        return CategoricalReturn(gather_actions(self.logits, action), self.atoms)
 
-    def backup(self, reward: Tensor, discount: Tensor) -> Categorical:
+    def backup(self, reward: Tensor, discount: Tensor) -> CategoricalReturn:
         """The same probabilities on atoms ``reward + discount · z``, of ``[B]``."""
-        return Categorical(self.logits, reward[:, None] + discount[:, None] * self.atoms)
+        return CategoricalReturn(self.logits, reward[:, None] + discount[:, None] * self.atoms)
 
-    def distance(self, target: Categorical) -> Tensor:
+    def loss(self, target: CategoricalReturn) -> Tensor:
         """Cross entropy with the projected target, ``[B]`` (algorithm 1)."""
         return -(self.project(target) * self.logits.log_softmax(-1)).sum(-1)
 
-    def priority(self, target: Categorical, distance: Tensor) -> Tensor:  # noqa: ARG002 - the loss has it
+    def priority(self, target: CategoricalReturn, loss: Tensor) -> Tensor:  # noqa: ARG002 - the loss has it
         """The cross entropy itself, ``[B]`` (https://arxiv.org/abs/1710.02298, "prioritized replay")."""
-        return distance
+        return loss
 
-    def project(self, other: Categorical) -> Tensor:
+    def project(self, other: CategoricalReturn) -> Tensor:
         """``other``'s probability projected onto these atoms, ``[B, Q]`` (eq. 7): each mass goes to the two nearest."""
         delta = self.atoms[1] - self.atoms[0]
         target_atoms = other.atoms.clamp(self.atoms[0], self.atoms[-1]).unsqueeze(-2)  # [(B,) 1, Q']

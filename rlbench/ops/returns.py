@@ -1,7 +1,7 @@
 """Generalized advantage estimates (GAE) and discounted returns of a rollout.
 
 Row t holds observation and action at time t; row t + 1 holds the next observation, also the true final one of an
-episode. The row of a final observation is dead: it holds no action, and no estimate passes through it.
+episode. The row of a final observation is final: it holds no action, and no estimate passes through it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 from rlbench.ops.types import Rollout
 
 
-class Moments(NamedTuple):
+class RunningMoments(NamedTuple):
     """Running mean and variance, merged batch by batch."""
 
     mean: Tensor  # [...] float64
@@ -22,13 +22,13 @@ class Moments(NamedTuple):
     rows: Tensor  # [] float64
 
 
-def fresh(shape: tuple[int, ...], like: Tensor) -> Moments:
+def initial_moments(shape: tuple[int, ...], like: Tensor) -> RunningMoments:
     """Initial moments ``[*shape]``: mean 0 and variance 1, so that normalizing by them is the identity."""
     zeros = like.new_zeros(shape, dtype=torch.float64)
-    return Moments(zeros, zeros + 1, like.new_zeros((), dtype=torch.float64))
+    return RunningMoments(zeros, zeros + 1, like.new_zeros((), dtype=torch.float64))
 
 
-def merge_moments(moments: Moments, x: Tensor, weight: Tensor) -> Moments:
+def update_moments(moments: RunningMoments, x: Tensor, weight: Tensor) -> RunningMoments:
     """Merge the rows of ``x`` ``[B, ...]`` with ``weight`` ``[B]`` 1 into the moments (Chan et al. 1979, eq. 1.5)."""
     x, weight = x.double(), weight.double().view(-1, *([1] * (x.dim() - 1)))
     rows = weight.sum()
@@ -38,7 +38,7 @@ def merge_moments(moments: Moments, x: Tensor, weight: Tensor) -> Moments:
     gap = mean - moments.mean
     spread = moments.var * moments.rows + squares + gap.square() * moments.rows * rows / total
     some = rows > 0
-    return Moments(
+    return RunningMoments(
         torch.where(some, moments.mean + gap * rows / total, moments.mean),
         torch.where(some, spread / total, moments.var),
         moments.rows + rows,
@@ -51,7 +51,7 @@ def advantages(rollout: Rollout, value: Tensor, *, gamma: float, gae_lambda: flo
     ``value`` is ``[T + 1, N]``. A termination does not bootstrap; a truncation and the end of the rollout bootstrap
     from the value of the true final observation. Dead rows get 0.
     """
-    nonterminal, alive = (~rollout.terminated).to(value.dtype), (~rollout.dead).to(value.dtype)
+    nonterminal, alive = (~rollout.terminated).to(value.dtype), (~rollout.final).to(value.dtype)
     error = (rollout.reward + gamma * nonterminal * value[1:] - value[:-1]) * alive
     decay = gamma * gae_lambda * (~rollout.done).to(value.dtype) * alive
     advantage = torch.empty_like(error)
@@ -63,9 +63,9 @@ def advantages(rollout: Rollout, value: Tensor, *, gamma: float, gae_lambda: flo
 
 
 def discounted_returns(rollout: Rollout, bootstrap: Tensor, *, gamma: float) -> Tensor:
-    """Discounted returns to the end of each episode, ``[T, N]``; dead rows get 0.
+    """Discounted returns to the end of each episode, ``[T, N]``; final rows get 0.
 
     An episode that a limit or the end of the rollout truncates is bootstrapped from the value ``bootstrap`` ``[]``.
     """
     value = bootstrap.expand(len(rollout.reward) + 1, rollout.reward.shape[1])
-    return advantages(rollout, value, gamma=gamma, gae_lambda=1.0) + bootstrap * (~rollout.dead).to(bootstrap.dtype)
+    return advantages(rollout, value, gamma=gamma, gae_lambda=1.0) + bootstrap * (~rollout.final).to(bootstrap.dtype)

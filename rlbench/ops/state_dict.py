@@ -41,11 +41,11 @@ class Composite:
 
     def state_dict(self) -> State:
         """The state of every part; tensors are shared with the object."""
-        return of_parts(self.parts)
+        return parts_state(self.parts)
 
     def load_state_dict(self, state: State) -> None:
         """Load every part, in place."""
-        into_parts(self.parts, state)
+        load_parts(self.parts, state)
 
 
 def tensor(state: State, key: str) -> Tensor:
@@ -57,7 +57,7 @@ def tensor(state: State, key: str) -> Tensor:
     return _read(state, key, Tensor, "a tensor")
 
 
-def whole(state: State, key: str, least: int = 0) -> int:
+def integer(state: State, key: str, least: int = 0) -> int:
     """The whole number at ``key``.
 
     Raises:
@@ -81,7 +81,7 @@ def number(state: State, key: str) -> float:
     return value
 
 
-def branch(state: State, key: str) -> State:
+def subtree(state: State, key: str) -> State:
     """The subtree at ``key``; an empty one is not written and reads back as empty.
 
     Raises:
@@ -106,17 +106,17 @@ def tensors(state: State) -> dict[str, Tensor]:
     return {key: tensor(state, key) for key in state}
 
 
-def of_module(module: torch.nn.Module) -> State:
+def module_state(module: torch.nn.Module) -> State:
     """Parameters and buffers of a network by name."""
     return dict(module.state_dict())
 
 
-def into_module(module: torch.nn.Module, state: State) -> None:
+def load_module(module: torch.nn.Module, state: State) -> None:
     """Load parameters and buffers in place; a missing or extra name is an error."""
     module.load_state_dict(tensors(state))
 
 
-def of_optimizer(optimizer: torch.optim.Optimizer) -> State:
+def optimizer_state(optimizer: torch.optim.Optimizer) -> State:
     """The state of an optimizer (moments, counts); its settings come from the Spec."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     return {
@@ -126,7 +126,7 @@ def of_optimizer(optimizer: torch.optim.Optimizer) -> State:
     }
 
 
-def into_optimizer(optimizer: torch.optim.Optimizer, state: State) -> None:
+def load_optimizer(optimizer: torch.optim.Optimizer, state: State) -> None:
     """Restore the state of an optimizer, in place."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     optimizer.state.clear()
@@ -139,40 +139,40 @@ def into_optimizer(optimizer: torch.optim.Optimizer, state: State) -> None:
         )
 
 
-def of_parts(parts: Parts) -> State:
+def parts_state(parts: Parts) -> State:
     """The state of each part under its name: a branch, or the tensor of a tensor and of a generator."""
     return {name: _of(part) for name, part in parts.items()}
 
 
-def into_parts(parts: Parts, state: State) -> None:
+def load_parts(parts: Parts, state: State) -> None:
     """Load every part in place."""
     for name, part in parts.items():
         match part:
             case torch.nn.Module():
-                into_module(part, branch(state, name))
+                load_module(part, subtree(state, name))
             case torch.optim.Optimizer():
-                into_optimizer(part, branch(state, name))
+                load_optimizer(part, subtree(state, name))
             case torch.Generator():
                 part.set_state(tensor(state, name))
             case Tensor():
                 part.detach().copy_(tensor(state, name))
             case Mapping():
-                into_parts(part, branch(state, name))
+                load_parts(part, subtree(state, name))
             case _:
-                part.load_state_dict(branch(state, name))
+                part.load_state_dict(subtree(state, name))
 
 
 def _of(part: Part) -> State | Tensor:
     match part:
         case torch.nn.Module():
-            return of_module(part)
+            return module_state(part)
         case torch.optim.Optimizer():
-            return of_optimizer(part)
+            return optimizer_state(part)
         case torch.Generator():
             return part.get_state()
         case Tensor():
             return part
         case Mapping():
-            return of_parts(part)
+            return parts_state(part)
         case _:
             return part.state_dict()

@@ -52,4 +52,4 @@ class Rollout(NamedTuple):
     reward: Tensor  # [T, N]
     terminated: Tensor  # [T, N] bool: nothing to bootstrap from
     done: Tensor  # [T, N] bool: the next row is the final observation
-    dead: Tensor  # [T, N] bool: a final observation; no action was taken here
+    final: Tensor  # [T, N] bool: a final observation; no action was taken here

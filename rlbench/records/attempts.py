@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from rlbench import disk, faults
-from rlbench.errors import RefusedFile, UsageError
+from rlbench.errors import RefusedFile
 from rlbench.records import files, manifest
 
 LOG = "log.txt"
@@ -28,13 +28,9 @@ def open_log(folder: Path) -> IO[bytes]:
         UsageError: the folder cannot be written.
         RefusedFile: the log is a link or a special file.
     """
-    try:
+    with disk.refusing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         log = disk.open_append(folder / LOG)
-    except OSError as error:
-        raise UsageError(
-            f"{folder}: cannot be written ({error.strerror}); choose another folder with --results"
-        ) from None
     faults.point("log.made")
     return log
 

@@ -6,13 +6,16 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from pydantic import ValidationError
+
 from rlbench import disk, faults
 from rlbench.config.names import printable
+from rlbench.config.overrides import one_line
 from rlbench.errors import RefusedFile, UsageError
 
 SCHEMA_VERSION = 1
@@ -158,6 +161,19 @@ def writing(path: Path) -> AbstractContextManager[None]:
         ResourceExhausted: the disk is full.
     """
     return disk.writing(path, elsewhere=" with --results")
+
+
+@contextmanager
+def validating(where: str, what: str) -> Iterator[None]:
+    """Refuse the content of a file that the body cannot validate as ``what``.
+
+    Raises:
+        RefusedFile: pydantic names what is wrong.
+    """
+    try:
+        yield
+    except ValidationError as error:
+        raise RefusedFile(f"{where}: not {what} of this schema ({one_line(error)})") from None
 
 
 def _checksum(text: str) -> str:

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from rlbench import faults
+from rlbench import disk, faults
 from rlbench.config.names import check_name, clean_texts
-from rlbench.config.overrides import one_line
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files
 from rlbench.records.types import LARGEST_RETURN
@@ -103,13 +102,9 @@ def write_curve(curve: ImportedCurve, results: Path) -> bool:
         size = f"seed {curve.seed} takes {len(text):,} characters, {files.LONGEST:,} are allowed"
         raise RefusedFile(f"{curve.task}: {size}; thin the file, or round its numbers")
     files.refuse_links(folder, results)
-    try:
+    with disk.refusing(results):
         present = (folder / FILE).exists()
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"{results}: cannot be written ({error.strerror}); choose another folder with --results"
-        ) from None
     if present:
         if read_curve(folder) == curve:
             return False
@@ -131,18 +126,13 @@ def read_curve(folder: Path) -> ImportedCurve:
     except RefusedFile as error:
         raise RefusedFile(str(error).replace("start over with --force", "remove it and import again")) from None
     content.pop("schema_version", None)
-    curve = _check(_parse(content, path), str(path))
+    with files.validating(str(path), "a curve"):
+        curve = _CURVE.validate_python({**content, "origin": clean_texts(content.get("origin"))})
+    _check(curve, str(path))
     place = curve_folder(curve, Path()).parts
     if folder.absolute().parts[-len(place) :] != place:
         raise RefusedFile(f"{path}: is the curve of {Path(*place)}; move it there")
     return curve
-
-
-def _parse(content: Mapping[str, object], path: Path) -> ImportedCurve:
-    try:
-        return _CURVE.validate_python({**content, "origin": clean_texts(content.get("origin"))})
-    except ValidationError as error:
-        raise RefusedFile(f"{path}: not a curve of this schema ({one_line(error)})") from None
 
 
 def _check(curve: ImportedCurve, where: str) -> ImportedCurve:

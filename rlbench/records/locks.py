@@ -73,7 +73,7 @@ class FolderLock:
         return state.st_dev, state.st_ino
 
 
-def is_held(folder: Path) -> bool:
+def is_locked(folder: Path) -> bool:
     """Return whether a process holds a run's folder, by a shared lock that is released at once."""
     try:
         handle = os.open(folder / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -19,13 +19,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, Self, TypeVar
+from typing import IO, Self
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from rlbench import disk, faults
 from rlbench.config.names import clean_texts, printable
-from rlbench.config.overrides import one_line
 from rlbench.config.run import Spec, recorded_settings
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.records import files
@@ -33,7 +32,6 @@ from rlbench.records.attempts import Resumption, note_resumption, resumptions
 from rlbench.records.locks import FolderLock
 from rlbench.records.types import Epoch, Outcome, plain
 
-RecordT = TypeVar("RecordT")
 _EPOCH = TypeAdapter(Epoch)
 _OUTCOME = TypeAdapter(Outcome)
 CHANGED_DURING_RUN = "was changed while the run was under way"
@@ -56,7 +54,7 @@ class Record:
     outcome: Outcome | None
     resumed: tuple[Mapping[str, object], ...] = ()  # changes of the environment, a mapping for each later process
 
-    def settled(self, until: int | None = None) -> bool:
+    def has_ended(self, until: int | None = None) -> bool:
         """Return whether the run has ended, or was interrupted with an epoch at ``until`` steps or later."""
         if self.outcome is None or self.outcome.status != "interrupted":
             return self.outcome is not None
@@ -74,7 +72,8 @@ def read_record(folder: Path) -> Record:
     """
     path = folder / "spec.json"
     metadata = files.read_sealed(path)
-    spec = _model(metadata.get("spec"), path)
+    with files.validating(str(path), "a spec"):
+        spec = Spec.model_validate(recorded_settings(metadata.get("spec")), strict=False)
     if (stated_id := metadata.get("id")) != spec.id:
         raise RefusedFile(f"{path}: says it is {printable(str(stated_id))}, its settings are {spec.id}; restore it")
     outcome = read_outcome(folder)
@@ -98,7 +97,10 @@ def read_record(folder: Path) -> Record:
 def read_outcome(folder: Path) -> Outcome | None:
     """Read how the run ended; None while nothing says so."""
     path = folder / "outcome.json"
-    return _parse(_OUTCOME, files.read_text(path), str(path)) if path.exists() else None
+    if not path.exists():
+        return None
+    with files.validating(str(path), "a record"):
+        return _OUTCOME.validate_json(files.unsealed_json(files.read_text(path), str(path)), strict=True)
 
 
 def read_epochs(folder: Path, *, complete: bool) -> tuple[Epoch, ...]:
@@ -135,7 +137,8 @@ def epoch_of(line: str, where: str) -> Epoch:
     Raises:
         RefusedFile: it is damaged.
     """
-    epoch = _parse(_EPOCH, line, where)
+    with files.validating(where, "a record"):
+        epoch = _EPOCH.validate_json(files.unsealed_json(line, where), strict=True)
     games = [part for part in (epoch.collected, epoch.evaluated) if part is not None]
     if any(len(part.returns) != len(part.lengths) for part in games):
         raise RefusedFile(f"{where}: not a record of this schema (returns without lengths); restore it")
@@ -164,15 +167,11 @@ class Store:
         folder = folder_of(spec, results)
         files.refuse_links(folder, results)
         lock = FolderLock(folder)
-        try:
+        with disk.refusing(results):
             folder.mkdir(parents=True, exist_ok=True)
             faults.point("lock.made")
             if not lock.acquire():
                 return None
-        except OSError as error:
-            raise UsageError(
-                f"{results}: cannot be written ({error.strerror}); choose another folder with --results"
-            ) from None
         store = cls(folder, lock, spec, environment)
         try:
             store._open(spec, environment, force=force)
@@ -228,7 +227,7 @@ class Store:
         Raises:
             ResourceExhausted: the folder is no longer as this process left it, or the disk is full.
         """
-        self.assert_held()
+        self.verify_unchanged()
         replaces = epoch.number < len(self._epochs)
         if replaces:
             if scores(self._epochs[epoch.number]) == scores(epoch):
@@ -244,7 +243,7 @@ class Store:
         self._size += len(line.encode()) + 1
         return replaces
 
-    def assert_held(self) -> None:
+    def verify_unchanged(self) -> None:
         """Verify that this process still holds the lock and that nothing else wrote to its epochs.
 
         Raises:
@@ -264,7 +263,7 @@ class Store:
         Raises:
             ResourceExhausted: the folder is no longer as this process left it, or the disk is full.
         """
-        self.assert_held()
+        self.verify_unchanged()
         if outcome.status == "done":
             self._reread()
         files.replace(
@@ -275,7 +274,7 @@ class Store:
     def explain(self, text: str) -> None:
         """Write the traceback of a failure; a full disk leaves only the reason in the outcome."""
         with suppress(ResourceExhausted, UsageError):
-            self.assert_held()
+            self.verify_unchanged()
             files.replace(self.folder / "failure.txt", text)
 
     def _reread(self) -> None:
@@ -375,20 +374,6 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def _parse(adapter: TypeAdapter[RecordT], text: str, where: str) -> RecordT:
-    try:
-        return adapter.validate_json(files.unsealed_json(text, where), strict=True)
-    except ValidationError as error:
-        raise RefusedFile(f"{where}: not a record of this schema ({one_line(error)})") from None
-
-
-def _model(content: object, path: Path) -> Spec:
-    try:
-        return Spec.model_validate(recorded_settings(content), strict=False)
-    except ValidationError as error:
-        raise RefusedFile(f"{path}: not a spec of this schema ({one_line(error)})") from None
 
 
 def _resumptions(metadata: Mapping[str, object], path: Path) -> list[Resumption]:

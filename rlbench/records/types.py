@@ -21,13 +21,11 @@ Points = Annotated[float, Field(ge=-LARGEST_RETURN, le=LARGEST_RETURN)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Progress:
-    """Progress of a run after a vector step; never stored."""
+class StepCounts:
+    """Steps of a run so far."""
 
-    env_steps: int
-    updates: int
-    last_return: float | None  # raw points of the last training game
-    evaluated: int | None = None  # ended games of the running evaluation; None while training
+    env_steps: Count  # live agent steps; frames = steps × frame skip
+    updates: Count  # gradient steps
 
     @property
     def steps(self) -> int:
@@ -36,11 +34,19 @@ class Progress:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Progress(StepCounts):
+    """Progress of a run after a vector step; never stored."""
+
+    last_return: float | None  # raw points of the last training game
+    evaluated: int | None = None  # ended games of the running evaluation; None while training
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Collected:
     """Training games of an epoch."""
 
     episodes: Count  # games that ended
-    steps: Count  # live agent steps, of ended and unended games
+    steps: Count  # agent steps, of ended and unended games
     returns: tuple[Points, ...]  # raw points per ended game, over all its lives
     lengths: tuple[Count, ...]  # agent steps per ended game
     steps_per_second: Seconds  # of the whole epoch: acting, emulating and learning
@@ -84,21 +90,14 @@ class Evaluated:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Epoch:
+class Epoch(StepCounts):
     """Record of an epoch; number 0 is the untrained policy."""
 
     number: Count
-    env_steps: Count  # live agent steps so far; frames = steps × frame skip
-    updates: Count  # gradient steps so far
     seconds: Seconds  # wall clock so far, over all attempts
     collected: Collected | None  # None in offline training
     updated: Annotated[Updated | None, BeforeValidator(_updated)]  # None before the first update
     evaluated: Evaluated | None
-
-    @property
-    def steps(self) -> int:
-        """Unit of the budget: agent steps, or gradient steps in offline training."""
-        return self.env_steps or self.updates
 
 
 def plain(epoch: Epoch) -> dict[str, object]:
@@ -111,13 +110,11 @@ Status = Literal["done", "failed", "interrupted"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class Outcome(StepCounts):
     """End of a run, or its interruption."""
 
     status: Status
     reason: str
-    env_steps: Count  # live agent steps
-    updates: Count  # gradient steps
     epochs: Count
     seconds: Seconds  # wall clock
     final: Points | None  # mean return of the last evaluation
@@ -125,11 +122,6 @@ class Outcome:
     best_epoch: Count | None
     weights: str | None  # SHA-256 of the policy's parameters
     inexact: tuple[Count, ...] = ()  # steps, in units of the budget, of each resume that was not bit for bit
-
-    @property
-    def steps(self) -> int:
-        """Unit of the budget: agent steps, or gradient steps in offline training."""
-        return self.env_steps or self.updates
 
 
 Estimator = Literal[

@@ -21,7 +21,7 @@ from safetensors.numpy import load_file
 from rlbench.errors import RefusedFile, UsageError, suggest_path
 from rlbench.records import files, imported, manifest, store
 from rlbench.records.files import folders
-from rlbench.records.locks import is_held
+from rlbench.records.locks import is_locked
 from rlbench.records.looks import NAME, read_looks
 from rlbench.records.manifest import Manifest
 from rlbench.records.store import Record
@@ -107,7 +107,7 @@ def _read_looks(cell: Path) -> None:
     for seed in range(looks.last.seeds if looks and looks.count else 0):
         folder = cell / f"seed={seed}"
         outcome = store.read_outcome(folder)
-        if (outcome is None or outcome.status == "interrupted") and not is_held(folder):
+        if (outcome is None or outcome.status == "interrupted") and not is_locked(folder):
             what = f"counts {looks}, but seed {seed} has not ended"
             raise RefusedFile(f"{cell / NAME}: {what}; restore the seed, or repeat `rlbench run --until-decided`")
 
@@ -139,7 +139,7 @@ def _verify_run(folder: Path, findings: Findings) -> Iterator[str]:
         if checkpoint.is_dir():
             findings.checkpoints += 1
             errors = list(_verify_checkpoint(checkpoint, name, record))
-            if errors and not is_held(folder):  # the process that holds it may be replacing it now
+            if errors and not is_locked(folder):  # the process that holds it may be replacing it now
                 yield from errors
 
 

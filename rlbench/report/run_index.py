@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from rlbench.config.names import count_text, printable
 from rlbench.errors import RefusedFile, UnknownName, UsageError
 from rlbench.records.files import folders
-from rlbench.records.locks import is_held
+from rlbench.records.locks import is_locked
 from rlbench.records.looks import Looks, read_looks
 from rlbench.records.store import Record, read_record
 from rlbench.report.estimate import best
@@ -265,7 +265,7 @@ def run_status(folder: Path) -> RunStatus:
         return RunStatus(folder=folder, state="damaged", name=str(folder), reason=printable(str(error)))
     outcome, epochs = record.outcome, record.epochs
     ended = outcome is not None and outcome.status != "interrupted"
-    state: State = outcome.status if outcome and ended else "running" if is_held(folder) else "interrupted"
+    state: State = outcome.status if outcome and ended else "running" if is_locked(folder) else "interrupted"
     later = outcome is not None and outcome.epochs >= len(epochs)  # otherwise it is that of an earlier attempt
     reason = outcome.reason if outcome and later else "ended without a word"
     return RunStatus(

@@ -7,18 +7,18 @@ of the table since v0.4.11 (#780), SAC of v0.4.9 (#657).
 from __future__ import annotations
 
 from rlbench.config.online import (
-    Categorical,
-    Curiosity,
-    DiscreteSAC,
-    Implicit,
-    Nature,
-    PolicyGradient,
-    Priority,
-    Proposed,
-    QLearning,
-    Quantiles,
-    Replay,
-    Surrogate,
+    C51HeadConfig,
+    CuriosityConfig,
+    DiscreteSACConfig,
+    FQFHeadConfig,
+    IQNHeadConfig,
+    NatureConfig,
+    PolicyGradientConfig,
+    PPOConfig,
+    PriorityConfig,
+    QLearningConfig,
+    QRDQNHeadConfig,
+    ReplayConfig,
 )
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Budget, Protocol, Spec
@@ -52,22 +52,26 @@ def task_id(game: str) -> str:
 TASKS = {name: name for name in DOCUMENTED} | {task_id(game): task_id(game) for game in GAMES}
 _GAME = {task_id(game): game for game in GAMES}
 
-THREE_STEP_REPLAY = Replay(n_step=3)
+THREE_STEP_REPLAY = ReplayConfig(n_step=3)
 VALUE_BASED = {
-    "dqn": QLearning(replay=THREE_STEP_REPLAY),
-    "c51": QLearning(head=Categorical(), replay=THREE_STEP_REPLAY),
-    "qrdqn": QLearning(head=Quantiles(), replay=THREE_STEP_REPLAY),
-    "iqn": QLearning(head=Implicit(), replay=THREE_STEP_REPLAY),
-    "fqf": QLearning(head=Proposed(), lr=5e-5, replay=THREE_STEP_REPLAY),
-    "rainbow": QLearning(
-        head=Categorical(), dueling=True, noisy=0.1, lr=6.25e-5, replay=Replay(n_step=3, priority=Priority())
+    "dqn": QLearningConfig(replay=THREE_STEP_REPLAY),
+    "c51": QLearningConfig(head=C51HeadConfig(), replay=THREE_STEP_REPLAY),
+    "qrdqn": QLearningConfig(head=QRDQNHeadConfig(), replay=THREE_STEP_REPLAY),
+    "iqn": QLearningConfig(head=IQNHeadConfig(), replay=THREE_STEP_REPLAY),
+    "fqf": QLearningConfig(head=FQFHeadConfig(), lr=5e-5, replay=THREE_STEP_REPLAY),
+    "rainbow": QLearningConfig(
+        head=C51HeadConfig(),
+        dueling=True,
+        noisy=0.1,
+        lr=6.25e-5,
+        replay=ReplayConfig(n_step=3, priority=PriorityConfig()),
     ),
 }
-PPO = PolicyGradient(
+PPO = PolicyGradientConfig(
     # The document asks for batches of 256 of 1000 rows and, merging the rest into the last, makes 256, 256 and 488 of
     # them. Here they are four of 250: one shape, as close to the paper, and one gradient step more a pass.
-    method=Surrogate(clip=0.1, value_clip=True, epochs=4, minibatches=4, value=0.25, entropy=0.01, normalize=True),
-    torso=Nature(scale=True),
+    method=PPOConfig(clip=0.1, value_clip=True, epochs=4, minibatches=4, value=0.25, entropy=0.01, normalize=True),
+    torso=NatureConfig(scale=True),
     epsilon=1e-5,
     lr=2.5e-4,
     lr_decay_steps=10_000_000,
@@ -75,17 +79,17 @@ PPO = PolicyGradient(
     scale_returns=False,
     normalize_obs=False,
 )
-ICM_SETTINGS = Curiosity(torso=Nature(scale=True))
+ICM_SETTINGS = CuriosityConfig(torso=NatureConfig(scale=True))
 """As in the scripts, but of pixels divided by 255: of plain ones the first bonuses are in the hundreds (measured: 660 a
 step on Pong) beside rewards of 1. In the scripts they never reached an n-step target, and no score is documented."""
 
-ALGORITHMS: dict[str, QLearning | DiscreteSAC | PolicyGradient] = {
+ALGORITHMS: dict[str, QLearningConfig | DiscreteSACConfig | PolicyGradientConfig] = {
     **VALUE_BASED,
     "ppo": PPO,
-    "sac": DiscreteSAC(replay=THREE_STEP_REPLAY),
-    "dqn+icm": QLearning(replay=THREE_STEP_REPLAY, curiosity=ICM_SETTINGS),
+    "sac": DiscreteSACConfig(replay=THREE_STEP_REPLAY),
+    "dqn+icm": QLearningConfig(replay=THREE_STEP_REPLAY, curiosity=ICM_SETTINGS),
     "ppo+icm": PPO.model_copy(update={"curiosity": ICM_SETTINGS}),
-    "sac+icm": DiscreteSAC(replay=THREE_STEP_REPLAY, curiosity=ICM_SETTINGS),
+    "sac+icm": DiscreteSACConfig(replay=THREE_STEP_REPLAY, curiosity=ICM_SETTINGS),
 }
 BATCH_ON_PONG = 64
 PONG, BREAKOUT, SEAQUEST = (f"{game}NoFrameskip-v4" for game in ("Pong", "Breakout", "Seaquest"))

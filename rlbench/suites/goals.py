@@ -6,7 +6,7 @@ random ones before them; the budget here counts all.
 
 from __future__ import annotations
 
-from rlbench.config.online import ActorCritic, Deterministic, Hindsight, Replay
+from rlbench.config.online import ActorCriticConfig, HindsightConfig, ReplayConfig, TD3PolicyConfig
 from rlbench.config.run import Budget, Protocol, Spec
 from rlbench.config.tasks import GoalTask
 
@@ -14,18 +14,18 @@ DOCUMENTED = ("FetchReach-v4",)
 TASKS = {f"FetchReach-v{version}": "FetchReach-v4" for version in (4, 3, 2)}
 """The documented ids are names of the same row; ``envs/fetch.py`` lists the differences."""
 
-DDPG = ActorCritic(
-    policy=Deterministic(),
+DDPG = ActorCriticConfig(
+    policy=TD3PolicyConfig(),
     critics=1,
     actor_lr=1e-3,
     critic_lr=3e-3,
     batch=512,
     learning_starts=25_000,
-    replay=Replay(capacity=100_000),
+    replay=ReplayConfig(capacity=100_000),
 )
 ALGORITHMS = {
     "ddpg": DDPG,
-    "ddpg+her": DDPG.model_copy(update={"replay": Replay(capacity=100_000, hindsight=Hindsight(k=8))}),
+    "ddpg+her": DDPG.model_copy(update={"replay": ReplayConfig(capacity=100_000, hindsight=HindsightConfig(k=8))}),
 }
 
 

@@ -6,7 +6,16 @@ and ``-v3`` tasks; here ``-v4`` is stepped, the same physics on the maintained e
 
 from __future__ import annotations
 
-from rlbench.config.online import ActorCritic, Deterministic, Mlp, Natural, PolicyGradient, Reinforce, Soft, Surrogate
+from rlbench.config.online import (
+    ActorCriticConfig,
+    MLPConfig,
+    PolicyGradientConfig,
+    PPOConfig,
+    ReinforceConfig,
+    SACPolicyConfig,
+    TD3PolicyConfig,
+    TRPOConfig,
+)
 from rlbench.config.run import Budget, Protocol, Spec
 from rlbench.config.tasks import MujocoTask
 
@@ -26,12 +35,12 @@ TASKS = {f"{robot}-v{version}": f"{robot}-v4" for version in (4, 3, 2) for robot
 """The documented ids are names of the same row."""
 
 OFF_POLICY = {
-    "ddpg": ActorCritic(policy=Deterministic(), critics=1, learning_starts=25_000),
-    "td3": ActorCritic(
-        policy=Deterministic(smoothing=0.2), delay=2, actor_lr=3e-4, critic_lr=3e-4, learning_starts=25_000
+    "ddpg": ActorCriticConfig(policy=TD3PolicyConfig(), critics=1, learning_starts=25_000),
+    "td3": ActorCriticConfig(
+        policy=TD3PolicyConfig(smoothing=0.2), delay=2, actor_lr=3e-4, critic_lr=3e-4, learning_starts=25_000
     ),
-    "sac": ActorCritic(policy=Soft()),
-    "redq": ActorCritic(policy=Soft(), critics=10, redq_subset=2, updates_per_step=20, delay=20),
+    "sac": ActorCriticConfig(policy=SACPolicyConfig()),
+    "redq": ActorCriticConfig(policy=SACPolicyConfig(), critics=10, redq_subset=2, updates_per_step=20, delay=20),
 }
 
 
@@ -54,15 +63,15 @@ REINFORCE_DECAY = 10_260_480
 EPOCH = 30_720
 """Steps between two evaluations of an on-policy algorithm."""
 
-TANH = Mlp(widths=(64, 64), activation="tanh")
-PPO = Surrogate(clip=0.2, epochs=10, minibatches=32, recompute=True, value=0.25, entropy=0.0)
+TANH = MLPConfig(widths=(64, 64), activation="tanh")
+PPO = PPOConfig(clip=0.2, epochs=10, minibatches=32, recompute=True, value=0.25, entropy=0.0)
 
 ON_POLICY = {
-    "reinforce": PolicyGradient(
-        method=Reinforce(), torso=TANH, lr=1e-3, lr_decay_steps=REINFORCE_DECAY, rollout_length=32, bound="tanh"
+    "reinforce": PolicyGradientConfig(
+        method=ReinforceConfig(), torso=TANH, lr=1e-3, lr_decay_steps=REINFORCE_DECAY, rollout_length=32, bound="tanh"
     ),
-    "a2c": PolicyGradient(
-        method=Surrogate(),
+    "a2c": PolicyGradientConfig(
+        method=PPOConfig(),
         torso=TANH,
         optimizer="rmsprop",
         epsilon=1e-5,
@@ -70,14 +79,16 @@ ON_POLICY = {
         lr_decay_steps=3_000_000,
         rollout_length=5,
     ),
-    "ppo": PolicyGradient(method=PPO, torso=TANH, lr=3e-4, lr_decay_steps=LR_DECAY_STEPS, rollout_length=32),
-    "npg": PolicyGradient(method=Natural(), torso=TANH, lr=1e-3, lr_decay_steps=LR_DECAY_STEPS, rollout_length=64),
-    "trpo": PolicyGradient(
-        method=Natural(max_kl=0.01), torso=TANH, lr=1e-3, lr_decay_steps=LR_DECAY_STEPS, rollout_length=64
+    "ppo": PolicyGradientConfig(method=PPO, torso=TANH, lr=3e-4, lr_decay_steps=LR_DECAY_STEPS, rollout_length=32),
+    "npg": PolicyGradientConfig(
+        method=TRPOConfig(), torso=TANH, lr=1e-3, lr_decay_steps=LR_DECAY_STEPS, rollout_length=64
+    ),
+    "trpo": PolicyGradientConfig(
+        method=TRPOConfig(max_kl=0.01), torso=TANH, lr=1e-3, lr_decay_steps=LR_DECAY_STEPS, rollout_length=64
     ),
 }
 NUM_ENVS = {"reinforce": 64, "a2c": 16, "ppo": 64, "npg": 16, "trpo": 16}
-ALGORITHMS: dict[str, ActorCritic | PolicyGradient] = {**OFF_POLICY, **ON_POLICY}
+ALGORITHMS: dict[str, ActorCriticConfig | PolicyGradientConfig] = {**OFF_POLICY, **ON_POLICY}
 
 
 def spec(algorithm: str, task: str, seed: int) -> Spec:

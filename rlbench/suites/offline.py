@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rlbench.config.offline import (
-    TD3BC,
-    BatchConstrained,
-    Conservative,
-    CriticRegularized,
-    Imitation,
-    ImplicitQ,
-    Offline,
+    BCConfig,
+    BCQConfig,
+    CQLConfig,
+    CRRConfig,
+    IQLConfig,
+    OfflineConfig,
+    TD3BCConfig,
 )
 from rlbench.config.overrides import Setting, apply_settings
 from rlbench.config.run import Budget, Protocol, Spec
@@ -61,17 +61,17 @@ TASKS = {name: name for name in (*D4RL_IDS, *OWN_IDS, *MINARI_IDS, *ENVS)}
 PUBLISHED_DATA_STEPS, OWN_DATA_STEPS = 1_000_000, 100_000
 """Gradient steps on published data, as documented, and on our own sets."""
 
-CQL_ON_OWN_DATA = Conservative(conservative_weight=5.0, lagrange_threshold=None, soft_q_backup=False)
+CQL_ON_OWN_DATA = CQLConfig(conservative_weight=5.0, lagrange_threshold=None, soft_q_backup=False)
 """CQL on ``OWN_IDS``: https://github.com/aviralkumar2907/CQL, ``min_q_weight`` 5 with ``lagrange_thresh`` −1."""
 
-ALGORITHMS: dict[str, Offline] = {
-    "il": Offline(method=Imitation(), actor_lr=1e-4),
-    "bcq": Offline(method=BatchConstrained(), actor_lr=1e-3, critic_lr=1e-3),
-    "cql": Offline(method=Conservative(), actor_lr=1e-4, critic_lr=3e-4),
-    "crr": Offline(method=CriticRegularized()),
-    "td3bc": Offline(method=TD3BC(), n_step=3, normalize_obs=True),
-    "td3bc-raw": Offline(method=TD3BC(), n_step=3),
-    "iql": Offline(method=ImplicitQ(lr_decay_steps=PUBLISHED_DATA_STEPS), return_span=1000.0),
+ALGORITHMS: dict[str, OfflineConfig] = {
+    "il": OfflineConfig(method=BCConfig(), actor_lr=1e-4),
+    "bcq": OfflineConfig(method=BCQConfig(), actor_lr=1e-3, critic_lr=1e-3),
+    "cql": OfflineConfig(method=CQLConfig(), actor_lr=1e-4, critic_lr=3e-4),
+    "crr": OfflineConfig(method=CRRConfig()),
+    "td3bc": OfflineConfig(method=TD3BCConfig(), n_step=3, normalize_obs=True),
+    "td3bc-raw": OfflineConfig(method=TD3BCConfig(), n_step=3),
+    "iql": OfflineConfig(method=IQLConfig(lr_decay_steps=PUBLISHED_DATA_STEPS), return_span=1000.0),
 }
 """``td3bc-raw`` is TD3+BC on observations as they are, the other half of the documented pairs."""
 
@@ -109,7 +109,7 @@ def _cell(algorithm: str, task: str) -> Spec:
     """A cell with the settings of its primary reference, or ours where no reference documents the cell."""
     steps, algo = OWN_DATA_STEPS if task in OWN_IDS else PUBLISHED_DATA_STEPS, ALGORITHMS[algorithm]
     if algorithm == "iql":
-        algo = algo.model_copy(update={"method": ImplicitQ(lr_decay_steps=steps)})
+        algo = algo.model_copy(update={"method": IQLConfig(lr_decay_steps=steps)})
     if algorithm == "cql" and task in OWN_IDS:
         algo = algo.model_copy(update={"method": CQL_ON_OWN_DATA})
     ours = Spec(

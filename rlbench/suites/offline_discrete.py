@@ -12,13 +12,13 @@ from typing import Final
 
 from rlbench.config.canonical import Frozen
 from rlbench.config.offline_discrete import (
-    DiscreteBatchConstrained,
-    DiscreteConservative,
-    DiscreteCriticRegularized,
-    DiscreteImitation,
-    OfflineQ,
+    DiscreteBCConfig,
+    DiscreteBCQConfig,
+    DiscreteCQLConfig,
+    DiscreteCRRConfig,
+    DiscreteOfflineConfig,
 )
-from rlbench.config.online import Expected, Mlp, Quantiles
+from rlbench.config.online import DQNHeadConfig, MLPConfig, QRDQNHeadConfig
 from rlbench.config.run import Budget, Protocol, Spec
 from rlbench.config.tasks import AtariTask, OfflineTask, ToyTask, World
 
@@ -33,16 +33,16 @@ ENVS = (*GAMES, *TOYS)
 RECORDINGS = {f"rlb-{game}-qrdqn-{size}": task for task, game in GAMES.items() for size in SIZES}
 """Our own recordings: of a QR-DQN with a random action in a fifth of its steps."""
 
-HALF_SQUARED_ERROR = Expected(huber=1_000.0)
+HALF_SQUARED_ERROR = DQNHeadConfig(huber=1_000.0)
 """Half the squared error: no value errs by so much that the error would turn linear."""
 
-ALGORITHMS: dict[str, OfflineQ] = {
-    "il": OfflineQ(method=DiscreteImitation()),
-    "bcq": OfflineQ(
-        method=DiscreteBatchConstrained(), head=Expected(huber=1.0), lr=6.25e-5, target_update_interval=8_000
+ALGORITHMS: dict[str, DiscreteOfflineConfig] = {
+    "il": DiscreteOfflineConfig(method=DiscreteBCConfig()),
+    "bcq": DiscreteOfflineConfig(
+        method=DiscreteBCQConfig(), head=DQNHeadConfig(huber=1.0), lr=6.25e-5, target_update_interval=8_000
     ),
-    "cql": OfflineQ(method=DiscreteConservative(), head=Quantiles()),
-    "crr": OfflineQ(method=DiscreteCriticRegularized(), head=HALF_SQUARED_ERROR),
+    "cql": DiscreteOfflineConfig(method=DiscreteCQLConfig(), head=QRDQNHeadConfig()),
+    "crr": DiscreteOfflineConfig(method=DiscreteCRRConfig(), head=HALF_SQUARED_ERROR),
 }
 
 CQL_WEIGHTS = {
@@ -83,27 +83,27 @@ def _env_task(task: str) -> World:
     return AtariTask(id=task, game=GAMES[task], envs=1)
 
 
-def _atari_algo(algorithm: str, task: str, dataset: str) -> OfflineQ:
+def _atari_algo(algorithm: str, task: str, dataset: str) -> DiscreteOfflineConfig:
     """The row of the table, with the weight of CQL's gap for a recording of this size, or else of a million steps."""
     algo = ALGORITHMS[algorithm]
     if algorithm != "cql":
         return algo
     sizes = [word for word in dataset.split("-")[-2:] if word in SIZES]  # a set named by its path ends in its SHA-256
     weight = CQL_WEIGHTS[task, sizes[0] if sizes else "1e6"]
-    return algo.model_copy(update={"method": DiscreteConservative(conservative_weight=weight)})
+    return algo.model_copy(update={"method": DiscreteCQLConfig(conservative_weight=weight)})
 
 
 TOY_CHANGES: Final[Mapping[str, Mapping[str, Frozen]]] = {
-    "cql": {"method": DiscreteConservative(conservative_weight=20.0), "head": Quantiles(n_quantiles=32)},
-    "crr": {"method": DiscreteCriticRegularized(greedy=True)},
+    "cql": {"method": DiscreteCQLConfig(conservative_weight=20.0), "head": QRDQNHeadConfig(n_quantiles=32)},
+    "crr": {"method": DiscreteCRRConfig(greedy=True)},
 }
 
 
-def _toy_algo(algorithm: str) -> OfflineQ:
+def _toy_algo(algorithm: str) -> DiscreteOfflineConfig:
     """For toys, of which nothing is documented: plain layers, faster steps, and so short a sight that few suffice."""
     return ALGORITHMS[algorithm].model_copy(
         update={
-            "torso": Mlp(widths=(64,)),
+            "torso": MLPConfig(widths=(64,)),
             "hidden": 64,
             "lr": 1e-3,
             "batch": 64,

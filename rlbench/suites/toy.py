@@ -6,24 +6,24 @@ from typing import NamedTuple, TypeVar
 
 from rlbench.config.canonical import Frozen, fields
 from rlbench.config.online import (
-    ActorCritic,
-    Categorical,
-    Curiosity,
-    Deterministic,
-    DiscreteSAC,
-    Implicit,
-    Linear,
-    Mlp,
-    Natural,
-    PolicyGradient,
-    Priority,
-    Proposed,
-    QLearning,
-    Quantiles,
-    Reinforce,
-    Replay,
-    Soft,
-    Surrogate,
+    ActorCriticConfig,
+    C51HeadConfig,
+    CuriosityConfig,
+    DiscreteSACConfig,
+    FQFHeadConfig,
+    IQNHeadConfig,
+    LinearSchedule,
+    MLPConfig,
+    PolicyGradientConfig,
+    PPOConfig,
+    PriorityConfig,
+    QLearningConfig,
+    QRDQNHeadConfig,
+    ReinforceConfig,
+    ReplayConfig,
+    SACPolicyConfig,
+    TD3PolicyConfig,
+    TRPOConfig,
 )
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Budget, Protocol, Spec
@@ -76,78 +76,80 @@ def _with(part: PartT, **changes: object) -> PartT:
     return part.model_copy(update=changes)
 
 
-TOY_DQN = QLearning(
-    torso=Mlp(widths=(64,)),
+TOY_DQN = QLearningConfig(
+    torso=MLPConfig(widths=(64,)),
     hidden=64,
     lr=1e-3,
     target_update_interval=100,
     learning_starts=1_000,
     updates_per_step=0.25,
-    epsilon=Linear(start=1.0, end=0.05, steps=10_000),
-    replay=Replay(capacity=20_000),
+    epsilon=LinearSchedule(start=1.0, end=0.05, steps=10_000),
+    replay=ReplayConfig(capacity=20_000),
 )
 
-TOY_SAC = ActorCritic(
-    policy=Soft(alpha=0.2, alpha_lr=1e-3),
+TOY_SAC = ActorCriticConfig(
+    policy=SACPolicyConfig(alpha=0.2, alpha_lr=1e-3),
     widths=(64, 64),
     batch=128,
     learning_starts=1_000,
-    replay=Replay(capacity=20_000),
+    replay=ReplayConfig(capacity=20_000),
 )
-DISCRETE: dict[str, QLearning] = {
+DISCRETE: dict[str, QLearningConfig] = {
     "dqn": TOY_DQN,
-    "c51": _with(TOY_DQN, head=Categorical()),
-    "qrdqn": _with(TOY_DQN, head=Quantiles(n_quantiles=32)),
-    "iqn": _with(TOY_DQN, head=Implicit()),
-    "fqf": _with(TOY_DQN, head=Proposed()),
+    "c51": _with(TOY_DQN, head=C51HeadConfig()),
+    "qrdqn": _with(TOY_DQN, head=QRDQNHeadConfig(n_quantiles=32)),
+    "iqn": _with(TOY_DQN, head=IQNHeadConfig()),
+    "fqf": _with(TOY_DQN, head=FQFHeadConfig()),
     "rainbow": _with(
         TOY_DQN,
-        head=Categorical(),
+        head=C51HeadConfig(),
         dueling=True,
         noisy=0.1,
-        replay=Replay(capacity=20_000, priority=Priority(beta=Linear(start=0.4, end=1.0, steps=20_000))),
+        replay=ReplayConfig(
+            capacity=20_000, priority=PriorityConfig(beta=LinearSchedule(start=0.4, end=1.0, steps=20_000))
+        ),
     ),
 }
-CONTINUOUS: dict[str, ActorCritic] = {
-    "ddpg": _with(TOY_SAC, policy=Deterministic(), critics=1),
-    "td3": _with(TOY_SAC, policy=Deterministic(smoothing=0.2), delay=2),
+CONTINUOUS: dict[str, ActorCriticConfig] = {
+    "ddpg": _with(TOY_SAC, policy=TD3PolicyConfig(), critics=1),
+    "td3": _with(TOY_SAC, policy=TD3PolicyConfig(smoothing=0.2), delay=2),
     "sac": TOY_SAC,
     "redq": _with(TOY_SAC, critics=10, redq_subset=2, updates_per_step=5.0, delay=5),
 }
-GREEDY = PolicyGradient(gamma=0.98, lr=2e-3, normalize_obs=False, greedy=True)
+GREEDY = PolicyGradientConfig(gamma=0.98, lr=2e-3, normalize_obs=False, greedy=True)
 """Evaluated by the policy's mode; boards are bytes and need no normalization."""
 
 ON_POLICY = {
-    "reinforce": _with(GREEDY, method=Reinforce(), lr=5e-3, rollout_length=128),
+    "reinforce": _with(GREEDY, method=ReinforceConfig(), lr=5e-3, rollout_length=128),
     "a2c": _with(
         GREEDY,
-        method=Surrogate(normalize=True, max_grad_norm=None),
+        method=PPOConfig(normalize=True, max_grad_norm=None),
         lr=5e-3,
         rollout_length=128,
         gamma=0.99,
         gae_lambda=1.0,
     ),  # whole returns: with λ = 0.95, γ = 0.98 and rollouts of 16 or 64 rows one of two seeds did not arrive
     "ppo": _with(
-        GREEDY, method=Surrogate(clip=0.2, epochs=10, minibatches=4, recompute=True, normalize=True), rollout_length=64
+        GREEDY, method=PPOConfig(clip=0.2, epochs=10, minibatches=4, recompute=True, normalize=True), rollout_length=64
     ),
-    "npg": _with(GREEDY, method=Natural(), rollout_length=64),
-    "trpo": _with(GREEDY, method=Natural(max_kl=0.01), rollout_length=64),
+    "npg": _with(GREEDY, method=TRPOConfig(), rollout_length=64),
+    "trpo": _with(GREEDY, method=TRPOConfig(max_kl=0.01), rollout_length=64),
 }
-DISCRETE_ACTOR_CRITIC = DiscreteSAC(
-    torso=Mlp(widths=(64,)),
+DISCRETE_ACTOR_CRITIC = DiscreteSACConfig(
+    torso=MLPConfig(widths=(64,)),
     hidden=64,
     actor_lr=1e-3,
     critic_lr=1e-3,
     tau=0.02,
     updates_per_step=0.25,
     learning_starts=1_000,
-    replay=Replay(capacity=20_000),
+    replay=ReplayConfig(capacity=20_000),
 )
 """``sac`` with discrete actions."""
 
-DOORS_PPO = PolicyGradient(
-    method=Surrogate(clip=0.2, epochs=4, minibatches=2, entropy=0.03, normalize=True),
-    torso=Mlp(widths=(64,), activation="tanh"),
+DOORS_PPO = PolicyGradientConfig(
+    method=PPOConfig(clip=0.2, epochs=4, minibatches=2, entropy=0.03, normalize=True),
+    torso=MLPConfig(widths=(64,), activation="tanh"),
     lr=1e-3,
     rollout_length=16,
     gamma=0.95,
@@ -155,11 +157,11 @@ DOORS_PPO = PolicyGradient(
     normalize_obs=False,
     greedy=True,
 )
-DOORS_ICM = Curiosity(torso=Mlp(widths=(64,)), hidden=64, lr=3e-3, reward_scale=0.2)
+DOORS_ICM = CuriosityConfig(torso=MLPConfig(widths=(64,)), hidden=64, lr=3e-3, reward_scale=0.2)
 SPARSE = {"ppo": DOORS_PPO, "ppo+icm": _with(DOORS_PPO, curiosity=DOORS_ICM)}
 """Algorithms of Doors: without curiosity, which never finds a reward there, and with it."""
 
-ALGORITHMS: dict[str, QLearning | ActorCritic | DiscreteSAC | PolicyGradient] = {
+ALGORITHMS: dict[str, QLearningConfig | ActorCriticConfig | DiscreteSACConfig | PolicyGradientConfig] = {
     **DISCRETE,
     **CONTINUOUS,
     **ON_POLICY,
@@ -177,7 +179,7 @@ IMPOSSIBLE = frozenset(
 def spec(algorithm: str, task: str, seed: int) -> Spec:
     """The settings of one cell of the sanity table."""
     env_task, changes = ToyTask(id=task), list[str]()
-    algo: QLearning | ActorCritic | DiscreteSAC | PolicyGradient
+    algo: QLearningConfig | ActorCriticConfig | DiscreteSACConfig | PolicyGradientConfig
     if task == "Doors":
         algo, episodes, stop = SPARSE[algorithm], 4, None
         budget = Budget(steps=40_000, epoch=4_000, segment=20_000)

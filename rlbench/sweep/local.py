@@ -19,7 +19,7 @@ from rlbench.errors import RlbenchError
 from rlbench.records import attempts
 from rlbench.records.machine import available_memory
 from rlbench.sweep.events import Event, Exited, from_line
-from rlbench.sweep.plan import Job, Machine, Order, Placed, place
+from rlbench.sweep.plan import Job, Machine, Order, Placement, place
 
 PATIENCE = 25.0  # seconds that a process has to save its state and end
 
@@ -27,7 +27,7 @@ PATIENCE = 25.0  # seconds that a process has to save its state and end
 class Worker:
     """A started process."""
 
-    def __init__(self, words: Sequence[str], folder: Path, environ: Mapping[str, str]) -> None:
+    def __init__(self, command: Sequence[str], folder: Path, environ: Mapping[str, str]) -> None:
         self.folder = folder
         self.pipe, child_end = os.pipe()
         os.set_blocking(self.pipe, False)
@@ -35,7 +35,7 @@ class Worker:
         try:
             with attempts.open_log(folder) as log:
                 self.process = subprocess.Popen(  # noqa: S603 - our own command line, and no shell
-                    [sys.executable, "-P", "-m", "rlbench", *words, "--pipe", str(child_end)],
+                    [sys.executable, "-P", "-m", "rlbench", *command, "--pipe", str(child_end)],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -58,20 +58,14 @@ class Worker:
         os.close(self.pipe)
         return [*messages, Exited(code, attempts.last_line(self.folder))]
 
-    def ask(self) -> None:
+    def terminate(self) -> None:
         """Ask the process to save its state and end."""
-        self._send(signal.SIGTERM)
+        self.process.terminate()
 
     def kill(self) -> None:
         """Kill the process and its children."""
-        self._send(signal.SIGKILL)
-
-    def _send(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):
-            if number == signal.SIGKILL:
-                os.killpg(self.process.pid, number)
-            else:
-                self.process.send_signal(number)
+            os.killpg(self.process.pid, signal.SIGKILL)
 
     def _lines(self) -> list[str]:
         text = self._partial_line
@@ -90,7 +84,7 @@ def environment(threads: int, environ: Mapping[str, str]) -> dict[str, str]:
 
 LOOK = 0.2  # seconds between two looks at the free memory
 
-Words = Callable[[Order], Sequence[str]]
+CommandLine = Callable[[Order], Sequence[str]]
 """Returns the command line of an order."""
 
 
@@ -99,12 +93,12 @@ class Local:
 
     in_process = False
 
-    def __init__(self, machine: Machine, processes: int, words: Words) -> None:
-        self.machine, self.processes, self.words = machine, processes, words
+    def __init__(self, machine: Machine, processes: int, command: CommandLine) -> None:
+        self.machine, self.processes, self.command = machine, processes, command
         self._free, self._checked_at = machine.memory, monotonic()
-        self._workers: dict[str, tuple[Placed, Worker]] = {}
+        self._workers: dict[str, tuple[Placement, Worker]] = {}
 
-    def room(self, job: Job) -> bool:
+    def has_room(self, job: Job) -> bool:
         """Return whether a job fits beside the running jobs and the other programs of the machine."""
         if self._place(job) is None:
             return False
@@ -122,7 +116,7 @@ class Local:
         if placement is None:
             raise RlbenchError(f"{job.name}: started without room")
         order = Order(job, None if placement.gpu is None else f"cuda:{placement.gpu}", force)
-        worker = Worker(self.words(order), job.folder, environment(job.threads, os.environ))
+        worker = Worker(self.command(order), job.folder, environment(job.threads, os.environ))
         self._workers[job.name] = (placement, worker)
 
     def events(self, seconds: float) -> list[tuple[Job, Event]]:
@@ -134,15 +128,15 @@ class Local:
                 del self._workers[job.name]
         return events
 
-    def ask(self) -> None:
+    def terminate(self) -> None:
         """Ask every job to save its state and end."""
         for _, worker in self._workers.values():
-            worker.ask()
+            worker.terminate()
 
     def kill(self) -> None:
         """End every job at once."""
         for _, worker in self._workers.values():
             worker.kill()
 
-    def _place(self, job: Job) -> Placed | None:
+    def _place(self, job: Job) -> Placement | None:
         return place(job, [placement for placement, _ in self._workers.values()], self.machine, self.processes)

@@ -10,16 +10,15 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from rlbench.config.footprint import Footprint, eval_worker_count, footprint, size, useful_threads
+from rlbench.config.names import count_text
 from rlbench.config.run import Spec
 from rlbench.errors import DoesNotFit, UsageError
 from rlbench.records.store import folder_of
 
 CONTEXT = 600_000_000  # bytes that CUDA itself holds on a GPU for each process; 500 MB are usual
-
-ItemT = TypeVar("ItemT")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,15 +48,8 @@ class Machine:
     gpus: tuple[int, ...] = ()  # free bytes of each GPU
 
 
-class Shard(NamedTuple):
-    """The ``number``-th of ``total`` equal shards, counted from 1."""
-
-    number: int
-    total: int
-
-
 @dataclass(frozen=True, slots=True)
-class Placed:
+class Placement:
     """A job and its GPU as an index into ``Machine.gpus``; None: on the CPU."""
 
     job: Job
@@ -72,8 +64,8 @@ class Order(NamedTuple):
     force: bool = False  # start over
 
 
-def parse_shard(text: str) -> Shard:
-    """Parse ``2/8``, the value of ``--shard``.
+def parse_shard(text: str) -> slice:
+    """Parse ``2/8``, the value of ``--shard``: every eighth run from the second on.
 
     Raises:
         UsageError: the text is no shard.
@@ -81,12 +73,7 @@ def parse_shard(text: str) -> Shard:
     match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise UsageError(f"--shard {text}: not a shard; write i/n with i from 1 to n, for example 1/8")
-    return Shard(int(match[1]), int(match[2]))
-
-
-def shard_of(items: Sequence[ItemT], shard: Shard) -> list[ItemT]:
-    """Select every ``total``-th item from the ``number``-th on; all shards together hold every item once."""
-    return list(items[shard.number - 1 :: shard.total])
+    return slice(int(match[1]) - 1, None, int(match[2]))
 
 
 def worker_count(requested: int | None, cores: int, runs: int) -> int:
@@ -118,19 +105,30 @@ def jobs_of(
         need = footprint(spec, evaluating, steps=steps(spec))
         job = _job(spec, results, machine, learning, evaluating, need)
         jobs.append(job)
-        for bytes_needed, free, place_name in (
-            (job.memory, machine.memory, "this machine"),
-            (job.gpu, max(machine.gpus, default=0), "a GPU"),
-        ):
-            if bytes_needed > free:
-                raise DoesNotFit(
-                    f"{job.name}: {need.line()}; {size(bytes_needed)} of it on {place_name}, which has "
-                    f"{size(free)} free; lower algo.replay.capacity with --set, or use a larger machine"
-                )
+        refuse_too_large(job.name, need, "this machine", job.memory, machine.memory)
+        refuse_too_large(job.name, need, "a GPU", job.gpu, max(machine.gpus, default=0))
     return jobs
 
 
-def place(job: Job, running: Sequence[Placed], machine: Machine, processes: int) -> Placed | None:
+def refuse_too_large(
+    run: str,
+    need: Footprint,
+    place: str,
+    memory: int,
+    free: int,
+    remedy: str = "lower algo.replay.capacity with --set",
+) -> None:
+    """Refuse a run whose ``memory`` bytes of ``need`` on one place are more than are free.
+
+    Raises:
+        DoesNotFit: they are; the message has both numbers.
+    """
+    if memory > free:
+        share = f"{size(memory)} of it on {place}, which has {size(free)} free"
+        raise DoesNotFit(f"{run}: {need.line()}; {share}; {remedy}, or use a larger machine")
+
+
+def place(job: Job, running: Sequence[Placement], machine: Machine, processes: int) -> Placement | None:
     """Place a job beside the running ones; None while there is no room."""
     threads = sum(placement.job.threads for placement in running)
     memory = sum(placement.job.memory for placement in running)
@@ -139,13 +137,13 @@ def place(job: Job, running: Sequence[Placed], machine: Machine, processes: int)
     if memory + job.memory > machine.memory:
         return None
     if not job.gpu:
-        return Placed(job)
+        return Placement(job)
     free = list(machine.gpus)
     for placement in running:
         if placement.gpu is not None:
             free[placement.gpu] -= placement.job.gpu
     gpu = max(range(len(free)), key=lambda number: free[number])
-    return Placed(job, gpu) if free[gpu] >= job.gpu else None
+    return Placement(job, gpu) if free[gpu] >= job.gpu else None
 
 
 def fewer_threads(jobs: Iterable[Job], machine: Machine) -> str:
@@ -153,15 +151,12 @@ def fewer_threads(jobs: Iterable[Job], machine: Machine) -> str:
     for job in jobs:
         alone = useful_threads(job.spec, gpu=bool(machine.gpus), cores=machine.cores)
         if job.threads != alone:
+            here = count_text(job.threads, "thread")
             return (
-                f"{job.name}: computes with {_count_threads(job.threads)} of torch here and with {alone} alone, so its "
-                f"numbers differ by rounding; OMP_NUM_THREADS={job.threads} gives the same ones alone"
+                f"{job.name}: computes with {here} of torch here and with {alone} alone, so its numbers differ by "
+                f"rounding; OMP_NUM_THREADS={job.threads} gives the same ones alone"
             )
     return ""
-
-
-def _count_threads(threads: int) -> str:
-    return f"{threads} thread{'' if threads == 1 else 's'}"
 
 
 def _job(spec: Spec, results: Path, machine: Machine, threads: int, eval_workers: int, need: Footprint) -> Job:

@@ -17,13 +17,12 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from time import monotonic
 from types import ModuleType
-from typing import Protocol
 
 import rlbench
 from rlbench.errors import UsageError
 from rlbench.records.types import Progress
 from rlbench.sweep.events import Event, Exited
-from rlbench.sweep.local import PATIENCE, Words, Worker, environment
+from rlbench.sweep.local import PATIENCE, CommandLine, Worker, environment
 from rlbench.sweep.plan import Job, Order
 
 INTERVAL = 2.0  # seconds between two Progress events of a task
@@ -43,18 +42,11 @@ class RayJob:
     """Arguments of a task."""
 
     job: Job
-    words: tuple[str, ...]  # command line of the process
+    command: tuple[str, ...]  # command line of the process
     marker: Path  # file in the results folder of the driver
 
 
 Message = Event | NotShared
-
-
-class Stream(Protocol):
-    """Generator of object references that a streaming task returns."""
-
-    def __next__(self) -> object:
-        """Return the next reference."""
 
 
 def connect(address: str | None) -> ModuleType:
@@ -87,7 +79,7 @@ def run_job(task: RayJob) -> Iterator[Message]:
         return
     source = str(Path(rlbench.__file__).parent.parent)
     paths = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
-    worker = Worker(task.words, task.job.folder, environment(task.job.threads, {**os.environ, "PYTHONPATH": paths}))
+    worker = Worker(task.command, task.job.folder, environment(task.job.threads, {**os.environ, "PYTHONPATH": paths}))
     last_sent = 0.0
     try:
         while True:
@@ -107,7 +99,7 @@ def _stop(worker: Worker) -> None:
     """Ask a process to save its state, and wait until it has ended."""
     if worker.process.poll() is not None:
         return
-    worker.ask()
+    worker.terminate()
     with suppress(TimeoutExpired):
         worker.process.wait(PATIENCE)
     if worker.process.poll() is None:
@@ -120,19 +112,19 @@ class Cluster:
 
     in_process = False
 
-    def __init__(self, ray: ModuleType, results: Path, words: Words, *, most: int | None, gpu: int = 0) -> None:
-        self.ray, self.results, self.words, self.most, self.gpu = ray, results.absolute(), words, most, gpu
+    def __init__(self, ray: ModuleType, results: Path, command: CommandLine, *, most: int | None, gpu: int = 0) -> None:
+        self.ray, self.results, self.command, self.most, self.gpu = ray, results.absolute(), command, most, gpu
         self._remote = ray.remote(num_returns="streaming", max_retries=0)(run_job)
         self.results.mkdir(parents=True, exist_ok=True)
         self._marker = tempfile.NamedTemporaryFile(prefix=".sweep-", dir=self.results)  # noqa: SIM115 - until close()
-        self._tasks: dict[str, tuple[Job, Stream]] = {}
+        self._tasks: dict[str, tuple[Job, Iterator[object]]] = {}
         self._room, self._checked_at = 8, float("-inf")
 
     def close(self) -> None:
         """Remove the marker file."""
         self._marker.close()
 
-    def room(self, job: Job) -> bool:
+    def has_room(self, job: Job) -> bool:
         """Allow a few more waiting tasks than the machines can run; Ray places them."""
         del job
         if self.most is None and monotonic() - self._checked_at > LOOK:
@@ -141,7 +133,7 @@ class Cluster:
 
     def start(self, job: Job, *, force: bool) -> None:
         """Submit a job to the cluster."""
-        task = RayJob(job=job, words=tuple(self.words(Order(job, None, force))), marker=Path(self._marker.name))
+        task = RayJob(job=job, command=tuple(self.command(Order(job, None, force))), marker=Path(self._marker.name))
         gpus = 0.0 if not job.gpu else min(1.0, -(-20 * job.gpu // self.gpu) / 20) if self.gpu else 1.0
         options = self._remote.options(num_cpus=job.threads, memory=job.memory, num_gpus=gpus, name=job.name)
         self._tasks[job.name] = job, options.remote(task)
@@ -165,7 +157,7 @@ class Cluster:
                 del self._tasks[job.name]
         return events
 
-    def ask(self) -> None:
+    def terminate(self) -> None:
         """Let every job save its state and end."""
         for _, stream in self._tasks.values():
             self.ray.cancel(stream)
@@ -175,7 +167,7 @@ class Cluster:
         for _, stream in self._tasks.values():
             self.ray.cancel(stream, force=True)
 
-    def _next(self, stream: Stream) -> Event:
+    def _next(self, stream: Iterator[object]) -> Event:
         errors = self.ray.exceptions
         try:
             message: Message = self.ray.get(next(stream))

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from rlbench.errors import RefusedFile, RlbenchError, UsageError
 from rlbench.records import attempts
-from rlbench.records.locks import is_held
+from rlbench.records.locks import is_locked
 from rlbench.records.store import Record, read_record
 from rlbench.records.types import Outcome
 from rlbench.signals import Stop, cause
@@ -37,7 +37,7 @@ class Executor(Protocol):
     def in_process(self) -> bool:
         """Return whether jobs run in this process, so that each has one attempt and no log."""
 
-    def room(self, job: Job) -> bool:
+    def has_room(self, job: Job) -> bool:
         """Return whether a job can start now."""
 
     def start(self, job: Job, *, force: bool) -> None:
@@ -46,7 +46,7 @@ class Executor(Protocol):
     def events(self, seconds: float) -> Iterable[tuple[Job, Event]]:
         """Return new events of the jobs; wait at most ``seconds`` for the first."""
 
-    def ask(self) -> None:
+    def terminate(self) -> None:
         """Ask every job to save its state and end."""
 
     def kill(self) -> None:
@@ -109,7 +109,7 @@ class Sweep:
             self._start()
             for job, event in self.executor.events(WAIT):
                 self._handle(job, event)
-        self._wind_up()
+        self._stop_running()
         stopped_by = self.stop.signal
         reason = "not started, because another run was halted" if stopped_by is None else cause(stopped_by)
         for job in self.jobs:
@@ -121,11 +121,11 @@ class Sweep:
         """Start the jobs that there is room for; drop those that another process has finished meanwhile."""
         for job in list(self._waiting):
             attempt = self._attempts[job.name]
-            if self.stop.signal is not None or attempt.look > monotonic() or not self.executor.room(job):
+            if self.stop.signal is not None or attempt.look > monotonic() or not self.executor.has_room(job):
                 continue
             if self._has_ended(job):
                 self._waiting.remove(job)
-            elif not self.executor.in_process and is_held(job.folder):
+            elif not self.executor.in_process and is_locked(job.folder):
                 attempt.look = monotonic() + LOOK
             else:
                 self._waiting.remove(job)
@@ -177,7 +177,7 @@ class Sweep:
 
     def _retry_or_end(self, job: Job, event: Exited, status: Status, reason: str) -> None:
         attempt = self._attempts[job.name]
-        if status == "running" and not is_held(job.folder):  # its holder may have finished it, but not for ever
+        if status == "running" and not is_locked(job.folder):  # its holder may have finished it, but not for ever
             attempt.lost += 1
             if attempt.lost > LOSSES:
                 status, reason = "crashed", "it ends again and again without a word"
@@ -196,7 +196,7 @@ class Sweep:
         attempt = self._attempts[job.name]
         record = None if attempt.force else _record(job.folder)  # the record is of an earlier attempt then
         outcome = record.outcome if record is not None else None
-        if record is not None and outcome is not None and record.settled(job.until):
+        if record is not None and outcome is not None and record.has_ended(job.until):
             return outcome.status, outcome.reason
         if event.status == "interrupted" and outcome is not None:
             return "interrupted", outcome.reason
@@ -206,11 +206,11 @@ class Sweep:
             return "interrupted", outcome.reason if outcome is not None else cause(self.stop.signal)
         return _by_code(event, begun=attempt.begun)
 
-    def _wind_up(self) -> None:
+    def _stop_running(self) -> None:
         """After a signal let every process save its state, and kill those that take too long."""
         if not self._running:
             return
-        self.executor.ask()
+        self.executor.terminate()
         self.display.stop()
         until, was_killed = monotonic() + PATIENCE, False
         while self._running:
@@ -256,7 +256,7 @@ def _may_retry(attempt: _Attempts, event: Exited) -> bool:
 def _complete(record: Record, until: int | None) -> bool:
     """Return whether nothing is left to do; a crash at the very end leaves checkpoints that a resume removes."""
     if record.outcome is None or record.outcome.status != "done":
-        return record.settled(until)
+        return record.has_ended(until)
     folder = record.folder / "checkpoint"
     return not folder.is_dir() or all(path.name in {"best", "last"} for path in folder.iterdir())
 

@@ -7,14 +7,14 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from rlbench.ops.state_dict import State, number, tensor, whole
+from rlbench.ops.state_dict import State, integer, number, tensor
 
 
 class Clock:
     """Counters of a run, which the trainer advances."""
 
     def __init__(self) -> None:
-        self.env_steps = 0  # live agent steps
+        self.env_steps = 0  # agent steps
         self.rows = 0  # vector steps: one row of the buffer each
         self.updates = 0  # gradient steps
         self.epochs = 0  # epochs that are complete, the untrained one included
@@ -37,7 +37,7 @@ class Clock:
 
     def load_state_dict(self, state: State) -> None:
         """Restore the counters and seconds."""
-        self.env_steps, self.rows, self.updates, self.epochs = (whole(state, key) for key in _COUNTS)
+        self.env_steps, self.rows, self.updates, self.epochs = (integer(state, key) for key in _COUNTS)
         self._seconds, self._since = number(state, "seconds"), monotonic()
 
 
@@ -55,9 +55,9 @@ class UpdateSchedule(Protocol):
 
 
 class ReplayRatio(NamedTuple):
-    """Off-policy: a fixed number of gradient steps per live agent step."""
+    """Off-policy: a fixed number of gradient steps per agent step."""
 
-    learning_starts: int  # live agent steps before the first update
+    learning_starts: int  # agent steps before the first update
     updates_per_step: float
 
     def due(self, clock: Clock) -> int:

@@ -18,7 +18,7 @@ import torch
 from rlbench.algorithms.base import Learner
 from rlbench.config.run import Budget
 from rlbench.errors import RefusedFile
-from rlbench.ops.state_dict import State, Stateful, branch, of_module, tensor
+from rlbench.ops.state_dict import State, Stateful, module_state, subtree, tensor
 from rlbench.records.store import epoch_of, line_of
 from rlbench.records.types import Epoch, Evaluated, Progress
 from rlbench.training.clock import Clock
@@ -27,14 +27,14 @@ from rlbench.training.protocols import Evaluation, Schedule, Updater
 STRIDE: Final = 25
 """Gradient steps between two records: a fraction of a second, so that a signal takes effect at once."""
 
-SOON: Final = 0.2
+POLL_SECONDS: Final = 0.2
 """Seconds between two records while training waits for an evaluation."""
 
-AHEAD: Final = 2
+MAX_PENDING: Final = 2
 """Maximum number of pending evaluations per worker; training waits beyond it."""
 
 
-class Data(NamedTuple):
+class DatasetIdentity(NamedTuple):
     """Identity and normalization of the data set."""
 
     sha256: str
@@ -61,7 +61,7 @@ class EvalPool(Stateful, Protocol):
         """End every worker."""
 
 
-class Offline:
+class OfflineTrainer:
     """One run of a learner on one data set; iterate it."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Offline:
         eval_pool: EvalPool,
         budget: Budget,
         schedules: Sequence[Schedule],
-        data: Data,
+        data: DatasetIdentity,
     ) -> None:
         self.updater, self.sampler, self.learner, self.noise = updater, sampler, learner, noise
         self.evaluate, self.eval_pool, self.budget, self.schedules = evaluate, eval_pool, budget, schedules
@@ -99,7 +99,7 @@ class Offline:
             while clock.updates < end:
                 self._train(min(STRIDE, end - clock.updates))
                 yield self.progress()
-                yield from self._finished_epochs(AHEAD * self.eval_pool.most)
+                yield from self._finished_epochs(MAX_PENDING * self.eval_pool.most)
             yield from self._submit() if has_workers else self._evaluate_here()
         yield from self.outstanding()
 
@@ -110,7 +110,7 @@ class Offline:
     @property
     def evaluated_policy(self) -> State:
         """The policy of the last epoch that was yielded."""
-        return of_module(self.learner.policy()) if self._evaluated_policy is None else self._evaluated_policy
+        return module_state(self.learner.policy()) if self._evaluated_policy is None else self._evaluated_policy
 
     def state_dict(self) -> State:
         """Everything that the next record depends on, except the data."""
@@ -130,10 +130,10 @@ class Offline:
         if state.get("data") != self.data:
             raise RefusedFile(f"checkpoint: made with other data than {self.data[:12]}; bring them back, or --force")
         for name, attribute in _PARTS.items():
-            getattr(self, attribute).load_state_dict(branch(state, name))
+            getattr(self, attribute).load_state_dict(subtree(state, name))
         self._began, self.inexact = int(tensor(state, "began")), tuple(map(int, tensor(state, "inexact")))
-        self.noise.load_state_dict(branch(state, "noise"))
-        lines = sorted((int(number), str(line)) for number, line in branch(state, "pending").items())
+        self.noise.load_state_dict(subtree(state, "noise"))
+        lines = sorted((int(number), str(line)) for number, line in subtree(state, "pending").items())
         self.pending = [epoch_of(line, f"checkpoint: epoch {number}") for number, line in lines]
 
     def progress(self, episodes: int | None = None) -> Progress:
@@ -188,7 +188,7 @@ class Offline:
         """Yield epochs with a finished evaluation, in order; wait while more than ``most`` are pending."""
         while self.pending:
             epoch, waits = self.pending[0], len(self.pending) > most
-            result = self.eval_pool.poll(epoch.number, SOON if waits else 0.0)
+            result = self.eval_pool.poll(epoch.number, POLL_SECONDS if waits else 0.0)
             if isinstance(result, Evaluated):
                 self._evaluated_policy = self.eval_pool.take(epoch.number)
                 self.clock.epochs += 1

@@ -15,13 +15,13 @@ import torch
 
 from rlbench.algorithms.base import Learner
 from rlbench.config.run import Budget
-from rlbench.ops.state_dict import State, Stateful, branch, of_module, tensor
+from rlbench.ops.state_dict import State, Stateful, module_state, subtree, tensor
 from rlbench.records.types import Collected, Epoch, Evaluated, Progress
 from rlbench.training.clock import Clock, UpdateSchedule
 from rlbench.training.protocols import Collector, Evaluation, Schedule, Updater
 
 
-class Online:
+class OnlineTrainer:
     """One run of a learner and its environments; iterate it."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Online:
         self.collector, self.updater, self.buffer, self.learner = collector, updater, buffer, learner
         self.noise, self.evaluate, self.budget, self.schedules = noise, evaluate, budget, schedules
         self.update_schedule, self.clock = update_schedule, Clock()
-        self.inexact: tuple[int, ...] = ()  # live agent steps at which a resume was not bit-exact
+        self.inexact: tuple[int, ...] = ()  # agent steps at which a resume was not bit-exact
         self._epoch_began = (0, 0.0)  # env steps and seconds at which the running epoch began
         self._aside: State | None = None  # the noise of the training, set aside during an evaluation
 
@@ -64,10 +64,10 @@ class Online:
     def load_state_dict(self, state: State) -> None:
         """Restore the state; the buffer precedes the collector, which compares its observations with it."""
         for name in _PARTS:
-            getattr(self, name).load_state_dict(branch(state, name))
+            getattr(self, name).load_state_dict(subtree(state, name))
         steps, seconds = tensor(state, "began").tolist()
         self._epoch_began = (int(steps), seconds)
-        self.noise.load_state_dict(branch(state, "noise"))
+        self.noise.load_state_dict(subtree(state, "noise"))
         before = tensor(state, "inexact").tolist() if "inexact" in state else ()  # older checkpoints have none
         self.inexact = (*before, *(() if self.collector.exact else (self.clock.env_steps,)))
 
@@ -98,7 +98,7 @@ class Online:
 
     def _close_epoch(self, evaluation: Evaluated) -> Epoch:
         clock, (steps, seconds) = self.clock, self._epoch_began
-        returns, lengths = self.collector.games.take()
+        returns, lengths = self.collector.episode_stats.take()
         collection = Collected(
             episodes=len(returns),
             steps=clock.env_steps - steps,
@@ -127,7 +127,7 @@ class Online:
     @property
     def evaluated_policy(self) -> State:
         """The policy of the last epoch that was yielded."""
-        return of_module(self.learner.policy())
+        return module_state(self.learner.policy())
 
     def outstanding(self) -> Iterator[Progress | Epoch]:
         """Yield nothing: every epoch is evaluated at its end."""
@@ -139,7 +139,7 @@ class Online:
 
     def progress(self, episodes: int | None = None) -> Progress:
         """Steps so far, and ended episodes of a running evaluation."""
-        last = self.collector.games.last
+        last = self.collector.episode_stats.last
         return Progress(
             env_steps=self.clock.env_steps, updates=self.clock.updates, last_return=last, evaluated=episodes
         )

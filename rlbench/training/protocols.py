@@ -12,7 +12,7 @@ from rlbench.ops.types import Rollout
 from rlbench.records.types import Evaluated, Updated
 
 Schedule: TypeAlias = tuple[Callable[[int], float], Callable[[float], object]]
-"""A function of live agent steps (offline: gradient steps), and the setter of its value."""
+"""A function of agent steps (offline: gradient steps), and the setter of its value."""
 
 
 class EpisodeStats(Protocol):
@@ -34,7 +34,7 @@ class Collector(Stateful, Protocol):
         """The segment that is open, −1 before the first."""
 
     @property
-    def games(self) -> EpisodeStats:
+    def episode_stats(self) -> EpisodeStats:
         """Returns and lengths of training episodes."""
 
     @property
@@ -49,14 +49,14 @@ class Collector(Stateful, Protocol):
         """Begin a segment in fresh environments."""
 
     def step(self) -> int:
-        """Step every env; return the number of live steps."""
+        """Step every env; return the number of agent steps."""
 
     def close(self) -> None:
         """Close the environments."""
 
 
 class Updater(Stateful, Protocol):
-    """The inner loop: sample, update, reprioritize, and periodic actions."""
+    """The inner loop: sample, update, store priorities, and periodic actions."""
 
     def run(self, first: int, count: int) -> None:
         """Make updates ``first`` … ``first + count − 1``."""
@@ -87,17 +87,17 @@ BatchT = TypeVar("BatchT", bound=Minibatch)
 BatchT_co = TypeVar("BatchT_co", bound=Minibatch, covariant=True)
 
 
-class Source(Protocol[BatchT_co]):
+class ReplaySource(Protocol[BatchT_co]):
     """A buffer that an off-policy updater samples."""
 
     def sample(self, batch: int) -> BatchT_co:
         """Return ``batch`` transitions."""
 
-    def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
+    def update_priorities(self, slot: Tensor, priority: Tensor) -> None:
         """Store the priorities of slots ``[B]``."""
 
 
-class Rollouts(Protocol):
+class RolloutSource(Protocol):
     """A buffer whose newest rows an on-policy updater learns from."""
 
     def rollout(self, rows: int) -> Rollout:

@@ -1,4 +1,4 @@
-"""The inner loops: sample, update, reprioritize, K times, off-policy; one update on a whole rollout, on-policy."""
+"""The inner loops: sample, update, update_priorities, K times, off-policy; one update on a whole rollout, on-policy."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from rlbench.algorithms.base import OffPolicyLearner, OnPolicyLearner
-from rlbench.ops.state_dict import Composite, State, branch, tensor, whole
+from rlbench.ops.state_dict import Composite, State, integer, subtree, tensor
 from rlbench.records.types import Updated
-from rlbench.training.protocols import BatchT, Rollouts, Source
+from rlbench.training.protocols import BatchT, ReplaySource, RolloutSource
 
 
 class MeanMetrics:
@@ -43,8 +43,8 @@ class MeanMetrics:
 
     def load_state_dict(self, state: State) -> None:
         """Restore sums and count."""
-        sums = branch(state, "sums")
-        self.names, self.count = tuple(sorted(sums)), whole(state, "count")
+        sums = subtree(state, "sums")
+        self.names, self.count = tuple(sorted(sums)), integer(state, "count")
         self.sums = self.sums.new_zeros(len(self.names))
         for place, name in zip(self.sums.unbind(), self.names, strict=True):
             place.copy_(tensor(sums, name))
@@ -56,7 +56,7 @@ class EagerUpdater(Composite, Generic[BatchT]):
     saved = ("metrics",)
 
     def __init__(
-        self, *, source: Source[BatchT], learner: OffPolicyLearner[BatchT], batch: int, metrics: MeanMetrics
+        self, *, source: ReplaySource[BatchT], learner: OffPolicyLearner[BatchT], batch: int, metrics: MeanMetrics
     ) -> None:
         self.source, self.learner, self.batch, self.metrics = source, learner, batch, metrics
 
@@ -65,7 +65,7 @@ class EagerUpdater(Composite, Generic[BatchT]):
         for number in range(first, first + count):
             batch = self.source.sample(self.batch)
             report = self.learner.update(batch, number % self.learner.cycle)
-            self.source.reprioritize(batch.slot, report.priority)
+            self.source.update_priorities(batch.slot, report.priority)
             self.metrics.add(report.metrics)
             for periodic in self.learner.every:
                 if (number + 1) % periodic.period == 0:
@@ -81,7 +81,7 @@ class RolloutUpdater(Composite):
 
     saved = ("metrics",)
 
-    def __init__(self, *, source: Rollouts, learner: OnPolicyLearner, rows: int, metrics: MeanMetrics) -> None:
+    def __init__(self, *, source: RolloutSource, learner: OnPolicyLearner, rows: int, metrics: MeanMetrics) -> None:
         self.source, self.learner, self.rows, self.metrics = source, learner, rows, metrics
 
     def run(self, first: int, count: int) -> None:  # noqa: ARG002 - the steps of one update have no numbers

@@ -81,7 +81,7 @@ class GraphRecorder:
         self.graphs: list[Graph] = []
         self.eager = 0
 
-    def beside(self, work: Callable[[], None]) -> None:
+    def run_eagerly(self, work: Callable[[], None]) -> None:
         self.eager += 1
         work()
 

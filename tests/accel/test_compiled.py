@@ -8,7 +8,7 @@ from torch import Tensor
 
 from benchmarks.parity import STRIDES, TOLERANCES, largest_distance, run_updates
 from benchmarks.rigs import CELLS, rig, trained_tensors
-from rlbench.accel.graph_capture import Compiled
+from rlbench.accel.graph_capture import CompiledLoss
 from rlbench.algorithms.base import Compilable
 from rlbench.assembly.engine import composites, refusals
 from rlbench.config.run import Runtime
@@ -19,7 +19,7 @@ def compile_losses(learner: object, backend: str) -> None:
     """Compile the losses of a learner and of those within it."""
     for part in composites(learner):
         if isinstance(part, Compilable):
-            part.compiler = partial(Compiled, backend=backend)
+            part.compiler = partial(CompiledLoss, backend=backend)
 
 
 RUNTIME = Runtime(device="cpu", threads=1, update_engine="eager")
@@ -65,7 +65,7 @@ def test_function_with_a_graph_break_stays_eager_with_a_reason() -> None:
     def broken(x: Tensor) -> Tensor:
         return x * float(x.sum().item() > 0) if bool(x.sum() > 0) else x
 
-    compiled = Compiled(broken, backend="eager")
+    compiled = CompiledLoss(broken, backend="eager")
     for _ in range(2):
         assert torch.equal(compiled(torch.ones(3)), torch.ones(3))
     assert str(compiled.refusal).startswith("could not be compiled (")
@@ -77,7 +77,7 @@ def test_an_error_of_the_function_itself_is_not_swallowed() -> None:
         return x.view(7)
 
     with pytest.raises(RuntimeError, match="shape"):
-        Compiled(wrong, backend="eager")(torch.ones(3))
+        CompiledLoss(wrong, backend="eager")(torch.ones(3))
 
 
 def test_difference_is_measured_in_shares_of_the_tolerance() -> None:

@@ -9,15 +9,15 @@ from torch import Tensor
 
 from benchmarks.parity import STRIDES
 from benchmarks.rigs import CELLS, fill, rig, ring_of, spec_of, trained_tensors
-from rlbench.accel.graph_capture import MOST, WARMUP, GraphUpdater
+from rlbench.accel.graph_capture import MAX_UPDATES, WARMUP, GraphUpdater
 from rlbench.algorithms.iql import IQL
 from rlbench.algorithms.td3 import TD3
 from rlbench.assembly.environments import describe
-from rlbench.buffers.hindsight import Hindsight
+from rlbench.buffers.hindsight import HindsightReplay
 from rlbench.config.run import Runtime
 from rlbench.ops.state_dict import State
-from rlbench.training.offline import Offline
-from rlbench.training.online import Online
+from rlbench.training.offline import OfflineTrainer
+from rlbench.training.online import OnlineTrainer
 from rlbench.training.updates import EagerUpdater
 from tests.accel.graph_tape import GraphRecorder, RecordingError
 from tests.slow import slow_but
@@ -26,35 +26,37 @@ RUNTIME = Runtime(device="cpu", threads=1, update_engine="eager")
 TD3_CELL, IQL_CELL, RAINBOW = "toy/td3/Pendulum-v1", "offline/iql/halfcheetah-medium-v2", "toy/rainbow/Catch"
 
 
-def captured(run: Online | Offline, *, checked: bool = False) -> GraphUpdater:
+def captured(run: OnlineTrainer | OfflineTrainer, *, checked: bool = False) -> GraphUpdater:
     """The run's updates, recorded by a recorder of graphs."""
     assert isinstance(run.updater, EagerUpdater)
-    sampler = ring_of(run).sampler if isinstance(run, Online) else run.sampler
+    sampler = ring_of(run).sampler if isinstance(run, OnlineTrainer) else run.sampler
     streams = [sampler.generator, torch.default_generator]
-    if isinstance(run, Online) and isinstance(run.buffer, Hindsight):
+    if isinstance(run, OnlineTrainer) and isinstance(run.buffer, HindsightReplay):
         streams.append(run.buffer.generator)
     recorder = GraphRecorder(streams, checked=checked)
     return GraphUpdater(run.updater, recorder=recorder, learner=run.learner, sampler=sampler, generators=streams)
 
 
-def pair(cell: str) -> tuple[Online | Offline, Online | Offline, GraphUpdater]:
+def pair(cell: str) -> tuple[OnlineTrainer | OfflineTrainer, OnlineTrainer | OfflineTrainer, GraphUpdater]:
     """A run, the same again, and the updates of the second, captured."""
     plain, quick = rig(cell, RUNTIME), rig(cell, RUNTIME)
     return plain, quick, captured(quick, checked="icm" in cell)
 
 
-def cells_of(cell: str, run: Online | Offline, updater: Any, strides: tuple[int, ...] = STRIDES, seed: int = 3) -> None:
+def cells_of(
+    cell: str, run: OnlineTrainer | OfflineTrainer, updater: Any, strides: tuple[int, ...] = STRIDES, seed: int = 3
+) -> None:
     """Updates in strides of many lengths; between them a store grows."""
     torch.manual_seed(seed)
     first, info = 0, describe(spec_of(cell))
     for count in strides:
         updater.run(first, count)
         first += count
-        if isinstance(run, Online):
+        if isinstance(run, OnlineTrainer):
             fill(ring_of(run), info, rows=3)
 
 
-def same(one: Online | Offline, other: Online | Offline) -> None:
+def same(one: OnlineTrainer | OfflineTrainer, other: OnlineTrainer | OfflineTrainer) -> None:
     expected = trained_tensors(one)
     for name, value in trained_tensors(other).items():
         assert torch.equal(value, expected[name]), name
@@ -67,7 +69,7 @@ def test_captured_updates_equal_eager_ones_bit_for_bit(cell: str) -> None:
     cells_of(cell, plain, plain.updater, strides)
     cells_of(cell, quick, graphs, strides)
     assert graphs.refusal is None
-    assert graphs.recordings or plain.updater.learner.cycle * WARMUP >= sum(strides)
+    assert graphs.graphs or plain.updater.learner.cycle * WARMUP >= sum(strides)
     same(plain, quick)
     assert graphs.take() == plain.updater.take()
 
@@ -86,10 +88,10 @@ def test_replay_runs_no_python_of_the_learner(monkeypatch: pytest.MonkeyPatch) -
 def test_captures_have_few_lengths_of_powers_of_two() -> None:
     _, _, graphs = pair(TD3_CELL)
     cells_of(TD3_CELL, rig(TD3_CELL, RUNTIME), graphs)
-    lengths = {key.length for key in graphs.recordings}
+    lengths = {key.length for key in graphs.graphs}
     assert lengths <= {1, 2, 4, 8, 16}
-    assert max(lengths) <= MOST
-    assert {key.phase for key in graphs.recordings} <= {0, 1}
+    assert max(lengths) <= MAX_UPDATES
+    assert {key.phase for key in graphs.graphs} <= {0, 1}
 
 
 def test_periodic_action_ends_a_capture_and_is_part_of_it() -> None:
@@ -100,8 +102,8 @@ def test_periodic_action_ends_a_capture_and_is_part_of_it() -> None:
         torch.manual_seed(1)
         updater.run(period - 3, 8)
         updater.run(2 * period - 1, 1)
-        assert isinstance(run, Online)
-    assert any(any(key.due) for key in graphs.recordings)
+        assert isinstance(run, OnlineTrainer)
+    assert any(any(key.due) for key in graphs.graphs)
     same(plain, quick)
 
 
@@ -116,15 +118,15 @@ def test_loaded_state_is_captured_again() -> None:
     third = rig(RAINBOW, RUNTIME)
     again = captured(third)
     again.run(0, 30)
-    assert again.recordings
+    assert again.graphs
     third.learner.load_state_dict(copied(state)["learner"])
     ring_of(third).load_state_dict(copied(ring))
     again.load_state_dict(copied(state)["updater"])
-    assert not again.recordings
+    assert not again.graphs
     for updater in (plain.updater, graphs, again):
         torch.manual_seed(2)
         updater.run(20, 30)
-    assert again.recordings
+    assert again.graphs
     same(plain, quick)
     same(plain, third)
 
@@ -141,7 +143,7 @@ def test_annealed_beta_reaches_captured_updates() -> None:
     for run, updater in ((plain, plain.updater), (quick, graphs)):
         torch.manual_seed(1)
         for first in range(0, 40, 4):
-            ring_of(run).sampler.anneal(0.4 + first / 100)
+            ring_of(run).sampler.set_beta(0.4 + first / 100)
             updater.run(first, 4)
     same(plain, quick)
 
@@ -164,7 +166,7 @@ def test_learning_rate_schedule_reaches_captured_updates_as_a_tensor(lies: str) 
     assert agrees == (lies == "a tensor")
 
 
-def put(run: Online | Offline, lr: float) -> None:
+def put(run: OnlineTrainer | OfflineTrainer, lr: float) -> None:
     assert isinstance(run.learner, IQL)
     (group,) = run.learner.actor_optimizer.param_groups
     if isinstance(group["lr"], Tensor):
@@ -173,7 +175,7 @@ def put(run: Online | Offline, lr: float) -> None:
         group["lr"] = lr
 
 
-def waiting(run: Online | Offline) -> Callable[..., Any]:
+def waiting(run: OnlineTrainer | OfflineTrainer) -> Callable[..., Any]:
     """Updates that ask for a number."""
     plain = run.learner.update
 
@@ -185,7 +187,7 @@ def waiting(run: Online | Offline) -> Callable[..., Any]:
     return update
 
 
-def counting(run: Online | Offline) -> Callable[..., Any]:
+def counting(run: OnlineTrainer | OfflineTrainer) -> Callable[..., Any]:
     """Updates that depend on how many there were, and let only Python know."""
     plain, calls = run.learner.update, [0]
 
@@ -196,7 +198,7 @@ def counting(run: Online | Offline) -> Callable[..., Any]:
     return update
 
 
-def exchanging(run: Online | Offline) -> Callable[..., Any]:
+def exchanging(run: OnlineTrainer | OfflineTrainer) -> Callable[..., Any]:
     """Updates that put what they keep into a new tensor each time."""
     plain, learner = run.learner.update, run.learner
     assert isinstance(learner, TD3)
@@ -214,7 +216,9 @@ def exchanging(run: Online | Offline) -> Callable[..., Any]:
     [(waiting, "could not be captured"), (counting, "gave other numbers"), (exchanging, "gave other numbers")],
 )
 def test_uncapturable_updates_stay_eager_with_a_reason(
-    spoiled: Callable[[Online | Offline], Callable[..., Any]], reason: str, monkeypatch: pytest.MonkeyPatch
+    spoiled: Callable[[OnlineTrainer | OfflineTrainer], Callable[..., Any]],
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plain, quick, graphs = pair(TD3_CELL)
     for run in (plain, quick):
@@ -222,7 +226,7 @@ def test_uncapturable_updates_stay_eager_with_a_reason(
     cells_of(TD3_CELL, plain, plain.updater)
     cells_of(TD3_CELL, quick, graphs)
     assert reason in str(graphs.refusal)
-    assert not graphs.recordings
+    assert not graphs.graphs
     if spoiled is waiting:  # the others' Python has run twice, once for the recorder
         same(plain, quick)
     assert graphs.take().count == sum(STRIDES)

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from rlbench import suites
-from rlbench.accel.numpy_ppo import Regression, Surrogate
+from rlbench.accel.numpy_ppo import NumpyPPO, NumpyValueRegression
 from rlbench.algorithms.onpolicy import RolloutBatch, rollout_batch
 from rlbench.algorithms.ppo import PPO
-from rlbench.algorithms.trpo import Natural
+from rlbench.algorithms.trpo import TRPO
 from rlbench.assembly.policy_gradient import build_on_policy
-from rlbench.config.online import PolicyGradient
+from rlbench.config.online import PolicyGradientConfig
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.envs.base import Box, Discrete, EnvInfo
@@ -51,19 +51,19 @@ def spec_of(algorithm: str, options: tuple[str, ...]) -> Spec:
     )
 
 
-def learner_of(spec: Spec, engine: str, *, discrete: bool, dtype: str = "float32") -> PPO | Natural:
+def learner_of(spec: Spec, engine: str, *, discrete: bool, dtype: str = "float32") -> PPO | TRPO:
     bounds = torch.ones(ACTIONS).numpy()
     info = EnvInfo(ENVS, (5,), bounds.astype(dtype).dtype, Discrete(ACTIONS) if discrete else Box(-bounds, bounds), ())
     torch.manual_seed(3)
-    assert isinstance(spec.algo, PolicyGradient)
+    assert isinstance(spec.algo, PolicyGradientConfig)
     engine_name = Runtime.model_validate({"update_engine": engine}).update_engine
-    learner = build_on_policy(spec, spec.algo, info, CPU, engine_name).learner
-    assert isinstance(learner, PPO | Natural)
+    learner, _ = build_on_policy(spec, spec.algo, info, CPU, engine_name)
+    assert isinstance(learner, PPO | TRPO)
     return learner
 
 
 def rollouts(count: int, *, discrete: bool, seed: int = 0, shades: bool = False) -> list[Rollout]:
-    """Noise with ends and dead rows in it, as a ring gives it."""
+    """Noise with ends and final rows in it, as a ring gives it."""
     generator = torch.Generator().manual_seed(seed)
 
     def normal_rows(*shape: int) -> Tensor:
@@ -72,23 +72,23 @@ def rollouts(count: int, *, discrete: bool, seed: int = 0, shades: bool = False)
     batches = []
     for _ in range(count):
         done = torch.rand(ROWS, ENVS, generator=generator) < 0.15
-        dead = torch.cat([torch.zeros(1, ENVS, dtype=torch.bool), done[:-1]])
+        final = torch.cat([torch.zeros(1, ENVS, dtype=torch.bool), done[:-1]])
         numbered = torch.randint(ACTIONS, (ROWS, ENVS), generator=generator)
         obs = normal_rows(ROWS + 1, ENVS, 5)
         batches.append(
             Rollout(
                 obs=(obs * 60 + 128).clamp(0, 255).to(torch.uint8) if shades else obs,
                 action=numbered if discrete else normal_rows(ROWS, ENVS, ACTIONS),
-                reward=normal_rows(ROWS, ENVS) * ~dead,
-                terminated=done & ~dead & (normal_rows(ROWS, ENVS) > 0),
-                done=done & ~dead,
-                dead=dead,
+                reward=normal_rows(ROWS, ENVS) * ~final,
+                terminated=done & ~final & (normal_rows(ROWS, ENVS) > 0),
+                done=done & ~final,
+                final=final,
             )
         )
     return batches
 
 
-def assert_same(one: PPO | Natural, other: PPO | Natural, *, atol: float = ATOL, rtol: float = RTOL) -> None:
+def assert_same(one: PPO | TRPO, other: PPO | TRPO, *, atol: float = ATOL, rtol: float = RTOL) -> None:
     for (name, one_param), right in zip(one.net.named_parameters(), other.net.parameters(), strict=True):
         torch.testing.assert_close(one_param, right, atol=atol, rtol=rtol, msg=name)
 
@@ -99,7 +99,7 @@ def test_fifty_numpy_updates_equal_eager_ones(options: str, discrete: bool) -> N
     spec = spec_of("a2c" if options.startswith("a2c") else "ppo", OPTIONS[options])
     eager, quick = (learner_of(spec, engine, discrete=discrete) for engine in ("eager", "numpy"))
     assert isinstance(quick, PPO)
-    assert isinstance(quick.engine, Surrogate)
+    assert isinstance(quick.engine, NumpyPPO)
     start = [parameter.detach().clone() for parameter in quick.net.parameters()]
     for rollout in rollouts(50, discrete=discrete):
         eager_report, numpy_report = eager.update(rollout), quick.update(rollout)
@@ -118,16 +118,16 @@ def test_numpy_gradients_equal_those_of_the_loss(options: str, discrete: bool) -
     spec = spec_of("a2c" if options.startswith("a2c") else "ppo", OPTIONS[options])
     learner = learner_of(spec, "numpy", discrete=discrete)
     assert isinstance(learner, PPO)
-    assert isinstance(learner.engine, Surrogate)
+    assert isinstance(learner.engine, NumpyPPO)
     for rollout in rollouts(4, discrete=discrete, seed=1):
         learner.update(rollout)
     batch = aged_lesson(learner, rollouts(1, discrete=discrete, seed=2)[0])
     loss, _ = learner.loss(batch)
     expected = torch.autograd.grad(loss, list(learner.net.parameters()))
     surrogate = learner.engine
-    surrogate.descent.max_norm = None
+    surrogate.optimizer.max_norm = None
     surrogate(batch, (torch.arange(len(batch.weight)),))
-    gradients = {id(parameter): place for parameter, place in surrogate.stack.views(surrogate.descent.gradient)}
+    gradients = {id(parameter): place for parameter, place in surrogate.stack.views(surrogate.optimizer.gradient)}
     for parameter, grad in zip(learner.net.parameters(), expected, strict=True):
         torch.testing.assert_close(torch.from_numpy(gradients[id(parameter)].copy()), grad, atol=2e-6, rtol=2e-4)
 
@@ -144,8 +144,8 @@ def aged_lesson(learner: PPO, rollout: Rollout) -> RolloutBatch:
 def test_numpy_critic_of_trpo_equals_the_eager_one(algorithm: str) -> None:
     spec = spec_of(algorithm, ("algo.method.critic_steps=5",))
     eager, quick = (learner_of(spec, engine, discrete=False) for engine in ("eager", "numpy"))
-    assert isinstance(quick, Natural)
-    assert isinstance(quick.engine, Regression)
+    assert isinstance(quick, TRPO)
+    assert isinstance(quick.engine, NumpyValueRegression)
     for rollout in rollouts(10, discrete=False):
         torch.testing.assert_close(
             eager.update(rollout)["value_loss"], quick.update(rollout)["value_loss"], atol=1e-5, rtol=1e-3
@@ -213,14 +213,14 @@ def test_small_networks_use_the_numpy_engine_by_default(way: str) -> None:
     engine, change, quick = WAYS[way]
     learner = learner_of(change(spec_of("ppo", PLAIN["ppo"])), engine, discrete=False)
     assert isinstance(learner, PPO)
-    assert isinstance(learner.engine, Surrogate) == quick
+    assert isinstance(learner.engine, NumpyPPO) == quick
 
 
 def test_unsupported_numpy_engine_is_refused_in_one_line() -> None:
     spec = suites.spec("mujoco", "reinforce", "HalfCheetah-v4")
     bounds = torch.ones(ACTIONS).numpy()
     info = EnvInfo(ENVS, (5,), bounds.dtype, Box(-bounds, bounds), ())
-    assert isinstance(spec.algo, PolicyGradient)
+    assert isinstance(spec.algo, PolicyGradientConfig)
     with pytest.raises(UsageError, match="update_engine=numpy: only PPO"):
         build_on_policy(spec, spec.algo, info, CPU, "numpy")
     build_on_policy(spec, spec.algo, info, CPU, "auto")

@@ -7,21 +7,21 @@ import torch
 from scipy import special, stats
 from torch import Tensor, nn
 
-from rlbench.algorithms.onpolicy import Returns
+from rlbench.algorithms.onpolicy import AdvantageEstimator
 from rlbench.algorithms.ppo import PPO
-from rlbench.algorithms.reinforce import Reinforce
-from rlbench.algorithms.trpo import Natural
-from rlbench.config import online as config
+from rlbench.algorithms.reinforce import REINFORCE
+from rlbench.algorithms.trpo import TRPO
+from rlbench.config.online import PPOConfig, TRPOConfig
 from rlbench.nets.actor_critic import DiscreteActor, GaussianActor, SeparateActorCritic, SharedActorCritic
-from rlbench.nets.torsos import MlpTorso
+from rlbench.nets.torsos import MLPTorso
 from rlbench.ops.types import Rollout
 from tests.algorithms.recorded import Array, numbers
 
 OBS, ACTIONS, ROWS, ENVS = 3, 2, 12, 4
 
 
-def torso(widths: tuple[int, ...]) -> MlpTorso:
-    return MlpTorso(obs_shape=(OBS,), widths=widths, activation="tanh")
+def torso(widths: tuple[int, ...]) -> MLPTorso:
+    return MLPTorso(obs_shape=(OBS,), widths=widths, activation="tanh")
 
 
 def net_of(kind: str) -> SeparateActorCritic | SharedActorCritic:
@@ -43,8 +43,8 @@ def sgd(net: nn.Module, lr: float = 1e-2) -> torch.optim.Optimizer:
     return torch.optim.SGD(net.parameters(), lr=lr)
 
 
-def returns_of(*, normalize: bool = False) -> Returns:
-    return Returns(gamma=0.9, gae_lambda=0.8, scale_returns=normalize, like=torch.empty(0))
+def returns_of(*, normalize: bool = False) -> AdvantageEstimator:
+    return AdvantageEstimator(gamma=0.9, gae_lambda=0.8, scale_returns=normalize, like=torch.empty(0))
 
 
 def ppo(kind: str = "gaussian", *, max_grad_norm: float | None = None, lr: float = 1e-2, normalize: bool = False,
@@ -54,29 +54,29 @@ def ppo(kind: str = "gaussian", *, max_grad_norm: float | None = None, lr: float
         net,
         optimizer=sgd(net, lr),
         returns=returns_of(normalize=normalize),
-        method=config.Surrogate.model_validate({"max_grad_norm": max_grad_norm, **method}),
+        method=PPOConfig.model_validate({"max_grad_norm": max_grad_norm, **method}),
         greedy=False,
         generator=torch.Generator().manual_seed(8),
     )
 
 
 def rollout_of(net: SeparateActorCritic | SharedActorCritic | None = None, seed: int = 1) -> Rollout:
-    """Ends of both kinds and dead rows; every observation begins with its own number."""
+    """Ends of both kinds and final rows; every observation begins with its own number."""
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator, dtype=torch.float64)
 
     code = torch.randint(0, 6, (ROWS, ENVS), generator=generator)
-    dead = torch.zeros(ROWS, ENVS, dtype=torch.bool)
-    dead[0, 1] = True
+    final = torch.zeros(ROWS, ENVS, dtype=torch.bool)
+    final[0, 1] = True
     for row in range(1, ROWS):
-        dead[row] = (code[row - 1] > 3) & ~dead[row - 1]
+        final[row] = (code[row - 1] > 3) & ~final[row - 1]
     obs = normal(ROWS + 1, ENVS, OBS)
     obs[..., 0] = torch.arange((ROWS + 1) * ENVS).view(ROWS + 1, ENVS) / 50
     numbered = net is not None and (isinstance(net, SharedActorCritic) or isinstance(net.actor, DiscreteActor))
     action = torch.randint(0, 3, (ROWS, ENVS), generator=generator) if numbered else normal(ROWS, ENVS, ACTIONS)
-    assert int(dead.sum()) > 5
+    assert int(final.sum()) > 5
     return Rollout(
         obs=obs, action=action, reward=normal(ROWS, ENVS) * ~dead, terminated=(code == 4) & ~dead,
         done=(code > 3) & ~dead, dead=dead,
@@ -119,21 +119,21 @@ def row_output(net: SeparateActorCritic | SharedActorCritic, obs: Array, action:
     return RowOutput(float(log[int(action)]), float(value[0]), float(-(np.exp(log) * log).sum()))
 
 
-def reinforce(*, standardise: bool) -> Reinforce:
+def reinforce(*, standardise: bool) -> REINFORCE:
     net = net_of("gaussian")
     assert isinstance(net, SeparateActorCritic)
-    return Reinforce(net.actor, optimizer=sgd(net.actor), gamma=0.9, normalize_returns=standardise, greedy=False)
+    return REINFORCE(net.actor, optimizer=sgd(net.actor), gamma=0.9, normalize_returns=standardise, greedy=False)
 
 
-def natural(kind: str = "gaussian", **method: float | None) -> Natural:
+def natural(kind: str = "gaussian", **method: float | None) -> TRPO:
     net = net_of(kind)
     assert isinstance(net, SeparateActorCritic)
     settings = {"iterations": 60, "critic_steps": 1, **method}
-    return Natural(
+    return TRPO(
         net,
         optimizer=sgd(net.critic),
         returns=returns_of(),
-        method=config.Natural.model_validate(settings),
+        method=TRPOConfig.model_validate(settings),
         greedy=False,
         tolerance=1e-28,  # until it is exact
     )

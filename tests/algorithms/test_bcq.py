@@ -149,7 +149,7 @@ def test_bcq_update_changes_all_networks_and_targets() -> None:
 
 def test_perturbation_stays_within_its_scale_and_the_action_bounds() -> None:
     torch.manual_seed(0)
-    net = Perturbation(obs=OBS, actions=ACTIONS, widths=WIDTHS, perturbation=0.05)
+    net = PerturbationNet(obs=OBS, actions=ACTIONS, widths=WIDTHS, perturbation=0.05)
     with torch.no_grad():
         net.shift.weight.mul_(1e3)
         action = torch.rand(50, 7, ACTIONS) * 2 - 1

@@ -41,7 +41,7 @@ def test_reported_error_ignores_dead_rows() -> None:
 
 def test_gaussian_actors_std_and_mean_stay_within_their_bounds() -> None:
     torch.manual_seed(0)
-    actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-1.0, log_std_max=0.5)
+    actor = BoundedGaussianActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-1.0, log_std_max=0.5)
     with torch.no_grad():
         actor.log_std.copy_(torch.tensor([-3.0, 2.0]))
         actor.mean.weight.mul_(1e3)

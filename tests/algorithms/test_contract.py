@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rlbench import suites
 from rlbench.algorithms.base import OffPolicyLearner
 from rlbench.algorithms.bcq import BCQ
-from rlbench.algorithms.behavior_cloning import Imitation
+from rlbench.algorithms.behavior_cloning import BehaviorCloning
 from rlbench.algorithms.cql import CQL
 from rlbench.algorithms.crr import CRR
 from rlbench.algorithms.discrete_sac import DiscreteSAC
@@ -24,9 +24,16 @@ from rlbench.assembly.environments import describe
 from rlbench.assembly.offline_continuous import continuous_parts
 from rlbench.assembly.offline_discrete import discrete_parts
 from rlbench.config import offline, offline_discrete
-from rlbench.config.offline import Offline
-from rlbench.config.offline_discrete import OfflineQ
-from rlbench.config.online import Categorical, Expected, Head, Implicit, Proposed, Quantiles
+from rlbench.config.offline import OfflineConfig
+from rlbench.config.offline_discrete import DiscreteOfflineConfig
+from rlbench.config.online import (
+    C51HeadConfig,
+    DQNHeadConfig,
+    FQFHeadConfig,
+    HeadConfig,
+    IQNHeadConfig,
+    QRDQNHeadConfig,
+)
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime
 from rlbench.envs.base import Box, Discrete, EnvInfo
@@ -44,38 +51,36 @@ ONLINE = (
     *(f"mujoco/{algorithm}/Hopper-v4" for algorithm in ("ddpg", "td3", "sac", "redq")),
 )
 CONTINUOUS: dict[str, offline.Method] = {
-    "il": offline.Imitation(),
-    "il gaussian": offline.Imitation(policy="gaussian"),
-    "bcq": offline.BatchConstrained(vae_widths=(10, 9), eval_action_samples=5),
-    "cql": offline.Conservative(n_action_samples=3),
-    "cql fixed": offline.Conservative(
+    "il": offline.BCConfig(),
+    "il gaussian": offline.BCConfig(policy="gaussian"),
+    "bcq": offline.BCQConfig(vae_widths=(10, 9), eval_action_samples=5),
+    "cql": offline.CQLConfig(n_action_samples=3),
+    "cql fixed": offline.CQLConfig(
         n_action_samples=2, lagrange_threshold=None, alpha_lr=None, max_grad_norm=None, soft_q_backup=False
     ),
-    "crr": offline.CriticRegularized(),
-    "crr binary": offline.CriticRegularized(mode="binary", advantage_type="max", critics=1, target_update_interval=100),
-    "td3bc": offline.TD3BC(),
-    "iql": offline.ImplicitQ(),
-    "bcq unclipped": offline.BatchConstrained(
-        vae_widths=(10, 9), eval_action_samples=5, latent_dim=14, latent_clip=None
-    ),
-    "cql cloning": offline.Conservative(
+    "crr": offline.CRRConfig(),
+    "crr binary": offline.CRRConfig(mode="binary", advantage_type="max", critics=1, target_update_interval=100),
+    "td3bc": offline.TD3BCConfig(),
+    "iql": offline.IQLConfig(),
+    "bcq unclipped": offline.BCQConfig(vae_widths=(10, 9), eval_action_samples=5, latent_dim=14, latent_clip=None),
+    "cql cloning": offline.CQLConfig(
         n_action_samples=2, lagrange_threshold=None, bc_steps=10, mean_bound=9.0, final_init="uniform", actor_first=True
     ),
-    "cql orthogonal": offline.Conservative(
+    "cql orthogonal": offline.CQLConfig(
         n_action_samples=2, lagrange_threshold=None, log_std_offset=-1.0, orthogonal_init=True, final_init="xavier"
     ),
-    "iql deterministic": offline.ImplicitQ(policy="deterministic"),
-    "iql conditional": offline.ImplicitQ(policy="conditional"),
+    "iql deterministic": offline.IQLConfig(policy="deterministic"),
+    "iql conditional": offline.IQLConfig(policy="conditional"),
 }
-DISCRETE: dict[str, tuple[offline_discrete.Method, Head]] = {
-    "discrete il": (offline_discrete.DiscreteImitation(), Expected()),
-    "discrete bcq": (offline_discrete.DiscreteBatchConstrained(), Expected(huber=1.0)),
-    "discrete bcq of fractions": (offline_discrete.DiscreteBatchConstrained(), Implicit()),
-    "discrete cql": (offline_discrete.DiscreteConservative(), Quantiles(n_quantiles=9)),
-    "discrete cql of atoms": (offline_discrete.DiscreteConservative(), Categorical()),
-    "discrete cql of fqf": (offline_discrete.DiscreteConservative(), Proposed(n_quantiles=5, lr=1e-3)),
-    "discrete crr": (offline_discrete.DiscreteCriticRegularized(mode="all"), Expected()),
-    "discrete crr with cql": (offline_discrete.DiscreteCriticRegularized(conservative_weight=2.0), Expected()),
+DISCRETE: dict[str, tuple[offline_discrete.Method, HeadConfig]] = {
+    "discrete il": (offline_discrete.DiscreteBCConfig(), DQNHeadConfig()),
+    "discrete bcq": (offline_discrete.DiscreteBCQConfig(), DQNHeadConfig(huber=1.0)),
+    "discrete bcq of fractions": (offline_discrete.DiscreteBCQConfig(), IQNHeadConfig()),
+    "discrete cql": (offline_discrete.DiscreteCQLConfig(), QRDQNHeadConfig(n_quantiles=9)),
+    "discrete cql of atoms": (offline_discrete.DiscreteCQLConfig(), C51HeadConfig()),
+    "discrete cql of fqf": (offline_discrete.DiscreteCQLConfig(), FQFHeadConfig(n_quantiles=5, lr=1e-3)),
+    "discrete crr": (offline_discrete.DiscreteCRRConfig(mode="all"), DQNHeadConfig()),
+    "discrete crr with cql": (offline_discrete.DiscreteCRRConfig(conservative_weight=2.0), DQNHeadConfig()),
 }
 NAMES = (*ONLINE, *CONTINUOUS, *DISCRETE)
 BATCH, CPU = 6, torch.device("cpu")
@@ -87,11 +92,11 @@ def learner_of(name: str, seed: int = 0) -> tuple[OffPolicyLearner[Transition], 
     """A learner, a batch whose last row has weight 0, and the environment of both."""
     torch.manual_seed(seed)
     if name in CONTINUOUS:
-        algo = Offline(method=CONTINUOUS[name], widths=(8, 7), actor_lr=1e-3)
+        algo = OfflineConfig(method=CONTINUOUS[name], widths=(8, 7), actor_lr=1e-3)
         return continuous_parts(name, algo, VECTORS, CPU).learner, transitions(VECTORS), VECTORS
     spec = suites.spec("offline", "bcq", "Catch") if name in DISCRETE else suites.spec(*name.split("/"))
     info = describe(spec)
-    if isinstance(spec.algo, OfflineQ):
+    if isinstance(spec.algo, DiscreteOfflineConfig):
         method, head = DISCRETE[name]
         algo_of = spec.algo.model_copy(update={"method": method, "head": head, "hidden": 9})
         learner = discrete_parts(spec, algo_of, info, CPU).learner
@@ -99,7 +104,7 @@ def learner_of(name: str, seed: int = 0) -> tuple[OffPolicyLearner[Transition], 
         changes = [parse("algo.replay.capacity=400"), parse(f"algo.batch={BATCH}")]
         spec = apply_settings(spec, changes).model_copy(update={"seed": seed})
         learner = build(spec, Runtime(device="cpu", threads=1), info).learner
-    assert isinstance(learner, QLearner | TD3 | SAC | DiscreteSAC | Imitation)
+    assert isinstance(learner, QLearner | TD3 | SAC | DiscreteSAC | BehaviorCloning)
     return learner, transitions(info, spec.task.stack), info
 
 

@@ -31,7 +31,7 @@ from tests.algorithms.recorded import (
 )
 
 CPU = torch.device("cpu")
-USUAL = Conservative(conservative_weight=2.0, temperature=1.5)
+USUAL = CQLConfig(conservative_weight=2.0, temperature=1.5)
 
 
 def multiplier_of(threshold: float | None = 2.0, *, lr: float = 0.1, most: float = 1e6) -> LagrangeMultiplier:
@@ -84,9 +84,9 @@ def gaps(learner: CQL) -> tuple[Array, list[float]]:
     return gap, targets
 
 
-@pytest.mark.parametrize("method", [USUAL, Conservative(soft_q_backup=False, max_grad_norm=None)])
+@pytest.mark.parametrize("method", [USUAL, CQLConfig(soft_q_backup=False, max_grad_norm=None)])
 @pytest.mark.parametrize("log_multiplier", [0.0, 1.3])
-def test_cql_critic_loss_is_td_error_plus_conservative_gap(method: Conservative, log_multiplier: float) -> None:
+def test_cql_critic_loss_is_td_error_plus_conservative_gap(method: CQLConfig, log_multiplier: float) -> None:
     learner, b = learner_of(method), batch()
     learner.multiplier.log.data.fill_(log_multiplier)
     gap, targets = gaps(learner)
@@ -218,7 +218,7 @@ def test_inverse_tanh_is_exact_and_finite_at_the_bounds() -> None:
 
 @pytest.mark.parametrize("actor_first", [True, False])
 def test_actor_uses_critics_before_or_after_their_step(*, actor_first: bool) -> None:
-    method = Conservative(conservative_weight=2.0, temperature=1.5, actor_first=actor_first)
+    method = CQLConfig(conservative_weight=2.0, temperature=1.5, actor_first=actor_first)
     learner, steps, b = learner_of(method), learner_of(method), batch()
     order = [lambda: steps.sac.update_actor(b), lambda: critic_step(steps, b)]
     seeded(lambda: learner.update(b))

@@ -12,10 +12,10 @@ from rlbench.config.offline import CriticRegularized
 from tests.algorithms import by_hand, small_nets
 from tests.algorithms.recorded import ACTIONS, BATCH, batch, gradients, noise, numbers, rows, same_parameters, seeded
 
-EXP = CriticRegularized(beta=0.5, max_weight=1.5)
+EXP = CRRConfig(beta=0.5, max_weight=1.5)
 
 
-def learner_of(method: CriticRegularized = EXP, *, critics: int = 2) -> CRR:
+def learner_of(method: CRRConfig = EXP, *, critics: int = 2) -> CRR:
     torch.manual_seed(0)
     actor, ensemble = small_nets.bounded_actor(), small_nets.critics(critics)
     small_nets.spread(actor, ensemble)

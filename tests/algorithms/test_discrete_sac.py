@@ -12,7 +12,7 @@ from rlbench.algorithms.discrete_sac import DiscreteSAC
 from rlbench.algorithms.sac import Temperature
 from rlbench.algorithms.steps import optimize
 from rlbench.nets.discrete_actor_critic import DiscreteActorCritic
-from rlbench.nets.torsos import MlpTorso
+from rlbench.nets.torsos import MLPTorso
 from rlbench.ops.types import Transition
 from tests.algorithms import by_hand, recorded, small_nets
 from tests.algorithms.recorded import BATCH, OBS, Array, numbers, rows, same_parameters
@@ -26,7 +26,7 @@ def batch() -> Transition:
 
 def sac(*, critics: int = 2, target: float | None = None) -> DiscreteSAC:
     torch.manual_seed(0)
-    torso = MlpTorso(obs_shape=(OBS,), widths=(6,))
+    torso = MLPTorso(obs_shape=(OBS,), widths=(6,))
     net = DiscreteActorCritic(torso, hidden=5, actions=ACTIONS, critics=critics).double()
 
     def adam(head: nn.Module) -> torch.optim.Optimizer:

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from rlbench.algorithms.base import Periodic, Update
-from rlbench.algorithms.icm import Curiosity, CuriousReplay, CuriousRollouts
-from rlbench.buffers.ring import Column, Ring
+from rlbench.algorithms.icm import Curiosity, CuriousOffPolicyLearner, CuriousOnPolicyLearner
+from rlbench.buffers.ring import ArraySpec, RingBuffer
 from rlbench.buffers.rollout_view import TrajectoryView
 from rlbench.nets.icm import ICM
-from rlbench.nets.torsos import MlpTorso
+from rlbench.nets.torsos import MLPTorso
 from rlbench.ops.returns import advantages
 from rlbench.ops.state_dict import State
 from rlbench.ops.types import Metrics, Role, Rollout, Transition
@@ -60,7 +60,7 @@ class OfRollouts(Pupil):
 
 def curiosity(*, reward_scale: float = 0.5, lr: float = 1e-3) -> Curiosity:
     torch.manual_seed(0)
-    net = ICM(MlpTorso(obs_shape=(OBS,), widths=(6,)), hidden=5, actions=ACTIONS).double()
+    net = ICM(MLPTorso(obs_shape=(OBS,), widths=(6,)), hidden=5, actions=ACTIONS).double()
     optimizer = torch.optim.SGD(net.parameters(), lr=lr)
     return Curiosity(net, optimizer=optimizer, loss_scale=10.0, reward_scale=reward_scale, forward_share=0.2)
 
@@ -79,39 +79,39 @@ def normal(*shape: int) -> Tensor:
 
 
 def rollout() -> Rollout:
-    """Two envs of four steps; the second ends after its second, is dead in its third and goes on."""
+    """Two envs of four steps; the second ends after its second, is final in its third and goes on."""
     no = torch.zeros(4, 2, dtype=torch.bool)
-    done, dead = no.clone(), no.clone()
-    done[1, 1] = dead[2, 1] = True
+    done, final = no.clone(), no.clone()
+    done[1, 1] = final[2, 1] = True
     action = torch.tensor([[0, 3], [1, 1], [2, 0], [3, 2]])
-    reward = normal(4, 2) * ~dead
-    return Rollout(obs=normal(5, 2, OBS), action=action, reward=reward, terminated=done, done=done, dead=dead)
+    reward = normal(4, 2) * ~final
+    return Rollout(obs=normal(5, 2, OBS), action=action, reward=reward, terminated=done, done=done, final=final)
 
 
-def ring(num_envs: int = 2, rows: int = 30, horizon: int = 3) -> Ring:
+def ring(num_envs: int = 2, rows: int = 30, horizon: int = 3) -> RingBuffer:
     """Played by chance, with ends of both kinds; it has wrapped around."""
     draw = np.random.default_rng(3)
-    replay = ring_of(num_envs, rows, horizon, obs=Column((OBS,), torch.float64), seed=1)
-    replay.observe(draw.normal(size=(num_envs, OBS)))
+    replay = ring_of(num_envs, rows, horizon, obs=ArraySpec((OBS,), torch.float64), seed=1)
+    replay.add_observations(draw.normal(size=(num_envs, OBS)))
     for _ in range(rows + 7):
         terminated = draw.random(num_envs) < 0.15
         truncated = (draw.random(num_envs) < 0.15) & ~terminated
         action = torch.from_numpy(draw.integers(ACTIONS, size=num_envs))
-        replay.record(action, draw.normal(size=num_envs).astype(np.float32), terminated, truncated)
-        replay.observe(draw.normal(size=(num_envs, OBS)))
+        replay.add_transitions(action, draw.normal(size=num_envs).astype(np.float32), terminated, truncated)
+        replay.add_observations(draw.normal(size=(num_envs, OBS)))
     return replay
 
 
 def test_the_loss_is_the_weighted_sum_of_both_models_over_the_steps_that_count() -> None:
     model, steps = curiosity(), rollout()
-    outputs = CuriousRollouts(OfRollouts(), model).outputs(steps)
-    weight = (~steps.dead).flatten().double()
+    outputs = CuriousOnPolicyLearner(OfRollouts(), model).outputs(steps)
+    weight = (~steps.final).flatten().double()
     loss, forward, inverse = model.loss(outputs, steps.action.flatten(), weight)
     actual = [
         errors_by_hand(model.net, numbers(steps.obs[t, n]), int(steps.action[t, n]), numbers(steps.obs[t + 1, n]))
         for t in range(4)
         for n in range(2)
-        if not steps.dead[t, n]
+        if not steps.final[t, n]
     ]
     errors, surprises = np.array(actual).mean(0)
     assert forward.item() == pytest.approx(errors, rel=1e-12)
@@ -124,17 +124,17 @@ def test_advantages_contain_the_bonus_of_every_step() -> None:
     expected = steps.reward.clone()
     for t in range(4):
         for n in range(2):
-            if not steps.dead[t, n]:
+            if not steps.final[t, n]:
                 before, after = numbers(steps.obs[t, n]), numbers(steps.obs[t + 1, n])
                 expected[t, n] += 0.5 * errors_by_hand(model.net, before, int(steps.action[t, n]), after)[0]
-    report = CuriousRollouts(inner, model).update(steps)
+    report = CuriousOnPolicyLearner(inner, model).update(steps)
     (batch,) = inner.rollouts
     assert numbers(batch.reward) == pytest.approx(numbers(expected), rel=1e-12)
     assert report["bonus"].item() == pytest.approx(float((expected - steps.reward).sum()) / 7, rel=1e-12)
     assert report["entropy"].item() == 4
     value = normal(5, 2)
     plain = advantages(steps, value, gamma=GAMMA, gae_lambda=0.95)
-    assert bool((advantages(batch, value, gamma=GAMMA, gae_lambda=0.95) > plain)[~steps.dead].all())
+    assert bool((advantages(batch, value, gamma=GAMMA, gae_lambda=0.95) > plain)[~steps.final].all())
 
 
 def test_n_step_trajectory_follows_its_env_to_the_end_of_the_episode() -> None:
@@ -160,7 +160,7 @@ def test_every_reward_of_an_n_step_return_has_its_bonus(horizon: int) -> None:
     """The documented code paid the bonus into a batch from which no target was made."""
     model, inner, replay = curiosity(), OfBatches(), ring(horizon=horizon)
     trajectory = TrajectoryView(replay).sample(64)
-    report = CuriousReplay(inner, model).update(trajectory, 0)
+    report = CuriousOffPolicyLearner(inner, model).update(trajectory, 0)
     (batch,) = inner.batches
     fresh = curiosity()  # as it was when the bonus was found
     for i in range(64):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from rlbench.algorithms.iql import IQL, ImitatingActor
+from rlbench.algorithms.iql import IQL, IQLActor
 from rlbench.algorithms.steps import optimize
 from rlbench.config.offline import ImplicitQ
 from rlbench.nets.actors import ConditionalActor
@@ -12,10 +12,10 @@ from rlbench.nets.critics import StateValue
 from tests.algorithms import by_hand, small_nets
 from tests.algorithms.recorded import ACTIONS, OBS, WIDTHS, Array, batch, gradients, numbers, rows, same_parameters
 
-USUAL = ImplicitQ(max_weight=1.5)
+USUAL = IQLConfig(max_weight=1.5)
 
 
-def learner_of(method: ImplicitQ = USUAL, actor: ImitatingActor | None = None) -> IQL:
+def learner_of(method: IQLConfig = USUAL, actor: IQLActor | None = None) -> IQL:
     torch.manual_seed(0)
     actor, critics = actor or small_nets.bounded_actor(), small_nets.critics()
     value = StateValue(obs=OBS, widths=WIDTHS).double()
@@ -35,7 +35,7 @@ def advantages(learner: IQL) -> Array:
 
 @pytest.mark.parametrize("expectile", [0.5, 0.7, 0.9])
 def test_value_network_regresses_to_an_expectile_of_the_minimum_target(expectile: float) -> None:
-    learner, b = learner_of(ImplicitQ(expectile=expectile)), batch()
+    learner, b = learner_of(IQLConfig(expectile=expectile)), batch()
     loss, advantage = learner.value_loss(b)
     expected = advantages(learner)
     assert (expected > 0).any() and (expected < 0).any()
@@ -100,7 +100,7 @@ def test_deterministic_actor_minimizes_weighted_squared_errors() -> None:
 
 
 def test_conditional_actor_maximizes_likelihood_with_a_state_dependent_std() -> None:
-    actor = ConditionalActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-5, high=2).double()
+    actor = StateDependentStdActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-5, high=2).double()
     learner, b = learner_of(actor=actor), batch()
     weight, density = np.minimum(np.exp(3.0 * advantages(learner)), 1.5), []
     for row in rows(b):

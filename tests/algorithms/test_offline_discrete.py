@@ -8,23 +8,29 @@ import torch
 from scipy.special import log_softmax, logsumexp, softmax
 from torch import Tensor, nn
 
-from rlbench.algorithms.behavior_cloning import Imitation
-from rlbench.algorithms.discrete_offline import DiscreteCRR, behavior_mask, conservatism, expected_value, imitation
-from rlbench.algorithms.dqn import Extra, QLearner, Selector
-from rlbench.config.offline_discrete import DiscreteCriticRegularized
+from rlbench.algorithms.behavior_cloning import BehaviorCloning
+from rlbench.algorithms.discrete_offline import (
+    DiscreteCRR,
+    behavior_cloning_loss,
+    behavior_mask,
+    cql_loss,
+    expected_value,
+)
+from rlbench.algorithms.dqn import ActionMask, AuxiliaryLoss, QLearner
+from rlbench.config.offline_discrete import DiscreteCRRConfig
 from rlbench.nets.discrete_actor_critic import BehaviorPolicy, QNetWithPolicy
 from rlbench.nets.dueling import DuelingMLP
-from rlbench.nets.q_heads import ExpectedHead, QNet, QuantileHead
-from rlbench.nets.torsos import MlpTorso
-from rlbench.ops.action_distributions import Discrete
-from rlbench.ops.losses import discrete_conservative_gap, likely
+from rlbench.nets.q_heads import DQNHead, QNet, QRDQNHead
+from rlbench.nets.torsos import MLPTorso
+from rlbench.ops.action_distributions import CategoricalPolicy
+from rlbench.ops.losses import discrete_conservative_gap, probable_actions
 from rlbench.ops.types import Transition
 from tests.algorithms import by_hand, small_nets
 from tests.algorithms.recorded import BATCH, OBS, Array, gradients, numbers, rows
 from tests.algorithms.recorded import batch as real_batch
 
 ACTIONS, FEATURES = 4, 7
-PLAIN = DiscreteCriticRegularized()
+PLAIN = DiscreteCRRConfig()
 
 
 def batch() -> Transition:
@@ -35,8 +41,8 @@ def streams(width: int = 1) -> DuelingMLP:
     return DuelingMLP(features=FEATURES, hidden=6, actions=ACTIONS, width=width, dueling=False, noisy=None)
 
 
-def torso() -> MlpTorso:
-    return MlpTorso(obs_shape=(OBS,), widths=(FEATURES,))
+def torso() -> MLPTorso:
+    return MLPTorso(obs_shape=(OBS,), widths=(FEATURES,))
 
 
 def advised(huber: float | None = 1.0) -> QNetWithPolicy:
@@ -56,10 +62,10 @@ def q_learner(net: QNet, *, select: Selector | None = None, extra: Extra | None 
 
 def bcq(threshold: float = 0.3, penalty: float = 0.01) -> QLearner:
     net = advised()
-    return q_learner(net, select=behavior_mask(net, threshold), extra=imitation(net, penalty))
+    return q_learner(net, select=behavior_mask(net, threshold), extra=behavior_cloning_loss(net, penalty))
 
 
-def crr(method: DiscreteCriticRegularized = PLAIN) -> DiscreteCRR:
+def crr(method: DiscreteCRRConfig = PLAIN) -> DiscreteCRR:
     net = advised(huber=None)
     agent = DiscreteCRR(
         net, optimizer=small_nets.adam(net), max_grad_norm=None, target_update_interval=9, method=method
@@ -83,13 +89,13 @@ def huber(error: float) -> float:
 def test_behavior_mask_is_exact_at_its_threshold() -> None:
     edge = math.log(0.3)
     table = torch.tensor([[0.0, edge, math.nextafter(edge, -9), -1.0]], dtype=torch.float64)
-    assert likely(table, 0.3).tolist() == [[True, True, False, True]]
-    assert likely(table + 5.0, 0.5).tolist() == [[True, False, False, False]]
-    assert likely(torch.tensor([[0.0, -1e4, -1e30]]), 0.0).tolist() == [[True] * 3]
-    assert likely(table, 1.0).tolist() == [[True, False, False, False]]
-    assert likely(torch.zeros(1, 3), 1.0).tolist() == [[True] * 3]
+    assert probable_actions(table, 0.3).tolist() == [[True, True, False, True]]
+    assert probable_actions(table + 5.0, 0.5).tolist() == [[True, False, False, False]]
+    assert probable_actions(torch.tensor([[0.0, -1e4, -1e30]]), 0.0).tolist() == [[True] * 3]
+    assert probable_actions(table, 1.0).tolist() == [[True, False, False, False]]
+    assert probable_actions(torch.zeros(1, 3), 1.0).tolist() == [[True] * 3]
     share = torch.tensor([[0.6, 0.2, 0.17, 0.03]], dtype=torch.float64)  # relative to the largest
-    assert likely(share.log(), 0.3).tolist() == [[True, True, False, False]]
+    assert probable_actions(share.log(), 0.3).tolist() == [[True, True, False, False]]
 
 
 def test_bcq_loss_equals_a_hand_computation_of_the_paper() -> None:
@@ -163,22 +169,22 @@ def test_cql_term_is_the_gap_of_mean_quantiles() -> None:
     ("method", "expected"),
     [
         (PLAIN, [math.exp(-2), math.exp(-1), 20.0]),  # e³ is 20.09
-        (DiscreteCriticRegularized(beta=2.0), [math.exp(-1), math.exp(-0.5), math.exp(1.5)]),
-        (DiscreteCriticRegularized(mode="binary"), [0.0, 0.0, 1.0]),
-        (DiscreteCriticRegularized(mode="all"), [1.0, 1.0, 1.0]),
+        (DiscreteCRRConfig(beta=2.0), [math.exp(-1), math.exp(-0.5), math.exp(1.5)]),
+        (DiscreteCRRConfig(mode="binary"), [0.0, 0.0, 1.0]),
+        (DiscreteCRRConfig(mode="all"), [1.0, 1.0, 1.0]),
     ],
 )
-def test_crr_weights_follow_the_advantages(method: DiscreteCriticRegularized, expected: list[float]) -> None:
+def test_crr_weights_follow_the_advantages(method: DiscreteCRRConfig, expected: list[float]) -> None:
     """Three actions of value 1, 2 and 6, whose mean under the policy is 3."""
     mean = torch.tensor([[1.0, 2.0, 6.0]], dtype=torch.float64).expand(3, -1)
-    policy = Discrete(torch.zeros(3, 3, dtype=torch.float64))
+    policy = CategoricalPolicy(torch.zeros(3, 3, dtype=torch.float64))
     assert expected_value(policy, mean).tolist() == pytest.approx([3.0] * 3)
     assert crr(method).weight(policy, mean, torch.arange(3)).tolist() == pytest.approx(expected, rel=1e-12)
 
 
 def test_action_of_expected_value_has_zero_advantage() -> None:
-    policy, mean = Discrete(torch.zeros(1, 2)), torch.full((1, 2), 3.0)
-    assert crr(DiscreteCriticRegularized(mode="binary")).weight(policy, mean, torch.tensor([0])).tolist() == [0.0]
+    policy, mean = CategoricalPolicy(torch.zeros(1, 2)), torch.full((1, 2), 3.0)
+    assert crr(DiscreteCRRConfig(mode="binary")).weight(policy, mean, torch.tensor([0])).tolist() == [0.0]
     assert crr().weight(policy, mean, torch.tensor([0])).tolist() == [1.0]
 
 
@@ -227,7 +233,7 @@ def test_policy_loss_trains_the_torso_with_constant_weights() -> None:
 
 
 def test_conservative_gap_of_crr_trains_the_values() -> None:
-    learner, b = crr(DiscreteCriticRegularized(conservative_weight=1.0)), batch()
+    learner, b = crr(DiscreteCRRConfig(conservative_weight=1.0)), batch()
     features = learner.online.torso(b.obs)
     term = learner.weighted_cloning_loss(features, learner.online.head(features, "learn"), b)
     assert all(bool(gradient.abs().sum() > 0) for gradient in gradients(term, learner.online.head.streams))
@@ -239,7 +245,7 @@ def test_crr_evaluation_samples_unless_greedy() -> None:
     share = torch.bincount(learner.act(obs, "eval"), minlength=ACTIONS) / 4000
     expected = softmax(logits(learner.online, obs[:1])[0])
     assert numbers(share) == pytest.approx(expected, abs=0.04)
-    assert set(crr(DiscreteCriticRegularized(greedy=True)).act(obs, "eval").tolist()) == {int(expected.argmax())}
+    assert set(crr(DiscreteCRRConfig(greedy=True)).act(obs, "eval").tolist()) == {int(expected.argmax())}
 
 
 def test_discrete_behavior_cloning_is_cross_entropy_with_an_error_rate() -> None:

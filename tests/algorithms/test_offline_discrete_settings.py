@@ -4,14 +4,14 @@ import pytest
 import torch
 
 from rlbench import suites
-from rlbench.algorithms.behavior_cloning import Imitation
+from rlbench.algorithms.behavior_cloning import BehaviorCloning
 from rlbench.algorithms.discrete_offline import DiscreteCRR
 from rlbench.algorithms.dqn import QLearner
 from rlbench.assembly.environments import describe
 from rlbench.assembly.offline_discrete import discrete_parts
 from rlbench.config import offline_discrete
-from rlbench.config.offline_discrete import OfflineQ
-from rlbench.config.online import Expected, Head, Quantiles
+from rlbench.config.offline_discrete import DiscreteOfflineConfig
+from rlbench.config.online import DQNHeadConfig, HeadConfig, QRDQNHeadConfig
 from rlbench.errors import UsageError
 from rlbench.nets.discrete_actor_critic import QNetWithPolicy
 from tests.algorithms.test_contract import transitions
@@ -23,22 +23,22 @@ INFO = describe(SPEC)
 
 def test_continuous_actions_are_refused_in_one_line() -> None:
     hopper = describe(suites.spec("offline", "il", "Hopper-v4"))
-    assert isinstance(SPEC.algo, OfflineQ)
+    assert isinstance(SPEC.algo, DiscreteOfflineConfig)
     with pytest.raises(UsageError, match=r"^offline/bcq/Catch: [^\n]*continuous actions[^\n]*$"):
         discrete_parts(SPEC, SPEC.algo, hopper, CPU)
 
 
-def learner_of(method: offline_discrete.Method, head: Head, **changes: object) -> QLearner | Imitation:
+def learner_of(method: offline_discrete.Method, head: HeadConfig, **changes: object) -> QLearner | BehaviorCloning:
     torch.manual_seed(0)
-    assert isinstance(SPEC.algo, OfflineQ)
+    assert isinstance(SPEC.algo, DiscreteOfflineConfig)
     learner = discrete_parts(
         SPEC, SPEC.algo.model_copy(update={"method": method, "head": head, **changes}), INFO, CPU
     ).learner
-    assert isinstance(learner, Imitation | QLearner)
+    assert isinstance(learner, BehaviorCloning | QLearner)
     return learner
 
 
-def extra_loss(method: offline_discrete.Method, head: Head) -> float:
+def extra_loss(method: offline_discrete.Method, head: HeadConfig) -> float:
     learner = learner_of(method, head)
     assert isinstance(learner, QLearner)
     return learner.loss(transitions(INFO))[1].metrics["extra"].item()
@@ -46,12 +46,12 @@ def extra_loss(method: offline_discrete.Method, head: Head) -> float:
 
 def test_weights_of_loss_terms_are_the_configured_ones() -> None:
     light, heavy = (
-        extra_loss(offline_discrete.DiscreteConservative(conservative_weight=weight), Quantiles(n_quantiles=9))
+        extra_loss(offline_discrete.DiscreteCQLConfig(conservative_weight=weight), QRDQNHeadConfig(n_quantiles=9))
         for weight in (1.5, 6.0)
     )
     assert light > 0 and heavy == pytest.approx(4 * light, rel=1e-5)
     none, some, more = (
-        extra_loss(offline_discrete.DiscreteBatchConstrained(penalty=p), Expected(huber=1.0)) for p in (0.0, 3.0, 6.0)
+        extra_loss(offline_discrete.DiscreteBCQConfig(penalty=p), DQNHeadConfig(huber=1.0)) for p in (0.0, 3.0, 6.0)
     )
     assert some > none and more - none == pytest.approx(2 * (some - none), rel=1e-3)
 
@@ -59,7 +59,7 @@ def test_weights_of_loss_terms_are_the_configured_ones() -> None:
 def test_threshold_is_the_configured_one() -> None:
     obs = torch.randint(0, 256, (300, 10, 5), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
     likeliest, best = (
-        learner_of(offline_discrete.DiscreteBatchConstrained(threshold=t), Expected(huber=1.0)) for t in (1.0, 0.0)
+        learner_of(offline_discrete.DiscreteBCQConfig(threshold=t), DQNHeadConfig(huber=1.0)) for t in (1.0, 0.0)
     )
     assert isinstance(likeliest, QLearner) and isinstance(likeliest.online, QNetWithPolicy)
     net = likeliest.online
@@ -70,28 +70,28 @@ def test_threshold_is_the_configured_one() -> None:
 
 
 def test_other_settings_reach_the_learner() -> None:
-    method = offline_discrete.DiscreteCriticRegularized(
+    method = offline_discrete.DiscreteCRRConfig(
         mode="binary", beta=0.5, max_weight=7.0, conservative_weight=2.0, greedy=True
     )
     steps = {"lr": 0.03, "adam_epsilon": 1e-3, "max_grad_norm": 0.7, "target_update_interval": 11}
-    crr = learner_of(method, Expected(), **steps)
+    crr = learner_of(method, DQNHeadConfig(), **steps)
     assert isinstance(crr, DiscreteCRR)
     assert crr.config == method
-    bcq = learner_of(offline_discrete.DiscreteBatchConstrained(), Expected(), **steps)
-    cql = learner_of(offline_discrete.DiscreteConservative(), Quantiles(n_quantiles=9), **steps)
+    bcq = learner_of(offline_discrete.DiscreteBCQConfig(), DQNHeadConfig(), **steps)
+    cql = learner_of(offline_discrete.DiscreteCQLConfig(), QRDQNHeadConfig(n_quantiles=9), **steps)
     for learner in (crr, bcq, cql):
         assert isinstance(learner, QLearner)
         (group,) = (group for optimizer in learner.optimizers for group in optimizer.param_groups)
         assert (group["lr"], group["eps"], learner.max_grad_norm) == (0.03, 1e-3, 0.7)
         assert [periodic.period for periodic in learner.every] == [11] and learner.double
-    il = learner_of(offline_discrete.DiscreteImitation(), Expected(), **steps)
-    assert isinstance(il, Imitation)
+    il = learner_of(offline_discrete.DiscreteBCConfig(), DQNHeadConfig(), **steps)
+    assert isinstance(il, BehaviorCloning)
     (group,) = il.actor_optimizer.param_groups
     assert (group["lr"], group["eps"]) == (0.03, 1e-3)
 
 
 def test_evaluation_uses_the_protocols_epsilon() -> None:
-    assert isinstance(SPEC.algo, OfflineQ)
+    assert isinstance(SPEC.algo, DiscreteOfflineConfig)
     spec = SPEC.model_copy(update={"protocol": SPEC.protocol.model_copy(update={"epsilon": 0.25})})
     eval_explorer = discrete_parts(spec, SPEC.algo, INFO, CPU).eval_explorer
     assert eval_explorer is not None

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from rlbench.algorithms.onpolicy import RolloutBatch, evaluate_actions, normalize, rollout_batch
 from rlbench.algorithms.ppo import PPO
-from rlbench.algorithms.reinforce import Reinforce
-from rlbench.config.online import Surrogate
+from rlbench.algorithms.reinforce import REINFORCE
+from rlbench.config.online import PPOConfig
 from rlbench.nets.actor_critic import SeparateActorCritic, SharedActorCritic
-from rlbench.ops.action_distributions import Discrete, Gaussian
-from rlbench.ops.conjugate_gradient import flat
+from rlbench.ops.action_distributions import CategoricalPolicy, GaussianPolicy
+from rlbench.ops.conjugate_gradient import flatten
 from rlbench.ops.losses import weighted_mean
 from tests.algorithms import by_hand
 from tests.algorithms.rollouts import ACTIONS, ENVS, OBS, ROWS, natural, numbers, ppo, reinforce, rollout_of, row_output
@@ -30,7 +30,7 @@ def batch_of(net: SeparateActorCritic | SharedActorCritic, size: int = 64) -> Ro
     obs = normal(size, OBS)
     with torch.no_grad():
         output = net(obs)
-    numbered = isinstance(output.policy, Discrete)
+    numbered = isinstance(output.policy, CategoricalPolicy)
     action = torch.randint(0, 3, (size,), generator=generator) if numbered else normal(size, ACTIONS)
     log_prob = output.policy.log_prob(action).detach() + 0.4 * normal(size)
     weight = (torch.rand(size, generator=generator) > 0.3).double()
@@ -50,7 +50,7 @@ class Expected:
     rows: int = 0
 
 
-def by_the_papers(net: SeparateActorCritic | SharedActorCritic, batch: RolloutBatch, ours: Surrogate) -> Expected:
+def by_the_papers(net: SeparateActorCritic | SharedActorCritic, batch: RolloutBatch, ours: PPOConfig) -> Expected:
     """PPO eq. 7 and 9, dual clip eq. 5 (1912.09729), the clipped value of PPO's own code, row by row."""
     live = [i for i in range(len(batch.weight)) if batch.weight[i]]
     advantage = numbers(batch.advantage)
@@ -153,9 +153,9 @@ def test_total_gradient_norm_is_clipped() -> None:
     rollout = rollout_of()
     moves = []
     for learner in (free, bound):
-        before = flat(list(learner.net.parameters())).detach().clone()
+        before = flatten(list(learner.net.parameters())).detach().clone()
         learner.update(rollout)
-        moves.append(before - flat(list(learner.net.parameters())).detach())
+        moves.append(before - flatten(list(learner.net.parameters())).detach())
     assert float(moves[0].norm()) > 0.05
     assert float(moves[1].norm()) == pytest.approx(0.01, rel=1e-4)
     torch.testing.assert_close(moves[1] / moves[1].norm(), moves[0] / moves[0].norm(), rtol=1e-6, atol=1e-9)
@@ -193,7 +193,7 @@ def test_every_row_is_in_one_shuffled_minibatch_per_epoch(batches: int) -> None:
         whole = by_row(repeat)
         assert torch.equal(whole.obs, rollout.obs[:-1].flatten(0, 1))
         assert torch.equal(whole.action, rollout.action.flatten(0, 1))
-        assert torch.equal(whole.weight, (~rollout.dead).flatten().double())
+        assert torch.equal(whole.weight, (~rollout.final).flatten().double())
     if batches > 1:
         companies = [tuple(sorted(repeat[0].obs[:, 0].tolist())) for repeat in repeats]
         assert len(set(companies)) == 3
@@ -244,7 +244,7 @@ def test_only_greedy_learners_are_evaluated_by_their_mode(greedy: bool) -> None:
     obs = torch.randn(5, OBS, dtype=torch.float64)
     for learner in (ppo(), natural(), reinforce(standardise=True)):
         learner.greedy = greedy
-        policy = learner.net.policy(obs) if not isinstance(learner, Reinforce) else learner.actor(obs)
-        assert isinstance(policy, Gaussian)
+        policy = learner.net.policy(obs) if not isinstance(learner, REINFORCE) else learner.actor(obs)
+        assert isinstance(policy, GaussianPolicy)
         assert torch.equal(learner.act(obs, "eval"), policy.mode()) == greedy
         assert not torch.equal(learner.act(obs, "act"), policy.mode())

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from rlbench import suites
 from rlbench.algorithms.onpolicy import RolloutBatch
 from rlbench.algorithms.ppo import PPO
-from rlbench.algorithms.reinforce import Reinforce
-from rlbench.algorithms.trpo import Natural
+from rlbench.algorithms.reinforce import REINFORCE
+from rlbench.algorithms.trpo import TRPO
 from rlbench.assembly import policy_gradient
 from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
 from rlbench.buffers.rollout_view import RolloutView
-from rlbench.config.online import PolicyGradient
+from rlbench.config.online import PolicyGradientConfig
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.envs.base import Discrete, EnvInfo
@@ -32,7 +32,7 @@ CELLS = tuple(
     for algorithm in FIVE
 )
 ROWS, ENVS = 6, 3
-Learner = PPO | Natural | Reinforce
+Learner = PPO | TRPO | REINFORCE
 
 
 def spec_of(cell: str) -> Spec:
@@ -42,7 +42,7 @@ def spec_of(cell: str) -> Spec:
     return apply_settings(suites.spec(*cell.split("/")), [parse(change) for change in changes])
 
 
-def built(cell: str, seed: int = 0) -> tuple[Online, EnvInfo]:
+def built(cell: str, seed: int = 0) -> tuple[OnlineTrainer, EnvInfo]:
     spec = spec_of(cell).model_copy(update={"seed": seed})
     info = describe(spec)
     return build(spec, Runtime(device="cpu", threads=1), info), info
@@ -59,13 +59,13 @@ def learner_and_rollout(cell: str, seed: int = 0) -> tuple[Learner, Rollout, Env
         obs = torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
     else:
         obs = torch.randn(shape, generator=generator)
-    terminated, done, dead = (torch.zeros(ROWS, ENVS, dtype=torch.bool) for _ in range(3))
-    terminated[0, 1] = done[0, 1] = dead[1, 1] = True
-    done[3, 1] = dead[4, 1] = True
+    terminated, done, final = (torch.zeros(ROWS, ENVS, dtype=torch.bool) for _ in range(3))
+    terminated[0, 1] = done[0, 1] = final[1, 1] = True
+    done[3, 1] = final[4, 1] = True
     torch.manual_seed(1)
     action = learner.act(obs[:-1].flatten(0, 1), "act").unflatten(0, (ROWS, ENVS))
-    reward = torch.randn(ROWS, ENVS, generator=generator) * ~dead
-    return learner, Rollout(obs, action, reward, terminated, done, dead), info
+    reward = torch.randn(ROWS, ENVS, generator=generator) * ~final
+    return learner, Rollout(obs, action, reward, terminated, done, final), info
 
 
 @pytest.fixture(params=CELLS)
@@ -92,7 +92,7 @@ def test_nothing_in_a_dead_row_has_an_effect(cell: str) -> None:
     """But what it shows after a truncation, which is bootstrapped from."""
     (one, rollout, info), (other, _, _) = learner_and_rollout(cell), learner_and_rollout(cell)
     spoiled = rollout._replace(obs=rollout.obs.clone(), action=rollout.action.clone(), reward=rollout.reward.clone())
-    spoiled.reward[rollout.dead] = 100.0
+    spoiled.reward[rollout.final] = 100.0
     spoiled.obs[1, 1] = rollout.obs[5, 2]
     for row in (1, 4):
         if isinstance(info.actions, Discrete):
@@ -145,10 +145,10 @@ def losses(learner: Learner) -> list[tuple[Callable[[RolloutBatch], Tensor], nn.
     match learner:
         case PPO():
             return [(lambda batch: learner.loss(batch)[0], learner.net)]
-        case Natural():
+        case TRPO():
             surrogate = lambda batch: learner.policy_loss(learner.net.actor(batch.obs), batch)
             return [(surrogate, learner.net.actor), (learner.value_loss, learner.net.critic)]
-        case Reinforce():
+        case REINFORCE():
             loss = lambda b: learner.loss(b.obs, b.action, b.advantage, b.weight)[0]
             return [(loss, learner.actor)]
 
@@ -164,7 +164,7 @@ def test_every_loss_compiles_without_graph_breaks(cell: str) -> None:
         value=torch.randn(rows),
         advantage=torch.randn(rows),
         value_target=torch.randn(rows),
-        weight=(~rollout.dead).flatten().float(),
+        weight=(~rollout.final).flatten().float(),
     )
     for loss, net in losses(learner):
         compiles_whole(loss, net, batch)
@@ -177,10 +177,10 @@ def test_learning_rate_decays_linearly_to_zero(cell: str) -> None:
         spec_of(cell), [parse(c) for c in ("algo.lr_decay_steps=72", "budget.steps=120", "budget.epoch=120")]
     )
     algo = spec.algo
-    assert isinstance(algo, PolicyGradient)
+    assert isinstance(algo, PolicyGradientConfig)
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
     learner = trainer.learner
-    assert isinstance(learner, PPO | Natural)
+    assert isinstance(learner, PPO | TRPO)
     plain, rates, steps = learner.update, [], []
 
     def update(rollout: Rollout) -> object:

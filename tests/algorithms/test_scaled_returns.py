@@ -37,7 +37,7 @@ class Flat:
 
 
 def flattened(rollout: Rollout, value: Array) -> Flat:
-    place = [(t, n) for n in range(ENVS) for t in range(ROWS) if not rollout.dead[t, n]]
+    place = [(t, n) for n in range(ENVS) for t in range(ROWS) if not rollout.final[t, n]]
     newest = {n: max(t for t, m in place if m == n) for n in range(ENVS)}
     return Flat(
         place,
@@ -62,7 +62,7 @@ def test_returns_are_scaled_in_the_reference_codes_order(normalize_returns: bool
     returns, running = returns_of(normalize=normalize_returns), Running()
     for seed in range(5):
         rollout = rollout_of(seed=seed)
-        rollout = rollout._replace(reward=rollout.reward * 10 + 3 * ~rollout.dead)
+        rollout = rollout._replace(reward=rollout.reward * 10 + 3 * ~rollout.final)
         value = torch.randn(ROWS + 1, ENVS, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
         advantage, goal = returns(rollout, value)
         rows, unit = flattened(rollout, numbers(value)), math.sqrt(running.var + 1e-8) if normalize_returns else 1.0
@@ -83,7 +83,7 @@ def test_reinforce_uses_the_reference_codes_normalized_returns(standardise: bool
     learner, running = reinforce(standardise=standardise), Running()
     for seed in range(4):
         rollout = rollout_of(seed=seed)
-        rollout = rollout._replace(reward=rollout.reward * 10 + 3 * ~rollout.dead)
+        rollout = rollout._replace(reward=rollout.reward * 10 + 3 * ~rollout.final)
         weights = learner.return_weights(rollout)
         mean, unit = (running.mean, math.sqrt(running.var + 1e-8)) if standardise else (0.0, 1.0)
         rows = flattened(rollout, np.full((ROWS + 1, ENVS), mean))
@@ -98,7 +98,7 @@ def test_reinforce_uses_the_reference_codes_normalized_returns(standardise: bool
 def test_reinforce_loss_is_minus_log_probability_times_return() -> None:
     learner, rollout = reinforce(standardise=True), rollout_of()
     obs, action = rollout.obs[:-1].flatten(0, 1), rollout.action.flatten(0, 1)
-    weights, weight = torch.randn(ROWS * ENVS).double(), (~rollout.dead).flatten().double()
+    weights, weight = torch.randn(ROWS * ENVS).double(), (~rollout.final).flatten().double()
     loss, report = learner.loss(obs, action, weights, weight)
     std, expected = np.exp(numbers(learner.actor.log_std)), []
     for i in range(len(weights)):

@@ -52,18 +52,18 @@ def test_fused_kernel_is_used_only_for_plain_fused_adam(monkeypatch: pytest.Monk
     monkeypatch.setattr(torch.optim.Adam, "step", lambda self: pytest.fail("the long way"))
     net = network()
     plain = adam(net)
-    into_optimizer(plain, of_optimizer(begun()))
+    load_optimizer(plain, optimizer_state(begun()))
     optimize(net(torch.ones(1, 5)).sum(), plain)
     assert kernels == [1]
     for options in OPTIMIZERS[2:]:
         with pytest.raises(pytest.fail.Exception, match="the long way"):
-            step(begun_like(copy.deepcopy(net), options))
+            optimizer_step(begun_like(copy.deepcopy(net), options))
 
 
 def test_optimizer_inspected_before_its_first_step_works() -> None:
     ours, theirs = network(), network()
     short, long = adam(ours), adam(theirs)
-    of_optimizer(short)  # as a checkpoint of a run that has not learned yet does
+    optimizer_state(short)  # as a checkpoint of a run that has not learned yet does
     for net, optimizer in ((ours, short), (theirs, long)):
         for _ in range(2):
             optimize(net(torch.ones(4, 5)).sum(), optimizer)
@@ -85,7 +85,7 @@ def begun() -> torch.optim.Adam:
 
 def begun_like(net: nn.Module, options: dict[str, object]) -> torch.optim.Adam:
     optimizer = adam(net, **options)
-    into_optimizer(optimizer, of_optimizer(begun()))
+    load_optimizer(optimizer, optimizer_state(begun()))
     for parameter in net.parameters():
         parameter.grad = torch.zeros_like(parameter)
     return optimizer
@@ -134,7 +134,7 @@ def test_loaded_moments_have_their_parameters_memory_layout() -> None:
     weight = nn.Parameter(torch.zeros(3, 2).T)
     optimizer = torch.optim.Adam([weight], lr=1.0, fused=True)
     moments = torch.arange(6.0).view(2, 3)
-    into_optimizer(optimizer, {"0.step": torch.tensor(1.0), "0.exp_avg": moments, "0.exp_avg_sq": moments})
+    load_optimizer(optimizer, {"0.step": torch.tensor(1.0), "0.exp_avg": moments, "0.exp_avg_sq": moments})
     loaded = optimizer.state[weight]["exp_avg"]
     assert loaded.stride() == weight.stride() == (1, 2)
     assert torch.equal(loaded, moments)

@@ -10,17 +10,17 @@ import torch
 from torch import Tensor
 
 from rlbench.algorithms.onpolicy import rollout_batch
-from rlbench.algorithms.trpo import Natural
+from rlbench.algorithms.trpo import TRPO
 from rlbench.nets.actor_critic import SeparateActorCritic
-from rlbench.ops.action_distributions import Policy
-from rlbench.ops.conjugate_gradient import flat
+from rlbench.ops.action_distributions import StochasticPolicy
+from rlbench.ops.conjugate_gradient import flatten
 from rlbench.ops.types import Rollout
 from tests.algorithms.recorded import same_parameters
 from tests.algorithms.rollouts import natural, net_of, returns_of, rollout_of, sgd
 
 
-def row_of(learner: Natural) -> Tensor:
-    return flat(list(learner.net.actor.parameters())).detach().clone()
+def row_of(learner: TRPO) -> Tensor:
+    return flatten(list(learner.net.actor.parameters())).detach().clone()
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Solution:
     divergence: Callable[[Tensor], float]
 
 
-def solution_of(learner: Natural, rollout: Rollout) -> Solution:
+def solution_of(learner: TRPO, rollout: Rollout) -> Solution:
     """Of a learner that has not moved yet; by explicit first and second derivatives."""
     batch, start, damping = rollout_batch(learner.net, rollout, returns_of()), row_of(learner), learner.config.damping
     parameters = dict(learner.net.actor.named_parameters())
@@ -42,20 +42,20 @@ def solution_of(learner: Natural, rollout: Rollout) -> Solution:
     live_advantage = batch.advantage[live]
     advantage = (batch.advantage - live_advantage.mean()) / live_advantage.std()
 
-    def at(row: Tensor) -> Policy:
+    def at(row: Tensor) -> StochasticPolicy:
         sizes = [p.numel() for p in parameters.values()]
         pieces = [x.view_as(p) for x, p in zip(row.split(sizes), parameters.values(), strict=True)]
         call = torch.func.functional_call
-        policy: Policy = call(learner.net.actor, dict(zip(parameters, pieces, strict=True)), (batch.obs,))
+        policy: StochasticPolicy = call(learner.net.actor, dict(zip(parameters, pieces, strict=True)), (batch.obs,))
         return policy
 
-    before = at(start).detached()
+    before = at(start).detach()
 
     def gain(row: Tensor) -> Tensor:
         return ((at(row).log_prob(batch.action) - before.log_prob(batch.action)).exp() * advantage)[live].mean()
 
     def divergence(row: Tensor) -> Tensor:
-        return before.divergence(at(row))[live].mean()
+        return before.kl_divergence(at(row))[live].mean()
 
     gradient = torch.autograd.functional.jacobian(gain, start)
     matrix = torch.autograd.functional.hessian(divergence, start) + damping * torch.eye(len(start)).double()

@@ -29,7 +29,7 @@ from rlbench.datasets.recipes import RECIPES
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records.store import folder_of, read_record
-from rlbench.training.offline import Offline
+from rlbench.training.offline import OfflineTrainer
 from tests.forging import locked, outcome_of
 from tests.reliability import run_one
 from tests.slow import slow_but
@@ -307,9 +307,9 @@ def test_missing_data_message_names_locations_and_remedy(monkeypatch: pytest.Mon
     assert "\n" not in str(error.value)
 
 
-def trainer_of(spec: Spec, data: Path) -> Offline:
+def trainer_of(spec: Spec, data: Path) -> OfflineTrainer:
     trainer = build(spec, Runtime(device="cpu", threads=1, dataset=str(data)), describe(spec))
-    assert isinstance(trainer, Offline)
+    assert isinstance(trainer, OfflineTrainer)
     return trainer
 
 

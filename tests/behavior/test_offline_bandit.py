@@ -8,8 +8,16 @@ import torch
 from torch import Tensor
 
 from rlbench.assembly.offline_continuous import continuous_parts
-from rlbench.config import offline
-from rlbench.config.offline import Offline
+from rlbench.config.offline import (
+    BCConfig,
+    BCQConfig,
+    CQLConfig,
+    CRRConfig,
+    IQLConfig,
+    Method,
+    OfflineConfig,
+    TD3BCConfig,
+)
 from rlbench.envs.base import Box, EnvInfo
 from rlbench.ops.types import Transition
 from tests.slow import slow_but
@@ -40,10 +48,10 @@ def data(obs: Tensor, action: Tensor, reward: Tensor) -> Transition:
     return Transition(obs, action, reward, torch.zeros(ROWS), obs, torch.ones(ROWS), torch.arange(ROWS))
 
 
-def train(method: offline.Method, data: Transition, updates: int) -> Tensor:
+def train(method: Method, data: Transition, updates: int) -> Tensor:
     """The preferred actions at −1 and at 1, ``[2]``."""
     torch.manual_seed(0)
-    algo = Offline(method=method, widths=(32, 32), actor_lr=3e-3, critic_lr=3e-3, tau=0.05)
+    algo = OfflineConfig(method=method, widths=(32, 32), actor_lr=3e-3, critic_lr=3e-3, tau=0.05)
     learner = continuous_parts("bandit", algo, INFO, torch.device("cpu")).learner
     draw = torch.Generator().manual_seed(1)
     for number in range(updates):
@@ -57,7 +65,7 @@ def train(method: offline.Method, data: Transition, updates: int) -> Tensor:
 
 @pytest.mark.parametrize("policy", ["deterministic", "gaussian"])
 def test_behavior_cloning_learns_the_mean_of_the_data(policy: str) -> None:
-    method = offline.Imitation(policy="gaussian" if policy == "gaussian" else "deterministic")
+    method = BCConfig(policy="gaussian" if policy == "gaussian" else "deterministic")
     mean = MODE * (2 * BETTER - 1)
     assert train(method, two_modes(), 300).tolist() == pytest.approx([-mean, mean], abs=0.12)
 
@@ -66,17 +74,17 @@ def test_behavior_cloning_learns_the_mean_of_the_data(policy: str) -> None:
     "method",
     slow_but(
         [
-            offline.CriticRegularized(beta=0.2),
-            offline.CriticRegularized(mode="binary"),
-            offline.TD3BC(),
-            offline.ImplicitQ(),
-            offline.Conservative(n_action_samples=4, alpha=0.1, alpha_lr=None, lagrange_threshold=None),
+            CRRConfig(beta=0.2),
+            CRRConfig(mode="binary"),
+            TD3BCConfig(),
+            IQLConfig(),
+            CQLConfig(n_action_samples=4, alpha=0.1, alpha_lr=None, lagrange_threshold=None),
         ],
         2,
     ),
     ids=["crr exp", "crr binary", "td3bc", "iql", "cql"],
 )
-def test_offline_rl_learns_the_better_minority_of_the_data(method: offline.Method) -> None:
+def test_offline_rl_learns_the_better_minority_of_the_data(method: Method) -> None:
     low, high = train(method, two_modes(), 500).tolist()
     assert low < -0.25
     assert high > 0.25
@@ -85,7 +93,7 @@ def test_offline_rl_learns_the_better_minority_of_the_data(method: offline.Metho
 @pytest.mark.slow
 def test_bcq_chooses_the_better_proposed_action() -> None:
     """Of halves, by a model that pays little for its code: at half a nat it would say no more than the mean."""
-    method = offline.BatchConstrained(vae_widths=(32, 32), vae_kl_weight=0.02)
+    method = BCQConfig(vae_widths=(32, 32), vae_kl_weight=0.02)
     low, high = train(method, two_modes(0.5), 500).tolist()
     assert -0.8 < low < -0.25
     assert 0.25 < high < 0.8
@@ -93,8 +101,8 @@ def test_bcq_chooses_the_better_proposed_action() -> None:
 
 @pytest.mark.slow
 def test_bcq_stays_near_the_data_where_td3_extrapolates() -> None:
-    near = train(offline.BatchConstrained(vae_widths=(32, 32)), uphill(), 400)
-    far = train(offline.TD3BC(alpha=1e6), uphill(), 400)
+    near = train(BCQConfig(vae_widths=(32, 32)), uphill(), 400)
+    far = train(TD3BCConfig(alpha=1e6), uphill(), 400)
     assert bool((near > 0.15).all())
     assert bool((near < 0.2 + 4 * 0.05 + 0.05).all())
     assert bool((far > 0.8).all())

@@ -9,8 +9,8 @@ from rlbench import suites
 from rlbench.algorithms.base import OffPolicyLearner
 from rlbench.assembly import offline_discrete
 from rlbench.assembly.environments import describe
-from rlbench.buffers.dataset import ring
-from rlbench.config.offline_discrete import OfflineQ
+from rlbench.buffers.dataset import dataset_ring
+from rlbench.config.offline_discrete import DiscreteOfflineConfig
 from rlbench.ops.types import Transition
 from tests.behavior.played import Recording, half_trained, play_episodes, score
 from tests.slow import slow_but
@@ -36,10 +36,10 @@ def data(task: str) -> Recording:
 def train(algorithm: str, task: str, data: Recording, seed: int) -> OffPolicyLearner[Transition]:
     torch.manual_seed(seed)
     spec = suites.spec("offline", algorithm, task, seed=seed)
-    assert isinstance(spec.algo, OfflineQ)
+    assert isinstance(spec.algo, DiscreteOfflineConfig)
     learner = offline_discrete.discrete_parts(spec, spec.algo, describe(spec), CPU).learner
     generator = torch.Generator().manual_seed(seed)
-    source = ring(data.dataset, n_step=spec.algo.n_step, gamma=spec.algo.gamma, generator=generator, device=CPU)
+    source = dataset_ring(data.dataset, n_step=spec.algo.n_step, gamma=spec.algo.gamma, generator=generator, device=CPU)
     for number in range(1, UPDATES[task] + 1):
         learner.update(source.sample(spec.algo.batch), 0)
         for periodic in learner.every:

@@ -102,7 +102,7 @@ def test_paused_run_equals_an_uninterrupted_one(golden: dict[str, tuple[object, 
         assert record.outcome is not None
         assert (record.epochs[-1].steps, record.outcome.steps) == (steps, steps)
         assert record.outcome.status == ("done" if ended else "interrupted")
-        assert [record.settled(step) for step in (None, steps, steps + 1)] == [ended, True, ended]
+        assert [record.has_ended(step) for step in (None, steps, steps + 1)] == [ended, True, ended]
     assert ending(spec, tmp_path) == golden["Catch"]
 
 

@@ -14,8 +14,8 @@ from benchmarks.offline_evaluation import EVAL_WORKERS
 from benchmarks.ours import settings
 from rlbench import suites
 from rlbench.algorithms.dqn import QLearner
-from rlbench.assembly.dqn import network, proposing
-from rlbench.config.online import QLearning
+from rlbench.assembly.dqn import build_q_network, fraction_loss
+from rlbench.config.online import QLearningConfig
 from rlbench.envs.base import Discrete, EnvInfo
 from rlbench.ops.types import Transition
 from rlbench.suites.atari import VALUE_BASED
@@ -44,7 +44,7 @@ def test_value_based_workload_covers_all_q_learning_algorithms(workload):
     assert {case.algorithm for case in case_list.values()} == {"dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow"}
     for case in case_list.values():
         algo = settings(case).algo
-        assert isinstance(algo, QLearning)
+        assert isinstance(algo, QLearningConfig)
         assert (algo.batch, algo.curiosity) == (case.batch, None)
 
 
@@ -54,10 +54,15 @@ BATCH, ACTIONS = 4, 6
 def count_operations(algo):
     """FLOP of products and convolutions that torch sees in one update of the real learner."""
     spec = suites.spec("atari", "dqn", "PongNoFrameskip-v4").model_copy(update={"algo": algo})
-    net = network(spec, algo, EnvInfo(1, (84, 84), np.dtype(np.uint8), Discrete(ACTIONS), ()))
+    net = build_q_network(spec, algo, EnvInfo(1, (84, 84), np.dtype(np.uint8), Discrete(ACTIONS), ()))
     adam = torch.optim.Adam(net.parameters())
     learner = QLearner(
-        net, optimizers=[adam], max_grad_norm=None, double=algo.double, target_update_interval=500, extra=proposing(net)
+        net,
+        optimizers=[adam],
+        max_grad_norm=None,
+        double=algo.double,
+        target_update_interval=500,
+        auxiliary_loss=fraction_loss(net),
     )
     frames = torch.zeros(BATCH, 4, 84, 84, dtype=torch.uint8)
     ones, slot = torch.ones(BATCH), torch.arange(BATCH)

@@ -28,7 +28,7 @@ def test_every_algorithm_of_the_online_suites_is_profiled_and_every_continuous_o
 def restored(monkeypatch):
     """Restore the functions that a stopwatch wraps: every test of this process uses them."""
     monkeypatch.setattr(torch.autograd, "grad", torch.autograd.grad)
-    monkeypatch.setattr(shared, "step", shared.step)
+    monkeypatch.setattr(shared, "optimizer_step", shared.optimizer_step)
     monkeypatch.setattr(shared, "polyak_update", shared.polyak_update)
     for module, name in ((ppo, "rollout_batch"), (ppo, "state_values"), (trpo, "rollout_batch")):
         monkeypatch.setattr(module, name, getattr(module, name))

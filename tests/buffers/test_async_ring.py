@@ -16,15 +16,13 @@ from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Sampler, Uniform
 from tests.rings import ring_of, same_batches
 
-COLUMNS = ("obs", "action", "reward", "terminated", "done", "dead", "age")
-
 
 @dataclass
 class Both:
     """The same envs in one staggered ring and in rings of their own."""
 
-    ring: AsyncRing
-    alone: list[Ring]
+    ring: AsyncRingBuffer
+    alone: list[RingBuffer]
     count: int = 0
 
     def frames(self, envs: list[int]) -> np.ndarray:
@@ -33,38 +31,38 @@ class Both:
 
     def observe(self, envs: list[int]) -> None:
         frames = self.frames(envs)
-        stack_obs = self.ring.observe(frames, np.array(envs))
+        stack_obs = self.ring.add_observations(frames, np.array(envs))
         for i, env in enumerate(envs):
-            assert torch.equal(stack_obs[i], self.alone[env].observe(frames[i : i + 1])[0])
+            assert torch.equal(stack_obs[i], self.alone[env].add_observations(frames[i : i + 1])[0])
 
     def step(self, envs: list[int], codes: list[int]) -> None:
         code, action = np.array(codes), torch.tensor([self.count % 7 + env for env in envs])
         reward = np.array([self.count + 0.5 * env for env in envs], np.float32)
         answers = [(action, reward, code == 1, code == 2)]
-        self.ring.record(*answers[0], np.array(envs))
+        self.ring.add_transitions(*answers[0], np.array(envs))
         for i, env in enumerate(envs):
-            self.alone[env].record(*(part[i : i + 1] for part in answers[0]))
+            self.alone[env].add_transitions(*(part[i : i + 1] for part in answers[0]))
         self.observe(envs)
 
     def close(self) -> None:
-        self.ring.close()
+        self.ring.truncate_episodes()
         for ring in self.alone:
-            ring.close()
+            ring.truncate_episodes()
         self.observe(list(range(len(self.alone))))
 
 
 def both_of(num_envs: int, rows: int, horizon: int, stack: int, sampler: Sampler | None = None) -> Both:
-    ring = ring_of(num_envs, rows, horizon, stack, kind=AsyncRing, sampler=sampler)
+    ring = ring_of(num_envs, rows, horizon, stack, kind=AsyncRingBuffer, sampler=sampler)
     both = Both(ring, [ring_of(1, rows, horizon, stack) for _ in range(num_envs)])
     both.observe(list(range(num_envs)))
     return both
 
 
 def usable(both: Both) -> list[int]:
-    """Flat slots that the rings of one env may draw, dead ones too."""
+    """Flat slots that the rings of one env may draw, final ones too."""
     slots = []
     for env, ring in enumerate(both.alone):
-        span = ring.span()
+        span = ring.sample_range()
         rows = [int((span.head - span.youngest - i) % span.length) for i in range(int(span.rows))]
         slots += [row * len(both.alone) + env for row in rows]
     return slots
@@ -88,7 +86,7 @@ def test_every_env_stores_the_same_as_a_ring_of_its_own(both: Both) -> None:
     for env, ring in enumerate(both.alone):
         for name in COLUMNS:
             assert torch.equal(getattr(both.ring, name)[:, env], getattr(ring, name)[:, 0]), name
-        assert torch.equal(both.ring.newest()[env], ring.newest()[0])
+        assert torch.equal(both.ring.newest_observations()[env], ring.newest_observations()[0])
 
 
 @given(ring_pairs())
@@ -96,13 +94,13 @@ def test_sampleable_slots_equal_those_of_single_env_rings(both: Both) -> None:
     want, num_envs = usable(both), len(both.alone)
     count = len(want)
     uniform = (torch.arange(count, dtype=torch.float64) + 0.5) / max(count, 1)
-    slots, weights = both.ring.span().at(uniform)
+    slots, weights = both.ring.sample_range().at(uniform)
     assert sorted(slots.tolist()) == sorted(want)
     assert (weights == 1).all()
-    batch = both.ring.gather(slots, weights)
+    batch = both.ring.gather_transitions(slots, weights)
     for i, slot in enumerate(slots.tolist()):
         row, env = divmod(slot, num_envs)
-        one = both.alone[env].gather(torch.tensor([row]), torch.ones(1))
+        one = both.alone[env].gather_transitions(torch.tensor([row]), torch.ones(1))
         for ours, theirs in zip(batch[:6], one[:6], strict=True):
             assert torch.equal(ours[i], theirs[0])
 
@@ -112,15 +110,15 @@ def test_sampleable_slots_equal_those_of_single_env_rings(both: Both) -> None:
 def test_future_rows_of_an_episode_end_at_the_envs_cursor(both: Both) -> None:
     for slot in usable(both):
         row, env = divmod(slot, len(both.alone))
-        alone = future(both.alone[env], torch.tensor([row]), 10)
-        assert torch.equal(future(both.ring, torch.tensor([slot]), 10), alone)
+        alone = steps_to_episode_end(both.alone[env], torch.tensor([row]), 10)
+        assert torch.equal(steps_to_episode_end(both.ring, torch.tensor([slot]), 10), alone)
 
 
 @settings(max_examples=40)
 @given(ring_pairs())
 def test_async_ring_is_restored_from_its_state(both: Both) -> None:
     ring = both.ring
-    copy = ring_of(ring.num_envs, ring.length, ring.n_step, ring.stack, kind=AsyncRing, seed=9)
+    copy = ring_of(ring.num_envs, ring.length, ring.n_step, ring.stack, kind=AsyncRingBuffer, seed=9)
     copy.load_state_dict(ring.state_dict())
     assert torch.equal(copy.newest(), ring.newest())
     same_batches(ring.sample(64), copy.sample(64))
@@ -146,11 +144,11 @@ def test_uniform_sampling_draws_complete_slots_of_all_envs_equally() -> None:
 
 @pytest.mark.parametrize(("steps", "horizon"), [(40, 2), (41, 3), (42, 4)])
 def test_prioritized_sampling_draws_complete_slots_of_all_envs_in_proportion(steps: int, horizon: int) -> None:
-    sampler = Prioritized(torch.Generator().manual_seed(0), capacity=48, num_envs=4, alpha=1.0, beta=0.0)
+    sampler = PrioritizedSampler(torch.Generator().manual_seed(0), capacity=48, num_envs=4, alpha=1.0, beta=0.0)
     both = uneven(sampler, steps, horizon)
-    live = [slot for slot in usable(both) if not both.ring.dead.view(-1)[slot]]
+    live = [slot for slot in usable(both) if not both.ring.final.view(-1)[slot]]
     assert sorted(torch.nonzero(sampler.mass.view(-1)[:48] > 0).flatten().tolist()) == sorted(live)
-    both.ring.reprioritize(torch.tensor(live), torch.arange(1.0, len(live) + 1))
+    both.ring.update_priorities(torch.tensor(live), torch.arange(1.0, len(live) + 1))
     counts = torch.bincount(torch.cat([both.ring.sample(16).slot for _ in range(2_000)]), minlength=48)[live].numpy()
     mass = np.arange(1.0, len(live) + 1)
     assert counts.sum() == 32_000
@@ -166,15 +164,15 @@ def test_batch_has_zero_weight_without_complete_slots(steps: int) -> None:
 
 
 def test_omitted_env_index_means_all_envs() -> None:
-    together, ring = (ring_of(3, 10, 2, 2, kind=kind) for kind in (Ring, AsyncRing))
+    together, ring = (ring_of(3, 10, 2, 2, kind=kind) for kind in (RingBuffer, AsyncRingBuffer))
     for both in (together, ring):
         rng = np.random.default_rng(0)
-        both.observe(rng.random(3, np.float32))
+        both.add_observations(rng.random(3, np.float32))
         for _ in range(25):
-            both.record(
+            both.add_transitions(
                 torch.zeros(3, dtype=torch.int64), rng.random(3, np.float32), rng.random(3) < 0.2, rng.random(3) < 0
             )
-            both.observe(rng.random(3, np.float32))
+            both.add_observations(rng.random(3, np.float32))
     for name in COLUMNS:
         assert torch.equal(getattr(together, name), getattr(ring, name))
 
@@ -188,9 +186,9 @@ def test_hindsight_samples_future_goals_in_every_env() -> None:
     for number in range(1, 12):
         for env in [0] if number > 4 else [0, 1]:
             no = np.zeros(1, np.bool_)
-            ring.record(torch.zeros(1, dtype=torch.int64), np.zeros(1, np.float32), no, no, np.array([env]))
-            ring.observe(np.array([[0, 100 * env + number, -1]], np.float32), np.array([env]))
-    both = Hindsight(
+            ring.add_transitions(torch.zeros(1, dtype=torch.int64), np.zeros(1, np.float32), no, no, np.array([env]))
+            ring.add_observations(np.array([[0, 100 * env + number, -1]], np.float32), np.array([env]))
+    both = HindsightReplay(
         ring=ring,
         layout=GoalLayout(1, 1),
         reward=lambda achieved, desired: -abs(achieved - desired)[:, 0],

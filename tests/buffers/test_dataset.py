@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlbench.buffers.dataset import ring
-from rlbench.buffers.ring import Ring
+from rlbench.buffers.dataset import dataset_ring
+from rlbench.buffers.ring import RingBuffer
 from rlbench.datasets.episodes import episodes, scale_of, terminated_on_end
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
@@ -76,13 +76,13 @@ def naive(file: Dataset, horizon: int) -> list[Naive]:
     return transitions
 
 
-def ring_of(file: Dataset, horizon: int = 1, seed: int = 0) -> Ring:
-    return ring(file, n_step=horizon, gamma=GAMMA, generator=torch.Generator().manual_seed(seed), device=CPU)
+def ring_of(file: Dataset, horizon: int = 1, seed: int = 0) -> RingBuffer:
+    return dataset_ring(file, n_step=horizon, gamma=GAMMA, generator=torch.Generator().manual_seed(seed), device=CPU)
 
 
-def every(replay: Ring) -> list[Naive]:
+def every(replay: RingBuffer) -> list[Naive]:
     slots = replay.sampler.slots
-    batch_of_slots = replay.gather(slots, torch.ones(len(slots)))
+    batch_of_slots = replay.gather_transitions(slots, torch.ones(len(slots)))
     assert (batch_of_slots.weight == 1).all()
     assert (batch_of_slots.obs[:, 0] == -batch_of_slots.obs[:, 1]).all()
     columns = (column[:, 0] if column.ndim > 1 else column for column in batch_of_slots[:5])
@@ -155,9 +155,12 @@ def test_observations_and_next_observations_are_normalized() -> None:
     file = file_of([0, 0, 2, 0, 0, 1], next_obs=True)
     scale = scale_of(file)
     plain = ring_of(file)
-    replay = ring(file, n_step=1, gamma=GAMMA, generator=torch.Generator(), device=CPU, scale=scale)
+    replay = dataset_ring(file, n_step=1, gamma=GAMMA, generator=torch.Generator(), device=CPU, scale=scale)
     ones = torch.ones(len(plain.sampler.slots))
-    raw, normalized = plain.gather(plain.sampler.slots, ones), replay.gather(plain.sampler.slots, ones)
+    raw, normalized = (
+        plain.gather_transitions(plain.sampler.slots, ones),
+        replay.gather_transitions(plain.sampler.slots, ones),
+    )
     assert np.allclose(normalized.obs, scale(raw.obs.numpy()))
     assert np.allclose(normalized.next_obs, scale(raw.next_obs.numpy()))
     assert np.allclose(scale.mean, file.obs.mean(0))
@@ -198,9 +201,9 @@ def frame_dataset(episodes: list[Episode], *, rows_behind: bool) -> Dataset:
 
 
 def batch_of_slots(file: Dataset, horizon: int, stack: int) -> Transition:
-    replay = ring(file, n_step=horizon, gamma=GAMMA, generator=torch.Generator(), device=CPU, stack=stack)
+    replay = dataset_ring(file, n_step=horizon, gamma=GAMMA, generator=torch.Generator(), device=CPU, stack=stack)
     slots = replay.sampler.slots
-    return replay.gather(slots, torch.ones(len(slots)))
+    return replay.gather_transitions(slots, torch.ones(len(slots)))
 
 
 @given(
@@ -230,7 +233,7 @@ def test_a_stack_repeats_the_first_frame_of_its_own_episode() -> None:
 
 def test_sampled_frames_share_memory_with_the_file() -> None:
     file = frame_dataset([Episode(4, terminated=True), Episode(5, terminated=False)], rows_behind=True)
-    replay = ring(file, n_step=1, gamma=GAMMA, generator=torch.Generator(), device=CPU, stack=2)
+    replay = dataset_ring(file, n_step=1, gamma=GAMMA, generator=torch.Generator(), device=CPU, stack=2)
     assert np.shares_memory(replay.obs.numpy(), file.obs)
 
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, chisquare
 
-from rlbench.buffers.hindsight import GoalLayout, Hindsight
-from rlbench.buffers.prioritized import Prioritized
-from rlbench.buffers.ring import Column, Ring
+from rlbench.buffers.hindsight import GoalLayout, HindsightReplay
+from rlbench.buffers.prioritized import PrioritizedSampler
+from rlbench.buffers.ring import COLUMNS, ArraySpec, RingBuffer
 from tests.buffers.counting import Touched
 from tests.rings import ring_of, same_batches
 
@@ -42,7 +42,7 @@ class Episode:
 class World:
     """Envs of episodes played into a ring, and the same kept naively."""
 
-    ring: Ring
+    ring: RingBuffer
     episodes: list[list[Episode]]
     row: int = 0
 
@@ -60,8 +60,8 @@ class World:
         return episode, row - episode.first
 
 
-def goal_ring(num_envs: int, rows: int, horizon: int, stack: int = 1, width: int = WIDTH) -> Ring:
-    ring = ring_of(num_envs, rows, horizon, stack, obs=Column((width,), torch.float32))
+def goal_ring(num_envs: int, rows: int, horizon: int, stack: int = 1, width: int = WIDTH) -> RingBuffer:
+    ring = ring_of(num_envs, rows, horizon, stack, obs=ArraySpec((width,), torch.float32))
     ring.obs.fill_(torch.nan)  # what was never written is nobody's goal
     return ring
 
@@ -71,21 +71,21 @@ def play(world: World, ends: list[list[int]], close_at: int | None = None) -> No
     ring, envs = world.ring, range(world.ring.num_envs)
     begin(world, list(envs))
     for number, codes in enumerate(ends):
-        dead = [world.episodes[env][-1].ended for env in envs]
+        final = [world.episodes[env][-1].ended for env in envs]
         if number == close_at:
-            ring.close()
+            ring.truncate_episodes()
             world.row += 1
             begin(world, list(envs))
             continue
-        now = np.array([0 if dead[env] else codes[env] for env in envs])
+        now = np.array([0 if final[env] else codes[env] for env in envs])
         before = np.stack([world.episodes[env][-1].observations[-1] for env in envs])
         world.row += 1
         obs_now = world.obs_now()
         obs_now[:, 3:] = before[:, 3:]  # what is wanted holds for the episode
-        ring.record(torch.from_numpy(now), reward_of(obs_now[:, 1:3], obs_now[:, 3:]), now == 1, now == 2)
-        begin(world, [env for env in envs if dead[env]], obs_now)
+        ring.add_transitions(torch.from_numpy(now), reward_of(obs_now[:, 1:3], obs_now[:, 3:]), now == 1, now == 2)
+        begin(world, [env for env in envs if final[env]], obs_now)
         for env in envs:
-            if not dead[env]:
+            if not final[env]:
                 world.episodes[env][-1].observations.append(obs_now[env])
                 world.episodes[env][-1].ended = bool(now[env])
 
@@ -99,7 +99,7 @@ def begin(world: World, fresh: list[int], obs_now: np.ndarray | None = None) -> 
     for env in fresh:
         frames[env] = new[env]
         world.episodes[env][-1].observations.append(frames[env])
-    world.ring.observe(frames)
+    world.ring.add_observations(frames)
 
 
 @st.composite
@@ -113,9 +113,9 @@ def worlds(draw: st.DrawFn) -> World:
     return world
 
 
-def hindsight(ring: Ring, share: float = 0.875, limit: int = 50, seed: int = 5) -> Hindsight:
+def hindsight(ring: RingBuffer, share: float = 0.875, limit: int = 50, seed: int = 5) -> HindsightReplay:
     generator = torch.Generator().manual_seed(seed)
-    return Hindsight(ring=ring, layout=LAYOUT, reward=repaid, share=share, limit=limit, generator=generator)
+    return HindsightReplay(ring=ring, layout=LAYOUT, reward=repaid, share=share, limit=limit, generator=generator)
 
 
 def naive(world: World, slot: int, offset: int) -> tuple[np.ndarray, np.ndarray, float]:
@@ -131,11 +131,13 @@ def naive(world: World, slot: int, offset: int) -> tuple[np.ndarray, np.ndarray,
 @given(worlds(), st.sampled_from([0.5, 1.0]), st.sampled_from([1, 3, 100]))
 def test_relabeled_goal_is_a_future_goal_of_the_episode(world: World, share: float, limit: int) -> None:
     ring = world.ring
-    before = {name: column.clone() for name, column in ring._columns().items()}
+    before = {name: getattr(ring, name).clone() for name in COLUMNS}
     batch = hindsight(ring, share, limit).sample(128)
-    plain = ring.gather(batch.slot, torch.ones(128))
-    for name, column in ring._columns().items():
-        assert torch.equal(column.nan_to_num(7.0), before[name].nan_to_num(7.0)), f"{name}: the store was changed"
+    plain = ring.gather_transitions(batch.slot, torch.ones(128))
+    for name in COLUMNS:
+        assert torch.equal(getattr(ring, name).nan_to_num(7.0), before[name].nan_to_num(7.0)), (
+            f"{name}: the store was changed"
+        )
     assert torch.equal(batch.discount, plain.discount)
     assert torch.equal(batch.action, plain.action)
     assert torch.equal(batch.weight, plain.weight)
@@ -200,10 +202,10 @@ def test_a_dead_row_gets_no_goal_and_no_weight() -> None:
     world = one_env(60, {19})
     hindsight_ring = hindsight(world.ring, 1.0)
     batch = hindsight_ring.sample(4_000)
-    dead = batch.slot == 20
-    assert dead.any()
-    assert (batch.weight[dead] == 0).all() and (batch.obs[dead, 3] >= DESIRED).all()
-    assert (batch.weight[~dead] == 1).all() and (batch.obs[~dead, 3] < DESIRED).all()
+    final = batch.slot == 20
+    assert final.any()
+    assert (batch.weight[final] == 0).all() and (batch.obs[final, 3] >= DESIRED).all()
+    assert (batch.weight[~final] == 1).all() and (batch.obs[~final, 3] < DESIRED).all()
 
 
 def test_an_empty_ring_gives_weightless_rows() -> None:
@@ -224,11 +226,11 @@ def test_hindsight_resumes_from_its_state() -> None:
 
 
 def test_priorities_reach_the_ring() -> None:
-    sampler = Prioritized(torch.Generator().manual_seed(0), capacity=50, num_envs=1, alpha=1.0, beta=0.0)
+    sampler = PrioritizedSampler(torch.Generator().manual_seed(0), capacity=50, num_envs=1, alpha=1.0, beta=0.0)
     world = World(goal_ring(1, 50, 1), [[]])
     world.ring.sampler = sampler
     play(world, [[0]] * 20)
-    hindsight(world.ring).reprioritize(torch.tensor([3]), torch.tensor([1e6]))
+    hindsight(world.ring).update_priorities(torch.tensor([3]), torch.tensor([1e6]))
     assert (hindsight(world.ring).sample(64).slot == 3).sum() > 60
 
 

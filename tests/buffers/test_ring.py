@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlbench.buffers.ring import Ring
+from rlbench.buffers.ring import RingBuffer
 from rlbench.buffers.rollout_view import RolloutView
 from tests.buffers.counting import Touched
 from tests.rings import ring_of, same_batches
@@ -33,7 +33,7 @@ class Episode:
 class World:
     """Envs of random episodes played into a ring, and the same kept naively."""
 
-    ring: Ring
+    ring: RingBuffer
     num_envs: int
     episodes: list[list[Episode]]
     row: int = 0
@@ -43,37 +43,37 @@ class World:
 
 
 def play(world: World, ends: list[list[int]], close_at: int | None = None) -> None:
-    """Steps as ``ends[row][env]`` says: 0 goes on, 1 terminates, 2 truncates; a dead row ignores all it is sent."""
+    """Steps as ``ends[row][env]`` says: 0 goes on, 1 terminates, 2 truncates; a final row ignores all it is sent."""
     ring, num_envs = world.ring, world.num_envs
-    dead = [False] * num_envs
+    final = [False] * num_envs
     obs_now = world.obs_now()
-    ring.observe(obs_now)
+    ring.add_observations(obs_now)
     for env in range(num_envs):
         world.episodes[env].append(Episode([float(obs_now[env])], rows=[world.row]))
     for number, codes in enumerate(ends):
         if number == close_at:
-            ring.close()
+            ring.truncate_episodes()
             for env in range(num_envs):
-                if not dead[env]:
+                if not final[env]:
                     world.episodes[env][-1].ended = True
             world.row += 1
             obs_now = world.obs_now()
-            ring.observe(obs_now)
+            ring.add_observations(obs_now)
             for env in range(num_envs):
                 world.episodes[env].append(Episode([float(obs_now[env])], rows=[world.row]))
-            dead = [False] * num_envs
+            final = [False] * num_envs
         action = np.array([(world.row * 7 + env) % 5 for env in range(num_envs)])
-        reward = np.array([99.0 if dead[env] else float(world.row % 11 - env) for env in range(num_envs)], np.float32)
-        now = [0 if dead[env] else codes[env] for env in range(num_envs)]
-        terminated, truncated = np.array(now) == 1, (np.array(now) == 2) | np.array(dead)
-        ring.record(torch.from_numpy(action), reward, terminated, truncated)
+        reward = np.array([99.0 if final[env] else float(world.row % 11 - env) for env in range(num_envs)], np.float32)
+        now = [0 if final[env] else codes[env] for env in range(num_envs)]
+        terminated, truncated = np.array(now) == 1, (np.array(now) == 2) | np.array(final)
+        ring.add_transitions(torch.from_numpy(action), reward, terminated, truncated)
         world.row += 1
         obs_now = world.obs_now()
-        ring.observe(obs_now)
+        ring.add_observations(obs_now)
         for env in range(num_envs):
-            if dead[env]:
+            if final[env]:
                 world.episodes[env].append(Episode([float(obs_now[env])], rows=[world.row]))
-                dead[env] = False
+                final[env] = False
                 continue
             episode = world.episodes[env][-1]
             episode.actions.append(int(action[env]))
@@ -82,7 +82,7 @@ def play(world: World, ends: list[list[int]], close_at: int | None = None) -> No
             episode.rows.append(world.row)
             if now[env]:
                 episode.ended, episode.terminated = True, now[env] == 1
-                dead[env] = True
+                final[env] = True
 
 
 def expected(world: World, horizon: int, stack: int) -> dict[tuple[int, int], tuple[object, ...]]:
@@ -118,7 +118,7 @@ def worlds(draw: st.DrawFn) -> tuple[World, int, int]:
 
 def usable(world: World) -> list[tuple[int, int]]:
     """Every (row, env) that the ring's own span may draw, by the vector step at which it was shown."""
-    span = world.ring.span()
+    span = world.ring.sample_range()
     rows = [world.row - span.youngest - i for i in range(int(span.rows))]
     return [(row, env) for row in rows for env in range(world.num_envs)]
 
@@ -130,7 +130,7 @@ def test_sampled_transitions_equal_the_definition(case: tuple[World, int, int]) 
     if not places:
         return
     slot = torch.tensor([(row % ring.length) * world.num_envs + env for row, env in places])
-    batch = ring.gather(slot, torch.ones(len(slot)))
+    batch = ring.gather_transitions(slot, torch.ones(len(slot)))
     for i, place in enumerate(places):
         if batch.weight[i] == 0:
             assert place not in want, f"{place} starts a transition but weighs nothing"
@@ -148,7 +148,7 @@ def test_sampled_transitions_equal_the_definition(case: tuple[World, int, int]) 
 def test_every_complete_slot_is_sampleable(case: tuple[World, int, int]) -> None:
     world, horizon, stack = case
     places = set(usable(world))
-    span, length = world.ring.span(), world.ring.length
+    span, length = world.ring.sample_range(), world.ring.length
     overwritten = world.row - (length - 1)  # rows up to here may have lost themselves or their stack
     for (row, env), transition in expected(world, horizon, stack).items():
         if row > overwritten + stack - 1 and row <= world.row - horizon:
@@ -172,8 +172,8 @@ def test_frame_stack_is_padded_with_the_episodes_first_frame() -> None:
     nothing, flag = np.zeros(1, np.float32), np.zeros(1, np.bool_)
     acts = []
     for frame in range(8):
-        acts.append(ring.observe(np.array([frame], np.float32))[0].tolist())
-        ring.record(torch.zeros(1, dtype=torch.int64), nothing, np.array([frame == 4]), flag)
+        acts.append(ring.add_observations(np.array([frame], np.float32))[0].tolist())
+        ring.add_transitions(torch.zeros(1, dtype=torch.int64), nothing, np.array([frame == 4]), flag)
     assert acts == [
         [0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 2], [0, 1, 2, 3], [1, 2, 3, 4],
         [2, 3, 4, 5],  # the final observation still belongs to the episode that it ends
@@ -184,7 +184,7 @@ def test_frame_stack_is_padded_with_the_episodes_first_frame() -> None:
 def test_uniform_sampling_draws_every_usable_slot_equally_often() -> None:
     world = World(ring_of(3, 11, 2, 2), 3, [[], [], []])
     play(world, [[0, 0, 0]] * 40)
-    span = world.ring.span()
+    span = world.ring.sample_range()
     count = int(span.rows) * 3
     assert count == (10 - 2 + 1 - 1) * 3
     size = 60_000
@@ -200,13 +200,13 @@ def touched_by_one_step(rows: int) -> int:
     ring = ring_of(4, 5_000, 3, 4)
     frames, reward, flag = np.zeros(4, np.float32), np.zeros(4, np.float32), np.zeros(4, np.bool_)
     action = torch.zeros(4, dtype=torch.int64)
-    ring.observe(frames)
+    ring.add_observations(frames)
     for _ in range(rows):
-        ring.record(action, reward, flag, flag)
-        ring.observe(frames)
+        ring.add_transitions(action, reward, flag, flag)
+        ring.add_observations(frames)
     with Touched() as touched:
-        ring.record(action, reward, flag, flag)
-        ring.observe(frames)
+        ring.add_transitions(action, reward, flag, flag)
+        ring.add_observations(frames)
         ring.sample(32)
     return touched.elements
 
@@ -247,12 +247,12 @@ def test_rollout_has_the_last_rows_in_time_order(case: tuple[World, int, int], d
     obs = rollout.obs.view(rows + 1, world.num_envs, stack)
     for t in range(rows + 1):
         for env in range(world.num_envs):
-            obs_now, action, reward, terminated, done, dead = record[world.row - rows + t, env]
+            obs_now, action, reward, terminated, done, final = record[world.row - rows + t, env]
             assert obs[t, env].tolist() == obs_now
             if t == rows:
                 continue
             assert rollout.reward[t, env].item() == reward
-            flags = (rollout.terminated[t, env], rollout.done[t, env], rollout.dead[t, env])
-            assert flags == (terminated, done, dead)
-            if not dead:
+            flags = (rollout.terminated[t, env], rollout.done[t, env], rollout.final[t, env])
+            assert flags == (terminated, done, final)
+            if not final:
                 assert rollout.action[t, env].item() == action

@@ -19,7 +19,7 @@ from rlbench.assembly import dqn
 from rlbench.assembly.environments import describe
 from rlbench.cli.app import main
 from rlbench.datasets import recording_reader, recording_writer
-from rlbench.ops.state_dict import of_module
+from rlbench.ops.state_dict import module_state
 from rlbench.records.store import read_record
 from tests.commands import stderr_of, stdout_of
 from tests.datasets.rl_unplugged_writer import episode, shard
@@ -41,7 +41,7 @@ def run(tmp_path: Path) -> Path:
     spec = suites.spec("toy", "dqn", "Catch")
     learner = dqn.dqn_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
     store = locked(spec, tmp_path / "results")
-    checkpoint.save(store.folder / "checkpoint" / "best", {"policy": of_module(learner.policy()), "epoch": 0})
+    checkpoint.save(store.folder / "checkpoint" / "best", {"policy": module_state(learner.policy()), "epoch": 0})
     store.release()
     return store.folder
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from rlbench import suites
 from rlbench.cli.resolve import IDENTITY, resolve
-from rlbench.config.offline import Offline
-from rlbench.config.offline_discrete import OfflineQ
-from rlbench.config.online import PolicyGradient, Surrogate
+from rlbench.config.offline import OfflineConfig
+from rlbench.config.offline_discrete import DiscreteOfflineConfig
+from rlbench.config.online import PolicyGradientConfig, PPOConfig
 from rlbench.config.overrides import apply_settings, parse, written
 from rlbench.errors import UnknownName, UsageError
 
@@ -164,9 +164,9 @@ def test_smoke_run_covers_an_epoch_a_segment_and_updates(suite: str) -> None:
         assert tiny.budget.steps >= 2 * tiny.budget.segment
         assert tiny.budget.steps <= 2_000
         assert tiny.protocol.episodes == tiny.protocol.envs == 2
-        if isinstance(tiny.algo, PolicyGradient):
+        if isinstance(tiny.algo, PolicyGradientConfig):
             assert 2 * tiny.algo.rollout_length * tiny.task.envs < tiny.budget.epoch
-        elif isinstance(tiny.algo, Offline | OfflineQ):
+        elif isinstance(tiny.algo, OfflineConfig | DiscreteOfflineConfig):
             assert tiny.budget.steps <= 200  # each of them is a gradient step
             assert tiny.algo.batch <= 64
         else:
@@ -184,8 +184,8 @@ def test_smoke_run_keeps_smaller_settings_and_explicit_options() -> None:
 
 def test_a_smoke_run_has_no_more_batches_than_steps_in_its_rollouts() -> None:
     match = resolve("mujoco", "ppo", "Hopper-v4", sets=["task.envs=1"], smoke=True).spec.algo
-    assert isinstance(match, PolicyGradient)
-    assert isinstance(match.method, Surrogate)
+    assert isinstance(match, PolicyGradientConfig)
+    assert isinstance(match.method, PPOConfig)
     assert (match.rollout_length, match.method.minibatches) == (4, 4)
 
 

@@ -16,7 +16,7 @@ import pytest
 from rlbench import suites
 from rlbench.cli import doctor
 from rlbench.cli.app import main
-from rlbench.cli.status import spoken
+from rlbench.cli.status import duration
 from rlbench.report.reference_table import DATA
 from tests.commands import stderr_of
 from tests.forging import locked
@@ -215,7 +215,7 @@ def test_status_watches_until_it_is_interrupted(record_run: Record, tmp_path: Pa
     ],
 )
 def test_durations_are_formatted(seconds: float | None, text: str) -> None:
-    assert spoken(seconds) == text
+    assert duration(seconds) == text
 
 
 def test_doctor_has_a_line_for_everything_and_succeeds_here(capsys: Capture) -> None:

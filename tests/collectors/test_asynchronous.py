@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rlbench.buffers.async_ring import AsyncRing
-from rlbench.buffers.ring import Column
+from rlbench.buffers.async_ring import AsyncRingBuffer
+from rlbench.buffers.ring import COLUMNS, ArraySpec
 from rlbench.collectors.asynchronous import AsyncCollector
 from rlbench.collectors.explore import EpsilonGreedy, NoExploration
 from rlbench.collectors.sync import Collector
@@ -32,20 +32,20 @@ class Env:
     """One environment: what it shows, pays and when it ends follows from its number, segment and actions alone."""
 
     def __init__(self, env_id: int, segment: int) -> None:
-        self.env_id, self.at, self.sum, self.dead, self.episode = env_id, 0, segment * 7, False, 0
+        self.env_id, self.at, self.sum, self.final, self.episode = env_id, 0, segment * 7, False, 0
 
     def observation(self) -> float:
         return 1e5 * self.env_id + 1e3 * self.episode + 10 * self.at + self.sum % 10
 
     def answer(self, action: int) -> tuple[float, float, bool, bool, float, bool]:
-        if self.dead:
-            self.at, self.dead, self.episode = 0, False, self.episode + 1
+        if self.final:
+            self.at, self.final, self.episode = 0, False, self.episode + 1
             return self.observation(), 0.0, False, False, 0.0, False
         self.at, self.sum = self.at + 1, self.sum * 3 + action + 1
         terminated = self.sum % 11 == 0
         truncated = not terminated and self.at == 6 + self.env_id
-        self.dead = terminated or truncated
-        return self.observation(), float(action - 1), terminated, truncated, 2.0 * action, self.dead
+        self.final = terminated or truncated
+        return self.observation(), float(action - 1), terminated, truncated, 2.0 * action, self.final
 
 
 class Together:
@@ -104,24 +104,24 @@ class EchoActor:
         return (obs.sum(1).long() // 3) % ACTIONS
 
 
-def apart(order: Order, epsilon: float = 0.0) -> tuple[AsyncCollector, AsyncRing, list[Apart]]:
+def apart(order: Order, epsilon: float = 0.0) -> tuple[AsyncCollector, AsyncRingBuffer, list[Apart]]:
     envs_made: list[Apart] = []
 
     def opened(segment: int) -> Apart:
         envs_made.append(Apart(segment, order))
         return envs_made[-1]
 
-    buffer = ring_of(NUM_ENVS, 500, stack=2, kind=AsyncRing)
+    buffer = ring_of(NUM_ENVS, 500, stack=2, kind=AsyncRingBuffer)
     explorer = EpsilonGreedy(actions=ACTIONS, generator=torch.Generator().manual_seed(4), epsilon=epsilon)
-    parts = {"actor": EchoActor(), "recorder": buffer, "explorer": explorer, "open_envs": opened, "num_envs": NUM_ENVS}
+    parts = {"actor": EchoActor(), "buffer": buffer, "explorer": explorer, "open_envs": opened, "num_envs": NUM_ENVS}
     return AsyncCollector(**parts), buffer, envs_made
 
 
-def together(steps: list[int]) -> tuple[Collector, AsyncRing]:
+def together(steps: list[int]) -> tuple[Collector, AsyncRingBuffer]:
     """The same environments in step, ``steps[segment]`` vector steps each."""
-    buffer = ring_of(NUM_ENVS, 500, stack=2, kind=AsyncRing)
+    buffer = ring_of(NUM_ENVS, 500, stack=2, kind=AsyncRingBuffer)
     explorer = EpsilonGreedy(actions=ACTIONS, generator=torch.Generator())
-    runner = Collector(actor=EchoActor(), recorder=buffer, explorer=explorer, open_envs=Together, num_envs=NUM_ENVS)
+    runner = Collector(actor=EchoActor(), buffer=buffer, explorer=explorer, open_envs=Together, num_envs=NUM_ENVS)
     for segment, count in enumerate(steps):
         runner.open(segment)
         for _ in range(count):
@@ -129,10 +129,10 @@ def together(steps: list[int]) -> tuple[Collector, AsyncRing]:
     return runner, buffer
 
 
-def rows_of(buffer: AsyncRing, env_id: int) -> list[tuple[float, ...]]:
+def rows_of(buffer: AsyncRingBuffer, env_id: int) -> list[tuple[float, ...]]:
     """Every complete row of an env, in order."""
-    names = ("obs", "action", "reward", "terminated", "done", "dead", "age")
-    return [tuple(getattr(buffer, name)[row, env_id].item() for name in names) for row in range(buffer.size[env_id])]
+    columns = [getattr(buffer, name) for name in COLUMNS]
+    return [tuple(column[row, env_id].item() for column in columns) for row in range(buffer.size[env_id])]
 
 
 @settings(max_examples=40)
@@ -150,8 +150,8 @@ def test_asynchronous_envs_store_the_same_as_synchronous_ones(data: st.DataObjec
     for env_id in range(NUM_ENVS):
         rows = rows_of(buffer, env_id)
         assert rows == rows_of(whole, env_id)[: len(rows)]
-        assert buffer.newest()[env_id, -1] == whole.obs[len(rows), env_id]
-    ours, theirs = runner.games.take(), reference.games.take()
+        assert buffer.newest_observations()[env_id, -1] == whole.obs[len(rows), env_id]
+    ours, theirs = runner.episode_stats.take(), reference.episode_stats.take()
     assert set(zip(*ours, strict=True)) <= set(zip(*theirs, strict=True))
 
 
@@ -162,7 +162,9 @@ def test_episodes_and_live_steps_are_counted_per_env() -> None:
     steps_counted = sum(runner.step() for _ in range(80))
     assert steps_counted == sum(not row[5] for env_id in range(NUM_ENVS) for row in rows_of(buffer, env_id))
     reference, _ = together([80])
-    ours, theirs = (Counter(zip(*games.take(), strict=True)) for games in (runner.games, reference.games))
+    ours, theirs = (
+        Counter(zip(*games.take(), strict=True)) for games in (runner.episode_stats, reference.episode_stats)
+    )
     assert ours and ours <= theirs
 
 
@@ -216,10 +218,10 @@ def test_new_segment_truncates_running_episodes_and_drops_pending_answers() -> N
     runner.step()
     assert envs[0].closed and not envs[1].closed
     assert buffer.size.tolist() == [5, 1, 1]  # three steps, the row that closes, one step
-    assert buffer.dead[3, 0] and buffer.dead[0, 1:].all()
+    assert buffer.final[3, 0] and buffer.final[0, 1:].all()
     assert buffer.done[2, 0] and not buffer.terminated[2, 0]
     assert buffer.age[4, 0] == 0 and buffer.age[1, 1:].tolist() == [0, 0]
-    assert runner.games.length.tolist() == [1, 0, 0]
+    assert runner.episode_stats.length.tolist() == [1, 0, 0]
 
 
 def test_loaded_collector_truncates_and_restarts_its_segment() -> None:
@@ -227,17 +229,17 @@ def test_loaded_collector_truncates_and_restarts_its_segment() -> None:
     runner.open(2)
     for _ in range(30):
         runner.step()
-    games = runner.games.last
+    games = runner.episode_stats.last
     saved, rows = runner.state_dict(), buffer.state_dict()
     rows = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in rows.items()}
     other, copy, envs = apart(lambda waiting: waiting[:2], epsilon=0.5)
     copy.load_state_dict(rows)
     other.load_state_dict(saved)
-    assert (other.segment, other.games.last) == (2, games)
+    assert (other.segment, other.episode_stats.last) == (2, games)
     assert runner.exact and not other.exact
     assert copy.size.tolist() == [31, 31, 1]
-    assert copy.dead[[30, 30, 0], [0, 1, 2]].all()
-    assert copy.newest()[:, -1].tolist() == Together(2).reset().tolist()
+    assert copy.final[[30, 30, 0], [0, 1, 2]].all()
+    assert copy.newest_observations()[:, -1].tolist() == Together(2).reset().tolist()
     assert other.step() == 2
     assert len(envs) == 1
 
@@ -260,12 +262,12 @@ def test_asynchronous_ale_envs_store_the_same_as_synchronous_ones() -> None:
     seeds = [1, 2, 3]
     buffers = []
     for count in (None, 2):
-        buffer = ring_of(NUM_ENVS, 60, stack=2, kind=AsyncRing, obs=Column((84, 84), torch.uint8))
+        buffer = ring_of(NUM_ENVS, 60, stack=2, kind=AsyncRingBuffer, obs=ArraySpec((84, 84), torch.uint8))
         runner: Collector | AsyncCollector
         if count is None:
             runner = Collector(
                 actor=Pixels(),
-                recorder=buffer,
+                buffer=buffer,
                 explorer=NoExploration(),
                 open_envs=lambda _: AleVector(task=task, seeds=seeds, training=True),
                 num_envs=NUM_ENVS,
@@ -273,7 +275,7 @@ def test_asynchronous_ale_envs_store_the_same_as_synchronous_ones() -> None:
         else:
             runner = AsyncCollector(
                 actor=Pixels(),
-                recorder=buffer,
+                buffer=buffer,
                 explorer=NoExploration(),
                 open_envs=lambda _: AsyncEnvs(
                     envs=[AleVector(task=task, seeds=[seed], training=True) for seed in seeds], async_batch=2
@@ -290,7 +292,7 @@ def test_asynchronous_ale_envs_store_the_same_as_synchronous_ones() -> None:
     assert bool(together.terminated.any())
     for env_id in range(NUM_ENVS):
         rows = int(apart.size[env_id])
-        for name in ("obs", "action", "reward", "terminated", "done", "dead", "age"):
+        for name in COLUMNS:
             assert torch.equal(getattr(apart, name)[:rows, env_id], getattr(together, name)[:rows, env_id]), name
 
 

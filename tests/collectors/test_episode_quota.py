@@ -18,17 +18,17 @@ class Timed:
     def __init__(self, lengths: Sequence[Iterator[int]], choose: Callable[[int], list[int]] | None = None) -> None:
         self.lengths, self.choose, self.turn = lengths, choose, 0
         self.remaining = np.array([next(length) for length in lengths])
-        self.dead = self.live = np.zeros(len(lengths), np.bool_)
+        self.final = self.live = np.zeros(len(lengths), np.bool_)
         self.length = np.zeros(len(lengths), np.int64)  # live steps of the games that are running
 
     def recv(self) -> Step:
         self.turn += 1
         env_id = np.array(range(len(self.lengths)) if self.choose is None else self.choose(self.turn))
-        live = self.live = ~self.dead[env_id]
+        live = self.live = ~self.final[env_id]
         self.remaining[env_id] -= live
         over = live & (self.remaining[env_id] == 0)
         self.length[env_id] = np.where(over, 0, self.length[env_id] + live)
-        self.dead[env_id] = over
+        self.final[env_id] = over
         for ended in env_id[over]:
             self.remaining[ended] = next(self.lengths[ended])
         frames, none = np.zeros(len(env_id), np.float32), np.zeros_like(over)

@@ -20,7 +20,7 @@ class Lengths:
 
     def __init__(self, lengths: Sequence[int]) -> None:
         self.lengths = np.array(lengths)
-        self.at, self.dead = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.bool_)
+        self.at, self.final = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.bool_)
         self.actions: set[int] = set()
         self.closed = False
 
@@ -37,13 +37,13 @@ class Lengths:
 
     def recv(self) -> Step:
         env_ids = np.arange(len(self.lengths))
-        self.at = np.where(self.dead, self.at % self.lengths, self.at + 1)
-        over = ~self.dead & (self.at == self.lengths)
-        points = np.where(self.dead, 0.0, env_ids + 1.0)
-        self.dead = over | (~self.dead & (self.at == 4))
+        self.at = np.where(self.final, self.at % self.lengths, self.at + 1)
+        over = ~self.final & (self.at == self.lengths)
+        points = np.where(self.final, 0.0, env_ids + 1.0)
+        self.final = over | (~self.final & (self.at == 4))
         none = np.zeros_like(over)
         zeros = np.zeros(len(env_ids), np.float32)
-        return Step(zeros, zeros, self.dead, none, env_ids, points, over)
+        return Step(zeros, zeros, self.final, none, env_ids, points, over)
 
     def close(self) -> None:
         self.closed = True
@@ -66,7 +66,7 @@ def evaluation(lengths: Sequence[int], episodes: int) -> tuple[Evaluation, Lengt
     explorer = EpsilonGreedy(actions=2, generator=torch.Generator())
     evaluator = Evaluation(
         actor=actor,
-        recorder=ring_of(len(lengths), 3),
+        buffer=ring_of(len(lengths), 3),
         explorer=explorer,
         envs=envs,
         seeds=tuple(range(50, 50 + num_envs)),

@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from rlbench.buffers.ring import Ring
+from rlbench.buffers.ring import RingBuffer
 from rlbench.collectors.explore import EpsilonGreedy
 from rlbench.collectors.sync import Collector
 from rlbench.envs.base import Discrete, EnvInfo, Step
@@ -27,7 +27,7 @@ class Scripted:
     shift: int = 0
     actions_sent: list[list[int]] = field(default_factory=list)
     at: NDArray[np.int64] = field(default_factory=lambda: np.zeros(NUM_ENVS, np.int64))
-    dead: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(NUM_ENVS, np.bool_))
+    final: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(NUM_ENVS, np.bool_))
     closed: bool = False
 
     @property
@@ -46,12 +46,12 @@ class Scripted:
         self.actions_sent.append(action.tolist())
 
     def recv(self) -> Step:
-        live = ~self.dead
+        live = ~self.final
         self.at += live
         life = np.array([live[0] and self.at[0] % 3 == 0, False])
         game = np.array([live[0] and self.at[0] % 6 == 0, live[1] and self.at[1] % 4 == 0])
         terminated, truncated = life, np.array([False, bool(game[1])])
-        self.dead = terminated | truncated
+        self.final = terminated | truncated
         points = np.where(live, 5.0, 0.0)
         return Step(
             self.observation(),
@@ -75,7 +75,7 @@ class Always:
         return torch.full((len(obs),), 2)
 
 
-def collector(epsilon: float = 0.0, shift: int = 0) -> tuple[Collector, Ring, list[Scripted]]:
+def collector(epsilon: float = 0.0, shift: int = 0) -> tuple[Collector, RingBuffer, list[Scripted]]:
     envs_made: list[Scripted] = []
 
     def opened(segment: int) -> Scripted:
@@ -85,7 +85,7 @@ def collector(epsilon: float = 0.0, shift: int = 0) -> tuple[Collector, Ring, li
     buffer = ring_of(NUM_ENVS, 200 // NUM_ENVS)
     explorer = EpsilonGreedy(actions=3, generator=torch.Generator().manual_seed(4), epsilon=epsilon)
     return (
-        Collector(actor=Always(), recorder=buffer, explorer=explorer, open_envs=opened, num_envs=NUM_ENVS),
+        Collector(actor=Always(), buffer=buffer, explorer=explorer, open_envs=opened, num_envs=NUM_ENVS),
         buffer,
         envs_made,
     )
@@ -103,9 +103,9 @@ def test_episode_return_covers_all_lives_with_raw_rewards() -> None:
     runner.open(0)
     for _ in range(8):
         runner.step()
-    assert runner.games.take() == ((20.0, 30.0), (4, 6))  # env 1's four steps, then env 0's six over two lives
-    assert runner.games.take() == ((), ())
-    assert runner.games.last == 30.0
+    assert runner.episode_stats.take() == ((20.0, 30.0), (4, 6))  # env 1's four steps, then env 0's six over two lives
+    assert runner.episode_stats.take() == ((), ())
+    assert runner.episode_stats.last == 30.0
     assert buffer.reward[:3, 0].tolist() == [1.0, 1.0, 1.0]  # the learner is paid the sign
 
 
@@ -117,7 +117,7 @@ def test_stored_rows_equal_observations_actions_and_answers() -> None:
     assert buffer.obs[:5, 0].tolist() == [0, 1, 2, 3, 4]
     assert buffer.action[:5].tolist() == envs[0].actions_sent == [[2, 2]] * 5
     assert buffer.terminated[:5, 0].tolist() == [False, False, True, False, False]
-    assert buffer.dead[:5, 0].tolist() == [False, False, False, True, False]
+    assert buffer.final[:5, 0].tolist() == [False, False, False, True, False]
     assert buffer.done[:5, 1].tolist() == [False, False, False, True, False]
     assert not buffer.terminated[:5, 1].any()
 
@@ -133,10 +133,10 @@ def test_new_segment_truncates_running_episodes_and_starts_fresh_environments() 
     assert not envs[1].closed
     assert buffer.done[1].tolist() == [True, True]
     assert not buffer.terminated[1].any()
-    assert buffer.dead[2].tolist() == [True, True]
+    assert buffer.final[2].tolist() == [True, True]
     assert buffer.obs[2:4, 0].tolist() == [2, 1000]  # where it stopped, then the new beginning
     assert buffer.age[3].tolist() == [0, 0]
-    assert runner.games.take() == ((), ())  # a game cut short is no game
+    assert runner.episode_stats.take() == ((), ())  # a game cut short is no game
 
 
 @pytest.mark.parametrize("stop", [0, 1, 3, 4, 9])
@@ -154,7 +154,7 @@ def test_collector_resumes_from_its_state_in_mid_game(stop: int) -> None:
     assert [other.step() for _ in range(12)] == live
     assert torch.equal(copy.obs, buffer.obs)
     assert torch.equal(copy.action, buffer.action)
-    assert other.games.take() == whole.games.take()
+    assert other.episode_stats.take() == whole.episode_stats.take()
     assert len(envs[0].actions_sent) == stop + 12
 
 

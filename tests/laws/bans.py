@@ -87,8 +87,8 @@ BANS: Final = (
 WAITS: Final = {"item", "cpu", "tolist", "numpy"}  # methods that wait for the device
 MAY_WAIT: Final = {
     ("rlbench/training/updates.py", "MeanMetrics.take"): "the one read an epoch",
-    ("rlbench/accel/numpy_mlp.py", "numbers"): "on the host, where nothing waits",
-    ("rlbench/training/online.py", "Online.load_state_dict"): "once, when a run resumes",
+    ("rlbench/accel/numpy_mlp.py", "as_array"): "on the host, where nothing waits",
+    ("rlbench/training/online.py", "OnlineTrainer.load_state_dict"): "once, when a run resumes",
 }
 
 DRAWS: Final = re.compile(r"torch\.(rand|randn|randint|randperm|rand_like|randn_like|multinomial|normal|bernoulli)")

@@ -30,9 +30,9 @@ PATH: Final = (
 """What a step of DQN passes, in this order: the nine files that CONTRIBUTING.md tells a newcomer to read."""
 
 C51: Final = (
-    ("rlbench/ops/return_distributions.py", "Categorical"),
-    ("rlbench/nets/q_heads.py", "CategoricalHead"),
-    ("rlbench/config/online.py", "Categorical"),
+    ("rlbench/ops/return_distributions.py", "CategoricalReturn"),
+    ("rlbench/nets/q_heads.py", "C51Head"),
+    ("rlbench/config/online.py", "C51HeadConfig"),
 )
 """What C51 is beside DQN, which may have this many lines, docstrings apart."""
 

@@ -192,7 +192,7 @@ INNOCENT = [
     ("training/updates.py", "class MeanMetrics:\n    def take(self):\n        return self.sums.tolist()"),
     ("collectors/sync.py", "def f(x, device):\n    return x.to(device), x.cpu().numpy()"),
     ("training/clock.py", "from time import monotonic\nfrom rlbench.algorithms.base import Learner\nnow = monotonic()"),
-    ("assembly/assemble.py", "import torch\nfrom rlbench.training.online import Online\ntorch.manual_seed(0)"),
+    ("assembly/assemble.py", "import torch\nfrom rlbench.training.online import OnlineTrainer\ntorch.manual_seed(0)"),
     ("records/machine.py", "def f(**more: object) -> dict[str, object]:\n    return {'a': 1, **more}"),
     ("report/tables.py", "import sys\nfrom rlbench import __version__, suites\nprint('', file=sys.stdout)"),
     ("cli/run.py", "import typer\ndef f() -> None:\n    from rlbench.run import run\n    run()"),

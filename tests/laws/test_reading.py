@@ -10,13 +10,13 @@ from benchmarks.rigs import online
 from rlbench import suites
 from rlbench.algorithms.dqn import QLearner
 from rlbench.assembly.environments import describe
-from rlbench.buffers.ring import Ring
+from rlbench.buffers.ring import RingBuffer
 from rlbench.collectors.sync import Collector
-from rlbench.config.online import QLearning
+from rlbench.config.online import QLearningConfig
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime
-from rlbench.nets.q_heads import ExpectedHead
-from rlbench.ops.return_distributions import Expected
+from rlbench.nets.q_heads import DQNHead
+from rlbench.ops.return_distributions import ExpectedReturn
 from tests.laws import budgets
 from tests.laws.source import ROOT, tree
 
@@ -97,20 +97,20 @@ def test_a_step_of_dqn_has_the_shapes_of_the_table() -> None:
     spec = apply_settings(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), [parse("algo.replay.capacity=1000")])
     trainer = online(spec, Runtime(device="cpu", threads=1), describe(spec))
     collector, ring, learner = trainer.collector, trainer.buffer, trainer.learner
-    assert isinstance(collector, Collector) and isinstance(ring, Ring) and isinstance(learner, QLearner)
+    assert isinstance(collector, Collector) and isinstance(ring, RingBuffer) and isinstance(learner, QLearner)
     collector.open(0)
     steps = [collector.step() for _ in range(12)]
     collector.close()
     batch = ring.sample(32)
     head, algo = learner.online.head, spec.algo
-    assert isinstance(head, ExpectedHead) and isinstance(algo, QLearning)
+    assert isinstance(head, DQNHead) and isinstance(algo, QLearningConfig)
     with torch.no_grad():
         features = learner.online.torso(batch.obs)
         streams = head.streams(features, "learn")
         value = head(features, "learn")
         goal = learner.bootstrap_value(batch.next_obs).backup(batch.reward, batch.discount)
-        assert isinstance(value, Expected) and isinstance(goal, Expected)
-        error = value.at(batch.action).distance(goal)
+        assert isinstance(value, ExpectedReturn) and isinstance(goal, ExpectedReturn)
+        error = value.at(batch.action).loss(goal)
     seen = {
         2: (collector.obs, ring.obs[0], ring.reward[0]),
         3: (batch.obs, batch.next_obs, batch.weight),

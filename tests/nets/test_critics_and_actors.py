@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 from rlbench.nets import actors
-from rlbench.nets.actors import ConditionalActor, DeterministicActor, SquashedActor
+from rlbench.nets.actors import DeterministicActor, SquashedGaussianActor, StateDependentStdActor
 from rlbench.nets.critics import Critics, random_subset
 
 
@@ -56,7 +56,7 @@ def test_parameter_counts_are_those_of_the_documented_networks() -> None:
 
     plain = 17 * 256 + 256 + 256 * 256 + 256 + 256 * 6 + 6
     assert count(DeterministicActor(obs_shape=(17,), actions=6, widths=(256, 256))) == plain
-    squashed = SquashedActor(obs_shape=(17,), actions=6, widths=(256, 256), log_std_min=-20, log_std_max=2)
+    squashed = SquashedGaussianActor(obs_shape=(17,), actions=6, widths=(256, 256), log_std_min=-20, log_std_max=2)
     assert count(squashed) == plain + 256 * 6 + 6
     assert count(Critics(members=2, obs=17, actions=6, widths=(256, 256))) == 2 * (
         23 * 256 + 256 + 256 * 256 + 256 + 256 + 1
@@ -64,7 +64,7 @@ def test_parameter_counts_are_those_of_the_documented_networks() -> None:
 
 
 def test_log_std_stays_within_its_bounds() -> None:
-    actor = SquashedActor(obs_shape=(3,), actions=2, widths=(4,), log_std_min=-1.5, log_std_max=0.5)
+    actor = SquashedGaussianActor(obs_shape=(3,), actions=2, widths=(4,), log_std_min=-1.5, log_std_max=0.5)
     with torch.no_grad():
         actor.log_std.bias.copy_(torch.tensor([100.0, -100.0]))
     assert actor(torch.zeros(1, 3)).log_std.tolist() == [[0.5, -1.5]]
@@ -82,8 +82,10 @@ def test_random_subset_has_distinct_members_and_uniform_pairs() -> None:
 
 def test_log_std_offset_and_scale_are_learned() -> None:
     """corl-team/CORL@eeeeef2 algorithms/offline/cql.py: ``log_std_multiplier * log_std + log_std_offset``."""
-    actor = SquashedActor(obs_shape=(3,), actions=2, widths=(4,), log_std_min=-20, log_std_max=2, log_std_offset=-1.0)
-    plain = SquashedActor(obs_shape=(3,), actions=2, widths=(4,), log_std_min=-20, log_std_max=2)
+    actor = SquashedGaussianActor(
+        obs_shape=(3,), actions=2, widths=(4,), log_std_min=-20, log_std_max=2, log_std_offset=-1.0
+    )
+    plain = SquashedGaussianActor(obs_shape=(3,), actions=2, widths=(4,), log_std_min=-20, log_std_max=2)
     plain.load_state_dict({key: value for key, value in actor.state_dict().items() if key != "affine"})
     obs = torch.randn(5, 3)
     torch.testing.assert_close(actor(obs).log_std, plain(obs).log_std - 1)
@@ -93,7 +95,9 @@ def test_log_std_offset_and_scale_are_learned() -> None:
 
 
 def test_pre_tanh_mean_stays_within_its_bound() -> None:
-    actor = SquashedActor(obs_shape=(3,), actions=2, widths=(4,), log_std_min=-20, log_std_max=2, mean_bound=9.0)
+    actor = SquashedGaussianActor(
+        obs_shape=(3,), actions=2, widths=(4,), log_std_min=-20, log_std_max=2, mean_bound=9.0
+    )
     with torch.no_grad():
         actor.mean.bias.copy_(torch.tensor([100.0, -100.0]))
     assert actor(torch.zeros(1, 3)).mean.tolist() == [[9.0, -9.0]]
@@ -103,7 +107,7 @@ def test_a_conditional_std_is_a_scaled_softplus_within_its_bounds() -> None:
     """ARISE-Initiative/robomimic@d309eae robomimic/models/policy_nets.py: ``softplus(x) * 0.3 / softplus(0)``."""
     torch.manual_seed(0)
     low, high = math.log(0.007), math.log(7.5)
-    actor = ConditionalActor(obs_shape=(3,), actions=4, widths=(4,), low=low, high=high)
+    actor = StateDependentStdActor(obs_shape=(3,), actions=4, widths=(4,), low=low, high=high)
     for layer in (actor.mean, actor.std):
         assert layer.weight.abs().max() <= 1e-3 >= layer.bias.abs().max()
         assert layer.weight.abs().max() > 5e-4
@@ -122,7 +126,7 @@ def test_a_conditional_std_is_a_scaled_softplus_within_its_bounds() -> None:
 def test_orthogonal_critics_preserve_norms_up_to_their_gain() -> None:
     torch.manual_seed(0)
     critics = Critics(members=2, obs=5, actions=3, widths=(8, 8))
-    actors.orthogonal_critics(critics)
+    actors.init_orthogonal_critics(critics)
     for layer, gain in zip(critics.layers, (math.sqrt(2), math.sqrt(2), 0.01), strict=True):
         for weight in layer.weight:
             rows = weight.T
@@ -136,7 +140,7 @@ def test_last_layer_of_two_heads_has_one_xavier_initialization() -> None:
     whole = torch.nn.Linear(256, 12)
     torch.nn.init.xavier_uniform_(whole.weight, gain=1e-2)
     mean, log_std = torch.nn.Linear(256, 6), torch.nn.Linear(256, 6)
-    actors.xavier(mean, log_std)
+    actors.init_xavier(mean, log_std)
     bound = whole.weight.abs().max().item()
     for layer in (mean, log_std):
         assert layer.weight.abs().max().item() == pytest.approx(bound, rel=0.01)

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from rlbench.nets.dueling import DuelingMLP, NoisyLinear
-from rlbench.nets.iqn_fqf import ImplicitHead, ProposedHead
-from rlbench.nets.q_heads import CategoricalHead, QNet, QuantileHead
-from rlbench.ops.quantiles import Quantiles
-from rlbench.ops.return_distributions import pick
+from rlbench.nets.iqn_fqf import FQFHead, IQNHead
+from rlbench.nets.q_heads import C51Head, QNet, QRDQNHead
+from rlbench.ops.quantiles import QuantileReturn
+from rlbench.ops.return_distributions import gather_actions
 from rlbench.ops.types import Role
 
 FEATURES, HIDDEN, ACTIONS = 6, 5, 3
@@ -21,13 +21,13 @@ def streams(width: int = 1, *, dueling: bool = False, noisy: float | None = None
     return DuelingMLP(features=FEATURES, hidden=HIDDEN, actions=ACTIONS, width=width, dueling=dueling, noisy=noisy)
 
 
-def proposals(count: int = 4, entropy: float = 0.0) -> ProposedHead:
-    return ProposedHead(streams(), features=FEATURES, count=count, entropy=entropy, cosines=8)
+def proposals(count: int = 4, entropy: float = 0.0) -> FQFHead:
+    return FQFHead(streams(), features=FEATURES, count=count, entropy=entropy, cosines=8)
 
 
-def implicit(learn: int = 7) -> ImplicitHead:
+def implicit(learn: int = 7) -> IQNHead:
     samples: dict[Role, int] = {"learn": learn, "target": 3, "act": 2, "eval": 32}
-    return ImplicitHead(streams(), features=FEATURES, samples=samples, cosines=8)
+    return IQNHead(streams(), features=FEATURES, samples=samples, cosines=8)
 
 
 def count(module: nn.Module) -> int:
@@ -86,20 +86,20 @@ def test_parameter_counts_follow_from_the_papers() -> None:
     assert of(51, dueling=True, noisy=0.1) == 2 * (2 * hidden + 512 * 306 + 306 + 512 * 51 + 51)
     embed = 64 * 3136 + 3136
     big = DuelingMLP(features=3136, hidden=512, actions=6, width=1, dueling=False, noisy=None)
-    assert count(ImplicitHead(big, features=3136, samples={}, cosines=64)) == of(1) + embed
-    fqf = ProposedHead(big, features=3136, count=32, entropy=10.0, cosines=64)
+    assert count(IQNHead(big, features=3136, samples={}, cosines=64)) == of(1) + embed
+    fqf = FQFHead(big, features=3136, count=32, entropy=10.0, cosines=64)
     assert count(fqf) == of(1) + embed + 3136 * 32 + 32
 
 
 def test_quantile_fractions_are_midpoints() -> None:
-    value = QuantileHead(streams(4))(torch.randn(2, FEATURES), "learn")
+    value = QRDQNHead(streams(4))(torch.randn(2, FEATURES), "learn")
     assert value.taus[0].tolist() == [0.125, 0.375, 0.625, 0.875]
     assert value.mass[0].tolist() == [0.25] * 4
     assert value.values.shape == (2, ACTIONS, 4)
 
 
 def test_the_categorical_head_spans_its_support() -> None:
-    value = CategoricalHead(streams(51), v_min=-10, v_max=10)(torch.randn(2, FEATURES), "learn")
+    value = C51Head(streams(51), v_min=-10, v_max=10)(torch.randn(2, FEATURES), "learn")
     assert value.logits.shape == (2, ACTIONS, 51)
     assert value.atoms[[0, 25, 50]].tolist() == pytest.approx([-10.0, 0.0, 10.0], abs=1e-6)
 
@@ -134,11 +134,11 @@ def test_iqn_at_fixed_fractions_has_qr_dqns_loss() -> None:
     head, features, action = implicit(learn=4), torch.randn(3, FEATURES), torch.tensor([0, 1, 2])
     taus = ((torch.arange(4.0) + 0.5) / 4).expand(3, -1)
     values = head.at_taus(features, taus, "learn")
-    mine = Quantiles(values, taus, torch.full((3, 4), 0.25)).at(action)
-    fixed = QuantileHead(streams(4))(features, "learn")
+    mine = QuantileReturn(values, taus, torch.full((3, 4), 0.25)).at(action)
+    fixed = QRDQNHead(streams(4))(features, "learn")
     theirs = fixed._replace(values=values).at(action)
-    goal = Quantiles(torch.randn(3, 5), torch.rand(3, 5), torch.full((3, 5), 0.2))
-    torch.testing.assert_close(mine.distance(goal), theirs.distance(goal))
+    goal = QuantileReturn(torch.randn(3, 5), torch.rand(3, 5), torch.full((3, 5), 0.2))
+    torch.testing.assert_close(mine.loss(goal), theirs.loss(goal))
     torch.testing.assert_close(mine.mean(), theirs.mean())
 
 
@@ -155,7 +155,7 @@ def test_fqf_proposes_ordered_fractions_that_are_nearly_equal_at_first() -> None
     torch.testing.assert_close(value.mass.sum(-1), torch.ones(4))
 
 
-def wasserstein(head: ProposedHead, features: torch.Tensor, edges: list[float], action: int) -> float:
+def wasserstein(head: FQFHead, features: torch.Tensor, edges: list[float], action: int) -> float:
     """W₁ between the head's inverse CDF and its staircase on ``edges`` (FQF eq. 3), by fine numerical integration."""
     with torch.no_grad():
         points = 4000
@@ -181,7 +181,7 @@ def test_fqfs_gradient_equals_that_of_the_wasserstein_error() -> None:
         head.proposal.bias.copy_(torch.tensor([0.4, -0.3, 0.2, 0.0]))
     for action in range(ACTIONS):
         edges = head.edges(features)[0].detach()[0].tolist()
-        value = pick(head(features, "learn").values, torch.tensor([action]))
+        value = gather_actions(head(features, "learn").values, torch.tensor([action]))
         gradients = []
         for i in range(1, 4):
             step = 0.004
@@ -193,8 +193,8 @@ def test_fqfs_gradient_equals_that_of_the_wasserstein_error() -> None:
         edge = rising(features, torch.tensor([edges[1:-1]], dtype=torch.float64), "learn")[0, action]
         ours = (2 * edge - value[0, :-1] - value[0, 1:]).tolist()
         assert ours == pytest.approx(gradients, abs=0.01)
-        whole = Quantiles(value, torch.zeros(1, 4), torch.zeros(1, 4))
-        loss = head.auxiliary(features, torch.tensor([action]), whole)
+        whole = QuantileReturn(value, torch.zeros(1, 4), torch.zeros(1, 4))
+        loss = head.fraction_loss(features, torch.tensor([action]), whole)
         (gradient,) = torch.autograd.grad(loss, head.proposal.bias)
         tau = head.edges(features)[0][0, 1:-1]
         (want,) = torch.autograd.grad((torch.tensor(gradients, dtype=torch.float64) * tau).sum(), head.proposal.bias)
@@ -209,10 +209,10 @@ def test_fqfs_two_losses_have_disjoint_parameters() -> None:
     value = net.head(features, "learn").at(action)
     proposal = {id(p) for p in net.head.proposal.parameters()}
     own = torch.autograd.grad(
-        net.head.auxiliary(features, action, value), list(net.parameters()), allow_unused=True, retain_graph=True
+        net.head.fraction_loss(features, action, value), list(net.parameters()), allow_unused=True, retain_graph=True
     )
     rest = torch.autograd.grad(
-        value.distance(value.backup(torch.ones(3), torch.ones(3))).sum(), list(net.parameters()), allow_unused=True
+        value.loss(value.backup(torch.ones(3), torch.ones(3))).sum(), list(net.parameters()), allow_unused=True
     )
     for parameter, a, b in zip(net.parameters(), own, rest, strict=True):
         assert (a is not None) == (id(parameter) in proposal)
@@ -224,10 +224,10 @@ def test_the_entropy_term_pushes_the_fractions_apart() -> None:
     with torch.no_grad():
         head.proposal.bias.copy_(torch.tensor([3.0, 0.0, 0.0, 0.0]))
     features, action = torch.zeros(1, FEATURES), torch.tensor([0])
-    flat = Quantiles(torch.zeros(1, 4), torch.zeros(1, 4), torch.zeros(1, 4))
+    flat = QuantileReturn(torch.zeros(1, 4), torch.zeros(1, 4), torch.zeros(1, 4))
     head.at_taus = lambda x, taus, role: torch.zeros(len(x), ACTIONS, taus.shape[1])
     before = head.edges(features)[1].item()
-    (gradient,) = torch.autograd.grad(head.auxiliary(features, action, flat), head.proposal.bias)
+    (gradient,) = torch.autograd.grad(head.fraction_loss(features, action, flat), head.proposal.bias)
     with torch.no_grad():
         head.proposal.bias -= 0.05 * gradient
     assert head.edges(features)[1].item() > before

@@ -3,8 +3,8 @@
 import torch
 
 from rlbench.nets.dueling import DuelingMLP
-from rlbench.nets.q_heads import ExpectedHead, QNet
-from rlbench.nets.torsos import MlpTorso, NatureTorso
+from rlbench.nets.q_heads import DQNHead, QNet
+from rlbench.nets.torsos import MLPTorso, NatureTorso
 
 
 def count(module: torch.nn.Module) -> int:
@@ -16,7 +16,7 @@ def test_the_nature_network_has_the_parameters_of_the_paper() -> None:
     torso = NatureTorso(stack=4, size=84, scale=False)
     assert torso.features == 3136
     streams = DuelingMLP(features=3136, hidden=512, actions=6, width=1, dueling=False, noisy=None)
-    net = QNet(torso, ExpectedHead(streams, huber=None))
+    net = QNet(torso, DQNHead(streams, huber=None))
     convolutions = (4 * 64 * 32 + 32) + (32 * 16 * 64 + 64) + (64 * 9 * 64 + 64)
     assert count(net) == convolutions + (3136 * 512 + 512) + (512 * 6 + 6)
     q = net(torch.zeros(2, 4, 84, 84, dtype=torch.uint8), "learn").mean()
@@ -49,7 +49,7 @@ def test_the_memory_layout_does_not_change_the_features() -> None:
 
 
 def test_a_plain_torso_reads_bytes_as_zero_to_one() -> None:
-    torso = MlpTorso(obs_shape=(10, 5), widths=(7, 3))
+    torso = MLPTorso(obs_shape=(10, 5), widths=(7, 3))
     assert torso.features == 3
     assert count(torso) == (50 * 7 + 7) + (7 * 3 + 3)
     board = torch.randint(0, 2, (4, 10, 5), dtype=torch.uint8)

@@ -8,11 +8,18 @@ import torch
 from scipy import integrate, special, stats
 from torch import distributions
 
-from rlbench.ops.action_distributions import Deterministic, Discrete, Gaussian, Squashed
+from rlbench.ops.action_distributions import (
+    CategoricalPolicy,
+    DeterministicPolicy,
+    GaussianPolicy,
+    SquashedGaussianPolicy,
+)
 
 
-def squashed(mean: list[float], log_std: list[float]) -> Squashed:
-    return Squashed(torch.tensor([mean], dtype=torch.float64), torch.tensor([log_std], dtype=torch.float64))
+def squashed(mean: list[float], log_std: list[float]) -> SquashedGaussianPolicy:
+    return SquashedGaussianPolicy(
+        torch.tensor([mean], dtype=torch.float64), torch.tensor([log_std], dtype=torch.float64)
+    )
 
 
 @pytest.mark.parametrize(("mean", "log_std"), [(0.0, 0.0), (1.5, -1.0), (-0.7, 0.5)])
@@ -50,33 +57,35 @@ def test_the_log_density_in_the_environments_units_is_less_by_the_logarithm_of_t
 ) -> None:
     """A standard normal at 0, where tanh has derivative 1; thu-ml/tianshou e605bdea, policy/modelfree/sac.py."""
     zeros = torch.zeros(1, actions, dtype=torch.float64)
-    policy = Squashed(zeros, zeros, actions * math.log(scale))
+    policy = SquashedGaussianPolicy(zeros, zeros, actions * math.log(scale))
     assert policy.log_prob(zeros).item() == pytest.approx(log_prob, abs=2e-6)
-    assert policy.repeated(2).log_prob(zeros).tolist() == [[policy.log_prob(zeros).item()]] * 2
+    assert policy.expand(2).log_prob(zeros).tolist() == [[policy.log_prob(zeros).item()]] * 2
     torch.manual_seed(0)
-    action, samples = policy.sample()
+    action, samples = policy.sample_and_log_prob()
     torch.testing.assert_close(samples, policy.log_prob(action.atanh()), rtol=1e-6, atol=1e-6)
 
 
 def test_sample_returns_its_log_density() -> None:
     torch.manual_seed(0)
-    policy = Squashed(torch.randn(500, 3, dtype=torch.float64), 0.3 * torch.randn(500, 3, dtype=torch.float64))
-    action, log_prob = policy.sample()
+    policy = SquashedGaussianPolicy(
+        torch.randn(500, 3, dtype=torch.float64), 0.3 * torch.randn(500, 3, dtype=torch.float64)
+    )
+    action, log_prob = policy.sample_and_log_prob()
     assert bool((action.abs() < 1).all())
     torch.testing.assert_close(log_prob, policy.log_prob(action.atanh()), rtol=1e-6, atol=1e-6)
 
 
 def test_samples_are_distributed_as_their_density_says() -> None:
     torch.manual_seed(1)
-    policy = Squashed(torch.full((20_000, 1), 0.4), torch.full((20_000, 1), -0.3))
-    action, _ = policy.sample()
+    policy = SquashedGaussianPolicy(torch.full((20_000, 1), 0.4), torch.full((20_000, 1), -0.3))
+    action, _ = policy.sample_and_log_prob()
     value = stats.kstest(np.arctanh(action.double().numpy().ravel()), stats.norm(0.4, math.exp(-0.3)).cdf)
     assert value.pvalue > 1e-3
 
 
 def test_the_log_density_stays_finite_where_tanh_is_one() -> None:
-    policy = Squashed(torch.tensor([[30.0, -30.0]], requires_grad=True), torch.zeros(1, 2))
-    _, log_prob = policy.sample()
+    policy = SquashedGaussianPolicy(torch.tensor([[30.0, -30.0]], requires_grad=True), torch.zeros(1, 2))
+    _, log_prob = policy.sample_and_log_prob()
     assert math.isfinite(log_prob.item())
     (gradient,) = torch.autograd.grad(log_prob.sum(), policy.mean)
     assert bool(gradient.isfinite().all())
@@ -90,52 +99,54 @@ def test_the_mode_is_the_squashed_mean() -> None:
 
 def test_target_smoothing_is_clipped_gaussian_noise_within_bounds() -> None:
     torch.manual_seed(3)
-    middle = Deterministic(torch.zeros(40_000, 1)).add_clipped_noise(0.2, 0.5)
+    middle = DeterministicPolicy(torch.zeros(40_000, 1)).add_clipped_noise(0.2, 0.5)
     assert middle.abs().max().item() == pytest.approx(0.5)
     share_cut = (middle.abs() > 0.4999).double().mean().item()
     assert share_cut == pytest.approx(2 * stats.norm.sf(2.5), abs=0.003)
     inside = middle[middle.abs() < 0.4999]
     assert inside.std().item() == pytest.approx(0.2 * stats.truncnorm(-2.5, 2.5).std(), rel=0.02)
-    edge = Deterministic(torch.full((1_000, 1), 0.9)).add_clipped_noise(0.2, 0.5)
+    edge = DeterministicPolicy(torch.full((1_000, 1), 0.9)).add_clipped_noise(0.2, 0.5)
     assert edge.max().item() == 1.0
     assert edge.min().item() >= 0.4 - 1e-6
 
 
-def gaussians() -> tuple[Gaussian, Gaussian]:
+def gaussians() -> tuple[GaussianPolicy, GaussianPolicy]:
     generator = torch.Generator().manual_seed(4)
     mean, other = (torch.randn(6, 3, generator=generator, dtype=torch.float64) for _ in range(2))
     log_std = torch.tensor([-0.5, 0.3, -1.2], dtype=torch.float64)
-    return Gaussian(mean, log_std.expand_as(mean)), Gaussian(other, 0.5 - log_std.expand_as(other))
+    return GaussianPolicy(mean, log_std.expand_as(mean)), GaussianPolicy(other, 0.5 - log_std.expand_as(other))
 
 
-def discretes() -> tuple[Discrete, Discrete]:
+def discretes() -> tuple[CategoricalPolicy, CategoricalPolicy]:
     generator = torch.Generator().manual_seed(5)
     one, other = (2 * torch.randn(6, 4, generator=generator, dtype=torch.float64) for _ in range(2))
-    return Discrete(one + 50), Discrete(other - 7)  # a shift of all logits is no other policy
+    return CategoricalPolicy(one + 50), CategoricalPolicy(other - 7)  # a shift of all logits is no other policy
 
 
-def reference(policy: Gaussian | Discrete) -> distributions.Distribution:
-    if isinstance(policy, Discrete):
+def reference(policy: GaussianPolicy | CategoricalPolicy) -> distributions.Distribution:
+    if isinstance(policy, CategoricalPolicy):
         return distributions.Categorical(logits=policy.logits)
     return distributions.Independent(distributions.Normal(policy.mean, policy.log_std.exp()), 1)
 
 
 @pytest.mark.parametrize("pair", [gaussians(), discretes()], ids=["gaussian", "discrete"])
 def test_density_entropy_and_kl_equal_the_textbook_formulas(
-    pair: tuple[Gaussian, Gaussian] | tuple[Discrete, Discrete],
+    pair: tuple[GaussianPolicy, GaussianPolicy] | tuple[CategoricalPolicy, CategoricalPolicy],
 ) -> None:
     one, other = pair
-    action = torch.arange(6) % 4 if isinstance(one, Discrete) else torch.linspace(-2, 2, 18).double().view(6, 3)
+    action = (
+        torch.arange(6) % 4 if isinstance(one, CategoricalPolicy) else torch.linspace(-2, 2, 18).double().view(6, 3)
+    )
     torch.testing.assert_close(one.log_prob(action), reference(one).log_prob(action))
     torch.testing.assert_close(one.entropy(), reference(one).entropy())
-    value = one.divergence(other)
+    value = one.kl_divergence(other)
     torch.testing.assert_close(value, distributions.kl_divergence(reference(one), reference(other)))
-    assert one.divergence(one).abs().max().item() < 1e-12
+    assert one.kl_divergence(one).abs().max().item() < 1e-12
 
 
 def test_a_gaussian_agrees_with_scipy_and_with_numerical_integration() -> None:
-    one = Gaussian(*(torch.tensor([[x]], dtype=torch.float64) for x in (0.4, -0.7)))
-    other = Gaussian(*(torch.tensor([[x]], dtype=torch.float64) for x in (-0.3, 0.2)))
+    one = GaussianPolicy(*(torch.tensor([[x]], dtype=torch.float64) for x in (0.4, -0.7)))
+    other = GaussianPolicy(*(torch.tensor([[x]], dtype=torch.float64) for x in (-0.3, 0.2)))
     density, second = stats.norm(0.4, math.exp(-0.7)), stats.norm(-0.3, math.exp(0.2))
     x = torch.tensor([[1.3]], dtype=torch.float64)
     assert one.log_prob(x).item() == pytest.approx(density.logpdf(1.3), rel=1e-12)
@@ -146,9 +157,9 @@ def test_a_gaussian_agrees_with_scipy_and_with_numerical_integration() -> None:
     def surprise(x: float) -> float:
         return float(-density.pdf(x) * density.logpdf(x))
 
-    assert one.divergence(other).item() == pytest.approx(integrate.quad(gap, -8, 8)[0], rel=1e-7)
+    assert one.kl_divergence(other).item() == pytest.approx(integrate.quad(gap, -8, 8)[0], rel=1e-7)
     assert one.entropy().item() == pytest.approx(integrate.quad(surprise, -8, 8)[0], rel=1e-7)
-    two = Gaussian(torch.zeros(1, 2).double(), torch.tensor([[0.1, 0.4]]).double())  # dimensions add up
+    two = GaussianPolicy(torch.zeros(1, 2).double(), torch.tensor([[0.1, 0.4]]).double())  # dimensions add up
     assert two.entropy().item() == pytest.approx(
         stats.norm(0, math.exp(0.1)).entropy() + stats.norm(0, math.exp(0.4)).entropy()
     )
@@ -157,45 +168,46 @@ def test_a_gaussian_agrees_with_scipy_and_with_numerical_integration() -> None:
 def test_discrete_actions_agree_with_plain_probabilities() -> None:
     logits, others = np.array([1.0, -2.0, 0.5]), np.array([0.0, 1.0, 0.0])
     p, q = special.softmax(logits), special.softmax(others)
-    policy, other = (Discrete(torch.from_numpy(x)[None]) for x in (logits, others))
+    policy, other = (CategoricalPolicy(torch.from_numpy(x)[None]) for x in (logits, others))
     assert [policy.log_prob(torch.tensor([a])).exp().item() for a in range(3)] == pytest.approx(p.tolist())
     assert policy.entropy().item() == pytest.approx(stats.entropy(p))
-    assert policy.divergence(other).item() == pytest.approx(stats.entropy(p, q))
+    assert policy.kl_divergence(other).item() == pytest.approx(stats.entropy(p, q))
     assert policy.mode().tolist() == [0]
 
 
 def test_sampled_discrete_actions_have_their_probabilities() -> None:
     torch.manual_seed(6)
     logits = torch.tensor([1.0, -1.5, 0.0, -30.0])
-    samples = Discrete(logits.expand(20_000, 4)).draw()
+    samples = CategoricalPolicy(logits.expand(20_000, 4)).sample()
     assert samples.dtype == torch.int64
     counts = np.bincount(samples.numpy(), minlength=4)
     chance = special.softmax(logits.double().numpy())
     assert counts[3] == 0
     assert stats.chisquare(counts[:3], 20_000 * chance[:3] / chance[:3].sum()).pvalue > 1e-3
-    rows = Discrete(torch.tensor([[0.0, 40.0], [40.0, 0.0]])).draw()
+    rows = CategoricalPolicy(torch.tensor([[0.0, 40.0], [40.0, 0.0]])).sample()
     assert rows.tolist() == [1, 0]
 
 
 def test_sampled_vectors_follow_their_density_with_independent_components() -> None:
     torch.manual_seed(7)
     mean, log_std = torch.tensor([0.4, -1.0]), torch.tensor([-0.3, 0.6])
-    samples = Gaussian(mean.expand(20_000, 2), log_std.expand(20_000, 2)).draw().double().numpy()
+    samples = GaussianPolicy(mean.expand(20_000, 2), log_std.expand(20_000, 2)).sample().double().numpy()
     for i in range(2):
         assert stats.kstest(samples[:, i], stats.norm(mean[i].item(), math.exp(log_std[i].item())).cdf).pvalue > 1e-3
     assert abs(float(np.corrcoef(samples.T)[0, 1])) < 0.03
 
 
 @pytest.mark.parametrize("policy", [gaussians()[0], discretes()[0]], ids=["gaussian", "discrete"])
-def test_detached_policy_is_equal_without_gradient(policy: Gaussian | Discrete) -> None:
-    policy_copy = type(policy)(*(part.clone().requires_grad_() for part in policy))
-    for detached, part in zip(policy_copy.detached(), policy, strict=True):
+def test_detached_policy_is_equal_without_gradient(policy: GaussianPolicy | CategoricalPolicy) -> None:
+    tensors = [part for part in policy if isinstance(part, torch.Tensor)]
+    policy_copy = type(policy)(*(part.clone().requires_grad_() for part in tensors))
+    for detached, part in zip(policy_copy.detach(), tensors, strict=False):
         assert torch.equal(detached, part)
         assert not detached.requires_grad
 
 
 def test_detached_gaussian_is_independent_of_later_changes_of_its_std() -> None:
     log_std = torch.nn.Parameter(torch.zeros(2))
-    detached = Gaussian(torch.zeros(3, 2), log_std.expand(3, 2)).detached()
+    detached = GaussianPolicy(torch.zeros(3, 2), log_std.expand(3, 2)).detach()
     log_std.data.fill_(1.0)
     assert detached.log_std.tolist() == [[0, 0]] * 3

@@ -9,9 +9,9 @@ from torch.autograd.functional import hessian, jacobian
 from torch.func import functional_call
 
 from rlbench.nets.actor_critic import DiscreteActor, GaussianActor
-from rlbench.nets.torsos import MlpTorso
-from rlbench.ops.action_distributions import Gaussian, Policy
-from rlbench.ops.conjugate_gradient import conjugate_gradient, fisher, flat, unflatten_like
+from rlbench.nets.torsos import MLPTorso
+from rlbench.ops.action_distributions import GaussianPolicy, StochasticPolicy
+from rlbench.ops.conjugate_gradient import conjugate_gradient, fisher_vector_product, flatten, unflatten_like
 
 Actor = GaussianActor | DiscreteActor
 OBS, ACTIONS, BATCH = 3, 2, 7
@@ -19,7 +19,7 @@ OBS, ACTIONS, BATCH = 3, 2, 7
 
 def actor_of(kind: str) -> Actor:
     torch.manual_seed(0)
-    torso = MlpTorso(obs_shape=(OBS,), widths=(4,), activation="tanh")
+    torso = MLPTorso(obs_shape=(OBS,), widths=(4,), activation="tanh")
     if kind == "gaussian":
         actor: Actor = GaussianActor(torso=torso, actions=ACTIONS, log_std=-0.5)
         with torch.no_grad():
@@ -35,10 +35,10 @@ def policy_at() -> tuple[Tensor, Tensor]:
     return torch.randn(BATCH, OBS, generator=generator, dtype=torch.float64), weight
 
 
-def at(actor: Actor, row: Tensor, obs: Tensor) -> Policy:
+def at(actor: Actor, row: Tensor, obs: Tensor) -> StochasticPolicy:
     parameters = dict(actor.named_parameters())
     pieces = unflatten_like(row, list(parameters.values()))
-    policy: Policy = functional_call(actor, dict(zip(parameters, pieces, strict=True)), (obs,))
+    policy: StochasticPolicy = functional_call(actor, dict(zip(parameters, pieces, strict=True)), (obs,))
     return policy
 
 
@@ -46,8 +46,8 @@ def written_out(actor: Actor, *, damping: float) -> Tensor:
     """Every column of the product."""
     obs, weight = policy_at()
     policy, parameters = actor(obs), list(actor.parameters())
-    mean = (policy.detached().divergence(policy) * weight).sum() / weight.sum()
-    product = fisher(mean, parameters, damping=damping)
+    mean = (policy.detach().kl_divergence(policy) * weight).sum() / weight.sum()
+    product = fisher_vector_product(mean, parameters, damping=damping)
     unit = torch.eye(sum(p.numel() for p in parameters), dtype=torch.float64)
     return torch.stack([product(column) for column in unit], dim=1)
 
@@ -56,13 +56,13 @@ def written_out(actor: Actor, *, damping: float) -> Tensor:
 @pytest.mark.parametrize("kind", ["gaussian", "discrete"])
 def test_the_fisher_product_is_that_of_the_second_derivative_of_the_mean_divergence(kind: str, damping: float) -> None:
     actor, (obs, weight) = actor_of(kind), policy_at()
-    before = actor(obs).detached()
+    before = actor(obs).detach()
 
     def divergence(row: Tensor) -> Tensor:
-        return (before.divergence(at(actor, row, obs)) * weight).sum() / weight.sum()
+        return (before.kl_divergence(at(actor, row, obs)) * weight).sum() / weight.sum()
 
     solution = written_out(actor, damping=damping)
-    matrix = hessian(divergence, flat(list(actor.parameters())).detach())
+    matrix = hessian(divergence, flatten(list(actor.parameters())).detach())
     torch.testing.assert_close(solution, matrix + damping * torch.eye(len(matrix), dtype=torch.float64))
     assert float(matrix.abs().max()) > 0.1
 
@@ -73,10 +73,10 @@ def test_the_fisher_matrix_of_a_gaussian_is_its_expected_squared_score() -> None
 
     def means(row: Tensor) -> Tensor:
         policy = at(actor, row, obs)
-        assert isinstance(policy, Gaussian)
+        assert isinstance(policy, GaussianPolicy)
         return torch.cat([policy.mean, policy.log_std], dim=1)
 
-    row = flat(list(actor.parameters())).detach()
+    row = flatten(list(actor.parameters())).detach()
     gradients = jacobian(means, row)  # [B, 2A, P]
     assert isinstance(actor, GaussianActor)
     inner = torch.cat([(-2 * actor.log_std.detach()).exp(), torch.full((ACTIONS,), 2.0, dtype=torch.float64)])
@@ -86,7 +86,7 @@ def test_the_fisher_matrix_of_a_gaussian_is_its_expected_squared_score() -> None
 
 def test_fisher_matrix_of_discrete_actions_is_their_expected_squared_score() -> None:
     actor, (obs, weight) = actor_of("discrete"), policy_at()
-    row = flat(list(actor.parameters())).detach()
+    row = flatten(list(actor.parameters())).detach()
 
     def scores(row: Tensor) -> Tensor:
         policy = at(actor, row, obs)
@@ -154,7 +154,7 @@ def test_it_stops_at_the_tolerance_of_the_squared_residual() -> None:
 
 def test_flattening_and_unflattening_tensors_round_trip() -> None:
     parts = [torch.randn(2, 3), torch.randn(()), torch.randn(4), torch.randn(1, 1, 2)]
-    row = flat(parts)
+    row = flatten(parts)
     assert row.shape == (6 + 1 + 4 + 2,)
     assert row[:6].tolist() == parts[0].flatten().tolist()
     for piece, part in zip(unflatten_like(row, parts), parts, strict=True):

@@ -8,7 +8,7 @@ import torch
 from scipy import integrate, optimize, special, stats
 from torch import Tensor
 
-from rlbench.ops.action_distributions import Gaussian, Squashed, uniform_actions
+from rlbench.ops.action_distributions import GaussianPolicy, SquashedGaussianPolicy, uniform_actions
 from rlbench.ops.losses import (
     bc_mse,
     binary_weight,
@@ -95,8 +95,8 @@ def test_the_importance_weighted_sum_estimates_the_integral_over_all_actions() -
     rows, count = 1, 400_000
     like = torch.zeros(rows, 1, dtype=torch.float64)
     random, density = uniform_actions(like, count)
-    policy = Squashed(like + 0.3, like - 0.2)
-    action, log_prob = policy.repeated(count).sample()
+    policy = SquashedGaussianPolicy(like + 0.3, like - 0.2)
+    action, log_prob = policy.expand(count).sample_and_log_prob()
     for actions, logarithm in ((random, torch.full((count, rows), density, dtype=torch.float64)), (action, log_prob)):
         gap = conservative_gap(doubles([[0.0]]), 2 * actions.sum(-1)[None], logarithm, 1.0)
         assert gap.item() - math.log(count) == pytest.approx(expected, abs=0.02)
@@ -125,8 +125,10 @@ def test_uniform_actions_cover_the_range_with_their_density() -> None:
 
 def test_repeated_samples_differ_and_have_their_own_density() -> None:
     torch.manual_seed(0)
-    policy = Squashed(torch.randn(4, 2, dtype=torch.float64), 0.3 * torch.randn(4, 2, dtype=torch.float64))
-    action, log_prob = policy.repeated(5).sample()
+    policy = SquashedGaussianPolicy(
+        torch.randn(4, 2, dtype=torch.float64), 0.3 * torch.randn(4, 2, dtype=torch.float64)
+    )
+    action, log_prob = policy.expand(5).sample_and_log_prob()
     assert action.shape == (5, 4, 2)
     assert len(action.unique()) == action.numel()
     for m in range(5):
@@ -135,8 +137,8 @@ def test_repeated_samples_differ_and_have_their_own_density() -> None:
 
 def test_samples_of_a_gaussian_follow_it_within_bounds() -> None:
     torch.manual_seed(0)
-    policy = Gaussian(torch.tensor([[0.1, 0.9]]), torch.tensor([[-2.0, 0.0]]))
-    action = policy.draws(20_000)
+    policy = GaussianPolicy(torch.tensor([[0.1, 0.9]]), torch.tensor([[-2.0, 0.0]]))
+    action = policy.clipped_samples(20_000)
     assert action.shape == (20_000, 1, 2)
     assert not action.requires_grad
     assert float(action.abs().max()) == 1

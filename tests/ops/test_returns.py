@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlbench.ops.returns import Moments, advantages, discounted_returns, fresh, merge_moments
+from rlbench.ops.returns import RunningMoments, advantages, discounted_returns, initial_moments, update_moments
 from rlbench.ops.types import Rollout
 
 Array = NDArray[np.float64]
@@ -20,12 +20,12 @@ GOES_ON, TERMINATES, TRUNCATES = 0, 1, 2
 
 @dataclass
 class Env:
-    """The rows of one env as they happened; a dead row follows each end."""
+    """The rows of one env as they happened; a final row follows each end."""
 
     codes: list[int]
     begins_dead: bool  # the row before the rollout ended an episode
 
-    def dead(self) -> list[bool]:
+    def final(self) -> list[bool]:
         actual = [self.begins_dead]
         for code in self.codes:
             actual.append(code != GOES_ON and not actual[-1])
@@ -37,10 +37,10 @@ def column(rows: list[list[bool]]) -> Tensor:
 
 
 def rolled(envs: list[Env], reward: Tensor) -> Rollout:
-    """A rollout of these envs; the content of a dead row must not matter and stays random."""
-    dead = [env_index.dead() for env_index in envs]
+    """A rollout of these envs; the content of a final row must not matter and stays random."""
+    final = [env_index.final() for env_index in envs]
     alive = [[c if not d else GOES_ON for c, d in zip(env_index.codes, gone, strict=True)] for env_index, gone in zip(
-        envs, dead, strict=True)]  # fmt: skip
+        envs, final, strict=True)]  # fmt: skip
     rows, width = len(envs[0].codes), len(envs)
     return Rollout(
         obs=torch.zeros(rows + 1, width),
@@ -48,7 +48,7 @@ def rolled(envs: list[Env], reward: Tensor) -> Rollout:
         reward=reward,
         terminated=column([[c == TERMINATES for c in env_index] for env_index in alive]),
         done=column([[c != GOES_ON for c in env_index] for env_index in alive]),
-        dead=column(dead),
+        final=column(final),
     )
 
 
@@ -58,12 +58,12 @@ class Arrays(NamedTuple):
     reward: Array
     terminated: NDArray[np.bool_]
     done: NDArray[np.bool_]
-    dead: NDArray[np.bool_]
+    final: NDArray[np.bool_]
     value: Array
 
 
 def arrays_of(rollout: Rollout, value: Tensor) -> Arrays:
-    return Arrays(*(x.numpy() for x in (rollout.reward, rollout.terminated, rollout.done, rollout.dead, value)))
+    return Arrays(*(x.numpy() for x in (rollout.reward, rollout.terminated, rollout.done, rollout.final, value)))
 
 
 def future(rollout: Arrays, row: int, env_index: int) -> int:
@@ -86,7 +86,7 @@ def mixed(rollout: Arrays, gamma: float, trace: float) -> Array:
     """The λ-return minus the value: every multistep return with its weight, the longest with all that is left."""
     mixture = np.zeros(rollout.reward.shape)
     for row, env_index in np.ndindex(*mixture.shape):
-        if rollout.dead[row, env_index]:
+        if rollout.final[row, env_index]:
             continue
         longest = future(rollout, row, env_index)
         for steps in range(1, longest + 1):
@@ -128,7 +128,7 @@ def test_returns_sum_to_the_episodes_end_and_bootstrap_truncated_ones(
     actual = discounted_returns(rollout, torch.tensor(ending, dtype=torch.float64), gamma=gamma)
     arrays, expected = arrays_of(rollout, torch.full_like(value, ending)), np.zeros(actual.shape)
     for row, env_index in np.ndindex(*expected.shape):
-        if not arrays.dead[row, env_index]:
+        if not arrays.final[row, env_index]:
             expected[row, env_index] = multistep(arrays, row, env_index, future(arrays, row, env_index), gamma)
     np.testing.assert_allclose(actual.numpy(), expected, rtol=1e-10, atol=1e-10)
 
@@ -140,9 +140,9 @@ def test_nothing_in_a_dead_row_matters(case: tuple[Rollout, Tensor], rates: tupl
     (rollout, value), (gamma, trace) = case, rates
     after_truncation = torch.zeros_like(value, dtype=torch.bool)
     after_truncation[1:] = rollout.done & ~rollout.terminated
-    dead = torch.cat([rollout.dead, torch.zeros_like(rollout.dead[:1])])
-    spoiled = rollout._replace(reward=torch.where(rollout.dead, 1e6, rollout.reward))
-    other = torch.where(dead & ~after_truncation, -1e6, value)
+    final = torch.cat([rollout.final, torch.zeros_like(rollout.final[:1])])
+    spoiled = rollout._replace(reward=torch.where(rollout.final, 1e6, rollout.reward))
+    other = torch.where(final & ~after_truncation, -1e6, value)
     torch.testing.assert_close(
         advantages(spoiled, other, gamma=gamma, gae_lambda=trace),
         advantages(rollout, value, gamma=gamma, gae_lambda=trace),
@@ -150,7 +150,7 @@ def test_nothing_in_a_dead_row_matters(case: tuple[Rollout, Tensor], rates: tupl
 
 
 def test_advantages_equal_a_hand_computed_table() -> None:
-    """γ = λ = ½. Envs: open at both ends; terminates and begins anew; truncated; ends in the last row; begins dead."""
+    """γ = λ = ½. Envs: open at both ends; terminates and begins anew; truncated; ends in the last row; begins final."""
     envs = [Env([0, 0, 0], False), Env([1, 0, 0], False), Env([0, 2, 0], False), Env([0, 0, 1], False),
              Env([0, 0, 0], True)]  # fmt: skip
     reward = torch.tensor([[1.0, 2, 3, 4, 9], [1, 9, 3, 4, 5], [1, 2, 9, 4, 5]], dtype=torch.float64)
@@ -178,11 +178,11 @@ def test_running_moments_are_independent_of_the_split(data: st.DataObject) -> No
     shape = data.draw(st.sampled_from([(), (3,), (2, 2)]))
     sizes = data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=6))
     generator = torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
-    moments, parts = fresh(shape, torch.empty(0)), []
+    moments, parts = initial_moments(shape, torch.empty(0)), []
     for size in sizes:
         x = 5 + 3 * torch.randn(size, *shape, generator=generator)
         weight = data.draw(st.lists(st.sampled_from([0.0, 1.0, 1.0]), min_size=size, max_size=size))
-        moments = merge_moments(moments, x, torch.tensor(weight))
+        moments = update_moments(moments, x, torch.tensor(weight))
         parts.append(x.double().numpy()[np.array(weight, dtype=bool)])
     rows = np.concatenate(parts)
     assert moments.rows.item() == len(rows)
@@ -195,20 +195,20 @@ def test_running_moments_are_independent_of_the_split(data: st.DataObject) -> No
 
 def test_moments_of_many_batches_far_from_zero_keep_their_digits() -> None:
     generator = np.random.default_rng(0)
-    moments, rows = fresh((), torch.empty(0)), 1e4 + generator.normal(size=(1000, 16))
+    moments, rows = initial_moments((), torch.empty(0)), 1e4 + generator.normal(size=(1000, 16))
     for batch in rows:
-        moments = merge_moments(moments, torch.from_numpy(batch), torch.ones(16))
+        moments = update_moments(moments, torch.from_numpy(batch), torch.ones(16))
     assert moments.mean.item() == pytest.approx(rows.mean(), rel=1e-13)
     assert moments.var.item() == pytest.approx(rows.var(), rel=1e-8)
 
 
 def test_dead_rows_leave_the_moments_and_nothing_is_changed_in_place() -> None:
-    first = merge_moments(fresh((2,), torch.empty(0)), torch.tensor([[1.0, 2], [3, 4]]), torch.ones(2))
-    copy = Moments(*(part.clone() for part in first))
+    first = update_moments(initial_moments((2,), torch.empty(0)), torch.tensor([[1.0, 2], [3, 4]]), torch.ones(2))
+    copy = RunningMoments(*(part.clone() for part in first))
     for x in (torch.full((3, 2), 9.0), torch.empty(0, 2)):
-        again = merge_moments(first, x, torch.zeros(len(x)))
+        again = update_moments(first, x, torch.zeros(len(x)))
         assert all(torch.equal(a, b) for a, b in zip(again, first, strict=True))
-    merge_moments(first, torch.full((3, 2), 9.0), torch.ones(3))
+    update_moments(first, torch.full((3, 2), 9.0), torch.ones(3))
     assert all(torch.equal(a, b) for a, b in zip(copy, first, strict=True))
     assert first.mean.tolist() == [2, 3]
     assert first.var.tolist() == [1, 1]

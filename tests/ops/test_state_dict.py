@@ -5,15 +5,15 @@ from collections.abc import Callable
 
 import pytest
 
-from rlbench.ops.state_dict import State, branch, number, tensor, whole
+from rlbench.ops.state_dict import State, integer, number, subtree, tensor
 
 
 @pytest.mark.parametrize(
     ("read", "value"),
     [
-        (whole, True), (whole, -1), (whole, 2**53 + 1), (whole, 1.0),
+        (integer, True), (integer, -1), (integer, 2**53 + 1), (integer, 1.0),
         (number, math.inf), (number, math.nan), (number, 10**400), (number, "1"),
-        (tensor, 1), (branch, 1),
+        (tensor, 1), (subtree, 1),
     ],
 )  # fmt: skip
 def test_a_value_of_another_kind_is_refused_by_name(read: Callable[[State, str], object], value: float | str) -> None:
@@ -22,5 +22,5 @@ def test_a_value_of_another_kind_is_refused_by_name(read: Callable[[State, str],
 
 
 def test_a_branch_without_leaves_is_not_written_and_reads_as_empty() -> None:
-    assert branch({}, "sums") == {}
-    assert (whole({"steps": 0}, "steps"), number({"seconds": 1}, "seconds")) == (0, 1)
+    assert subtree({}, "sums") == {}
+    assert (integer({"steps": 0}, "steps"), number({"seconds": 1}, "seconds")) == (0, 1)

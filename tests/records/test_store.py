@@ -252,7 +252,7 @@ def test_missing_and_surplus_epochs_of_an_ended_run_are_refused(
 def test_an_interrupted_run_is_settled_up_to_its_last_epoch(tmp_path: Path) -> None:
     for status, expected in (("interrupted", [False, True, False]), ("done", [True] * 3), (None, [False] * 3)):
         record = read_record(write(tmp_path / str(status), RUN, status))
-        assert [record.settled(until) for until in (None, 20, 21)] == expected
+        assert [record.has_ended(until) for until in (None, 20, 21)] == expected
 
 
 def test_a_torn_last_line_is_mended_when_the_run_is_claimed_again(tmp_path: Path) -> None:

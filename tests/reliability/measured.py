@@ -18,7 +18,7 @@ from rlbench import suites
 from rlbench.assembly.assemble import build
 from rlbench.assembly.device import keep_memory
 from rlbench.assembly.environments import environments
-from rlbench.buffers.ring import Ring
+from rlbench.buffers.ring import RingBuffer
 from rlbench.config.footprint import footprint
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
@@ -50,7 +50,7 @@ def fill(*parts: Any) -> Any:
     """A run whose ring holds something everywhere, as after millions of steps."""
     trainer = build(*parts)
     ring = getattr(getattr(trainer, "buffer", None), "ring", getattr(trainer, "buffer", None))
-    if isinstance(ring, Ring):
+    if isinstance(ring, RingBuffer):
         for column in (ring.obs, ring.action):
             column.zero_()
     return trainer

@@ -8,18 +8,18 @@ from pathlib import Path
 import torch
 
 from rlbench.assembly.device import keep_memory
-from rlbench.buffers.ring import Column
+from rlbench.buffers.ring import COLUMNS, SAVED_NAMES, ArraySpec
 from tests.reliability.measured import resident
 from tests.rings import ring_of
 
-FRAME = Column((84, 84), torch.uint8)
+FRAME = ArraySpec((84, 84), torch.uint8)
 
 if __name__ == "__main__":
     keep_memory()
     full = ring_of(1, 20_000, stack=4, obs=FRAME)
     state = {**full.state_dict(), "size": full.length - 1}
-    for name in ("obs", "action", "reward", "terminated", "done", "dead", "age"):
-        state[name] = torch.ones_like(getattr(full, name))
+    for name in COLUMNS:
+        state[SAVED_NAMES.get(name, name)] = torch.ones_like(getattr(full, name))
     ring = full.obs.nbytes
     del full
     Path("/proc/self/clear_refs").write_text("5")

@@ -12,7 +12,7 @@ import torch
 from rlbench import checkpoint
 from rlbench.config.run import Runtime, Spec
 from rlbench.errors import RefusedFile
-from rlbench.ops.state_dict import State, branch, tensor
+from rlbench.ops.state_dict import State, subtree, tensor
 from rlbench.records import files
 from rlbench.records.attempts import resumptions
 from rlbench.records.store import read_record
@@ -88,36 +88,36 @@ def test_refused_resume_leaves_the_record_unchanged(tmp_path: Path) -> None:
 
 def shortened(state: State) -> State:
     """A weight of another shape."""
-    learner = branch(branch(state, "trainer"), "learner")
-    online = branch(learner, "online")
+    learner = subtree(subtree(state, "trainer"), "learner")
+    online = subtree(learner, "online")
     name = min(online)
     online[name] = torch.zeros(3)
     return state
 
 
 def without_clock(state: State) -> State:
-    del branch(state, "trainer")["clock"]
+    del subtree(state, "trainer")["clock"]
     return state
 
 
 def of_nan(state: State) -> State:
-    online = branch(branch(branch(state, "trainer"), "learner"), "online")
+    online = subtree(subtree(subtree(state, "trainer"), "learner"), "online")
     online[min(online)] = torch.full_like(tensor(online, min(online)), torch.nan)
     return state
 
 
 def of_negative_steps(state: State) -> State:
-    branch(branch(state, "trainer"), "clock")["env_steps"] = -1
+    subtree(subtree(state, "trainer"), "clock")["env_steps"] = -1
     return state
 
 
 def of_endless_seconds(state: State) -> State:
-    branch(branch(state, "trainer"), "clock")["seconds"] = 10**400
+    subtree(subtree(state, "trainer"), "clock")["seconds"] = 10**400
     return state
 
 
 def of_other_games(state: State) -> State:
-    branch(branch(branch(state, "trainer"), "collector"), "games")["length"] = torch.zeros(3)
+    subtree(subtree(subtree(state, "trainer"), "collector"), "games")["length"] = torch.zeros(3)
     return state
 
 

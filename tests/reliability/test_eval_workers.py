@@ -21,9 +21,9 @@ from rlbench.config.footprint import footprint
 from rlbench.config.run import Runtime
 from rlbench.errors import BrokenEnvironment, ResourceExhausted, RunFailed
 from rlbench.evaluation import pool
-from rlbench.ops.state_dict import branch
+from rlbench.ops.state_dict import subtree
 from rlbench.records.store import read_record
-from rlbench.training.offline import Offline
+from rlbench.training.offline import OfflineTrainer
 from tests.forging import outcome_of
 from tests.reliability.eval_workers import program
 from tests.reliability.families import FLAT, GRID, Family
@@ -119,8 +119,8 @@ def test_pending_evaluations_are_done_after_a_resume(
     folder = NORMALIZED.folder(tmp_path / "cut")
     carry(NORMALIZED.spec(), tmp_path / "cut", 6, crash=crash, runtime=within(1, often=True))
     assert not workers_of_this_process(), "nobody stays behind"
-    state = branch(checkpoint.load(folder / "checkpoint" / "resume"), "trainer")
-    assert branch(state, "pending").keys() == branch(state, "judges").keys() != set(), "nothing was under way"
+    state = subtree(checkpoint.load(folder / "checkpoint" / "resume"), "trainer")
+    assert subtree(state, "pending").keys() == subtree(state, "judges").keys() != set(), "nothing was under way"
     before = epochs_of(folder)
     monkeypatch.setattr(pool, "PROGRAM", ("-m", "rlbench.assembly.evaluation_worker"))
     carry(NORMALIZED.spec(), tmp_path / "cut", runtime=within(then))
@@ -226,7 +226,7 @@ def test_signal_during_the_start_of_a_worker_stops_the_run_and_the_resume_repeat
     tmp_path: Path,
 ) -> None:
     trainer = build(FLAT.spec(), within(1), describe(FLAT.spec()))
-    assert isinstance(trainer, Offline)
+    assert isinstance(trainer, OfflineTrainer)
     pool = trainer.eval_pool
     pool.submit(0)
     (first,) = psutil.Process().children()
@@ -246,8 +246,8 @@ def test_signal_during_the_start_of_a_worker_stops_the_run_and_the_resume_repeat
 
 
 SLOW = (  # however fast the machine, it is not over before the test has looked
-    "import time; from rlbench.training.offline import Offline; at_once = Offline._train; "
-    f"Offline._train = lambda self, count: (time.sleep(2), at_once(self, count))[1]; {PROGRAM}"
+    "import time; from rlbench.training.offline import OfflineTrainer as T; at_once = T._train; "
+    f"T._train = lambda self, count: (time.sleep(2), at_once(self, count))[1]; {PROGRAM}"
 )
 HANGING = f"from rlbench.evaluation import pool; pool.PROGRAM = {program('deadlock')}; {SLOW}"
 
@@ -279,7 +279,7 @@ def test_no_eval_worker_outlives_its_run(number: signal.Signals, start: str, mes
 def test_memory_of_an_eval_worker_is_estimated_within_a_tenth(algorithm: str) -> None:
     spec = FLAT._replace(algorithm=algorithm, sets=()).spec()
     trainer = build(spec, within(1), describe(spec))
-    assert isinstance(trainer, Offline)
+    assert isinstance(trainer, OfflineTrainer)
     for epoch in (0, 1):
         trainer.eval_pool.submit(epoch)
         while isinstance(trainer.eval_pool.poll(epoch, 0.2), int):

@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 
 from rlbench import suites
 from rlbench.assembly.environments import environments
-from rlbench.cli.output import emit
+from rlbench.cli.output import print_text
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.errors import ResourceExhausted, UsageError
 from rlbench.records import files, machine
@@ -269,7 +269,7 @@ def test_missing_results_folder_is_reported(tmp_path: Path) -> None:
 def test_closed_stdout_does_not_fail_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", None)
     with pytest.raises(UsageError, match="stdout: cannot be written"):
-        emit("done")
+        print_text("done")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ import torch
 import rlbench.run
 from rlbench import suites
 from rlbench.assembly.assemble import build
-from rlbench.buffers.dataset import ring
+from rlbench.buffers.dataset import dataset_ring
+from rlbench.buffers.ring import COLUMNS
 from rlbench.cli.app import main
 from rlbench.config.footprint import footprint
 from rlbench.config.overrides import apply_settings, parse
@@ -111,7 +112,7 @@ def test_data_read_once_give_the_same_ring_to_the_bit(normalize: str, without: t
         scale = scale_of(data) if normalize else None
         in_place = once and scale is not None and data.final is not None and scale.normalize_in_place(data.obs)
         rings.append(
-            ring(
+            dataset_ring(
                 data,
                 n_step=2,
                 gamma=0.9,
@@ -126,7 +127,7 @@ def test_data_read_once_give_the_same_ring_to_the_bit(normalize: str, without: t
             assert torch.equal(one, other)
     rows = int(plain.size)
     assert rows == int(lean.size)
-    for name in ("obs", "action", "reward", "terminated", "done", "dead", "age"):
+    for name in COLUMNS:
         assert torch.equal(getattr(plain, name)[:rows], getattr(lean, name)[:rows]), name
 
 

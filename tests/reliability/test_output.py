@@ -191,7 +191,7 @@ def test_what_libraries_print_goes_to_stderr(closed: str) -> None:
     """A write to the file descriptor of stdout, and one of a child process, while a command runs."""
     code = (
         "import os; from rlbench.cli import app, output\n"
-        "app.complain = lambda line: (os.write(1, b'library '), os.system('echo child'), output.emit('result'))\n"
+        "app.print_error = lambda _: (os.write(1, b'library '), os.system('echo child'), output.print_text('result'))\n"
         "raise SystemExit(app.main(['nonsense']))"
     )
     words = ["bash", "-c", f'"$0" -P -c "$1" {closed}', sys.executable, code]

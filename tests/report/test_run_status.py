@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rlbench import suites
-from rlbench.records.locks import is_held
+from rlbench.records.locks import is_locked
 from rlbench.records.store import Store, read_record
 from rlbench.report.run_index import run_status, run_statuses
 from tests.commands import stdout_of
@@ -54,9 +54,9 @@ def test_locked_run_is_running_with_an_eta(record_run: RecordRun, results: Path)
 
 def test_reading_the_status_leaves_the_lock_free(record_run: RecordRun, results: Path) -> None:
     folder = record_run([1.0], status=None)
-    assert not is_held(folder)
+    assert not is_locked(folder)
     store = locked(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), results)
-    assert is_held(folder)
+    assert is_locked(folder)
     store.release()
 
 

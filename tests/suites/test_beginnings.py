@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from rlbench import suites
-from rlbench.assembly.policy_gradient import actor_critic_network, bound
-from rlbench.config.online import PolicyGradient
+from rlbench.assembly.policy_gradient import action_bound, actor_critic_network
+from rlbench.config.online import PolicyGradientConfig
 from rlbench.config.run import Spec
 from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.nets.actor_critic import GaussianActor, SeparateActorCritic, SharedActorCritic
@@ -19,8 +19,8 @@ REAL = EnvInfo(1, (17,), np.dtype(np.float32), Box(-np.ones(6, np.float32), np.o
 PIXELS = EnvInfo(1, (84, 84), np.dtype(np.uint8), Discrete(6), ())
 
 
-def algo_of(spec: Spec) -> PolicyGradient:
-    assert isinstance(spec.algo, PolicyGradient)
+def algo_of(spec: Spec) -> PolicyGradientConfig:
+    assert isinstance(spec.algo, PolicyGradientConfig)
     return spec.algo
 
 
@@ -72,7 +72,7 @@ def test_atari_torso_has_orthogonal_initialization() -> None:
 )
 def test_reinforce_squashes_actions_and_others_clip_them(algorithm: str, expected: Callable[[Tensor], Tensor]) -> None:
     action = Tensor([[-2.0, -1.0, -0.5, 0.0, 0.7, 9.0]])
-    bound_of_algorithm = bound(algo_of(suites.spec("mujoco", algorithm, "HalfCheetah-v4")), REAL)
+    bound_of_algorithm = action_bound(algo_of(suites.spec("mujoco", algorithm, "HalfCheetah-v4")), REAL)
     assert bound_of_algorithm is not None
     carried_out = bound_of_algorithm(action)
     torch.testing.assert_close(carried_out, expected(action))

@@ -9,7 +9,16 @@ from rlbench import suites
 from rlbench.algorithms.sac import SAC
 from rlbench.assembly import actor_critic
 from rlbench.assembly.environments import describe, environments
-from rlbench.config.online import ActorCritic, Deterministic, Mlp, Natural, PolicyGradient, Reinforce, Soft, Surrogate
+from rlbench.config.online import (
+    ActorCriticConfig,
+    MLPConfig,
+    PolicyGradientConfig,
+    PPOConfig,
+    ReinforceConfig,
+    SACPolicyConfig,
+    TD3PolicyConfig,
+    TRPOConfig,
+)
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.envs.base import Box
 from rlbench.errors import UnknownName, UsageError
@@ -26,7 +35,7 @@ def test_every_documented_cell_has_the_settings_of_its_reference(algorithm: str,
     """thu-ml/tianshou examples/mujoco at e605bdea: mujoco_{ddpg,td3,sac}.py; v0.4.9: mujoco_redq.py."""
     spec = suites.spec("mujoco", algorithm, f"{body}-v4")
     algo = spec.algo
-    assert isinstance(algo, ActorCritic)
+    assert isinstance(algo, ActorCriticConfig)
     assert (algo.widths, algo.gamma, algo.tau, algo.batch) == ((256, 256), 0.99, 0.005, 256)
     assert (algo.replay.capacity, algo.replay.n_step, algo.replay.priority) == (1_000_000, 1, None)
     assert algo.replay.hindsight is None
@@ -37,9 +46,9 @@ def test_every_documented_cell_has_the_settings_of_its_reference(algorithm: str,
     assert algo.updates_per_step == (20 if algorithm == "redq" else 1)
     assert algo.delay == {"ddpg": 1, "td3": 2, "sac": 1, "redq": 20}[algorithm]
     if algorithm in {"ddpg", "td3"}:
-        assert algo.policy == Deterministic(noise=0.1, smoothing=0.2 if algorithm == "td3" else None, clip=0.5)
+        assert algo.policy == TD3PolicyConfig(noise=0.1, smoothing=0.2 if algorithm == "td3" else None, clip=0.5)
     else:
-        assert algo.policy == Soft(alpha=0.2, alpha_lr=None, log_std_min=-20, log_std_max=2)
+        assert algo.policy == SACPolicyConfig(alpha=0.2, alpha_lr=None, log_std_min=-20, log_std_max=2)
     other = body in {"Humanoid", "InvertedPendulum"} and algorithm != "redq"
     assert algo.action_units == ("environment" if other else "normalized")
     assert (spec.budget.steps, spec.budget.epoch) == (1_000_000, 5_000)
@@ -72,7 +81,7 @@ def test_soft_policies_are_built_with_the_units_of_their_environment(
     task: str, changes: list[str], nats: float
 ) -> None:
     spec = apply_settings(suites.spec("mujoco", "sac", task), [parse(change) for change in changes])
-    assert isinstance(spec.algo, ActorCritic)
+    assert isinstance(spec.algo, ActorCriticConfig)
     learner = actor_critic.actor_critic_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
     assert isinstance(learner, SAC)
     assert learner.actor.log_scale == pytest.approx(nats, abs=1e-4)
@@ -93,10 +102,10 @@ def test_goal_tasks_have_the_settings_of_their_reference(algorithm: str) -> None
     """thu-ml/tianshou examples/mujoco/fetch_her_ddpg.py, #753: 10 epochs of 5,000 steps after 25,000 random ones."""
     spec = suites.spec("goals", algorithm, "FetchReach-v3")
     algo = spec.algo
-    assert isinstance(algo, ActorCritic)
+    assert isinstance(algo, ActorCriticConfig)
     assert (algo.widths, algo.gamma, algo.tau, algo.batch) == ((256, 256), 0.99, 0.005, 512)
     assert (algo.actor_lr, algo.critic_lr, algo.critics) == (1e-3, 3e-3, 1)
-    assert algo.policy == Deterministic(noise=0.1)
+    assert algo.policy == TD3PolicyConfig(noise=0.1)
     assert (algo.replay.capacity, algo.replay.n_step, algo.learning_starts) == (100_000, 1, 25_000)
     assert (algo.replay.hindsight.k if algo.replay.hindsight else None) == (8 if algorithm == "ddpg+her" else None)
     assert (spec.budget.steps, spec.budget.epoch, spec.protocol.episodes) == (25_000 + 10 * 5_000, 5_000, 10)
@@ -185,9 +194,9 @@ LR = {"reinforce": 1e-3, "a2c": 7e-4, "ppo": 3e-4, "npg": 1e-3, "trpo": 1e-3}
 COLLECTED = {"reinforce": (64, 2048), "a2c": (16, 80), "ppo": (64, 2048), "npg": (16, 1024), "trpo": (16, 1024)}
 
 
-def algo_of(algorithm: str, body: str = "Ant") -> PolicyGradient:
+def algo_of(algorithm: str, body: str = "Ant") -> PolicyGradientConfig:
     algo = suites.spec("mujoco", algorithm, f"{body}-v4").algo
-    assert isinstance(algo, PolicyGradient)
+    assert isinstance(algo, PolicyGradientConfig)
     return algo
 
 
@@ -196,7 +205,7 @@ def algo_of(algorithm: str, body: str = "Ant") -> PolicyGradient:
 def test_every_documented_cell_has_the_common_settings(algorithm: str, body: str) -> None:
     """thu-ml/tianshou examples/mujoco at 6426a397 (PPO), 1730a900 (A2C), e27b5a26, 5057b5c8 and 844d7703."""
     spec, algo = suites.spec("mujoco", algorithm, f"{body}-v4"), algo_of(algorithm, body)
-    assert algo.torso == Mlp(widths=(64, 64), activation="tanh")
+    assert algo.torso == MLPConfig(widths=(64, 64), activation="tanh")
     assert (algo.log_std, algo.gamma, algo.greedy) == (-0.5, 0.99, False)
     assert algo.normalize_obs and algo.scale_returns
     assert algo.lr == LR[algorithm]
@@ -215,17 +224,17 @@ def test_every_documented_cell_has_the_common_settings(algorithm: str, body: str
 
 def test_each_method_has_the_settings_of_its_reference() -> None:
     methods = {algorithm: algo_of(algorithm).method for algorithm in FIVE}
-    assert methods["reinforce"] == Reinforce()
+    assert methods["reinforce"] == ReinforceConfig()
     a2c, ppo, npg, trpo = (methods[name] for name in ("a2c", "ppo", "npg", "trpo"))
-    assert isinstance(a2c, Surrogate) and isinstance(ppo, Surrogate)
+    assert isinstance(a2c, PPOConfig) and isinstance(ppo, PPOConfig)
     assert (a2c.clip, a2c.dual_clip, a2c.value_clip, a2c.normalize, a2c.recompute) == (None, None, False, False, False)
     assert (a2c.epochs, a2c.minibatches, a2c.value, a2c.entropy, a2c.max_grad_norm) == (1, 1, 0.5, 0.01, 0.5)
     assert (ppo.clip, ppo.dual_clip, ppo.value_clip, ppo.normalize, ppo.recompute) == (0.2, None, False, False, True)
     assert (ppo.epochs, 2048 // ppo.minibatches, ppo.value, ppo.entropy, ppo.max_grad_norm) == (10, 64, 0.25, 0.0, 0.5)
     for method in (npg, trpo):
-        assert isinstance(method, Natural)
+        assert isinstance(method, TRPOConfig)
         assert (method.iterations, method.damping, method.critic_steps) == (10, 0.1, 20)
-    assert isinstance(npg, Natural) and isinstance(trpo, Natural)
+    assert isinstance(npg, TRPOConfig) and isinstance(trpo, TRPOConfig)
     assert (npg.max_kl, npg.step) == (None, 0.1)
     assert (trpo.max_kl, trpo.backtrack_coef, trpo.max_backtracks) == (0.01, 0.8, 10)
 
@@ -240,7 +249,7 @@ def test_only_a2c_uses_rmsprop() -> None:
 @pytest.mark.parametrize("algorithm", FIVE)
 def test_toy_suite_on_policy_has_discrete_actions_and_greedy_evaluation(algorithm: str, task: str) -> None:
     spec = suites.spec("toy", algorithm, task)
-    assert isinstance(spec.algo, PolicyGradient)
+    assert isinstance(spec.algo, PolicyGradientConfig)
     assert spec.algo.greedy
     assert not spec.algo.normalize_obs
     assert spec.protocol.stop == (0.95 if task == "Catch" else 475)
@@ -251,5 +260,5 @@ def test_toy_suite_on_policy_has_discrete_actions_and_greedy_evaluation(algorith
 def test_clipping_settings_apply_in_any_order() -> None:
     changes = [parse(text) for text in ("algo.method.value_clip=true", "algo.method.clip=0.2")]
     method = apply_settings(suites.spec("mujoco", "a2c", "Ant-v4"), changes).algo.method
-    assert isinstance(method, Surrogate)
+    assert isinstance(method, PPOConfig)
     assert (method.clip, method.value_clip) == (0.2, True)

@@ -14,13 +14,13 @@ from rlbench.cli.experience import Data
 from rlbench.cli.resolve import resolve
 from rlbench.config.footprint import footprint
 from rlbench.config.offline_discrete import (
-    DiscreteBatchConstrained,
-    DiscreteConservative,
-    DiscreteCriticRegularized,
-    DiscreteImitation,
-    OfflineQ,
+    DiscreteBCConfig,
+    DiscreteBCQConfig,
+    DiscreteCQLConfig,
+    DiscreteCRRConfig,
+    DiscreteOfflineConfig,
 )
-from rlbench.config.online import Expected, Nature, Quantiles
+from rlbench.config.online import DQNHeadConfig, NatureConfig, QRDQNHeadConfig
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask
 from rlbench.datasets import recording_writer
@@ -31,8 +31,8 @@ from rlbench.training.updates import EagerUpdater
 PONG, BREAKOUT = "PongNoFrameskip-v4", "BreakoutNoFrameskip-v4"
 
 
-def algo_of(spec: Spec) -> OfflineQ:
-    assert isinstance(spec.algo, OfflineQ)
+def algo_of(spec: Spec) -> DiscreteOfflineConfig:
+    assert isinstance(spec.algo, DiscreteOfflineConfig)
     return spec.algo
 
 
@@ -44,7 +44,7 @@ def test_every_cell_has_the_documented_budget_and_network(algorithm: str, task: 
     algo = algo_of(spec)
     assert (spec.budget.steps, spec.budget.epoch) == (epochs * 10_000, 10_000)
     assert (spec.protocol.episodes, spec.protocol.stop, algo.batch, algo.gamma) == (10, None, 32, 0.99)
-    assert (algo.torso, algo.hidden, algo.n_step, algo.max_grad_norm) == (Nature(scale=False), 512, 1, None)
+    assert (algo.torso, algo.hidden, algo.n_step, algo.max_grad_norm) == (NatureConfig(scale=False), 512, 1, None)
     assert spec.protocol.epsilon == (0.001 if algorithm in {"bcq", "cql"} else 0.0)
     assert isinstance(spec.task, OfflineTask)
     assert (spec.task.world.kind, spec.task.stack) == ("atari", 4)
@@ -53,11 +53,11 @@ def test_every_cell_has_the_documented_budget_and_network(algorithm: str, task: 
 def test_the_settings_are_those_of_the_documented_scripts() -> None:
     """thu-ml/tianshou examples/offline/atari_{il,bcq,cql,crr}.py at v0.4.7."""
     il, bcq, cql, crr = (algo_of(suites.spec("offline", name, PONG)) for name in ("il", "bcq", "cql", "crr"))
-    assert (il.method, il.lr) == (DiscreteImitation(), 1e-4)
-    assert (bcq.method, bcq.lr) == (DiscreteBatchConstrained(threshold=0.3, penalty=0.01), 6.25e-5)
-    assert (bcq.head, bcq.target_update_interval) == (Expected(huber=1.0), 8_000)
-    assert (cql.head, cql.lr, cql.target_update_interval) == (Quantiles(n_quantiles=200), 1e-4, 500)
-    assert crr.method == DiscreteCriticRegularized(
+    assert (il.method, il.lr) == (DiscreteBCConfig(), 1e-4)
+    assert (bcq.method, bcq.lr) == (DiscreteBCQConfig(threshold=0.3, penalty=0.01), 6.25e-5)
+    assert (bcq.head, bcq.target_update_interval) == (DQNHeadConfig(huber=1.0), 8_000)
+    assert (cql.head, cql.lr, cql.target_update_interval) == (QRDQNHeadConfig(n_quantiles=200), 1e-4, 500)
+    assert crr.method == DiscreteCRRConfig(
         mode="exp", beta=1.0, max_weight=20.0, conservative_weight=None, greedy=False
     )
     assert (crr.lr, crr.target_update_interval) == (1e-4, 500)
@@ -74,13 +74,13 @@ def test_weight_of_the_gap_follows_the_reference_for_the_sets_size(task: str, si
     name = f"rlb-{'pong' if task == PONG else 'breakout'}-qrdqn-{size}"
     assert Data(name).tasks("offline") == (task,)
     spec = resolve("offline", "cql", task, dataset=Data(name).name("offline", task, smoke=False)).spec
-    assert algo_of(spec).method == DiscreteConservative(conservative_weight=weight)
+    assert algo_of(spec).method == DiscreteCQLConfig(conservative_weight=weight)
     assert (spec.name, spec.place) == (f"offline/cql/{task}@{name}", f"{task}@{name}")
 
 
 def test_recording_by_path_has_its_size_in_its_name() -> None:
     spec = resolve("offline", "cql", PONG, dataset="rlb-pong-qrdqn-1e4-01234567").spec
-    assert algo_of(spec).method == DiscreteConservative(conservative_weight=1.0)
+    assert algo_of(spec).method == DiscreteCQLConfig(conservative_weight=1.0)
 
 
 def test_a_smoke_run_of_a_documented_row_needs_no_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_a_smoke_run_of_a_documented_row_needs_no_recording(tmp_path: Path, monk
 
 def test_unknown_data_count_as_a_million_transitions() -> None:
     spec = resolve("offline", "cql", BREAKOUT, dataset="mine-01234567").spec
-    assert algo_of(spec).method == DiscreteConservative(conservative_weight=50.0)
+    assert algo_of(spec).method == DiscreteCQLConfig(conservative_weight=50.0)
 
 
 def test_environment_without_a_data_set_is_refused() -> None:

@@ -8,7 +8,7 @@ import pytest
 from rlbench import suites
 from rlbench.cli.resolve import resolve
 from rlbench.config.canonical import fields
-from rlbench.config.offline import Offline
+from rlbench.config.offline import OfflineConfig
 from rlbench.report.reference_scores import reference_cells
 from rlbench.suites.offline import D4RL_IDS, OWN_IDS, rows, settings, system
 
@@ -216,7 +216,7 @@ def test_every_setting_that_changes_a_score_has_a_source(algorithm: str, task: s
     epoch, episodes = PROTOCOL[name]
     assert (spec.budget.steps, spec.budget.epoch, spec.protocol.episodes) == (1_000_000, epoch, episodes)
     sources = {path: source for path, _, source, _ in resolve("offline", algorithm, task).rows()}
-    assert isinstance(spec.algo, Offline)
+    assert isinstance(spec.algo, OfflineConfig)
     paths = {f"algo.{path}" for path, _ in fields(spec.algo)} - {"algo.family", "algo.revision", "algo.method.kind"}
     expected = {"budget.steps", "budget.epoch", "protocol.episodes", *paths - IDLE.get(algorithm, set())}
     cited = {path for path, source in sources.items() if source.startswith(f"{REPOSITORIES[name]}:")}
@@ -228,7 +228,7 @@ def test_every_setting_that_changes_a_score_has_a_source(algorithm: str, task: s
 @pytest.mark.parametrize(("algorithm", "task"), [(a, t) for a, t, name in CELLS if name == "robomimic"])
 def test_robomimics_time_limits_terminate_episodes(algorithm: str, task: str) -> None:
     algo = suites.spec("offline", algorithm, task).algo
-    assert isinstance(algo, Offline)
+    assert isinstance(algo, OfflineConfig)
     assert algo.terminate_on_end
 
 

@@ -4,7 +4,14 @@ import pytest
 from ale_py import roms
 
 from rlbench import suites
-from rlbench.config.online import Categorical, Expected, Implicit, Nature, Proposed, Quantiles
+from rlbench.config.online import (
+    C51HeadConfig,
+    DQNHeadConfig,
+    FQFHeadConfig,
+    IQNHeadConfig,
+    NatureConfig,
+    QRDQNHeadConfig,
+)
 from rlbench.errors import UnknownName
 
 SEVEN = ("Pong", "Breakout", "Enduro", "Qbert", "MsPacman", "Seaquest", "SpaceInvaders")
@@ -46,11 +53,11 @@ def test_every_documented_cell_has_the_preprocessing_of_its_document(game: str) 
 
 def test_the_heads_are_the_documented_ones() -> None:
     heads = {name: suites.spec("atari", name, "PongNoFrameskip-v4").algo.head for name in SIX}
-    assert heads["dqn"] == Expected(huber=None)
-    assert heads["c51"] == heads["rainbow"] == Categorical(n_atoms=51, v_min=-10.0, v_max=10.0)
-    assert heads["qrdqn"] == Quantiles(n_quantiles=200)
-    assert heads["iqn"] == Implicit(n_taus=8, n_target_taus=8, n_policy_taus=8, n_eval_taus=32, cosines=64)
-    assert heads["fqf"] == Proposed(n_quantiles=32, entropy=10.0, lr=2.5e-9, cosines=64)
+    assert heads["dqn"] == DQNHeadConfig(huber=None)
+    assert heads["c51"] == heads["rainbow"] == C51HeadConfig(n_atoms=51, v_min=-10.0, v_max=10.0)
+    assert heads["qrdqn"] == QRDQNHeadConfig(n_quantiles=200)
+    assert heads["iqn"] == IQNHeadConfig(n_taus=8, n_target_taus=8, n_policy_taus=8, n_eval_taus=32, cosines=64)
+    assert heads["fqf"] == FQFHeadConfig(n_quantiles=32, entropy=10.0, lr=2.5e-9, cosines=64)
 
 
 def test_every_game_of_ale_is_a_task() -> None:
@@ -121,7 +128,7 @@ def test_every_documented_cell_of_discrete_sac_has_the_settings_of_its_document(
     """
     spec, breakout = suites.spec("atari", "sac", f"{game}NoFrameskip-v4"), game == "Breakout"
     algo = spec.algo
-    assert (algo.torso, algo.hidden, algo.critics) == (Nature(scale=False), 512, 2)
+    assert (algo.torso, algo.hidden, algo.critics) == (NatureConfig(scale=False), 512, 2)
     assert algo.actor_lr == algo.critic_lr == (1e-4 if breakout else 1e-5)
     assert (algo.alpha, algo.alpha_lr) == (0.05, None)
     assert (algo.gamma, algo.replay.n_step, algo.tau) == (0.99, 1 if breakout else 3, 0.005)
@@ -155,7 +162,7 @@ def test_a_curious_algorithm_is_the_plain_one_with_the_scripts_settings_of_curio
     plain, curious = (suites.spec("atari", name, f"{game}NoFrameskip-v4") for name in (algorithm, f"{algorithm}+icm"))
     icm = curious.algo.curiosity
     assert (icm.loss_scale, icm.reward_scale, icm.forward_share, icm.hidden) == (10.0, 0.01, 0.2, 512)
-    assert (icm.torso, icm.lr) == (Nature(scale=True), None)
+    assert (icm.torso, icm.lr) == (NatureConfig(scale=True), None)
     assert curious.algo.model_copy(update={"curiosity": None}) == plain.algo
     assert (curious.task, curious.protocol, curious.budget) == (plain.task, plain.protocol, plain.budget)
     assert curious.id != plain.id

@@ -14,13 +14,11 @@ from rlbench.errors import DoesNotFit, UsageError
 from rlbench.sweep.plan import (
     Job,
     Machine,
-    Placed,
-    Shard,
+    Placement,
     fewer_threads,
     jobs_of,
     parse_shard,
     place,
-    shard_of,
     worker_count,
 )
 
@@ -118,7 +116,7 @@ def test_run_larger_than_the_machine_is_refused_with_the_number() -> None:
 def test_a_job_starts_where_there_is_room(running: list[dict[str, int]], new: dict[str, int], where: object) -> None:
     machine = Machine(cores=4, memory=10 * GB, gpus=(5 * GB, 6 * GB))
     beside = [
-        Placed(job(n, **{k: v for k, v in one.items() if k != "on"}), one.get("on")) for n, one in enumerate(running)
+        Placement(job(n, **{k: v for k, v in one.items() if k != "on"}), one.get("on")) for n, one in enumerate(running)
     ]
     start = place(job(9, **new), beside, machine, 2)
     assert (None if start is None else "host" if start.gpu is None else start.gpu) == where
@@ -143,7 +141,7 @@ machines = st.builds(
 def test_packing_respects_memory_cores_and_gpus_and_starts_every_job(
     waiting: list[Job], machine: Machine, processes: int, data: st.DataObject
 ) -> None:
-    running: list[Placed] = []
+    running: list[Placement] = []
     while waiting or running:
         for one in list(waiting):
             start = place(one, running, machine, processes)
@@ -161,10 +159,9 @@ def test_packing_respects_memory_cores_and_gpus_and_starts_every_job(
 
 @given(st.integers(1, 40), st.integers(0, 200))
 def test_shards_partition_the_runs_evenly(total: int, pairs: int) -> None:
-    parts = [shard_of(range(pairs), Shard(number, total)) for number in range(1, total + 1)]
+    parts = [range(pairs)[parse_shard(f"{number}/{total}")] for number in range(1, total + 1)]
     assert sorted(pair for part in parts for pair in part) == list(range(pairs))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
-    assert parts == [shard_of(range(pairs), Shard(number, total)) for number in range(1, total + 1)]
 
 
 @given(st.integers(1, 8), st.integers(1, 8), st.lists(st.sampled_from([PONG, CATCH]), min_size=1, max_size=6))
@@ -190,8 +187,7 @@ def test_invalid_shards_are_refused(text: str) -> None:
 
 
 def test_shards_are_numbered_from_one() -> None:
-    assert parse_shard("1/3") == Shard(1, 3)
-    assert shard_of("abcdefg", Shard(1, 3)) == ["a", "d", "g"]
+    assert "abcdefg"[parse_shard("1/3")] == "adg"
 
 
 def test_sweep_reports_runs_with_other_rounding_than_alone(tmp_path: Path) -> None:

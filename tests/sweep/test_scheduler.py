@@ -55,11 +55,11 @@ class Scripted:
             0,
         )
 
-    def room(self, _job: Job) -> bool:
+    def has_room(self, _job: Job) -> bool:
         return len(self.running) < self.most
 
     def start(self, new_job: Job, *, force: bool) -> None:
-        assert self.room(new_job)
+        assert self.has_room(new_job)
         self.running[new_job.name] = new_job
         self.started.append((new_job.spec.seed, force))
 
@@ -77,7 +77,7 @@ class Scripted:
                 del self.running[new_job.name]
         return events_now
 
-    def ask(self) -> None:
+    def terminate(self) -> None:
         self.stops_sent += 1
 
     def kill(self) -> None:

@@ -11,10 +11,10 @@ from torch import nn
 
 from rlbench.config.run import Budget
 from rlbench.errors import RefusedFile
-from rlbench.ops.state_dict import State, tensor, whole
+from rlbench.ops.state_dict import State, integer, tensor
 from rlbench.records.types import Epoch, Evaluated, Progress, Updated
 from rlbench.training.clock import RngState
-from rlbench.training.offline import AHEAD, Data, Offline
+from rlbench.training.offline import MAX_PENDING, DatasetIdentity, OfflineTrainer
 
 BUDGET = Budget(steps=100, epoch=30, segment=1000)
 
@@ -43,7 +43,7 @@ class CountingLearner:
         return {"count": self.count, "weight": self.net.weight.detach().clone()}
 
     def load_state_dict(self, state: State) -> None:
-        self.count = whole(state, "count")
+        self.count = integer(state, "count")
         self.net.load_state_dict({"weight": tensor(state, "weight")})
 
     def run(self, first: int, count: int) -> None:
@@ -108,10 +108,10 @@ class Within:
         return self.evaluated_now
 
 
-def trainer(most: int, **how: Any) -> tuple[Offline, Remembering]:
+def trainer(most: int, **how: Any) -> tuple[OfflineTrainer, Remembering]:
     learner = CountingLearner()
     workers = Remembering(learner.net, most, **how)
-    offline_trainer = Offline(
+    offline_trainer = OfflineTrainer(
         updater=learner,
         sampler=Part(),
         learner=learner,
@@ -120,12 +120,12 @@ def trainer(most: int, **how: Any) -> tuple[Offline, Remembering]:
         eval_pool=workers,
         budget=BUDGET,
         schedules=(),
-        data=Data("x", None),
+        data=DatasetIdentity("x", None),
     )
     return offline_trainer, workers
 
 
-def lines_of(offline_trainer: Offline) -> list[tuple[object, ...]]:
+def lines_of(offline_trainer: OfflineTrainer) -> list[tuple[object, ...]]:
     """Every epoch, its times left out, and the policy that goes with it."""
     return [
         (
@@ -159,8 +159,8 @@ def test_training_continues_during_evaluation_and_waits_at_a_limit() -> None:
         records.append(record)
         if len(workers.waited) == 999:
             break
-    assert workers.longest == AHEAD + 1
-    assert offline_trainer.clock.updates == 30 * AHEAD + 25, "a stride beyond the epoch that nobody has time for"
+    assert workers.longest == MAX_PENDING + 1
+    assert offline_trainer.clock.updates == 30 * MAX_PENDING + 25, "a stride beyond the epoch that nobody has time for"
     assert offline_trainer.clock.epochs == 0
     assert not any(isinstance(record, Epoch) for record in records)
     assert {0.0, 0.2} == set(workers.waited), "it looks while there is room, and waits when there is none"

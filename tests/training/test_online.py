@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from rlbench.config.online import Linear
+from rlbench.config.online import LinearSchedule
 from rlbench.config.run import Budget
-from rlbench.ops.state_dict import State, branch, tensor
+from rlbench.ops.state_dict import State, subtree, tensor
 from rlbench.records.types import Epoch, Evaluated, Progress, Updated
 from rlbench.training.clock import ReplayRatio, RngState, RolloutSchedule
-from rlbench.training.online import Online
+from rlbench.training.online import OnlineTrainer
 
 
 class Part:
@@ -34,7 +34,7 @@ class Counting(Part):
         self.segment, self.steps, self.steps_taken, self.exact = -1, 0, 0, True
         self.opened: list[tuple[int, int]] = []
         self.amounts: list[tuple[int, float]] = []
-        self.games = SimpleNamespace(last=None, take=lambda: ((), ()))
+        self.episode_stats = SimpleNamespace(last=None, take=lambda: ((), ()))
 
     def open(self, segment: int) -> None:
         self.segment = segment
@@ -77,18 +77,18 @@ class Scored:
         return Evaluated(returns=(float(self.epoch),), lengths=(1,), seeds=(0,), seconds=0.0)
 
 
-def trainer(**changes: object) -> tuple[Online, Counting, Updates]:
+def trainer(**changes: object) -> tuple[OnlineTrainer, Counting, Updates]:
     collector = Counting()
     updates = Updates(collector)
     settings = {
         "budget": Budget(steps=1000, epoch=300, segment=400),
         "schedules": [
-            (Linear(start=1.0, end=0.1, steps=500).at, lambda v: collector.amounts.append((collector.steps, v)))
+            (LinearSchedule(start=1.0, end=0.1, steps=500).at, lambda v: collector.amounts.append((collector.steps, v)))
         ],
         "update_schedule": ReplayRatio(100, 0.1),
         **changes,
     }
-    online_trainer = Online(
+    online_trainer = OnlineTrainer(
         collector=collector,
         updater=updates,
         buffer=Part(),
@@ -147,7 +147,7 @@ def test_evaluation_does_not_advance_training_generators() -> None:
     before = torch.get_rng_state()
     records = iter(online_trainer)
     while not isinstance(next(records), Epoch):
-        assert torch.equal(tensor(branch(online_trainer.state_dict(), "noise"), "host"), before), (
+        assert torch.equal(tensor(subtree(online_trainer.state_dict(), "noise"), "host"), before), (
             "a checkpoint in mid-evaluation must hold the training's stream"
         )
     assert torch.equal(torch.get_rng_state(), before)
@@ -178,7 +178,7 @@ def test_progress_is_yielded_after_every_vector_step() -> None:
 
 
 def test_a_linear_schedule_is_a_function_of_absolute_steps() -> None:
-    schedule = Linear(start=1.0, end=0.05, steps=1_000_000)
+    schedule = LinearSchedule(start=1.0, end=0.05, steps=1_000_000)
     assert schedule.at(0) == 1.0
     assert schedule.at(500_000) == pytest.approx(0.525)
     assert schedule.at(1_000_000) == schedule.at(9_000_000) == 0.05

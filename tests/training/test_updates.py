@@ -23,7 +23,7 @@ class Source:
             nothing, nothing, nothing, nothing, nothing, nothing, torch.arange(batch) + 10 * len(self.sizes)
         )
 
-    def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
+    def update_priorities(self, slot: Tensor, priority: Tensor) -> None:
         self.output.append((slot.tolist(), priority.tolist()))
 
 
