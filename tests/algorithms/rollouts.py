@@ -78,8 +78,8 @@ def rollout_of(net: SeparateActorCritic | SharedActorCritic | None = None, seed:
     action = torch.randint(0, 3, (ROWS, ENVS), generator=generator) if numbered else normal(ROWS, ENVS, ACTIONS)
     assert int(final.sum()) > 5
     return Rollout(
-        obs=obs, action=action, reward=normal(ROWS, ENVS) * ~dead, terminated=(code == 4) & ~dead,
-        done=(code > 3) & ~dead, dead=dead,
+        obs=obs, action=action, reward=normal(ROWS, ENVS) * ~final, terminated=(code == 4) & ~final,
+        done=(code > 3) & ~final, final=final,
     )  # fmt: skip
 
 

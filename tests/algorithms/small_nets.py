@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from rlbench.nets.actors import BoundedActor, DeterministicActor, SquashedActor
+from rlbench.nets.actors import BoundedGaussianActor, DeterministicActor, SquashedGaussianActor
 from rlbench.nets.critics import Critics
 from tests.algorithms.recorded import ACTIONS, OBS, WIDTHS
 
@@ -16,13 +16,14 @@ def deterministic_actor() -> DeterministicActor:
     return DeterministicActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS).double()
 
 
-def bounded_actor() -> BoundedActor:
-    return BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-5, log_std_max=2).double()
+def bounded_actor() -> BoundedGaussianActor:
+    bounds = {"log_std_min": -5, "log_std_max": 2}
+    return BoundedGaussianActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, **bounds).double()
 
 
-def squashed_actor(log_scale: float = 0.0) -> SquashedActor:
-    bounds = {"log_std_min": -20, "log_std_max": 2}
-    return SquashedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_scale=log_scale, **bounds).double()
+def squashed_actor(log_scale: float = 0.0) -> SquashedGaussianActor:
+    bounds = {"log_std_min": -20, "log_std_max": 2, "log_scale": log_scale}
+    return SquashedGaussianActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, **bounds).double()
 
 
 def adam(net: nn.Module) -> torch.optim.Optimizer:

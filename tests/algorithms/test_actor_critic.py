@@ -12,14 +12,14 @@ from torch import Tensor
 from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.algorithms.steps import optimize
 from rlbench.algorithms.td3 import TD3
-from rlbench.config.online import Deterministic
-from rlbench.nets.actors import SquashedActor
+from rlbench.config.online import TD3PolicyConfig
+from rlbench.nets.actors import SquashedGaussianActor
 from rlbench.ops.types import Transition
 from tests.algorithms import by_hand, small_nets
 from tests.algorithms.contract import due
 from tests.algorithms.recorded import ACTIONS, BATCH, OBS, Array, batch, changes, copied, noise, numbers, rows, seeded
 
-USUAL, CPU = Deterministic(smoothing=0.2, clip=0.5), torch.device("cpu")
+USUAL, CPU = TD3PolicyConfig(smoothing=0.2, clip=0.5), torch.device("cpu")
 
 
 Units: TypeAlias = tuple[Tensor, Tensor]
@@ -38,7 +38,7 @@ def data_in(b: Transition, units: Units | None) -> Transition:
     return b._replace(action=torch.from_numpy(in_env_units(numbers(b.action), units)))
 
 
-def td3(*, critics: int = 2, policy: Deterministic = USUAL, delay: int = 2, units: Units | None = None) -> TD3:
+def td3(*, critics: int = 2, policy: TD3PolicyConfig = USUAL, delay: int = 2, units: Units | None = None) -> TD3:
     torch.manual_seed(0)
     actor, ensemble = small_nets.deterministic_actor(), small_nets.critics(critics, units)
     optimizers = {"actor_optimizer": small_nets.adam(actor), "critic_optimizer": small_nets.adam(ensemble)}
@@ -59,10 +59,10 @@ def sac(*, critics: int = 2, subset: int | None = None, delay: int = 1, target: 
     return learner
 
 
-@pytest.mark.parametrize("policy", [Deterministic(), USUAL, Deterministic(smoothing=2.0, clip=0.3)])
+@pytest.mark.parametrize("policy", [TD3PolicyConfig(), USUAL, TD3PolicyConfig(smoothing=2.0, clip=0.3)])
 @pytest.mark.parametrize("critics", [1, 2])
 @in_both_units
-def test_td3_critics_regress_to_the_minimum_target(critics: int, policy: Deterministic, units: Units | None) -> None:
+def test_td3_critics_regress_to_the_minimum_target(critics: int, policy: TD3PolicyConfig, units: Units | None) -> None:
     learner, b = td3(critics=critics, policy=policy, units=units), batch()
     loss, mean, error = seeded(lambda: learner.critic_loss(b))
     targets = []
@@ -107,7 +107,7 @@ def log_density(raw: Array, mean: Array, log_std: Array, scale: Array | float) -
     return float((stats.norm.logpdf(raw, mean, np.exp(log_std)) - np.log(scale * (1 - np.tanh(raw) ** 2))).sum())
 
 
-def sample_action(actor: SquashedActor, obs: Array, draw: Array, units: Units | None) -> tuple[Array, float]:
+def sample_action(actor: SquashedGaussianActor, obs: Array, draw: Array, units: Units | None) -> tuple[Array, float]:
     """The action that critics see and its log-density (thu-ml/tianshou e605bdea, policy/modelfree/sac.py)."""
     mean = by_hand.through(obs, actor.torso, actor.mean)
     log_std = np.clip(by_hand.through(obs, actor.torso, actor.log_std), -20, 2)

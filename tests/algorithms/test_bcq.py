@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from rlbench.algorithms.bcq import BCQ
-from rlbench.config.offline import BatchConstrained
-from rlbench.nets.bcq_vae import ActionVAE, BCQPolicy, Perturbation
+from rlbench.config.offline import BCQConfig
+from rlbench.nets.bcq_vae import ActionVAE, BCQPolicy, PerturbationNet
 from tests.algorithms import by_hand, small_nets
 from tests.algorithms.contract import due
 from tests.algorithms.recorded import (
@@ -31,12 +31,12 @@ LATENT, REACH = 4, 0.05
 def learner_of() -> BCQ:
     torch.manual_seed(0)
     proposer = ActionVAE(obs=OBS, actions=ACTIONS, latent=LATENT, widths=(7, 6)).double()
-    perturbation = Perturbation(obs=OBS, actions=ACTIONS, widths=WIDTHS, perturbation=REACH).double()
+    perturbation = PerturbationNet(obs=OBS, actions=ACTIONS, widths=WIDTHS, perturbation=REACH).double()
     nets = {"proposer": proposer, "critic": small_nets.critics(), "perturbation": perturbation}
     small_nets.spread(proposer, perturbation, nets["critic"])
     net = BCQPolicy(proposer, perturbation, nets["critic"])
     optimizers = {f"{name}_optimizer": small_nets.adam(part) for name, part in nets.items()}
-    learner = BCQ(net, **optimizers, tau=0.25, method=BatchConstrained(n_action_samples=3, eval_action_samples=20))
+    learner = BCQ(net, **optimizers, tau=0.25, method=BCQConfig(n_action_samples=3, eval_action_samples=20))
     small_nets.spread(learner.target_perturbation, learner.target_critics)
     return learner
 
@@ -45,7 +45,7 @@ def decoded(proposer: ActionVAE, obs: Array, code: Array) -> Array:
     return np.tanh(by_hand.through(np.concatenate([obs, code]), proposer.decoder, proposer.action))
 
 
-def shifted(net: Perturbation, obs: Array, action: Array) -> Array:
+def shifted(net: PerturbationNet, obs: Array, action: Array) -> Array:
     shift = np.tanh(by_hand.through(np.concatenate([obs, action]), net.layers, net.shift))
     return np.clip(action + REACH * shift, -1, 1)
 

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from rlbench.algorithms.behavior_cloning import Imitation
-from rlbench.nets.actors import BoundedActor, DeterministicActor
+from rlbench.algorithms.behavior_cloning import BehaviorCloning
+from rlbench.nets.actors import BoundedGaussianActor, DeterministicActor
 from tests.algorithms import by_hand, small_nets
 from tests.algorithms.recorded import ACTIONS, OBS, WIDTHS, batch, numbers, rows
 
 
-def learner_of(actor: BoundedActor | DeterministicActor) -> Imitation:
+def learner_of(actor: BoundedGaussianActor | DeterministicActor) -> BehaviorCloning:
     small_nets.spread(actor)
-    return Imitation(actor, actor_optimizer=small_nets.adam(actor))
+    return BehaviorCloning(actor, actor_optimizer=small_nets.adam(actor))
 
 
 def test_bc_loss_is_the_mean_squared_error_over_rows_and_dimensions() -> None:

@@ -152,7 +152,7 @@ def taught(learner: OffPolicyLearner[Transition]) -> tuple[Taught, ...]:
         return alone
 
     match learner:
-        case QLearner() | Imitation():
+        case QLearner() | BehaviorCloning():
             net = learner.online if isinstance(learner, QLearner) else learner.actor
             return (Taught(net, first(learner.loss)),)
         case DiscreteSAC():

@@ -10,8 +10,8 @@ from scipy import special
 from rlbench.algorithms.cql import CQL, ClonedSAC, LagrangeMultiplier, atanh
 from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.algorithms.steps import optimize
-from rlbench.config.offline import Conservative
-from rlbench.nets.actors import SquashedActor
+from rlbench.config.offline import CQLConfig
+from rlbench.nets.actors import SquashedGaussianActor
 from rlbench.ops.types import Transition
 from tests.algorithms import by_hand, small_nets
 from tests.algorithms.contract import due
@@ -38,7 +38,7 @@ def multiplier_of(threshold: float | None = 2.0, *, lr: float = 0.1, most: float
     return LagrangeMultiplier(device=CPU, lagrange_threshold=threshold, lr=lr, max_multiplier=most)
 
 
-def learner_of(method: Conservative = USUAL, *, threshold: float | None = 1.0) -> CQL:
+def learner_of(method: CQLConfig = USUAL, *, threshold: float | None = 1.0) -> CQL:
     torch.manual_seed(0)
     actor, critics = small_nets.squashed_actor(), small_nets.critics()
     small_nets.spread(actor, critics)
@@ -49,13 +49,13 @@ def learner_of(method: Conservative = USUAL, *, threshold: float | None = 1.0) -
     return CQL(sac, multiplier=multiplier_of(threshold, lr=1e-2), method=method)
 
 
-def gaussian(actor: SquashedActor, obs: Array) -> tuple[Array, Array]:
+def gaussian(actor: SquashedGaussianActor, obs: Array) -> tuple[Array, Array]:
     """Mean and std before the tanh."""
     std = np.exp(np.clip(by_hand.through(obs, actor.torso, actor.log_std), -20, 2))
     return by_hand.through(obs, actor.torso, actor.mean), std
 
 
-def sample_action(actor: SquashedActor, obs: Array, draw: Array) -> tuple[Array, float]:
+def sample_action(actor: SquashedGaussianActor, obs: Array, draw: Array) -> tuple[Array, float]:
     """An action of the policy at ``obs``, and its log-density by the change of variables."""
     mean, std = gaussian(actor, obs)
     raw = mean + std * draw

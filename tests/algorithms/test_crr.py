@@ -8,7 +8,7 @@ import torch
 
 from rlbench.algorithms.crr import CRR
 from rlbench.algorithms.steps import optimize
-from rlbench.config.offline import CriticRegularized
+from rlbench.config.offline import CRRConfig
 from tests.algorithms import by_hand, small_nets
 from tests.algorithms.recorded import ACTIONS, BATCH, batch, gradients, noise, numbers, rows, same_parameters, seeded
 

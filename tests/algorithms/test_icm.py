@@ -192,7 +192,7 @@ def test_icm_learns_from_live_first_steps() -> None:
         return np.array([errors_by_hand(model.net, *step) for step in steps])
 
     before = errors()
-    metrics = CuriousReplay(OfBatches(), model).update(trajectory, 0).metrics
+    metrics = CuriousOffPolicyLearner(OfBatches(), model).update(trajectory, 0).metrics
     forward, inverse = before.mean(0)
     assert metrics["forward_loss"].item() == pytest.approx(forward, rel=1e-6)
     assert metrics["inverse_loss"].item() == pytest.approx(inverse, rel=1e-6)

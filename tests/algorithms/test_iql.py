@@ -6,8 +6,8 @@ import torch
 
 from rlbench.algorithms.iql import IQL, IQLActor
 from rlbench.algorithms.steps import optimize
-from rlbench.config.offline import ImplicitQ
-from rlbench.nets.actors import ConditionalActor
+from rlbench.config.offline import IQLConfig
+from rlbench.nets.actors import StateDependentStdActor
 from rlbench.nets.critics import StateValue
 from tests.algorithms import by_hand, small_nets
 from tests.algorithms.recorded import ACTIONS, OBS, WIDTHS, Array, batch, gradients, numbers, rows, same_parameters

@@ -1,4 +1,4 @@
-"""Discrete IL, BCQ, CQL and CRR against literal tables and independent losses in float64."""
+"""CategoricalPolicy IL, BCQ, CQL and CRR against literal tables and independent losses in float64."""
 
 import math
 
@@ -47,13 +47,13 @@ def torso() -> MLPTorso:
 
 def advised(huber: float | None = 1.0) -> QNetWithPolicy:
     torch.manual_seed(0)
-    net = QNetWithPolicy(torso(), ExpectedHead(streams(), huber=huber), streams()).double()
+    net = QNetWithPolicy(torso(), DQNHead(streams(), huber=huber), streams()).double()
     small_nets.spread(net)
     small_nets.spread(net)
     return net
 
 
-def q_learner(net: QNet, *, select: Selector | None = None, extra: Extra | None = None) -> QLearner:
+def q_learner(net: QNet, *, select: ActionMask | None = None, extra: AuxiliaryLoss | None = None) -> QLearner:
     options = {"max_grad_norm": None, "double": True, "target_update_interval": 9, "select": select, "extra": extra}
     agent = QLearner(net, optimizers=[small_nets.adam(net)], **options)
     small_nets.spread(agent.target)
@@ -121,7 +121,7 @@ def test_imitation_loss_of_bcq_trains_the_shared_torso() -> None:
     learner, b = bcq(), batch()
     net = learner.online
     features = net.torso(b.obs)
-    ours = gradients(learner.extra_loss(features, net.head(features, "learn"), b), net.torso)
+    ours = gradients(learner.auxiliary_loss(features, net.head(features, "learn"), b), net.torso)
     table = net.policy(net.torso(b.obs)).logits
     surprise = nn.functional.cross_entropy(table, b.action, reduction="none") + 0.01 * table.pow(2).mean(1)
     theirs = gradients((b.weight * surprise).mean(), net.torso)
@@ -152,9 +152,9 @@ def test_conservative_gap_is_log_sum_exp_minus_the_datas_value() -> None:
 
 def test_cql_term_is_the_gap_of_mean_quantiles() -> None:
     torch.manual_seed(0)
-    net, b = QNet(torso(), QuantileHead(streams(5))).double(), batch()
+    net, b = QNet(torso(), QRDQNHead(streams(5))).double(), batch()
     small_nets.spread(net)
-    plain, pressed = q_learner(net), q_learner(net, extra=conservatism(10.0))
+    plain, pressed = q_learner(net), q_learner(net, extra=cql_loss(10.0))
     pressed.target.load_state_dict(plain.target.state_dict())
     loss, report = pressed.loss(b)
     expected = 0.0
@@ -192,7 +192,7 @@ def test_action_of_expected_value_has_zero_advantage() -> None:
 @pytest.mark.parametrize("mode", ["exp", "binary", "all"])
 def test_crr_loss_equals_a_hand_computation_of_the_paper(mode: str, conservative: float | None) -> None:
     settings = {"mode": mode, "beta": 0.7, "max_weight": 2.0, "conservative_weight": conservative}
-    learner, b = crr(DiscreteCriticRegularized.model_validate(settings)), batch()
+    learner, b = crr(DiscreteCRRConfig.model_validate(settings)), batch()
     loss, _ = learner.loss(b)
     now, here = values(learner.online, b.obs), logits(learner.online, b.obs)
     future, there = values(learner.target, b.next_obs), softmax(logits(learner.target, b.next_obs), axis=1)
@@ -217,7 +217,7 @@ def test_advantages_have_no_gradient_in_the_values() -> None:
     term = learner.weighted_cloning_loss(features, value, b)
     assert all(gradient is None for gradient in gradients(term, net.head.streams))
     assert all(bool(gradient.abs().sum() > 0) for gradient in gradients(term, net.logits))
-    error = value.at(b.action).distance(learner.bootstrap_value(b.next_obs).backup(b.reward, b.discount)).mean()
+    error = value.at(b.action).loss(learner.bootstrap_value(b.next_obs).backup(b.reward, b.discount)).mean()
     assert all(gradient is None for gradient in gradients(error, net.logits))
 
 
@@ -252,7 +252,7 @@ def test_discrete_behavior_cloning_is_cross_entropy_with_an_error_rate() -> None
     torch.manual_seed(0)
     actor, b = BehaviorPolicy(torso(), streams()).double(), batch()
     small_nets.spread(actor)
-    learner = Imitation(actor, actor_optimizer=small_nets.adam(actor))
+    learner = BehaviorCloning(actor, actor_optimizer=small_nets.adam(actor))
     loss, missed = learner.loss(b)
     table = logits(actor, b.obs)
     expected = [-log_softmax(table[i])[b.action[i]] for i in range(BATCH)]

@@ -21,7 +21,7 @@ from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.envs.base import Discrete, EnvInfo
 from rlbench.ops.types import Rollout
-from rlbench.training.online import Online
+from rlbench.training.online import OnlineTrainer
 from tests.algorithms.contract import alike, check_actions, compiles_whole, drawn_from_their_seed, goes_on, leaves
 from tests.slow import slow_but
 

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from rlbench.algorithms import steps
-from rlbench.algorithms.steps import optimize, step
-from rlbench.ops.state_dict import into_optimizer, of_optimizer
+from rlbench.algorithms.steps import optimize, optimizer_step
+from rlbench.ops.state_dict import load_optimizer, optimizer_state
 from tests.algorithms.recorded import same_parameters
 
 
@@ -41,7 +41,7 @@ def test_step_equals_the_optimizers_step_bit_for_bit(options: dict[str, object])
         theirs(x).square().mean().backward()
         long.step()
     same_parameters(ours, theirs, rtol=0, atol=0)
-    mine, other = of_optimizer(short), of_optimizer(long)
+    mine, other = optimizer_state(short), optimizer_state(long)
     assert all(torch.equal(mine[key], other[key]) for key in other)
 
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from rlbench.buffers.async_ring import AsyncRing
-from rlbench.buffers.hindsight import GoalLayout, Hindsight, future
-from rlbench.buffers.prioritized import Prioritized
-from rlbench.buffers.ring import Column, Ring
-from rlbench.buffers.samplers import Sampler, Uniform
+from rlbench.buffers.async_ring import AsyncRingBuffer
+from rlbench.buffers.hindsight import GoalLayout, HindsightReplay, steps_to_episode_end
+from rlbench.buffers.prioritized import PrioritizedSampler
+from rlbench.buffers.ring import COLUMNS, ArraySpec, RingBuffer
+from rlbench.buffers.samplers import Sampler, UniformSampler
 from tests.rings import ring_of, same_batches
 
 
@@ -29,7 +29,7 @@ class Both:
         self.count += 1
         return np.array([100 * self.count + env for env in envs], np.float32)
 
-    def observe(self, envs: list[int]) -> None:
+    def add_observations(self, envs: list[int]) -> None:
         frames = self.frames(envs)
         stack_obs = self.ring.add_observations(frames, np.array(envs))
         for i, env in enumerate(envs):
@@ -42,19 +42,19 @@ class Both:
         self.ring.add_transitions(*answers[0], np.array(envs))
         for i, env in enumerate(envs):
             self.alone[env].add_transitions(*(part[i : i + 1] for part in answers[0]))
-        self.observe(envs)
+        self.add_observations(envs)
 
     def close(self) -> None:
         self.ring.truncate_episodes()
         for ring in self.alone:
             ring.truncate_episodes()
-        self.observe(list(range(len(self.alone))))
+        self.add_observations(list(range(len(self.alone))))
 
 
 def both_of(num_envs: int, rows: int, horizon: int, stack: int, sampler: Sampler | None = None) -> Both:
     ring = ring_of(num_envs, rows, horizon, stack, kind=AsyncRingBuffer, sampler=sampler)
     both = Both(ring, [ring_of(1, rows, horizon, stack) for _ in range(num_envs)])
-    both.observe(list(range(num_envs)))
+    both.add_observations(list(range(num_envs)))
     return both
 
 
@@ -120,7 +120,7 @@ def test_async_ring_is_restored_from_its_state(both: Both) -> None:
     ring = both.ring
     copy = ring_of(ring.num_envs, ring.length, ring.n_step, ring.stack, kind=AsyncRingBuffer, seed=9)
     copy.load_state_dict(ring.state_dict())
-    assert torch.equal(copy.newest(), ring.newest())
+    assert torch.equal(copy.newest_observations(), ring.newest_observations())
     same_batches(ring.sample(64), copy.sample(64))
 
 
@@ -178,11 +178,11 @@ def test_omitted_env_index_means_all_envs() -> None:
 
 
 def test_hindsight_samples_future_goals_in_every_env() -> None:
-    ring = AsyncRing(
-        capacity=40, num_envs=2, obs=Column((3,), torch.float32), action=Column((), torch.int64), n_step=1, gamma=0.9,
-        stack=1, sampler=Uniform(torch.Generator().manual_seed(0)), device=torch.device("cpu"),
+    ring = AsyncRingBuffer(
+        capacity=40, num_envs=2, obs=ArraySpec((3,), torch.float32), action=ArraySpec((), torch.int64), n_step=1,
+        gamma=0.9, stack=1, sampler=UniformSampler(torch.Generator().manual_seed(0)), device=torch.device("cpu"),
     )  # fmt: skip
-    ring.observe(np.array([[0, 0, -1], [0, 100, -1]], np.float32))
+    ring.add_observations(np.array([[0, 0, -1], [0, 100, -1]], np.float32))
     for number in range(1, 12):
         for env in [0] if number > 4 else [0, 1]:
             no = np.zeros(1, np.bool_)

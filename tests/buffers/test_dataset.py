@@ -263,7 +263,7 @@ def test_mid_game_recording_stacks_frames_of_preceding_final_rows() -> None:
         final=final,
     )
     generator = torch.Generator().manual_seed(0)
-    batch = ring(dataset, n_step=1, gamma=0.9, generator=generator, device=CPU, stack=4).sample(200)
+    batch = dataset_ring(dataset, n_step=1, gamma=0.9, generator=generator, device=CPU, stack=4).sample(200)
     stacks = ([tuple(stack) for stack in column[..., 0, 0].tolist()] for column in (batch.obs, batch.next_obs))
     assert dict(zip(*stacks, strict=True)) == {
         (1, 1, 1, 1): (1, 1, 1, 2),

@@ -1,4 +1,4 @@
-"""Hindsight against a reference implementation that stores every episode as a list."""
+"""HindsightReplay against a reference implementation that stores every episode as a list."""
 
 from dataclasses import dataclass, field
 

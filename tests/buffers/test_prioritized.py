@@ -1,4 +1,4 @@
-"""Prioritized sampling against the exact distribution."""
+"""PrioritizedSampler sampling against the exact distribution."""
 
 import numpy as np
 import pytest
@@ -14,28 +14,31 @@ NUM_ENVS, ROWS = 3, 12
 NONE = np.zeros(NUM_ENVS, np.bool_)
 
 
-def step(replay: Ring, number: int, ends: np.ndarray = NONE) -> None:
-    replay.record(torch.zeros(NUM_ENVS, dtype=torch.int64), np.zeros(NUM_ENVS, np.float32), ends, NONE)
-    replay.observe(np.full(NUM_ENVS, number + 1, np.float32))
+def step(replay: RingBuffer, number: int, ends: np.ndarray = NONE) -> None:
+    replay.add_transitions(torch.zeros(NUM_ENVS, dtype=torch.int64), np.zeros(NUM_ENVS, np.float32), ends, NONE)
+    replay.add_observations(np.full(NUM_ENVS, number + 1, np.float32))
 
 
 def ring(
     alpha: float = 0.7, beta: float = 0.4, horizon: int = 2, stack: int = 2, *, rows: int = ROWS, steps: int = 0
-) -> tuple[Ring, Prioritized]:
+) -> tuple[RingBuffer, PrioritizedSampler]:
     """A ring after so many steps without an end."""
     generator, capacity = torch.Generator().manual_seed(0), rows * NUM_ENVS
-    sampler = Prioritized(generator, capacity=capacity, num_envs=NUM_ENVS, alpha=alpha, beta=beta)
+    sampler = PrioritizedSampler(generator, capacity=capacity, num_envs=NUM_ENVS, alpha=alpha, beta=beta)
     replay = ring_of(NUM_ENVS, rows, horizon, stack, sampler=sampler)
-    replay.observe(np.zeros(NUM_ENVS, np.float32))
+    replay.add_observations(np.zeros(NUM_ENVS, np.float32))
     for number in range(steps):
         step(replay, number)
     return replay, sampler
 
 
-def usable(replay: Ring) -> set[int]:
+def usable(replay: RingBuffer) -> set[int]:
     """Flat slots that are complete, whole and alive: counted one by one, from the ring's own words."""
-    span = replay.sample_range()
-    rows = [int((span.head - span.youngest - i) % span.length) for i in range(int(span.rows))]
+    sample_range = replay.sample_range()
+    rows = [
+        int((sample_range.head - sample_range.youngest - i) % sample_range.length)
+        for i in range(int(sample_range.rows))
+    ]
     return {row * NUM_ENVS + env for row in rows for env in range(NUM_ENVS) if not replay.final[row, env]}
 
 
@@ -74,8 +77,8 @@ def test_dead_and_incomplete_and_overwritten_rows_are_never_drawn() -> None:
 @pytest.mark.parametrize("alpha", [1.0, 0.5])
 def test_a_new_transition_has_the_highest_priority_so_far(alpha: float) -> None:
     replay, sampler = ring(alpha=alpha, steps=6)
-    (slot,) = sampler.draw(1, replay.span())[0].tolist()
-    sampler.reprioritize(torch.tensor([slot]), torch.tensor([9.0]))
+    (slot,) = sampler.draw(1, replay.sample_range())[0].tolist()
+    sampler.update_priorities(torch.tensor([slot]), torch.tensor([9.0]))
     assert sampler.mass.view(-1)[slot].item() == pytest.approx(9.0**alpha)
     sampler.update_priorities(torch.tensor([slot]), torch.tensor([0.5]))
     step(replay, 6)
@@ -163,12 +166,12 @@ def test_a_draw_and_an_update_cost_the_square_root_of_the_capacity() -> None:
 
 def test_prioritized_sampler_resumes_from_its_state() -> None:
     replay, sampler = ring(steps=20)
-    slots, weight = sampler.draw(8, replay.span())
-    sampler.reprioritize(slots, weight * 3)
+    slots, weight = sampler.draw(8, replay.sample_range())
+    sampler.update_priorities(slots, weight * 3)
     copy, other = ring()
     copy.load_state_dict(replay.state_dict())
     for _ in range(3):
-        same_batches(sampler.draw(8, replay.span()), other.draw(8, copy.span()))
+        same_batches(sampler.draw(8, replay.sample_range()), other.draw(8, copy.sample_range()))
     for each in (replay, copy):
         step(each, 20)  # new transitions begin with the highest priority so far, 3
     assert float(sampler.top) > 1

@@ -163,7 +163,7 @@ def test_ring_is_restored_from_its_state(case: tuple[World, int, int]) -> None:
         return
     copy = ring_of(world.num_envs, world.ring.length, horizon, stack, seed=9)
     copy.load_state_dict(world.ring.state_dict())
-    assert torch.equal(copy.newest(), world.ring.newest())
+    assert torch.equal(copy.newest_observations(), world.ring.newest_observations())
     same_batches(world.ring.sample(64), copy.sample(64))
 
 
@@ -241,13 +241,13 @@ def expected_rows(world: World, stack: int) -> dict[tuple[int, int], tuple[objec
 @given(worlds(), st.data())
 def test_rollout_has_the_last_rows_in_time_order(case: tuple[World, int, int], data: st.DataObject) -> None:
     world, _, stack = case
-    ring, record = world.ring, expected_rows(world, stack)
+    ring, add_transitions = world.ring, expected_rows(world, stack)
     rows = data.draw(st.integers(1, min(world.row, ring.length - stack)))
     rollout = RolloutView(ring).rollout(rows)
     obs = rollout.obs.view(rows + 1, world.num_envs, stack)
     for t in range(rows + 1):
         for env in range(world.num_envs):
-            obs_now, action, reward, terminated, done, final = record[world.row - rows + t, env]
+            obs_now, action, reward, terminated, done, final = add_transitions[world.row - rows + t, env]
             assert obs[t, env].tolist() == obs_now
             if t == rows:
                 continue

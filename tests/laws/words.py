@@ -17,7 +17,7 @@ SHAPED: Final = {
     "ops", "nets", "buffers", "algorithms", "collectors", "accel", "envs", "training", "evaluation", "assembly",
     "datasets",
 }  # fmt: skip
-ARRAYS: Final = {"Tensor", "NDArray", "Frames", "Row", "Value"}  # types whose shape no type checker knows
+ARRAYS: Final = {"Tensor", "NDArray", "Frames", "Row", "ReturnDistribution"}  # types whose shape no type checker knows
 SHAPE: Final = re.compile(r"``[^`]*\[[^\]`]*\][^`]*``")
 
 ERRORS: Final = {name for scope in (errors, builtins) for name, of in vars(scope).items() if isinstance(of, type)}

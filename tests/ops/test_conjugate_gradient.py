@@ -58,11 +58,11 @@ def test_the_fisher_product_is_that_of_the_second_derivative_of_the_mean_diverge
     actor, (obs, weight) = actor_of(kind), policy_at()
     before = actor(obs).detach()
 
-    def divergence(row: Tensor) -> Tensor:
+    def kl_divergence(row: Tensor) -> Tensor:
         return (before.kl_divergence(at(actor, row, obs)) * weight).sum() / weight.sum()
 
     solution = written_out(actor, damping=damping)
-    matrix = hessian(divergence, flatten(list(actor.parameters())).detach())
+    matrix = hessian(kl_divergence, flatten(list(actor.parameters())).detach())
     torch.testing.assert_close(solution, matrix + damping * torch.eye(len(matrix), dtype=torch.float64))
     assert float(matrix.abs().max()) > 0.1
 

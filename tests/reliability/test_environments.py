@@ -21,7 +21,7 @@ from rlbench.envs.envpool_async import bundled_mujoco
 from rlbench.envs.toy import Doors
 from rlbench.records.machine import processor
 from rlbench.suites import spec
-from tests.envs.conftest import KINDS, Make, atari, random_rows
+from tests.envs.factories import KINDS, Make, draw, make_atari
 from tests.slow import slow_but
 
 GOLDEN = Path(__file__).with_name("environments.json")
@@ -30,8 +30,8 @@ SENDS, SEEDS = 500, (1, 2)
 FAMILIES: dict[str, Make] = {
     **KINDS,
     "doors": Doors,
-    "pong": partial(atari, "ale", "pong", training=True),
-    "breakout, evaluation": partial(atari, "ale", "breakout", training=False),
+    "pong": partial(make_atari, "ale", "pong", training=True),
+    "breakout, evaluation": partial(make_atari, "ale", "breakout", training=False),
     "envpool-cheetah": lambda seeds: environments(
         spec("mujoco", "sac", "HalfCheetah-v4").task.model_copy(update={"env": "envpool", "envs": 2}),
         seeds=seeds,
@@ -53,7 +53,7 @@ class Answered(NamedTuple):
 def answered(env: VectorEnv) -> Answered:
     """Observations, rewards, ends and scores under actions that a seed draws."""
     digest = sha256(env.reset().tobytes())
-    for action in random_rows(env.info.actions, seed=0, size=(SENDS, len(SEEDS))):
+    for action in draw(env.info.actions, seed=0, size=(SENDS, len(SEEDS))):
         env.send(action)
         for column in env.recv():
             digest.update(column.tobytes())

@@ -32,7 +32,7 @@ def test_every_documented_cell_has_the_settings_of_its_document(algorithm: str, 
     assert (spec.protocol.epsilon, spec.protocol.stop) == (0.005, 20.0 if pong else None)
     assert spec.protocol.episodes == (100 if algorithm == "dqn" and not pong else 10)
     assert (algo.gamma, algo.adam_epsilon, algo.max_grad_norm, algo.double) == (0.99, 1e-8, None, True)
-    assert (algo.torso, algo.hidden) == (Nature(scale=False), 512)
+    assert (algo.torso, algo.hidden) == (NatureConfig(scale=False), 512)
     assert algo.lr == {"fqf": 5e-5, "rainbow": 6.25e-5}.get(algorithm, 1e-4)
     assert (algo.dueling, algo.noisy) == ((True, 0.1) if algorithm == "rainbow" else (False, None))
     priority = algo.replay.priority
@@ -108,7 +108,7 @@ def test_every_documented_cell_of_ppo_has_the_settings_of_its_document(game: str
     """thu-ml/tianshou examples/atari/atari_ppo.py since #780; four even batches stand for 256, 256 and 488 rows."""
     spec = suites.spec("atari", "ppo", f"{game}NoFrameskip-v4")
     algo, method = spec.algo, spec.algo.method
-    assert (algo.torso, algo.hidden, algo.lr) == (Nature(scale=True), 512, 1e-4 if game == "Seaquest" else 2.5e-4)
+    assert (algo.torso, algo.hidden, algo.lr) == (NatureConfig(scale=True), 512, 1e-4 if game == "Seaquest" else 2.5e-4)
     assert (algo.optimizer, algo.epsilon, algo.lr_decay_steps) == ("adam", 1e-5, spec.budget.steps)
     assert (algo.gamma, algo.gae_lambda, spec.task.envs, algo.rollout_length) == (0.99, 0.95, 10, 100)
     assert (method.epochs, method.minibatches, method.recompute) == (4, 4, False)
