@@ -9,7 +9,7 @@ import typer
 
 from rlbench.cli import examples
 from rlbench.cli.options import Json, Records, argument, check_suite, option
-from rlbench.cli.output import print_error, print_result
+from rlbench.cli.output import print_error, print_note, print_result
 from rlbench.config.names import count_text
 from rlbench.errors import RefusedFile
 
@@ -81,7 +81,12 @@ def to_csv(
     """
     from rlbench.report import exports
 
-    _save(output, *exports.curves_csv(_cells(names, results)), noun="curve", json=json)
+    cells = _cells(names, results)
+    _save(output, *exports.curves_csv(cells), noun="curve", json=json)
+    if failed := sum(len(runs.failed) for runs in cells.values()):
+        print_note(
+            f"{count_text(failed, 'failed run')}: a table gives it the random policy's score, an import does not"
+        )
 
 
 @export.command("npz", epilog=examples.of("export npz"))
@@ -99,7 +104,10 @@ def to_npz(
     """
     from rlbench.report import exports
 
-    _save(output, *exports.to_npz(_cells(names, results)), noun="matrix", json=json)
+    cells = _cells(names, results)
+    _save(output, *exports.to_npz(cells), noun="matrix", json=json)
+    if short := sum(len(runs.short) for runs in cells.values()):
+        print_note(f"{count_text(short, 'run')} short of the budget: no score in it")
 
 
 def _cells(names: list[str] | None, results: Path | None) -> dict[CellKey, Runs]:

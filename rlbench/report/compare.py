@@ -80,9 +80,12 @@ def match_cells(
             continue
         pairs.append((key, a[0], b[0]))
         for name, side, setting_runs in zip(names, (first, second), (a[0], b[0]), strict=True):
-            others = sum(run.status in ENDED for run in side[key].other_data)
-            if setting_runs.default and others:
+            if not setting_runs.default:
+                continue
+            if others := sum(run.status in ENDED for run in side[key].other_data):
                 left_out.append(f"{cell_name(key)}: {others} of {name} on another file of that name")
+            if short := 0 if at else len(side[key].short):
+                left_out.append(f"{cell_name(key)}: {short} of {name} short of the budget")
     return pairs, left_out
 
 

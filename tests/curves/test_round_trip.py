@@ -8,6 +8,7 @@ import pytest
 
 from rlbench.cli.app import main
 from rlbench.records import imported
+from rlbench.records.types import Status
 from tests.commands import stderr_of
 from tests.conftest import RecordRun
 
@@ -56,6 +57,21 @@ def test_event_files_round_trip(results: Path, tmp_path: Path) -> None:
         (imported.read_curve(f) for f in imported.curve_folders(tmp_path / "again")), key=lambda curve: curve.seed
     )
     assert [curve.returns for curve in curves] == [pytest.approx(means, rel=1e-6, abs=1e-6) for means in MEANS.values()]
+
+
+@pytest.mark.parametrize(
+    ("form", "status", "note"),
+    [
+        ("csv", "failed", "1 failed run: tables score it as a random policy, an import does not"),
+        ("npz", "interrupted", "1 run short of the budget: no score in it"),
+    ],
+)
+def test_runs_that_an_export_cannot_describe_are_counted(
+    form: str, status: Status, note: str, results: Path, record_run: RecordRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record_run((0.5,), suite="toy", algo="dqn", task="Catch", seed=9, status=status)
+    export(form, results, results.parent / "x")
+    assert capsys.readouterr().err == f"{note}\n"
 
 
 @pytest.mark.parametrize("form", ["csv", "npz"])

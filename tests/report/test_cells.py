@@ -138,7 +138,7 @@ def test_early_peak_is_noted_with_failed_and_empty_runs(record_seeds: RecordSeed
     record_seeds([5.0], start=3, status="failed", **PENDULUM)
     record_seeds([], start=4, **PENDULUM)
     note = cell(results, **PENDULUM).note
-    assert "final 600.0" in note and "1 of 5 runs failed" in note
+    assert "final 600.0" in note and "1 run incomplete; 1 of 4 runs failed" in note
 
 
 def test_peak_is_at_the_maximum_of_the_mean_over_seeds(record_seeds: RecordSeeds, results: Path) -> None:

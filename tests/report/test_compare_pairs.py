@@ -66,6 +66,13 @@ def test_failed_seed_of_a_variant_counts_as_the_random_policy(usual: str, record
     assert scores(compare(usual, "results", Sources(NOWHERE), None)) == [((0.5, 0.5), (0.875, -0.6, -0.6))]
 
 
+def test_seeds_short_of_the_budget_are_counted(usual: str, record_run: RecordRun) -> None:
+    record_run([0.5], suite="toy", task="Catch")
+    record_run([0.5], suite="toy", task="Catch", seed=1, status="interrupted")
+    left_out = ["toy/dqn/Catch: 1 of results short of the budget"]
+    assert json.loads(stdout_of(["compare", usual, "results", "--json"]))["left_out"] == left_out
+
+
 def test_failed_documented_seeds_alone_are_not_replaced_by_another_setting(usual: str, record_run: RecordRun) -> None:
     record_run([], suite="toy", task="Catch", status="failed")
     record_run([-0.6, 0.875], suite="toy", task="Catch", sets=["algo.lr=0.5"])
