@@ -54,8 +54,9 @@ def advised(huber: float | None = 1.0) -> QNetWithPolicy:
 
 
 def q_learner(net: QNet, *, select: ActionMask | None = None, extra: AuxiliaryLoss | None = None) -> QLearner:
-    options = {"max_grad_norm": None, "double": True, "target_update_interval": 9, "select": select, "extra": extra}
-    agent = QLearner(net, optimizers=[small_nets.adam(net)], **options)
+    options = {"max_grad_norm": None, "double": True, "target_update_interval": 9}
+    adam = small_nets.adam(net)
+    agent = QLearner(net, optimizers=[adam], **options, action_mask=select, auxiliary_loss=extra)
     small_nets.spread(agent.target)
     return agent
 
@@ -141,7 +142,7 @@ def test_a_selector_needs_the_online_network_to_choose() -> None:
     net = advised()
     options = {"max_grad_norm": None, "double": False, "target_update_interval": 1}
     with pytest.raises(ValueError, match="double=True"):
-        QLearner(net, optimizers=[], **options, select=behavior_mask(net, 0.3))
+        QLearner(net, optimizers=[], **options, action_mask=behavior_mask(net, 0.3))
 
 
 def test_conservative_gap_is_log_sum_exp_minus_the_datas_value() -> None:
