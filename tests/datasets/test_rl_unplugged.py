@@ -135,10 +135,10 @@ def test_identical_frames_are_each_stored_once() -> None:
     for at in range(5):
         moment = still(3)
         records.add(at, example(rl_unplugged_writer.example(_features(moment))))
-    assert records.lines() == [[0, 1, 2, 3, 4]]
+    assert records.trajectories() == [[0, 1, 2, 3, 4]]
     alone = Shard(Path("s"))
     alone.add(0, example(rl_unplugged_writer.example(_features(still(3)))))
-    assert alone.lines() == [[0]]
+    assert alone.trajectories() == [[0]]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.booleans()), min_size=1, max_size=30))
@@ -146,17 +146,17 @@ def test_every_record_is_in_one_consistent_line(rows_of_line: list[tuple[int, in
     records = Shard(Path("s"))
     for before, after, over in rows_of_line:
         records.stacks.append((before,) * 4)
-        records.led_to.append((after,) * 4)
+        records.next_stacks.append((after,) * 4)
         records.action.append(before % 2)
         records.next_action.append(after % 2)
-        records.over.append(over)
+        records.terminated.append(over)
         records.reward.append(0.0)
         records.episode.append(0)
-    lines = records.lines()
+    lines = records.trajectories()
     assert sorted(i for line in lines for i in line) == list(range(len(rows_of_line)))
     for line in lines:
         for one, other in pairwise(line):
-            assert records.led_to[one] == records.stacks[other] and not records.over[one]
+            assert records.next_stacks[one] == records.stacks[other] and not records.terminated[one]
             assert records.next_action[one] == records.action[other]
 
 
