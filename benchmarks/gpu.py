@@ -21,14 +21,12 @@ from benchmarks import offline
 from benchmarks.figures import Figures
 from benchmarks.parity import ParityRow, parity
 from benchmarks.report import Report, report, save
-from benchmarks.rigs import CELLS, fill, ring_of
-from rlbench import suites
+from benchmarks.rigs import CELLS, fill, ring_of, spec_with
 from rlbench.accel.graph_capture import GraphUpdater
 from rlbench.assembly.assemble import build
 from rlbench.assembly.engine import refusals
 from rlbench.assembly.environments import describe
-from rlbench.config.overrides import apply_settings, parse
-from rlbench.config.run import Runtime, Spec
+from rlbench.config.run import Runtime
 from rlbench.training.offline import OfflineTrainer
 from rlbench.training.online import OnlineTrainer
 
@@ -173,7 +171,7 @@ def _updates(checks: Checks, sizes: Sizes, suite: str, algorithm: str, engine: s
         texts = ENDLESS if path else (*ENDLESS, f"algo.replay.capacity={min(sizes.store, 20_000)}")
         run = _run(suite, algorithm, texts, Runtime.model_validate(runtime))
     if isinstance(run, OnlineTrainer):
-        fill(ring_of(run), describe(_spec(suite, algorithm, texts)))
+        fill(ring_of(run), describe(spec_with(suite, algorithm, TASKS[suite], *texts)))
     run.updater.run(0, sizes.settling)
     _wait(sizes)
     began, number = perf_counter(), sizes.settling
@@ -198,12 +196,8 @@ def _add_speed(checks: Checks, workload: str, run: OnlineTrainer | OfflineTraine
 
 
 def _run(suite: str, algorithm: str, texts: tuple[str, ...], runtime: Runtime) -> OnlineTrainer | OfflineTrainer:
-    spec = _spec(suite, algorithm, texts)
+    spec = spec_with(suite, algorithm, TASKS[suite], *texts)
     return build(spec, runtime, describe(spec))
-
-
-def _spec(suite: str, algorithm: str, texts: tuple[str, ...]) -> Spec:
-    return apply_settings(suites.spec(suite, algorithm, TASKS[suite]), [parse(text, "benchmark") for text in texts])
 
 
 def _wait(sizes: Sizes) -> None:

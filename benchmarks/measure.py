@@ -9,24 +9,20 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping
-from time import perf_counter, process_time
+from time import perf_counter
 
 import numpy as np
 import torch
 
-from benchmarks import importing, offline, offline_evaluation, onpolicy, profile, recording
+from benchmarks import importing, loops, offline, offline_evaluation, profile, recording
 from benchmarks.cases import BATCH, Case
-from benchmarks.halfcheetah import loop
-from benchmarks.ours import WARMUP, trainer
+from benchmarks.loops import pong_spec, trainer
 from benchmarks.plain import Plain
-from benchmarks.stopwatch import attach_stopwatch
 from benchmarks.value import SIDE, value_updates
 from rlbench.algorithms.dqn import QLearner
 from rlbench.buffers.ring import RingBuffer
 from rlbench.ops.types import Transition
 
-SETTLING = 500  # environment steps after the first update before the clock starts, here and in every peer
-SHORT_SETTLING = 100  # the same for the slow loops of the whole family, here and in tianshou
 FEW, MANY = 10_000, 1_000_000  # stored transitions; a step should cost the same with both
 NUM_ENVS, ACTIONS = 10, 6
 
@@ -43,7 +39,7 @@ def gemm(case: Case) -> Samples:
 
 def update(case: Case) -> Samples:
     """Milliseconds of one gradient step on one batch of frames, by rlbench and by ``plain.py``, in turn."""
-    learner, plain, batch = trainer(case).learner, Plain(ACTIONS), _batch()
+    learner, plain, batch = trainer(pong_spec(case), case.threads).learner, Plain(ACTIONS), _batch()
     if not isinstance(learner, QLearner):
         raise TypeError(type(learner).__name__)
     calls: dict[str, Callable[[], object]] = {
@@ -51,28 +47,6 @@ def update(case: Case) -> Samples:
         "plain": lambda: plain.update(batch),
     }
     return _scaled(_interleaved(calls, rounds=7, repeats=8), 1e3)
-
-
-def pong(case: Case, settling: int = SETTLING) -> Samples:
-    """Environment steps per second and per CPU second of the whole loop, and milliseconds of each part of a step."""
-    run = trainer(case)
-    watch, first, began, busy = attach_stopwatch(run), 0, 0.0, 0.0
-    for progress in run:
-        if first == 0 and progress.env_steps >= WARMUP + settling:
-            watch.reset()
-            first, began, busy = progress.env_steps, perf_counter(), process_time()
-        if first and progress.env_steps >= first + case.steps:
-            seconds, done, cpu_seconds = perf_counter() - began, progress.env_steps - first, process_time() - busy
-            parts = watch.seconds | {"other": seconds - sum(watch.seconds.values())}
-            milliseconds = {name: [spent / done * NUM_ENVS * 1e3] for name, spent in parts.items()}
-            return {"rlbench": [done / seconds], "rlbench, CPU": [done / cpu_seconds], **milliseconds}
-    raise RuntimeError("the budget ended before the measurement")
-
-
-def value_pong(case: Case) -> Samples:
-    """The whole loop of a value-based algorithm, without the parts of a step, for as few steps as its peer takes."""
-    samples = pong(case, SHORT_SETTLING)
-    return {name: samples[name] for name in ("rlbench", "rlbench, CPU")}
 
 
 def storage(case: Case) -> Samples:
@@ -87,13 +61,13 @@ WORKLOADS: dict[str, Callable[[Case], Samples]] = {
     "offline-evaluation": offline_evaluation.seconds,
     "gemm": gemm,
     "dqn-update": update,
-    "dqn-pong": pong,
+    "dqn-pong": loops.dqn_pong,
     "storage": storage,
     "value-update": value_updates,
-    "value-pong": value_pong,
-    "halfcheetah": loop,
-    "ppo-halfcheetah": onpolicy.halfcheetah,
-    "ppo-pong": onpolicy.pong,
+    "value-pong": loops.value_pong,
+    "halfcheetah": loops.halfcheetah,
+    "ppo-halfcheetah": loops.ppo_halfcheetah,
+    "ppo-pong": loops.ppo_pong,
     "recording": recording.write_speed,
     "reading": recording.read_speed,
     "import": importing.import_speed,
@@ -130,7 +104,7 @@ def _batch() -> Transition:
 
 def _filled_ring(case: Case, size: int) -> RingBuffer:
     """A ring with room for ``MANY`` that holds ``size`` transitions."""
-    ring = trainer(case, capacity=MANY + 10 * NUM_ENVS).buffer
+    ring = trainer(pong_spec(case, capacity=MANY + 10 * NUM_ENVS), case.threads).buffer
     if not isinstance(ring, RingBuffer):
         raise TypeError(type(ring).__name__)
     for _ in range(size // NUM_ENVS):

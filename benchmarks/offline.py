@@ -10,12 +10,8 @@ import h5py
 import numpy as np
 
 from benchmarks.cases import Case
-from rlbench import suites
-from rlbench.assembly.assemble import build
-from rlbench.assembly.environments import describe
-from rlbench.config.overrides import apply_settings, parse
+from benchmarks.rigs import offline, spec_with
 from rlbench.config.run import Runtime
-from rlbench.training.offline import OfflineTrainer
 
 ROWS, OBS, ACTIONS, LIMIT = 50_000, 17, 6, 1_000  # HalfCheetah's shapes, here and in the peer
 NAME = "halfcheetah_medium-v2.hdf5"  # the name that a run expects; the content is noise
@@ -37,14 +33,10 @@ def write_dataset(folder: Path) -> Path:
 
 def updates(case: Case) -> dict[str, list[float]]:
     """Updates per second, and per CPU second."""
-    spec = apply_settings(
-        suites.spec("offline", case.algorithm, "halfcheetah-medium-v2"), [parse(t, "benchmark") for t in SETTINGS]
-    )
+    spec = spec_with("offline", case.algorithm, "halfcheetah-medium-v2", *SETTINGS)
     with tempfile.TemporaryDirectory() as folder:
         path = write_dataset(Path(folder))
-        run = build(spec, Runtime(device="cpu", threads=case.threads, dataset=str(path)), describe(spec))
-    if not isinstance(run, OfflineTrainer):
-        raise TypeError(type(run).__name__)
+        run = offline(spec, Runtime(device="cpu", threads=case.threads, dataset=str(path)))
     run.updater.run(0, SETTLING)
     began, busy = perf_counter(), process_time()
     run.updater.run(SETTLING, case.steps)

@@ -13,10 +13,8 @@ from typing import NamedTuple
 
 from benchmarks.cases import Case
 from benchmarks.offline import SETTLING, write_dataset
+from benchmarks.rigs import offline, spec_with
 from rlbench import suites
-from rlbench.assembly.assemble import build
-from rlbench.assembly.environments import describe
-from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.training.offline import OfflineTrainer
 
@@ -33,8 +31,8 @@ class Cost(NamedTuple):
 def seconds(case: Case) -> dict[str, list[float]]:
     """Seconds and CPU seconds of ``case.steps`` epochs, and the cost of evaluation in percent."""
     plain = suites.spec("offline", case.algorithm, "halfcheetah-medium-v2")
-    texts = (f"budget.steps={case.steps * plain.budget.epoch}", "algo.n_step=1")
-    spec = apply_settings(plain, [parse(text, "benchmark") for text in texts])
+    changes = f"budget.steps={case.steps * plain.budget.epoch}", "algo.n_step=1"
+    spec = spec_with("offline", case.algorithm, "halfcheetah-medium-v2", *changes)
     with tempfile.TemporaryDirectory() as folder:
         path = write_dataset(Path(folder))
         costs = {"not evaluated": _update_only(_build(spec, case, path, 0))}
@@ -50,9 +48,7 @@ def seconds(case: Case) -> dict[str, list[float]]:
 
 def _build(spec: Spec, case: Case, path: Path, eval_workers: int) -> OfflineTrainer:
     runtime = Runtime(device="cpu", threads=case.threads, dataset=str(path), eval_workers=eval_workers)
-    run = build(spec, runtime, describe(spec))
-    if not isinstance(run, OfflineTrainer):
-        raise TypeError(type(run).__name__)
+    run = offline(spec, runtime)
     run.updater.run(0, SETTLING)
     return run
 

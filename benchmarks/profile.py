@@ -9,13 +9,14 @@ from time import perf_counter, thread_time
 from typing import Final
 
 from benchmarks.cases import Case
+from benchmarks.loops import ENDLESS
 from benchmarks.offline import write_dataset
+from benchmarks.rigs import spec_with
 from benchmarks.stopwatch import attach_stopwatch
 from rlbench import suites
 from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
-from rlbench.config.overrides import apply_settings, parse
-from rlbench.config.run import Runtime, Spec
+from rlbench.config.run import Runtime
 from rlbench.training.clock import RolloutSchedule
 from rlbench.training.offline import OfflineTrainer
 from rlbench.training.online import OnlineTrainer
@@ -23,7 +24,6 @@ from rlbench.training.online import OnlineTrainer
 SECONDS: Final = 5.0  # least duration of a measurement
 STRIDE: Final = 5  # gradient steps on recorded data between two readings of the clock
 SETTLING: Final = 10  # gradient steps before the clock starts, or those of one rollout
-ENDLESS: Final = ("budget.steps=100_000_000", "budget.epoch=100_000_000", "budget.segment=100_000_000")
 SMALL_BUFFER: Final = ("algo.learning_starts=1_000", "algo.replay.capacity=20_000")
 TASKS: Final = {"atari": "PongNoFrameskip-v4", "mujoco": "HalfCheetah-v4", "offline": "halfcheetah-medium-v2"}
 
@@ -31,7 +31,8 @@ TASKS: Final = {"atari": "PongNoFrameskip-v4", "mujoco": "HalfCheetah-v4", "offl
 def step_parts(case: Case) -> dict[str, list[float]]:
     """Steps per second, and milliseconds of each part of a step: a vector step, or a gradient step on recorded data."""
     suite, _, algorithm = case.algorithm.partition("/")
-    spec = _endless(suites.spec(suite, algorithm, TASKS[suite]))
+    small_buffer = SMALL_BUFFER if hasattr(suites.spec(suite, algorithm, TASKS[suite]).algo, "replay") else ()
+    spec = spec_with(suite, algorithm, TASKS[suite], *ENDLESS, *small_buffer)
     with tempfile.TemporaryDirectory() as folder:
         data = str(write_dataset(Path(folder))) if suite == "offline" else None
         run = build(spec, Runtime(device="cpu", threads=case.threads, dataset=data), describe(spec))
@@ -45,12 +46,6 @@ def step_parts(case: Case) -> dict[str, list[float]]:
     seconds, idle = perf_counter() - began, perf_counter() - began - (thread_time() - thread_start)
     parts = watch.seconds | {"other": seconds - sum(watch.seconds.values()), "idle": max(0.0, idle)}
     return {"rlbench": [done / seconds], **{name: [spent / done * 1e3] for name, spent in parts.items()}}
-
-
-def _endless(documented: Spec) -> Spec:
-    """The documented settings with an endless budget and a small replay buffer."""
-    texts = [*ENDLESS, *(SMALL_BUFFER if hasattr(documented.algo, "replay") else ())]
-    return apply_settings(documented, [parse(text, "benchmark") for text in texts])
 
 
 def _steps(run: OnlineTrainer | OfflineTrainer) -> Iterator[int]:

@@ -47,6 +47,11 @@ DATASET_STEPS: Final[dict[str, tuple[str, ...]]] = {
 CELLS: Final = (*REPLAYED, *DATASET_STEPS)
 
 
+def spec_with(suite: str, algorithm: str, task: str, *changes: str) -> Spec:
+    """The documented settings of a cell with changes of a benchmark."""
+    return apply_settings(suites.spec(suite, algorithm, task), [parse(text, "benchmark") for text in changes])
+
+
 def spec_of(cell: str) -> Spec:
     """The small run of a cell."""
     suite, algorithm, task = cell.split("/")
@@ -71,6 +76,14 @@ def online(spec: Spec, runtime: Runtime, info: EnvInfo) -> OnlineTrainer:
     """Build a run that collects its own experience."""
     run = build(spec, runtime, info)
     if not isinstance(run, OnlineTrainer):
+        raise TypeError(spec.name)
+    return run
+
+
+def offline(spec: Spec, runtime: Runtime) -> OfflineTrainer:
+    """Build a run that learns from a data set."""
+    run = build(spec, runtime, describe(spec))
+    if not isinstance(run, OfflineTrainer):
         raise TypeError(spec.name)
     return run
 

@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.arithmetic import update_flop
 from benchmarks.cases import Case
-from benchmarks.ours import CAPACITY, settings, trainer
+from benchmarks.loops import CAPACITY, pong_spec, trainer
 from rlbench.assembly.environments import describe
 from rlbench.buffers.ring import RingBuffer
 from rlbench.config.online import QLearningConfig
@@ -22,7 +22,7 @@ ROUNDS, UPDATES, PRODUCTS = 7, 4, 6  # per round, by turns
 
 def value_updates(case: Case) -> dict[str, list[float]]:
     """Updates/s of the run's own updater on a full buffer, GFLOP/s of large products, and the time over the floor."""
-    run, flop = trainer(case), case_flop(case)
+    run, flop = trainer(pong_spec(case), case.threads), case_flop(case)
     updater, ring = run.updater, run.buffer
     if not isinstance(updater, EagerUpdater) or not isinstance(ring, RingBuffer):
         raise TypeError(f"{type(updater).__name__}, {type(ring).__name__}")
@@ -48,7 +48,7 @@ def value_updates(case: Case) -> dict[str, list[float]]:
 
 def case_flop(case: Case) -> int:
     """FLOP of one update of this case."""
-    spec = settings(case)
+    spec = pong_spec(case)
     actions = describe(spec).actions
     if not isinstance(actions, Discrete):
         raise TypeError(type(actions).__name__)

@@ -26,7 +26,7 @@ from rlbench.config.run import Spec
 from rlbench.config.tasks import Task
 from rlbench.datasets import recording_writer
 from rlbench.datasets.policies import Policy, parse_policy
-from rlbench.datasets.recipes import Games, Part, Recipe
+from rlbench.datasets.recipes import Part, Recipe, RecordingRecipe
 from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.datasets.summary import EXPERT
 from rlbench.datasets.types import Dataset
@@ -52,7 +52,7 @@ class NoisyPolicy:
 
     def __call__(self, obs: NDArray[np.float32], elapsed: NDArray[np.int64]) -> NDArray[np.float32]:
         """Actions ``[N, A]`` in [−1, 1] for observations ``[N, F]``, ``[N]`` steps after the reset."""
-        part, shape = self.part, (len(obs), self.policy.facts.action_dim)
+        part, shape = self.part, (len(obs), self.policy.metadata.action_dim)
         normal_noise = self.generator.standard_normal(shape) if part.sampled else None
         action = self.policy(obs, elapsed, normal_noise)
         if part.noise:
@@ -159,7 +159,7 @@ class Recording:
 class EpisodeRecorder:
     """Records episodes of a run's policy into an emptied ``folder``: iterate over it, then call ``finish``."""
 
-    def __init__(self, recipe: Games, run: Path, which: str, folder: Path) -> None:
+    def __init__(self, recipe: RecordingRecipe, run: Path, which: str, folder: Path) -> None:
         spec, state = stored_run(run, which)
         outcome = read_record(run).outcome
         self.expert = None if outcome is None else outcome.best if which == "best" else outcome.final

@@ -308,7 +308,7 @@ def test_exported_std_of_sac_equals_its_network() -> None:
     np.testing.assert_allclose(
         actions, (policy_output.mean + policy_output.log_std.exp() / 2).tanh().numpy(), atol=1e-5
     )
-    assert (policy.facts.log_std_min, policy.facts.log_std_max) == (
+    assert (policy.metadata.log_std_min, policy.metadata.log_std_max) == (
         spec.algo.policy.log_std_min,
         spec.algo.policy.log_std_max,
     )
@@ -348,7 +348,7 @@ def test_exported_offline_policy_acts_as_in_evaluation(
             policy_output = trainer.learner.policy()(obs_tensor)
         ones = policy(obs, np.zeros(6, np.int64), np.ones((6, 3)))
         np.testing.assert_allclose(ones, (policy_output.mean + policy_output.log_std.exp()).tanh().numpy(), atol=1e-5)
-        assert (policy.facts.log_std_min, policy.facts.log_std_max) == (
+        assert (policy.metadata.log_std_min, policy.metadata.log_std_max) == (
             spec.algo.method.log_std_min,
             spec.algo.method.log_std_max,
         )
@@ -382,8 +382,8 @@ def finished(tmp_path: Path) -> Path:
 
 def test_the_policy_of_a_finished_run_is_recorded(finished: Path) -> None:
     policy = stored_policy(finished, "best")
-    assert policy.facts.name.startswith("toy/sac/Pendulum-v1") and policy.facts.name.endswith("seed=0 best")
-    mine = Part(policy=policy.facts.name, sha256=policy.sha256)
+    assert policy.metadata.name.startswith("toy/sac/Pendulum-v1") and policy.metadata.name.endswith("seed=0 best")
+    mine = Part(policy=policy.metadata.name, sha256=policy.sha256)
     recording = Recording(Recipe(name="rlb-x", task="Pendulum-v1", parts=(mine,), steps=450, lanes=1), [policy])
     assert list(recording)[-1] == 450
     assert np.flatnonzero(recording.result().truncated).tolist() == [199, 399, 449]

@@ -17,7 +17,7 @@ from rlbench.buffers.ring import ArraySpec
 from rlbench.collectors.explore import EpsilonGreedy, NoExploration
 from rlbench.collectors.recording import ShardRecorder, record
 from rlbench.datasets import recording_reader, recording_writer
-from rlbench.datasets.recipes import Games, checked
+from rlbench.datasets.recipes import RecordingRecipe, user_recipe
 from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.datasets.summary import EXPERT, dataset_return
 from rlbench.datasets.types import Dataset
@@ -44,11 +44,11 @@ def run(tmp_path: Path) -> Path:
     return store.folder
 
 
-def recipe(run: Path, **changes: object) -> Games:
+def recipe(run: Path, **changes: object) -> RecordingRecipe:
     """The recipe of a recording."""
     digest = fingerprint(stored_run(run, "best")[1])
     metadata = {"name": "rlb-x", "task": "Catch", "policy": "p", "sha256": digest, "steps": STEPS, "lanes": 2}
-    return Games.model_validate({**metadata, "epsilon": 0.2, **changes})
+    return RecordingRecipe.model_validate({**metadata, "epsilon": 0.2, **changes})
 
 
 def record_play(run: Path, folder: Path, **changes: object) -> tuple[Dataset, dict[str, str | float]]:
@@ -71,7 +71,7 @@ def test_every_env_records_its_share_of_whole_games(run: Path, tmp_path: Path) -
     totals = np.add.reduceat(rows.reward, [0, *(ends[:-1] + 2)])[~rows.truncated[ends]]
     assert (metadata["episodes"], metadata["return_mean"]) == (len(totals), pytest.approx(totals.mean()))
     assert set(totals) <= {-1.0, 1.0} and metadata["smoke"] == "false"
-    assert Games.model_validate_json(str(metadata["recipe"])) == recipe(run)
+    assert RecordingRecipe.model_validate_json(str(metadata["recipe"])) == recipe(run)
 
 
 def test_replayed_actions_give_equal_frames(run: Path, tmp_path: Path) -> None:
@@ -216,11 +216,11 @@ def test_unsuitable_run_is_refused_before_recording(run: Path, tmp_path: Path) -
     spec = suites.spec("toy", "ppo", "Catch")
     with pytest.raises(UsageError, match="is no Q-learning"):
         policy_player(spec, {}, epsilon=0.0, num_envs=1, seed=0)
-    with pytest.raises(UsageError, match=r"call it rlb-pong"), checked("pong"):
+    with pytest.raises(UsageError, match=r"call it rlb-pong"), user_recipe("pong"):
         pass
-    with pytest.raises(UsageError, match="fewer steps than the 2 environments"), checked("rlb-x"):
+    with pytest.raises(UsageError, match="fewer steps than the 2 environments"), user_recipe("rlb-x"):
         recipe(run, steps=1)
-    with pytest.raises(UsageError, match="epsilon"), checked("rlb-x"):
+    with pytest.raises(UsageError, match="epsilon"), user_recipe("rlb-x"):
         recipe(run, epsilon=1.5)
 
 

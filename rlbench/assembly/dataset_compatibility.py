@@ -47,7 +47,7 @@ def check_identity(task: OfflineTask, path: Path) -> None:
     if name != task.data and not locations.has_name(path, task.data):
         raise RefusedFile(
             f"{path}: is not called as {task.data} is; if it is that set, name it "
-            f"{locations.place(task.data).path.name}, "
+            f"{locations.locate(task.data).path.name}, "
             f"else {otherwise}"
         )
 

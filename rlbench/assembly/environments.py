@@ -16,7 +16,7 @@ from rlbench.envs.ale import AleVector
 from rlbench.envs.base import AsyncVectorEnv, EnvInfo, Snapshot, VectorEnv
 from rlbench.envs.gymnasium import ClassicVector, GymnasiumVector
 from rlbench.envs.normalize import Normalized, NormalizedSnapshot, Scaling
-from rlbench.envs.render import Board, Camera, RecordVideo, Rendered, Screen, ShadowEmulator
+from rlbench.envs.render import BoardCamera, Camera, MujocoCamera, RecordVideo, ScreenCamera, ShadowEmulator
 from rlbench.errors import UsageError
 
 ENVS_PER_THREAD = 4  # fewer do not pay for a thread
@@ -155,12 +155,12 @@ def _camera(spec: Spec, envs: VectorEnv, seed: int) -> Camera:
             double = AleVector(task=task, seeds=(seed,), training=False, rgb=True)
             return ShadowEmulator(double, frame_skip=task.frame_skip)
         case AtariTask() if isinstance(inner, GymnasiumVector):
-            return Screen(inner.unwrapped()[0], frame_skip=task.frame_skip)
+            return ScreenCamera(inner.unwrapped()[0], frame_skip=task.frame_skip)
         case MujocoTask() | GoalTask() if isinstance(inner, GymnasiumVector):
-            return Rendered(inner.unwrapped()[0])
+            return MujocoCamera(inner.unwrapped()[0])
         case AtariTask() | MujocoTask() | GoalTask():
             raise UsageError(f"{spec.name}: EnvPool renders no frames; leave --video out")
         case _ if task.id == "Catch":
-            return Board(seconds=TOY_STEP_SECONDS)
+            return BoardCamera(seconds=TOY_STEP_SECONDS)
         case _:
             raise UsageError(f"{spec.name}: {task.id} renders no frames; leave --video out")

@@ -62,12 +62,12 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | Non
     if seal is None or not checksums.is_unchanged(file, seal):
         seal = checksums.verify(file)
     check_identity(task, path)
-    if recording_reader.is_frames(path):  # a million frames take longer than a smoke run
+    if recording_reader.is_recording(path):  # a million frames take longer than a smoke run
         room = available_memory()
-        few = min(SMOKE, int((~recording_reader.outline(path, room=room).final).sum())) if spec.smoke else None
-        return Experience(recording_reader.read_recording(path, few, room=room), seal.sha256)
+        few = min(SMOKE, int((~recording_reader.read_steps(path, max_bytes=room).final).sum())) if spec.smoke else None
+        return Experience(recording_reader.read_recording(path, few, max_bytes=room), seal.sha256)
     made_here = "rlbench" in loader.dataset_metadata(path)
-    data = loader.load_dataset(path, task.data, once=True, room=available_memory())
+    data = loader.load_dataset(path, task.data, deduplicate=True, max_bytes=available_memory())
     return Experience(data, seal.sha256, made_here)
 
 
@@ -79,7 +79,7 @@ def source(spec: Spec, task: OfflineTask, runtime: Runtime) -> Path | None:
     """
     if spec.smoke and runtime.dataset is None:
         table = not task.dataset or task.dataset in RECORDINGS
-        if table and (not task.dataset or not locations.present(locations.place(task.dataset))):
+        if table and (not task.dataset or not locations.is_present(locations.locate(task.dataset))):
             return None
     return locations.find(task.data, None if runtime.dataset is None else Path(runtime.dataset))
 

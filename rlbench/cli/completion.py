@@ -116,7 +116,7 @@ def datasets() -> list[str]:
     from rlbench.datasets import locations
 
     with suppress(RlbenchError, OSError):
-        local = filter(SAFE.fullmatch, (place.name for place in locations.local()))
+        local = filter(SAFE.fullmatch, (place.name for place in locations.list_local()))
         return list(dict.fromkeys([*local, *recipes(), *downloads()]))
     return []
 
@@ -130,9 +130,9 @@ def downloads() -> list[str]:
 
 def recipes() -> list[str]:
     """Data sets that a recipe generates."""
-    from rlbench.datasets.catalogue import STANDINS
+    from rlbench.datasets import catalogue
 
-    return sorted(set(STANDINS.values()))
+    return sorted({entry.recipe for entry in catalogue.d4rl().values() if entry.recipe})
 
 
 def played() -> list[str]:

@@ -17,8 +17,8 @@ from rlbench.report.columns import aligned
 
 if TYPE_CHECKING:
     from rlbench.datasets.catalogue import D4RLDataset
-    from rlbench.datasets.locations import Place
-    from rlbench.datasets.summary import Bar, Summary
+    from rlbench.datasets.locations import Location
+    from rlbench.datasets.summary import HistogramBin, Summary
     from rlbench.datasets.types import Dataset
 
 WIDTH = 40  # of the longest bar
@@ -48,7 +48,7 @@ def list_datasets(
     """
     from rlbench.datasets import catalogue, locations, recipes
 
-    local, d4rl = {place.name: place for place in locations.local()}, catalogue.d4rl()
+    local, d4rl = {place.name: place for place in locations.list_local()}, catalogue.d4rl()
     current = (entry.name for entry in d4rl.values() if everything or not entry.note.startswith("deprecated"))
     names = dict.fromkeys([*local, *recipes.RECIPES, *current])
     if remote:
@@ -79,7 +79,7 @@ def show_dataset(
     from rlbench.datasets.summary import summary
 
     dataset_name, path = locations.resolve(name)
-    if recording_reader.is_frames(path):
+    if recording_reader.is_recording(path):
         recordings.describe(path, json=json)
         return
     seal = checksums.verify(data_file(path))  # before HDF5 opens it: damage could end the process
@@ -120,12 +120,12 @@ def verify_dataset(
     from rlbench.records.machine import available_memory
 
     rows: list[tuple[str, str, str | None]] = []
-    for name in names or [place.name for place in locations.local()]:
+    for name in names or [place.name for place in locations.list_local()]:
         try:
             dataset_name, path = locations.resolve(name)
             seal = checksums.verify(data_file(path))
-            if recording_reader.is_frames(path):
-                recording_reader.verify_recording(path, room=available_memory())
+            if recording_reader.is_recording(path):
+                recording_reader.verify_recording(path, max_bytes=available_memory())
             else:
                 _read(path, dataset_name)
             rows.append((name, seal.sha256, None))
@@ -235,7 +235,7 @@ def import_data(
     elif task is not None or output is not None:
         raise UsageError(f"{path}: is no zip; --task and --output are for policies")
     else:
-        print_text(str(import_dataset(path, name or _name_of(path), room=available_memory()).path))
+        print_text(str(import_dataset(path, name or _name_of(path), max_bytes=available_memory()).path))
 
 
 def _read(path: Path, name: str | None) -> Dataset:
@@ -243,7 +243,7 @@ def _read(path: Path, name: str | None) -> Dataset:
     from rlbench.datasets.loader import load_dataset
     from rlbench.records.machine import available_memory
 
-    return load_dataset(path, name, room=available_memory())
+    return load_dataset(path, name, max_bytes=available_memory())
 
 
 def _name_of(path: Path) -> str:
@@ -261,7 +261,7 @@ def _name_of(path: Path) -> str:
     return name
 
 
-def _entry(name: str, place: Place | None, entry: D4RLDataset | None) -> dict[str, object]:
+def _entry(name: str, place: Location | None, entry: D4RLDataset | None) -> dict[str, object]:
     kind = place.kind if place else "d4rl" if entry else "own" if name.startswith("rlb-") else "minari"
     return {
         "name": name,
@@ -290,7 +290,7 @@ def _facts(facts: Summary, score: float | None) -> dict[str, str]:
     }
 
 
-def _bars(histogram: tuple[Bar, ...]) -> list[str]:
+def _bars(histogram: tuple[HistogramBin, ...]) -> list[str]:
     most = max(bar.count for bar in histogram)
     ends = [(number_text(bar.low, ".1f"), number_text(bar.high, ".1f")) for bar in histogram]
     return [

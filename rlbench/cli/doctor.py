@@ -227,7 +227,7 @@ def _updates() -> Iterator[Finding]:
 def _data() -> Iterator[Finding]:
     from rlbench.datasets import locations
 
-    sets = locations.local()
+    sets = locations.list_local()
     remedies: dict[locations.Kind, str] = {
         "d4rl": "`rlbench data download hopper-medium-v2`, or set D4RL_DATASET_DIR",
         "minari": "`rlbench data download mujoco/hopper/medium-v0`, or set MINARI_DATASETS_PATH",

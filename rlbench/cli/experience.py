@@ -167,7 +167,7 @@ class CheckedData(NamedTuple):
         from rlbench.records.machine import available_memory
 
         file = {"name": self.name, "file": self.path.name, "sha256": self.seal.sha256, "bytes": self.seal.size}
-        return {**file, **dataset_return(self.path, self.name, room=available_memory())._asdict()}
+        return {**file, **dataset_return(self.path, self.name, max_bytes=available_memory())._asdict()}
 
 
 def check_data(spec: Spec, runtime: Runtime) -> CheckedData | None:
@@ -197,12 +197,12 @@ def refuse_other_data(ended: Record, runtime: Runtime) -> None:
     """
     from rlbench.datasets.checksums import seal_of
     from rlbench.datasets.loader import data_file
-    from rlbench.datasets.locations import find, place, present
+    from rlbench.datasets.locations import find, is_present, locate
 
     file, task = ended.environment.get("data"), ended.spec.task
     if not isinstance(file, dict) or not isinstance(task, OfflineTask):
         return
-    if runtime.dataset is None and not present(place(task.data)):
+    if runtime.dataset is None and not is_present(locate(task.data)):
         return
     path = data_file(find(task.data, None if runtime.dataset is None else Path(runtime.dataset)))
     now, then = seal_of(path).sha256, str(file.get("sha256"))

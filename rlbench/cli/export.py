@@ -84,9 +84,7 @@ def to_csv(
     cells = _cells(names, results)
     _save(output, *exports.curves_csv(cells), noun="curve", json=json)
     if failed := sum(len(runs.failed) for runs in cells.values()):
-        print_note(
-            f"{count_text(failed, 'failed run')}: a table gives it the random policy's score, an import does not"
-        )
+        print_note(f"{count_text(failed, 'failed run')}: tables score it as a random policy, an import does not")
 
 
 @export.command("npz", epilog=examples.of("export npz"))

@@ -12,7 +12,7 @@ from rlbench.errors import UnknownRun, UsageError, suggest, suggest_path
 
 if TYPE_CHECKING:
     from rlbench.datasets.policies import Policy
-    from rlbench.datasets.recipes import Games, Recipe
+    from rlbench.datasets.recipes import Recipe, RecordingRecipe
 
 
 def generate(
@@ -94,7 +94,7 @@ def generate(
     if path.exists() and not force:
         raise UsageError(f"{path}: is there already; make it again with --force, or choose another --name")
     writable(path.parent)
-    numbers = max(2 * policy.observed + policy.facts.action_dim + 1 for policy in policies)
+    numbers = max(2 * policy.obs_size + policy.metadata.action_dim + 1 for policy in policies)
     bytes_needed = recipe.steps * (4 * numbers + 2)  # at most: it is compressed
     room(path.parent, bytes_needed, recipe.name, "free some, or choose another folder with RLBENCH_DATASETS")
     recording = Recording(recipe, policies)
@@ -105,10 +105,10 @@ def generate(
 
 def _games(
     task: str, policy: str, checkpoint: str, name: str, steps: int, epsilon: float, seed: int, lanes: int
-) -> tuple[Games, Path]:
+) -> tuple[RecordingRecipe, Path]:
     """Recipe of the recorded games of a finished run, and its folder."""
     from rlbench.assembly.restore import fingerprint
-    from rlbench.datasets.recipes import Games, checked
+    from rlbench.datasets.recipes import RecordingRecipe, user_recipe
     from rlbench.generate import stored_run
 
     run = Path(policy)
@@ -119,8 +119,8 @@ def _games(
         raise UsageError(f"--policy {policy}: no such run{suggest_path(run)}; {remedy}") from None
     spec, state = stored_run(run, checkpoint)
     player, sha256 = f"{spec.name} {spec.id} seed={spec.seed} {checkpoint}", fingerprint(state)
-    with checked(name):
-        games = Games(
+    with user_recipe(name):
+        games = RecordingRecipe(
             name=name, task=task, policy=player, sha256=sha256, steps=steps, epsilon=epsilon, seed=seed, lanes=lanes
         )
     return games, run
@@ -139,7 +139,7 @@ def _recipe(
     sampled: bool,
 ) -> Recipe:
     """Recipe of transitions of several policies, each with its share of the steps."""
-    from rlbench.datasets.recipes import Part, Recipe, checked
+    from rlbench.datasets.recipes import Part, Recipe, user_recipe
 
     try:
         shares = [1 / len(policies)] * len(policies)
@@ -150,9 +150,9 @@ def _recipe(
     if len(shares) != len(policies):
         counts = f"{len(shares)} shares for {len(policies)} policies"
         raise UsageError(f"--mixture {mixture}: {counts}; give one for each --policy")
-    with checked(name):
+    with user_recipe(name):
         parts = tuple(
-            Part(policy=p.facts.name, sha256=p.sha256, share=share, sampled=sampled, noise=noise)
+            Part(policy=p.metadata.name, sha256=p.sha256, share=share, sampled=sampled, noise=noise)
             for p, share in zip(policies, shares, strict=True)
         )
         return Recipe(name=name, task=task, parts=parts, steps=steps, seed=seed, lanes=lanes)
@@ -170,7 +170,7 @@ def import_policy(path: Path, *, task: str, output: Path) -> str:
         if output.exists():
             raise UsageError(f"{output}: is there already; name another file")
         write_file(output, raw)
-    return f"{output}: plays {task}, {policy.observed} numbers to {policy.facts.action_dim}, SHA-256 {policy.sha256}"
+    return f"{output}: plays {task}, {policy.obs_size} numbers to {policy.metadata.action_dim}, SHA-256 {policy.sha256}"
 
 
 def _load_policy(text: str, task: str, checkpoint: str) -> Policy:

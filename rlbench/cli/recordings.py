@@ -27,9 +27,9 @@ from rlbench.datasets import (
 )
 from rlbench.datasets.hdf5_writer import Written
 from rlbench.datasets.loader import data_file, dataset_metadata
-from rlbench.datasets.recipes import Games, Recipe, own
+from rlbench.datasets.recipes import Recipe, RecordingRecipe, check_own_name
 from rlbench.datasets.recording_writer import CONTENTS, SUFFIX
-from rlbench.datasets.summary import Spread, recording_summary
+from rlbench.datasets.summary import Distribution, recording_summary
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records.machine import available_memory
 
@@ -46,7 +46,7 @@ IMPORTS: Final = {
 SHARD: Final = 10**9  # bytes of memory that converting a shard takes: its compressed frames, and the new file
 
 
-def record_games(games: Games, run: Path, checkpoint: str, *, force: bool, quiet: bool, json: bool) -> None:
+def record_games(games: RecordingRecipe, run: Path, checkpoint: str, *, force: bool, quiet: bool, json: bool) -> None:
     """Record episodes of the ``best`` or ``last`` policy of a finished run."""
     from rlbench.generate import EpisodeRecorder
 
@@ -54,7 +54,7 @@ def record_games(games: Games, run: Path, checkpoint: str, *, force: bool, quiet
     if not force and is_done(folder, games, json=json):
         return
     _refuse_present(folder, games.model_dump(), force=force)
-    with recording_writer.alone(folder):
+    with recording_writer.locked_folder(folder):
         recorder = EpisodeRecorder(games, run, checkpoint, folder)
         _record(recorder, quiet=quiet)
         metadata = recorder.finish()
@@ -87,7 +87,7 @@ def _record(recorder: EpisodeRecorder, *, quiet: bool) -> None:
         raise
 
 
-def print_progress(recorder: Iterable[int], recipe: Recipe | Games, *, quiet: bool) -> None:
+def print_progress(recorder: Iterable[int], recipe: Recipe | RecordingRecipe, *, quiet: bool) -> None:
     """Record to the end, with ``MESSAGES`` lines on stderr."""
     messages = 0
     for done in recorder:
@@ -96,14 +96,14 @@ def print_progress(recorder: Iterable[int], recipe: Recipe | Games, *, quiet: bo
             print_note(f"{recipe.name}: {done:,} of {recipe.steps:,} steps")
 
 
-def is_done(path: Path, recipe: Recipe | Games, *, json: bool) -> bool:
+def is_done(path: Path, recipe: Recipe | RecordingRecipe, *, json: bool) -> bool:
     """Describe the data set at ``path`` if an equal recipe made it: its process may have been killed before that."""
     if recording_reader.is_complete(path):
         recording_writer.drop_request(path)
         seal, metadata = checksums.seal_of(path / CONTENTS), recording_reader.metadata(path)
         size = sum(f.stat().st_size for f in path.iterdir() if not f.name.endswith(checksums.SUFFIX))
     elif path.is_file():
-        seal, metadata, size = checksums.seal_of(path), hdf5.attributes(path), path.stat().st_size
+        seal, metadata, size = checksums.seal_of(path), hdf5.read_attributes(path), path.stat().st_size
     else:
         return False
     if metadata.get("recipe") != recipe.model_dump_json(exclude_defaults=True):
@@ -126,26 +126,26 @@ def answer_dataset(file: Written, steps: int, facts: Mapping[str, str | float], 
 
 def write_subset(source: str, steps: str, name: str, *, force: bool) -> None:
     """Write the first steps of a recording as a data set of its own."""
-    own(name)
+    check_own_name(name)
     _, path = locations.resolve(source)
-    if not recording_reader.is_frames(path):
+    if not recording_reader.is_recording(path):
         raise UsageError(f"{path}: is no recorded play; only of such sets subsets are taken")
     target, count, room = locations.folder("own") / f"{name}{SUFFIX}", parse_count(steps), available_memory()
     if target.resolve() == path.resolve():
         raise UsageError(f"{path}: cannot be a subset of itself; choose another --name")
-    if not force and recording_reader.is_subset(path, target, count, room=room):  # a killed process has written it
+    if not force and recording_reader.is_subset(path, target, count, max_bytes=room):  # a killed process has written it
         recording_writer.drop_request(target)
     else:
         _refuse_present(target, recording_reader.subset_request(path, count), force=force)
-        with recording_writer.alone(target):
-            recording_reader.subset(path, target, count, room=room)
+        with recording_writer.locked_folder(target):
+            recording_reader.subset(path, target, count, max_bytes=room)
     print_text(str(target))
 
 
 def describe(path: Path, *, json: bool) -> None:
     """Describe a recording without decompressing a frame."""
     sha256 = checksums.seal_of(data_file(path)).sha256 if recording_reader.is_complete(path) else None
-    facts = recording_summary(recording_reader.outline(path, room=available_memory()))
+    facts = recording_summary(recording_reader.read_steps(path, max_bytes=available_memory()))
     metadata, size = dataset_metadata(path), sum(file.stat().st_size for file in path.iterdir())
     lines = {
         "name": path.stem,
@@ -170,7 +170,7 @@ def described(lines: Mapping[str, str], metadata: Mapping[str, str]) -> tuple[li
     return facts, values
 
 
-def spread(values: Spread) -> str:
+def spread(values: Distribution) -> str:
     """Mean, standard deviation, range and quartiles of numbers."""
     numbers = (values.mean, values.std, values.low, values.high, *values.quartiles)
     mean, std, low, high, first, middle, third = (number_text(value, ".1f") for value in numbers)
@@ -181,7 +181,7 @@ def convert(kind: str, paths: list[Path], name: str | None, task: str | None, wo
     """Convert shards of one of ``IMPORTS`` into the data set ``name``, with a line for each; of ``task``, if given."""
     if not paths or name is None:
         raise UsageError(f"{kind}: say which files, and what the set is called: --name rlb-…")
-    own(name)
+    check_own_name(name)
     if task is not None:
         suites.spec("atari", "dqn", task)  # raises for an unknown game
     folder = locations.folder("own") / f"{name}{SUFFIX}"
@@ -189,7 +189,7 @@ def convert(kind: str, paths: list[Path], name: str | None, task: str | None, wo
         raise UsageError(f"{folder}: is recorded play of one's own; choose another --name")
     free = available_memory()
     count = workers or max(1, min(os.cpu_count() or 1, free // SHARD))
-    converter: shard_conversion.Convert = partial(rl_unplugged.convert_shard, room=free // min(count, len(paths)))
+    converter: shard_conversion.Convert = partial(rl_unplugged.convert_shard, max_bytes=free // min(count, len(paths)))
     if kind == "dqn-replay":
         if len(paths) != 1:
             raise UsageError("dqn-replay: give one folder, replay_logs")

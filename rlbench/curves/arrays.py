@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from rlbench.curves.points import MOST_CURVES, Label, Points, listing
 from rlbench.errors import RefusedFile
 
-FAULTS: Final = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, MemoryError)
+READ_ERRORS: Final = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, MemoryError)
 LARGEST_UNPACKED: Final = 2**28  # bytes
 MEMBERS: Final = 1_000
 EVALUATIONS: Final = {"timesteps", "results"}
@@ -44,7 +44,7 @@ def arrays(raw: bytes, path: Path) -> dict[str, NDArray[np.generic]]:
             content = {name: np.asarray(members[name]) for name in members.files}
             for texts in (array for array in content.values() if array.dtype.kind == "U"):
                 texts.tobytes().decode("utf-32-be" if texts.dtype.byteorder == ">" else "utf-32-le")
-    except (*FAULTS, ValueError, KeyError, TypeError, OverflowError, RuntimeError, SyntaxError, TokenError):
+    except (*READ_ERRORS, ValueError, KeyError, TypeError, OverflowError, RuntimeError, SyntaxError, TokenError):
         raise RefusedFile(f"{path}: not an npz file of plain arrays; write numbers and texts only") from None
     return content
 
@@ -56,8 +56,8 @@ def evaluations(arrays: Arrays, path: Path, label: Label) -> list[Points]:
         RefusedFile: the arrays do not fit together.
     """
     steps, results, lengths = arrays["timesteps"], arrays["results"], arrays.get("ep_lengths")
-    like = results.ndim == 2 and results.shape[1] > 0 and steps.shape == results.shape[:1]
-    if not like or (lengths is not None and lengths.shape != results.shape):
+    shapes_fit = results.ndim == 2 and results.shape[1] > 0 and steps.shape == results.shape[:1]
+    if not shapes_fit or (lengths is not None and lengths.shape != results.shape):
         raise RefusedFile(f"{path}: timesteps {steps.shape} and results {results.shape} do not fit; restore it")
     numbers = {"timesteps": steps, "results": results} | ({} if lengths is None else {"ep_lengths": lengths})
     for name, array in numbers.items():

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 
@@ -39,12 +39,11 @@ SEED_NAME: Final = re.compile(r"(?:seed|run)?[=_ ]?(?:(\d{1,9})|\d+)")
 
 
 class Table:
-    """The columns of a CSV file by name."""
+    """The columns of a CSV file by name: texts, or numbers where numpy has parsed them."""
 
-    def __init__(self, columns: Mapping[str, Sequence[str]], where: str, parsed: Mapping[str, Column]) -> None:
-        self.where, self.columns, self.parsed = where, columns, parsed
-        self.header: Sequence[str] = [*columns, *parsed]
-        self.size = max(*map(len, columns.values()), *map(len, parsed.values()), 0)
+    def __init__(self, columns: Mapping[str, Sequence[str] | Column], where: str) -> None:
+        self.where, self.columns, self.header = where, columns, list(columns)
+        self.size = max(map(len, columns.values()), default=0)
 
     def name_of(self, field: str) -> str | None:
         """The name that a column has in this file.
@@ -57,21 +56,22 @@ class Table:
             raise RefusedFile(f"{self.where}: has a column twice, {listing(names)}; write each column once")
         return next(iter(names), None)
 
-    def texts(self, field: str, *, usual: str = "") -> Sequence[str]:
-        """A column of names, each checked once; ``usual`` where there is none.
+    def texts(self, field: str) -> Sequence[str]:
+        """A column of texts, of which names are each checked once; empty texts where there is none.
 
         Raises:
             RefusedFile: a cell is no name.
         """
         name = self.name_of(field)
         if name is None:
-            return [usual] * self.size
-        for text in dict.fromkeys(self.columns[name]):
+            return [""] * self.size
+        column = cast("Sequence[str]", self.columns[name])
+        for text in dict.fromkeys(column):
             try:
-                check_name(text) if text else None
+                check_name(text) if text and field != "seed" else None
             except ValueError as error:
                 raise RefusedFile(f"{self.where}: column {name}: {error}") from None
-        return self.columns[name]
+        return column
 
     def numbers(self, name: str, *, gaps: bool = False) -> Column:
         """A column of numbers ``[N]``; with ``gaps`` an empty cell is NaN.
@@ -79,9 +79,9 @@ class Table:
         Raises:
             RefusedFile: a cell is no number, or NaN; the message names the line.
         """
-        if name in self.parsed:
-            return self.parsed[name]
         texts = self.columns[name]
+        if isinstance(texts, np.ndarray):
+            return texts
         if gaps:
             texts = [text.strip() or "nan" for text in texts]
         try:
@@ -123,7 +123,7 @@ def tables(text: str, where: str) -> Table:
     if not rows or len(set(header)) < len(header):
         have = "a column twice" if rows else "no row below the header"
         raise RefusedFile(f"{where}: has {have}; write each column once, and one row a point")
-    return Table(dict(zip(header, zip(*rows, strict=True), strict=True)), where, {})
+    return Table(dict(zip(header, zip(*rows, strict=True), strict=True)), where)
 
 
 def _plain_table(text: str, where: str) -> Table | None:
@@ -140,13 +140,10 @@ def _plain_table(text: str, where: str) -> Table | None:
         rows = np.loadtxt(rest.split("\n"), dtype=dtype, delimiter=",", comments=None, ndmin=1)
     except (ValueError, TypeError):
         return None
-    parsed = {name: rows[name].copy() for name, number in zip(header, numeric, strict=True) if number}
-    if not all(np.isfinite(values).all() for values in parsed.values()):
+    if not all(np.isfinite(rows[name]).all() for name, number in zip(header, numeric, strict=True) if number):
         return None  # the slower way names the row
-    texts = {name: rows[name].tolist() for name, number in zip(header, numeric, strict=True) if not number}
-    table = Table(texts, where, parsed)
-    table.header = header
-    return table
+    columns = zip(header, numeric, strict=True)
+    return Table({name: rows[name].copy() if number else rows[name].tolist() for name, number in columns}, where)
 
 
 def _lines(text: str, where: str) -> Iterator[str]:
@@ -171,12 +168,9 @@ def long(table: Table, *, kind: Kind | None) -> list[Points]:
     episodes = "episodic" in score
     returns = table.numbers(score, gaps=episodes)
     numeric = ~np.isnan(returns)
-    seed = table.name_of("seed")
-    fields = [table.texts(field) for field in ("suite", "algorithm", "task", "dataset", "kind")]
-    seeds = table.columns[seed] if seed else [""] * table.size
-    suites, algorithms, tasks, datasets, kinds = fields
+    fields = [table.texts(field) for field in ("suite", "algorithm", "task", "dataset", "kind", "seed")]
     rows_by_label: dict[tuple[str, ...], list[int]] = {}
-    for row, label in enumerate(zip(suites, algorithms, tasks, datasets, kinds, seeds, strict=True)):
+    for row, label in enumerate(zip(*fields, strict=True)):
         rows_by_label.setdefault(label, []).append(row)
     steps, name = table.numbers(step, gaps=episodes), table.name_of("length")
     lengths = table.numbers(name, gaps=True) if name else None

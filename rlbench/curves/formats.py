@@ -16,7 +16,7 @@ import numpy as np
 from rlbench import disk, suites
 from rlbench.config.footprint import size
 from rlbench.config.names import LONGEST, check_name, printable
-from rlbench.curves import arrays, delimited, dopamine, events, json_lines
+from rlbench.curves import arrays, delimited, events, json_files
 from rlbench.curves.points import MOST_CURVES, Label, Points, clean, label_of, number_seeds
 from rlbench.errors import DoesNotFit, RefusedFile, UnknownName, UsageError, suggest_path
 from rlbench.records.imported import ImportedCurve, Kind, Origin
@@ -27,12 +27,12 @@ FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 Unit: TypeAlias = Literal["frames", "decisions"]
 
 LARGEST: Final = 2**28  # bytes of a file
-BYTES: Final = 16  # of memory for a byte of a file: an event of TensorBoard is an object of Python
-VALUE: Final = 160  # bytes of memory for a value of CSV or JSON
+MEMORY_PER_BYTE: Final = 16  # of memory for a byte of a file: an event of TensorBoard is an object of Python
+MEMORY_PER_VALUE: Final = 160  # bytes of memory for a value of CSV or JSON
 SEPARATORS: Final = (b",", b"[", b"{", b"\n")  # of values
 MOST_FILES: Final = 10_000
 FRAME_SKIP: Final = 4
-OVER: Final = 1.5  # times the documented budget that steps reach before their unit is in doubt
+BUDGET_FACTOR: Final = 1.5  # times the documented budget that steps reach before their unit is in doubt
 PROTOCOL: Final = ("settings", "environment version", "episodes per evaluation")
 """Parts of the protocol that a file may leave unstated."""
 
@@ -113,7 +113,10 @@ def _content(path: Path) -> bytes:
         raise UsageError(f"{path}: no such file{suggest_path(path)}; check the path") from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
-    bytes_needed, free = len(raw) * BYTES + VALUE * sum(map(raw.count, SEPARATORS)), available_memory()
+    bytes_needed, free = (
+        len(raw) * MEMORY_PER_BYTE + MEMORY_PER_VALUE * sum(map(raw.count, SEPARATORS)),
+        available_memory(),
+    )
     if bytes_needed > free:
         raise DoesNotFit(f"{path}: needs up to {size(bytes_needed)} of memory, {size(free)} are free; split the file")
     return raw
@@ -123,12 +126,12 @@ def _read(raw: bytes, path: Path, options: ImportOptions) -> tuple[Format, list[
     if raw[:4] == b"PK\x03\x04":
         content = arrays.arrays(raw, path)
         if set(content) >= arrays.EVALUATIONS:
-            return _as("sb3", options), arrays.evaluations(content, path, label_of(path.parent))
-        return _as("rliable", options), arrays.score_matrices(content, path, options.algorithm)
+            return _checked_format("sb3", options), arrays.evaluations(content, path, label_of(path.parent))
+        return _checked_format("rliable", options), arrays.score_matrices(content, path, options.algorithm)
     if "tfevents" in path.name or options.format == "tensorboard":
         curves = events.curves(raw, path, tag=options.tag, label=label_of(path.parent))
         cleanrl = "__" in path.parent.name and options.format in {None, "cleanrl"}
-        return _as("cleanrl" if cleanrl else "tensorboard", options), curves
+        return _checked_format("cleanrl" if cleanrl else "tensorboard", options), curves
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -136,34 +139,35 @@ def _read(raw: bytes, path: Path, options: ImportOptions) -> tuple[Format, list[
     format_: Format
     match text.lstrip()[:1]:
         case "{":
-            format_, curves = "jsonl", json_lines.curves(text, path)
+            format_, curves = "jsonl", json_files.json_lines_curves(text, path)
         case "[":
-            format_, curves = "dopamine", dopamine.curves(text, path, algorithm=options.algorithm, tag=options.tag)
+            format_ = "dopamine"
+            curves = json_files.dopamine_curves(text, path, algorithm=options.algorithm, tag=options.tag)
         case "#" if text.startswith("#{"):
             format_, curves = "sb3", delimited.monitor(text, path)
         case _:
             return _table(delimited.tables(text, str(path)), options)
-    return _as(format_, options), curves
+    return _checked_format(format_, options), curves
 
 
 def _table(table: delimited.Table, options: ImportOptions) -> tuple[Format, list[Points]]:
     if table.header == ["0", "1", "2"]:
-        return _as("d3rlpy", options), delimited.d3rlpy(table)
+        return _checked_format("d3rlpy", options), delimited.d3rlpy(table)
     if any(delimited.SERIES.fullmatch(name) for name in table.header):
         if table.header[0].lower() in {"step", "_step"} and options.unit is None:
             raise UsageError(
                 f"{table.where}: its column Step counts W&B's log calls unless the chart says otherwise; "
                 "export it over global_step, or say --steps-are decisions"
             )
-        return _as("wandb", options), delimited.wandb(table, kind=options.kind, tag=options.tag)
+        return _checked_format("wandb", options), delimited.wandb(table, kind=options.kind, tag=options.tag)
     score = table.name_of("return")
     if score is None and table.name_of("step") is not None and not {"seed", "task"} & set(table.header):
-        return _as("csv", options), delimited.wide(table, kind=options.kind)
+        return _checked_format("csv", options), delimited.wide(table, kind=options.kind)
     cleanrl = score is not None and "episodic_return" in score
-    return _as("cleanrl" if cleanrl else "csv", options), delimited.long(table, kind=options.kind)
+    return _checked_format("cleanrl" if cleanrl else "csv", options), delimited.long(table, kind=options.kind)
 
 
-def _as(format_: Format, options: ImportOptions) -> Format:
+def _checked_format(format_: Format, options: ImportOptions) -> Format:
     """The format of a file, or the one of the command line if both are CSV or event files."""
     option = options.format
     if option is None or option == format_:
@@ -194,9 +198,9 @@ def _curve(points: Points, origin: Origin, options: ImportOptions) -> ImportedCu
         raise RefusedFile(f"{where}: seed {label.seed} has no return; remove it")
     return ImportedCurve(
         suite=suite,
-        algorithm=_named(algorithm),
+        algorithm=_checked_name(algorithm),
         task=task,
-        dataset=_named(label.dataset) if label.dataset else "",
+        dataset=_checked_name(label.dataset) if label.dataset else "",
         seed=label.seed or 0,
         kind=options.kind or points.kind,
         steps=tuple(map(int, points.steps.tolist())),
@@ -204,7 +208,7 @@ def _curve(points: Points, origin: Origin, options: ImportOptions) -> ImportedCu
         lengths=None if points.lengths is None else tuple(points.lengths.tolist()),
         origin=replace(
             origin,
-            env_id=_named(label.task or name),
+            env_id=_checked_name(label.task or name),
             unknown=(*(part for part in PROTOCOL if part not in points.protocol_parts), *points.unknown),
             library=printable(points.library),
             data=printable(points.data),
@@ -214,7 +218,7 @@ def _curve(points: Points, origin: Origin, options: ImportOptions) -> ImportedCu
     )
 
 
-def _named(text: str) -> str:
+def _checked_name(text: str) -> str:
     try:
         return check_name(text)
     except ValueError as error:
@@ -252,7 +256,7 @@ def _in_decisions(points: Points, suite: str, algorithm: str, task: str, unit: U
     if unit == "frames":
         return replace(points, steps=points.steps // FRAME_SKIP)
     last = float(points.steps.max(initial=0.0))
-    if unit is None and budget and last > OVER * budget:
+    if unit is None and budget and last > BUDGET_FACTOR * budget:
         raise UsageError(
             f"{suite}/{algorithm}/{task}: the steps reach {last:,.0f}, the reference's {budget:,} decisions; "
             "say --steps-are frames, or --steps-are decisions if they are"

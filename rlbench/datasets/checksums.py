@@ -45,7 +45,7 @@ def seal_of(path: Path) -> Seal:
 
 def is_unchanged(path: Path, seal: Seal) -> bool:
     """True if a file has the size, times and inode of its seal."""
-    return seal == _seal(path.stat(), seal.sha256, seal.url)
+    return seal == _seal_from(path.stat(), seal.sha256, seal.url)
 
 
 def verify(path: Path) -> Seal:
@@ -54,7 +54,7 @@ def verify(path: Path) -> Seal:
     Raises:
         RefusedFile: the file differs from its seal.
     """
-    seal, now = read_seal(path), measure(path)
+    seal, now = read_seal(path), compute_seal(path)
     if seal is not None and (seal.size, seal.sha256) != (now.size, now.sha256):
         raise RefusedFile(
             f"{path}: SHA-256 {now.sha256[:12]}… ({now.size:,} bytes), recorded was {seal.sha256[:12]}… "
@@ -66,18 +66,18 @@ def verify(path: Path) -> Seal:
     now = now.model_copy(update={"url": seal.url if seal else None})
     if seal != now:
         with suppress(OSError):  # in a read-only folder the file is hashed each time
-            write(path, now)
+            write_seal(path, now)
     return now
 
 
-def measure(path: Path, url: str | None = None) -> Seal:
+def compute_seal(path: Path, url: str | None = None) -> Seal:
     """Hash a file."""
     with disk.open_regular(path, links=True) as file:
         state = os.fstat(file.fileno())  # a change from now on is noticed
-        return _seal(state, hashlib.file_digest(file, "sha256").hexdigest(), url)
+        return _seal_from(state, hashlib.file_digest(file, "sha256").hexdigest(), url)
 
 
-def _seal(state: os.stat_result, digest: str, url: str | None) -> Seal:
+def _seal_from(state: os.stat_result, digest: str, url: str | None) -> Seal:
     ctime = state.st_ctime_ns
     return Seal(size=state.st_size, sha256=digest, modified=state.st_mtime_ns, url=url, inode=state.st_ino, ctime=ctime)
 
@@ -95,17 +95,20 @@ def read_seal(path: Path) -> Seal | None:
             return None
     except OSError as error:  # the name with its suffix is too long
         raise UsageError(f"{printable(str(path))}: {error.strerror}; rename it") from None
-    try:
+    newer = False
+    with suppress(RefusedFile, OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         content = json.loads(disk.content(beside))
-    except (RefusedFile, OSError, ValueError, RecursionError):
-        content = None
-    try:  # a newer version is refused as such
-        return _parse(content, beside)
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
-        raise RefusedFile(f"{beside}: damaged; delete it, and the file is recorded anew on its next use") from None
+        version, checksum = content["schema_version"], content.pop("checksum", None)  # the oldest seals have none
+        newer = isinstance(version, int) and version > SCHEMA_VERSION
+        if not newer and checksum in {None, _checksum(content)}:
+            return Seal.model_validate({name: value for name, value in content.items() if name != "schema_version"})
+    if newer:
+        problem = f"schema {version} was written by a newer rlbench (this one reads ≤ {SCHEMA_VERSION})"
+        raise RefusedFile(f"{beside}: {problem}; upgrade")
+    raise RefusedFile(f"{beside}: damaged; delete it, and the file is recorded anew on its next use")
 
 
-def write(path: Path, seal: Seal) -> None:
+def write_seal(path: Path, seal: Seal) -> None:
     """Write the seal of a file, whole or not at all."""
     temporary = disk.temporary_of(_beside(path).with_suffix(""))
     disk.sweep(temporary)
@@ -119,21 +122,10 @@ def write(path: Path, seal: Seal) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def forget(path: Path) -> None:
+def remove_seal(path: Path) -> None:
     """Remove the seal of a file that is to be replaced."""
     _beside(path).unlink(missing_ok=True)
     faults.point("seal.forgotten")
-
-
-def _parse(content: dict[str, object], beside: Path) -> Seal:
-    """Parse a seal; the oldest ones have no checksum of their own."""
-    version, checksum = content["schema_version"], content.pop("checksum", None)
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        newer = f"schema {version} was written by a newer rlbench (this one reads ≤ {SCHEMA_VERSION})"
-        raise RefusedFile(f"{beside}: {newer}; upgrade")
-    if checksum not in {None, _checksum(content)}:
-        raise ValueError
-    return Seal.model_validate({name: value for name, value in content.items() if name != "schema_version"})
 
 
 def _checksum(content: dict[str, object]) -> str:

@@ -12,7 +12,7 @@ from rlbench.datasets import catalogue, checksums, download, locations
 from rlbench.datasets.download import DownloadProgress, part_of
 from rlbench.datasets.hdf5 import open_file
 from rlbench.datasets.loader import data_file, dataset_metadata, load_dataset
-from rlbench.datasets.locations import MINARI_DATA, MINARI_METADATA, Place
+from rlbench.datasets.locations import MINARI_DATA, MINARI_METADATA, Location
 from rlbench.errors import RefusedFile, UsageError
 
 
@@ -24,62 +24,62 @@ def download_dataset(name: str, *, patience: float = download.PATIENCE) -> Itera
         RefusedFile: the file is damaged, or not the file that was recorded on first use.
         ResourceExhausted: the server or the disk failed; the same call resumes.
     """
-    there = locations.place(name)
-    if there.kind == "own":
+    location = locations.locate(name)
+    if location.kind == "own":
         raise UsageError(f"{name}: own data sets are made, not downloaded: rlbench data generate {name}")
-    if locations.present(there):
+    if locations.is_present(location):
         with suppress(OSError):
-            download.discard(there.path)  # of a process that was killed after the last byte
+            download.discard(location.path)  # of a process that was killed after the last byte
         return
-    if there.kind == "d4rl":
-        with download.locked_download(there.path):
-            if not there.path.is_file():  # the process that held the lock may have completed it
-                yield from _fetch(catalogue.d4rl_dataset(name).url, there.path, patience)
+    if location.kind == "d4rl":
+        with download.locked_download(location.path):
+            if not location.path.is_file():  # the process that held the lock may have completed it
+                yield from _fetch(catalogue.d4rl_dataset(name).url, location.path, patience)
         return
     download.download(name)
-    if not locations.present(there):
-        raise RefusedFile(f"{there.path}: has no {MINARI_DATA}; only the storage format hdf5 is read")
-    checksums.seal_of(data_file(there.path))
+    if not locations.is_present(location):
+        raise RefusedFile(f"{location.path}: has no {MINARI_DATA}; only the storage format hdf5 is read")
+    checksums.seal_of(data_file(location.path))
 
 
-def import_dataset(path: Path, name: str, *, room: int | None = None) -> Place:
+def import_dataset(path: Path, name: str, *, max_bytes: int | None = None) -> Location:
     """Copy a file in D4RL's layout, or a folder in Minari's, to the place of ``name``.
 
-    It is read once, in ``room`` bytes of memory.
+    It is read once, in ``max_bytes`` of memory.
 
     Raises:
         UsageError: a data set of this name exists, or the name belongs to another layout.
         RefusedFile: the file cannot be read, or does not fit the D4RL set of this name.
     """
-    there = locations.place(name)
+    location = locations.locate(name)
     files = (MINARI_DATA, MINARI_METADATA) if path.is_dir() else (Path(),)
-    if locations.present(there):
-        if all(_equal(path / inside, there.path / inside) for inside in files):
-            checksums.seal_of(data_file(there.path))  # a process that was killed here has not written it
-            return there
-        raise UsageError(f"{name}: is in {there.path} already; choose another name, or remove it first")
-    if path.is_dir() != (there.kind == "minari"):
-        layout = "a folder in Minari's layout" if there.kind == "minari" else "a file in D4RL's layout"
+    if locations.is_present(location):
+        if all(_equal(path / inside, location.path / inside) for inside in files):
+            checksums.seal_of(data_file(location.path))  # a process that was killed here has not written it
+            return location
+        raise UsageError(f"{name}: is in {location.path} already; choose another name, or remove it first")
+    if path.is_dir() != (location.kind == "minari"):
+        layout = "a folder in Minari's layout" if location.kind == "minari" else "a file in D4RL's layout"
         raise UsageError(f"{path}: {name} names {layout}; name it {'NAMESPACE/NAME-v0' if path.is_dir() else 'rlb-…'}")
     own = dataset_metadata(path).get("name", "")
-    if own.startswith("rlb-") and there.kind != "own":
+    if own.startswith("rlb-") and location.kind != "own":
         raise UsageError(f"{path}: is {own}, not {name}; import it under its own name")
-    load_dataset(path, name, room=room)
-    _as_recorded(data_file(path), data_file(there.path) if path.is_dir() else there.path)
+    load_dataset(path, name, max_bytes=max_bytes)
+    _as_recorded(data_file(path), data_file(location.path) if path.is_dir() else location.path)
     for inside in files:
-        _copy(path / inside, there.path / inside)
-    checksums.seal_of(data_file(there.path))
-    return there
+        _copy(path / inside, location.path / inside)
+    checksums.seal_of(data_file(location.path))
+    return location
 
 
 def _equal(*paths: Path) -> bool:
-    return all(path.is_file() for path in paths) and len({checksums.measure(path).sha256 for path in paths}) == 1
+    return all(path.is_file() for path in paths) and len({checksums.compute_seal(path).sha256 for path in paths}) == 1
 
 
 def _as_recorded(source: Path, target: Path) -> None:
     """Refuse a file that differs from the seal of its name."""
     seal = checksums.read_seal(target)
-    if seal is not None and checksums.measure(source).sha256 != seal.sha256:
+    if seal is not None and checksums.compute_seal(source).sha256 != seal.sha256:
         raise RefusedFile(
             f"{source}: is not the file that {target.name} was when it was first used (SHA-256 {seal.sha256[:12]}…); "
             f"delete {target}{checksums.SUFFIX} if it is to be another"
@@ -90,7 +90,7 @@ def _fetch(url: str, target: Path, patience: float) -> Iterator[DownloadProgress
     seal = checksums.read_seal(target)
     yield from download.fetch_file(url, target, size=seal.size if seal else None, patience=patience)
     part = part_of(target)
-    now = checksums.measure(part, url)
+    now = checksums.compute_seal(part, url)
     if seal is not None and seal.sha256 != now.sha256:
         download.discard(target)
         raise RefusedFile(
@@ -103,9 +103,9 @@ def _fetch(url: str, target: Path, patience: float) -> Iterator[DownloadProgress
         except RefusedFile:
             download.discard(target)
             raise RefusedFile(f"{url}: what arrived is no whole HDF5 file; it was not kept, try again later") from None
-    download.settle(target)
+    download.complete(target)
     if target.suffix == ".hdf5":
-        checksums.write(target, now)
+        checksums.write_seal(target, now)
 
 
 def _copy(source: Path, target: Path) -> None:

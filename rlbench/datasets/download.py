@@ -43,7 +43,7 @@ OPENING: Final = 4  # multiples of PATIENCE for a request: several addresses, re
 SLOWEST = 1024  # bytes a second, over PATIENCE, below which the download stops
 UNKNOWN_SIZE = 1 << 33  # most bytes of a file whose size the server does not announce
 DIGITS = 20  # digits of an announced size that count: no disk holds as many bytes
-T = TypeVar("T")
+ResultT = TypeVar("ResultT")
 
 
 class DownloadProgress(NamedTuple):
@@ -71,7 +71,7 @@ def fetch_file(
 ) -> Iterator[DownloadProgress]:
     """Download into ``part_of(target)``, which is complete when this is exhausted; ``size`` in bytes, where known.
 
-    The caller holds ``alone(target)``.
+    The caller holds ``locked_download(target)``.
 
     Raises:
         UsageError: the address is wrong, or the file does not fit on the disk.
@@ -130,7 +130,7 @@ def discard(target: Path) -> None:
         faults.point("download.discarded")
 
 
-def settle(target: Path) -> None:
+def complete(target: Path) -> None:
     """Rename the whole part to its final name."""
     with writing(target):
         with part_of(target).open("rb") as file:
@@ -183,7 +183,7 @@ def _receive(
             part.unlink(missing_ok=True)  # before its new origin is stored, or a kill would mix the two
     _fits(part.parent, (total or 0) - begin)
     with writing(part):
-        _note(part, RemoteFile(url=url, size=total, validator=validator))
+        _write_origin(part, RemoteFile(url=url, size=total, validator=validator))
         file = part.open("r+b" if begin else "wb", buffering=0)  # so that closing writes nothing
     most = total or size or UNKNOWN_SIZE
     with file:
@@ -204,7 +204,7 @@ def _receive(
             yield DownloadProgress(done, total)
     if total is None:  # the connection ends the file
         with writing(part):
-            _note(part, RemoteFile(url=url, size=done, validator=None))
+            _write_origin(part, RemoteFile(url=url, size=done, validator=None))
 
 
 def _fits(folder: Path, size: int) -> None:
@@ -236,21 +236,21 @@ def _read(response: HTTPResponse, patience: float) -> bytes:
         raise
 
 
-def _within(seconds: float, work: Callable[[], T]) -> T:
+def _within(seconds: float, work: Callable[[], ResultT]) -> ResultT:
     """Do ``work`` in another thread: with a byte from time to time a socket's own timeout never passes.
 
     Raises:
         TimeoutError: it takes longer.
     """
-    future: Future[T] = Future()
-    Thread(target=_settle_future, args=(future, work), daemon=True).start()
+    future: Future[ResultT] = Future()
+    Thread(target=_run_into, args=(future, work), daemon=True).start()
     try:
         return future.result(seconds)
     finally:
         del future  # its error would hold it, and with it the connection
 
 
-def _settle_future(future: Future[T], work: Callable[[], T]) -> None:
+def _run_into(future: Future[ResultT], work: Callable[[], ResultT]) -> None:
     try:
         future.set_result(work())
     except BaseException as error:  # noqa: BLE001 - the caller raises it
@@ -290,7 +290,7 @@ def _origin(part: Path) -> RemoteFile | None:
     return None
 
 
-def _note(part: Path, origin: RemoteFile) -> None:
+def _write_origin(part: Path, origin: RemoteFile) -> None:
     _beside(part).write_text(json.dumps(origin._asdict()), encoding="utf-8")
     faults.point("download.noted")
 

@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from tokenize import TokenError
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from rlbench.datasets.recording_format import FINAL, TERMINATED, Chunk, Steps, odd
+from rlbench.datasets.recording_format import FINAL, TERMINATED, Chunk, Steps, describe_invalid
 from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.errors import RefusedFile, UsageError
 
@@ -51,7 +51,7 @@ def convert_log(path: Path, writer: RecordingWriter) -> dict[str, int]:
         RefusedFile: a file is missing, damaged or of another content; the message names it and the row.
     """
     with ExitStack() as stack:
-        arrays = {name: stack.enter_context(Array(_beside(path, name), dtype)) for name, dtype in COLUMNS.items()}
+        arrays = {name: Array(_beside(path, name), dtype, stack) for name, dtype in COLUMNS.items()}
         lengths = {name: array.length for name, array in arrays.items()}
         if len(set(lengths.values())) != 1:
             raise RefusedFile(f"{path}: its columns have {lengths} rows; download them again")
@@ -59,41 +59,40 @@ def convert_log(path: Path, writer: RecordingWriter) -> dict[str, int]:
         if total < 1:
             raise RefusedFile(f"{path}: holds no row; download it again")
         head = _head(path, total)
-        episodes, transitions, metadata = 0, 0, {}
+        episodes, transitions, finals = 0, 0, dict[int, bool]()  # of each track: its last row is a final observation
         padding = dict.fromkeys((0, 1), PADDING)
         for start in range(0, total, ROWS):
             columns = {name: array.rows(min(ROWS, total - start)) for name, array in arrays.items()}
             episodes += int(np.count_nonzero(columns["terminal"]))
             for chunk in _chunks(columns, start, head, padding):
-                if (reason := odd(chunk.steps)) is not None:
+                if (reason := describe_invalid(chunk.steps)) is not None:
                     raise RefusedFile(f"{path}: after row {start:,}, {reason}; download it and its columns again")
-                metadata[chunk.track] = bool(chunk.steps.final[-1])
+                finals[chunk.track] = bool(chunk.steps.final[-1])
                 transitions += int((~chunk.steps.final).sum())
                 writer.add(chunk)
     writer.flush()
-    return {"transitions": transitions - sum(not end for end in metadata.values()), "episodes": episodes}
+    return {"transitions": transitions - sum(not end for end in finals.values()), "episodes": episodes}
 
 
 class Array:
-    """A gzipped npy file that is read row by row."""
+    """A gzipped npy file that is read row by row, until ``files`` closes it."""
 
-    def __init__(self, path: Path, dtype: str) -> None:
+    def __init__(self, path: Path, dtype: str, files: ExitStack) -> None:
         self.path, self.read = path, 0
         self.dtype: np.dtype[np.generic] = np.dtype(dtype)
         if not path.is_file():
             raise RefusedFile(f"{path}: missing; download it again")
-        self.file = gzip.open(path, "rb")  # noqa: SIM115 - closed by __exit__
-        shape = self._read_header()
+        self.file = files.enter_context(gzip.open(path, "rb"))  # noqa: SIM115 - entered here
+        try:
+            shape, fortran, file_dtype = _header(self.file)
+        except (OSError, EOFError, zlib.error, ValueError) as error:
+            raise self._damage(str(error)) from None
+        if fortran or not shape or file_dtype.str not in {self.dtype.str, self.dtype.str.replace("u", "b")}:
+            raise RefusedFile(f"{path}: holds {file_dtype} {list(shape)}, {self.dtype} were expected")
         self.length, self.shape = shape[0], shape[1:]
         expected = SIZE if self.dtype == np.uint8 and "observation" in path.name else ()
         if self.shape != expected:
             raise RefusedFile(f"{path}: rows of the shape {list(self.shape)}, {list(expected)} were expected")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.file.close()
 
     def rows(self, count: int) -> NDArray[np.generic]:
         """Read the next rows, ``[count, …]``."""
@@ -107,15 +106,6 @@ class Array:
             raise self._damage("it has more rows than it says" if excess else "it ends before its last row")
         self.read += count
         return np.frombuffer(raw, self.dtype).reshape(count, *self.shape)
-
-    def _read_header(self) -> tuple[int, ...]:
-        try:
-            shape, fortran, dtype = _header(self.file)
-        except (OSError, EOFError, zlib.error, ValueError) as error:
-            raise self._damage(str(error)) from None
-        if fortran or not shape or dtype.str not in {self.dtype.str, self.dtype.str.replace("u", "b")}:
-            raise RefusedFile(f"{self.path}: holds {dtype} {list(shape)}, {self.dtype} were expected")
-        return tuple(shape)
 
     def _damage(self, reason: str) -> RefusedFile:
         return RefusedFile(f"{self.path}: row {self.read:,} or later: {reason}; download it again")

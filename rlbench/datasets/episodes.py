@@ -21,19 +21,19 @@ class Episodes(NamedTuple):
     closed: NDArray[np.bool_]  # [E] the file marks its end
 
 
-class Jumps(NamedTuple):
+class Discontinuities(NamedTuple):
     """Steps that do not lead to the next row."""
 
-    broken: NDArray[np.bool_]  # [N] True for such a step, and for the last
-    led_to: NDArray[np.float32]  # [J, F] their next observations
+    mask: NDArray[np.bool_]  # [N] True for such a step, and for the last
+    next_obs: NDArray[np.float32]  # [J, F] their next observations
 
 
-def join_episodes(dataset: Dataset, jumps: Jumps) -> Dataset:
+def join_episodes(dataset: Dataset, jumps: Discontinuities) -> Dataset:
     """Insert the final observation of every episode as a row of its own, marked ``final``."""
-    last = dataset.terminated | dataset.truncated | jumps.broken
+    last = dataset.terminated | dataset.truncated | jumps.mask
     row = np.arange(len(last)) + np.cumsum(last) - last
     count, behind = len(last) + int(last.sum()), row[last] + 1
-    (ends,), at_jump = np.nonzero(last), jumps.broken[last]
+    (ends,), at_jump = np.nonzero(last), jumps.mask[last]
 
     def spread(column: NDArray[ValueT]) -> NDArray[ValueT]:
         wide = np.zeros((count, *column.shape[1:]), column.dtype)
@@ -41,13 +41,13 @@ def join_episodes(dataset: Dataset, jumps: Jumps) -> Dataset:
         return wide
 
     obs, final = spread(np.asarray(dataset.obs, np.float32)), np.zeros(count, np.bool_)
-    obs[behind[at_jump]], obs[behind[~at_jump]] = jumps.led_to, dataset.obs[ends[~at_jump] + 1]
+    obs[behind[at_jump]], obs[behind[~at_jump]] = jumps.next_obs, dataset.obs[ends[~at_jump] + 1]
     final[behind] = True
     action, reward = spread(np.asarray(dataset.action, np.float32)), spread(dataset.reward)
     return Dataset(obs, action, reward, spread(dataset.terminated), spread(dataset.truncated), None, final)
 
 
-def breaks(obs: NDArray[np.generic], next_obs: NDArray[np.generic]) -> NDArray[np.bool_]:
+def discontinuities(obs: NDArray[np.generic], next_obs: NDArray[np.generic]) -> NDArray[np.bool_]:
     """Mask ``[N]`` of the steps that do not lead to the next row; the last row counts as one."""
     broken = np.ones(len(obs), np.bool_)
     numbers = tuple(range(1, obs.ndim))
@@ -66,7 +66,7 @@ def ends(dataset: Dataset) -> NDArray[np.bool_]:
     """Mask ``[N]`` of the last step of every episode, by marks and by rows that do not continue."""
     last, final = dataset.terminated | dataset.truncated, final_rows(dataset)
     if dataset.next_obs is not None:
-        last |= breaks(dataset.obs, dataset.next_obs)
+        last |= discontinuities(dataset.obs, dataset.next_obs)
     last[:-1] |= final[1:]
     last[-1] = True
     return last & ~final

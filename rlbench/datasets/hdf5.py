@@ -23,8 +23,8 @@ CHUNK = 1 << 16  # rows of one check, so that no check copies a whole column
 
 
 @contextmanager
-def open_file(path: Path, *, room: int | None = None) -> Iterator[h5py.File]:
-    """Open an HDF5 file to read, whose arrays must fit into ``room`` bytes if given.
+def open_file(path: Path, *, max_bytes: int | None = None) -> Iterator[h5py.File]:
+    """Open an HDF5 file to read, whose arrays must fit into ``max_bytes`` if given.
 
     Raises:
         UsageError: the file is missing, or may not be read.
@@ -43,11 +43,11 @@ def open_file(path: Path, *, room: int | None = None) -> Iterator[h5py.File]:
     with file:
         try:
             _refuse_external(file)
-            if room is not None:
-                _refuse_oversized(file, room)
+            if max_bytes is not None:
+                _refuse_oversized(file, max_bytes)
             yield file
         except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:  # errors of HDF5 for a damaged file
-            raise damage(str(path), error) from None
+            raise damage_error(str(path), error) from None
 
 
 def has_key(group: h5py.Group, key: str) -> bool:
@@ -55,7 +55,7 @@ def has_key(group: h5py.Group, key: str) -> bool:
     return group.get(key, getlink=True) is not None
 
 
-def attributes(path: Path) -> dict[str, object]:
+def read_attributes(path: Path) -> dict[str, object]:
     """Attributes of a file: texts, and numbers as Python's own.
 
     Raises:
@@ -66,14 +66,14 @@ def attributes(path: Path) -> dict[str, object]:
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in items.items()}
 
 
-def numbers(group: h5py.Group, key: str, rank: int) -> NDArray[np.float32]:
+def read_numbers(group: h5py.Group, key: str, rank: int) -> NDArray[np.float32]:
     """Read finite numbers as float32: ``[N, F]`` at rank 2; ``[N]`` at rank 1, also where ``[N, 1]`` is stored.
 
     Raises:
         RefusedFile: missing, damaged, not numbers, of another shape, or not finite.
     """
     array = _array(group, key)
-    where = full_name(group, key)
+    where = array_name(group, key)
     shape = _shape(array, where, rank)
     try:
         values = np.empty(shape, np.float32)
@@ -81,19 +81,19 @@ def numbers(group: h5py.Group, key: str, rank: int) -> NDArray[np.float32]:
     except MemoryError:
         raise RefusedFile(f"{where}: claims the shape {shape}, more than fits into memory; check the file") from None
     except (OSError, RuntimeError) as error:
-        raise damage(where, error) from None
+        raise damage_error(where, error) from None
     for start in range(0, shape[0], CHUNK):
         _refuse_infinite(values[start : start + CHUNK], array, start, where)
     return values.reshape(-1) if rank == 1 else values
 
 
-def pieces(group: h5py.Group, key: str, shape: tuple[int, ...]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+def read_chunks(group: h5py.Group, key: str, shape: tuple[int, ...]) -> Iterator[tuple[int, NDArray[np.float32]]]:
     """Yield ``CHUNK`` rows of an array ``[N, F]`` of this shape at a time, each with its first row's index.
 
     Raises:
-        RefusedFile: as ``numbers``.
+        RefusedFile: as ``read_numbers``.
     """
-    array, where = _array(group, key), full_name(group, key)
+    array, where = _array(group, key), array_name(group, key)
     actual = _shape(array, where, len(shape))
     if actual != shape:
         raise RefusedFile(f"{where}: shape {list(actual)}, observations have {list(shape)}; check the file")
@@ -102,21 +102,21 @@ def pieces(group: h5py.Group, key: str, shape: tuple[int, ...]) -> Iterator[tupl
             with np.errstate(over="ignore"):  # refused below
                 values = array[start : start + CHUNK].astype(np.float32)
         except (OSError, RuntimeError) as error:
-            raise damage(where, error) from None
+            raise damage_error(where, error) from None
         _refuse_infinite(values, array, start, where)
         yield start, values
 
 
-def shape_of(group: h5py.Group, key: str, rank: int) -> tuple[int, ...]:
+def array_shape(group: h5py.Group, key: str, rank: int) -> tuple[int, ...]:
     """Shape of an array ``[N]`` or ``[N, F]``, from its header alone.
 
     Raises:
         RefusedFile: missing, damaged, not numbers, or of another shape.
     """
-    return _shape(_array(group, key), full_name(group, key), rank)
+    return _shape(_array(group, key), array_name(group, key), rank)
 
 
-def continuous(group: h5py.Group, key: str) -> NDArray[np.float32]:
+def read_actions(group: h5py.Group, key: str) -> NDArray[np.float32]:
     """Read continuous actions ``[N, A]``.
 
     Raises:
@@ -124,28 +124,28 @@ def continuous(group: h5py.Group, key: str) -> NDArray[np.float32]:
     """
     array = _array(group, key)
     if array.dtype.kind != "f":
-        raise RefusedFile(f"{full_name(group, key)}: discrete actions ({array.dtype}); give float [N, A]")
-    return numbers(group, key, rank=2)
+        raise RefusedFile(f"{array_name(group, key)}: discrete actions ({array.dtype}); give float [N, A]")
+    return read_numbers(group, key, rank=2)
 
 
-def flags(group: h5py.Group, key: str) -> NDArray[np.bool_]:
+def read_flags(group: h5py.Group, key: str) -> NDArray[np.bool_]:
     """Read flags ``[N]``, stored as booleans or as the numbers 0 and 1.
 
     Raises:
         RefusedFile: it holds anything else.
     """
-    values = numbers(group, key, rank=1)
+    values = read_numbers(group, key, rank=1)
     if not np.isin(values, (0, 1)).all():
-        raise RefusedFile(f"{full_name(group, key)}: holds other values than 0 and 1; check the file")
+        raise RefusedFile(f"{array_name(group, key)}: holds other values than 0 and 1; check the file")
     return values.astype(np.bool_)
 
 
-def full_name(group: h5py.Group, key: str) -> str:
+def array_name(group: h5py.Group, key: str) -> str:
     """Name of an array in messages: the file's path and the key."""
     return f"{group.file.filename}: {f'{group.name}/{key}'.strip('/')}"
 
 
-def damage(where: str, error: Exception) -> RefusedFile:
+def damage_error(where: str, error: Exception) -> RefusedFile:
     """Return the refusal of an array that HDF5 cannot read."""
     return RefusedFile(f"{where}: damaged ({error}); delete the file and download it again")
 
@@ -157,14 +157,16 @@ def _refuse_external(file: h5py.File) -> None:
     for name, kind in links.items():
         where = f"{file.filename}: {name.decode(errors='replace')}"
         item = h5py.h5o.open(file.id, name) if kind == h5py.h5l.TYPE_HARD else None
-        if _is_external(item) or (item is None and kind != h5py.h5l.TYPE_SOFT):
+        layout = item.get_create_plist() if isinstance(item, h5py.h5d.DatasetID) else None
+        outside = layout is not None and (layout.get_layout() == h5py.h5d.VIRTUAL or layout.get_external_count())
+        if outside or (item is None and kind != h5py.h5l.TYPE_SOFT):
             raise RefusedFile(f"{where}: lies in another file, which no checksum covers; copy the data into this one")
         if item is None or (not isinstance(item, h5py.h5t.TypeID) and h5py.h5o.get_info(item).rc > 1):
             raise RefusedFile(f"{where}: is a second name of data in this file; copy the data to each name")
 
 
-def _refuse_oversized(file: h5py.File, room: int) -> None:
-    """Refuse a file whose arrays do not fit twice into ``room`` bytes: as read, and in the replay buffer."""
+def _refuse_oversized(file: h5py.File, max_bytes: int) -> None:
+    """Refuse a file whose arrays do not fit twice into ``max_bytes``: as read, and in the replay buffer."""
     sizes: list[int] = []
 
     def add(name: str, item: object) -> None:
@@ -172,30 +174,25 @@ def _refuse_oversized(file: h5py.File, room: int) -> None:
             sizes.append(2 * 4 * int(item.size or 0))
 
     file.visititems(add)
-    if sum(sizes) > room:
-        problem = f"holds numbers that take {size(sum(sizes))} of memory, this machine has {size(room)} free"
+    if sum(sizes) > max_bytes:
+        problem = f"holds numbers that take {size(sum(sizes))} of memory, this machine has {size(max_bytes)} free"
         raise RefusedFile(f"{file.filename}: {problem}; check the file, or use a larger machine")
 
 
-def _is_external(item: object) -> bool:
-    if not isinstance(item, h5py.h5d.DatasetID):
-        return False
-    layout = item.get_create_plist()
-    return bool(layout.get_layout() == h5py.h5d.VIRTUAL or layout.get_external_count())
-
-
 def _array(group: h5py.Group, key: str) -> h5py.Dataset:
-    where = full_name(group, key)
+    where = array_name(group, key)
     if not has_key(group, key):
         raise RefusedFile(f"{where}: missing; this is not the layout expected here, check the file")
     try:
         array = group[key]
     except (KeyError, OSError, RuntimeError) as error:
-        raise damage(where, error) from None
+        raise damage_error(where, error) from None
     if not isinstance(array, h5py.Dataset):
         raise RefusedFile(f"{where}: a group where an array was expected; check the file")
     if array.dtype.kind not in "fiub":
-        raise RefusedFile(f"{where}: holds {_kind(array.dtype)}, not numbers, and is not read; convert the file")
+        kinds = {"O": "objects or texts of variable length", "V": "opaque or compound records", "S": "texts"}
+        content = kinds.get(array.dtype.kind, f"{array.dtype} values")
+        raise RefusedFile(f"{where}: holds {content}, not numbers, and is not read; convert the file")
     return array
 
 
@@ -218,8 +215,3 @@ def _shape(array: h5py.Dataset, where: str, rank: int) -> tuple[int, ...]:
     if 0 in shape:
         raise RefusedFile(f"{where}: is empty, shape {list(shape)}; take the file from its source again")
     return shape
-
-
-def _kind(dtype: np.dtype[np.generic]) -> str:
-    kinds = {"O": "objects or texts of variable length", "V": "opaque or compound records", "S": "texts"}
-    return kinds.get(dtype.kind, f"{dtype} values")

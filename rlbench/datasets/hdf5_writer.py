@@ -46,13 +46,13 @@ def write_hdf5(path: Path, dataset: Dataset, attributes: Mapping[str, str | floa
             folder = os.open(path.parent, os.O_RDONLY)  # the lock itself, so that a killed process leaves none
             fcntl.flock(folder, fcntl.LOCK_EX)  # two processes that make the same set write it one after the other
             _write_bytes(part, _serialize(dataset, attributes))
-            seal = checksums.measure(part)
+            seal = checksums.compute_seal(part)
             faults.point("dataset.filled")
-            checksums.forget(path)  # the seal of the replaced set
+            checksums.remove_seal(path)  # the seal of the replaced set
             faults.point("dataset.forgotten")
             part.replace(path)
             faults.point("dataset.placed")
-            checksums.write(path, seal)
+            checksums.write_seal(path, seal)
         finally:
             if folder is not None:
                 with suppress(OSError):

@@ -12,21 +12,23 @@ from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 
 
-def load_dataset(path: Path, name: str | None = None, *, once: bool = False, room: int | None = None) -> Dataset:
+def load_dataset(
+    path: Path, name: str | None = None, *, deduplicate: bool = False, max_bytes: int | None = None
+) -> Dataset:
     """Read the steps of D4RL's file, Minari's folder or recorded play at ``path``, the data set ``name``.
 
-    With ``once`` each observation of D4RL's layout comes once, as a ring buffer stores them, which halves the memory.
-    ``room``: bytes of memory for the arrays.
+    With ``deduplicate`` each observation of D4RL's layout comes once, as in a ring buffer, which halves the memory.
+    ``max_bytes``: bytes of memory for the arrays.
 
     Raises:
         RefusedFile: it cannot be read, or it is not the D4RL set of that name.
     """
-    if recording_reader.is_frames(path):
-        return recording_reader.read_recording(path, room=room)
+    if recording_reader.is_recording(path):
+        return recording_reader.read_recording(path, max_bytes=max_bytes)
     if (folder := _minari_folder(path)) is not None:
-        return minari.read_minari(folder, room=room)
+        return minari.read_minari(folder, max_bytes=max_bytes)
     entry = catalogue.d4rl().get(name or "")
-    dataset = d4rl.read_d4rl(path, limit=entry.limit if entry else None, once=once, room=room)
+    dataset = d4rl.read_d4rl(path, limit=entry.limit if entry else None, deduplicate=deduplicate, max_bytes=max_bytes)
     if entry:
         widths = {"observations": (dataset.obs, entry.features), "actions": (dataset.action, entry.actions)}
         for key, (array, width) in widths.items():
@@ -43,7 +45,7 @@ def steps(path: Path) -> int | None:
     Raises:
         RefusedFile: it is damaged.
     """
-    if recording_reader.is_frames(path):
+    if recording_reader.is_recording(path):
         count = recording_reader.metadata(path).get("steps")
         return count if isinstance(count, int) else None
     if (folder := _minari_folder(path)) is not None:
@@ -65,7 +67,7 @@ def steps_here(name: str, file: Path | None = None) -> int | None:
 
 def dataset_metadata(path: Path) -> dict[str, str]:
     """Metadata of a data set: D4RL's attributes, Minari's metadata, or the origin of recorded play."""
-    if recording_reader.is_frames(path):
+    if recording_reader.is_recording(path):
         return {key: str(value) for key, value in recording_reader.metadata(path).items()}
     if (folder := _minari_folder(path)) is not None:
         fields = minari.minari_metadata(folder)._asdict()
@@ -86,7 +88,7 @@ def data_file(path: Path) -> Path:
     Raises:
         UsageError: the data set is unfinished recorded play, which has no such list.
     """
-    if recording_reader.is_frames(path):
+    if recording_reader.is_recording(path):
         if not recording_reader.is_complete(path):
             raise UsageError(
                 f"{path}: is unfinished; make a data set of its steps with rlbench data subset, or record it again"

@@ -19,7 +19,7 @@ MINARI_DATA = Path("data", "main_data.hdf5")
 MINARI_METADATA = Path("data", "metadata.json")
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Location of a data set."""
 
     name: str
@@ -37,48 +37,48 @@ def folder(kind: Kind) -> Path:
     return Path(os.environ.get(variable) or default).expanduser()
 
 
-def place(name: str) -> Place:
+def locate(name: str) -> Location:
     """Location of a data set by its name, whether it exists or not.
 
     Raises:
         UnknownName: the name is neither D4RL's, nor of Minari's form (``mujoco/hopper/medium-v0``) or ours (``rlb-…``).
     """
     if name in catalogue.d4rl():
-        return Place(name, "d4rl", folder("d4rl") / catalogue.d4rl_dataset(name).file)
+        return Location(name, "d4rl", folder("d4rl") / catalogue.d4rl_dataset(name).file)
     if MINARI_NAME.fullmatch(name):
-        return Place(name, "minari", folder("minari") / name)
+        return Location(name, "minari", folder("minari") / name)
     if OWN_NAME.fullmatch(name):
         recording = folder("own") / f"{name}{SUFFIX}"
-        return Place(name, "own", recording if recording.is_dir() else folder("own") / f"{name}.hdf5")
-    raise UnknownName("data set", name, [*(there.name for there in local()), *catalogue.d4rl()])
+        return Location(name, "own", recording if recording.is_dir() else folder("own") / f"{name}.hdf5")
+    raise UnknownName("data set", name, [*(location.name for location in list_local()), *catalogue.d4rl()])
 
 
 def has_name(path: Path, name: str) -> bool:
     """True if a file or folder has the name of the data set, with or without its suffix."""
-    location, own = place(name), path.resolve()
+    location, own = locate(name), path.resolve()
     if location.kind == "minari":
         return own.parts[-len(Path(name).parts) :] == Path(name).parts
     return own.name in {location.path.name, f"{name}.hdf5", f"{name}{SUFFIX}"}
 
 
-def present(there: Place) -> bool:
+def is_present(location: Location) -> bool:
     """True if the data set is on this machine, unfinished recorded play included."""
-    if there.kind == "minari":
-        return all((there.path / inside).is_file() for inside in (MINARI_DATA, MINARI_METADATA))
-    return there.path.is_file() or recording_reader.is_frames(there.path)
+    if location.kind == "minari":
+        return all((location.path / inside).is_file() for inside in (MINARI_DATA, MINARI_METADATA))
+    return location.path.is_file() or recording_reader.is_recording(location.path)
 
 
-def local() -> list[Place]:
+def list_local() -> list[Location]:
     """List every data set on this machine: own, D4RL's, Minari's."""
     paths = sorted(path for suffix in (".hdf5", SUFFIX) for path in folder("own").glob(f"rlb-*{suffix}"))
-    own = [Place(path.stem, "own", path) for path in paths]
-    d4rl = [place(name) for name in catalogue.d4rl()]
+    own = [Location(path.stem, "own", path) for path in paths]
+    d4rl = [locate(name) for name in catalogue.d4rl()]
     root = folder("minari")
     minari = [
-        Place(data.parents[1].relative_to(root).as_posix(), "minari", data.parents[1])
+        Location(data.parents[1].relative_to(root).as_posix(), "minari", data.parents[1])
         for data in sorted(root.glob(f"**/{MINARI_DATA.as_posix()}"))
     ]
-    return [there for there in (*own, *d4rl, *minari) if present(there)]
+    return [location for location in (*own, *d4rl, *minari) if is_present(location)]
 
 
 def find(name: str, dataset: Path | None = None) -> Path:
@@ -90,15 +90,15 @@ def find(name: str, dataset: Path | None = None) -> Path:
     if dataset is not None:
         if not dataset.exists():
             raise UsageError(f"--dataset {dataset}: no such file{suggest_path(dataset)}; check the path")
-        if dataset.is_dir() and not (dataset / MINARI_DATA).is_file() and not recording_reader.is_frames(dataset):
+        if dataset.is_dir() and not (dataset / MINARI_DATA).is_file() and not recording_reader.is_recording(dataset):
             raise UsageError(
                 f"--dataset {dataset}: neither a folder of Minari's nor recorded play; name the file itself"
             )
         return dataset
-    there = place(name)
-    if present(there):
-        return there.path
-    raise UsageError(f"{name}: not in {there.path}; {_remedy(there)}")
+    location = locate(name)
+    if is_present(location):
+        return location.path
+    raise UsageError(f"{name}: not in {location.path}; {_remedy(location)}")
 
 
 def resolve(text: str) -> tuple[str | None, Path]:
@@ -108,7 +108,7 @@ def resolve(text: str) -> tuple[str | None, Path]:
         UsageError: it is neither; the message names the location and the remedy.
     """
     path = Path(text)
-    if path.is_file() or (path / MINARI_DATA).is_file() or recording_reader.is_frames(path):
+    if path.is_file() or (path / MINARI_DATA).is_file() or recording_reader.is_recording(path):
         return None, path
     if path.suffix in {".hdf5", ".h5", SUFFIX}:
         if path.exists():
@@ -117,17 +117,17 @@ def resolve(text: str) -> tuple[str | None, Path]:
     return text, find(text)
 
 
-def _remedy(there: Place) -> str:
-    if there.kind == "own":
-        if there.name in RECIPES:
-            return f"make it: rlbench data generate {there.name}"
-        near = suggest(there.name, [*(own.name for own in local() if own.kind == "own"), *RECIPES])
-        command = f"rlbench data generate TASK --policy RUN --steps N --name {there.name}; games with --epsilon 0.2"
+def _remedy(location: Location) -> str:
+    if location.kind == "own":
+        if location.name in RECIPES:
+            return f"make it: rlbench data generate {location.name}"
+        near = suggest(location.name, [*(own.name for own in list_local() if own.kind == "own"), *RECIPES])
+        command = f"rlbench data generate TASK --policy RUN --steps N --name {location.name}; games with --epsilon 0.2"
         return f"make it: {command}{near}"
-    fetch = f"rlbench data download {there.name}"
-    if there.kind == "minari":
+    fetch = f"rlbench data download {location.name}"
+    if location.kind == "minari":
         return f"download it: {fetch} (of unknown size)"
-    entry = catalogue.d4rl_dataset(there.name)
+    entry = catalogue.d4rl_dataset(location.name)
     remedies = [entry.url, _size(entry), f"or give --dataset PATH, or set D4RL_DATASET_DIR; download it: {fetch}"]
     if entry.standin:
         remedies.append(f"or make a stand-in, not D4RL's data: {entry.standin}")

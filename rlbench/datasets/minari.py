@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench import disk
-from rlbench.datasets.hdf5 import continuous, damage, flags, full_name, has_key, numbers, open_file
+from rlbench.datasets import hdf5
 from rlbench.datasets.locations import MINARI_DATA, MINARI_METADATA
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 
 _T = TypeVar("_T", str, int, float)
-DEEPEST: Final = 8  # nesting of observation dictionaries
+MAX_DEPTH: Final = 8  # nesting of observation dictionaries
 
 
 class MinariMetadata(NamedTuple):
@@ -35,8 +35,8 @@ class MinariMetadata(NamedTuple):
     high: float | None  # reference score of 1
 
 
-def read_minari(folder: Path, *, room: int | None = None) -> Dataset:
-    """Read every episode of a data set, one after another, into at most ``room`` bytes of memory.
+def read_minari(folder: Path, *, max_bytes: int | None = None) -> Dataset:
+    """Read every episode of a data set, one after another, into at most ``max_bytes`` of memory.
 
     Raises:
         UsageError: the folder holds no data set of Minari.
@@ -44,7 +44,7 @@ def read_minari(folder: Path, *, room: int | None = None) -> Dataset:
     """
     header = minari_metadata(folder)
     path = folder / MINARI_DATA
-    with open_file(path, room=room) as file:
+    with hdf5.open_file(path, max_bytes=max_bytes) as file:
         groups = sorted((name for name in file if str(name).startswith("episode_")), key=_number)
         if not groups:
             raise RefusedFile(f"{path}: episode_0: missing; the data set is empty, or not Minari's")
@@ -100,17 +100,17 @@ def _episode(file: h5py.File, name: str) -> Dataset:
     try:
         group = file[name]
     except (KeyError, OSError, RuntimeError) as error:
-        raise damage(full_name(file, name), error) from None
+        raise hdf5.damage_error(hdf5.array_name(file, name), error) from None
     if not isinstance(group, h5py.Group):
-        raise RefusedFile(f"{full_name(file, name)}: an array where an episode was expected; check the file")
-    reward = numbers(group, "rewards", rank=1)
-    steps, obs, action = len(reward), _observations(group), continuous(group, "actions")
-    terminated, truncated = flags(group, "terminations"), flags(group, "truncations")
+        raise RefusedFile(f"{hdf5.array_name(file, name)}: an array where an episode was expected; check the file")
+    reward = hdf5.read_numbers(group, "rewards", rank=1)
+    steps, obs, action = len(reward), _observations(group), hdf5.read_actions(group, "actions")
+    terminated, truncated = hdf5.read_flags(group, "terminations"), hdf5.read_flags(group, "truncations")
     for key, array in {"actions": action, "terminations": terminated, "truncations": truncated}.items():
         if len(array) != steps:
-            raise RefusedFile(f"{full_name(group, key)}: {len(array)} rows, rewards have {steps}")
+            raise RefusedFile(f"{hdf5.array_name(group, key)}: {len(array)} rows, rewards have {steps}")
     if len(obs) != steps + 1:
-        raise RefusedFile(f"{full_name(group, 'observations')}: {len(obs)} rows, {steps} steps need {steps + 1}")
+        raise RefusedFile(f"{hdf5.array_name(group, 'observations')}: {len(obs)} rows, {steps} steps need {steps + 1}")
     truncated &= ~terminated
     truncated[-1] = not terminated[-1]  # the last step ends the episode, also where the recording stopped in its middle
     return Dataset(obs[:-1], action, reward, terminated, truncated, obs[1:])
@@ -118,20 +118,18 @@ def _episode(file: h5py.File, name: str) -> Dataset:
 
 def _observations(group: h5py.Group, key: str = "observations", depth: int = 0) -> NDArray[np.float32]:
     """Observations ``[T + 1, F]``; the parts of a tuple in order of number, of a dictionary in order of name."""
-    if depth > DEEPEST:
-        raise RefusedFile(
-            f"{full_name(group, key)}: is nested in itself, or deeper than any space of observations; check the file"
-        )
-    item = group.get(key) if has_key(group, key) else None
+    if depth > MAX_DEPTH:
+        problem = "is nested in itself, or deeper than any space of observations"
+        raise RefusedFile(f"{hdf5.array_name(group, key)}: {problem}; check the file")
+    item = group.get(key) if hdf5.has_key(group, key) else None
     if not isinstance(item, h5py.Group):
         single = isinstance(item, h5py.Dataset) and len(item.shape or ()) == 1
-        values = numbers(group, key, rank=1 if single else 2)
+        values = hdf5.read_numbers(group, key, rank=1 if single else 2)
         return values.reshape(len(values), -1)
     parts = [_observations(item, name, depth + 1) for name in sorted(item, key=lambda name: (_number(name), str(name)))]
-    if not parts or len({len(part) for part in parts}) != 1:
-        raise RefusedFile(
-            f"{full_name(group, key)}: its parts have {[len(part) for part in parts]} rows; check the file"
-        )
+    rows = [len(part) for part in parts]
+    if len(set(rows)) != 1:
+        raise RefusedFile(f"{hdf5.array_name(group, key)}: its parts have {rows} rows; check the file")
     return np.concatenate(parts, axis=1)
 
 

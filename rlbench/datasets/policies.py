@@ -7,7 +7,7 @@ computed in float64 and rounded once, so that the summation order of a BLAS almo
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from math import inf
@@ -27,6 +27,11 @@ from rlbench.errors import RefusedFile, UsageError
 Real: TypeAlias = NDArray[np.float64]
 Arrays: TypeAlias = Mapping[str, NDArray[np.generic]]
 DTYPES: Final = {"float32": "F32", "float64": "F64"}
+ACTIVATIONS: Final[Mapping[str, Callable[[Real], Real]]] = {
+    "relu": lambda x: np.maximum(x, 0),
+    "tanh": np.tanh,
+    "none": lambda x: x,
+}
 LARGEST: Final = 64 * 2**20  # bytes of a file; typical actors have some hundred thousand
 
 
@@ -71,7 +76,7 @@ class Dense(NamedTuple):
 class Policy:
     """Actor of a policy file."""
 
-    facts: Metadata
+    metadata: Metadata
     sha256: str  # of the file it came from
     hidden: tuple[Dense, ...]
     mean: Dense
@@ -79,9 +84,9 @@ class Policy:
     scale: tuple[Real, Real] | None  # mean and std of the first layer's input
 
     @property
-    def observed(self) -> int:
+    def obs_size(self) -> int:
         """Size of an observation of its task."""
-        return self.facts.input_dim - self.facts.obs_pad_zeros - self.facts.time_feature
+        return self.metadata.input_dim - self.metadata.obs_pad_zeros - self.metadata.time_feature
 
     def __call__(
         self, obs: NDArray[np.float32], elapsed: NDArray[np.int64], noise: Real | None = None
@@ -92,11 +97,11 @@ class Policy:
         """
         x = self._input(obs, elapsed)
         for layer in self.hidden:
-            x = _activate(layer(x), self.facts.activation)
+            x = ACTIVATIONS[self.metadata.activation](layer(x))
         action = self.mean(x)
         if noise is not None:
             action = action + np.exp(self._log_std(x)) * noise
-        return (np.tanh(action) if self.facts.squash == "tanh" else np.clip(action, -1, 1)).astype(np.float32)
+        return (np.tanh(action) if self.metadata.squash == "tanh" else np.clip(action, -1, 1)).astype(np.float32)
 
     def fits(self, task: str, *, features: int, actions: int) -> None:
         """Check that the policy fits a task.
@@ -104,18 +109,18 @@ class Policy:
         Raises:
             UsageError: it was trained for another task, or has other sizes.
         """
-        metadata = self.facts
+        metadata = self.metadata
         if metadata.env_evaluated != task:
             raise UsageError(f"{metadata.name}: plays {metadata.env_evaluated}, not {task}; name its own task")
-        if (self.observed, metadata.action_dim) != (features, actions):
+        if (self.obs_size, metadata.action_dim) != (features, actions):
             raise UsageError(
-                f"{metadata.name}: maps {self.observed} numbers to {metadata.action_dim}, but {task} shows {features} "
+                f"{metadata.name}: maps {self.obs_size} numbers to {metadata.action_dim}, but {task} shows {features} "
                 f"and takes {actions}; choose another policy"
             )
 
     def _input(self, obs: NDArray[np.float32], elapsed: NDArray[np.int64]) -> Real:
         """Input of the first layer, ``[N, input_dim]``."""
-        metadata, x = self.facts, np.asarray(obs, np.float64)
+        metadata, x = self.metadata, np.asarray(obs, np.float64)
         columns = [x, np.zeros((len(x), metadata.obs_pad_zeros))]
         if metadata.time_feature:
             columns.append(1.0 - elapsed[:, None] / metadata.time_feature_max_steps)
@@ -127,9 +132,9 @@ class Policy:
 
     def _log_std(self, x: Real) -> Real:
         if self.log_std is None:
-            raise UsageError(f"{self.facts.name}: is deterministic, nothing can be sampled; use --deterministic")
+            raise UsageError(f"{self.metadata.name}: is deterministic, nothing can be sampled; use --deterministic")
         log_std = self.log_std(x) if isinstance(self.log_std, Dense) else self.log_std
-        return np.clip(log_std, self.facts.log_std_min, self.facts.log_std_max)
+        return np.clip(log_std, self.metadata.log_std_min, self.metadata.log_std_max)
 
 
 def read_policy_file(path: Path) -> Policy:
@@ -159,28 +164,28 @@ def parse_policy(raw: bytes, where: str) -> Policy:
         raise RefusedFile(f"{where}: not safetensors ({error}); expected an actor of the format actor-v1") from None
     try:
         strings = {name: value for name, value in (head.get("__metadata__") or {}).items() if value != ""}
-        facts = Metadata.model_validate(strings)
+        metadata = Metadata.model_validate(strings)
     except ValidationError as error:
         raise RefusedFile(f"{where}: not an actor of the format actor-v1 ({one_line(error)})") from None
-    shapes = _shapes(facts, arrays)
+    shapes = _shapes(metadata, arrays)
     for name in sorted(shapes.keys() | arrays.keys()):
         _check(name, arrays.get(name), shapes.get(name), where)
     real = {name: array.astype(np.float64) for name, array in arrays.items()}
-    layers = [Dense(real[f"{name}.weight"], real[f"{name}.bias"]) for name in _dense(facts)]
-    hidden = facts.hidden_layers
+    layers = [Dense(real[f"{name}.weight"], real[f"{name}.bias"]) for name in _dense(metadata)]
+    hidden = metadata.hidden_layers
     return Policy(
-        facts=facts,
+        metadata=metadata,
         sha256=sha256(raw).hexdigest(),
         hidden=tuple(layers[:hidden]),
         mean=layers[hidden],
-        log_std=real.get("log_std", layers[-1] if facts.log_std == "layer" else None),
-        scale=_scale(real, facts, where),
+        log_std=real.get("log_std", layers[-1] if metadata.log_std == "layer" else None),
+        scale=_scale(real, metadata, where),
     )
 
 
-def serialize(arrays: Arrays, facts: Mapping[str, str]) -> bytes:
+def serialize(arrays: Arrays, metadata: Mapping[str, str]) -> bytes:
     """Bytes of a policy file; equal contents give equal bytes, unlike safetensors' own writer."""
-    head: dict[str, object] = {"__metadata__": dict(sorted(facts.items()))}
+    head: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))}
     blocks, start = [], 0
     for name, array in sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0])):  # aligned
         block = array.tobytes()
@@ -196,24 +201,24 @@ def serialize(arrays: Arrays, facts: Mapping[str, str]) -> bytes:
     return len(text).to_bytes(8, "little") + text + b"".join(blocks)
 
 
-def _dense(facts: Metadata) -> list[str]:
-    hidden = [f"layers.{number}" for number in range(facts.hidden_layers)]
-    return [*hidden, "mean", *(["log_std"] if facts.log_std == "layer" else [])]
+def _dense(metadata: Metadata) -> list[str]:
+    hidden = [f"layers.{number}" for number in range(metadata.hidden_layers)]
+    return [*hidden, "mean", *(["log_std"] if metadata.log_std == "layer" else [])]
 
 
-def _shapes(facts: Metadata, arrays: Arrays) -> dict[str, tuple[int, ...]]:
+def _shapes(metadata: Metadata, arrays: Arrays) -> dict[str, tuple[int, ...]]:
     """Shapes of the required arrays; a hidden layer has the width of its bias."""
-    widths = [facts.input_dim]
+    widths = [metadata.input_dim]
     shapes: dict[str, tuple[int, ...]] = {}
-    for name in _dense(facts):
+    for name in _dense(metadata):
         hidden = name.startswith("layers.")
-        outputs = arrays[f"{name}.bias"].size if hidden and f"{name}.bias" in arrays else facts.action_dim
+        outputs = arrays[f"{name}.bias"].size if hidden and f"{name}.bias" in arrays else metadata.action_dim
         shapes |= {f"{name}.weight": (outputs, widths[-1]), f"{name}.bias": (outputs,)}
         widths += [outputs] if hidden else []
-    if facts.log_std == "vector":
-        shapes["log_std"] = (facts.action_dim,)
-    if facts.obs_norm:
-        shapes |= {"obs_mean": (facts.input_dim,), "obs_var": (facts.input_dim,)}
+    if metadata.log_std == "vector":
+        shapes["log_std"] = (metadata.action_dim,)
+    if metadata.obs_norm:
+        shapes |= {"obs_mean": (metadata.input_dim,), "obs_var": (metadata.input_dim,)}
     return shapes
 
 
@@ -229,16 +234,10 @@ def _check(name: str, array: NDArray[np.generic] | None, shape: tuple[int, ...] 
         raise RefusedFile(f"{where}: {name} holds NaN or infinity; convert the file again")
 
 
-def _scale(real: Mapping[str, Real], facts: Metadata, where: str) -> tuple[Real, Real] | None:
-    if not facts.obs_norm:
+def _scale(real: Mapping[str, Real], metadata: Metadata, where: str) -> tuple[Real, Real] | None:
+    if not metadata.obs_norm:
         return None
-    variance = real["obs_var"] + facts.obs_epsilon
+    variance = real["obs_var"] + metadata.obs_epsilon
     if (variance <= 0).any():
         raise RefusedFile(f"{where}: obs_var holds a variance that is not positive; convert the file again")
     return real["obs_mean"], np.sqrt(variance)
-
-
-def _activate(x: Real, activation: Literal["relu", "tanh", "none"]) -> Real:
-    if activation == "none":
-        return x
-    return np.tanh(x) if activation == "tanh" else np.maximum(x, 0)

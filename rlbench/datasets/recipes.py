@@ -6,13 +6,13 @@ Own sets are named ``rlb-…``, never as D4RL's or Minari's, whose policies, sim
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from rlbench.config.canonical import Frozen
 from rlbench.config.overrides import one_line
@@ -70,7 +70,7 @@ class Recipe(Frozen):
         return self.model_dump_json(exclude_defaults=True)
 
 
-class Games(Frozen):
+class RecordingRecipe(Frozen):
     """Recipe of recorded games of one policy with discrete actions, in single frames and raw points."""
 
     name: str
@@ -90,13 +90,13 @@ class Games(Frozen):
 
 
 @contextmanager
-def checked(name: str) -> Iterator[None]:
+def user_recipe(name: str) -> Iterator[None]:
     """Check the name of a user's recipe, whose invalid numbers in the body become one line.
 
     Raises:
         UsageError: the name is taken, or a number is out of its range.
     """
-    own(name)
+    check_own_name(name)
     if name in RECIPES:
         raise UsageError(f"{name}: is made by a recipe that comes with rlbench; choose another name")
     try:
@@ -105,7 +105,7 @@ def checked(name: str) -> Iterator[None]:
         raise UsageError(f"{name}: {one_line(error)}") from None
 
 
-def own(name: str) -> None:
+def check_own_name(name: str) -> None:
     """Refuse a name that is not of the form ``rlb-…``.
 
     Raises:
@@ -130,41 +130,8 @@ def load_recipe(name: str) -> Recipe:
     return RECIPES[name]
 
 
-def _part(policy: str, *, noise: float = 0.0) -> Part:
-    return Part(policy=policy, sha256=SHA256[policy], noise=noise)
-
-
-def _table(body: str, medium: Part, expert: Part) -> Iterable[Recipe]:
-    task, halves = f"{body}-v4", tuple(part.model_copy(update={"share": 0.5}) for part in (medium, expert))
-    levels = {"medium": ((medium,), STEPS), "expert": ((expert,), STEPS), "medium-expert": (halves, 2 * STEPS)}
-    for level, (parts, steps) in levels.items():
-        yield Recipe(name=f"{PREFIX}{body.lower()}-{level}", task=task, parts=parts, steps=steps)
-
-
-STEPS: Final = 200_000
-SHA256: Final = {
-    "halfcheetah-openai_imitation-trpo_iter500": "bbb3c0997cc909db4b550bbe5538f91f7663ef33df0baec700e356e9c65c1dec",
-    "halfcheetah-sb3zoo-tqc": "19ed96471a32b6259584389f61faaf190fabc835527e3b8364aabde940759ccf",
-    "hopper-openai_imitation-trpo_iter200": "d68de042909e1681f3d99ae9d16717a4a94b134ae1a3a615f41a5582c8db7d75",
-    "hopper-openai_imitation-trpo_iter500": "7504aa97c0eccdcf3d41d6ecba050221ea69e16039b24bfcb2edcd72eec30a8c",
-    "walker2d-openai_imitation-trpo_iter100": "8f26e54684d68cdab469588631baaf4f02b520eb936e17c58047f88fdfedc7fe",
-    "walker2d-openai_imitation-trpo_iter500": "5df6af495feca9bdc117314587f6d0d7ddef33454ded848bf3f5ac3970aca784",
-}
 RECIPES: Final = {
     recipe.name: recipe
-    for table in (
-        _table("HalfCheetah", _part("halfcheetah-openai_imitation-trpo_iter500"), _part("halfcheetah-sb3zoo-tqc")),
-        _table(
-            "Hopper",
-            _part("hopper-openai_imitation-trpo_iter200", noise=0.15),
-            _part("hopper-openai_imitation-trpo_iter500"),
-        ),
-        _table(
-            "Walker2d",
-            _part("walker2d-openai_imitation-trpo_iter100", noise=0.15),
-            _part("walker2d-openai_imitation-trpo_iter500"),
-        ),
-    )
-    for recipe in table
+    for recipe in TypeAdapter(tuple[Recipe, ...]).validate_json((POLICIES.parent / "recipes.json").read_bytes())
 }
 """Actions are sampled, as D4RL's; returns of medium and expert are near D4RL's, HalfCheetah's medium is lower."""

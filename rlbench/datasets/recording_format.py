@@ -87,7 +87,7 @@ class Segment:
         stream = self._decompress(place.steps, place.sizes[0], 13 * place.rows)
         action, reward, marks = np.split(stream, [8 * place.rows, 12 * place.rows])
         steps = Steps(action.view("<i8").astype(np.int64), reward.view("<f4").astype(np.float32), marks)
-        if (reason := odd(steps)) is not None:
+        if (reason := describe_invalid(steps)) is not None:
             raise refusal(self.path, f"byte {place.steps}: {reason}")
         return steps
 
@@ -113,7 +113,7 @@ class Segment:
         return np.frombuffer(content, np.uint8)
 
 
-def odd(steps: Steps) -> str | None:
+def describe_invalid(steps: Steps) -> str | None:
     """Describe the first invalid action or reward by its row; None where all are valid."""
     for row in np.flatnonzero((steps.action < 0) | (steps.action >= ACTIONS))[:1].tolist():
         return f"row {row}: the action {steps.action[row]}"

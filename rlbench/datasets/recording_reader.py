@@ -7,7 +7,7 @@ may begin in mid-game; the frames before its first action then precede it in ``f
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import groupby
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from rlbench.config.footprint import size
 from rlbench.datasets import recording_format, recording_writer
-from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Chunk, Frames, Segment, Steps
+from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Chunk, Frames, Steps
 from rlbench.datasets.recording_writer import CONTENTS, SUFFIX
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
@@ -39,7 +39,7 @@ class ChunkOfSet(NamedTuple):
     steps: Steps
 
 
-def is_frames(path: Path) -> bool:
+def is_recording(path: Path) -> bool:
     """True if a folder is a set of recorded play, finished or not."""
     return path.suffix == SUFFIX and path.is_dir() and (is_complete(path) or any(path.glob("*.segment")))
 
@@ -49,20 +49,20 @@ def is_complete(path: Path) -> bool:
     return (path / CONTENTS).is_file()
 
 
-def read_recording(path: Path, steps: int | None = None, *, room: int | None = None) -> Dataset:
-    """Read a set, or its first ``steps`` transitions, with single frames of at most ``room`` bytes.
+def read_recording(path: Path, steps: int | None = None, *, max_bytes: int | None = None) -> Dataset:
+    """Read a set, or its first ``steps`` transitions, with single frames of at most ``max_bytes``.
 
     Raises:
         UsageError: there is no such set, it is shorter, or it takes more room.
         RefusedFile: a file is missing, damaged, of another set or claims too many rows; the message names it.
     """
-    parts = _parts(path, room)
+    parts = _parts(path, max_bytes)
     events = _truncate(_with_ends(parts), steps, path)
     rows, first = len(events.marks), recording_format.read_segment(parts[0].path)
     too_many = UsageError(
         f"{path}: {rows:,} frames do not fit into memory; make a smaller set with rlbench data subset"
     )
-    if room is not None and rows * prod(first.shape) * first.dtype.itemsize > room:
+    if max_bytes is not None and rows * prod(first.shape) * first.dtype.itemsize > max_bytes:
         raise too_many
     try:
         obs = np.empty((rows, *first.shape), np.dtype(first.dtype.str))
@@ -87,28 +87,22 @@ def read_recording(path: Path, steps: int | None = None, *, room: int | None = N
     )
 
 
-def outline(path: Path, *, room: int | None = None) -> Steps:
-    """Steps of a set without its frames, in ``room`` bytes: the rows of ``read`` at a hundredth of its cost."""
-    return _with_ends(_parts(path, room))
+def read_steps(path: Path, *, max_bytes: int | None = None) -> Steps:
+    """Read the rows of ``read_recording`` without frames, a hundred times as fast, in ``max_bytes`` of memory."""
+    return _with_ends(_parts(path, max_bytes))
 
 
-def verify_recording(path: Path, *, room: int | None = None) -> None:
-    """Decompress every frame once, in ``room`` bytes.
+def verify_recording(path: Path, *, max_bytes: int | None = None) -> None:
+    """Decompress every frame once, within ``max_bytes`` of memory.
 
     Raises:
         RefusedFile: a file is missing, damaged or of another set; the message names it.
     """
-    for file in sorted({part.path for part in _parts(path, room, COPIES)}):
-        for chunk in chunks(recording_format.read_segment(file)):
-            del chunk
-
-
-def chunks(segment: Segment) -> Iterator[Chunk]:
-    """Read every chunk of a file."""
-    for place in segment.places:
-        obs: Frames = np.empty((place.rows, *segment.shape), segment.dtype)
-        segment.fill(place, obs)
-        yield Chunk(place.track, obs, segment.steps(place))
+    for file in sorted({part.path for part in _parts(path, max_bytes, COPIES)}):
+        segment = recording_format.read_segment(file)
+        for place in segment.places:
+            segment.steps(place)
+            segment.fill(place, np.empty((place.rows, *segment.shape), segment.dtype))
 
 
 def metadata(path: Path) -> dict[str, object]:
@@ -117,13 +111,13 @@ def metadata(path: Path) -> dict[str, object]:
     return {"state": "unfinished"} if contents is None else contents[1]
 
 
-def subset(path: Path, target: Path, steps: int, *, room: int | None = None) -> None:
+def subset(path: Path, target: Path, steps: int, *, max_bytes: int | None = None) -> None:
     """Write the first ``steps`` transitions of a set as a set of their own, in place of ``target``.
 
     Raises:
         UsageError: the set is shorter.
     """
-    parts = _parts(path, room, COPIES)
+    parts = _parts(path, max_bytes, COPIES)
     events = _truncate(_with_ends(parts), steps, path)
     recording_writer.begin(target, subset_request(path, steps))
     writer, at = recording_writer.RecordingWriter(target), 0
@@ -142,11 +136,12 @@ def subset(path: Path, target: Path, steps: int, *, room: int | None = None) -> 
     recording_writer.finish(target, writer.digests, _subset_metadata(path, target, steps))
 
 
-def is_subset(path: Path, target: Path, steps: int, *, room: int | None = None) -> bool:
+def is_subset(path: Path, target: Path, steps: int, *, max_bytes: int | None = None) -> bool:
     """True if ``target`` is complete and equals the first ``steps`` transitions of ``path`` in all but the frames."""
     if not is_complete(target) or metadata(target) != _subset_metadata(path, target, steps):
         return False
-    one, other = _truncate(outline(path, room=room), steps, path), outline(target, room=room)
+    one = _truncate(read_steps(path, max_bytes=max_bytes), steps, path)
+    other = read_steps(target, max_bytes=max_bytes)
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in Steps._fields)
 
 
@@ -161,7 +156,7 @@ def _subset_metadata(path: Path, target: Path, steps: int) -> dict[str, object]:
     return {**own_metadata, "name": target.name.removesuffix(SUFFIX), **subset_request(path, steps)}
 
 
-def _parts(path: Path, room: int | None, copies: int = 0) -> list[ChunkOfSet]:
+def _parts(path: Path, max_bytes: int | None, copies: int = 0) -> list[ChunkOfSet]:
     """List every chunk in the order of reading, without its frames, of which ``copies`` have room at a time."""
     contents = recording_writer.contents(path)
     names = sorted(file.name for file in path.glob("*.segment")) if contents is None else list(contents[0])
@@ -182,8 +177,8 @@ def _parts(path: Path, room: int | None, copies: int = 0) -> list[ChunkOfSet]:
         claim += ROW * sum(place.rows for place in segment.places)
         frames = prod(segment.shape) * segment.dtype.itemsize * max((place.rows for place in segment.places), default=0)
         need = claim + copies * frames
-        if room is not None and need > room:
-            problem = f"with it the set takes {size(need)} of memory, this machine has {size(room)} free"
+        if max_bytes is not None and need > max_bytes:
+            problem = f"with it the set takes {size(need)} of memory, this machine has {size(max_bytes)} free"
             raise RefusedFile(f"{segment.path}: {problem}; check the file, or use a larger machine")
         source = name.split(".")[0]
         for number, place in enumerate(segment.places):

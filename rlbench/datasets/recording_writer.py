@@ -176,7 +176,7 @@ def write_file(path: Path, raw: bytes) -> None:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def locked_folder(folder: Path) -> Iterator[None]:
     """Create and lock ``folder`` against other writers; the folder is the lock, so that no lock file remains.
 
     Raises:

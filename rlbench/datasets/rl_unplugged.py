@@ -41,15 +41,15 @@ class Shard:
 
     path: Path
     memory: int = 0  # bytes, about
-    number: dict[bytes, int] = field(default_factory=dict)  # index of each PNG
+    png_ids: dict[bytes, int] = field(default_factory=dict)  # index of each PNG
     pngs: list[bytes] = field(default_factory=list)
     first: list[int] = field(default_factory=list)  # offset of the first record with each PNG
     stacks: list[tuple[int, ...]] = field(default_factory=list)  # [N] stacks, oldest frame first
-    led_to: list[tuple[int, ...]] = field(default_factory=list)  # [N]
+    next_stacks: list[tuple[int, ...]] = field(default_factory=list)  # [N]
     action: list[int] = field(default_factory=list)  # [N]
     next_action: list[int] = field(default_factory=list)  # [N]
     reward: list[float] = field(default_factory=list)  # [N]
-    over: list[bool] = field(default_factory=list)  # [N]
+    terminated: list[bool] = field(default_factory=list)  # [N]
     episode: list[int] = field(default_factory=list)  # [N]
 
     def add(self, at: int, record: Example) -> None:
@@ -72,14 +72,14 @@ class Shard:
             raise ValueError(f"r_t: {scalars['r_t']!r} is no reward")
         self.memory += RECORD
         self.stacks.append(tuple(self._frame(at, "o_t", png) for png in record["o_t"]))
-        self.led_to.append(tuple(self._frame(at, "o_tp1", png) for png in record["o_tp1"]))
+        self.next_stacks.append(tuple(self._frame(at, "o_tp1", png) for png in record["o_tp1"]))
         self.action.append(int(scalars["a_t"]))
         self.next_action.append(int(scalars["a_tp1"]))
         self.reward.append(float(scalars["r_t"]))
-        self.over.append(float(scalars["d_t"]) == 0)
+        self.terminated.append(float(scalars["d_t"]) == 0)
         self.episode.append(int(scalars["episode_id"]))
 
-    def lines(self) -> list[list[int]]:
+    def trajectories(self) -> list[list[int]]:
         """Records in the order of play, each in one line; lines in the order of their first record in the shard."""
         after = self._followers()
         followers = set(after.values())
@@ -110,8 +110,8 @@ class Shard:
         ends: dict[tuple[object, ...], list[int]] = {}
         for i, stack in enumerate(self.stacks):
             begins.setdefault((self.episode[i], self.action[i], stack), []).append(i)
-            if not self.over[i]:
-                ends.setdefault((self.episode[i], self.next_action[i], self.led_to[i]), []).append(i)
+            if not self.terminated[i]:
+                ends.setdefault((self.episode[i], self.next_action[i], self.next_stacks[i]), []).append(i)
         after = dict.fromkeys(range(len(self.stacks)), -1)
         for key, records_of_key in ends.items():
             later, earlier = deque(begins.get(key, ())), deque[int]()
@@ -126,16 +126,16 @@ class Shard:
     def _frame(self, at: int, key: str, png: bytes | float) -> int:
         if not isinstance(png, bytes) or png[: len(HEAD)] != HEAD:
             raise ValueError(f"{key}: no grey PNG of {SIZE}×{SIZE}")
-        if png not in self.number:
-            self.number[png] = len(self.pngs)
+        if png not in self.png_ids:
+            self.png_ids[png] = len(self.pngs)
             self.pngs.append(png)
             self.memory += FRAME + len(png)
             self.first.append(at)
-        return self.number[png]
+        return self.png_ids[png]
 
 
-def gather(path: Path, room: int | None = None) -> Shard:
-    """Read a whole shard into at most ``room`` bytes of memory.
+def read_shard(path: Path, max_bytes: int | None = None) -> Shard:
+    """Read a whole shard into at most ``max_bytes`` of memory.
 
     Raises:
         RefusedFile: it is damaged, too large or of another content; the message names the record by its byte.
@@ -146,22 +146,22 @@ def gather(path: Path, room: int | None = None) -> Shard:
             shard.add(at, example(raw))
         except ValueError as error:
             raise _refusal(path, at, str(error)) from None
-        if room is not None and shard.memory > room:
-            problem = f"with it the shard takes {size(shard.memory)} of memory, {size(room)} are free"
+        if max_bytes is not None and shard.memory > max_bytes:
+            problem = f"with it the shard takes {size(shard.memory)} of memory, {size(max_bytes)} are free"
             raise _refusal(path, at, f"{problem}; use fewer --workers, or a larger machine")
     if not shard.stacks:
         raise RefusedFile(f"{path}: holds no record; download the shard again")
     return shard
 
 
-def convert_shard(path: Path, writer: RecordingWriter, *, room: int | None = None) -> dict[str, int]:
-    """Convert a shard to one track in ``room`` bytes, and return its counts.
+def convert_shard(path: Path, writer: RecordingWriter, *, max_bytes: int | None = None) -> dict[str, int]:
+    """Convert a shard to one track within ``max_bytes`` of memory, and return its counts.
 
     Raises:
-        RefusedFile: as ``gather``.
+        RefusedFile: as ``read_shard``.
     """
-    shard, leading = gather(path, room), 0
-    lines = shard.lines()
+    shard, leading = read_shard(path, max_bytes), 0
+    lines = shard.trajectories()
     for line in lines:
         for chunk in _chunks(shard, line):
             leading += int(chunk.steps.final[0]) * len(chunk.obs) if chunk.steps.final.all() else 0
@@ -190,8 +190,8 @@ def _chunks(shard: Shard, line: list[int]) -> Iterator[Chunk]:
         obs = [shard.frame(shard.stacks[i][-1]) for i in chunk]
         complete = start + len(chunk) == len(line)
         if complete:
-            marks[-2:] = TERMINATED if shard.over[chunk[-1]] else TRUNCATED, FINAL
-            obs.append(shard.frame(shard.led_to[chunk[-1]][-1]))
+            marks[-2:] = TERMINATED if shard.terminated[chunk[-1]] else TRUNCATED, FINAL
+            obs.append(shard.frame(shard.next_stacks[chunk[-1]][-1]))
         count, idle = len(obs), len(obs) - len(chunk)
         steps = Steps(
             np.array([*(shard.action[i] for i in chunk), *[0] * idle], np.int64),

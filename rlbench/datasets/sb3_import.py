@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from rlbench import disk
 from rlbench.config.names import printable
 from rlbench.datasets.policies import serialize
-from rlbench.datasets.torchfile import Array, describe, member, tensors
+from rlbench.datasets.torchfile import Array, member, tensors
 from rlbench.errors import RefusedFile
 
 TEXT: Final = 16 * 2**20  # bytes of ``data``: settings, spaces and the last observations, as text
@@ -222,7 +222,11 @@ def _read(path: Path, kinds: tuple[Kind, ...], expected: str) -> _Zip:
     """Read a zip whose actor is of one of the ``kinds``; refuse any other file as not ``expected``."""
     try:
         with disk.open_regular(path, links=True) as raw, zipfile.ZipFile(raw) as file:
-            data = json.loads(_bounded_text(member(file, "data", TEXT, str(path)), path))
+            text = member(file, "data", TEXT, str(path))
+            values = sum(map(text.count, (b"[", b"{", b",")))  # a replay buffer is one long text
+            if values > VALUES:
+                raise RefusedFile(f"{path}: data holds {values:,} values, {VALUES:,} are allowed; check the file")
+            data = json.loads(text)
             weights = member(file, "policy.pth", WEIGHTS, str(path))
     except OSError as error:
         reason = error.strerror or error  # bz2 raises it without a number
@@ -238,12 +242,5 @@ def _read(path: Path, kinds: tuple[Kind, ...], expected: str) -> _Zip:
     for kind in kinds:
         if f"{kind.mean or kind.hidden + '.0'}.weight" in arrays:
             return _Zip(path, data, arrays, kind)
-    raise RefusedFile(f"{path}: holds {describe(arrays)} …; expected {expected}")
-
-
-def _bounded_text(raw: bytes, path: Path) -> bytes:
-    """Refuse JSON of more values than fit into memory; a replay buffer is one long text."""
-    values = sum(raw.count(sign) for sign in (b"[", b"{", b","))
-    if values > VALUES:
-        raise RefusedFile(f"{path}: data holds {values:,} values, {VALUES:,} are allowed; check the file")
-    return raw
+    names = ", ".join(printable(name, 40) for name in sorted(arrays)[:4])
+    raise RefusedFile(f"{path}: holds {names} …; expected {expected}")

@@ -12,10 +12,10 @@ import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from rlbench import faults
 from rlbench.datasets import checksums, recording_format, recording_writer
@@ -27,7 +27,6 @@ Convert: TypeAlias = Callable[[Path, RecordingWriter], dict[str, int]]
 """Convert a shard and return its counts; raise RefusedFile for a damaged one."""
 
 DONE = ".done.json"
-SAFE_PATH: Final = "PYTHONSAFEPATH"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ def convert_shards(
     missing = [str(path) for path in files if not path.is_file()]
     if missing:
         raise UsageError(f"{missing[0]}: no such file; check the path")
-    with recording_writer.alone(folder):
+    with recording_writer.locked_folder(folder):
         task_metadata, remaining = _task_metadata(folder, task), {}
         for source, path in sources.items():
             record = _record(folder, source)
@@ -81,10 +80,11 @@ def _convert_all(remaining: dict[str, Path], folder: Path, convert: Convert, wor
         for source, path in remaining.items():
             yield _convert_one(path, source, folder, convert)
         return
+    os.environ["PYTHONSAFEPATH"] = "1"  # of the children: they import nothing from the current folder
     context = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())
     count, bound = min(workers, len(remaining)), (os.getpid(),)
-    with _safe_path(), ProcessPoolExecutor(count, mp_context=context, initializer=_bound, initargs=bound) as pool:
+    with ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker, initargs=bound) as pool:
         waiting: list[Future[Conversion]] = [
             pool.submit(_convert_one, path, source, folder, convert) for source, path in remaining.items()
         ]
@@ -98,21 +98,7 @@ def _convert_all(remaining: dict[str, Path], folder: Path, convert: Convert, wor
             raise
 
 
-@contextmanager
-def _safe_path() -> Iterator[None]:
-    """Keep the current folder off ``sys.path`` of the child processes, as Python's ``-P`` does."""
-    before = os.environ.get(SAFE_PATH)
-    os.environ[SAFE_PATH] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[SAFE_PATH]
-        else:
-            os.environ[SAFE_PATH] = before
-
-
-def _bound(parent: int) -> None:
+def _start_worker(parent: int) -> None:
     """End with the parent process, even if it is killed, and leave Ctrl-C to it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
@@ -156,7 +142,7 @@ def _finish(folder: Path, metadata: dict[str, object]) -> None:
     keys = sorted({key for record in records for key in record.counts})
     counts = {key: sum(record.counts.get(key, 0) for record in records) for key in keys}
     names = ", ".join(record.file for record in records)
-    checksums.forget(folder / recording_writer.CONTENTS)  # new shards change the set
+    checksums.remove_seal(folder / recording_writer.CONTENTS)  # new shards change the set
     recording_writer.finish(folder, files, {**metadata, "files": len(records), "sources": names, **counts})
 
 

@@ -21,7 +21,7 @@ COVERED = 1e-3  # share of all steps from which a bin counts as covered
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Spread:
+class Distribution:
     """Distribution of numbers."""
 
     mean: float
@@ -32,8 +32,8 @@ class Spread:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Bar:
-    """Bar of a histogram, from ``low`` up to ``high``."""
+class HistogramBin:
+    """HistogramBin of a histogram, from ``low`` up to ``high``."""
 
     low: float
     high: float
@@ -52,9 +52,9 @@ class Summary:
     terminated: int
     truncated: int
     unfinished: int  # episodes without a marked end
-    returns: Spread  # of the finished episodes, or of all if there is none
-    lengths: Spread  # likewise, in steps
-    histogram: tuple[Bar, ...]  # of returns
+    returns: Distribution  # of the finished episodes, or of all if there is none
+    lengths: Distribution  # likewise, in steps
+    histogram: tuple[HistogramBin, ...]  # of returns
     outside: float  # share of the numbers in actions that are beyond ±1
     action_cover: float  # share of 20 bins from −1 to 1 that hold data, averaged over the actions' numbers
 
@@ -73,8 +73,8 @@ def summary(dataset: Dataset) -> Summary:
         terminated=int(dataset.terminated.sum()),
         truncated=int(dataset.truncated.sum()),
         unfinished=int((~split.closed).sum()),
-        returns=_spread(returns),
-        lengths=_spread(split.lengths[whole].astype(np.float64)),
+        returns=_distribution(returns),
+        lengths=_distribution(split.lengths[whole].astype(np.float64)),
         histogram=_histogram(returns),
         outside=float((np.abs(dataset.action) > 1).mean()),
         action_cover=_cover(dataset.action.astype(np.float32, copy=False)),
@@ -82,18 +82,18 @@ def summary(dataset: Dataset) -> Summary:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Played:
+class RecordingSummary:
     """Summary of recorded play of discrete actions."""
 
     steps: int
     episodes: int
     terminated: int
     truncated: int
-    returns: Spread | None  # of the terminated episodes; None without one
+    returns: Distribution | None  # of the terminated episodes; None without one
     actions: tuple[float, ...]  # share of the steps with each action
 
 
-def recording_summary(events: Steps) -> Played:
+def recording_summary(events: Steps) -> RecordingSummary:
     """Summarize recorded play by its steps."""
     ended = (events.marks & (TERMINATED | TRUNCATED)) > 0
     terminated = (events.marks & TERMINATED) > 0
@@ -101,30 +101,30 @@ def recording_summary(events: Steps) -> Played:
     totals = np.diff(np.cumsum(events.reward, dtype=np.float64)[ends], prepend=0.0)
     whole = totals[terminated[ends]]
     live = events.action[~events.final]
-    return Played(
+    return RecordingSummary(
         steps=len(live),
         episodes=len(ends),
         terminated=int(terminated.sum()),
         truncated=int((ended & ~terminated).sum()),
-        returns=_spread(whole) if len(whole) else None,
+        returns=_distribution(whole) if len(whole) else None,
         actions=tuple(float(count) / len(live) for count in np.bincount(live)) if len(live) else (),
     )
 
 
-def _spread(values: NDArray[np.float64]) -> Spread:
+def _distribution(values: NDArray[np.float64]) -> Distribution:
     low, first, middle, third, high = (float(q) for q in np.quantile(values, [0, 0.25, 0.5, 0.75, 1]))
-    return Spread(
+    return Distribution(
         mean=float(values.mean()), std=float(values.std()), low=low, quartiles=(first, middle, third), high=high
     )
 
 
-def _histogram(values: NDArray[np.float64]) -> tuple[Bar, ...]:
+def _histogram(values: NDArray[np.float64]) -> tuple[HistogramBin, ...]:
     low, high = values.min(), values.max()
     if high - low <= BINS * np.spacing(np.abs(values).max()):  # as good as equal: no bins fit between
-        return (Bar(low=float(low), high=float(high), count=len(values)),)
+        return (HistogramBin(low=float(low), high=float(high), count=len(values)),)
     counts, edges = np.histogram(values, bins=BINS)
     pairs = zip(edges[:-1], edges[1:], counts, strict=True)
-    return tuple(Bar(low=float(low), high=float(high), count=int(count)) for low, high, count in pairs)
+    return tuple(HistogramBin(low=float(low), high=float(high), count=int(count)) for low, high, count in pairs)
 
 
 def _cover(action: NDArray[np.float32]) -> float:
@@ -143,20 +143,20 @@ class DatasetReturn(NamedTuple):
     expert: float | None  # of the behavior policy, as it was evaluated
 
 
-def dataset_return(path: Path, name: str | None = None, *, room: int | None = None) -> DatasetReturn:
-    """Return the mean returns of the data set at ``path``, the one of ``name`` if it is D4RL's, in ``room`` bytes.
+def dataset_return(path: Path, name: str | None = None, *, max_bytes: int | None = None) -> DatasetReturn:
+    """Return the mean returns of the data set at ``path``, D4RL's ``name`` if given, within ``max_bytes`` of memory.
 
     Raises:
         RefusedFile: it cannot be read, or its metadata hold a return that is no number.
     """
     metadata = loader.dataset_metadata(path)
     expert = _number(path, EXPERT, metadata[EXPERT]) if EXPERT in metadata else None
-    if recording_reader.is_frames(path):
-        returns = recording_summary(recording_reader.outline(path, room=room)).returns
+    if recording_reader.is_recording(path):
+        returns = recording_summary(recording_reader.read_steps(path, max_bytes=max_bytes)).returns
         return DatasetReturn(None if returns is None else returns.mean, expert)
     if "return_mean" in metadata:  # own sets store it, without the episodes that were cut by the number of steps
         return DatasetReturn(_number(path, "return_mean", metadata["return_mean"]), expert)
-    split = episodes(loader.load_dataset(path, name, room=room))
+    split = episodes(loader.load_dataset(path, name, max_bytes=max_bytes))
     return DatasetReturn(float(split.returns[split.closed].mean()) if split.closed.any() else None, expert)
 
 

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import pickletools
 import zipfile
-from collections.abc import Mapping
 from io import BytesIO
 from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.config.names import printable
 from rlbench.errors import RefusedFile
 
 Array: TypeAlias = NDArray[np.generic]
-PROGRAM: Final = 4 * 2**20  # bytes of a pickle; a hundred layers need some ten thousand
-NUMBERS: Final = 512 * 2**20  # bytes of all members, and of all tensors
+LARGEST_PICKLE: Final = 4 * 2**20  # bytes of a pickle; a hundred layers need some ten thousand
+LARGEST_UNPACKED: Final = 512 * 2**20  # bytes of all members, and of all tensors
 
 NAMES: Final = frozenset(
     {
@@ -28,7 +26,7 @@ NAMES: Final = frozenset(
         *("torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_parameter"),
     }
 )
-STEPS: Final = frozenset(
+OPCODES: Final = frozenset(
     {
         *("PROTO", "MARK", "STOP", "BININT", "BININT1", "BININT2", "LONG1", "BINUNICODE"),
         *("NONE", "NEWTRUE", "NEWFALSE"),
@@ -36,7 +34,7 @@ STEPS: Final = frozenset(
         *("BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET", "BINPERSID", "REDUCE", "BUILD"),
     }
 )
-LATER: Final = frozenset({"FRAME", "MEMOIZE", "SHORT_BINUNICODE"})
+NEWER_OPCODES: Final = frozenset({"FRAME", "MEMOIZE", "SHORT_BINUNICODE"})
 """Opcodes of newer pickles; torch refuses them without a name."""
 MEMO_OPCODES: Final = frozenset({"GLOBAL", "BINUNICODE", "REDUCE"})  # opcodes whose result may be read from the memo
 
@@ -83,18 +81,18 @@ def _copy(file: zipfile.ZipFile, where: str) -> BytesIO:
     programs = [name for name in file.namelist() if name.count("/") == 1 and name.endswith("/data.pkl")]
     if len(programs) != 1:
         raise RefusedFile(f"{where}: holds no data.pkl; save it again with torch 1.6 or newer")
-    _screen(member(file, programs[0], PROGRAM, where), where)
-    if sum(info.file_size for info in file.infolist()) > NUMBERS:
-        raise RefusedFile(f"{where}: holds more than {NUMBERS:,} bytes of numbers; check the file")
+    _check_pickle(member(file, programs[0], LARGEST_PICKLE, where), where)
+    if sum(info.file_size for info in file.infolist()) > LARGEST_UNPACKED:
+        raise RefusedFile(f"{where}: holds more than {LARGEST_UNPACKED:,} bytes of numbers; check the file")
     copy = BytesIO()
     with zipfile.ZipFile(copy, "w") as target:
         for name in dict.fromkeys(file.namelist()):
-            target.writestr(name, member(file, name, NUMBERS, where))
+            target.writestr(name, member(file, name, LARGEST_UNPACKED, where))
     copy.seek(0)
     return copy
 
 
-def _screen(program: bytes, where: str) -> None:
+def _check_pickle(program: bytes, where: str) -> None:
     """Refuse a pickle with an opcode or a name that no state_dict needs, without running it."""
     memo: set[object] = set()
     texts, before = ["", ""], ""
@@ -102,7 +100,7 @@ def _screen(program: bytes, where: str) -> None:
         for step, argument, _ in pickletools.genops(program):
             if step.name == "STACK_GLOBAL":
                 raise _refusal(".".join(texts), where)
-            if step.name not in STEPS | LATER:
+            if step.name not in OPCODES | NEWER_OPCODES:
                 raise _refusal(f"the pickle step {step.name}", where)
             if step.name == "GLOBAL" and argument not in NAMES:
                 raise _refusal(str(argument).replace(" ", "."), where)
@@ -123,7 +121,7 @@ def _arrays(state: object, where: str) -> dict[str, Array]:
     if not isinstance(state, dict) or not state:
         raise RefusedFile(f"{where}: holds no dictionary of tensors; expected a state_dict")
     arrays: dict[str, Array] = {}
-    remaining = NUMBERS
+    remaining = LARGEST_UNPACKED
     for name, value in state.items():
         if not isinstance(name, str) or not isinstance(value, Tensor):
             raise RefusedFile(f"{where}: {name!s:.80} is no tensor; expected a plain dictionary of tensors")
@@ -131,15 +129,10 @@ def _arrays(state: object, where: str) -> dict[str, Array]:
         if value.nbytes > value.untyped_storage().nbytes():
             raise _refusal("a tensor that reaches beyond its numbers", where)
         if remaining < 0:
-            raise RefusedFile(f"{where}: holds more than {NUMBERS:,} bytes of numbers; check the file")
+            raise RefusedFile(f"{where}: holds more than {LARGEST_UNPACKED:,} bytes of numbers; check the file")
         arrays[name] = value.detach().numpy()
     return arrays
 
 
 def _refusal(what: str, where: str) -> RefusedFile:
     return RefusedFile(f"{where}: holds {what}, which is never run; expected a plain dictionary of tensors")
-
-
-def describe(arrays: Mapping[str, Array]) -> str:
-    """First names of ``arrays``, for a message."""
-    return ", ".join(printable(name, 40) for name in sorted(arrays)[:4])

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,9 +28,7 @@ from ale_py import roms
 from numpy.typing import NDArray
 
 from rlbench.config.tasks import AtariTask
-from rlbench.envs.atari import FIRE, atari_info, no_answers, one_seed_per_env, referee
-from rlbench.envs.base import Frames, Step
-from rlbench.envs.checks import Inspection
+from rlbench.envs.atari import FIRE, AtariVector, one_seed_per_env
 from rlbench.errors import UnknownName, UsageError
 
 SCREEN: Final = (210, 160, 3)
@@ -40,61 +37,46 @@ NEVER: Final = 2**30  # frames; a limit of the engine that no game reaches
 ONLY_ENV: Final = np.zeros(1, np.int64)  # index of the one env of an engine
 
 
-class AleVector:
-    """N envs of one game; ``coloured`` ones return the RGB screen, ``[N, 210, 160, 3]``."""
+class AleVector(AtariVector):
+    """N envs of one game; ``rgb`` ones return the screen, ``[N, 210, 160, 3]``."""
 
     def __init__(self, *, task: AtariTask, seeds: Sequence[int], training: bool, rgb: bool = False) -> None:
         rom = rom_of(task.game, "ale")
-        self._task = task
         self._seeds = one_seed_per_env(seeds)
         self._engines = [_engine(task, rom, rgb=rgb) for _ in seeds]
-        actions = self._engines[0].get_action_set()
-        self._fire = task.fire and ale_py.Action.FIRE in actions
-        self._referee = referee(task, num_envs=len(seeds), training=training)
-        info = atari_info(task, num_envs=len(seeds), actions=len(actions), engine="ale", package="ale-py")
-        self.info: Final = info._replace(obs_shape=SCREEN) if rgb else info
-        self._inspection = Inspection(name=f"ale/{task.game}", info=self.info, seeds=seeds)
-        self._answers = no_answers(len(seeds), self.info.obs_shape)
+        super().__init__(
+            task=task,
+            seeds=seeds,
+            training=training,
+            actions=self._engines[0].get_action_set(),
+            engine=("ale", "ale-py"),
+            obs_shape=SCREEN if rgb else None,
+        )
         self._frames = np.zeros(len(seeds), np.int64)  # [N] of the games so far, no-ops included
-
-    def reset(self) -> Frames:
-        """Begin every env's first game, ``[N, size, size]``."""
-        with self._inspection.guard():
-            for env_id, seed in enumerate(self._seeds):
-                self._restart(env_id, seed)
-                self._begin(env_id)
-        self._referee.begin(self._answers.lives)
-        return self._inspection.check_reset(self._answers.obs)
-
-    def send(self, action: NDArray[Any]) -> None:
-        """Start a step of the envs, ``[N]``: a no-op after a lost life, a reset after a game."""
-        self._inspection.check_action(action)
-        emulator_action = self._referee.emulator_action(action)
-        with self._inspection.guard():
-            for env_id in np.flatnonzero(self._referee.active).tolist():
-                self._engines[env_id].send(emulator_action[env_id : env_id + 1], FULL_STRENGTH)
-
-    def recv(self) -> Step:
-        """Wait for the answers to the last ``send``."""
-        self._answers = deepcopy(self._answers)  # a skipped env repeats its last answer
-        with self._inspection.guard():
-            for env_id in np.flatnonzero(self._referee.active).tolist():
-                self._answer(env_id)
-        self._answers.capped[:] = self._frames >= self._task.max_frames
-        return self._inspection.check_step(self._referee.apply(self._answers))
 
     def close(self) -> None:
         """Join the engines' threads; idempotent."""
         self._engines = []
 
-    def _answer(self, env_id: int) -> None:
-        self._receive(env_id)
-        if self._referee.lost[env_id]:
-            self._fire_reset(env_id)
-        elif self._referee.over[env_id]:
-            if self._frames[env_id] >= self._task.max_frames:  # a limit of ours, at which the engine has not reset
-                self._restart(env_id, seed=-1)
+    def _begin_games(self) -> None:
+        for env_id, seed in enumerate(self._seeds):
+            self._restart(env_id, seed)
             self._begin(env_id)
+
+    def _send(self, action: NDArray[np.integer], env_ids: NDArray[np.int64]) -> None:
+        for row, env_id in enumerate(env_ids.tolist()):
+            self._engines[env_id].send(action[row : row + 1], FULL_STRENGTH)
+
+    def _receive(self, env_ids: NDArray[np.int64]) -> None:
+        for env_id in env_ids.tolist():
+            self._store_answer(env_id)
+            if self._referee.life_lost[env_id]:
+                self._fire_reset(env_id)
+            elif self._referee.game_over[env_id]:
+                if self._frames[env_id] >= self._task.max_frames:  # a limit of ours, at which the engine has not reset
+                    self._restart(env_id, seed=-1)
+                self._begin(env_id)
+        self._answers.capped[:] = self._frames >= self._task.max_frames
 
     def _begin(self, env_id: int) -> None:
         while self._frames[env_id] == 0 and self._task.noops > 0:  # the engine draws 0 … noops; 0 is drawn again
@@ -109,9 +91,9 @@ class AleVector:
     def _fire_reset(self, env_id: int) -> None:
         if self._fire and not self._answers.ended[env_id]:
             self._engines[env_id].send(np.array([FIRE]), FULL_STRENGTH)
-            self._receive(env_id)
+            self._store_answer(env_id)
 
-    def _receive(self, env_id: int) -> None:
+    def _store_answer(self, env_id: int) -> None:
         obs, points, ended, _, info = self._engines[env_id].recv()
         self._store(env_id, obs, points=points[0], ended=ended[0], info=info)
 

@@ -7,15 +7,19 @@ it), without a reset of the emulator.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from copy import deepcopy
 from importlib.metadata import version
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import ale_py
 import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.config.tasks import AtariTask
-from rlbench.envs.base import Discrete, EnvInfo, Step
+from rlbench.envs.base import Discrete, EnvInfo, Frames, Step
+from rlbench.envs.checks import Inspection
 from rlbench.errors import UsageError
 
 NOOP: Final = 0
@@ -32,17 +36,6 @@ class Answers(NamedTuple):
     capped: NDArray[np.bool_]  # [N] the game has reached the frame limit
 
 
-def no_answers(num_envs: int, obs_shape: tuple[int, ...]) -> Answers:
-    """Answers of zeros, which are filled in place."""
-    return Answers(
-        obs=np.zeros((num_envs, *obs_shape), np.uint8),
-        points=np.zeros(num_envs, np.float64),
-        lives=np.zeros(num_envs, np.int64),
-        ended=np.zeros(num_envs, np.bool_),
-        capped=np.zeros(num_envs, np.bool_),
-    )
-
-
 class Referee:
     """Turn the answers of N emulators into a ``Step``, and decide the meaning of the next send to each env."""
 
@@ -53,37 +46,37 @@ class Referee:
         self._ended, self._capped = np.zeros(num_envs, np.bool_), np.zeros(num_envs, np.bool_)
         self._env_ids = np.arange(num_envs)
         self._env_ids.flags.writeable = False
-        self.lost = np.zeros(num_envs, np.bool_)  # [N] the next send begins the next life
-        self.over = np.ones(num_envs, np.bool_)  # [N] the next send begins the next game
+        self.life_lost = np.zeros(num_envs, np.bool_)  # [N] the next send begins the next life
+        self.game_over = np.ones(num_envs, np.bool_)  # [N] the next send begins the next game
         # [N] the game ended while it began: its end is reported in the next step, without the emulator
-        self.late = np.zeros(num_envs, np.bool_)
+        self.unreported_end = np.zeros(num_envs, np.bool_)
 
     def begin(self, lives: NDArray[np.int64]) -> None:
         """Begin a game in every env, with the lives ``[N]``."""
         self._lives = lives
-        self.over[:] = False
+        self.game_over[:] = False
 
     @property
     def active(self) -> NDArray[np.bool_]:
         """Mask of the envs whose emulators take part in the next step, ``[N]``."""
-        return ~self.late
+        return ~self.unreported_end
 
     def emulator_action(self, action: NDArray[np.integer]) -> NDArray[np.integer]:
         """The actions, ``[N]``, with the no-op where a life or a game begins next."""
-        return np.where(self.lost | self.over, NOOP, action)
+        return np.where(self.life_lost | self.game_over, NOOP, action)
 
     def apply(self, answers: Answers) -> Step:
         """Return the step of all envs; an env whose life or game begins answers with its first observation alone."""
-        live = ~(self.lost | self.over)
-        ended = np.where(self.late, self._ended, answers.ended)
-        capped = np.where(self.late, self._capped, answers.capped)
-        lives = np.where(self.late, self._lives, answers.lives)
-        score = np.where(live & ~self.late, answers.points, 0.0)
+        live = ~(self.life_lost | self.game_over)
+        ended = np.where(self.unreported_end, self._ended, answers.ended)
+        capped = np.where(self.unreported_end, self._capped, answers.capped)
+        lives = np.where(self.unreported_end, self._lives, answers.lives)
+        score = np.where(live & ~self.unreported_end, answers.points, 0.0)
         lost = live & (lives > 0) & (lives < self._lives) & self._episodic_life
         over = live & (ended | capped)
         terminated = lost | (live & ended)
         self._lives, self._ended, self._capped = lives, ended, capped
-        self.lost, self.over, self.late = lost & ~over, over, ~live & (ended | capped)
+        self.life_lost, self.game_over, self.unreported_end = lost & ~over, over, ~live & (ended | capped)
         return Step(
             obs=answers.obs,
             reward=(np.sign(score) if self._clip else score).astype(np.float32),
@@ -95,20 +88,71 @@ class Referee:
         )
 
 
-def referee(task: AtariTask, *, num_envs: int, training: bool) -> Referee:
-    """Build the rules of a task; only training ends episodes with a life and clips rewards."""
-    return Referee(num_envs=num_envs, episodic_life=training and task.episodic_life, clip=training and task.clip)
+class AtariVector(ABC):
+    """N emulators of one game and their referee; a subclass drives the engine and fills in ``_answers``."""
 
+    def __init__(
+        self,
+        *,
+        task: AtariTask,
+        seeds: Sequence[int],
+        training: bool,
+        actions: Sequence[ale_py.Action],
+        engine: tuple[str, str],
+        obs_shape: tuple[int, ...] | None = None,
+    ) -> None:
+        """``engine``: its name and its package; ``obs_shape`` of one env, ``[size, size]`` by default."""
+        num_envs, (name, package) = len(seeds), engine
+        self._task = task
+        self._fire = task.fire and ale_py.Action.FIRE in actions
+        self._referee = Referee(
+            num_envs=num_envs, episodic_life=training and task.episodic_life, clip=training and task.clip
+        )
+        self.info: Final = EnvInfo(
+            num_envs=num_envs,
+            obs_shape=obs_shape or (task.size, task.size),
+            obs_dtype=np.dtype(np.uint8),
+            actions=Discrete(len(actions)),
+            versions=(("env", f"{name}/{task.game}"), (package, version(package))),
+        )
+        self._inspection = Inspection(name=f"{name}/{task.game}", info=self.info, seeds=seeds)
+        self._answers = Answers(
+            obs=np.zeros((num_envs, *self.info.obs_shape), np.uint8),
+            points=np.zeros(num_envs, np.float64),
+            lives=np.zeros(num_envs, np.int64),
+            ended=np.zeros(num_envs, np.bool_),
+            capped=np.zeros(num_envs, np.bool_),
+        )
 
-def atari_info(task: AtariTask, *, num_envs: int, actions: int, engine: str, package: str) -> EnvInfo:
-    """Constants of the envs of a game: grey frames ``[size, size]``, discrete actions, engine and package version."""
-    return EnvInfo(
-        num_envs=num_envs,
-        obs_shape=(task.size, task.size),
-        obs_dtype=np.dtype(np.uint8),
-        actions=Discrete(actions),
-        versions=(("env", f"{engine}/{task.game}"), (package, version(package))),
-    )
+    def reset(self) -> Frames:
+        """Begin every env's first game, ``[N, *obs_shape]``."""
+        with self._inspection.engine_errors():
+            self._begin_games()
+        self._referee.begin(self._answers.lives)
+        return self._inspection.check_reset(self._answers.obs)
+
+    def send(self, action: NDArray[Any]) -> None:
+        """Start a step of the envs, ``[N]``: a no-op after a lost life, a reset after a game."""
+        self._inspection.check_action(action)
+        env_ids = np.flatnonzero(self._referee.active)
+        with self._inspection.engine_errors():
+            self._send(self._referee.emulator_action(action)[env_ids], env_ids)
+
+    def recv(self) -> Step:
+        """Wait for the answers to the last ``send``."""
+        self._answers = deepcopy(self._answers)  # a skipped env repeats its last answer
+        with self._inspection.engine_errors():
+            self._receive(np.flatnonzero(self._referee.active))
+        return self._inspection.check_step(self._referee.apply(self._answers))
+
+    @abstractmethod
+    def _begin_games(self) -> None: ...
+
+    @abstractmethod
+    def _send(self, action: NDArray[np.integer], env_ids: NDArray[np.int64]) -> None: ...
+
+    @abstractmethod
+    def _receive(self, env_ids: NDArray[np.int64]) -> None: ...
 
 
 def one_seed_per_env(seeds: Sequence[int]) -> tuple[int, ...]:

@@ -42,9 +42,7 @@ class EnvInfo(NamedTuple):
     obs_shape: tuple[int, ...]  # of one env's newest frame
     obs_dtype: np.dtype[Any]
     actions: Discrete | Box
-    versions: tuple[
-        tuple[str, str], ...
-    ]  # engine and package versions, for the record: (("env", "ale/pong"), ("ale-py", "0.12.1"))
+    versions: tuple[tuple[str, str], ...]  # for the record: (("env", "ale/pong"), ("ale-py", "0.12.1"))
 
 
 class Step(NamedTuple):

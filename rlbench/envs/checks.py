@@ -28,7 +28,7 @@ class Inspection:
         self._pending = np.ones(info.num_envs, np.bool_)
 
     @contextmanager
-    def guard(self) -> Iterator[None]:
+    def engine_errors(self) -> Iterator[None]:
         """Raise any error of the engine as ``BrokenEnvironment``, with its cause."""
         try:
             yield

@@ -18,11 +18,10 @@ Remaining differences from the reference wrappers (NoopReset, MaxAndSkip, Episod
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import deepcopy
 from importlib import import_module
 from importlib.util import find_spec
 from math import ceil
-from typing import Any, Final, Protocol, cast
+from typing import Any, Protocol, cast
 
 import ale_py
 import numpy as np
@@ -30,9 +29,7 @@ from numpy.typing import NDArray
 
 from rlbench.config.tasks import AtariTask
 from rlbench.envs.ale import rom_of
-from rlbench.envs.atari import FIRE, Answers, atari_info, no_answers, one_seed_per_env, referee
-from rlbench.envs.base import Frames, Step
-from rlbench.envs.checks import Inspection
+from rlbench.envs.atari import FIRE, AtariVector, one_seed_per_env
 from rlbench.errors import UsageError
 
 REMEDY = 'pip install "rlbench[envpool]"'
@@ -47,69 +44,47 @@ class _Pool(Protocol):
     def close(self) -> None: ...
 
 
-class EnvPoolVector:
+class EnvPoolVector(AtariVector):
     """N envs of one game."""
 
     def __init__(self, *, task: AtariTask, seeds: Sequence[int], training: bool, threads: int) -> None:
         rom_of(task.game, "envpool")  # a missing ROM is refused by name
         self._pool = _pool(task, one_seed_per_env(seeds), threads)
-        actions = _actions(task)
-        self._fire = task.fire and ale_py.Action.FIRE in actions
-        self._referee = referee(task, num_envs=len(seeds), training=training)
-        self.info: Final = atari_info(
-            task, num_envs=len(seeds), actions=len(actions), engine="envpool", package="envpool"
+        super().__init__(
+            task=task, seeds=seeds, training=training, actions=_actions(task), engine=("envpool", "envpool")
         )
-        self._inspection = Inspection(name=f"envpool/{task.game}", info=self.info, seeds=seeds)
-        self._answers = no_answers(len(seeds), self.info.obs_shape)
-
-    def reset(self) -> Frames:
-        """Begin every env's first game, ``[N, size, size]``."""
-        with self._inspection.guard():
-            obs, info = self._pool.reset()
-            self._answers.obs[info["env_id"]] = obs[:, 0]
-            self._answers.lives[info["env_id"]] = info["lives"]
-            self._fire_reset(np.arange(self.info.num_envs), self._answers)
-        self._referee.begin(self._answers.lives)
-        return self._inspection.check_reset(self._answers.obs)
-
-    def send(self, action: NDArray[Any]) -> None:
-        """Start a step of the envs, ``[N]``: a no-op after a lost life, a reset after a game."""
-        self._inspection.check_action(action)
-        active = np.flatnonzero(self._referee.active)
-        with self._inspection.guard():
-            if active.size:
-                self._pool.send(self._referee.emulator_action(action)[active], active)
-
-    def recv(self) -> Step:
-        """Wait for the answers to the last ``send``."""
-        rules = self._referee
-        answers = deepcopy(self._answers)  # a skipped env repeats its last answer
-        with self._inspection.guard():
-            if rules.active.any():
-                self._receive(answers)
-            began = rules.active & (rules.lost | rules.over)
-            self._fire_reset(np.flatnonzero(began & ~answers.ended & ~answers.capped), answers)
-        self._answers = answers
-        return self._inspection.check_step(rules.apply(answers))
 
     def close(self) -> None:
         """Join the pool's threads; idempotent."""
         self._pool.close()
 
-    def _fire_reset(self, env_ids: NDArray[np.int64], answers: Answers) -> None:
+    def _begin_games(self) -> None:
+        obs, info = self._pool.reset()
+        self._answers.obs[info["env_id"]] = obs[:, 0]
+        self._answers.lives[info["env_id"]] = info["lives"]
+        self._fire_reset(np.arange(self.info.num_envs))
+
+    def _send(self, action: NDArray[np.integer], env_ids: NDArray[np.int64]) -> None:
+        if env_ids.size:
+            self._pool.send(action, env_ids)
+
+    def _receive(self, env_ids: NDArray[np.int64]) -> None:
+        if env_ids.size:
+            self._store_answers()
+        began = env_ids[(self._referee.life_lost | self._referee.game_over)[env_ids]]
+        self._fire_reset(began[~(self._answers.ended | self._answers.capped)[began]])
+
+    def _fire_reset(self, env_ids: NDArray[np.int64]) -> None:
         """Press FIRE for one agent step in these envs; its points are dropped."""
         if self._fire and env_ids.size:
             self._pool.send(np.full(env_ids.size, FIRE), env_ids)
-            self._receive(answers)
+            self._store_answers()
 
-    def _receive(self, answers: Answers) -> None:
+    def _store_answers(self) -> None:
         obs, points, _, capped, info = self._pool.recv()
-        env_id = info["env_id"]
-        answers.obs[env_id] = obs[:, 0]
-        answers.points[env_id] = points
-        answers.lives[env_id] = info["lives"]
-        answers.ended[env_id] = info["terminated"]
-        answers.capped[env_id] = capped
+        answers, env_ids = self._answers, info["env_id"]
+        answers.obs[env_ids], answers.points[env_ids], answers.capped[env_ids] = obs[:, 0], points, capped
+        answers.lives[env_ids], answers.ended[env_ids] = info["lives"], info["terminated"]
 
 
 def _pool(task: AtariTask, seeds: tuple[int, ...], threads: int) -> _Pool:

@@ -24,7 +24,7 @@ from rlbench.envs.atari import one_seed_per_env
 from rlbench.envs.base import EnvInfo, Frames, Step
 from rlbench.envs.checks import Inspection
 from rlbench.envs.envpool import REMEDY
-from rlbench.envs.gymnasium import ActionScaling, bare
+from rlbench.envs.gymnasium import ActionScaling, registered_task
 from rlbench.envs.mujoco import PACKAGE
 from rlbench.errors import UsageError
 
@@ -38,7 +38,7 @@ class EnvPoolMujoco:
     def __init__(
         self, *, task: str, seeds: Sequence[int], threads: int, async_batch: int | None = None, limit: int | None = None
     ) -> None:
-        _, steps = bare(task, package=PACKAGE)
+        _, steps = registered_task(task, package=PACKAGE)
         if find_spec("envpool") is None:
             raise UsageError(f"{task}: EnvPool is not installed: {REMEDY}")
         pool_seeds = list(one_seed_per_env(seeds))
@@ -57,7 +57,7 @@ class EnvPoolMujoco:
             post_constraint=True,
         )
         _discard_warnings()
-        self._scaling: Final = ActionScaling.by(task, self._pool.action_space)
+        self._scaling: Final = ActionScaling.of_space(task, self._pool.action_space)
         self.info: Final = EnvInfo(
             num_envs=len(seeds),
             obs_shape=tuple(self._pool.observation_space.shape),
@@ -69,7 +69,7 @@ class EnvPoolMujoco:
 
     def reset(self) -> Frames:
         """Begin every env's first episode, ``[N, *obs_shape]``."""
-        with self._inspection.guard():
+        with self._inspection.engine_errors():
             self._pool.async_reset()
             return self._inspection.check_reset(self._receive(self.info.num_envs).obs)
 
@@ -77,12 +77,12 @@ class EnvPoolMujoco:
         """Start a step of the idle envs ``[M]``, or of all ``[N]``; an env whose episode is over resets itself."""
         env_id = np.arange(self.info.num_envs) if env_id is None else env_id
         self._inspection.check_action(action, env_id)
-        with self._inspection.guard():
+        with self._inspection.engine_errors():
             self._pool.send(self._scaling(action).astype(np.float64), env_id)
 
     def recv(self) -> Step:
         """Wait until ``async_batch`` envs have answered."""
-        with self._inspection.guard():
+        with self._inspection.engine_errors():
             step = self._receive(self._async_batch)
         return self._inspection.check_step(step)
 

@@ -38,13 +38,13 @@ def external_vector(task: GymnasiumTask, *, seeds: tuple[int, ...], training: bo
     """
 
     def make_env() -> object:
-        with _blamed(task):
+        with _package_errors(task):
             return _registered(task) if make is None else make(task.id, seeds)
 
     def prepare(env: object) -> Env:
         if not isinstance(env, gymnasium.Env):
             raise BrokenEnvironment(f"{task.id} of {task.package}: make_env returns {type(env).__name__}, no env")
-        return Frames(env, task, training=training) if task.size is not None else Vectors(env, task)
+        return GrayFrames(env, task, training=training) if task.size is not None else FlatVectors(env, task)
 
     first = make_env()
     if (mujoco := sys.modules.get("mujoco")) is not None:
@@ -56,7 +56,7 @@ def external_vector(task: GymnasiumTask, *, seeds: tuple[int, ...], training: bo
     return GymnasiumVector(name=task.id, factory=lambda: prepare(next(envs)), seeds=seeds, versions=(version,))
 
 
-class Vectors(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Any]):
+class FlatVectors(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Any]):
     """Observations as one float32 vector: boxes flattened, dictionaries and tuples concatenated, choices one-hot."""
 
     def __init__(self, env: Env, task: GymnasiumTask) -> None:
@@ -75,7 +75,7 @@ class Vectors(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Any]):
         return np.asarray(spaces.flatten(self.env.observation_space, observation), np.float32)
 
 
-class Frames(gymnasium.ObservationWrapper[NDArray[np.uint8], Any, Any]):
+class GrayFrames(gymnasium.ObservationWrapper[NDArray[np.uint8], Any, Any]):
     """Gray frames, reduced by area interpolation; in training the reward is its sign where the task says so."""
 
     def __init__(self, env: Env, task: GymnasiumTask, *, training: bool) -> None:
@@ -109,7 +109,7 @@ def _registered(task: GymnasiumTask) -> Env:
 
 
 @contextmanager
-def _blamed(task: GymnasiumTask) -> Iterator[None]:
+def _package_errors(task: GymnasiumTask) -> Iterator[None]:
     """Name the task and its package in every error of the package."""
     try:
         yield

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlbench.envs.base import Step
-from rlbench.envs.gymnasium import Env, GymnasiumVector, bare
-from rlbench.envs.mujoco import physics, put_physics
+from rlbench.envs.gymnasium import Env, GymnasiumVector, registered_task
+from rlbench.envs.mujoco import load_physics, physics_state
 from rlbench.errors import UsageError
 from rlbench.ops.state_dict import State, subtree, tensor
 
@@ -53,7 +53,7 @@ class FetchVector(GymnasiumVector):
         self, *, task: str, seeds: Sequence[int], limit: int | None = None, limit_terminates: bool = False
     ) -> None:
         _import_package(task)
-        factory, steps = bare(task, package=PACKAGE)
+        factory, steps = registered_task(task, package=PACKAGE)
         super().__init__(
             name=task,
             factory=lambda: Flat(_sparse(task, factory)),
@@ -73,13 +73,13 @@ class FetchVector(GymnasiumVector):
     def state_dict(self) -> State:
         """State of physics, goals, episodes and generators."""
         goals = np.stack([env.goal for env in self.unwrapped()])
-        return {**self.progress(), "physics": physics(self.unwrapped()), "goals": torch.from_numpy(goals)}
+        return {**self.episodes_state(), "physics": physics_state(self.unwrapped()), "goals": torch.from_numpy(goals)}
 
     def load_state_dict(self, state: State) -> None:
         """Restore physics, goals, episodes and generators."""
-        with self._inspection.guard():
-            self.proceed(state)
-            put_physics(self.unwrapped(), subtree(state, "physics"))
+        with self._inspection.engine_errors():
+            self.load_episodes_state(state)
+            load_physics(self.unwrapped(), subtree(state, "physics"))
             for env, goal in zip(self.unwrapped(), tensor(state, "goals").numpy(), strict=True):
                 env.goal = goal.copy()
 

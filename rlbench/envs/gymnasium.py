@@ -51,7 +51,7 @@ class GymnasiumVector:
         if not isinstance(space, spaces.Box):
             raise UsageError(f"{name}: observations are {space}; only Box is supported")
         self._raw: Final = np.dtype(space.dtype)
-        self._scaling: Final = ActionScaling.by(name, self._envs[0].action_space)
+        self._scaling: Final = ActionScaling.of_space(name, self._envs[0].action_space)
         self._limit: Final = NEVER if limit is None else limit
         self.info: Final = EnvInfo(
             num_envs=len(seeds),
@@ -69,7 +69,7 @@ class GymnasiumVector:
 
     def reset(self) -> Frames:
         """Seed every env and begin its first episode, ``[N, *obs_shape]``."""
-        with self._inspection.guard():
+        with self._inspection.engine_errors():
             first = [np.asarray(env.reset(seed=seed)[0]) for env, seed in zip(self._envs, self._seeds, strict=True)]
             for env_id, obs in enumerate(first):
                 self._inspection.check_first_obs(env_id, obs, self._raw)
@@ -93,28 +93,28 @@ class GymnasiumVector:
             over=np.zeros(num_envs, np.bool_),
         )
         self._elapsed = np.where(self._ended, 0, self._elapsed + 1)
-        with self._inspection.guard():
+        with self._inspection.engine_errors():
             self._step_envs(step)
         self._ended = step.terminated | step.truncated
         return self._inspection.check_step(step)
 
     def _step_envs(self, step: Step) -> None:
-        self._advance(range(self.info.num_envs), step)
+        self._step_range(range(self.info.num_envs), step)
 
-    def _advance(self, env_ids: range, step: Step) -> None:
+    def _step_range(self, env_ids: range, step: Step) -> None:
         """Step or reset these envs, one after the other."""
         for env_id in env_ids:
             try:
                 if self._ended[env_id]:
-                    self._begin(env_id, step)
+                    self._reset_env(env_id, step)
                 else:
-                    self._play(env_id, step)
+                    self._step_env(env_id, step)
             except (RlbenchError, MemoryError):
                 raise
             except (Exception, SystemExit) as cause:
                 raise self._inspection.env_error(env_id, cause) from cause
 
-    def progress(self) -> State:
+    def episodes_state(self) -> State:
         """State of the episodes and generators: all that is not inside the environments."""
         streams = [_generator_state(env.np_random) for env in self.unwrapped()]
         return {
@@ -124,7 +124,7 @@ class GymnasiumVector:
             "steps": self._inspection.steps,
         }
 
-    def proceed(self, state: State) -> None:
+    def load_episodes_state(self, state: State) -> None:
         """Reset every env, then load the progress of other episodes."""
         self.reset()
         self._elapsed, self._ended = tensor(state, "elapsed").numpy().copy(), tensor(state, "ended").numpy().copy()
@@ -142,12 +142,12 @@ class GymnasiumVector:
             env.close()
         self._envs = []
 
-    def _begin(self, env_id: int, step: Step) -> None:
+    def _reset_env(self, env_id: int, step: Step) -> None:
         obs, _ = self._envs[env_id].reset()
         self._inspection.check_obs(env_id, obs, self._raw)
         step.obs[env_id] = obs
 
-    def _play(self, env_id: int, step: Step) -> None:
+    def _step_env(self, env_id: int, step: Step) -> None:
         """Take one agent step of a live env and fill its row of ``step``."""
         obs, reward, terminated, truncated, info = self._envs[env_id].step(self._action[env_id])
         self._inspection.check_obs(env_id, obs, self._raw)
@@ -169,7 +169,7 @@ class ActionScaling(NamedTuple):
     half: Any
 
     @classmethod
-    def by(cls, name: str, space: gymnasium.Space[Any]) -> ActionScaling:
+    def of_space(cls, name: str, space: gymnasium.Space[Any]) -> ActionScaling:
         """Build the scaling to a space.
 
         Raises:
@@ -195,7 +195,7 @@ class ActionScaling(NamedTuple):
         return bounded
 
 
-def bare(task: str, *, package: str) -> tuple[Callable[[], Env], int | None]:
+def registered_task(task: str, *, package: str) -> tuple[Callable[[], Env], int | None]:
     """Return a factory of a package's task without Gymnasium's wrappers, and the step limit of its episodes.
 
     Raises:
@@ -239,17 +239,17 @@ class ClassicVector(GymnasiumVector):
     """N envs of one task, such as ``CartPole-v1``; ``limit``: agent steps an episode may last, else the task's."""
 
     def __init__(self, *, task: str, seeds: Sequence[int], limit: int | None = None) -> None:
-        factory, steps = bare(task, package=PACKAGE)
+        factory, steps = registered_task(task, package=PACKAGE)
         super().__init__(name=task, factory=factory, seeds=seeds, limit=steps if limit is None else limit)
 
     def state_dict(self) -> State:
         """State of envs, episodes and generators."""
         places: State = {str(i): torch.tensor(np.array(env.state)) for i, env in enumerate(self.unwrapped())}
-        return {**self.progress(), "places": places}  # a tensor for each env: after a reset its type differs
+        return {**self.episodes_state(), "places": places}  # a tensor for each env: after a reset its type differs
 
     def load_state_dict(self, state: State) -> None:
         """Restore envs, episodes and generators."""
-        with self._inspection.guard():
-            self.proceed(state)
+        with self._inspection.engine_errors():
+            self.load_episodes_state(state)
             for i, env in enumerate(self.unwrapped()):
                 env.state = tensor(subtree(state, "places"), str(i)).numpy().copy()

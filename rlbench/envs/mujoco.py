@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from rlbench.envs.base import Step
-from rlbench.envs.gymnasium import GymnasiumVector, bare
+from rlbench.envs.gymnasium import GymnasiumVector, registered_task
 from rlbench.envs.opengl import import_remedy
 from rlbench.errors import UsageError
 from rlbench.ops.state_dict import State, subtree, tensor
@@ -49,7 +49,7 @@ class MujocoVector(GymnasiumVector):
     """
 
     def __init__(self, *, task: str, seeds: Sequence[int], limit: int | None = None, threads: int = 1) -> None:
-        factory, steps = bare(task, package=PACKAGE)
+        factory, steps = registered_task(task, package=PACKAGE)
         super().__init__(
             name=task,
             factory=factory,
@@ -71,9 +71,9 @@ class MujocoVector(GymnasiumVector):
         """Fill every env's row of ``step``, a share of the envs in each thread."""
         if self._pool is None:
             return super()._step_envs(step)
-        others = [self._pool.submit(self._advance, env_ids, step) for env_ids in self._shares]
+        others = [self._pool.submit(self._step_range, env_ids, step) for env_ids in self._shares]
         try:
-            self._advance(self._own, step)
+            self._step_range(self._own, step)
         finally:
             wait(others)
         for other in others:
@@ -82,16 +82,16 @@ class MujocoVector(GymnasiumVector):
 
     def state_dict(self) -> State:
         """State of physics, episodes and generators."""
-        return {**self.progress(), "physics": physics(self.unwrapped())}
+        return {**self.episodes_state(), "physics": physics_state(self.unwrapped())}
 
     def load_state_dict(self, state: State) -> None:
         """Restore physics, episodes and generators."""
-        with self._inspection.guard():
-            self.proceed(state)
-            put_physics(self.unwrapped(), subtree(state, "physics"))
+        with self._inspection.engine_errors():
+            self.load_episodes_state(state)
+            load_physics(self.unwrapped(), subtree(state, "physics"))
 
 
-def physics(envs: Sequence[Any]) -> State:
+def physics_state(envs: Sequence[Any]) -> State:
     """Return the physics of N envs with a ``model`` and its ``data``, each ``[N, ...]`` float64."""
     states = np.empty((len(envs), mujoco.mj_stateSize(envs[0].model, INTEGRATION)))
     for env, row in zip(envs, states, strict=True):
@@ -100,7 +100,7 @@ def physics(envs: Sequence[Any]) -> State:
     return {name: torch.from_numpy(rows) for name, rows in {"integration": states, **positions}.items()}
 
 
-def put_physics(envs: Sequence[Any], state: State) -> None:
+def load_physics(envs: Sequence[Any], state: State) -> None:
     """Restore the physics of N envs in place."""
     for i, env in enumerate(envs):
         mujoco.mj_setState(env.model, env.data, tensor(state, "integration")[i].numpy(), INTEGRATION)

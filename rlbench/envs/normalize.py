@@ -33,7 +33,7 @@ class Scale:
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.moments = initial_moments(shape, torch.empty(0))
 
-    def count(self, obs: NDArray[np.float32]) -> None:
+    def update(self, obs: NDArray[np.float32]) -> None:
         """Update the statistics by the rows of ``[N, ...]``."""
         self.moments = update_moments(self.moments, torch.from_numpy(obs), torch.ones(len(obs)))
 
@@ -82,7 +82,7 @@ class Normalized:
 
     def _normalize(self, obs: Frames) -> Frames:
         if self.updated is not None:
-            self.updated.count(obs)
+            self.updated.update(obs)
         return self.scale(obs)
 
 

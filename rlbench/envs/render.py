@@ -101,7 +101,7 @@ class RecordVideo:
         self.envs.close()
 
 
-class Board(Camera):
+class BoardCamera(Camera):
     """Camera on a toy task whose observation is a board of bytes."""
 
     look = "board"
@@ -121,7 +121,7 @@ class Board(Camera):
         return np.repeat(large[..., None], 3, axis=-1)
 
 
-class Screen(Camera):
+class ScreenCamera(Camera):
     """Camera on an emulator of Gymnasium, by its screen."""
 
     look = "screen"
@@ -171,7 +171,7 @@ class ShadowEmulator(Camera):
         self._envs.close()
 
 
-class Rendered(Camera):
+class MujocoCamera(Camera):
     """OpenGL camera on a MuJoCo simulation.
 
     Raises:

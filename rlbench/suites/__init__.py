@@ -88,7 +88,7 @@ def algorithms_matching(suite: str, glob: str) -> list[str]:
     """
     matches = [name for name in algorithms(suite) if fnmatchcase(name, glob)]
     if not matches:
-        known_algorithm(suite, glob)
+        check_algorithm(suite, glob)
     return matches
 
 
@@ -120,7 +120,7 @@ def spec(
         UsageError: the algorithm cannot play the task.
     """
     module = _module(suite)
-    known_algorithm(suite, algorithm)
+    check_algorithm(suite, algorithm)
     if dataset and suite != "offline":
         raise UsageError(f"{suite}: its algorithms learn from no data set; choose the suite offline")
     if task.startswith(GYM):
@@ -205,7 +205,7 @@ def sources(spec: Spec) -> dict[str, str]:
         return {} if module_sources is None else dict(module_sources(spec.algorithm, spec.task.id))
 
 
-def known_algorithm(suite: str, algorithm: str) -> None:
+def check_algorithm(suite: str, algorithm: str) -> None:
     """Refuse an algorithm that the suite does not have.
 
     Raises:

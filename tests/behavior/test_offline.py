@@ -202,13 +202,13 @@ def test_data_of_another_environment_with_equal_shapes_are_refused_by_metadata(t
 
 def test_file_is_hashed_once_unless_it_changes(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[Path] = []
-    measure = checksums.measure
+    measure = checksums.compute_seal
 
     def count_hash(path: Path, url: str | None = None) -> checksums.Seal:
         hashed.append(path)
         return measure(path, url)
 
-    monkeypatch.setattr(checksums, "measure", count_hash)
+    monkeypatch.setattr(checksums, "compute_seal", count_hash)
     spec, runtime = spec_of("il"), Runtime(device="cpu", threads=1, dataset=str(data))
     assert isinstance(spec.task, OfflineTask)
     check = check_data(spec, runtime)
@@ -256,7 +256,7 @@ def test_set_of_a_former_versions_recipe_is_refused(tmp_path: Path) -> None:
     for recipe_version, is_refused in [(recipe, False), (former, True)]:
         with h5py.File(path, "a") as file:
             file.attrs.update({"name": recipe.name, "task": recipe.task, "recipe": recipe_version.to_json()})
-        checksums.forget(path)
+        checksums.remove_seal(path)
         again = "another recipe .* generate rlb-hopper-medium --force"
         with pytest.raises(RefusedFile, match=again) if is_refused else nullcontext():
             experience(spec, spec.task, runtime)

@@ -9,9 +9,9 @@ from benchmarks.__main__ import CONTESTS, PEERS, WITH_PARTS
 from benchmarks.arithmetic import update_flop
 from benchmarks.cases import OTHER_UNITS, UNITS, cases
 from benchmarks.children import ROOT
+from benchmarks.loops import pong_spec
 from benchmarks.measure import WORKLOADS
 from benchmarks.offline_evaluation import EVAL_WORKERS
-from benchmarks.ours import settings
 from rlbench import suites
 from rlbench.algorithms.dqn import QLearner
 from rlbench.assembly.dqn import build_q_network, fraction_loss
@@ -43,7 +43,7 @@ def test_value_based_workload_covers_all_q_learning_algorithms(workload):
     case_list = cases(workload, 1, 1_000)
     assert {case.algorithm for case in case_list.values()} == {"dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow"}
     for case in case_list.values():
-        algo = settings(case).algo
+        algo = pong_spec(case).algo
         assert isinstance(algo, QLearningConfig)
         assert (algo.batch, algo.curiosity) == (case.batch, None)
 

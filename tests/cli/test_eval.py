@@ -15,7 +15,7 @@ from PIL import Image
 from rlbench import checkpoint
 from rlbench.cli.app import main
 from rlbench.envs.mujoco import MujocoVector
-from rlbench.envs.render import Rendered
+from rlbench.envs.render import MujocoCamera
 from rlbench.errors import UsageError
 from tests.commands import stdout_of
 from tests.reliability.test_output import complaints, schema_of
@@ -237,7 +237,7 @@ def test_video_of_an_environment_without_frames_is_refused(tmp_path: Path, capsy
 def test_mujoco_video_is_rendered_with_opengl(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUJOCO_GL", "egl")
     try:
-        Rendered(MujocoVector(task="InvertedPendulum-v4", seeds=(0,)).unwrapped()[0]).close()
+        MujocoCamera(MujocoVector(task="InvertedPendulum-v4", seeds=(0,)).unwrapped()[0]).close()
     except UsageError:
         pytest.skip("no EGL here")
     words = ["--smoke", "--steps", "400", "--quiet"]

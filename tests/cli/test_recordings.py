@@ -198,7 +198,7 @@ def test_two_processes_do_not_write_one_set(run: Path, tmp_path: Path, home: Pat
         (["data", "import", "rlu", str(good), "--name", "rlb-u", "--workers", "1"], "rlb-u"),
     )
     for command, name in commands:
-        with recording_writer.alone(home / f"{name}.frames"):
+        with recording_writer.locked_folder(home / f"{name}.frames"):
             assert main(command) == 2 and "another process is writing it; wait" in capsys.readouterr().err
         assert main(command) == 0
     assert recording_reader.is_complete(home / "rlb-catch.frames")
@@ -265,4 +265,4 @@ def test_ctrl_c_keeps_the_recorded_steps(
     with suppress(KeyboardInterrupt):
         assert main(line(run)) == 130
     assert "broken off; use what is there with rlbench data subset" in capsys.readouterr().err
-    assert int((~recording_reader.outline(home / "rlb-catch.frames").final).sum()) >= 147
+    assert int((~recording_reader.read_steps(home / "rlb-catch.frames").final).sum()) >= 147

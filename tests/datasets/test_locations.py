@@ -31,7 +31,7 @@ def test_every_set_of_d4rl_is_known() -> None:
     assert len(sets) == 155
     one = sets["halfcheetah-medium-replay-v2"]
     assert one.url.endswith("/offline_rl/gym_mujoco_v2/halfcheetah_medium_replay-v2.hdf5")
-    assert (one.features, one.actions, one.kind, one.steps) == (17, 6, "medium-replay", 202_000)
+    assert (one.features, one.actions, one.steps) == (17, 6, 202_000)
     assert one.env_id == "HalfCheetah-v4"
     assert len({each.file for each in sets.values()}) == 155
     assert all(
@@ -84,7 +84,7 @@ def test_every_kind_of_set_has_its_location(name: str, says: str) -> None:
 )
 def test_other_names_are_refused(name: str) -> None:
     with pytest.raises(UnknownName):
-        locations.place(name)
+        locations.locate(name)
 
 
 def test_a_given_path_comes_first(tmp_path: Path) -> None:
@@ -96,9 +96,9 @@ def test_a_given_path_comes_first(tmp_path: Path) -> None:
 
 
 def test_the_folder_is_the_variables_or_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert locations.place("hopper-medium-v2").path.parent == tmp_path / ".d4rl/datasets"
+    assert locations.locate("hopper-medium-v2").path.parent == tmp_path / ".d4rl/datasets"
     monkeypatch.setenv("D4RL_DATASET_DIR", str(tmp_path / "other"))
-    assert locations.place("hopper-medium-v2").path.parent == tmp_path / "other"
+    assert locations.locate("hopper-medium-v2").path.parent == tmp_path / "other"
 
 
 def test_sets_are_imported_listed_and_found(
@@ -112,7 +112,7 @@ def test_sets_are_imported_listed_and_found(
     one = np.zeros((1, 1))
     episode = {"observations": np.zeros((2, 2)), "actions": one, "rewards": one[0], "terminations": one[0]}
     dataset_fetch.import_dataset(write_minari([{**episode, "truncations": np.ones(1)}]), "toy/walk/medium-v0")
-    assert [(location.name, location.kind) for location in locations.local()] == [
+    assert [(location.name, location.kind) for location in locations.list_local()] == [
         ("rlb-mine", "own"),
         ("toy/walk/medium-v0", "minari"),
     ]
@@ -129,7 +129,7 @@ def test_sets_are_imported_listed_and_found(
 def test_other_file_cannot_take_a_d4rl_name(columns: Columns, write_flat: Callable[..., Path]) -> None:
     with pytest.raises(RefusedFile, match="observations: 3 numbers a step, hopper-medium-v2 has 11"):
         dataset_fetch.import_dataset(write_flat(columns), "hopper-medium-v2")
-    assert locations.local() == []
+    assert locations.list_local() == []
 
 
 def test_a_file_is_recorded_on_first_use_and_a_change_is_noticed(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_checksum_of_a_partial_file_is_not_stored(tmp_path: Path) -> None:
         checksums.seal_of(path)
     assert checksums.read_seal(path) is None
     path.write_bytes(whole.read_bytes())
-    assert checksums.seal_of(path).sha256 == checksums.measure(whole).sha256
+    assert checksums.seal_of(path).sha256 == checksums.compute_seal(whole).sha256
 
 
 @pytest.mark.parametrize(
@@ -231,4 +231,4 @@ def test_folder_of_generated_sets_follows_its_variable(tmp_path: Path, monkeypat
     ):
         monkeypatch.setenv("RLBENCH_DATASETS", value)
         assert locations.folder("own") == due
-        assert locations.place("rlb-x").path == due / "rlb-x.hdf5"
+        assert locations.locate("rlb-x").path == due / "rlb-x.hdf5"

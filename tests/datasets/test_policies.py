@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from rlbench.datasets.policies import LARGEST, Policy, parse_policy, read_policy_file, serialize
-from rlbench.datasets.recipes import POLICIES, SHA256
+from rlbench.datasets.recipes import POLICIES, RECIPES
 from rlbench.errors import RefusedFile, UsageError
 
 Arrays = dict[str, NDArray[np.generic]]
@@ -96,7 +96,7 @@ def test_zeros_and_the_time_left_are_appended_before_the_scale() -> None:
         wide, input_dim="4", obs_pad_zeros="1", time_feature="true", time_feature_max_steps="10", obs_norm="true",
         obs_epsilon="0.001", obs_clip="1.5", activation="none",
     )  # fmt: skip
-    assert policy.observed == 2
+    assert policy.obs_size == 2
     obs_by_hand = 1.0 / 1 + 3.0 / 2 + min(1.5, 1 / 0.5) + max(-1.5, (0.6 - 0.5) / 0.1)
     assert action_of(policy, 1.0, 3.0, elapsed=4) == pytest.approx(obs_by_hand / 16, abs=1e-6)
     assert action_of(policy, 1.0, 3.0, elapsed=9) == pytest.approx((1.0 + 1.5 + 1.5 - 1.5) / 16, abs=1e-6)
@@ -111,13 +111,16 @@ def test_envs_have_their_own_clocks() -> None:
     )
 
 
+SHA256 = {part.policy: part.sha256 for recipe in RECIPES.values() for part in recipe.parts}
+
+
 @pytest.mark.parametrize("name", sorted(SHA256))
 def test_packaged_policies_agree_with_explicit_sums(name: str) -> None:
     policy = read_policy_file(POLICIES / f"{name}.safetensors")
     assert policy.sha256 == SHA256[name]
     generator = np.random.default_rng(7)
-    obs = generator.standard_normal((2, policy.observed)).astype(np.float32)
-    noise = generator.standard_normal((2, policy.facts.action_dim))
+    obs = generator.standard_normal((2, policy.obs_size)).astype(np.float32)
+    noise = generator.standard_normal((2, policy.metadata.action_dim))
     actions = policy(obs, np.zeros(2, np.int64), noise)
     for row in range(2):
         np.testing.assert_allclose(actions[row], _naive(policy, obs[row].tolist(), noise[row].tolist()), atol=1e-7)
@@ -125,7 +128,7 @@ def test_packaged_policies_agree_with_explicit_sums(name: str) -> None:
 
 def _naive(policy: Policy, obs: list[float], noise: list[float]) -> list[float]:
     """One number after the other."""
-    facts = policy.facts
+    facts = policy.metadata
     x = list(obs)
     if policy.scale is not None:
         mean, std = policy.scale

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from rlbench.datasets.policies import read_policy_file
-from rlbench.datasets.recipes import POLICIES, RECIPES, SHA256, Part, Recipe, checked, load_recipe, own
+from rlbench.datasets.recipes import POLICIES, RECIPES, Part, Recipe, check_own_name, load_recipe, user_recipe
 from rlbench.errors import UnknownName, UsageError
 
 ZEROS = "0" * 64
@@ -22,7 +22,7 @@ EXPECTED = {
 
 def small(*parts: Part, steps: int = 100, num_envs: int = 2) -> Recipe:
     """A recipe of those parts."""
-    with checked("rlb-small"):
+    with user_recipe("rlb-small"):
         return Recipe(name="rlb-small", task="Hopper-v4", parts=parts, steps=steps, seed=0, lanes=num_envs)
 
 
@@ -68,7 +68,7 @@ def test_recipe_round_trips() -> None:
 
 @pytest.mark.parametrize("name", ["rlb-mine", "rlb-half-cheetah.v2", "rlb-a+b_c"])
 def test_names_of_generated_sets_are_free(name: str) -> None:
-    own(name)
+    check_own_name(name)
 
 
 @pytest.mark.parametrize(
@@ -86,12 +86,12 @@ def test_names_of_generated_sets_are_free(name: str) -> None:
 )
 def test_reserved_names_are_refused_with_a_free_one(name: str, instead: str) -> None:
     with pytest.raises(UsageError, match=rf"call it {instead}$"):
-        own(name)
-    own(instead)
+        check_own_name(name)
+    check_own_name(instead)
 
 
 def test_name_of_a_packaged_recipe_is_reserved() -> None:
-    with pytest.raises(UsageError, match="made by a recipe that comes with rlbench"), checked("rlb-hopper-medium"):
+    with pytest.raises(UsageError, match="made by a recipe that comes with rlbench"), user_recipe("rlb-hopper-medium"):
         pass
 
 
@@ -113,12 +113,12 @@ def test_every_recipes_policy_is_packaged_and_fits_its_task(name: str) -> None:
     for part in RECIPES[name].parts:
         policy = read_policy_file(POLICIES / f"{part.policy}.safetensors")
         assert policy.sha256 == part.sha256
-        assert policy.facts.env_evaluated == RECIPES[name].task
+        assert policy.metadata.env_evaluated == RECIPES[name].task
 
 
 def test_every_packaged_policy_is_used_and_licensed() -> None:
-    assert {path.stem for path in POLICIES.glob("*.safetensors")} == set(SHA256)
-    assert {part.policy for packaged in RECIPES.values() for part in packaged.parts} == set(SHA256)
+    packaged = {path.stem for path in POLICIES.glob("*.safetensors")}
+    assert {part.policy for recipe in RECIPES.values() for part in recipe.parts} == packaged
     text = (POLICIES / "README.md").read_text(encoding="utf-8")
     for licence in ("rl-trained-agents.MIT.txt", "openai-imitation.MIT.txt"):
         assert licence in text and "Permission is hereby granted" in (POLICIES / licence).read_text(encoding="utf-8")

@@ -223,7 +223,7 @@ def test_sets_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.
         locations.resolve("rlb-toy")
     write(folder, [[(5, True)]])
     assert locations.resolve("rlb-toy") == ("rlb-toy", folder) and locations.resolve(str(folder)) == (None, folder)
-    assert locations.Place("rlb-toy", "own", folder) in locations.local()
+    assert locations.Location("rlb-toy", "own", folder) in locations.list_local()
     assert len(loader.load_dataset(folder, "rlb-toy").obs) == 6 and loader.dataset_metadata(folder) == {"task": "Toy"}
     assert loader.data_file(folder) == folder / "dataset.json"
 
@@ -268,7 +268,7 @@ def test_invalid_actions_and_rewards_are_refused_by_file(
     writer.add(step(0, first_frame, action, reward, terminated=True, truncated=False))
     writer.add(last(0, first_frame))
     writer.flush()
-    for look in (recording_reader.read_recording, recording_reader.outline):
+    for look in (recording_reader.read_recording, recording_reader.read_steps):
         with pytest.raises(RefusedFile, match=rf"play\.00000\.segment: .*row 1: {metadata}"):
             look(tmp_path / "x.frames")
 
@@ -285,10 +285,10 @@ def test_files_of_frames_of_another_size_are_refused_by_name(tmp_path: Path) -> 
 def test_set_that_does_not_fit_into_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording_reader, "ROW", 1)  # less than its frame
     write(tmp_path / "x.frames", [[(20, True)]])
-    assert len(recording_reader.read_recording(tmp_path / "x.frames", room=21 * 12).obs) == 21
+    assert len(recording_reader.read_recording(tmp_path / "x.frames", max_bytes=21 * 12).obs) == 21
     with pytest.raises(UsageError, match=r"21 frames do not fit into memory; .* rlbench data subset"):
-        recording_reader.read_recording(tmp_path / "x.frames", room=21 * 12 - 1)
-    assert len(recording_reader.read_recording(tmp_path / "x.frames", 5, room=6 * 12).obs) == 6
+        recording_reader.read_recording(tmp_path / "x.frames", max_bytes=21 * 12 - 1)
+    assert len(recording_reader.read_recording(tmp_path / "x.frames", 5, max_bytes=6 * 12).obs) == 6
 
 
 def test_frames_of_a_chunk_and_of_a_file_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,6 +297,6 @@ def test_frames_of_a_chunk_and_of_a_file_are_bounded(tmp_path: Path, monkeypatch
     write(source, [[(20, True)], [(20, True)]], rows=100)
     assert len(list(source.glob("*.segment"))) == 3
     for work in (recording_reader.verify_recording, partial(recording_reader.subset, target=target, steps=5)):
-        work(source, room=room)
+        work(source, max_bytes=room)
         with pytest.raises(RefusedFile, match=r"segment: with it the set takes .* this machine has"):
-            work(source, room=room - 42 * 2 * 12)
+            work(source, max_bytes=room - 42 * 2 * 12)

@@ -109,12 +109,6 @@ def test_mid_game_line_begins_with_its_preceding_frames(tmp_path: Path, folder: 
     assert recording_reader.metadata(folder) == counts
 
 
-def still(number: int, *, action: int = 0) -> Transition:
-    """A moment at which nothing moves."""
-    frame = [frame_of(number)] * 4
-    return Transition(frame, action, 0.0, 1.0, frame, 0, 5)
-
-
 def test_identical_frames_are_each_stored_once() -> None:
     """Moments at which nothing moves."""
     frame = [frame_of(3)] * 4
@@ -123,7 +117,7 @@ def test_identical_frames_are_each_stored_once() -> None:
         records = Shard(Path("s"))
         for at in range(count):
             records.add(at, still)
-        assert records.lines() == [list(range(count))]
+        assert records.trajectories() == [list(range(count))]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.booleans()), min_size=1, max_size=30))
@@ -131,17 +125,17 @@ def test_every_record_is_in_one_consistent_line(rows_of_line: list[tuple[int, in
     records = Shard(Path("s"))
     for before, after, over in rows_of_line:
         records.stacks.append((before,) * 4)
-        records.led_to.append((after,) * 4)
+        records.next_stacks.append((after,) * 4)
         records.action.append(before % 2)
         records.next_action.append(after % 2)
-        records.over.append(over)
+        records.terminated.append(over)
         records.reward.append(0.0)
         records.episode.append(0)
-    lines = records.lines()
+    lines = records.trajectories()
     assert sorted(i for line in lines for i in line) == list(range(len(rows_of_line)))
     for line in lines:
         for one, other in pairwise(line):
-            assert records.led_to[one] == records.stacks[other] and not records.over[one]
+            assert records.next_stacks[one] == records.stacks[other] and not records.terminated[one]
             assert records.next_action[one] == records.action[other]
 
 

@@ -79,9 +79,9 @@ def test_actor_of_an_sb3_zip_acts_like_sb3() -> None:
     obs = np.array([[0.1, 0.2, 0.3], [1, -1, 2]], np.float32)
     # SAC("MlpPolicy", …).predict(obs, deterministic=True) of the model before it was saved, halved: torque is within ±2
     assert 2 * policy(obs, np.zeros(2, np.int64)).ravel() == pytest.approx([-0.39951575, -0.5955986], abs=1e-6)
-    assert (policy.facts.squash, policy.facts.log_std, policy.facts.activation) == ("tanh", "layer", "relu")
-    assert (policy.facts.log_std_min, policy.facts.log_std_max) == (-20, 2)
-    assert policy.facts.env_evaluated == "Pendulum-v1"
+    assert (policy.metadata.squash, policy.metadata.log_std, policy.metadata.activation) == ("tanh", "layer", "relu")
+    assert (policy.metadata.log_std_min, policy.metadata.log_std_max) == (-20, 2)
+    assert policy.metadata.env_evaluated == "Pendulum-v1"
 
 
 def test_an_on_policy_zip_acts_as_its_layers_do(tmp_path: Path) -> None:
@@ -94,12 +94,12 @@ def test_an_on_policy_zip_acts_as_its_layers_do(tmp_path: Path) -> None:
     assert policy(obs, START)[0] == pytest.approx(mean.numpy(), abs=1e-6)
     sample = policy(obs, START, np.array([[0.5, -0.5]]))
     assert sample[0] == pytest.approx(mean.numpy() + np.array([math.exp(-1), -math.exp(-2)]) / 2, abs=1e-6)
-    assert policy.facts.squash == "clip"
+    assert policy.metadata.squash == "clip"
 
 
 def test_a_chosen_activation_is_honoured_and_an_unknown_one_refused(tmp_path: Path) -> None:
     options = {"policy_kwargs": {"activation_fn": "<class 'torch.nn.modules.activation.ReLU'>"}}
-    assert converted(zipped(tmp_path, PPO, options)).facts.activation == "relu"
+    assert converted(zipped(tmp_path, PPO, options)).metadata.activation == "relu"
     unknown = {"policy_kwargs": {"activation_fn": "<class 'torch.nn.modules.activation.ELU'>"}}
     with pytest.raises(RefusedFile, match="has the activation ELU"):
         converted(zipped(tmp_path, PPO, unknown))
@@ -107,7 +107,7 @@ def test_a_chosen_activation_is_honoured_and_an_unknown_one_refused(tmp_path: Pa
 
 def test_deterministic_actor_has_no_std(tmp_path: Path) -> None:
     policy = converted(zipped(tmp_path, {**actor("actor.mu", (3, 4, 2)), **actor("critic.qf0", (5, 4, 1))}))
-    assert policy.log_std is None and policy.facts.squash == "tanh" and len(policy.hidden) == 1
+    assert policy.log_std is None and policy.metadata.squash == "tanh" and len(policy.hidden) == 1
 
 
 @pytest.mark.parametrize(
@@ -138,12 +138,12 @@ def test_an_actor_that_cannot_be_converted_is_refused(
 
 def test_a_layer_of_an_absurd_number_is_none_of_the_actors(tmp_path: Path) -> None:
     name = f"mlp_extractor.policy_net.{'9' * 5_000}.weight"
-    assert converted(zipped(tmp_path, {**PPO, name: torch.zeros(1)})).facts.action_dim == 2
+    assert converted(zipped(tmp_path, {**PPO, name: torch.zeros(1)})).metadata.action_dim == 2
 
 
 def test_actions_in_unit_bounds_are_unchanged(tmp_path: Path) -> None:
     data = {"action_space": {"low": "[-1. -1.]", "high": "[1. 1.]"}}
-    assert converted(zipped(tmp_path, PPO, data)).facts.action_dim == 2
+    assert converted(zipped(tmp_path, PPO, data)).metadata.action_dim == 2
 
 
 def test_other_zip_is_refused(tmp_path: Path) -> None:
@@ -289,12 +289,12 @@ def test_damaged_numbers_are_refused(raw: bytes, why: str) -> None:
 
 def test_oversized_storage_is_refused_before_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     one = torch.ones(250)
-    monkeypatch.setattr(torchfile, "NUMBERS", 2000)
+    monkeypatch.setattr(torchfile, "LARGEST_UNPACKED", 2000)
     assert tensors(saved(OrderedDict(a=one)), "x")["a"].sum() == 250
     for state in (OrderedDict(a=torch.ones(500)), OrderedDict(a=one, b=one[:], c=one[:])):
         with pytest.raises(RefusedFile, match="holds more than 2,000 bytes"):
             tensors(saved(state), "x")
-    monkeypatch.setattr(torchfile, "PROGRAM", 10)
+    monkeypatch.setattr(torchfile, "LARGEST_PICKLE", 10)
     with pytest.raises(RefusedFile, match=r"data.pkl has [\d,]+ bytes, 10 are allowed"):
         tensors(saved(OrderedDict(a=torch.ones(1))), "x")
 

@@ -64,7 +64,7 @@ def test_the_frame_limit_truncates_unless_a_life_is_lost_in_the_same_step(traini
     assert flags(step_of(training, capped=True)) == (0, 0, False, True, True)
     step_of(training)
     assert flags(step_of(training, lives=2, capped=True)) == (0, 0, True, False, True)
-    assert training.over[0] and not training.lost[0]  # what follows is a game, not a life
+    assert training.game_over[0] and not training.life_lost[0]  # what follows is a game, not a life
 
 
 @pytest.mark.parametrize("why", ["ended", "capped"])

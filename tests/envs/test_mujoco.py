@@ -140,7 +140,7 @@ def test_threaded_envs_give_equal_results_to_the_bit(threads: int) -> None:
             assert np.array_equal(mine, theirs)
         ends += int(answer.over.sum())
     assert ends > 5  # resets were shared too
-    state, other = one.progress(), many.progress()
+    state, other = one.episodes_state(), many.episodes_state()
     assert all(np.array_equal(np.asarray(state[key]), np.asarray(other[key])) for key in state)
     many.close()
     many.close()

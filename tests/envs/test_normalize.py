@@ -78,7 +78,7 @@ def test_evaluation_uses_trainings_statistics_without_updating_them() -> None:
 
 def test_normalized_observations_are_clipped_at_ten() -> None:
     scale = Scale((SIZE,))
-    scale.count(np.array([[-1, 0], [1, 2]], np.float32))
+    scale.update(np.array([[-1, 0], [1, 2]], np.float32))
     assert scale(np.array([[9.9, 1], [100, -1e6], [-100, 12]], np.float32)).tolist() == [
         pytest.approx([9.9, 0]),
         [CLIP, -CLIP],
@@ -91,7 +91,7 @@ def test_initial_statistics_change_nothing_and_constants_become_zero() -> None:
     scale = Scale((SIZE,))
     assert scale(np.array([[3, -4]], np.float32)).tolist() == [pytest.approx([3, -4])]
     for _ in range(5):
-        scale.count(np.array([[7, 1], [7, 2]], np.float32))
+        scale.update(np.array([[7, 1], [7, 2]], np.float32))
     assert scale(np.array([[7, 1.5]], np.float32)).tolist() == [[0, 0]]
 
 
@@ -111,13 +111,13 @@ def test_everything_but_observations_passes_untouched() -> None:
 def test_normalization_is_restored_from_its_state() -> None:
     one, other = Scale((SIZE,)), Scale((SIZE,))
     for rows in random_rows(3):
-        one.count(rows)
+        one.update(rows)
     other.load_state_dict(one.state_dict())
     rows = random_rows(1, seed=5)[0]
     np.testing.assert_array_equal(one(rows), other(rows))
-    one.count(rows)
+    one.update(rows)
     assert not np.array_equal(one(rows), other(rows))  # nothing is shared
-    other.count(rows)
+    other.update(rows)
     np.testing.assert_array_equal(one(rows), other(rows))
 
 

@@ -12,7 +12,7 @@ from rlbench.config.tasks import AtariTask
 from rlbench.envs.ale import AleVector
 from rlbench.envs.base import Step, VectorEnv
 from rlbench.envs.mujoco import MujocoVector
-from rlbench.envs.render import Board, Frame, RecordVideo, Rendered, ShadowEmulator
+from rlbench.envs.render import BoardCamera, Frame, MujocoCamera, RecordVideo, ShadowEmulator
 from rlbench.envs.toy import Catch
 from rlbench.errors import BrokenEnvironment, UsageError
 from tests.envs.factories import answer_to, draw
@@ -38,15 +38,15 @@ class Renderer:
         return np.full((4, 4, 3), round(1000 * float(self.env_id.data.qpos[0])) % 256, np.uint8)
 
 
-def rendered(envs: MujocoVector) -> Rendered:
+def rendered(envs: MujocoVector) -> MujocoCamera:
     """A camera whose frames need no OpenGL."""
     env_id: Any = envs.unwrapped()[0]
     env_id.mujoco_renderer = Renderer(env_id)
-    return Rendered(env_id)
+    return MujocoCamera(env_id)
 
 
 def test_video_of_a_toy_task_ends_with_its_first_episode() -> None:
-    video_env = RecordVideo(Catch(seeds=(3, 4)), Board(seconds=0.25))
+    video_env = RecordVideo(Catch(seeds=(3, 4)), BoardCamera(seconds=0.25))
     answers = play(video_env, 20)
     images = video_env.frames()
     assert len(images) == 10 and video_env.frames() == [] and video_env.seconds == 0.25
@@ -106,7 +106,7 @@ def test_mujoco_video_without_opengl_is_refused_with_a_remedy(backend: str, monk
     monkeypatch.setattr(sys, "unraisablehook", complaints.append)
     env_id = MujocoVector(task="InvertedPendulum-v4", seeds=(1,)).unwrapped()[0]
     with pytest.raises(UsageError, match=rf"MUJOCO_GL={backend}: \w+\); .* set MUJOCO_GL=egl, or leave --video out"):
-        Rendered(env_id)
+        MujocoCamera(env_id)
     del env_id
     gc.collect()
     assert not complaints

@@ -78,11 +78,11 @@ class Breaking(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def breaking(way: str, env_number: int, at: int, only: Callable[[int], bool] = lambda _: True) -> Callable[..., Any]:
-    """Replacement of ``gymnasium_envs.bare``: in the vectors whose number ``only`` accepts, one env breaks."""
-    bare, count = gymnasium_envs.bare, [0]
+    """Replacement of ``registered_task``: in the vectors whose number ``only`` accepts, one env breaks."""
+    registered_task, count = gymnasium_envs.registered_task, [0]
 
     def factory(task: str, *, package: str) -> Any:
-        plain, limit = bare(task, package=package)
+        plain, limit = registered_task(task, package=package)
         vector, envs_made = count[0], [0]
         count[0] += 1
 
@@ -103,5 +103,5 @@ def training(vector: int) -> bool:
 if __name__ == "__main__":
     way, env_number, at, *rest = sys.argv[1:]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gymnasium_envs, "bare", breaking(way, int(env_number), int(at), training))
+        patch.setattr(gymnasium_envs, "registered_task", breaking(way, int(env_number), int(at), training))
         sys.exit(main(rest))

@@ -190,7 +190,7 @@ def fetched(words: list[str]) -> int:
         with download.locked_download(target):
             for _ in download.fetch_file(os.environ["FROM"], target):
                 pass
-            download.settle(target)
+            download.complete(target)
     return 0
 
 

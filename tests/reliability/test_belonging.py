@@ -27,14 +27,14 @@ FRAMES = GAME._replace(sets=(*GAME.sets, "algo.batch=32"))
 """A batch whose convolutions give other last bits with other numbers of threads."""
 
 
-def place(family: Family, results: Path, seed: int = 0) -> Path:
+def locate(family: Family, results: Path, seed: int = 0) -> Path:
     return family.folder(results, seed) / "checkpoint"
 
 
 def interrupted(family: Family, results: Path, seed: int = 0) -> Path:
     """The folder of a run that was stopped in the middle, and its checkpoint."""
     carry(family.spec(seed), results, 60)
-    assert (place(family, results, seed) / "resume").is_dir()
+    assert (locate(family, results, seed) / "resume").is_dir()
     return family.folder(results, seed)
 
 
@@ -141,7 +141,7 @@ def test_verify_and_eval_refuse_the_policy_of_another_run(which: str, seed: int,
     folder = CATCH.folder(tmp_path)
     assert run_command(["verify", str(folder)])[0] == 0
     shutil.rmtree(folder / "checkpoint" / which)
-    shutil.copytree(place(other, tmp_path, seed) / which, folder / "checkpoint" / which)
+    shutil.copytree(locate(other, tmp_path, seed) / which, folder / "checkpoint" / which)
     code, out, _ = run_command(["verify", str(folder)])
     assert code == 2
     assert f"belongs to {other.spec(seed).id}, seed {seed}" in out
@@ -152,7 +152,7 @@ def test_verify_compares_the_last_policy_with_the_outcome(tmp_path: Path) -> Non
     """Also where nothing in it says whose it is, as in those of older code."""
     for seed in (0, 1):
         carry(CATCH.spec(seed), tmp_path)
-    folder, state = CATCH.folder(tmp_path), checkpoint.load(place(CATCH, tmp_path, 1) / "last")
+    folder, state = CATCH.folder(tmp_path), checkpoint.load(locate(CATCH, tmp_path, 1) / "last")
     checkpoint.save(folder / "checkpoint" / "last", {key: state[key] for key in ("policy", "epoch")})
     code, out, _ = run_command(["verify", str(folder)])
     assert code == 2

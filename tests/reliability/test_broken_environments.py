@@ -24,7 +24,7 @@ ENV_INDEX, STEP = 1, 60
 def broken(way: str, results: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> int:
     """Exit code of a run whose training environment breaks in one env of its vector."""
     with monkeypatch.context() as patch:
-        patch.setattr(gymnasium_envs, "bare", breaking(way, ENV_INDEX, STEP, training))
+        patch.setattr(gymnasium_envs, "registered_task", breaking(way, ENV_INDEX, STEP, training))
         return main(words(results, *more))
 
 

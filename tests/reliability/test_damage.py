@@ -174,7 +174,7 @@ def damage_and_read(of: Artefact, path: Path, damage: Damage) -> str:
     finally:
         path.write_bytes(raw)
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-        checksums.write(of.folder / f"{SET}.hdf5", SEALS[of.folder]) if of.folder in SEALS else None
+        checksums.write_seal(of.folder / f"{SET}.hdf5", SEALS[of.folder]) if of.folder in SEALS else None
     is_named = path.name in refusal or (path.name.endswith(checksums.SUFFIX) and path.stem[:-7] in refusal)
     assert is_named and len(refusal.splitlines()) == 1, f"{path}: damaged, but refused was: {refusal}"
     assert not of.checked or any(path.name in fault.line for fault in faults), "verify did not see it"

@@ -134,7 +134,7 @@ def repeated(group: h5py.Group, _: Path) -> None:
 def test_data_with_a_second_name_are_refused(way: Way, layout: Callable[[Path, Way], Path], tmp_path: Path) -> None:
     """Their memory would be counted once, and taken as often as they are read."""
     with pytest.raises(RefusedFile, match="is a second name of data in this file"):
-        loader.load_dataset(layout(tmp_path, way), room=2**30)
+        loader.load_dataset(layout(tmp_path, way), max_bytes=2**30)
 
 
 def test_observations_called_like_an_unread_group_are_counted(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_observations_called_like_an_unread_group_are_counted(tmp_path: Path) ->
         group.create_dataset("observations/infos", (2**20, 1), "f4", chunks=True)
 
     with pytest.raises(RefusedFile, match="holds numbers that take"):
-        loader.load_dataset(minari(tmp_path, nested), room=2**20)
+        loader.load_dataset(minari(tmp_path, nested), max_bytes=2**20)
 
 
 def test_a_text_that_claims_gigabytes_is_not_read(tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ def sharded(example: object) -> None:
     with tempfile.TemporaryDirectory() as place:
         path = Path(place, "s.gz")
         path.write_bytes(bytes(example))
-        only_refusals(lambda: rl_unplugged.gather(path))
+        only_refusals(lambda: rl_unplugged.read_shard(path))
 
 
 def exampled(example: object) -> None:

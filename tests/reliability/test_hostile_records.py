@@ -287,7 +287,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "the head of recordings": recording_writer.read_sealed_set,
     "a policy": policies.read_policy_file,
     "a policy of Stable-Baselines3": lambda path: sb3_import.convert_sb3(path, task="Hopper-v4"),
-    "any data": checksums.measure,
+    "any data": checksums.compute_seal,
     "a shard of TensorFlow": lambda path: list(tfrecord.records(path)),
     "a short text": disk.content,
 }

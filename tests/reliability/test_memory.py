@@ -108,7 +108,7 @@ def test_data_read_once_give_the_same_ring_to_the_bit(normalize: str, without: t
             del file[key]
     rings = []
     for once in (False, True):
-        data = d4rl.read_d4rl(path, once=once)
+        data = d4rl.read_d4rl(path, deduplicate=once)
         scale = scale_of(data) if normalize else None
         in_place = once and scale is not None and data.final is not None and scale.normalize_in_place(data.obs)
         rings.append(

@@ -80,7 +80,7 @@ def test_data_policies_and_checkpoints_are_read(corpus: Path) -> None:
     assert loader.load_dataset(corpus / "rlb-corpus.hdf5", "rlb-corpus").obs.shape == (8, 3)
     assert checksums.verify(corpus / "rlb-corpus.hdf5").size == (corpus / "rlb-corpus.hdf5").stat().st_size
     assert recording_reader.read_recording(corpus / "rlb-corpus.frames").obs.shape == (5, 3, 12)
-    assert policies.read_policy_file(corpus / "policy.safetensors").facts.name == "corpus"
+    assert policies.read_policy_file(corpus / "policy.safetensors").metadata.name == "corpus"
     state = checkpoint.load(corpus / "checkpoint")
     assert state["b"] == {"n": 1, "s": "x", "f": 0.5}
     assert state["a"].tolist() == [[0, 1, 2], [3, 4, 5]]

@@ -1,22 +1,80 @@
-"""Curves as JSON lines: one evaluation of one seed a line, with the return of every episode.
+"""Curves in JSON: the tables of Dopamine's baselines, and JSON lines with one evaluation of one seed a line.
 
-The runners in ``benchmarks/peers`` write them. A line also names the library, its settings and its packages.
+Dopamine's ``baselines/atari/data/GAME.json`` has training returns of 250,000 decisions an iteration
+(https://github.com/google/dopamine at 5873f54, baselines/atari/README.md); the runs of an agent follow one another. The
+runners in ``benchmarks/peers`` write JSON lines, which also name the library, its settings and its packages.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
 
 from rlbench.config.overrides import one_line
-from rlbench.curves.points import Label, Points
+from rlbench.curves.points import Label, Points, listing
 from rlbench.errors import RefusedFile
 from rlbench.records.imported import LARGEST_STEP
 from rlbench.records.types import LARGEST_RETURN
+
+DECISIONS: Final = 250_000  # of an iteration
+
+
+class DopamineRow(BaseModel):
+    """One iteration of one run."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+    Agent: str
+    Iteration: int = Field(ge=0, lt=LARGEST_STEP)
+    Value: float
+
+
+_ROWS: Final = TypeAdapter(Annotated[list[DopamineRow], FailFast()])
+
+
+def dopamine_curves(text: str, path: Path, *, algorithm: str, tag: str | None) -> list[Points]:
+    """The runs of one agent, named by ``tag`` or by the algorithm.
+
+    Raises:
+        RefusedFile: the file is no such table, or has no such agent.
+    """
+    try:
+        rows = _ROWS.validate_python(json.loads(text))
+    except (ValueError, RecursionError, ValidationError):
+        raise RefusedFile(
+            f"{path}: no rows of Agent, Iteration and Value; expected a file of Dopamine's baselines"
+        ) from None
+    agents = list(dict.fromkeys(row.Agent for row in rows))
+    matches = [name for name in agents if name == tag or (tag is None and _plain(name) == _plain(algorithm))]
+    if not matches:
+        raise RefusedFile(f"{path}: holds the agents {listing(agents)}; name one with --tag")
+    runs: list[list[DopamineRow]] = []
+    for row in rows:
+        if row.Agent == matches[0]:
+            if not runs or row.Iteration <= runs[-1][-1].Iteration:
+                runs.append([])
+            runs[-1].append(row)
+    return [
+        Points(
+            label=Label(task=path.stem.partition("_")[0], seed=seed),
+            kind="training",
+            steps=np.array([(row.Iteration + 1.0) * DECISIONS for row in run]),
+            returns=np.array([row.Value for row in run]),
+            unknown=("seeds",),
+        )
+        for seed, run in enumerate(runs)
+    ]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower().partition("(")[0])
+
 
 PROTOCOL_PARTS: Final = ("environment version", "episodes per evaluation")
 """Parts of the protocol that every line states."""
@@ -24,7 +82,7 @@ PROTOCOL_PARTS: Final = ("environment version", "episodes per evaluation")
 POINT: Final = {"steps", "returns", "lengths"}  # fields in which lines of one run may differ
 
 
-class Line(BaseModel):
+class Evaluation(BaseModel):
     """One evaluation; ``returns`` and ``lengths`` have one entry an episode."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False, populate_by_name=True)
@@ -52,16 +110,16 @@ class Line(BaseModel):
         return tuple(f"{name} {version}" for name, version in versions.items() if version)
 
 
-def curves(text: str, path: Path) -> list[Points]:
+def json_lines_curves(text: str, path: Path) -> list[Points]:
     """The curves of a file, one a cell and seed.
 
     Raises:
         RefusedFile: a line is no such object, or not of its seed's run; the message names its number.
     """
-    groups: dict[Label, list[Line]] = {}
+    groups: dict[Label, list[Evaluation]] = {}
     for number, content in enumerate(text.splitlines(), start=1):
         try:
-            line = Line.model_validate_json(content)
+            line = Evaluation.model_validate_json(content)
         except ValidationError as error:
             raise RefusedFile(f"{path}: line {number} is no evaluation ({one_line(error)}); mend the line") from None
         label = Label(line.suite, line.algorithm, line.task, line.dataset, line.seed)
@@ -69,10 +127,10 @@ def curves(text: str, path: Path) -> list[Points]:
         if group and line.model_dump(exclude=POINT) != group[0].model_dump(exclude=POINT):
             raise RefusedFile(f"{path}: line {number} is of another library, settings, data or versions; mend the line")
         group.append(line)
-    return [_curve(label, lines) for label, lines in groups.items()]
+    return [_mean_curve(label, lines) for label, lines in groups.items()]
 
 
-def _curve(label: Label, lines: list[Line]) -> Points:
+def _mean_curve(label: Label, lines: list[Evaluation]) -> Points:
     first = lines[0]
     lengths = [fmean(line.lengths) for line in lines if line.lengths is not None]
     return Points(
