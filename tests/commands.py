@@ -1,25 +1,36 @@
-"""Commands in the tests' own process, as a user types them."""
-
-from __future__ import annotations
+"""Commands in the tests' own process, as a user types them, and in processes of their own."""
 
 import io
+import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from itertools import count
-
-import pytest
+from pathlib import Path
+from typing import Any
 
 from rlbench import faults
 from rlbench.cli.app import main
+from tests.conftest import Patch
 
+RLBENCH = (sys.executable, "-m", "rlbench")
 TRACEBACK = re.compile(r"^Traceback .*?^(?=rlbench: )", re.MULTILINE | re.DOTALL)
+HEARING = (  # a suite that runs in the background ignores SIGINT, and so would its children
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from rlbench.cli.app import main; sys.exit(main(sys.argv[1:]))"
+)
+"""The command line as a program for ``python -c``."""
+
+Words = str | Sequence[str]
+"""A command's words, or the line of them."""
 
 
-def run_command(words: Sequence[str]) -> tuple[int, str, str]:
+def run_command(words: Words) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of a command; a bug fails at once, with its traceback."""
-    code, out, error = _run(["--debug", *words])
+    code, out, error = _run(["--debug", *_split(words)])
     assert code != 1, error
     error = TRACEBACK.sub("", error)
     lines = [line for line in error.splitlines() if line.startswith("rlbench: ")]
@@ -31,7 +42,7 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-def killed_at(monkeypatch: pytest.MonkeyPatch, pass_number: int, work: Callable[[], object]) -> bool:
+def killed_at(monkeypatch: Patch, pass_number: int, work: Callable[[], object]) -> bool:
     """End ``work`` at its n-th pass by a fault point; return True if it comes so far."""
     passes = count()
 
@@ -58,29 +69,55 @@ def screen_of(terminal: int) -> str:
     return screen.decode().replace("\r\n", "\n")
 
 
-def stdout_of(words: Sequence[str], code: int = 0) -> str:
+def stdout_of(words: Words, code: int = 0) -> str:
     """The stdout of a command that must exit with ``code``."""
     actual, out, error = _run(words)
     assert actual == code, error
     return out
 
 
-def stderr_of(words: Sequence[str], code: int = 2) -> str:
+def stderr_of(words: Words, code: int = 2) -> str:
     """The stderr of a command that must exit with ``code``."""
     actual, _, error = _run(words)
     assert actual == code, error
     return error
 
 
-def refusal_of(words: Sequence[str]) -> str:
+def json_of(words: Words, code: int = 0) -> dict[str, Any]:
+    """The document that a command prints."""
+    document: dict[str, Any] = json.loads(stdout_of(words, code))
+    return document
+
+
+def line_of_refusal(words: Words) -> str:
+    """The stderr of a command that exits with 2 after one line, and prints nothing else."""
+    code, out, error = _run(words)
+    assert (code, out, error.count("\n")) == (2, "", 1), (code, out, error)
+    return error
+
+
+def refusal_of(words: Words) -> str:
     """The stdout and stderr of a command that must exit with 2."""
     code, out, error = _run(words)
     assert code == 2, (code, out, error)
     return out + error
 
 
-def _run(words: Sequence[str]) -> tuple[int, str, str]:
+def run_process(
+    words: Sequence[str], *, cwd: Path | None = None, timeout: float = 120, **environ: str
+) -> subprocess.CompletedProcess[str]:
+    """The end of a process that has further variables in its environment."""
+    return subprocess.run(
+        words, cwd=cwd, env=os.environ | environ, timeout=timeout, capture_output=True, text=True, check=False
+    )
+
+
+def _split(words: Words) -> list[str]:
+    return words.split() if isinstance(words, str) else list(words)
+
+
+def _run(words: Words) -> tuple[int, str, str]:
     out, error = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(error):
-        code = main(list(words))
+        code = main(_split(words))
     return code, out.getvalue(), error.getvalue()

@@ -1,7 +1,5 @@
 """Fixtures of all tests, and records without training for tests of several layers."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +14,8 @@ from rlbench.seeds import Seeds
 from tests.forging import locked
 
 RecordRun = Callable[..., Path]
+Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
 
 # One thread a process, and none that spins: scripts/test runs two processes on two cores. Read when torch is imported,
 # by the tests' own subprocesses too.
@@ -31,12 +31,9 @@ os.environ["RLBENCH_RESULTS"] = "results"
 # The same examples in every run: a failure that CI sees is seen here. Slow machines are no failure; hangs are, by
 # pytest's own timeout.
 for profile, examples in (("rlbench", 100), ("quick", 25)):
+    checks = [hypothesis.HealthCheck.too_slow]
     hypothesis.settings.register_profile(
-        profile,
-        max_examples=examples,
-        derandomize=True,
-        deadline=None,
-        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+        profile, max_examples=examples, derandomize=True, deadline=None, suppress_health_check=checks
     )
 hypothesis.settings.load_profile("rlbench")
 
@@ -44,19 +41,14 @@ hypothesis.settings.load_profile("rlbench")
 def epoch(number: int, mean: float, env_steps: int, seed: int = 0) -> Epoch:
     """An epoch whose two evaluation games average ``mean``, of a run of ``seed``."""
     seeds = Seeds(seed).child("evaluation", number, "env").numbers(2)
-    return Epoch(
-        number=number,
-        env_steps=env_steps,
-        updates=env_steps // 10,
-        seconds=float(number),
-        collected=Collected(episodes=1, steps=env_steps, returns=(mean,), lengths=(10,), steps_per_second=100.0),
-        updated=None,
-        evaluated=Evaluated(returns=(mean - 1.0, mean + 1.0), lengths=(10, 10), seeds=seeds, seconds=0.5),
-    )
+    collected = Collected(episodes=1, steps=env_steps, returns=(mean,), lengths=(10,), steps_per_second=100.0)
+    evaluated = Evaluated(returns=(mean - 1.0, mean + 1.0), lengths=(10, 10), seeds=seeds, seconds=0.5)
+    counts = {"env_steps": env_steps, "updates": env_steps // 10, "seconds": float(number)}
+    return Epoch(number=number, collected=collected, updated=None, evaluated=evaluated, **counts)
 
 
 @pytest.fixture
-def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def empty_folder(tmp_path: Path, monkeypatch: Patch) -> None:
     """Runs a test in a folder of its own."""
     monkeypatch.chdir(tmp_path)
 
@@ -87,20 +79,10 @@ def record_run(tmp_path: Path) -> RecordRun:
         for record in epochs:
             store.append(record)
         if status is not None:
-            store.finish(
-                Outcome(
-                    status=status,
-                    reason=f"a test says {status}",
-                    env_steps=epochs[-1].env_steps if epochs else 0,
-                    updates=0,
-                    epochs=len(epochs),
-                    seconds=1.0,
-                    final=means[-1] if means else None,
-                    best=max(means, default=None),
-                    best_epoch=list(means).index(max(means)) if means else None,
-                    weights=None,
-                )
-            )
+            counts = {"env_steps": epochs[-1].env_steps if epochs else 0, "updates": 0, "epochs": len(epochs)}
+            best = {"best": max(means, default=None), "best_epoch": list(means).index(max(means)) if means else None}
+            rest = {"reason": f"a test says {status}", "seconds": 1.0, "weights": None}
+            store.finish(Outcome(status=status, final=means[-1] if means else None, **counts, **best, **rest))
         store.release()
         return store.folder
 

@@ -1,7 +1,5 @@
 """Records that tests begin, read, or change under a right checksum."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias

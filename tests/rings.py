@@ -1,7 +1,5 @@
 """Small rings of tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -27,17 +25,10 @@ def ring_of(
     seed: int = 0,
 ) -> RingT:
     """A ring of ``rows`` rows of discrete actions, sampled uniformly by default."""
-    return kind(
-        capacity=rows * num_envs,
-        num_envs=num_envs,
-        obs=obs,
-        action=ArraySpec((), torch.int64),
-        n_step=n_step,
-        gamma=gamma,
-        stack=stack,
-        sampler=sampler or UniformSampler(torch.Generator().manual_seed(seed)),
-        device=torch.device("cpu"),
-    )
+    sampler = sampler or UniformSampler(torch.Generator().manual_seed(seed))
+    columns = {"obs": obs, "action": ArraySpec((), torch.int64), "device": torch.device("cpu")}
+    returns = {"n_step": n_step, "gamma": gamma, "stack": stack}
+    return kind(capacity=rows * num_envs, num_envs=num_envs, sampler=sampler, **columns, **returns)
 
 
 def same_batches(ours: Iterable[torch.Tensor], theirs: Iterable[torch.Tensor]) -> None:

@@ -1,19 +1,10 @@
 """A validator for the keywords of JSON Schema that the published schemas use."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 
-KINDS = {
-    "string": str,
-    "integer": int,
-    "number": int | float,
-    "boolean": bool,
-    "array": list,
-    "object": dict,
-    "null": type(None),
-}
+KINDS = {"string": str, "integer": int, "number": int | float, "boolean": bool, "array": list, "object": dict}
+KINDS["null"] = type(None)
 WORDS = {"$schema", "title", "description", "$defs", "$ref", "anyOf", "const", "enum", "pattern", "minimum", "type"}
 WORDS |= {"required", "properties", "additionalProperties", "items"}
 

@@ -1,7 +1,5 @@
 """Parameters of slow tests: `scripts/test` runs some of them, `scripts/test --all` every one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

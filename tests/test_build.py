@@ -1,7 +1,5 @@
 """Every field of a Spec reaches the object that it configures."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess
@@ -114,14 +112,8 @@ def test_iqn_draws_eight_fractions_in_training_and_thirty_two_in_evaluation() ->
 
 def test_exploration_and_importance_weights_follow_their_schedules() -> None:
     """Epsilon falls, and beta really rises: in the documented code it never did."""
-    spec = apply_settings(
-        suites.spec("toy", "rainbow", "Catch"),
-        [
-            parse("algo.epsilon.steps=100"),
-            parse("algo.replay.priority.beta.steps=200"),
-            parse("algo.learning_starts=32"),
-        ],
-    )
+    settings = ("algo.epsilon.steps=100", "algo.replay.priority.beta.steps=200", "algo.learning_starts=32")
+    spec = apply_settings(suites.spec("toy", "rainbow", "Catch"), [parse(text) for text in settings])
     trainer = parts_of(spec)
     _, ring, collector, _ = parts(trainer)
     assert isinstance(ring.sampler, PrioritizedSampler)

@@ -1,7 +1,5 @@
 """Checkpoints: whole or refused, and never read wrongly."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from rlbench import checkpoint
 from rlbench.errors import RefusedFile
 from rlbench.ops.state_dict import State
 from rlbench.records import files
+from tests.conftest import Patch
 
 
 def tree() -> State:
@@ -54,9 +53,7 @@ def test_loaded_state_equals_the_saved_one(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
 
 
-def test_a_large_tensor_is_split_over_files_and_put_together_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_tensor_is_split_over_files_and_put_together_again(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(checkpoint, "SHARD", 100)
     state = tree()
     checkpoint.save(tmp_path / "c", state)
@@ -64,9 +61,7 @@ def test_a_large_tensor_is_split_over_files_and_put_together_again(
     assert same(checkpoint.load(tmp_path / "c"), state)
 
 
-def test_tensor_of_more_than_eleven_pieces_is_restored_in_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tensor_of_more_than_eleven_pieces_is_restored_in_order(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(checkpoint, "SHARD", 16)
     state: State = {"rows": torch.arange(200, dtype=torch.uint8).view(100, 2)}
     checkpoint.save(tmp_path / "c", state)
@@ -85,9 +80,7 @@ def test_a_new_checkpoint_replaces_the_old_one_whole(tmp_path: Path) -> None:
     assert checkpoint.load(tmp_path / "c") == {"only": 1}
 
 
-def test_tensors_are_on_the_disk_before_the_checkpoint_is_in_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tensors_are_on_the_disk_before_the_checkpoint_is_in_its_place(tmp_path: Path, monkeypatch: Patch) -> None:
     events: list[str] = []
     fsync, swap = os.fsync, checkpoint._swap
 
@@ -101,7 +94,7 @@ def test_tensors_are_on_the_disk_before_the_checkpoint_is_in_its_place(
     assert "tensors-000.safetensors" in events[: events.index("swap")]
 
 
-def test_a_crash_while_writing_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_while_writing_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: Patch) -> None:
     checkpoint.save(tmp_path / "c", {"old": 1})
 
     def fail(*_: object) -> None:
@@ -150,7 +143,7 @@ def test_discarded_checkpoint_is_removed(tmp_path: Path) -> None:
     checkpoint.discard(tmp_path / "c")
 
 
-def test_a_large_tensor_is_never_twice_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_tensor_is_never_twice_in_memory(tmp_path: Path, monkeypatch: Patch) -> None:
     """Loading allocates what it gives back and one shard beside it."""
     monkeypatch.setattr(checkpoint, "SHARD", 2**20)
     rows = torch.randint(0, 256, (16 * 2**20 // 1024, 1024), dtype=torch.uint8)

@@ -1,7 +1,5 @@
 """Wheel and sdist contain the whole package and nothing else, and the wheel works outside the checkout."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -24,7 +22,6 @@ KINDS = {".py", ".csv", ".json", ".html", ".md", ".txt", ".mplstyle", ".safetens
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel and the sdist of the working tree."""
     source = tmp_path_factory.mktemp("source")
     for name in ("rlbench", "tests", "scripts", ".ci"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -42,7 +39,6 @@ def build(source: Path, out: Path) -> Path:
 
 
 def package() -> set[str]:
-    """Every file of the package as it stands, data included."""
     files = (path for path in (ROOT / "rlbench").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     return {path.relative_to(ROOT).as_posix() for path in files}
 

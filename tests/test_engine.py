@@ -1,7 +1,5 @@
 """The choice of a run's update engine, its description, and its record if it fails."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +19,7 @@ from rlbench.records import attempts
 from rlbench.run import run
 from rlbench.signals import Stop
 from tests.accel.graph_tape import GraphRecorder
+from tests.conftest import Patch
 from tests.forging import locked
 from tests.slow import slow_but
 
@@ -46,13 +45,13 @@ DQN, PPO = (suites.spec("toy", name, "CartPole-v1") for name in ("dqn", "ppo"))
     ],
 )
 def test_requested_engine_is_used_or_refused_with_a_reason(
-    spec: Spec, engine: str, device: torch.device, message: str, monkeypatch: pytest.MonkeyPatch
+    spec: Spec, engine: str, device: torch.device, message: str, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(engines.shutil, "which", lambda name: f"/bin/{name}")
     assert engine_of(spec, Runtime.model_validate({"update_engine": engine}), device).description == message
 
 
-def test_without_a_compiler_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_nothing_is_compiled(monkeypatch: Patch) -> None:
     monkeypatch.setattr(engines.shutil, "which", lambda _: None)
     monkeypatch.setattr(engines, "find_spec", lambda _: None)
     runtime = Runtime(update_engine="compiled")
@@ -75,7 +74,7 @@ def failing(*_: object) -> None:
     raise RuntimeError("nothing can be compiled today\nand here is why at length")
 
 
-def test_run_whose_engine_fails_continues_eagerly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_whose_engine_fails_continues_eagerly(tmp_path: Path, monkeypatch: Patch) -> None:
     texts = ("budget.steps=80", "budget.epoch=20", "algo.learning_starts=40", "protocol.episodes=1", "protocol.envs=1")
     spec = apply_settings(suites.spec("toy", "dqn", "Catch"), [parse(text) for text in texts])
     environment: dict[str, str] = {}
@@ -110,9 +109,7 @@ RUNS = {
 
 
 @pytest.mark.parametrize("cell", slow_but(RUNS, 0, 2))
-def test_run_with_captured_updates_equals_the_eager_run(
-    cell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_with_captured_updates_equals_the_eager_run(cell: str, tmp_path: Path, monkeypatch: Patch) -> None:
     suite, algorithm, task = cell.split("/")
     spec = apply_settings(suites.spec(suite, algorithm, task), [parse(text) for text in (*SMALL, *RUNS[cell])])
     spec = spec.model_copy(update={"smoke": suite == "offline"})  # then it learns from random actions

@@ -5,8 +5,6 @@ A fenced block belongs to the file that was named last before it: ``New file `â€
 its output looked for.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """From an offline Spec to its parts: the settings of the documented table and of the papers, schedules and records."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ A ``console`` block holds commands behind ``$`` and their output in a terminal o
 any lines. ``MASKS`` has what depends on the machine.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys
@@ -17,6 +15,7 @@ from typing import Final
 import pytest
 
 from rlbench.cli.app import main
+from tests.conftest import Patch
 
 ROOT: Final = Path(__file__).parents[1]
 PERFORMED: Final = ROOT / "docs/extending.md"  # by tests/test_guide.py, in a copy of the package
@@ -30,7 +29,6 @@ MASKS: Final = {
 
 
 def blocks() -> Iterator[tuple[str, str]]:
-    """Every command with the output that a page shows."""
     for page in PAGES:
         for block in BLOCK.findall(page.read_text(encoding="utf-8")):
             for part in block.split("$ ")[1:]:
@@ -39,8 +37,6 @@ def blocks() -> Iterator[tuple[str, str]]:
 
 
 class Terminal(StringIO):
-    """A terminal, as far as a program asks."""
-
     def isatty(self) -> bool:
         return True
 
@@ -59,9 +55,7 @@ def shows(page: str, printed: str) -> bool:
 
 
 @pytest.mark.parametrize(("command", "output"), list(blocks()))
-def test_a_page_shows_what_its_command_prints(
-    command: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_shows_what_its_command_prints(command: str, output: str, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RLBENCH_RESULTS")
     for name, value in {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"}.items():

@@ -1,7 +1,5 @@
 """Recorded games: the played frames, unclipped rewards and whole games, equal for equal recipes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -45,14 +43,12 @@ def run(tmp_path: Path) -> Path:
 
 
 def recipe(run: Path, **changes: object) -> RecordingRecipe:
-    """The recipe of a recording."""
     digest = fingerprint(stored_run(run, "best")[1])
     metadata = {"name": "rlb-x", "task": "Catch", "policy": "p", "sha256": digest, "steps": STEPS, "lanes": 2}
     return RecordingRecipe.model_validate({**metadata, "epsilon": 0.2, **changes})
 
 
 def record_play(run: Path, folder: Path, **changes: object) -> tuple[Dataset, dict[str, str | float]]:
-    """The dataset of a recording, and its metadata."""
     episode_recorder = EpisodeRecorder(recipe(run, **changes), run, "best", folder)
     counts = list(episode_recorder)
     assert counts == sorted(counts) and counts[-1] == episode_recorder.recipe.steps

@@ -1,7 +1,5 @@
 """A data set of toy episodes played by a half-trained agent, with the final row of every episode."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Data sets in their environment's units; other data are refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from rlbench.config.tasks import OfflineTask
 from rlbench.datasets.types import Dataset
 from rlbench.envs.base import Box
 from rlbench.errors import RefusedFile, UsageError
+from tests.conftest import Capture, Patch
 
 
 def task(world: str, dataset: str = "mine") -> OfflineTask:
@@ -128,9 +127,7 @@ def test_an_own_set_is_not_learned_from_under_a_name_of_d4rls(tmp_path: Path) ->
     check_identity(task("Hopper-v4", "mine-1234abcd"), own)
 
 
-def test_a_set_without_a_row_is_learned_from_on_the_world_that_it_is_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_set_without_a_row_is_learned_from_on_the_world_that_it_is_of(tmp_path: Path, monkeypatch: Patch) -> None:
     for variable in ("D4RL_DATASET_DIR", "MINARI_DATASETS_PATH", "RLBENCH_DATASETS"):
         monkeypatch.setenv(variable, str(tmp_path))
     flat(tmp_path / "hopper_medium.hdf5", 11, 3)
@@ -156,7 +153,7 @@ def test_a_set_without_a_row_is_learned_from_on_the_world_that_it_is_of(
 
 @pytest.mark.parametrize(("features", "actions", "env"), [(11, 3, "Hopper-v4"), (27, 8, "Ant-v4"), (111, 8, "Ant-v4")])
 def test_a_file_is_evaluated_on_the_only_environment_of_its_sizes(
-    tmp_path: Path, features: int, actions: int, env: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, features: int, actions: int, env: str, capsys: Capture
 ) -> None:
     path = flat(tmp_path / "mine.hdf5", features, actions)
     assert Data(str(path)).tasks("offline") == (env,)

@@ -1,7 +1,5 @@
 """The gate on trained runs: a tenfold learning rate regresses, and an unchanged rerun passes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,4 +30,4 @@ def test_tenfold_learning_rate_exits_3_and_an_unchanged_rerun_exits_0(tmp_path: 
     assert main(["run", *CELL, "--seeds", "110-112", "--results", again]) == 0
     assert main(["check", "toy", "--baseline", base, "--results", again]) == 0
     assert main(["run", *CELL, "--seeds", "10-14", "--set", "algo.lr=0.05", "--results", broken]) == 0  # ten times 5e-3
-    assert "toy/a2c/Catch score: REGRESSED" in stderr_of(["check", "toy", "--baseline", base, "--results", broken], 3)
+    assert "toy/a2c/Catch score: REGRESSED" in stderr_of(f"check toy --baseline {base} --results {broken}", 3)

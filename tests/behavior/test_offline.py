@@ -1,7 +1,5 @@
 """Offline runs: from a data file to a record, with resumes, and refused without their data."""
 
-from __future__ import annotations
-
 import os
 from contextlib import nullcontext
 from pathlib import Path
@@ -30,6 +28,7 @@ from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records.store import folder_of, read_record
 from rlbench.training.offline import OfflineTrainer
+from tests.conftest import Patch
 from tests.forging import locked, outcome_of
 from tests.reliability import run_one
 from tests.slow import slow_but
@@ -200,7 +199,7 @@ def test_data_of_another_environment_with_equal_shapes_are_refused_by_metadata(t
         experience(spec, spec.task, Runtime(device="cpu", threads=1, dataset=str(own)))
 
 
-def test_file_is_hashed_once_unless_it_changes(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_is_hashed_once_unless_it_changes(data: Path, monkeypatch: Patch) -> None:
     hashed: list[Path] = []
     measure = checksums.compute_seal
 
@@ -231,9 +230,7 @@ def test_finished_run_on_another_file_is_refused(data: Path, tmp_path: Path) -> 
         refuse_other_data(ended, Runtime(dataset=str(write(tmp_path / "rlb-hopper-medium.hdf5", seed=1))))
 
 
-def test_finished_run_on_a_replaced_file_is_refused(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finished_run_on_a_replaced_file_is_refused(data: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     """Also where nobody names a file: the set may have been made again, by another recipe."""
     spec = spec_of("il")
     locked(spec, tmp_path, {"data": {"file": data.name, "sha256": seal_of(data).sha256}}).release()
@@ -296,7 +293,7 @@ def test_data_by_path_are_named_by_their_checksum(tmp_path: Path) -> None:
     assert names[0].startswith("mine-")
 
 
-def test_missing_data_message_names_locations_and_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_data_message_names_locations_and_remedy(monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.setenv("D4RL_DATASET_DIR", str(tmp_path / "nowhere"))
     spec = suites.spec("offline", "td3bc", "halfcheetah-medium-v2")
     assert isinstance(spec.task, OfflineTask)

@@ -1,7 +1,5 @@
 """Offline learners on a bandit with known optimum: one step, an observation of ±1, a one-dimensional action."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Offline learning of discrete actions from a half-trained agent: cloning matches it, offline RL exceeds it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

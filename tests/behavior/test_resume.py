@@ -1,12 +1,10 @@
 """A run that is stopped, killed or crashed equals an uninterrupted one, bit for bit."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
-import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,11 +17,13 @@ from rlbench.config.run import Runtime, Spec
 from rlbench.records.store import folder_of, read_record
 from rlbench.run import run
 from rlbench.signals import Stop
+from tests.commands import RLBENCH, run_process
 from tests.forging import locked, outcome_of
 from tests.reliability import run_one
 from tests.reliability.run_one import carry
 from tests.slow import slow_but
 
+Endings = dict[str, tuple[object, ...]]
 CATCH = (
     "budget.steps=1200", "budget.epoch=400", "budget.segment=500", "algo.replay.capacity=400", "algo.replay.n_step=3",
     "algo.learning_starts=100", "algo.batch=8", "algo.updates_per_step=0.1", "protocol.episodes=8", "protocol.envs=8",
@@ -44,16 +44,15 @@ def ending(spec: Spec, results: Path) -> tuple[object, ...]:
     return run_one.ending(folder_of(spec, results))
 
 
-def stopped_four_times_ends_as_whole(spec: Spec, folder: Path) -> None:
-    whole = carry(spec, folder / "whole")
-    for share in (0.02, 0.3, 0.25, 0.2):
-        carry(spec, folder / "stopped", stop_after=max(1, int(share * whole)))
+def stopped_ends_as_whole(spec: Spec, folder: Path, stops: Callable[[int], Sequence[int]]) -> None:
+    for stop in stops(carry(spec, folder / "whole")):
+        carry(spec, folder / "stopped", stop_after=stop)
     carry(spec, folder / "stopped")
     assert ending(spec, folder / "stopped") == ending(spec, folder / "whole")
 
 
 @pytest.fixture(scope="module")
-def golden(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[object, ...]]:
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Endings:
     results = tmp_path_factory.mktemp("golden")
     endings = {}
     for suite, task, changes in (("toy", "Catch", CATCH), ("atari", "PongNoFrameskip-v4", PONG)):
@@ -63,9 +62,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[object, 
     return endings
 
 
-def test_equal_specs_give_equal_runs_and_other_seeds_do_not(
-    golden: dict[str, tuple[object, ...]], tmp_path: Path
-) -> None:
+def test_equal_specs_give_equal_runs_and_other_seeds_do_not(golden: Endings, tmp_path: Path) -> None:
     spec = spec_of("toy", "Catch", CATCH)
     carry(spec, tmp_path)
     assert ending(spec, tmp_path) == golden["Catch"]
@@ -74,15 +71,10 @@ def test_equal_specs_give_equal_runs_and_other_seeds_do_not(
     assert ending(other, tmp_path)[0] != golden["Catch"][0]
 
 
-@settings(
-    max_examples=8,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=8, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
 @given(stops=st.lists(st.integers(1, 170), min_size=1, max_size=4))
 def test_catch_interrupted_anywhere_equals_an_uninterrupted_run(
-    golden: dict[str, tuple[object, ...]], tmp_path_factory: pytest.TempPathFactory, stops: list[int]
+    golden: Endings, tmp_path_factory: pytest.TempPathFactory, stops: list[int]
 ) -> None:
     """Records come after every vector step and in mid-evaluation: each is a place to stop."""
     results, spec = tmp_path_factory.mktemp("stopped"), spec_of("toy", "Catch", CATCH)
@@ -92,7 +84,7 @@ def test_catch_interrupted_anywhere_equals_an_uninterrupted_run(
     assert ending(spec, results) == golden["Catch"]
 
 
-def test_paused_run_equals_an_uninterrupted_one(golden: dict[str, tuple[object, ...]], tmp_path: Path) -> None:
+def test_paused_run_equals_an_uninterrupted_one(golden: Endings, tmp_path: Path) -> None:
     spec = spec_of("toy", "Catch", CATCH)
     for until, steps in ((1, 400), (401, 800), (1200, 1200)):
         store = locked(spec, tmp_path)
@@ -110,11 +102,7 @@ def test_paused_run_equals_an_uninterrupted_one(golden: dict[str, tuple[object, 
 def test_every_algorithm_interrupted_in_epoch_and_evaluation_resumes_exactly(tmp_path: Path, algorithm: str) -> None:
     """Draws of networks (fractions, noise) and priorities survive too; the first two stops are in evaluations."""
     spec = spec_of("toy", "Catch", CATCH, algorithm)
-    carry(spec, tmp_path / "whole")
-    for stop in (4, 70, 40):
-        carry(spec, tmp_path / "stopped", stop_after=stop)
-    carry(spec, tmp_path / "stopped")
-    assert ending(spec, tmp_path / "stopped") == ending(spec, tmp_path / "whole")
+    stopped_ends_as_whole(spec, tmp_path, lambda _: (4, 70, 40))
 
 
 CURIOUS = ("algo.curiosity=curiosity", "algo.curiosity.torso=mlp", "algo.curiosity.hidden=16")
@@ -134,18 +122,14 @@ def test_icm_run_interrupted_in_epoch_and_evaluation_resumes_exactly(
     tmp_path: Path, algorithm: str, task: str, changes: tuple[str, ...]
 ) -> None:
     spec = spec_of("toy", task, changes, algorithm)
-    carry(spec, tmp_path / "whole")
-    for stop in (4, 70, 40):
-        carry(spec, tmp_path / "stopped", stop_after=stop)
-    carry(spec, tmp_path / "stopped")
-    assert ending(spec, tmp_path / "stopped") == ending(spec, tmp_path / "whole")
+    stopped_ends_as_whole(spec, tmp_path, lambda _: (4, 70, 40))
     last = read_record(folder_of(spec, tmp_path / "whole")).epochs[-1].updated
     assert last is not None and last.means["bonus"] > 0
 
 
 @pytest.mark.parametrize("remaining", slow_but([1, 2, 5], 1))
 def test_a_run_stopped_in_its_last_evaluation_still_closes_its_last_epoch(
-    golden: dict[str, tuple[object, ...]], tmp_path: Path, remaining: int
+    golden: Endings, tmp_path: Path, remaining: int
 ) -> None:
     spec = spec_of("toy", "Catch", CATCH)
     whole = carry(spec, tmp_path / "whole")
@@ -197,7 +181,8 @@ def test_continuous_actions_and_rollouts_interrupted_anywhere_resume_exactly(
 ) -> None:
     """Stops in the first evaluation, an episode, a rollout and across a segment; scales of observations survive too."""
     spec = spec_of(suite, task, changes, algorithm)
-    stopped_four_times_ends_as_whole(spec, tmp_path)
+    shares = (0.02, 0.3, 0.25, 0.2)
+    stopped_ends_as_whole(spec, tmp_path, lambda whole: [max(1, int(share * whole)) for share in shares])
 
 
 @pytest.mark.slow
@@ -243,9 +228,7 @@ def test_rainbow_without_noise_dueling_and_priorities_is_c51(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("stop", slow_but([40, 110, 250], 1))
-def test_pong_interrupted_in_mid_game_resumes_exactly(
-    golden: dict[str, tuple[object, ...]], tmp_path: Path, stop: int
-) -> None:
+def test_pong_interrupted_in_mid_game_resumes_exactly(golden: Endings, tmp_path: Path, stop: int) -> None:
     spec = spec_of("atari", "PongNoFrameskip-v4", PONG)
     records = carry(spec, tmp_path, stop_after=stop)
     assert records == stop
@@ -253,7 +236,7 @@ def test_pong_interrupted_in_mid_game_resumes_exactly(
     assert ending(spec, tmp_path) == golden["PongNoFrameskip-v4"]
 
 
-def test_killed_run_resumes_from_its_last_checkpoint(golden: dict[str, tuple[object, ...]], tmp_path: Path) -> None:
+def test_killed_run_resumes_from_its_last_checkpoint(golden: Endings, tmp_path: Path) -> None:
     """The generator is dropped without a word, as SIGKILL would: epochs on disk are ahead of the checkpoint."""
     spec = spec_of("toy", "Catch", CATCH)
     store = locked(spec, tmp_path)
@@ -273,26 +256,12 @@ def test_killed_run_resumes_from_its_last_checkpoint(golden: dict[str, tuple[obj
 
 def command(results: Path, task: str, changes: tuple[str, ...], suite: str) -> list[str]:
     sets = [word for change in changes for word in ("--set", change)]
-    return [
-        sys.executable,
-        "-m",
-        "rlbench",
-        "run",
-        suite,
-        "dqn",
-        "--task",
-        task,
-        "--device",
-        "cpu",
-        "--results",
-        str(results),
-        *sets,
-    ]
+    return [*RLBENCH, *f"run {suite} dqn --task {task} --device cpu --results {results}".split(), *sets]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # three processes that start torch and the emulators
-def test_pong_killed_by_sigkill_resumes_exactly(golden: dict[str, tuple[object, ...]], tmp_path: Path) -> None:
+def test_pong_killed_by_sigkill_resumes_exactly(golden: Endings, tmp_path: Path) -> None:
     spec = spec_of("atari", "PongNoFrameskip-v4", PONG)
     words, folder = command(tmp_path, spec.task.id, PONG, "atari"), folder_of(spec, tmp_path)
     environ = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -304,10 +273,10 @@ def test_pong_killed_by_sigkill_resumes_exactly(golden: dict[str, tuple[object, 
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    done = run_process(words, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     assert "resumes at" in done.stderr
     assert ending(spec, tmp_path) == golden["PongNoFrameskip-v4"]
-    again = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    again = run_process(words, OMP_NUM_THREADS="1")
     assert again.returncode == 0
     assert "done already" in again.stderr

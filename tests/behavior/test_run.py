@@ -1,7 +1,5 @@
 """Outcomes of runs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

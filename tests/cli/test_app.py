@@ -1,12 +1,9 @@
 """The whole command line: exit codes, one-line errors, pipes, terminals, and imports."""
 
-from __future__ import annotations
-
 import os
 import pty
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,39 +13,26 @@ from rlbench import __version__
 from rlbench.cli import app as command
 from rlbench.cli.app import main
 from rlbench.errors import Interrupted, RefusedFile, RlbenchError, UsageError
-from tests.commands import screen_of, stderr_of, stdout_of
+from tests.commands import RLBENCH, run_command, run_process, screen_of, stderr_of, stdout_of
+from tests.conftest import Capture, Patch, RecordRun
 
-Capture = pytest.CaptureFixture[str]
-Record = Callable[..., Path]
-RLBENCH = [sys.executable, "-m", "rlbench"]
 HEAVY = ("torch", "gymnasium", "ale_py", "scipy", "pandas", "numpy", "matplotlib", "mujoco", "psutil")
 
 
-def child(arguments: Sequence[str], *, folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    """The command line in a process of its own, its output in pipes."""
-    return subprocess.run(
-        [*RLBENCH, *arguments],
-        cwd=folder,
-        env=os.environ | environ,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+def child(line: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return run_process([*RLBENCH, *line.split()], **environ)
 
 
-def on_terminal(arguments: Sequence[str], *, folder: Path, **environ: str) -> str:
+def on_terminal(line: str, **environ: str) -> str:
     """The output of a command on a terminal."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*RLBENCH, *arguments], cwd=folder, env=os.environ | environ, stdout=theirs, stderr=theirs
-    )
+    process = subprocess.Popen([*RLBENCH, *line.split()], env=os.environ | environ, stdout=theirs, stderr=theirs)
     os.close(theirs)
     with process:
         return screen_of(ours)
 
 
-def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+def raising(monkeypatch: Patch, error: BaseException) -> None:
     """Makes the verb ``show`` fail."""
 
     def fail() -> None:
@@ -60,35 +44,33 @@ def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     monkeypatch.setattr(command, "app", broken)
 
 
-def test_help_goes_to_stdout_and_succeeds(capsys: Capture) -> None:
-    assert main(["--help"]) == 0
-    output = capsys.readouterr()
-    assert all(f"\n  {verb}" in output.out for verb in ("run", "table", "list", "show", "status", "doctor"))
-    assert output.err == ""
+def test_help_goes_to_stdout_and_succeeds() -> None:
+    code, out, error = run_command("--help")
+    assert (code, error) == (0, "")
+    assert all(f"\n  {verb}" in out for verb in ("run", "table", "list", "show", "status", "doctor"))
 
 
 def test_no_verb_shows_five_lines_of_typical_use_and_is_a_usage_error() -> None:
-    lines = stdout_of([], 2).splitlines()
+    lines = stdout_of("", 2).splitlines()
     assert len(lines) == 5 and all(line.startswith("rlbench ") for line in lines)
 
 
-def test_options_of_run_are_grouped_in_panels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_of_run_are_grouped_in_panels(monkeypatch: Patch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    lines = stdout_of(["run", "--help"]).splitlines()
+    lines = stdout_of("run --help").splitlines()
     panels = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
     assert panels == ["Arguments:", "What to run:", "How long:", "Where:", "Output:", "Rarely used:"]
     assert len(lines) <= 84
 
 
 def test_the_version_is_printed() -> None:
-    assert stdout_of(["--version"]) == f"rlbench {__version__}\n"
+    assert stdout_of("--version") == f"rlbench {__version__}\n"
 
 
 @pytest.mark.parametrize("verb", ["run", "table", "list", "show", "status", "doctor"])
-def test_every_verb_has_help_whose_summary_is_not_cut(verb: str, capsys: Capture) -> None:
-    summary = stdout_of([verb, "-h"]).split("\n\n")[1].strip()
-    main(["--help"])
-    listed = capsys.readouterr().out
+def test_every_verb_has_help_whose_summary_is_not_cut(verb: str) -> None:
+    summary = stdout_of(f"{verb} -h").split("\n\n")[1].strip()
+    listed = stdout_of("--help")
     assert "..." not in next(line for line in listed.splitlines() if line.startswith(f"  {verb} "))
     assert summary.split("\n")[0] in listed
 
@@ -130,41 +112,29 @@ def test_every_verb_has_help_whose_summary_is_not_cut(verb: str, capsys: Capture
         ("status --watch --json", "contradict"),
     ],
 )
-def test_invalid_commands_print_one_line_on_stderr_and_exit_2(
-    line: str, why: str, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_invalid_commands_print_one_line_on_stderr_and_exit_2(line: str, why: str, capsys: Capture) -> None:
     Path("page.html").write_text("<html></html>", encoding="utf-8")
     assert main(line.split()) == 2
-    output = capsys.readouterr()
-    assert output.out == ""
-    errors = [text for text in output.err.splitlines() if text.startswith("rlbench: ")]
-    assert len(errors) == 1
-    assert why in errors[0]
-    assert "Traceback" not in output.err
+    out, error = capsys.readouterr()
+    (text,) = [text for text in error.splitlines() if text.startswith("rlbench: ")]
+    assert out == "" and why in text and "Traceback" not in error
 
 
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (UsageError("a"), 2),
-        (RefusedFile("a"), 2),
-        (Interrupted("a", signal=2), 130),
-        (Interrupted("a", signal=15), 143),
-        (RlbenchError("a"), 1),
+        *((UsageError("a"), 2), (RefusedFile("a"), 2), (RlbenchError("a"), 1)),
+        *((Interrupted("a", signal=2), 130), (Interrupted("a", signal=15), 143)),
     ],
 )
-def test_each_error_has_its_code(
-    error: RlbenchError, code: int, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_each_error_has_its_code(error: RlbenchError, code: int, monkeypatch: Patch) -> None:
     raising(monkeypatch, error)
-    assert main(["show"]) == code
-    assert capsys.readouterr().err == "rlbench: a\n"
+    assert stderr_of("show", code) == "rlbench: a\n"
 
 
-def test_a_bug_is_one_line_that_asks_for_a_report_and_exit_1(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_one_line_that_asks_for_a_report_and_exit_1(monkeypatch: Patch) -> None:
     raising(monkeypatch, KeyError("x"))
-    output = stderr_of(["show"], 1)
+    output = stderr_of("show", 1)
     assert len(output.splitlines()) == 1
     assert "internal error: KeyError: 'x'" in output
     assert "--debug" in output
@@ -172,26 +142,20 @@ def test_a_bug_is_one_line_that_asks_for_a_report_and_exit_1(monkeypatch: pytest
 
 @pytest.mark.parametrize("line", [["--debug", "show"], ["show", "--debug"]])
 @pytest.mark.parametrize("error", [KeyError("x"), UsageError("x\x1b[2J")])
-def test_debug_shows_the_traceback_at_any_position(
-    line: list[str], error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_debug_shows_the_traceback_at_any_position(line: list[str], error: Exception, monkeypatch: Patch) -> None:
     raising(monkeypatch, error)
-    assert main(line) == (2 if isinstance(error, UsageError) else 1)
-    error_text = capsys.readouterr().err
+    error_text = stderr_of(line, 2 if isinstance(error, UsageError) else 1)
     assert "Traceback (most recent call last)" in error_text and "\x1b" not in error_text
 
 
-def test_a_keyboard_interrupt_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_keyboard_interrupt_is_130(monkeypatch: Patch) -> None:
     raising(monkeypatch, KeyboardInterrupt())
     assert main(["show"]) == 130
 
 
-def test_a_message_with_line_breaks_and_escape_codes_stays_one_harmless_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_a_message_with_line_breaks_and_escape_codes_stays_one_harmless_line(monkeypatch: Patch) -> None:
     raising(monkeypatch, UsageError("a\nb\r\n\x1b[31mc\x07"))
-    main(["show"])
-    assert capsys.readouterr().err == "rlbench: a b ?[31mc?\n"
+    assert stderr_of("show") == "rlbench: a b ?[31mc?\n"
 
 
 PROBE = """
@@ -209,23 +173,21 @@ READING = (
 )
 
 
-def test_reading_verbs_import_nothing_heavy(record_run: Record, tmp_path: Path) -> None:
+def test_reading_verbs_import_nothing_heavy(record_run: RecordRun) -> None:
     record_run([1.0], seed=0)
     record_run([2.0], seed=1)
-    probe = [sys.executable, "-c", PROBE, ",".join(HEAVY), *READING]
-    done = subprocess.run(probe, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    done = run_process([sys.executable, "-c", PROBE, ",".join(HEAVY), *READING])
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_help_does_not_even_import_the_specs(tmp_path: Path) -> None:
-    probe = [sys.executable, "-c", PROBE, "pydantic,rich,filelock,rlbench.config.run", "--help"]
-    done = subprocess.run(probe, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+def test_help_does_not_even_import_the_specs() -> None:
+    done = run_process([sys.executable, "-c", PROBE, "pydantic,rich,filelock,rlbench.config.run", "--help"])
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_piped_table_is_whole_and_plain_whatever_the_width(tmp_path: Path) -> None:
-    narrow = child(["table", "atari"], folder=tmp_path, COLUMNS="20", TERM="xterm-256color")
-    wide = child(["table", "atari"], folder=tmp_path, COLUMNS="300", TERM="dumb")
+def test_a_piped_table_is_whole_and_plain_whatever_the_width() -> None:
+    narrow = child("table atari", COLUMNS="20", TERM="xterm-256color")
+    wide = child("table atari", COLUMNS="300", TERM="dumb")
     assert narrow.returncode == 0
     assert narrow.stdout == wide.stdout
     assert "\x1b" not in narrow.stdout
@@ -233,10 +195,10 @@ def test_a_piped_table_is_whole_and_plain_whatever_the_width(tmp_path: Path) -> 
     assert all(len(line.split("  ")) > 2 for line in narrow.stdout.splitlines()[:57])
 
 
-@pytest.mark.parametrize("line", [["table", "all", "--json"], ["table", "toy"], ["list", "tasks"], ["status"]])
-def test_closed_pipe_gives_no_traceback(line: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", ["table all --json", "table toy", "list tasks", "status"])
+def test_closed_pipe_gives_no_traceback(line: str) -> None:
     reading, writing = os.pipe()
-    process = subprocess.Popen([*RLBENCH, *line], cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*RLBENCH, *line.split()], stdout=writing, stderr=subprocess.PIPE, text=True)
     os.close(reading)
     os.close(writing)
     output = process.communicate(timeout=60)[1]
@@ -244,40 +206,40 @@ def test_closed_pipe_gives_no_traceback(line: list[str], tmp_path: Path) -> None
     assert [text for text in output.splitlines() if "no such folder" not in text] == []
 
 
-def test_a_terminal_gets_colour(tmp_path: Path) -> None:
-    screen = on_terminal(["table", "toy"], folder=tmp_path, COLUMNS="100", TERM="xterm-256color", NO_COLOR="")
+def test_a_terminal_gets_colour() -> None:
+    screen = on_terminal("table toy", COLUMNS="100", TERM="xterm-256color", NO_COLOR="")
     assert "\x1b[2mNOT RUN" in screen
 
 
 @pytest.mark.parametrize("environ", [{"TERM": "dumb", "COLUMNS": "80"}, {"TERM": "dumb", "COLUMNS": "20"}])
-def test_a_dumb_terminal_gets_no_escape_codes(tmp_path: Path, environ: dict[str, str]) -> None:
-    screen = on_terminal(["table", "toy"], folder=tmp_path, **environ)
+def test_a_dumb_terminal_gets_no_escape_codes(environ: dict[str, str]) -> None:
+    screen = on_terminal("table toy", **environ)
     assert "\x1b" not in screen
     assert "CartPole-v1" in screen
     assert "NOT RUN" in screen
 
 
-def test_no_color_means_no_colour(record_run: Record, tmp_path: Path) -> None:
+def test_no_color_means_no_colour(record_run: RecordRun) -> None:
     record_run([1.0])
-    screen = on_terminal(["table", "atari"], folder=tmp_path, COLUMNS="100", TERM="xterm-256color", NO_COLOR="1")
+    screen = on_terminal("table atari", COLUMNS="100", TERM="xterm-256color", NO_COLOR="1")
     assert "INCONCLUSIVE" in screen
     assert not any(f"\x1b[{code}m" in screen for code in range(30, 38))
 
 
-def test_output_folds_on_a_narrow_terminal_only(tmp_path: Path) -> None:
-    texts = {w: on_terminal(["table", "atari"], folder=tmp_path, COLUMNS=str(w), TERM="dumb") for w in (80, 200)}
+def test_output_folds_on_a_narrow_terminal_only() -> None:
+    texts = {w: on_terminal("table atari", COLUMNS=str(w), TERM="dumb") for w in (80, 200)}
     assert max(map(len, texts[80].splitlines())) <= 80
     assert len(texts[80].splitlines()) > len(texts[200].splitlines())
 
 
-def test_a_narrow_encoding_spells_signs(tmp_path: Path) -> None:
-    done = child(["show", "toy", "dqn", "Catch"], folder=tmp_path, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+def test_a_narrow_encoding_spells_signs() -> None:
+    done = child("show toy dqn Catch", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert done.returncode == 0
     assert "memory ~ 0.61 GB" in done.stdout and "discount per agent step (>= 0, <= 1)" in done.stdout
     assert "? of Adam" in done.stdout  # ε has no spelling
     assert done.stderr == ""
 
 
-def test_the_module_and_the_console_script_are_one_program(tmp_path: Path) -> None:
-    assert child(["--version"], folder=tmp_path).stdout == f"rlbench {__version__}\n"
-    assert child(["nonsense"], folder=tmp_path).returncode == 2
+def test_the_module_and_the_console_script_are_one_program() -> None:
+    assert child("--version").stdout == f"rlbench {__version__}\n"
+    assert child("nonsense").returncode == 2

@@ -1,10 +1,6 @@
 """Shell completion through the protocol of each shell, and through bash itself."""
 
-from __future__ import annotations
-
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,23 +9,23 @@ import pytest
 
 from rlbench import suites
 from rlbench.cli.app import main
+from tests.commands import run_process
+from tests.conftest import Capture, Patch, RecordRun
 from tests.laws.layers import HEAVY
 from tests.laws.source import ROOT
 from tests.laws.test_light_start import SLOW_TO_START, WITHOUT
 
-Capture = pytest.CaptureFixture[str]
-Record = Callable[..., Path]
+Offered = Callable[[str], list[str]]
 
 
 @pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def data_sets_beside_the_results(tmp_path: Path, monkeypatch: Patch) -> None:
     for name in ("RLBENCH_DATASETS", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH"):
         monkeypatch.setenv(name, str(tmp_path / "results"))
 
 
 @pytest.fixture
-def offered(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> Callable[[str], list[str]]:
+def offered(monkeypatch: Patch, capsys: Capture) -> Offered:
     """The offers to bash after these words and a Tab."""
 
     def ask(line: str) -> list[str]:
@@ -85,9 +81,7 @@ def offered(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> Callable[[str],
         ("rlbench table toy --output ", 0),
     ],
 )
-def test_completion_offers_matching_names(
-    line: str, some: list[str] | int, offered: Callable[[str], list[str]]
-) -> None:
+def test_completion_offers_matching_names(line: str, some: list[str] | int, offered: Offered) -> None:
     offers = offered(line)
     if isinstance(some, int):
         assert len(offers) >= some and all(name.startswith(line.rpartition(" ")[2]) for name in offers)
@@ -96,7 +90,7 @@ def test_completion_offers_matching_names(
         assert sorted(offers) == sorted(some)
 
 
-def test_completion_offers_fields_and_a_single_match_with_its_value(offered: Callable[[str], list[str]]) -> None:
+def test_completion_offers_fields_and_a_single_match_with_its_value(offered: Offered) -> None:
     fields = offered("rlbench run toy dqn --task Catch --set ")
     assert {"algo.lr=", "algo.replay.capacity=", "task.envs="} <= set(fields)
     assert not {"seed=", "task.id=", "suite="} & set(fields)
@@ -107,18 +101,14 @@ def test_completion_offers_fields_and_a_single_match_with_its_value(offered: Cal
 
 
 def test_completion_of_compare_offers_folders_and_algorithms(
-    offered: Callable[[str], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    offered: Offered,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     Path("slower").mkdir()
     assert offered("rlbench compare dqn sl") == ["slower"]
 
 
-def test_completion_offers_run_folders(
-    offered: Callable[[str], list[str]], record_run: Record, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_completion_offers_run_folders(offered: Offered, record_run: RecordRun) -> None:
     folder = record_run([1.0], seed=3)
-    monkeypatch.setenv("RLBENCH_RESULTS", "results")
     assert offered("rlbench verify ") == [str(folder.relative_to(Path.cwd()) if folder.is_absolute() else folder)]
     assert offered("rlbench data generate X --policy results/") == offered("rlbench verify ")
     assert offered("rlbench eval ") == offered("rlbench verify ")
@@ -138,15 +128,7 @@ def test_completion_needs_nothing_that_takes_long_to_import(line: str, missing: 
     code = WITHOUT.format(missing=sorted(missing), arguments=())
     words = ["rlbench", *line.split(" ")]
     environ = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1), "_RLBENCH_COMPLETE": "complete_bash"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env=os.environ | {"RLBENCH_RESULTS": "results"} | environ,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = run_process([sys.executable, "-c", code], cwd=ROOT, **environ)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.strip()
 
@@ -159,7 +141,7 @@ def test_completion_needs_nothing_that_takes_long_to_import(line: str, missing: 
     ],
 )
 def test_completion_is_equal_in_other_shells(
-    shell: str, environ: dict[str, str], answer: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    shell: str, environ: dict[str, str], answer: str, monkeypatch: Patch, capsys: Capture
 ) -> None:
     monkeypatch.setenv("_RLBENCH_COMPLETE", f"complete_{shell}")
     for name, value in environ.items():
@@ -188,28 +170,15 @@ def test_bash_completes_the_launcher_of_a_checkout_however_it_is_typed(command_l
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -m rlbench "$@"\n', encoding="utf-8")
     python.chmod(0o755)
-    done = subprocess.run(
-        ["bash", "--norc", "-c", BASH % (f"{command_line} run mujoco td", 3, command_line)],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    words = ["bash", "--norc", "-c", BASH % (f"{command_line} run mujoco td", 3, command_line)]
+    done = run_process(words, PYTHONPATH=str(ROOT))
     assert launcher.exists() and done.stderr == ""
     assert done.stdout.splitlines() == ["td3", "complete -o default -F _rlbench_completion rlbench"]
 
 
 def test_completion_never_creates_an_environment(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [str(checkout(tmp_path))],
-        env=os.environ | {"_RLBENCH_COMPLETE": "complete_bash", "COMP_WORDS": "rlbench", "COMP_CWORD": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    environ = {"_RLBENCH_COMPLETE": "complete_bash", "COMP_WORDS": "rlbench", "COMP_CWORD": "1"}
+    done = run_process([str(checkout(tmp_path))], **environ)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

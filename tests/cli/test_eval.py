@@ -1,10 +1,8 @@
 """``rlbench eval``: it plays the saved policy by the same protocol and leaves the record unchanged."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -17,13 +15,10 @@ from rlbench.cli.app import main
 from rlbench.envs.mujoco import MujocoVector
 from rlbench.envs.render import MujocoCamera
 from rlbench.errors import UsageError
-from tests.commands import stdout_of
+from tests.commands import json_of, line_of_refusal, stdout_of
+from tests.conftest import Patch, RecordRun
 from tests.reliability.test_output import complaints, schema_of
 from tests.slow import slow_but
-
-Capture = pytest.CaptureFixture[str]
-Record = Callable[..., Path]
-Results = Callable[..., Path]
 
 FAMILIES = [
     ("toy", "iqn", "CartPole-v1"),
@@ -41,9 +36,7 @@ FAMILIES = [
 
 
 @pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of the developer's is met, and nothing is rendered."""
-    monkeypatch.chdir(tmp_path)
+def nothing_is_rendered(monkeypatch: Patch) -> None:
     monkeypatch.setenv("MUJOCO_GL", "disable")
 
 
@@ -59,38 +52,28 @@ def catch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def run(catch: Path, capsys: Capture) -> Path:
-    """The folder of that run."""
-    capsys.readouterr()
+def run(catch: Path) -> Path:
     return next(catch.glob("*/*/*/*/seed=0"))
 
 
-def document(capsys: Capture, *words: str) -> dict[str, object]:
+def document(*words: str) -> dict[str, object]:
     """The document of ``--json``, held to its schema."""
-    capsys.readouterr()
-    content: dict[str, object] = json.loads(stdout_of(["eval", *words, "--json"]))
-    schema = schema_of("eval")
+    content, schema = json_of(["eval", *words, "--json"]), schema_of("eval")
     assert list(complaints(schema, content, schema)) == []
     return content
 
 
-def refusal(capsys: Capture, *words: str) -> str:
-    """The one line of a command that was refused."""
-    capsys.readouterr()
-    assert main(["eval", *words]) == 2
-    output = capsys.readouterr()
-    assert output.out == "" and len(output.err.splitlines()) == 1
-    return output.err
+def refusal(*words: str) -> str:
+    return line_of_refusal(["eval", *words])
 
 
 def whole(folder: Path) -> dict[str, bytes]:
-    """Every byte below a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize(("suite", "algo", "task"), slow_but(FAMILIES, 0, 3))
 def test_replayed_episodes_equal_the_record_and_new_ones_are_deterministic(
-    suite: str, algo: str, task: str, tmp_path: Path, capsys: Capture
+    suite: str, algo: str, task: str, tmp_path: Path
 ) -> None:
     shorter = ["--steps", "500"] if suite in {"mujoco", "goals"} else []
     shorter += ["--set", "task.max_frames=1200"] if suite == "atari" else []
@@ -98,17 +81,17 @@ def test_replayed_episodes_equal_the_record_and_new_ones_are_deterministic(
     folder = next((tmp_path / "results").glob("*/*/*/*/seed=0"))
     before = whole(tmp_path / "results")
     for which in ("best", "last"):
-        again = document(capsys, str(folder), "--replay-recorded", "--checkpoint", which)
+        again = document(str(folder), "--replay-recorded", "--checkpoint", which)
         assert again["same"] is True and again["games"] is None
         assert again["recorded"] == {"episodes": len(again["episodes"]), "mean": again["mean"], "std": again["std"]}
-    fresh = [document(capsys, str(folder), "--episodes", "3", "--seed", "7") for _ in range(2)]
+    fresh = [document(str(folder), "--episodes", "3", "--seed", "7") for _ in range(2)]
     assert fresh[0] == fresh[1] and len(fresh[0]["episodes"]) == 3
     assert fresh[0]["same"] is None and fresh[0]["documented"] is None
     assert whole(tmp_path / "results") == before
 
 
 def test_eval_prints_episodes_and_means_beside_record_and_reference(run: Path) -> None:
-    lines = stdout_of(["eval", str(run), "--episodes", "5"]).splitlines()
+    lines = stdout_of(f"eval {run} --episodes 5").splitlines()
     assert lines[0].startswith("toy/dqn/Catch seed 0, best policy, of epoch ")
     assert lines[0].endswith("episodes of seed 0")
     rows = [line.split() for line in lines[3:8]]
@@ -118,63 +101,63 @@ def test_eval_prints_episodes_and_means_beside_record_and_reference(run: Path) -
     assert lines[10].startswith("recorded ") and lines[11].startswith("documented  1.00 (best-of-run; ")
 
 
-def test_eval_plays_the_requested_number_of_episodes_of_a_seed(run: Path, capsys: Capture) -> None:
+def test_eval_plays_the_requested_number_of_episodes_of_a_seed(run: Path) -> None:
     seeds = {}
     for count in (1, 4, 10, 23):
-        episodes = document(capsys, str(run), "--episodes", str(count), "--seed", "3")["episodes"]
+        episodes = document(str(run), "--episodes", str(count), "--seed", "3")["episodes"]
         assert isinstance(episodes, list) and len(episodes) == count
         seeds[count] = [row["seed"] for row in episodes]
     assert len(set(seeds[10])) == 10 and len(set(seeds[23])) == 8  # three rounds of eight envs, one game left out
-    other = document(capsys, str(run), "--seed", "4")["episodes"]
+    other = document(str(run), "--seed", "4")["episodes"]
     assert isinstance(other, list) and other[0]["seed"] != seeds[10][0]
 
 
-def test_run_is_found_by_folder_list_line_id_or_id_prefix(run: Path, capsys: Capture) -> None:
+def test_run_is_found_by_folder_list_line_id_or_id_prefix(run: Path) -> None:
     results = run.parents[4]
     names = [run.parent.name, run.parent.name[:5], f"{run.parent.name[:5]}/seed=0", str(run.relative_to(results))]
-    contents = [document(capsys, name, "--results", str(results)) for name in (*names, str(run))]
+    contents = [document(name, "--results", str(results)) for name in (*names, str(run))]
     assert len({json.dumps(content) for content in contents}) == 1
 
 
-def test_ambiguous_or_unknown_run_is_refused_with_examples(record_run: Record, capsys: Capture) -> None:
+def test_ambiguous_or_unknown_run_is_refused_with_examples(record_run: RecordRun) -> None:
     folder = record_run([1.0])
     record_run([1.0], seed=1)
     start = folder.parent.name[:6]
-    assert f"{start}: 2 runs have this name: {folder.parent.name}/seed=0, " in refusal(capsys, start)
-    assert f"did you mean '{folder.parent.name}'" in refusal(capsys, folder.parent.name[:-1] + "x")
-    assert "unknown run 'nothing'" in refusal(capsys, "nothing", "--results", "none")
+    assert f"{start}: 2 runs have this name: {folder.parent.name}/seed=0, " in refusal(start)
+    assert f"did you mean '{folder.parent.name}'" in refusal(folder.parent.name[:-1] + "x")
+    assert "unknown run 'nothing'" in refusal("nothing", "--results", "none")
 
 
-def test_run_without_a_saved_policy_is_refused(record_run: Record, capsys: Capture) -> None:
+def test_run_without_a_saved_policy_is_refused(record_run: RecordRun) -> None:
     folder = record_run([1.0], status=None)
-    assert "has no weights, as records in git have none; train them with: rlbench run " in refusal(capsys, str(folder))
+    assert "has no weights, as records in git have none; train them with: rlbench run " in refusal(str(folder))
 
 
-def test_missing_checkpoint_message_names_the_existing_one(run: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_missing_checkpoint_message_names_the_existing_one(run: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(run, tmp_path / "run"))
     shutil.rmtree(folder / "checkpoint" / "last")
-    assert "there is --checkpoint best" in refusal(capsys, str(folder), "--checkpoint", "last")
-    assert "unknown checkpoint 'lst'; did you mean 'last'" in refusal(capsys, str(folder), "--checkpoint", "lst")
+    assert "there is --checkpoint best" in refusal(str(folder), "--checkpoint", "last")
+    assert "unknown checkpoint 'lst'; did you mean 'last'" in refusal(str(folder), "--checkpoint", "lst")
 
 
-def test_a_damaged_policy_is_refused_by_name(run: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_a_damaged_policy_is_refused_by_name(run: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(run, tmp_path / "run"))
     file = next((folder / "checkpoint" / "best").glob("*.safetensors"))
     raw = bytearray(file.read_bytes())
     raw[-5] ^= 1
     file.write_bytes(raw)
-    assert str(file) in refusal(capsys, str(folder), "--video", "a.gif")
+    assert str(file) in refusal(str(folder), "--video", "a.gif")
     assert not list(tmp_path.glob("*.gif*"))
 
 
-def test_a_policy_of_another_network_is_refused(run: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_a_policy_of_another_network_is_refused(run: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(run, tmp_path / "run"))
     state = checkpoint.load(folder / "checkpoint" / "best")
     policy = state["policy"]
     assert isinstance(policy, dict)
     policy.popitem()
     checkpoint.save(folder / "checkpoint" / "best", state)
-    assert "holds another network" in refusal(capsys, str(folder))
+    assert "holds another network" in refusal(str(folder))
 
 
 @pytest.mark.parametrize(
@@ -186,14 +169,11 @@ def test_a_policy_of_another_network_is_refused(run: Path, tmp_path: Path, capsy
         (("--device", "tpu"), "--device tpu: not a device"),
     ],
 )
-def test_invalid_eval_options_are_refused_in_one_line(
-    run: Path, words: tuple[str, ...], message: str, capsys: Capture
-) -> None:
-    assert message in refusal(capsys, str(run), *words)
+def test_invalid_eval_options_are_refused_in_one_line(run: Path, words: tuple[str, ...], message: str) -> None:
+    assert message in refusal(str(run), *words)
 
 
 def frame_digests(path: str) -> list[str]:
-    """Digests of those of a GIF."""
     with Image.open(path) as gif:
         contents = []
         for number in range(gif.n_frames):
@@ -202,9 +182,9 @@ def frame_digests(path: str) -> list[str]:
     return contents
 
 
-def test_video_of_catch_shows_the_ball_and_changes_no_episode(run: Path, capsys: Capture) -> None:
-    plain = document(capsys, str(run), "--episodes", "4")
-    with_video = document(capsys, str(run), "--episodes", "4", "--video", "catch.gif")
+def test_video_of_catch_shows_the_ball_and_changes_no_episode(run: Path) -> None:
+    plain = document(str(run), "--episodes", "4")
+    with_video = document(str(run), "--episodes", "4", "--video", "catch.gif")
     assert with_video.pop("video") == {"file": "catch.gif", "frames": 10, "seconds": 2.5, "look": "board"}
     assert plain.pop("video") is None and plain == with_video
     assert len(set(frame_digests("catch.gif"))) == len(frame_digests("catch.gif")) == 10
@@ -218,23 +198,23 @@ def test_video_of_catch_shows_the_ball_and_changes_no_episode(run: Path, capsys:
     assert rows == list(range(10))
 
 
-def test_video_without_opengl_is_refused_and_leaves_no_file(tmp_path: Path, capsys: Capture) -> None:
+def test_video_without_opengl_is_refused_and_leaves_no_file(tmp_path: Path) -> None:
     assert main(["run", "mujoco", "td3", "--task", "InvertedPendulum-v4", "--smoke", "--steps", "400", "--quiet"]) == 0
     folder = next((tmp_path / "results").glob("*/*/*/*/seed=0"))
-    message = refusal(capsys, str(folder), "--video", "pole.gif")
+    message = refusal(str(folder), "--video", "pole.gif")
     assert "--video: OpenGL renders no simulation here (MUJOCO_GL=disable" in message and "set MUJOCO_GL=egl" in message
     assert not list(tmp_path.glob("*.gif*"))
 
 
-def test_video_of_an_environment_without_frames_is_refused(tmp_path: Path, capsys: Capture) -> None:
+def test_video_of_an_environment_without_frames_is_refused(tmp_path: Path) -> None:
     assert main(["run", "toy", "ppo", "--task", "CartPole-v1", "--smoke", "--quiet"]) == 0
     folder = next((tmp_path / "results").glob("*/*/*/*/seed=0"))
-    assert "CartPole-v1 renders no frames; leave --video out" in refusal(capsys, str(folder), "--video", "a.gif")
+    assert "CartPole-v1 renders no frames; leave --video out" in refusal(str(folder), "--video", "a.gif")
     assert not list(tmp_path.glob("*.gif*"))
 
 
 @pytest.mark.slow
-def test_mujoco_video_is_rendered_with_opengl(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mujoco_video_is_rendered_with_opengl(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("MUJOCO_GL", "egl")
     try:
         MujocoCamera(MujocoVector(task="InvertedPendulum-v4", seeds=(0,)).unwrapped()[0]).close()
@@ -243,7 +223,7 @@ def test_mujoco_video_is_rendered_with_opengl(tmp_path: Path, capsys: Capture, m
     words = ["--smoke", "--steps", "400", "--quiet"]
     assert main(["run", "mujoco", "td3", "--task", "InvertedPendulum-v4", *words]) == 0
     folder = next((tmp_path / "results").glob("*/*/*/*/seed=0"))
-    content = document(capsys, str(folder), "--episodes", "1", "--video", "pole.gif")
+    content = document(str(folder), "--episodes", "1", "--video", "pole.gif")
     video = content["video"]
     assert isinstance(video, dict) and video["look"] == "rendered"
     digests = frame_digests("pole.gif")

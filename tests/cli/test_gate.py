@@ -1,9 +1,6 @@
 """``check`` and ``baseline`` on the command line: exit codes, files and refusals."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -12,97 +9,89 @@ import pytest
 
 from rlbench.cli.app import main
 from rlbench.records import files
-from tests.commands import stderr_of, stdout_of
+from tests.commands import json_of, run_command, stderr_of, stdout_of
+from tests.conftest import Capture, RecordRun
 from tests.slow import slow_but
 
-pytestmark = pytest.mark.usefixtures("empty_folder")
 
-Capture = pytest.CaptureFixture[str]
-Record = Callable[..., Path]
-
-
-def toy(record_run: Record, level: float, seed: int, *, noise: float = 0.0, **more: object) -> Path:
+def toy(record_run: RecordRun, level: float, seed: int, *, noise: float = 0.0, **more: object) -> Path:
     return record_run([-0.6, level + noise, level], suite="toy", task="Catch", seed=seed, **more)
 
 
 @pytest.fixture
-def saved(record_run: Record, capsys: Capture) -> Path:
+def saved(record_run: RecordRun) -> Path:
     """A baseline of five seeds, and no records beside it."""
     for seed, noise in enumerate([0.0, 0.02, -0.02, 0.01, -0.01]):
         toy(record_run, 0.9, seed, noise=noise)
-    assert main(["baseline", "save", "base.json"]) == 0
+    stdout_of("baseline save base.json")
     Path("results").rename("before")
-    capsys.readouterr()
     return Path("base.json")
 
 
-def test_a_regression_exits_3_and_names_the_cell(record_run: Record, saved: Path, capsys: Capture) -> None:
+def test_a_regression_exits_3_and_names_the_cell(record_run: RecordRun, saved: Path) -> None:
     for seed in range(3):
         toy(record_run, 0.2, seed, noise=0.01 * seed, sets=["algo.lr=0.01"])
-    assert main(["check", "toy", "--baseline", str(saved)]) == 3
-    output = capsys.readouterr()
-    assert "toy/dqn/Catch score: REGRESSED" in output.err
-    assert "with algo.lr=0.01" in output.out
+    code, out, error = run_command(f"check toy --baseline {saved}")
+    assert code == 3 and "toy/dqn/Catch score: REGRESSED" in error and "with algo.lr=0.01" in out
 
 
 @pytest.mark.parametrize("repetition", slow_but(range(20), 0, 1, 2, 3))
-def test_unchanged_rerun_exits_0(repetition: int, record_run: Record, saved: Path) -> None:
+def test_unchanged_rerun_exits_0(repetition: int, record_run: RecordRun, saved: Path) -> None:
     draw = np.random.default_rng(repetition)
     for seed in range(10, 13):
         toy(record_run, 0.9, seed, noise=float(draw.normal(0, 0.015)))
     assert main(["check", "toy", "--baseline", str(saved)]) == 0
 
 
-def test_one_bad_seed_is_suspect_and_fails_only_under_strict(record_run: Record, saved: Path) -> None:
+def test_one_bad_seed_is_suspect_and_fails_only_under_strict(record_run: RecordRun, saved: Path) -> None:
     toy(record_run, 0.3, 0)
-    assert "run 4 more seeds" in stdout_of(["check", "toy", "--baseline", str(saved)])
+    assert "run 4 more seeds" in stdout_of(f"check toy --baseline {saved}")
     assert main(["check", "toy", "--baseline", str(saved), "--strict"]) == 4
 
 
-def test_a_failed_run_exits_5_and_is_never_scored(record_run: Record, saved: Path, capsys: Capture) -> None:
+def test_a_failed_run_exits_5_and_is_never_scored(record_run: RecordRun, saved: Path) -> None:
     toy(record_run, 0.9, 0)
     toy(record_run, 0.0, 1, status="failed")
-    assert main(["check", "toy", "--baseline", str(saved), "--json"]) == 5
-    findings = {f["aspect"]: f for f in json.loads(capsys.readouterr().out)["findings"]}
+    findings = {f["aspect"]: f for f in json_of(f"check toy --baseline {saved} --json", 5)["findings"]}
     assert findings["run"]["word"] == "FAILED"
     assert "1 seed" in findings["score"]["reason"]
 
 
-def test_smoke_and_short_runs_enter_neither_baseline_nor_check(record_run: Record, saved: Path) -> None:
+def test_smoke_and_short_runs_enter_neither_baseline_nor_check(record_run: RecordRun, saved: Path) -> None:
     toy(record_run, 0.0, 0, sets=["smoke=true"])
     toy(record_run, 0.0, 1, status="interrupted")
-    assert "PARTIAL" in stdout_of(["check", "toy", "--baseline", str(saved)])
-    assert "no finished run" in stderr_of(["baseline", "save", "other.json"])
+    assert "PARTIAL" in stdout_of(f"check toy --baseline {saved}")
+    assert "no finished run" in stderr_of("baseline save other.json")
 
 
-def test_check_without_a_baseline_compares_with_references(record_run: Record) -> None:
+def test_check_without_a_baseline_compares_with_references(record_run: RecordRun) -> None:
     for seed in range(3):
         toy(record_run, 0.2, seed, noise=0.01 * seed)
-    assert "toy/dqn/Catch score: BELOW" in stderr_of(["check", "toy"], 3)
+    assert "toy/dqn/Catch score: BELOW" in stderr_of("check toy", 3)
 
 
 def test_check_without_records_prints_not_run_and_exits_0() -> None:
     Path("results").mkdir()
-    counts, comparison = stdout_of(["check", "atari"]).splitlines()
+    counts, comparison = stdout_of("check atari").splitlines()
     assert counts == "56 NOT RUN; --json lists every row" and comparison.startswith("Nothing was compared, ")
-    lines = stdout_of(["check", "toy", "--strict"], 4).splitlines()
+    lines = stdout_of("check toy --strict", 4).splitlines()
     assert lines[-2] == f"{len(lines) - 3} NOT RUN" and lines[0].startswith("NOT RUN  toy/dqn/Catch score")
 
 
-def test_good_rows_are_counted_and_undecided_ones_listed(record_run: Record) -> None:
+def test_good_rows_are_counted_and_undecided_ones_listed(record_run: RecordRun) -> None:
     for seed in range(3):
         toy(record_run, 1.0, seed)
     record_run([0.0, 1.0], suite="toy", task="Catch", algo="c51")
-    row, empty, counts = stdout_of(["check", "toy"]).splitlines()
+    row, empty, counts = stdout_of("check toy").splitlines()
     assert row.startswith("INCONCLUSIVE  toy/c51/Catch score") and empty == ""
     assert "1 REPRODUCED, " in counts and ", 1 INCONCLUSIVE; --json" in counts
 
 
-def test_variants_are_tested_separately(record_run: Record, saved: Path) -> None:
+def test_variants_are_tested_separately(record_run: RecordRun, saved: Path) -> None:
     for seed in range(5):  # as many as the baseline's
         toy(record_run, 0.9, seed, noise=0.01 * seed, sets=["algo.lr=0.002"])
         toy(record_run, 0.2, seed, noise=0.01 * seed, sets=["algo.lr=0.01"])
-    findings = json.loads(stdout_of(["check", "toy", "--baseline", str(saved), "--json"], 3))["findings"]
+    findings = json_of(f"check toy --baseline {saved} --json", 3)["findings"]
     words = {f["word"]: f["reason"] for f in findings if f["aspect"] == "score"}
     assert set(words) == {"PASSED", "REGRESSED"}
     assert words["REGRESSED"].endswith("with algo.lr=0.01") and words["PASSED"].endswith("with algo.lr=0.002")
@@ -112,28 +101,28 @@ def test_variants_are_tested_separately(record_run: Record, saved: Path) -> None
     ("sets", "word"), [(["algo.lr=0.01", "budget.steps=8000"], "PARTIAL"), (["protocol.episodes=128"], "NOT RUN")]
 )
 def test_runs_of_another_kind_are_not_compared_with_a_baseline(
-    sets: list[str], word: str, record_run: Record, saved: Path
+    sets: list[str], word: str, record_run: RecordRun, saved: Path
 ) -> None:
     for seed in range(3):
         toy(record_run, 0.2, seed, sets=sets)
     assert main(["check", "toy", "--baseline", str(saved)]) == 0
-    assert f"{word} " in stdout_of(["check", "toy", "--baseline", str(saved), "--strict"], 4)
+    assert f"{word} " in stdout_of(f"check toy --baseline {saved} --strict", 4)
 
 
-def test_margin_is_the_smallest_drop_that_alarms(record_run: Record, saved: Path) -> None:
+def test_margin_is_the_smallest_drop_that_alarms(record_run: RecordRun, saved: Path) -> None:
     for seed in range(5):
         toy(record_run, 0.6, seed)
     assert main(["check", "toy", "--baseline", str(saved)]) == 3
     assert main(["check", "toy", "--baseline", str(saved), "--margin", "0.5"]) == 0
 
 
-def test_another_machine_is_refused_without_other_machine(record_run: Record, saved: Path) -> None:
+def test_another_machine_is_refused_without_other_machine(record_run: RecordRun, saved: Path) -> None:
     content = saved.read_text(encoding="utf-8").replace("unknown processor", "another processor")
     toy(record_run, 0.9, 0)
     parsed = json.loads(content)
     del parsed["checksum"]
     saved.write_text(files.seal(parsed), encoding="utf-8")
-    output = stderr_of(["check", "toy", "--baseline", str(saved)])
+    output = stderr_of(f"check toy --baseline {saved}")
     assert "another processor" in output and "--other-machine" in output and len(output.splitlines()) == 1
     assert main(["check", "toy", "--baseline", str(saved), "--other-machine"]) == 0
 
@@ -142,11 +131,11 @@ def test_another_machine_is_refused_without_other_machine(record_run: Record, sa
 def test_a_file_that_is_no_baseline_is_refused_in_one_line(text: str | None, words: str) -> None:
     if text is not None:
         Path("bad.json").write_text(text, encoding="utf-8")
-    output = stderr_of(["check", "toy", "--baseline", "bad.json"])
+    output = stderr_of("check toy --baseline bad.json")
     assert words in output and len(output.splitlines()) == 1
 
 
-def test_speeds_are_compared_only_on_the_baselines_machines(record_run: Record, capsys: Capture) -> None:
+def test_speeds_are_compared_only_on_the_baselines_machines(record_run: RecordRun, capsys: Capture) -> None:
     for seed in range(5):
         toy(record_run, 0.9, seed, noise=0.01 * seed)
     assert main(["baseline", "save", "base.json"]) == 0
@@ -175,16 +164,16 @@ def _unsealed(line: dict[str, object]) -> dict[str, object]:
 def test_a_flipped_digit_in_a_baseline_is_noticed(saved: Path) -> None:
     text = saved.read_text(encoding="utf-8")
     saved.write_text(text.replace("0.9", "0.8", 1), encoding="utf-8")
-    assert "checksum" in stderr_of(["baseline", "show", str(saved)])
+    assert "checksum" in stderr_of(f"baseline show {saved}")
 
 
 def test_baseline_is_printed_and_deterministic(saved: Path) -> None:
-    assert "toy/dqn/Catch  0.90 over 5" in stdout_of(["baseline", "show", str(saved)])
+    assert "toy/dqn/Catch  0.90 over 5" in stdout_of(f"baseline show {saved}")
     assert main(["baseline", "save", "again.json", "--results", "before"]) == 0
     assert Path("again.json").read_bytes() == saved.read_bytes()
 
 
-def test_ci_systems_get_junit_and_markdown(record_run: Record, saved: Path) -> None:
+def test_ci_systems_get_junit_and_markdown(record_run: RecordRun, saved: Path) -> None:
     for seed in range(3):
         toy(record_run, 0.2, seed, noise=0.01 * seed)
     toy(record_run, 0.0, 7, status="failed")
@@ -208,6 +197,6 @@ def test_ci_systems_get_junit_and_markdown(record_run: Record, saved: Path) -> N
         ("baseline", "save", "x.json", "--suite", "toyy"),
     ],
 )
-def test_invalid_baseline_action_exits_2(line: tuple[str, ...], record_run: Record) -> None:
+def test_invalid_baseline_action_exits_2(line: tuple[str, ...], record_run: RecordRun) -> None:
     toy(record_run, 0.9, 0)
     assert main(list(line)) == 2

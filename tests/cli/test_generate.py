@@ -1,11 +1,6 @@
 """``rlbench data generate`` on the command line: one line per data set, exit codes, equal bytes."""
 
-from __future__ import annotations
-
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,67 +12,61 @@ from rlbench.cli.generate import import_policy
 from rlbench.datasets import recipes
 from rlbench.datasets.policies import read_policy_file
 from rlbench.errors import UsageError
-from tests.commands import stderr_of, stdout_of
+from tests.commands import RLBENCH, json_of, line_of_refusal, run_command, run_process, stderr_of, stdout_of
 
-Capture = pytest.CaptureFixture[str]
 HOPPER = "hopper-openai_imitation-trpo_iter200"
 REAL = Path(__file__).parent.parent / "datasets" / "sb3-2.9.2-sac-pendulum.zip"
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of own data sets during a test."""
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "sets"))
     return tmp_path / "sets"
 
 
 def line(*more: str, policy: Sequence[str] = (HOPPER,), steps: str = "60", name: str = "rlb-own") -> list[str]:
-    """A command."""
     options = [word for one in policy for word in ("--policy", one)]
     return ["data", "generate", "Hopper-v4", *options, "--steps", steps, "--name", name, "--num-envs", "2", *more]
 
 
-def test_data_set_is_generated_and_described_in_one_line(folder: Path, capsys: Capture) -> None:
-    assert main(line("--noise", "2")) == 0
-    output = capsys.readouterr()
+def test_data_set_is_generated_and_described_in_one_line(folder: Path) -> None:
+    _, out, error = run_command(line("--noise", "2"))
     path = folder / "rlb-own.hdf5"
     sums = json.loads((folder / "rlb-own.hdf5.sha256.json").read_text())
-    assert output.out.startswith(f"{path}: 60 steps, ") and output.out.endswith(f"SHA-256 {sums['sha256']}\n")
-    assert "rlb-own: 60 of 60 steps" in output.err
+    assert out.startswith(f"{path}: 60 steps, ") and out.endswith(f"SHA-256 {sums['sha256']}\n")
+    assert "rlb-own: 60 of 60 steps" in error
     with h5py.File(path) as file:
         assert len(file["rewards"]) == 60 and file.attrs["task"] == "Hopper-v4"
 
 
-def test_json_prints_one_document_and_quiet_prints_no_progress(folder: Path, capsys: Capture) -> None:
-    assert main(line("--json", "--quiet", "--noise", "0.5", "--deterministic", "--seed", "4")) == 0
-    output = capsys.readouterr()
-    document = json.loads(output.out)
-    assert output.err == "" and document["path"] == str(folder / "rlb-own.hdf5")
+def test_json_prints_one_document_and_quiet_prints_no_progress(folder: Path) -> None:
+    _, out, error = run_command(line("--json", "--quiet", "--noise", "0.5", "--deterministic", "--seed", "4"))
+    document = json.loads(out)
+    assert error == "" and document["path"] == str(folder / "rlb-own.hdf5")
     recipe = recipes.Recipe.model_validate_json(document["recipe"])
     assert (recipe.steps, recipe.seed, recipe.lanes) == (60, 4, 2)
     assert (recipe.parts[0].noise, recipe.parts[0].sampled) == (0.5, False)
 
 
-def test_generated_data_set_is_used_only_for_its_own_task(tmp_path: Path) -> None:
-    learn = ["run", "offline", "td3bc", "--dry-run", "--results", str(tmp_path / "r"), "--dataset"]
+def test_generated_data_set_is_used_only_for_its_own_task() -> None:
     assert main(line("--quiet")) == 0
-    (planned, *_) = stdout_of([*learn, "rlb-own"]).splitlines()
-    assert planned.startswith("offline/td3bc/Hopper-v4")
-    assert "rlb-nobodys: not in" in stderr_of([*learn, "rlb-nobodys"])
+    assert stdout_of("run offline td3bc --dry-run --dataset rlb-own").startswith("offline/td3bc/Hopper-v4")
+    assert "rlb-nobodys: not in" in stderr_of("run offline td3bc --dry-run --dataset rlb-nobodys")
 
 
-def test_policies_are_mixed_by_the_given_shares(capsys: Capture) -> None:
+def test_policies_are_mixed_by_the_given_shares() -> None:
     both = (HOPPER, "hopper-openai_imitation-trpo_iter500")
-    assert main(line("--json", "--quiet", "--mixture", "0.25,0.75", policy=both)) == 0
-    recipe = recipes.Recipe.model_validate_json(json.loads(capsys.readouterr().out)["recipe"])
+    recipe = recipes.Recipe.model_validate_json(
+        json_of(line("--json", "--quiet", "--mixture", "0.25,0.75", policy=both))["recipe"]
+    )
     assert [(part.policy, part.share) for part in recipe.parts] == [(both[0], 0.25), (both[1], 0.75)]
 
 
-def test_packaged_recipe_needs_no_options(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+def test_packaged_recipe_needs_no_options(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     short = recipes.RECIPES["rlb-hopper-medium-expert"].model_copy(update={"steps": 40})
     monkeypatch.setitem(recipes.RECIPES, "rlb-hopper-medium-expert", short)
-    assert main(["data", "generate", "rlb-hopper-medium-expert", "--quiet"]) == 0
-    assert "40 steps" in capsys.readouterr().out and (folder / "rlb-hopper-medium-expert.hdf5").is_file()
+    assert "40 steps" in stdout_of("data generate rlb-hopper-medium-expert --quiet")
+    assert (folder / "rlb-hopper-medium-expert.hdf5").is_file()
 
 
 def test_existing_data_set_is_kept_without_force(folder: Path) -> None:
@@ -109,12 +98,8 @@ def test_existing_data_set_is_kept_without_force(folder: Path) -> None:
         (["data", "generate", "Pendulum-v1", *line(policy=[str(REAL)])[3:], "--num-envs", "0"], "--num-envs"),
     ],
 )
-def test_invalid_request_is_refused_in_one_line_and_writes_nothing(
-    words: list[str], why: str, folder: Path, capsys: Capture
-) -> None:
-    assert main(words) == 2
-    output = capsys.readouterr()
-    assert why in output.err and output.err.count("\n") == 1 and output.out == ""
+def test_invalid_request_is_refused_in_one_line_and_writes_nothing(words: list[str], why: str, folder: Path) -> None:
+    assert why in line_of_refusal(words)
     assert not folder.exists() or not list(folder.iterdir())
 
 
@@ -126,8 +111,7 @@ def test_unwritable_folder_is_refused_before_generating(tmp_path: Path, monkeypa
 
 
 def test_sb3_zip_is_accepted_as_a_policy(folder: Path) -> None:
-    words = ["data", "generate", "Pendulum-v1", "--policy", str(REAL), "--steps", "40", "--name", "rlb-own", "--quiet"]
-    assert main(words) == 0
+    stdout_of(f"data generate Pendulum-v1 --policy {REAL} --steps 40 --name rlb-own --quiet")
     with h5py.File(folder / "rlb-own.hdf5") as file:
         assert file["observations"].shape == (40, 3) and file.attrs["policies"] == REAL.stem
 
@@ -145,40 +129,21 @@ def test_sb3_zip_is_imported_as_a_policy_file_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_best_policy_of_a_run_generates_data(tmp_path: Path, folder: Path) -> None:
-    results = tmp_path / "results"
-    assert (
-        main(["run", "mujoco", "ppo", "--task", "InvertedPendulum-v4", "--smoke", "--quiet", "--results", str(results)])
-        == 0
-    )
-    run = next(results.rglob("spec.json")).parent
-    words = [
-        "data",
-        "generate",
-        "InvertedPendulum-v4",
-        "--policy",
-        str(run),
-        "--steps",
-        "40",
-        "--name",
-        "rlb-own",
-        "--quiet",
-    ]
-    document = json.loads(stdout_of([*words, "--json"]))
+def test_best_policy_of_a_run_generates_data() -> None:
+    stdout_of("run mujoco ppo --task InvertedPendulum-v4 --smoke --quiet")
+    run = next(Path("results").rglob("spec.json")).parent
+    generate = f"data generate InvertedPendulum-v4 --policy {run} --steps 40 --name rlb-own --quiet"
+    document = json_of(f"{generate} --json")
     assert document["policies"].startswith("mujoco/ppo/InvertedPendulum-v4") and document["policies"].endswith(" best")
-    assert main([*words, "--checkpoint", "last", "--force"]) == 0
+    stdout_of(f"{generate} --checkpoint last --force")
 
 
 @pytest.mark.slow
 def test_generated_file_is_equal_across_processes(tmp_path: Path) -> None:
     contents = []
     for seed in ("1", "2"):
-        environ = os.environ | {
-            "PYTHONHASHSEED": seed,
-            "RLBENCH_DATASETS": str(tmp_path / seed),
-            "OMP_NUM_THREADS": seed,
-        }
-        command = [sys.executable, "-m", "rlbench", *line("--noise", "1", "--quiet", steps="2000")]
-        subprocess.run(command, env=environ, check=True, timeout=120)
+        command = [*RLBENCH, *line("--noise", "1", "--quiet", steps="2000")]
+        environ = {"PYTHONHASHSEED": seed, "RLBENCH_DATASETS": str(tmp_path / seed), "OMP_NUM_THREADS": seed}
+        assert run_process(command, **environ).returncode == 0
         contents.append((tmp_path / seed / "rlb-own.hdf5").read_bytes())
     assert contents[0] == contents[1]

@@ -1,11 +1,8 @@
 """Runs on a failing machine: full disks, closed terminals, damaged records."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,37 +11,20 @@ import pytest
 from rlbench import suites
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.records.store import folder_of
+from tests.commands import RLBENCH, run_process
 
 SMALL = ("budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.learning_starts=100", "algo.batch=8")
 FILES = ("protocol.episodes=8", "protocol.envs=8", "algo.replay.capacity=400")
 SETS = [word for change in (*SMALL, *FILES) for word in ("--set", change)]
-RLBENCH = [sys.executable, "-m", "rlbench"]
 
 
 def words(results: Path, *more: str) -> list[str]:
-    return [
-        *RLBENCH,
-        "run",
-        "toy",
-        "dqn",
-        "--task",
-        "Catch",
-        "--device",
-        "cpu",
-        "--results",
-        str(results),
-        *SETS,
-        *more,
-    ]
+    return [*RLBENCH, *f"run toy dqn --task Catch --device cpu --results {results}".split(), *SETS, *more]
 
 
 def folder(results: Path, seed: int = 0) -> Path:
     spec = apply_settings(suites.spec("toy", "dqn", "Catch", seed=seed), [parse(c) for c in (*SMALL, *FILES)])
     return folder_of(spec, results)
-
-
-def run(command: list[str], **more: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **more)
 
 
 @pytest.mark.slow
@@ -60,9 +40,9 @@ def test_closed_stderr_does_not_end_a_run(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_sweep_continues_beside_a_damaged_record(tmp_path: Path) -> None:
-    assert run(words(tmp_path, "--seeds", "1")).returncode == 0
+    assert run_process(words(tmp_path, "--seeds", "1")).returncode == 0
     (folder(tmp_path, 1) / "outcome.json").write_text("{")
-    done = run(words(tmp_path, "--seeds", "0-2", "--json"))
+    done = run_process(words(tmp_path, "--seeds", "0-2", "--json"))
     assert done.returncode == 2
     assert [row["status"] for row in json.loads(done.stdout)["runs"]] == ["done", "refused", "done"]
     assert f"{folder(tmp_path, 1) / 'outcome.json'}: damaged" in done.stderr
@@ -88,11 +68,11 @@ def test_truncated_record_is_refused_before_training(tmp_path: Path) -> None:
     epochs = (where / "epochs.jsonl").read_text()
     if (where / "checkpoint" / "resume").is_dir():
         (where / "epochs.jsonl").write_text(epochs.splitlines(keepends=True)[0])
-        fewer = run(words(tmp_path))
+        fewer = run_process(words(tmp_path))
         assert fewer.returncode == 2
         assert "epochs.jsonl: holds 1 epochs" in fewer.stderr
     (where / "spec.json").rename(tmp_path / "aside")
-    lost = run(words(tmp_path))
+    lost = run_process(words(tmp_path))
     assert lost.returncode == 2
     assert "spec.json: missing beside" in lost.stderr
 
@@ -101,14 +81,14 @@ def test_output_to_a_device_does_not_replace_it(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True)
-    done = run([*RLBENCH, "table", "toy", "--results", str(tmp_path), "--format", "csv", "--output", str(pipe)])
+    done = run_process([*RLBENCH, "table", "toy", "--format", "csv", "--output", str(pipe)])
     assert done.returncode == 0, done.stderr
     assert "CartPole-v1" in reader.communicate(timeout=30)[0]
     assert pipe.is_fifo()
 
 
 def test_a_mistyped_environment_variable_is_refused(tmp_path: Path) -> None:
-    done = run(words(tmp_path, "--dry-run"), env={**os.environ, "RLBENCH_STEP": "5"})
+    done = run_process(words(tmp_path, "--dry-run"), RLBENCH_STEP="5")
     assert done.returncode == 2
     assert "RLBENCH_STEP" in done.stderr
     assert "did you mean 'RLBENCH_STEPS'" in done.stderr

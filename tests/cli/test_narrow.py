@@ -1,7 +1,5 @@
 """Terminals of 80 columns: no text is cut or too wide, and colors suit any background."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty
@@ -10,7 +8,6 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from typing import get_args
@@ -21,10 +18,9 @@ from rlbench.cli.app import main
 from rlbench.report.tables import STYLES
 from rlbench.report.verdict import Word
 from tests.commands import screen_of
+from tests.conftest import Capture, Patch, RecordRun
 from tests.laws.source import ROOT
 
-Record = Callable[..., Path]
-Capture = pytest.CaptureFixture[str]
 NARROW = 80
 QUIET = {"RLBENCH_DATASETS", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH", "NO_COLOR", "COLUMNS"}
 LINES = [
@@ -38,15 +34,12 @@ TABLES = ["table mujoco", "table toy", "table offline", "table all", "table atar
 
 
 class Screen(StringIO):
-    """A terminal, as far as a program asks."""
-
     def isatty(self) -> bool:
         return True
 
 
 @pytest.fixture(autouse=True)
-def some_records(record_run: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def some_records(record_run: RecordRun, monkeypatch: Patch) -> None:
     for name in QUIET:
         monkeypatch.delenv(name, raising=False)
     for seed in range(3):
@@ -57,7 +50,7 @@ def some_records(record_run: Record, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert main(["baseline", "save", "saved.json"]) == 0
 
 
-def output(line: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch, columns: int | None) -> str:
+def output(line: str, capsys: Capture, monkeypatch: Patch, columns: int | None) -> str:
     """The stdout of a command: a terminal of so many columns, or a pipe."""
     capsys.readouterr()
     if columns is None:
@@ -85,9 +78,7 @@ def too_wide(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_output_fits_a_narrow_terminal_without_losing_words(
-    line: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_output_fits_a_narrow_terminal_without_losing_words(line: str, capsys: Capture, monkeypatch: Patch) -> None:
     piped, screen = output(line, capsys, monkeypatch, None), output(line, capsys, monkeypatch, NARROW)
     assert piped.strip() and too_wide(screen) == []
     assert words(piped) <= words(screen)
@@ -99,7 +90,7 @@ def test_output_fits_a_narrow_terminal_without_losing_words(
 
 @pytest.mark.parametrize("line", TABLES)
 def test_a_table_in_a_narrow_terminal_keeps_its_scores_and_verdicts(
-    line: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    line: str, capsys: Capture, monkeypatch: Patch
 ) -> None:
     screen = re.sub(r"\x1b\[[9;]*m", "", output(line, capsys, monkeypatch, NARROW))
     assert too_wide(screen) == []

@@ -1,8 +1,5 @@
 """The lines after training: the verdict of each cell, and the next command."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,10 +10,8 @@ from rlbench.cli.run import ending_row, summary
 from rlbench.sweep.events import Ending, Status
 from rlbench.sweep.plan import Job
 from tests.commands import stdout_of
+from tests.conftest import RecordRun
 
-pytestmark = pytest.mark.usefixtures("empty_folder")
-
-Record = Callable[..., Path]
 CATCH = {"suite": "toy", "task": "Catch"}
 
 
@@ -24,7 +19,7 @@ def lines(results: str = "results", *, suite: str = "toy", algorithm: str = "dqn
     return verdict_lines([suites.spec(suite, algorithm, task)], Path(results))
 
 
-def test_next_step_of_an_undecided_cell_names_the_seeds_to_add(record_run: Record) -> None:
+def test_next_step_of_an_undecided_cell_names_the_seeds_to_add(record_run: RecordRun) -> None:
     record_run([0.0, 0.75], seed=4, **CATCH)
     (line,) = lines()
     assert line == (
@@ -35,7 +30,7 @@ def test_next_step_of_an_undecided_cell_names_the_seeds_to_add(record_run: Recor
     assert lines()[0].endswith("next: `rlbench run toy dqn Catch --seeds 6 --results results`")
 
 
-def test_next_step_of_a_decided_cell_is_its_table(record_run: Record) -> None:
+def test_next_step_of_a_decided_cell_is_its_table(record_run: RecordRun) -> None:
     for seed in range(3):
         record_run([0.0, 1.0], seed=seed, **CATCH)
     Path("results").rename("runs")
@@ -50,26 +45,26 @@ def test_next_step_of_a_decided_cell_is_its_table(record_run: Record) -> None:
         ({"sets": ["algo.critic_lr=0.5"]}, "NOT RUN (1 run with critic_lr=0.5)"),
     ],
 )
-def test_next_step_of_a_partial_cell_gives_the_reason(run: dict[str, object], text: str, record_run: Record) -> None:
+def test_next_step_of_a_partial_cell_gives_the_reason(run: dict[str, object], text: str, record_run: RecordRun) -> None:
     record_run([3_000.0] * 2, suite="mujoco", algo="sac", task="HalfCheetah-v4", **run)
     assert text in lines(suite="mujoco", algorithm="sac", task="HalfCheetah-v4")[0]
 
 
-def test_damaged_record_only_suppresses_the_verdict_lines(record_run: Record) -> None:
+def test_damaged_record_only_suppresses_the_verdict_lines(record_run: RecordRun) -> None:
     (record_run([1.0], **CATCH) / "spec.json").write_text("{", encoding="utf-8")
     assert lines() == []
 
 
-def test_summary_names_the_trained_runs_and_counts_the_finished_ones(record_run: Record) -> None:
+def test_summary_names_the_trained_runs_and_counts_the_finished_ones(record_run: RecordRun) -> None:
     for seed in range(2):
         record_run([0.0, 1.0], seed=seed, **CATCH)
-    count, verdict = stdout_of(["run", "toy", "dqn", "Catch", "--seeds", "0-1", "--results", "results"]).splitlines()
+    count, verdict = stdout_of("run toy dqn Catch --seeds 0-1 --results results").splitlines()
     assert count == "2 runs done already" and verdict.startswith("toy/dqn/Catch: documented 1, measured 1.00 over 2")
-    alone, _ = stdout_of(["run", "toy", "dqn", "Catch", "--results", "results"]).splitlines()
+    alone, _ = stdout_of("run toy dqn Catch --results results").splitlines()
     assert alone.startswith("toy/dqn/Catch seed 0: done at ")
 
 
-def test_dry_run_prints_one_line_per_cell_and_a_total(record_run: Record) -> None:
+def test_dry_run_prints_one_line_per_cell_and_a_total(record_run: RecordRun) -> None:
     for seed in range(2):
         record_run([0.0, 1.0], seed=seed, **CATCH)
     words = ["run", "toy", "dqn", "Catch", "--seeds", "0-4", "--dry-run", "--results", "results"]
@@ -85,17 +80,11 @@ def test_summary_after_a_signal_names_the_trained_runs() -> None:
     states: list[tuple[Status, bool]] = [
         ("done", False), ("done", False), ("done", True), ("interrupted", True), ("interrupted", False)
     ]  # fmt: skip
+    jobs = [Job(spec=spec, folder=Path(f"runs/{spec.seed}"), threads=1, memory=1) for spec in specs]
+    rest = {"reason": "Ctrl-C", "outcome": None, "log": None, "attempts": None}
     endings = [
-        Ending(
-            job=Job(spec=spec, folder=Path(f"runs/{spec.seed}"), threads=1, memory=1),
-            status=status,
-            reason="Ctrl-C",
-            outcome=None,
-            started=started,
-            log=None,
-            attempts=None,
-        )
-        for spec, (status, started) in zip(specs, states, strict=True)
+        Ending(job=job, status=status, started=started, **rest)
+        for job, (status, started) in zip(jobs, states, strict=True)
     ]
     lines = summary(endings, [ending_row(ending) for ending in endings])
     assert [line.partition(" at ")[0] for line in lines] == [

@@ -1,9 +1,6 @@
 """Options that no other test types, each through the command line."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,22 +9,12 @@ from rlbench.cli import sweep
 from rlbench.cli.app import main
 from rlbench.cli.sweep import SweepOptions
 from rlbench.datasets import download
-from tests.commands import stderr_of
-
-Capture = pytest.CaptureFixture[str]
-Record = Callable[..., Path]
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("RLBENCH_DATASETS", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv("HOME", str(tmp_path))
+from tests.commands import json_of, stderr_of
+from tests.conftest import Capture, Patch, RecordRun
 
 
 @pytest.fixture
-def elsewhere(record_run: Record) -> None:
+def elsewhere(record_run: RecordRun) -> None:
     """Runs of two algorithms, in a folder that is not the usual one."""
     for algo in ("dqn", "c51"):
         for seed in range(2):
@@ -53,15 +40,14 @@ def test_report_uses_the_given_folder() -> None:
     assert "0.88" in full and "0.88" not in empty
 
 
-def test_minaris_server_is_contacted_only_with_remote(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minaris_server_is_contacted_only_with_remote(monkeypatch: Patch) -> None:
     monkeypatch.setattr(download, "remote_names", lambda: ["mujoco/hopper/strange-v0"])
     for words, there in (((), False), (("--remote",), True)):
-        assert main(["data", "list", "--json", *words]) == 0
-        names = {row["name"]: row["kind"] for row in json.loads(capsys.readouterr().out)["datasets"]}
+        names = {row["name"]: row["kind"] for row in json_of(["data", "list", "--json", *words])["datasets"]}
         assert names.get("mujoco/hopper/strange-v0") == ("minari" if there else None)
 
 
-def test_env_timeout_reaches_the_run_and_must_be_positive(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_env_timeout_reaches_the_run_and_must_be_positive(monkeypatch: Patch) -> None:
     settings = []
 
     def take(_specs: object, options: SweepOptions) -> tuple[list[object], None]:
@@ -77,7 +63,7 @@ def test_env_timeout_reaches_the_run_and_must_be_positive(monkeypatch: pytest.Mo
     assert "0.1" in stderr_of([*line, "0"])
 
 
-def test_update_engine_and_eval_workers_reach_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_update_engine_and_eval_workers_reach_the_run(monkeypatch: Patch) -> None:
     settings = []
 
     def take(_specs: object, options: SweepOptions) -> tuple[list[object], None]:

@@ -1,7 +1,5 @@
 """The display of a sweep: its advance, its remaining time, its bars, and its lines without a terminal."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ from rlbench.cli import progress_display
 from rlbench.records.types import Outcome, Progress
 from rlbench.sweep.events import Begun, Ending, EpochEnd
 from rlbench.sweep.plan import Job
+from tests.conftest import Capture, Patch
 
 CATCH = suites.spec("toy", "dqn", "Catch")
 EPOCH = EpochEnd(number=1, steps=2_000, seconds=61.0, evaluation=0.5, episodes=8, steps_per_second=1_234.5)
@@ -31,7 +30,7 @@ def ending(
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def clock(monkeypatch: Patch) -> list[float]:
     now = [0.0]
     monkeypatch.setattr(progress_display, "monotonic", lambda: now[0])
     return now
@@ -56,7 +55,7 @@ def test_the_remaining_time_follows_from_the_steps_of_this_sweep(clock: list[flo
     assert advance.share == pytest.approx((24_000 * 2 + 6_000) / 72_000)
 
 
-def test_without_a_terminal_every_event_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_every_event_is_a_line(capsys: Capture) -> None:
     one = job(0)
     with progress_display.display([job(0), job(1)], quiet=False) as display:
         display.begin(one)
@@ -92,15 +91,13 @@ def test_without_a_terminal_every_event_is_a_line(capsys: pytest.CaptureFixture[
         ("halted", True, "halted: why"),
     ],
 )
-def test_line_of_an_ending_names_the_next_step(
-    capsys: pytest.CaptureFixture[str], status: str, line: str, *, started: bool
-) -> None:
+def test_line_of_an_ending_names_the_next_step(capsys: Capture, status: str, line: str, *, started: bool) -> None:
     with progress_display.display([job(0)], quiet=False) as display:
         display.end(ending(job(0), status, started=started))
     assert capsys.readouterr().err == f"toy/dqn/Catch seed 0: {line}\n"
 
 
-def test_quiet_display_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_display_writes_nothing(capsys: Capture) -> None:
     one = job(0)
     with progress_display.display([job(0)], quiet=True) as display:
         display.begin(one)
@@ -138,7 +135,7 @@ def test_terminal_shows_a_bar_per_running_job_and_one_for_the_suite(clock: list[
     ],
 )
 def test_bar_of_a_run_fits_the_terminal(
-    clock: list[float], monkeypatch: pytest.MonkeyPatch, columns: int, task: str, expected: str
+    clock: list[float], monkeypatch: Patch, columns: int, task: str, expected: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     pong = suites.spec("atari", "dqn", "PongNoFrameskip-v4", seed=7)

@@ -1,7 +1,5 @@
 """Recorded play on the command line: recording, showing, verifying, subsets, imports, and kills."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
@@ -21,16 +19,13 @@ from rlbench.cli.app import main
 from rlbench.datasets import recording_reader, recording_writer
 from rlbench.ops.state_dict import module_state
 from rlbench.records.store import read_record
-from tests.commands import stderr_of, stdout_of
+from tests.commands import json_of, run_command, stderr_of, stdout_of
 from tests.datasets.rl_unplugged_writer import episode, shard
 from tests.forging import locked
-
-Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of own data sets during a test."""
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "sets"))
     return tmp_path / "sets"
 
@@ -47,7 +42,6 @@ def run(tmp_path: Path) -> Path:
 
 
 def line(run: Path, *more: str, steps: str = "300", num_envs: str = "3", name: str = "rlb-catch") -> list[str]:
-    """A command."""
     numbers = ["--epsilon", "0.2", "--steps", steps, "--num-envs", num_envs]
     return ["data", "generate", "Catch", "--policy", str(run), *numbers, "--name", name, *more]
 
@@ -66,37 +60,33 @@ def test_a_run_without_weights_is_named_as_eval_names_it_and_refused_with_its_tr
         )
 
 
-def test_games_are_recorded_shown_verified_and_listed(run: Path, home: Path, capsys: Capture) -> None:
-    assert main(line(run)) == 0
-    output = capsys.readouterr()
-    folder = home / "rlb-catch.frames"
-    assert output.out.startswith(f"{folder}: 300 steps, ") and "rlb-catch: 300 of 300 steps" in output.err
-    digest = output.out.split()[-1]
-    summary = dict(row.split(None, 1) for row in stdout_of(["data", "show", "rlb-catch"]).splitlines())
+def test_games_are_recorded_shown_verified_and_listed(run: Path, home: Path) -> None:
+    _, out, error = run_command(line(run))
+    folder, digest = home / "rlb-catch.frames", out.split()[-1]
+    assert out.startswith(f"{folder}: 300 steps, ") and "rlb-catch: 300 of 300 steps" in error
+    summary = dict(row.split(None, 1) for row in stdout_of("data show rlb-catch").splitlines())
     assert (summary["steps"], summary["sha256"], summary["task"]) == ("300", digest, "Catch")
-    document = json.loads(stdout_of(["data", "show", str(folder), "--json"]))
+    document = json_of(f"data show {folder} --json")
     assert document["steps"] == 300 and sum(document["actions"]) == pytest.approx(1) and document["sha256"] == digest
-    assert main(["data", "verify", "rlb-catch"]) == 0 and capsys.readouterr().out == f"rlb-catch\tok {digest}\n"
-    assert main(["data", "list"]) == 0 and f"rlb-catch\t{folder}\n" in capsys.readouterr().out
+    assert stdout_of("data verify rlb-catch") == f"rlb-catch\tok {digest}\n"
+    assert f"rlb-catch\t{folder}\n" in stdout_of("data list")
 
 
-def test_recording_prints_one_json_document_and_needs_force_to_overwrite(run: Path, capsys: Capture) -> None:
-    assert main(line(run, "--quiet", "--json")) == 0
-    output = capsys.readouterr()
-    document = json.loads(output.out)
-    assert output.err == "" and document["schema_version"] == 1
+def test_recording_prints_one_json_document_and_needs_force_to_overwrite(run: Path) -> None:
+    _, out, error = run_command(line(run, "--quiet", "--json"))
+    document = json.loads(out)
+    assert error == "" and document["schema_version"] == 1
     assert "is there already; make it again with --force" in stderr_of(line(run, "--seed", "1"))
-    assert main(line(run, "--json")) == 0  # a kill at the end of the first may have hidden its answer
-    again = capsys.readouterr()
-    assert json.loads(again.out) == document and again.err == "rlb-catch: done already; --force makes it again\n"
-    assert json.loads(stdout_of(line(run, "--quiet", "--json", "--force")))["sha256"] == document["sha256"]
+    _, out, error = run_command(line(run, "--json"))  # a kill at the end of the first may have hidden its answer
+    assert json.loads(out) == document and error == "rlb-catch: done already; --force makes it again\n"
+    assert json_of(line(run, "--quiet", "--json", "--force"))["sha256"] == document["sha256"]
 
 
 def test_damaged_recording_is_reported_by_file(run: Path, home: Path) -> None:
     assert main(line(run, "--quiet")) == 0
     path = home / "rlb-catch.frames" / "play.00000.segment"
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    assert "play.00000.segment: damaged" in stdout_of(["data", "verify"], 2)
+    assert "play.00000.segment: damaged" in stdout_of("data verify", 2)
 
 
 def test_a_subset_has_its_own_name(run: Path, home: Path) -> None:
@@ -105,8 +95,8 @@ def test_a_subset_has_its_own_name(run: Path, home: Path) -> None:
     recording = recording_reader.read_recording(home / "rlb-catch-1e2.frames")
     assert recording.final is not None and (~recording.final).sum() == 100
     for steps, reason in (("301", "holds 300 transitions"), ("1.5", "no whole number"), ("x", "no whole number")):
-        assert reason in stderr_of(["data", "subset", "rlb-catch", "--steps", steps, "--name", "rlb-y"])
-    assert "call it rlb-catch" in stderr_of(["data", "subset", "rlb-catch", "--steps", "5", "--name", "catch"])
+        assert reason in stderr_of(f"data subset rlb-catch --steps {steps} --name rlb-y")
+    assert "call it rlb-catch" in stderr_of("data subset rlb-catch --steps 5 --name catch")
 
 
 def test_options_of_other_recordings_are_refused(run: Path, tmp_path: Path) -> None:
@@ -115,7 +105,7 @@ def test_options_of_other_recordings_are_refused(run: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_killed_recording_is_readable_up_to_its_last_file(run: Path, home: Path, capsys: Capture) -> None:
+def test_killed_recording_is_readable_up_to_its_last_file(run: Path, home: Path) -> None:
     command = [sys.executable, "-m", "rlbench", *line(run, steps="90000000", num_envs="200")]
     folder = home / "rlb-catch.frames"
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
@@ -123,26 +113,25 @@ def test_killed_recording_is_readable_up_to_its_last_file(run: Path, home: Path,
             sleep(0.02)
         process.send_signal(signal.SIGKILL)
     assert not recording_reader.is_complete(folder)
-    assert "unfinished: what was written before it was broken off" in stdout_of(["data", "show", "rlb-catch"])
-    assert main(["data", "verify"]) == 2 and "is unfinished" in capsys.readouterr().out
+    assert "unfinished: what was written before it was broken off" in stdout_of("data show rlb-catch")
+    assert "is unfinished" in stdout_of("data verify", 2)
     assert main(["data", "subset", "rlb-catch", "--steps", "15000", "--name", "rlb-half"]) == 0
     assert main(["data", "verify", "rlb-half"]) == 0
-    assert main(line(run)) == 2 and "is there, unfinished; make it again with --force" in capsys.readouterr().err
+    assert "is there, unfinished; make it again with --force" in stderr_of(line(run))
 
 
-def test_damaged_shard_is_named_and_the_others_are_imported(tmp_path: Path, home: Path, capsys: Capture) -> None:
+def test_damaged_shard_is_named_and_the_others_are_imported(tmp_path: Path, home: Path) -> None:
     good, bad = shard(tmp_path / "run_1-00000-of-00100", episode(1, 3)), tmp_path / "run_1-00001-of-00100"
     shard(bad, episode(2, 3), a_t=None)
     command = ["data", "import", "rlu", str(good), str(bad), "--name", "rlb-pong-rlu", "--workers", "1"]
-    assert main(command) == 2
-    output = capsys.readouterr()
+    code, out, error = run_command(command)
     folder = home / "rlb-pong-rlu.frames"
-    assert output.out == f"{folder}\n" and "1 of 2: run_1-00000-of-00100: 3 transitions" in output.err
-    assert f"{bad}: record at byte 0: a_t" in output.err and "1 of 2 files were refused" in output.err
+    assert (code, out) == (2, f"{folder}\n") and "1 of 2: run_1-00000-of-00100: 3 transitions" in error
+    assert f"{bad}: record at byte 0: a_t" in error and "1 of 2 files were refused" in error
     shard(bad, episode(2, 5))
-    assert main(command) == 0 and "done before" in capsys.readouterr().err
+    assert "done before" in stderr_of(command, 0)
     assert recording_reader.read_recording(folder).terminated.sum() == 2
-    assert main(["data", "show", "rlb-pong-rlu"]) == 0 and "RL Unplugged" in capsys.readouterr().out
+    assert "RL Unplugged" in stdout_of("data show rlb-pong-rlu")
 
 
 def test_invalid_imports_are_refused(tmp_path: Path) -> None:
@@ -156,17 +145,15 @@ def test_invalid_imports_are_refused(tmp_path: Path) -> None:
         assert reason in stderr_of(["data", "import", *command])
 
 
-def test_existing_set_is_kept_if_the_new_one_cannot_be_made(run: Path, home: Path, capsys: Capture) -> None:
+def test_existing_set_is_kept_if_the_new_one_cannot_be_made(run: Path, home: Path) -> None:
     assert main(line(run, "--quiet")) == 0
     folder = home / "rlb-catch.frames"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     other = [word if word != "Catch" else "Doors" for word in line(run, "--force")]
-    assert main(other) == 2 and "was trained on Catch, not Doors" in capsys.readouterr().err
-    assert main(["data", "subset", "rlb-catch", "--steps", "100", "--name", "rlb-catch", "--force"]) == 2
-    assert "cannot be a subset of itself" in capsys.readouterr().err
+    assert "was trained on Catch, not Doors" in stderr_of(other)
+    assert "cannot be a subset of itself" in stderr_of("data subset rlb-catch --steps 100 --name rlb-catch --force")
     assert main(line(run, "--quiet", name="rlb-more", steps="400")) == 0
-    assert main(["data", "subset", "rlb-more", "--steps", "401", "--name", "rlb-catch", "--force"]) == 2
-    assert "request fewer" in capsys.readouterr().err
+    assert "request fewer" in stderr_of("data subset rlb-more --steps 401 --name rlb-catch --force")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
@@ -179,17 +166,16 @@ def test_refused_recording_leaves_no_folder(run: Path, tmp_path: Path) -> None:
     assert main(line(run, "--quiet")) == 0
 
 
-def test_interrupted_subset_is_remade_with_force(run: Path, home: Path, capsys: Capture) -> None:
+def test_interrupted_subset_is_remade_with_force(run: Path, home: Path) -> None:
     assert main(line(run, "--quiet")) == 0
     command = ["data", "subset", "rlb-catch", "--steps", "100", "--name", "rlb-part"]
     assert main(command) == 0
     (home / "rlb-part.frames" / "dataset.json").unlink()
-    capsys.readouterr()
-    assert main(command) == 2 and "is there, unfinished; make it again with --force" in capsys.readouterr().err
+    assert "is there, unfinished; make it again with --force" in stderr_of(command)
     assert main([*command, "--force"]) == 0 and recording_reader.is_complete(home / "rlb-part.frames")
 
 
-def test_two_processes_do_not_write_one_set(run: Path, tmp_path: Path, home: Path, capsys: Capture) -> None:
+def test_two_processes_do_not_write_one_set(run: Path, tmp_path: Path, home: Path) -> None:
     good = shard(tmp_path / "run_1-00000-of-00100", episode(1, 3))
     assert main(line(run, "--quiet")) == 0
     commands = (
@@ -199,7 +185,7 @@ def test_two_processes_do_not_write_one_set(run: Path, tmp_path: Path, home: Pat
     )
     for command, name in commands:
         with recording_writer.locked_folder(home / f"{name}.frames"):
-            assert main(command) == 2 and "another process is writing it; wait" in capsys.readouterr().err
+            assert "another process is writing it; wait" in stderr_of(command)
         assert main(command) == 0
     assert recording_reader.is_complete(home / "rlb-catch.frames")
 
@@ -208,51 +194,48 @@ def test_shards_can_be_added_to_a_used_set(tmp_path: Path, home: Path) -> None:
     one, other = (shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 3 + n)) for n in range(2))
     for path, steps in ((one, "3"), (other, "7")):
         assert main(["data", "import", "rlu", str(path), "--name", "rlb-u", "--workers", "1"]) == 0
-        assert dict(row.split(None, 1) for row in stdout_of(["data", "show", "rlb-u"]).splitlines())["steps"] == steps
+        assert dict(row.split(None, 1) for row in stdout_of("data show rlb-u").splitlines())["steps"] == steps
     assert main(["data", "verify", "rlb-u"]) == 0
 
 
-def test_shards_are_used_only_for_their_own_game(tmp_path: Path, home: Path, capsys: Capture) -> None:
+def test_shards_are_used_only_for_their_own_game(tmp_path: Path, home: Path) -> None:
     one, other = (shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 3)) for n in range(2))
     command = ["data", "import", "rlu", "--name", "rlb-u", "--workers", "1"]
     breakout, pong = (["--task", f"{game}NoFrameskip-v4"] for game in ("Breakout", "Pong"))
-    assert main([*command, str(one), "--task", "Brakeout"]) == 2 and "Brakeout" in capsys.readouterr().err
+    assert "Brakeout" in stderr_of([*command, str(one), "--task", "Brakeout"])
     assert main([*command, str(one), *breakout]) == 0
-    capsys.readouterr()
     assert "has the task BreakoutNoFrameskip-v4, not PongNoFrameskip-v4" in stderr_of([*command, str(other), *pong])
     assert main([*command, str(other)]) == 0
     assert recording_reader.metadata(home / "rlb-u.frames")["task"] == "BreakoutNoFrameskip-v4"
     learn = ["run", "offline", "il", *pong, "--dataset", "rlb-u", "--results", str(tmp_path / "r"), "--smoke"]
-    capsys.readouterr()
-    assert main(learn) == 2 and "was recorded on BreakoutNoFrameskip-v4" in capsys.readouterr().err
+    assert "was recorded on BreakoutNoFrameskip-v4" in stderr_of(learn)
 
 
-def test_smoke_run_uses_the_given_data_set(run: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_smoke_run_uses_the_given_data_set(run: Path, tmp_path: Path) -> None:
     assert main(line(run, "--quiet", steps="2500")) == 0
     learn = ["run", "offline", "il", "--task", "Catch", "--results", str(tmp_path / "r"), "--smoke", "--dataset"]
-    capsys.readouterr()
-    assert main([*learn, "rlb-nope"]) == 2 and "rlb-nope: not in" in capsys.readouterr().err
+    assert "rlb-nope: not in" in stderr_of([*learn, "rlb-nope"])
     assert main([*learn, "rlb-catch"]) == 0
     (folder,) = (tmp_path / "r").glob("offline/il/Catch@rlb-catch/*/seed=0")
     metadata = read_record(folder).environment["data"]
     assert isinstance(metadata, dict) and metadata["name"] == "rlb-catch"
 
 
-def test_a_folder_that_is_no_data_set_is_refused(tmp_path: Path, home: Path, capsys: Capture) -> None:
+def test_a_folder_that_is_no_data_set_is_refused(tmp_path: Path, home: Path) -> None:
     (home / "rlb-empty.frames").mkdir(parents=True)
     for folder in (tmp_path, home / "rlb-empty.frames"):
-        assert main(["run", "offline", "il", "--task", "Catch", "--dataset", str(folder), "--smoke"]) == 2
-        assert "neither a folder of Minari's nor recorded play" in capsys.readouterr().err
+        assert "neither a folder of Minari's nor recorded play" in stderr_of(
+            f"run offline il --task Catch --dataset {folder} --smoke"
+        )
 
 
-def test_missing_epsilon_message_explains_recording(run: Path, capsys: Capture) -> None:
-    assert main(["data", "generate", "Catch", "--policy", str(run), "--steps", "300", "--name", "rlb-x"]) == 2
-    assert "games of Q-learning are recorded with --epsilon" in capsys.readouterr().err
+def test_missing_epsilon_message_explains_recording(run: Path) -> None:
+    assert "games of Q-learning are recorded with --epsilon" in stderr_of(
+        f"data generate Catch --policy {run} --steps 300 --name rlb-x"
+    )
 
 
-def test_ctrl_c_keeps_the_recorded_steps(
-    run: Path, home: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_keeps_the_recorded_steps(run: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     play = generate.record
 
     def stopped(*parts: object) -> Iterator[int]:
@@ -263,6 +246,5 @@ def test_ctrl_c_keeps_the_recorded_steps(
 
     monkeypatch.setattr(generate, "record", stopped)
     with suppress(KeyboardInterrupt):
-        assert main(line(run)) == 130
-    assert "broken off; use what is there with rlbench data subset" in capsys.readouterr().err
+        assert "broken off; use what is there with rlbench data subset" in stderr_of(line(run), 130)
     assert int((~recording_reader.read_steps(home / "rlb-catch.frames").final).sum()) >= 147

@@ -1,7 +1,5 @@
 """``verify --replay``: a trained run repeats to the bit, a forged one differs, and missing requirements are named."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator
@@ -16,7 +14,7 @@ from rlbench.config.run import Runtime, Spec
 from rlbench.records import files, store
 from rlbench.report.integrity import verify_records
 from rlbench.report.reference_table import DATA
-from tests.commands import stderr_of, stdout_of
+from tests.commands import json_of, stderr_of, stdout_of
 from tests.forging import Change, reseal
 from tests.schemas import complaints
 
@@ -44,12 +42,12 @@ def environment(**values: object) -> Change:
 
 def test_replay_equals_the_record_to_the_bit_and_writes_nothing(folder: Path) -> None:
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert stdout_of(["verify", "--replay", str(folder)]).endswith("steps: equal to the bit\n")
+    assert stdout_of(f"verify --replay {folder}").endswith("steps: equal to the bit\n")
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
 def test_replay_covers_an_epoch_with_updates_by_default(folder: Path) -> None:
-    document = json.loads(stdout_of(["verify", "--replay", str(folder), "--json"]))
+    document = json_of(f"verify --replay {folder} --json")
     schema = json.loads((DATA / "schema" / "replay.json").read_text(encoding="utf-8"))
     assert list(complaints(schema, document, schema)) == []
     epoch = store.read_record(folder).epochs[document["epochs"]]
@@ -70,7 +68,7 @@ def test_replay_detects_a_forged_epoch(folder: Path, line: int, change: Change, 
     (folder / "outcome.json").unlink()
     reseal(folder / "epochs.jsonl", change, line)
     assert not verify_records(folder).faults
-    assert f": epoch {line} differs in {field}: " in stdout_of(["verify", "--replay", str(folder), "--epochs", "1"], 3)
+    assert f": epoch {line} differs in {field}: " in stdout_of(f"verify --replay {folder} --epochs 1", 3)
 
 
 def test_replay_ignores_times(folder: Path) -> None:
@@ -82,7 +80,7 @@ def test_replay_ignores_times(folder: Path) -> None:
 def test_replay_prints_changes_of_code_and_machine(folder: Path) -> None:
     packages = {**files.read_sealed(folder / "spec.json")["environment"]["packages"], "torch": "1.13.0"}
     reseal(folder / "spec.json", environment(cpu="another", rlbench="0.0.3", packages=packages))
-    out = stdout_of(["verify", "--replay", str(folder), "--epochs", "0"])
+    out = stdout_of(f"verify --replay {folder} --epochs 0")
     assert "  cpu: another recorded, " in out and "  rlbench: 0.0.3 recorded, " in out
     assert f"  torch: 1.13.0 recorded, {torch.__version__} here" in out
 
@@ -112,7 +110,7 @@ def test_replay_uses_the_recorded_threads_and_engine(folder: Path, monkeypatch: 
 )
 def test_replay_without_the_recorded_requirements_is_refused(folder: Path, change: Change, message: str) -> None:
     reseal(folder / "spec.json", change)
-    assert message in stderr_of(["verify", "--replay", str(folder)])
+    assert message in stderr_of(f"verify --replay {folder}")
 
 
 def test_replay_of_no_run_or_too_many_epochs_is_a_usage_error(folder: Path) -> None:

@@ -1,7 +1,5 @@
 """Resolution of options into a Spec, and the source of each value."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,17 +1,12 @@
 """Mistyped names: exit code 2, one line with the nearest names, and no file written."""
 
-from __future__ import annotations
-
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rlbench.cli.app import main
-
-Capture = pytest.CaptureFixture[str]
-Record = Callable[..., Path]
+from tests.commands import line_of_refusal, stderr_of
+from tests.conftest import Patch, RecordRun
 
 SLIPS = {
     # verbs and options
@@ -95,9 +90,8 @@ SLIPS = {
 
 @pytest.mark.parametrize("line", SLIPS)
 def test_mistyped_name_is_refused_with_the_nearest_names(
-    line: str, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_run: Record
+    line: str, tmp_path: Path, monkeypatch: Patch, record_run: RecordRun
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     for name in ("RLBENCH_DATASETS", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH"):
         monkeypatch.setenv(name, str(tmp_path / "sets"))
     Path("sets").mkdir()
@@ -105,14 +99,13 @@ def test_mistyped_name_is_refused_with_the_nearest_names(
     for name in ("settings.toml", "corpus.hdf5", "baseline.json"):
         Path(name).touch()
     before = sorted(tmp_path.rglob("*"))
-    assert main(shlex.split(line)) == 2
-    output = capsys.readouterr()
-    assert output.out == "" and len(output.err.splitlines()) == 1
-    assert output.err.startswith("rlbench: ") and SLIPS[line] in output.err
+    error = line_of_refusal(shlex.split(line))
+    assert error.startswith("rlbench: ") and SLIPS[line] in error
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_unknown_rlbench_variable_is_refused_with_the_nearest(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_rlbench_variable_is_refused_with_the_nearest(monkeypatch: Patch) -> None:
     monkeypatch.setenv("RLBENCH_STEP", "5")
-    assert main(["show", "toy", "dqn", "Catch"]) == 2
-    assert "unknown environment variable 'RLBENCH_STEP'; did you mean 'RLBENCH_STEPS'" in capsys.readouterr().err
+    assert "unknown environment variable 'RLBENCH_STEP'; did you mean 'RLBENCH_STEPS'" in stderr_of(
+        "show toy dqn Catch"
+    )

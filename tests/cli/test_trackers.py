@@ -1,10 +1,7 @@
 """Trackers read records: every point is written once, and no run waits for a tracker or fails with it."""
 
-from __future__ import annotations
-
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -19,10 +16,8 @@ from rlbench.cli import trackers
 from rlbench.cli.app import main
 from rlbench.records.store import Record, read_record
 from rlbench.report.exports import events, points, update_file
-from tests.commands import stderr_of, stdout_of
-
-Capture = pytest.CaptureFixture[str]
-RecordRun = Callable[..., Path]
+from tests.commands import RLBENCH, json_of, run_command, run_process, stderr_of, stdout_of
+from tests.conftest import Capture, Patch, RecordRun
 
 CATCH = ["run", "toy", "dqn", "--task", "Catch", "--steps", "900", "--set", "budget.epoch=100", "--quiet"]
 CATCH += ["--set", "algo.learning_starts=100"]
@@ -55,14 +50,12 @@ def init(**settings):
 
 
 @pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of the developer's is met."""
-    monkeypatch.chdir(tmp_path)
+def looking_often(monkeypatch: Patch) -> None:
     monkeypatch.setattr(trackers, "INTERVAL", 0.02)
 
 
 @pytest.fixture
-def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
+def board(tmp_path: Path, monkeypatch: Patch) -> Iterator[Callable[..., Path]]:
     """Puts a module ``wandb`` where this process and its children find it; gives the folder of what is logged."""
     missing = sys.modules.pop("wandb", None)
 
@@ -83,19 +76,16 @@ def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
 
 def lines_of(path: Path, word: str) -> list[dict[str, object]]:
-    """The lines of a board's file that are about ``word``."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return [line for line in lines if word in line]
 
 
 def only_record(results: str = "results") -> Record:
-    """The one run's."""
     (folder,) = Path(results).glob("*/*/*/*/seed=*")
     return read_record(folder)
 
 
 def curves(path: Path) -> list[tuple[int, str, float]]:
-    """Every point of a file, as TensorBoard reads it."""
     points_by_name = []
     for event in EventFileLoader(str(path)).Load():
         points_by_name += [(event.step, value.tag, float(make_ndarray(value.tensor))) for value in event.summary.value]
@@ -103,7 +93,6 @@ def curves(path: Path) -> list[tuple[int, str, float]]:
 
 
 def due(record: Record) -> list[tuple[int, str, float]]:
-    """Every point of a record."""
     return [(e.steps, name, value) for e in record.epochs for name, value in points(e).items()]
 
 
@@ -125,7 +114,7 @@ def test_epoch_becomes_named_points(record_run: RecordRun) -> None:
 def test_an_export_made_twice_holds_every_point_once(record_run: RecordRun) -> None:
     folders = [record_run([1.0, 2.0, 3.0]), record_run([1.0], suite="toy", task="Catch")]
     for has_new in (True, False):
-        runs = json.loads(stdout_of(["export", "tensorboard", "--output", "board", "--json"]))["runs"]
+        runs = json_of("export tensorboard --output board --json")["runs"]
         assert [run["changed"] for run in runs] == [has_new] * 2
         assert [(Path(run["folder"]).resolve(), run["epochs"]) for run in runs] == [(folders[0], 3), (folders[1], 1)]
     for run, folder in zip(runs, folders, strict=True):
@@ -133,22 +122,19 @@ def test_an_export_made_twice_holds_every_point_once(record_run: RecordRun) -> N
     assert not list(Path("board").rglob("*.tmp"))
 
 
-def test_suites_are_chosen_by_name(record_run: RecordRun, capsys: Capture) -> None:
+def test_suites_are_chosen_by_name(record_run: RecordRun) -> None:
     record_run([1.0, 2.0])
     record_run([1.0], suite="toy", task="Catch")
-    assert main(["export", "tensorboard", "atari", "--output", "board"]) == 0
-    assert capsys.readouterr().out == "board: 1 run, 1 with something new\n"
-    assert main(["export", "tensorboard", "--results", "elsewhere", "--output", "board"]) == 0
-    assert capsys.readouterr().out == "board: 0 runs, 0 with something new\n"
-    assert "unknown suite 'atri'" in stderr_of(["export", "tensorboard", "atri", "--output", "board"])
+    assert stdout_of("export tensorboard atari --output board") == "board: 1 run, 1 with something new\n"
+    assert stdout_of("export tensorboard --results elsewhere --output board") == "board: 0 runs, 0 with something new\n"
+    assert "unknown suite 'atri'" in stderr_of("export tensorboard atri --output board")
 
 
-def test_a_damaged_record_is_named_and_the_others_are_exported(record_run: RecordRun, capsys: Capture) -> None:
+def test_a_damaged_record_is_named_and_the_others_are_exported(record_run: RecordRun) -> None:
     record_run([1.0])
     (record_run([1.0], seed=1) / "epochs.jsonl").write_text("{}\n", encoding="utf-8")
-    assert main(["export", "tensorboard", "--output", "board"]) == 2
-    output = capsys.readouterr()
-    assert "epochs.jsonl:1" in output.err and output.out == "board: 1 run, 1 with something new\n"
+    code, out, error = run_command("export tensorboard --output board")
+    assert code == 2 and "epochs.jsonl:1" in error and out == "board: 1 run, 1 with something new\n"
 
 
 def test_event_file_is_appended_or_rewritten(record_run: RecordRun, tmp_path: Path) -> None:
@@ -162,7 +148,7 @@ def test_event_file_is_appended_or_rewritten(record_run: RecordRun, tmp_path: Pa
     assert update_file(path, events(epochs[1:])) and same(curves(path), due(only_record())[len(points(epochs[0])) :])
 
 
-def test_tracking_twice_writes_every_point_once(capsys: Capture) -> None:
+def test_tracking_twice_writes_every_point_once() -> None:
     words = [*CATCH, "--track", "tensorboard", "--track-dir", "seen"]
     for _ in range(2):
         assert main(words) == 0
@@ -170,23 +156,21 @@ def test_tracking_twice_writes_every_point_once(capsys: Capture) -> None:
         assert len(record.epochs) == 10
         (path,) = Path("seen/tensorboard").glob("toy/dqn/Catch/*/seed=0/*tfevents*")
         assert same(curves(path), due(record))
-    capsys.readouterr()
-    assert main(["export", "tensorboard", "--output", "seen/tensorboard", "--json"]) == 0
-    assert [run["changed"] for run in json.loads(capsys.readouterr().out)["runs"]] == [False]
+    assert [run["changed"] for run in json_of("export tensorboard --output seen/tensorboard --json")["runs"]] == [False]
 
 
 @pytest.mark.slow
 def test_wandb_gets_every_epoch_once_despite_a_crash(board: Callable[..., Path]) -> None:
     logged = board()
-    words = [sys.executable, "-m", "rlbench", *CATCH, "--track", "wandb"]
-    environ = os.environ | {"RLBENCH_FAULT": "append.written:6", "WANDB_PROJECT": "mine"}
-    assert subprocess.run(words, env=environ, check=False, timeout=120).returncode == 137
+    words = [*CATCH, "--track", "wandb"]
+    environ = {"RLBENCH_FAULT": "append.written:6", "WANDB_PROJECT": "mine"}
+    assert run_process([*RLBENCH, *words], **environ).returncode == 137
     assert len(only_record().epochs) == 6
     (path,) = logged.iterdir() if list(logged.iterdir()) else [None]
     first = len(lines_of(path, "step")) if path else 0
     assert first < 10
     for _ in range(2):
-        assert main(words[3:]) == 0
+        assert main(words) == 0
     record, (path,) = only_record(), logged.iterdir()
     assert path.name == f"{record.spec.id}-0"
     assert [line["step"] for line in lines_of(path, "step")] == list(range(10))
@@ -215,16 +199,15 @@ def test_each_attempt_is_a_wandb_run(record_run: RecordRun) -> None:
     assert trackers.run_id(read_record(record_run([1.0], force=True))) == f"{first}-1"
 
 
-def test_failing_tracker_is_dropped_and_the_run_continues(board: Callable[..., Path], capsys: Capture) -> None:
+def test_failing_tracker_is_dropped_and_the_run_continues(board: Callable[..., Path]) -> None:
     board("raise RuntimeError('the network\\nis gone')")
-    assert main([*CATCH, "--track", "wandb", "--track", "tensorboard"]) == 0
-    output = capsys.readouterr()
-    assert output.err.splitlines() == ["--track wandb: the network is gone; it is dropped, the runs go on"]
+    error = stderr_of([*CATCH, "--track", "wandb", "--track", "tensorboard"], 0)
+    assert error == "--track wandb: the network is gone; it is dropped, the runs go on\n"
     assert same(curves(next(Path("tracked").rglob("*tfevents*"))), due(only_record()))
 
 
 def test_hanging_tracker_delays_the_end_only_briefly(
-    record_run: RecordRun, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    record_run: RecordRun, monkeypatch: Patch, capsys: Capture
 ) -> None:
     record, never = read_record(record_run([1.0])), Event()
     monkeypatch.setattr(trackers, "PATIENCE", 0.1)
@@ -245,7 +228,7 @@ def test_hanging_tracker_delays_the_end_only_briefly(
         ("tensorbord", "--track: unknown tracker 'tensorbord'; did you mean 'tensorboard'?"),
     ],
 )
-def test_invalid_tracker_is_refused_before_training(name: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_tracker_is_refused_before_training(name: str, line: str, monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     assert stderr_of([*CATCH, "--track", name]) == f"rlbench: {line}\n"
     assert not list(Path().iterdir())

@@ -1,15 +1,11 @@
 """``run --until-decided``: seeds in looks, tested at the boundary of the last look, despite interruptions."""
 
-from __future__ import annotations
-
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,20 +15,23 @@ from rlbench.cli.resolve import resolve
 from rlbench.cli.until_decided import decision_sentence
 from rlbench.config.run import Spec
 from rlbench.records.looks import DESIGN, DESIGNS, NAME, SHARED_ERROR_DESIGNS, Looks, read_looks, record_looks
-from rlbench.records.store import folder_of
+from rlbench.records.store import folder_of, read_record
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.reference_scores import reference_cells
+from rlbench.report.reference_table import DATA
 from rlbench.report.verdict import against_seeds
 from rlbench.sweep.events import Ending
 from rlbench.sweep.plan import Job
-from tests.commands import stderr_of, stdout_of
+from tests.commands import RLBENCH, json_of, run_command, run_process, stderr_of, stdout_of
 from tests.schemas import complaints
 from tests.slow import slow_but
 
 Record = Callable[..., Path]
-SCHEMAS = Path(__file__).parents[2] / "rlbench" / "report" / "data" / "schema"
+SCHEMA = json.loads((DATA / "schema" / "run.json").read_text())
 KEY = ("mujoco", "ppo", "InvertedPendulum-v4")
 """Documented: 1,000 ± 0 over ten seeds, so that the error is ours alone."""
+
+DECIDE = ["run", *KEY, "--until-decided"]
 
 
 def cell(results: Path) -> Cell:
@@ -48,34 +47,29 @@ def ended(record_run: Record, scores: Sequence[float], start: int = 0) -> Path:
 
 
 def looked(folder: Path, count: int) -> Path:
-    """The folder with a record of looks."""
     record_looks(folder, Looks(DESIGN, count))
     return folder
 
 
-def decide(results: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, object]]:
-    capsys.readouterr()
-    code = main(["run", *KEY, "--until-decided", "--results", str(results), "--json", "--quiet", "--device", "cpu"])
-    return code, json.loads(capsys.readouterr().out)
+def decide() -> tuple[int, dict[str, Any]]:
+    code, out, _ = run_command([*DECIDE, "--json", "--quiet", "--device", "cpu"])
+    return code, json.loads(out)
 
 
 SCORES = [990.0, 970.0, 1000.0, 985.0, 955.0]
 """p = 0.007 at three seeds and 0.0003 at five, so the second look decides."""
 
 
-def test_until_decided_stops_at_a_verdict_and_repeating_it_trains_nothing(
-    record_run: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_until_decided_stops_at_a_verdict_and_repeating_it_trains_nothing(record_run: Record) -> None:
     folder = looked(ended(record_run, SCORES), 0)
     for _ in range(2):
-        code, content = decide(tmp_path / "results", capsys)
+        code, content = decide()
         assert code == 0
         assert content["decisions"] == [
             dict(zip(("suite", "algorithm", "task"), KEY, strict=True))
             | {"dataset": None, "verdict": "REPRODUCED", "look": 2, "looks": 5, "seeds": 5}
         ]
-        schema = json.loads((SCHEMAS / "run.json").read_text())
-        assert not list(complaints(schema, content, schema))
+        assert not list(complaints(SCHEMA, content, SCHEMA))
     assert json.loads((folder / NAME).read_text())["looks"] == [list(look) for look in DESIGN]
 
 
@@ -104,10 +98,10 @@ def test_verdict_uses_the_last_look_instead_of_the_fixed_test(record_run: Record
     assert first.shortfall_percent > before.shortfall_percent
 
 
-def test_tables_show_the_looks_in_json_and_csv(record_run: Record, tmp_path: Path) -> None:
+def test_tables_show_the_looks_in_json_and_csv(record_run: Record) -> None:
     looked(ended(record_run, SCORES), 1)
-    table = ["table", "mujoco", "--algo", "ppo", "--task", KEY[2], "--results", str(tmp_path / "results")]
-    (row,) = json.loads(stdout_of([*table, "--json"]))["cells"]
+    table = ["table", "mujoco", "--algo", "ppo", "--task", KEY[2]]
+    (row,) = json_of([*table, "--json"])["cells"]
     assert row["looks"] == {"taken": 1, "seeds": [3, 5, 8, 12, 20], "levels": [look.level for look in DESIGN]}
     header, line = stdout_of([*table, "--format", "csv"]).splitlines()
     assert dict(zip(header.split(","), line.split(","), strict=False))["looks_taken"] == "1"
@@ -129,7 +123,7 @@ def test_a_forged_look_holds_no_bad_seed_back(record_run: Record, tmp_path: Path
 
 @pytest.mark.parametrize("count", [2, len(DESIGN)])
 def test_look_at_lost_seeds_is_a_fault_and_not_used(
-    count: int, record_run: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    count: int, record_run: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = looked(ended(record_run, [1000 + seed / 100 for seed in range(DESIGN[count - 1].seeds)]), count)
     assert main(["verify", str(tmp_path / "results")]) == 0
@@ -137,8 +131,7 @@ def test_look_at_lost_seeds_is_a_fault_and_not_used(
     row = cell(tmp_path / "results")
     assert row.verdict.word == "INCONCLUSIVE" and row.looks is None
     assert "looks.json counts a look at seeds that have not ended: 1" in row.note
-    assert main(["verify", str(tmp_path / "results")]) == 2
-    assert "but seed 1 has not ended; restore the seed" in capsys.readouterr().out
+    assert "but seed 1 has not ended; restore the seed" in stdout_of(f"verify {tmp_path / 'results'}", 2)
 
     def sweep(specs: Sequence[Spec], options: object) -> tuple[list[Ending], None]:
         lost.rename(folder / "seed=1")
@@ -147,7 +140,7 @@ def test_look_at_lost_seeds_is_a_fault_and_not_used(
         return [none(job=job) for job in jobs], None
 
     monkeypatch.setattr("rlbench.cli.sweep.sweep", sweep)
-    code, content = decide(tmp_path / "results", capsys)
+    code, content = decide()
     assert code == 0 and [row["verdict"] for row in content["decisions"]] == ["REPRODUCED"]
     assert read_looks(folder) == Looks(DESIGN, count)
 
@@ -183,29 +176,22 @@ def test_below_at_a_look_is_corrected_over_all_looks(record_run: Record, tmp_pat
 def test_invalid_sequential_design_is_refused_before_training(
     words: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
-    assert message in stderr_of(["run", *words, "--until-decided", "--results", str(tmp_path / "results")])
+    assert message in stderr_of(["run", *words, "--until-decided"])
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("seeds", [2, 3])
-def test_seeds_with_a_fixed_test_begin_no_looks(
-    seeds: int, record_run: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_seeds_with_a_fixed_test_begin_no_looks(seeds: int, record_run: Record) -> None:
     folder = ended(record_run, SCORES[:seeds])
-    words = ["run", *KEY, "--until-decided", "--dry-run", "--results", str(tmp_path / "results")]
-    assert main(words) == (2 if seeds == 3 else 0)
-    assert ("has 3 ended seeds, whose fixed test has spent the 5 %" in capsys.readouterr().err) == (seeds == 3)
+    error = stderr_of([*DECIDE, "--dry-run"], 2 if seeds == 3 else 0)
+    assert ("has 3 ended seeds, whose fixed test has spent the 5 %" in error) == (seeds == 3)
     looked(folder, 0)  # the design came first
-    assert main(words) == 0
+    stdout_of([*DECIDE, "--dry-run"])
 
 
-def test_a_reference_that_the_last_look_has_little_power_against_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["run", "mujoco", "redq", "Ant-v4", "--until-decided", "--dry-run", "--results", str(tmp_path / "results")]
-    assert main(words) == 0
+def test_a_reference_that_the_last_look_has_little_power_against_is_named() -> None:
     expected = "20 seeds reproduce it with a probability of 35%, since the reference has 5 seeds with a std of"
-    assert expected in capsys.readouterr().err
+    assert expected in stderr_of("run mujoco redq Ant-v4 --until-decided --dry-run", 0)
 
 
 def test_a_reference_with_too_large_an_error_is_undecidable_at_a_look_too(record_run: Record, tmp_path: Path) -> None:
@@ -220,40 +206,31 @@ def test_a_reference_with_too_large_an_error_is_undecidable_at_a_look_too(record
 
 
 KILLED_AT = (
-    ("replace.torn:2", 1),
-    ("lock.made:1", 0),
-    ("replace.written:1", 0),
-    ("replace.placed:1", 1),
-    ("lock.removed:2", 1),
-    ("replace.placed:2", 2),
-    ("lock.removed:3", 2),
+    *(("replace.torn:2", 1), ("lock.made:1", 0), ("replace.written:1", 0), ("replace.placed:1", 1)),
+    *(("lock.removed:2", 1), ("replace.placed:2", 2), ("lock.removed:3", 2)),
 )
 """Moments around the records of the first and the second look, and the number of looks on disk."""
 
 
 @pytest.mark.parametrize(("point", "count"), slow_but(KILLED_AT, 0))
-def test_command_killed_at_a_look_resumes_there(
-    point: str, count: int, record_run: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_killed_at_a_look_resumes_there(point: str, count: int, record_run: Record) -> None:
     folder = looked(ended(record_run, SCORES), 0)
-    words = ["run", *KEY, "--until-decided", "--results", str(tmp_path / "results"), "--quiet"]
-    environ = {**os.environ, "RLBENCH_FAULT": point}
-    killed = subprocess.run([sys.executable, "-m", "rlbench", *words], env=environ, capture_output=True, check=False)
+    killed = run_process([*RLBENCH, *DECIDE, "--quiet"], RLBENCH_FAULT=point)
     assert killed.returncode == 137, killed.stderr
     looks = read_looks(folder)
     assert looks is not None and looks.count == count
-    code, content = decide(tmp_path / "results", capsys)
+    code, content = decide()
     (decision,) = content["decisions"]
     assert (code, decision["verdict"], decision["look"], read_looks(folder)) == (0, "REPRODUCED", 2, Looks(DESIGN, 2))
     assert sorted(path.name for path in folder.iterdir()) == [NAME, *(f"seed={seed}" for seed in range(5))]
 
 
 def test_an_interrupted_look_is_not_taken_but_its_design_stands(
-    record_run: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    record_run: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = ended(record_run, SCORES[:2])  # no test yet
     monkeypatch.setattr("rlbench.cli.sweep.sweep", lambda specs, options: ([], signal.SIGINT))
-    code, content = decide(tmp_path / "results", capsys)
+    code, content = decide()
     assert code == 130
     assert [(row["verdict"], row["look"]) for row in content["decisions"]] == [("INCONCLUSIVE", 0)]
     assert read_looks(folder) == Looks(DESIGN, 0)
@@ -261,11 +238,7 @@ def test_an_interrupted_look_is_not_taken_but_its_design_stands(
 
 @pytest.mark.parametrize(("failed", "designs"), [((), SHARED_ERROR_DESIGNS), ((0,), DESIGNS)])
 def test_first_three_seeds_choose_the_levels_of_a_reference_with_an_error(
-    failed: Sequence[int],
-    designs: Mapping[int, Sequence[object]],
-    record_run: Record,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    failed: Sequence[int], designs: Mapping[int, Sequence[object]], record_run: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cell = "mujoco", "ppo", "Hopper-v4"
     for seed, score in enumerate((2600.0, 2500.0, 2700.0, 2650.0)):  # documented: 2,609 ± 701 over ten seeds
@@ -275,8 +248,7 @@ def test_first_three_seeds_choose_the_levels_of_a_reference_with_an_error(
     monkeypatch.setattr(
         "rlbench.cli.sweep.sweep", lambda specs, options: ([], None if len(specs) == 3 else signal.SIGINT)
     )
-    words = ["run", *cell, "--until-decided", "--results", str(tmp_path / "results"), "--quiet", "--device", "cpu"]
-    assert main(words) == 130
+    assert run_command(["run", *cell, "--until-decided", "--quiet", "--device", "cpu"])[0] == 130
     looks = read_looks(folder)
     assert looks is not None and (looks.design, looks.count) == (designs[20], 1)
 
@@ -305,18 +277,14 @@ def test_a_seed_killed_in_training_resumes_within_its_look(record_run: Record, t
     for seed, score in ((0, 0.99), (1, 0.98), (3, 0.97), (4, 1.0)):
         folder = record_run([-0.5, score], suite=cell[0], algo=cell[1], task=cell[2], seed=seed).parent
     record_looks(folder, Looks(DESIGNS[5], 0))
-    words += ["--until-decided", "--most-seeds", "5", "--results", str(tmp_path / "results")]
-    environ = {**os.environ, "RLBENCH_FAULT": "append.torn:3"}  # amid the third evaluation of seed 2
-    killed = subprocess.run([sys.executable, "-m", "rlbench", *words], env=environ, capture_output=True, check=False)
+    words += ["--until-decided", "--most-seeds", "5"]
+    killed = run_process([*RLBENCH, *words], RLBENCH_FAULT="append.torn:3")  # amid the third evaluation of seed 2
     assert killed.returncode == 137, killed.stderr
     assert read_looks(folder) == Looks(DESIGNS[5], 0)
-    (decision,) = json.loads(stdout_of(words))["decisions"]
+    (decision,) = json_of(words)["decisions"]
     assert decision["looks"] == 2 and decision["look"] >= 1
     whole, resumed = (
-        [
-            json.loads(line)["evaluated"]["returns"]
-            for line in (path / "seed=2" / "epochs.jsonl").read_text().splitlines()
-        ]
+        [epoch.evaluated and epoch.evaluated.returns for epoch in read_record(path / "seed=2").epochs]
         for path in (next((tmp_path / "whole").glob("*/*/*/*")), folder)
     )
     assert whole == resumed

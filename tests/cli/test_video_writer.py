@@ -1,7 +1,5 @@
 """Videos: every frame is in them with its duration, and a file is whole or absent."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from PIL import Image
 
 from rlbench.cli.video_writer import refusal_of, video_writer
 from rlbench.errors import ResourceExhausted, UsageError
+from tests.conftest import Patch
 
 FrameList = list[NDArray[np.uint8]]
 
@@ -36,7 +35,6 @@ def noise_frames(count: int, *, colours: int = 64, size: tuple[int, int] = (40, 
 
 
 def decode(path: Path) -> tuple[FrameList, list[int]]:
-    """The frames of a GIF and their durations in milliseconds."""
     with Image.open(path) as gif:
         path_name, stands = [], []
         for number in range(gif.n_frames):
@@ -72,7 +70,6 @@ def test_gif_of_many_colours_is_approximate(tmp_path: Path) -> None:
 
 
 def cut(path: Path) -> None:
-    """A video whose writer fails."""
     with video_writer(path, seconds=0.1, program=None) as writer:
         writer.add(noise_frames(1)[0])
         raise InterruptedError
@@ -93,7 +90,7 @@ def test_unwritable_video_is_refused_before_the_evaluation(tmp_path: Path, name:
         refusal_of(tmp_path / name)
 
 
-def program(folder: Path, monkeypatch: pytest.MonkeyPatch, *, code: int = 0) -> None:
+def program(folder: Path, monkeypatch: Patch, *, code: int = 0) -> None:
     """An ffmpeg that writes its arguments and its input to files."""
     path = folder / "bin" / "ffmpeg"
     path.parent.mkdir()
@@ -102,7 +99,7 @@ def program(folder: Path, monkeypatch: pytest.MonkeyPatch, *, code: int = 0) -> 
     monkeypatch.setenv("PATH", str(path.parent))
 
 
-def test_ffmpeg_writes_every_frame_into_an_mp4(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ffmpeg_writes_every_frame_into_an_mp4(tmp_path: Path, monkeypatch: Patch) -> None:
     program(tmp_path, monkeypatch)
     images, path = noise_frames(5), tmp_path / "a.mp4"
     with video_writer(path, seconds=0.05, program=refusal_of(path)) as writer:
@@ -114,9 +111,7 @@ def test_ffmpeg_writes_every_frame_into_an_mp4(tmp_path: Path, monkeypatch: pyte
     assert not list(tmp_path.glob(".*"))
 
 
-def test_failing_ffmpeg_is_reported_in_one_line_and_leaves_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failing_ffmpeg_is_reported_in_one_line_and_leaves_no_file(tmp_path: Path, monkeypatch: Patch) -> None:
     program(tmp_path, monkeypatch, code=3)
     path = tmp_path / "a.mp4"
     with (
@@ -127,7 +122,7 @@ def test_failing_ffmpeg_is_reported_in_one_line_and_leaves_no_file(
     assert [path_name.name for path_name in tmp_path.iterdir()] == ["bin"]
 
 
-def test_without_ffmpeg_an_mp4_is_refused_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ffmpeg_an_mp4_is_refused_with_the_remedy(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(UsageError, match=r"nothing here writes MP4; install ffmpeg, or name it \.gif"):

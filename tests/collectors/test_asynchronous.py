@@ -1,7 +1,5 @@
 """The asynchronous collector on environments that answer in a scripted order."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 
@@ -49,8 +47,6 @@ class Env:
 
 
 class Together:
-    """All envs answer."""
-
     def __init__(self, segment: int) -> None:
         self.worlds = [Env(env_id, segment) for env_id in range(NUM_ENVS)]
         self.actions_sent: dict[int, int] = {}
@@ -130,7 +126,6 @@ def together(steps: list[int]) -> tuple[Collector, AsyncRingBuffer]:
 
 
 def rows_of(buffer: AsyncRingBuffer, env_id: int) -> list[tuple[float, ...]]:
-    """Every complete row of an env, in order."""
     columns = [getattr(buffer, name) for name in COLUMNS]
     return [tuple(column[row, env_id].item() for column in columns) for row in range(buffer.size[env_id])]
 
@@ -251,8 +246,6 @@ def test_unstarted_collector_is_loaded_exactly() -> None:
 
 
 class Pixels:
-    """Acts on what is shown alone."""
-
     def act(self, obs: torch.Tensor, role: str) -> torch.Tensor:
         return obs.flatten(1).long().sum(1) % 4
 
@@ -261,27 +254,17 @@ def test_asynchronous_ale_envs_store_the_same_as_synchronous_ones() -> None:
     task = AtariTask(id="breakout", game="breakout")
     seeds = [1, 2, 3]
     buffers = []
-    for count in (None, 2):
+
+    def vector(seeds: list[int]) -> AleVector:
+        return AleVector(task=task, seeds=seeds, training=True)
+
+    for kind, open_envs in (
+        (Collector, lambda _: vector(seeds)),
+        (AsyncCollector, lambda _: AsyncEnvs(envs=[vector([seed]) for seed in seeds], async_batch=2)),
+    ):
         buffer = ring_of(NUM_ENVS, 60, stack=2, kind=AsyncRingBuffer, obs=ArraySpec((84, 84), torch.uint8))
-        runner: Collector | AsyncCollector
-        if count is None:
-            runner = Collector(
-                actor=Pixels(),
-                buffer=buffer,
-                explorer=NoExploration(),
-                open_envs=lambda _: AleVector(task=task, seeds=seeds, training=True),
-                num_envs=NUM_ENVS,
-            )
-        else:
-            runner = AsyncCollector(
-                actor=Pixels(),
-                buffer=buffer,
-                explorer=NoExploration(),
-                open_envs=lambda _: AsyncEnvs(
-                    envs=[AleVector(task=task, seeds=[seed], training=True) for seed in seeds], async_batch=2
-                ),
-                num_envs=NUM_ENVS,
-            )
+        parts = {"actor": Pixels(), "buffer": buffer, "explorer": NoExploration()}
+        runner = kind(open_envs=open_envs, num_envs=NUM_ENVS, **parts)
         runner.open(0)
         for _ in range(55):
             runner.step()

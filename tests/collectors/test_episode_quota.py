@@ -1,7 +1,5 @@
 """Quotas of episodes in envs with different episode lengths."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 
@@ -49,7 +47,6 @@ def play(envs: Timed, episodes: int) -> tuple[EpisodeQuota, int]:
 
 
 def lengths(quota: EpisodeQuota) -> list[int]:
-    """Of the games that count, env by env."""
     return [length for env_id in quota.games for _, length in env_id]
 
 

@@ -1,7 +1,5 @@
 """Evaluation: full episodes, equally many in every env, unclipped rewards."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -50,8 +48,6 @@ class Lengths:
 
 
 class Calls:
-    """Records the modes of its calls."""
-
     def __init__(self) -> None:
         self.roles: set[str] = set()
 

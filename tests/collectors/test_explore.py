@@ -1,7 +1,5 @@
 """Exploration: its distributions, its bounds, and equally many random numbers whatever its amount."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from scipy import stats

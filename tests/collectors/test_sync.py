@@ -1,7 +1,5 @@
 """The synchronous collector on environments with scripted answers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -53,23 +51,14 @@ class Scripted:
         terminated, truncated = life, np.array([False, bool(game[1])])
         self.final = terminated | truncated
         points = np.where(live, 5.0, 0.0)
-        return Step(
-            self.observation(),
-            np.sign(points).astype(np.float32),
-            terminated,
-            truncated,
-            np.arange(NUM_ENVS),
-            points,
-            game,
-        )
+        reward = np.sign(points).astype(np.float32)
+        return Step(self.observation(), reward, terminated, truncated, np.arange(NUM_ENVS), points, game)
 
     def close(self) -> None:
         self.closed = True
 
 
 class Always:
-    """Prefers one action."""
-
     def act(self, obs: torch.Tensor, role: str) -> torch.Tensor:
         assert role == "act"
         return torch.full((len(obs),), 2)
@@ -84,11 +73,8 @@ def collector(epsilon: float = 0.0, shift: int = 0) -> tuple[Collector, RingBuff
 
     buffer = ring_of(NUM_ENVS, 200 // NUM_ENVS)
     explorer = EpsilonGreedy(actions=3, generator=torch.Generator().manual_seed(4), epsilon=epsilon)
-    return (
-        Collector(actor=Always(), buffer=buffer, explorer=explorer, open_envs=opened, num_envs=NUM_ENVS),
-        buffer,
-        envs_made,
-    )
+    parts = {"actor": Always(), "buffer": buffer, "explorer": explorer}
+    return Collector(open_envs=opened, num_envs=NUM_ENVS, **parts), buffer, envs_made
 
 
 def test_only_live_steps_are_counted() -> None:

@@ -1,7 +1,5 @@
 """The recorded commit is that of the package's own checkout, read without running code of a repository."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path
@@ -10,6 +8,7 @@ import pytest
 
 import rlbench
 from rlbench.records import machine
+from tests.conftest import Patch
 
 VARIABLES = ("MKL_CBWR", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA")
 
@@ -27,7 +26,7 @@ def git(place: Path, *words: str) -> str:
 
 
 @pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def checkout(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A repository whose package is the one that asks."""
     place = tmp_path / "checkout"
     (place / "rlbench").mkdir(parents=True)
@@ -47,9 +46,7 @@ def test_a_checkout_gives_its_commit_and_says_where_its_code_differs(checkout: P
 
 
 @pytest.mark.parametrize("inside", [".venv/lib/python3.11/site-packages", "vendored"])
-def test_a_package_inside_another_repository_has_no_commit(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch, inside: str
-) -> None:
+def test_a_package_inside_another_repository_has_no_commit(checkout: Path, monkeypatch: Patch, inside: str) -> None:
     package = checkout / inside / "rlbench"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
@@ -76,7 +73,7 @@ def test_no_command_of_the_repository_is_run(checkout: Path, tmp_path: Path) -> 
 
 
 def test_variables_of_a_calling_git_do_not_name_another_repository(
-    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    checkout: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     head = git(checkout, "rev-parse", "--short=12", "HEAD")
     git(tmp_path, "init", "-q", "other")
@@ -85,6 +82,6 @@ def test_variables_of_a_calling_git_do_not_name_another_repository(
 
 
 @pytest.mark.parametrize("name", VARIABLES)
-def test_variables_that_choose_another_instruction_set_are_recorded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_that_choose_another_instruction_set_are_recorded(name: str, monkeypatch: Patch) -> None:
     monkeypatch.setenv(name, "AVX")
     assert machine.threads()[name] == "AVX"

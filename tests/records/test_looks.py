@@ -1,7 +1,5 @@
 """Looks of the sequential design: the levels against scipy's multivariate normal, and the file that counts them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The machine's memory under a control group."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

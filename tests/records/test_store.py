@@ -1,12 +1,9 @@
 """Records: written whole, read whole or refused by name, locked by one process, never deleted."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -22,9 +19,9 @@ from rlbench.records import files
 from rlbench.records.attempts import note_resumption
 from rlbench.records.store import Record, Store, folder_of, line_of, read_record
 from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, Progress, Status, Updated
+from tests.conftest import RecordRun
 from tests.forging import locked, reseal
 
-Write = Callable[..., Path]
 CATCH = suites.spec("toy", "dqn", "Catch", seed=3)
 NUMBERS = st.floats(-1e9, 1e9)
 SECONDS = st.floats(0, 1e9)
@@ -48,7 +45,6 @@ PARTS = ("spec.json", "epochs.jsonl", "outcome.json")
 
 @st.composite
 def epochs(draw: st.DrawFn) -> tuple[Epoch, ...]:
-    """A run of random numbers."""
     games = draw(st.lists(st.tuples(NUMBERS, COUNTS), min_size=1, max_size=4))
     returns, lengths = (st.just(column) for column in zip(*games, strict=True))
     collected = st.builds(
@@ -72,18 +68,8 @@ def epochs(draw: st.DrawFn) -> tuple[Epoch, ...]:
 
 
 def outcome(status: Status, count: int) -> Outcome:
-    return Outcome(
-        status=status,
-        reason="für einen Test",
-        env_steps=1,
-        updates=2,
-        epochs=count,
-        seconds=3.5,
-        final=None,
-        best=0.1,
-        best_epoch=0,
-        weights=None,
-    )
+    numbers = {"env_steps": 1, "updates": 2, "epochs": count, "seconds": 3.5, "best": 0.1, "best_epoch": 0}
+    return Outcome(status=status, reason="für einen Test", final=None, weights=None, **numbers)
 
 
 def write(results: Path, run: tuple[Epoch, ...], status: Status | None) -> Path:
@@ -195,7 +181,7 @@ def test_no_line_of_a_record_survives_a_changed_digit(intact: tuple[Path, Status
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_a_newer_schema_is_refused_by_name_and_says_upgrade(record_run: Write, name: str) -> None:
+def test_a_newer_schema_is_refused_by_name_and_says_upgrade(record_run: RecordRun, name: str) -> None:
     path = record_run([1.0, 2.0]) / name
     lines = []
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -216,7 +202,7 @@ def test_a_newer_schema_is_refused_by_name_and_says_upgrade(record_run: Write, n
     ],
 )
 def test_a_sealed_file_of_another_content_is_refused_by_name(
-    record_run: Write, name: str, content: dict[str, object]
+    record_run: RecordRun, name: str, content: dict[str, object]
 ) -> None:
     path = record_run([1.0]) / name
     path.write_text(files.seal(content) + "\n", encoding="utf-8")
@@ -224,7 +210,7 @@ def test_a_sealed_file_of_another_content_is_refused_by_name(
         read_record(path.parent)
 
 
-def test_an_epoch_out_of_order_is_refused_with_its_line(record_run: Write) -> None:
+def test_an_epoch_out_of_order_is_refused_with_its_line(record_run: RecordRun) -> None:
     path = record_run([1.0, 2.0, 3.0], status=None) / "epochs.jsonl"
     first, second, third = path.read_text(encoding="utf-8").splitlines()
     path.write_text(f"{first}\n{third}\n{second}\n", encoding="utf-8")
@@ -323,7 +309,7 @@ def test_run_folder_follows_from_its_spec(tmp_path: Path) -> None:
     assert folder == folder_of(CATCH, tmp_path) == tmp_path / "toy" / "dqn" / "Catch" / CATCH.id / "seed=3"
 
 
-def test_force_puts_every_attempt_aside_and_deletes_none(record_run: Write) -> None:
+def test_force_puts_every_attempt_aside_and_deletes_none(record_run: RecordRun) -> None:
     for score in (1.0, 2.0, 3.0):
         folder = record_run([score], force=True)
     (folder / "checkpoint").mkdir()
@@ -335,7 +321,7 @@ def test_force_puts_every_attempt_aside_and_deletes_none(record_run: Write) -> N
     assert not (folder / "checkpoint").exists()
 
 
-def test_force_starts_over_from_a_record_that_cannot_be_read(record_run: Write) -> None:
+def test_force_starts_over_from_a_record_that_cannot_be_read(record_run: RecordRun) -> None:
     folder = record_run([1.0])
     (folder / "spec.json").write_text("{", encoding="utf-8")
     assert read_record(record_run([2.0], force=True)).epochs[0].evaluated is not None
@@ -373,7 +359,7 @@ def test_lock_of_another_process_holds_until_it_is_killed(tmp_path: Path) -> Non
     locked(CATCH, tmp_path).release()
 
 
-def test_a_claim_of_a_damaged_record_is_refused_and_leaves_it_free(record_run: Write, tmp_path: Path) -> None:
+def test_a_claim_of_a_damaged_record_is_refused_and_leaves_it_free(record_run: RecordRun, tmp_path: Path) -> None:
     folder = record_run([1.0])
     (folder / "outcome.json").write_text("{", encoding="utf-8")
     spec = suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4")
@@ -382,7 +368,7 @@ def test_a_claim_of_a_damaged_record_is_refused_and_leaves_it_free(record_run: W
             Store.lock(spec, tmp_path / "results", {})
 
 
-def test_another_run_in_the_folder_is_refused(record_run: Write, tmp_path: Path) -> None:
+def test_another_run_in_the_folder_is_refused(record_run: RecordRun, tmp_path: Path) -> None:
     folder = record_run([1.0], seed=0)
     shutil.copytree(folder, folder.with_name("seed=1"))
     with pytest.raises(RefusedFile, match="holds another run"):
@@ -414,7 +400,7 @@ def test_nan_is_never_written(tmp_path: Path) -> None:
     assert read_record(store.folder).epochs == ()
 
 
-def test_every_line_is_json_that_any_tool_can_read(record_run: Write) -> None:
+def test_every_line_is_json_that_any_tool_can_read(record_run: RecordRun) -> None:
     folder = record_run([1.0, 2.0])
     lines = [json.loads(line) for line in (folder / "epochs.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["evaluated"]["returns"] for line in lines] == [[0.0, 2.0], [1.0, 3.0]]
@@ -436,7 +422,7 @@ def test_the_json_of_a_sealed_line_is_its_content_without_the_seal(content: dict
 
 
 @pytest.mark.parametrize("returns", [[], ["1"], [1e999], None])
-def test_an_evaluation_without_a_mean_is_refused(record_run: Write, returns: object) -> None:
+def test_an_evaluation_without_a_mean_is_refused(record_run: RecordRun, returns: object) -> None:
     path = record_run([1.0]) / "epochs.jsonl"
     content = files.unseal(path.read_text(encoding="utf-8").strip(), "line")
     line = json.dumps({**content, "evaluated": {**content["evaluated"], "returns": returns}}, sort_keys=True)

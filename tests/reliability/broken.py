@@ -4,8 +4,6 @@ The ways are those of real environments: to raise, to die with the whole process
 interrupted and where it cannot, to answer with what was never promised.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys
@@ -69,7 +67,6 @@ class Breaking(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.way, self.at, self.steps = way, at, 0
 
     def step(self, action: Any) -> Any:
-        """As the environment within, but once."""
         self.steps += 1
         obs, reward, *rest = self.env.step(action)
         if self.steps == self.at:

@@ -1,7 +1,5 @@
 """An evaluation worker that breaks: ``python -m tests.reliability.eval_workers WAY …``."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -30,7 +28,6 @@ WAYS: dict[str, Callable[[], Any]] = {
 
 
 def program(way: str) -> tuple[str, ...]:
-    """The processes of an evaluation worker."""
     return ("-m", "tests.reliability.eval_workers", way)
 
 

@@ -1,7 +1,5 @@
 """Every kind of learner with tiny settings, for the tests of R1 to R3 and for the soak."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,7 +31,6 @@ class Family(NamedTuple):
         return folder_of(self.spec(seed), results)
 
     def words(self, results: Path, seeds: str = "0") -> list[str]:
-        """The command line that makes the run."""
         sets = [word for change in self.sets for word in ("--set", change)]
         place = ["--device", "cpu", "--results", str(results), "--seeds", seeds]
         place += (["--smoke"] if self.smoke else []) + (["--dataset", self.dataset] if self.dataset else [])

@@ -4,8 +4,6 @@ A change of code that must move no number is compared with them: ``python -m tes
 ``… check`` after it. Numbers of another processor or torch version differ in their last bits, so both are recorded.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -50,7 +48,6 @@ def numbers(folder: Path) -> dict[str, object]:
 
 
 def run(family: Family, results: Path) -> dict[str, object]:
-    """One run from its first step to its last."""
     carry(family.spec(), results)
     return numbers(family.folder(results))
 
@@ -96,7 +93,6 @@ def main(verb: str) -> int:
 
 
 def _floats(value: object) -> list[float]:
-    """Every number in a JSON value."""
     if isinstance(value, dict):
         return [number for part in value.values() for number in _floats(part)]
     if isinstance(value, list):

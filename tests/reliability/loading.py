@@ -1,7 +1,5 @@
 """Memory of loading a data set: ``python -m tests.reliability.loading FILE ALGORITHM`` as JSON."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@
 what is in the corpus is never changed. Runs are real ones, copied from ``results/`` and from smoke runs in FOLDERS.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ What the interpreter, torch and the emulators take before anything is built is t
 ``footprint`` promises to know.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

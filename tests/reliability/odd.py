@@ -1,20 +1,20 @@
 """Malformed values and documents for robustness tests."""
 
-from __future__ import annotations
-
 import copy
 import json
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from hashlib import sha256
-from typing import TypeVar
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlbench.errors import RlbenchError
 
-T = TypeVar("T")
 Tree = dict[str, object] | list[object]
 
 DEEP = "<deep>"
@@ -26,19 +26,13 @@ NUMBERS = st.one_of(
     st.floats(),
     st.sampled_from([1e308, -0.0, 5e-324, 0.5]),
 )
-TEXTS = st.one_of(
-    st.text(max_size=12),
-    st.sampled_from(
-        ["", "..", "../..", "/etc/passwd", "\x00", "\x1b[31m", "\ud800", "1e999", "nan", "none", "O", "|O"]
-    ),
-)
+ODD_TEXTS = ("", "..", "../..", "/etc/passwd", "\x00", "\x1b[31m", "\ud800", "1e999", "nan", "none", "O", "|O")
+TEXTS = st.one_of(st.text(max_size=12), st.sampled_from(ODD_TEXTS))
+LEAVES = st.one_of(st.none(), NUMBERS, TEXTS)
 VALUES = st.one_of(
-    st.none(),
-    st.booleans(),
-    NUMBERS,
-    TEXTS,
-    st.lists(st.one_of(st.none(), NUMBERS, TEXTS), max_size=4),
-    st.dictionaries(st.text(max_size=5), st.one_of(st.none(), NUMBERS, TEXTS), max_size=3),
+    *(st.none(), st.booleans(), NUMBERS, TEXTS),
+    st.lists(LEAVES, max_size=4),
+    st.dictionaries(st.text(max_size=5), LEAVES, max_size=3),
 )
 
 
@@ -121,10 +115,27 @@ def only_refusals(call: Callable[[], object]) -> None:
             raise AssertionError(f"{error} says it is a bug, or nothing") from error
 
 
-def check(strategy: st.SearchStrategy[T], body: Callable[[T], object], examples: int) -> None:
-    """Put ``examples`` drawn things to the test."""
-    try:
-        settings(max_examples=examples)(given(strategy)(body))()
-    except RecursionError:
-        traceback.print_exc()
-        raise
+class Fuzzed(NamedTuple):
+    """A strategy of examples, and the code under test."""
+
+    example: st.SearchStrategy[Any]
+    body: Callable[[Any], object]
+    few: int = 30
+    many: int = 1_500
+
+    def check(self, examples: int) -> None:
+        """Put ``examples`` drawn things to the test."""
+        try:
+            settings(max_examples=examples)(given(self.example)(self.body))()
+        except RecursionError:
+            traceback.print_exc()
+            raise
+
+
+@contextmanager
+def written(name: str, raw: bytes | str = b"") -> Iterator[Path]:
+    """A file in a folder of its own; a drawn text is spelled."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, name)
+        path.write_bytes(raw if isinstance(raw, bytes) else spelled(raw))
+        yield path

@@ -1,7 +1,5 @@
 """Memory of a ring beside its loaded state: ``python -m tests.reliability.resuming`` as JSON."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

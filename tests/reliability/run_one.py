@@ -1,7 +1,5 @@
 """Runs in this process, stopped or dropped at will, and their outcomes."""
 
-from __future__ import annotations
-
 import json
 import signal
 from pathlib import Path

@@ -3,8 +3,6 @@
 A scenario is done again after each death, as a user would: the same command, and nothing put in order by hand.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

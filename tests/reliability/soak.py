@@ -4,8 +4,6 @@
 and fails on any difference. The tests of R3 ask for so many kills instead.
 """
 
-from __future__ import annotations
-
 import signal
 import sys
 import time

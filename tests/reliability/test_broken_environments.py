@@ -1,7 +1,5 @@
 """R7: an environment that raises, dies, hangs or breaks the contract ends its run with a reason."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal
@@ -15,13 +13,13 @@ from rlbench.cli.app import main
 from rlbench.envs import gymnasium as gymnasium_envs
 from rlbench.records.store import Record, read_record
 from tests.commands import stderr_of
+from tests.conftest import Capture, Patch
 from tests.reliability.broken import breaking, training, words
 
-Capture = pytest.CaptureFixture[str]
 ENV_INDEX, STEP = 1, 60
 
 
-def broken(way: str, results: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> int:
+def broken(way: str, results: Path, monkeypatch: Patch, *more: str) -> int:
     """Exit code of a run whose training environment breaks in one env of its vector."""
     with monkeypatch.context() as patch:
         patch.setattr(gymnasium_envs, "registered_task", breaking(way, ENV_INDEX, STEP, training))
@@ -47,7 +45,7 @@ def record(results: Path) -> Record:
     ],
 )
 def test_environment_error_fails_the_run_with_env_index_seed_step_and_traceback(
-    way: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    way: str, what: str, tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     assert broken(way, tmp_path, monkeypatch, "--json") == 5
     record_now = record(tmp_path)
@@ -62,7 +60,7 @@ def test_environment_error_fails_the_run_with_env_index_seed_step_and_traceback(
     assert (row["status"], row["reason"]) == ("failed", record_now.outcome.reason)
 
 
-def test_failed_run_stays_failed_until_force_puts_it_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_run_stays_failed_until_force_puts_it_aside(tmp_path: Path, monkeypatch: Patch) -> None:
     assert broken("raise", tmp_path, monkeypatch) == 5
     assert main(words(tmp_path)) == 5
     assert main(words(tmp_path, "--force")) == 0
@@ -71,7 +69,7 @@ def test_failed_run_stays_failed_until_force_puts_it_aside(tmp_path: Path, monke
 
 
 def test_hanging_environment_fails_the_run_after_env_timeout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     assert broken("sleep", tmp_path, monkeypatch, "--env-timeout", "2") == 5
     record_now = record(tmp_path)
@@ -120,9 +118,7 @@ def test_killed_process_is_reported_by_the_next_one(tmp_path: Path, capsys: Capt
     assert "the last attempt died without a word" in capsys.readouterr().err
 
 
-def test_environment_without_memory_halts_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_environment_without_memory_halts_the_run(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     assert broken("memory", tmp_path, monkeypatch) == 5
     assert record(tmp_path).outcome is None
     assert "halted" in capsys.readouterr().err

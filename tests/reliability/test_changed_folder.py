@@ -1,7 +1,5 @@
 """R11: a run whose folder is changed stops with one line, and is never done over another record."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

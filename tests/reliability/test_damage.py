@@ -1,7 +1,5 @@
 """R4: no damaged file is read as good: any byte of any file flipped, cut off, blanked or followed by more."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable
@@ -68,7 +66,6 @@ DAMAGE = st.builds(
 
 
 def comparable(value: object) -> object:
-    """Something that can be compared."""
     if isinstance(value, Dataset):
         return [None if column is None else (column.shape, column.tobytes()) for column in value]
     return value
@@ -101,7 +98,6 @@ def both_readers(folder: Path) -> object:
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A finished run, one that was stopped, and data sets."""
     done, stopped, sets = (tmp_path_factory.mktemp(name) for name in ("done", "stopped", "sets"))
     carry(RUN.spec(), done)
     carry(RUN.spec(), stopped, stop_after=60)
@@ -146,7 +142,6 @@ def artefact(kind: str, places: dict[str, Path]) -> Artefact:
 
 
 def learned_from(path: Path) -> object:
-    """A data set as a run takes it."""
     spec = GENERATED.spec()
     assert isinstance(spec.task, OfflineTask)
     task = spec.task.model_copy(update={"dataset": SET})
@@ -268,7 +263,7 @@ def test_resume_from_a_damaged_checkpoint_is_refused_with_a_remedy(
     path.write_bytes(raw[: len(raw) // 2] + bytes([raw[len(raw) // 2] ^ 1]) + raw[len(raw) // 2 + 1 :])
     error = stderr_of([*RUN.words(tmp_path / "results"), "--quiet"])
     assert name in error and "start over with --force" in error
-    assert name in stdout_of(["verify", str(tmp_path / "results")], 2)
+    assert name in stdout_of(f"verify {tmp_path / 'results'}", 2)
 
 
 def test_damaged_files_of_these_tests_are_all_files_of_a_run(places: dict[str, Path]) -> None:

@@ -1,10 +1,6 @@
 """R1: equal specs give equal numbers to the last bit on a CPU, in any process, folder or sweep."""
 
-from __future__ import annotations
-
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rlbench.config.run import Runtime
+from tests.commands import run_process
 from tests.reliability.families import CATCH, FEW, GAME, HOPPER, PENDULUM, Family
 from tests.reliability.run_one import carry, ending
 
@@ -38,15 +35,8 @@ def outcomes(
     """The results of runs in one process of their own."""
     folder.mkdir()
     lines = [[*family.words(folder / "results", seeds), "--quiet"] for family in families]
-    environ = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-c", MAIN, json.dumps([cores, lines])],
-        cwd=folder,
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-c", MAIN, json.dumps([cores, lines])]
+    done = run_process(command, cwd=folder, timeout=600, PYTHONHASHSEED=hash_seed, PYTHONPATH=str(ROOT))
     assert done.returncode == 0, done.stderr
     return {family.name: ending(family.folder(folder / "results", seed=1)) for family in families}
 

@@ -1,7 +1,5 @@
 """R5: a full, failing or unwritable disk stops a run cleanly, and the same command resumes."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -25,11 +23,11 @@ from rlbench.records.store import read_record, scores
 from rlbench.records.types import Epoch
 from rlbench.run import run
 from rlbench.signals import Stop
-from tests.commands import stderr_of
+from tests.commands import run_process, stderr_of
+from tests.conftest import Capture, Patch
 from tests.forging import locked
 from tests.reliability.broken import SMALL, words
 
-Capture = pytest.CaptureFixture[str]
 HOPPER = ["Hopper-v4", "--policy", "hopper-openai_imitation-trpo_iter200", "--name", "rlb-some"]
 
 
@@ -87,7 +85,7 @@ def test_full_disk_halts_a_run_at_any_write_and_the_resume_is_exact(
     "at", [1, pytest.param(4, marks=pytest.mark.soak), 7, pytest.param(11, marks=pytest.mark.soak)]
 )
 def test_disk_error_halts_a_run_and_the_same_command_resumes(
-    at: int, golden: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    at: int, golden: tuple[object, ...], tmp_path: Path, monkeypatch: Patch
 ) -> None:
     synced, count = os.fsync, [0]
 
@@ -105,7 +103,6 @@ def test_disk_error_halts_a_run_and_the_same_command_resumes(
 
 @contextmanager
 def mounted(folder: Path, size: int) -> Iterator[Path]:
-    """A file system of so many bytes."""
     folder.mkdir()
     options = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     if subprocess.run(options, capture_output=True, check=False).returncode:
@@ -150,9 +147,7 @@ def closed(folder: Path) -> Iterator[Path]:
             folder.chmod(0o700)
 
 
-def test_unwritable_folder_is_refused_before_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_unwritable_folder_is_refused_before_the_run(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     with closed(tmp_path / "closed") as folder:
         assert f"{folder / 'results'}: cannot be written" in stderr_of(words(folder / "results"))
         monkeypatch.setenv("RLBENCH_DATASETS", str(folder))
@@ -164,7 +159,7 @@ def test_unwritable_folder_is_refused_before_the_run(
 
 
 def test_folder_made_unwritable_in_mid_run_halts_it(
-    golden: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    golden: tuple[object, ...], tmp_path: Path, monkeypatch: Patch
 ) -> None:
     appended = disk.open_append
 
@@ -180,15 +175,12 @@ def test_folder_made_unwritable_in_mid_run_halts_it(
     assert ending(tmp_path) == golden
 
 
-def free(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """So many bytes are free on every disk."""
+def free(monkeypatch: Patch, count: int) -> None:
     usage = shutil.disk_usage(Path.cwd())
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=count))
 
 
-def test_run_whose_checkpoints_do_not_fit_is_refused_with_the_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_whose_checkpoints_do_not_fit_is_refused_with_the_number(tmp_path: Path, monkeypatch: Patch) -> None:
     need = footprint(suites.spec("atari", "dqn", "PongNoFrameskip-v4")).disk
     assert need >= 2 * 700_000_000, "two of a hundred thousand frames"
     free(monkeypatch, need - 1)
@@ -199,7 +191,7 @@ def test_run_whose_checkpoints_do_not_fit_is_refused_with_the_number(
     assert not (tmp_path / "results").exists()
 
 
-def test_checkpoint_is_at_most_as_large_as_estimated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoint_is_at_most_as_large_as_estimated(tmp_path: Path) -> None:
     """The free bytes that the check asks for are those with which the run ends."""
     spec = apply_settings(suites.spec("toy", "dqn", "CartPole-v1"), [parse(change) for change in SMALL])
     most = [0]
@@ -211,9 +203,7 @@ def test_checkpoint_is_at_most_as_large_as_estimated(tmp_path: Path, monkeypatch
     assert 2 * most[0] <= footprint(spec).disk + overhead
 
 
-def test_data_that_do_not_fit_are_refused_before_generation_or_download(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_that_do_not_fit_are_refused_before_generation_or_download(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "own"))
     free(monkeypatch, 100_000)
     message = stderr_of(["data", "generate", *HOPPER, "--steps", "1000"])
@@ -233,8 +223,7 @@ sys.exit(main(sys.argv[1:]))
 def test_full_disk_ends_data_generation_with_one_line(tmp_path: Path) -> None:
     """HDF5 writing to a full disk ended with a segmentation fault."""
     command = [sys.executable, "-c", GENERATED, "data", "generate", *HOPPER, "--steps", "1000", "--quiet"]
-    environment = {**os.environ, "RLBENCH_DATASETS": str(tmp_path)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    done = run_process(command, RLBENCH_DATASETS=str(tmp_path))
     assert done.returncode == 5, done.stderr
     assert done.stderr.count("\n") == 1
     assert "File too large; free some space and run the same command again" in done.stderr

@@ -1,7 +1,5 @@
 """``rlbench doctor``: a line for every requirement of a run, with a remedy for every missing one."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
@@ -128,7 +126,7 @@ def test_gpu_without_a_cuda_torch_is_reported(monkeypatch: pytest.MonkeyPatch, t
     assert actual("toy")[1]["device"] == [("ok", "cuda: H200")]
 
 
-def test_data_folders_are_listed_with_their_contents(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_data_folders_are_listed_with_their_contents(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = actual("offline")[1]
     assert rows["own data"][0][0] == "optional" and "rlbench data generate" in rows["own data"][0][1]
     corpus = Path(__file__).parent / "corpus" / "schema-1"

@@ -4,8 +4,6 @@ A change here changes scores, and the changelog must say so. Where a version is 
 nothing is compared: NOT COMPARABLE. ``python -m tests.reliability.test_environments`` writes the hashes anew.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import partial

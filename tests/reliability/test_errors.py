@@ -1,7 +1,5 @@
 """The table of errors in docs/reliability.md: every error with its code and remedy, and no other."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 
@@ -23,7 +21,6 @@ def family(kind: type[RlbenchError]) -> Iterator[type[RlbenchError]]:
 
 
 def code(kind: type[RlbenchError]) -> str:
-    """The exit code as a table says it."""
     if kind is Interrupted:
         return ", ".join(str(Interrupted("", signal=number).exit_code) for number in (1, 2, 15))
     return str(kind.exit_code)

@@ -1,7 +1,5 @@
 """Evaluation beside the training: the same record to the bit, also if a worker or the run ends."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import signal
@@ -24,11 +22,12 @@ from rlbench.evaluation import pool
 from rlbench.ops.state_dict import subtree
 from rlbench.records.store import read_record
 from rlbench.training.offline import OfflineTrainer
+from tests.commands import HEARING
 from tests.forging import outcome_of
 from tests.reliability.eval_workers import program
 from tests.reliability.families import FLAT, GRID, Family
 from tests.reliability.run_one import carry, ending, epochs_of
-from tests.reliability.test_signals import PROGRAM, heard, remaining, started, wait_for
+from tests.reliability.test_signals import heard, remaining, started, wait_for
 
 Patch = pytest.MonkeyPatch
 NORMALIZED = FLAT._replace(sets=(*FLAT.sets, "algo.normalize_obs=true"))
@@ -222,9 +221,7 @@ def test_evaluations_before_a_divergence_are_recorded_as_in_process(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_signal_during_the_start_of_a_worker_stops_the_run_and_the_resume_repeats_the_evaluation(
-    tmp_path: Path,
-) -> None:
+def test_signal_during_the_start_of_a_worker_stops_the_run_and_the_resume_repeats_the_evaluation() -> None:
     trainer = build(FLAT.spec(), within(1), describe(FLAT.spec()))
     assert isinstance(trainer, OfflineTrainer)
     pool = trainer.eval_pool
@@ -246,8 +243,8 @@ def test_signal_during_the_start_of_a_worker_stops_the_run_and_the_resume_repeat
 
 
 SLOW = (  # however fast the machine, it is not over before the test has looked
-    "import time; from rlbench.training.offline import OfflineTrainer as T; at_once = T._train; "
-    f"T._train = lambda self, count: (time.sleep(2), at_once(self, count))[1]; {PROGRAM}"
+    "import time; from rlbench.training.offline import OfflineTrainer; at_once = OfflineTrainer._train; "
+    f"OfflineTrainer._train = lambda self, count: (time.sleep(2), at_once(self, count))[1]; {HEARING}"
 )
 HANGING = f"from rlbench.evaluation import pool; pool.PROGRAM = {program('deadlock')}; {SLOW}"
 

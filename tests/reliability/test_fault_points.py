@@ -1,10 +1,7 @@
 """R3: a process that dies at any write loses no recorded evaluation, and the same command repairs its traces."""
 
-from __future__ import annotations
-
-import http.server
-import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
 
@@ -17,6 +14,7 @@ from tests.reliability.run_one import epochs_of
 from tests.reliability.scenarios import SCENARIOS, passed, train
 from tests.reliability.soak import Ground
 from tests.reliability.zygote import Zygote
+from tests.serving import serving
 from tests.slow import slow_but
 
 CONTENT = bytes(range(256)) * 3_000
@@ -26,27 +24,21 @@ MOST = 60
 CASES = [(point, name) for point in faults.POINTS for name in passed(point)]
 
 
-class Quiet(http.server.BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        begin = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
-        self.send_response(206 if begin else 200)
-        self.send_header("ETag", '"one"')
-        self.send_header("Content-Length", str(len(CONTENT) - begin))
-        if begin:
-            self.send_header("Content-Range", f"bytes {begin}-{len(CONTENT) - 1}/{len(CONTENT)}")
-        self.end_headers()
-        self.wfile.write(CONTENT[begin:])
-
-    def log_message(self, *_: object) -> None:
-        """Nobody listens."""
+def answer_in_parts(request: BaseHTTPRequestHandler) -> None:
+    begin = int(request.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
+    request.send_response(206 if begin else 200)
+    request.send_header("ETag", '"one"')
+    request.send_header("Content-Length", str(len(CONTENT) - begin))
+    if begin:
+        request.send_header("Content-Range", f"bytes {begin}-{len(CONTENT) - 1}/{len(CONTENT)}")
+    request.end_headers()
+    request.wfile.write(CONTENT[begin:])
 
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/set.hdf5"
-        server.shutdown()
+    with serving(answer_in_parts) as port:
+        yield f"http://127.0.0.1:{port}/set.hdf5"
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +49,6 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
 
 @pytest.fixture(scope="module")
 def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nothing happened to."""
     results = tmp_path_factory.mktemp("golden")
     assert train([str(results)]) == 0
     return results
@@ -65,7 +56,6 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def endings(golden: Path, start: Zygote, address: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    """The result of each scenario without a fault."""
     results = {}
     for name, scenario in SCENARIOS.items():
         folder = tmp_path_factory.mktemp(name)

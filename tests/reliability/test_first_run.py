@@ -1,7 +1,5 @@
 """README's second command: it shows a progress bar, writes to ``runs/``, and keeps everything on Ctrl-C."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

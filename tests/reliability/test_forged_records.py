@@ -1,7 +1,5 @@
 """Ways to embellish a results folder: forced runs, cut runs, copied seeds, other versions, forgery."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil
@@ -10,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from rlbench import suites
-from rlbench.cli.app import main
 from rlbench.errors import RefusedFile
 from rlbench.records import files, store
 from rlbench.records.looks import DESIGN, Looks, record_looks
@@ -19,16 +16,16 @@ from rlbench.report.integrity import verify_records
 from rlbench.report.runs import read_run
 from rlbench.report.table_data import cell_document
 from rlbench.seeds import Seeds
-from tests.commands import run_command, stderr_of, stdout_of
-from tests.conftest import RecordRun
+from tests.commands import json_of, refusal_of, run_command, stderr_of, stdout_of
+from tests.conftest import Patch, RecordRun
 from tests.forging import reseal
 from tests.reliability.odd import sealed
 from tests.reliability.test_survivorship import cell_of, run_of, spec_of
 
-Capture = pytest.CaptureFixture[str]
 FULL = {"suite": "toy", "algo": "ppo", "task": "Catch"}
 WORLD = {"env": "rlbench/Catch", "numpy": "2.4.6"}
 OLD = {"env": {"env": "rlbench/Catch", "numpy": "1.0"}}
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
 def with_losses(folder: Path) -> Path:
@@ -51,7 +48,6 @@ def full_run(record_run: RecordRun, mean: float, seed: int, **more: object) -> P
 
 
 def cell(results: Path) -> Cell:
-    """The cell of PPO on Catch."""
     return next(c for c in every_cell(["toy"], results) if (c.key.algorithm, c.key.task) == ("ppo", "Catch"))
 
 
@@ -135,11 +131,10 @@ class TestForcedRuns:
         assert "2 attempts put aside (0 failed)" in row.note
         assert row.measured is not None and row.measured.score == 1.0
 
-    def test_gate_counts_a_failed_attempt(self, record_run: RecordRun, results: Path, capsys: Capture) -> None:
+    def test_gate_counts_a_failed_attempt(self, record_run: RecordRun, results: Path) -> None:
         full_run(record_run, 1.0, 0, status="failed")
         full_run(record_run, 1.0, 0, force=True)
-        assert main(["check", "toy", "--results", str(results)]) == 5
-        assert "toy/ppo/Catch run: FAILED: seed 0: attempt-1" in capsys.readouterr().err
+        assert "toy/ppo/Catch run: FAILED: seed 0: attempt-1" in stderr_of("check toy", 5)
 
 
 class TestVersions:
@@ -248,7 +243,7 @@ class TestSeeds:
         ]
 
     def test_verify_derives_no_more_env_seeds_than_the_file_has_episodes(
-        self, record_run: RecordRun, results: Path, monkeypatch: pytest.MonkeyPatch
+        self, record_run: RecordRun, results: Path, monkeypatch: Patch
     ) -> None:
         numbers, counts = Seeds.numbers, list[int]()
 
@@ -272,60 +267,48 @@ def test_settings_under_the_identity_of_others_are_refused_by_every_reader(
     reseal(folder / "spec.json", lambda head: head["spec"]["algo"].update(gamma=0.5))
     with pytest.raises(RefusedFile, match=r"spec\.json: says it is"):
         read_run(folder)
-    assert "spec.json: says it is" in stderr_of(["table", "toy", "--results", str(results)])
+    assert "spec.json: says it is" in stderr_of("table toy")
 
 
 class TestGate:
     @pytest.fixture
-    def baseline(self, record_run: RecordRun, results: Path, tmp_path: Path, capsys: Capture) -> Path:
+    def baseline(self, record_run: RecordRun) -> None:
         for seed in range(5):
             full_run(record_run, 0.9 + seed / 100, seed)
-        saved = tmp_path / "baseline.json"
-        assert main(["baseline", "save", str(saved), "--results", str(results)]) == 0
-        capsys.readouterr()
-        return saved
+        stdout_of("baseline save baseline.json")
 
-    def check(self, *words: str) -> int:
-        return main(["check", "toy", *words])
+    def check(self, options: str) -> int:
+        return run_command(f"check toy {options}")[0]
 
-    def test_check_of_a_missing_folder_is_a_usage_error(self, baseline: Path, tmp_path: Path, capsys: Capture) -> None:
-        for words in (["--baseline", str(baseline)], []):
-            assert self.check("--results", str(tmp_path / "nosuch"), *words) == 2
-            assert "nosuch: no such folder" in capsys.readouterr().err
+    def test_check_of_a_missing_folder_is_a_usage_error(self, baseline: None) -> None:
+        for options in ("--baseline baseline.json", ""):
+            assert "nosuch: no such folder" in stderr_of(f"check toy --results nosuch {options}")
 
-    def test_check_of_an_empty_folder_is_undecided(self, baseline: Path, tmp_path: Path) -> None:
-        (tmp_path / "empty").mkdir()
-        words = ("--baseline", str(baseline), "--results", str(tmp_path / "empty"))
-        assert (self.check(*words), self.check(*words, "--strict")) == (0, 4)
+    def test_check_of_an_empty_folder_is_undecided(self, baseline: None) -> None:
+        Path("empty").mkdir()
+        options = "--baseline baseline.json --results empty"
+        assert (self.check(options), self.check(f"{options} --strict")) == (0, 4)
 
-    def test_check_of_a_cell_without_runs_is_undecided(self, record_run: RecordRun, results: Path) -> None:
+    def test_check_of_a_cell_without_runs_is_undecided(self, record_run: RecordRun) -> None:
         for seed in range(3):
             full_run(record_run, 1.0, seed)
-        words = ("--results", str(results))
-        assert (self.check(*words), self.check(*words, "--strict")) == (0, 4)
+        assert (self.check(""), self.check("--strict")) == (0, 4)
 
-    def test_check_with_fewer_seeds_than_the_baseline_is_undecided(
-        self, baseline: Path, results: Path, capsys: Capture
-    ) -> None:
-        words = ("--baseline", str(baseline), "--results", str(results), "--json")
-        assert self.check(*words, "--strict") == 0
-        capsys.readouterr()
+    def test_check_with_fewer_seeds_than_the_baseline_is_undecided(self, baseline: None, results: Path) -> None:
+        check = "check toy --baseline baseline.json --json"
+        stdout_of(f"{check} --strict")
         for folder in results.glob("toy/ppo/Catch/*/seed=[0-3]"):
             shutil.rmtree(folder)
-        assert self.check(*words, "--strict") == 4
-        findings = json.loads(capsys.readouterr().out)["findings"]
-        (score,) = (f for f in findings if f["aspect"] == "score")
+        (score,) = (f for f in json_of(f"{check} --strict", 4)["findings"] if f["aspect"] == "score")
         assert score["word"] == "TOO FEW" and "1 of the baseline's 5 seeds" in score["reason"]
-        assert self.check(*words) == 0
+        stdout_of(check)
 
-    def test_check_of_a_short_run_is_undecided(self, baseline: Path, record_run: RecordRun, tmp_path: Path) -> None:
-        other = tmp_path / "other"
-        shutil.copytree(tmp_path / "results", other)
-        for folder in other.glob("toy/ppo/Catch/*/seed=*"):
+    def test_check_of_a_short_run_is_undecided(self, baseline: None, results: Path) -> None:
+        for folder in results.glob("toy/ppo/Catch/*/seed=*"):
             lines = (folder / "epochs.jsonl").read_text().splitlines(keepends=True)
             (folder / "epochs.jsonl").write_text("".join(lines[:2]))
             (folder / "outcome.json").unlink()
-        assert self.check("--baseline", str(baseline), "--results", str(other), "--strict") == 4
+        assert self.check("--baseline baseline.json --strict") == 4
 
 
 @pytest.mark.parametrize(
@@ -357,35 +340,32 @@ def test_numbers_that_no_run_has_are_refused(file: str, field: str, value: objec
     assert name in branch
     branch[name] = value
     (folder / file).write_text("".join(lines) + sealed(content) + "\n")
-    for words in (["verify"], ["table", "toy", "--results"], ["plot", "toy", "--output", "x.png", "--results"]):
-        code, out, error = run_command([*words, str(folder.parents[4])])
-        assert code == 2 and file in out + error
+    for line in ("verify results", "table toy", "plot toy --output x.png"):
+        assert file in refusal_of(line)
 
 
-def test_a_check_names_seeds_in_other_versions_and_fails_with_them(record_run: RecordRun, tmp_path: Path) -> None:
+def test_a_check_names_seeds_in_other_versions_and_fails_with_them(record_run: RecordRun) -> None:
     for seed in range(3):
         full_run(record_run, 1.0, seed, environment={"env": WORLD})
-    check = ["check", "toy", "--results", str(tmp_path / "results")]
-    assert run_command(check)[0] == 0
+    stdout_of("check toy")
     full_run(record_run, 0.0, 4, environment={"env": OLD["env"]})
-    assert run_command(check)[0] == 0
-    assert "1 run in other versions of the environment left out" in stdout_of([*check, "--strict"], 4)
+    stdout_of("check toy")
+    assert "1 run in other versions of the environment left out" in stdout_of("check toy --strict", 4)
     full_run(record_run, 1.0, 3, status="failed", environment={"env": OLD["env"]})
-    assert "toy/ppo/Catch run: FAILED: seed 3" in stderr_of(check, 5)
+    assert "toy/ppo/Catch run: FAILED: seed 3" in stderr_of("check toy", 5)
 
 
-def test_no_unfinished_seed_hides_behind_a_pooled_verdict(record_run: RecordRun, tmp_path: Path) -> None:
-    words = ["table", "mujoco", "--algo", "sac", "--json", "--results", str(tmp_path / "results")]
+def test_no_unfinished_seed_hides_behind_a_pooled_verdict(record_run: RecordRun) -> None:
+    table = "table mujoco --algo sac --json"
     for task, score in (("Hopper-v4", 3542.2), ("Walker2d-v4", 5007.0), ("HalfCheetah-v4", 12138.8)):  # documented
         for seed in range(3):
             record_run([0.0, (1.1 + seed / 50) * score], seed=seed, suite="mujoco", algo="sac", task=task)
-    (row,) = [row for row in json.loads(run_command(words)[1])["pooled"] if row["kind"] == "full"]
+    (row,) = [row for row in json_of(table)["pooled"] if row["kind"] == "full"]
     assert (row["word"], row["cells"]) == ("REPRODUCED", 3)
     record_run([0.0, -9.0], seed=3, suite="mujoco", algo="sac", task="Hopper-v4", status="interrupted")
-    (row,) = [row for row in json.loads(run_command(words)[1])["pooled"] if row["kind"] == "full"]
+    (row,) = [row for row in json_of(table)["pooled"] if row["kind"] == "full"]
     assert (row["cells"], row["left_out"]) == (2, [])
-    code, out, _ = run_command(["check", "mujoco", "--pooled", "--strict", *words[-2:]])
-    assert code == 4 and "INCONCLUSIVE mujoco/sac/Hopper-v4 score" in " ".join(out.split())
+    assert "INCONCLUSIVE mujoco/sac/Hopper-v4 score" in " ".join(stdout_of("check mujoco --pooled --strict", 4).split())
 
 
 @pytest.mark.parametrize(
@@ -399,17 +379,16 @@ def test_no_unfinished_seed_hides_behind_a_pooled_verdict(record_run: RecordRun,
     ],
 )
 def test_no_seed_short_of_its_budget_passes_a_strict_check_against_a_baseline(
-    more: dict[str, object], record_run: RecordRun, tmp_path: Path
+    more: dict[str, object], record_run: RecordRun, results: Path
 ) -> None:
     for seed in range(3):
         folder = full_run(record_run, 1.0, seed)
-    baseline, results = str(tmp_path / "b.json"), ["--results", str(tmp_path / "results")]
-    assert run_command(["baseline", "save", baseline, *results])[0] == 0
-    check = ["check", "toy", "--baseline", baseline, *results, "--strict"]
-    assert (run_command(check)[0], cell(tmp_path / "results").verdict.word) == (0, "REPRODUCED")
+    stdout_of("baseline save b.json")
+    check = "check toy --baseline b.json --strict"
+    assert stdout_of(check) and cell(results).verdict.word == "REPRODUCED"
     if more.pop("looks", 0):
         record_looks(folder.parent, Looks(DESIGN, 1))
     record_run(more.pop("means", [-1.0, -1.0]), seed=3, **{"status": "interrupted", **FULL, **more})
-    code, out, _ = run_command(check)
-    assert code == 4 and "TOO FEW" in out and "1 run incomplete" in out
-    assert cell(tmp_path / "results").verdict.word == "INCONCLUSIVE"
+    out = stdout_of(check, 4)
+    assert "TOO FEW" in out and "1 run incomplete" in out
+    assert cell(results).verdict.word == "INCONCLUSIVE"

@@ -4,14 +4,11 @@ Seals are no signatures, so documents are changed and sealed again. Every body i
 and a thousand times by the slow tests; the same examples in every run.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import torch
@@ -25,27 +22,16 @@ from rlbench.records.manifest import sha256_of
 from rlbench.report import runs
 from tests.commands import run_command
 from tests.reliability import odd
-from tests.reliability.odd import Tree, changes, damaged, only_refusals, places, sealed, spelled
+from tests.reliability.odd import Fuzzed, Tree, changes, damaged, only_refusals, places, sealed, spelled, written
 from tests.slow import slow_but
 
 RUN = Path(__file__).parent / "corpus" / "schema-1" / "results" / "toy" / "dqn" / "Catch" / "dff3a282c094" / "seed=0"
 BASELINE = Path(__file__).parent / "corpus" / "schema-1" / "baseline.json"
 CELLS = (("toy", "dqn", "Catch"), ("mujoco", "ppo", "Hopper-v4"), ("offline", "cql", "hopper-medium-v2"))
-FEW, MANY = 30, 1_500
-
-
-class Fuzzed(NamedTuple):
-    """A strategy of examples, and the code under test."""
-
-    example: st.SearchStrategy[object]
-    body: Callable[[object], object]
-    few: int = FEW
-    many: int = MANY
 
 
 @cache
 def document(name: str) -> Tree:
-    """The one document of a file in the corpus."""
     tree: Tree = json.loads((RUN / name).read_text())
     return tree
 
@@ -57,30 +43,19 @@ def paths() -> list[str]:
     return [*dict.fromkeys(all_paths), "algo", "task", "", ".", "algo.", "algo.lr.x", "algo.torso", "algo.head"]
 
 
-VALUE = st.one_of(
-    st.text(max_size=10),
-    odd.NUMBERS.map(str),
-    st.sampled_from(
-        [odd.DEEP, "1e999", "-inf", "nan", "9" * 5_000, "1_0", "none", "true", "[1,[2]]", "{}", '"', "1" * 400]
-    ),
-)
+ODD_VALUES = (odd.DEEP, "1e999", "-inf", "nan", "9" * 5_000, "1_0", "none", "true", "[1,[2]]", "{}", '"', "1" * 400)
+VALUE = st.one_of(st.text(max_size=10), odd.NUMBERS.map(str), st.sampled_from(ODD_VALUES))
 
 
 def overridden(example: object) -> None:
     cell, settings = example
-    words = [
-        word
-        for path, value in settings
-        for word in ("--set", spelled(f"{path}={value}").decode("utf-8", "surrogateescape"))
-    ]
-    run_command(["show", *cell, *words])
+    changes = [spelled(f"{path}={value}").decode("utf-8", "surrogateescape") for path, value in settings]
+    run_command(["show", *cell, *(word for change in changes for word in ("--set", change))])
 
 
 def configured(example: object) -> None:
     cell, text = example
-    with tempfile.TemporaryDirectory() as place:
-        file = Path(place, "mine.toml")
-        file.write_bytes(spelled(text))
+    with written("mine.toml", text) as file:
         run_command(["show", *cell, "--config", str(file)])
 
 
@@ -92,19 +67,15 @@ def toml(draw: st.DrawFn) -> str:
         st.text(max_size=6).map(json.dumps),
         st.sampled_from(["true", "[1, 2]", "2020-01-01", "{a = 1}", odd.DEEP, "0x10", "inf", "-nan", "''"]),
     )
-    line_of = st.tuples(st.sampled_from(paths()), value).map(lambda pair: f"{pair[0]} = {pair[1]}")
-    line = st.one_of(
-        line_of, line_of, st.text(max_size=20), st.sampled_from(["[algo]", "[algo.lr]", "[[task]]", "lr = 1"])
-    )
+    field = st.tuples(st.sampled_from(paths()), value).map(lambda pair: f"{pair[0]} = {pair[1]}")
+    heads = st.sampled_from(["[algo]", "[algo.lr]", "[[task]]", "lr = 1"])
+    line = st.one_of(field, field, st.text(max_size=20), heads)
     return "\n".join(draw(st.lists(line, max_size=5)))
 
 
-WORDS = st.one_of(
-    st.text(max_size=8),
-    st.sampled_from(
-        ["toy", "dqn", "Catch", "..", "../..", "/", "*", "--json", "--seeds", "0-", "-1", "9" * 12, "--task", "--steps"]
-    ),
-)
+OPTIONS = ("--json", "--seeds", "--task", "--steps")
+ARGUMENTS = ("toy", "dqn", "Catch", "..", "../..", "/", "*", "0-", "-1", "9" * 12, *OPTIONS)
+WORDS = st.one_of(st.text(max_size=8), st.sampled_from(ARGUMENTS))
 VERBS = ("run", "show", "table", "list", "status", "check", "baseline", "plan", "compare", "data")
 
 
@@ -115,9 +86,8 @@ def check_options(example: object) -> None:
         more = {"run": ["--dry-run"], "data": []}.get(verb, [])
         more += [] if verb in {"show", "data", "compare"} else ["--results", place]
         if "--watch" not in words and not (verb == "data" and {"download", "generate"} & set(words)):
-            run_command(
-                [verb, *[w for w in words if not w.startswith(("-", "/", ".")) or w in {"--json", "-1"}], *more]
-            )
+            safe = [w for w in words if not w.startswith(("-", "/", ".")) or w in {"--json", "-1"}]
+            run_command([verb, *safe, *more])
 
 
 def check_record(example: object) -> None:
@@ -131,45 +101,34 @@ def check_record(example: object) -> None:
         (folder / name).write_bytes(text if isinstance(text, bytes) else spelled(text))
         only_refusals(lambda: store.read_record(folder))
         only_refusals(lambda: runs.read_run(folder))
-        for verb in (
-            ["table", "toy", "--json"],
-            ["status", "--json"],
-            ["check", "toy", "--baseline", str(BASELINE), "--other-machine"],
-        ):
-            run_command([*verb, "--results", place])
+        for line in ("table toy --json", "status --json", f"check toy --baseline {BASELINE} --other-machine"):
+            run_command(f"{line} --results {place}")
+
+
+ODD_LINES = ("\n", "{}\n", "[]\n", "null\n", "{", odd.DEEP + "\n", '{"checksum":"' + "0" * 16 + '",')
 
 
 @st.composite
 def lines(draw: st.DrawFn) -> str:
     """A curve some of whose lines are changed and sealed again, swapped or torn."""
-    lines_of = (RUN / "epochs.jsonl").read_text().splitlines(keepends=True)
+    whole = (RUN / "epochs.jsonl").read_text().splitlines(keepends=True)
+    curve = list(whole)
     for _ in range(draw(st.integers(1, 2))):
-        at = draw(st.integers(0, len(lines_of) - 1))
-        lines_of[at] = draw(
-            st.one_of(
-                changes(json.loads((RUN / "epochs.jsonl").read_text().splitlines()[at])).map(
-                    lambda c: sealed(c) + "\n"
-                ),
-                st.sampled_from(
-                    ["\n", "{}\n", "[]\n", "null\n", "{", odd.DEEP + "\n", '{"checksum":"' + "0" * 16 + '",']
-                ),
-                st.text(max_size=30).map(lambda text: text + "\n"),
-            )
-        )
-    return "".join(lines_of)
+        at = draw(st.integers(0, len(whole) - 1))
+        resealed_line = changes(json.loads(whole[at])).map(lambda c: sealed(c) + "\n")
+        text = st.text(max_size=30).map(lambda text: text + "\n")
+        curve[at] = draw(st.one_of(resealed_line, st.sampled_from(ODD_LINES), text))
+    return "".join(curve)
 
 
-def baselined(example: object) -> None:
-    with tempfile.TemporaryDirectory() as place:
-        file = Path(place, "baseline.json")
-        file.write_bytes(example if isinstance(example, bytes) else spelled(str(example)))
-        run_command(["baseline", "show", str(file)])
-        run_command(["check", "toy", "--baseline", str(file), "--results", str(RUN.parents[4]), "--other-machine"])
+def baselined(example: bytes | str) -> None:
+    with written("baseline.json", example) as file:
+        run_command(f"baseline show {file}")
+        run_command(f"check toy --baseline {file} --results {RUN.parents[4]} --other-machine")
 
 
 @cache
 def manifest() -> Tree:
-    """Of a small checkpoint."""
     with tempfile.TemporaryDirectory() as place:
         in_memory(Path(place))
         tree: Tree = json.loads(Path(place, "c", "manifest.json").read_text())
@@ -177,7 +136,6 @@ def manifest() -> Tree:
 
 
 def in_memory(place: Path) -> None:
-    """A checkpoint of two tensors and two values."""
     checkpoint.save(place / "c", {"a": torch.zeros(3), "b": {"c": torch.ones(2, 2), "n": 1, "s": "x"}})
 
 
@@ -207,21 +165,20 @@ def resealed(tree: Callable[[], Tree]) -> st.SearchStrategy[str]:
 
 
 CELL = st.sampled_from(CELLS)
+SETTING = st.tuples(st.deferred(lambda: st.sampled_from(paths())), VALUE)
+NAMES = st.sampled_from(["a@000000", "a", "", "@", "a/b@0", "b/c/d@0"])
 FUZZED = {
-    "overrides": Fuzzed(
-        st.tuples(
-            CELL, st.lists(st.tuples(st.deferred(lambda: st.sampled_from(paths())), VALUE), min_size=1, max_size=3)
-        ),
-        overridden,
-    ),
+    "overrides": Fuzzed(st.tuples(CELL, st.lists(SETTING, min_size=1, max_size=3)), overridden),
     "configs": Fuzzed(st.tuples(CELL, st.deferred(toml)), configured),
     "command lines": Fuzzed(
         st.tuples(st.sampled_from(VERBS), st.lists(WORDS, max_size=4)), check_options, few=20, many=1_000
     ),
-    "specs": Fuzzed(st.tuples(st.just("spec.json"), resealed(lambda: document("spec.json"))), check_record, few=15),
-    "outcomes": Fuzzed(
-        st.tuples(st.just("outcome.json"), resealed(lambda: document("outcome.json"))), check_record, few=15
-    ),
+    **{
+        f"{name}s": Fuzzed(
+            st.tuples(st.just(f"{name}.json"), resealed(partial(document, f"{name}.json"))), check_record, few=15
+        )
+        for name in ("spec", "outcome")
+    },
     "lines": Fuzzed(st.tuples(st.just("epochs.jsonl"), st.deferred(lines)), check_record, few=15),
     "bytes of a record": Fuzzed(
         st.sampled_from(["spec.json", "outcome.json", "epochs.jsonl"]).flatmap(
@@ -234,26 +191,19 @@ FUZZED = {
     "baselines": Fuzzed(resealed(lambda: json.loads(BASELINE.read_text())), baselined, few=20, many=1_000),
     "bytes of a baseline": Fuzzed(st.deferred(lambda: damaged(BASELINE.read_bytes())), baselined, few=10, many=500),
     "manifests": Fuzzed(resealed(manifest), checkpointed, few=40),
-    "shards": Fuzzed(
-        st.tuples(
-            st.sampled_from(["a@000000", "a", "", "@", "a/b@0", "b/c/d@0"]), st.lists(st.integers(0, 6), max_size=3)
-        ),
-        sharded,
-        few=20,
-        many=300,
-    ),
+    "shards": Fuzzed(st.tuples(NAMES, st.lists(st.integers(0, 6), max_size=3)), sharded, few=20, many=300),
 }
 
 
 @pytest.mark.parametrize("kind", slow_but(FUZZED, 5, 6, 7, 9, 10))
 def test_no_traceback_reaches_the_user(kind: str) -> None:
-    odd.check(FUZZED[kind].example, FUZZED[kind].body, FUZZED[kind].few)
+    FUZZED[kind].check(FUZZED[kind].few)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", FUZZED)
 def test_no_traceback_reaches_the_user_in_a_thousand_tries(kind: str) -> None:
-    odd.check(FUZZED[kind].example, FUZZED[kind].body, FUZZED[kind].many)
+    FUZZED[kind].check(FUZZED[kind].many)
 
 
 def test_json_path_is_resolved_at_any_depth() -> None:

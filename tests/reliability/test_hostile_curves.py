@@ -1,7 +1,5 @@
 """R4, R9, R10: foreign curves and references, and numbers that overflow arithmetic, are refused by name."""
 
-from __future__ import annotations
-
 import io
 import json
 import lzma
@@ -26,12 +24,13 @@ from rlbench.records.types import LARGEST_RETURN
 from rlbench.report import markdown_summary, parity, reference_files, sources, tables
 from rlbench.report.parity import Parity
 from rlbench.report.reference_table import CellKey
-from tests.commands import run_command, stderr_of
+from tests.commands import json_of, refusal_of, run_command, stderr_of, stdout_of
 from tests.conftest import epoch
+
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
 def evaluations(lengths: object) -> bytes:
-    """An ``evaluations.npz`` of three evaluations of two episodes."""
     file = io.BytesIO()
     np.savez(file, timesteps=np.arange(1, 4), results=np.ones((3, 2)), ep_lengths=np.full((3, 2), lengths))
     return file.getvalue()
@@ -59,8 +58,7 @@ def length_alone(size: int) -> bytes:
 def test_content_of_a_curve_is_the_reason(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    line = ["import", str(path), "--as", "mujoco/sac", "--task", "Hopper-v4", "--results", str(tmp_path / "results")]
-    assert message in stderr_of(line)
+    assert message in stderr_of(f"import {path} --as mujoco/sac --task Hopper-v4 --results results")
     assert not (tmp_path / "results").exists()
 
 
@@ -79,13 +77,11 @@ CURVE = ImportedCurve(
 
 
 def line(**fields: object) -> str:
-    """One evaluation as JSON."""
     usual = {"peer": "x", "algorithm": "sac", "task": "Hopper-v4", "seed": 0, "steps": 1, "returns": [1.0]}
     return json.dumps({**usual, **fields})
 
 
 def npz(header: str, method: int = zipfile.ZIP_STORED) -> bytes:
-    """An npz whose steps have a header of their own."""
     raw, results = header.encode().ljust(117) + b"\n", io.BytesIO()
     np.save(results, np.ones((1, 1)))
     file = io.BytesIO()
@@ -96,12 +92,10 @@ def npz(header: str, method: int = zipfile.ZIP_STORED) -> bytes:
 
 
 def npz_of_shape(shape: str) -> bytes:
-    """An npz whose steps claim a shape."""
     return npz(f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}")
 
 
 def damaged(method: int) -> bytes:
-    """A compressed npz with a damaged body."""
     raw = bytearray(npz("{}" + " " * 50, method))
     place = raw.find(b"timesteps.npy") + len("timesteps.npy") + 12
     raw[place : place + 8] = b"\xff" * 8
@@ -109,7 +103,6 @@ def damaged(method: int) -> bytes:
 
 
 def crowded() -> bytes:
-    """A zip of a thousand and one empty members."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as members:
         for number in range(1_001):
@@ -124,6 +117,7 @@ def scores(array: object, tasks: object) -> bytes:
     return file.getvalue()
 
 
+AGENT = '[{"Agent": "SAC", "Iteration": ITERATION, "Value": 1.0}]'
 HEAD = "task,dataset,seed,step,return\nHopper-v4,"
 IMPORTS: dict[str, tuple[str | bytes, str]] = {
     "blank lines": ("step,return\n" + "\n" * 2**20, "no row below the header"),
@@ -133,10 +127,7 @@ IMPORTS: dict[str, tuple[str | bytes, str]] = {
     "a step that no float holds": (line(steps=10**400), "line 1 is no evaluation (steps"),
     "returns whose sum no float holds": (line(returns=[1.7e308] * 3), "line 1 is no evaluation (returns"),
     "a return whose square no float holds": (f"{HEAD},0,1,1e51\n", "not below 1e+50"),
-    "an iteration that no float holds": (
-        json.dumps([{"Agent": "SAC", "Iteration": 10**400, "Value": 1.0}]),
-        "no rows of Agent",
-    ),
+    "an iteration that no float holds": (AGENT.replace("ITERATION", "1" + "0" * 400), "no rows of Agent"),
     "damaged LZMA": (damaged(zipfile.ZIP_LZMA), "not an npz file"),
     "damaged bzip2": (damaged(zipfile.ZIP_BZIP2), "not an npz file"),
     "an array larger than memory": (npz_of_shape("(10000000000000000,)"), "not an npz file"),
@@ -163,9 +154,8 @@ def test_a_hostile_file_of_curves_is_refused(harm: str, tmp_path: Path) -> None:
     content, message = IMPORTS[harm]
     path = tmp_path / "curves"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    (tmp_path / "r/mujoco/sac").mkdir(parents=True)
-    words = ["import", str(path), "--results", str(tmp_path / "r"), "--as", "mujoco/sac", "--task", "Hopper-v4"]
-    assert message in stderr_of(words)
+    (tmp_path / "results/mujoco/sac").mkdir(parents=True)
+    assert message in stderr_of(f"import {path} --as mujoco/sac --task Hopper-v4 --results results")
     assert not list(tmp_path.rglob("curve.json"))
 
 
@@ -180,9 +170,7 @@ LABELS = {
 @pytest.mark.parametrize("label", LABELS)
 def test_a_name_that_is_too_long_for_a_seed_is_numbered(label: str, tmp_path: Path) -> None:
     (tmp_path / "curves.csv").write_text(LABELS[label])
-    words = ["import", str(tmp_path / "curves.csv"), "--results", str(tmp_path), "--as", "mujoco/sac"]
-    code, _, error = run_command([*words, "--task", "Hopper-v4"])
-    assert code == 0, error
+    stdout_of("import curves.csv --as mujoco/sac --task Hopper-v4 --results results")
     assert [path.parent.name for path in tmp_path.rglob("curve.json")] == ["seed=0"]
 
 
@@ -205,16 +193,15 @@ def test_a_forged_curve_is_named_and_counted_nowhere(message: str, tmp_path: Pat
     imported.write_curve(CURVE, tmp_path)
     path = imported.curve_folder(CURVE, tmp_path) / imported.FILE
     path.write_text(files.seal({"schema_version": 1, **asdict(FORGED[message](CURVE))}))
-    for words in (["verify", str(tmp_path)], ["table", "mujoco", "--results", str(tmp_path)]):
-        code, out, error = run_command(words)
-        assert code == 2 and message in out + error
+    for line in (f"verify {tmp_path}", f"table mujoco --results {tmp_path}"):
+        assert message in refusal_of(line)
 
 
 def test_a_damaged_curve_is_imported_again(tmp_path: Path) -> None:
     imported.write_curve(CURVE, tmp_path)
     (imported.curve_folder(CURVE, tmp_path) / imported.FILE).write_text("{}")
-    code, out, _ = run_command(["verify", str(tmp_path)])
-    assert code == 2 and "restore it, or remove it and import again" in out and "--force" not in out
+    out = stdout_of(f"verify {tmp_path}", 2)
+    assert "restore it, or remove it and import again" in out and "--force" not in out
 
 
 def test_curve_without_a_valid_line_is_not_written(tmp_path: Path) -> None:
@@ -232,18 +219,18 @@ def test_curve_without_a_valid_line_is_not_written(tmp_path: Path) -> None:
 def test_no_allowed_return_or_data_set_breaks_a_verdict(dataset: str, returns: list[float], tmp_path: Path) -> None:
     for seed, score in enumerate(returns):
         imported.write_curve(replace(CURVE, dataset=dataset, seed=seed, returns=(0.0, score)), tmp_path)
-    for words in (["check", "mujoco"], ["check", "mujoco", "--at"], ["check", "mujoco", "--pooled"]):
-        assert run_command([*words, "--results", str(tmp_path)])[0] in {0, 3}
+    for more in ("", "--at", "--pooled"):
+        assert run_command(f"check mujoco {more} --results {tmp_path}")[0] in {0, 3}
 
 
 def test_a_seed_evaluated_only_beyond_the_references_steps_never_leaves_n(tmp_path: Path) -> None:
     for seed in range(5):
-        imported.write_curve(replace(CURVE, seed=seed, returns=(0.0, 3_600.0 + seed)), tmp_path / "good")
-        imported.write_curve(replace(CURVE, seed=seed, returns=(0.0, 3_600.0 + seed)), tmp_path / "all")
+        for name in ("good", "all"):
+            imported.write_curve(replace(CURVE, seed=seed, returns=(0.0, 3_600.0 + seed)), tmp_path / name)
         imported.write_curve(replace(CURVE, seed=5 + seed, steps=(2_000_000, 3_000_000)), tmp_path / "all")
-    gate = [run_command(["check", "mujoco", "--results", str(tmp_path / name)])[1] for name in ("good", "all")]
+    gate = [run_command(f"check mujoco --results {tmp_path / name}")[1] for name in ("good", "all")]
     assert "1 REPRODUCED" in gate[0] and "1 INCONCLUSIVE" in gate[1] and "5 runs incomplete" in gate[1]
-    assert run_command(["export", "npz", "--output", str(tmp_path / "f"), "--results", str(tmp_path / "all")])[0] == 0
+    assert run_command(f"export npz --output {tmp_path / 'f'} --results {tmp_path / 'all'}")[0] == 0
 
 
 def test_no_later_evaluation_counts_at_equal_steps(record_run: Callable[..., Path], tmp_path: Path) -> None:
@@ -253,9 +240,9 @@ def test_no_later_evaluation_counts_at_equal_steps(record_run: Callable[..., Pat
         late = replace(CURVE, task=task, seed=seed, steps=(2**52, 2**53 - 1), returns=(1e4, 1e4 + seed))
         imported.write_curve(late, tmp_path / "results")
         imported.write_curve(late, tmp_path / "late")
-    assert "no cell of mujoco" in stderr_of(["table", "mujoco", "--parity", "--results", str(tmp_path / "results")])
-    code, out, _ = run_command(["table", "mujoco", "--json", "--task", task, "--results", str(tmp_path / "late")])
-    assert code == 0 and {cell["at"] for cell in json.loads(out)["cells"]} == {None}
+    assert "no cell of mujoco" in stderr_of("table mujoco --parity ")
+    cells = json_of(f"table mujoco --json --task {task} --results late")["cells"]
+    assert {cell["at"] for cell in cells} == {None}
 
 
 SAC = {"Hopper-v4": 3_542.0, "HalfCheetah-v4": 12_139.0}
@@ -269,9 +256,8 @@ SAC = {"Hopper-v4": 3_542.0, "HalfCheetah-v4": 12_139.0}
 def test_no_cell_hides_behind_a_pooled_verdict(
     scores: dict[str, list[float]], codes: tuple[int, int], tmp_path: Path
 ) -> None:
-    for task, level in SAC.items():
-        scores = {**scores, task: [level + 10 * n for n in range(5)]}
-    for task, row in scores.items():
+    good = {task: [level + 10 * n for n in range(5)] for task, level in SAC.items()}
+    for task, row in (scores | good).items():
         for seed, score in enumerate(row):
             imported.write_curve(replace(CURVE, task=task, seed=seed, returns=(0.0, score)), tmp_path)
     gate = ["check", "mujoco", "--pooled", "--results", str(tmp_path)]
@@ -285,29 +271,18 @@ def test_a_strict_check_that_compares_nothing_does_not_pass(tmp_path: Path) -> N
     assert (run_command(gate)[0], run_command([*gate, "--strict"])[0]) == (0, 4)
 
 
-@pytest.mark.parametrize(
-    "gate",
-    [
-        ("check", "mujoco", "--imported"),
-        ("check", "mujoco", "--imported", "--pooled"),
-        ("check", "toy", "--baseline", "b"),
-    ],
-    ids=["curves", "pooled curves", "baseline"],
-)
-def test_no_gate_passes_on_nothing(gate: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "r").mkdir()
-    (tmp_path / "b").write_text(
-        files.seal({"schema_version": 1, "kind": "rlbench baseline", "cells": [], "commits": [], "machines": []})
-    )
-    assert "holds no cell of" in stderr_of([*gate, "--results", "r"])
+@pytest.mark.parametrize("gate", ["mujoco --imported", "mujoco --imported --pooled", "toy --baseline b"])
+def test_no_gate_passes_on_nothing(gate: str) -> None:
+    Path("results").mkdir()
+    empty = {"schema_version": 1, "kind": "rlbench baseline", "cells": [], "commits": [], "machines": []}
+    Path("b").write_text(files.seal(empty))
+    assert "holds no cell of" in stderr_of(f"check {gate}")
 
 
 def test_two_sides_without_a_common_step_are_not_compared(tmp_path: Path) -> None:
     imported.write_curve(CURVE, tmp_path / "early")
     imported.write_curve(replace(CURVE, steps=(10**15, 10**15 + 1)), tmp_path / "late")
-    code, _, error = run_command(["compare", str(tmp_path / "early"), str(tmp_path / "late"), "--at"])
-    assert code == 2 and "have no cell in common that can be compared at equal steps" in error
+    assert "have no cell in common that can be compared at equal steps" in stderr_of("compare early late --at")
 
 
 def test_a_return_of_a_record_whose_square_no_float_holds_is_refused() -> None:
@@ -321,15 +296,10 @@ def test_a_return_of_a_record_whose_square_no_float_holds_is_refused() -> None:
             store.epoch_of(files.seal(content), "line")
 
 
-REFERENCE = """[[reference]]
-name = "x"
-title = "t"
-url = "u"
-version = "1"
-suite = "mujoco"
-algorithm = "sac"
-estimator = "final"
-"""
+FIELDS = {"name": "x", "title": "t", "url": "u", "version": "1", "suite": "mujoco", "algorithm": "sac"}
+FIELDS["estimator"] = "final"
+REFERENCE = "[[reference]]\n" + "".join(f'{key} = "{value}"\n' for key, value in FIELDS.items())
+NORMALIZED = REFERENCE.replace('"final"', '"normalized-final"')
 REFERENCES = {
     "a number of many digits": ("[a]\nb = " + "1" * 5_000, "not TOML"),
     "a key of dots": ("a" + ".a" * 20_000 + " = 1", "more than 1,000 dots"),
@@ -342,16 +312,15 @@ REFERENCES = {
     ),
     "many rows of one curve": (REFERENCE + 'file = "curves.csv"', "more than 100,000 rows and points"),
     "a normalised score without a scale": (
-        REFERENCE.replace('"final"', '"normalized-final"') + 'scores = [{task = "Hopper-v4", score = 90.0}]',
+        NORMALIZED + 'scores = [{task = "Hopper-v4", score = 90.0}]',
         "r.toml: x, Hopper-v4, estimator: has no scale to normalise by",
     ),
     "a normalised score of a game without a scale": (
-        REFERENCE.replace("mujoco", "atari").replace('"final"', '"normalized-final"') + 'file = "games.csv"',
+        NORMALIZED.replace("mujoco", "atari") + 'file = "games.csv"',
         "r.toml: x, AirRaidNoFrameskip-v4, estimator: has no scale to normalise by",
     ),
     "a normalised score of a data set without a scale": (
-        REFERENCE.replace("mujoco", "offline").replace('"final"', '"normalized-final"')
-        + 'scores = [{task = "Hopper-v4", dataset = "no-v2", score = 3.0}]',
+        NORMALIZED.replace("mujoco", "offline") + 'scores = [{task = "Hopper-v4", dataset = "no-v2", score = 3.0}]',
         "r.toml: x, no-v2, estimator: has no scale to normalise by",
     ),
     "a long field of CSV": (REFERENCE + 'file = "long.csv"', "not CSV"),
@@ -360,17 +329,19 @@ REFERENCES = {
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("harm", REFERENCES)
-def test_a_hostile_file_of_references_is_refused(harm: str, tmp_path: Path) -> None:
+def test_a_hostile_file_of_references_is_refused(harm: str) -> None:
     content, message = REFERENCES[harm]
-    (tmp_path / "long.csv").write_text("task,score\n" + "x" * 200_000 + ",1\n")
-    (tmp_path / "rows.csv").write_text("task,score\n" + "Hopper-v4,1\n" * 1_000)
-    (tmp_path / "curves.csv").write_text("task,score,curve\n" + "Hopper-v4,1,points.csv\n" * 1_000)
-    points = "".join(f"{step},1,1,5\n" for step in range(100))
-    (tmp_path / "points.csv").write_text("env_step,mean_return,std,seeds\n" + points)
-    (tmp_path / "games.csv").write_text("task,score\nPongNoFrameskip-v4,90\nAirRaidNoFrameskip-v4,50\n")
-    (tmp_path / "r.toml").write_text(content)
+    for name, text in {
+        "long.csv": "task,score\n" + "x" * 200_000 + ",1\n",
+        "rows.csv": "task,score\n" + "Hopper-v4,1\n" * 1_000,
+        "curves.csv": "task,score,curve\n" + "Hopper-v4,1,points.csv\n" * 1_000,
+        "points.csv": "env_step,mean_return,std,seeds\n" + "".join(f"{step},1,1,5\n" for step in range(100)),
+        "games.csv": "task,score\nPongNoFrameskip-v4,90\nAirRaidNoFrameskip-v4,50\n",
+        "r.toml": content,
+    }.items():
+        Path(name).write_text(text)
     suite = next(name for name in ("atari", "offline", "mujoco") if name in content or name == "mujoco")
-    assert message in stderr_of(["table", suite, "--references", str(tmp_path / "r.toml"), "--results", str(tmp_path)])
+    assert message in stderr_of(f"table {suite} --references r.toml")
 
 
 def test_file_in_a_results_folder_hides_no_table(tmp_path: Path) -> None:
@@ -401,9 +372,7 @@ PEER = Parity(
     step=1,
     ours=(-1.0, 2.0),
     peer=(-1.0, 2.0),
-    reference=None,
-    way=None,
-    claim=None,
+    **dict.fromkeys(("reference", "way", "claim")),
 )
 
 
@@ -417,8 +386,8 @@ def test_largest_returns_are_short_in_a_table(tmp_path: Path) -> None:
     assert "-5.000e+49 (2)" in cells and "+1.000e+50 [" in cells
     for seed, score in enumerate((LARGEST_RETURN, LARGEST_RETURN, 0.0)):
         imported.write_curve(replace(CURVE, seed=seed, returns=(0.0, score)), tmp_path)
-    for words in (["table", "mujoco", "--format", "md"], ["check", "mujoco"], ["check", "mujoco", "--at"]):
-        _, out, _ = run_command([*words, "--results", str(tmp_path)])
+    for line in ("table mujoco --format md", "check mujoco", "check mujoco --at"):
+        _, out, _ = run_command(f"{line} --results {tmp_path}")
         assert "e+" in out and "0" * 13 not in out and ",000" * 4 not in out, out
 
 
@@ -462,30 +431,21 @@ def test_a_look_removes_temporary_files_of_crashed_processes_only(tmp_path: Path
 def test_damaged_looks_are_a_fault(record_run: Callable[..., Path]) -> None:
     cell = record_run([1.0]).parent
     (cell / looks.NAME).write_text("{}")
-    code, out, _ = run_command(["verify", str(cell.parents[3])])
-    assert code == 2 and f"{looks.NAME}: damaged" in out and "1 fault" in out
+    out = stdout_of(f"verify {cell.parents[3]}", 2)
+    assert f"{looks.NAME}: damaged" in out and "1 fault" in out
     assert "restore it, or begin in another folder" in out
 
 
-LONG = "x" * 300
-
-
 @pytest.mark.parametrize(
-    "words",
+    "line",
     [
-        ("verify", LONG),
-        ("eval", LONG),
-        ("compare", LONG, "."),
-        ("data", "show", LONG),
-        ("data", "show", "/proc/self/mem"),
-        ("table", "toy", "--results", LONG),
-        ("check", "toy", "--baseline", LONG),
-        ("import", LONG, "--as", "mujoco/sac", "--results", "."),
-        ("show", "mujoco", "ppo", "gym:CartPole-v1", "--import", "__main__"),
+        *("verify LONG", "eval LONG", "compare LONG .", "data show LONG", "data show /proc/self/mem"),
+        *("table toy --results LONG", "check toy --baseline LONG", "import LONG --as mujoco/sac --results ."),
+        "show mujoco ppo gym:CartPole-v1 --import __main__",
     ],
 )
-def test_argument_that_no_file_system_accepts_is_a_usage_error(words: tuple[str, ...]) -> None:
-    assert "internal error" not in stderr_of(words)
+def test_argument_that_no_file_system_accepts_is_a_usage_error(line: str) -> None:
+    assert "internal error" not in stderr_of(line.replace("LONG", "x" * 300))
 
 
 def test_an_evaluation_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """R10: no code of the current folder runs, and no link, special file or name in foreign results is followed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -23,37 +21,34 @@ from rlbench.evaluation import pool
 from rlbench.records.store import folder_of
 from rlbench.report.check import Finding, to_junit
 from rlbench.sweep.local import Worker
-from tests.commands import refusal_of, run_command
-from tests.conftest import epoch
+from tests.commands import RLBENCH, refusal_of, run_command, run_process, stdout_of
+from tests.conftest import Patch
 from tests.forging import locked
 from tests.records.test_store import outcome
 from tests.reliability.odd import sealed
 from tests.reliability.test_fuzz_data import CORPUS
+from tests.reliability.test_hostile_records import record_epoch
 from tests.slow import slow_but
 
 PLANTED = "import os\nopen(os.environ['CANARY'], 'w').close()\n"
 
 
 def sweep_child() -> None:
-    """A run of a sweep."""
     child = Worker(["--version"], Path("results"), os.environ)
     child.process.wait(60)
     os.close(child.pipe)
 
 
 def evaluation_worker() -> None:
-    """An offline evaluation worker."""
     words = [sys.executable, *pool.PROGRAM, "{}", "1", "0", "1"]
     subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=120)
 
 
 def as_a_module() -> None:
-    """The command line by ``python -m``."""
-    subprocess.run([sys.executable, "-m", "rlbench", "--version"], check=True, capture_output=True, timeout=60)
+    assert run_process([*RLBENCH, "--version"]).returncode == 0
 
 
 def import_workers() -> None:
-    """Workers of a data import."""
     missing = {name: Path(name) for name in ("a", "b")}
     Path("set").mkdir()
     results = list(shard_conversion._convert_all(missing, Path("set"), dqn_replay.convert_log, 2))
@@ -79,9 +74,7 @@ CHILDREN: dict[str, tuple[Callable[[], object], str]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHILDREN)
-def test_no_child_process_imports_from_the_current_folder(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_child_process_imports_from_the_current_folder(name: str, tmp_path: Path, monkeypatch: Patch) -> None:
     start, planted = CHILDREN[name]
     (tmp_path / "work" / planted).parent.mkdir(parents=True)
     (tmp_path / "work" / planted).write_text(PLANTED)
@@ -106,14 +99,13 @@ READERS = {
 
 
 def begin_run(*, smoke: bool = False) -> Path:
-    """The folder of a run that has begun, below the current folder."""
     spec = resolve("toy", "dqn", "Catch", smoke=smoke).spec
     locked(spec, Path("results")).release()
     return folder_of(spec, Path("results"))
 
 
 @pytest.fixture
-def victim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def victim(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A folder of somebody else's beside the current one."""
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
@@ -124,23 +116,14 @@ def victim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def content(folder: Path) -> dict[Path, str | None]:
-    """Every file below a folder with its text."""
     return {path: path.read_text() if path.is_file() else None for path in folder.rglob("*")}
 
 
 LINKS = {
-    "log.txt": "file",
-    "attempts.jsonl": "file",
-    "epochs.jsonl": "new",
-    "crash.txt": "new",
-    "outcome.json": "file",
-    "checkpoint": ".",
-    "checkpoint/resume": "resume",
-    "checkpoint/.best.9.tmp": "resume",
-    ".": ".",
-    "..": ".",
-    "../..": ".",
-    "../../../..": ".",
+    **dict.fromkeys(("log.txt", "attempts.jsonl", "outcome.json"), "file"),
+    **dict.fromkeys(("epochs.jsonl", "crash.txt"), "new"),
+    **dict.fromkeys(("checkpoint/resume", "checkpoint/.best.9.tmp"), "resume"),
+    **dict.fromkeys(("checkpoint", ".", "..", "../..", "../../../.."), "."),
 }
 
 
@@ -171,7 +154,7 @@ def test_the_results_folder_itself_may_be_a_link(victim: Path) -> None:
     begin_run()
     Path("results").rename(victim.parent / "disk")
     Path("results").symlink_to(victim.parent / "disk")
-    assert run_command(["table", "toy"])[0] == 0
+    assert run_command("table toy")[0] == 0
     begin_run()
 
 
@@ -212,10 +195,8 @@ FIELDS = ("suite", "algorithm", "task.id", "task.dataset", "protocol.name", "tas
 
 
 def renamed(field: str, name: str) -> None:
-    """A record whose spec has an odd name in a field."""
-    spec = resolve("offline", "il", "hopper-medium-v2").spec.model_dump(mode="json")
+    spec = branch = resolve("offline", "il", "hopper-medium-v2").spec.model_dump(mode="json")
     *branches, leaf = field.split(".")
-    branch = spec
     for key in branches:
         branch = branch[key]
     branch[leaf] = name
@@ -237,7 +218,7 @@ def test_an_odd_name_in_a_record_reaches_neither_a_path_nor_a_terminal(name: str
     for words in (("table", "offline"), ("export", "tensorboard", "--output", "out"), ("verify", "results")):
         text = refusal_of(words)
         assert "spec.json" in text and prints(text) and len(text) < 1_000
-    code, out, _ = run_command(["status"])
+    code, out, _ = run_command("status")
     assert code == 2 and "damaged" in out and prints(out)
     assert not [path for path in victim.parent.rglob("*") if "canary" in path.name or "pwned" in path.name.lower()]
 
@@ -245,9 +226,8 @@ def test_an_odd_name_in_a_record_reaches_neither_a_path_nor_a_terminal(name: str
 @pytest.mark.parametrize("name", ["\x1b]0;PWN\x07\n", "$(touch canary)", "$\\frac$", "a" * 240, "=1+1", "-x"])
 def test_a_data_file_of_an_odd_name_is_refused_with_what_to_do(name: str, victim: Path) -> None:
     shutil.copy(next(CORPUS.glob("*.hdf5")), name + ".hdf5")
-    code, out, error = run_command(
-        ["run", "offline", "il", "--task", "Hopper-v4", "--dataset", f"./{name}.hdf5", "--dry-run"]
-    )
+    run = ["run", "offline", "il", "--task", "Hopper-v4", "--dry-run", "--dataset"]
+    code, out, error = run_command([*run, f"./{name}.hdf5"])
     assert (code, out) == (2, "")
     assert "rename" in error and prints(error)
 
@@ -261,13 +241,9 @@ TEXT = "\x1b]0;PWNED\x07 \u202e {}\n"
     ids=" ".join,
 )
 def test_texts_of_a_record_are_shown_without_control_characters(words: tuple[str, ...], victim: Path) -> None:
-    spec = resolve("toy", "dqn", "Catch").spec
-    store = locked(spec, Path("results"), {"cpu": TEXT, "commit": TEXT, "env": {"env": TEXT}})
-    store.append(epoch(0, 1.0, 0))
-    store.finish(replace(outcome("failed", 1), reason=TEXT * 1_000))
-    store.release()
-    code, out, error = run_command(words)
-    assert code == 0, error
+    environment = {"cpu": TEXT, "commit": TEXT, "env": {"env": TEXT}}
+    record_epoch(Path("results"), environment, replace(outcome("failed", 1), reason=TEXT * 1_000))
+    out = stdout_of(words)
     assert prints(out) and len(out) < 20_000
 
 

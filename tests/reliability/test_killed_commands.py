@@ -1,18 +1,14 @@
 """Commands that were killed leave nothing half written, and the next one removes what they left."""
 
-from __future__ import annotations
-
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from rlbench import disk, faults
 from tests.cli.test_generate import HOPPER, REAL
-from tests.commands import run_command
-from tests.conftest import RecordRun
+from tests.commands import RLBENCH, run_command, run_process, stderr_of, stdout_of
+from tests.conftest import Patch, RecordRun
 from tests.reliability.scenarios import SET, wrote
 from tests.reliability.test_disk import no_file_beyond
 from tests.reliability.test_forged_records import full_run
@@ -36,16 +32,8 @@ def test_next_command_removes_the_temporary_files_of_killed_ones(record_run: Rec
         path.write_text("half")
     for path in old:
         os.utime(path, (0, 0))
-    assert run_command(["baseline", "save", str(baseline), "--results", str(tmp_path / "results")])[0] == 0
-    import_words = [
-        "import",
-        str(tmp_path / "curves.csv"),
-        "--as",
-        "mujoco/sac",
-        "--results",
-        str(tmp_path / "imported"),
-    ]
-    assert run_command(import_words)[0] == 0
+    assert run_command(f"baseline save {baseline} --results {tmp_path / 'results'}")[0] == 0
+    stdout_of(f"import {tmp_path / 'curves.csv'} --as mujoco/sac --results {tmp_path / 'imported'}")
     assert baseline.is_file() and curve.is_file()
     assert [path for path in (*leftovers, *old, *alive) if path.exists()] == alive
 
@@ -56,23 +44,20 @@ def test_data_set_removes_what_a_killed_process_left(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {f"{SET}.hdf5", f"{SET}.hdf5.sha256.json"}
 
 
-def test_data_set_is_written_without_a_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_set_is_written_without_a_lock_file(tmp_path: Path, monkeypatch: Patch) -> None:
     names = list[str]()
     monkeypatch.setattr("rlbench.faults.point", lambda _: names.extend(path.name for path in tmp_path.iterdir()))
     wrote([str(tmp_path)])
     assert names and not [name for name in names if "lock" in name]
 
 
-def test_download_that_was_killed_after_its_last_byte_is_cleaned_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_download_that_was_killed_after_its_last_byte_is_cleaned_up(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("D4RL_DATASET_DIR", str(tmp_path))
     wrote([str(tmp_path)])
     target = (tmp_path / f"{SET}.hdf5").rename(tmp_path / "hopper_medium-v2.hdf5")
     for suffix in (".part.json", ".part.lock"):
         target.with_name(target.name + suffix).write_text("{}")
-    code, out, _ = run_command(["data", "download", "hopper-medium-v2"])
-    assert code == 0 and out.strip() == str(target)
+    assert stdout_of("data download hopper-medium-v2").strip() == str(target)
     assert not list(tmp_path.glob("hopper*.part*"))
 
 
@@ -88,21 +73,20 @@ def test_policy_that_the_disk_has_no_space_for_leaves_no_file(tmp_path: Path) ->
 
 @pytest.mark.parametrize("point", ["dataset.placed", "seal.written", "seal.placed"])
 @pytest.mark.parametrize("verb", ["generate", "import"])
-def test_data_set_of_a_process_killed_at_its_end_is_done(verb: str, point: str, tmp_path: Path) -> None:
+def test_data_set_of_a_process_killed_at_its_end_is_whole(
+    verb: str, point: str, tmp_path: Path, monkeypatch: Patch
+) -> None:
     point = "copy.placed" if (verb, point) == ("import", "dataset.placed") else point
     wrote([str(tmp_path)])
     (tmp_path / f"{SET}.hdf5").rename(tmp_path / "rlb-own.hdf5")
     sets = tmp_path / "sets"
     generate = ["Hopper-v4", "--policy", HOPPER, "--steps", "60", "--name", "rlb-own", "--num-envs", "2"]
     line = ["data", verb, *(generate if verb == "generate" else [str(tmp_path / "rlb-own.hdf5")])]
-    environ = {**os.environ, "RLBENCH_DATASETS": str(sets), faults.VARIABLE: point}
-    killed = subprocess.run([sys.executable, "-m", "rlbench", *line], env=environ, capture_output=True, check=False)
+    killed = run_process([*RLBENCH, *line], RLBENCH_DATASETS=str(sets), **{faults.VARIABLE: point})
     assert killed.returncode == faults.EXIT_CODE, killed.stderr
     before = (sets / "rlb-own.hdf5").read_bytes()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RLBENCH_DATASETS", str(sets))
-        code, out, _ = run_command(line)
-    assert code == 0 and out.startswith(f"{sets / 'rlb-own.hdf5'}")
+    monkeypatch.setenv("RLBENCH_DATASETS", str(sets))
+    assert stdout_of(line).startswith(f"{sets / 'rlb-own.hdf5'}")
     assert (sets / "rlb-own.hdf5").read_bytes() == before
     assert sorted(path.name for path in sets.iterdir()) == ["rlb-own.hdf5", "rlb-own.hdf5.sha256.json"]
 
@@ -120,12 +104,11 @@ def test_a_dangling_link_is_named_and_not_suggested(line: tuple[str, ...], tmp_p
 def test_dangling_links_are_no_suggestions(tmp_path: Path) -> None:
     (tmp_path / "set-1.hdf5").symlink_to(tmp_path / "gone")
     (tmp_path / "set-2.hdf5").write_text("")
-    error = run_command(["data", "show", str(tmp_path / "set-3.hdf5")])[2]
+    error = run_command(f"data show {tmp_path / 'set-3.hdf5'}")[2]
     assert "set-2.hdf5'?" in error and "set-1" not in error
 
 
 @pytest.mark.parametrize(("verb", "message"), [("show", "is no data set"), ("import", "is no regular file")])
 def test_pipe_given_as_a_data_set_is_not_called_missing(verb: str, message: str, tmp_path: Path) -> None:
     os.mkfifo(path := tmp_path / "rlb-set.hdf5")
-    code, _, error = run_command(["data", verb, str(path)])
-    assert code == 2 and f"{path}: {message}" in error
+    assert f"{path}: {message}" in stderr_of(f"data {verb} {path}")

@@ -1,26 +1,23 @@
 """Data sets whose writing is killed half-way."""
 
-from __future__ import annotations
-
 import platform
 import shutil
 from itertools import count
 from pathlib import Path
 from zlib import crc32
 
-import pytest
-
 from rlbench import disk
 from rlbench.cli.app import main
 from tests.cli import test_recordings
 from tests.commands import killed_at, stderr_of
+from tests.conftest import Patch
 
 run, home = test_recordings.run, test_recordings.home
 """Fixtures: a run that keeps a policy, and the folder of own data sets."""
 
 
 def test_recorded_games_and_their_subset_need_no_force_wherever_they_are_killed(
-    run: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+    run: Path, home: Path, monkeypatch: Patch
 ) -> None:
     games = test_recordings.line(run, "--quiet")
     for name, words in (("rlb-catch", games), ("rlb-half", ["data", "subset", "rlb-catch", "--steps", "100"])):
@@ -37,9 +34,7 @@ def test_recorded_games_and_their_subset_need_no_force_wherever_they_are_killed(
         assert number > 6
 
 
-def test_unfinished_games_and_subsets_of_another_request_stay(
-    run: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unfinished_games_and_subsets_of_another_request_stay(run: Path, home: Path, monkeypatch: Patch) -> None:
     games = test_recordings.line(run, "--quiet")
     folder = home / "rlb-catch.frames"
     passes = count()
@@ -54,7 +49,7 @@ def test_unfinished_games_and_subsets_of_another_request_stay(
     assert "is there already" in stderr_of([*half, "100"])
 
 
-def test_processes_of_another_boot_or_container_are_of_another_host(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_of_another_boot_or_container_are_of_another_host(monkeypatch: Patch) -> None:
     here = disk._host()
     for name in ("pathlib.Path.read_text", "os.readlink"):
         with monkeypatch.context() as patch:

@@ -1,7 +1,5 @@
 """R3: SIGKILL at any moment loses at most the work since the last checkpoint, and never a recorded evaluation."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Second records, forced runs, other data, longer curves and forged counts lift no score."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from itertools import count
@@ -24,8 +22,7 @@ HOPPER = {"suite": "offline", "algo": "td3bc", "task": "hopper-medium-v2"}
 
 
 def score_and_seeds(results: Path, suite: str, algorithm: str, task: str) -> tuple[float, int]:
-    """Score and number of seeds of a cell."""
-    cells = json.loads(stdout_of(["table", suite, "--json", "--results", str(results)]))["cells"]
+    cells = json.loads(stdout_of(f"table {suite} --json --results {results}"))["cells"]
     key = (algorithm, task)
     (row,) = [row for row in cells if (row["algorithm"], row["dataset"] or row["task"]) == key and row["measured"]]
     return row["measured"]["score"], row["measured"]["n"]
@@ -53,7 +50,7 @@ def test_a_forced_run_counts_as_failed_where_its_last_process_failed(record_run:
     assert score_and_seeds(results, "toy", "ppo", "Catch") == (-0.6, 1)
     full_run(record_run, 1.0, 0, environment=old, force=True)
     assert score_and_seeds(results, "toy", "ppo", "Catch") == (1.0, 1)
-    assert "FAILED" not in stderr_of(["check", "toy", "--results", str(results)], 0)
+    assert "FAILED" not in stderr_of(f"check toy --results {results}", 0)
 
 
 def test_a_strict_check_names_seeds_on_other_data(record_run: RecordRun, results: Path) -> None:
@@ -64,7 +61,7 @@ def test_a_strict_check_names_seeds_on_other_data(record_run: RecordRun, results
         good = seed < 3
         record_run([0.0] * epochs + [2_000.0 * good + seed], seed=seed, data={"sha256": str(good) * 8}, **HOPPER)
         if seed == 2:
-            assert run_command(["baseline", "save", baseline, "--results", str(results)])[0] == 0
+            assert run_command(f"baseline save {baseline} --results {results}")[0] == 0
     check = ["check", "offline", "--baseline", baseline, "--results", str(results)]
     assert run_command(check)[0] == 0
     assert "2 runs on other data left out" in stdout_of([*check, "--strict"], 4)

@@ -1,7 +1,5 @@
 """R11: several processes on one results folder: every seed runs once, and dead processes hold no lock."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform
@@ -16,6 +14,7 @@ from rlbench.records.locks import FolderLock, holder
 from rlbench.records.store import Store, folder_of, read_record
 from tests.forging import locked
 
+PARTS = ("spec.json", "epochs.jsonl", "outcome.json")
 SETS = (
     "budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.learning_starts=100", "algo.batch=8",
     "protocol.episodes=8", "protocol.envs=8", "algo.replay.capacity=400",
@@ -23,7 +22,6 @@ SETS = (
 
 
 def started(results: Path, seeds: str) -> subprocess.Popen[str]:
-    """A process that wants every one of the seeds."""
     words = [sys.executable, "-m", "rlbench", "run", "toy", "dqn", "--task", "Catch", "--seeds", seeds, "--json"]
     words += ["--device", "cpu", "--results", str(results), *(w for s in SETS for w in ("--set", s))]
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -51,13 +49,7 @@ def together(results: Path, processes: int, seeds: int) -> None:
         record = read_record(folder)
         assert record.outcome is not None and record.outcome.status == "done"
         assert [epoch.number for epoch in record.epochs] == list(range(4))
-        assert {path.name for path in folder.iterdir()} <= {
-            "spec.json",
-            "epochs.jsonl",
-            "outcome.json",
-            "checkpoint",
-            ".lock",
-        }
+        assert {path.name for path in folder.iterdir()} <= {*PARTS, "checkpoint", ".lock"}
 
 
 @pytest.mark.slow
@@ -100,10 +92,7 @@ def test_living_lock_holder_is_named_and_a_dead_ones_run_is_taken_over(tmp_path:
     ("content", "name"),
     [
         (f"4242 {platform.node()}\n", "process 4242"),
-        ("4242 elsewhere.example\n", "another process"),
-        (f"\x1b[2J {platform.node()}\n", "another process"),
-        ("", "another process"),
-        (None, "another process"),
+        *((text, "another process") for text in ("4242 elsewhere.example\n", f"\x1b[2J {platform.node()}\n", "", None)),
     ],
 )
 def test_lock_holder_is_the_process_named_in_the_lock_file(tmp_path: Path, content: str | None, name: str) -> None:

@@ -1,7 +1,5 @@
 """MuJoCo's warnings, which it writes to ``MUJOCO_LOG.TXT`` in the current folder unless a handler takes them."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +15,7 @@ from rlbench.envs.envpool_async import EnvPoolMujoco
 from rlbench.envs.external import external_vector
 from rlbench.envs.gymnasium import GymnasiumVector
 from rlbench.envs.mujoco import MujocoVector
+from tests.conftest import Capture
 
 
 def registered() -> GymnasiumVector:
@@ -41,9 +40,7 @@ def test_a_warning_of_mujoco_is_written_through_no_link(make: Callable[[], Gymna
     assert not Path("precious").exists()
 
 
-def test_mujoco_in_envpool_writes_no_log_and_prints_nothing(
-    empty_folder: None, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_mujoco_in_envpool_writes_no_log_and_prints_nothing(empty_folder: None, capfd: Capture) -> None:
     Path("MUJOCO_LOG.TXT").symlink_to("precious")
     envs = EnvPoolMujoco(task="Hopper-v4", seeds=[0], threads=1)
     envs.close()

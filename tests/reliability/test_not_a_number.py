@@ -1,7 +1,5 @@
 """R8: a NaN or an infinity anywhere fails the seed with its place, and is never stored."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Iterator
@@ -24,6 +22,8 @@ from rlbench.ops.state_dict import State
 from rlbench.records.store import read_record
 from rlbench.run import run
 from rlbench.signals import Stop
+from tests.commands import stdout_of
+from tests.conftest import Capture, Patch
 from tests.forging import locked
 
 SHORT = ("budget.steps=600", "budget.epoch=200", "budget.segment=200", "protocol.episodes=2", "protocol.envs=2")
@@ -58,7 +58,6 @@ def spec_of(family: str) -> Spec:
 
 
 def weight(trainer: Any, value: float) -> None:
-    """One number of the network that acts."""
     parameter = next(iter(trainer.learner.policy().parameters()))
     with torch.no_grad():
         parameter.view(-1)[0] = value
@@ -86,7 +85,7 @@ def floating(state: State, prefix: str = "") -> Iterator[tuple[str, torch.Tensor
             yield prefix + key, value
 
 
-def breaking(at: int, into: Break, value: float, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def breaking(at: int, into: Break, value: float, monkeypatch: Patch) -> list[int]:
     """Break something after the ``at``-th update; the list tells when that was."""
     happened: list[int] = []
 
@@ -108,7 +107,6 @@ def breaking(at: int, into: Break, value: float, monkeypatch: pytest.MonkeyPatch
 
 
 def failed(spec: Spec, results: Path) -> str:
-    """The reason of a run that must fail."""
     store = locked(spec, results)
     try:
         with pytest.raises(RunFailed):
@@ -128,7 +126,7 @@ def failed(spec: Spec, results: Path) -> str:
 @pytest.mark.parametrize("family", [pytest.param(f, marks=() if f in FEW else pytest.mark.soak) for f in FAMILIES])
 @pytest.mark.parametrize("value", [math.nan, pytest.param(math.inf, marks=pytest.mark.soak)])
 def test_nan_weight_fails_the_seed_of_every_learner(
-    family: str, value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    family: str, value: float, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     happened = breaking(2, weight, value, monkeypatch)
     reason = failed(spec_of(family), tmp_path)
@@ -140,7 +138,7 @@ def test_nan_weight_fails_the_seed_of_every_learner(
 @pytest.mark.parametrize("into", [hidden, loss])
 @pytest.mark.parametrize("value", [math.inf, pytest.param(math.nan, marks=pytest.mark.soak)])
 def test_nan_in_auxiliary_networks_and_metrics_fails_the_seed(
-    family: str, into: Break, value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    family: str, into: Break, value: float, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     happened = breaking(2, into, value, monkeypatch)
     spec = apply_settings(spec_of(family), [parse("budget.segment=600")])  # nothing is saved before an epoch ends
@@ -151,7 +149,7 @@ def test_nan_in_auxiliary_networks_and_metrics_fails_the_seed(
 @pytest.mark.parametrize("part", ["returns", pytest.param("collected", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("value", [math.inf, 1e60])
 def test_return_that_no_record_holds_fails_the_seed(
-    part: str, value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    part: str, value: float, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     def built(*parts: Any) -> Any:
         trainer = build(*parts)
@@ -174,12 +172,11 @@ def test_return_that_no_record_holds_fails_the_seed(
     assert "return is not a finite number" in failed(spec_of("q"), tmp_path)
 
 
-def test_failed_seed_exits_5_and_counts_in_the_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failed_seed_exits_5_and_counts_in_the_table(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     breaking(1, weight, math.nan, monkeypatch)
-    assert main(["run", "toy", "dqn", "--task", "Catch", "--device", "cpu", "--results", str(tmp_path)]) == 5
-    assert "failed (Diverged: epoch 1, 4,000 steps: " in capsys.readouterr().out
+    assert "failed (Diverged: epoch 1, 4,000 steps: " in stdout_of(
+        f"run toy dqn --task Catch --device cpu --results {tmp_path}", 5
+    )
     assert main(["table", "toy", "--results", str(tmp_path), "--format", "csv"]) == 0
     row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("toy,dqn,Catch"))
     assert "1 of 1 run failed" in row

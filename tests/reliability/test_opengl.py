@@ -1,8 +1,5 @@
 """A machine without the OpenGL library that ``MUJOCO_GL`` names: ``import mujoco`` fails there, rendering or not."""
 
-from __future__ import annotations
-
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +8,8 @@ import pytest
 
 from rlbench.envs.opengl import import_remedy
 from rlbench.errors import UsageError
+from tests.commands import run_process
+from tests.conftest import Patch
 
 WITHOUT_OPENGL = """
 import ctypes, ctypes.util, sys
@@ -33,14 +32,7 @@ EGL = "MUJOCO_GL=egl needs libEGL, which is missing here; `unset MUJOCO_GL`, or 
 
 def rlbench(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command on such a machine."""
-    return subprocess.run(
-        [sys.executable, "-P", "-c", WITHOUT_OPENGL, *arguments],
-        env={**os.environ, "MUJOCO_GL": "egl"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return run_process([sys.executable, "-P", "-c", WITHOUT_OPENGL, *arguments], MUJOCO_GL="egl")
 
 
 @pytest.mark.parametrize(
@@ -55,9 +47,7 @@ def rlbench(*arguments: str) -> subprocess.CompletedProcess[str]:
         ("vulkan", "MUJOCO_GL=vulkan: MuJoCo cannot be imported with this backend; `unset MUJOCO_GL`"),
     ],
 )
-def test_the_remedy_names_library_and_variable(
-    backend: str, sentence: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_remedy_names_library_and_variable(backend: str, sentence: str | None, monkeypatch: Patch) -> None:
     monkeypatch.setenv("MUJOCO_GL", backend)
     assert import_remedy() == sentence
 

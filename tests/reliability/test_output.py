@@ -3,8 +3,6 @@
 Terminals, narrow encodings, widths and readers that leave are in ``tests/cli/test_app.py``.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os
@@ -17,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from rlbench.report.reference_table import DATA
-from tests.commands import run_command
+from tests.commands import RLBENCH, run_command, run_process
+from tests.conftest import Patch
 from tests.laws.layers import HEAVY
 from tests.laws.source import ROOT
 from tests.reliability.odd import places
@@ -25,7 +24,7 @@ from tests.schemas import complaints
 
 CORPUS = Path(__file__).parent / "corpus" / "schema-1"
 SCHEMAS = {path.stem: path for path in (DATA / "schema").glob("*.json")}
-RLBENCH = [sys.executable, "-m", "rlbench"]
+DATA_FOLDERS = ("RLBENCH_DATASETS", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH")
 
 PRINTED: dict[str, list[str]] = {
     "list": ["list", "runs"],
@@ -56,7 +55,6 @@ PRINTED: dict[str, list[str]] = {
 
 
 def printed(name: str) -> dict[str, object]:
-    """The one document on stdout."""
     content: dict[str, object] = json.loads(run_command([*PRINTED[name], "--json"])[1])
     return content
 
@@ -66,7 +64,7 @@ def in_a_copy_of_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     shutil.copytree(CORPUS, tmp_path / "corpus")
     monkeypatch.chdir(tmp_path / "corpus")
     Path("theirs.csv").write_text("task,seed,step,return\nHopper-v4,0,5,1.5\n", encoding="utf-8")
-    for variable in ("RLBENCH_DATASETS", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH"):
+    for variable in DATA_FOLDERS:
         monkeypatch.setenv(variable, str(tmp_path / "corpus"))
 
 
@@ -97,12 +95,8 @@ def test_every_published_schema_is_tested() -> None:
 
 
 def test_schema_validator_reports_violations() -> None:
-    schema: dict[str, object] = {
-        "type": "object",
-        "required": ["a"],
-        "properties": {"a": {"type": ["integer", "null"], "minimum": 0}},
-    }
-    schema["additionalProperties"] = False
+    fields = {"a": {"type": ["integer", "null"], "minimum": 0}}
+    schema = {"type": "object", "required": ["a"], "properties": fields, "additionalProperties": False}
     wrong: list[object] = [{}, {"a": "x"}, {"a": True}, {"a": -1}, {"a": 1, "b": 1}, []]
     assert [bool(list(complaints(schema, value, schema))) for value in wrong] == [True] * 6
     assert not list(complaints(schema, {"a": 1}, schema)) and not list(complaints(schema, {"a": None}, schema))
@@ -126,14 +120,8 @@ def test_a_slow_reader_of_a_small_pipe_gets_every_byte() -> None:
 )
 def test_output_is_equal_in_a_minimal_environment(words: list[str]) -> None:
     """No locale, no terminal, no width: the same characters, spelled in ASCII."""
-    poor = {
-        "LC_ALL": "C",
-        "PYTHONCOERCECLOCALE": "0",
-        "PYTHONUTF8": "0",
-        "TERM": "dumb",
-        "COLUMNS": "20",
-        "NO_COLOR": "1",
-    }
+    poor = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    poor |= {"TERM": "dumb", "COLUMNS": "20", "NO_COLOR": "1"}
     done = subprocess.run([*RLBENCH, *words], env=os.environ | poor, capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.decode("ascii") == run_command(words)[1].encode("ascii", "rlbench").decode()
@@ -165,22 +153,12 @@ for words in {queries!r}:
 """
 
 
-def test_queries_need_no_torch_emulator_network_or_home_and_write_nothing() -> None:
+def test_queries_need_no_torch_emulator_network_or_home_and_write_nothing(monkeypatch: Patch) -> None:
     code = ALONE.format(missing=sorted(HEAVY), queries=QUERIES)
-    poor = {
-        "HOME": "/proc/nowhere",
-        "XDG_CACHE_HOME": "/proc/nowhere",
-        "MPLCONFIGDIR": "/proc/nowhere",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    away = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in {"D4RL_DATASET_DIR", "MINARI_DATASETS_PATH", "RLBENCH_DATASETS"}
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=away | poor, capture_output=True, text=True, check=False, timeout=120
-    )
+    poor = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "MPLCONFIGDIR"), "/proc/nowhere")
+    for name in DATA_FOLDERS:
+        monkeypatch.delenv(name)
+    done = run_process([sys.executable, "-c", code], PYTHONDONTWRITEBYTECODE="1", **poor)
     rows = [json.loads(line[2:]) for line in done.stderr.splitlines() if line.startswith("@ ")]
     assert [row[0] for row in rows] == QUERIES, done.stderr
     assert [row for row in rows if row[1] != 0 or row[2]] == []
@@ -195,14 +173,13 @@ def test_what_libraries_print_goes_to_stderr(closed: str) -> None:
         "raise SystemExit(app.main(['nonsense']))"
     )
     words = ["bash", "-c", f'"$0" -P -c "$1" {closed}', sys.executable, code]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    done = run_process(words)
     assert (done.returncode, done.stdout) == (2, "result\n")
     assert done.stderr == ("" if closed else "library child\n")
 
 
-def test_results_go_to_stdout_and_everything_else_to_stderr(tmp_path: Path) -> None:
-    words = [*RLBENCH, "run", "toy", "dqn", "--task", "Catch", "--seeds", "0-1", "--results", "results"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+def test_results_go_to_stdout_and_everything_else_to_stderr() -> None:
+    done = run_process([*RLBENCH, *["run", "toy", "dqn", "--task", "Catch", "--seeds", "0-1", "--results", "results"]])
     assert done.returncode == 5  # seed 1 failed, long ago
     first, *rest = done.stdout.splitlines()
     assert first.startswith("toy/dqn/Catch seed 1: failed") and rest[0] == "1 run done already"

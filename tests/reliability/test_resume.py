@@ -1,7 +1,5 @@
 """R2: a run that is stopped or killed anywhere equals an uninterrupted one, bit for bit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -37,7 +35,6 @@ STOPS = st.builds(
 
 
 def holds(family: Family, temporary: Temporary, examples: int) -> None:
-    """The contract, at so many choices of stops."""
     spec, whole = family.spec(), temporary.mktemp("whole")
     records = carry(spec, whole)
     golden = ending(family.folder(whole))

@@ -4,8 +4,6 @@
 adds a folder with ``python -m tests.reliability.make_corpus``; a test here asks for it.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -19,6 +17,7 @@ from rlbench.errors import RefusedFile
 from rlbench.records import files, store
 from rlbench.report import baseline, runs
 from tests.commands import run_command
+from tests.conftest import Patch
 from tests.laws.source import tree
 from tests.reliability.odd import sealed
 
@@ -112,9 +111,7 @@ READERS: dict[str, tuple[int, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_newer_schema_is_refused_with_file_versions_and_remedy(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_newer_schema_is_refused_with_file_versions_and_remedy(name: str, tmp_path: Path, monkeypatch: Patch) -> None:
     corpus = Path(shutil.copytree(SCHEMAS[-1], tmp_path / "corpus"))
     monkeypatch.chdir(corpus)
     version, words = READERS[name]

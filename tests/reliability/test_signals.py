@@ -1,17 +1,14 @@
 """R18: a signal at any time saves the state and ends the process and its children."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import psutil
@@ -21,17 +18,15 @@ from rlbench.cli.app import main
 from rlbench.datasets import recording_writer, shard_conversion
 from rlbench.records.store import read_record
 from rlbench.signals import cause
-from tests.reliability.broken import SETS, words
+from tests.commands import HEARING
+from tests.reliability.broken import words
+from tests.serving import serving
 
 HURRY = 30.0  # seconds from a signal to the end
-PROGRAM = (  # a suite that runs in the background ignores SIGINT, and so would its children
-    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "from rlbench.cli.app import main; sys.exit(main(sys.argv[1:]))"
-)
 
 
 @contextmanager
-def started(*arguments: str, program: str = PROGRAM, **environment: str) -> Iterator[subprocess.Popen[str]]:
+def started(*arguments: str, program: str = HEARING, **environment: str) -> Iterator[subprocess.Popen[str]]:
     """A process that does not outlive its test."""
     process = subprocess.Popen(
         [sys.executable, "-c", program, *arguments],
@@ -56,7 +51,6 @@ def wait_for(happened: Callable[[], bool]) -> None:
 
 
 def heard(process: subprocess.Popen[str], text: str) -> None:
-    """Wait until the process has printed it."""
     assert process.stderr is not None
     assert any(text in line for line in process.stderr), f"never printed: {text}"
 
@@ -70,12 +64,8 @@ def remaining(process: subprocess.Popen[str], *signals: int) -> tuple[int, str, 
     return process.returncode, out, err
 
 
-LONG = [word.replace("budget.steps=400", "budget.steps=40000") for word in SETS]
-
-
 def long(results: Path, *more: str) -> list[str]:
-    """A run of minutes."""
-    return ["run", "toy", "dqn", "--task", "CartPole-v1", "--device", "cpu", "--results", str(results), *LONG, *more]
+    return [word.replace("budget.steps=400", "budget.steps=40000") for word in words(results, *more)]
 
 
 SIGNALS = [signal.SIGTERM, *(pytest.param(n, marks=pytest.mark.soak) for n in (signal.SIGINT, signal.SIGHUP))]
@@ -116,7 +106,7 @@ def test_signal_of_another_program_does_not_fail_a_run(tmp_path: Path) -> None:
 @pytest.mark.soak
 def test_ignored_sighup_does_not_stop_a_run(tmp_path: Path) -> None:
     """As ``nohup`` does."""
-    nohup = PROGRAM.replace(
+    nohup = HEARING.replace(
         "import signal, sys; ", "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
     )
     with started(*long(tmp_path), program=nohup) as process:
@@ -125,43 +115,31 @@ def test_ignored_sighup_does_not_stop_a_run(tmp_path: Path) -> None:
         heard(process, "epoch 4")
 
 
-EVALUATING = """
+SLOW = """
 import signal, sys, time
-from rlbench.collectors.episode_stats import EpisodeQuota
+import {module} as module
 signal.signal(signal.SIGINT, signal.default_int_handler)
-add = EpisodeQuota.add
+real = module.{name}
 def slow(*arguments):
-    print("evaluating", file=sys.stderr, flush=True)
-    time.sleep(0.05)
-    return add(*arguments)
-EpisodeQuota.add = slow
+    result = {done_first} and real(*arguments)
+    print("{word}", file=sys.stderr, flush=True)
+    time.sleep({seconds})
+    return result if {done_first} else real(*arguments)
+module.{name} = slow
 from rlbench.cli.app import main
 sys.exit(main(sys.argv[1:]))
 """
-SAVING = """
-import signal, sys, time
-from rlbench import checkpoint
-signal.signal(signal.SIGINT, signal.default_int_handler)
-write = checkpoint._write
-def slow(folder, state):
-    write(folder, state)
-    print("saving", file=sys.stderr, flush=True)
-    time.sleep(1)
-checkpoint._write = slow
-from rlbench.cli.app import main
-sys.exit(main(sys.argv[1:]))
-"""
-SETTING_UP = """
-import signal, sys, time
-import rlbench.run
-signal.signal(signal.SIGINT, signal.default_int_handler)
-def slow(*arguments):
-    print("setting up", file=sys.stderr, flush=True)
-    time.sleep(600)
-rlbench.run.build = slow
-from rlbench.cli.app import main
-sys.exit(main(sys.argv[1:]))
-"""
+
+
+def slow(word: str, module: str, name: str, seconds: float, *, done_first: bool = False) -> str:
+    """The command line with a function that says ``word`` and sleeps, before or after its work."""
+    return SLOW.format(word=word, module=module, name=name, seconds=seconds, done_first=done_first)
+
+
+EVALUATING = slow("evaluating", "rlbench.collectors.episode_stats", "EpisodeQuota.add", 0.05)
+SAVING, HANGING_SAVE = (slow("saving", "rlbench.checkpoint", "_write", wait, done_first=True) for wait in (1, 600))
+SETTING_UP = slow("setting up", "rlbench.run", "build", 600)
+GENERATING = slow("writing", "rlbench.datasets.hdf5_writer", "_write_bytes", 600, done_first=True)
 
 
 @pytest.mark.soak
@@ -198,8 +176,7 @@ def test_signal_before_a_run_begins_ends_it_at_once(number: signal.Signals, tmp_
 
 @pytest.mark.slow
 def test_a_second_ctrl_c_does_not_wait_for_the_state_to_be_saved(tmp_path: Path) -> None:
-    slow = SAVING.replace("time.sleep(1)", "time.sleep(600)")
-    with started(*words(tmp_path), program=slow) as process:
+    with started(*words(tmp_path), program=HANGING_SAVE) as process:
         heard(process, "saving")
         code, _, err = remaining(process, signal.SIGINT, signal.SIGINT)
     assert code == 130, err
@@ -220,20 +197,6 @@ def test_signal_stops_a_run_with_a_hanging_environment(way: str, tmp_path: Path)
     assert read_record(spec.parent).outcome is None
 
 
-GENERATING = """
-import sys, time
-import rlbench.datasets.hdf5_writer as writing
-put = writing._write_bytes
-def slow(path, raw):
-    put(path, raw)
-    print("writing", file=sys.stderr, flush=True)
-    time.sleep(600)
-writing._write_bytes = slow
-from rlbench.cli.app import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
 @pytest.mark.soak
 def test_signal_during_generation_leaves_no_partial_file(tmp_path: Path) -> None:
     words = ["Hopper-v4", "--policy", "hopper-openai_imitation-trpo_iter200", "--steps", "60", "--name", "rlb-some"]
@@ -245,38 +208,26 @@ def test_signal_during_generation_leaves_no_partial_file(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-class Endless(BaseHTTPRequestHandler):
-    """A server that sends a little every now and then."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", str(10**9))
-        self.end_headers()
-        try:
-            while True:
-                self.wfile.write(b"x" * 2**18)
-                time.sleep(0.1)
-        except OSError:
-            return
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's own word
-        """Nothing."""
+def answer_endlessly(request: BaseHTTPRequestHandler) -> None:
+    """Send a little every now and then."""
+    request.send_response(200)
+    request.send_header("Content-Length", str(10**9))
+    request.end_headers()
+    with suppress(OSError):
+        while True:
+            request.wfile.write(b"x" * 2**18)
+            time.sleep(0.1)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_during_a_download_keeps_the_part_for_resuming(number: signal.Signals, tmp_path: Path) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Endless)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    address = f"http://127.0.0.1:{server.server_address[1]}"
-    places = {"RLBENCH_D4RL_MIRROR": address, "D4RL_DATASET_DIR": str(tmp_path), "HOME": str(tmp_path)}
-    try:
+    places = {"D4RL_DATASET_DIR": str(tmp_path), "HOME": str(tmp_path)}
+    with serving(answer_endlessly) as port:
+        places["RLBENCH_D4RL_MIRROR"] = f"http://127.0.0.1:{port}"
         with started("data", "download", "hopper-medium-v2", **places) as process:
             wait_for(lambda: any(path.stat().st_size for path in tmp_path.rglob("*.part")))
             code, _, err = remaining(process, number)
-    finally:
-        server.shutdown()
-        server.server_close()
     assert code == 128 + number, err
     (part,) = tmp_path.rglob("*.part")
     assert part.stat().st_size > 0

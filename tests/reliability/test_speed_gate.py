@@ -1,7 +1,5 @@
 """R16: the speed gate ignores equal speeds and other machines, alarms on a loss, and reports too few runs."""
 
-from __future__ import annotations
-
 import statistics
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +16,7 @@ from rlbench.report.gate import BLOCK, FEWEST_SPEEDS, SLOWER, WARN, rule_speed
 from rlbench.report.reference_table import CellKey
 from rlbench.report.run_index import group_runs
 from rlbench.report.runs import Run
+from tests.conftest import Patch
 from tests.reliability.test_survivorship import run_of, spec_of
 
 RANK = {"SLOWER": 0, "SUSPECT": 1, "PASSED": 2}
@@ -75,9 +74,7 @@ def fast(seed: int, speed: float, cpu: str) -> Run:
     return replace(run, speeds=(speed,), environment={"device": "cpu", "cpu": cpu})
 
 
-def words(
-    runs: list[Run], saved: dict[str, tuple[float, ...]], monkeypatch: pytest.MonkeyPatch, *, other: bool
-) -> list[str]:
+def words(runs: list[Run], saved: dict[str, tuple[float, ...]], monkeypatch: Patch, *, other: bool) -> list[str]:
     """The gate's findings on speeds against a baseline of some machines."""
     spec = spec_of(NAME, 0)
     entry = Entry(key=CellKey("toy", "dqn", "Catch", ""), id=spec.id, scores=dict.fromkeys(range(5), 1.0), speeds=saved)
@@ -87,7 +84,7 @@ def words(
     return [finding.word for finding in comparison if finding.aspect == "speed"]
 
 
-def test_another_model_of_machine_is_refused_and_never_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_model_of_machine_is_refused_and_never_compared(monkeypatch: Patch) -> None:
     slow = [fast(seed, 10.0, "B") for seed in range(5)]
     with pytest.raises(UsageError, match=f"made on {THERE}, the baseline on {HERE}") as refusal:
         words(slow, {HERE: (100.0,) * 5}, monkeypatch, other=False)

@@ -1,7 +1,5 @@
 """R9: no failed, partial, smoke or foreign run raises a cell's score, and no failed seed leaves n."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -21,7 +19,7 @@ from rlbench.report.reference_scores import reference_cells
 from rlbench.report.reference_table import CellKey, row_of
 from rlbench.report.run_index import group_runs
 from rlbench.report.runs import Evaluation, Run
-from tests.conftest import epoch
+from tests.conftest import Patch, epoch
 from tests.forging import locked
 from tests.slow import slow_but
 
@@ -68,7 +66,7 @@ def spec_of(name: tuple[str, str, str], seed: int, *changes: str) -> Spec:
     return apply_settings(suites.spec(*name, seed=seed), [parse(text) for text in changes])
 
 
-def cell_of(name: tuple[str, str, str], runs: list[Run], monkeypatch: pytest.MonkeyPatch) -> Cell:
+def cell_of(name: tuple[str, str, str], runs: list[Run], monkeypatch: Patch) -> Cell:
     """The cell as the table has it, among all others that were not run."""
     key = CellKey(name[0], name[1], *row_of(name[0], name[2], ""))
     with monkeypatch.context() as patch:
@@ -88,25 +86,20 @@ SEEDS = st.lists(curves, min_size=0, max_size=6)
 KINDS = ("failed", "failed early", "interrupted", "shorter", "smoke", "elsewhere", "variant")
 
 
-def with_record(name: tuple[str, str, str], kind: str, seed: int, means: Curve) -> Run:  # noqa: PLR0911 - a kind each
+def with_record(name: tuple[str, str, str], kind: str, seed: int, means: Curve) -> Run:
     """A run that is no full one of the documented settings."""
     spec, folder = spec_of(name, seed), f"x/{kind}/{seed}"
-    budget = spec.budget.steps
-    match kind:
-        case "failed":
-            return run_of(spec, means, "failed", folder)
-        case "failed early":
-            return run_of(spec, [], "failed", folder)
-        case "interrupted":
-            return run_of(spec, means, "interrupted", folder, 0.9)
-        case "shorter":
-            return run_of(spec_of(name, seed, f"budget.steps={max(1, budget // 2)}"), means, "done", folder)
-        case "smoke":
-            return run_of(resolve(*name, seed=seed, smoke=True).spec, means, "done", folder)
-        case "elsewhere":
-            return run_of(spec_of(name, seed, f"protocol.episodes={2 * spec.protocol.episodes}"), means, "done", folder)
-        case _:
-            return run_of(spec_of(name, seed, "algo.gamma=0.5"), means, "done", folder)
+    if kind.startswith("failed"):
+        return run_of(spec, [] if kind == "failed early" else means, "failed", folder)
+    if kind == "interrupted":
+        return run_of(spec, means, "interrupted", folder, 0.9)
+    changes = {
+        "shorter": f"budget.steps={max(1, spec.budget.steps // 2)}",
+        "elsewhere": f"protocol.episodes={2 * spec.protocol.episodes}",
+        "variant": "algo.gamma=0.5",
+    }
+    other = resolve(*name, seed=seed, smoke=True).spec if kind == "smoke" else spec_of(name, seed, changes[kind])
+    return run_of(other, means, "done", folder)
 
 
 def no_better(before: Cell, after: Cell) -> bool:
@@ -119,7 +112,7 @@ def no_better(before: Cell, after: Cell) -> bool:
 
 @pytest.mark.parametrize("name", slow_but([(cell,) for cell in CELLS], 0, 2), ids="/".join)
 def test_partial_runs_never_raise_a_score_and_failed_seeds_stay_in_n(
-    name: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
+    name: tuple[str, str, str], monkeypatch: Patch
 ) -> None:
     centre, width = spread_of(name)
 
@@ -153,9 +146,7 @@ def test_partial_runs_never_raise_a_score_and_failed_seeds_stay_in_n(
 
 
 @pytest.mark.parametrize("name", CELLS, ids="/".join)
-def test_seed_with_its_full_budget_counts_without_an_outcome(
-    name: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_seed_with_its_full_budget_counts_without_an_outcome(name: tuple[str, str, str], monkeypatch: Patch) -> None:
     centre, width = spread_of(name)
     means = [[centre, centre + share * width] for share in (0.0, -0.2, 0.1, -1.5)]
     done = [run_of(spec_of(name, seed), curve, "done", f"x/{seed}") for seed, curve in enumerate(means)]
@@ -164,7 +155,7 @@ def test_seed_with_its_full_budget_counts_without_an_outcome(
 
 
 @pytest.mark.parametrize("name", CELLS, ids="/".join)
-def test_failed_seed_counts_as_the_worst(name: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_seed_counts_as_the_worst(name: tuple[str, str, str], monkeypatch: Patch) -> None:
     """By hand: three perfect seeds and a failed one that had been perfect too."""
     centre, _ = spread_of(name)
     full = [run_of(spec_of(name, seed), [centre, centre], "done", f"x/{seed}") for seed in range(3)]

@@ -4,8 +4,6 @@ So a hundred runs can be killed in a minute, and each kill hits a run rather tha
 ``rlbench.cli.app.main`` or another function, as a process of its own would.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -31,17 +29,8 @@ AROUND = {
 LONGEST = 600.0  # seconds after which a child hangs; a loaded machine may take a minute for a run of seconds
 MODULES = (
     *("torch", "torch._dynamo", "numpy", "scipy", "gymnasium", "mujoco", "ale_py", "imageio", "h5py"),
-    *(
-        "rlbench.run",
-        "rlbench.generate",
-        "rlbench.cli.app",
-        "rlbench.cli.run",
-        "rlbench.cli.sweep",
-        "rlbench.cli.inline",
-        "rlbench.cli.progress_display",
-        "rlbench.cli.resolve",
-    ),
-    "rlbench.report.reference_scores",
+    *("rlbench.run", "rlbench.generate", "rlbench.report.reference_scores"),
+    *(f"rlbench.cli.{name}" for name in ("app", "run", "sweep", "inline", "progress_display", "resolve")),
 )
 
 

@@ -1,7 +1,5 @@
 """Sweeps of real processes that are killed, share runs, and leave no process behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -123,11 +121,7 @@ def test_a_pause_that_cannot_be_is_refused(until: str, message: str, tmp_path: P
 def test_until_informative_pauses_at_the_informative_checkpoint() -> None:
     catch = resolve("toy", "dqn", "Catch", seed=0, sets=TINY).spec
     assert parse_until("informative")(resolve("mujoco", "sac", "HalfCheetah-v4", seed=0, sets=()).spec) == 50_000
-    assert (parse_until("100_000")(catch), parse_until("1e5")(catch), parse_until("2.5%")(catch)) == (
-        100_000,
-        100_000,
-        15,
-    )
+    assert [parse_until(text)(catch) for text in ("100_000", "1e5", "2.5%")] == [100_000, 100_000, 15]
 
 
 @pytest.mark.soak
@@ -221,7 +215,7 @@ def test_second_sweep_on_the_same_folder_shares_the_runs(tmp_path: Path) -> None
         assert events(tmp_path, seed) == ["begun", "done"]
 
 
-def test_worker_gets_settings_of_file_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_gets_settings_of_file_and_environment(tmp_path: Path) -> None:
     config = tmp_path / "c.toml"
     config.write_text('[algo]\nlr = 3e-4\nhidden = 32\n[algo.torso]\nkind = "mlp"\nwidths = [32, 16]\n')
     environ = {"RLBENCH_ALGO__LR": "2e-3", "RLBENCH_STEPS": "700", "RLBENCH_DEVICE": "cpu"}
@@ -229,20 +223,9 @@ def test_worker_gets_settings_of_file_and_environment(tmp_path: Path, monkeypatc
     expected = resolve("toy", "dqn", "Catch", seed=3, sets=sets, config=config, environ=environ).spec
     again = repeated_settings(config, environ, sets)
     assert resolve("toy", "dqn", "Catch", seed=3, sets=again).spec == expected
-    rest = {
-        "steps": None,
-        "dataset": None,
-        "package": "my_envs",
-        "env_timeout": 600.0,
-        "update_engine": "compiled",
-        "eval_workers": None,
-        "until": None,
-        "smoke": False,
-        "quiet": True,
-        "jobs": "2",
-        "executor": "local",
-        "address": None,
-    }
+    rest = dict.fromkeys(("steps", "dataset", "eval_workers", "until", "address"))
+    rest |= {"package": "my_envs", "env_timeout": 600.0, "update_engine": "compiled", "executor": "local", "jobs": "2"}
+    rest |= {"smoke": False, "quiet": True}
     options = SweepOptions(results=tmp_path, device="auto", sets=again, force=True, **rest)
     job = Job(spec=expected, folder=tmp_path, threads=1, memory=1)
     line = command_line(options)(Order(job, "cuda:1", force=False))

@@ -1,7 +1,5 @@
 """Placement of a sweep's runs: tables, and properties on any machine and runs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

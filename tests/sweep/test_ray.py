@@ -1,7 +1,5 @@
 """The sweep on a Ray cluster of several nodes on this machine; runs where Ray is installed (see CONTRIBUTING.md)."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

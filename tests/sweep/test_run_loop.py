@@ -1,18 +1,14 @@
 """One run loop: a run in this process is a sweep with an inline executor, a few frames above the gradient step."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import sys
 from pathlib import Path
 from types import FrameType
 
-import pytest
-
 from rlbench.algorithms.dqn import QLearner
-from rlbench.cli.app import main
 from tests.commands import stdout_of
+from tests.conftest import Patch
 from tests.laws.source import ROOT
 
 FRAMES, GENERATORS = 12, 3
@@ -29,7 +25,7 @@ def package_frames(frame: FrameType | None) -> list[FrameType]:
 
 
 def test_gradient_step_is_twelve_frames_and_three_generators_below_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     stacks: list[list[tuple[str, bool]]] = []
     update = QLearner.update
@@ -41,20 +37,7 @@ def test_gradient_step_is_twelve_frames_and_three_generators_below_the_command(
         return update(self, *arguments)
 
     monkeypatch.setattr(QLearner, "update", observed)
-    words = [
-        "run",
-        "toy",
-        "dqn",
-        "--task",
-        "Catch",
-        "--smoke",
-        "--quiet",
-        "--device",
-        "cpu",
-        "--results",
-        str(tmp_path),
-    ]
-    assert main(words) == 0
+    stdout_of(f"run toy dqn --task Catch --smoke --quiet --device cpu --results {tmp_path}")
     (stack,) = stacks
     names = [name for name, _ in stack]
     assert names[0] == "main"
@@ -62,7 +45,7 @@ def test_gradient_step_is_twelve_frames_and_three_generators_below_the_command(
     assert sum(generator for _, generator in stack) <= GENERATORS, names
 
 
-def test_failed_seed_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_seed_does_not_stop_the_others(tmp_path: Path, monkeypatch: Patch) -> None:
     import rlbench.run  # noqa: PLC0415 - brings torch
     from rlbench.errors import Diverged  # noqa: PLC0415 - as above
 

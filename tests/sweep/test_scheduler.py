@@ -1,9 +1,8 @@
 """The loop of a sweep on a simulated executor: starts, restarts, waits and failures."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -35,7 +34,6 @@ def job(results: Path, seed: int = 0) -> Job:
 
 
 def finished(new_job: Job, results: Path, status: Status = "done", reason: str = "the budget is spent") -> None:
-    """Write the files that a process leaves."""
     store = locked(new_job.spec, results)
     none = {"final": None, "best": None, "best_epoch": None, "weights": None}
     store.finish(Outcome(status=status, reason=reason, env_steps=0, updates=0, epochs=0, seconds=0.0, **none))
@@ -47,13 +45,8 @@ class Scripted:
 
     def __init__(self, scripts: dict[int, Sequence[Sequence[Event | Callable[[], None]]]], room: int = 2) -> None:
         self.scripts = {seed: list(scenes) for seed, scenes in scripts.items()}
-        self.most, self.running, self.started, self.stops_sent, self.killed = (
-            room,
-            dict[str, Job](),
-            list[tuple[int, bool]](),
-            0,
-            0,
-        )
+        self.most, self.stops_sent, self.killed = room, 0, 0
+        self.running, self.started = dict[str, Job](), list[tuple[int, bool]]()
 
     def has_room(self, _job: Job) -> bool:
         return len(self.running) < self.most
@@ -235,15 +228,9 @@ def test_job_whose_lock_is_taken_is_retried_without_counting_an_attempt(tmp_path
 def test_force_starts_over_once_and_not_again_after_a_crash(tmp_path: Path) -> None:
     one = job(tmp_path)
     finished(one, tmp_path)
-    engine = Scripted(
-        {
-            0: [
-                [Exited(1, "before it began")],
-                [Begun(0), (one.folder / "outcome.json").unlink, Exited(-9, "")],
-                [Begun(200), lambda: finished(one, tmp_path), Exited(0, "")],
-            ]
-        }
-    )
+    killed = [Begun(0), (one.folder / "outcome.json").unlink, Exited(-9, "")]
+    ends = [Begun(200), lambda: finished(one, tmp_path), Exited(0, "")]
+    engine = Scripted({0: [[Exited(1, "before it began")], killed, ends]})
     endings, _ = run_jobs([one], engine, force=True)
     assert engine.started == [(0, True), (0, True), (0, False)]
     assert endings[0].status == "done"
@@ -251,9 +238,8 @@ def test_force_starts_over_once_and_not_again_after_a_crash(tmp_path: Path) -> N
 
 def test_signal_lets_processes_save_their_state_and_starts_no_job(tmp_path: Path) -> None:
     jobs, stop, display = [job(tmp_path, seed) for seed in range(3)], Stop(), EventLog()
-    engine = Scripted(
-        {0: [[Begun(0), lambda: setattr(stop, "signal", 15)], [], [Exited(143, "")]], 1: [[], [Exited(143, "")]]}
-    )
+    signalled = [Begun(0), lambda: setattr(stop, "signal", 15)]
+    engine = Scripted({0: [signalled, [], [Exited(143, "")]], 1: [[], [Exited(143, "")]]})
     endings = Sweep(jobs, engine, display, stop).run()
     assert [e.status for e in endings] == ["interrupted"] * 3
     assert (engine.stops_sent, engine.killed, len(engine.started)) == (1, 0, 2)
@@ -263,15 +249,8 @@ def test_process_that_does_not_end_in_time_is_killed(tmp_path: Path, monkeypatch
     for patience, again in ((0.0, False), (100.0, True)):
         monkeypatch.setattr(scheduler, "PATIENCE", patience)
         stop = Stop()
-        engine = Scripted(
-            {
-                0: [
-                    [lambda stop=stop, again=again: (setattr(stop, "signal", 2), setattr(stop, "again", again))],
-                    [],
-                    [Exited(-9, "")],
-                ]
-            }
-        )
+        send = partial(lambda stop, again: (setattr(stop, "signal", 2), setattr(stop, "again", again)), stop, again)
+        engine = Scripted({0: [[send], [], [Exited(-9, "")]]})
         Sweep([job(tmp_path)], engine, EventLog(), stop).run()
         assert engine.killed == 1
 

@@ -1,7 +1,5 @@
 """The offline loop with scripted evaluation workers: order, waiting, and state."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,8 +18,6 @@ BUDGET = Budget(steps=100, epoch=30, segment=1000)
 
 
 class Part:
-    """Has no state."""
-
     def state_dict(self) -> State:
         return {}
 
@@ -91,7 +87,6 @@ class Remembering:
 
 
 def evaluated(epoch: int, weight: torch.Tensor) -> Evaluated:
-    """The score of a policy: its weight."""
     return Evaluated(returns=(float(weight.detach()), float(epoch)), lengths=(1, 1), seeds=(0, 1), seconds=0.0)
 
 

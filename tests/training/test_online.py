@@ -1,7 +1,5 @@
 """The bookkeeping of the online loop, with parts that only count."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 from types import SimpleNamespace
@@ -18,8 +16,6 @@ from rlbench.training.online import OnlineTrainer
 
 
 class Part:
-    """Has no state."""
-
     def state_dict(self) -> State:
         return {}
 
@@ -48,8 +44,6 @@ class Counting(Part):
 
 
 class Updates(Part):
-    """Remembers when it ran."""
-
     def __init__(self, collector: Counting) -> None:
         self.collector, self.ran, self.count = collector, [], 0
 
@@ -88,16 +82,8 @@ def trainer(**changes: object) -> tuple[OnlineTrainer, Counting, Updates]:
         "update_schedule": ReplayRatio(100, 0.1),
         **changes,
     }
-    online_trainer = OnlineTrainer(
-        collector=collector,
-        updater=updates,
-        buffer=Part(),
-        learner=Part(),
-        noise=RngState(None),
-        evaluate=Scored,
-        **settings,
-    )
-    return online_trainer, collector, updates
+    parts = {"collector": collector, "updater": updates, "buffer": Part(), "learner": Part()}
+    return OnlineTrainer(noise=RngState(None), evaluate=Scored, **parts, **settings), collector, updates
 
 
 def test_epochs_start_at_the_untrained_policy_and_end_at_their_steps() -> None:

@@ -1,7 +1,5 @@
 """The inner loop of updates, with parts that record their calls."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

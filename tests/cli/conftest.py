@@ -1,0 +1,12 @@
+"""Commands meet an empty folder, and no data set or setting of the developer."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_the_developer(empty_folder: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("RLBENCH_DATASETS", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH", "MINARI_REMOTE"):
+        monkeypatch.delenv(name, raising=False)
