@@ -50,8 +50,8 @@ class Entry:
 
     key: Annotated[CellKey, AfterValidator(_check_key)]
     id: Annotated[str, AfterValidator(check_name)]  # of the settings
-    scores: Mapping[Annotated[int, BeforeValidator(_seed)], Number]  # by seed
-    speeds: Mapping[str, tuple[Number, ...]]  # agent steps a second of each run, by machine
+    scores: Annotated[Mapping[Annotated[int, BeforeValidator(_seed)], Number], Field(min_length=1)]  # by seed
+    speeds: Mapping[str, Annotated[tuple[Number, ...], Field(min_length=1)]]  # steps/s of each run, by machine
 
 
 def _refuse_twins(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:

@@ -360,6 +360,8 @@ BASELINES: dict[str, Callable[[dict[str, object]], list[dict[str, object]]]] = {
     },
     "a number whose square is none": lambda cell: [{**cell, "scores": {"0": 1e308, "1": -1e308}}],
     "a truth value": lambda cell: [{**cell, "scores": {"0": True}}],
+    "no score": lambda cell: [{**cell, "scores": {}}],
+    "a machine without a speed": lambda cell: [{**cell, "speeds": {"cpu": []}}],
     "a seed twice": lambda cell: [{**cell, "scores": {"0": 1.0, "00": 0.0}}],
     "a cell twice": lambda cell: [cell, {**cell, "scores": {"0": -1.0}}],
 }
