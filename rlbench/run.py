@@ -247,7 +247,7 @@ def _resume(trainer: Trainer, store: Store) -> None:
         _refuse_non_finite_state(trainer)
     except (RefusedFile, MemoryError):
         raise
-    except (RlbenchError, RuntimeError, KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (RlbenchError, RuntimeError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         if _is_out_of_memory(error):
             raise
         reason = f"{type(error).__name__}: {_first_line(error)}"

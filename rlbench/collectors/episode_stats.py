@@ -54,9 +54,18 @@ class EpisodeStats:
         return state if self.last is None else {**state, "last": self.last}
 
     def load_state_dict(self, state: State) -> None:
-        """Load ended and running games."""
-        self.score[:], self.length[:] = tensor(state, "score").numpy(), tensor(state, "length").numpy()
-        self.returns, self.lengths = tensor(state, "returns").tolist(), tensor(state, "lengths").tolist()
+        """Load ended and running games.
+
+        Raises:
+            ValueError: they are no games' returns and lengths.
+        """
+        score, length, returns, lengths = (tensor(state, key) for key in ("score", "length", "returns", "lengths"))
+        counts = torch.cat((length, lengths))
+        sound = score.isfinite().all() and ((counts >= 0) & (counts <= 2**53)).all()
+        if counts.dtype != torch.int64 or returns.shape != lengths.shape or not sound:
+            raise ValueError("expected a finite return and a whole length of each game")
+        self.score[:], self.length[:] = score.numpy(), length.numpy()
+        self.returns, self.lengths = returns.tolist(), lengths.tolist()
         last = state.get("last")
         self.last = last if isinstance(last, float) else None
 

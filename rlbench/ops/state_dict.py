@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import ClassVar, Protocol, TypeAlias, TypeVar, Union
+from typing import ClassVar, Final, Protocol, TypeAlias, TypeVar, Union
 
 import torch
 from torch import Tensor
 
 ValueT = TypeVar("ValueT")
 State: TypeAlias = dict[str, Union[Tensor, int, float, str, "State"]]
+
+
+MOMENTS: Final = {torch.optim.Adam: ("exp_avg", "exp_avg_sq"), torch.optim.RMSprop: ("square_avg",)}
+"""Moments of each parameter that an optimizer keeps beside its count of steps."""
 
 
 class Stateful(Protocol):
@@ -69,15 +73,15 @@ def integer(state: State, key: str, least: int = 0) -> int:
     return value
 
 
-def number(state: State, key: str) -> float:
+def number(state: State, key: str, least: float = -sys.float_info.max, most: float = sys.float_info.max) -> float:
     """The number at ``key``.
 
     Raises:
-        TypeError: it is none, or not finite.
+        TypeError: it is none from ``least`` to ``most``.
     """
     value = _read(state, key, (int, float), "a number")
-    if not abs(value) <= sys.float_info.max:
-        raise TypeError(f"{key}: expected a finite number")
+    if not least <= value <= most:
+        raise TypeError(f"{key}: expected a number from {least:g} to {most:g}")
     return value
 
 
@@ -127,16 +131,26 @@ def optimizer_state(optimizer: torch.optim.Optimizer) -> State:
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, state: State) -> None:
-    """Restore the state of an optimizer, in place."""
+    """Restore the state of an optimizer, in place.
+
+    Raises:
+        TypeError: a count or a moment is missing, or has another shape or type, which a fused kernel does not check.
+    """
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     optimizer.state.clear()
     for name, value in tensors(state).items():
         i, _, key = name.partition(".")
         parameter = parameters[int(i)]
+        expected = (torch.float32, ()) if key == "step" else (parameter.dtype, parameter.shape)
+        if type(optimizer) in MOMENTS and (value.dtype, value.shape) != expected:
+            raise TypeError(f"{name}: has another shape or type than its parameter")
         like = parameter if value.shape == parameter.shape else value  # moments lie in memory as their parameter does
         optimizer.state[parameter][key] = torch.empty_like(like, dtype=value.dtype, device=parameter.device).copy_(
             value
         )
+    due = {"step", *MOMENTS[type(optimizer)]} if type(optimizer) in MOMENTS else set[str]()
+    if any(not due <= moments.keys() for moments in optimizer.state.values()):
+        raise TypeError("a moment of an optimizer is missing")
 
 
 def parts_state(parts: Parts) -> State:

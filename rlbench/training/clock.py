@@ -38,7 +38,7 @@ class Clock:
     def load_state_dict(self, state: State) -> None:
         """Restore the counters and seconds."""
         self.env_steps, self.rows, self.updates, self.epochs = (integer(state, key) for key in _COUNTS)
-        self._seconds, self._since = number(state, "seconds"), monotonic()
+        self._seconds, self._since = number(state, "seconds", 0, 1e15), monotonic()
 
 
 _COUNTS = ("env_steps", "rows", "updates", "epochs")

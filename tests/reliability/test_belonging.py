@@ -94,13 +94,30 @@ def of_nan(trainer: State) -> None:
     online[min(online)] = torch.full_like(tensor(online, min(online)), torch.nan)
 
 
+def moments(trainer: State) -> State:
+    return subtree(subtree(trainer, "learner"), "optimizer 0")
+
+
+def games(trainer: State) -> State:
+    return subtree(subtree(trainer, "collector"), "games")
+
+
 HARMS: dict[str, Callable[[State], object]] = {
     "a weight of another shape": shorten,
     "a weight of NaN": of_nan,
     "no clock": lambda trainer: trainer.pop("clock"),
     "negative steps": lambda trainer: subtree(trainer, "clock").update(env_steps=-1),
     "endless seconds": lambda trainer: subtree(trainer, "clock").update(seconds=10**400),
-    "other games": lambda trainer: subtree(subtree(trainer, "collector"), "games").update(length=torch.zeros(3)),
+    "other games": lambda trainer: games(trainer).update(length=torch.zeros(3)),
+    "a moment of another shape": lambda trainer: moments(trainer).update({"0.exp_avg": torch.zeros(0)}),
+    "a count of another type": lambda trainer: moments(trainer).update({"0.step": torch.tensor(1)}),
+    "no moment": lambda trainer: moments(trainer).pop("0.exp_avg"),
+    "returns without lengths": lambda trainer: games(trainer).update(returns=torch.zeros(3)),
+    "one return": lambda trainer: games(trainer).update(returns=torch.tensor(1.0), lengths=torch.tensor(1)),
+    "an endless score": lambda trainer: games(trainer).update(score=torch.full((2,), torch.inf)),
+    "a negative length": lambda trainer: games(trainer).update(returns=torch.zeros(1), lengths=torch.tensor([-1])),
+    "negative seconds": lambda trainer: subtree(trainer, "clock").update(seconds=-1.0),
+    "an endless beginning": lambda trainer: trainer.update(began=torch.tensor([torch.inf, 0.0])),
 }
 
 
