@@ -260,7 +260,7 @@ def test_the_policy_of_a_run_acts_as_its_learner_does(algorithm: str) -> None:
     checkpoint_state = {"policy": module_state(trainer.learner.policy()), "epoch": 0}
     obs_tensor, scale = obs, trainer.collector.scale
     if scale is not None:
-        scale.count(np.random.default_rng(1).standard_normal((50, 4)).astype(np.float32) * 3 + 1)
+        scale.update(np.random.default_rng(1).standard_normal((50, 4)).astype(np.float32) * 3 + 1)
         checkpoint_state["scale"], obs_tensor = scale.state_dict(), scale(obs)
     policy = parse_policy(export_policy(spec, checkpoint_state, name="x"), "x")
     actor = trainer.learner.policy()

@@ -31,7 +31,7 @@ from rlbench.datasets.recipes import Recipe, RecordingRecipe, check_own_name
 from rlbench.datasets.recording_writer import CONTENTS, SUFFIX
 from rlbench.datasets.summary import Distribution, recording_summary
 from rlbench.errors import RefusedFile, UsageError
-from rlbench.records.machine import available_memory
+from rlbench.records import machine
 
 if TYPE_CHECKING:
     from rlbench.generate import EpisodeRecorder
@@ -130,7 +130,7 @@ def write_subset(source: str, steps: str, name: str, *, force: bool) -> None:
     _, path = locations.resolve(source)
     if not recording_reader.is_recording(path):
         raise UsageError(f"{path}: is no recorded play; only of such sets subsets are taken")
-    target, count, room = locations.folder("own") / f"{name}{SUFFIX}", parse_count(steps), available_memory()
+    target, count, room = locations.folder("own") / f"{name}{SUFFIX}", parse_count(steps), machine.available_memory()
     if target.resolve() == path.resolve():
         raise UsageError(f"{path}: cannot be a subset of itself; choose another --name")
     if not force and recording_reader.is_subset(path, target, count, max_bytes=room):  # a killed process has written it
@@ -145,7 +145,7 @@ def write_subset(source: str, steps: str, name: str, *, force: bool) -> None:
 def describe(path: Path, *, json: bool) -> None:
     """Describe a recording without decompressing a frame."""
     sha256 = checksums.seal_of(data_file(path)).sha256 if recording_reader.is_complete(path) else None
-    facts = recording_summary(recording_reader.read_steps(path, max_bytes=available_memory()))
+    facts = recording_summary(recording_reader.read_steps(path, max_bytes=machine.available_memory()))
     metadata, size = dataset_metadata(path), sum(file.stat().st_size for file in path.iterdir())
     lines = {
         "name": path.stem,
@@ -187,7 +187,7 @@ def convert(kind: str, paths: list[Path], name: str | None, task: str | None, wo
     folder = locations.folder("own") / f"{name}{SUFFIX}"
     if folder.is_dir() and any(folder.glob("play.*.segment")):
         raise UsageError(f"{folder}: is recorded play of one's own; choose another --name")
-    free = available_memory()
+    free = machine.available_memory()
     count = workers or max(1, min(os.cpu_count() or 1, free // SHARD))
     converter: shard_conversion.Convert = partial(rl_unplugged.convert_shard, max_bytes=free // min(count, len(paths)))
     if kind == "dqn-replay":

@@ -208,8 +208,8 @@ def test_equal_records_of_a_shard_are_moved_at_most_twice(monkeypatch: Patch) ->
 
     monkeypatch.setattr(rl_unplugged, "deque", Counted)
     n, still = 1_000, [(0,) * 4] * 1_000
-    columns = {"action": [0] * n, "next_action": [0] * n, "over": [False] * n, "episode": [0] * n}
-    assert rl_unplugged.Shard(Path("s"), stacks=still, led_to=still, **columns).lines() == [list(range(n))]
+    columns = {"action": [0] * n, "next_action": [0] * n, "terminated": [False] * n, "episode": [0] * n}
+    assert rl_unplugged.Shard(Path("s"), stacks=still, next_stacks=still, **columns).trajectories() == [list(range(n))]
     assert n <= Counted.moves <= 2 * n
 
 
