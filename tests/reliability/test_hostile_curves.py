@@ -329,7 +329,7 @@ REFERENCES = {
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("harm", REFERENCES)
-def test_a_hostile_file_of_references_is_refused(harm: str) -> None:
+def test_a_hostile_file_of_references_is_refused(harm: str, tmp_path: Path) -> None:
     content, message = REFERENCES[harm]
     for name, text in {
         "long.csv": "task,score\n" + "x" * 200_000 + ",1\n",
@@ -341,7 +341,7 @@ def test_a_hostile_file_of_references_is_refused(harm: str) -> None:
     }.items():
         Path(name).write_text(text)
     suite = next(name for name in ("atari", "offline", "mujoco") if name in content or name == "mujoco")
-    assert message in stderr_of(f"table {suite} --references r.toml")
+    assert message in stderr_of(f"table {suite} --references {tmp_path / 'r.toml'}")
 
 
 def test_file_in_a_results_folder_hides_no_table(tmp_path: Path) -> None:

@@ -119,9 +119,18 @@ def test_loading_a_state_does_not_double_the_rings_memory() -> None:
     assert memory["growth"] < 0.1 * memory["ring"], memory
 
 
+READERS = ("records.machine", "cli.sweep", "cli.recordings", "assembly.offline")
+"""Modules that have a name of their own for the function."""
+
+
+def leave_free(count: int, monkeypatch: Patch) -> None:
+    for module in READERS:
+        monkeypatch.setattr(f"rlbench.{module}.available_memory", lambda: count)
+
+
 def test_run_that_does_not_fit_into_memory_is_refused_with_the_number(tmp_path: Path, monkeypatch: Patch) -> None:
     need = footprint(suites.spec("atari", "dqn", "PongNoFrameskip-v4"))
-    monkeypatch.setattr("rlbench.records.machine.available_memory", lambda: need.total - 1)
+    leave_free(need.total - 1, monkeypatch)
     results = tmp_path / "results"
     arguments = ["run", "atari", "dqn", "--task", "Pong*", "--device", "cpu", "--results", str(results)]
     message = stderr_of(arguments)
@@ -150,8 +159,7 @@ def test_memory_of_a_data_set_is_estimated_from_its_rows(
     assert path.stat().st_size < 10_000
     assert footprint(spec, steps=2_000_000).replay == 2 * footprint(spec).replay
     need = footprint(spec, steps=30_000_000).total
-    for module in ("cli.sweep", "records.machine"):  # the first has its own name for the function
-        monkeypatch.setattr(f"rlbench.{module}.available_memory", lambda: need - 1)
+    leave_free(need - 1, monkeypatch)
     command = ["run", "offline", "td3bc", "--task", "rlb-hopper-medium", "--device", "cpu", "--eval-workers", "0"]
     assert f"{need / 1e9:.2f} GB" in stderr_of([*command, "--results", str(tmp_path / "results"), *jobs])
     assert not (tmp_path / "results").exists()
@@ -164,7 +172,7 @@ def test_data_sets_larger_than_memory_are_refused_by_every_command(
     (tmp_path / "sets").mkdir()
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "sets"))
     path = write_empty_dataset(tmp_path / "rlb-large.hdf5", 30_000)
-    monkeypatch.setattr("rlbench.records.machine.available_memory", lambda: 2_000_000)
+    leave_free(2_000_000, monkeypatch)
     code, out, error = run_command(["data", verb, str(path), *(["--name", "rlb-large"] if verb == "import" else [])])
     assert code == 2 and f"{path}: holds " in out + error and "2.0 MB free" in out + error
 
@@ -179,7 +187,7 @@ def test_rows_of_recorded_play_are_counted_over_all_files(
     write(tmp_path / "own" / "rlb-x.frames", [[(20, True)], [(20, True)]])  # 42 rows in 6 files
     need = 42 * 64 + copies * 4 * 12  # bytes: of the rows, and of the frames of the last file's larger chunk
     for free, code in ((need - 1, 2), (need, 0)):
-        monkeypatch.setattr("rlbench.records.machine.available_memory", lambda free=free: free)
+        leave_free(free, monkeypatch)
         actual, out, error = run_command(["data", words[0], str(tmp_path / "own" / "rlb-x.frames"), *words[1:]])
         assert actual == code, out + error
         assert ("play.00005.segment: with it the set takes 0.0 MB of memory" in out + error) == bool(code)
@@ -192,7 +200,7 @@ def test_shard_larger_than_memory_is_refused(tmp_path: Path, monkeypatch: Patch)
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
     path = shard(tmp_path / "s.gz", [Transition(EMPTY, 0, 0.0, 1.0, EMPTY, 0, 5)] * 40)
     for free, code in ((40 * rl_unplugged.RECORD, 2), (42 * rl_unplugged.RECORD, 0)):
-        monkeypatch.setattr("rlbench.records.machine.available_memory", lambda free=free: free)
+        leave_free(free, monkeypatch)
         assert (
             "with it the shard takes 0.0 MB of memory" in stderr_of(f"data import rlu {path} --name rlb-x", code)
         ) == bool(code)
