@@ -65,7 +65,8 @@ def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
         part for origin in origins if isinstance(parts := origin["unknown"], tuple) for part in parts
     )
     yield f"imported ({', '.join(formats)}, {count_text(len(files), 'file')})"
-    yield f"not stated: {', '.join(unknown)}"
+    if unknown:
+        yield f"not stated: {', '.join(unknown)}"
     if runs.elsewhere:
         kinds = sorted({str(run.origin["kind"]) for run in runs.elsewhere})
         yield f"{' and '.join(kinds)} returns, the reference's are of the other kind"

@@ -46,6 +46,14 @@ def test_ten_seeds_of_a_table_get_a_verdict_and_are_marked(tmp_path: Path, capsy
     assert [c["measured"]["origin"] for c in cells if c["measured"]] == ["imported"]
 
 
+def test_curves_that_state_their_whole_protocol_lack_nothing(tmp_path: Path) -> None:
+    file = Path(__file__).parent / "fixtures/json_lines/reinforce.jsonl"
+    assert main(["import", str(file), "--results", str(tmp_path / "results")]) == 0
+    notes = [cell.note for cell in every_cell(["mujoco"], tmp_path / "results")]
+    (note,) = (note for note in notes if "imported (jsonl, 1 file)" in note)
+    assert "not stated" not in note
+
+
 def test_bad_curves_fail_the_check(tmp_path: Path) -> None:
     curves(tmp_path, [100.0 + seed for seed in range(10)])
     assert cell_of(tmp_path).verdict.word == "BELOW"
