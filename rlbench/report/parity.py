@@ -330,7 +330,7 @@ def _line(row: Parity) -> list[str]:
         mean_text(row.peer),
         "" if level is None else f"{rounded(level.mean)} ({level.n})",
         f"{_signed(row.difference)} [{_signed(low)}, {_signed(high)}]",
-        "" if row.bound_percent is None else f"≤ {number_text(row.bound_percent, '.0f')} %",
+        "" if row.bound_percent is None else f"≤ {number_text(row.bound_percent, 'z.0f')} %",
         row.word,
         behind + ("" if percent is None else f" ({number_text(percent, '+.0f')} %)"),
     ]

@@ -310,7 +310,7 @@ def _row(cell: Cell, header: Sequence[str]) -> list[str]:
         "Seeds": str(ours.n) if ours else "",
         "Steps": f"{ours.env_steps:,}" if ours else "",
         "Verdict": str(cell.verdict),
-        "Shortfall": "" if cell.shortfall_percent is None else f"≤ {number_text(cell.shortfall_percent, '.0f')} %",
+        "Shortfall": "" if cell.shortfall_percent is None else f"≤ {number_text(cell.shortfall_percent, 'z.0f')} %",
         "At equal steps": str(cell.at) if cell.at else "",
         "Note": cell.note,
     }
