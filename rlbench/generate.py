@@ -122,7 +122,9 @@ class Recording:
         """Act, and yield the number of steps so far after every vector step."""
         before = 0
         for part, policy, steps in zip(self.recipe.parts, self.policies, self.recipe.portions(), strict=True):
-            seeds = Seeds(self.recipe.seed).child("generate", part.model_dump_json(exclude={"share"}))
+            # recipes had a field `uniform`: with it, streams and files are those of the committed records
+            stream = part.model_dump_json(exclude={"share"}).removesuffix("}") + ',"uniform":0.0}'
+            seeds = Seeds(self.recipe.seed).child("generate", stream)
             env_seeds = seeds.child("env").numbers(self.recipe.lanes)
             envs = environments(self.task, seeds=env_seeds, training=False)
             try:
