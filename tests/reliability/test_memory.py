@@ -119,7 +119,7 @@ def test_loading_a_state_does_not_double_the_rings_memory() -> None:
     assert memory["growth"] < 0.1 * memory["ring"], memory
 
 
-READERS = ("records.machine", "cli.sweep", "cli.recordings", "assembly.offline")
+READERS = ("records.machine", "cli.sweep", "assembly.offline")
 """Modules that have a name of their own for the function."""
 
 
