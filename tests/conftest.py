@@ -9,7 +9,7 @@ import pytest
 
 from rlbench import suites
 from rlbench.config.overrides import apply_settings, parse
-from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, Status
+from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, Status, StepCounts
 from rlbench.seeds import Seeds
 from tests.forging import locked
 
@@ -79,7 +79,8 @@ def record_run(tmp_path: Path) -> RecordRun:
         for record in epochs:
             store.append(record)
         if status is not None:
-            counts = {"env_steps": epochs[-1].env_steps if epochs else 0, "updates": 0, "epochs": len(epochs)}
+            last = epochs[-1] if epochs else StepCounts(env_steps=0, updates=0)
+            counts = {"env_steps": last.env_steps, "updates": last.updates, "epochs": len(epochs)}
             best = {"best": max(means, default=None), "best_epoch": list(means).index(max(means)) if means else None}
             rest = {"reason": f"a test says {status}", "seconds": 1.0, "weights": None}
             store.finish(Outcome(status=status, final=means[-1] if means else None, **counts, **best, **rest))

@@ -58,13 +58,13 @@ class AsyncRingBuffer(RingBuffer):
     def state_dict(self) -> State:
         """The rows in use by any env, the cursors, and the sampler's state."""
         cursors: State = {"head": self.head, "size": self.size}
-        return {**self._rows_in_use(int(self.size.max())), **cursors, "sampler": self.sampler.state_dict()}
+        return {**self._rows_in_use(), **cursors, "sampler": self.sampler.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
         """Restore the rows, the cursors and the sampler."""
-        self._load_rows(state)
         self.head.copy_(tensor(state, "head"))
         self.size.copy_(tensor(state, "size"))
+        self._load_rows(state)
         self.sampler.load_state_dict(subtree(state, "sampler"))
 
     def _place_cursors(self, device: torch.device) -> None:

@@ -79,7 +79,7 @@ def dataset_ring(
     _fill_arrays(buffer, rows, dataset, scale)
     if _shares_memory(rows, scale):
         buffer.obs = torch.as_tensor(dataset.obs, device=device)[:, None]  # on the host the file's own array
-    buffer.load_state_dict({**buffer.state_dict(), "head": len(rows.final), "size": len(rows.final)})
+    buffer.set_cursors(head=len(rows.final), size=len(rows.final))
     return buffer
 
 

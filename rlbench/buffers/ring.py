@@ -4,8 +4,8 @@ Row (t, n) holds env n's observation and action at ring time t. The next observa
 observation of the next row. With next-step autoreset that is the true final observation after an episode's end, so a
 truncated episode bootstraps from it. The row of a final observation starts no transition; it is marked ``final``.
 
-A row is written in two halves: ``observe`` stores the observations and returns their frame stacks, on which the policy
-acts; ``record`` stores the actions, the rewards and the ends.
+A row is written in two halves: ``add_observations`` stores the observations and returns their frame stacks, on which
+the policy acts; ``add_transitions`` stores the actions, the rewards and the ends.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class RingBuffer:
     def state_dict(self) -> State:
         """The rows in use, and the sampler's state."""
         return {
-            **self._rows_in_use(self._size),
+            **self._rows_in_use(),
             "head": self._head,
             "size": self._size,
             "sampler": self.sampler.state_dict(),
@@ -141,23 +141,30 @@ class RingBuffer:
 
     def load_state_dict(self, state: State) -> None:
         """Restore the rows; a full column is taken without a copy, so that it is in memory once."""
+        self.set_cursors(integer(state, "head"), integer(state, "size"))
         self._load_rows(state)
-        self._head, self._size = integer(state, "head"), integer(state, "size")
-        self.head.fill_(self._head)
-        self.size.fill_(self._size)
         self.sampler.load_state_dict(subtree(state, "sampler"))
 
-    def _rows_in_use(self, size: int) -> dict[str, Tensor]:
+    def set_cursors(self, head: int, size: int) -> None:
+        """Set the row that is being written, and the number of complete rows."""
+        self._head, self._size = head, size
+        self.head.fill_(head)
+        self.size.fill_(size)
+
+    def _rows_in_use(self) -> dict[str, Tensor]:
+        size = int(self.size.max())
         rows = self.length if size == self.length - 1 else size + 1
         return {SAVED_NAMES.get(name, name): getattr(self, name)[:rows] for name in COLUMNS}
 
     def _load_rows(self, state: State) -> None:
-        for name in COLUMNS:
-            column, saved_rows = getattr(self, name), tensor(state, SAVED_NAMES.get(name, name))
-            if saved_rows.shape == column.shape and saved_rows.device == column.device:
+        if any(not 0 <= int(cursor) < self.length for cursor in (*self.head.view(-1), *self.size.view(-1))):
+            raise TypeError(f"a cursor lies outside a ring of {self.length} rows")
+        for name, (saved_name, rows) in zip(COLUMNS, self._rows_in_use().items(), strict=True):
+            saved_rows = tensor(state, saved_name, like=rows)
+            if len(rows) == self.length and saved_rows.device == rows.device:
                 setattr(self, name, saved_rows)
             else:
-                column[: len(saved_rows)] = saved_rows
+                rows.copy_(saved_rows)
 
     def _place_cursors(self, device: torch.device) -> None:
         self._head = self._size = 0  # head and size again, on the host
@@ -185,9 +192,7 @@ class RingBuffer:
             column[now] = 0
 
     def _advance(self) -> None:
-        self._head, self._size = (self._head + 1) % self.length, min(self._size + 1, self.length - 1)
-        self.head.fill_(self._head)
-        self.size.fill_(self._size)
+        self.set_cursors((self._head + 1) % self.length, min(self._size + 1, self.length - 1))
         if self._size >= self.n_step:
             row, expired_row = self._head - self.n_step, self._head + self.stack - 1
             final = self.final[row % self.length]

@@ -52,13 +52,16 @@ class Composite:
         load_parts(self.parts, state)
 
 
-def tensor(state: State, key: str) -> Tensor:
+def tensor(state: State, key: str, like: Tensor | None = None) -> Tensor:
     """The tensor ``[...]`` at ``key``.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is none, or has another shape or type than ``like``.
     """
-    return _read(state, key, Tensor, "a tensor")
+    value = _read(state, key, Tensor, "a tensor")
+    if like is not None and (value.shape, value.dtype) != (like.shape, like.dtype):
+        raise TypeError(f"{key}: expected {like.dtype} of shape {tuple(like.shape)}, found {tuple(value.shape)}")
+    return value
 
 
 def integer(state: State, key: str, least: int = 0) -> int:

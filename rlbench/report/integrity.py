@@ -25,6 +25,7 @@ from rlbench.records.locks import is_locked
 from rlbench.records.looks import NAME, read_looks
 from rlbench.records.manifest import Manifest
 from rlbench.records.store import Record
+from rlbench.records.types import StepCounts
 from rlbench.report import baseline
 from rlbench.report.repeats import file_of
 from rlbench.report.runs import Run, read_run
@@ -155,6 +156,9 @@ def _contradictions(record: Record) -> Iterator[str]:
     final = evaluations[-1][0] if evaluations else None
     if (outcome.best, outcome.final) != (best, final) or (number is not None and outcome.best_epoch != -number):
         yield f"{record.folder / 'outcome.json'}: names other scores than epochs.jsonl holds; restore it"
+    last = record.epochs[-1] if record.epochs else StepCounts(env_steps=0, updates=0)
+    if outcome.status == "done" and (outcome.env_steps, outcome.updates) != (last.env_steps, last.updates):
+        yield f"{record.folder / 'outcome.json'}: counts other steps than epochs.jsonl; restore it"
 
 
 def _foreign_episodes(record: Record) -> Iterator[str]:

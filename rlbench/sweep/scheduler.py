@@ -262,19 +262,20 @@ def _complete(record: Record, until: int | None) -> bool:
 
 
 def _by_code(event: Exited, *, begun: bool) -> tuple[Status, str]:
+    reason = event.reason.removeprefix("rlbench: ")  # the command prints its own prefix
     match event.code:
         case 0 if not begun:
             return "running", "another process is running it"
         case 2:
-            return "refused", event.reason
+            return "refused", reason
         case 5:
-            return "halted", event.reason
+            return "halted", reason
         case code if event.lost or code == 0:
-            return "crashed", event.reason
+            return "crashed", reason
         case code if code < 0:
             return "crashed", f"ended by {cause(-code)}"
         case code:
-            return "crashed", f"exit code {code}: {event.reason}"
+            return "crashed", f"exit code {code}: {reason}"
 
 
 def _outcome(folder: Path) -> Outcome | None:

@@ -40,6 +40,15 @@ class Clock:
         self.env_steps, self.rows, self.updates, self.epochs = (integer(state, key) for key in _COUNTS)
         self._seconds, self._since = number(state, "seconds", 0, 1e15), monotonic()
 
+    def refuse_later(self, steps: float, seconds: float = 0.0) -> None:
+        """Refuse the beginning of an epoch that lies after now.
+
+        Raises:
+            TypeError: it lies after now, or before 0.
+        """
+        if not (0 <= steps <= self.steps and 0 <= seconds <= self.seconds):
+            raise TypeError(f"the running epoch began at step {steps:,}, after {seconds:g} s: later than now")
+
 
 _COUNTS = ("env_steps", "rows", "updates", "epochs")
 

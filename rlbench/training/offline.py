@@ -132,6 +132,7 @@ class OfflineTrainer:
         for name, attribute in _PARTS.items():
             getattr(self, attribute).load_state_dict(subtree(state, name))
         self._began, self.inexact = int(tensor(state, "began")), tuple(map(int, tensor(state, "inexact")))
+        self.clock.refuse_later(self._began)
         self.noise.load_state_dict(subtree(state, "noise"))
         lines = sorted((int(number), str(line)) for number, line in subtree(state, "pending").items())
         self.pending = [epoch_of(line, f"checkpoint: epoch {number}") for number, line in lines]

@@ -66,6 +66,7 @@ class OnlineTrainer:
         for name in _PARTS:
             getattr(self, name).load_state_dict(subtree(state, name))
         steps, seconds = tensor(state, "began").tolist()
+        self.clock.refuse_later(steps, seconds)
         self._epoch_began = (int(steps), seconds)
         self.noise.load_state_dict(subtree(state, "noise"))
         before = tensor(state, "inexact").tolist() if "inexact" in state else ()  # older checkpoints have none

@@ -57,7 +57,7 @@ def test_contradictions_between_intact_files_are_faults(record_run: RecordRun) -
     folder = record_run([1.0, 5.0])
     path = folder / "outcome.json"
     document = files.read_sealed(path)
-    for change in ({"best": 9.0}, {"final": 1.0}, {"best_epoch": 0}, {"epochs": 1}):
+    for change in ({"best": 9.0}, {"final": 1.0}, {"best_epoch": 0}, {"epochs": 1}, {"env_steps": 5}, {"updates": 5}):
         path.write_text(files.seal({**document, **change}) + "\n", encoding="utf-8")
         (fault, _) = printed(str(folder), code=2)
         assert "outcome.json" in fault, change

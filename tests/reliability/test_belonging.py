@@ -118,6 +118,11 @@ HARMS: dict[str, Callable[[State], object]] = {
     "a negative length": lambda trainer: games(trainer).update(returns=torch.zeros(1), lengths=torch.tensor([-1])),
     "negative seconds": lambda trainer: subtree(trainer, "clock").update(seconds=-1.0),
     "an endless beginning": lambda trainer: trainer.update(began=torch.tensor([torch.inf, 0.0])),
+    "a beginning after the end": lambda trainer: trainer.update(began=torch.tensor([0.0, 3e38])),
+    "a ring without rewards": lambda trainer: subtree(trainer, "buffer").update(reward=torch.zeros(0)),
+    "rewards of another type": lambda trainer: subtree(trainer, "buffer").update(reward=torch.zeros(38, 8).double()),
+    "more rows than in use": lambda trainer: subtree(trainer, "buffer").update(size=1),
+    "a head beyond the ring": lambda trainer: subtree(trainer, "buffer").update(head=10**6),
 }
 
 
