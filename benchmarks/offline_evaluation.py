@@ -66,6 +66,6 @@ def _update_and_evaluate(run: OfflineTrainer) -> Cost:
     for _ in run:
         if not finished:
             cost = Cost(perf_counter() - began, process_time() - busy)
-        finished = run.eval_pool.most > 0 and run.clock.updates == run.budget.steps
+        finished = run.eval_pool.max_workers > 0 and run.clock.updates == run.budget.steps
     run.close()
     return cost

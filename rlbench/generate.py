@@ -216,7 +216,9 @@ def task_of(name: str) -> Task:
     cells: dict[str, tuple[str, str]] = {}
     for suite in CONTINUOUS:
         for task in suites.tasks(suite):
-            algorithms = [algorithm for algorithm in suites.algorithms(suite) if suites.plays(suite, algorithm, task)]
+            algorithms = [
+                algorithm for algorithm in suites.algorithms(suite) if suites.has_cell(suite, algorithm, task)
+            ]
             cells.setdefault(task, (suite, algorithms[0]))
     if name not in cells:
         raise UnknownName("task", name, cells)

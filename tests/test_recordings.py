@@ -198,7 +198,7 @@ def test_recording_policy_acts_as_in_evaluation() -> None:
     spec = suites.spec("atari", "dqn", "MsPacmanNoFrameskip-v4")
     learner = dqn.dqn_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
     policy_state = {"policy": module_state(learner.policy()), "epoch": 0}
-    rules = policy_player(spec, policy_state, epsilon=0.2, num_envs=1, seed=0).envs._referee
+    rules = policy_player(spec, policy_state, epsilon=0.2, num_envs=1, seed=0).envs._tracker
     assert spec.task.episodic_life and not rules._episodic_life and not rules._clip
 
 

@@ -45,7 +45,7 @@ class Activations(NamedTuple):
 
 
 class NumpyMLPs:
-    """K networks of layers with ``tanh`` or ``relu`` between them, and some ``extra`` parameters extra_start them."""
+    """K networks of layers with ``tanh`` or ``relu`` between them, and ``extra`` parameters after them."""
 
     def __init__(
         self, nets: Sequence[Sequence[nn.Linear]], *, activation: type[nn.Module], extra: Sequence[Tensor]
@@ -126,7 +126,7 @@ def linear_layers(net: nn.Module) -> list[nn.Linear]:
 
 
 def append_ones(x: Row) -> Row:
-    """``[B, ...]`` to ``[B, F + 1]``, the last column 1; bytes are read as 0 … 1, as ``MlpTorso`` does."""
+    """``[B, ...]`` to ``[B, F + 1]``, the last column 1; bytes are read as 0 … 1, as ``MLPTorso`` does."""
     flat = x.reshape(len(x), -1)
     wide = np.ones((len(x), flat.shape[1] + 1), np.float32)
     wide[:, :-1] = flat / np.float32(255) if x.dtype == np.uint8 else flat

@@ -1,7 +1,7 @@
 """The steps of PPO and A2C, and of the critics of NPG and TRPO, without a framework between the operations.
 
-They compute ``PPO.loss``, its gradients and ``optimize`` in numpy. They are for small networks on a CPU: a batch of 64
-through 64 units is 50 µs of arithmetic, and a framework adds a millisecond.
+They compute ``PPO.loss``, its gradients and the optimizer's steps in numpy. They are for small networks on a CPU: a
+batch of 64 through 64 units is 50 µs of arithmetic, and a framework adds a millisecond.
 """
 
 from __future__ import annotations

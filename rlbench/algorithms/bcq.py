@@ -71,7 +71,7 @@ class BCQ(Compilable):
         """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the best ``candidates`` ``[M, B, A]`` (eq. 13)."""
         with torch.no_grad():
             action = self.target_perturbation(batch.next_obs, candidates)
-            value = lambda_mix(self.target_critics.each(batch.next_obs, action), self.config.lmbda)  # [M, B]
+            value = lambda_mix(self.target_critics.action_values(batch.next_obs, action), self.config.lmbda)  # [M, B]
             target = batch.reward + batch.discount * value.amax(0)
         return td_loss(self.net.critics, batch, target)
 

@@ -75,7 +75,7 @@ class CQL(Compilable):
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The critics' loss with gaps, mean value, errors ``[B]`` and weighted gap (eq. 4); the others are ``[]``."""
         others, log_density, target = self.candidate_actions(batch)
-        value = self.sac.critics.each(batch.obs, torch.cat([batch.action[None], others]))  # [K, 1 + 3M, B]
+        value = self.sac.critics.action_values(batch.obs, torch.cat([batch.action[None], others]))  # [K, 1 + 3M, B]
         td_loss, q, error = squared_td_errors(value[:, 0], target, batch.weight)
         config = self.config
         gap = config.conservative_weight * conservative_gap(value[:, 0], value[:, 1:], log_density, config.temperature)
@@ -88,7 +88,7 @@ class CQL(Compilable):
             self.sac.update_actor(batch)
         critic_loss, q, error, gap = self.critic_loss(batch)
         multiplier = self.multiplier.value()
-        optimize(critic_loss, self.sac.critic_optimizer, max_norm=self.config.max_grad_norm, each=True)
+        optimize(critic_loss, self.sac.critic_optimizer, max_norm=self.config.max_grad_norm, per_critic=True)
         self.multiplier.learn(gap, batch.weight.sum())
         if not self.config.actor_first:
             self.sac.update_actor(batch)

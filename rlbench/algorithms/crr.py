@@ -55,7 +55,7 @@ class CRR(ActorLearner):
     @torch.no_grad()
     def weight(self, obs: Tensor, policy: GaussianPolicy, value: Tensor) -> Tensor:
         """The weight of an action of value ``value`` ``[B]``, from its advantage, ``[B]`` (eq. 3 and 4)."""
-        others = self.critics.each(obs, policy.clipped_samples(self.config.n_action_samples)).amin(0)  # [M, B]
+        others = self.critics.action_values(obs, policy.clipped_samples(self.config.n_action_samples)).amin(0)  # [M, B]
         advantage = value - (others.mean(0) if self.config.advantage_type == "mean" else others.amax(0))
         if self.config.mode == "binary":
             return binary_weight(advantage)

@@ -63,9 +63,13 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | Non
         seal = checksums.verify(file)
     check_identity(task, path)
     if recording_reader.is_recording(path):  # a million frames take longer than a smoke run
-        room = available_memory()
-        few = min(SMOKE, int((~recording_reader.read_steps(path, max_bytes=room).final).sum())) if spec.smoke else None
-        return Experience(recording_reader.read_recording(path, few, max_bytes=room), seal.sha256)
+        max_bytes = available_memory()
+        few = (
+            min(SMOKE, int((~recording_reader.read_steps(path, max_bytes=max_bytes).final).sum()))
+            if spec.smoke
+            else None
+        )
+        return Experience(recording_reader.read_recording(path, few, max_bytes=max_bytes), seal.sha256)
     made_here = "rlbench" in loader.dataset_metadata(path)
     data = loader.load_dataset(path, task.data, deduplicate=True, max_bytes=available_memory())
     return Experience(data, seal.sha256, made_here)
@@ -119,7 +123,10 @@ def build_offline(
         noise=RngState(device if device.type == "cuda" else None),
         evaluate=lambda epoch: evaluation(spec, info, setup, device, epoch),
         eval_pool=EvalPool(
-            parts.learner.policy(), config, most=eval_workers_of(spec, runtime, device), env_timeout=runtime.env_timeout
+            parts.learner.policy(),
+            config,
+            max_workers=eval_workers_of(spec, runtime, device),
+            env_timeout=runtime.env_timeout,
         ),
         budget=spec.budget,
         schedules=parts.schedules,

@@ -22,7 +22,7 @@ from rlbench.report.remaining_work import throughput
 from rlbench.report.run_index import group_runs
 from rlbench.report.runs import read_run
 from rlbench.report.sources import RUNS, checkout_records
-from rlbench.report.tables import rounded
+from rlbench.report.tables import score_text
 from rlbench.report.verdict import MAX_MORE_SEEDS
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _line(cell: Cell, results: Path) -> str:
     if cell.documented is not None:
         scores.append(f"documented {cell.documented.score:,.6g}")
     if cell.measured is not None:
-        scores.append(f"measured {rounded(cell.measured.score)} over {count_text(cell.measured.n, 'seed')}")
+        scores.append(f"measured {score_text(cell.measured.score)} over {count_text(cell.measured.n, 'seed')}")
     verdict = str(cell.verdict)
     if cell.verdict.word == "PARTIAL" and cell.at is not None:
         verdict += f", {cell.at}"

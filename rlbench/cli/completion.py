@@ -64,7 +64,7 @@ def tasks(context: typer.Context) -> list[str]:
         task
         for suite in _suites(context)
         for task in tables.tasks(suite)
-        if not isinstance(algo, str) or tables.plays(suite, algo, task)
+        if not isinstance(algo, str) or tables.has_cell(suite, algo, task)
     ]
 
 

@@ -207,7 +207,7 @@ def _largest(suite: str) -> Spec:
         suites.spec(suite, algo, task)
         for algo in suites.algorithms(suite)
         for task in suites.tasks(suite, with_reference=True)
-        if suites.plays(suite, algo, task)
+        if suites.has_cell(suite, algo, task)
     ]
     return max(specs, key=lambda spec: footprint(spec).total)
 

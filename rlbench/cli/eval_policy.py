@@ -162,7 +162,7 @@ def _opened(
 
     installed = import_package(package) if package else None
     policy = read_policy(file) if form == "sb3" else None
-    able = [name for name in suites.algorithms(suite) if suites.plays(suite, name, task)]
+    able = [name for name in suites.algorithms(suite) if suites.has_cell(suite, name, task)]
     name = algorithm or (policy.algorithm if policy is not None else next(iter(able), ""))
     spec = suites.spec(suite, name, task, package=installed)
     shared, seeds = with_episodes(spec, episodes), Seeds(seed).child("eval")

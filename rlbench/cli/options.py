@@ -197,18 +197,18 @@ Records = Annotated[
 def _use_references(context: typer.Context, files: list[Path] | None) -> list[Path] | None:
     """For the time of the command, count the references of ``files``."""
     if files:
-        from rlbench.report.reference_files import selected
+        from rlbench.report.reference_files import select_references
 
-        context.with_resource(selected(files=files))
+        context.with_resource(select_references(files=files))
     return files
 
 
 def _use_reference(context: typer.Context, name: str | None) -> str | None:
     """For the time of the command, compare with the reference called ``name``."""
     if name:
-        from rlbench.report.reference_files import selected
+        from rlbench.report.reference_files import select_references
 
-        context.with_resource(selected(name=name))
+        context.with_resource(select_references(name=name))
     return name
 
 

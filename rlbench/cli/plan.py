@@ -97,12 +97,12 @@ def _affordable(
 ) -> None:
     """Format the runs that decide most verdicts within the time, the next ones, and the number left out."""
     from rlbench.report.cells import every_cell
-    from rlbench.report.remaining_work import chosen, parse_budget, stage
+    from rlbench.report.remaining_work import choose_cells, parse_budget, stage
 
     hours = parse_budget(budget)
     cells, untils = every_cell(suites, evidence.own), {row.key: row.until for row in remaining}
     verdicts = {cell.key: stage(cell.at, untils.get(cell.key)) if at else cell.verdict for cell in cells}
-    choice = chosen(remaining, verdicts, hours)
+    choice = choose_cells(remaining, verdicts, hours)
     after = () if choice.after is None else (choice.after,)
     if lines:
         print_text("\n".join(map(_line, (*choice.rows, *after))))

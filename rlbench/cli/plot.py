@@ -48,11 +48,11 @@ def plot(
     if not output.parent.is_dir():
         raise UsageError(f"--output {output}: {output.parent} is not a folder; make it first")
     from rlbench.report.figure_style import rc_settings
-    from rlbench.report.plots import draw, encoded
+    from rlbench.report.plots import draw, encode_figure
     from rlbench.report.sources import sources
 
     settings = rc_settings(rc or [])
     figure = draw(suite, kind, sources(results), tasks=task or [], algorithms=algo or [], rc=settings)
-    content = encoded(figure, output.suffix, title=title or "", rc=settings)
+    content = encode_figure(figure, output.suffix, title=title or "", rc=settings)
     write_file(output, content)
     print_note(f"{output}: {len(content):,} bytes")

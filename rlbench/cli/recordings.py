@@ -130,15 +130,21 @@ def write_subset(source: str, steps: str, name: str, *, force: bool) -> None:
     _, path = locations.resolve(source)
     if not recording_reader.is_recording(path):
         raise UsageError(f"{path}: is no recorded play; only of such sets subsets are taken")
-    target, count, room = locations.folder("own") / f"{name}{SUFFIX}", parse_count(steps), machine.available_memory()
+    target, count, max_bytes = (
+        locations.folder("own") / f"{name}{SUFFIX}",
+        parse_count(steps),
+        machine.available_memory(),
+    )
     if target.resolve() == path.resolve():
         raise UsageError(f"{path}: cannot be a subset of itself; choose another --name")
-    if not force and recording_reader.is_subset(path, target, count, max_bytes=room):  # a killed process has written it
+    if not force and recording_reader.is_subset(
+        path, target, count, max_bytes=max_bytes
+    ):  # a killed process has written it
         recording_writer.drop_request(target)
     else:
         _refuse_present(target, recording_reader.subset_request(path, count), force=force)
         with recording_writer.locked_folder(target):
-            recording_reader.subset(path, target, count, max_bytes=room)
+            recording_reader.subset(path, target, count, max_bytes=max_bytes)
     print_text(str(target))
 
 

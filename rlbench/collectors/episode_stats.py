@@ -84,23 +84,23 @@ class EpisodeQuota:
             raise ValueError(f"{num_envs} envs cannot play {episodes} episodes in equal shares")
         self.share, self.running = episodes // num_envs, running.copy()
         self.score, self.length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
-        self.games: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]  # return and length
+        self.episodes: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]  # return and length
 
     def add(self, score: NDArray[np.float64], live: NDArray[np.bool_], over: NDArray[np.bool_]) -> None:
         """Add one step of every env, each ``[N]``; score 0 and False twice for an env that has not answered."""
         self.score += score
         self.length += live
         for env_id in np.flatnonzero(over):
-            if not self.running[env_id] and len(self.games[env_id]) < self.share:
-                self.games[env_id].append((float(self.score[env_id]), int(self.length[env_id])))
+            if not self.running[env_id] and len(self.episodes[env_id]) < self.share:
+                self.episodes[env_id].append((float(self.score[env_id]), int(self.length[env_id])))
         self.running[over], self.score[over], self.length[over] = False, 0, 0
 
     @property
     def count(self) -> int:
         """Number of games so far, over all envs."""
-        return sum(map(len, self.games))
+        return sum(map(len, self.episodes))
 
     @property
-    def met(self) -> bool:
+    def is_complete(self) -> bool:
         """True once every env has played its share."""
-        return self.count == self.share * len(self.games)
+        return self.count == self.share * len(self.episodes)

@@ -44,7 +44,7 @@ class Evaluation:
     def _play(self) -> Iterator[int]:
         ended = np.zeros(self.envs.info.num_envs, np.bool_)
         obs: Tensor = self.buffer.add_observations(self.envs.reset())
-        while not self.quota.met:
+        while not self.quota.is_complete:
             action = self.explorer(self.actor.act(obs, "eval"))
             self.envs.send((action if self.bound is None else self.bound(action)).cpu().numpy())
             step = self.envs.recv()
@@ -56,7 +56,7 @@ class Evaluation:
 
     def result(self) -> Evaluated:
         """Every game, env by env."""
-        envs = zip(self.quota.games, self.seeds, strict=True)
+        envs = zip(self.quota.episodes, self.seeds, strict=True)
         episodes = [(score, length, seed) for games, seed in envs for score, length in games]
         returns, lengths, seeds = zip(*episodes, strict=True)
         return Evaluated(returns=returns, lengths=lengths, seeds=seeds, seconds=monotonic() - self.began)

@@ -326,7 +326,7 @@ def download(name: str) -> None:
     """Download a data set into Minari's folder; ``huggingface_hub`` resumes an interrupted download.
 
     Raises:
-        UsageError: as ``names``, or the remote has no data set of this name.
+        UsageError: as ``remote_names``, or the remote has no data set of this name.
         ResourceExhausted: the remote cannot be reached, or the disk is full.
     """
     with _minari() as minari:

@@ -82,7 +82,7 @@ def list_local() -> list[Location]:
 
 
 def find(name: str, dataset: Path | None = None) -> Path:
-    """Return the path of a data set: ``given``, or the location of its name.
+    """Return the path of a data set: ``dataset``, or the location of its name.
 
     Raises:
         UsageError: it is missing; the message names the location, the download and a stand-in.

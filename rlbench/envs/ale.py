@@ -70,9 +70,9 @@ class AleVector(AtariVector):
     def _receive(self, env_ids: NDArray[np.int64]) -> None:
         for env_id in env_ids.tolist():
             self._store_answer(env_id)
-            if self._referee.life_lost[env_id]:
+            if self._tracker.life_lost[env_id]:
                 self._fire_reset(env_id)
-            elif self._referee.game_over[env_id]:
+            elif self._tracker.game_over[env_id]:
                 if self._frames[env_id] >= self._task.max_frames:  # a limit of ours, at which the engine has not reset
                     self._restart(env_id, seed=-1)
                 self._begin(env_id)

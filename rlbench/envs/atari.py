@@ -36,7 +36,7 @@ class Answers(NamedTuple):
     capped: NDArray[np.bool_]  # [N] the game has reached the frame limit
 
 
-class Referee:
+class EpisodeTracker:
     """Turn the answers of N emulators into a ``Step``, and decide the meaning of the next send to each env."""
 
     def __init__(self, *, num_envs: int, episodic_life: bool, clip: bool) -> None:
@@ -89,7 +89,7 @@ class Referee:
 
 
 class AtariVector(ABC):
-    """N emulators of one game and their referee; a subclass drives the engine and fills in ``_answers``."""
+    """N emulators of one game and their tracker; a subclass drives the engine and fills in ``_answers``."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class AtariVector(ABC):
         num_envs, (name, package) = len(seeds), engine
         self._task = task
         self._fire = task.fire and ale_py.Action.FIRE in actions
-        self._referee = Referee(
+        self._tracker = EpisodeTracker(
             num_envs=num_envs, episodic_life=training and task.episodic_life, clip=training and task.clip
         )
         self.info: Final = EnvInfo(
@@ -128,22 +128,22 @@ class AtariVector(ABC):
         """Begin every env's first game, ``[N, *obs_shape]``."""
         with self._inspection.engine_errors():
             self._begin_games()
-        self._referee.begin(self._answers.lives)
+        self._tracker.begin(self._answers.lives)
         return self._inspection.check_reset(self._answers.obs)
 
     def send(self, action: NDArray[Any]) -> None:
         """Start a step of the envs, ``[N]``: a no-op after a lost life, a reset after a game."""
         self._inspection.check_action(action)
-        env_ids = np.flatnonzero(self._referee.active)
+        env_ids = np.flatnonzero(self._tracker.active)
         with self._inspection.engine_errors():
-            self._send(self._referee.emulator_action(action)[env_ids], env_ids)
+            self._send(self._tracker.emulator_action(action)[env_ids], env_ids)
 
     def recv(self) -> Step:
         """Wait for the answers to the last ``send``."""
         self._answers = deepcopy(self._answers)  # a skipped env repeats its last answer
         with self._inspection.engine_errors():
-            self._receive(np.flatnonzero(self._referee.active))
-        return self._inspection.check_step(self._referee.apply(self._answers))
+            self._receive(np.flatnonzero(self._tracker.active))
+        return self._inspection.check_step(self._tracker.apply(self._answers))
 
     @abstractmethod
     def _begin_games(self) -> None: ...

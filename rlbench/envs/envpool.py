@@ -71,7 +71,7 @@ class EnvPoolVector(AtariVector):
     def _receive(self, env_ids: NDArray[np.int64]) -> None:
         if env_ids.size:
             self._store_answers()
-        began = env_ids[(self._referee.life_lost | self._referee.game_over)[env_ids]]
+        began = env_ids[(self._tracker.life_lost | self._tracker.game_over)[env_ids]]
         self._fire_reset(began[~(self._answers.ended | self._answers.capped)[began]])
 
     def _fire_reset(self, env_ids: NDArray[np.int64]) -> None:

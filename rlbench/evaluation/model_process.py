@@ -1,8 +1,8 @@
 """Process of one TorchScript or ONNX model: ``python -m rlbench.evaluation.model_process torchscript|onnx``.
 
 stdin brings the model, then observations; stdout answers with actions. Every message is a header of little-endian
-numbers and bytes (``ask`` in ``model_client.py`` reads them). The limits of ``sandbox.py`` hold before a byte of the
-model is read by a library.
+numbers and bytes (``ModelClient`` reads them). The limits of ``sandbox.py`` hold before a library reads a byte of the
+model.
 """
 
 from __future__ import annotations

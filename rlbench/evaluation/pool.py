@@ -173,9 +173,9 @@ class EvalWorker:
 class EvalPool:
     """Pool of workers, started on demand, with the policies whose evaluation is pending."""
 
-    def __init__(self, policy: nn.Module, config: WorkerConfig, *, most: int, env_timeout: float) -> None:
-        """``most`` 0: the training evaluates in its own process, but for evaluations pending in its checkpoint."""
-        self.policy, self.config, self.most, self.env_timeout = policy, config, most, env_timeout
+    def __init__(self, policy: nn.Module, config: WorkerConfig, *, max_workers: int, env_timeout: float) -> None:
+        """``max_workers`` 0: the training evaluates in its process, but for evaluations pending in its checkpoint."""
+        self.policy, self.config, self.max_workers, self.env_timeout = policy, config, max_workers, env_timeout
         self.pending: dict[int, dict[str, Tensor]] = {}  # policies by epoch, on the host
         self._workers: list[EvalWorker] = []
         self._results: dict[int, Evaluated | Exception] = {}
@@ -235,7 +235,7 @@ class EvalPool:
             if epoch in running or epoch in self._results:
                 continue
             worker = next((worker for worker in self._workers if worker.epoch is None), None)
-            if worker is None and len(self._workers) < max(1, self.most):
+            if worker is None and len(self._workers) < max(1, self.max_workers):
                 worker = EvalWorker(self.config)
                 self._workers.append(worker)
             if worker is None:

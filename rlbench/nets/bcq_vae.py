@@ -77,9 +77,9 @@ class BCQPolicy(nn.Module):
     def forward(self, obs: Tensor, count: int) -> Tensor:
         """The action of the highest value by the first critic among ``count`` samples, ``[B, A]``."""
         action = self.perturbation(obs, self.proposer.propose(obs, count))
-        best = self.critics.each(obs, action, members=1)[0].argmax(0)  # [B]
-        selected: Tensor = action.gather(0, best[None, :, None].expand(1, -1, action.shape[-1]))
-        return selected.squeeze(0)
+        best = self.critics.action_values(obs, action, members=1)[0].argmax(0)  # [B]
+        best_action: Tensor = action.gather(0, best[None, :, None].expand(1, -1, action.shape[-1]))
+        return best_action.squeeze(0)
 
 
 def _layers(sizes: Sequence[int]) -> nn.Sequential:

@@ -57,7 +57,7 @@ class Critics(nn.Module):
         """The value of ``action`` ``[B, A]`` at ``obs`` ``[B, F]`` for each of the first ``members``, ``[K, B]``."""
         return self._values(self._inputs(obs, action), members or self.members)
 
-    def each(self, obs: Tensor, action: Tensor, members: int | None = None) -> Tensor:
+    def action_values(self, obs: Tensor, action: Tensor, members: int | None = None) -> Tensor:
         """The value of M actions ``[M, B, A]`` at each of ``obs`` ``[B, F]``, ``[K, M, B]``."""
         rows, count = self._inputs(obs, action).flatten(0, 1), members or self.members
         if pays_to_chunk(rows):

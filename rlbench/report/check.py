@@ -21,7 +21,7 @@ from rlbench.report.reference_table import CellKey, scale_of, task_name
 from rlbench.report.repeats import remarks
 from rlbench.report.run_index import Runs, differences, gather
 from rlbench.report.runs import Run
-from rlbench.report.tables import markdown_row, rounded
+from rlbench.report.tables import markdown_row, score_text
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell
@@ -81,7 +81,7 @@ def against_references(
 
 
 def _score_finding(cell: Cell) -> Finding:
-    ours = f"measured {rounded(cell.measured.score)} over {cell.measured.n}" if cell.measured else ""
+    ours = f"measured {score_text(cell.measured.score)} over {cell.measured.n}" if cell.measured else ""
     theirs = f"documented {cell.documented.score:,.6g}" if cell.documented else ""
     reason = "; ".join(filter(None, (ours, theirs, cell.note)))
     return _finding(cell.key, "score", cell.verdict.word, reason)
@@ -92,7 +92,7 @@ def _at_finding(cell: Cell) -> Finding:
         word = "NOT RUN" if cell.measured is None else "NOT COMPARABLE"
         return _finding(cell.key, "at", word, "no run" if cell.measured is None else "no documented curve")
     level, scores = cell.at.level, cell.at.scores
-    numbers = f"measured {rounded(mean(scores))} over {len(scores)}; documented {rounded(level.mean)}"
+    numbers = f"measured {score_text(mean(scores))} over {len(scores)}; documented {score_text(level.mean)}"
     return _finding(cell.key, "at", cell.at.word, f"{cell.at}; {numbers}; {cell.at.note}")
 
 

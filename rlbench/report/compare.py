@@ -308,7 +308,7 @@ def _together(names: tuple[str, str], tasks: tuple[Task, ...], left_out: tuple[s
 
 def comparison_text(comparison: Comparison, width: int | None = None) -> str:
     """A line a task, and the sides as wholes, folded to a terminal of ``width`` columns."""
-    from rlbench.report.tables import rounded
+    from rlbench.report.tables import score_text
 
     first, second = comparison.names
     header = ("TASK", first, second, f"P({second} better)")
@@ -317,7 +317,7 @@ def comparison_text(comparison: Comparison, width: int | None = None) -> str:
             (cell_name(task.key) if split_folder(first) else f"{task.key.suite}/{task_name(task.key)}")
             + ("" if task.step is None else f" @{steps_text(task.step)}"),
             *(
-                f"{rounded(mean(scores))} ({len(scores)})" + " (imported)" * foreign
+                f"{score_text(mean(scores))} ({len(scores)})" + " (imported)" * foreign
                 for scores, foreign in zip((task.first, task.second), task.foreign, strict=True)
             ),
             _percent(task.improvement),

@@ -173,14 +173,14 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
         return None
     failed = len(runs.failed)
     fewest = min(MIN_SEEDS, len(scored_runs) + failed)
-    steps = [step for step in curve.test_steps if sum(reached(run, step) for run in scored_runs) + failed >= fewest]
+    steps = [step for step in curve.test_steps if sum(has_reached(run, step) for run in scored_runs) + failed >= fewest]
     step = max(
-        (step for step in steps if step <= curve.end and any(reached(r, step) for r in scored_runs)), default=None
+        (step for step in steps if step <= curve.end and any(has_reached(r, step) for r in scored_runs)), default=None
     )
     if step is None:
         return None
     point, scale = curve.point(step), scale_of(key)
-    scores = [score_at(run.evaluations, window(step, curve.epoch)) for run in scored_runs if reached(run, step)]
+    scores = [score_at(run.evaluations, window(step, curve.epoch)) for run in scored_runs if has_reached(run, step)]
     random = scale.random if scale is not None else curve.curve.mean[0]
     failed_scores = [min(random, *scores)] * failed
     std = point.std if share is None else None
@@ -261,7 +261,7 @@ def steps_text(steps: int) -> str:
     return str(steps)
 
 
-def reached(run: Run, step: int) -> bool:
+def has_reached(run: Run, step: int) -> bool:
     """True if a run was evaluated up to ``step``, or has ended before by its protocol; no later evaluation counts."""
     return run.evaluations[0].env_steps <= SLACK * step and SLACK * _end(run) >= step
 

@@ -21,7 +21,7 @@ from rlbench.report.reference_table import DATA, CellKey, task_name
 from rlbench.report.remaining_work import RemainingRuns, remaining_runs
 from rlbench.report.run_index import Runs, differences, label
 from rlbench.report.runs import Run
-from rlbench.report.tables import STYLES, html_grid, html_legend, html_table, rounded
+from rlbench.report.tables import STYLES, html_grid, html_legend, html_table, score_text
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell
@@ -103,10 +103,10 @@ def _figures(suite: str, evidence: Sources, *, several: bool) -> list[str]:
 
 
 def _figure(suite: str, kind: Kind, caption: str, evidence: Sources) -> str:
-    from rlbench.report.plots import draw, encoded
+    from rlbench.report.plots import draw, encode_figure
 
     try:
-        svg = encoded(draw(suite, kind, evidence), ".svg")
+        svg = encode_figure(draw(suite, kind, evidence), ".svg")
     except UsageError:  # nothing to draw of this kind
         return ""
     data = quote(" ".join(svg.decode().split()), safe=PLAIN)  # shorter than in base 64
@@ -132,7 +132,7 @@ def _seed(key: CellKey, run: Run) -> list[str]:
         str(run.seed),
         run.status + (f" ({run.reason})" if run.status == "failed" else ""),
         f"{run.env_steps:,}",
-        *(rounded(kind(run.evaluations)) if run.evaluations else "" for kind in (best, final, last_tenth)),
+        *(score_text(kind(run.evaluations)) if run.evaluations else "" for kind in (best, final, last_tenth)),
         f"{run.seconds / 3600:.2f}",
         f"{steps_per_second:,.0f}" if steps_per_second else "",
     ]

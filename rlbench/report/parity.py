@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from rlbench.config.names import number_text
 from rlbench.report.columns import aligned
-from rlbench.report.equal_steps import ReferencePoint, reached, reference_curve, score_at, window
+from rlbench.report.equal_steps import ReferencePoint, has_reached, reference_curve, score_at, window
 from rlbench.report.estimate import SLACK, mean, sample_std
 from rlbench.report.pooled import MIN_CELLS, Effect, Meta, meta_analysis
 from rlbench.report.reference_scores import SHARE
 from rlbench.report.reference_table import CellKey, scale_of, task_name
 from rlbench.report.repeats import file_of
 from rlbench.report.runs import Run
-from rlbench.report.tables import escape_markdown, json_text, markdown_row, rounded
+from rlbench.report.tables import escape_markdown, json_text, markdown_row, score_text
 from rlbench.report.verdict import (
     MIN_SEEDS,
     CellTest,
@@ -162,7 +162,8 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
         return None
     window_steps = window(step, epoch)
     ours, theirs = (
-        [score_at(run.evaluations, window_steps) for run in side if reached(run, step)] for side in (scored_runs, peers)
+        [score_at(run.evaluations, window_steps) for run in side if has_reached(run, step)]
+        for side in (scored_runs, peers)
     )
     if len(ours) < MIN_SEEDS_A_SIDE or len(theirs) < len(peers):  # a curve begins beyond the step
         return None
@@ -202,7 +203,7 @@ def _common_step(ours: Sequence[Run], peers: Sequence[Run], epoch: int) -> int:
 
 def _end(run: Run) -> int:
     """The steps of the last evaluation; the budget of a run that ended before it by its protocol."""
-    return run.budget if reached(run, run.budget) else run.evaluations[-1].env_steps
+    return run.budget if has_reached(run, run.budget) else run.evaluations[-1].env_steps
 
 
 def _ours(row: Parity) -> Effect | None:
@@ -236,7 +237,7 @@ def parity_note(row: Parity) -> str:
         f"at {row.step:,} steps rlbench {mean_text(row.ours)}, {row.library} in this environment {mean_text(row.peer)}"
     )
     if row.reference is not None and row.peer_difference is not None:
-        text += f", the reference {rounded(row.reference.mean)}"
+        text += f", the reference {score_text(row.reference.mean)}"
         gap = row.difference + row.peer_difference
         if row.peer_difference < 0 and gap < 0:
             text += f": {100 * min(1.0, row.peer_difference / gap):.0f} % of the gap is the library's too"
@@ -245,7 +246,7 @@ def parity_note(row: Parity) -> str:
 
 def mean_text(scores: Sequence[float]) -> str:
     """A mean over seeds, and how many."""
-    return f"{rounded(mean(scores))} ({len(scores)})"
+    return f"{score_text(mean(scores))} ({len(scores)})"
 
 
 def parity_markdown(rows: Sequence[Parity]) -> str:
@@ -328,7 +329,7 @@ def _line(row: Parity) -> list[str]:
         f"{row.step:,}",
         mean_text(row.ours),
         mean_text(row.peer),
-        "" if level is None else f"{rounded(level.mean)} ({level.n})",
+        "" if level is None else f"{score_text(level.mean)} ({level.n})",
         f"{_signed(row.difference)} [{_signed(low)}, {_signed(high)}]",
         "" if row.bound_percent is None else f"≤ {number_text(row.bound_percent, 'z.0f')} %",
         row.word,
@@ -345,5 +346,5 @@ def _legend(rows: Sequence[Parity]) -> list[str]:
 
 
 def _signed(value: float) -> str:
-    text = rounded(value)
+    text = score_text(value)
     return text if text.startswith("-") else f"+{text}"

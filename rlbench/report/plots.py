@@ -135,7 +135,7 @@ def draw(
         return drawing(algo_scores, scale)
 
 
-def encoded(figure: Figure, ending: str, *, title: str = "", rc: Mapping[str, str] = NO_SETTINGS) -> bytes:
+def encode_figure(figure: Figure, ending: str, *, title: str = "", rc: Mapping[str, str] = NO_SETTINGS) -> bytes:
     """A figure, below a title if there is one, as the bytes of a file; equal figures give equal bytes."""
     file = io.BytesIO()
     with styled(rc):

@@ -104,7 +104,7 @@ _Record = TypeVar("_Record", bound=Frozen)
 
 
 @contextmanager
-def selected(*, files: Sequence[Path] = (), name: str = "") -> Iterator[None]:
+def select_references(*, files: Sequence[Path] = (), name: str = "") -> Iterator[None]:
     """Add the references of ``files``, and compare with the reference called ``name``."""
     tokens = _FILES.set(tuple(files) or _FILES.get()), _NAME.set(name or _NAME.get())
     try:

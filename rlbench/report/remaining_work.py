@@ -98,7 +98,7 @@ def _plugin_cells(suite: str) -> list[CellKey]:
         CellKey(suite, algorithm, *row_of(suite, task, ""))
         for algorithm in suites.algorithms(suite)
         for task in suites.tasks(suite, with_reference=True)
-        if suites.plays(suite, algorithm, task)
+        if suites.has_cell(suite, algorithm, task)
     ]
 
 
@@ -250,7 +250,7 @@ def stage(at: AtStep | None, until: int | None) -> Verdict:
     return Verdict("INCONCLUSIVE", at.more) if at.word == "OPEN" else Verdict("REPRODUCED")
 
 
-def chosen(rows: Sequence[RemainingRuns], verdicts: Mapping[CellKey, Verdict], budget: float) -> Choice:
+def choose_cells(rows: Sequence[RemainingRuns], verdicts: Mapping[CellKey, Verdict], budget: float) -> Choice:
     """The cells that decide most verdicts in ``budget`` hours of one run after another."""
     undecided = [
         needed_row for row in rows if row.runnable and (needed_row := _undecided_row(row, verdicts)) is not None

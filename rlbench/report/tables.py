@@ -327,8 +327,8 @@ def estimate(score: Measured) -> str:
     """A measured score with its interval."""
     unit = _unit(score.estimator)
     if score.low is None or score.high is None:
-        return rounded(score.score) + unit
-    return f"{rounded(score.score)} [{rounded(score.low)}, {rounded(score.high)}]{unit}"
+        return score_text(score.score) + unit
+    return f"{score_text(score.score)} [{score_text(score.low)}, {score_text(score.high)}]{unit}"
 
 
 def _unit(estimator: str) -> str:
@@ -339,7 +339,7 @@ def _return_text(value: float | None) -> str:
     return "" if value is None else number_text(value, ",.1f")
 
 
-def rounded(value: float) -> str:
+def score_text(value: float) -> str:
     """A number rounded for people."""
     text = number_text(value, ",.1f" if abs(value) >= 100 else ".2f")
     return text.removeprefix("-") if float(text.replace(",", "")) == 0 else text

@@ -73,7 +73,7 @@ def matching(suite: str, globs: tuple[str, ...], algorithm: str | None = None) -
         pool = tasks(suite, with_reference=True) if glob == "*" else task_names
         hits = [module.TASKS[t] for t in pool if fnmatchcase(t.lower(), glob.lower())]
         if glob == "*" and algorithm is not None:
-            hits = [t for t in hits if plays(suite, algorithm, t)]
+            hits = [t for t in hits if has_cell(suite, algorithm, t)]
         if not hits:
             raise _unknown_task(suite, glob)
         ids.update(dict.fromkeys(hits))
@@ -102,7 +102,7 @@ def substitutes(suite: str, names: Iterable[str]) -> dict[str, str]:
     }
 
 
-def plays(suite: str, algorithm: str, task: str) -> bool:
+def has_cell(suite: str, algorithm: str, task: str) -> bool:
     """True if the suite has a cell of this algorithm and task."""
     unplayed: frozenset[tuple[str, str]] = getattr(_module(suite), "IMPOSSIBLE", frozenset())
     return (algorithm, task) not in unplayed
@@ -111,7 +111,7 @@ def plays(suite: str, algorithm: str, task: str) -> bool:
 def spec(
     suite: str, algorithm: str, task: str, *, seed: int = 0, dataset: str = "", package: Package | None = None
 ) -> Spec:
-    """The with_reference settings of one cell; an offline cell may have another ``dataset`` than its task's own.
+    """The documented settings of one cell; an offline cell may have another ``dataset`` than its task's own.
 
     ``package`` brings the environment of a task ``gym:…``; default: Gymnasium.
 
@@ -129,8 +129,8 @@ def spec(
     if task.lower() not in by_folded:
         raise _unknown_task(suite, task)
     task_id = module.TASKS[by_folded[task.lower()]]
-    if not plays(suite, algorithm, task_id):
-        able = _few([t for t in module.DOCUMENTED if plays(suite, algorithm, t)])
+    if not has_cell(suite, algorithm, task_id):
+        able = _few([t for t in module.DOCUMENTED if has_cell(suite, algorithm, t)])
         raise UsageError(f"{suite}/{algorithm}: cannot play {task_id}: the table has no such cell; it plays {able}")
     if suite not in SUITES:
         return _of_plugin(suite, algorithm, task_id, seed)
@@ -158,7 +158,7 @@ def _of_registry(suite: str, algorithm: str, task: str, seed: int, package: Pack
     nearest = {
         "atari": "QbertNoFrameskip-v4",
         "mujoco": "HalfCheetah-v4",
-        "toy": "Pendulum-v1" if plays("toy", algorithm, "Pendulum-v1") else "CartPole-v1",
+        "toy": "Pendulum-v1" if has_cell("toy", algorithm, "Pendulum-v1") else "CartPole-v1",
     }
     if suite not in nearest:
         raise UsageError(f"{task}: {suite} has no settings for it; choose {', '.join(nearest)}")
@@ -199,7 +199,7 @@ def _of_plugin(suite: str, algorithm: str, task: str, seed: int) -> Spec:
 
 
 def sources(spec: Spec) -> dict[str, str]:
-    """The file and commit of each with_reference setting of a cell, by its path in overrides; empty for some suites."""
+    """The file and commit of each documented setting of a cell, by its path in overrides; empty for some suites."""
     module_sources = getattr(_module(spec.suite), "sources", None)
     with plugins.stdout_to_stderr():
         return {} if module_sources is None else dict(module_sources(spec.algorithm, spec.task.id))

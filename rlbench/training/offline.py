@@ -45,7 +45,7 @@ class EvalPool(Stateful, Protocol):
     """Evaluation workers beside the training; their state is the policies with a pending evaluation."""
 
     @property
-    def most(self) -> int:
+    def max_workers(self) -> int:
         """Number of workers; 0: the training evaluates itself, but for evaluations pending in its checkpoint."""
 
     def submit(self, epoch: int) -> None:
@@ -91,7 +91,7 @@ class OfflineTrainer:
 
     def __iter__(self) -> Iterator[Progress | Epoch]:
         """A ``Progress`` after every stride, an ``Epoch`` after every epoch; number 0 is the untrained policy."""
-        clock, has_workers = self.clock, self.eval_pool.most > 0
+        clock, has_workers = self.clock, self.eval_pool.max_workers > 0
         if not has_workers:
             yield from self.outstanding()
         while self._number == 0 or clock.updates < self.budget.steps or clock.updates > self._began:
@@ -99,7 +99,7 @@ class OfflineTrainer:
             while clock.updates < end:
                 self._train(min(STRIDE, end - clock.updates))
                 yield self.progress()
-                yield from self._finished_epochs(MAX_PENDING * self.eval_pool.most)
+                yield from self._finished_epochs(MAX_PENDING * self.eval_pool.max_workers)
             yield from self._submit() if has_workers else self._evaluate_here()
         yield from self.outstanding()
 
@@ -185,10 +185,10 @@ class OfflineTrainer:
             evaluated=None,
         )
 
-    def _finished_epochs(self, most: int) -> Iterator[Progress | Epoch]:
-        """Yield epochs with a finished evaluation, in order; wait while more than ``most`` are pending."""
+    def _finished_epochs(self, max_pending: int) -> Iterator[Progress | Epoch]:
+        """Yield epochs with a finished evaluation, in order; wait while more than ``max_pending`` are pending."""
         while self.pending:
-            epoch, waits = self.pending[0], len(self.pending) > most
+            epoch, waits = self.pending[0], len(self.pending) > max_pending
             result = self.eval_pool.poll(epoch.number, POLL_SECONDS if waits else 0.0)
             if isinstance(result, Evaluated):
                 self._evaluated_policy = self.eval_pool.take(epoch.number)

@@ -1,4 +1,4 @@
-"""The inner loops: sample, update, update_priorities, K times, off-policy; one update on a whole rollout, on-policy."""
+"""The inner loops: sample, update, set priorities, K times, off-policy; one update on a whole rollout, on-policy."""
 
 from __future__ import annotations
 

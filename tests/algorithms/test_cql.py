@@ -66,7 +66,7 @@ def gaps(learner: CQL) -> tuple[Array, list[float]]:
     """The weighted gap of each critic and row, ``[K, B]``, and the critics' targets."""
     b, config, gap, targets = batch(), learner.config, np.zeros((2, BATCH)), []
     samples = range(config.n_action_samples)
-    draws = noise(len(samples), 2 * BATCH, ACTIONS)  # in the order of ``considered``, and then uniform actions
+    draws = noise(len(samples), 2 * BATCH, ACTIONS)  # in the order of ``candidate_actions``, and then uniform actions
     uniform = numbers(2 * torch.rand(len(samples), BATCH, ACTIONS, dtype=torch.float64) - 1)
     for i, row in enumerate(rows(b)):
         others = [(uniform[m, i], ACTIONS * math.log(0.5)) for m in samples]
@@ -162,11 +162,11 @@ def test_each_critics_gradient_is_clipped_separately() -> None:
     whole, plain = gradients(loss, critics), gradients(value.sum(), critics)
     norms = [math.sqrt(sum(float(g[k].square().sum()) for g in whole)) for k in range(2)]
     assert norms[0] > 1 > norms[1]
-    optimize(loss, torch.optim.SGD(parameters, lr=0.0), max_norm=1.0, each=True)
+    optimize(loss, torch.optim.SGD(parameters, lr=0.0), max_norm=1.0, per_critic=True)
     for parameter, gradient in zip(parameters, whole, strict=True):
         torch.testing.assert_close(parameter.grad[0], gradient[0] / norms[0], rtol=1e-5, atol=1e-12)
         torch.testing.assert_close(parameter.grad[1], gradient[1], rtol=1e-12, atol=0)
-    optimize(critics(batch().obs, batch().action).sum(), torch.optim.SGD(parameters, lr=0.0), each=True)
+    optimize(critics(batch().obs, batch().action).sum(), torch.optim.SGD(parameters, lr=0.0), per_critic=True)
     torch.testing.assert_close(parameters[0].grad, plain[0])
 
 
@@ -229,4 +229,4 @@ def test_actor_uses_critics_before_or_after_their_step(*, actor_first: bool) -> 
 
 def critic_step(learner: CQL, b: Transition) -> None:
     loss = learner.critic_loss(b)[0]
-    optimize(loss, learner.sac.critic_optimizer, max_norm=learner.config.max_grad_norm, each=True)
+    optimize(loss, learner.sac.critic_optimizer, max_norm=learner.config.max_grad_norm, per_critic=True)

@@ -21,7 +21,7 @@ CELLS = [
     for suite in suites.names()
     for algo in suites.algorithms(suite)
     for task in suites.tasks(suite, with_reference=True)
-    if suites.plays(suite, algo, task)
+    if suites.has_cell(suite, algo, task)
 ]
 
 

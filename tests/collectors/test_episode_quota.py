@@ -37,7 +37,7 @@ def play(envs: Timed, episodes: int) -> tuple[EpisodeQuota, int]:
     """A quota that was met, and the live steps that took."""
     num_envs, steps = len(envs.lengths), 0
     quota = EpisodeQuota(running=envs.length > 0, episodes=episodes)
-    while not quota.met:
+    while not quota.is_complete:
         step, live = envs.recv(), envs.live
         score, over, alive = np.zeros(num_envs), np.zeros(num_envs, np.bool_), np.zeros(num_envs, np.bool_)
         score[step.env_id], over[step.env_id], alive[step.env_id] = step.score, step.over, live
@@ -47,14 +47,14 @@ def play(envs: Timed, episodes: int) -> tuple[EpisodeQuota, int]:
 
 
 def lengths(quota: EpisodeQuota) -> list[int]:
-    return [length for env_id in quota.games for _, length in env_id]
+    return [length for env_id in quota.episodes for _, length in env_id]
 
 
 def test_every_env_contributes_equally_many_episodes() -> None:
     """Tianshou gives lengths 1 1 1 1 3 3 5 10 here, mean 3.1 (its issue #1042); the envs' mean is 4.75."""
     quota, steps = play(Timed([repeat(length) for length in (1, 3, 5, 10)]), 8)
     assert lengths(quota) == [1, 1, 3, 3, 5, 5, 10, 10]
-    assert [score for env_id in quota.games for score, _ in env_id] == [1, 1, 6, 6, 15, 15, 40, 40]
+    assert [score for env_id in quota.episodes for score, _ in env_id] == [1, 1, 6, 6, 15, 15, 40, 40]
     assert steps == 11 + 16 + 18 + 20
 
 

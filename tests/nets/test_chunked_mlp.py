@@ -49,7 +49,7 @@ def test_many_rows_in_chunks_give_equal_results(monkeypatch: pytest.MonkeyPatch)
     obs, action = torch.randn(256, 17), torch.rand(31, 256, 6)
 
     def gradients() -> tuple[Tensor, ...]:
-        value = critics.each(obs, action)
+        value = critics.action_values(obs, action)
         assert ("ChunkedMLP" in str(value.grad_fn.next_functions[0][0].next_functions)) is (
             chunked_mlp.MIN_ROWS == MIN_ROWS
         )

@@ -36,7 +36,8 @@ def test_critics_with_units_see_the_environments_actions() -> None:
     obs, action = torch.randn(3, 4), torch.tensor([[-1.0], [0.0], [1.0]])
     own = torch.tensor([[-2.5], [0.5], [3.5]])
     assert torch.equal(critics(obs, action), plain(obs, own))
-    assert torch.equal(critics.each(obs, action.expand(2, 3, 1)), plain.each(obs, own.expand(2, 3, 1)))
+    values = critics.action_values(obs, action.expand(2, 3, 1))
+    assert torch.equal(values, plain.action_values(obs, own.expand(2, 3, 1)))
 
 
 def test_ensemble_members_are_initialized_like_linear_layers_and_differ() -> None:

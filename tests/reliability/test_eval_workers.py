@@ -91,7 +91,7 @@ def test_pending_policies_are_evaluated_oldest_first_by_as_many_workers_as_allow
 
     monkeypatch.setattr(pool, "EvalWorker", Worker)
     policy = torch.nn.Linear(1, 1)
-    workers = pool.EvalPool(policy, pool.WorkerConfig("", 1, {}), most=2, env_timeout=1.0)
+    workers = pool.EvalPool(policy, pool.WorkerConfig("", 1, {}), max_workers=2, env_timeout=1.0)
     workers.load_state_dict({str(epoch): dict(policy.state_dict()) for epoch in (10, 9, 2)})
     workers.submit(11)
     assert epochs == [2, 9]

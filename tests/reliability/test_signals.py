@@ -273,7 +273,7 @@ def test_no_child_process_outlives_its_parent(number: signal.Signals, tmp_path: 
 
 
 def test_only_known_modules_start_long_lived_processes() -> None:
-    """Whoever starts others must see to it that they end: see ``tests/sweep``, and ``test_judges`` here.
+    """Whoever starts others must see to it that they end: see ``tests/sweep``, and ``test_eval_workers``.
 
     A video's encoder and the process of a model read a pipe, and end with it.
     """

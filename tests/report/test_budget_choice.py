@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rlbench.cli.app import main
 from rlbench.errors import UsageError
 from rlbench.report.reference_table import CellKey
-from rlbench.report.remaining_work import RemainingRuns, chosen, needed, parse_budget, remaining_runs, throughput
+from rlbench.report.remaining_work import RemainingRuns, choose_cells, needed, parse_budget, remaining_runs, throughput
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.sources import Sources
 from rlbench.report.verdict import Verdict, Word
@@ -47,7 +47,7 @@ def test_number_of_seeds_that_a_verdict_needs(word: Word, more: int | None, seed
 def test_cheapest_verdict_is_chosen_first_and_the_next_row_is_named() -> None:
     rows = [row("dear", 100.0), row("cheap", 10.0), row("judged", 1.0), row("nearly", 20.0), row("unknown", None)]
     verdicts = {row("judged", 0).key: Verdict("BELOW"), row("nearly", 0).key: Verdict("INCONCLUSIVE", 1)}
-    choice = chosen(rows, verdicts, 6.0)
+    choice = choose_cells(rows, verdicts, 6.0)
     assert [(r.key.algorithm, r.seeds, r.hours) for r in choice.rows] == [
         ("nearly", (0,), 2.0),
         ("cheap", (0, 1, 2), 3.0),
@@ -57,14 +57,14 @@ def test_cheapest_verdict_is_chosen_first_and_the_next_row_is_named() -> None:
 
 
 def test_rows_that_cannot_run_or_lack_seeds_are_not_chosen() -> None:
-    assert chosen([row("a", 1.0, runnable=False), row("b", 1.0, seeds=2)], {}, 100.0).rows == ()
+    assert choose_cells([row("a", 1.0, runnable=False), row("b", 1.0, seeds=2)], {}, 100.0).rows == ()
 
 
 @given(st.lists(st.floats(0.1, 20), min_size=1, max_size=7), st.floats(0, 40))
 def test_no_other_choice_within_the_budget_decides_more_verdicts(hours: list[float], budget: float) -> None:
     rows = [row(str(number), length, seeds=3) for number, length in enumerate(hours)]
     most = max(n for n in range(len(rows) + 1) for part in combinations(hours, n) if sum(part) <= budget + 1e-9)
-    got = len(chosen(rows, {}, budget).rows)
+    got = len(choose_cells(rows, {}, budget).rows)
     assert got in {most, most - 1} if abs(sum(sorted(hours)[:most]) - budget) < 1e-6 else got == most
 
 

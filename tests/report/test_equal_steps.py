@@ -10,15 +10,7 @@ from scipy import stats
 from rlbench.records.looks import DESIGN, Looks
 from rlbench.report import equal_steps
 from rlbench.report.cells import every_cell
-from rlbench.report.equal_steps import (
-    AtStep,
-    ReferenceCurve,
-    at_equal_steps,
-    reached,
-    reference_curve,
-    score_at,
-    steps_text,
-)
+from rlbench.report.equal_steps import AtStep, ReferenceCurve, at_equal_steps, reference_curve, score_at
 from rlbench.report.reference_files import Curve
 from rlbench.report.reference_scores import reference_curves
 from rlbench.report.reference_table import CellKey
@@ -95,7 +87,7 @@ def test_a_seeds_score_is_the_mean_of_its_evaluations_in_the_window() -> None:
 
 @pytest.mark.parametrize(("steps", "text"), [(10_000, "10k"), (1_000_000, "1M"), (1_500_000, "1.5M"), (123, "123")])
 def test_steps_are_abbreviated_in_a_label(steps: int, text: str) -> None:
-    assert steps_text(steps) == text
+    assert equal_steps.steps_text(steps) == text
 
 
 @pytest.mark.parametrize(
@@ -113,7 +105,8 @@ def test_a_run_has_reached_a_step_between_its_first_evaluation_and_its_end(
     status: str, step: int, expected: bool
 ) -> None:
     whole = run(0.0, 1.0, 2.0, 3.0)
-    assert reached(replace(whole, evaluations=whole.evaluations[1:], budget=5000, status=status), step) == expected
+    late = replace(whole, evaluations=whole.evaluations[1:], budget=5000, status=status)
+    assert equal_steps.has_reached(late, step) == expected
 
 
 def test_the_offsets_of_the_documented_clocks_are_declared() -> None:

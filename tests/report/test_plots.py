@@ -20,7 +20,7 @@ from rlbench.report.compare import compare
 from rlbench.report.figure_style import STYLE, rc_settings
 from rlbench.report.html_report import page
 from rlbench.report.plot_data import algorithm_scores, hours, panels, steps
-from rlbench.report.plots import ORDER, Kind, draw, encoded, line_styles
+from rlbench.report.plots import ORDER, Kind, draw, encode_figure, line_styles
 from rlbench.report.reference_table import CellKey
 from rlbench.report.remaining_work import remaining_runs, throughput
 from rlbench.report.run_index import gather
@@ -117,10 +117,10 @@ def test_settings_of_matplotlib_change_the_figure_or_are_refused(two_algorithms:
 
 @pytest.mark.parametrize("kind", [kind for kind in get_args(Kind) if kind != "forest"])  # a bound needs three seeds
 def test_every_kind_of_figure_is_drawn_deterministically(kind: str, two_algorithms: Path) -> None:
-    images = [encoded(draw("toy", kind, Sources(two_algorithms)), ".svg") for _ in range(2)]
+    images = [encode_figure(draw("toy", kind, Sources(two_algorithms)), ".svg") for _ in range(2)]
     assert images[0] == images[1]
     assert b"dqn" in images[0] and b"c51" in images[0]
-    assert encoded(draw("toy", kind, Sources(two_algorithms)), ".png").startswith(b"\x89PNG")
+    assert encode_figure(draw("toy", kind, Sources(two_algorithms)), ".png").startswith(b"\x89PNG")
 
 
 def test_curve_contains_every_seed_and_the_reference(two_algorithms: Path) -> None:
@@ -253,7 +253,7 @@ def test_an_algorithm_has_one_colour_in_every_figure() -> None:
 
 
 def test_a_pdf_has_the_same_bytes_every_time(two_algorithms: Path) -> None:
-    files = [encoded(draw("toy", "curves", Sources(two_algorithms)), ".pdf") for _ in range(2)]
+    files = [encode_figure(draw("toy", "curves", Sources(two_algorithms)), ".pdf") for _ in range(2)]
     assert files[0] == files[1] and files[0].startswith(b"%PDF")
 
 
@@ -312,7 +312,7 @@ def test_figures_of_the_report_equal_those_of_plot(two_algorithms: Path) -> None
     fetched = addresses(page(["toy"], Sources(two_algorithms)))
     figures = [unquote(address.partition(",")[2]) for address in fetched if address.startswith("data:")]
     assert len(figures) >= 4
-    plotted = encoded(draw("toy", "curves", Sources(two_algorithms)), ".svg").decode()
+    plotted = encode_figure(draw("toy", "curves", Sources(two_algorithms)), ".svg").decode()
     assert figures[0] == " ".join(plotted.split())
     exact = io.BytesIO()
     with style.context(STYLE):
@@ -357,7 +357,7 @@ def test_plan_as_json_is_a_ci_matrix() -> None:
 @pytest.mark.parametrize("suite", slow_but(["atari", "mujoco", "toy", "goals"], 3))
 @pytest.mark.parametrize("kind", ["curves", "walltime", "interval"])
 def test_committed_figure_is_current(suite: str, kind: str, tmp_path: Path) -> None:
-    (tmp_path / "new.png").write_bytes(encoded(draw(suite, kind, Sources(RESULTS)), ".png"))
+    (tmp_path / "new.png").write_bytes(encode_figure(draw(suite, kind, Sources(RESULTS)), ".png"))
     new, old = imread(tmp_path / "new.png"), imread(RESULTS / "plots" / f"{suite}-{kind}.png")
     assert new.shape == old.shape, "run scripts/tables and commit what it writes"
     assert float(np.abs(new - old).mean()) < 0.002, "run scripts/tables and commit what it writes"

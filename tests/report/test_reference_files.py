@@ -10,7 +10,7 @@ import pytest
 from rlbench.cli.app import main
 from rlbench.report import reference_files
 from rlbench.report.equal_steps import reference_curve
-from rlbench.report.reference_files import selected
+from rlbench.report.reference_files import select_references
 from rlbench.report.reference_scores import ReferenceCell, curve_of, reference_cells
 from rlbench.report.reference_table import CellKey
 from tests.commands import stderr_of, stdout_of
@@ -44,10 +44,10 @@ def cell_of(key: CellKey) -> ReferenceCell:
 
 def test_outside_reference_is_secondary_until_it_is_chosen(file: Path) -> None:
     before = cell_of(HOPPER)
-    with selected(files=[file]):
+    with select_references(files=[file]):
         beside = cell_of(HOPPER)
         assert beside.primary == before.primary and [o.system for o in beside.others][-1] == "Ours2026"
-        with selected(name="Ours2026"):
+        with select_references(name="Ours2026"):
             primary_score = cell_of(HOPPER).primary
             walker = cell_of(HOPPER._replace(task="Walker2d-v4")).primary
     assert (primary_score.score, primary_score.std, primary_score.n, primary_score.limit, primary_score.estimator) == (
@@ -60,14 +60,14 @@ def test_outside_reference_is_secondary_until_it_is_chosen(file: Path) -> None:
 
 def test_outside_reference_is_used_for_cells_without_a_packaged_one(file: Path) -> None:
     file.write_text(TEXT.replace('"sac"', '"crossq"'))
-    with selected(files=[file]):
+    with select_references(files=[file]):
         assert [c.primary.score for c in reference_cells("mujoco") if c.key.algorithm == "crossq"] == [3000.5, 4000.0]
 
 
 def test_scores_can_be_in_a_separate_csv_file(file: Path, tmp_path: Path) -> None:
     file.write_text(TEXT.partition("scores =")[0] + 'file = "scores.csv"\n')
     (tmp_path / "scores.csv").write_text("task,score,std,n\nHopper-v4,12.5,,3\n")
-    with selected(files=[file], name="Ours2026"):
+    with select_references(files=[file], name="Ours2026"):
         primary = cell_of(HOPPER).primary
     assert (primary.score, primary.std, primary.n) == (12.5, None, 3)
 
@@ -87,9 +87,9 @@ def test_curve_of_a_chosen_reference_is_used_at_equal_steps(
     with_curve: Path, record_seeds: RecordSeeds, results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = curve_of(HOPPER)
-    with selected(files=[with_curve]):
+    with select_references(files=[with_curve]):
         assert curve_of(HOPPER) == before
-        with selected(name="Ours2026"):
+        with select_references(name="Ours2026"):
             curve = reference_curve(HOPPER)
             assert curve_of(HOPPER._replace(task="Walker2d-v4")) is not None  # the package's
     level = curve.point(100_000)  # the window is 90, 95 and 100 thousand steps, 10 thousand of them not counted

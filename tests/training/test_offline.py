@@ -56,7 +56,7 @@ class Remembering:
     """Workers, ``most`` at a time, that answer in the order of ``answers``, an epoch every ``looks`` polls."""
 
     def __init__(self, policy: nn.Module, most: int, *, looks: int = 3, backwards: bool = False) -> None:
-        self.policy, self.most, self.looks, self.backwards = policy, most, looks, backwards
+        self.policy, self.max_workers, self.looks, self.backwards = policy, most, looks, backwards
         self.weights: dict[int, dict[str, torch.Tensor]] = {}
         self.answered: set[int] = set()
         self.waited: list[float] = []
