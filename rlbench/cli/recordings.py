@@ -130,16 +130,12 @@ def write_subset(source: str, steps: str, name: str, *, force: bool) -> None:
     _, path = locations.resolve(source)
     if not recording_reader.is_recording(path):
         raise UsageError(f"{path}: is no recorded play; only of such sets subsets are taken")
-    target, count, max_bytes = (
-        locations.folder("own") / f"{name}{SUFFIX}",
-        parse_count(steps),
-        machine.available_memory(),
-    )
+    target, count = locations.folder("own") / f"{name}{SUFFIX}", parse_count(steps)
+    max_bytes = machine.available_memory()
     if target.resolve() == path.resolve():
         raise UsageError(f"{path}: cannot be a subset of itself; choose another --name")
-    if not force and recording_reader.is_subset(
-        path, target, count, max_bytes=max_bytes
-    ):  # a killed process has written it
+    # A killed process may have written it.
+    if not force and recording_reader.is_subset(path, target, count, max_bytes=max_bytes):
         recording_writer.drop_request(target)
     else:
         _refuse_present(target, recording_reader.subset_request(path, count), force=force)
