@@ -89,7 +89,7 @@ class EpisodeTracker:
 
 
 class AtariVector(ABC):
-    """N emulators of one game and the tracker of their episodes; a subclass drives the engine and fills in ``_answers``."""
+    """N emulators of one game and their ``EpisodeTracker``; a subclass drives the engine and fills in ``_answers``."""
 
     def __init__(
         self,
