@@ -26,11 +26,11 @@ from rlbench.report.equal_steps import (
     STDS_ABOVE_START,
     TEST_SHARES,
     ReferenceCurve,
+    alpha_spent_by,
     at_equal_steps,
     decide_at_equal_steps,
-    interpolated,
+    interpolate,
     reference_curve,
-    spent,
     window,
 )
 from rlbench.report.reference_scores import SHARE, margin, reference_cells, reference_curves
@@ -107,7 +107,7 @@ def simulate(key: CellKey, curve: ReferenceCurve, seeds: int, shift: float, repe
     places = np.array([place for window in windows for place in window])
     ends = np.cumsum([len(window) for window in windows])
     mean, std = (
-        np.array([interpolated(place, curve.curve.env_steps, values) for place in places.tolist()])
+        np.array([interpolate(place, curve.curve.env_steps, values) for place in places.tolist()])
         for values in (curve.curve.mean, curve.curve.std)
     )
     std = np.maximum(std, 1e-6 * (max(curve.curve.mean) - curve.curve.mean[0]))  # equal seeds would tie at the margin
@@ -131,8 +131,8 @@ def simulate(key: CellKey, curve: ReferenceCurve, seeds: int, shift: float, repe
     informative = begun & (rise > 0) & (rise >= np.maximum(STDS_ABOVE_START * spread, SHARE_OF_WAY * (best - start)))
     words = np.full(level.shape, WORDS.index("TOO EARLY"))
     for look in range(len(TEST_SHARES)):
-        chances, share = welch(ours[:, :, look], level[:, look], spread[:, look], n, margins[:, look]), spent(look + 1)
-        share -= spent(look)
+        chances = welch(ours[:, :, look], level[:, look], spread[:, look], n, margins[:, look])
+        share = alpha_spent_by(look + 1) - alpha_spent_by(look)
         word = np.where(chances.worse < ALPHA, WORDS.index("ON TRACK"), WORDS.index("OPEN"))
         word = np.where((chances.above <= share) & (chances.worse < ALPHA), WORDS.index("AHEAD"), word)
         word = np.where(chances.below <= share, WORDS.index("BEHIND"), word)

@@ -216,9 +216,7 @@ def task_of(name: str) -> Task:
     cells: dict[str, tuple[str, str]] = {}
     for suite in CONTINUOUS:
         for task in suites.tasks(suite):
-            algorithms = [
-                algorithm for algorithm in suites.algorithms(suite) if suites.has_cell(suite, algorithm, task)
-            ]
+            algorithms = [name for name in suites.algorithms(suite) if suites.has_cell(suite, name, task)]
             cells.setdefault(task, (suite, algorithms[0]))
     if name not in cells:
         raise UnknownName("task", name, cells)

@@ -80,7 +80,7 @@ def test_run_whose_engine_fails_continues_eagerly(tmp_path: Path, monkeypatch: P
     environment: dict[str, str] = {}
     for kind in ("eager", "compiled"):
         with monkeypatch.context() as patched:
-            patched.setattr(engines, "_lacking", lambda _: "")
+            patched.setattr(engines, "_missing_requirement", lambda _: "")
             patched.setattr(engines, "CompiledLoss", FailingCompiled)
             store = locked(spec, tmp_path / kind)
             runtime = Runtime.model_validate({"device": "cpu", "threads": 1, "update_engine": kind})

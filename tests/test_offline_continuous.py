@@ -52,7 +52,7 @@ def test_the_defaults_of_every_method_are_its_documented_settings() -> None:
     assert cql.sac.temperature.optimizer.param_groups[0]["lr"] == 1e-4
     td3bc = continuous_parts("x", OfflineConfig(), INFO, CPU).learner
     assert isinstance(td3bc, TD3BC)
-    assert (td3bc.config, td3bc.cycle) == (TD3BCConfig(), 2)
+    assert (td3bc.config, td3bc.cycle_length) == (TD3BCConfig(), 2)
     crr = continuous_parts("x", OfflineConfig(method=CRRConfig()), INFO, CPU).learner
     assert isinstance(crr, CRR)
     assert crr.config == CRRConfig()

@@ -122,7 +122,7 @@ class GraphUpdater:
     def _chunk_length(self, first: int, count: int) -> int:
         """The number of next updates in one graph: a power of two, up to the next rare periodic action."""
         learner = self.eager.learner  # a period within the cycle is in the phase of each recording
-        rare = (p.period - first % p.period for p in learner.every if learner.cycle % p.period)
+        rare = (p.period - first % p.period for p in learner.periodic_actions if learner.cycle_length % p.period)
         return 1 << (min(count, MAX_UPDATES, *rare).bit_length() - 1)
 
     def _run_chunk(self, first: int, length: int) -> None:
@@ -130,12 +130,12 @@ class GraphUpdater:
         if self.refusal is not None:
             self.eager.run(first, length)
             return
-        if self._warm < WARMUP * learner.cycle:
+        if self._warm < WARMUP * learner.cycle_length:
             self._run_eagerly(first, length)
             self._warm += length
             return
-        due = tuple((first + length) % periodic.period == 0 for periodic in learner.every)
-        key = GraphKey(first % learner.cycle, length, due)
+        due = tuple((first + length) % periodic.period == 0 for periodic in learner.periodic_actions)
+        key = GraphKey(first % learner.cycle_length, length, due)
         if key in self.graphs:
             self.graphs[key].replay()
             metrics.count += length

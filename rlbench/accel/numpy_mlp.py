@@ -158,7 +158,7 @@ class GaussianHead:
         self._halves = np.full_like(log_std, -0.5)
 
     def evaluate(self, raw: Row, action: Row) -> tuple[Row, Row]:
-        """As ``ops.policy.Gaussian``, of ``[B, A]``: log-density and entropy, each ``[B]``."""
+        """As ``GaussianPolicy``, of ``[B, A]``: log-density and entropy, each ``[B]``."""
         self._inverse = np.exp(-self.log_std)
         self._standard = (action - raw) * self._inverse
         self._squares = self._standard * self._standard
@@ -181,7 +181,7 @@ class DiscreteHead:
         self._actions: tuple[NDArray[np.int64], NDArray[np.int64]] = (np.empty(0, np.int64), np.empty(0, np.int64))
 
     def evaluate(self, raw: Row, action: Row) -> tuple[Row, Row]:
-        """As ``ops.policy.Discrete``, of ``[B, A]`` and ``[B]``: log-probability and entropy, each ``[B]``."""
+        """As ``CategoricalPolicy``, of ``[B, A]`` and ``[B]``: log-probability and entropy, each ``[B]``."""
         low = raw - raw.max(1, keepdims=True)
         self._log = low - np.log(np.exp(low).sum(1, keepdims=True))
         self._actions = np.arange(len(raw)), action.astype(np.int64, copy=False)

@@ -157,7 +157,7 @@ def _minibatch(batch: RolloutBatch, rows: NDArray[np.int64]) -> Minibatch:
 
 
 def _normalize(x: Row, share: Row) -> Row:
-    """As ``rollouts.standardised``."""
+    """As ``normalize`` of ``algorithms/onpolicy.py``."""
     off = x - share @ x
     rows = np.float32((share > 0).sum())
     spread = np.sqrt((share @ (off * off)) * (rows / max(rows - 1, np.float32(1))))

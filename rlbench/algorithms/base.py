@@ -99,11 +99,11 @@ class Cyclic(Protocol):
     """Updates that repeat a pattern, with periodic actions between them."""
 
     @property
-    def every(self) -> tuple[Periodic, ...]:
+    def periodic_actions(self) -> tuple[Periodic, ...]:
         """Periodic actions, such as target updates."""
 
     @property
-    def cycle(self) -> int:
+    def cycle_length(self) -> int:
         """Number of updates after which their pattern repeats: TD3 updates its actor in every second one."""
 
 

@@ -27,7 +27,7 @@ class BCQ(Compilable):
         "perturbation_optimizer",
     )
 
-    cycle = 1
+    cycle_length = 1
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class BCQ(Compilable):
         self.target_perturbation = copy.deepcopy(net.perturbation).requires_grad_(False)
         self.target_critics = copy.deepcopy(net.critics).requires_grad_(False)
         pairs = (self.target_critics, net.critics), (self.target_perturbation, net.perturbation)
-        self.every = target_updates(*pairs, tau=tau)
+        self.periodic_actions = target_updates(*pairs, tau=tau)
 
     @compilable
     def model_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
@@ -61,8 +61,8 @@ class BCQ(Compilable):
     def proposals(self, batch: Transition) -> tuple[Tensor, Tensor]:
         """One sampled action at ``obs``, ``[B, A]``, and M candidates at ``next_obs``, ``[M, B, A]``."""
         count = self.config.n_action_samples
-        here, there = batch.obs[None], batch.next_obs.expand(count, -1, -1)
-        actions = self.net.proposer.propose(torch.cat([here, there]).flatten(0, 1), 1)
+        obs, next_obs = batch.obs[None], batch.next_obs.expand(count, -1, -1)
+        actions = self.net.proposer.propose(torch.cat([obs, next_obs]).flatten(0, 1), 1)
         actions = actions.view(count + 1, *batch.action.shape)
         return actions[0], actions[1:]
 
@@ -86,10 +86,10 @@ class BCQ(Compilable):
         """A step of the VAE, of the critics and of the perturbation, one after another."""
         model_loss, reconstruction_error, divergence = self.model_loss(batch)
         optimize(model_loss, self.proposer_optimizer)
-        here, there = self.proposals(batch)
-        critic_loss, q, error = self.critic_loss(batch, there)
+        candidate, next_candidates = self.proposals(batch)
+        critic_loss, q, error = self.critic_loss(batch, next_candidates)
         optimize(critic_loss, self.critics_optimizer)
-        actor_loss = self.policy_loss(batch, here)
+        actor_loss = self.policy_loss(batch, candidate)
         optimize(actor_loss, self.perturbation_optimizer)
         metrics = {
             "critic_loss": critic_loss.detach(),  # summed over the critics

@@ -19,8 +19,8 @@ class BehaviorCloning(ActorLearner):
 
     saved = ("actor", "actor_optimizer")
 
-    every: tuple[Periodic, ...] = ()
-    cycle = 1
+    periodic_actions: tuple[Periodic, ...] = ()
+    cycle_length = 1
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class BehaviorCloning(ActorLearner):
             error = (policy.mode() != batch.action).to(batch.reward.dtype)
         else:
             error = bc_mse(policy.mode(), batch.action)
-        surprise = error if isinstance(policy, DeterministicPolicy) else -policy.log_prob(batch.action)
-        return (batch.weight * surprise).mean(), error.detach()
+        row_loss = error if isinstance(policy, DeterministicPolicy) else -policy.log_prob(batch.action)
+        return (batch.weight * row_loss).mean(), error.detach()
 
     def update(self, batch: Transition, phase: int = 0) -> Update:  # noqa: ARG002 - every update is like the others
         """A step of the actor."""

@@ -45,12 +45,12 @@ class LagrangeMultiplier(Composite):
 class CQL(Compilable):
     """https://arxiv.org/abs/2006.04779, CQL(H); actor, temperature and targets are those of a SAC."""
 
-    cycle = 1
+    cycle_length = 1
     saved = ("sac", "multiplier")
 
     def __init__(self, sac: SAC, *, multiplier: LagrangeMultiplier, method: CQLConfig) -> None:
         super().__init__(sac.compiler)
-        self.sac, self.multiplier, self.config, self.every = sac, multiplier, method, sac.every
+        self.sac, self.multiplier, self.config, self.periodic_actions = sac, multiplier, method, sac.periodic_actions
         self.act, self.policy = sac.act, sac.policy
 
     @torch.no_grad()
@@ -63,13 +63,13 @@ class CQL(Compilable):
         count = self.config.n_action_samples
         policy = self.sac.actor(torch.cat([batch.obs, batch.next_obs]))
         action, log_prob = policy.expand(count).sample_and_log_prob()
-        (here, there), (likely, next_likely) = action.chunk(2, 1), log_prob.chunk(2, 1)
+        (action, next_action), (log_prob, next_log_prob) = action.chunk(2, 1), log_prob.chunk(2, 1)
         random, density = uniform_actions(batch.action, count)
-        future = self.sac.target_critics(batch.next_obs, there[0]).amin(0)
+        future = self.sac.target_critics(batch.next_obs, next_action[0]).amin(0)
         if self.config.soft_q_backup:
-            future = future - self.sac.temperature.value() * next_likely[0]
-        log_density = torch.cat([torch.full_like(likely, density), likely, next_likely])
-        return torch.cat([random, here, there]), log_density, batch.reward + batch.discount * future
+            future = future - self.sac.temperature.value() * next_log_prob[0]
+        log_density = torch.cat([torch.full_like(log_prob, density), log_prob, next_log_prob])
+        return torch.cat([random, action, next_action]), log_density, batch.reward + batch.discount * future
 
     @compilable
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor, Tensor]:

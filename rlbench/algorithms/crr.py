@@ -22,7 +22,7 @@ class CRR(ActorLearner):
 
     saved = ("actor", "critics", "target_actor", "target_critics", "actor_optimizer", "critic_optimizer")
 
-    cycle = 1
+    cycle_length = 1
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class CRR(ActorLearner):
         self.actor_optimizer, self.critic_optimizer = actor_optimizer, critic_optimizer
         self.config, period = method, method.target_update_interval
         pairs = (self.target_actor, actor), (self.target_critics, critics)
-        self.every = target_updates(*pairs, tau=tau if period is None else 1.0, period=period or 1)
+        self.periodic_actions = target_updates(*pairs, tau=tau if period is None else 1.0, period=period or 1)
 
     @compilable
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor, Tensor]:

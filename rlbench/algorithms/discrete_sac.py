@@ -25,7 +25,7 @@ class DiscreteSAC(Compilable):
     The actor's optimizer holds torso and actor, each critic's optimizer the torso and that critic.
     """
 
-    cycle = 1
+    cycle_length = 1
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class DiscreteSAC(Compilable):
         super().__init__(compiler)
         self.net, self.target = net, copy.deepcopy(net).requires_grad_(False)  # the target's actor is not used
         self.actor_optimizer, self.critic_optimizers = actor_optimizer, tuple(critic_optimizers)
-        self.temperature, self.every = temperature, target_updates((self.target, net), tau=tau)
+        self.temperature, self.periodic_actions = temperature, target_updates((self.target, net), tau=tau)
 
     @torch.no_grad()
     def td_target(self, batch: Transition) -> Tensor:

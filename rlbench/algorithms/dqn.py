@@ -1,6 +1,6 @@
 """Q-learning with a target network on any ``ReturnDistribution``: DQN, C51, QR-DQN, IQN, FQF and Rainbow share it.
 
-Two functions extend it to offline algorithms: a *selector* masks actions, and an *extra* term is added to the loss.
+Two functions extend it to offline algorithms: ``action_mask`` restricts the greedy action, ``auxiliary_loss`` is added.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AuxiliaryLoss: TypeAlias = Callable[[Tensor, ReturnDistribution, Transition], Te
 class QLearner(Compilable):
     """DQN, https://www.nature.com/articles/nature14236, double by default, https://arxiv.org/abs/1509.06461."""
 
-    cycle = 1
+    cycle_length = 1
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class QLearner(Compilable):
         self.online, self.target = net, copy.deepcopy(net).requires_grad_(False)
         self.optimizers, self.double, self.max_grad_norm = tuple(optimizers), double, max_grad_norm
         self.action_mask, self.auxiliary_loss = action_mask, auxiliary_loss
-        self.every = target_updates((self.target, net), period=target_update_interval)
+        self.periodic_actions = target_updates((self.target, net), period=target_update_interval)
 
     @compilable
     def loss(self, batch: Transition) -> tuple[Tensor, Update]:

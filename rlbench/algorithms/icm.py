@@ -65,8 +65,8 @@ class CuriousOffPolicyLearner(Composite):
     def __init__(self, inner: OffPolicyLearner[Transition], curiosity: Curiosity) -> None:
         self.learner, self.curiosity = inner, curiosity
         self.act, self.policy = inner.act, inner.policy
-        self.every: tuple[Periodic, ...] = inner.every
-        self.cycle = inner.cycle
+        self.periodic_actions: tuple[Periodic, ...] = inner.periodic_actions
+        self.cycle_length = inner.cycle_length
 
     def add_bonus(self, trajectory: NStepTrajectory) -> tuple[Transition, Tensor]:
         """The transitions with the bonus of every step in their n-step returns, and the bonuses, ``[B, H]``."""

@@ -25,7 +25,7 @@ class IQL(ActorLearner):
 
     saved = ("actor", "critics", "value", "target_critics", "actor_optimizer", "critics_optimizer", "value_optimizer")
 
-    cycle = 1
+    cycle_length = 1
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class IQL(ActorLearner):
         self.target_critics = copy.deepcopy(critics).requires_grad_(False)
         self.actor_optimizer, self.critics_optimizer = actor_optimizer, critic_optimizer
         self.value_optimizer, self.config = value_optimizer, method
-        self.every = target_updates((self.target_critics, critics), tau=tau)
+        self.periodic_actions = target_updates((self.target_critics, critics), tau=tau)
 
     @compilable
     def value_loss(self, batch: Transition) -> tuple[Tensor, Tensor]:

@@ -60,9 +60,9 @@ class REINFORCE(ActorLearner):
         """Compute the loss, ``[]``, of rows ``[M]``; its gradient is the paper's theorem 1. It compiles whole."""
         policy = self.actor(obs)
         loss = -weighted_mean(policy.log_prob(action) * returns, weight)
-        nothing = torch.zeros_like(loss.detach())
+        zero = torch.zeros_like(loss.detach())
         entropy = weighted_mean(policy.entropy(), weight).detach()
-        return loss, dict(zip(METRICS, (loss.detach(), nothing, entropy, nothing), strict=True))
+        return loss, dict(zip(METRICS, (loss.detach(), zero, entropy, zero), strict=True))
 
     @property
     def parts(self) -> Parts:

@@ -70,8 +70,8 @@ class SAC(ActorLearner):
         self.actor, self.critics, self.temperature = actor, critics, temperature
         self.target_critics = copy.deepcopy(critics).requires_grad_(False)
         self.actor_optimizer, self.critic_optimizer = actor_optimizer, critic_optimizer
-        self.cycle, self.redq_subset = delay, redq_subset
-        self.every = target_updates((self.target_critics, critics), tau=tau)
+        self.cycle_length, self.redq_subset = delay, redq_subset
+        self.periodic_actions = target_updates((self.target_critics, critics), tau=tau)
         self.held = next(actor.parameters()).new_zeros(2)  # the actor's last loss and entropy, between two of its steps
 
     @compilable
@@ -102,7 +102,7 @@ class SAC(ActorLearner):
         """A step of the critics, and at the end of a cycle one of the actor and the temperature."""
         critic_loss, q, error = self.critic_loss(batch)
         optimize(critic_loss, self.critic_optimizer)
-        if phase == self.cycle - 1:
+        if phase == self.cycle_length - 1:
             self.update_actor(batch)
         return Update(self.metrics(critic_loss, q), error)
 

@@ -38,9 +38,9 @@ class TD3(ActorLearner):
         self.actor, self.critics = actor, critics
         self.target_actor, self.target_critics = (copy.deepcopy(n).requires_grad_(False) for n in (actor, critics))
         self.actor_optimizer, self.critic_optimizer = actor_optimizer, critic_optimizer
-        self.cycle, self.config = delay, policy
+        self.cycle_length, self.config = delay, policy
         pairs = (self.target_actor, actor), (self.target_critics, critics)
-        self.every = target_updates(*pairs, tau=tau, period=delay)
+        self.periodic_actions = target_updates(*pairs, tau=tau, period=delay)
         self.actor_loss = next(actor.parameters()).new_zeros(())  # the last one, between two steps of the actor
 
     @compilable
@@ -63,17 +63,17 @@ class TD3(ActorLearner):
         """A step of the critics, and at the end of a cycle one of the actor."""
         critic_loss, q, error = self.critic_loss(batch)
         optimize(critic_loss, self.critic_optimizer)
-        if phase == self.cycle - 1:
+        if phase == self.cycle_length - 1:
             actor_loss = self.policy_loss(batch)
             optimize(actor_loss, self.actor_optimizer)
             self.actor_loss.copy_(actor_loss.detach())
-        nothing = torch.zeros_like(q)
+        zero = torch.zeros_like(q)
         metrics = {
             "critic_loss": critic_loss.detach(),  # summed over the critics
             "actor_loss": self.actor_loss,
             "q": q,
-            "entropy": nothing,  # nats
-            "alpha": nothing,
+            "entropy": zero,  # nats
+            "alpha": zero,
         }
         return Update(metrics, error)
 
@@ -91,7 +91,7 @@ class TD3BC(TD3):
         """
         action = self.actor(batch.obs).mode()
         value = self.critics(batch.obs, action, members=1)[0]
-        size = weighted_mean(value.detach().abs(), batch.weight)
-        scale = self.config.alpha / size.clamp_min(torch.finfo(size.dtype).eps)
-        result: Tensor = (batch.weight * (bc_mse(action, batch.action) - scale * value)).mean()
+        mean_abs = weighted_mean(value.detach().abs(), batch.weight)
+        lmbda = self.config.alpha / mean_abs.clamp_min(torch.finfo(mean_abs.dtype).eps)
+        result: Tensor = (batch.weight * (bc_mse(action, batch.action) - lmbda * value)).mean()
         return result

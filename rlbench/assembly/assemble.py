@@ -82,7 +82,7 @@ def _off_policy(
     explorer = parts.explorer(seeds.child("explore").torch(device))
     schedules.append((parts.exploration, explorer.set))
     source = _source(spec, algo.replay, info, ring, seeds.child("hindsight").torch(device))
-    learner, eager = _replayed(spec, algo, parts, source, info, device)
+    learner, eager = _off_policy_updater(spec, algo, parts, source, info, device)
     updater = select_engine(
         eager,
         engine_of(spec, runtime, device),
@@ -104,7 +104,7 @@ def _off_policy(
     )
 
 
-def _replayed(
+def _off_policy_updater(
     spec: Spec,
     algo: online.OffPolicyConfig,
     parts: AlgorithmParts,

@@ -48,7 +48,7 @@ def engine_of(spec: Spec, runtime: Runtime, device: torch.device) -> Engine:
         case "eager":
             return Engine("eager")
         case "compiled":
-            lacking = _lacking(device)
+            lacking = _missing_requirement(device)
             return Engine("eager", lacking) if lacking else Engine("compiled")
         case "numpy":
             return Engine("numpy") if rollouts else Engine("eager", "only on-policy algorithms have a numpy engine")
@@ -71,7 +71,7 @@ def graph_engine(device: torch.device) -> Engine:
     return Engine("cuda-graph") if device.type == "cuda" else Engine("eager", "no CUDA GPU")
 
 
-def _lacking(device: torch.device) -> str:
+def _missing_requirement(device: torch.device) -> str:
     """The requirement of ``torch.compile`` that this machine lacks; empty if it may work."""
     if device.type == "cuda":
         return "" if find_spec("triton") else "no Triton"

@@ -29,7 +29,7 @@ def environments(
 
     Up to ``threads`` threads step the envs where that pays; the results are equal.
     """
-    envs = _plain(task, seeds=seeds, training=training, threads=max(1, min(threads, len(seeds) // ENVS_PER_THREAD)))
+    envs = _make_envs(task, seeds=seeds, training=training, threads=max(1, min(threads, len(seeds) // ENVS_PER_THREAD)))
     if scale is None:
         return envs
     if isinstance(envs, Snapshot):
@@ -46,11 +46,11 @@ def async_environments(task: AtariTask | MujocoTask, *, seeds: tuple[int, ...], 
     from rlbench.envs.async_vector import AsyncVector
 
     return AsyncVector(
-        envs=[_plain(task, seeds=(seed,), training=True, threads=1) for seed in seeds], async_batch=async_batch
+        envs=[_make_envs(task, seeds=(seed,), training=True, threads=1) for seed in seeds], async_batch=async_batch
     )
 
 
-def _plain(task: Task, *, seeds: tuple[int, ...], training: bool, threads: int) -> VectorEnv:
+def _make_envs(task: Task, *, seeds: tuple[int, ...], training: bool, threads: int) -> VectorEnv:
     match task:
         case AtariTask():
             return _atari(task, seeds, training=training)
@@ -68,7 +68,7 @@ def _plain(task: Task, *, seeds: tuple[int, ...], training: bool, threads: int) 
             make = suites.env_factory(task.suite) if task.suite else None
             return external_vector(task, seeds=seeds, training=training, make=make)
         case OfflineTask():
-            return _plain(task.world, seeds=seeds, training=training, threads=threads)
+            return _make_envs(task.world, seeds=seeds, training=training, threads=threads)
         case _:
             assert_never(task)
 

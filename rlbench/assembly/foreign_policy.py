@@ -35,7 +35,7 @@ class ForeignActor:
     """Actor of another program; its outputs become actions of the task.
 
     Discrete: one number is the action; one number per action is a value or logit, and the greatest is taken.
-    Continuous: ``units`` says whether outputs lie in [−1, 1] or between the environment's bounds; they are clipped.
+    Continuous: outputs lie in [−1, 1] if ``normalized``, else between the environment's bounds; they are clipped.
     """
 
     def __init__(self, path: Path, model: Model, info: EnvInfo, *, normalized: bool) -> None:

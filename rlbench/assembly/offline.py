@@ -64,12 +64,9 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | Non
     check_identity(task, path)
     if recording_reader.is_recording(path):  # a million frames take longer than a smoke run
         max_bytes = available_memory()
-        few = (
-            min(SMOKE, int((~recording_reader.read_steps(path, max_bytes=max_bytes).final).sum()))
-            if spec.smoke
-            else None
-        )
-        return Experience(recording_reader.read_recording(path, few, max_bytes=max_bytes), seal.sha256)
+        steps = recording_reader.read_steps(path, max_bytes=max_bytes) if spec.smoke else None
+        limit = None if steps is None else min(SMOKE, int((~steps.final).sum()))
+        return Experience(recording_reader.read_recording(path, limit, max_bytes=max_bytes), seal.sha256)
     made_here = "rlbench" in loader.dataset_metadata(path)
     data = loader.load_dataset(path, task.data, deduplicate=True, max_bytes=available_memory())
     return Experience(data, seal.sha256, made_here)
@@ -98,7 +95,7 @@ def build_offline(
 ) -> trainer.OfflineTrainer:
     """Build the training of an offline run; ``seal`` is the checksum of data that was just verified."""
     seeds, parts = Seeds(spec.seed), offline_parts_of(spec, algo, info, device, compiler_of(spec, runtime, device))
-    dataset = _fitting(spec, info, runtime, seal)
+    dataset = _compatible_data(spec, info, runtime, seal)
     data, scale = _preprocess(algo, dataset.data)
     normalized_in_place = scale is not None and data.final is not None and scale.normalize_in_place(data.obs)
     generator = seeds.child("replay").torch(device)
@@ -115,26 +112,21 @@ def build_offline(
     normalization = {} if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields}
     config = WorkerConfig(spec.model_dump_json(), threads_of(spec, runtime, device), normalization)
     eager = EagerUpdater(source=buffer, learner=parts.learner, batch=algo.batch, metrics=MeanMetrics(device))
-    engine = engine_of(spec, runtime, device)
+    engine, max_workers = engine_of(spec, runtime, device), eval_workers_of(spec, runtime, device)
     return trainer.OfflineTrainer(
         updater=select_engine(eager, engine, learner=parts.learner, sampler=buffer.sampler, generators=(generator,)),
         sampler=buffer.sampler,
         learner=parts.learner,
         noise=RngState(device if device.type == "cuda" else None),
         evaluate=lambda epoch: evaluation(spec, info, setup, device, epoch),
-        eval_pool=EvalPool(
-            parts.learner.policy(),
-            config,
-            max_workers=eval_workers_of(spec, runtime, device),
-            env_timeout=runtime.env_timeout,
-        ),
+        eval_pool=EvalPool(parts.learner.policy(), config, max_workers=max_workers, env_timeout=runtime.env_timeout),
         budget=spec.budget,
         schedules=parts.schedules,
         data=trainer.DatasetIdentity(dataset.sha256, None if scale is None else {**normalization}),
     )
 
 
-def _fitting(spec: Spec, info: EnvInfo, runtime: Runtime, seal: Seal | None) -> Experience:
+def _compatible_data(spec: Spec, info: EnvInfo, runtime: Runtime, seal: Seal | None) -> Experience:
     """The data of a run, checked against its environment."""
     if not isinstance(spec.task, OfflineTask):
         raise TypeError(spec.task)

@@ -34,7 +34,7 @@ def suites() -> list[str]:
     """Every suite."""
     from rlbench import suites as tables
 
-    return [name for name in tables.names() if not tables.problem(name)]
+    return [name for name in tables.names() if not tables.unavailable_reason(name)]
 
 
 def suites_or_all() -> list[str]:

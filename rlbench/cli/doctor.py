@@ -173,12 +173,12 @@ def _disk(results: Path) -> Finding:
 
 
 def _memory(suite: str) -> Finding:
-    from rlbench.config.footprint import footprint, size
+    from rlbench.config.footprint import footprint, size_text
     from rlbench.records.machine import available_memory
 
     free, spec = available_memory(), _largest(suite)
     need = footprint(spec).total
-    text = f"{size(free)} available, {size(need)} needed by a run of {suite}"
+    text = f"{size_text(free)} available, {size_text(need)} needed by a run of {suite}"
     if free >= need:
         return Finding("ok", "memory", text)
     return Finding("missing", "memory", f"{text}; {_smaller(spec, free)}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from rlbench import suites
 from rlbench.cli.output import print_result
-from rlbench.config.footprint import EVAL_WORKER, footprint, size
+from rlbench.config.footprint import EVAL_WORKER, footprint, size_text
 from rlbench.config.names import count_text, number_text
 from rlbench.config.run import Spec
 from rlbench.errors import DoesNotFit, UsageError
@@ -139,8 +139,8 @@ def evaluation_fits(spec: Spec, model: int = 0) -> None:
     """
     need, free = footprint(spec), machine.available_memory()
     if (bytes_needed := need.emulators + need.base + model) > free:
-        envs = f"{spec.name}: {spec.protocol.envs:,} envs of evaluation need {size(bytes_needed)} of memory"
-        raise DoesNotFit(f"{envs}, {size(free)} are free; give fewer --episodes")
+        envs = f"{spec.name}: {spec.protocol.envs:,} envs of evaluation need {size_text(bytes_needed)} of memory"
+        raise DoesNotFit(f"{envs}, {size_text(free)} are free; give fewer --episodes")
 
 
 @contextmanager

@@ -65,7 +65,7 @@ def generate(
     A TASK needs --policy, --steps and --name, a recipe none. It lies in RLBENCH_DATASETS or ~/.rlbench/datasets.
     """
     from rlbench.cli import recordings
-    from rlbench.cli.preflight import room, writable
+    from rlbench.cli.preflight import check_disk_space, writable
     from rlbench.datasets import locations
     from rlbench.datasets.hdf5_writer import write_hdf5
     from rlbench.datasets.policies import read_policy_file
@@ -96,7 +96,8 @@ def generate(
     writable(path.parent)
     numbers = max(2 * policy.obs_size + policy.metadata.action_dim + 1 for policy in policies)
     bytes_needed = recipe.steps * (4 * numbers + 2)  # at most: it is compressed
-    room(path.parent, bytes_needed, recipe.name, "free some, or choose another folder with RLBENCH_DATASETS")
+    remedy = "free some, or choose another folder with RLBENCH_DATASETS"
+    check_disk_space(path.parent, bytes_needed, recipe.name, remedy)
     recording = Recording(recipe, policies)
     recordings.print_progress(recording, recipe, quiet=quiet)
     file = write_hdf5(path, recording.result(), recording.provenance())

@@ -72,7 +72,7 @@ def usable_suites() -> list[str]:
     """Return every suite that can be run, and warn of broken plug-ins."""
     from rlbench import suites
 
-    problems = {name: suites.problem(name) for name in suites.names()}
+    problems = {name: suites.unavailable_reason(name) for name in suites.names()}
     for problem in filter(None, problems.values()):
         print_note(problem)
     return [name for name, problem in problems.items() if not problem]
@@ -92,7 +92,7 @@ def suites_named(names: Sequence[str], results: Path | None) -> list[str]:
         if name not in (*every, "all"):
             raise UnknownName("suite", name, [*every, "all"])
     selection = every if not names or "all" in names else list(dict.fromkeys(names))
-    for problem in filter(None, map(suites.problem, selection)):
+    for problem in filter(None, map(suites.unavailable_reason, selection)):
         print_note(problem)
     return selection
 

@@ -130,14 +130,15 @@ def _measured(evidence: Sources, suites: Sequence[str]) -> Mapping[CellKey, Cell
 
 def _whole(rows: Sequence[RemainingRuns]) -> str:
     """Format the cost of the whole table without any record."""
-    from rlbench.config.footprint import size
+    from rlbench.config.footprint import size_text
 
     runs, steps = sum(len(row.seeds) for row in rows), sum(row.steps for row in rows)
     hours, memory = sum(row.hours or 0.0 for row in rows), max((row.memory or 0 for row in rows), default=0)
     state = max((row.checkpoint for row in rows), default=0)
     return (
         f"the whole table: {len(rows)} cells, {runs} runs, {steps:,} steps, {duration(hours * 3600)}; "
-        f"memory of a run up to {size(memory)}, its checkpoint up to {size(state)}, records {size(DISK * runs)}"
+        f"memory of a run up to {size_text(memory)}, its checkpoint up to {size_text(state)}, "
+        f"records {size_text(DISK * runs)}"
     )
 
 
@@ -183,7 +184,7 @@ def _seeds(cell: Cell) -> int:
 
 def _text(remaining: Sequence[RemainingRuns], own_cells: Mapping[CellKey, Cell]) -> str:
     """Format one row a cell; ``measured`` fills the column of rlbench's own runs, which is left out where empty."""
-    from rlbench.config.footprint import size
+    from rlbench.config.footprint import size_text
     from rlbench.report.reference_table import task_name
 
     rows: list[tuple[str, ...]] = [("CELL", "SEEDS", "STEPS", "TIME", "SPEED OF", "MEMORY", "INFORMATIVE", "RLBENCH")]
@@ -192,7 +193,7 @@ def _text(remaining: Sequence[RemainingRuns], own_cells: Mapping[CellKey, Cell])
         time = "not runnable yet" if not row.runnable else duration(row.hours * 3600) if row.hours is not None else "?"
         steps = f"{row.steps:,}" if row.runnable else ""
         nearest = row.nearest and ("this " if row.nearest.startswith("cell") else "its ") + row.nearest
-        memory = size(row.memory) if row.memory else ""
+        memory = size_text(row.memory) if row.memory else ""
         cell = own_cells.get(row.key)
         own_runs = f"{_seeds(cell)} seeds: {cell.verdict.word}" if cell else ""
         rows.append((name, str(len(row.seeds)), steps, time, nearest, memory, _informative(row), own_runs))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rlbench import disk
 from rlbench.cli.experience import steps_of
-from rlbench.config.footprint import footprint, size
+from rlbench.config.footprint import footprint, size_text
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask
 from rlbench.errors import DoesNotFit, RefusedFile, UsageError
@@ -31,7 +31,7 @@ def refuse_links(specs: list[Spec], results: Path) -> None:
         files.refuse_links(folder_of(spec, results), results)
 
 
-def room(folder: Path, bytes_needed: int, what: str, remedy: str) -> None:
+def check_disk_space(folder: Path, bytes_needed: int, what: str, remedy: str) -> None:
     """Refuse ``what`` if it needs more bytes than the disk of ``folder`` has free.
 
     Raises:
@@ -40,7 +40,8 @@ def room(folder: Path, bytes_needed: int, what: str, remedy: str) -> None:
     place = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     free = shutil.disk_usage(place).free
     if bytes_needed > free:
-        raise DoesNotFit(f"{what}: {size(bytes_needed)} of disk are needed, {place} has {size(free)} free; {remedy}")
+        text = f"{size_text(bytes_needed)} of disk are needed, {place} has {size_text(free)} free"
+        raise DoesNotFit(f"{what}: {text}; {remedy}")
 
 
 def writable(folder: Path) -> None:
@@ -81,10 +82,10 @@ def _disk(specs: list[Spec], results: Path) -> None:
     """Check the disk for runs one after another; finished runs keep only their policies."""
     policies = 0
     for spec in specs:
-        folder, need = folder_of(spec, results), footprint(spec)
-        present = _checkpoint_bytes(folder)
+        need, present = footprint(spec), _checkpoint_bytes(folder_of(spec, results))
         remedy = "free some, choose another folder with --results, or lower algo.replay.capacity with --set"
-        room(results, policies + need.disk - present, f"{spec.name}: a checkpoint and the one that replaces it", remedy)
+        what = f"{spec.name}: a checkpoint and the one that replaces it"
+        check_disk_space(results, policies + need.disk - present, what, remedy)
         policies += need.policies
 
 

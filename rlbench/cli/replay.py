@@ -22,7 +22,7 @@ from rlbench.records.store import Record, Store, read_record
 from rlbench.records.types import Epoch, plain
 from rlbench.signals import stop_on_signals
 
-PLAIN = re.compile(r"[\w,=-]{0,40}", re.ASCII)  # value of a variable that chooses threads or instructions
+VALUE = re.compile(r"[\w,=-]{0,40}", re.ASCII)  # value of a variable that chooses threads or instructions
 CLOCKS = ("seconds", "evaluated.seconds", "collected.steps_per_second")
 """Fields of an epoch that no second run repeats."""
 
@@ -83,7 +83,7 @@ def _variables(record: Record) -> Iterator[None]:
     for name in names:
         value = record_values.get(name, "")
         threads = re.findall(r"\d+", str(value)) if name.endswith("_NUM_THREADS") else []
-        if not isinstance(value, str) or not PLAIN.fullmatch(value) or any(int(n) > MOST_THREADS for n in threads):
+        if not isinstance(value, str) or not VALUE.fullmatch(value) or any(int(n) > MOST_THREADS for n in threads):
             raise RefusedFile(f"{record.folder / 'spec.json'}: {name} has no value of a variable; restore it")
     before = {name: os.environ.pop(name) for name in names if name in os.environ}
     os.environ.update({name: str(record_values[name]) for name in names if name in record_values})

@@ -261,7 +261,7 @@ def _plan_lines(
 ) -> list[str]:
     """One line for the seeds of a cell of equal state, and of several runs a line with their steps and time."""
     from rlbench.cli.announcement import announcement
-    from rlbench.config.footprint import size
+    from rlbench.config.footprint import size_text
 
     if not specs:
         return ["no run in this shard"]
@@ -274,7 +274,7 @@ def _plan_lines(
         seeds = f"seed{'s' if len(places) > 1 else ''} {seeds_text([specs[place].seed for place in places])}"
         budget = specs[places[0]].budget.steps
         lines.append(f"{cell} {seeds}: {status}, {f'{steps:,} of ' if steps else ''}{budget:,} steps")
-    lines.append(f"memory of a run: at most {size(max(need.total for need in memory))}")
+    lines.append(f"memory of a run: at most {size_text(max(need.total for need in memory))}")
     to_come = [spec for spec, row in zip(specs, rows, strict=True) if row["status"] in {"new", "interrupted"}]
     if len(specs) > 1 and to_come:
         lines.append(f"{len(specs) - len(to_come)} of {len(specs)} runs are done; {announcement(to_come, results)}")

@@ -53,7 +53,7 @@ class AsyncCollector:
             self.close()
         self.segment, self.envs = segment, self.open_envs(segment)
         self.ended[:] = False
-        self.episode_stats.drop(np.ones_like(self.ended))
+        self.episode_stats.reset(np.ones_like(self.ended))
         actions = self._act(self.buffer.add_observations(self.envs.reset()))
         self.actions = actions.clone()  # an action in flight must not change
         self.envs.send(actions.cpu().numpy(), self.env_ids)
@@ -69,13 +69,13 @@ class AsyncCollector:
         step = self.envs.recv()
         index = torch.from_numpy(step.env_id).to(self.actions.device)
         self.buffer.add_transitions(self.actions[index], step.reward, step.terminated, step.truncated, step.env_id)
-        live = ~self.ended[step.env_id]
-        self._count(step, live)
+        agent_step = ~self.ended[step.env_id]
+        self._count(step, agent_step)
         self.ended[step.env_id] = step.terminated | step.truncated
         actions = self._act(self.buffer.add_observations(step.obs, step.env_id))
         self.actions[index] = actions
         self.envs.send(actions.cpu().numpy(), step.env_id)
-        return int(live.sum())
+        return int(agent_step.sum())
 
     def close(self) -> None:
         """Close the environments."""
@@ -102,7 +102,7 @@ class AsyncCollector:
     def _act(self, obs: Tensor) -> Tensor:
         return self.explorer(self.actor.act(obs, "act"))
 
-    def _count(self, step: Step, live: NDArray[np.bool_]) -> None:
-        score, alive, over = np.zeros(len(self.env_ids)), np.zeros_like(self.ended), np.zeros_like(self.ended)
-        score[step.env_id], alive[step.env_id], over[step.env_id] = step.score, live, step.over
-        self.episode_stats.add(score, alive, over)
+    def _count(self, step: Step, agent_step: NDArray[np.bool_]) -> None:
+        score, acted, over = np.zeros(len(self.env_ids)), np.zeros_like(self.ended), np.zeros_like(self.ended)
+        score[step.env_id], acted[step.env_id], over[step.env_id] = step.score, agent_step, step.over
+        self.episode_stats.add(score, acted, over)

@@ -22,17 +22,17 @@ class EpisodeStats:
         self.lengths: list[int] = []
         self.last: float | None = None
 
-    def add(self, score: NDArray[np.float64], live: NDArray[np.bool_], over: NDArray[np.bool_]) -> None:
-        """Add one step of every env, each ``[N]``."""
+    def add(self, score: NDArray[np.float64], agent_step: NDArray[np.bool_], over: NDArray[np.bool_]) -> None:
+        """Add one step of every env, each ``[N]``; ``agent_step`` is False where it only reset the env."""
         self.score += score
-        self.length += live
+        self.length += agent_step
         for env_id in np.flatnonzero(over):
             self.last = float(self.score[env_id])
             self.returns.append(self.last)
             self.lengths.append(int(self.length[env_id]))
-        self.drop(over)
+        self.reset(over)
 
-    def drop(self, envs: NDArray[np.bool_]) -> None:
+    def reset(self, envs: NDArray[np.bool_]) -> None:
         """Begin a new game in the envs of the mask ``[N]``."""
         self.score[envs], self.length[envs] = 0, 0
 
@@ -71,10 +71,10 @@ class EpisodeStats:
 
 
 class EpisodeQuota:
-    """The first games of every env that begin from now on, equally many of each, in raw points."""
+    """The first episodes of every env that begin from now on, equally many of each: whole games, in raw points."""
 
     def __init__(self, *, running: NDArray[np.bool_], episodes: int) -> None:
-        """Count ``episodes`` games over all envs; the running games of the envs ``running`` ``[N]`` do not count.
+        """Count ``episodes`` over all envs; the running ones of the envs ``running`` ``[N]`` do not count.
 
         Raises:
             ValueError: the envs cannot play them in equal shares.
@@ -86,10 +86,10 @@ class EpisodeQuota:
         self.score, self.length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
         self.episodes: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]  # return and length
 
-    def add(self, score: NDArray[np.float64], live: NDArray[np.bool_], over: NDArray[np.bool_]) -> None:
+    def add(self, score: NDArray[np.float64], agent_step: NDArray[np.bool_], over: NDArray[np.bool_]) -> None:
         """Add one step of every env, each ``[N]``; score 0 and False twice for an env that has not answered."""
         self.score += score
-        self.length += live
+        self.length += agent_step
         for env_id in np.flatnonzero(over):
             if not self.running[env_id] and len(self.episodes[env_id]) < self.share:
                 self.episodes[env_id].append((float(self.score[env_id]), int(self.length[env_id])))

@@ -29,10 +29,10 @@ class ShardRecorder:
         """True once every env has reached its share."""
         return bool((self.count == self.quota).all())
 
-    def add(self, live: NDArray[np.bool_], obs: Frames, action: NDArray[np.int64], answer: Step) -> None:
-        """Record observation, action and answer of every ``live`` env ``[N]`` below its share."""
+    def add(self, agent_step: NDArray[np.bool_], obs: Frames, action: NDArray[np.int64], answer: Step) -> None:
+        """Record observation, action and answer of every env of the mask ``agent_step`` ``[N]`` below its share."""
         ended = answer.terminated | answer.truncated
-        for env_id in np.flatnonzero(live & (self.count < self.quota)).tolist():
+        for env_id in np.flatnonzero(agent_step & (self.count < self.quota)).tolist():
             self.count[env_id] += 1
             self.score[env_id] += answer.score[env_id]
             cut = bool(self.count[env_id] == self.quota[env_id] and not ended[env_id])
@@ -61,16 +61,16 @@ def record(
 ) -> Iterator[int]:
     """Play until every env has reached its share; yield the number of steps so far after every vector step."""
     frames = envs.reset()
-    live = np.ones(len(frames), np.bool_)
+    agent_step = np.ones(len(frames), np.bool_)
     obs = frame_stacker.add_observations(frames)
     while not recorder.full:
         action = explorer(actor.act(obs, "eval"))
         host_action = action.cpu().numpy()
         envs.send(host_action)
         answer = envs.recv()
-        recorder.add(live, frames, host_action, answer)
+        recorder.add(agent_step, frames, host_action, answer)
         frame_stacker.add_transitions(action, answer.reward, answer.terminated, answer.truncated)
-        live, frames = ~(answer.terminated | answer.truncated), answer.obs
+        agent_step, frames = ~(answer.terminated | answer.truncated), answer.obs
         obs = frame_stacker.add_observations(frames)
         yield int(recorder.count.sum())
     recorder.writer.flush()

@@ -54,7 +54,7 @@ class Collector:
             self.close()
         self.segment, self.envs, self.actions = segment, self.open_envs(segment), ActionLog()
         self.ended[:] = False
-        self.episode_stats.drop(np.ones_like(self.ended))
+        self.episode_stats.reset(np.ones_like(self.ended))
         self.obs = self.buffer.add_observations(self.envs.reset())
 
     def step(self) -> int:
@@ -72,11 +72,11 @@ class Collector:
         if not isinstance(self.envs, Snapshot):
             self.actions.add(env_action)
         self.buffer.add_transitions(action, step.reward, step.terminated, step.truncated)
-        live = ~self.ended
-        self.episode_stats.add(step.score, live, step.over)
+        agent_step = ~self.ended
+        self.episode_stats.add(step.score, agent_step, step.over)
         self.ended = step.terminated | step.truncated
         self.obs = self.buffer.add_observations(step.obs)
-        return int(live.sum())
+        return int(agent_step.sum())
 
     def close(self) -> None:
         """Close the environments."""

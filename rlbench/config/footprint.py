@@ -93,8 +93,8 @@ class Footprint:
             "evaluation workers": self.eval_workers,
             "libraries": self.base,
         }
-        listing = ", ".join(f"{name} {size(count)}" for name, count in parts.items() if count)
-        return f"memory ≈ {size(self.total)} ({listing})"
+        listing = ", ".join(f"{name} {size_text(count)}" for name, count in parts.items() if count)
+        return f"memory ≈ {size_text(self.total)} ({listing})"
 
 
 def footprint(spec: Spec, eval_workers: int = 0, *, steps: int | None = None) -> Footprint:
@@ -294,7 +294,7 @@ def _torso(torso: online.TorsoConfig, task: Task) -> tuple[list[tuple[int, ...]]
     return layers, features, per_row
 
 
-def size(count: int) -> str:
+def size_text(count: int) -> str:
     """Bytes for people: ``0.71 GB`` from a tenth of a gigabyte on, ``1.4 MB`` below."""
     return f"{count / 1e9:.2f} GB" if count >= 100_000_000 else f"{count / 1e6:.1f} MB"
 

@@ -22,7 +22,7 @@ from rlbench.records.imported import Kind
 
 LINE: Final = 2**20  # letters
 COLUMNS: Final = 1_000
-PLAIN: Final = 2**20  # letters from which numpy parses a table
+MIN_NUMPY_LENGTH: Final = 2**20  # letters from which numpy parses a table
 ALIASES: Final = {
     "suite": ("suite",),
     "algorithm": ("algo", "algorithm"),
@@ -133,7 +133,7 @@ def _plain_table(text: str, where: str) -> Table | None:
     aliases = {alias for field in ("step", "return", "length") for alias in ALIASES[field]}
     numeric = [name.strip().lower() in aliases for name in header]
     distinct = any(numeric) and len(header) < len({*header, ""}) <= COLUMNS
-    if len(rest.strip()) < PLAIN or '"' in text or "\r" in text or not distinct:
+    if len(rest.strip()) < MIN_NUMPY_LENGTH or '"' in text or "\r" in text or not distinct:
         return None
     dtype = [(name, "f8" if number else "O") for name, number in zip(header, numeric, strict=True)]
     try:

@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias, get_args
 import numpy as np
 
 from rlbench import disk, suites
-from rlbench.config.footprint import size
+from rlbench.config.footprint import size_text
 from rlbench.config.names import LONGEST, check_name, printable
 from rlbench.curves import arrays, delimited, events, json_files
 from rlbench.curves.points import MOST_CURVES, Label, Points, clean, label_of, number_seeds
@@ -113,12 +113,11 @@ def _content(path: Path) -> bytes:
         raise UsageError(f"{path}: no such file{suggest_path(path)}; check the path") from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
-    bytes_needed, free = (
-        len(raw) * MEMORY_PER_BYTE + MEMORY_PER_VALUE * sum(map(raw.count, SEPARATORS)),
-        available_memory(),
-    )
+    bytes_needed = len(raw) * MEMORY_PER_BYTE + MEMORY_PER_VALUE * sum(map(raw.count, SEPARATORS))
+    free = available_memory()
     if bytes_needed > free:
-        raise DoesNotFit(f"{path}: needs up to {size(bytes_needed)} of memory, {size(free)} are free; split the file")
+        sizes = f"{size_text(bytes_needed)} of memory, {size_text(free)} are free"
+        raise DoesNotFit(f"{path}: needs up to {sizes}; split the file")
     return raw
 
 

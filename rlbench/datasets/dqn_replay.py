@@ -126,7 +126,7 @@ def _chunks(columns: dict[str, NDArray[np.generic]], start: int, head: int, padd
 
 
 def _without_padding(columns: dict[str, NDArray[np.generic]], remaining: int) -> tuple[NDArray[np.bool_], int]:
-    """Mask ``[n]`` of a track's rows without padding, of which ``left`` may come first, and the padding left after."""
+    """Mask ``[n]`` of a track's rows without padding, with ``remaining`` of it first, and the padding that remains."""
     empty = ~columns["observation"].any((1, 2)) & (columns["action"] == 0) & (columns["reward"] == 0)
     mask = np.ones(len(empty), np.bool_)
     for row, (zeros, terminal) in enumerate(zip(empty.tolist(), columns["terminal"].tolist(), strict=True)):

@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.config.footprint import size
+from rlbench.config.footprint import size_text
 from rlbench.errors import RefusedFile, UsageError
 
 UNREAD = frozenset({"infos", "metadata"})  # groups of a D4RL file or of a Minari episode that are not read
@@ -175,8 +175,8 @@ def _refuse_oversized(file: h5py.File, max_bytes: int) -> None:
 
     file.visititems(add)
     if sum(sizes) > max_bytes:
-        problem = f"holds numbers that take {size(sum(sizes))} of memory, this machine has {size(max_bytes)} free"
-        raise RefusedFile(f"{file.filename}: {problem}; check the file, or use a larger machine")
+        problem = f"holds numbers that take {size_text(sum(sizes))} of memory, this machine has {size_text(max_bytes)}"
+        raise RefusedFile(f"{file.filename}: {problem} free; check the file, or use a larger machine")
 
 
 def _array(group: h5py.Group, key: str) -> h5py.Dataset:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.config.footprint import size
+from rlbench.config.footprint import size_text
 from rlbench.datasets import recording_format, recording_writer
 from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Chunk, Frames, Steps
 from rlbench.datasets.recording_writer import CONTENTS, SUFFIX
@@ -178,7 +178,7 @@ def _parts(path: Path, max_bytes: int | None, copies: int = 0) -> list[ChunkOfSe
         frames = prod(segment.shape) * segment.dtype.itemsize * max((place.rows for place in segment.places), default=0)
         need = claim + copies * frames
         if max_bytes is not None and need > max_bytes:
-            problem = f"with it the set takes {size(need)} of memory, this machine has {size(max_bytes)} free"
+            problem = f"with it the set takes {size_text(need)} of memory, this machine has {size_text(max_bytes)} free"
             raise RefusedFile(f"{segment.path}: {problem}; check the file, or use a larger machine")
         source = name.split(".")[0]
         for number, place in enumerate(segment.places):

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from rlbench.config.footprint import size
+from rlbench.config.footprint import size_text
 from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Chunk, Steps
 from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.datasets.tfrecord import Example, example, records
@@ -147,7 +147,7 @@ def read_shard(path: Path, max_bytes: int | None = None) -> Shard:
         except ValueError as error:
             raise _refusal(path, at, str(error)) from None
         if max_bytes is not None and shard.memory > max_bytes:
-            problem = f"with it the shard takes {size(shard.memory)} of memory, {size(max_bytes)} are free"
+            problem = f"with it the shard takes {size_text(shard.memory)} of memory, {size_text(max_bytes)} are free"
             raise _refusal(path, at, f"{problem}; use fewer --workers, or a larger machine")
     if not shard.stacks:
         raise RefusedFile(f"{path}: holds no record; download the shard again")

@@ -32,11 +32,11 @@ from rlbench.records.types import Evaluated
 from rlbench.signals import cause
 
 PROGRAM: Final = ("-P", "-m", "rlbench.assembly.evaluation_worker")
-PIECE: Final = 2**16  # bytes of one read
+READ_SIZE: Final = 2**16  # bytes of one read
 POLL_INTERVAL: Final = 0.05  # seconds between two polls of a training that does not wait; a poll costs some 0.1 ms
-LONGEST: Final = 2.0  # most seconds of silence that one poll counts, as after an hour of suspension
-SLACK: Final = 1.0  # seconds beyond ``env_timeout``, for the interval of replies and busy cores
-STARTING: Final = 300.0  # seconds beyond ``env_timeout`` for the imports of a new process
+MAX_SILENCE: Final = 2.0  # most seconds of silence that one poll counts, as after an hour of suspension
+GRACE: Final = 1.0  # seconds beyond ``env_timeout``, for the interval of replies and busy cores
+STARTUP: Final = 300.0  # seconds beyond ``env_timeout`` for the imports of a new process
 DUMP_TIMEOUT: Final = 1.0  # seconds to write the stack of a hanging process
 DUMP: Final = signal.SIGUSR2  # requests that stack
 STOP_SIGNALS: Final = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
@@ -57,7 +57,7 @@ class EvalWorker:
 
     def __init__(self, config: WorkerConfig) -> None:
         self.epoch: int | None = None  # None while idle
-        self.games, self.silent, self.started = 0, 0.0, False
+        self.games, self.silent_seconds, self.started = 0, 0.0, False
         self._last_poll, self._partial_line, self._scale = monotonic(), "", config.scale
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
         self._weights = os.fdopen(os.memfd_create("policy"), "wb", buffering=0)
@@ -87,7 +87,7 @@ class EvalWorker:
 
     def send(self, epoch: int, policy: Mapping[str, Tensor]) -> None:
         """Send the ``policy``, weights ``[...]`` by name, to this idle worker."""
-        self.epoch, self.games, self.silent, self._last_poll = epoch, 0, 0.0, monotonic()
+        self.epoch, self.games, self.silent_seconds, self._last_poll = epoch, 0, 0.0, monotonic()
         groups = {"policy": policy, "scale": self._scale}
         self._weights.seek(0)
         self._weights.write(
@@ -118,9 +118,9 @@ class EvalWorker:
             raise self._death(code)
         now = monotonic()
         self.started = self.started or bool(lines)
-        self.silent = 0.0 if lines else self.silent + min(now - self._last_poll, LONGEST)
+        self.silent_seconds = 0.0 if lines else self.silent_seconds + min(now - self._last_poll, MAX_SILENCE)
         self._last_poll = now
-        if self.silent > env_timeout + (SLACK if self.started else STARTING):
+        if self.silent_seconds > env_timeout + (GRACE if self.started else STARTUP):
             raise self._hung(env_timeout)
         return None
 
@@ -136,7 +136,7 @@ class EvalWorker:
     def _lines(self) -> list[str]:
         text = self._partial_line
         with suppress(BlockingIOError):
-            while piece := os.read(self.replies, PIECE):
+            while piece := os.read(self.replies, READ_SIZE):
                 text += piece.decode()
         *lines, self._partial_line = text.split("\n")
         return lines

@@ -119,7 +119,7 @@ SMALL: Final = 1e-3
 """Bound of ``init_uniform``; ``init_last_fc_weight`` of ARISE-Initiative/robomimic@d309eae."""
 
 GAIN: Final = 1e-2
-"""Gain of a last layer in ``init_xavier`` and ``orthogonal``; ``init_module_weights`` of corl-team/CORL@eeeeef2."""
+"""Gain of a last layer, here and in ``init_module_weights`` of corl-team/CORL@eeeeef2."""
 
 
 def init_uniform(*layers: nn.Linear) -> None:

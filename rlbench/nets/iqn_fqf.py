@@ -18,17 +18,17 @@ from rlbench.ops.types import Role
 class IQNHead(nn.Module):
     """IQN: the inverse CDF at sampled fractions, through a cosine embedding (https://arxiv.org/abs/1806.06923)."""
 
-    waves: Tensor
+    frequencies: Tensor
 
     def __init__(self, streams: DuelingMLP, *, features: int, samples: Mapping[Role, int], cosines: int) -> None:
         super().__init__()
         self.streams, self.embed, self.samples = streams, nn.Linear(cosines, features), samples
-        self.register_buffer("waves", math.pi * torch.arange(1, cosines + 1), persistent=False)
+        self.register_buffer("frequencies", math.pi * torch.arange(1, cosines + 1), persistent=False)
 
     def at_taus(self, features: Tensor, taus: Tensor, role: Role) -> Tensor:
         """The inverse CDF at ``taus``: ``[B, F]``, ``[B, Q]`` to ``[B, A, Q]`` (eq. 4)."""
-        waves = (taus[..., None] * self.waves).cos()
-        y: Tensor = self.streams(features[:, None] * self.embed(waves).relu_(), role)  # [B, Q, A, 1]
+        cosines = (taus[..., None] * self.frequencies).cos()
+        y: Tensor = self.streams(features[:, None] * self.embed(cosines).relu_(), role)  # [B, Q, A, 1]
         return y.squeeze(-1).transpose(1, 2)
 
     def forward(self, features: Tensor, role: Role) -> QuantileReturn:

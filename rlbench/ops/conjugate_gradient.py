@@ -43,15 +43,15 @@ def conjugate_gradient(
     The number of iterations is fixed; after the squared residual falls below ``tolerance`` they change nothing.
     """
     x, residual, direction = torch.zeros_like(right), right.clone(), right.clone()
-    size = residual @ residual
+    square = residual @ residual
     for _ in range(iterations):
         image = product(direction)
-        active = (size >= tolerance).to(size.dtype)
-        step = active * size / (direction @ image).clamp_min(torch.finfo(size.dtype).tiny)
+        active = (square >= tolerance).to(square.dtype)
+        step = active * square / (direction @ image).clamp_min(torch.finfo(square.dtype).tiny)
         x = x + step * direction
         residual = residual - step * image
-        smaller = residual @ residual
-        turn = active * smaller / size.clamp_min(torch.finfo(size.dtype).tiny)
-        direction = torch.where(active > 0, residual + turn * direction, direction)
-        size = torch.where(active > 0, smaller, size)
+        new_square = residual @ residual
+        beta = active * new_square / square.clamp_min(torch.finfo(square.dtype).tiny)
+        direction = torch.where(active > 0, residual + beta * direction, direction)
+        square = torch.where(active > 0, new_square, square)
     return x

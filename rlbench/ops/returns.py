@@ -35,12 +35,12 @@ def update_moments(moments: RunningMoments, x: Tensor, weight: Tensor) -> Runnin
     mean = (weight * x).sum(0) / rows.clamp_min(1)
     squares = (weight * (x - mean).square()).sum(0)
     total = (moments.rows + rows).clamp_min(1)
-    gap = mean - moments.mean
-    spread = moments.var * moments.rows + squares + gap.square() * moments.rows * rows / total
-    some = rows > 0
+    delta = mean - moments.mean
+    square_sum = moments.var * moments.rows + squares + delta.square() * moments.rows * rows / total
+    has_rows = rows > 0
     return RunningMoments(
-        torch.where(some, moments.mean + gap * rows / total, moments.mean),
-        torch.where(some, spread / total, moments.var),
+        torch.where(has_rows, moments.mean + delta * rows / total, moments.mean),
+        torch.where(has_rows, square_sum / total, moments.var),
         moments.rows + rows,
     )
 
@@ -49,11 +49,11 @@ def advantages(rollout: Rollout, value: Tensor, *, gamma: float, gae_lambda: flo
     """Generalized advantage estimates, GAE(λ) (https://arxiv.org/abs/1506.02438, eq. 16), ``[T, N]``.
 
     ``value`` is ``[T + 1, N]``. A termination does not bootstrap; a truncation and the end of the rollout bootstrap
-    from the value of the true final observation. Dead rows get 0.
+    from the value of the true final observation. Final rows get 0.
     """
-    nonterminal, alive = (~rollout.terminated).to(value.dtype), (~rollout.final).to(value.dtype)
-    error = (rollout.reward + gamma * nonterminal * value[1:] - value[:-1]) * alive
-    decay = gamma * gae_lambda * (~rollout.done).to(value.dtype) * alive
+    nonterminal, has_action = (~rollout.terminated).to(value.dtype), (~rollout.final).to(value.dtype)
+    error = (rollout.reward + gamma * nonterminal * value[1:] - value[:-1]) * has_action
+    decay = gamma * gae_lambda * (~rollout.done).to(value.dtype) * has_action
     advantage = torch.empty_like(error)
     running = torch.zeros_like(error[0])
     for row in range(len(error) - 1, -1, -1):

@@ -24,7 +24,7 @@ Points = Annotated[float, Field(ge=-LARGEST_RETURN, le=LARGEST_RETURN)]
 class StepCounts:
     """Steps of a run so far."""
 
-    env_steps: Count  # live agent steps; frames = steps × frame skip
+    env_steps: Count  # agent steps; frames = steps × frame skip
     updates: Count  # gradient steps
 
     @property

@@ -126,7 +126,7 @@ def every_cell(
         references = primaries(suite)
         beyond = sorted(key for key in runs if key.suite == suite and key not in references)
         groups = {key: runs.get(key, Runs()) for key in (*references, *beyond)}
-        cells = [_tested(key, references.get(key), group, share, returns_by_file) for key, group in groups.items()]
+        cells = [_test_cell(key, references.get(key), group, share, returns_by_file) for key, group in groups.items()]
         verdicts = iter(decide([cell.claim for cell in cells if cell.claim is not None], alpha))
         stages = decide_at_equal_steps([cell.at for cell in cells], alpha)
         for cell, group, at in zip(cells, groups.values(), stages, strict=True):
@@ -148,7 +148,7 @@ def _verdict(verdict: Verdict | None, runs: Runs) -> Verdict:
     return Verdict("NOT COMPARABLE" if runs.elsewhere else "NOT RUN")
 
 
-def _tested(
+def _test_cell(
     key: CellKey,
     reference: ReferenceScore | None,
     runs: Runs,
@@ -171,14 +171,14 @@ def _tested(
             other = seed_scores(scored_runs, OTHER_READING[estimator], limit=limit, scale=scale)
             claim = under_both_estimators(claim, with_failures(test, other, failed_scores))
         if (stop := threshold(key, reference)) is not None:
-            claim = in_both_respects(claim, _in_time(runs, reference, stop, share))
+            claim = in_both_respects(claim, _test_steps_to_threshold(runs, reference, stop, share))
         if insensitive(key, reference, tolerance):
             claim = no_more_than_consistent(claim)
-        if runs.whole and (whole := _tested(key, reference, runs.whole, share, returns_by_file).claim):
+        if runs.whole and (whole := _test_cell(key, reference, runs.whole, share, returns_by_file).claim):
             both = under_both_estimators(claim, whole)
             claim = replace(claim, found=both.found, above=both.above)
         claim = claim if runs.looks is None else correct_for_looks(claim, runs.looks)
-        if runs.ended_look and (ended := _tested(key, reference, runs.ended_look, share, returns_by_file).claim):
+        if runs.ended_look and (ended := _test_cell(key, reference, runs.ended_look, share, returns_by_file).claim):
             claim = replace(claim, below=in_both_respects(claim, ended).below)  # a forged count hides no verdict
     roots = [run.seed for run in scored_runs if within(run.evaluations, limit)] + [run.seed for run in runs.failed]
     return Cell(
@@ -216,7 +216,7 @@ def _test(key: CellKey, reference: ReferenceScore, tolerance: float, level: floa
     return against_run(capped, stop, tolerance, resolution(key, reference))
 
 
-def _in_time(runs: Runs, reference: ReferenceScore, stop: float, share: float | None) -> CellTest:
+def _test_steps_to_threshold(runs: Runs, reference: ReferenceScore, stop: float, share: float | None) -> CellTest:
     """Test the steps to the threshold, negative so that more is better, against the reference's if it is known.
 
     A seed that did not reach the threshold counts at its whole budget, a lower bound of its steps.
@@ -269,7 +269,7 @@ def _remarks(cell: Cell, runs: Runs, parity: str) -> Iterator[str]:
     """The notes of a cell, in a fixed order."""
     reference, word = cell.documented, cell.verdict.word
     yield from (*imported_remarks(runs, parity), *notes(cell.key))
-    if problem := suites.problem(cell.key.suite):
+    if problem := suites.unavailable_reason(cell.key.suite):
         yield problem
     if word == "NOT COMPARABLE":
         yield "another protocol or environment" if reference else "not documented"
@@ -313,7 +313,7 @@ def _doubts(cell: Cell, runs: Runs) -> Iterator[str]:
         return
     centre = PEAKS.get(reference.estimator)
     if (stop := threshold(cell.key, reference)) is not None:
-        yield _reaching(runs, reference, stop)
+        yield _threshold_text(runs, reference, stop)
     several = reference.source == OPTIMUM or (reference.n or 1) > 1  # a single run has its resolution for a spread
     if several and word == "REPRODUCED" and cell.margin == reference.std:
         yield "the margin is the documented std"
@@ -338,7 +338,7 @@ def _doubts(cell: Cell, runs: Runs) -> Iterator[str]:
             yield f"{UNDECIDABLE}: the reported score's own error is too large"
 
 
-def _reaching(runs: Runs, reference: ReferenceScore, stop: float) -> str:
+def _threshold_text(runs: Runs, reference: ReferenceScore, stop: float) -> str:
     reach_steps = [steps for run in runs.complete if (steps := steps_to(run.evaluations, stop)) is not None]
     text = f"{len(reach_steps)} of {count_text(len(runs.scored), 'run')} reached {stop:g}"
     if reach_steps:

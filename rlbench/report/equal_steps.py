@@ -83,25 +83,25 @@ class ReferenceCurve:
         return ReferencePoint(
             step=step,
             reference_step=step - self.curve.uncounted_steps,
-            mean=mean([interpolated(at, self.curve.env_steps, self.curve.mean) for at in reference_steps]),
-            std=mean([interpolated(at, self.curve.env_steps, self.curve.std) for at in reference_steps]),
+            mean=mean([interpolate(at, self.curve.env_steps, self.curve.mean) for at in reference_steps]),
+            std=mean([interpolate(at, self.curve.env_steps, self.curve.std) for at in reference_steps]),
             n=self.curve.n,
         )
 
-    def risen(self, step: int) -> bool:
+    def has_risen(self, step: int) -> bool:
         """True if the documented mean at ``step`` has risen a tenth of the way from its start to its best."""
         point, start = self.point(step), self.curve.mean[0]
         best = max(self.curve.mean[: max(1, bisect_right(self.curve.env_steps, SLACK * self.budget))])
         return point.reference_step > 0 and point.mean > start and point.mean - start >= SHARE_OF_WAY * (best - start)
 
-    def informative(self, step: int) -> bool:
+    def is_informative(self, step: int) -> bool:
         """True if the documented curve at ``step`` differs from its start, a tenth of the way to its best."""
         point = self.point(step)
-        return self.risen(step) and point.mean - self.curve.mean[0] >= STDS_ABOVE_START * point.std
+        return self.has_risen(step) and point.mean - self.curve.mean[0] >= STDS_ABOVE_START * point.std
 
     def first_informative(self) -> int | None:
         """The first informative test step; None if there is none."""
-        return next((step for step in self.test_steps if self.informative(step)), None)
+        return next((step for step in self.test_steps if self.is_informative(step)), None)
 
     def alpha_spent(self, step: int) -> float:
         """The share of ``ALPHA`` that BEHIND, as well as AHEAD, may spend at the test step ``step``; all sum to 1.
@@ -111,7 +111,7 @@ class ReferenceCurve:
         luck, and then it is too high by luck as well.
         """
         number = self.test_steps.index(step) + 1
-        return (spent(number) - spent(number - 1)) / ALPHA
+        return (alpha_spent_by(number) - alpha_spent_by(number - 1)) / ALPHA
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -186,7 +186,7 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
     std = point.std if share is None else None
     margin = margin_of(point.mean, std, random, SHARE if share is None else share)
     test = partial(against_seeds, reference=point.mean, std=point.std, n=point.n, margin=margin, level=runs.level)
-    claim = with_failures(test, scores, failed_scores) if curve.informative(step) else None
+    claim = with_failures(test, scores, failed_scores) if curve.is_informative(step) else None
     if claim is not None and runs.looks is not None and runs.looks.count:
         claim = correct_for_looks(claim, runs.looks)
     if claim is not None:
@@ -210,10 +210,10 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
 def decide_at_equal_steps(cells: Sequence[AtStep | None], alpha: float = ALPHA) -> list[AtStep | None]:
     """Every cell of a table at equal steps with its word, after Holm's correction over them."""
     verdicts = iter(decide([at.claim for at in cells if at is not None and at.claim is not None], alpha))
-    return [at if at is None or at.claim is None else _worded(at, next(verdicts)) for at in cells]
+    return [at if at is None or at.claim is None else _with_word(at, next(verdicts)) for at in cells]
 
 
-def _worded(at: AtStep, verdict: Verdict) -> AtStep:
+def _with_word(at: AtStep, verdict: Verdict) -> AtStep:
     return replace(at, word=WORDS.get(verdict.word, "OPEN"), more=verdict.more, next_look=verdict.next_look)
 
 
@@ -271,7 +271,7 @@ def _end(run: Run) -> int:
     return max(run.budget if run.status == "done" else 0, run.evaluations[-1].env_steps)
 
 
-def interpolated(step: float, steps: Sequence[int], values: Sequence[float]) -> float:
+def interpolate(step: float, steps: Sequence[int], values: Sequence[float]) -> float:
     """The value at ``step`` on the line between its neighbours; the first or the last one outside."""
     if step <= steps[0]:
         return values[0]
@@ -281,7 +281,7 @@ def interpolated(step: float, steps: Sequence[int], values: Sequence[float]) -> 
     return values[-1]
 
 
-def spent(number: int) -> float:
+def alpha_spent_by(number: int) -> float:
     """The alpha spent up to the test step of this number, counted from 1; none before."""
     if number == 0:
         return 0.0

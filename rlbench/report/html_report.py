@@ -37,7 +37,7 @@ SMALL: Final[tuple[tuple[Kind, str], ...]] = (
     ("improvement", "The probability that a run beats its published score; a half is a draw."),
     ("profile", "Share of runs above each score."),
 )
-PLAIN: Final = " /:;=,.-+'!*?@$~_"  # characters, besides letters and digits, that a quoted URL in HTML holds unescaped
+URL_SAFE: Final = " /:;=,.-+'!*?@$~_"  # characters, besides letters and digits, unescaped in a quoted URL in HTML
 NUMBERS: Final = frozenset({"Seed", "Seeds", "Steps", "Best", "Last", "Last tenth", "Hours", "Steps/s", "Runs"})
 SPARK = (90, 22)  # width and height of a seed's curve, in pixels
 
@@ -109,7 +109,7 @@ def _figure(suite: str, kind: Kind, caption: str, evidence: Sources) -> str:
         svg = encode_figure(draw(suite, kind, evidence), ".svg")
     except UsageError:  # nothing to draw of this kind
         return ""
-    data = quote(" ".join(svg.decode().split()), safe=PLAIN)  # shorter than in base 64
+    data = quote(" ".join(svg.decode().split()), safe=URL_SAFE)  # shorter than in base 64
     image = f'<img alt="{caption}" src="data:image/svg+xml,{data}">'
     return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
 

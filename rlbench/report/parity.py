@@ -162,15 +162,14 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
         return None
     window_steps = window(step, epoch)
     ours, theirs = (
-        [score_at(run.evaluations, window_steps) for run in side if has_reached(run, step)]
-        for side in (scored_runs, peers)
+        [score_at(r.evaluations, window_steps) for r in side if has_reached(r, step)] for side in (scored_runs, peers)
     )
     if len(ours) < MIN_SEEDS_A_SIDE or len(theirs) < len(peers):  # a curve begins beyond the step
         return None
     curve, scale = reference_curve(key), scale_of(key)
     level = curve.point(step) if curve is not None else None
     way = None
-    if scale is not None and (curve is None or curve.risen(step)):
+    if scale is not None and (curve is None or curve.has_risen(step)):
         way = abs((level.mean if level is not None else mean(theirs)) - scale.random) or None
     claim = None
     if way is not None and scale is not None:

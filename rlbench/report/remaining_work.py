@@ -92,7 +92,7 @@ def _plugin_cells(suite: str) -> list[CellKey]:
     """Cells of an installed plug-in's suite; none of rlbench's own suites, whose references list theirs."""
     from rlbench import suites
 
-    if suite in suites.SUITES or suites.problem(suite):
+    if suite in suites.SUITES or suites.unavailable_reason(suite):
         return []
     return [
         CellKey(suite, algorithm, *row_of(suite, task, ""))
@@ -244,7 +244,7 @@ def needed(verdict: Verdict) -> int | None:
 
 
 def stage(at: AtStep | None, until: int | None) -> Verdict:
-    """A verdict at equal steps in the words of the full budget, for ``chosen`` with runs to ``until``."""
+    """A verdict at equal steps in the words of the full budget, for ``choose_cells`` with runs to ``until``."""
     if at is None or (at.word == "TOO EARLY" and until is not None and at.level.step < until):
         return Verdict("NOT RUN")
     return Verdict("INCONCLUSIVE", at.more) if at.word == "OPEN" else Verdict("REPRODUCED")

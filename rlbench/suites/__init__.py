@@ -35,7 +35,7 @@ def names() -> list[str]:
     return [*SUITES, *(name for name in plugins.plugins() if name not in SUITES)]
 
 
-def problem(suite: str) -> str:
+def unavailable_reason(suite: str) -> str:
     """Say why a suite cannot be used; empty where it can."""
     if suite not in names():
         return f"suite {suite}: no installed package brings it; its records are shown as they are"

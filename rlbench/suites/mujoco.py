@@ -55,10 +55,10 @@ At thu-ml/tianshou e605bdea policies give actions between the bounds, which are 
 """
 
 LR_DECAY_STEPS = 3_072_000
-"""Live steps over which the documented learning rate falls: 100 epochs of 30,000, each rounded up to whole rollouts."""
+"""Agent steps over which the documented learning rate falls: 100 epochs of 30,000, rounded up to whole rollouts."""
 
 REINFORCE_DECAY = 10_260_480
-"""Live steps of the schedule of REINFORCE, whose documented runs had 334 epochs."""
+"""Agent steps of the schedule of REINFORCE, whose documented runs had 334 epochs."""
 
 EPOCH = 30_720
 """Steps between two evaluations of an on-policy algorithm."""
@@ -104,7 +104,7 @@ def spec(algorithm: str, task: str, seed: int) -> Spec:
         task=MujocoTask(id=task, envs=NUM_ENVS.get(algorithm, 1)),
         algo=algo,
         protocol=Protocol(name="mujoco-v4", episodes=10, envs=10),
-        # 64 episodes at once must not be cut: these environments tell where they stand, and resuming is exact anywhere
+        # 64 episodes at once must not be cut: these environments save their state, so resuming is exact anywhere
         budget=Budget(steps=1_000_000, epoch=epoch, segment=1_000_000 if on_policy else 100_000),
         seed=seed,
     )

@@ -2,14 +2,13 @@
 
 A cell has the settings of its primary reference (Tianshou, CORL, robomimic, OfflineRL-Lib): ``offline_settings.csv``
 has every field with file and commit. Cells without a reference, and our own data, have those of ``ALGORITHMS``:
-thu-ml/tianshou examples/offline at v0.4.9 (IL, BCQ, CQL, TD3+BC), without the errors of its CQL and BCQ; IQL and CRR
-have none there: IQL has its paper's settings, CRR its paper's losses (exp, β 1, weights up to 20) with two
-critics of which the lesser counts, targets that follow by 0.005, batches of 256 and the mode at play, as the others
-here; that is neither the paper's setting (distributional critics) nor d3rlpy's. Our own data carry names that begin
-with ``rlb-``: they are not D4RL's, and no score on them is compared with one on those. On the nine with a recipe CQL's
-gap weighs 5 and has no multiplier (its authors: 5 or 10 for these bodies): under the documented threshold of 10 the gap
-stayed at 1 to 5, the multiplier went to 0.02 within 20,000 updates and values ran away (one seed, on a set of
-HalfCheetah that is no longer made). Worlds of discrete actions are in ``offline_discrete``.
+thu-ml/tianshou examples/offline at v0.4.9 (IL, BCQ, CQL, TD3+BC), without the errors of its CQL and BCQ. IQL and CRR
+have none there. IQL has its paper's settings; CRR its paper's losses (exp, β 1, weights up to 20), with the minimum of
+two critics, τ 0.005, batches of 256 and evaluation by the mode. That is neither the paper's setting (distributional
+critics) nor d3rlpy's. The names of our own data begin with ``rlb-``: no score on them is compared with one on D4RL's.
+On the nine with a recipe CQL's gap weighs 5 and has no multiplier (its authors: 5 or 10 for these robots): under the
+documented threshold of 10 the gap stayed at 1 to 5, the multiplier fell to 0.02 within 20,000 updates and the values
+diverged (one seed, on a data set of HalfCheetah that no longer exists). Discrete actions: ``offline_discrete``.
 """
 
 from __future__ import annotations

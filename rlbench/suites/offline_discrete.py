@@ -100,7 +100,7 @@ TOY_CHANGES: Final[Mapping[str, Mapping[str, Frozen]]] = {
 
 
 def _toy_algo(algorithm: str) -> DiscreteOfflineConfig:
-    """For toys, of which nothing is documented: plain layers, faster steps, and so short a sight that few suffice."""
+    """For toys, without documented settings: plain layers, a higher learning rate, and a short horizon."""
     return ALGORITHMS[algorithm].model_copy(
         update={
             "torso": MLPConfig(widths=(64,)),

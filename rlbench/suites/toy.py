@@ -128,7 +128,7 @@ ON_POLICY = {
         rollout_length=128,
         gamma=0.99,
         gae_lambda=1.0,
-    ),  # whole returns: with λ = 0.95, γ = 0.98 and rollouts of 16 or 64 rows one of two seeds did not arrive
+    ),  # whole returns: with λ = 0.95, γ = 0.98 and rollouts of 16 or 64 rows one of two seeds did not solve the task
     "ppo": _with(
         GREEDY, method=PPOConfig(clip=0.2, epochs=10, minibatches=4, recompute=True, normalize=True), rollout_length=64
     ),
@@ -173,11 +173,11 @@ IMPOSSIBLE = frozenset(
     | {("ppo+icm", task) for task in TOY_SETTINGS}
     | {(name, task) for name in CONTINUOUS for task in TOY_SETTINGS if name != "sac"}
 )
-"""Discrete and continuous actions do not mix; Doors is for curiosity alone."""
+"""Pairs without a cell: discrete and continuous actions do not mix; Doors is for PPO and PPO with curiosity."""
 
 
 def spec(algorithm: str, task: str, seed: int) -> Spec:
-    """The settings of one cell of the sanity table."""
+    """The settings of one cell of the toy table."""
     env_task, changes = ToyTask(id=task), list[str]()
     algo: QLearningConfig | ActorCriticConfig | DiscreteSACConfig | PolicyGradientConfig
     if task == "Doors":

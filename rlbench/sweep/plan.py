@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from rlbench.config.footprint import Footprint, eval_worker_count, footprint, size, useful_threads
+from rlbench.config.footprint import Footprint, eval_worker_count, footprint, size_text, useful_threads
 from rlbench.config.names import count_text
 from rlbench.config.run import Spec
 from rlbench.errors import DoesNotFit, UsageError
@@ -124,7 +124,7 @@ def refuse_too_large(
         DoesNotFit: they are; the message has both numbers.
     """
     if memory > free:
-        share = f"{size(memory)} of it on {place}, which has {size(free)} free"
+        share = f"{size_text(memory)} of it on {place}, which has {size_text(free)} free"
         raise DoesNotFit(f"{run}: {need.line()}; {share}; {remedy}, or use a larger machine")
 
 

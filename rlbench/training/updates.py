@@ -64,10 +64,10 @@ class EagerUpdater(Composite, Generic[BatchT]):
         """Make updates ``first`` … ``first + count − 1``."""
         for number in range(first, first + count):
             batch = self.source.sample(self.batch)
-            report = self.learner.update(batch, number % self.learner.cycle)
+            report = self.learner.update(batch, number % self.learner.cycle_length)
             self.source.update_priorities(batch.slot, report.priority)
             self.metrics.add(report.metrics)
-            for periodic in self.learner.every:
+            for periodic in self.learner.periodic_actions:
                 if (number + 1) % periodic.period == 0:
                     periodic.action()
 

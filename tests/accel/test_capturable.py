@@ -66,12 +66,12 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_captured_updates_never_leave_the_device(cell: str) -> None:
     run = rig(cell, Runtime(device="cpu", threads=1, update_engine="eager"))
     assert isinstance(run.updater, EagerUpdater)
-    cycle = run.updater.learner.cycle
+    cycle = run.updater.learner.cycle_length
     with TransferMonitor():
         run.updater.run(0, cycle)  # optimizers begin: before anything is captured
     with TransferMonitor() as monitor:
         run.updater.run(cycle, cycle)
-        for periodic in run.updater.learner.every:
+        for periodic in run.updater.learner.periodic_actions:
             periodic.action()
     assert monitor.calls > 10 * cycle
     assert monitor.crossings == set()

@@ -69,7 +69,7 @@ def test_captured_updates_equal_eager_ones_bit_for_bit(cell: str) -> None:
     cells_of(cell, plain, plain.updater, strides)
     cells_of(cell, quick, graphs, strides)
     assert graphs.refusal is None
-    assert graphs.graphs or plain.updater.learner.cycle * WARMUP >= sum(strides)
+    assert graphs.graphs or plain.updater.learner.cycle_length * WARMUP >= sum(strides)
     same(plain, quick)
     assert graphs.take() == plain.updater.take()
 
@@ -96,7 +96,7 @@ def test_captures_have_few_lengths_of_powers_of_two() -> None:
 
 def test_periodic_action_ends_a_capture_and_is_part_of_it() -> None:
     plain, quick, graphs = pair("toy/dqn/Catch")
-    period = plain.updater.learner.every[0].period
+    period = plain.updater.learner.periodic_actions[0].period
     for run, updater in ((plain, plain.updater), (quick, graphs)):
         updater.run(period - 30, 27)
         torch.manual_seed(1)

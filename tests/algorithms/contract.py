@@ -19,10 +19,10 @@ class Cyclic(Protocol):
     """A learner whose updates differ within a cycle."""
 
     @property
-    def cycle(self) -> int: ...
+    def cycle_length(self) -> int: ...
 
     @property
-    def every(self) -> tuple[Periodic, ...]: ...
+    def periodic_actions(self) -> tuple[Periodic, ...]: ...
 
     def update(self, batch: Transition, phase: int = 0) -> object: ...
 
@@ -47,16 +47,16 @@ def alike(one: Stateful, other: Stateful) -> None:
 
 def due(learner: Cyclic, number: int = 0) -> None:
     """Everything that is due after update ``number``."""
-    for periodic in learner.every:
+    for periodic in learner.periodic_actions:
         if (number + 1) % periodic.period == 0:
             periodic.action()
 
 
 def cycled(learner: Cyclic, batch: Transition) -> None:
     """One whole cycle of updates and everything that is due at any time."""
-    for phase in range(learner.cycle):
+    for phase in range(learner.cycle_length):
         learner.update(batch, phase)
-    for periodic in learner.every:
+    for periodic in learner.periodic_actions:
         periodic.action()
 
 

@@ -195,7 +195,7 @@ def test_a_cycle_of_updates_changes_every_parameter_that_learns(name: str) -> No
         batch = batch._replace(reward=batch.reward + 100)
         for _ in range(50):
             learner.update(batch, 0)
-    for phase in range(learner.cycle):
+    for phase in range(learner.cycle_length):
         learner.update(batch, phase)
     for (net, _), old in zip(taught(learner), before, strict=True):
         assert not [k for (k, v), o in zip(net.named_parameters(), old, strict=True) if torch.equal(v, o)]
@@ -205,13 +205,13 @@ def test_a_cycle_of_updates_changes_every_parameter_that_learns(name: str) -> No
 def test_targets_follow_their_networks_by_polyak_averaging_and_only_when_due(name: str) -> None:
     learner, batch, _ = learner_of(name)
     before = leaves(learner.state_dict())
-    for phase in range(learner.cycle):
+    for phase in range(learner.cycle_length):
         learner.update(batch, phase)
     for parameter in (parameter for net, _ in taught(learner) for parameter in net.parameters()):
         parameter.data += 1  # far from its target
     now = leaves(learner.state_dict())
     online = {key.replace("net/", "").replace("online/", "").replace("/", "."): value for key, value in now.items()}
-    for periodic in learner.every:
+    for periodic in learner.periodic_actions:
         periodic.action()
     after, copies = leaves(learner.state_dict()), isinstance(learner, QLearner) or name == "crr binary"
     share = 1.0 if copies else 0.02 if name == "toy/sac/Catch" else 0.005
@@ -254,10 +254,11 @@ def test_a_row_of_weight_zero_has_no_effect(name: str) -> None:
     assert [key for key in ours if not torch.equal(ours[key], theirs[key])] == []
 
 
-def test_a_batch_of_dead_rows_leaves_every_number_finite_and_the_temperature(name: str) -> None:
+def test_a_batch_of_final_rows_leaves_every_number_finite_and_the_temperature(name: str) -> None:
     learner, batch, _ = learner_of(name)
     before = leaves(learner.state_dict())
-    report = [learner.update(batch._replace(weight=torch.zeros(BATCH)), phase) for phase in range(learner.cycle)][-1]
+    empty = batch._replace(weight=torch.zeros(BATCH))
+    report = [learner.update(empty, phase) for phase in range(learner.cycle_length)][-1]
     after = leaves(learner.state_dict())
     assert all(bool(value.isfinite().all()) for value in (*after.values(), *report.metrics.values()))
     assert all(torch.equal(before[key], after[key]) for key in before if key.endswith("temperature/log"))
@@ -266,17 +267,16 @@ def test_a_batch_of_dead_rows_leaves_every_number_finite_and_the_temperature(nam
 def test_update_returns_finite_metrics_and_one_priority_per_row(name: str) -> None:
     learner, batch, _ = learner_of(name)
     report = learner.update(batch, 0)
-    assert report.priority.shape == (BATCH,)
-    assert bool((report.priority >= 0).all())
-    metrics = report.metrics.values()
-    assert all(x.shape == () and not x.requires_grad and bool(x.isfinite()) for x in metrics)
+    assert report.priority.shape == (BATCH,) and bool((report.priority >= 0).all())
+    assert all(x.shape == () and not x.requires_grad and bool(x.isfinite()) for x in report.metrics.values())
 
 
 def test_learner_restored_from_its_state_continues_exactly(name: str) -> None:
     one, batch, _ = learner_of(name)
     cycled(one, batch)
     one.update(batch, 0)
-    goes_on(one, learner_of(name, seed=7)[0], lambda learner, time: learner.update(batch, (1 + time) % learner.cycle))
+    other = learner_of(name, seed=7)[0]
+    goes_on(one, other, lambda learner, time: learner.update(batch, (1 + time) % learner.cycle_length))
 
 
 def test_equal_seeds_draw_equal_networks_and_others_do_not(name: str) -> None:

@@ -24,8 +24,8 @@ OBS, ACTIONS, GAMMA = 3, 4, 0.9
 class Pupil:
     """Keeps what it is given to learn from."""
 
-    steps, cycle = 1, 1
-    every: tuple[Periodic, ...] = ()
+    steps, cycle_length = 1, 1
+    periodic_actions: tuple[Periodic, ...] = ()
 
     def __init__(self) -> None:
         self.net = nn.Linear(1, 1)

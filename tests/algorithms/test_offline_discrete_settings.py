@@ -83,7 +83,7 @@ def test_other_settings_reach_the_learner() -> None:
         assert isinstance(learner, QLearner)
         (group,) = (group for optimizer in learner.optimizers for group in optimizer.param_groups)
         assert (group["lr"], group["eps"], learner.max_grad_norm) == (0.03, 1e-3, 0.7)
-        assert [periodic.period for periodic in learner.every] == [11] and learner.double
+        assert [periodic.period for periodic in learner.periodic_actions] == [11] and learner.double
     il = learner_of(offline_discrete.DiscreteBCConfig(), DQNHeadConfig(), **steps)
     assert isinstance(il, BehaviorCloning)
     (group,) = il.actor_optimizer.param_groups

@@ -54,8 +54,8 @@ def train(method: Method, data: Transition, updates: int) -> Tensor:
     draw = torch.Generator().manual_seed(1)
     for number in range(updates):
         rows = torch.randint(0, ROWS, (BATCH,), generator=draw)
-        learner.update(Transition(*(column[rows] for column in data)), number % learner.cycle)
-        for periodic in learner.every:
+        learner.update(Transition(*(column[rows] for column in data)), number % learner.cycle_length)
+        for periodic in learner.periodic_actions:
             if (number + 1) % periodic.period == 0:
                 periodic.action()
     return learner.act(torch.tensor([[-1.0], [1.0]]), "eval")[:, 0]

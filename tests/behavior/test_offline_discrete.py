@@ -40,7 +40,7 @@ def train(algorithm: str, task: str, data: Recording, seed: int) -> OffPolicyLea
     source = dataset_ring(data.dataset, n_step=spec.algo.n_step, gamma=spec.algo.gamma, generator=generator, device=CPU)
     for number in range(1, UPDATES[task] + 1):
         learner.update(source.sample(spec.algo.batch), 0)
-        for periodic in learner.every:
+        for periodic in learner.periodic_actions:
             if number % periodic.period == 0:
                 periodic.action()
     return learner

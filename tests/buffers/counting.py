@@ -5,7 +5,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class Touched(TorchDispatchMode):
-    """Counts the elements of everything that operations make or, if ``changed``, change; a view is free."""
+    """Counts the elements of everything that operations make or, if ``writes``, change; a view is free."""
 
     def __init__(self, *, writes: bool = True) -> None:
         super().__init__()

@@ -91,7 +91,7 @@ def play(world: World, ends: list[list[int]], close_at: int | None = None) -> No
 
 
 def begin(world: World, fresh: list[int], obs_now: np.ndarray | None = None) -> None:
-    """Show a row: new episodes in the envs ``fresh``, and in the others what ``shown`` says."""
+    """Show a row: new episodes in the envs ``fresh``, and in the others the observations ``obs_now``."""
     for env in fresh:
         world.episodes[env].append(Episode(first=world.row))
     new = world.obs_now()

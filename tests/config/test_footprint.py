@@ -3,7 +3,7 @@
 import pytest
 
 from rlbench import suites
-from rlbench.config.footprint import Footprint, eval_worker_count, footprint, size
+from rlbench.config.footprint import Footprint, eval_worker_count, footprint, size_text
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Spec
 
@@ -69,7 +69,7 @@ def test_the_line_names_the_total_and_its_parts() -> None:
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0.0 MB"), (99_999_999, "100.0 MB"), (100_000_000, "0.10 GB")])
 def test_sizes_are_written_for_people(count: int, text: str) -> None:
-    assert size(count) == text
+    assert size_text(count) == text
 
 
 TD3BC = suites.spec("offline", "td3bc", "halfcheetah-medium-v2")

@@ -53,7 +53,7 @@ def features_of(at: Transition) -> dict[str, object]:
 
 
 def shard(path: Path, transitions: Iterable[Transition], **changes: object) -> Path:
-    """A gzipped TFRecord of them; ``changed`` features replace theirs, None leaves one out."""
+    """A gzipped TFRecord of them; ``changes`` replace their features, None leaves one out."""
     raw = io.BytesIO()
     writer = RecordWriter(raw)
     for at in transitions:

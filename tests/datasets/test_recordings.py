@@ -86,7 +86,7 @@ def test_any_episodes_round_trip(tracks: list[list[Episode]], rows: int, dtype: 
 
 
 def check(dataset: Dataset, whole: Dataset) -> None:
-    """Every transition of ``found`` is one of ``whole``, in its order and with its own next frame."""
+    """Every transition of ``dataset`` is one of ``whole``, in its order and with its own next frame."""
     assert dataset.final is not None and whole.final is not None and dataset.final[-1]
     assert not dataset.final[0] and not (dataset.final[1:] & dataset.final[:-1]).any()
     live = np.flatnonzero(~dataset.final)

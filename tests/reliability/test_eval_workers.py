@@ -103,7 +103,7 @@ def test_an_hour_of_suspension_is_no_silence_of_a_worker(monkeypatch: Patch) -> 
     monkeypatch.setattr(pool, "PROGRAM", ("-c", "input()"))
     worker = pool.EvalWorker(pool.WorkerConfig("", 1, {}))
     monkeypatch.setattr(pool, "monotonic", itertools.count(time.monotonic() + 3600, 10).__next__)
-    assert worker.poll(1.0) is None and worker.silent == pool.LONGEST
+    assert worker.poll(1.0) is None and worker.silent_seconds == pool.MAX_SILENCE
     assert "(signal 40)" in str(worker._death(-40))  # of real time, without a name
     worker.close()
 

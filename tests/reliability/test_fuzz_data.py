@@ -202,7 +202,7 @@ def sharded(example: bytes) -> None:
 
 
 def exampled(example: bytes) -> None:
-    """Wire format that means nothing is a ``ValueError``, which ``rlu`` names with its place."""
+    """Wire format that means nothing is a ``ValueError``, which ``rl_unplugged`` names with its place."""
     try:
         tfrecord.example(example)
     except ValueError:

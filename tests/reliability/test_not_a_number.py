@@ -154,8 +154,8 @@ def test_return_that_no_record_holds_fails_the_seed(
     def built(*parts: Any) -> Any:
         trainer = build(*parts)
         if part == "collected":
-            take = trainer.collector.games.take
-            trainer.collector.games.take = lambda: ((value, *take()[0]), (1, *take()[1]))
+            take = trainer.collector.episode_stats.take
+            trainer.collector.episode_stats.take = lambda: ((value, *take()[0]), (1, *take()[1]))
             return trainer
         evaluate = trainer.evaluate
 

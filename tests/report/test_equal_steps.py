@@ -67,7 +67,7 @@ def test_checkpoint_is_informative_three_stds_and_a_tenth_above_the_start(
     changes: dict[str, tuple[float, ...]], informative: list[int]
 ) -> None:
     curve = replace(CURVE, curve=replace(CURVE.curve, **changes))
-    assert [step for step in curve.test_steps if curve.informative(step)] == informative
+    assert [step for step in curve.test_steps if curve.is_informative(step)] == informative
     assert curve.first_informative() == (informative[0] if informative else None)
 
 

@@ -105,7 +105,7 @@ DRAWS = 500
 def curves(draw: np.random.Generator, n: int, shape: str, level: float, std: float, fraction: float) -> np.ndarray:
     """Learning curves of ``n`` seeds, (DRAWS, n, MOMENTS): half of the variance the seed's, half the evaluation's.
 
-    ``kept`` is the correlation of the noise of two evaluations that follow each other.
+    ``fraction`` is the correlation of the noise of two evaluations that follow each other.
     """
     noise = draw.normal(size=(DRAWS, n, MOMENTS))
     for moment in range(1, MOMENTS):

@@ -53,7 +53,7 @@ class CountingLearner:
 
 
 class Remembering:
-    """Workers, ``most`` at a time, that answer in the order of ``answers``, an epoch every ``looks`` polls."""
+    """Workers, ``most`` at a time, that answer in order, or ``backwards``, an epoch every ``looks`` polls."""
 
     def __init__(self, policy: nn.Module, most: int, *, looks: int = 3, backwards: bool = False) -> None:
         self.policy, self.max_workers, self.looks, self.backwards = policy, most, looks, backwards

@@ -28,12 +28,12 @@ class Source:
 class Pupil:
     """Counts its updates, in cycles of four, and is to be synced after every third."""
 
-    cycle = 4
+    cycle_length = 4
 
     def __init__(self) -> None:
         self.phases: list[int] = []
         self.synced: list[int] = []
-        self.every = (Periodic(3, lambda: self.synced.append(len(self.phases))),)
+        self.periodic_actions = (Periodic(3, lambda: self.synced.append(len(self.phases))),)
 
     def update(self, batch: Transition, phase: int) -> Update:
         self.phases.append(phase)
