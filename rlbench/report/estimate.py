@@ -193,7 +193,7 @@ def distribution(t: float, dof: float) -> float:
     """The probability that Student's t with ``dof`` degrees of freedom is at most ``t``."""
     if math.isinf(t):
         return 1.0 if t > 0 else 0.0
-    tail = _beta(dof / 2, 0.5, dof / (dof + t * t)) / 2
+    tail = _beta(dof / 2, 0.5, dof / (dof + t * t), t * t / (dof + t * t)) / 2
     return 1 - tail if t > 0 else tail
 
 
@@ -202,14 +202,14 @@ def _density(t: float, dof: float) -> float:
     return math.exp(scale - (dof + 1) / 2 * math.log1p(t * t / dof))
 
 
-def _beta(a: float, b: float, x: float) -> float:
-    """The regularised incomplete beta function I_x(a, b)."""
-    if x in {0.0, 1.0}:
+def _beta(a: float, b: float, x: float, y: float) -> float:
+    """The regularised incomplete beta function I_x(a, b); ``y`` is 1 − x, which near 0 no subtraction gives exactly."""
+    if 0.0 in {x, y}:
         return x
-    scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(y)
     if x < (a + 1) / (a + b + 2):
         return math.exp(scale) * _fraction(a, b, x) / a
-    return 1 - math.exp(scale) * _fraction(b, a, 1 - x) / b
+    return 1 - math.exp(scale) * _fraction(b, a, y) / b
 
 
 def _fraction(a: float, b: float, x: float) -> float:
