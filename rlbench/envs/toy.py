@@ -83,11 +83,10 @@ class Catch(ToyVector):
 
     def recv(self) -> Step:
         """Let every ball fall by one row."""
-        live = ~self._over
         self._move(self._action)
-        self._over = live & (self._row == ROWS - 1)
+        self._over = self._row == ROWS - 1
         score = np.where(self._over, np.where(self._column == self._paddle, 1.0, -1.0), 0.0)
-        return self._step(self._boards(), score, truncated=np.zeros_like(live))
+        return self._step(self._boards(), score, truncated=np.zeros_like(self._over))
 
     def _move(self, action: NDArray[np.int64]) -> None:
         new = self._over
