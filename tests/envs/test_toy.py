@@ -101,7 +101,7 @@ def test_the_action_after_an_end_does_nothing() -> None:
     env.reset()
     for key in KEYS:
         answer_to(env, np.array([key]))
-    assert int(answer_to(env, KEYS[:1]).obs[0].argmax()) == 0
+    assert int(answer_to(env, KEYS[-1:]).obs[0].argmax()) == 0  # the key of the last door
 
 
 def test_doors_without_envs_is_refused() -> None:
