@@ -125,11 +125,11 @@ def _attach_rollouts(watch: Stopwatch, run: OnlineTrainer | OfflineTrainer, lear
     match learner:
         case PPO():
             watch.attach("returns", ppo, "rollout_batch", "state_values")
-            watch.attach("forward", learner, "engine" if learner.engine else "eagerly")
+            watch.attach("forward", learner, "engine" if learner.engine else "train_minibatches")
             _attach_numpy(watch, learner.engine)
         case TRPO():
             watch.attach("returns", trpo, "rollout_batch")
-            watch.attach("forward", learner, "actor_step", "engine" if learner.engine else "eagerly")
+            watch.attach("forward", learner, "actor_step", "engine" if learner.engine else "train_critic")
             _attach_numpy(watch, learner.engine)
         case REINFORCE():
             watch.attach("returns", learner, "return_weights")

@@ -45,7 +45,7 @@ class PPO(Compilable):
         engine: EpochSteps | None = None,
         compiler: Compiler | None = None,
     ) -> None:
-        """``engine`` computes the steps of an epoch faster than ``eagerly``; ``generator`` shuffles."""
+        """``engine`` computes the steps of an epoch faster than ``train_minibatches``; ``generator`` shuffles."""
         super().__init__(compiler)
         self.net, self.optimizer, self.returns, self.config = net, optimizer, returns, method
         self.steps, self.greedy, self.shuffle = method.epochs * method.minibatches, greedy, generator
@@ -59,10 +59,10 @@ class PPO(Compilable):
                 batch = self.recompute_values(batch, rollout)
             order = torch.randperm(len(batch.weight), generator=self.shuffle, device=self.shuffle.device)
             batches = order.tensor_split(self.config.minibatches)
-            reports.append((self.engine or self.eagerly)(batch, batches))
+            reports.append((self.engine or self.train_minibatches)(batch, batches))
         return dict(zip(METRICS, torch.cat(reports).mean(0).unbind(), strict=True))
 
-    def eagerly(self, batch: RolloutBatch, batches: tuple[Tensor, ...]) -> Tensor:
+    def train_minibatches(self, batch: RolloutBatch, batches: tuple[Tensor, ...]) -> Tensor:
         """A step for each minibatch of rows; their ``METRICS``, ``[minibatches, 4]``."""
         reports = []
         for rows in batches:

@@ -39,7 +39,7 @@ class TRPO(Compilable):
         engine: Callable[[RolloutBatch], Tensor] | None = None,
         compiler: Compiler | None = None,
     ) -> None:
-        """``optimizer`` is the critic's; ``engine`` computes its steps faster than ``eagerly``."""
+        """``optimizer`` is the critic's; ``engine`` computes its steps faster than ``train_critic``."""
         super().__init__(compiler)
         self.net, self.optimizer, self.returns = net, optimizer, returns
         self.config, self.tolerance, self.steps, self.greedy, self.engine = method, tolerance, 1, greedy, engine
@@ -49,10 +49,10 @@ class TRPO(Compilable):
         batch = rollout_batch(self.net, rollout, self.returns)
         batch = batch._replace(advantage=normalize(batch.advantage, batch.weight))
         actor_loss, entropy, divergence = self.actor_step(batch)
-        value_loss = (self.engine or self.eagerly)(batch).mean()
+        value_loss = (self.engine or self.train_critic)(batch).mean()
         return dict(zip(METRICS, (actor_loss, value_loss, entropy, divergence), strict=True))
 
-    def eagerly(self, batch: RolloutBatch) -> Tensor:
+    def train_critic(self, batch: RolloutBatch) -> Tensor:
         """The critic's steps; its mean squared error before each, ``[critic_steps]``."""
         losses = []
         for _ in range(self.config.critic_steps):

@@ -117,7 +117,7 @@ def build_offline(
         updater=select_engine(eager, engine, learner=parts.learner, sampler=buffer.sampler, generators=(generator,)),
         sampler=buffer.sampler,
         learner=parts.learner,
-        noise=RngState(device if device.type == "cuda" else None),
+        rng=RngState(device if device.type == "cuda" else None),
         evaluate=lambda epoch: evaluation(spec, info, setup, device, epoch),
         eval_pool=EvalPool(parts.learner.policy(), config, max_workers=max_workers, env_timeout=runtime.env_timeout),
         budget=spec.budget,

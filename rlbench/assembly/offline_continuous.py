@@ -214,8 +214,8 @@ def _iql_actor(algo: OfflineConfig, method: offline.IQLConfig, shape: Shape) -> 
                 obs_shape=(shape.obs,),
                 actions=shape.actions,
                 widths=algo.widths,
-                low=method.log_std_min,
-                high=method.log_std_max,
+                log_std_min=method.log_std_min,
+                log_std_max=method.log_std_max,
             )
             return actor.to(shape.device)
         case _:

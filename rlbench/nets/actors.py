@@ -98,10 +98,10 @@ class StateDependentStdActor(nn.Module):
     MEAN: Final = 9.0
 
     def __init__(
-        self, *, obs_shape: tuple[int, ...], actions: int, widths: Sequence[int], low: float, high: float
+        self, *, obs_shape: tuple[int, ...], actions: int, widths: Sequence[int], log_std_min: float, log_std_max: float
     ) -> None:
         super().__init__()
-        self.low, self.high = low, high  # bounds of the logarithm of the std
+        self.low, self.high = log_std_min, log_std_max  # bounds of the logarithm of the std
         self.torso = MLPTorso(obs_shape=obs_shape, widths=widths)
         self.mean = nn.Linear(self.torso.features, actions)
         self.std = nn.Linear(self.torso.features, actions)
@@ -115,25 +115,25 @@ class StateDependentStdActor(nn.Module):
         return GaussianPolicy(mean, log_std.clamp(self.low, self.high), clip=True)
 
 
-SMALL: Final = 1e-3
+INIT_BOUND: Final = 1e-3
 """Bound of ``init_uniform``; ``init_last_fc_weight`` of ARISE-Initiative/robomimic@d309eae."""
 
-GAIN: Final = 1e-2
+LAST_GAIN: Final = 1e-2
 """Gain of a last layer, here and in ``init_module_weights`` of corl-team/CORL@eeeeef2."""
 
 
 def init_uniform(*layers: nn.Linear) -> None:
-    """Draw weights and biases within ``±SMALL``."""
+    """Draw weights and biases within ``±INIT_BOUND``."""
     for layer in layers:
-        nn.init.uniform_(layer.weight, -SMALL, SMALL)
-        nn.init.uniform_(layer.bias, -SMALL, SMALL)
+        nn.init.uniform_(layer.weight, -INIT_BOUND, INIT_BOUND)
+        nn.init.uniform_(layer.bias, -INIT_BOUND, INIT_BOUND)
 
 
 @torch.no_grad()
 def init_xavier(*layers: nn.Linear) -> None:
-    """Draw weights as Xavier's of one layer with the outputs of all ``layers``, times ``GAIN``; biases are 0."""
+    """Draw weights as Xavier's of one layer with the outputs of all ``layers``, times ``LAST_GAIN``; biases are 0."""
     inputs, outputs = layers[0].in_features, sum(layer.out_features for layer in layers)
-    bound = GAIN * math.sqrt(6 / (inputs + outputs))
+    bound = LAST_GAIN * math.sqrt(6 / (inputs + outputs))
     for layer in layers:
         nn.init.uniform_(layer.weight, -bound, bound)
         nn.init.zeros_(layer.bias)
@@ -141,10 +141,10 @@ def init_xavier(*layers: nn.Linear) -> None:
 
 @torch.no_grad()
 def init_orthogonal_critics(critics: Critics) -> None:
-    """Draw every critic's layers orthogonal with gain √2, the last with ``GAIN``; biases are 0."""
+    """Draw every critic's layers orthogonal with gain √2, the last with ``LAST_GAIN``; biases are 0."""
     layers = [layer for layer in critics.layers if isinstance(layer, EnsembleLinear)]
     for number, layer in enumerate(layers, 1):
-        gain = GAIN if number == len(layers) else math.sqrt(2)
+        gain = LAST_GAIN if number == len(layers) else math.sqrt(2)
         for weight in layer.weight:  # [in, out], the transpose of a linear layer's
             weight.copy_(nn.init.orthogonal_(torch.empty_like(weight.T), gain=gain).T)
         nn.init.zeros_(layer.bias)

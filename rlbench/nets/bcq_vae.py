@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rlbench.nets.critics import Critics, concatenate_obs_action
 
-CODE = 0.5  # samples of the latent code are clipped to ±0.5, so that only likely actions are proposed
+LATENT_CLIP = 0.5  # samples of the latent code are clipped to ±0.5, so that only likely actions are proposed
 
 
 class VAEOutput(NamedTuple):
@@ -26,7 +26,7 @@ class ActionVAE(nn.Module):
     """A conditional variational autoencoder of actions (https://arxiv.org/abs/1812.02900, section 5)."""
 
     def __init__(
-        self, *, obs: int, actions: int, latent: int, widths: Sequence[int], clip: float | None = CODE
+        self, *, obs: int, actions: int, latent: int, widths: Sequence[int], clip: float | None = LATENT_CLIP
     ) -> None:
         super().__init__()
         self.latent, self.clip = latent, clip

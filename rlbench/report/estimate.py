@@ -117,11 +117,11 @@ def peak(curves: Sequence[Sequence[Evaluation]], centre: Callable[[Sequence[floa
 def without_optimism(
     curves: Sequence[Sequence[Evaluation]], centre: Callable[[Sequence[float]], float], n: int
 ) -> list[float]:
-    """Every seed's evaluation at the peak, less what their peak owes to having been picked over fewer than ``n`` seeds.
+    """Every seed's score at the peak, less the optimism of a peak over fewer than ``n`` seeds beyond that over ``n``.
 
-    A moment picked over few seeds is picked for their noise, too. A seed's evaluation at the moment that the other
-    seeds pick has no such luck; the mean of what it is lower by is the selection optimism. On a plateau the optimism
-    falls with the root of the number of seeds, so a peak over k seeds has 1 − √(k / n) of it beyond that of one over n.
+    A maximum over few seeds selects their noise, too. The evaluation of one seed at the peak of the others is free of
+    this bias; the mean difference between the two is the selection optimism (leave-one-out). On a plateau it falls with
+    the root of the number of seeds, so a peak over k seeds has 1 − √(k / n) of it beyond that of one over n.
     """
     scores, surplus = at_peak(curves, centre), 1 - math.sqrt(len(curves) / n)
     if surplus <= 0 or len(curves) < 2:

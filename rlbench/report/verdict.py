@@ -23,7 +23,7 @@ MIN_SEEDS_RULE = "fewer than three seeds are INCONCLUSIVE"
 """Seeds of the smallest test, and the sentence about it in ``show --documented`` and both READMEs."""
 
 MAX_MORE_SEEDS = 100  # largest number of further seeds that a verdict names
-POWER = 0.8  # probability that the number of further seeds named by a verdict would settle it
+POWER = 0.8  # probability that the number of further seeds named by a verdict would decide it
 UNDECIDABLE = "undecidable at any number of seeds"  # because of the standard error of the reference
 
 Word = Literal["REPRODUCED", "ABOVE", "BELOW", "INCONCLUSIVE", "CONSISTENT", "NOT COMPARABLE", "PARTIAL", "NOT RUN"]
@@ -33,7 +33,7 @@ RANK: dict[TestWord, int] = {"INCONCLUSIVE": 0, "CONSISTENT": 1, "REPRODUCED": 2
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A word of the closed vocabulary and, for INCONCLUSIVE, how many more seeds would probably settle it."""
+    """A word of the closed vocabulary and, for INCONCLUSIVE, how many more seeds would probably decide it."""
 
     word: Word
     more: int | None = None

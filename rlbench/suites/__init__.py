@@ -26,7 +26,7 @@ SUITES: dict[str, ModuleType] = {
 }
 
 
-FEW = 8
+MAX_NAMES = 8
 """Names that a message lists."""
 
 
@@ -104,8 +104,8 @@ def substitutes(suite: str, names: Iterable[str]) -> dict[str, str]:
 
 def has_cell(suite: str, algorithm: str, task: str) -> bool:
     """True if the suite has a cell of this algorithm and task."""
-    unplayed: frozenset[tuple[str, str]] = getattr(_module(suite), "IMPOSSIBLE", frozenset())
-    return (algorithm, task) not in unplayed
+    impossible: frozenset[tuple[str, str]] = getattr(_module(suite), "IMPOSSIBLE", frozenset())
+    return (algorithm, task) not in impossible
 
 
 def spec(
@@ -125,10 +125,10 @@ def spec(
         raise UsageError(f"{suite}: its algorithms learn from no data set; choose the suite offline")
     if task.startswith(GYM):
         return _of_registry(suite, algorithm, task, seed, package or plugins.gymnasium())
-    by_folded = {t.lower(): t for t in module.TASKS}
-    if task.lower() not in by_folded:
+    name_by_lower = {t.lower(): t for t in module.TASKS}
+    if task.lower() not in name_by_lower:
         raise _unknown_task(suite, task)
-    task_id = module.TASKS[by_folded[task.lower()]]
+    task_id = module.TASKS[name_by_lower[task.lower()]]
     if not has_cell(suite, algorithm, task_id):
         able = _few([t for t in module.DOCUMENTED if has_cell(suite, algorithm, t)])
         raise UsageError(f"{suite}/{algorithm}: cannot play {task_id}: the table has no such cell; it plays {able}")
@@ -235,7 +235,7 @@ def _unknown_task(suite: str, task: str) -> UsageError:
 
 
 def _few(names: list[str]) -> str:
-    return ", ".join(names) if len(names) <= FEW else f"{', '.join(names[:FEW])}, …"
+    return ", ".join(names) if len(names) <= MAX_NAMES else f"{', '.join(names[:MAX_NAMES])}, …"
 
 
 def _module(suite: str) -> ModuleType:

@@ -70,21 +70,21 @@ class OfflineTrainer:
         updater: Updater,
         sampler: Stateful,
         learner: Learner,
-        noise: Stateful,
+        rng: Stateful,
         evaluate: Callable[[int], Evaluation],
         eval_pool: EvalPool,
         budget: Budget,
         schedules: Sequence[Schedule],
         data: DatasetIdentity,
     ) -> None:
-        self.updater, self.sampler, self.learner, self.noise = updater, sampler, learner, noise
+        self.updater, self.sampler, self.learner, self.rng = updater, sampler, learner, rng
         self.evaluate, self.eval_pool, self.budget, self.schedules = evaluate, eval_pool, budget, schedules
         self.data, self.scale = data
         self.clock = Clock()
         self.inexact: tuple[int, ...] = ()  # gradient steps at which a resume was not bit-exact
         self.pending: list[Epoch] = []  # epochs whose evaluation is pending, in order
         self._began = 0  # gradient steps at which the running epoch began
-        self._aside: State | None = None  # the noise of the training, set aside during an evaluation
+        self._training_rng: State | None = None  # random streams of the training during an evaluation
         self._evaluated_policy: State | None = (
             None  # policy of the last epoch that was yielded, if training is ahead of it
         )
@@ -114,10 +114,10 @@ class OfflineTrainer:
 
     def state_dict(self) -> State:
         """Everything that the next record depends on, except the data."""
-        noise = self.noise.state_dict() if self._aside is None else self._aside
+        rng = self.rng.state_dict() if self._training_rng is None else self._training_rng
         parts = {name: getattr(self, attribute).state_dict() for name, attribute in _PARTS.items()}
         pending: State = {str(epoch.number): line_of(epoch) for epoch in self.pending}
-        rest: State = {"began": torch.tensor(self._began), "noise": noise, "data": self.data}
+        rest: State = {"began": torch.tensor(self._began), "noise": rng, "data": self.data}
         inexact = torch.tensor(self.inexact, dtype=torch.int64)
         return {**parts, **rest, "pending": pending, "inexact": inexact}
 
@@ -133,7 +133,7 @@ class OfflineTrainer:
             getattr(self, attribute).load_state_dict(subtree(state, name))
         self._began, self.inexact = int(tensor(state, "began")), tuple(map(int, tensor(state, "inexact")))
         self.clock.refuse_later(self._began)
-        self.noise.load_state_dict(subtree(state, "noise"))
+        self.rng.load_state_dict(subtree(state, "noise"))
         lines = sorted((int(number), str(line)) for number, line in subtree(state, "pending").items())
         self.pending = [epoch_of(line, f"checkpoint: epoch {number}") for number, line in lines]
 
@@ -157,12 +157,12 @@ class OfflineTrainer:
 
     def _evaluate_here(self) -> Iterator[Progress | Epoch]:
         """Evaluate the policy in this process; the random streams of training are restored."""
-        self._aside = self.noise.state_dict()
+        self._training_rng = self.rng.state_dict()
         evaluation = self.evaluate(self.clock.epochs)
         for episodes in evaluation:
             yield self.progress(episodes)
-        self.noise.load_state_dict(self._aside)
-        self._aside = None
+        self.rng.load_state_dict(self._training_rng)
+        self._training_rng = None
         epoch = replace(self._end_epoch(), evaluated=evaluation.result())
         self.clock.epochs += 1
         self._evaluated_policy = None

@@ -31,18 +31,18 @@ class OnlineTrainer:
         updater: Updater,
         buffer: Stateful,
         learner: Learner,
-        noise: Stateful,
+        rng: Stateful,
         evaluate: Callable[[int], Evaluation],
         budget: Budget,
         schedules: Sequence[Schedule],
         update_schedule: UpdateSchedule,
     ) -> None:
         self.collector, self.updater, self.buffer, self.learner = collector, updater, buffer, learner
-        self.noise, self.evaluate, self.budget, self.schedules = noise, evaluate, budget, schedules
+        self.rng, self.evaluate, self.budget, self.schedules = rng, evaluate, budget, schedules
         self.update_schedule, self.clock = update_schedule, Clock()
         self.inexact: tuple[int, ...] = ()  # agent steps at which a resume was not bit-exact
         self._epoch_began = (0, 0.0)  # env steps and seconds at which the running epoch began
-        self._aside: State | None = None  # the noise of the training, set aside during an evaluation
+        self._training_rng: State | None = None  # random streams of the training during an evaluation
 
     def __iter__(self) -> Iterator[Progress | Epoch]:
         """A ``Progress`` after every vector step, an ``Epoch`` after every epoch; number 0 is the untrained policy."""
@@ -57,9 +57,9 @@ class OnlineTrainer:
     def state_dict(self) -> State:
         """Everything that the next record depends on."""
         began = torch.tensor(self._epoch_began, dtype=torch.float64)
-        noise = self.noise.state_dict() if self._aside is None else self._aside
+        rng = self.rng.state_dict() if self._training_rng is None else self._training_rng
         parts = {name: getattr(self, name).state_dict() for name in _PARTS}
-        return {**parts, "began": began, "noise": noise, "inexact": torch.tensor(self.inexact, dtype=torch.int64)}
+        return {**parts, "began": began, "noise": rng, "inexact": torch.tensor(self.inexact, dtype=torch.int64)}
 
     def load_state_dict(self, state: State) -> None:
         """Restore the state; the buffer precedes the collector, which compares its observations with it."""
@@ -68,7 +68,7 @@ class OnlineTrainer:
         steps, seconds = tensor(state, "began").tolist()
         self.clock.refuse_later(steps, seconds)
         self._epoch_began = (int(steps), seconds)
-        self.noise.load_state_dict(subtree(state, "noise"))
+        self.rng.load_state_dict(subtree(state, "noise"))
         before = tensor(state, "inexact").tolist() if "inexact" in state else ()  # older checkpoints have none
         self.inexact = (*before, *(() if self.collector.exact else (self.clock.env_steps,)))
 
@@ -89,12 +89,12 @@ class OnlineTrainer:
 
     def _evaluate(self) -> Iterator[Progress | Epoch]:
         """Evaluate the policy, restore the random streams of training, and close the epoch."""
-        self._aside = self.noise.state_dict()
+        self._training_rng = self.rng.state_dict()
         evaluation = self.evaluate(self.clock.epochs)
         for episodes in evaluation:
             yield self.progress(episodes)
-        self.noise.load_state_dict(self._aside)
-        self._aside = None
+        self.rng.load_state_dict(self._training_rng)
+        self._training_rng = None
         yield self._close_epoch(evaluation.result())
 
     def _close_epoch(self, evaluation: Evaluated) -> Epoch:

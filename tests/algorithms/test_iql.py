@@ -100,7 +100,8 @@ def test_deterministic_actor_minimizes_weighted_squared_errors() -> None:
 
 
 def test_conditional_actor_maximizes_likelihood_with_a_state_dependent_std() -> None:
-    actor = StateDependentStdActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-5, high=2).double()
+    bounds = {"log_std_min": -5, "log_std_max": 2}
+    actor = StateDependentStdActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, **bounds).double()
     learner, b = learner_of(actor=actor), batch()
     weight, density = np.minimum(np.exp(3.0 * advantages(learner)), 1.5), []
     for row in rows(b):

@@ -107,7 +107,7 @@ def test_a_conditional_std_is_a_scaled_softplus_within_its_bounds() -> None:
     """ARISE-Initiative/robomimic@d309eae robomimic/models/policy_nets.py: ``softplus(x) * 0.3 / softplus(0)``."""
     torch.manual_seed(0)
     low, high = math.log(0.007), math.log(7.5)
-    actor = StateDependentStdActor(obs_shape=(3,), actions=4, widths=(4,), low=low, high=high)
+    actor = StateDependentStdActor(obs_shape=(3,), actions=4, widths=(4,), log_std_min=low, log_std_max=high)
     for layer in (actor.mean, actor.std):
         assert layer.weight.abs().max() <= 1e-3 >= layer.bias.abs().max()
         assert layer.weight.abs().max() > 5e-4

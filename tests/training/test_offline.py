@@ -110,7 +110,7 @@ def trainer(most: int, **how: Any) -> tuple[OfflineTrainer, Remembering]:
         updater=learner,
         sampler=Part(),
         learner=learner,
-        noise=RngState(None),
+        rng=RngState(None),
         evaluate=lambda epoch: Within(evaluated(epoch, learner.net.weight)),
         eval_pool=workers,
         budget=BUDGET,

@@ -83,7 +83,7 @@ def trainer(**changes: object) -> tuple[OnlineTrainer, Counting, Updates]:
         **changes,
     }
     parts = {"collector": collector, "updater": updates, "buffer": Part(), "learner": Part()}
-    return OnlineTrainer(noise=RngState(None), evaluate=Scored, **parts, **settings), collector, updates
+    return OnlineTrainer(rng=RngState(None), evaluate=Scored, **parts, **settings), collector, updates
 
 
 def test_epochs_start_at_the_untrained_policy_and_end_at_their_steps() -> None:
