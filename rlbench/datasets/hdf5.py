@@ -214,4 +214,6 @@ def _shape(array: h5py.Dataset, where: str, rank: int) -> tuple[int, ...]:
         raise RefusedFile(f"{where}: has the shape {list(shape)}, expected {expected}; check the file")
     if 0 in shape:
         raise RefusedFile(f"{where}: is empty, shape {list(shape)}; take the file from its source again")
+    if array.id.get_space_status() != h5py.h5d.SPACE_STATUS_ALLOCATED:  # such rows read as the fill value, mostly 0
+        raise RefusedFile(f"{where}: holds rows that were never written; take the file from its source again")
     return shape
