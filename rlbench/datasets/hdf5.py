@@ -75,6 +75,7 @@ def read_numbers(group: h5py.Group, key: str, rank: int) -> NDArray[np.float32]:
     array = _array(group, key)
     where = array_name(group, key)
     shape = _shape(array, where, rank)
+    _refuse_unwritten(array, where)
     try:
         values = np.empty(shape, np.float32)
         array.read_direct(values)
@@ -97,6 +98,7 @@ def read_chunks(group: h5py.Group, key: str, shape: tuple[int, ...]) -> Iterator
     actual = _shape(array, where, len(shape))
     if actual != shape:
         raise RefusedFile(f"{where}: shape {list(actual)}, observations have {list(shape)}; check the file")
+    _refuse_unwritten(array, where)
     for start in range(0, shape[0], CHUNK):
         try:
             with np.errstate(over="ignore"):  # refused below
@@ -206,6 +208,12 @@ def _refuse_infinite(values: NDArray[np.float32], array: h5py.Dataset, start: in
         raise RefusedFile(f"{where}: {what} in row {start + row}; take the file from its source again")
 
 
+def _refuse_unwritten(array: h5py.Dataset, where: str) -> None:
+    """Refuse an array with rows that were never written: they read as its fill value, mostly 0."""
+    if array.id.get_space_status() != h5py.h5d.SPACE_STATUS_ALLOCATED:
+        raise RefusedFile(f"{where}: holds rows that were never written; take the file from its source again")
+
+
 def _shape(array: h5py.Dataset, where: str, rank: int) -> tuple[int, ...]:
     shape: tuple[int, ...] = array.shape or ()
     fits = len(shape) == rank or (rank == 1 and len(shape) == 2 and shape[1] == 1)
@@ -214,6 +222,4 @@ def _shape(array: h5py.Dataset, where: str, rank: int) -> tuple[int, ...]:
         raise RefusedFile(f"{where}: has the shape {list(shape)}, expected {expected}; check the file")
     if 0 in shape:
         raise RefusedFile(f"{where}: is empty, shape {list(shape)}; take the file from its source again")
-    if array.id.get_space_status() != h5py.h5d.SPACE_STATUS_ALLOCATED:  # such rows read as the fill value, mostly 0
-        raise RefusedFile(f"{where}: holds rows that were never written; take the file from its source again")
     return shape

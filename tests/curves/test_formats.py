@@ -181,7 +181,7 @@ def test_large_table_is_read_like_a_small_one(
     options = ImportOptions(suite="mujoco", algorithm="sac", task=None, format=None, kind=None, unit=None, tag=None)
     answers = []
     for least in (2**60, 0):
-        monkeypatch.setattr(delimited, "PLAIN", least)
+        monkeypatch.setattr(delimited, "MIN_NUMPY_LENGTH", least)
         try:
             answers.append(read_curves([tmp_path / "runs.csv"], options))
         except RlbenchError as error:

@@ -129,8 +129,10 @@ def evaluations(header: str) -> list[str]:
 
 
 def wide(columns: int) -> list[str]:
+    properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)  # every chunk is written
     with h5py.File("wide.hdf5", "w") as file:
-        file.create_dataset("observations", (40, columns), "f4", compression="gzip", fillvalue=1.0)
+        file.create_dataset("observations", (40, columns), "f4", compression="gzip", fillvalue=1.0, dcpl=properties)
         for key, shape in {"actions": (40, 2), "rewards": (40,), "terminals": (40,), "timeouts": (40,)}.items():
             file.create_dataset(key, data=np.zeros(shape, "f4" if key in {"actions", "rewards"} else "?"))
     return ["data", "show", "wide.hdf5"]
