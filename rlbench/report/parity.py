@@ -52,7 +52,7 @@ LEGEND: Final = (
     "Peer - reference: a difference here is due to the environment, or to a later version of the reference's code.",
     "Bound: the largest shortfall against the peer that the data allow (one-sided, 95 %), in % of the way.",
     "%: of the way from the random policy to the reference at that step; pooled rows are means over cells.",
-    "ON PAR: at most a tenth of the way below the peer. WORSE, BETTER: below, above, by Holm's correction. Else OPEN.",
+    "ON PAR: at most a tenth of the way below the peer; WORSE, BETTER: below, above after Holm's correction; or OPEN.",
 )
 
 MIN_SEEDS_A_SIDE = 2  # seeds on either side below which a cell has no interval, and no row
