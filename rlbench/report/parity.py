@@ -113,7 +113,7 @@ class PooledParity(NamedTuple):
 
     @property
     def word(self) -> ParityWord:
-        """ON PAR within a tenth of the way; WORSE or BETTER where the whole interval is on one side of 0; else OPEN."""
+        """By the whole interval: BETTER above +10 %, ON PAR above −10 %, WORSE below 0; else OPEN."""
         if self.ours.low > -SHARE:
             return "BETTER" if self.ours.low > SHARE else "ON PAR"
         return "WORSE" if self.ours.high < 0 else "OPEN"

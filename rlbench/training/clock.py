@@ -41,13 +41,13 @@ class Clock:
         self._seconds, self._since = number(state, "seconds", 0, 1e15), monotonic()
 
     def refuse_later(self, steps: float, seconds: float = 0.0) -> None:
-        """Refuse the beginning of an epoch that lies after now.
+        """Refuse a saved beginning of the running epoch that lies after the current step and second.
 
         Raises:
-            TypeError: it lies after now, or before 0.
+            TypeError: it does, or lies before 0.
         """
         if not (0 <= steps <= self.steps and 0 <= seconds <= self.seconds):
-            raise TypeError(f"the running epoch began at step {steps:,}, after {seconds:g} s: later than now")
+            raise TypeError(f"the running epoch began at step {steps:,}, after {seconds:g} s: after the current step")
 
 
 _COUNTS = ("env_steps", "rows", "updates", "epochs")
