@@ -65,7 +65,7 @@ def test_built_learner_has_the_settings_of_its_spec(algorithm: str, game: str) -
     assert (learner.double, learner.max_grad_norm) == (algo.double, algo.max_grad_norm)
     assert [p.period for p in learner.periodic_actions] == [algo.target_update_interval]
     assert (ring.length, ring.num_envs, ring.n_step, ring.stack) == (100, 10, algo.replay.n_step, 4)
-    assert ring.powers.tolist() == pytest.approx([0.99**k for k in range(algo.replay.n_step + 1)])
+    assert ring.discounts.tolist() == pytest.approx([0.99**k for k in range(algo.replay.n_step + 1)])
     assert updater.batch == algo.batch
     assert updater.learner is learner
     assert updater.source is ring

@@ -80,7 +80,7 @@ def _off_policy(
         kind=RingBuffer if spec.async_batch is None else AsyncRingBuffer,
     )
     explorer = parts.explorer(seeds.child("explore").torch(device))
-    schedules.append((parts.exploration, explorer.set))
+    schedules.append((parts.exploration, explorer.set_exploration_rate))
     source = _source(spec, algo.replay, info, ring, seeds.child("hindsight").torch(device))
     learner, eager = _off_policy_updater(spec, algo, parts, source, info, device)
     updater = select_engine(
@@ -226,7 +226,7 @@ def _source(
         ring=ring,
         layout=GoalLayout(observation=info.obs_shape[0] - 2 * goal, goal=goal),
         reward=reward,
-        share=1 - 1 / replay.hindsight.k,
-        limit=min(spec.task.steps, ring.length - 1),
+        her_ratio=1 - 1 / replay.hindsight.k,
+        max_episode_steps=min(spec.task.steps, ring.length - 1),
         generator=generator,
     )

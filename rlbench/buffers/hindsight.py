@@ -40,11 +40,11 @@ class HindsightReplay(Composite):
         ring: RingBuffer,
         layout: GoalLayout,
         reward: Reward,
-        share: float,
-        limit: int,
+        her_ratio: float,
+        max_episode_steps: int,
         generator: torch.Generator,
     ) -> None:
-        """``share`` is 1 − 1/k in [0, 1]; ``limit`` the most steps an episode can have: no goal lies further ahead.
+        """``her_ratio`` is 1 − 1/k in [0, 1]; no goal lies further ahead than ``max_episode_steps``.
 
         Raises:
             ValueError: the ring's observations are not laid out so, or are stacked.
@@ -54,17 +54,17 @@ class HindsightReplay(Composite):
             raise ValueError(
                 f"hindsight: observations are {ring.stack} × {tuple(ring.obs.shape[2:])}; needs 1 × {flat}"
             )
-        self.ring, self.reward, self.share, self.limit, self.generator = ring, reward, share, limit, generator
+        self.ring, self.reward, self.generator = ring, reward, generator
+        self.her_ratio, self.max_episode_steps = her_ratio, max_episode_steps
         self.achieved = slice(layout.observation, layout.observation + layout.goal)
         self.desired = slice(layout.observation + layout.goal, None)
-        self.after = torch.arange(1, ring.n_step + 1, device=generator.device)
 
     def sample(self, batch: int) -> Transition:
-        """``batch`` transitions of the ring's sampler, each relabelled with probability ``share``."""
+        """``batch`` transitions of the ring's sampler, each relabelled with probability ``her_ratio``."""
         plain, uniform = self.ring.sample(batch), self._uniform(batch)
-        mask = (uniform[0] < self.share) & (plain.weight > 0)  # a final row has no future of its own
-        offset = 1 + (uniform[1] * steps_to_episode_end(self.ring, plain.slot, self.limit)).long()
-        goal = self._achieved_goals(self.ring.slots_ahead(plain.slot, offset))
+        mask = (uniform[0] < self.her_ratio) & (plain.weight > 0)  # a final row has no future of its own
+        offset = 1 + (uniform[1] * steps_to_episode_end(self.ring, plain.slot, self.max_episode_steps)).long()
+        goal = self._achieved_goals(self.ring.shift_slots(plain.slot, offset))
         return plain._replace(
             obs=self._relabel(plain.obs, goal, mask),
             next_obs=self._relabel(plain.next_obs, goal, mask),
@@ -88,18 +88,17 @@ class HindsightReplay(Composite):
 
     def _relabelled_return(self, slot: Tensor, goal: Tensor) -> Tensor:
         """The n-step returns ``[B]`` from ``slot`` on if ``goal`` had been desired."""
-        goals = self._achieved_goals(
-            self.ring.slots_ahead(slot[:, None], self.after)
-        )  # [B, horizon, G]: after every step
-        rewards = self.reward(goals.flatten(0, 1), goal.repeat_interleave(len(self.after), 0))
-        mask = self.ring.episode_mask(self.ring.slots_ahead(slot[:, None], self.ring.ahead))
-        return (rewards.view(len(slot), -1) * mask * self.ring.powers[:-1]).sum(1)
+        path = self.ring.shift_slots(slot[:, None], self.ring.step_offsets)
+        goals = self._achieved_goals(self.ring.shift_slots(path, 1))  # [B, n_step, G]: after every step
+        rewards = self.reward(goals.flatten(0, 1), goal.repeat_interleave(self.ring.n_step, 0))
+        mask = self.ring.episode_mask(path)
+        return (rewards.view(len(slot), -1) * mask * self.ring.discounts[:-1]).sum(1)
 
 
-def steps_to_episode_end(ring: RingBuffer, slot: Tensor, limit: int) -> Tensor:
-    """Count the rows after slots ``[B]`` that belong to the same episode, final observation included; 1 … ``limit``."""
-    done = ring.done.view(-1)[ring.slots_ahead(slot[:, None], torch.arange(limit, device=slot.device))]
+def steps_to_episode_end(ring: RingBuffer, slot: Tensor, max_episode_steps: int) -> Tensor:
+    """Count the steps ``[B]`` from slots ``[B]`` to the end of their episodes, 1 … ``max_episode_steps``."""
+    done = ring.done.view(-1)[ring.shift_slots(slot[:, None], torch.arange(max_episode_steps, device=slot.device))]
     steps = (done.cumsum(1) == 0).sum(1)  # steps from the slot on that do not end the episode
     head = ring.head.expand(ring.num_envs)[slot % ring.num_envs]
     newest = (head - slot // ring.num_envs) % ring.length  # what is further ahead is older
-    return torch.minimum(steps + 1, newest).clamp_max(limit)
+    return torch.minimum(steps + 1, newest).clamp_max(max_episode_steps)

@@ -45,7 +45,7 @@ class PrioritizedSampler(Composite):
         self._set_mass(expired_row * self.num_envs + env_ids, torch.zeros_like(final, dtype=torch.float64))
         self._set_mass(row * self.num_envs + env_ids, self.top.double() ** self.alpha * ~final)
 
-    def draw(self, batch: int, span: SampleRange) -> tuple[Tensor, Tensor]:  # noqa: ARG002 - what may be drawn has mass
+    def draw(self, batch: int, slots: SampleRange) -> tuple[Tensor, Tensor]:  # noqa: ARG002 - what may be drawn has mass
         """``[B]`` slots, one from each of as many equal shares of the mass, and weights ``[B]``, the largest 1."""
         total = self.sums.cumsum(0)
         uniform = torch.rand(batch, generator=self.generator, device=total.device, dtype=torch.float64)

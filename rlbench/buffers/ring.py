@@ -64,9 +64,9 @@ class RingBuffer:
         self.age = torch.zeros(shape, dtype=torch.int32, device=device)  # steps since the episode began
         self.final[-1] = True  # so that the very first row begins an episode like any other after an end
         self._place_cursors(device)
-        self.powers = torch.tensor([gamma**k for k in range(n_step + 1)], device=device)
-        self.ahead = torch.arange(n_step, device=device)
-        self.back = torch.arange(stack - 1, -1, -1, device=device)
+        self.discounts = torch.tensor([gamma**k for k in range(n_step + 1)], device=device)
+        self.step_offsets = torch.arange(n_step, device=device)
+        self.stack_offsets = torch.arange(stack - 1, -1, -1, device=device)
         self.env_ids = torch.arange(num_envs, device=device)
 
     def add_observations(self, frames: NDArray[np.generic]) -> Tensor:
@@ -108,21 +108,21 @@ class RingBuffer:
 
         An n-step return stops at the end of an episode; it bootstraps there unless the episode terminated.
         """
-        path = self.slots_ahead(slot[:, None], self.ahead)  # [B, n_step]
+        path = self.shift_slots(slot[:, None], self.step_offsets)  # [B, n_step]
         mask = self.episode_mask(path)
         steps = mask.sum(1).long()  # rewards summed, 1 … n_step
-        last, after = self.slots_ahead(slot, steps - 1), self.slots_ahead(slot, steps)
+        last, end = self.shift_slots(slot, steps - 1), self.shift_slots(slot, steps)
         return Transition(
             obs=self.stack_frames(slot),
             action=self.action.flatten(0, 1)[slot],
-            reward=(self.reward.view(-1)[path] * mask * self.powers[:-1]).sum(1),
-            discount=self.powers[steps] * ~self.terminated.view(-1)[last],
-            next_obs=self.stack_frames(after),
+            reward=(self.reward.view(-1)[path] * mask * self.discounts[:-1]).sum(1),
+            discount=self.discounts[steps] * ~self.terminated.view(-1)[last],
+            next_obs=self.stack_frames(end),
             weight=weight * ~self.final.view(-1)[slot],
             slot=slot,
         )
 
-    def slots_ahead(self, slot: Tensor, rows: Tensor) -> Tensor:
+    def shift_slots(self, slot: Tensor, rows: Tensor | int) -> Tensor:
         """The flat slots ``[...]`` that lie ``rows`` after flat slots of the same envs; the two broadcast."""
         return (slot // self.num_envs + rows) % self.length * self.num_envs + slot % self.num_envs
 
@@ -208,9 +208,8 @@ class RingBuffer:
         flat = self.obs.flatten(0, 1)
         if self.stack == 1:
             return flat.index_select(0, slot)
-        back = torch.minimum(self.back, self.age.view(-1)[slot][:, None])  # [B, stack]
-        row = (slot[:, None] // self.num_envs - back) % self.length
-        frames = flat.index_select(0, (row * self.num_envs + slot[:, None] % self.num_envs).flatten())
+        age = torch.minimum(self.stack_offsets, self.age.view(-1)[slot][:, None])  # [B, stack]
+        frames = flat.index_select(0, self.shift_slots(slot[:, None], -age).flatten())
         return frames.view(len(slot), self.stack, *self.obs.shape[2:])
 
 

@@ -40,13 +40,13 @@ class TrajectoryView:
     def sample(self, batch: int) -> NStepTrajectory:
         """``batch`` transitions ``[B]`` of the ring's sampler, with every step of each."""
         ring, transition = self.ring, self.ring.sample(batch)
-        path = ring.slots_ahead(transition.slot[:, None], torch.arange(ring.n_step + 1, device=transition.slot.device))
+        path = ring.shift_slots(transition.slot[:, None], torch.arange(ring.n_step + 1, device=transition.slot.device))
         steps = path[:, :-1]
         return NStepTrajectory(
             transition=transition,
             obs=torch.unflatten(ring.stack_frames(path.flatten()), 0, path.shape),
             action=ring.action.flatten(0, 1)[steps],
-            share=ring.episode_mask(steps) * ring.powers[:-1],
+            share=ring.episode_mask(steps) * ring.discounts[:-1],
         )
 
     def update_priorities(self, slot: Tensor, priority: Tensor) -> None:

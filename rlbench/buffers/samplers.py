@@ -21,7 +21,7 @@ class CommonRange(NamedTuple):
     """The same rows for every env."""
 
     head: Tensor  # [] int64 the row being written
-    youngest: int  # rows between the head and the newest that may be drawn
+    n_step: int  # rows from the newest that may be drawn to the head
     rows: Tensor  # [] int64 how many, from there into the past
     length: int  # rows of the ring
     num_envs: int  # of the ring
@@ -29,7 +29,7 @@ class CommonRange(NamedTuple):
     def at(self, uniform: Tensor) -> tuple[Tensor, Tensor]:
         """``[B]`` slots row by row, from the newest into the past."""
         index = (uniform * (self.rows * self.num_envs)).long()
-        row = (self.head - self.youngest - index // self.num_envs) % self.length
+        row = (self.head - self.n_step - index // self.num_envs) % self.length
         weight = (self.rows > 0).float().expand(len(uniform))  # 0 while no transition is complete
         return row * self.num_envs + index % self.num_envs, weight
 
@@ -38,7 +38,7 @@ class PerEnvRange(NamedTuple):
     """Rows that differ from env to env."""
 
     head: Tensor  # [N] int64 the row of each env that is being written
-    youngest: int  # rows between a head and the newest that may be drawn
+    n_step: int  # rows from the newest that may be drawn to the head
     rows: Tensor  # [N] int64 how many, from there into the past
     length: int  # rows of the ring
 
@@ -48,7 +48,7 @@ class PerEnvRange(NamedTuple):
         index = (uniform * ends[-1]).long()
         env = torch.searchsorted(ends, index, right=True).clamp_max(num_envs - 1)
         back = index - (ends[env] - self.rows[env])
-        row = (self.head[env] - self.youngest - back) % self.length
+        row = (self.head[env] - self.n_step - back) % self.length
         return row * num_envs + env, (ends[-1] > 0).float().expand(len(uniform))
 
 
@@ -61,8 +61,8 @@ class Sampler(Stateful, Protocol):
         Each is one row for all envs, or ``[M]``.
         """
 
-    def draw(self, batch: int, span: SampleRange) -> tuple[Tensor, Tensor]:
-        """Draw ``batch`` flat slots ``row · N + env`` within ``span``, ``[B]`` int64, and their weights ``[B]``."""
+    def draw(self, batch: int, slots: SampleRange) -> tuple[Tensor, Tensor]:
+        """Draw ``batch`` flat slots ``row · N + env`` within ``slots``, ``[B]`` int64, and their weights ``[B]``."""
 
     def update_priorities(self, slot: Tensor, priority: Tensor) -> None:
         """Set the priorities ``[B]`` of slots ``[B]``."""
@@ -79,10 +79,10 @@ class UniformSampler(Composite):
     def admit(self, row: int | Tensor, final: Tensor, expired_row: int | Tensor, env_ids: Tensor) -> None:
         """Do nothing: no envs ``[M]`` have priorities."""
 
-    def draw(self, batch: int, span: SampleRange) -> tuple[Tensor, Tensor]:
+    def draw(self, batch: int, slots: SampleRange) -> tuple[Tensor, Tensor]:
         """``[B]`` slots drawn with 53 random bits, so that even 10⁸ of them are equally likely to 1 part in 10⁷."""
         uniform = torch.rand(batch, generator=self.generator, device=self.generator.device, dtype=torch.float64)
-        return span.at(uniform)
+        return slots.at(uniform)
 
     def update_priorities(self, slot: Tensor, priority: Tensor) -> None:
         """Do nothing: slots ``[B]`` have no priorities."""

@@ -24,8 +24,8 @@ class Explorer(Stateful, Protocol):
     def __call__(self, action: Tensor) -> Tensor:
         """Actions to take, ``[N, ...]`` like ``action``."""
 
-    def set(self, amount: float) -> None:
-        """Set the amount of exploration from now on."""
+    def set_exploration_rate(self, rate: float) -> None:
+        """Set the fraction of uniform actions from now on."""
 
 
 class EpsilonGreedy(Composite):
@@ -44,9 +44,9 @@ class EpsilonGreedy(Composite):
         draw = torch.rand(2, len(action), generator=self.generator, device=action.device, dtype=torch.float64)
         return torch.where(draw[0] < self.epsilon, (draw[1] * self.actions).long(), action)
 
-    def set(self, amount: float) -> None:
+    def set_exploration_rate(self, rate: float) -> None:
         """Set ε."""
-        self.epsilon.fill_(amount)
+        self.epsilon.fill_(rate)
 
 
 class GaussianNoise(Composite):
@@ -64,9 +64,9 @@ class GaussianNoise(Composite):
         noise = torch.empty_like(action).normal_(generator=self.generator)
         return torch.where(self.random, uniform, (action + self.scale * noise).clamp(-1, 1))
 
-    def set(self, amount: float) -> None:
-        """Draw uniform actions while ``amount`` is above 0."""
-        self.random.fill_(amount > 0)
+    def set_exploration_rate(self, rate: float) -> None:
+        """Draw uniform actions while ``rate`` is above 0."""
+        self.random.fill_(rate > 0)
 
 
 class NoExploration(Composite):
@@ -78,5 +78,5 @@ class NoExploration(Composite):
         """``action`` itself, ``[N, ...]``."""
         return action
 
-    def set(self, amount: float) -> None:
+    def set_exploration_rate(self, rate: float) -> None:
         """Do nothing."""

@@ -63,7 +63,7 @@ def usable(both: Both) -> list[int]:
     slots = []
     for env, ring in enumerate(both.alone):
         span = ring.sample_range()
-        rows = [int((span.head - span.youngest - i) % span.length) for i in range(int(span.rows))]
+        rows = [int((span.head - span.n_step - i) % span.length) for i in range(int(span.rows))]
         slots += [row * len(both.alone) + env for row in rows]
     return slots
 
@@ -192,8 +192,8 @@ def test_hindsight_samples_future_goals_in_every_env() -> None:
         ring=ring,
         layout=GoalLayout(1, 1),
         reward=lambda achieved, desired: -abs(achieved - desired)[:, 0],
-        share=1.0,
-        limit=50,
+        her_ratio=1.0,
+        max_episode_steps=50,
         generator=torch.Generator().manual_seed(1),
     )
     batch = both.sample(2_000)

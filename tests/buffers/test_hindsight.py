@@ -113,9 +113,11 @@ def worlds(draw: st.DrawFn) -> World:
     return world
 
 
-def hindsight(ring: RingBuffer, share: float = 0.875, limit: int = 50, seed: int = 5) -> HindsightReplay:
+def hindsight(ring: RingBuffer, her_ratio: float = 0.875, limit: int = 50, seed: int = 5) -> HindsightReplay:
     generator = torch.Generator().manual_seed(seed)
-    return HindsightReplay(ring=ring, layout=LAYOUT, reward=repaid, share=share, limit=limit, generator=generator)
+    return HindsightReplay(
+        ring=ring, layout=LAYOUT, reward=repaid, her_ratio=her_ratio, max_episode_steps=limit, generator=generator
+    )
 
 
 def naive(world: World, slot: int, offset: int) -> tuple[np.ndarray, np.ndarray, float]:
@@ -129,10 +131,10 @@ def naive(world: World, slot: int, offset: int) -> tuple[np.ndarray, np.ndarray,
 
 
 @given(worlds(), st.sampled_from([0.5, 1.0]), st.sampled_from([1, 3, 100]))
-def test_relabeled_goal_is_a_future_goal_of_the_episode(world: World, share: float, limit: int) -> None:
+def test_relabeled_goal_is_a_future_goal_of_the_episode(world: World, her_ratio: float, limit: int) -> None:
     ring = world.ring
     before = {name: getattr(ring, name).clone() for name in COLUMNS}
-    batch = hindsight(ring, share, limit).sample(128)
+    batch = hindsight(ring, her_ratio, limit).sample(128)
     plain = ring.gather_transitions(batch.slot, torch.ones(128))
     for name in COLUMNS:
         assert torch.equal(getattr(ring, name).nan_to_num(7.0), before[name].nan_to_num(7.0)), (
@@ -143,7 +145,7 @@ def test_relabeled_goal_is_a_future_goal_of_the_episode(world: World, share: flo
     assert torch.equal(batch.weight, plain.weight)
     for i, slot in enumerate(batch.slot.tolist()):
         if batch.obs[i, 3] >= DESIRED or plain.weight[i] == 0:
-            assert share < 1 or plain.weight[i] == 0
+            assert her_ratio < 1 or plain.weight[i] == 0
             assert all(torch.equal(ours[i], theirs[i]) for ours, theirs in zip(batch, plain, strict=True))
             continue
         episode, t = world.at(slot)
@@ -162,7 +164,7 @@ def test_hindsight_samples_the_same_slots_and_share_zero_changes_nothing(world: 
     state = ring.sampler.state_dict()
     plain = ring.sample(64)
     ring.sampler.load_state_dict(state)
-    batch = hindsight(ring, share=0.0).sample(64)
+    batch = hindsight(ring, her_ratio=0.0).sample(64)
     same_batches(batch, plain)
 
 
@@ -172,11 +174,11 @@ def one_env(steps: int, ends: set[int], horizon: int = 1, rows: int = 200) -> Wo
     return world
 
 
-@pytest.mark.parametrize("share", [0.25, 0.875])
-def test_share_of_relabeled_goals_is_the_requested_one(share: float) -> None:
-    batch = hindsight(one_env(150, set()).ring, share).sample(20_000)
+@pytest.mark.parametrize("her_ratio", [0.25, 0.875])
+def test_share_of_relabeled_goals_is_the_requested_one(her_ratio: float) -> None:
+    batch = hindsight(one_env(150, set()).ring, her_ratio).sample(20_000)
     relabeled = int((batch.obs[:, 3] < DESIRED).sum())
-    assert binomtest(relabeled, 20_000, share).pvalue > 1e-3
+    assert binomtest(relabeled, 20_000, her_ratio).pvalue > 1e-3
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def worlds(draw: st.DrawFn) -> tuple[World, int, int]:
 def usable(world: World) -> list[tuple[int, int]]:
     """Every (row, env) that the ring's own span may draw, by the vector step at which it was shown."""
     span = world.ring.sample_range()
-    rows = [world.row - span.youngest - i for i in range(int(span.rows))]
+    rows = [world.row - span.n_step - i for i in range(int(span.rows))]
     return [(row, env) for row in rows for env in range(world.num_envs)]
 
 
