@@ -53,8 +53,8 @@ class NumpyMLPs:
         self.nets, self.extra, self.is_tanh = nets, extra, activation is nn.Tanh
         self.layers: list[Layer] = []
         start = 0
-        for side in zip(*nets, strict=True):
-            shape = (len(nets), side[0].in_features + 1, max(layer.out_features for layer in side))
+        for layers in zip(*nets, strict=True):
+            shape = (len(nets), layers[0].in_features + 1, max(layer.out_features for layer in layers))
             self.layers.append(Layer(start, shape))
             start = self.layers[-1].stop
         self.extra_start = start
@@ -65,8 +65,8 @@ class NumpyMLPs:
         """Every parameter, and its view of ``row`` ``[size]`` in the parameter's shape."""
         views_of_parameters: list[tuple[Tensor, Row]] = []
         for k, net in enumerate(self.nets):
-            for place, layer in zip(self.layers, net, strict=True):
-                block = place.view(row)[k, :, : layer.out_features]
+            for position, layer in zip(self.layers, net, strict=True):
+                block = position.view(row)[k, :, : layer.out_features]
                 views_of_parameters += [(layer.weight, block[:-1].T), (layer.bias, block[-1])]
         start = self.extra_start
         for tensor in self.extra:
@@ -150,7 +150,7 @@ class PolicyHead(Protocol):
 
 
 class GaussianHead:
-    """Means, and a spread that is the same everywhere."""
+    """A diagonal Gaussian: means, and a log std that does not depend on the observation."""
 
     def __init__(self, log_std: Row, gradient: Row) -> None:
         self.log_std, self.gradient = log_std, gradient  # [A] views
@@ -177,21 +177,21 @@ class DiscreteHead:
     """Logits of discrete actions."""
 
     def __init__(self) -> None:
-        self._log = self._entropy = np.empty(0, np.float32)
+        self._log_probs = self._entropy = np.empty(0, np.float32)
         self._actions: tuple[NDArray[np.int64], NDArray[np.int64]] = (np.empty(0, np.int64), np.empty(0, np.int64))
 
     def evaluate(self, raw: Row, action: Row) -> tuple[Row, Row]:
         """As ``CategoricalPolicy``, of ``[B, A]`` and ``[B]``: log-probability and entropy, each ``[B]``."""
-        low = raw - raw.max(1, keepdims=True)
-        self._log = low - np.log(np.exp(low).sum(1, keepdims=True))
+        shifted = raw - raw.max(1, keepdims=True)
+        self._log_probs = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
         self._actions = np.arange(len(raw)), action.astype(np.int64, copy=False)
-        self._entropy = -(np.exp(self._log) * self._log).sum(1)
-        return self._log[self._actions], self._entropy
+        self._entropy = -(np.exp(self._log_probs) * self._log_probs).sum(1)
+        return self._log_probs[self._actions], self._entropy
 
     def backward(self, log_prob: Row, entropy: Row, out: Row) -> None:
-        """Of the logits ``[B, A]``."""
-        negative_entropy = entropy[:, None] * (self._log + self._entropy[:, None])
-        np.multiply(np.exp(self._log), -negative_entropy - log_prob[:, None], out=out)
+        """Write the gradients of the logits ``[B, A]``."""
+        negative_entropy = entropy[:, None] * (self._log_probs + self._entropy[:, None])
+        np.multiply(np.exp(self._log_probs), -negative_entropy - log_prob[:, None], out=out)
         out[self._actions] += log_prob
 
 
@@ -205,27 +205,27 @@ class NumpyOptimizer:
         self.row, self.gradient = rows[:2]
         self._rows, self._gradients, *self._moments = [[torch.from_numpy(row)] for row in rows]
         self._steps = torch.zeros(())
-        self._places = stack.views(self.row)
+        self._parameter_views = stack.views(self.row)
         self._moment_views = [stack.views(row) for row in rows[2:]]
 
     def begin(self) -> None:
-        """Take parameters and moments over."""
-        for parameter, place in self._places:
-            place[...] = as_array(parameter)
-        for name, places in zip(self.names, self._moment_views, strict=True):
-            for parameter, place in places:
+        """Copy parameters and moments from torch."""
+        for parameter, view in self._parameter_views:
+            view[...] = as_array(parameter)
+        for name, views in zip(self.names, self._moment_views, strict=True):
+            for parameter, view in views:
                 state = self.optimizer.state[parameter]
                 if not state:
-                    self._first(parameter)
-                place[...] = as_array(state[name])
-        self._steps.copy_(self.optimizer.state[self._places[0][0]]["step"])
+                    self._init_state(parameter)
+                view[...] = as_array(state[name])
+        self._steps.copy_(self.optimizer.state[self._parameter_views[0][0]]["step"])
 
     def step(self) -> None:
         """Take a gradient step after clipping the gradient's norm."""
         if self.max_norm is not None:
-            length = sqrt(float(self.gradient @ self.gradient))
-            if length + 1e-6 > self.max_norm:
-                self.gradient *= np.float32(self.max_norm / (length + 1e-6))
+            norm = sqrt(float(self.gradient @ self.gradient))
+            if norm + 1e-6 > self.max_norm:
+                self.gradient *= np.float32(self.max_norm / (norm + 1e-6))
         if self.adam:
             mean, square = self._moments
             fused_adam(self.optimizer, self._rows, self._gradients, mean, square, [self._steps])
@@ -240,16 +240,16 @@ class NumpyOptimizer:
         row.addcdiv_(gradient, square.sqrt().add_(group["eps"]), value=-group["lr"])
 
     def end(self) -> None:
-        """Copy the parameters back into the torch network, in place."""
-        for parameter, place in self._places:
-            as_array(parameter)[...] = place
-        for name, places in zip(self.names, self._moment_views, strict=True):
-            for parameter, place in places:
-                as_array(self.optimizer.state[parameter][name])[...] = place
-        for parameter, _ in self._places:
+        """Copy parameters and moments back into torch, in place."""
+        for parameter, view in self._parameter_views:
+            as_array(parameter)[...] = view
+        for name, views in zip(self.names, self._moment_views, strict=True):
+            for parameter, view in views:
+                as_array(self.optimizer.state[parameter][name])[...] = view
+        for parameter, _ in self._parameter_views:
             self.optimizer.state[parameter]["step"].copy_(self._steps)
 
-    def _first(self, parameter: Tensor) -> None:
+    def _init_state(self, parameter: Tensor) -> None:
         """Initialize the optimizer's state as its own first step does."""
         state = self.optimizer.state[parameter]
         state["step"] = torch.zeros((), dtype=torch.float32)

@@ -39,7 +39,7 @@ class Minibatch(NamedTuple):
     value: Row
     advantage: Row
     value_target: Row
-    share: Row  # what a row counts in a mean: 0 for a final observation; they sum to 1
+    weight: Row  # as in ``RolloutBatch``, divided by its sum
 
 
 class NumpyPPO:
@@ -72,26 +72,26 @@ class NumpyPPO:
         return torch.tensor(reports)
 
     def _step(self, minibatch: Minibatch) -> tuple[float, float, float, float]:
-        optimizer, method, share = self.optimizer, self.method, minibatch.share
+        optimizer, method, weight = self.optimizer, self.method, minibatch.weight
         outputs = self.stack.forward(optimizer.row, minibatch.obs)
         value = outputs[1, :, 0]
         log_prob, entropy = self.head.evaluate(outputs[0, :, : self.actions], minibatch.action)
         objective, derivative = self._surrogate(log_prob, minibatch)
         error, value_gradient = self._value_error(value, minibatch)
         output_gradient = np.zeros_like(outputs)
-        entropy_gradient = np.float32(-method.entropy) * share
-        self.head.backward(-share * derivative, entropy_gradient, output_gradient[0, :, : self.actions])
-        output_gradient[1, :, 0] = np.float32(method.value) * share * value_gradient
+        entropy_gradient = np.float32(-method.entropy) * weight
+        self.head.backward(-weight * derivative, entropy_gradient, output_gradient[0, :, : self.actions])
+        output_gradient[1, :, 0] = np.float32(method.value) * weight * value_gradient
         self.stack.backward(optimizer.row, output_gradient, optimizer.gradient)
         optimizer.step()
         difference = minibatch.log_prob - log_prob
-        return -float(share @ objective), float(share @ error), float(share @ entropy), float(share @ difference)
+        return -float(weight @ objective), float(weight @ error), float(weight @ entropy), float(weight @ difference)
 
     def _surrogate(self, log_prob: Row, minibatch: Minibatch) -> tuple[Row, Row]:
         """The surrogate objective, and its gradient with respect to the log-probability, each ``[B]``."""
         clip, dual_clip, advantage = self.method.clip, self.method.dual_clip, minibatch.advantage
         if self.method.normalize:
-            advantage = _normalize(advantage, minibatch.share)
+            advantage = _normalize(advantage, minibatch.weight)
         if clip is None:
             return log_prob * advantage, advantage
         ratio = np.exp(log_prob - minibatch.log_prob)
@@ -134,20 +134,20 @@ class NumpyValueRegression:
         for _ in range(self.steps):
             outputs = self.stack.forward(optimizer.row, minibatch.obs)
             gap = outputs[0, :, 0] - minibatch.value_target
-            losses.append(float(minibatch.share @ (gap * gap)))
-            self.stack.backward(optimizer.row, (2 * minibatch.share * gap)[None, :, None], optimizer.gradient)
+            losses.append(float(minibatch.weight @ (gap * gap)))
+            self.stack.backward(optimizer.row, (2 * minibatch.weight * gap)[None, :, None], optimizer.gradient)
             optimizer.step()
         optimizer.end()
         return torch.tensor(losses)
 
 
 def _minibatches(batch: RolloutBatch, batches: tuple[Tensor, ...]) -> Iterator[Minibatch]:
-    """The lesson in the order of its batches, copied once and then cut up."""
+    """The minibatches of rows ``batches``, sliced from one copy."""
     whole = _minibatch(batch, as_array(torch.cat(batches)).astype(np.int64, copy=False))
     start = 0
     for rows in batches:
         minibatch = Minibatch._make(column[start : start + len(rows)] for column in whole)
-        yield minibatch._replace(share=minibatch.share / max(minibatch.share.sum(), np.float32(1)))
+        yield minibatch._replace(weight=minibatch.weight / max(minibatch.weight.sum(), np.float32(1)))
         start += len(rows)
 
 
@@ -156,10 +156,10 @@ def _minibatch(batch: RolloutBatch, rows: NDArray[np.int64]) -> Minibatch:
     return Minibatch(append_ones(obs), *columns)
 
 
-def _normalize(x: Row, share: Row) -> Row:
+def _normalize(x: Row, weight: Row) -> Row:
     """As ``normalize`` of ``algorithms/onpolicy.py``."""
-    off = x - share @ x
-    rows = np.float32((share > 0).sum())
-    spread = np.sqrt((share @ (off * off)) * (rows / max(rows - 1, np.float32(1))))
-    standard: Row = off / (spread + np.float32(EPSILON))
-    return standard
+    centered = x - weight @ x
+    rows = np.float32((weight > 0).sum())
+    std = np.sqrt((weight @ (centered * centered)) * (rows / max(rows - 1, np.float32(1))))
+    normalized: Row = centered / (std + np.float32(EPSILON))
+    return normalized

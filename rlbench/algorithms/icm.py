@@ -71,9 +71,8 @@ class CuriousOffPolicyLearner(Composite):
     def add_bonus(self, trajectory: NStepTrajectory) -> tuple[Transition, Tensor]:
         """The transitions with the bonus of every step in their n-step returns, and the bonuses, ``[B, H]``."""
         bonus = self.curiosity.bonus(trajectory)
-        return trajectory.transition._replace(
-            reward=trajectory.transition.reward + (trajectory.share * bonus).sum(1)
-        ), bonus
+        reward = trajectory.transition.reward + (trajectory.discounts * bonus).sum(1)
+        return trajectory.transition._replace(reward=reward), bonus
 
     def update(self, trajectory: NStepTrajectory, phase: int) -> Update:
         """A gradient step of the learner, then one of the module."""

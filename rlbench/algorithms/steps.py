@@ -26,9 +26,9 @@ def optimize(
         parameter.grad = gradient if alike else torch.empty_like(parameter).copy_(gradient)
     if max_norm is not None and per_critic:
         norm = torch.stack([g.flatten(1).square().sum(1) for g in gradients]).sum(0).sqrt()  # [K]
-        share = (max_norm / (norm + 1e-6)).clamp(max=1)[:, None, None]
+        clip_coef = (max_norm / (norm + 1e-6)).clamp(max=1)[:, None, None]
         for parameter in parameters:
-            parameter.grad.mul_(share)
+            parameter.grad.mul_(clip_coef)
     elif max_norm is not None:
         nn.utils.clip_grad_norm_(parameters, max_norm, foreach=True)
     for optimizer in optimizers:

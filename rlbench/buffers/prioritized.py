@@ -46,19 +46,19 @@ class PrioritizedSampler(Composite):
         self._set_mass(row * self.num_envs + env_ids, self.top.double() ** self.alpha * ~final)
 
     def draw(self, batch: int, slots: SampleRange) -> tuple[Tensor, Tensor]:  # noqa: ARG002 - what may be drawn has mass
-        """``[B]`` slots, one from each of as many equal shares of the mass, and weights ``[B]``, the largest 1."""
+        """``[B]`` slots, one from each of as many strata of equal mass, and weights ``[B]``, the largest 1."""
         total = self.sums.cumsum(0)
         uniform = torch.rand(batch, generator=self.generator, device=total.device, dtype=torch.float64)
-        share = torch.arange(batch, device=total.device, dtype=torch.float64)
-        aim = _below((share + uniform) / batch * total[-1], total[-1])
-        block = torch.searchsorted(total, aim, right=True).clamp_max(len(total) - 1)
+        stratum = torch.arange(batch, device=total.device, dtype=torch.float64)
+        target = _below((stratum + uniform) / batch * total[-1], total[-1])
+        block = torch.searchsorted(total, target, right=True).clamp_max(len(total) - 1)
         within = self.mass[block].cumsum(1)  # [B, √n]
-        rest = _below(aim - (total[block] - self.sums[block]), within[:, -1]).clamp_min(0)
-        place = torch.searchsorted(within, rest[:, None], right=True).squeeze(1).clamp_max(within.shape[1] - 1)
-        mass = self.mass[block, place]
-        least = torch.where(mass > 0, mass, torch.inf).amin()
-        weight = torch.where(mass > 0, (least / mass) ** self.beta, 0.0)  # mass 0: the ring is empty
-        return block * self.mass.shape[1] + place, weight.float()
+        rest = _below(target - (total[block] - self.sums[block]), within[:, -1]).clamp_min(0)
+        column = torch.searchsorted(within, rest[:, None], right=True).squeeze(1).clamp_max(within.shape[1] - 1)
+        mass = self.mass[block, column]
+        least_mass = torch.where(mass > 0, mass, torch.inf).amin()
+        weight = torch.where(mass > 0, (least_mass / mass) ** self.beta, 0.0)  # mass 0: the ring is empty
+        return block * self.mass.shape[1] + column, weight.float()
 
     def update_priorities(self, slot: Tensor, priority: Tensor) -> None:
         """Set the priorities ``[B]`` of slots ``[B]``; of a slot that was drawn twice, the higher counts.

@@ -46,7 +46,7 @@ class TrajectoryView:
             transition=transition,
             obs=torch.unflatten(ring.stack_frames(path.flatten()), 0, path.shape),
             action=ring.action.flatten(0, 1)[steps],
-            share=ring.episode_mask(steps) * ring.discounts[:-1],
+            discounts=ring.episode_mask(steps) * ring.discounts[:-1],
         )
 
     def update_priorities(self, slot: Tensor, priority: Tensor) -> None:

@@ -96,5 +96,5 @@ class CategoricalReturn(NamedTuple):
         """``other``'s probability projected onto these atoms, ``[B, Q]`` (eq. 7): each mass goes to the two nearest."""
         delta = self.atoms[1] - self.atoms[0]
         target_atoms = other.atoms.clamp(self.atoms[0], self.atoms[-1]).unsqueeze(-2)  # [(B,) 1, Q']
-        share = (1 - (target_atoms - self.atoms[:, None]).abs() / delta).clamp(0, 1)  # [B, Q, Q']
-        return (share * other.logits.softmax(-1)[:, None, :]).sum(-1)
+        projection = (1 - (target_atoms - self.atoms[:, None]).abs() / delta).clamp(0, 1)  # [B, Q, Q']
+        return (projection * other.logits.softmax(-1)[:, None, :]).sum(-1)

@@ -36,7 +36,7 @@ class NStepTrajectory(NamedTuple):
     transition: Transition
     obs: Tensor  # [B, H+1, ...] observations of the steps; after an episode's end those of the next one
     action: Tensor  # [B, H]
-    share: Tensor  # [B, H] weight of a step's reward in the n-step return: γʰ, and 0 after the episode's end
+    discounts: Tensor  # [B, H] of a step's reward in the n-step return: γʰ, and 0 after the episode's end
 
     @property
     def slot(self) -> Tensor:

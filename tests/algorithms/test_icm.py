@@ -148,7 +148,7 @@ def test_n_step_trajectory_follows_its_env_to_the_end_of_the_episode() -> None:
             at = (row + h) % replay.length
             assert torch.equal(trajectory.obs[i, h], replay.obs[at, env])
             assert int(trajectory.action[i, h]) == int(replay.action[at, env])
-            assert trajectory.share[i, h].item() == pytest.approx(mask * GAMMA**h)
+            assert trajectory.discounts[i, h].item() == pytest.approx(mask * GAMMA**h)
             mask *= float(not replay.done[at, env])
         cut += mask == 0
         assert torch.equal(trajectory.obs[i, replay.n_step], replay.obs[(row + replay.n_step) % replay.length, env])
