@@ -181,6 +181,8 @@ def writing(path: Path, *, elsewhere: str = "", then: str = "run the same comman
         raise UsageError(f"{path.parent}: cannot be written; choose another folder{elsewhere}") from None
     except IsADirectoryError:
         raise UsageError(f"{path}: is a folder; name a file") from None
+    except (FileExistsError, NotADirectoryError):
+        raise UsageError(f"{path.parent}: is no folder; choose another{elsewhere}") from None
     except FileNotFoundError:
         raise ResourceExhausted(f"{path}: its folder is gone; put it back and {then}") from None
     except OSError as error:

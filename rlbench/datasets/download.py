@@ -9,13 +9,14 @@ import json
 import os
 import shutil
 import socket
+import stat
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, redirect_stdout, suppress
 from email.message import Message
 from functools import partial
-from http.client import HTTPException, HTTPMessage, HTTPResponse
+from http.client import BadStatusLine, HTTPException, HTTPMessage, HTTPResponse
 from importlib import import_module
 from io import FileIO, StringIO
 from ipaddress import ip_address
@@ -36,7 +37,7 @@ from rlbench.disk import writing
 from rlbench.errors import DoesNotFit, RefusedFile, ResourceExhausted, UsageError
 
 BLOCK = 1 << 18
-ATTEMPTS = 4  # connections in a row without a new byte before the download stops
+ATTEMPTS = 4  # connections in a row with fewer than SLOWEST new bytes before the download stops
 PAUSE = 1.0  # seconds of pause for each idle connection in a row
 PATIENCE = 30.0  # seconds without a byte of the body after which a connection is closed
 OPENING: Final = 4  # multiples of PATIENCE for a request: several addresses, redirects and headers
@@ -78,9 +79,9 @@ def fetch_file(
         RefusedFile: the server offers a file of another size.
         ResourceExhausted: the server or the disk failed; the same call resumes.
     """
-    if urlsplit(url).scheme not in {"http", "https"}:
-        raise UsageError(f"{url}: not an http address; give one")
-    part, idle, longest = part_of(target), 0, -1
+    if not _is_address(url):
+        raise UsageError(f"{printable(url)}: not an http address; give one")
+    part, idle, longest = part_of(target), 0, -SLOWEST
     while not _complete(url, part, size):
         time.sleep(PAUSE * idle)
         reason = "the connection was cut"
@@ -89,7 +90,7 @@ def fetch_file(
         except (OSError, HTTPException) as error:  # errors of the disk are raised as ResourceExhausted already
             reason = _reason(error)
         size_now = part.stat().st_size if part.exists() else 0
-        idle, longest = (0, size_now) if size_now > longest else (idle + 1, longest)
+        idle, longest = (0, size_now) if size_now >= longest + SLOWEST else (idle + 1, longest)
         if idle == ATTEMPTS - 1:
             raise ResourceExhausted(f"{url}: {reason} after {size_now:,} bytes; run the same command again: it resumes")
 
@@ -106,6 +107,8 @@ def locked_download(target: Path) -> Iterator[None]:
     lock = _beside(part, ".lock")
     with writing(part):
         part.parent.mkdir(parents=True, exist_ok=True)
+        if lock.is_symlink() or lock.is_dir():
+            raise UsageError(f"{lock}: is no regular file; remove it")
         faults.point("download.made")
     try:
         with FileLock(lock, timeout=0):
@@ -143,7 +146,7 @@ def complete(target: Path) -> None:
 def _attempt(url: str, part: Path, size: int | None, patience: float) -> Iterator[DownloadProgress]:
     """Download by one connection, from the end of the part or from the beginning."""
     origin = _origin(part)
-    same = origin is not None and origin.url == url and origin.validator is not None and part.exists()
+    same = origin is not None and origin.url == url and origin.validator is not None
     begin = part.stat().st_size if same else 0
     headers = {"User-Agent": f"rlbench/{__version__}", "Accept-Encoding": "identity"}
     if begin and origin is not None and origin.validator is not None:
@@ -181,7 +184,8 @@ def _receive(
     with writing(part):
         if not begin:
             part.unlink(missing_ok=True)  # before its new origin is stored, or a kill would mix the two
-    _fits(part.parent, (total or 0) - begin)
+    if (size_left := (total or 0) - begin) > (free := shutil.disk_usage(part.parent).free):
+        raise DoesNotFit(f"{part.parent}: {size_left:,} bytes are needed, {free:,} are free; free some space")
     with writing(part):
         _write_origin(part, RemoteFile(url=url, size=total, validator=validator))
         file = part.open("r+b" if begin else "wb", buffering=0)  # so that closing writes nothing
@@ -205,12 +209,6 @@ def _receive(
     if total is None:  # the connection ends the file
         with writing(part):
             _write_origin(part, RemoteFile(url=url, size=done, validator=None))
-
-
-def _fits(folder: Path, size: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if size > free:
-        raise DoesNotFit(f"{folder}: {size:,} bytes are needed, {free:,} are free; free some space")
 
 
 def _blocks(response: HTTPResponse, url: str, patience: float) -> Iterator[bytes]:
@@ -276,22 +274,32 @@ def _total(headers: Message, begin: int) -> int | None:
     return int(length[:DIGITS]) if length.isdecimal() else None
 
 
+def _is_address(url: str) -> bool:
+    with suppress(ValueError):  # of the host or the port
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and parts.port != 0 and url.isprintable() and " " not in url
+    return False
+
+
 def _complete(url: str, part: Path, size: int | None) -> bool:
     origin = _origin(part)
-    if origin is None or origin.url != url or origin.size is None or not part.exists():
+    if origin is None or origin.url != url or origin.size is None:
         return False
     return part.stat().st_size == origin.size and size in {None, origin.size}
 
 
 def _origin(part: Path) -> RemoteFile | None:
-    """Read the stored origin; None where it is missing or damaged."""
-    with suppress(RefusedFile, OSError, ValueError, TypeError):
-        return RemoteFile(**json.loads(disk.content(_beside(part))))
+    """Read the stored origin; None where it is missing or damaged, or the part is the file of another name."""
+    with suppress(RefusedFile, OSError, ValueError, TypeError, AttributeError, RecursionError):
+        origin, state = RemoteFile(**json.loads(disk.content(_beside(part)))), part.lstat()
+        plain = origin.validator is None or (origin.validator.isascii() and origin.validator.isprintable())
+        if plain and stat.S_ISREG(state.st_mode) and state.st_nlink == 1:
+            return origin
     return None
 
 
 def _write_origin(part: Path, origin: RemoteFile) -> None:
-    _beside(part).write_text(json.dumps(origin._asdict()), encoding="utf-8")
+    disk.replace(_beside(part), json.dumps(origin._asdict()).encode())
     faults.point("download.noted")
 
 
@@ -302,6 +310,8 @@ def _beside(part: Path, suffix: str = ".json") -> Path:
 def _reason(error: Exception) -> str:
     if isinstance(error, HTTPError):
         return f"the server says {error.code} {printable(str(error.reason), 100)}"
+    if isinstance(error, BadStatusLine):
+        return "no answer of a web server"
     if isinstance(error, TimeoutError):
         return "the server went silent"
     return str(getattr(error, "reason", None) or error) or type(error).__name__
