@@ -164,8 +164,9 @@ def _head(path: Path, total: int) -> int:
 def _header(file: gzip.GzipFile) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
     """Shape, True for Fortran's order, and dtype of an npy file."""
     try:
-        reader = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
-        return reader(file)
+        if npy.read_magic(file) != (1, 0):
+            raise ValueError("not version 1.0 of numpy's format")  # whose headers have 64 kB at most
+        return npy.read_array_header_1_0(file)
     except (SyntaxError, TokenError, RecursionError, MemoryError) as error:  # numpy parses it as Python's literals
         raise ValueError(f"no header of numpy: {type(error).__name__}") from None
 

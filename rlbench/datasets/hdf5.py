@@ -19,6 +19,7 @@ from rlbench.config.footprint import size_text
 from rlbench.errors import RefusedFile, UsageError
 
 UNREAD = frozenset({"infos", "metadata"})  # groups of a D4RL file or of a Minari episode that are not read
+DEEPEST = 32  # groups in groups
 CHUNK = 1 << 16  # rows of one check, so that no check copies a whole column
 
 
@@ -155,7 +156,13 @@ def damage_error(where: str, error: Exception) -> RefusedFile:
 def _refuse_external(file: h5py.File) -> None:
     """Refuse links to other files, external raw data, virtual data sets and second names."""
     links: dict[bytes, int] = {}
-    file.id.links.visit(lambda name, link: links.update({name: link.type}), info=True)
+
+    def visit(name: bytes, link: h5py.h5l.LinkInfo) -> bytes | None:
+        links[name] = link.type
+        return name if name.count(b"/") > DEEPEST else None  # ends the visit, which takes hours and HDF5's stack
+
+    if file.id.links.visit(visit, info=True) is not None:
+        raise RefusedFile(f"{file.filename}: has groups in groups, more than {DEEPEST}; check the file")
     for name, kind in links.items():
         where = f"{file.filename}: {name.decode(errors='replace')}"
         item = h5py.h5o.open(file.id, name) if kind == h5py.h5l.TYPE_HARD else None

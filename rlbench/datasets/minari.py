@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench import disk
+from rlbench.config.names import printable
 from rlbench.datasets import hdf5
 from rlbench.datasets.locations import MINARI_DATA, MINARI_METADATA
 from rlbench.datasets.types import Dataset
@@ -85,7 +86,8 @@ def minari_metadata(folder: Path) -> MinariMetadata:
         raise RefusedFile(f"{path}: damaged (not the JSON that Minari writes); download it again") from None
     layout = content.get("data_format", "hdf5")
     if layout != "hdf5":
-        raise RefusedFile(f"{path}: data_format: {layout}; only hdf5 is read here, convert it with Minari")
+        form = printable(str(layout), 60)
+        raise RefusedFile(f"{path}: data_format: {form}; only hdf5 is read here, convert it with Minari")
     return MinariMetadata(
         name=_as(str, content.get("dataset_id")),
         env_id=_as(str, env_id),

@@ -70,6 +70,8 @@ class Shard:
             raise ValueError(f"a_t: {scalars['a_t']!r} is no action of Atari, which has {ACTIONS}")
         if not isfinite(float(scalars["r_t"])):
             raise ValueError(f"r_t: {scalars['r_t']!r} is no reward")
+        if not 0 <= float(scalars["d_t"]) <= 1:
+            raise ValueError(f"d_t: {scalars['d_t']!r} is no discount")
         self.memory += RECORD
         self.stacks.append(tuple(self._frame(at, "o_t", png) for png in record["o_t"]))
         self.next_stacks.append(tuple(self._frame(at, "o_tp1", png) for png in record["o_tp1"]))

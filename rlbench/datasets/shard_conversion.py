@@ -168,4 +168,4 @@ def _whole(folder: Path, record: Done) -> bool:
 
 def _source(path: Path) -> str:
     """Name of a shard, restricted to safe characters."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "_", path.name.removesuffix(".gz")).strip("_")
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", path.name.removesuffix(".gz")).strip("_") or "_"

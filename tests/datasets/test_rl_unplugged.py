@@ -162,6 +162,7 @@ COLOURED = [png(np.zeros((84, 84, 3), np.uint8))] * 4
         ({"a_t": [-1]}, "a_t: -1 is no action of Atari"),
         ({"a_t": [18]}, "a_t: 18 is no action of Atari"),
         ({"r_t": [float("nan")]}, "r_t: nan is no reward"),
+        ({"d_t": [float("nan")]}, "d_t: nan is no discount"),
         ({"r_t": [1.0, 2.0]}, "r_t: 1 of float were expected"),
         ({"o_tp1": SMALL}, "o_tp1: no grey PNG of 84×84"),
         ({"o_t": COLOURED}, "o_t: no grey PNG of 84×84"),
@@ -289,6 +290,8 @@ def test_files_of_one_name_and_missing_ones_are_refused_first(tmp_path: Path, fo
         brought(folder, one, other)
     with pytest.raises(UsageError, match="away: no such file"):
         brought(folder, one, tmp_path / "away")
+    assert brought(folder, shard(tmp_path / "..gz", episode(1, 2))) == [False]
+    assert not list(folder.glob(".*")), "names without a letter"
 
 
 @pytest.mark.parametrize("damage", [b"x", None])
