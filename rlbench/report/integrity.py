@@ -177,7 +177,7 @@ def _foreign_episodes(record: Record) -> Iterator[str]:
 
 def _duplicates(run: Run, findings: Findings) -> Iterator[str]:
     """Yield an error for a run with the numbers of another seed, or with other numbers than the same seed."""
-    if run.speeds:  # it has learned, so no other seed has its numbers
+    if run.has_learned:
         first = findings.curves.setdefault((run.id, run.curve), run)
         if first.seed != run.seed:
             yield f"{run.folder}: has the same numbers as seed {first.seed} in {first.folder}; remove the copy"

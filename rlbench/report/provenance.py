@@ -9,14 +9,7 @@ from rlbench import suites
 from rlbench.errors import UnknownName
 from rlbench.report.reference_files import selected_name
 from rlbench.report.reference_scores import ReferenceCell, about, comparable, curve_of, reference_cells, sourced_notes
-from rlbench.report.reference_table import (
-    OPTIMUM,
-    CellKey,
-    ReferenceScore,
-    protocol_of,
-    scale_of,
-    task_name,
-)
+from rlbench.report.reference_table import OPTIMUM, CellKey, ReferenceScore, protocol_of, scale_of, task_name
 from rlbench.report.tables import published
 
 
@@ -57,7 +50,7 @@ def provenance_document(cells: Sequence[ReferenceCell]) -> dict[str, object]:
                 "others": [_fields(cell.key, other) for other in cell.others],
             }
             for cell in cells
-        ],
+        ]
     }
 
 

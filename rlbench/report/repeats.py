@@ -120,12 +120,9 @@ def _maximum(run: Run) -> float:
 
 def _of_one_curve(group: Runs) -> None:
     """Keep the lowest seed of runs with equal losses: they are copies of one run."""
-    first: dict[str, Run] = {}
-    for run in group.complete:
-        if run.speeds:  # it has learned, so no other seed has its numbers
-            first.setdefault(run.curve, run)
-    group.copies += [run for run in group.complete if run.speeds and first[run.curve] is not run]
-    group.complete[:] = [run for run in group.complete if not run.speeds or first[run.curve] is run]
+    first = {run.curve: run for run in reversed(group.complete)}
+    group.copies += [run for run in group.complete if run.has_learned and first[run.curve] is not run]
+    group.complete[:] = [run for run in group.complete if not run.has_learned or first[run.curve] is run]
 
 
 def _mixed(runs: Iterable[Run]) -> Iterator[str]:

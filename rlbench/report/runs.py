@@ -43,9 +43,9 @@ class Run:
     settings: Mapping[str, object]  # the Spec as it was written
     environment: Mapping[str, object]  # where it was made
     evaluations: tuple[Evaluation, ...]
-    speeds: tuple[
-        float, ...
-    ]  # agent steps a second, per epoch in which it learned; gradient steps where data are given
+    # Agent steps a second, per epoch in which it learned; gradient steps where data are given.
+    speeds: tuple[float, ...]
+    has_learned: bool = False  # so no other seed has its numbers, whatever its clock says
     env_steps: int  # at the end of its last epoch
     seconds: float
     status: str  # done, failed, or interrupted, which includes running
@@ -116,6 +116,7 @@ def _read(folder: Path, stamps: tuple[tuple[int, int, int], ...]) -> Run:
             for epoch in epochs
             if epoch.evaluated is not None
         ),
+        has_learned=any(epoch.updated is not None for epoch in epochs),
         speeds=tuple(_offline_speeds(epochs) if spec.task.kind == "offline" else filter(None, speeds)),
         env_steps=epochs[-1].steps if epochs else 0,
         seconds=epochs[-1].seconds if epochs else 0.0,

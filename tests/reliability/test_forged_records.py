@@ -57,9 +57,7 @@ def results(tmp_path: Path) -> Path:
 
 
 class TestCutRuns:
-    def test_a_run_that_reached_its_budget_counts_without_an_outcome(
-        self, record_run: RecordRun, results: Path
-    ) -> None:
+    def test_a_run_that_reached_its_budget_needs_no_outcome(self, record_run: RecordRun, results: Path) -> None:
         for seed, mean in enumerate([1.0, 1.0, 1.0, -1.0, -1.0]):
             full_run(record_run, mean, seed)
         whole = cell(results)
@@ -173,9 +171,7 @@ class TestVersions:
         assert "1 run of uncommitted code" in cell(results).note
 
     @pytest.mark.parametrize("resumed", [7, [7], [{}], [{"environment": 7}]])
-    def test_invalid_resumption_in_a_record_is_refused(
-        self, record_run: RecordRun, results: Path, resumed: object
-    ) -> None:
+    def test_invalid_resumption_is_refused(self, record_run: RecordRun, results: Path, resumed: object) -> None:
         folder = record_run([1.0], status=None, **FULL)
         reseal(folder / "spec.json", lambda head: head.update(resumed=resumed))
         for reader in (lambda: read_run(folder), lambda: record_run([1.0, 1.0], status=None, **FULL)):
@@ -204,6 +200,7 @@ class TestSeeds:
             copy = folder.with_name(f"seed={seed}")
             shutil.copytree(folder, copy)
             reseal(copy / "spec.json", lambda head, seed=seed: head["spec"].update(seed=seed))
+            reseal(copy / "epochs.jsonl", lambda e: (e["collected"] or {}).update(steps_per_second=0.0))
         row = cell(results)
         assert row.measured is not None and row.measured.n == 3
         assert "2 runs have the numbers of another seed" in row.note
@@ -211,9 +208,7 @@ class TestSeeds:
         assert len([line for line in faults if "the same numbers as seed 0" in line]) == 2
         assert len([line for line in faults if "episodes of another seed than 5" in line]) == 1
 
-    def test_worse_of_two_records_of_a_seed_counts_and_both_are_named(
-        self, record_run: RecordRun, results: Path
-    ) -> None:
+    def test_worse_of_two_records_of_a_seed_counts(self, record_run: RecordRun, results: Path) -> None:
         for seed in range(3):
             folder = full_run(record_run, 0.0, seed)
         second = results / "aaa" / folder.relative_to(results)
@@ -260,9 +255,7 @@ class TestSeeds:
         assert counts and sum(counts) <= episodes < len(counts) * suites.spec("toy", "ppo", "Catch").protocol.envs
 
 
-def test_settings_under_the_identity_of_others_are_refused_by_every_reader(
-    record_run: RecordRun, results: Path
-) -> None:
+def test_settings_under_the_identity_of_others_are_refused_by_readers(record_run: RecordRun, results: Path) -> None:
     folder = full_run(record_run, 1.0, 0)
     reseal(folder / "spec.json", lambda head: head["spec"]["algo"].update(gamma=0.5))
     with pytest.raises(RefusedFile, match=r"spec\.json: says it is"):
