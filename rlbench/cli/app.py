@@ -89,8 +89,12 @@ class Terminated(BaseException):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; every error is one line on stderr."""
     tolerate_narrow_encodings()
-    with stdout_for_results():
-        return _main(arguments)
+    try:
+        with stdout_for_results():
+            return _main(arguments)
+    finally:
+        if signal.getsignal(signal.SIGTERM) is _terminate:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Python's exit would print the traceback
 
 
 def _main(arguments: Sequence[str] | None) -> int:
@@ -114,6 +118,7 @@ def _main(arguments: Sequence[str] | None) -> int:
         print_error(str(error))
         return error.exit_code
     except Terminated as end:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # `timeout` sends two
         print_error("stopped")
         return end.exit_code
     except typer.Abort:
@@ -161,6 +166,8 @@ def _unforeseen(error: Exception, *, debug: bool) -> int:
         print_error(f"memory is exhausted ({error!r}); free some, or raise `ulimit -v`, and run the same command again")
     elif (limit := os.strerror(errno.EMFILE)) in str(error):
         print_error(f"{limit}: raise `ulimit -n`, and run the same command again")
+    elif "TORCH_LOGS" in str(error):
+        print_error(f"TORCH_LOGS={printable(os.environ.get('TORCH_LOGS', ''))}: torch knows no such logs; unset it")
     else:
         hint = "report it with the traceback above" if debug else "run it again with --debug and report what it prints"
         print_error(f"internal error: {type(error).__name__}: {error}; this is a bug, please {hint}")

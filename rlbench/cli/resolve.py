@@ -42,6 +42,7 @@ IDENTITY = {
 """Fields that identify the run; each has its own option or argument."""
 
 MAX_CONFIG_BYTES = 2**16  # of a TOML file of settings
+PLAIN = "write plain fields as algo.lr = 1e-4"
 
 SCALARS = (str, int, float, bool, list)
 """Types of TOML values that a field can have; any other value, such as a date, becomes text."""
@@ -124,10 +125,9 @@ def settings_from_file(path: Path) -> list[Setting]:
         with path.open("rb") as file:
             text = file.read(MAX_CONFIG_BYTES + 1).decode()
         if len(text) > MAX_CONFIG_BYTES or any(line.count(".") > DOTS for line in text.splitlines()):
-            raise UsageError(
-                f"--config {path}: too large, or a line has too many dots; write plain fields as algo.lr = 1e-4"
-            )
-        settings = flatten(tomllib.loads(text), path.name)
+            raise UsageError(f"--config {path}: too large, or too many dots in a line; {PLAIN}")
+        empty: dict[str, object] = {name: {} for name in ("task", "algo", "protocol", "budget")}  # without fields
+        settings = flatten({n: v for n, v in tomllib.loads(text).items() if empty.get(n) != v}, path.name)
     except OSError as error:
         near = suggest_path(path) or "; check the path"
         raise UsageError(f"--config {path}: cannot be read ({error.strerror}){near}") from None
@@ -136,9 +136,7 @@ def settings_from_file(path: Path) -> list[Setting]:
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"--config {path}: not TOML: {error}") from None
     except (ValueError, RecursionError):  # a number of thousands of digits, or brackets without end
-        raise UsageError(
-            f"--config {path}: has a value that no field can have; write plain fields as algo.lr = 1e-4"
-        ) from None
+        raise UsageError(f"--config {path}: has a value that no field can have; {PLAIN}") from None
     plain = [s if isinstance(s.value, SCALARS) else s._replace(value=str(s.value)) for s in settings]
     return sorted(plain, key=lambda setting: setting.path.rpartition(".")[2] not in SELECTORS)
 

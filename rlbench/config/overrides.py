@@ -89,7 +89,7 @@ def flatten(tree: Mapping[str, object], source: str, prefix: str = "") -> list[S
     """The leaves of a TOML document as settings, in the order of the file."""
     settings: list[Setting] = []
     for name, value in tree.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and value:
             settings += flatten(value, source, f"{prefix}{name}.")
         else:
             settings.append(Setting(prefix + name, value, source))
@@ -210,9 +210,8 @@ def _readings(value: object) -> list[object]:
         except (ValueError, RecursionError):  # no JSON, or brackets without end
             continue
     with suppress(ValueError, OverflowError):
-        readings.append(
-            int(float(plain)) if float(plain).is_integer() else float(plain)
-        )  # 1e6 for an int, 1e-4 for a float
+        number = float(plain)  # 1e6 for an int, 1e-4 for a float
+        readings.append(int(number) if number.is_integer() else number)
     return [*readings, value]
 
 
@@ -239,9 +238,6 @@ def _name(annotation: Any) -> str:
         elif get_origin(member) is tuple:
             words.append("a list such as 64,64")
         else:
-            words.append(
-                {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "none"}.get(
-                    member, str(member)
-                )
-            )
+            names = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "none"}
+            words.append(names.get(member, str(member)))
     return " or ".join(words)

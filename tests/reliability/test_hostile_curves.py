@@ -136,10 +136,7 @@ IMPORTS: dict[str, tuple[str | bytes, str]] = {
     "an array of no size": (npz_of_shape("(True,)"), "not an npz file"),
     "evaluations of two data sets": (line(data="a") + "\n" + line(steps=2, data="b"), "line 2 is of another library"),
     "rows without columns": (scores(np.empty((2**40, 0)), []), "has 1,099,511,627,776 scores"),
-    "a task beyond Unicode": (
-        scores(np.ones((1, 1)), np.array([2**31], "<u4").view("<U1")),
-        "numbers and texts only",
-    ),
+    "a task beyond Unicode": (scores(np.ones((1, 1)), np.array([2**31], "<u4").view("<U1")), "numbers and texts only"),
     "a std beside the mean": ("step,mean,std\n0,0,1\n9,1,2\n", "no seeds but 'mean', 'std'"),
     "an index beside the seeds": (",step,seed_0\n0,0,1\n1,9,2\n", "no seeds but ''"),
     "a step in another case": ("step,Step,return\n0,0,1\n9,5,2\n", "has a column twice, step, Step"),

@@ -29,6 +29,7 @@ from rlbench.report.figure_style import STYLE
 from tests.commands import refusal_of, run_command, run_process, stderr_of, stdout_of
 from tests.conftest import Capture, Patch
 from tests.laws.source import ROOT
+from tests.reliability.test_hostile import raw_file as write
 
 
 def linked(folder: Path) -> None:
@@ -92,11 +93,11 @@ def member(method: int) -> bytes:
     return bytes(content)
 
 
-def npy(header: bytes) -> bytes:
-    return b"\x93NUMPY\x01\0" + len(header).to_bytes(2, "little") + header + bytes(80)
+def npy(header: bytes, version: bytes = b"\1\0") -> bytes:
+    return b"\x93NUMPY" + version + len(header).to_bytes(2, "little") + header + bytes(80)
 
 
-def log(part: str, header: str) -> list[str]:
+def log(part: str, header: str, version: bytes = b"\1\0") -> list[str]:
     """A log of DQN replay, one of whose files has such a header."""
     Path("logs").mkdir()
     columns = {"observation": np.zeros((9, 84, 84), np.uint8), "action": np.zeros(9, np.int32)}
@@ -104,7 +105,7 @@ def log(part: str, header: str) -> list[str]:
     for name, values in columns.items():
         with gzip.open(f"logs/$store$_{name}_ckpt.0.gz", "wb") as file:
             np.save(file, values)
-    Path("logs", f"{part}_ckpt.0.gz").write_bytes(gzip.compress(npy(header.encode())))
+    Path("logs", f"{part}_ckpt.0.gz").write_bytes(gzip.compress(npy(header.encode(), version)))
     return ["data", "import", "dqn-replay", "logs", "--task", "PongNoFrameskip-v4", "--name", "rlb-evil"]
 
 
@@ -128,6 +129,14 @@ def evaluations(header: str) -> list[str]:
     return ["import", "e.npz", "--as", "mujoco/sac", "--task", "Hopper-v4", "--results", "out"]
 
 
+def groups() -> list[str]:
+    with h5py.File("e.hdf5", "w") as file:
+        group = file.id
+        for _ in range(100):  # 100,000 overflow HDF5's stack
+            group = h5py.h5g.create(group, b"a")
+    return ["data", "show", "e.hdf5"]
+
+
 def wide(columns: int) -> list[str]:
     properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)  # every chunk is written
@@ -138,14 +147,9 @@ def wide(columns: int) -> list[str]:
     return ["data", "show", "wide.hdf5"]
 
 
-def write(name: str, raw: bytes, *words: str) -> list[str]:
-    Path(name).write_bytes(raw)
-    return [*words, name]
-
-
 POLICY = ("data", "import", "--task", "HalfCheetah-v4")
 CONFIG = ("run", "toy", "dqn", "--dry-run", "--config")
-DOTS = "too large, or a line has too many dots"
+DOTS = "too large, or too many dots"
 HEADERS = {"a bracket": "(\n", "lines": "  x\n y\n", "minus signs": "-" * 9_000 + "1\n"}
 ODD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "damaged LZMA": (lambda: write("e.zip", member(zipfile.ZIP_LZMA), *POLICY), "e.zip: not a zip"),
@@ -161,6 +165,9 @@ ODD: dict[str, tuple[Callable[[], list[str]], str]] = {
     **{f"{kind} in npz": (partial(evaluations, header), "e.npz: not an npz") for kind, header in HEADERS.items()},
     "a negative number of rows": (negative_rows, "holds no row"),
     "config of a device": (lambda: [*CONFIG, "/dev/zero"], DOTS),
+    "config of an empty table": (lambda: write("e.toml", b"[algo.lr]", *CONFIG), "expected a number"),
+    "groups in groups": (groups, "e.hdf5: has groups in groups"),
+    "numpy's version 2": (partial(log, "$store$_action", "", b"\2\0"), "not version 1.0"),
     "config of dots": (lambda: write("e.toml", b"a" + b".a" * 20_000 + b" = 1", *CONFIG), DOTS),
     "results without a name": (lambda: ["run", "toy", "dqn", "--smoke", "--dry-run", "--results", ""], "is empty"),
 }
@@ -176,6 +183,12 @@ def test_a_warning_of_a_library_is_no_line_of_an_error(tmp_path: Path) -> None:
     line = "-P -m rlbench import e.npz --as mujoco/sac --task Ant-v4 --results out"
     done = run_process([sys.executable, *line.split()], cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "is not finite" in done.stderr
+
+
+def test_logs_that_torch_lacks_are_a_mistake_of_the_user() -> None:
+    line = "-P -m rlbench run toy dqn --task Catch --smoke --results out"
+    done = run_process([sys.executable, *line.split()], TORCH_LOGS="nonsense")
+    assert (done.returncode, done.stderr) == (2, "rlbench: TORCH_LOGS=nonsense: torch knows no such logs; unset it\n")
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -235,6 +248,9 @@ def test_math_signs_in_a_figure_are_literal() -> None:
 def test_missing_results_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ResourceExhausted, match="its folder is gone; put it back and run the same command again"):
         files.replace(tmp_path / "gone" / "outcome.json", "{}")
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="file: is no folder; choose another with --results"):
+        files.replace(tmp_path / "file" / "outcome.json", "{}")
 
 
 def test_closed_stdout_does_not_fail_a_run(monkeypatch: Patch) -> None:

@@ -233,6 +233,13 @@ def test_signal_during_a_download_keeps_the_part_for_resuming(number: signal.Sig
     assert part.stat().st_size > 0
 
 
+def test_signal_at_the_exit_prints_no_traceback() -> None:
+    exiting = "import atexit, os; atexit.register(os.kill, os.getpid(), 15); from rlbench.cli.app import main; main()"
+    with started("list", "suites", program=exiting) as process:
+        code, _, err = remaining(process)
+    assert (code, err) == (-signal.SIGTERM, "")
+
+
 SHARDS = """
 import sys
 from pathlib import Path
