@@ -127,9 +127,7 @@ def test_exploration_and_importance_weights_follow_their_schedules() -> None:
     collector.close()
 
 
-def test_evaluation_plays_full_games_with_the_protocols_epsilon(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_evaluation_plays_full_games_with_the_protocols_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[tuple[int, ...], bool]] = []
     real = assemble.environments
 

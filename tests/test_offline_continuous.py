@@ -127,11 +127,7 @@ def test_each_learning_rate_reaches_its_own_network() -> None:
 
 def test_papers_settings_can_be_expressed() -> None:
     bcq = OfflineConfig(
-        method=BCQConfig(vae_widths=(750, 750)),
-        widths=(400, 300),
-        actor_lr=1e-3,
-        critic_lr=1e-3,
-        batch=100,
+        method=BCQConfig(vae_widths=(750, 750)), widths=(400, 300), actor_lr=1e-3, critic_lr=1e-3, batch=100
     )
     cql = OfflineConfig(
         method=CQLConfig(

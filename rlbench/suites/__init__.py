@@ -17,13 +17,7 @@ from rlbench.errors import UnknownName, UsageError
 from rlbench.suites import atari, goals, mujoco, offline, plugins, toy
 from rlbench.suites.plugins import Package
 
-SUITES: dict[str, ModuleType] = {
-    "atari": atari,
-    "mujoco": mujoco,
-    "offline": offline,
-    "goals": goals,
-    "toy": toy,
-}
+SUITES: dict[str, ModuleType] = {"atari": atari, "mujoco": mujoco, "offline": offline, "goals": goals, "toy": toy}
 
 
 MAX_NAMES = 8

@@ -28,8 +28,9 @@ from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records.store import folder_of, read_record
 from rlbench.training.offline import OfflineTrainer
+from tests.behavior.test_resume import ending
 from tests.conftest import Patch
-from tests.forging import locked, outcome_of
+from tests.forging import locked
 from tests.reliability import run_one
 from tests.slow import slow_but
 
@@ -70,12 +71,6 @@ def steps_of(dataset: Dataset) -> int:
 
 def carry(spec: Spec, results: Path, data: Path, stop_after: int | None = None) -> int:
     return run_one.carry(spec, results, stop_after, runtime=run_one.QUIET.model_copy(update={"dataset": str(data)}))
-
-
-def ending(spec: Spec, results: Path) -> tuple[object, ...]:
-    outcome = outcome_of(folder_of(spec, results))
-    assert outcome.status == "done"
-    return run_one.ending(folder_of(spec, results))
 
 
 @pytest.mark.parametrize("algorithm", slow_but(ALGORITHMS, 3))

@@ -100,9 +100,7 @@ def test_completion_offers_fields_and_a_single_match_with_its_value(offered: Off
     )
 
 
-def test_completion_of_compare_offers_folders_and_algorithms(
-    offered: Offered,
-) -> None:
+def test_completion_of_compare_offers_folders_and_algorithms(offered: Offered) -> None:
     Path("slower").mkdir()
     assert offered("rlbench compare dqn sl") == ["slower"]
 

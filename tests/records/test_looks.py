@@ -107,8 +107,7 @@ def test_another_design_or_a_wrong_count_is_refused(
     looks: object, count_taken: object, message: str, tmp_path: Path
 ) -> None:
     files.replace(
-        tmp_path / NAME,
-        files.seal({"schema_version": 1, "id": tmp_path.name, "looks": looks, "taken": count_taken}),
+        tmp_path / NAME, files.seal({"schema_version": 1, "id": tmp_path.name, "looks": looks, "taken": count_taken})
     )
     with pytest.raises(RefusedFile, match=message):
         read_looks(tmp_path)

@@ -172,9 +172,7 @@ def test_a_folder_without_ended_runs_is_named(usual: str, record_run: RecordRun)
     assert "results: no run of toy has ended there" in stderr_of(["compare", "results", usual, "--suite", "toy"])
 
 
-def test_unfinished_runs_are_compared_at_the_largest_step_of_three_seeds_a_side(
-    record_seeds: RecordSeeds,
-) -> None:
+def test_unfinished_runs_are_compared_at_the_largest_step_of_three_seeds_a_side(record_seeds: RecordSeeds) -> None:
     """Evaluations each 5,000 steps: 20,000 on the left, where a fourth seed is behind, 15,000 on the right."""
     words = {"suite": "mujoco", "task": "Hopper-v4", "algo": "sac", "status": "interrupted"}
     record_seeds(

@@ -65,10 +65,7 @@ def test_atari_torso_has_orthogonal_initialization() -> None:
 
 @pytest.mark.parametrize(
     ("algorithm", "expected"),
-    [
-        ("reinforce", torch.tanh),
-        *((name, lambda action: action.clip(-1, 1)) for name in ("a2c", "ppo", "npg", "trpo")),
-    ],
+    [("reinforce", torch.tanh), *((name, lambda action: action.clip(-1, 1)) for name in ("a2c", "ppo", "npg", "trpo"))],
 )
 def test_reinforce_squashes_actions_and_others_clip_them(algorithm: str, expected: Callable[[Tensor], Tensor]) -> None:
     action = Tensor([[-2.0, -1.0, -0.5, 0.0, 0.7, 9.0]])

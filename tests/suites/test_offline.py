@@ -3,15 +3,7 @@
 import pytest
 
 from rlbench import suites
-from rlbench.config.offline import (
-    BCConfig,
-    BCQConfig,
-    CQLConfig,
-    CRRConfig,
-    IQLConfig,
-    OfflineConfig,
-    TD3BCConfig,
-)
+from rlbench.config.offline import BCConfig, BCQConfig, CQLConfig, CRRConfig, IQLConfig, OfflineConfig, TD3BCConfig
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.tasks import MujocoTask, OfflineTask
 from rlbench.errors import UnknownName, UsageError

@@ -9,16 +9,7 @@ from hypothesis import strategies as st
 
 from rlbench import suites
 from rlbench.errors import DoesNotFit, UsageError
-from rlbench.sweep.plan import (
-    Job,
-    Machine,
-    Placement,
-    fewer_threads,
-    jobs_of,
-    parse_shard,
-    place,
-    worker_count,
-)
+from rlbench.sweep.plan import Job, Machine, Placement, fewer_threads, jobs_of, parse_shard, place, worker_count
 
 CATCH = suites.spec("toy", "dqn", "Catch")
 PONG = suites.spec("atari", "dqn", "PongNoFrameskip-v4")
