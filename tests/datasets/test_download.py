@@ -257,9 +257,7 @@ def test_server_without_ranges_or_length_restarts_the_download(
 @pytest.mark.parametrize(
     ("end", "reason"), [(slice(None), r"bytes, expected were"), (slice(-1), r"SHA-256 .* recorded on first use")]
 )
-def test_another_file_than_recorded_is_refused(
-    end: slice, reason: str, server: Server, content: bytes, target: Path
-) -> None:
+def test_another_file_is_refused(end: slice, reason: str, server: Server, content: bytes, target: Path) -> None:
     fetch()
     target.unlink()
     server.files[PATH] = content[end] + b"x"
