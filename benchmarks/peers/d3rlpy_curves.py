@@ -33,6 +33,15 @@ from rlbench.config.run import Spec
 EVALUATION_SEED = 1_000  # of the first evaluation episode
 
 
+UNSET = {
+    "conservative": "temperature, max_multiplier, target_entropy, log_std_min, log_std_max, log_std_offset, "
+    "mean_bound, orthogonal_init, final_init, actor_first, bc_steps",
+    "implicitq": "log_std_min, log_std_max, policy",
+    "batchconstrained": "latent, latent_dim, latent_clip",
+}
+"""Settings of a method that d3rlpy fixes, or that this runner leaves at d3rlpy's value."""
+
+
 def learner(spec: Spec) -> tuple[d3rlpy.base.LearnableConfig, tuple[str, ...]]:
     """The library's configuration of the row, and the settings that it cannot have."""
     algo, method = spec.algo, spec.algo.method
@@ -147,6 +156,9 @@ def main(arguments: Sequence[str]) -> None:
     torch.set_num_threads(1)
     d3rlpy.seed(seed)
     data, (config, differences) = dataset(path, spec), learner(spec)
+    kind = spec.algo.method.kind
+    differences += (f"d3rlpy's own: {UNSET[kind]}",) if kind in UNSET else ()
+    differences += ("terminate_on_end=false",) if spec.algo.terminate_on_end else ()
     algorithm = config.create(device=False)
     algorithm.build_with_dataset(data)
     metadata = {name: version(name) for name in ("gymnasium", "mujoco")}

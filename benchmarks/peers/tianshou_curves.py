@@ -86,7 +86,7 @@ def on_policy(spec: Spec, env: gymnasium.Env) -> Peer:
     """REINFORCE, A2C, PPO, NPG or TRPO, as ``examples/mujoco`` and ``examples/atari`` of tianshou build them."""
     algo, rollout = spec.algo, spec.algo.rollout_length * spec.task.envs
     policy, critic = _shared_networks(spec, env) if spec.suite == "atari" else _gaussian_networks(spec, env)
-    differences: tuple[str, ...] = ()
+    differences = _unequal("activation=tanh", getattr(algo.torso, "activation", "tanh"), "tanh")
     batch, repeat = None, 1
     common = {"policy": policy, "critic": critic, "optim": _decayed(algo, rollout), "gamma": algo.gamma}
     common |= {"gae_lambda": algo.gae_lambda, "return_scaling": algo.scale_returns}
@@ -95,10 +95,9 @@ def on_policy(spec: Spec, env: gymnasium.Env) -> Peer:
         algorithm = Reinforce(
             policy=policy, optim=common["optim"], gamma=algo.gamma, return_standardization=algo.scale_returns
         )
-        differences = _unequal("gae_lambda: a tail bootstraps with the mean return", algo.gae_lambda)
     elif method.kind == "natural":
         common |= {"optim_critic_iters": method.critic_steps, "trust_region_size": method.step}
-        differences = _unequal("iterations=10, damping=0.1", (method.iterations, method.damping), (10, 0.1))
+        differences += _unequal("iterations=10, damping=0.1", (method.iterations, method.damping), (10, 0.1))
         if method.max_kl is None:
             algorithm = NPG(**common, advantage_normalization=True)
         else:
@@ -235,6 +234,8 @@ def q_learning(spec: Spec, env: gymnasium.Env) -> Peer:
     common |= {"optim": AdamOptimizerFactory(lr=algo.lr, eps=algo.adam_epsilon)}
     common |= {"target_update_freq": algo.target_update_interval}
     differences = _unequal("torso.scale=false", algo.torso.scale, False) + _unequal("hidden=512", algo.hidden, 512)
+    differences += _unequal("max_grad_norm=none", algo.max_grad_norm, None)
+    differences += _unequal("dueling, with noisy alone", algo.dueling and algo.noisy is None, False)
     match head.kind:
         case "expected":
             policy = DiscreteQLearningPolicy(model=DQNet(**frames), **acting)
@@ -260,6 +261,8 @@ def q_learning(spec: Spec, env: gymnasium.Env) -> Peer:
             taus = {"online_sample_size": head.n_taus, "target_sample_size": head.n_target_taus}
             policy = IQNPolicy(model=net, sample_size=head.n_eval_taus, **taus, **acting)
             algorithm = IQN(policy=policy, **common, num_quantiles=head.n_taus)
+            if head.n_policy_taus not in {head.n_taus, head.n_eval_taus}:
+                differences += (f"n_policy_taus={head.n_policy_taus}: tianshou acts with n_taus or n_eval_taus",)
         case other:
             sys.exit(f"tianshou_curves: no runner for the head {other}; choose dqn, c51, qrdqn, iqn or rainbow")
     sizes = {"total_size": algo.replay.capacity, "buffer_num": spec.task.envs, "stack_num": spec.task.stack}
@@ -302,7 +305,7 @@ def _replayed(algorithm: Algorithm, store: ReplayBuffer, batch: int, updates_per
     return update
 
 
-def _unequal(difference: str, ours: object, theirs: object = 1.0) -> tuple[str, ...]:
+def _unequal(difference: str, ours: object, theirs: object) -> tuple[str, ...]:
     return () if ours == theirs else (difference,)
 
 
@@ -339,7 +342,12 @@ def main(arguments: Sequence[str]) -> None:
     evaluator = Collector[CollectStats](algorithm, evaluation)
     metadata = {name: version(name) for name in ("gymnasium", "mujoco" if suite == "mujoco" else "ale-py")}
     metadata |= {"peer": f"tianshou {version('tianshou')}", "suite": suite, "algorithm": name, "task": task}
-    metadata |= {"settings": spec.id, "differences": peer.differences, "seed": seed}
+    replay = getattr(spec.algo, "replay", None)
+    differences = peer.differences + _unequal("curiosity=none", getattr(spec.algo, "curiosity", None), None)
+    differences += _unequal("replay.hindsight=none", replay and replay.hindsight, None)
+    if suite == "mujoco":
+        differences += _unequal("replay.priority=none", replay and replay.priority, None)
+    metadata |= {"settings": spec.id, "differences": differences, "seed": seed}
     collector.reset()
     done = 0
     if peer.random_steps:

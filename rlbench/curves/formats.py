@@ -212,6 +212,7 @@ def _curve(points: Points, origin: Origin, options: ImportOptions) -> ImportedCu
             library=printable(points.library),
             data=printable(points.data),
             packages=tuple(map(printable, points.packages)),
+            settings=printable(points.settings),
             differences=tuple(map(printable, points.differences)),
         ),
     )

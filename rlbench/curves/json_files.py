@@ -142,6 +142,7 @@ def _mean_curve(label: Label, lines: list[Evaluation]) -> Points:
         library=first.peer,
         data=first.data,
         packages=first.packages,
+        settings=first.settings,
         differences=tuple(first.differences),
         protocol_parts=(*PROTOCOL_PARTS, "settings") if first.settings else PROTOCOL_PARTS,
     )

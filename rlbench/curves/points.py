@@ -50,6 +50,7 @@ class Points:
     library: str = ""  # name and version of the program that trained
     data: str = ""  # SHA-256 of the file that an offline algorithm learned from
     packages: tuple[str, ...] = ()  # names and versions of the environment's packages
+    settings: str = ""  # identity of the Spec whose settings ran
     differences: tuple[str, ...] = ()  # settings of rlbench's row that the program cannot have
     episodes: bool = False  # a point is one episode, so that several may end at a step
 

@@ -20,6 +20,7 @@ from rlbench.report.pooled import MIN_CELLS, Effect, Meta, meta_analysis
 from rlbench.report.reference_scores import SHARE
 from rlbench.report.reference_table import CellKey, scale_of, task_name
 from rlbench.report.repeats import file_of
+from rlbench.report.run_index import documented_id
 from rlbench.report.runs import Run
 from rlbench.report.tables import escape_markdown, json_text, markdown_row, score_text
 from rlbench.report.verdict import (
@@ -48,7 +49,8 @@ NUMBERS: Final = {*COLUMNS} - {"Algorithm", "Task", "Parity"}
 
 LEGEND: Final = (
     "rlbench, Peer, Reference: mean over seeds (how many) of the last three evaluations up to the step.",
-    "rlbench - peer: both in this environment, with Welch's 95 % interval; a difference here is due to rlbench.",
+    "rlbench - peer: a difference here is due to rlbench: settings and environment are equal, but for the last lines.",
+    "[low, high]: Welch's 95 % interval; of pooled rows that of the mean over cells.",
     "Peer - reference: a difference here is due to the environment, or to a later version of the reference's code.",
     "Bound: the largest shortfall against the peer that the data allow (one-sided, 95 %), in % of the way.",
     "%: of the way from the random policy to the reference at that step; pooled rows are means over cells.",
@@ -66,6 +68,9 @@ class Parity:
     library: str  # name and version of the peer
     packages: tuple[str, ...]  # of the peer's environment
     differences: tuple[str, ...]  # settings of ours that the peer cannot have
+    our_packages: tuple[str, ...] = ()  # those of the peer's packages that our runs have in another version
+    unknown: tuple[str, ...] = ()  # parts of the protocol that the peer's curves do not state
+    other_settings: tuple[str, ...] = ()  # identities of the settings of curves that are left out
     step: int
     ours: tuple[float, ...]  # one score a seed, failed ones last at the random policy's
     peer: tuple[float, ...]
@@ -151,7 +156,8 @@ def pooled_parity(rows: Sequence[Parity]) -> list[PooledParity]:
 
 def _row(key: CellKey, runs: Runs) -> Parity | None:
     """A cell before the other cells of its suite are tested; None without two seeds on each side at a common step."""
-    peers = [run for run in runs.curves if run.origin.get("kind") == "evaluation"]
+    curves = [run for run in runs.curves if run.origin.get("kind") == "evaluation"]
+    peers = [run for run in curves if run.origin["settings"] in {"", documented_id(run)}]
     files = {file_of(run) for run in peers}
     scored_runs = [run for run in (*runs.complete, *runs.short) if run.evaluations and file_of(run) in files]
     if runs.of_imported or len(peers) < MIN_SEEDS_A_SIDE or len(scored_runs) < MIN_SEEDS_A_SIDE:
@@ -184,6 +190,9 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
         library=", ".join(sorted({str(origin["library"] or origin["format"]) for origin in origins})),
         packages=_texts(origins, "packages"),
         differences=_texts(origins, "differences"),
+        our_packages=_other_versions(_texts(origins, "packages"), scored_runs),
+        unknown=_texts(origins, "unknown"),
+        other_settings=tuple(dict.fromkeys(str(run.origin["settings"]) for run in curves if run not in peers)),
         step=step,
         ours=tuple(ours),
         peer=tuple(theirs),
@@ -217,6 +226,14 @@ def _peer(row: Parity) -> Effect | None:
     return Effect(row.peer_difference / row.way, variance / row.way**2) if variance else None
 
 
+def _other_versions(packages: Iterable[str], ours: Iterable[Run]) -> tuple[str, ...]:
+    """Our versions of the peer's ``packages``, where one of our runs has another."""
+    names = {text.partition(" ")[0] for text in packages}
+    parts = (environment.get("packages") for run in ours for environment in run.environments)
+    versions = {f"{name} {part[name]}" for part in parts if isinstance(part, Mapping) for name in names & {*part}}
+    return tuple(sorted(versions - {*packages}))
+
+
 def _texts(origins: Sequence[Mapping[str, object]], name: str) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys(text for origin in origins if isinstance(texts := origin[name], tuple) for text in texts)
@@ -239,7 +256,7 @@ def parity_note(row: Parity) -> str:
         text += f", the reference {score_text(row.reference.mean)}"
         gap = row.difference + row.peer_difference
         if row.peer_difference < 0 and gap < 0:
-            text += f": {100 * min(1.0, row.peer_difference / gap):.0f} % of the gap is the library's too"
+            text += f"; the library is {score_text(-row.peer_difference)} below it, rlbench {score_text(-gap)}"
     return f"{text}; parity {row.word or 'untested'}"
 
 
@@ -290,6 +307,9 @@ def parity_document(row: Parity) -> dict[str, object]:
         "library": row.library,
         "packages": list(row.packages),
         "differences": list(row.differences),
+        "our_packages": list(row.our_packages),
+        "unknown": list(row.unknown),
+        "other_settings": list(row.other_settings),
         "step": row.step,
         "ours": list(row.ours),
         "peer": list(row.peer),
@@ -341,7 +361,13 @@ def _legend(rows: Sequence[Parity]) -> list[str]:
     peers = (" with ".join(filter(None, (row.library, ", ".join(row.packages)))) for row in rows)
     lines += [f"Peer: {peer}." for peer in dict.fromkeys(peers)]
     differences = dict.fromkeys((row.key.algorithm, text) for row in rows for text in row.differences)
-    return lines + [f"Not equal in {algorithm}: {text}." for algorithm, text in differences]
+    lines += [f"Not equal in {algorithm}: {text}." for algorithm, text in differences]
+    for row in rows:
+        remarks = {"rlbench ran with": row.our_packages, "the peer's curves do not state": row.unknown}
+        remarks["left out are curves with the settings"] = row.other_settings
+        cell = f"{row.key.algorithm} on {task_name(row.key)}"
+        lines += [f"{cell}: {text} {', '.join(texts)}." for text, texts in remarks.items() if texts]
+    return lines
 
 
 def _signed(value: float) -> str:

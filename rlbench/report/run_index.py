@@ -148,6 +148,12 @@ def budget_of(run: Run) -> int:
     return default.budget.steps if default else run.budget
 
 
+def documented_id(run: Run) -> str:
+    """The identity of the documented settings of a run's cell; empty where none are documented."""
+    default = _default(run)
+    return default.id if default else ""
+
+
 def differences(run: Run) -> list[str]:
     """The settings of a run that differ from its cell's documented ones, as ``--set`` takes them."""
     from rlbench.config.overrides import flatten, written

@@ -88,6 +88,7 @@ def test_json_lines_have_the_library_and_the_stated_protocol() -> None:
     assert (curve.suite, curve.algorithm, curve.lengths) == ("mujoco", "reinforce", (27.4,))
     assert curve.returns == pytest.approx([7.385])  # 73.85 / 10
     assert (curve.origin.library, curve.origin.unknown) == ("tianshou 2.0.1", ())
+    assert curve.origin.settings == "f97ac690ddd9"
     assert curve.origin.packages == ("gymnasium 1.4.0", "mujoco 3.3.7")
     assert curve.origin.differences == ("gae_lambda: a tail bootstraps with the mean return",)
     older = read(FIXTURES / "json_lines", suite="mujoco", algorithm="")

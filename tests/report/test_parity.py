@@ -4,15 +4,17 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scipy import stats
 
+from rlbench import suites
 from rlbench.cli.app import main
 from rlbench.report.cells import every_cell
 from rlbench.report.equal_steps import ReferencePoint
 from rlbench.report.imported_runs import with_imported
-from rlbench.report.parity import Parity, parity_note, parity_rows, pooled_parity
+from rlbench.report.parity import Parity, parity_note, parity_plain, parity_rows, pooled_parity
 from rlbench.report.pooled import Effect, meta_analysis
 from rlbench.report.reference_table import CellKey, scale_of
 from rlbench.report.run_index import gather
@@ -24,11 +26,13 @@ TASK = "Swimmer-v4"
 Rows = Callable[..., list[Parity]]
 
 
-def peer(path: Path, scores: Sequence[float], *, task: str = TASK, ends: Sequence[int] = ()) -> None:
+def peer(
+    path: Path, scores: Sequence[float], *, task: str = TASK, ends: Sequence[int] = (), settings: Sequence[str] = ()
+) -> None:
     """Import a curve a seed: its score at 30,000, 60,000 … steps, to 90,000 or to its end."""
     lines = [
         {"peer": "lib 1", "algorithm": "a2c", "task": task, "seed": seed, "steps": step, "returns": [score]}
-        | {"mujoco": "3", "differences": ["x: 1"], "suite": "mujoco"}
+        | {"mujoco": "3", "differences": ["x: 1"], "suite": "mujoco", "settings": settings[seed] if settings else ""}
         for seed, score in enumerate(scores)
         for step in range(30_000, (ends[seed] if ends else 90_000) + 1, 30_000)
     ]
@@ -40,10 +44,11 @@ def peer(path: Path, scores: Sequence[float], *, task: str = TASK, ends: Sequenc
 def rows(record_run: RecordRun, tmp_path: Path) -> Rows:
     """Makes the row of A2C on Swimmer from one score a seed of ours, to 90,000 steps, and of the peer's."""
 
-    def make(ours: Sequence[float], theirs: Sequence[float], ends: Sequence[int] = ()) -> list[Parity]:
+    def make(ours: Sequence[float], theirs: Sequence[float], **words: Sequence[Any]) -> list[Parity]:
         for seed, score in enumerate(ours):
-            record_run([0.0, *[score] * 3], suite="mujoco", algo="a2c", task=TASK, seed=seed, status="interrupted")
-        peer(tmp_path, theirs, ends=ends)
+            cell = {"suite": "mujoco", "algo": "a2c", "task": TASK, "status": "interrupted"}
+            record_run([0.0, *[score] * 3], **cell, seed=seed, environment={"packages": {"mujoco": "3.3.7"}})
+        peer(tmp_path, theirs, **words)
         return parity_rows(with_imported(gather(tmp_path / "results"), tmp_path / "results"), ["mujoco"])
 
     return make
@@ -81,6 +86,14 @@ def test_verdict_of_a_parity_row(ours: Sequence[float], theirs: Sequence[float],
 def test_step_is_the_last_common_evaluation_of_the_peers_curves(rows: Rows) -> None:
     (row,) = rows([20.0, 21.0, 22.0], [20.0, 21.0, 22.0], ends=[90_000, 60_000, 90_000])
     assert row.step == 60_000
+
+
+def test_curves_of_other_settings_are_left_out_and_other_versions_named(rows: Rows) -> None:
+    settings = [suites.spec("mujoco", "a2c", TASK).id, "0123456789ab", "", ""]
+    (row,) = rows([20.0, 21.0, 22.0], [20.0, 99.0, 21.0, 22.0], settings=settings)
+    assert row.peer == (20, 21, 22)
+    for text in ("rlbench ran with mujoco 3.3.7", "curves do not state settings", "settings 0123456789ab"):
+        assert f"{text}." in parity_plain([row])
 
 
 def test_one_seed_on_a_side_gives_no_row(rows: Rows) -> None:
@@ -124,12 +137,12 @@ def test_pooled_parity_rows_equal_a_hand_computation() -> None:
     assert (whole.cells, whole.word) == (2, "OPEN")
 
 
-def test_note_has_the_peers_share_of_the_gap() -> None:
+def test_note_has_the_distances_below_the_reference() -> None:
     assert parity_note(parity_of("A", (8, 12), (18, 22), 40)) == (
-        "at 1,000 steps rlbench 10.00 (2), lib 1 in this environment 20.00 (2), the reference 40.00: "
-        "67 % of the gap is the library's too; parity OPEN"
+        "at 1,000 steps rlbench 10.00 (2), lib 1 in this environment 20.00 (2), the reference 40.00; "
+        "the library is 20.00 below it, rlbench 30.00; parity OPEN"
     )
-    assert "gap" not in parity_note(parity_of("A", (41, 43), (18, 22), 40))
+    assert "below" not in parity_note(parity_of("A", (41, 43), (18, 22), 40))
 
 
 def test_a_cell_below_its_reference_names_the_peer_or_is_not_answered(
@@ -178,6 +191,7 @@ def test_committed_parity_tables_are_current(suite: str, capsys: pytest.CaptureF
     assert main(["table", suite, "--parity", "--results", str(RESULTS), "--format", "md"]) == 0
     committed = (RESULTS / f"tables/{suite}-parity.md").read_text(encoding="utf-8")
     assert capsys.readouterr().out == committed, "run scripts/tables and commit what it writes"
+    assert "left out" not in committed and "not state" not in committed
 
 
 def test_committed_parity_has_the_means_of_the_curves_and_epochs() -> None:
