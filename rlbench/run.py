@@ -219,8 +219,7 @@ def _with_saved(runtime: Runtime, previous: SavedComputing | None) -> Runtime:
         return runtime
     names: tuple[EngineName, ...] = get_args(EngineName)
     engine = next(
-        (name for name in names if name == previous.engine and runtime.update_engine == "auto"),
-        runtime.update_engine,
+        (name for name in names if name == previous.engine and runtime.update_engine == "auto"), runtime.update_engine
     )
     return runtime.model_copy(update={"saved_threads": previous.threads, "update_engine": engine})
 

@@ -45,12 +45,7 @@ class Minibatch(NamedTuple):
 class NumpyPPO:
     """All batches of one pass over a rollout."""
 
-    def __init__(
-        self,
-        net: SeparateActorCritic,
-        optimizer: torch.optim.Optimizer,
-        method: PPOConfig,
-    ) -> None:
+    def __init__(self, net: SeparateActorCritic, optimizer: torch.optim.Optimizer, method: PPOConfig) -> None:
         self.method, actor = method, net.actor
         gaussian = isinstance(actor, GaussianActor)
         extra = [actor.log_std] if isinstance(actor, GaussianActor) else []

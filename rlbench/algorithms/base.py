@@ -67,9 +67,7 @@ class ActorLearner(Compilable):
         return self.actor
 
 
-def compilable(
-    method: Callable[[CompilableT, *GivenT], ValueT],
-) -> Callable[[CompilableT, *GivenT], ValueT]:
+def compilable(method: Callable[[CompilableT, *GivenT], ValueT]) -> Callable[[CompilableT, *GivenT], ValueT]:
     """Declare a method of a learner as a loss: pure and of fixed shape, so that ``torch.compile`` may take it whole."""
 
     @wraps(method)

@@ -228,11 +228,7 @@ def _deterministic_actor(algo: OfflineConfig, shape: Shape) -> DeterministicActo
 
 def _gaussian_actor(algo: OfflineConfig, shape: Shape, low: float = -5.0, high: float = 2.0) -> BoundedGaussianActor:
     actor = BoundedGaussianActor(
-        obs_shape=(shape.obs,),
-        actions=shape.actions,
-        widths=algo.widths,
-        log_std_min=low,
-        log_std_max=high,
+        obs_shape=(shape.obs,), actions=shape.actions, widths=algo.widths, log_std_min=low, log_std_max=high
     )
     return actor.to(shape.device)
 

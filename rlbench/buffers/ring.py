@@ -132,12 +132,7 @@ class RingBuffer:
 
     def state_dict(self) -> State:
         """The rows in use, and the sampler's state."""
-        return {
-            **self._rows_in_use(),
-            "head": self._head,
-            "size": self._size,
-            "sampler": self.sampler.state_dict(),
-        }
+        return {**self._rows_in_use(), "head": self._head, "size": self._size, "sampler": self.sampler.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
         """Restore the rows; a full column is taken without a copy, so that it is in memory once."""

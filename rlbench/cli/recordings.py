@@ -38,10 +38,7 @@ if TYPE_CHECKING:
 
 MESSAGES: Final = 10  # progress messages of one recording
 LONGEST: Final = 200  # characters of a line of metadata
-IMPORTS: Final = {
-    "rlu": "RL Unplugged; rewards clipped to [−1, 1], sticky actions",
-    "dqn-replay": "DQN-replay logs",
-}
+IMPORTS: Final = {"rlu": "RL Unplugged; rewards clipped to [−1, 1], sticky actions", "dqn-replay": "DQN-replay logs"}
 """Origins of recorded games that ``data import`` converts, by its first word."""
 SHARD: Final = 10**9  # bytes of memory that converting a shard takes: its compressed frames, and the new file
 

@@ -51,8 +51,7 @@ class DiscreteCRRConfig(Frozen):
 
 
 Method = Annotated[
-    DiscreteBCConfig | DiscreteBCQConfig | DiscreteCQLConfig | DiscreteCRRConfig,
-    Field(discriminator="kind"),
+    DiscreteBCConfig | DiscreteBCQConfig | DiscreteCQLConfig | DiscreteCRRConfig, Field(discriminator="kind")
 ]
 
 

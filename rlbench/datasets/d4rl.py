@@ -100,10 +100,7 @@ def _jumps(file: h5py.File, obs: NDArray[np.float32]) -> Discontinuities:
 
 
 def _infer_timeouts(
-    file: h5py.File,
-    jump_mask: NDArray[np.bool_] | None,
-    terminated: NDArray[np.bool_],
-    limit: int | None,
+    file: h5py.File, jump_mask: NDArray[np.bool_] | None, terminated: NDArray[np.bool_], limit: int | None
 ) -> NDArray[np.bool_]:
     """Mask of truncations ``[N]`` of a file without ``timeouts``."""
     if jump_mask is not None:

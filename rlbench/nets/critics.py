@@ -37,13 +37,7 @@ class Critics(nn.Module):
     center: Tensor | None
 
     def __init__(
-        self,
-        *,
-        members: int,
-        obs: int,
-        actions: int,
-        widths: Sequence[int],
-        units: tuple[Tensor, Tensor] | None = None,
+        self, *, members: int, obs: int, actions: int, widths: Sequence[int], units: tuple[Tensor, Tensor] | None = None
     ) -> None:
         super().__init__()
         self.members = members

@@ -18,15 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from rlbench.config.offline import (
-    BCConfig,
-    BCQConfig,
-    CQLConfig,
-    CRRConfig,
-    IQLConfig,
-    OfflineConfig,
-    TD3BCConfig,
-)
+from rlbench.config.offline import BCConfig, BCQConfig, CQLConfig, CRRConfig, IQLConfig, OfflineConfig, TD3BCConfig
 from rlbench.config.overrides import Setting, apply_settings
 from rlbench.config.run import Budget, Protocol, Spec
 from rlbench.config.tasks import MujocoTask, OfflineTask

@@ -111,12 +111,7 @@ def jobs_of(
 
 
 def refuse_too_large(
-    run: str,
-    need: Footprint,
-    place: str,
-    memory: int,
-    free: int,
-    remedy: str = "lower algo.replay.capacity with --set",
+    run: str, need: Footprint, place: str, memory: int, free: int, remedy: str = "lower algo.replay.capacity with --set"
 ) -> None:
     """Refuse a run whose ``memory`` bytes of ``need`` on one place are more than are free.
 
