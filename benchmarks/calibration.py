@@ -65,7 +65,7 @@ class Chances(NamedTuple):
 
 
 def welch(scores: Array, mean: Array, std: Array, n: int, margins: Array | float) -> Chances:
-    """Test seeds against documented ones as ``rlbench.report.verdict.against_seeds`` does, in all repetitions at once.
+    """Test seeds against documented ones as ``rlbench.report.verdict.welch_test`` does, in all repetitions at once.
 
     ``scores`` is ``[R, k]``, the others ``[R]``; ``std`` is divided by ``n``.
     """

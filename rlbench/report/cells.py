@@ -15,6 +15,7 @@ from rlbench.records.types import Estimator
 from rlbench.report.equal_steps import AtStep, at_equal_steps, decide_at_equal_steps, shortfall_percent
 from rlbench.report.estimate import (
     AMBIGUOUS,
+    correct_optimism,
     curves_within,
     final,
     interquartile_mean,
@@ -25,7 +26,6 @@ from rlbench.report.estimate import (
     seed_scores,
     steps_to,
     within,
-    without_optimism,
 )
 from rlbench.report.imported_runs import imported_remarks, with_imported
 from rlbench.report.parity import NOT_ANSWERED, parity_note, parity_rows
@@ -50,23 +50,23 @@ from rlbench.report.verdict import (
     UNDECIDABLE,
     CellTest,
     Verdict,
-    against_run,
-    against_seeds,
     correct_for_looks,
     decide,
     in_both_respects,
     no_more_than_consistent,
     out_of_reach,
+    prediction_test,
     under_both_estimators,
     variance_of_mean,
+    welch_test,
     with_failures,
 )
 
-BOTH: tuple[Estimator, Estimator] = ("normalized-best", "normalized-final")  # the estimators of an offline score
-PEAKS: dict[Estimator, Callable[[Sequence[float]], float]] = {"max-of-mean": mean, "max-of-iqm": interquartile_mean}
+D4RL_ESTIMATORS: tuple[Estimator, Estimator] = ("normalized-best", "normalized-final")
+AVERAGES: dict[Estimator, Callable[[Sequence[float]], float]] = {"max-of-mean": mean, "max-of-iqm": interquartile_mean}
 """Estimators that take the evaluation at which the mean or interquartile mean over seeds is highest."""
 
-OTHER_READING: dict[Estimator, Estimator] = {
+ALTERNATIVE_ESTIMATOR: dict[Estimator, Estimator] = {
     "raw": "best-of-run",
     "as-printed": "best-of-run",
     "normalized": "normalized-best",
@@ -160,15 +160,15 @@ def _test_cell(
     estimator: Estimator = reference.estimator if reference else "final" if key.suite == "offline" else "best-of-run"
     scored_runs = runs.complete or ([] if runs.failed else runs.short or runs.elsewhere)
     scores = seed_scores(scored_runs, estimator, limit=limit, scale=scale)
-    failed_scores = [_floor(scores, estimator, runs, scale)] * len(runs.failed)
+    failed_scores = [_floor_score(scores, estimator, runs, scale)] * len(runs.failed)
     testable = bool(runs.complete or runs.failed) and comparable(key)
     test_scores = _test_scores(scored_runs, scores, reference)
     tolerance, claim = margin(key, reference, share) if reference else None, None
     if testable and reference is not None and tolerance is not None:
         test = partial(_test, key, reference, tolerance, runs.level)
-        claim = with_failures(test, test_scores, [_floor(test_scores, estimator, runs, scale)] * len(runs.failed))
-        if estimator in OTHER_READING:
-            other = seed_scores(scored_runs, OTHER_READING[estimator], limit=limit, scale=scale)
+        claim = with_failures(test, test_scores, [_floor_score(test_scores, estimator, runs, scale)] * len(runs.failed))
+        if estimator in ALTERNATIVE_ESTIMATOR:
+            other = seed_scores(scored_runs, ALTERNATIVE_ESTIMATOR[estimator], limit=limit, scale=scale)
             claim = under_both_estimators(claim, with_failures(test, other, failed_scores))
         if (stop := threshold(key, reference)) is not None:
             claim = in_both_respects(claim, _test_steps_to_threshold(runs, reference, stop, share))
@@ -200,20 +200,20 @@ def _test_cell(
 
 def _test_scores(runs: Sequence[Run], scores: Sequence[float], reference: ReferenceScore | None) -> Sequence[float]:
     """The scores of the test: a maximum over evaluations is corrected for optimism beyond the reference's own."""
-    if reference is None or reference.n is None or reference.estimator not in PEAKS:
+    if reference is None or reference.n is None or reference.estimator not in AVERAGES:
         return scores
-    return without_optimism(curves_within(runs, reference.limit), PEAKS[reference.estimator], reference.n)
+    return correct_optimism(curves_within(runs, reference.limit), AVERAGES[reference.estimator], reference.n)
 
 
 def _test(key: CellKey, reference: ReferenceScore, tolerance: float, level: float, scores: Sequence[float]) -> CellTest:
     std, n = (0.0, 2) if reference.source == OPTIMUM else (reference.std, reference.n or 1)  # an optimum has no error
     if n > 1:
-        return against_seeds(scores, reference.score, std, n, tolerance, level)
+        return welch_test(scores, reference.score, std, n, tolerance, level)
     stop = threshold(key, reference)
     if stop is None:
-        return against_run(scores, reference.score, tolerance, resolution(key, reference))
+        return prediction_test(scores, reference.score, tolerance, resolution(key, reference))
     capped = [min(score, stop) for score in scores]  # scores beyond the threshold differ by chance
-    return against_run(capped, stop, tolerance, resolution(key, reference))
+    return prediction_test(capped, stop, tolerance, resolution(key, reference))
 
 
 def _test_steps_to_threshold(runs: Runs, reference: ReferenceScore, stop: float, share: float | None) -> CellTest:
@@ -228,12 +228,12 @@ def _test_steps_to_threshold(runs: Runs, reference: ReferenceScore, stop: float,
     epoch = max(largest_gap(run.evaluations) for run in runs.scored)
 
     def test(scores: Sequence[float]) -> CellTest:
-        return against_run(scores, -documented, (SHARE if share is None else share) * documented, epoch)
+        return prediction_test(scores, -documented, (SHARE if share is None else share) * documented, epoch)
 
     return with_failures(test, steps, [-float(run.budget) for run in runs.failed])
 
 
-def _floor(scores: Sequence[float], estimator: Estimator, runs: Runs, scale: Scale | None) -> float:
+def _floor_score(scores: Sequence[float], estimator: Estimator, runs: Runs, scale: Scale | None) -> float:
     """The score of a failed seed: the random policy's, and at most the lowest of a finished seed.
 
     Without a known random score, the first evaluation of untrained policies replaces it.
@@ -278,14 +278,14 @@ def _remarks(cell: Cell, runs: Runs, parity: str) -> Iterator[str]:
     if reference is not None and cell.claim is not None and insensitive(cell.key, reference, cell.margin or 0):
         wide = "documented spread" if reference.std == cell.margin else "margin"
         yield f"the {wide} reaches the random policy, so nothing is called reproduced"
-    yield from _doubts(cell, runs)
+    yield from _caveats(cell, runs)
     if word == "PARTIAL":
         yield f"{max(run.env_steps for run in runs.short):,} of {runs.budget:,} steps"
     elif runs.unfinished:
         yield f"{count_text(len(runs.unfinished), 'run')} incomplete"
     scale = scale_of(cell.key)
     if cell.key.suite == "offline" and runs.complete and scale is not None and scale.goal is not None:
-        best, last = (mean(seed_scores(runs.complete, kind, scale=scale)) for kind in BOTH)
+        best, last = (mean(seed_scores(runs.complete, kind, scale=scale)) for kind in D4RL_ESTIMATORS)
         yield f"on D4RL's scale {number_text(best, '.1f')} best, {number_text(last, '.1f')} last"
     if runs.failed and cell.measured is not None:
         every = count_text(len(runs.scored), "run")
@@ -306,12 +306,12 @@ def _unanswered(cell: Cell, runs: Runs, parity: str) -> Iterator[str]:
         yield NOT_ANSWERED.format(*cell.key)
 
 
-def _doubts(cell: Cell, runs: Runs) -> Iterator[str]:
+def _caveats(cell: Cell, runs: Runs) -> Iterator[str]:
     """Caveats beyond a verdict's statistics: rarer failures, a decline after the peak, the reference's own error."""
     reference, word, seeds = cell.documented, cell.verdict.word, cell.tested
     if reference is None or cell.measured is None or cell.claim is None or cell.margin is None:
         return
-    centre = PEAKS.get(reference.estimator)
+    centre = AVERAGES.get(reference.estimator)
     if (stop := threshold(cell.key, reference)) is not None:
         yield _threshold_text(runs, reference, stop)
     several = reference.source == OPTIMUM or (reference.n or 1) > 1  # a single run has its resolution for a spread

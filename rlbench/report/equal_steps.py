@@ -16,7 +16,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
 
 from rlbench.config.names import count_text
-from rlbench.report.estimate import SLACK, curves_within, interval, mean
+from rlbench.report.estimate import TOLERANCE, curves_within, interval, mean
 from rlbench.report.reference_files import Curve
 from rlbench.report.reference_scores import SHARE, curve_of, default_spec, margin_of
 from rlbench.report.reference_table import CellKey, scale_of
@@ -26,9 +26,9 @@ from rlbench.report.verdict import (
     MIN_SEEDS,
     CellTest,
     Verdict,
-    against_seeds,
     correct_for_looks,
     decide,
+    welch_test,
     with_failures,
 )
 
@@ -75,7 +75,7 @@ class ReferenceCurve:
     @property
     def end(self) -> float:
         """The step of our clock at which the curve ends: it says nothing of a later one."""
-        return SLACK * self.curve.env_steps[-1] + self.curve.uncounted_steps
+        return TOLERANCE * self.curve.env_steps[-1] + self.curve.uncounted_steps
 
     def point(self, step: int) -> ReferencePoint:
         """The documented mean and std over the window that ends at ``step``, interpolated between printed points."""
@@ -91,7 +91,7 @@ class ReferenceCurve:
     def has_risen(self, step: int) -> bool:
         """True if the documented mean at ``step`` has risen a tenth of the way from its start to its best."""
         point, start = self.point(step), self.curve.mean[0]
-        best = max(self.curve.mean[: max(1, bisect_right(self.curve.env_steps, SLACK * self.budget))])
+        best = max(self.curve.mean[: max(1, bisect_right(self.curve.env_steps, TOLERANCE * self.budget))])
         return point.reference_step > 0 and point.mean > start and point.mean - start >= SHARE_OF_WAY * (best - start)
 
     def is_informative(self, step: int) -> bool:
@@ -185,7 +185,7 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
     failed_scores = [min(random, *scores)] * failed
     std = point.std if share is None else None
     margin = margin_of(point.mean, std, random, SHARE if share is None else share)
-    test = partial(against_seeds, reference=point.mean, std=point.std, n=point.n, margin=margin, level=runs.level)
+    test = partial(welch_test, reference=point.mean, std=point.std, n=point.n, margin=margin, level=runs.level)
     claim = with_failures(test, scores, failed_scores) if curve.is_informative(step) else None
     if claim is not None and runs.looks is not None and runs.looks.count:
         claim = correct_for_looks(claim, runs.looks)
@@ -226,14 +226,14 @@ def shortfall_percent(claim: CellTest | None, reference: float, random: float | 
 
 def window(step: int, epoch: int) -> list[int]:
     """The steps of the last three evaluations up to ``step``, one an ``epoch``; fewer near the start."""
-    last = int(SLACK * step) // epoch
+    last = int(TOLERANCE * step) // epoch
     return [epoch * number for number in range(max(0, last - WINDOW + 1), last + 1)]
 
 
 def score_at(evaluations: Sequence[Evaluation], window: Sequence[int]) -> float:
     """The mean of a seed's evaluations at the window's steps; one that stopped before keeps its last evaluation."""
     env_steps = [evaluation.env_steps for evaluation in evaluations]
-    return mean([evaluations[max(0, bisect_right(env_steps, SLACK * step) - 1)].mean for step in window])
+    return mean([evaluations[max(0, bisect_right(env_steps, TOLERANCE * step) - 1)].mean for step in window])
 
 
 def largest_common_step(sides: Sequence[Runs]) -> int | None:
@@ -249,7 +249,7 @@ def largest_common_step(sides: Sequence[Runs]) -> int | None:
 
 def scores_up_to(runs: Runs, step: int) -> list[float]:
     """One score for each seed that has reached ``step``: the mean of its last three evaluations up to there."""
-    scored_runs = [run for run in (*runs.complete, *runs.short) if run.evaluations and SLACK * _end(run) >= step]
+    scored_runs = [run for run in (*runs.complete, *runs.short) if run.evaluations and TOLERANCE * _end(run) >= step]
     return [mean([evaluation.mean for evaluation in curve[-WINDOW:]]) for curve in curves_within(scored_runs, step)]
 
 
@@ -263,7 +263,7 @@ def steps_text(steps: int) -> str:
 
 def has_reached(run: Run, step: int) -> bool:
     """True if a run was evaluated up to ``step``, or has ended before by its protocol; no later evaluation counts."""
-    return run.evaluations[0].env_steps <= SLACK * step and SLACK * _end(run) >= step
+    return run.evaluations[0].env_steps <= TOLERANCE * step and TOLERANCE * _end(run) >= step
 
 
 def _end(run: Run) -> int:

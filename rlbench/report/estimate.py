@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rlbench.report.runs import Evaluation, Run
 
 
-SLACK = 1.005  # factor on a budget, since its last evaluation may come a vector step later
+TOLERANCE = 1.005  # factor on a budget, since its last evaluation may come a vector step later
 AMBIGUOUS = ("raw", "as-printed", "normalized")
 """Estimators of references that do not say whether the best or the last evaluation was printed."""
 
@@ -82,20 +82,20 @@ def _raw_scores(curves: Sequence[Sequence[Evaluation]], estimator: Estimator) ->
         case "best-of-run" | "normalized-best":
             return [best(curve) for curve in curves]
         case "max-of-mean":
-            return at_peak(curves, mean)
+            return scores_at_peak(curves, mean)
         case "max-of-iqm":
-            return at_peak(curves, interquartile_mean)
+            return scores_at_peak(curves, interquartile_mean)
         case "normalized-last-ten":
             return [mean([evaluation.mean for evaluation in curve[-10:]]) for curve in curves]
         case "normalized-best-of-last-two":
-            return at_peak([curve[-2:] for curve in curves], mean)
+            return scores_at_peak([curve[-2:] for curve in curves], mean)
         case "final" | "final-iqm" | "raw" | "as-printed" | "normalized" | "normalized-final":
             return [final(curve) for curve in curves]
 
 
 def within(evaluations: Sequence[Evaluation], limit: int | None) -> Sequence[Evaluation]:
     """The evaluations that a reference with a budget of ``limit`` steps could have seen."""
-    return evaluations if limit is None else [e for e in evaluations if e.env_steps <= SLACK * limit]
+    return evaluations if limit is None else [e for e in evaluations if e.env_steps <= TOLERANCE * limit]
 
 
 def curves_within(runs: Iterable[Run], limit: int | None) -> list[Sequence[Evaluation]]:
@@ -103,7 +103,7 @@ def curves_within(runs: Iterable[Run], limit: int | None) -> list[Sequence[Evalu
     return [curve for run in runs if (curve := within(run.evaluations, limit))]
 
 
-def at_peak(curves: Sequence[Sequence[Evaluation]], centre: Callable[[Sequence[float]], float]) -> list[float]:
+def scores_at_peak(curves: Sequence[Sequence[Evaluation]], centre: Callable[[Sequence[float]], float]) -> list[float]:
     """Every seed's score at the evaluation with the highest centre over seeds."""
     return [evaluation.mean for evaluation in peak(curves, centre)]
 
@@ -114,7 +114,7 @@ def peak(curves: Sequence[Sequence[Evaluation]], centre: Callable[[Sequence[floa
     return max(columns, key=lambda column: centre([evaluation.mean for evaluation in column])) if columns else []
 
 
-def without_optimism(
+def correct_optimism(
     curves: Sequence[Sequence[Evaluation]], centre: Callable[[Sequence[float]], float], n: int
 ) -> list[float]:
     """Every seed's score at the peak, less the optimism of a peak over fewer than ``n`` seeds beyond that over ``n``.
@@ -123,7 +123,7 @@ def without_optimism(
     this bias; the mean difference between the two is the selection optimism (leave-one-out). On a plateau it falls with
     the root of the number of seeds, so a peak over k seeds has 1 − √(k / n) of it beyond that of one over n.
     """
-    scores, surplus = at_peak(curves, centre), 1 - math.sqrt(len(curves) / n)
+    scores, surplus = scores_at_peak(curves, centre), 1 - math.sqrt(len(curves) / n)
     if surplus <= 0 or len(curves) < 2:
         return scores
     columns = [[evaluation.mean for evaluation in column] for column in _columns(curves)]
@@ -160,7 +160,7 @@ def sample_std(scores: Sequence[float]) -> float:
 
 def interval(scores: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
     """The t-interval of the mean; at least two scores."""
-    half = quantile((1 + confidence) / 2, len(scores) - 1) * sample_std(scores) * math.sqrt(1 / len(scores))
+    half = t_quantile((1 + confidence) / 2, len(scores) - 1) * sample_std(scores) * math.sqrt(1 / len(scores))
     return mean(scores) - half, mean(scores) + half
 
 
@@ -168,20 +168,20 @@ TINY = 1e-300
 
 
 @lru_cache(maxsize=4096)
-def quantile(probability: float, dof: float) -> float:
+def t_quantile(probability: float, dof: float) -> float:
     """The t below which ``probability`` of Student's distribution with ``dof`` degrees of freedom lies."""
     if probability < 0.5:
-        return -quantile(1 - probability, dof)
+        return -t_quantile(1 - probability, dof)
     if probability == 0.5:
         return 0.0  # where Newton's steps have nothing to start from on one side
     low, high = 0.0, 1.0
-    while distribution(high, dof) < probability:
+    while t_cdf(high, dof) < probability:
         low, high = high, 2 * high
     t = (low + high) / 2
     for _ in range(100):
-        excess = distribution(t, dof) - probability
+        excess = t_cdf(t, dof) - probability
         low, high = (low, t) if excess > 0 else (t, high)
-        step = t - excess / _density(t, dof)
+        step = t - excess / _t_pdf(t, dof)
         following = step if low < step < high else (low + high) / 2  # Newton's step, kept between its bounds
         if abs(following - t) < 1e-14 * max(1.0, t):
             break
@@ -189,7 +189,7 @@ def quantile(probability: float, dof: float) -> float:
     return t
 
 
-def distribution(t: float, dof: float) -> float:
+def t_cdf(t: float, dof: float) -> float:
     """The probability that Student's t with ``dof`` degrees of freedom is at most ``t``."""
     if math.isinf(t):
         return 1.0 if t > 0 else 0.0
@@ -197,7 +197,7 @@ def distribution(t: float, dof: float) -> float:
     return 1 - tail if t > 0 else tail
 
 
-def _density(t: float, dof: float) -> float:
+def _t_pdf(t: float, dof: float) -> float:
     scale = math.lgamma((dof + 1) / 2) - math.lgamma(dof / 2) - math.log(dof * math.pi) / 2
     return math.exp(scale - (dof + 1) / 2 * math.log1p(t * t / dof))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from rlbench.config.names import count_text
-from rlbench.report.estimate import distribution, mean, sample_std
+from rlbench.report.estimate import mean, sample_std, t_cdf
 from rlbench.report.verdict import holm
 
 ALPHA = 0.05
@@ -136,4 +136,4 @@ def _p_value(baseline: Sequence[float], later: Sequence[float]) -> float:
     fall = mean(later) - mean(baseline)
     if error == 0:
         return 0.0 if fall < 0 else 1.0
-    return distribution(fall / error, n + k - 2)
+    return t_cdf(fall / error, n + k - 2)

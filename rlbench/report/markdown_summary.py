@@ -15,7 +15,7 @@ from rlbench.report.pooled import pooled_rows
 from rlbench.report.reference_table import SUITES, CellKey, task_name
 from rlbench.report.remaining_work import RemainingRuns, remaining_runs
 from rlbench.report.run_index import Runs
-from rlbench.report.tables import escape_markdown, estimate, published, to_markdown
+from rlbench.report.tables import escape_markdown, measured_text, reference_text, to_markdown
 from rlbench.report.verdict import UNDECIDABLE, Word
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def with_reproduced(text: str, evidence: Sources) -> str:
     suites = [suite for suite in SUITES if suite != "toy"]
     cells = evidence.cells(suites)
     rows = [
-        f"| {cell.key.suite} | {cell.key.algorithm} | {task_name(cell.key)} | {published(cell.documented)} "
-        f"| {estimate(cell.measured)} | {cell.measured.n} |"
+        f"| {cell.key.suite} | {cell.key.algorithm} | {task_name(cell.key)} | {reference_text(cell.documented)} "
+        f"| {measured_text(cell.measured)} | {cell.measured.n} |"
         for cell in cells
         if cell.verdict.word == "REPRODUCED" and cell.documented and cell.measured
     ]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from rlbench.config.names import number_text
 from rlbench.report.columns import aligned
 from rlbench.report.equal_steps import ReferencePoint, has_reached, reference_curve, score_at, window
-from rlbench.report.estimate import SLACK, mean, sample_std
+from rlbench.report.estimate import TOLERANCE, mean, sample_std
 from rlbench.report.pooled import MIN_CELLS, Effect, Meta, meta_analysis
 from rlbench.report.reference_scores import SHARE
 from rlbench.report.reference_table import CellKey, scale_of, task_name
@@ -26,10 +26,10 @@ from rlbench.report.tables import escape_markdown, json_text, markdown_row, scor
 from rlbench.report.verdict import (
     MIN_SEEDS,
     CellTest,
-    against_seeds,
     decide,
     variance_of_mean,
     welch_interval,
+    welch_test,
     with_failures,
 )
 
@@ -181,7 +181,7 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     if way is not None and scale is not None:
         floors = [min(scale.random, *ours)] * len(runs.failed)
         std = sample_std(theirs) * ((len(theirs) - 1) / len(theirs)) ** 0.5  # divided by n, as references print it
-        test = partial(against_seeds, reference=mean(theirs), std=std, n=len(theirs), margin=SHARE * way)
+        test = partial(welch_test, reference=mean(theirs), std=std, n=len(theirs), margin=SHARE * way)
         claim = with_failures(test, ours, floors) if len(theirs) >= MIN_SEEDS else CellTest(found="INCONCLUSIVE")
         ours += floors
     origins = [run.origin for run in peers]
@@ -206,7 +206,7 @@ def _common_step(ours: Sequence[Run], peers: Sequence[Run], epoch: int) -> int:
     """The last evaluation that every curve of the peer has reached, and three seeds of ours."""
     ends = sorted((_end(run) for run in ours), reverse=True)
     last = min(ends[min(MIN_SEEDS, len(ends)) - 1], *(_end(run) for run in peers))
-    return int(SLACK * last) // epoch * epoch
+    return int(TOLERANCE * last) // epoch * epoch
 
 
 def _end(run: Run) -> int:

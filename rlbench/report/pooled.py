@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from rlbench.config.names import number_text
-from rlbench.report.estimate import mean, quantile, sample_std
+from rlbench.report.estimate import mean, sample_std, t_quantile
 from rlbench.report.reference_scores import SHARE
 from rlbench.report.reference_table import on_scale, scale_of, task_name
 from rlbench.report.verdict import MIN_SEEDS, variance_of_mean
@@ -110,7 +110,7 @@ def meta_analysis(effects: Sequence[Effect]) -> Meta:
     tau2 = max(0.0, (q - df) / (total - math.fsum(w * w for w in weights) / total))
     weights = [1 / (effect.variance + tau2) for effect in effects]
     middle = _weighted(effects, weights)
-    half = quantile(0.975, df) * math.sqrt(_dispersion(effects, weights) / df / math.fsum(weights))
+    half = t_quantile(0.975, df) * math.sqrt(_dispersion(effects, weights) / df / math.fsum(weights))
     return Meta(middle, middle - half, middle + half, math.sqrt(tau2), q, df)
 
 

@@ -10,7 +10,7 @@ from rlbench.errors import UnknownName
 from rlbench.report.reference_files import selected_name
 from rlbench.report.reference_scores import ReferenceCell, about, comparable, curve_of, reference_cells, sourced_notes
 from rlbench.report.reference_table import OPTIMUM, CellKey, ReferenceScore, protocol_of, scale_of, task_name
-from rlbench.report.tables import published
+from rlbench.report.tables import reference_text
 
 
 def cells_of(suite: str, algorithm: str, task: str) -> tuple[ReferenceCell, ...]:
@@ -81,7 +81,7 @@ def _paragraph(key: CellKey, score: ReferenceScore) -> list[str]:
     interval = "" if score.low is None or score.high is None else f"  [{score.low:,.10g}, {score.high:,.10g}]"
     protocol = protocol_of(key, score)
     rows = {
-        "score": published(score) + interval,
+        "score": reference_text(score) + interval,
         "estimator": f"{score.estimator}: {score.metric}" if score.metric else score.estimator,
         "seeds": seeds if score.source != OPTIMUM else "none: by arithmetic",
         "kind": "training returns" if score.kind == "training" else "",

@@ -37,7 +37,7 @@ STYLES: dict[str, Style] = {
 }
 SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 
-ALWAYS = {"Algorithm", "Task", "Documented", "Measured", "Verdict"}
+REQUIRED = {"Algorithm", "Task", "Documented", "Measured", "Verdict"}
 """Columns that a terminal shows even when they are empty."""
 
 FOLD_WIDTHS = {
@@ -57,10 +57,10 @@ COLUMNS = (
     "Yours", "Seeds", "Steps", "Verdict", "Shortfall",
     "At equal steps", "Note",
 )  # fmt: skip
-SPARED = ("Note", "Steps", "Shortfall", "Seeds", "Behavior policy", "Dataset return", "At equal steps")
+OPTIONAL = ("Note", "Steps", "Shortfall", "Seeds", "Behavior policy", "Dataset return", "At equal steps")
 """Columns that a narrow terminal omits, in this order; the notes then stand below the table."""
 
-SCORES = ("Documented", "Measured", "rlbench", "Yours")  # columns that fold only after all of ``SPARED`` are omitted
+SCORES = ("Documented", "Measured", "rlbench", "Yours")  # they fold only after all of ``OPTIONAL`` are omitted
 NUMBERS = {"Dataset return", "Behavior policy", *SCORES, "Seeds", "Steps", "Shortfall"}
 LATEX: Final = str.maketrans(
     {sign: "\\" + sign for sign in "&%$#_{}"}
@@ -167,11 +167,11 @@ def to_rich(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = (), *, width:
         parts = {cell.key.suite: [c for c in cells if c.key.suite == cell.key.suite] for cell in cells}
         rows_of = {suite: [row for row in pooled_rows if row.suite == suite] for suite in parts}
         return "\n".join(f"{suite}\n\n{to_rich(part, rows_of[suite], width=width)}" for suite, part in parts.items())
-    spared = []
-    for name in SPARED:
+    hidden = []
+    for name in OPTIONAL:
         if name in header and _least(header, rows, whole=SCORES) > width:
             index = header.index(name)
-            spared += [name] if name != "Note" else []
+            hidden += [name] if name != "Note" else []
             header, *rows = ([*row[:index], *row[index + 1 :]] for row in (header, *rows))
     table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False)
     columns_of_text = list(zip(header, *rows, strict=True))
@@ -184,9 +184,9 @@ def to_rich(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = (), *, width:
         texts[header.index("Verdict")].stylize(STYLES[cell.verdict.word])
         table.add_row(*texts)
     below = [] if "Note" in header else _grouped_notes(cells)
-    below += [line for line in legend(cells, pooled_rows) if line.partition(":")[0] not in spared]
-    if spared:
-        below.append(f"Left out for want of width: {', '.join(spared)}; a wider terminal or --format csv has them.")
+    below += [line for line in legend(cells, pooled_rows) if line.partition(":")[0] not in hidden]
+    if hidden:
+        below.append(f"Left out for want of width: {', '.join(hidden)}; a wider terminal or --format csv has them.")
     # both sizes: without a height rich takes every dumb terminal to be 80 columns wide
     console = Console(file=io.StringIO(), width=max(width, _least(header, rows)), height=1, force_terminal=True)
     with console.capture() as captured:
@@ -229,7 +229,7 @@ def _grouped_notes(cells: Sequence[Cell]) -> list[str]:
 def _filled(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
     everything = columns(cells)
     rows = [_row(cell, everything) for cell in cells]
-    indices = [index for index, name in enumerate(everything) if name in ALWAYS or any(row[index] for row in rows)]
+    indices = [index for index, name in enumerate(everything) if name in REQUIRED or any(row[index] for row in rows)]
     return [everything[index] for index in indices], [[row[index] for index in indices] for row in rows]
 
 
@@ -303,10 +303,10 @@ def _row(cell: Cell, header: Sequence[str]) -> list[str]:
         "Task": task_name(cell.key),
         "Dataset return": _return_text(cell.experience.behaviour),
         "Behavior policy": _return_text(cell.experience.expert),
-        "Documented": published(cell.documented) if cell.documented else "",
-        "Measured": estimate(ours) if ours else "",
-        "rlbench": estimate(cell.rlbench) if cell.rlbench else "",
-        "Yours": estimate(ours) if ours and cell.origin == "own" else "",
+        "Documented": reference_text(cell.documented) if cell.documented else "",
+        "Measured": measured_text(ours) if ours else "",
+        "rlbench": measured_text(cell.rlbench) if cell.rlbench else "",
+        "Yours": measured_text(ours) if ours and cell.origin == "own" else "",
         "Seeds": str(ours.n) if ours else "",
         "Steps": f"{ours.env_steps:,}" if ours else "",
         "Verdict": str(cell.verdict),
@@ -317,13 +317,13 @@ def _row(cell: Cell, header: Sequence[str]) -> list[str]:
     return [texts[name] for name in header]
 
 
-def published(score: ReferenceScore) -> str:
+def reference_text(score: ReferenceScore) -> str:
     """A published number with as many digits as were printed."""
     spread = "" if score.std is None else f" ± {score.std:,.10g}"
     return f"{score.score:,.10g}{spread}{_unit(score.estimator)}"
 
 
-def estimate(score: Measured) -> str:
+def measured_text(score: Measured) -> str:
     """A measured score with its interval."""
     unit = _unit(score.estimator)
     if score.low is None or score.high is None:
@@ -369,5 +369,5 @@ def _html_row(cell: Cell, header: Sequence[str]) -> str:
 
 def _classes(name: str) -> str:
     """The classes of a column's fields: numbers stand on the right, and a narrow screen does without ``spare``."""
-    classes = [*(["number"] if name in NUMBERS else []), *(["spare"] if name in SPARED else [])]
+    classes = [*(["number"] if name in NUMBERS else []), *(["spare"] if name in OPTIONAL else [])]
     return f' class="{" ".join(classes)}"' if classes else ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
 
-from rlbench.report.estimate import distribution, mean, quantile, sample_std
+from rlbench.report.estimate import mean, sample_std, t_cdf, t_quantile
 
 if TYPE_CHECKING:
     from rlbench.records.looks import Look, Looks
@@ -60,7 +60,7 @@ class CellTest:
     shortfall: float | None = None  # upper end of the one-sided interval of reference less ours; None: too few
 
 
-def against_seeds(
+def welch_test(
     scores: Sequence[float], reference: float, std: float | None, n: int, margin: float, level: float = ALPHA
 ) -> CellTest:
     """Measured seeds against the mean of ``n`` documented ones: Welch's t at ``level`` for non-inferiority.
@@ -73,21 +73,21 @@ def against_seeds(
     our_var = sample_std(scores) ** 2 / len(scores)
     ref_var = sample_std(scores) ** 2 / n if std is None else variance_of_mean(std, n)
     dof = _welch_dof(our_var, len(scores), ref_var, n)
-    difference, error = mean(scores) - reference, math.sqrt(our_var + ref_var)
-    reproduced = _upper_tail(difference + margin, error, dof) < level
+    difference, standard_error = mean(scores) - reference, math.sqrt(our_var + ref_var)
+    reproduced = _upper_tail(difference + margin, standard_error, dof) < level
     return CellTest(
         found="REPRODUCED" if reproduced else "INCONCLUSIVE",
         more=None if reproduced else more_seeds(scores, difference + margin, ref_var, n),
-        below=_lower_tail(difference + margin, error, dof),
-        above=_upper_tail(difference - margin, error, dof),
-        shortfall=_upper_end(-difference, error, dof, level),
+        below=_lower_tail(difference + margin, standard_error, dof),
+        above=_upper_tail(difference - margin, standard_error, dof),
+        shortfall=_upper_end(-difference, standard_error, dof, level),
     )
 
 
 def welch_interval(scores: Sequence[float], others: Sequence[float]) -> tuple[float, float]:
     """Welch's 95 % interval of the difference of two means; at least two scores on each side."""
     our_var, ref_var = (sample_std(side) ** 2 / len(side) for side in (scores, others))
-    half = quantile(0.975, _welch_dof(our_var, len(scores), ref_var, len(others))) * math.sqrt(our_var + ref_var)
+    half = t_quantile(0.975, _welch_dof(our_var, len(scores), ref_var, len(others))) * math.sqrt(our_var + ref_var)
     difference = mean(scores) - mean(others)
     return difference - half, difference + half
 
@@ -97,7 +97,7 @@ def variance_of_mean(std: float, n: int) -> float:
     return std**2 / (n - 1)
 
 
-def against_run(scores: Sequence[float], reference: float, margin: float, resolution: float) -> CellTest:
+def prediction_test(scores: Sequence[float], reference: float, margin: float, resolution: float) -> CellTest:
     """Measured seeds against a reference of a single run, by where one more run of ours would fall.
 
     No difference within ``margin`` is below or above. Seeds are taken to lie apart by ``resolution`` at least, the
@@ -105,15 +105,15 @@ def against_run(scores: Sequence[float], reference: float, margin: float, resolu
     """
     if len(scores) < MIN_SEEDS:
         return CellTest(found="INCONCLUSIVE", more=MIN_SEEDS - len(scores))
-    error, dof = max(sample_std(scores), resolution) * math.sqrt(1 + 1 / len(scores)), len(scores) - 1
+    standard_error, dof = max(sample_std(scores), resolution) * math.sqrt(1 + 1 / len(scores)), len(scores) - 1
     difference = mean(scores) - reference
-    below = min(1.0, 2 * _lower_tail(difference, error, dof)) if difference < -margin else 1.0  # two-sided
-    above = min(1.0, 2 * _upper_tail(difference, error, dof)) if difference > margin else 1.0
+    below = min(1.0, 2 * _lower_tail(difference, standard_error, dof)) if difference < -margin else 1.0  # two-sided
+    above = min(1.0, 2 * _upper_tail(difference, standard_error, dof)) if difference > margin else 1.0
     return CellTest(
         found="INCONCLUSIVE" if below < ALPHA else "CONSISTENT",
         below=below,
         above=above,
-        shortfall=_upper_end(-difference, error, dof),
+        shortfall=_upper_end(-difference, standard_error, dof),
     )
 
 
@@ -193,7 +193,7 @@ def more_seeds(scores: Sequence[float], distance: float, ref_var: float = 0.0, n
 
     def enough(count: int) -> bool:
         our_var = std**2 / count
-        threshold = quantile(1 - ALPHA, _welch_dof(our_var, count, ref_var, n)) * math.sqrt(our_var + ref_var)
+        threshold = t_quantile(1 - ALPHA, _welch_dof(our_var, count, ref_var, n)) * math.sqrt(our_var + ref_var)
         return threshold + NormalDist().inv_cdf(POWER) * math.sqrt(our_var) < abs(distance)
 
     if not enough(have + MAX_MORE_SEEDS):
@@ -203,7 +203,7 @@ def more_seeds(scores: Sequence[float], distance: float, ref_var: float = 0.0, n
 
 def out_of_reach(distance: float, ref_var: float, n: int, level: float = ALPHA) -> bool:
     """True if no number of seeds with this mean is decisive, because of the standard error of the reference."""
-    return ref_var > 0 and n > 1 and quantile(1 - level, n - 1) * math.sqrt(ref_var) >= abs(distance)
+    return ref_var > 0 and n > 1 and t_quantile(1 - level, n - 1) * math.sqrt(ref_var) >= abs(distance)
 
 
 def power(std: float, n: int, margin: float, look: Look) -> float:
@@ -213,13 +213,13 @@ def power(std: float, n: int, margin: float, look: Look) -> float:
     """
     ref_var = variance_of_mean(std, n)
     our_var = ref_var * n / look.seeds
-    threshold = quantile(1 - look.level, _welch_dof(our_var, look.seeds, ref_var, n))
+    threshold = t_quantile(1 - look.level, _welch_dof(our_var, look.seeds, ref_var, n))
     return NormalDist().cdf(margin / math.sqrt(our_var + ref_var) - threshold)
 
 
-def _upper_end(difference: float, error: float, dof: float, level: float = ALPHA) -> float:
+def _upper_end(difference: float, standard_error: float, dof: float, level: float = ALPHA) -> float:
     """The upper end of the one-sided interval of a difference, of 95 % where ``level`` is 5 %."""
-    return difference + (quantile(1 - level, dof) * error if error else 0.0)
+    return difference + (t_quantile(1 - level, dof) * standard_error if standard_error else 0.0)
 
 
 def _weakest(tests: Sequence[CellTest], below: Callable[[list[float]], float]) -> CellTest:
@@ -236,15 +236,15 @@ def _weakest(tests: Sequence[CellTest], below: Callable[[list[float]], float]) -
     )
 
 
-def _upper_tail(difference: float, error: float, dof: float) -> float:
-    return _lower_tail(-difference, error, dof)
+def _upper_tail(difference: float, standard_error: float, dof: float) -> float:
+    return _lower_tail(-difference, standard_error, dof)
 
 
-def _lower_tail(difference: float, error: float, dof: float) -> float:
+def _lower_tail(difference: float, standard_error: float, dof: float) -> float:
     """The probability of a difference at most this large by chance; without any spread there is no chance."""
-    if error == 0:
+    if standard_error == 0:
         return 0.0 if difference < 0 else 1.0
-    return distribution(difference / error, dof)
+    return t_cdf(difference / standard_error, dof)
 
 
 def _welch_dof(our_var: float, count: int, ref_var: float, n: int) -> float:

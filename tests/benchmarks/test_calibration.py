@@ -13,7 +13,7 @@ from rlbench.records.looks import DESIGNS, SHARED_ERROR_DESIGNS
 from rlbench.report.equal_steps import at_equal_steps, decide_at_equal_steps
 from rlbench.report.reference_table import CellKey, scale_of
 from rlbench.report.run_index import Runs, gather
-from rlbench.report.verdict import ALPHA, against_seeds
+from rlbench.report.verdict import ALPHA, welch_test
 
 RESULTS = Path(__file__).parents[2] / "results"
 FOLDER = RESULTS / "calibration"
@@ -34,7 +34,7 @@ def test_the_simulated_test_is_the_shipped_one(count: int) -> None:
     scores, mean, std = draw.normal(1, 2, (40, count)), draw.normal(1, 1, 40), draw.uniform(0.1, 4, 40)
     chances = calibration.welch(scores, mean, std, 10, 0.7)
     for row in range(40):
-        claim = against_seeds(scores[row].tolist(), float(mean[row]), float(std[row]), 10, 0.7)
+        claim = welch_test(scores[row].tolist(), float(mean[row]), float(std[row]), 10, 0.7)
         assert (claim.below, claim.above) == pytest.approx((chances.below[row], chances.above[row]), abs=1e-9)
         assert (claim.found == "REPRODUCED") == (chances.worse[row] < ALPHA)
 

@@ -19,7 +19,7 @@ from rlbench.records.store import folder_of, read_record
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.reference_scores import reference_cells
 from rlbench.report.reference_table import DATA
-from rlbench.report.verdict import against_seeds
+from rlbench.report.verdict import welch_test
 from rlbench.sweep.events import Ending
 from rlbench.sweep.plan import Job
 from tests.commands import RLBENCH, json_of, run_command, run_process, stderr_of, stdout_of
@@ -91,7 +91,7 @@ def test_verdict_uses_the_last_look_instead_of_the_fixed_test(record_run: Record
     assert (len(first.tested), len(second.tested)) == (3, 5)
     assert first.claim is not None and first.documented is not None and first.margin is not None
     document = first.documented
-    fixed = against_seeds(first.tested, document.score, document.std, 10, first.margin)
+    fixed = welch_test(first.tested, document.score, document.std, 10, first.margin)
     assert fixed.found == "REPRODUCED" and fixed.below is not None
     assert first.claim.below == min(1.0, fixed.below * sum(look.level for look in DESIGN) / DESIGN[0].level)
     assert first.shortfall_percent is not None and before.shortfall_percent is not None

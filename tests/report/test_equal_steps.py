@@ -16,7 +16,7 @@ from rlbench.report.reference_scores import reference_curves
 from rlbench.report.reference_table import CellKey
 from rlbench.report.run_index import gather
 from rlbench.report.runs import Evaluation
-from rlbench.report.verdict import against_seeds
+from rlbench.report.verdict import welch_test
 from tests.conftest import RecordRun
 from tests.report.test_estimate import run
 
@@ -209,7 +209,7 @@ def test_behind_spends_its_share_where_a_failed_seed_makes_the_third(record_run:
     record_cell(record_run, [1.0], status="failed", start=2, steps=5_000)
     comparison, curve = at(results), reference_curve(HALF_CHEETAH)
     level = comparison.level
-    claim = against_seeds(comparison.scores, level.mean, level.std, level.n, comparison.margin)
+    claim = welch_test(comparison.scores, level.mean, level.std, level.n, comparison.margin)
     assert curve is not None and comparison.claim is not None and claim.below is not None
     assert comparison.claim.below == pytest.approx(claim.below / curve.alpha_spent(100_000)) and claim.below > 0
 

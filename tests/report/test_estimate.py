@@ -8,6 +8,7 @@ from scipy import stats
 from rlbench.records.types import Estimator
 from rlbench.report.estimate import (
     best,
+    correct_optimism,
     curve_mean,
     final,
     interquartile_mean,
@@ -15,7 +16,6 @@ from rlbench.report.estimate import (
     mean,
     seed_scores,
     steps_to,
-    without_optimism,
 )
 from rlbench.report.reference_table import CellKey, Scale, scale_of
 from rlbench.report.runs import Evaluation, Run
@@ -48,7 +48,7 @@ RUNS = [run(0.0, 10.0, 2.0, 4.0), run(0.0, 0.0, 9.0, 8.0), run(3.0, 2.0, 1.0, 6.
 def test_maximum_over_few_seeds_is_corrected_for_optimism(
     rows: list[list[float]], n: int, expected: list[float]
 ) -> None:
-    assert without_optimism([run(*row).evaluations for row in rows], mean, n) == pytest.approx(expected)
+    assert correct_optimism([run(*row).evaluations for row in rows], mean, n) == pytest.approx(expected)
 
 
 def test_the_steps_to_a_threshold_are_those_of_the_first_evaluation_that_reaches_it() -> None:

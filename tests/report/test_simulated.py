@@ -8,11 +8,11 @@ import math
 import numpy as np
 import pytest
 
-from rlbench.report.estimate import interval, mean, without_optimism
+from rlbench.report.estimate import correct_optimism, interval, mean
 from rlbench.report.reference_scores import margin_of, primary
 from rlbench.report.reference_table import task_scales
 from rlbench.report.runs import Evaluation
-from rlbench.report.verdict import against_run, against_seeds, decide
+from rlbench.report.verdict import decide, prediction_test, welch_test
 
 REPEATS = 1500
 
@@ -29,7 +29,7 @@ def accepted(ratio: float, spread: float, n: int, word: str) -> float:
     for _ in range(REPEATS):
         reference = draw.normal(1, spread, 10)
         scores = draw.normal(ratio, spread, n).tolist()
-        claim = against_seeds(
+        claim = welch_test(
             scores, float(reference.mean()), float(reference.std(ddof=1)), 10, 0.1 * abs(float(reference.mean()))
         )
         count += decide([claim])[0].word == word
@@ -66,7 +66,7 @@ def test_family_wise_error_rate_of_below_is_as_designed() -> None:
     tables = 300
     for _ in range(tables):
         claims = [
-            against_run(draw.normal(1, 0.15, 5).tolist(), float(draw.normal(1, 0.15)), 0.0, 0.0) for _ in range(30)
+            prediction_test(draw.normal(1, 0.15, 5).tolist(), float(draw.normal(1, 0.15)), 0.0, 0.0) for _ in range(30)
         ]
         alarms += any(verdict.word == "BELOW" for verdict in decide(claims))
     assert alarms / tables <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / tables)
@@ -88,7 +88,7 @@ def test_rate_of_consistent_with_a_single_run_is_as_designed(ratio: float, rate:
     """The two-sided interval of five seeds against one run at a spread of 15 %: it cannot see much, and says so."""
     draw = np.random.default_rng(4)
     words = [
-        decide([against_run(draw.normal(ratio, 0.15, 5).tolist(), float(draw.normal(1, 0.15)), 0.0, 0.0)])[0].word
+        decide([prediction_test(draw.normal(ratio, 0.15, 5).tolist(), float(draw.normal(1, 0.15)), 0.0, 0.0)])[0].word
         for _ in range(REPEATS)
     ]
     assert words.count("CONSISTENT") / REPEATS == pytest.approx(rate, abs=bound(rate))
@@ -127,7 +127,7 @@ def reproduced(n: int, cell: str, shape: str, fraction: float, *, shortfall: flo
         peak = their[:, their.mean(0).argmax()]
         rows = [[Evaluation(step, 0.0, value) for step, value in enumerate(row)] for row in our.tolist()]
         middle, std = float(peak.mean()), float(peak.std())
-        claim = against_seeds(without_optimism(rows, mean, 10), middle, std, 10, margin_of(middle, std, 0.0))
+        claim = welch_test(correct_optimism(rows, mean, 10), middle, std, 10, margin_of(middle, std, 0.0))
         count += claim.found == "REPRODUCED"
     return count / DRAWS
 

@@ -13,13 +13,11 @@ from scipy import stats
 
 from rlbench.records.looks import Look, Looks
 from rlbench.report import estimate
-from rlbench.report.estimate import distribution, quantile
+from rlbench.report.estimate import t_cdf, t_quantile
 from rlbench.report.reference_scores import margin_of
 from rlbench.report.verdict import (
     CellTest,
     Verdict,
-    against_run,
-    against_seeds,
     correct_for_looks,
     decide,
     holm,
@@ -28,8 +26,10 @@ from rlbench.report.verdict import (
     no_more_than_consistent,
     out_of_reach,
     power,
+    prediction_test,
     under_both_estimators,
     welch_interval,
+    welch_test,
     with_failures,
 )
 
@@ -45,26 +45,26 @@ def word(claim: CellTest) -> str:
 
 def rules() -> list[object]:
     return [
-        lambda scores: against_run(scores, 100.0, 0.0, 0.0),
-        lambda scores: against_run(scores, 100.0, 20.0, 5.0),
-        lambda scores: against_seeds(scores, 100.0, 20.0, 10, 30.0),
-        lambda scores: against_seeds(scores, 100.0, 0.0, 2, 5.0),
+        lambda scores: prediction_test(scores, 100.0, 0.0, 0.0),
+        lambda scores: prediction_test(scores, 100.0, 20.0, 5.0),
+        lambda scores: welch_test(scores, 100.0, 20.0, 10, 30.0),
+        lambda scores: welch_test(scores, 100.0, 0.0, 2, 5.0),
     ]
 
 
 @given(st.floats(-50, 50), st.floats(1, 300))
 def test_t_distribution_equals_scipys(t: float, degrees: float) -> None:
-    assert distribution(t, degrees) == pytest.approx(stats.t.cdf(t, degrees), abs=5e-9)  # scipy's errs by 1e-9 near 0
+    assert t_cdf(t, degrees) == pytest.approx(stats.t.cdf(t, degrees), abs=5e-9)  # scipy's errs by 1e-9 near 0
 
 
 @given(st.floats(0.001, 0.999), st.floats(1, 300))
 def test_t_quantiles_equal_scipys(probability: float, degrees: float) -> None:
-    assert quantile(probability, degrees) == pytest.approx(stats.t.ppf(probability, degrees), rel=1e-10, abs=1e-10)
+    assert t_quantile(probability, degrees) == pytest.approx(stats.t.ppf(probability, degrees), rel=1e-10, abs=1e-10)
 
 
 def test_t_distribution_at_infinity() -> None:
-    assert (distribution(math.inf, 3), distribution(-math.inf, 3), distribution(0.0, 3)) == (1.0, 0.0, 0.5)
-    assert distribution(1e9, 4) == 1.0
+    assert (t_cdf(math.inf, 3), t_cdf(-math.inf, 3), t_cdf(0.0, 3)) == (1.0, 0.0, 0.5)
+    assert t_cdf(1e9, 4) == 1.0
 
 
 @given(st.lists(st.floats(-1e4, 1e4), min_size=2, max_size=20))
@@ -99,11 +99,11 @@ def test_non_inferiority_equals_scipys_welch_test_with_reduced_degrees_of_freedo
         math.floor(sum(p for p, _ in parts) ** 2 / sum(p**2 / df for p, df in parts) + 1e-9) for parts in candidates
     )
     worse, above = stats.t.cdf(lower.statistic, degrees), stats.t.sf(upper.statistic, degrees)
-    claim = against_seeds(scores, reference, std, n, margin)
+    claim = welch_test(scores, reference, std, n, margin)
     assert (claim.below, claim.above) == pytest.approx((worse, above), abs=1e-7)
     error = math.sqrt(ours[1] ** 2 / len(scores) + printed[0])
     for level in (0.05, 0.01):
-        shortfall = against_seeds(scores, reference, std, n, margin, level).shortfall
+        shortfall = welch_test(scores, reference, std, n, margin, level).shortfall
         assert shortfall == pytest.approx(reference - ours[0] + stats.t.isf(level, degrees) * error, rel=1e-6, abs=1e-6)
     if abs(worse - 0.95) > 1e-6:
         assert (claim.found == "REPRODUCED") == (worse > 0.95)
@@ -134,7 +134,7 @@ def test_non_inferiority_equals_scipys_welch_test_with_reduced_degrees_of_freedo
 def test_verdict_against_a_single_run_requires_the_interval_the_margin_and_the_resolution(
     scores: list[float], reference: float, margin: float, resolution: float, expected: str
 ) -> None:
-    assert word(against_run(scores, reference, margin, resolution)) == expected
+    assert word(prediction_test(scores, reference, margin, resolution)) == expected
 
 
 @pytest.mark.parametrize(
@@ -152,11 +152,11 @@ def test_verdict_against_a_single_run_requires_the_interval_the_margin_and_the_r
 def test_verdict_against_seeds_that_do_not_differ(
     scores: list[float], reference: float, n: int, margin: float, expected: str
 ) -> None:
-    assert word(against_seeds(scores, reference, 0.0, n, margin)) == expected
+    assert word(welch_test(scores, reference, 0.0, n, margin)) == expected
 
 
 def test_weaker_of_two_claims_counts() -> None:
-    below, equal, above = (against_run([20.0, 20.0, 20.0], d, 0.0, 0.1) for d in (21.0, 20.0, 19.0))
+    below, equal, above = (prediction_test([20.0, 20.0, 20.0], d, 0.0, 0.1) for d in (21.0, 20.0, 19.0))
     words = ["BELOW", "CONSISTENT", "ABOVE"]
     assert [word(claim) for claim in (below, equal, above)] == words
     assert [word(in_both_respects(claim, above)) for claim in (below, equal, above)] == words
@@ -166,8 +166,8 @@ def test_weaker_of_two_claims_counts() -> None:
     ("scores", "text"), [([], "3 more seeds"), ([20.0], "2 more seeds"), ([20.0, 20.0], "1 more seed")]
 )
 def test_fewer_than_three_seeds_are_inconclusive(scores: list[float], text: str) -> None:
-    run, optimum = against_run(scores, 20.0, 1.0, 0.1), against_seeds(scores, 20.0, 0.0, 2, 1.0)
-    for claim in (run, optimum, against_seeds(scores, 20, 1, 5, 1)):
+    run, optimum = prediction_test(scores, 20.0, 1.0, 0.1), welch_test(scores, 20.0, 0.0, 2, 1.0)
+    for claim in (run, optimum, welch_test(scores, 20, 1, 5, 1)):
         assert [str(v) for v in decide([claim])] == [f"INCONCLUSIVE (≈ {text})"]
 
 
@@ -199,7 +199,7 @@ def test_claims_under_two_estimators_are_monotone(scores: list[float], gaps: lis
     def verdict_word(shift: int) -> str:
         last = [s + shift for s in scores]
         top = [s + g for s, g in zip(last, gaps, strict=False)]
-        return word(under_both_estimators(against_run(last, 100.0, 0.0, 0.0), against_run(top, 100.0, 0.0, 0.0)))
+        return word(under_both_estimators(*(prediction_test(scores, 100.0, 0.0, 0.0) for scores in (last, top))))
 
     assert ORDER[verdict_word(more)] >= ORDER[verdict_word(0)]
 
@@ -216,7 +216,7 @@ def test_joined_claims_have_the_weakest_of_each_number() -> None:
 
 def test_without_a_published_std_ours_replaces_it() -> None:
     scores, n = [10.0, 12.0, 17.0], 8
-    ours, theirs = (against_seeds(scores, 14.0, std, n, 2.0) for std in (None, stats.tstd(scores) * math.sqrt(7 / 8)))
+    ours, theirs = (welch_test(scores, 14.0, std, n, 2.0) for std in (None, stats.tstd(scores) * math.sqrt(7 / 8)))
     assert (ours.below, ours.above, ours.shortfall) == pytest.approx((theirs.below, theirs.above, theirs.shortfall))
 
 
@@ -235,7 +235,7 @@ def test_failed_seed_among_three_good_ones_weakens_the_verdict() -> None:
 
 
 def test_disagreement_of_two_estimators_is_inconclusive() -> None:
-    low, high = against_run([50.0, 51.0, 52.0], 100.0, 0.0, 0.0), against_run([99.0, 100.0, 101.0], 100.0, 0.0, 0.0)
+    low, high = (prediction_test(scores, 100.0, 0.0, 0.0) for scores in ([50.0, 51.0, 52.0], [99.0, 100.0, 101.0]))
     assert (word(low), word(high), word(under_both_estimators(low, high))) == ("BELOW", "CONSISTENT", "INCONCLUSIVE")
     assert word(under_both_estimators(low, low)) == "BELOW"
 
@@ -243,7 +243,7 @@ def test_disagreement_of_two_estimators_is_inconclusive() -> None:
 @given(SCORES, st.integers(0, 500))
 def test_a_capped_claim_is_monotone_and_never_reproduced(scores: list[float], more: int) -> None:
     before, after = (
-        word(no_more_than_consistent(against_seeds(s, 100.0, 20.0, 10, 150.0)))
+        word(no_more_than_consistent(welch_test(s, 100.0, 20.0, 10, 150.0)))
         for s in (scores, [x + more for x in scores])
     )
     assert ORDER[after] >= ORDER[before]
@@ -258,7 +258,7 @@ def test_holms_correction_equals_a_hand_computation() -> None:
 
 
 def test_larger_tables_require_smaller_p_values() -> None:
-    one = against_run([10.0, 12.0, 14.0], 23.0, 0.0, 0.0)
+    one = prediction_test([10.0, 12.0, 14.0], 23.0, 0.0, 0.0)
     assert one.below == pytest.approx(2 * stats.t.cdf((12 - 23) / (2 * math.sqrt(4 / 3)), 2))
     assert one.shortfall == pytest.approx(23 - 12 + stats.t.isf(0.05, 2) * 2 * math.sqrt(4 / 3))
     assert decide([one])[0].word == "BELOW"
@@ -309,12 +309,12 @@ def test_more_seeds_uses_the_same_test_as_the_verdict() -> None:
 def test_named_number_of_seeds_has_a_power_of_80_percent(reference: float, std: float, margin: float) -> None:
     """Once our spread decides it, once the document's, whose printed mean stays where it is."""
     ours, n = [-22.9, -21.0, -25.3, -20.0, -20.4], 10
-    claim = against_seeds(ours, reference, std, n, margin)
+    claim = welch_test(ours, reference, std, n, margin)
     assert claim.found == "INCONCLUSIVE"
     assert claim.more is not None
     count, draws = len(ours) + claim.more, np.random.default_rng(0)
     again = draws.normal(np.mean(ours), np.std(ours, ddof=1), (400, count))
-    power = np.mean([against_seeds(list(s), reference, std, n, margin).found == "REPRODUCED" for s in again])
+    power = np.mean([welch_test(list(s), reference, std, n, margin).found == "REPRODUCED" for s in again])
     assert 0.74 < power < 0.88
 
 
@@ -335,7 +335,7 @@ def test_large_error_of_the_reference_is_undecidable() -> None:
     endless = [float(x) for x in np.random.default_rng(0).normal(100.0, 1.0, 2000)]
     for slack, word in ((-0.3, "INCONCLUSIVE"), (0.3, "REPRODUCED")):
         reference = 100.0 + 10.0 - (threshold + slack)  # so far lies our mean above the margin of 10
-        assert against_seeds(endless, reference, 9.0, 10, 10.0).found == word  # of squared error 9
+        assert welch_test(endless, reference, 9.0, 10, 10.0).found == word  # of squared error 9
 
 
 def test_small_difference_needs_more_than_the_maximum_of_seeds() -> None:
