@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
-from rlbench.records.looks import DESIGNS, MOST_STD_RATIO, SHARED_ERROR_DESIGNS
+from rlbench.records.looks import DESIGNS, MAX_STD_RATIO, SHARED_ERROR_DESIGNS
 from rlbench.report.cells import every_cell
 from rlbench.report.equal_steps import (
     SHARE_OF_WAY,
@@ -220,7 +220,7 @@ def sequential(
     """Simulate ``--until-decided`` against ten documented seeds of std 1; rates of verdicts, and mean seeds.
 
     ``cell_margin`` is the margin, ``shift`` the true difference in margins and ``ratio`` the std of our seeds. A second
-    design is that of seeds whose first three vary at most ``MOST_STD_RATIO`` times as much as the documented ones.
+    design is that of seeds whose first three vary at most ``MAX_STD_RATIO`` times as much as the documented ones.
     """
     draw = np.random.default_rng([round(1000 * cell_margin), round(10 * shift + 100), round(10 * ratio)])
     mean, std = draw.standard_normal(repeats) / 10**0.5, np.sqrt(draw.chisquare(9, repeats) / 10)
@@ -228,7 +228,7 @@ def sequential(
     tests = [welch(scores[:, :seeds], mean, std, 10, cell_margin) for seeds, _ in designs[0]]
     word, seeds_used = _sequential_test(tests, designs[0])
     for design in designs[1:]:
-        similar = scores[:, :MIN_SEEDS].std(axis=1, ddof=1) <= MOST_STD_RATIO * std * (10 / 9) ** 0.5
+        similar = scores[:, :MIN_SEEDS].std(axis=1, ddof=1) <= MAX_STD_RATIO * std * (10 / 9) ** 0.5
         other_word, other_seeds = _sequential_test(tests, design)
         word, seeds_used = np.where(similar, other_word, word), np.where(similar, other_seeds, seeds_used)
     return {name: float((word == name).mean()) for name in ("REPRODUCED", "BELOW", "ABOVE")}, float(seeds_used.mean())

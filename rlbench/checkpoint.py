@@ -22,23 +22,23 @@ from rlbench.ops.state_dict import State
 from rlbench.records import files, manifest
 from rlbench.records.manifest import Manifest
 
-SHARD = 256 * 2**20  # bytes of one safetensors file, about: bounds what saving a large ring needs beside it
+SHARD_BYTES = 256 * 2**20  # bytes of one safetensors file, about: bounds what saving a large ring needs beside it
 SEPARATOR = "/"
 
 
 def save(folder: Path, state: State) -> None:
     """Write ``state`` to ``folder``, whole or not at all."""
-    fresh = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     with files.writing(folder):
         recover(folder)
         folder.parent.mkdir(exist_ok=True)  # without parents: a run's folder that was moved away is not made anew
-        fresh.mkdir()
+        temporary.mkdir()
         faults.point("checkpoint.begun")
         try:
-            _write(fresh, state)
-            _swap(fresh, folder)
+            _write(temporary, state)
+            _swap(temporary, folder)
         finally:
-            shutil.rmtree(fresh, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def load(folder: Path) -> State:
@@ -48,31 +48,31 @@ def load(folder: Path) -> State:
         RefusedFile: a file is missing, damaged or newer; the message names it.
     """
     folder = manifest.current(folder)
-    head = manifest.read_manifest(folder)
+    contents = manifest.read_manifest(folder)
     tensors: dict[str, Tensor] = {}
     row_counts: dict[str, int] = {}
-    for name, digest in head.files.items():
-        for key, piece in sorted(_shard(manifest.check(folder, name, digest)).items()):
-            whole = key.rpartition("@")[0]
-            rows = head.split.get(whole)
+    for name, digest in contents.files.items():
+        for key, chunk in sorted(_load_shard(manifest.check(folder, name, digest)).items()):
+            tensor_name = key.rpartition("@")[0]
+            rows = contents.split.get(tensor_name)
             if rows is None:
-                tensors[whole] = piece
+                tensors[tensor_name] = chunk
                 continue
             try:
-                if whole not in tensors:  # filled shard by shard, so that memory holds one copy
-                    tensors[whole] = piece.new_empty(rows, *piece.shape[1:])
-                at = row_counts.get(whole, 0)
-                tensors[whole][at : at + len(piece)] = piece
+                if tensor_name not in tensors:  # filled shard by shard, so that memory holds one copy
+                    tensors[tensor_name] = chunk.new_empty(rows, *chunk.shape[1:])
+                start = row_counts.get(tensor_name, 0)
+                tensors[tensor_name][start : start + len(chunk)] = chunk
             except (RuntimeError, TypeError) as error:  # another shape, or one that is too large
-                raise RefusedFile(f"{folder / name}: {whole} is not as the manifest says ({error})") from None
-            row_counts[whole] = at + len(piece)
+                raise RefusedFile(f"{folder / name}: {tensor_name} is not as the manifest says ({error})") from None
+            row_counts[tensor_name] = start + len(chunk)
     state: State = {}
-    for key, value in {**head.values, **tensors}.items():
-        _plant(state, key.split(SEPARATOR), value)
+    for key, value in {**contents.values, **tensors}.items():
+        _insert(state, key.split(SEPARATOR), value)
     return state
 
 
-def _shard(path: Path) -> dict[str, Tensor]:
+def _load_shard(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except SafetensorError as error:
@@ -134,44 +134,44 @@ def _write(folder: Path, state: State) -> None:
         sums[path.name] = manifest.sha256_of(path)
         shard, size, number = {}, 0, number + 1
 
-    for key, value in leaves(state):
+    for key, value in flatten(state):
         if not isinstance(value, Tensor):
             values[key] = value
             continue
-        rows = max(1, SHARD // max(1, value[:1].nbytes)) if value.dim() else 1
+        rows = max(1, SHARD_BYTES // max(1, value[:1].nbytes)) if value.dim() else 1
         splits = value.dim() > 0 and len(value) > rows
         if splits:
             split[key] = len(value)
-        for i, piece in enumerate(torch.split(value, rows) if splits else (value,)):
-            shard[f"{key}@{i:06}"] = piece.detach().contiguous().cpu()
-            size += piece.nbytes
-            if size >= SHARD:
+        for i, chunk in enumerate(torch.split(value, rows) if splits else (value,)):
+            shard[f"{key}@{i:06}"] = chunk.detach().contiguous().cpu()
+            size += chunk.nbytes
+            if size >= SHARD_BYTES:
                 flush()
     flush()
     manifest.write_manifest(folder, Manifest(sums, values, split))
 
 
-def _swap(fresh: Path, folder: Path) -> None:
+def _swap(temporary: Path, folder: Path) -> None:
     old = manifest.old(folder)
     if folder.is_dir():
         folder.rename(old)
         faults.point("checkpoint.out")
-    fresh.rename(folder)
+    temporary.rename(folder)
     faults.point("checkpoint.in")
     disk.sync_folder(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 
-def leaves(state: State, prefix: str = "") -> Iterator[tuple[str, Tensor | int | float | str]]:
+def flatten(state: State, prefix: str = "") -> Iterator[tuple[str, Tensor | int | float | str]]:
     """Every tensor and plain value of a state, by its path."""
     for key, value in state.items():
         if isinstance(value, dict):
-            yield from leaves(value, f"{prefix}{key}{SEPARATOR}")
+            yield from flatten(value, f"{prefix}{key}{SEPARATOR}")
         else:
             yield prefix + key, value
 
 
-def _plant(state: State, path: list[str], value: Tensor | float | str) -> None:
+def _insert(state: State, path: list[str], value: Tensor | float | str) -> None:
     *branches, leaf = path
     for name in branches:
         below = state.setdefault(name, {})

@@ -32,17 +32,17 @@ def _host() -> str:
 
 HOST: Final = _host()
 DAY: Final = 86_400.0  # seconds
-LARGEST: Final = 2**24  # bytes of a text that describes data: JSON takes some twenty times as much memory
+MAX_BYTES: Final = 2**24  # bytes of a text that describes data: JSON takes some twenty times as much memory
 
 
-def open_regular(path: Path, *, largest: int | None = None, links: bool = False) -> BufferedReader:
+def open_regular(path: Path, *, max_bytes: int | None = None, links: bool = False) -> BufferedReader:
     """Open a regular file for reading; ``links``: a link to one will do.
 
     Raises:
-        RefusedFile: it is a link, no regular file, or has more than ``largest`` bytes.
+        RefusedFile: it is a link, no regular file, or has more than ``max_bytes`` bytes.
         OSError: the system refuses.
     """
-    return os.fdopen(_handle(path, os.O_RDONLY | (0 if links else os.O_NOFOLLOW), largest), "rb")
+    return os.fdopen(_handle(path, os.O_RDONLY | (0 if links else os.O_NOFOLLOW), max_bytes), "rb")
 
 
 def open_append(path: Path) -> BufferedWriter:
@@ -62,7 +62,7 @@ def irregular(path: Path) -> RefusedFile:
     return RefusedFile(f"{path}: {what}; {remedy}")
 
 
-def _handle(path: Path, flags: int, largest: int | None) -> int:
+def _handle(path: Path, flags: int, max_bytes: int | None) -> int:
     try:  # without O_NONBLOCK a FIFO would wait for ever
         handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
@@ -73,8 +73,8 @@ def _handle(path: Path, flags: int, largest: int | None) -> int:
     refusal = None
     if not stat.S_ISREG(state.st_mode):
         refusal = RefusedFile(f"{path}: is no regular file; put the file itself in its place")
-    elif largest is not None and state.st_size > largest:
-        refusal = RefusedFile(f"{path}: has {state.st_size:,} bytes, {largest:,} are allowed; restore it")
+    elif max_bytes is not None and state.st_size > max_bytes:
+        refusal = RefusedFile(f"{path}: has {state.st_size:,} bytes, {max_bytes:,} are allowed; restore it")
     elif flags & os.O_APPEND and state.st_nlink > 1:
         what = "has a second name (a hard link), under which it would change as well"
         refusal = RefusedFile(f"{path}: {what}; put a copy of the file in its place")
@@ -136,10 +136,10 @@ def content(path: Path) -> str:
     """The whole of a small text file.
 
     Raises:
-        RefusedFile: it is no regular file, or has more than ``LARGEST`` bytes.
+        RefusedFile: it is no regular file, or has more than ``MAX_BYTES`` bytes.
         OSError: it cannot be read.
     """
-    with open_regular(path, largest=LARGEST, links=True) as file:
+    with open_regular(path, max_bytes=MAX_BYTES, links=True) as file:
         return file.read().decode()
 
 

@@ -22,14 +22,14 @@ from rlbench.assembly.assemble import build
 from rlbench.assembly.device import device_of
 from rlbench.assembly.engine import active_engine, refusals
 from rlbench.assembly.environments import describe
-from rlbench.config.run import MOST_THREADS, EngineName, Runtime, Spec
+from rlbench.config.run import MAX_THREADS, EngineName, Runtime, Spec
 from rlbench.datasets.checksums import Seal
 from rlbench.errors import Diverged, Interrupted, RefusedFile, ResourceExhausted, RlbenchError, RunFailed, UsageError
 from rlbench.ops.state_dict import State, integer, module_state, subtree
 from rlbench.records import manifest
 from rlbench.records.attempts import note
 from rlbench.records.store import Store
-from rlbench.records.types import LARGEST_RETURN, Epoch, Outcome, Progress, Status
+from rlbench.records.types import MAX_RETURN, Epoch, Outcome, Progress, Status
 from rlbench.signals import Stop, cause
 from rlbench.training.clock import Clock
 from rlbench.training.offline import OfflineTrainer
@@ -204,8 +204,8 @@ def _saved_computing(store: Store, device: str) -> SavedComputing | None:
     if "run/spec" not in values or type(threads) is not int or not isinstance(engine, str):
         what = "does not name its run and its number of threads"
         raise RefusedFile(f"{folder}: was made by an older rlbench and {what}; finish it there, or use --force")
-    if not 1 <= threads <= MOST_THREADS:
-        raise RefusedFile(f"{folder}: was made with {threads:,} threads, at most {MOST_THREADS:,} are; use --force")
+    if not 1 <= threads <= MAX_THREADS:
+        raise RefusedFile(f"{folder}: was made with {threads:,} threads, at most {MAX_THREADS:,} are; use --force")
     if saved_device != device:
         raise RefusedFile(
             f"{folder}: was made on {saved_device}, not {device}; resume with --device {saved_device}, or use --force"
@@ -347,8 +347,8 @@ def _refuse_diverged(epoch: Epoch, trainer: Trainer) -> None:
     means = {} if epoch.updated is None else epoch.updated.means
     faults = [f"{name} is not a finite number" for name, value in means.items() if not math.isfinite(value)]
     for name, episodes in (("evaluated", epoch.evaluated), ("collected", epoch.collected)):
-        if episodes is not None and not all(abs(points) <= LARGEST_RETURN for points in episodes.returns):
-            faults.append(f"{name} return is not a finite number up to {LARGEST_RETURN:g}")
+        if episodes is not None and not all(abs(points) <= MAX_RETURN for points in episodes.returns):
+            faults.append(f"{name} return is not a finite number up to {MAX_RETURN:g}")
     if faults:
         raise Diverged(f"epoch {epoch.number}, {epoch.steps:,} steps: {faults[0]}")
     if epoch.updates == trainer.clock.updates:  # else training has gone on
@@ -357,6 +357,6 @@ def _refuse_diverged(epoch: Epoch, trainer: Trainer) -> None:
 
 def _refuse_non_finite_state(trainer: Trainer) -> None:
     """Raise ``Diverged`` for a weight or a sum that is not finite, so that no such state is saved."""
-    for name, value in checkpoint.leaves({**trainer.learner.state_dict(), "updates": trainer.updater.state_dict()}):
+    for name, value in checkpoint.flatten({**trainer.learner.state_dict(), "updates": trainer.updater.state_dict()}):
         if isinstance(value, torch.Tensor) and value.is_floating_point() and not torch.isfinite(value).all():
             raise Diverged(f"{trainer.clock.steps:,} steps: {name} is not a finite number")

@@ -20,7 +20,7 @@ from rlbench.buffers.samplers import UniformSampler
 from rlbench.collectors.asynchronous import AsyncCollector
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.sync import Collector
-from rlbench.config.footprint import MOST_THREADS
+from rlbench.config.footprint import MAX_THREADS
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import Task
@@ -185,7 +185,7 @@ def test_threads_follow_the_shapes_and_the_environment(monkeypatch: pytest.Monke
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(device, "cores", lambda: 16)
-    assert device.threads_of(pong, Runtime(), cpu) == MOST_THREADS
+    assert device.threads_of(pong, Runtime(), cpu) == MAX_THREADS
     assert device.threads_of(pong, Runtime(), gpu) == 1
     assert device.threads_of(catch, Runtime(), cpu) == 1
     monkeypatch.setenv("OMP_NUM_THREADS", "3")

@@ -54,7 +54,7 @@ def test_loaded_state_equals_the_saved_one(tmp_path: Path) -> None:
 
 
 def test_a_large_tensor_is_split_over_files_and_put_together_again(tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(checkpoint, "SHARD", 100)
+    monkeypatch.setattr(checkpoint, "SHARD_BYTES", 100)
     state = tree()
     checkpoint.save(tmp_path / "c", state)
     assert len(list((tmp_path / "c").glob("*.safetensors"))) == 5
@@ -62,7 +62,7 @@ def test_a_large_tensor_is_split_over_files_and_put_together_again(tmp_path: Pat
 
 
 def test_tensor_of_more_than_eleven_pieces_is_restored_in_order(tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(checkpoint, "SHARD", 16)
+    monkeypatch.setattr(checkpoint, "SHARD_BYTES", 16)
     state: State = {"rows": torch.arange(200, dtype=torch.uint8).view(100, 2)}
     checkpoint.save(tmp_path / "c", state)
     assert same(checkpoint.load(tmp_path / "c"), state)
@@ -145,18 +145,18 @@ def test_discarded_checkpoint_is_removed(tmp_path: Path) -> None:
 
 def test_a_large_tensor_is_never_twice_in_memory(tmp_path: Path, monkeypatch: Patch) -> None:
     """Loading allocates what it gives back and one shard beside it."""
-    monkeypatch.setattr(checkpoint, "SHARD", 2**20)
+    monkeypatch.setattr(checkpoint, "SHARD_BYTES", 2**20)
     rows = torch.randint(0, 256, (16 * 2**20 // 1024, 1024), dtype=torch.uint8)
     checkpoint.save(tmp_path / "c", {"rows": rows})
     sizes: list[int] = []
-    load = checkpoint._shard
+    load = checkpoint._load_shard
 
     def count_load(*words: object) -> dict[str, torch.Tensor]:
         state_back = load(*words)
         sizes.append(sum(t.nbytes for t in state_back.values()))
         return state_back
 
-    monkeypatch.setattr(checkpoint, "_shard", count_load)
+    monkeypatch.setattr(checkpoint, "_load_shard", count_load)
     monkeypatch.setattr(torch, "cat", None)  # putting pieces together at the end would need them all at once
     loaded = checkpoint.load(tmp_path / "c")["rows"]
     assert isinstance(loaded, torch.Tensor)

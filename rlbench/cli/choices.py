@@ -64,8 +64,8 @@ class PanelCommand(TyperCommand):
                 formatter.write_dl(records)
 
 
-HIGHEST = 2**32 - 1
-MOST = 10_000  # most seeds of one command; more are a typing error
+MAX_SEED = 2**32 - 1
+MAX_SEEDS = 10_000  # most seeds of one command; more are a typing error
 
 
 def parse_seeds(text: str, source: str = "--seeds") -> tuple[int, ...]:
@@ -80,8 +80,8 @@ def parse_seeds(text: str, source: str = "--seeds") -> tuple[int, ...]:
             if seed in seeds:
                 raise UsageError(f"{source} {text!r}: seed {seed} is named twice; name each seed once")
             seeds[seed] = None
-            if len(seeds) > MOST:
-                raise UsageError(f"{source} {text!r}: more than {MOST} seeds; split them over several commands")
+            if len(seeds) > MAX_SEEDS:
+                raise UsageError(f"{source} {text!r}: more than {MAX_SEEDS} seeds; split them over several commands")
     return tuple(seeds)
 
 
@@ -99,8 +99,8 @@ def _range(part: str, where: str) -> range:
     last = int(match[2]) if match[2] else first
     if last < first:
         raise UsageError(f"{where}: {part} runs backwards; write {last}-{first}")
-    if last > HIGHEST:
-        raise UsageError(f"{where}: {last} is too large for a seed; the highest is {HIGHEST}")
+    if last > MAX_SEED:
+        raise UsageError(f"{where}: {last} is too large for a seed; the highest is {MAX_SEED}")
     return range(first, last + 1)
 
 

@@ -303,7 +303,7 @@ TRACKED = Path("tracked")
 Run = Annotated[
     str, argument("RUN", "Its folder, a line of: rlbench list runs, or how its id begins.", completion.runs)
 ]
-MOST_RUNS = 3  # that a message lists for an ambiguous name
+MAX_LISTED_RUNS = 3  # that a message lists for an ambiguous name
 
 
 def run_folder(name: str, results: Path | None) -> Path:
@@ -331,7 +331,7 @@ def run_folder(name: str, results: Path | None) -> Path:
         near = suggest(name, [*runs, *ids]).partition("; known:")[0] or f"; see: {way}"
         raise UnknownRun(f"{places[0]}: unknown run {name!r}{near}")
     if len(matches) > 1:
-        some = ", ".join(f"{folder.parent.name}/{folder.name}" for folder in matches[:MOST_RUNS])
-        more = ", …" if len(matches) > MOST_RUNS else ""
+        some = ", ".join(f"{folder.parent.name}/{folder.name}" for folder in matches[:MAX_LISTED_RUNS])
+        more = ", …" if len(matches) > MAX_LISTED_RUNS else ""
         raise UsageError(f"{name}: {len(matches)} runs have this name: {some}{more}; name one of them")
     return matches[0]

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from rlbench.generate import EpisodeRecorder
 
 MESSAGES: Final = 10  # progress messages of one recording
-LONGEST: Final = 200  # characters of a line of metadata
+MAX_LINE_LENGTH: Final = 200  # characters of a line of metadata
 IMPORTS: Final = {"rlu": "RL Unplugged; rewards clipped to [−1, 1], sticky actions", "dqn-replay": "DQN-replay logs"}
 """Origins of recorded games that ``data import`` converts, by its first word."""
-SHARD: Final = 10**9  # bytes of memory that converting a shard takes: its compressed frames, and the new file
+SHARD_BYTES: Final = 10**9  # bytes of memory that converting a shard takes: its compressed frames, and the new file
 
 
 def record_games(games: RecordingRecipe, run: Path, checkpoint: str, *, force: bool, quiet: bool, json: bool) -> None:
@@ -163,7 +163,7 @@ def describe(path: Path, *, json: bool) -> None:
 
 def described(lines: Mapping[str, str], metadata: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """One line a fact, and one a value of the metadata, in common columns."""
-    extra = {printable(key, LONGEST): printable(value, LONGEST) for key, value in metadata.items()}
+    extra = {printable(key, MAX_LINE_LENGTH): printable(value, MAX_LINE_LENGTH) for key, value in metadata.items()}
     wide = max(map(len, (*lines, *extra)))
     facts, values = ([f"{key:<{wide}}  {value}" for key, value in part.items()] for part in (lines, extra))
     return facts, values
@@ -187,7 +187,7 @@ def convert(kind: str, paths: list[Path], name: str | None, task: str | None, wo
     if folder.is_dir() and any(folder.glob("play.*.segment")):
         raise UsageError(f"{folder}: is recorded play of one's own; choose another --name")
     free = machine.available_memory()
-    count = workers or max(1, min(os.cpu_count() or 1, free // SHARD))
+    count = workers or max(1, min(os.cpu_count() or 1, free // SHARD_BYTES))
     converter: shard_conversion.Convert = partial(rl_unplugged.convert_shard, max_bytes=free // min(count, len(paths)))
     if kind == "dqn-replay":
         if len(paths) != 1:

@@ -16,7 +16,7 @@ from rlbench.cli.experience import check_data, refuse_other_data
 from rlbench.cli.output import print_note
 from rlbench.cli.preflight import fits_memory
 from rlbench.config.overrides import flatten
-from rlbench.config.run import MOST_THREADS, EngineName, Runtime
+from rlbench.config.run import MAX_THREADS, EngineName, Runtime
 from rlbench.errors import RefusedFile, UsageError, suggest_path
 from rlbench.records.store import Record, Store, read_record
 from rlbench.records.types import Epoch, plain
@@ -83,7 +83,7 @@ def _variables(record: Record) -> Iterator[None]:
     for name in names:
         value = record_values.get(name, "")
         threads = re.findall(r"\d+", str(value)) if name.endswith("_NUM_THREADS") else []
-        if not isinstance(value, str) or not VALUE.fullmatch(value) or any(int(n) > MOST_THREADS for n in threads):
+        if not isinstance(value, str) or not VALUE.fullmatch(value) or any(int(n) > MAX_THREADS for n in threads):
             raise RefusedFile(f"{record.folder / 'spec.json'}: {name} has no value of a variable; restore it")
     before = {name: os.environ.pop(name) for name in names if name in os.environ}
     os.environ.update({name: str(record_values[name]) for name in names if name in record_values})
@@ -146,7 +146,7 @@ def _runtime(record: Record) -> Runtime:
     record_values = record.environment
     updates = str(record_values.get("updates", ""))
     threads = record_values.get("torch_threads")
-    if threads is not None and (type(threads) is not int or not 1 <= threads <= MOST_THREADS):
+    if threads is not None and (type(threads) is not int or not 1 <= threads <= MAX_THREADS):
         raise RefusedFile(f"{record.folder / 'spec.json'}: torch_threads is no number of threads; restore it")
     runtime = Runtime(
         device=str(record_values.get("device", "cpu")),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rlbench.records.store import Store
 
 LOOKS: Final = 10  # in one timeout
-LONGEST: Final = 2.0  # seconds between two looks
+MAX_PAUSE: Final = 2.0  # seconds between two looks
 GRACE: Final = 10.0  # seconds to leave an environment after an interrupt or a signal to stop
 ALARM: Final = signal.SIGUSR2  # interrupts the main thread
 STOPPING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
@@ -37,7 +37,7 @@ class Watchdog:
 
     def __init__(self, store: Store, env_timeout: float) -> None:
         self.store, self.env_timeout = store, env_timeout
-        self.pause = min(LONGEST, env_timeout / LOOKS)
+        self.pause = min(MAX_PAUSE, env_timeout / LOOKS)
         self.stacks = ""
         self._stuck: tuple[FrameType, int] | None = None  # the call to interrupt
         self._raised = False  # the handler has raised

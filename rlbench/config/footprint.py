@@ -299,8 +299,8 @@ def size_text(count: int) -> str:
     return f"{count / 1e9:.2f} GB" if count >= 100_000_000 else f"{count / 1e6:.1f} MB"
 
 
-MOST_THREADS: Final = 4  # a batch of 32 to 64 frames, or of 256 rows through 256 units, gains nothing from more
-MOST_EVAL_WORKERS: Final = 8  # TD3+BC on a GPU trains half a minute an epoch; one core evaluates it in four
+MAX_THREADS: Final = 4  # a batch of 32 to 64 frames, or of 256 rows through 256 units, gains nothing from more
+MAX_EVAL_WORKERS: Final = 8  # TD3+BC on a GPU trains half a minute an epoch; one core evaluates it in four
 
 
 def eval_worker_count(spec: Spec, *, requested: int | None, cores: int, threads: int) -> int:
@@ -310,7 +310,7 @@ def eval_worker_count(spec: Spec, *, requested: int | None, cores: int, threads:
     """
     if spec.protocol.stop is not None or spec.algo.learns_from != "data":
         return 0
-    most = min(MOST_EVAL_WORKERS, 1 + spec.budget.steps // spec.budget.epoch)
+    most = min(MAX_EVAL_WORKERS, 1 + spec.budget.steps // spec.budget.epoch)
     if requested is not None:
         return min(requested, most)
     return 0 if spec.smoke else min(most, max(0, cores - threads))  # a worker on a core of the training gains nothing
@@ -318,4 +318,4 @@ def eval_worker_count(spec: Spec, *, requested: int | None, cores: int, threads:
 
 def useful_threads(spec: Spec, *, gpu: bool, cores: int) -> int:
     """Number of torch threads from which ``spec`` gains on ``cores``; one if a GPU computes."""
-    return min(MOST_THREADS, cores) if spec.algo.wide and not gpu else 1
+    return min(MAX_THREADS, cores) if spec.algo.wide and not gpu else 1

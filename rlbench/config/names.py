@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 NAME: Final = re.compile(r"\w[\w .,:+=@~()-]*")
-LONGEST: Final = 200  # letters; a file system takes 255 bytes
+MAX_NAME_LENGTH: Final = 200  # letters; a file system takes 255 bytes
 TEXT: Final = 1_000  # letters of a text in a record
 LARGE_NUMBER: Final = 1e12
 
@@ -35,9 +35,9 @@ def check_name(name: str) -> str:
     Raises:
         ValueError: the name contains other letters, or is too long.
     """
-    if len(name) > LONGEST or not all(NAME.fullmatch(part) for part in name.split("/")):
+    if len(name) > MAX_NAME_LENGTH or not all(NAME.fullmatch(part) for part in name.split("/")):
         raise ValueError(
-            f"{printable(name, 60)!r} is no name; rename it: at most {LONGEST} letters, digits and signs of "
+            f"{printable(name, 60)!r} is no name; rename it: at most {MAX_NAME_LENGTH} letters, digits and signs of "
             "“_ .,:+=@~()-”, beginning with a letter or digit"
         )
     return name

@@ -24,7 +24,7 @@ AlgoConfig = Annotated[
 ]
 
 
-MOST_THREADS: Final = 1024
+MAX_THREADS: Final = 1024
 """Threads of torch, at most, that a request, a record or a checkpoint may ask for."""
 
 EngineName = Literal["auto", "eager", "numpy", "compiled", "cuda-graph"]
@@ -168,8 +168,8 @@ class Runtime(Frozen):
     """Settings of the execution of a run; none may change a score beyond rounding."""
 
     device: str = "auto"  # auto, cpu, cuda or cuda:<i>
-    threads: int | None = Field(default=None, ge=1, le=MOST_THREADS)  # of torch; None is chosen by the machine
-    saved_threads: int | None = Field(default=None, ge=1, le=MOST_THREADS)  # those of a resumed checkpoint; overrules
+    threads: int | None = Field(default=None, ge=1, le=MAX_THREADS)  # of torch; None is chosen by the machine
+    saved_threads: int | None = Field(default=None, ge=1, le=MAX_THREADS)  # those of a resumed checkpoint; overrules
     update_engine: EngineName = "auto"  # of gradient steps
     eval_workers: int | None = Field(default=None, ge=0)  # evaluation workers of offline training; None: as many as pay
     dataset: str | None = None  # file or folder in which recorded experience lies; None looks in the usual places

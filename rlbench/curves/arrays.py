@@ -17,11 +17,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.curves.points import MOST_CURVES, Label, Points, listing
+from rlbench.curves.points import MAX_CURVES, Label, Points, listing
 from rlbench.errors import RefusedFile
 
 READ_ERRORS: Final = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, MemoryError)
-LARGEST_UNPACKED: Final = 2**28  # bytes
+MAX_UNPACKED_BYTES: Final = 2**28  # bytes
 MEMBERS: Final = 1_000
 EVALUATIONS: Final = {"timesteps", "results"}
 
@@ -37,8 +37,8 @@ def arrays(raw: bytes, path: Path) -> dict[str, NDArray[np.generic]]:
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as members:
             sizes = [member.file_size for member in members.infolist()]
-        if sum(sizes) > LARGEST_UNPACKED or len(sizes) > MEMBERS:
-            allowed = f"{LARGEST_UNPACKED:,} in {MEMBERS:,} are allowed"
+        if sum(sizes) > MAX_UNPACKED_BYTES or len(sizes) > MEMBERS:
+            allowed = f"{MAX_UNPACKED_BYTES:,} in {MEMBERS:,} are allowed"
             raise RefusedFile(f"{path}: unpacks to {sum(sizes):,} bytes in {len(sizes):,} arrays, {allowed}; thin it")
         with np.load(io.BytesIO(raw), allow_pickle=False) as members:
             content = {name: np.asarray(members[name]) for name in members.files}
@@ -95,8 +95,8 @@ def score_matrices(arrays: Arrays, path: Path, algorithm: str) -> list[Points]:
             )
         if scores.dtype.kind not in "fiu":
             raise RefusedFile(f"{path}: {listing([name])} holds no numbers; write scores")
-        if (count := max(scores.size, len(scores))) > MOST_CURVES:
-            raise RefusedFile(f"{path}: {listing([name])} has {count:,} scores, {MOST_CURVES:,} are allowed")
+        if (count := max(scores.size, len(scores))) > MAX_CURVES:
+            raise RefusedFile(f"{path}: {listing([name])} has {count:,} scores, {MAX_CURVES:,} are allowed")
         seeds = arrays.get(f"{name}/seeds", np.arange(len(scores)))
         if seeds.shape != scores.shape[:1] or seeds.dtype.kind not in "iu":
             raise RefusedFile(f"{path}: the seeds of {listing([name])} do not fit; give one number a row")

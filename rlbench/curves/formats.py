@@ -15,9 +15,9 @@ import numpy as np
 
 from rlbench import disk, suites
 from rlbench.config.footprint import size_text
-from rlbench.config.names import LONGEST, check_name, printable
+from rlbench.config.names import MAX_NAME_LENGTH, check_name, printable
 from rlbench.curves import arrays, delimited, events, json_files
-from rlbench.curves.points import MOST_CURVES, Label, Points, clean, label_of, number_seeds
+from rlbench.curves.points import MAX_CURVES, Label, Points, clean, label_of, number_seeds
 from rlbench.errors import DoesNotFit, RefusedFile, UnknownName, UsageError, suggest_path
 from rlbench.records.imported import ImportedCurve, Kind, Origin
 from rlbench.records.machine import available_memory
@@ -26,11 +26,11 @@ Format: TypeAlias = Literal["csv", "sb3", "cleanrl", "wandb", "tensorboard", "d3
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 Unit: TypeAlias = Literal["frames", "decisions"]
 
-LARGEST: Final = 2**28  # bytes of a file
+MAX_BYTES: Final = 2**28  # bytes of a file
 MEMORY_PER_BYTE: Final = 16  # of memory for a byte of a file: an event of TensorBoard is an object of Python
 MEMORY_PER_VALUE: Final = 160  # bytes of memory for a value of CSV or JSON
 SEPARATORS: Final = (b",", b"[", b"{", b"\n")  # of values
-MOST_FILES: Final = 10_000
+MAX_FILES: Final = 10_000
 FRAME_SKIP: Final = 4
 BUDGET_FACTOR: Final = 1.5  # times the documented budget that steps reach before their unit is in doubt
 PROTOCOL: Final = ("settings", "environment version", "episodes per evaluation")
@@ -68,8 +68,8 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
         digest = sha256(raw).hexdigest()
         pairs += [(curve, Origin(format=format_, sha256=digest, env_id="", unknown=())) for curve in curves]
         curve_paths += [path] * len(curves)
-        if len(pairs) > MOST_CURVES:
-            raise RefusedFile(f"{path}: holds more than {MOST_CURVES:,} curves; import it in parts")
+        if len(pairs) > MAX_CURVES:
+            raise RefusedFile(f"{path}: holds more than {MAX_CURVES:,} curves; import it in parts")
     if not pairs:
         raise UsageError(f"{paths[0]}: holds no file of a known format; known: {', '.join(FORMATS)}; see --format")
     numbered_curves = number_seeds([points for points, _ in pairs])
@@ -87,9 +87,9 @@ def _files(path: Path, format_: Format | None) -> Iterator[Path]:
     every = [
         Path(root, name) for root, folders, names in os.walk(path) if folders.sort() is None for name in sorted(names)
     ]
-    if len(every) > MOST_FILES:
+    if len(every) > MAX_FILES:
         raise UsageError(
-            f"{path}: holds {len(every):,} files, {MOST_FILES:,} are allowed; name the folder of one experiment"
+            f"{path}: holds {len(every):,} files, {MAX_FILES:,} are allowed; name the folder of one experiment"
         )
     by_kind = {
         "sb3": [p for p in every if p.name == "evaluations.npz"]
@@ -107,7 +107,7 @@ def _files(path: Path, format_: Format | None) -> Iterator[Path]:
 
 def _content(path: Path) -> bytes:
     try:
-        with disk.open_regular(path, largest=LARGEST) as file:
+        with disk.open_regular(path, max_bytes=MAX_BYTES) as file:
             raw = file.read()
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file{suggest_path(path)}; check the path") from None
@@ -238,7 +238,7 @@ def resolved_task(suite: str, name: str) -> str:
     for candidate in (name.lower(), last, f"{base}-v4", f"{base}noframeskip-v4"):
         if candidate in lower:
             return lower[candidate]
-    raise UnknownName("task", name[:LONGEST], names, where=suite)
+    raise UnknownName("task", name[:MAX_NAME_LENGTH], names, where=suite)
 
 
 def _in_decisions(points: Points, suite: str, algorithm: str, task: str, unit: Unit | None) -> Points:

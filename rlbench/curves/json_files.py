@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter, Valida
 from rlbench.config.overrides import one_line
 from rlbench.curves.points import Label, Points, listing
 from rlbench.errors import RefusedFile
-from rlbench.records.imported import LARGEST_STEP
-from rlbench.records.types import LARGEST_RETURN
+from rlbench.records.imported import MAX_STEP
+from rlbench.records.types import MAX_RETURN
 
 DECISIONS: Final = 250_000  # of an iteration
 
@@ -31,7 +31,7 @@ class DopamineRow(BaseModel):
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
     Agent: str
-    Iteration: int = Field(ge=0, lt=LARGEST_STEP)
+    Iteration: int = Field(ge=0, lt=MAX_STEP)
     Value: float
 
 
@@ -93,9 +93,9 @@ class Evaluation(BaseModel):
     task: str
     dataset: str = ""
     seed: int
-    steps: Annotated[int, Field(ge=0, lt=LARGEST_STEP)]
-    returns: Annotated[list[Annotated[float, Field(ge=-LARGEST_RETURN, le=LARGEST_RETURN)]], Field(min_length=1)]
-    lengths: Annotated[list[Annotated[float, Field(ge=0, lt=LARGEST_STEP)]], Field(min_length=1)] | None = None
+    steps: Annotated[int, Field(ge=0, lt=MAX_STEP)]
+    returns: Annotated[list[Annotated[float, Field(ge=-MAX_RETURN, le=MAX_RETURN)]], Field(min_length=1)]
+    lengths: Annotated[list[Annotated[float, Field(ge=0, lt=MAX_STEP)]], Field(min_length=1)] | None = None
     data: str = ""  # SHA-256 of the file that an offline algorithm learned from
     settings: str = ""  # identity of the Spec whose settings ran
     differences: list[str] = []  # settings of that Spec that the library cannot have

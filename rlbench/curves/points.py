@@ -11,12 +11,12 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.config.names import LONGEST, printable
+from rlbench.config.names import MAX_NAME_LENGTH, printable
 from rlbench.errors import RefusedFile
-from rlbench.records.imported import LARGEST_STEP, MOST_POINTS, Kind
+from rlbench.records.imported import MAX_POINTS, MAX_STEP, Kind
 
 Column: TypeAlias = NDArray[np.float64]
-MOST_CURVES: Final = 100_000  # of one import
+MAX_CURVES: Final = 100_000  # of one import
 
 RUN_NAMES: Final = (
     re.compile(r"(?P<task>.+?)__.+__(?P<seed>\d+)__\d+"),  # CleanRL: env_id__exp_name__seed__time
@@ -58,7 +58,7 @@ class Points:
 def label_of(path: PurePath | str) -> Label:
     """The task and the seed in the names of a path's folders or of a run; the deepest name wins."""
     task, seed = "", None
-    for part in reversed([part for part in PurePath(path).parts if len(part) <= LONGEST]):
+    for part in reversed([part for part in PurePath(path).parts if len(part) <= MAX_NAME_LENGTH]):
         for pattern in RUN_NAMES:
             if match := pattern.fullmatch(part):
                 task, seed = task or match["task"], int(match["seed"]) if seed is None else seed
@@ -87,7 +87,7 @@ def clean(curve: Points, where: str) -> Points:
         RefusedFile: a step is twice there or no whole number, or a return is not finite; the message names it.
     """
     seed = curve.label.seed
-    whole = (curve.steps >= 0) & (curve.steps < LARGEST_STEP) & (curve.steps == np.floor(curve.steps))
+    whole = (curve.steps >= 0) & (curve.steps < MAX_STEP) & (curve.steps == np.floor(curve.steps))
     if not whole.all():
         raise RefusedFile(f"{where}: step {curve.steps[~whole][0]:g} of seed {seed} is no count of steps; mend the row")
     finite = np.isfinite(curve.returns)
@@ -107,8 +107,8 @@ def clean(curve: Points, where: str) -> Points:
         counts = np.diff(np.append(starts, len(steps)))
         steps, returns = steps[starts], np.add.reduceat(returns, starts) / counts
         lengths = None if lengths is None else np.add.reduceat(lengths, starts) / counts
-    if len(steps) > MOST_POINTS:
-        raise RefusedFile(f"{where}: seed {seed} has {len(steps):,} points, {MOST_POINTS:,} are allowed; thin the file")
+    if len(steps) > MAX_POINTS:
+        raise RefusedFile(f"{where}: seed {seed} has {len(steps):,} points, {MAX_POINTS:,} are allowed; thin the file")
     return replace(curve, steps=steps, returns=returns, lengths=lengths)
 
 

@@ -19,7 +19,7 @@ from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
 
 PROVENANCE = ("metadata/algorithm", "metadata/iteration")  # D4RL's metadata of the behavior policy
-LONGEST: Final = 2**16  # bytes of a text
+MAX_TEXT_BYTES: Final = 2**16  # bytes of a text
 
 
 def read_d4rl(
@@ -84,7 +84,7 @@ def provenance(path: Path) -> dict[str, str]:
         metadata = {str(key): file.attrs[key] for key in file.attrs}
         for key in PROVENANCE:
             item = file.get(key)
-            if isinstance(item, h5py.Dataset) and item.shape == () and item.nbytes <= LONGEST:
+            if isinstance(item, h5py.Dataset) and item.shape == () and item.nbytes <= MAX_TEXT_BYTES:
                 metadata[key] = item[()] if item.dtype.kind in "OSiuf" else None
     return {key: text for key, value in metadata.items() if (text := _text(value)) is not None}
 

@@ -32,7 +32,7 @@ ACTIVATIONS: Final[Mapping[str, Callable[[Real], Real]]] = {
     "tanh": np.tanh,
     "none": lambda x: x,
 }
-LARGEST: Final = 64 * 2**20  # bytes of a file; typical actors have some hundred thousand
+MAX_BYTES: Final = 64 * 2**20  # bytes of a file; typical actors have some hundred thousand
 
 
 class Metadata(BaseModel):
@@ -144,7 +144,7 @@ def read_policy_file(path: Path) -> Policy:
         RefusedFile: the file is no policy; the message names the fault.
     """
     try:
-        with disk.open_regular(path, largest=LARGEST, links=True) as file:
+        with disk.open_regular(path, max_bytes=MAX_BYTES, links=True) as file:
             raw = file.read()
     except OSError as error:
         raise RefusedFile(f"{path}: cannot be read ({error.strerror}); check the file and its permissions") from None

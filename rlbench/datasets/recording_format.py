@@ -25,9 +25,9 @@ from rlbench.errors import RefusedFile, UsageError
 MAGIC: Final = b"rlbench-frames-1 "
 BLOCK: Final = 64  # frames of a zlib stream, decompressed together
 LEVEL: Final = 1  # of zlib: 6 halves a frame of Pong to 53 bytes and takes 2.5 times as long
-LARGEST: Final = 64 * 2**20  # bytes of a frame
-LARGEST_FILE: Final = 2**30  # bytes of a file
-LARGEST_HEADER: Final = 2**22  # bytes; parsing takes some twenty times as many
+MAX_FRAME_BYTES: Final = 64 * 2**20  # bytes of a frame
+MAX_FILE_BYTES: Final = 2**30  # bytes of a file
+MAX_HEADER_BYTES: Final = 2**22  # bytes; parsing takes some twenty times as many
 DIMENSIONS: Final = 8  # of a frame; numpy has 64
 ACTIONS: Final = 2**16  # largest number of discrete actions
 TERMINATED, TRUNCATED, FINAL = 1, 2, 4
@@ -150,7 +150,7 @@ def read_segment(path: Path) -> Segment:
         RefusedFile: it is damaged, too large, or not in this format.
     """
     try:
-        with disk.open_regular(path, largest=LARGEST_FILE, links=True) as file:
+        with disk.open_regular(path, max_bytes=MAX_FILE_BYTES, links=True) as file:
             raw = file.read()
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}); check it, or restore the data set") from None
@@ -159,13 +159,13 @@ def read_segment(path: Path) -> Segment:
     if sha256(memoryview(raw)[HEAD:]).hexdigest() != digest_name(raw) or raw[HEAD - 1] != ord("\n"):
         raise refusal(path, "its SHA-256 is not the one it names")
     try:
-        end = raw.index(b"\n", HEAD, HEAD + LARGEST_HEADER)
+        end = raw.index(b"\n", HEAD, HEAD + MAX_HEADER_BYTES)
         head = json.loads(raw[HEAD:end])
         shape, dtype = tuple(int(size) for size in head["shape"]), np.dtype(str(head["dtype"]))
         places = tuple(_places(head["pieces"], end + 1))
     except (ValueError, KeyError, TypeError, SyntaxError, OverflowError, RecursionError) as error:
         raise refusal(path, f"its header is invalid ({error})") from None
-    too_large = len(shape) > DIMENSIONS or prod(shape) * dtype.itemsize > LARGEST
+    too_large = len(shape) > DIMENSIONS or prod(shape) * dtype.itemsize > MAX_FRAME_BYTES
     if dtype.kind not in "uif" or min(shape, default=1) < 1 or too_large:
         raise refusal(path, f"frames of {dtype} and the shape {shape}")
     return Segment(path, raw, digest_name(raw), shape, dtype, places)

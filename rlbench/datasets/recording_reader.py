@@ -25,7 +25,7 @@ from rlbench.datasets.recording_writer import CONTENTS, SUFFIX
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 
-MOST_THREADS = 4  # zlib releases the interpreter; beyond this disk and memory are the limit
+MAX_THREADS = 4  # zlib releases the interpreter; beyond this disk and memory are the limit
 ROW = 64  # bytes of a row while its chunks are read and joined, without its frame; 52 were measured
 COPIES = 2  # of the frames of a chunk: decompressed and joined, or compressed
 
@@ -74,7 +74,7 @@ def read_recording(path: Path, steps: int | None = None, *, max_bytes: int | Non
         if at < rows:
             targets.setdefault(part.path, []).append((part.number, obs[at : at + len(part.steps.marks)]))
         at += len(part.steps.marks)
-    with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
         list(pool.map(lambda item: _fill(*item), targets.items()))
     return Dataset(
         obs=obs,

@@ -26,7 +26,7 @@ from rlbench.datasets.torchfile import Array, member, tensors
 from rlbench.errors import RefusedFile
 
 TEXT: Final = 16 * 2**20  # bytes of ``data``: settings, spaces and the last observations, as text
-LONGEST: Final = 10_000  # letters of the bounds of actions
+MAX_BOUNDS: Final = 10_000  # letters of the bounds of actions
 VALUES: Final = 2**20  # JSON values of ``data``
 WEIGHTS: Final = 512 * 2**20  # bytes of ``policy.pth``
 BOUNDS: Final = ("-20", "2")  # of log_std of SAC and TQC
@@ -214,7 +214,7 @@ class _Zip:
         space = self.data.get("action_space")
         if self.kind.squash == "clip" and isinstance(space, dict):
             text = f"{space.get('low', '')} {space.get('high', '')}"
-            if len(text) > LONGEST or any(abs(float(edge)) != 1.0 for edge in re.findall(r"-?\d+(?:\.\d*)?", text)):
+            if len(text) > MAX_BOUNDS or any(abs(float(edge)) != 1.0 for edge in re.findall(r"-?\d+(?:\.\d*)?", text)):
                 raise RefusedFile(f"{self.path}: has actions outside [−1, 1] ({printable(text, 80)}); not converted")
 
 

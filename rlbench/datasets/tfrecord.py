@@ -26,7 +26,7 @@ Example: TypeAlias = dict[str, list[bytes] | list[float] | list[int]]
 
 POLYNOMIAL: Final = 0x82F63B78  # Castagnoli's, reflected
 ROW: Final = 2048  # bytes of one table lookup
-MOST: Final = 1 << 20  # bytes of a record; those of RL Unplugged have some ten thousand
+MAX_RECORD_BYTES: Final = 1 << 20  # bytes of a record; those of RL Unplugged have some ten thousand
 
 MESSAGES: Final = {
     "BytesList": [("value", "BYTES", True)],
@@ -58,8 +58,8 @@ def records(path: Path) -> Iterator[tuple[int, bytes]]:
                 size, check = struct.unpack("<QI", _whole(head, 12))
                 if masked_crc(head[:8]) != check:
                     raise _damage(path, at, "the length's CRC-32C is wrong")
-                if size > MOST:
-                    raise _damage(path, at, f"it has {size:,} bytes, {MOST:,} are allowed")
+                if size > MAX_RECORD_BYTES:
+                    raise _damage(path, at, f"it has {size:,} bytes, {MAX_RECORD_BYTES:,} are allowed")
                 body = _whole(file.read(size + 4), size + 4)
                 if masked_crc(body[:size]) != int.from_bytes(body[size:], "little"):
                     raise _damage(path, at, "its CRC-32C is wrong")

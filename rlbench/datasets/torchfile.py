@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from rlbench.errors import RefusedFile
 
 Array: TypeAlias = NDArray[np.generic]
-LARGEST_PICKLE: Final = 4 * 2**20  # bytes of a pickle; a hundred layers need some ten thousand
-LARGEST_UNPACKED: Final = 512 * 2**20  # bytes of all members, and of all tensors
+MAX_PICKLE_BYTES: Final = 4 * 2**20  # bytes of a pickle; a hundred layers need some ten thousand
+MAX_UNPACKED_BYTES: Final = 512 * 2**20  # bytes of all members, and of all tensors
 
 NAMES: Final = frozenset(
     {
@@ -81,13 +81,13 @@ def _copy(file: zipfile.ZipFile, where: str) -> BytesIO:
     programs = [name for name in file.namelist() if name.count("/") == 1 and name.endswith("/data.pkl")]
     if len(programs) != 1:
         raise RefusedFile(f"{where}: holds no data.pkl; save it again with torch 1.6 or newer")
-    _check_pickle(member(file, programs[0], LARGEST_PICKLE, where), where)
-    if sum(info.file_size for info in file.infolist()) > LARGEST_UNPACKED:
-        raise RefusedFile(f"{where}: holds more than {LARGEST_UNPACKED:,} bytes of numbers; check the file")
+    _check_pickle(member(file, programs[0], MAX_PICKLE_BYTES, where), where)
+    if sum(info.file_size for info in file.infolist()) > MAX_UNPACKED_BYTES:
+        raise RefusedFile(f"{where}: holds more than {MAX_UNPACKED_BYTES:,} bytes of numbers; check the file")
     copy = BytesIO()
     with zipfile.ZipFile(copy, "w") as target:
         for name in dict.fromkeys(file.namelist()):
-            target.writestr(name, member(file, name, LARGEST_UNPACKED, where))
+            target.writestr(name, member(file, name, MAX_UNPACKED_BYTES, where))
     copy.seek(0)
     return copy
 
@@ -121,7 +121,7 @@ def _arrays(state: object, where: str) -> dict[str, Array]:
     if not isinstance(state, dict) or not state:
         raise RefusedFile(f"{where}: holds no dictionary of tensors; expected a state_dict")
     arrays: dict[str, Array] = {}
-    remaining = LARGEST_UNPACKED
+    remaining = MAX_UNPACKED_BYTES
     for name, value in state.items():
         if not isinstance(name, str) or not isinstance(value, Tensor):
             raise RefusedFile(f"{where}: {name!s:.80} is no tensor; expected a plain dictionary of tensors")
@@ -129,7 +129,7 @@ def _arrays(state: object, where: str) -> dict[str, Array]:
         if value.nbytes > value.untyped_storage().nbytes():
             raise _refusal("a tensor that reaches beyond its numbers", where)
         if remaining < 0:
-            raise RefusedFile(f"{where}: holds more than {LARGEST_UNPACKED:,} bytes of numbers; check the file")
+            raise RefusedFile(f"{where}: holds more than {MAX_UNPACKED_BYTES:,} bytes of numbers; check the file")
         arrays[name] = value.detach().numpy()
     return arrays
 

@@ -21,7 +21,7 @@ from rlbench.errors import BrokenEnvironment, UsageError
 
 Frame: TypeAlias = NDArray[np.uint8]
 
-SHORTEST: Final = 0.03  # seconds of a frame; many viewers of GIFs slow shorter ones down
+MIN_FRAME_SECONDS: Final = 0.03  # seconds of a frame; many viewers of GIFs slow shorter ones down
 BLOCK: Final = 24  # pixels of a square of a board
 FRAME: Final = 1 / 60  # seconds of an emulator's frame
 
@@ -53,7 +53,7 @@ class RecordVideo:
 
     def __init__(self, envs: VectorEnv, camera: Camera) -> None:
         self.envs, self.camera = envs, camera
-        self.every = max(1, round(SHORTEST / camera.seconds))  # steps from one frame to the next
+        self.every = max(1, round(MIN_FRAME_SECONDS / camera.seconds))  # steps from one frame to the next
         self.steps, self.recording = 0, True
         self._action: NDArray[Any] = np.zeros(0)
         self._frames: list[Frame] = []

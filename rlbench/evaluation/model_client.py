@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from rlbench import disk
 from rlbench.config.names import printable
 from rlbench.errors import RefusedFile, UsageError
-from rlbench.evaluation.model_process import ANSWER, QUESTION, SIZE
+from rlbench.evaluation.model_process import MODEL_SIZE, REQUEST, RESPONSE
 from rlbench.evaluation.sandbox import check_platform
 
 ModelFormat: TypeAlias = Literal["torchscript", "onnx"]
-LARGEST: Final = 512 * 2**20  # bytes of a file
-LOADING: Final = 120.0  # seconds, imports included
-ANSWERING: Final = 30.0  # seconds for one batch
-WIDEST: Final = 10_000  # numbers of one action
-ENVIRONMENT: Final = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "HOME", "VIRTUAL_ENV", "SYSTEMROOT")
+MAX_BYTES: Final = 512 * 2**20  # bytes of a file
+LOAD_TIMEOUT: Final = 120.0  # seconds, imports included
+REPLY_TIMEOUT: Final = 30.0  # seconds for one batch
+MAX_ACTION_DIM: Final = 10_000  # numbers of one action
+ENV_VARIABLES: Final = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "HOME", "VIRTUAL_ENV", "SYSTEMROOT")
 """Environment variables that the process sees: no key and no token."""
 
 
@@ -43,7 +43,7 @@ class ModelClient:
             raise UsageError('--format onnx: onnxruntime is not installed: pip install "rlbench[onnx]"')
         self.path = path
         try:
-            with disk.open_regular(path, largest=LARGEST, links=True) as file:
+            with disk.open_regular(path, max_bytes=MAX_BYTES, links=True) as file:
                 raw = file.read()
         except OSError as error:
             raise RefusedFile(f"{path}: cannot be read ({error.strerror}); check the path") from None
@@ -52,14 +52,14 @@ class ModelClient:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**{name: os.environ[name] for name in ENVIRONMENT if name in os.environ}, "OMP_NUM_THREADS": "1"},
+            env={**{name: os.environ[name] for name in ENV_VARIABLES if name in os.environ}, "OMP_NUM_THREADS": "1"},
             process_group=0,  # a terminal's Ctrl-C is for rlbench alone
         )
         try:
             if self._process.stdin is not None:
                 os.set_blocking(self._process.stdin.fileno(), False)
-            self._send(SIZE.pack(len(raw)) + raw, LOADING)
-            self._answer(LOADING)
+            self._send(MODEL_SIZE.pack(len(raw)) + raw, LOAD_TIMEOUT)
+            self._receive(LOAD_TIMEOUT)
         except BaseException:
             self.close()
             raise
@@ -71,11 +71,11 @@ class ModelClient:
             RefusedFile: the model fails, hangs or takes too much memory.
         """
         kind = b"B" if obs.dtype == np.uint8 else b"f"
-        self._send(QUESTION.pack(kind, obs.nbytes, *obs.shape, *[0] * (4 - obs.ndim)) + obs.tobytes(), ANSWERING)
-        answer = self._answer(ANSWERING)
-        if len(answer) != len(obs):
-            raise RefusedFile(f"{self.path}: answers {len(answer)} rows to {len(obs)}; check the model")
-        return answer
+        self._send(REQUEST.pack(kind, obs.nbytes, *obs.shape, *[0] * (4 - obs.ndim)) + obs.tobytes(), REPLY_TIMEOUT)
+        response = self._receive(REPLY_TIMEOUT)
+        if len(response) != len(obs):
+            raise RefusedFile(f"{self.path}: answers {len(response)} rows to {len(obs)}; check the model")
+        return response
 
     def close(self) -> None:
         """End the process; idempotent."""
@@ -101,14 +101,14 @@ class ModelClient:
             except BrokenPipeError:
                 raise self._ended() from None
 
-    def _answer(self, seconds: float) -> NDArray[np.float64]:
+    def _receive(self, seconds: float) -> NDArray[np.float64]:
         """``[N, K]``."""
         deadline = monotonic() + seconds
-        kind, rows, columns = ANSWER.unpack(self._read(ANSWER.size, deadline))
+        kind, rows, columns = RESPONSE.unpack(self._read(RESPONSE.size, deadline))
         if kind == b"E":
             reason = printable(self._read(min(rows, 2000), deadline).decode(errors="replace"), 200)
             raise RefusedFile(f"{self.path}: fails ({reason}); check the model")
-        if rows * columns > WIDEST * 1000 or columns > WIDEST:
+        if rows * columns > MAX_ACTION_DIM * 1000 or columns > MAX_ACTION_DIM:
             raise RefusedFile(f"{self.path}: answers {rows:,} × {columns:,} numbers; check the model")
         raw = self._read(8 * rows * columns, deadline)
         return np.frombuffer(raw, np.float64).reshape(rows, columns)

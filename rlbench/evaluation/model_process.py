@@ -23,10 +23,10 @@ from rlbench.evaluation.sandbox import limit_resources, refuse_system_calls
 
 Array: TypeAlias = NDArray[np.generic]
 Model: TypeAlias = Callable[[Array], Array]
-QUESTION: Final = struct.Struct("<cQ4I")  # dtype (f, B), bytes, and a shape padded by ones
-ANSWER: Final = struct.Struct("<cII")  # A: actions [rows, columns] float64; E: an error of so many bytes
-ANSWERS: Final = 1  # file descriptor: stdout
-SIZE: Final = struct.Struct("<Q")
+REQUEST: Final = struct.Struct("<cQ4I")  # dtype (f, B), bytes, and a shape padded by ones
+RESPONSE: Final = struct.Struct("<cII")  # A: actions [rows, columns] float64; E: an error of so many bytes
+STDOUT: Final = 1  # file descriptor
+MODEL_SIZE: Final = struct.Struct("<Q")
 DTYPES: Final = {b"f": np.float32, b"B": np.uint8}
 
 
@@ -36,19 +36,19 @@ def main(form: str) -> None:
     torch.set_num_threads(1)
     torch.nn.functional.conv2d(torch.ones(1, 1, 8, 8), torch.ones(1, 1, 3, 3)) @ torch.ones(6, 6)  # loads libraries
     runtime = import_module("onnxruntime") if form == "onnx" else None
-    raw = _read(SIZE.unpack(_read(SIZE.size))[0])
+    raw = _read(MODEL_SIZE.unpack(_read(MODEL_SIZE.size))[0])
     refuse_system_calls()
     try:
         model = _torchscript(raw) if runtime is None else _onnx(raw, runtime)
-        _write(ANSWER.pack(b"A", 0, 0))
-        while head := sys.stdin.buffer.read(QUESTION.size):
-            kind, size, *shape = QUESTION.unpack(head)
+        _write(RESPONSE.pack(b"A", 0, 0))
+        while head := sys.stdin.buffer.read(REQUEST.size):
+            kind, size, *shape = REQUEST.unpack(head)
             obs = np.frombuffer(_read(size), DTYPES[kind]).reshape([n for n in shape if n])
             action = np.asarray(model(obs), np.float64).reshape(len(obs), -1)
-            _write(ANSWER.pack(b"A", *action.shape) + action.tobytes())
+            _write(RESPONSE.pack(b"A", *action.shape) + action.tobytes())
     except Exception as error:  # noqa: BLE001 - a model may raise anything; the parent names it
         text = f"{type(error).__name__}: {error}".encode()[:2000]
-        _write(ANSWER.pack(b"E", len(text), 0) + text)
+        _write(RESPONSE.pack(b"E", len(text), 0) + text)
 
 
 def _torchscript(raw: bytes) -> Model:
@@ -89,7 +89,7 @@ def _read(size: int) -> bytes:
 def _write(raw: bytes) -> None:
     unsent = memoryview(raw)
     while unsent:
-        unsent = unsent[os.write(ANSWERS, unsent) :]
+        unsent = unsent[os.write(STDOUT, unsent) :]
 
 
 if __name__ == "__main__":

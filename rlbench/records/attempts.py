@@ -68,7 +68,7 @@ def _ends_torn(path: Path) -> bool:
 def read_attempts(folder: Path) -> list[dict[str, object]]:
     """Read every whole line, in order; none where the file is missing, a link, or no regular file."""
     path, lines, lines_read = folder / ATTEMPTS, list[str](), []
-    with suppress(RefusedFile, OSError), disk.open_regular(path, largest=files.LARGEST) as file:
+    with suppress(RefusedFile, OSError), disk.open_regular(path, max_bytes=files.MAX_BYTES) as file:
         lines = file.read().decode(errors="replace").splitlines()
     for line in lines:
         with suppress(RefusedFile):  # torn by a crash

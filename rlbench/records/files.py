@@ -21,9 +21,9 @@ from rlbench.errors import RefusedFile, UsageError
 SCHEMA_VERSION = 1
 """Schema of every JSON file below ``results/``. Older ones are read; a newer one is refused."""
 
-LARGEST: Final = 2**28  # bytes of a text file of a record
+MAX_BYTES: Final = 2**28  # bytes of a text file of a record
 SEAL: Final = len('{"checksum":"0123456789abcdef",')
-LONGEST: Final = 2**24  # characters of a sealed line: parsing takes some twenty times as many bytes
+MAX_LINE_LENGTH: Final = 2**24  # characters of a sealed line: parsing takes some twenty times as many bytes
 
 
 def refuse_links(folder: Path, results: Path) -> None:
@@ -69,7 +69,7 @@ def unsealed_json(text: str, where: str) -> str:
         RefusedFile: as ``unseal``.
     """
     body = "{" + text[SEAL:]
-    intact = text.startswith(f'{{"checksum":"{_checksum(body)}",') and len(text) <= LONGEST
+    intact = text.startswith(f'{{"checksum":"{_checksum(body)}",') and len(text) <= MAX_LINE_LENGTH
     return body if intact and f'"schema_version":{SCHEMA_VERSION},' in body else json.dumps(unseal(text, where))
 
 
@@ -79,8 +79,8 @@ def unseal(text: str, where: str) -> dict[str, object]:
     Raises:
         RefusedFile: not JSON, the checksum is wrong, or the schema is newer than this version.
     """
-    if len(text) > LONGEST:
-        raise RefusedFile(f"{where}: has {len(text):,} characters, {LONGEST:,} are allowed; restore it")
+    if len(text) > MAX_LINE_LENGTH:
+        raise RefusedFile(f"{where}: has {len(text):,} characters, {MAX_LINE_LENGTH:,} are allowed; restore it")
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -128,7 +128,7 @@ def read_text(path: Path) -> str:
         RefusedFile: it is missing, a link, no regular file, too large, or no UTF-8.
     """
     try:
-        with disk.open_regular(path, largest=LARGEST) as file:
+        with disk.open_regular(path, max_bytes=MAX_BYTES) as file:
             return file.read().decode()
     except UnicodeDecodeError:
         raise RefusedFile(f"{path}: damaged (not UTF-8); restore it, or start over with --force") from None

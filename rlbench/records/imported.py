@@ -20,13 +20,13 @@ from rlbench import disk, faults
 from rlbench.config.names import check_name, clean_texts
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files
-from rlbench.records.types import LARGEST_RETURN
+from rlbench.records.types import MAX_RETURN
 
 FILE: Final = "curve.json"
-MOST_POINTS: Final = 400_000  # points that a sealed line holds
+MAX_POINTS: Final = 400_000  # points that a sealed line holds
 DISTINCT: Final = 3
-LARGEST_STEP: Final = 2**53
-LARGEST_SEED: Final = 2**31
+MAX_STEP: Final = 2**53
+MAX_SEED: Final = 2**31
 Kind: TypeAlias = Literal["training", "evaluation"]
 
 
@@ -99,8 +99,8 @@ def write_curve(curve: ImportedCurve, results: Path) -> bool:
     folder = curve_folder(_check(curve, curve.task), results)
     content = {field.name: getattr(curve, field.name) for field in fields(curve)} | {"origin": asdict(curve.origin)}
     text = files.seal({"schema_version": files.SCHEMA_VERSION, **content})
-    if len(text) > files.LONGEST:
-        size = f"seed {curve.seed} takes {len(text):,} characters, {files.LONGEST:,} are allowed"
+    if len(text) > files.MAX_LINE_LENGTH:
+        size = f"seed {curve.seed} takes {len(text):,} characters, {files.MAX_LINE_LENGTH:,} are allowed"
         raise RefusedFile(f"{curve.task}: {size}; thin the file, or round its numbers")
     files.refuse_links(folder, results)
     with disk.refusing(results):
@@ -145,16 +145,16 @@ def _check(curve: ImportedCurve, where: str) -> ImportedCurve:
     if "/" in curve.suite + curve.algorithm:
         raise RefusedFile(f"{where}: {curve.suite}/{curve.algorithm}: a name without / is needed")
     size = len(curve.steps)
-    if not 0 < size <= MOST_POINTS or len(curve.returns) != size or len(curve.lengths or curve.returns) != size:
+    if not 0 < size <= MAX_POINTS or len(curve.returns) != size or len(curve.lengths or curve.returns) != size:
         raise RefusedFile(
-            f"{where}: seed {curve.seed} has {size:,} points; 1 to {MOST_POINTS:,} are allowed, thin the file"
+            f"{where}: seed {curve.seed} has {size:,} points; 1 to {MAX_POINTS:,} are allowed, thin the file"
         )
-    if not 0 <= curve.seed < LARGEST_SEED:
-        raise RefusedFile(f"{where}: seed {str(curve.seed)[:40]} is not below {LARGEST_SEED:,}; mend the file")
-    if not 0 <= curve.steps[0] <= curve.steps[-1] < LARGEST_STEP or any(b <= a for a, b in pairwise(curve.steps)):
+    if not 0 <= curve.seed < MAX_SEED:
+        raise RefusedFile(f"{where}: seed {str(curve.seed)[:40]} is not below {MAX_SEED:,}; mend the file")
+    if not 0 <= curve.steps[0] <= curve.steps[-1] < MAX_STEP or any(b <= a for a, b in pairwise(curve.steps)):
         raise RefusedFile(f"{where}: the steps of seed {curve.seed} do not rise; sort the file")
-    if not all(0 <= length < LARGEST_STEP for length in curve.lengths or ()):
+    if not all(0 <= length < MAX_STEP for length in curve.lengths or ()):
         raise RefusedFile(f"{where}: a length of an episode of seed {curve.seed} counts no steps; remove the row")
-    if not all(abs(number) <= LARGEST_RETURN for number in curve.returns):
-        raise RefusedFile(f"{where}: a return of seed {curve.seed} is not below {LARGEST_RETURN:g}; remove the row")
+    if not all(abs(number) <= MAX_RETURN for number in curve.returns):
+        raise RefusedFile(f"{where}: a return of seed {curve.seed} is not below {MAX_RETURN:g}; remove the row")
     return curve

@@ -59,7 +59,7 @@ DESIGNS, SHARED_ERROR_DESIGNS = (
 """The looks of each design, by the number of seeds at its end: for any reference, and for one with an error."""
 
 REFERENCE_SEEDS: Final = range(3, 11)
-MOST_STD_RATIO: Final = 1.75
+MAX_STD_RATIO: Final = 1.75
 """Largest std of our first three seeds, in multiples of the reference's, with which its error counts as shared."""
 
 DESIGN: Final = DESIGNS[20]  # the default design
@@ -109,7 +109,7 @@ def design_for(most: int, scores: Sequence[float], std: float | None, n: int | N
     first = scores[: DESIGN[0].seeds]
     if not std or n is None or n not in REFERENCE_SEEDS or len(first) < DESIGN[0].seeds:
         return DESIGNS[most]
-    similar = stdev(first) <= MOST_STD_RATIO * std * (n / (n - 1)) ** 0.5
+    similar = stdev(first) <= MAX_STD_RATIO * std * (n / (n - 1)) ** 0.5
     return (SHARED_ERROR_DESIGNS if similar else DESIGNS)[most]
 
 

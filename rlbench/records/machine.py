@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 import rlbench
-from rlbench.config.run import MOST_THREADS
+from rlbench.config.run import MAX_THREADS
 
 THREADS = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS")
 INSTRUCTIONS = ("MKL_CBWR", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA")
@@ -96,7 +96,7 @@ def threads() -> dict[str, str]:
 def omp_threads() -> int | None:
     """The value of ``OMP_NUM_THREADS``, by which a sweep gives each of its processes a share of the cores."""
     value = os.environ.get("OMP_NUM_THREADS", "")
-    return int(value) if value.isdecimal() and len(value) < 5 and 0 < int(value) <= MOST_THREADS else None
+    return int(value) if value.isdecimal() and len(value) < 5 and 0 < int(value) <= MAX_THREADS else None
 
 
 def _reclaimable() -> int:

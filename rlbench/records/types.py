@@ -12,12 +12,12 @@ from pydantic import BeforeValidator, Field
 from rlbench.config.names import printable
 
 METRIC: Final = re.compile(r"[a-z_]{1,40}")
-LARGEST_RETURN: Final = 1e50  # absolute raw points of an episode; the fourth power of more is no float
+MAX_RETURN: Final = 1e50  # absolute raw points of an episode; the fourth power of more is no float
 
 # In a record of others any number may stand; NaN is in no range.
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Seconds = Annotated[float, Field(ge=0, le=1e15)]
-Points = Annotated[float, Field(ge=-LARGEST_RETURN, le=LARGEST_RETURN)]
+Points = Annotated[float, Field(ge=-MAX_RETURN, le=MAX_RETURN)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

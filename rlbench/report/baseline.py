@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 KIND = "rlbench baseline"
-LARGEST = 1e100  # score or speed; the square of a larger one overflows
+MAX_VALUE = 1e100  # score or speed; the square of a larger one overflows
 
 
 def _check_key(key: CellKey) -> CellKey:
@@ -41,7 +41,7 @@ def _seed(name: object) -> object:
     return name
 
 
-Number = Annotated[float, Field(strict=True, ge=-LARGEST, le=LARGEST)]
+Number = Annotated[float, Field(strict=True, ge=-MAX_VALUE, le=MAX_VALUE)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 STYLE: Final = DATA / "plots.mplstyle"
-MOST_PIXELS: Final = 100_000_000
+MAX_PIXELS: Final = 100_000_000
 NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -45,14 +45,14 @@ def refuse_pixels(figure: Figure) -> None:
     """Refuse a figure whose pixels may take more than a gigabyte of memory.
 
     Raises:
-        UsageError: it has more than ``MOST_PIXELS``.
+        UsageError: it has more than ``MAX_PIXELS``.
     """
     from matplotlib import rcParams
 
     dpi = figure.dpi if rcParams["savefig.dpi"] == "figure" else rcParams["savefig.dpi"]
     width, height = (dpi * inches for inches in figure.get_size_inches())
-    if not width * height <= MOST_PIXELS:
-        size = f"{width:,.0f} × {height:,.0f} pixels, {MOST_PIXELS:,} are allowed"
+    if not width * height <= MAX_PIXELS:
+        size = f"{width:,.0f} × {height:,.0f} pixels, {MAX_PIXELS:,} are allowed"
         raise UsageError(f"--rc: the figure has {size}; lower figure.figsize, which is in inches, or savefig.dpi")
 
 

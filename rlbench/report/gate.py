@@ -29,7 +29,7 @@ SLOWER = 0.03  # the smallest loss of speed that counts, as a share
 BLOCK, WARN = 4.0, 2.5
 """Median absolute deviations below the baseline's median at which a speed is a regression, or suspect."""
 
-FEWEST_SPEEDS = 5  # the fewest runs of a baseline whose spread of speeds is used
+MIN_SPEEDS = 5  # the fewest runs of a baseline whose spread of speeds is used
 Word = Literal["PASSED", "REGRESSED", "SUSPECT", "SLOWER", "TOO FEW", "FAILED", "NOT RUN", "NEW"]
 
 
@@ -72,7 +72,7 @@ def rule_scores(drops: Sequence[Drop], alpha: float = ALPHA) -> list[Ruling]:
 
 def rule_speed(baseline: Sequence[float], later: Sequence[float]) -> Ruling:
     """Test the speeds on one class of machine, in agent steps a second, one number a run."""
-    if len(baseline) < FEWEST_SPEEDS or not later:
+    if len(baseline) < MIN_SPEEDS or not later:
         return Ruling("TOO FEW", f"{len(baseline)} baseline and {len(later)} later speeds")
     middle = statistics.median(baseline)
     mad = statistics.median(abs(value - middle) for value in baseline)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rlbench.report.cells import Cell
     from rlbench.report.sources import Sources
 
-MOST_POINTS = 300  # most points of a curve
+MAX_POINTS = 300  # most points of a curve
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -190,7 +190,7 @@ def line_of(algorithm: str, runs: Sequence[Run], clock: Callable[[Evaluation], f
     if not curves:
         return None
     moments = sorted({clock(evaluation) for curve in curves for evaluation in curve})
-    x = np.asarray(moments if len(moments) <= MOST_POINTS else np.linspace(moments[0], moments[-1], MOST_POINTS))
+    x = np.asarray(moments if len(moments) <= MAX_POINTS else np.linspace(moments[0], moments[-1], MAX_POINTS))
     levels = np.stack([np.interp(x, [clock(e) for e in curve], [e.mean for e in curve]) for curve in curves])
     middle, std = levels.mean(axis=0), levels.std(axis=0)
     return Line(algorithm=algorithm, runs=len(curves), x=x, mean=middle, low=middle - std, high=middle + std)

@@ -26,7 +26,7 @@ from rlbench.config.canonical import Frozen
 from rlbench.config.names import check_name, printable
 from rlbench.config.overrides import DOTS
 from rlbench.errors import RefusedFile, UsageError, suggest_path
-from rlbench.records.types import LARGEST_RETURN, Estimator
+from rlbench.records.types import MAX_RETURN, Estimator
 from rlbench.suites.plugins import entry_points
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 VARIABLE: Final = "RLBENCH_REFERENCES"
 CHOICE: Final = "RLBENCH_REFERENCE"
 GROUP: Final = "rlbench.references"
-LARGEST: Final = 2**22  # bytes of a CSV file
-LONGEST: Final = 10_000  # rows of a CSV file
-MOST_ROWS: Final = 100_000  # of all sources of a TOML file, and points of their curves
-LARGEST_TOML: Final = 2**18  # bytes; the parser takes time and memory by the square of the dots of a key
-LARGEST_COUNT: Final = 10**15
+MAX_BYTES: Final = 2**22  # bytes of a CSV file
+MAX_FILE_ROWS: Final = 10_000  # rows of a CSV file
+MAX_ROWS: Final = 100_000  # of all sources of a TOML file, and points of their curves
+MAX_TOML_BYTES: Final = 2**18  # bytes; the parser takes time and memory by the square of the dots of a key
+MAX_COUNT: Final = 10**15
 
 _FILES: ContextVar[tuple[Path, ...]] = ContextVar("_FILES", default=())
 _NAME: ContextVar[str] = ContextVar("_NAME", default="")
@@ -55,9 +55,9 @@ class ScoreRow(Frozen):
     """One published score, in the unit of the estimator."""
 
     task: str
-    score: float = Field(ge=-LARGEST_RETURN, le=LARGEST_RETURN)
-    std: float | None = Field(default=None, ge=0, le=LARGEST_RETURN)  # over seeds
-    n: int | None = Field(default=None, ge=1, le=LARGEST_COUNT)  # seeds, if they differ from the reference's
+    score: float = Field(ge=-MAX_RETURN, le=MAX_RETURN)
+    std: float | None = Field(default=None, ge=0, le=MAX_RETURN)  # over seeds
+    n: int | None = Field(default=None, ge=1, le=MAX_COUNT)  # seeds, if they differ from the reference's
     dataset: str = ""
     curve: str = ""  # a CSV file of points beside this one
 
@@ -67,10 +67,10 @@ class ScoreRow(Frozen):
 class Point(Frozen):
     """One point of a published learning curve of evaluations, in raw points."""
 
-    env_step: int = Field(ge=0, le=LARGEST_COUNT)  # agent steps of the source's clock
-    mean_return: float = Field(ge=-LARGEST_RETURN, le=LARGEST_RETURN)
-    std: float = Field(ge=0, le=LARGEST_RETURN)  # over seeds
-    seeds: int = Field(ge=2, le=LARGEST_COUNT)
+    env_step: int = Field(ge=0, le=MAX_COUNT)  # agent steps of the source's clock
+    mean_return: float = Field(ge=-MAX_RETURN, le=MAX_RETURN)
+    std: float = Field(ge=0, le=MAX_RETURN)  # over seeds
+    seeds: int = Field(ge=2, le=MAX_COUNT)
 
 
 class OutsideReference(Frozen):
@@ -84,9 +84,9 @@ class OutsideReference(Frozen):
     algorithm: str
     estimator: Estimator
     kind: Literal["evaluation", "training"] = "evaluation"
-    n: int | None = Field(default=None, ge=1, le=LARGEST_COUNT)  # seeds; None where the source does not say
-    steps: int | None = Field(default=None, ge=1, le=LARGEST_COUNT)  # agent steps within which the scores were reached
-    uncounted_steps: int = Field(default=0, ge=0, le=LARGEST_COUNT)  # random steps before the curves' clock starts
+    n: int | None = Field(default=None, ge=1, le=MAX_COUNT)  # seeds; None where the source does not say
+    steps: int | None = Field(default=None, ge=1, le=MAX_COUNT)  # agent steps within which the scores were reached
+    uncounted_steps: int = Field(default=0, ge=0, le=MAX_COUNT)  # random steps before the curves' clock starts
     protocol: str = ""
     scores: tuple[ScoreRow, ...] = Field(default=(), strict=False)
     file: str = ""  # a CSV file beside this one: task,score,std,n,dataset,curve
@@ -152,7 +152,7 @@ def _installed() -> tuple[Path, ...]:
 @cache
 def _lines(path: Path) -> tuple[tuple[Line, Curve | None], ...]:
     try:
-        text = _text(path, LARGEST_TOML)
+        text = _text(path, MAX_TOML_BYTES)
         if any(line.count(".") > DOTS for line in text.splitlines()):
             raise RefusedFile(f"{path}: a line has more than {DOTS:,} dots; write the scores one a line")
         content = tomllib.loads(text)
@@ -169,8 +169,8 @@ def _lines(path: Path) -> tuple[tuple[Line, Curve | None], ...]:
             curve = _curve(reference, row, path)
             pairs.append((_line(reference, row, path), curve))
             rows += 1 + (len(curve.env_steps) if curve else 0)
-            if rows > MOST_ROWS:
-                raise RefusedFile(f"{path}: its sources have more than {MOST_ROWS:,} rows and points; thin the files")
+            if rows > MAX_ROWS:
+                raise RefusedFile(f"{path}: its sources have more than {MAX_ROWS:,} rows and points; thin the files")
     return tuple(pairs)
 
 
@@ -208,15 +208,15 @@ def _curve(reference: OutsideReference, row: ScoreRow, path: Path) -> Curve | No
 @cache
 def _table(path: Path, record: type[_Record]) -> Sequence[_Record]:
     """The rows of a CSV file whose columns are fields of ``record``; cached, since many rows may name one file."""
-    reader, rows = csv.DictReader(io.StringIO(_text(path, LARGEST))), list[_Record]()
+    reader, rows = csv.DictReader(io.StringIO(_text(path, MAX_BYTES))), list[_Record]()
     try:
         for name in reader.fieldnames or ():
             if name not in record.model_fields:
                 fields = ", ".join(record.model_fields)
                 raise RefusedFile(f"{path}: column {printable(name, 40)!r} is not among {fields}; rename or remove it")
         for row in reader:
-            if len(rows) == LONGEST:
-                raise RefusedFile(f"{path}: more than {LONGEST:,} rows; thin the file")
+            if len(rows) == MAX_FILE_ROWS:
+                raise RefusedFile(f"{path}: more than {MAX_FILE_ROWS:,} rows; thin the file")
             rows.append(record.model_validate({k: v for k, v in row.items() if v}, strict=False))
     except csv.Error as error:
         raise RefusedFile(f"{path}: not CSV ({error}); write one row a line") from None
@@ -264,9 +264,9 @@ def _fault(error: ValidationError, noun: str) -> str:
     return f"{printable(', '.join(words))}: {printable(first['msg'])}; correct the field"
 
 
-def _text(path: Path, largest: int) -> str:
+def _text(path: Path, max_bytes: int) -> str:
     try:
-        with disk.open_regular(path, largest=largest) as file:
+        with disk.open_regular(path, max_bytes=max_bytes) as file:
             return file.read().decode()
     except UnicodeDecodeError:
         raise RefusedFile(f"{path}: not UTF-8 text; save it as UTF-8") from None

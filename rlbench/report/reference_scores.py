@@ -44,7 +44,7 @@ OFFLINE_TASKS = ("HalfCheetah-v2", "Hopper-v2", "Walker2d-v2", "Ant-v2")
 """Rows of the offline table that Tianshou lacks: the suite's algorithms on the MuJoCo data sets of D4RL, version 2."""
 
 SHARE = 0.1  # margin of non-inferiority, as a share of the way from the random policy to the reference score
-TOLERANCE = 0.05  # margin of a toy task below its known optimum, as a share of the optimum
+OPTIMUM_SHARE = 0.05  # margin of a toy task below its known optimum, as a share of the optimum
 WHOLE = "NoFrameskip-v4"  # endings of the names of tasks with integer returns
 PRIMARY = (
     ("Tianshou v2.0", "max-of-mean"),
@@ -315,7 +315,7 @@ def margin(key: CellKey, reference: ReferenceScore, share: float | None = None) 
     A ``share`` that is given replaces the rule: then the documented spread does not count either.
     """
     if reference.source == OPTIMUM:
-        return (TOLERANCE if share is None else share) * abs(reference.score)
+        return (OPTIMUM_SHARE if share is None else share) * abs(reference.score)
     random = on_scale(scale_of(key), reference.estimator)
     if share is None:
         return margin_of(reference.score, reference.std, random)

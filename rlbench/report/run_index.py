@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 State = Literal["running", "done", "failed", "interrupted", "damaged"]
 RECENT = 3  # epochs that the speed of a run is read from
-MOST_NAMED = 3  # settings that a note names
+MAX_NAMED_SETTINGS = 3  # settings that a note names
 
 
 @dataclass(slots=True)
@@ -231,8 +231,8 @@ def label(run: Run) -> str:
 def counts_by_setting(runs: Sequence[Run]) -> str:
     """Count runs by the settings that they change: ``2 runs with lr=0.01, 1 run with lr=0.1``."""
     counts = sorted(Counter(map(label, runs)).items(), key=lambda item: (-item[1], item[0]))
-    texts = [f"{count_text(count, 'run')} with {name}" for name, count in counts[:MOST_NAMED]]
-    rest = sum(count for _, count in counts[MOST_NAMED:])
+    texts = [f"{count_text(count, 'run')} with {name}" for name, count in counts[:MAX_NAMED_SETTINGS]]
+    rest = sum(count for _, count in counts[MAX_NAMED_SETTINGS:])
     return ", ".join([*texts, *([f"{count_text(rest, 'run')} with other settings"] if rest else [])])
 
 

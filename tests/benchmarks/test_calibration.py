@@ -126,7 +126,7 @@ def test_the_page_states_the_levels_and_rates_of_the_tables() -> None:
     for text in (
         f"{shares[0] / ALPHA:.2g} · 5 % · (k / N)³ of it is used",
         f"{shares[1] / ALPHA:.2g} · 5 % · t⁴ is used",
-        f"at most {calibration.MOST_STD_RATIO:g} times the reference's",
+        f"at most {calibration.MAX_STD_RATIO:g} times the reference's",
         f"a probability below {LITTLE_POWER:.0%}".replace("%", " %"),
         f"the sum of the levels ({sums})",
         f"each error is at most {100 * most:.1f} %",

@@ -203,7 +203,7 @@ def test_hanging_or_oversized_model_is_refused(
     module: nn.Module, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.jit.save(torch.jit.script(module), tmp_path / "m.pt")
-    monkeypatch.setattr(model_client, "ANSWERING", 2.0)
+    monkeypatch.setattr(model_client, "REPLY_TIMEOUT", 2.0)
     with ModelClient(tmp_path / "m.pt", "torchscript") as client, pytest.raises(RefusedFile, match=text):
         client(np.ones((2, 4), np.float32))
     assert client._process.returncode is not None

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rlbench.datasets.policies import LARGEST, Policy, parse_policy, read_policy_file, serialize
+from rlbench.datasets.policies import MAX_BYTES, Policy, parse_policy, read_policy_file, serialize
 from rlbench.datasets.recipes import POLICIES, RECIPES
 from rlbench.errors import RefusedFile, UsageError
 
@@ -205,7 +205,7 @@ def test_a_file_is_read_with_its_checksum_and_never_when_it_is_huge(tmp_path: Pa
     with pytest.raises(RefusedFile, match=r"nowhere.*: cannot be read"):
         read_policy_file(tmp_path / "nowhere.safetensors")
     with path.open("r+b") as file:
-        file.truncate(LARGEST + 1)
+        file.truncate(MAX_BYTES + 1)
     with pytest.raises(RefusedFile, match="bytes, 67,108,864 are allowed"):
         read_policy_file(path)
 

@@ -289,12 +289,12 @@ def test_damaged_numbers_are_refused(raw: bytes, why: str) -> None:
 
 def test_oversized_storage_is_refused_before_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     one = torch.ones(250)
-    monkeypatch.setattr(torchfile, "LARGEST_UNPACKED", 2000)
+    monkeypatch.setattr(torchfile, "MAX_UNPACKED_BYTES", 2000)
     assert tensors(saved(OrderedDict(a=one)), "x")["a"].sum() == 250
     for state in (OrderedDict(a=torch.ones(500)), OrderedDict(a=one, b=one[:], c=one[:])):
         with pytest.raises(RefusedFile, match="holds more than 2,000 bytes"):
             tensors(saved(state), "x")
-    monkeypatch.setattr(torchfile, "LARGEST_PICKLE", 10)
+    monkeypatch.setattr(torchfile, "MAX_PICKLE_BYTES", 10)
     with pytest.raises(RefusedFile, match=r"data.pkl has [\d,]+ bytes, 10 are allowed"):
         tensors(saved(OrderedDict(a=torch.ones(1))), "x")
 

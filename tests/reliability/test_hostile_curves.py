@@ -20,7 +20,7 @@ from rlbench.errors import DoesNotFit, RefusedFile
 from rlbench.records import files, imported, looks, machine, store
 from rlbench.records.imported import ImportedCurve, Origin
 from rlbench.records.locks import FolderLock
-from rlbench.records.types import LARGEST_RETURN
+from rlbench.records.types import MAX_RETURN
 from rlbench.report import markdown_summary, parity, reference_files, sources, tables
 from rlbench.report.parity import Parity
 from rlbench.report.reference_table import CellKey
@@ -209,9 +209,7 @@ def test_curve_without_a_valid_line_is_not_written(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    "returns", [[LARGEST_RETURN, -LARGEST_RETURN] * 2, [5e-324] * 4, [LARGEST_RETURN, 1e-300, 0.0, -1.0]]
-)
+@pytest.mark.parametrize("returns", [[MAX_RETURN, -MAX_RETURN] * 2, [5e-324] * 4, [MAX_RETURN, 1e-300, 0.0, -1.0]])
 @pytest.mark.parametrize("dataset", ["", "of/others"])
 def test_no_allowed_return_or_data_set_breaks_a_verdict(dataset: str, returns: list[float], tmp_path: Path) -> None:
     for seed, score in enumerate(returns):
@@ -378,10 +376,10 @@ def test_texts_of_a_peer_are_no_markup() -> None:
 
 
 def test_largest_returns_are_short_in_a_table(tmp_path: Path) -> None:
-    row = replace(PEER, ours=(LARGEST_RETURN, 0.0), peer=(-LARGEST_RETURN, 0.0))
+    row = replace(PEER, ours=(MAX_RETURN, 0.0), peer=(-MAX_RETURN, 0.0))
     (cells,) = [line for line in parity.parity_plain([row]).splitlines() if "5.000e+49 (2)" in line]
     assert "-5.000e+49 (2)" in cells and "+1.000e+50 [" in cells
-    for seed, score in enumerate((LARGEST_RETURN, LARGEST_RETURN, 0.0)):
+    for seed, score in enumerate((MAX_RETURN, MAX_RETURN, 0.0)):
         imported.write_curve(replace(CURVE, seed=seed, returns=(0.0, score)), tmp_path)
     for line in ("table mujoco --format md", "check mujoco", "check mujoco --at"):
         _, out, _ = run_command(f"{line} --results {tmp_path}")

@@ -12,7 +12,7 @@ from rlbench.errors import UsageError
 from rlbench.report import check
 from rlbench.report.baseline import Baseline, Entry, speed
 from rlbench.report.check import against_baseline
-from rlbench.report.gate import BLOCK, FEWEST_SPEEDS, SLOWER, WARN, rule_speed
+from rlbench.report.gate import BLOCK, MIN_SPEEDS, SLOWER, WARN, rule_speed
 from rlbench.report.reference_table import CellKey
 from rlbench.report.run_index import group_runs
 from rlbench.report.runs import Run
@@ -22,7 +22,7 @@ from tests.reliability.test_survivorship import run_of, spec_of
 RANK = {"SLOWER": 0, "SUSPECT": 1, "PASSED": 2}
 NAME = ("toy", "dqn", "Catch")
 HERE, THERE = "cpu, A", "cpu, B"
-speeds = st.lists(st.floats(10, 10_000), min_size=FEWEST_SPEEDS, max_size=20)
+speeds = st.lists(st.floats(10, 10_000), min_size=MIN_SPEEDS, max_size=20)
 
 
 def std_of(values: list[float]) -> float:
@@ -61,7 +61,7 @@ def test_faster_run_never_gets_a_worse_ruling(before: list[float], one: float, o
     assert RANK[rule_speed(before, [high]).word] >= RANK[rule_speed(before, [low]).word]
 
 
-@given(st.lists(st.floats(10, 1_000), min_size=0, max_size=FEWEST_SPEEDS - 1), st.lists(st.floats(1, 10), max_size=3))
+@given(st.lists(st.floats(10, 1_000), min_size=0, max_size=MIN_SPEEDS - 1), st.lists(st.floats(1, 10), max_size=3))
 def test_too_few_runs_are_reported_with_their_number(before: list[float], later: list[float]) -> None:
     ruling = rule_speed(before, later)
     assert ruling.word == "TOO FEW"
