@@ -51,10 +51,8 @@ def _setup(spec: Spec, state: State, info: EnvInfo, device: torch.device, runtim
             parts = offline.offline_parts_of(spec, algo, info, device)
         else:
             parts = assemble.parts_of(spec, algo, info, device)
-        policy, setup = (
-            parts.learner.policy(),
-            EvaluationSetup(parts.learner, threads, parts.eval_explorer, scale=scale),
-        )
+        policy = parts.learner.policy()
+        setup = EvaluationSetup(parts.learner, threads, parts.eval_explorer, scale=scale)
     try:
         load_module(policy, subtree(state, "policy"))
     except (RuntimeError, TypeError):

@@ -91,9 +91,7 @@ def _rows(dataset: Dataset) -> RowLayout:
     final, done = np.zeros((2, len(last) + int(has_next.sum())), np.bool_)
     final[place[has_next] + 1] = True
     done[place[has_next]] = True
-    (unknown,) = np.nonzero(
-        open_ended & ~has_next
-    )  # no next observation: the row becomes the final observation of the step before it
+    unknown = np.flatnonzero(open_ended & ~has_next)  # such a row becomes the final observation of the step before it
     for row in (unknown, np.flatnonzero(final_in_file)):
         final[place[row]] = True
         done[place[row[row > 0]] - 1] = True
@@ -105,9 +103,7 @@ def _fill_flags(ring: RingBuffer, rows: RowLayout, dataset: Dataset) -> None:
     reward, terminated = np.zeros(count, np.float32), np.zeros(count, np.bool_)
     reward[rows.place], terminated[rows.place] = dataset.reward, dataset.terminated
     row = np.arange(count, dtype=np.int32)
-    behind = np.r_[
-        True, rows.final[:-1]
-    ]  # what is behind two final rows was recorded from mid-game: they fill its stack
+    behind = np.r_[True, rows.final[:-1]]  # two final rows fill the stack of an episode recorded from its middle
     began = np.maximum.accumulate(np.where(behind & ~np.r_[True, behind[:-1]], row, 0))
     columns = {
         "reward": reward * ~rows.final,

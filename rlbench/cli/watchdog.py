@@ -53,9 +53,7 @@ class Watchdog:
             faulthandler.enable(self.store.crash)  # a crash writes the stacks of all threads
         for end in (self._read_end, self._write_end):
             os.set_blocking(end, False)
-        signal.set_wakeup_fd(
-            self._write_end, warn_on_full_buffer=False
-        )  # written to even in the middle of compiled code
+        signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)  # works in the middle of compiled code, too
         self._before = signal.signal(ALARM, self._interrupt)
         self._thread.start()
         return self

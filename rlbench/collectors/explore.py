@@ -35,9 +35,7 @@ class EpsilonGreedy(Composite):
 
     def __init__(self, *, actions: int, generator: torch.Generator, epsilon: float = 0.0) -> None:
         self.actions, self.generator = actions, generator
-        self.epsilon = torch.tensor(
-            epsilon, device=generator.device
-        )  # a tensor, so that a captured CUDA graph reads the change
+        self.epsilon = torch.tensor(epsilon, device=generator.device)  # so that a captured CUDA graph reads the change
 
     def __call__(self, action: Tensor) -> Tensor:
         """``[N]`` to ``[N]`` int64; draws the same numbers whatever ε is."""

@@ -191,9 +191,8 @@ def _networks(spec: Spec) -> int:
         case online.PolicyGradientConfig(torso=torso):
             layers, features, per_row = _torso(torso, task)
             parameters, rows = _parameters(layers) + features * ACTIONS, (algo.rollout_length + 1) * task.envs
-            return (
-                4 * 2 * (PARAMETER_COPIES * parameters + ACTIVATION_COPIES * rows * per_row)
-            )  # of the actor and of the critic
+            networks = 2  # actor and critic
+            return 4 * networks * (PARAMETER_COPIES * parameters + ACTIVATION_COPIES * rows * per_row)
         case _:
             assert_never(algo)
 

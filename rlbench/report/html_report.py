@@ -58,9 +58,8 @@ def page(suites: Sequence[str], evidence: Sources) -> str:
         ),
     }
     text = (DATA / "report.html").read_text(encoding="utf-8")
-    return re.sub(
-        "|".join(map(re.escape, parts)), lambda mark: parts[mark[0]], text
-    )  # in one pass: records may contain the marks
+    marks = "|".join(map(re.escape, parts))  # replaced in one pass: records may contain them
+    return re.sub(marks, lambda mark: parts[mark[0]], text)
 
 
 def _section(suite: str, cells: Sequence[Cell], runs_by_cell: Mapping[CellKey, Runs], evidence: Sources) -> str:

@@ -43,8 +43,7 @@ class Run:
     settings: Mapping[str, object]  # the Spec as it was written
     environment: Mapping[str, object]  # where it was made
     evaluations: tuple[Evaluation, ...]
-    # Agent steps a second, per epoch in which it learned; gradient steps where data are given.
-    speeds: tuple[float, ...]
+    speeds: tuple[float, ...]  # steps a second, per epoch in which it learned; of an offline run gradient steps
     has_learned: bool = False  # so no other seed has its numbers, whatever its clock says
     env_steps: int  # at the end of its last epoch
     seconds: float

@@ -85,9 +85,7 @@ class OfflineTrainer:
         self.pending: list[Epoch] = []  # epochs whose evaluation is pending, in order
         self._began = 0  # gradient steps at which the running epoch began
         self._training_rng: State | None = None  # random streams of the training during an evaluation
-        self._evaluated_policy: State | None = (
-            None  # policy of the last epoch that was yielded, if training is ahead of it
-        )
+        self._evaluated_policy: State | None = None  # of the last yielded epoch, if training is ahead of it
 
     def __iter__(self) -> Iterator[Progress | Epoch]:
         """A ``Progress`` after every stride, an ``Epoch`` after every epoch; number 0 is the untrained policy."""
