@@ -149,7 +149,7 @@ def test_evaluation_plays_full_games_with_the_protocols_epsilon(monkeypatch: pyt
     assert first == again != second
     for one in evaluations:
         assert isinstance(one, Evaluation)
-        assert one.quota.share == 2
+        assert one.quota.episodes_per_env == 2
         assert float(one.explorer.epsilon) == pytest.approx(0.005)
         one.envs.close()
     _, _, collector, _ = parts(trainer)

@@ -95,8 +95,8 @@ def evaluate(
     place, other = folder / "checkpoint", "best" if checkpoint == "last" else "last"
     if not (place / checkpoint).is_dir() and (place / other).is_dir():  # the reader refuses a run without both
         raise UsageError(f"{place / checkpoint}: no such checkpoint; there is --checkpoint {other}")
-    games = None if replay_recorded else seed or 0
-    document, text = _evaluate(folder, checkpoint, episodes, games, device, video, program)
+    eval_seed = None if replay_recorded else seed or 0
+    document, text = _evaluate(folder, checkpoint, episodes, eval_seed, device, video, program)
     print_result(document, text, json=json)
 
 
@@ -104,14 +104,14 @@ def _evaluate(
     folder: Path,
     checkpoint: str,
     episodes: int | None,
-    games: int | None,
+    eval_seed: int | None,
     device: str,
     video: Path | None,
     program: str | None,
 ) -> tuple[dict[str, object], str]:
     """Play the episodes of a saved policy; return the result for scripts and as text.
 
-    ``games`` is the seed of new episodes, None: the recorded ones again. ``program`` writes the video.
+    ``eval_seed`` is the seed of new episodes, None: the recorded ones again. ``program`` writes the video.
     """
     from rlbench.assembly.restore import restore_evaluation
     from rlbench.cli.eval_policy import evaluation_fits, reference_document, with_episodes
@@ -126,9 +126,9 @@ def _evaluate(
     (spec, state), record = stored_run(folder, checkpoint), read_record(folder)
     epoch = integer(state, "epoch")
     original = record.epochs[epoch].evaluated if epoch < len(record.epochs) else None
-    if games is None and original is None:
+    if eval_seed is None and original is None:
         raise UsageError(f"{folder}: its record has no evaluation of this policy; leave --replay-recorded out")
-    seeds = Seeds(spec.seed).child("evaluation", epoch) if games is None else Seeds(games).child("eval")
+    seeds = Seeds(spec.seed).child("evaluation", epoch) if eval_seed is None else Seeds(eval_seed).child("eval")
     shared = with_episodes(spec, episodes)
     evaluation_fits(shared)
     with redirect_stdout(sys.stderr):  # environments may print
@@ -139,7 +139,7 @@ def _evaluate(
     same = original is not None and (evaluated.returns, evaluated.lengths) == (original.returns, original.lengths)
     reference, score = primary(spec.suite, spec.algorithm, spec.task.id), reference_score(spec)
     documented = None if reference is None or score is None else reference_document(reference, score)
-    head = {"checkpoint": checkpoint, "epoch": epoch, "env": env, "device": device, "games": games}
+    head = {"checkpoint": checkpoint, "epoch": epoch, "env": env, "device": device, "games": eval_seed}
     document = {
         "schema_version": 2,
         "folder": str(folder),
@@ -149,13 +149,13 @@ def _evaluate(
         "episodes": [dict(zip(("return", "length", "seed"), episode, strict=True)) for episode in rounds],
         **_mean([score for score, *_ in rounds]),
         "recorded": original and {"episodes": len(original.returns), **_mean(original.returns)},
-        "same": same if games is None else None,
+        "same": same if eval_seed is None else None,
         "documented": documented,
         "video": clip,
     }
-    origin = "the recorded episodes again" if games is None else f"episodes of seed {games}"
+    origin = "the recorded episodes again" if eval_seed is None else f"episodes of seed {eval_seed}"
     title = f"{spec.name} seed {spec.seed}, {checkpoint} policy, of epoch {epoch}; {origin}"
-    note = "" if games is not None else ", the same episodes" if same else ", OTHER EPISODES THAN THESE"
+    note = "" if eval_seed is not None else ", the same episodes" if same else ", OTHER EPISODES THAN THESE"
     return document, "\n".join([title, "", *_lines(rounds, original, note, documented, clip)])
 
 

@@ -33,17 +33,17 @@ class EpisodeStats:
         self.reset(over)
 
     def reset(self, envs: NDArray[np.bool_]) -> None:
-        """Begin a new game in the envs of the mask ``[N]``."""
+        """Begin a new episode in the envs of the mask ``[N]``."""
         self.score[envs], self.length[envs] = 0, 0
 
     def take(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
-        """Return and clear the returns and lengths of the ended games."""
-        games = tuple(self.returns), tuple(self.lengths)
+        """Return and clear the returns and lengths of the ended episodes."""
+        stats = tuple(self.returns), tuple(self.lengths)
         self.returns, self.lengths = [], []
-        return games
+        return stats
 
     def state_dict(self) -> State:
-        """Ended and running games."""
+        """Ended and running episodes."""
         numbers = {
             "score": self.score,
             "length": self.length,
@@ -54,16 +54,16 @@ class EpisodeStats:
         return state if self.last is None else {**state, "last": self.last}
 
     def load_state_dict(self, state: State) -> None:
-        """Load ended and running games.
+        """Load ended and running episodes.
 
         Raises:
-            ValueError: they are no games' returns and lengths.
+            ValueError: they are no episodes' returns and lengths.
         """
         score, length, returns, lengths = (tensor(state, key) for key in ("score", "length", "returns", "lengths"))
         counts = torch.cat((length, lengths))
         sound = score.isfinite().all() and ((counts >= 0) & (counts <= 2**53)).all()
         if counts.dtype != torch.int64 or returns.shape != lengths.shape or not sound:
-            raise ValueError("expected a finite return and a whole length of each game")
+            raise ValueError("expected a finite return and a whole length of each episode")
         self.score[:], self.length[:] = score.numpy(), length.numpy()
         self.returns, self.lengths = returns.tolist(), lengths.tolist()
         last = state.get("last")
@@ -71,7 +71,7 @@ class EpisodeStats:
 
 
 class EpisodeQuota:
-    """The first episodes of every env that begin from now on, equally many of each: whole games, in raw points."""
+    """The first episodes of every env that begin from now on, equally many of each: whole episodes, in raw points."""
 
     def __init__(self, *, running: NDArray[np.bool_], episodes: int) -> None:
         """Count ``episodes`` over all envs; the running ones of the envs ``running`` ``[N]`` do not count.
@@ -82,7 +82,7 @@ class EpisodeQuota:
         num_envs = len(running)
         if episodes < 1 or episodes % num_envs:
             raise ValueError(f"{num_envs} envs cannot play {episodes} episodes in equal shares")
-        self.share, self.running = episodes // num_envs, running.copy()
+        self.episodes_per_env, self.running = episodes // num_envs, running.copy()
         self.score, self.length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
         self.episodes: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]  # return and length
 
@@ -91,16 +91,16 @@ class EpisodeQuota:
         self.score += score
         self.length += agent_step
         for env_id in np.flatnonzero(over):
-            if not self.running[env_id] and len(self.episodes[env_id]) < self.share:
+            if not self.running[env_id] and len(self.episodes[env_id]) < self.episodes_per_env:
                 self.episodes[env_id].append((float(self.score[env_id]), int(self.length[env_id])))
         self.running[over], self.score[over], self.length[over] = False, 0, 0
 
     @property
     def count(self) -> int:
-        """Number of games so far, over all envs."""
+        """Number of episodes so far, over all envs."""
         return sum(map(len, self.episodes))
 
     @property
     def is_complete(self) -> bool:
         """True once every env has played its share."""
-        return self.count == self.share * len(self.episodes)
+        return self.count == self.episodes_per_env * len(self.episodes)

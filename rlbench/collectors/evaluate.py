@@ -1,4 +1,4 @@
-"""Evaluate a policy by the same number of full games in every env, so that short games are not preferred."""
+"""Evaluate a policy by the same number of full episodes in every env, so that short episodes are not preferred."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Evaluation:
         self.quota = EpisodeQuota(running=np.zeros(envs.info.num_envs, np.bool_), episodes=episodes)
 
     def __iter__(self) -> Iterator[int]:
-        """Play; yield the number of ended games after every step."""
+        """Play; yield the number of ended episodes after every step."""
         try:
             yield from self._play()
         finally:
@@ -55,8 +55,8 @@ class Evaluation:
             yield self.quota.count
 
     def result(self) -> Evaluated:
-        """Every game, env by env."""
+        """Every episode, env by env."""
         envs = zip(self.quota.episodes, self.seeds, strict=True)
-        episodes = [(score, length, seed) for games, seed in envs for score, length in games]
+        episodes = [(score, length, seed) for env_episodes, seed in envs for score, length in env_episodes]
         returns, lengths, seeds = zip(*episodes, strict=True)
         return Evaluated(returns=returns, lengths=lengths, seeds=seeds, seconds=monotonic() - self.began)

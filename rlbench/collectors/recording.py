@@ -1,4 +1,4 @@
-"""Record games: an equal share of the steps of every env, in whole games of which the last may be cut."""
+"""Record episodes: an equal share of the steps of every env, in whole episodes of which the last may be cut."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlbench.envs.base import Frames, Step, VectorEnv
 
 
 class ShardRecorder:
-    """Record each env up to its share of ``steps``, and the returns of its whole games."""
+    """Record each env up to its share of ``steps``, and the returns of its whole episodes."""
 
     def __init__(self, writer: RecordingWriter, *, num_envs: int, steps: int) -> None:
         self.writer, self.count = writer, np.zeros(num_envs, np.int64)
@@ -22,7 +22,7 @@ class ShardRecorder:
         self.quota[: steps % num_envs] += 1
         self.score = np.zeros(num_envs)
         self.returns: list[list[float]] = [[] for _ in range(num_envs)]
-        self.cut = 0  # games cut where their env reached its share
+        self.cut = 0  # episodes cut where their env reached its share
 
     @property
     def full(self) -> bool:
@@ -47,9 +47,9 @@ class ShardRecorder:
             self.writer.add(frame)
             if ended[env_id] or cut:
                 self.writer.add(last(env_id, answer.obs[env_id]))
-                self._end_game(env_id, cut=cut)
+                self._end_episode(env_id, cut=cut)
 
-    def _end_game(self, env_id: int, *, cut: bool) -> None:
+    def _end_episode(self, env_id: int, *, cut: bool) -> None:
         self.cut += cut
         if not cut:
             self.returns[env_id].append(float(self.score[env_id]))
