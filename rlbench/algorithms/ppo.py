@@ -94,12 +94,12 @@ class PPO(Compilable):
         report = (policy_loss, value_loss, entropy, divergence)
         return loss, torch.stack(report).detach()
 
-    def surrogate(self, log_prob: Tensor, before: Tensor, advantage: Tensor) -> Tensor:
+    def surrogate(self, log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor) -> Tensor:
         """The surrogate objective, ``[B]``: eq. 7, or for A2C the log-probability times the advantage."""
         clip, dual_clip = self.config.clip, self.config.dual_clip
         if clip is None:
             return log_prob * advantage
-        ratio = (log_prob - before).exp()
+        ratio = (log_prob - old_log_prob).exp()
         objective = torch.min(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage)
         if dual_clip is not None:
             objective = torch.where(advantage < 0, torch.max(objective, dual_clip * advantage), objective)

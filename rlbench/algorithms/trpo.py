@@ -76,23 +76,23 @@ class TRPO(Compilable):
         """Update the actor; return the old loss, the old entropy and the KL divergence of the step, each ``[]``."""
         parameters = list(self.net.actor.parameters())
         policy = self.net.actor(batch.obs)
-        before = policy.detach()
+        old = policy.detach()
         actor_loss = self.policy_loss(policy, batch)
         gradient = flatten(torch.autograd.grad(actor_loss, parameters, retain_graph=True))
-        mean = weighted_mean(before.kl_divergence(policy), batch.weight)
+        mean = weighted_mean(old.kl_divergence(policy), batch.weight)
         product = fisher_vector_product(mean, parameters, damping=self.config.damping)
         direction = -conjugate_gradient(product, gradient, iterations=self.config.iterations, tolerance=self.tolerance)
         entropy = weighted_mean(policy.entropy(), batch.weight).detach()
         max_kl = self.config.max_kl
         if max_kl is None:
-            _, divergence = self._set_actor(flatten(parameters).detach() + self.config.step * direction, batch, before)
+            _, divergence = self._set_actor(flatten(parameters).detach() + self.config.step * direction, batch, old)
         else:
             step_size = (2 * max_kl / (direction @ product(direction)).clamp_min(1e-30)).sqrt()
-            divergence = self._line_search(step_size * direction, batch, before, actor_loss.detach(), max_kl)
+            divergence = self._line_search(step_size * direction, batch, old, actor_loss.detach(), max_kl)
         return actor_loss.detach(), entropy, divergence
 
     def _line_search(
-        self, stride: Tensor, batch: RolloutBatch, before: StochasticPolicy, initial_loss: Tensor, max_kl: float
+        self, full_step: Tensor, batch: RolloutBatch, old: StochasticPolicy, initial_loss: Tensor, max_kl: float
     ) -> Tensor:
         """Backtracking line search for the longest step that reduces the loss in the trust region; its KL ``[]``.
 
@@ -101,22 +101,22 @@ class TRPO(Compilable):
         start = flatten(list(self.net.actor.parameters())).detach()
         best, best_divergence, accepted = start, torch.zeros_like(initial_loss), torch.zeros_like(initial_loss).bool()
         for attempt in range(self.config.max_backtracks):
-            place = start + self.config.backtrack_coef**attempt * stride
-            loss, divergence = self._set_actor(place, batch, before)
+            candidate = start + self.config.backtrack_coef**attempt * full_step
+            loss, divergence = self._set_actor(candidate, batch, old)
             improves = (divergence < max_kl) & (loss < initial_loss) & ~accepted
-            best = torch.where(improves, place, best)
+            best = torch.where(improves, candidate, best)
             best_divergence = torch.where(improves, divergence, best_divergence)
             accepted |= improves
-        self._set_actor(best, batch, before)
+        self._set_actor(best, batch, old)
         return best_divergence
 
     @torch.no_grad()
-    def _set_actor(self, start: Tensor, batch: RolloutBatch, before: StochasticPolicy) -> tuple[Tensor, Tensor]:
-        """Set the actor's parameters to ``start``; return its loss and its divergence from ``before``, each ``[]``."""
+    def _set_actor(self, vector: Tensor, batch: RolloutBatch, old: StochasticPolicy) -> tuple[Tensor, Tensor]:
+        """Set the actor's parameters to ``vector``; return its loss and its divergence from ``old``, each ``[]``."""
         parameters: list[Tensor] = list(self.net.actor.parameters())
-        torch._foreach_copy_(parameters, unflatten_like(start, parameters))
+        torch._foreach_copy_(parameters, unflatten_like(vector, parameters))
         policy = self.net.actor(batch.obs)
-        return self.policy_loss(policy, batch), weighted_mean(before.kl_divergence(policy), batch.weight)
+        return self.policy_loss(policy, batch), weighted_mean(old.kl_divergence(policy), batch.weight)
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:

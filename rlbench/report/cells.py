@@ -124,12 +124,12 @@ def every_cell(
     table: list[Cell] = []
     for suite in suites:
         references = primaries(suite)
-        beyond = sorted(key for key in runs if key.suite == suite and key not in references)
-        groups = {key: runs.get(key, Runs()) for key in (*references, *beyond)}
+        unreferenced = sorted(key for key in runs if key.suite == suite and key not in references)
+        groups = {key: runs.get(key, Runs()) for key in (*references, *unreferenced)}
         cells = [_test_cell(key, references.get(key), group, share, returns_by_file) for key, group in groups.items()]
         verdicts = iter(decide([cell.claim for cell in cells if cell.claim is not None], alpha))
-        stages = decide_at_equal_steps([cell.at for cell in cells], alpha)
-        for cell, group, at in zip(cells, groups.values(), stages, strict=True):
+        at_steps = decide_at_equal_steps([cell.at for cell in cells], alpha)
+        for cell, group, at in zip(cells, groups.values(), at_steps, strict=True):
             verdict = _verdict(None if cell.claim is None else next(verdicts), group)
             row = replace(cell, verdict=verdict, at=at)
             table.append(replace(row, note="; ".join(_remarks(row, group, parity.get(cell.key, "")))))
@@ -145,7 +145,7 @@ def _verdict(verdict: Verdict | None, runs: Runs) -> Verdict:
         return Verdict("NOT COMPARABLE")
     if runs.short:
         return Verdict("PARTIAL")
-    return Verdict("NOT COMPARABLE" if runs.elsewhere else "NOT RUN")
+    return Verdict("NOT COMPARABLE" if runs.other_protocol else "NOT RUN")
 
 
 def _test_cell(
@@ -158,7 +158,7 @@ def _test_cell(
     """A cell before the other cells of its suite are tested, without verdict and note."""
     scale, limit = scale_of(key), reference.limit if reference else None
     estimator: Estimator = reference.estimator if reference else "final" if key.suite == "offline" else "best-of-run"
-    scored_runs = runs.complete or ([] if runs.failed else runs.short or runs.elsewhere)
+    scored_runs = runs.complete or ([] if runs.failed else runs.short or runs.other_protocol)
     scores = seed_scores(scored_runs, estimator, limit=limit, scale=scale)
     failed_scores = [_floor_score(scores, estimator, runs, scale)] * len(runs.failed)
     testable = bool(runs.complete or runs.failed) and comparable(key)
@@ -174,7 +174,7 @@ def _test_cell(
             claim = in_both_respects(claim, _test_steps_to_threshold(runs, reference, stop, share))
         if insensitive(key, reference, tolerance):
             claim = no_more_than_consistent(claim)
-        if runs.whole and (whole := _test_cell(key, reference, runs.whole, share, returns_by_file).claim):
+        if runs.all_seeds and (whole := _test_cell(key, reference, runs.all_seeds, share, returns_by_file).claim):
             both = under_both_estimators(claim, whole)
             claim = replace(claim, found=both.found, above=both.above)
         claim = claim if runs.looks is None else correct_for_looks(claim, runs.looks)
@@ -290,7 +290,7 @@ def _remarks(cell: Cell, runs: Runs, parity: str) -> Iterator[str]:
     if runs.failed and cell.measured is not None:
         every = count_text(len(runs.scored), "run")
         yield f"{len(runs.failed)} of {every} failed, counted at {cell.measured.seeds[-1]:,.6g}"
-    if others := [*runs.variants, *(() if word == "NOT COMPARABLE" else runs.elsewhere)]:
+    if others := [*runs.variants, *(() if word == "NOT COMPARABLE" else runs.other_protocol)]:
         yield counts_by_setting(others)
     yield from remarks(runs)
     yield from _unanswered(cell, runs, parity)

@@ -249,7 +249,7 @@ def _score_findings(
 
 
 def _absent(key: CellKey, runs: Runs) -> Finding:
-    if runs.elsewhere:
+    if runs.other_protocol:
         return _finding(key, "score", "NOT RUN", "another protocol or environment")
     if runs.short or runs.variants:
         return _finding(key, "score", "PARTIAL", "no run of the baseline's steps")

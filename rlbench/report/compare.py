@@ -121,7 +121,7 @@ def of_setting(cells: dict[CellKey, Runs], text: str, where: str) -> dict[CellKe
         raise UnknownName("setting", text, settings, where=where)
     cells_of_setting = {key: Runs(budget=runs.budget) for key, runs in cells.items()}
     for key, only in cells_of_setting.items():
-        for part in ("complete", "failed", "short", "elsewhere", "variants", "other_data"):
+        for part in ("complete", "failed", "short", "other_protocol", "variants", "other_data"):
             getattr(only, part).extend(run for run in getattr(cells[key], part) if setting(run) == text)
     return cells_of_setting
 
@@ -137,7 +137,7 @@ def _settings(runs: Runs, *, at: bool) -> Sequence[SettingRuns]:
     if runs.scored or short:
         return [SettingRuns(Runs(complete=runs.complete, failed=runs.failed, short=short), default=True)]
     groups: dict[tuple[str, str | None], Runs] = defaultdict(Runs)
-    for run in (*runs.short, *runs.elsewhere, *runs.variants, *runs.other_data):
+    for run in (*runs.short, *runs.other_protocol, *runs.variants, *runs.other_data):
         if run.status in ENDED or (at and run.evaluations):
             group = groups[run.id, file_of(run)]
             {"done": group.complete, "failed": group.failed}.get(run.status, group.short).append(run)

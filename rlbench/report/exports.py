@@ -143,7 +143,7 @@ def to_npz(runs_by_cell: Mapping[CellKey, Runs]) -> tuple[bytes, int]:
 
 
 def _counted(runs: Runs) -> Sequence[Run]:
-    return (*runs.scored, *runs.short, *(runs.elsewhere if runs.of_imported else ()))
+    return (*runs.scored, *runs.short, *(runs.other_protocol if runs.of_imported else ()))
 
 
 def _scores(key: CellKey, runs: Runs) -> dict[int, float]:

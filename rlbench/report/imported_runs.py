@@ -67,8 +67,8 @@ def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
     yield f"imported ({', '.join(formats)}, {count_text(len(files), 'file')})"
     if unknown:
         yield f"not stated: {', '.join(unknown)}"
-    if runs.elsewhere:
-        kinds = sorted({str(run.origin["kind"]) for run in runs.elsewhere})
+    if runs.other_protocol:
+        kinds = sorted({str(run.origin["kind"]) for run in runs.other_protocol})
         yield f"{' and '.join(kinds)} returns, the reference's are of the other kind"
 
 
@@ -83,7 +83,7 @@ def _in_place(key: CellKey, curves: list[Run]) -> Runs:
         if run.curve and first[run.curve] is not curve:
             cells.copies.append(run)
         elif run.origin["kind"] != kind:
-            cells.elsewhere.append(run)
+            cells.other_protocol.append(run)
         elif run.env_steps >= FULL * cells.budget and within(run.evaluations, limit):  # else it would leave n
             cells.complete.append(run)
         else:

@@ -35,7 +35,7 @@ def mark_failed(run: Run) -> Run:
 
 def separate(group: Runs) -> None:
     """Move runs that are no repeats out of a cell's runs: other files, other versions, copies."""
-    _of_one(file_of, group, (group.complete, group.failed, group.short, group.elsewhere), group.other_data)
+    _of_one(file_of, group, (group.complete, group.failed, group.short, group.other_protocol), group.other_data)
     _of_one(_world, group, (group.complete, group.failed, group.short), group.versions)
     _of_one_seed(group)
     _of_one_curve(group)
@@ -71,8 +71,8 @@ def remarks(group: Runs) -> Iterator[str]:
     if group.copies:
         have = "has" if len(group.copies) == 1 else "have"
         yield f"{count_text(len(group.copies), 'run')} {have} the numbers of another seed"
-    if group.rivals:
-        yield f"{count_text(len(group.rivals), 'record')} of a seed that has a worse one"
+    if group.duplicates:
+        yield f"{count_text(len(group.duplicates), 'record')} of a seed that has a worse one"
     yield from _mixed(runs)
 
 
@@ -105,7 +105,7 @@ def _of_one_seed(group: Runs) -> None:
         for e in run.evaluations:
             lowest[run.seed, e.env_steps] = min(lowest.get((run.seed, e.env_steps), e), e, key=attrgetter("mean"))
     counting_ids = {id(run) for run in (*failed.values(), *by_seed.values())}
-    group.rivals += [run for run in group.scored if id(run) not in counting_ids]
+    group.duplicates += [run for run in group.scored if id(run) not in counting_ids]
     group.complete[:] = [
         replace(run, evaluations=tuple(lowest[run.seed, e.env_steps] for e in run.evaluations))
         for run in group.complete

@@ -41,16 +41,16 @@ class Runs:
     failed: list[Run] = field(default_factory=list)  # the documented settings, ended by an error
     short: list[Run] = field(default_factory=list)  # the documented settings, but fewer steps or not yet ended
     unfinished: list[Run] = field(default_factory=list)  # short ones of all looks, versions and files: they may be bad
-    elsewhere: list[Run] = field(default_factory=list)  # ended; another protocol or environment, the same algorithm
+    other_protocol: list[Run] = field(default_factory=list)  # or another environment; ended, the same algorithm
     variants: list[Run] = field(default_factory=list)  # any other setting
     other_data: list[Run] = field(default_factory=list)  # the documented settings, on another file than those above
     versions: list[Run] = field(default_factory=list)  # the documented settings, in other versions of the environment
     copies: list[Run] = field(default_factory=list)  # the numbers of another seed
-    rivals: list[Run] = field(default_factory=list)  # a seed of which another record is worse
+    duplicates: list[Run] = field(default_factory=list)  # a seed of which another record is worse
     curves: list[Run] = field(default_factory=list)  # curves that other programs measured
     of_imported: bool = False  # the imported curves stand in the place of runs
     waiting: int = 0  # finished runs of seeds that the next look will count
-    whole: Runs | None = None  # with the seeds beyond the last look, which can only lower its verdict
+    all_seeds: Runs | None = None  # with those beyond the last look, which can only lower its verdict
     ended_look: Runs | None = None  # by a look whose seeds have ended but that looks.json does not count
     looks: Looks | None = None  # taken by ``run --until-decided``
     lost_seeds: tuple[int, ...] = ()  # of the last look, without an ended run
@@ -69,7 +69,7 @@ class Runs:
     @property
     def all(self) -> tuple[Run, ...]:
         """All runs without copies and the better of two records of a seed."""
-        return (*self.scored, *self.short, *self.elsewhere, *self.variants, *self.other_data, *self.versions)
+        return (*self.scored, *self.short, *self.other_protocol, *self.variants, *self.other_data, *self.versions)
 
 
 def gather(results: Path) -> dict[CellKey, Runs]:
@@ -90,9 +90,9 @@ def group_runs(runs: Iterable[Run]) -> dict[CellKey, Runs]:
             _sort(run, cells.setdefault(key_of(run), Runs()))
     for group in cells.values():
         for part in (group.complete, group.failed):
-            _once(part, lambda r: (r.seed, file_of(r), r.curve, str(r.environment.get("env"))))
-        for part in (group.short, group.elsewhere, group.variants):
-            _once(part, lambda r: (r.id, r.seed, file_of(r)))
+            _deduplicate(part, lambda r: (r.seed, file_of(r), r.curve, str(r.environment.get("env"))))
+        for part in (group.short, group.other_protocol, group.variants):
+            _deduplicate(part, lambda r: (r.id, r.seed, file_of(r)))
         every_short = tuple(group.short)
         separate(group)
         ended_seeds = {r.seed for r in group.scored}
@@ -122,15 +122,15 @@ def select_last_look(group: Runs) -> Runs:
 
 
 def _select_look(group: Runs, looks: Looks) -> Runs:
-    parts = [
+    complete, failed, short = (
         [run for run in part if run.seed < looks.last.seeds] for part in (group.complete, group.failed, group.short)
-    ]
-    later = len(group.scored) - len(parts[0]) - len(parts[1])
-    whole = group if later else None
-    return replace(group, complete=parts[0], failed=parts[1], short=parts[2], looks=looks, waiting=later, whole=whole)
+    )
+    later = len(group.scored) - len(complete) - len(failed)
+    look = replace(group, complete=complete, failed=failed, short=short, looks=looks, waiting=later)
+    return replace(look, all_seeds=group) if later else look
 
 
-def _once(part: list[Run], identity: Callable[[Run], tuple[object, ...]]) -> None:
+def _deduplicate(part: list[Run], identity: Callable[[Run], tuple[object, ...]]) -> None:
     """Sort runs by seed and folder, and keep the first of each identity."""
     part.sort(key=lambda r: (r.seed, str(r.folder)))
     part[:] = {identity(r): r for r in reversed(part)}.values()
@@ -173,7 +173,7 @@ def _sort(run: Run, runs: Runs) -> None:
     default = _default(run)
     runs.budget = budget_of(run)
     if default is None:
-        (runs.elsewhere if run.status == "done" and _package(run) else runs.variants).append(run)
+        (runs.other_protocol if run.status == "done" and _package(run) else runs.variants).append(run)
         return
     shorter = default.budget.model_copy(update={"steps": run.budget})
     if run.id == default.id:
@@ -182,13 +182,13 @@ def _sort(run: Run, runs: Runs) -> None:
         (runs.failed if run.status == "failed" else part).append(run)
     elif run.budget < default.budget.steps and run.id == default.model_copy(update={"budget": shorter}).id:
         runs.short.append(run)
-    elif run.status == "done" and _elsewhere(run, default):
-        runs.elsewhere.append(run)
+    elif run.status == "done" and _differs_in_protocol(run, default):
+        runs.other_protocol.append(run)
     else:
         runs.variants.append(run)
 
 
-def _elsewhere(run: Run, default: Spec) -> bool:
+def _differs_in_protocol(run: Run, default: Spec) -> bool:
     """True if a run differs from its cell's settings in nothing but task and protocol."""
     ignored = {"seed", "task", "protocol"}
     theirs = {name: value for name, value in default.model_dump(mode="json").items() if name not in ignored}

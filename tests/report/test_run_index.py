@@ -24,7 +24,7 @@ def only(results: Path) -> Runs:
     return runs[CELL]
 
 
-GROUPS = ("complete", "failed", "short", "elsewhere", "variants", "other_data", "versions", "copies", "rivals")
+GROUPS = ("complete", "failed", "short", "other_protocol", "variants", "other_data", "versions", "copies", "duplicates")
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ GROUPS = ("complete", "failed", "short", "elsewhere", "variants", "other_data", 
         ({"sets": ["algo.lr=0.1"]}, "variants"),
         ({"sets": ["budget.steps=20000000"]}, "variants"),
         ({"sets": ["budget.epoch=50000"]}, "variants"),
-        ({"sets": ["task.sticky=0.25"]}, "elsewhere"),
-        ({"sets": ["protocol.epsilon=0.05"]}, "elsewhere"),
+        ({"sets": ["task.sticky=0.25"]}, "other_protocol"),
+        ({"sets": ["protocol.epsilon=0.05"]}, "other_protocol"),
     ],
 )
 def test_a_run_is_sorted_by_its_settings_and_its_end(
@@ -71,7 +71,7 @@ def test_a_record_whose_lag_is_0_is_one_of_the_documented_settings(record_run: R
 def test_a_record_whose_lag_is_0_may_be_of_another_protocol(record_run: RecordRun, results: Path) -> None:
     with_lag(record_run([1.0, 2.0], sets=["protocol.epsilon=0.05"]), 0)
     runs = only(results)
-    assert (len(runs.elsewhere), runs.variants) == (1, [])
+    assert (len(runs.other_protocol), runs.variants) == (1, [])
 
 
 def test_a_record_whose_lag_is_1_is_refused(record_run: RecordRun) -> None:
@@ -185,7 +185,7 @@ def test_runs_on_generated_data_count_in_their_own_cell(record_run: RecordRun, r
     assert (key.task, key.dataset) == ("Hopper-v4", "mine")
     parts = (runs.complete, runs.failed, runs.short, runs.variants)
     assert [[run.seed for run in part] for part in parts] == [[0, 1], [2], [3, 4], [5]]
-    assert (runs.elsewhere, runs.other_data) == ([], [])
+    assert (runs.other_protocol, runs.other_data) == ([], [])
     assert differences(runs.variants[0]) == ["algo.batch=7"]
 
 
@@ -209,10 +209,10 @@ def test_run_on_a_rows_data_by_path_is_no_run_of_the_row(record_run: RecordRun, 
     )
     ((key, runs),) = gather(results).items()
     assert key.dataset == "halfcheetah-medium-v2"
-    assert (len(runs.elsewhere), len(runs.variants), runs.scored) == (1, 1, ())
+    assert (len(runs.other_protocol), len(runs.variants), runs.scored) == (1, 1, ())
     offline_run(record_run, "b", task="HalfCheetah-v4", sets=["task.dataset=halfcheetah-medium-v2"], seed=2)
     (runs,) = gather(results).values()
-    assert ([run.seed for run in runs.elsewhere], [run.seed for run in runs.other_data]) == ([0], [2])
+    assert ([run.seed for run in runs.other_protocol], [run.seed for run in runs.other_data]) == ([0], [2])
 
 
 def test_row_counts_runs_on_the_file_with_most_complete_runs(record_run: RecordRun, results: Path) -> None:
