@@ -77,7 +77,8 @@ class DiscreteCRR(QLearner):
     def bootstrap_value(self, obs: Tensor) -> ReturnDistribution:
         """The target network's value of its own policy at ``obs``, ``[B]``."""
         features = self.target.torso(obs)
-        return ExpectedReturn(expected_value(self.target.policy(features), self.target.head(features, "target").mean()))
+        value = self.target.head(features, "target").mean()
+        return ExpectedReturn(self.target.policy(features).expected_value(value))
 
     def weighted_cloning_loss(self, features: Tensor, value: ReturnDistribution, batch: Transition) -> Tensor:
         """The policy's loss (eq. 1), and CQL's gap if ``conservative_weight`` is set, ``[]``."""
@@ -90,7 +91,7 @@ class DiscreteCRR(QLearner):
     @torch.no_grad()
     def weight(self, policy: CategoricalPolicy, mean: Tensor, action: Tensor) -> Tensor:
         """The weight of each ``action`` ``[B]``, from the action values ``mean`` ``[B, A]`` (eq. 3 and 4), ``[B]``."""
-        advantage = gather_actions(mean, action) - expected_value(policy, mean)
+        advantage = gather_actions(mean, action) - policy.expected_value(mean)
         match self.config.mode:
             case "exp":
                 return exponential_weight(advantage, 1 / self.config.beta, self.config.max_weight)
@@ -104,8 +105,3 @@ class DiscreteCRR(QLearner):
         """Samples of the policy, ``[N]``; its mode in evaluation if ``greedy``."""
         policy = self.online.policy(self.online.torso(obs))
         return policy.mode() if role == "eval" and self.config.greedy else policy.sample()
-
-
-def expected_value(policy: CategoricalPolicy, mean: Tensor) -> Tensor:
-    """The expected value of a policy, ``[B]``, from action values ``mean`` ``[B, A]``."""
-    return (policy.logits.softmax(-1) * mean).sum(-1)

@@ -50,8 +50,7 @@ class DiscreteSAC(Compilable):
 
     def soft_value(self, policy: CategoricalPolicy, value: Tensor) -> Tensor:
         """The soft value ``[B]`` of a policy, from action values ``value`` ``[B, A]``."""
-        expected = (policy.logits.softmax(-1) * value).sum(-1)
-        return expected + self.temperature.value() * policy.entropy()
+        return policy.expected_value(value) + self.temperature.value() * policy.entropy()
 
     @compilable
     def critic_loss(self, batch: Transition, target: Tensor, member: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -24,13 +24,13 @@ from rlbench.errors import RefusedFile
 
 
 class IndexSampler(UniformSampler):
-    """Uniform sampling with replacement from a list of slots; a span would include final rows."""
+    """Uniform sampling with replacement from a list of slots; a range would include final rows."""
 
     def __init__(self, slots: Tensor, generator: torch.Generator) -> None:
         super().__init__(generator)
         self.slots = slots
 
-    def draw(self, batch: int, span: SampleRange) -> tuple[Tensor, Tensor]:  # noqa: ARG002 - the list is the span
+    def draw(self, batch: int, slots: SampleRange) -> tuple[Tensor, Tensor]:  # noqa: ARG002 - the list is its range
         """Slots ``[batch]`` and weights of 1."""
         uniform = torch.rand(batch, generator=self.generator, device=self.generator.device, dtype=torch.float64)
         return self.slots[(uniform * len(self.slots)).long()], torch.ones_like(uniform, dtype=torch.float32)

@@ -87,6 +87,10 @@ class CategoricalPolicy(NamedTuple):
         log = self.logits.log_softmax(-1)
         return (log.exp() * (log - other.logits.log_softmax(-1))).sum(-1)
 
+    def expected_value(self, value: Tensor) -> Tensor:
+        """The expectation of action values ``[B, A]``, ``[B]``."""
+        return (self.logits.softmax(-1) * value).sum(-1)
+
     def detach(self) -> CategoricalPolicy:
         """A copy without gradient."""
         return CategoricalPolicy(self.logits.detach())

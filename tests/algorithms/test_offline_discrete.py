@@ -14,7 +14,6 @@ from rlbench.algorithms.discrete_offline import (
     behavior_cloning_loss,
     behavior_mask,
     cql_loss,
-    expected_value,
 )
 from rlbench.algorithms.dqn import ActionMask, AuxiliaryLoss, QLearner
 from rlbench.config.offline_discrete import DiscreteCRRConfig
@@ -179,7 +178,7 @@ def test_crr_weights_follow_the_advantages(method: DiscreteCRRConfig, expected: 
     """Three actions of value 1, 2 and 6, whose mean under the policy is 3."""
     mean = torch.tensor([[1.0, 2.0, 6.0]], dtype=torch.float64).expand(3, -1)
     policy = CategoricalPolicy(torch.zeros(3, 3, dtype=torch.float64))
-    assert expected_value(policy, mean).tolist() == pytest.approx([3.0] * 3)
+    assert policy.expected_value(mean).tolist() == pytest.approx([3.0] * 3)
     assert crr(method).weight(policy, mean, torch.arange(3)).tolist() == pytest.approx(expected, rel=1e-12)
 
 
