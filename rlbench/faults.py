@@ -69,16 +69,16 @@ _passes: Counter[str] = Counter()
 
 def point(name: str) -> None:
     """End the process here if ``RLBENCH_FAULT`` names this point."""
-    if _due(name):
+    if _is_due(name):
         os._exit(EXIT_CODE)
     _passes[name] += 1
 
 
 def cut(name: str, content: AnyStr) -> AnyStr:
     """The content to write before ``point(name)``: all of it, or half if the process ends there."""
-    return content[: len(content) // 2] if _due(name) else content
+    return content[: len(content) // 2] if _is_due(name) else content
 
 
-def _due(name: str) -> bool:
+def _is_due(name: str) -> bool:
     target, _, time = os.environ.get(VARIABLE, "").partition(":")
     return target == name and _passes[name] + 1 == int(time or 1)

@@ -161,7 +161,7 @@ class GraphUpdater:
 
     def _verify(self, graph: CapturedGraph, first: int, length: int) -> None:
         """Replay the updates, compare them with eager ones from the same state, and keep the eager result."""
-        before, sampled = [x.clone() for x in self._state_tensors()], _copied(self.sampler.state_dict())
+        before, sampled = [x.clone() for x in self._state_tensors()], _copy_state(self.sampler.state_dict())
         streams = [generator.get_state() for generator in self.generators]
         graph.replay()
         replayed_values = [x.clone() for x in self._state_tensors()]
@@ -191,9 +191,9 @@ def _tensors(state: State) -> Iterator[Tensor]:
             yield value.detach()
 
 
-def _copied(state: State) -> State:
+def _copy_state(state: State) -> State:
     return {
-        key: _copied(value) if isinstance(value, dict) else value.clone() if isinstance(value, Tensor) else value
+        key: _copy_state(value) if isinstance(value, dict) else value.clone() if isinstance(value, Tensor) else value
         for key, value in state.items()
     }
 
@@ -235,13 +235,13 @@ class CompiledLoss(Generic[*GivenT, FoundT]):
         try:
             result = self.compiled(*args)
         except RuntimeError as error:  # a break in the graph, no C++ compiler, a kernel that cannot be made
-            self.refusal = f"could not be compiled ({_brief(error)})"
+            self.refusal = f"could not be compiled ({_error_summary(error)})"
             return self.plain(*args)
         self._has_run = True
         return result
 
 
-def _brief(error: RuntimeError) -> str:
+def _error_summary(error: RuntimeError) -> str:
     """The name of an error and the first two lines of its message; the first may only name the backend."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return " ".join([f"{type(error).__name__}:", *lines[:2]])

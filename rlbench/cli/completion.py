@@ -59,7 +59,7 @@ def tasks(context: typer.Context) -> list[str]:
     """Tasks of the typed suite, and of the typed algorithm."""
     from rlbench import suites as tables
 
-    algo = _typed(context, "algo")
+    algo = _typed_value(context, "algo")
     return [
         task
         for suite in _suites(context)
@@ -77,7 +77,7 @@ def fields(context: typer.Context, incomplete: str) -> list[str]:
     from rlbench.cli.resolve import IDENTITY, resolve
     from rlbench.config.overrides import written
 
-    suite, algo, task = (_typed(context, name) for name in ("suite", "algo", "task"))
+    suite, algo, task = (_typed_value(context, name) for name in ("suite", "algo", "task"))
     if not isinstance(suite, str) or not isinstance(algo, str):
         return []
     with suppress(RlbenchError):
@@ -97,7 +97,7 @@ def runs(context: typer.Context) -> list[str]:
     from rlbench.report.sources import sources
 
     with suppress(RlbenchError, OSError):
-        results = _typed(context, "results") or os.environ.get("RLBENCH_RESULTS")
+        results = _typed_value(context, "results") or os.environ.get("RLBENCH_RESULTS")
         results_folders = sources(Path(str(results)) if results else None).folders
         names = (str(folder) for root in results_folders for folder in folders(root))
         return list(islice(filter(SAFE.fullmatch, names), MAX_RUNS))
@@ -143,11 +143,11 @@ def played() -> list[str]:
 
 
 def _suites(context: typer.Context) -> list[str]:
-    named_suites, every = _words(_typed(context, "suite")), suites()
+    named_suites, every = _words(_typed_value(context, "suite")), suites()
     return [suite for suite in every if suite in named_suites] or every
 
 
-def _typed(context: typer.Context, name: str) -> object:
+def _typed_value(context: typer.Context, name: str) -> object:
     """Value of a typed argument or option.
 
     After an option without its value, as in ``run atari dqn --set``, typer has not assigned the arguments yet.

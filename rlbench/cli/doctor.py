@@ -95,7 +95,7 @@ def _findings(suites: list[str], results: Path) -> Iterator[Finding]:
 
 
 def _torch() -> Iterator[Finding]:
-    torch = _imported("torch")
+    torch = _try_import("torch")
     if not isinstance(torch, ModuleType):
         yield Finding("missing", "torch", f"{torch}; `{INSTALL} 'torch>=2.10'`")
         return
@@ -113,7 +113,7 @@ def _torch() -> Iterator[Finding]:
 
 
 def _roms() -> Finding:
-    roms = _imported("ale_py.roms")
+    roms = _try_import("ale_py.roms")
     if not isinstance(roms, ModuleType):
         return Finding("missing", "ale", f"{roms}; `{INSTALL} 'ale-py>=0.12'`")
     from rlbench.suites.atari import GAMES
@@ -137,7 +137,7 @@ def _package(name: str, requirement: str) -> Finding:
 
     from rlbench.envs.opengl import import_remedy
 
-    module = _imported(name)
+    module = _try_import(name)
     if isinstance(module, ModuleType):
         return Finding("ok", name, version(name))
     backend = import_remedy() if name in IMPORT_OPENGL else None
@@ -176,15 +176,15 @@ def _memory(suite: str) -> Finding:
     from rlbench.config.footprint import footprint, size_text
     from rlbench.records.machine import available_memory
 
-    free, spec = available_memory(), _largest(suite)
+    free, spec = available_memory(), _largest_run(suite)
     need = footprint(spec).total
     text = f"{size_text(free)} available, {size_text(need)} needed by a run of {suite}"
     if free >= need:
         return Finding("ok", "memory", text)
-    return Finding("missing", "memory", f"{text}; {_smaller(spec, free)}")
+    return Finding("missing", "memory", f"{text}; {_memory_remedy(spec, free)}")
 
 
-def _smaller(spec: Spec, free: int) -> str:
+def _memory_remedy(spec: Spec, free: int) -> str:
     """Remedy for too little memory: a replay that fits, else the smallest run."""
     from rlbench.config.footprint import footprint
 
@@ -198,7 +198,7 @@ def _smaller(spec: Spec, free: int) -> str:
     return f"keep less: `rlbench run {spec.suite} {spec.algorithm} --set algo.replay.capacity={capacity}`"
 
 
-def _largest(suite: str) -> Spec:
+def _largest_run(suite: str) -> Spec:
     """The documented run of a suite that takes the most memory."""
     from rlbench import suites
     from rlbench.config.footprint import footprint
@@ -213,7 +213,7 @@ def _largest(suite: str) -> Spec:
 
 
 def _updates() -> Iterator[Finding]:
-    if not isinstance(_imported("torch"), ModuleType):
+    if not isinstance(_try_import("torch"), ModuleType):
         return
     from rlbench.assembly.device import device_of
     from rlbench.assembly.engine import graph_engine
@@ -241,7 +241,7 @@ def _data() -> Iterator[Finding]:
             yield Finding("optional", f"{kind} data", f"none in {folder}; {remedy}")
 
 
-def _imported(name: str) -> ModuleType | str:
+def _try_import(name: str) -> ModuleType | str:
     """The module, or in one line why it cannot be imported; a broken library may raise anything."""
     from importlib import import_module
 

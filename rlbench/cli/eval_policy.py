@@ -52,7 +52,7 @@ def evaluate_policy(
         raise UsageError("--policy: name format and task too: rlbench eval --policy FILE --format FORMAT SUITE TASK")
     with (
         redirect_stdout(sys.stderr),  # environments may print
-        _opened(file, form, suite, task, algorithm, package, episodes, seed) as (spec, evaluation, obstacle),
+        _open_policy(file, form, suite, task, algorithm, package, episodes, seed) as (spec, evaluation, obstacle),
     ):
         for _ in evaluation:
             pass
@@ -144,7 +144,7 @@ def evaluation_fits(spec: Spec, model: int = 0) -> None:
 
 
 @contextmanager
-def _opened(
+def _open_policy(
     file: Path,
     form: str,
     suite: str,

@@ -78,10 +78,10 @@ def plan(
         if remaining:
             print_text("\n".join(map(_line, sorted(remaining, key=_length))))
         return
-    own_cells, text = _measured(evidence, suites), ""
+    own_cells, text = _measured_cells(evidence, suites), ""
     if not json:
         text = _text(remaining, own_cells) if remaining else f"nothing is missing from {evidence.own}"
-        text = "\n".join([text, *sentences([_whole(rows_of(whole=True))], terminal_width())])
+        text = "\n".join([text, *sentences([_whole_table_cost(rows_of(whole=True))], terminal_width())])
     print_result({"include": [_row(row, own_cells) for row in remaining]}, text, json=json)
 
 
@@ -107,7 +107,7 @@ def _affordable(
     if lines:
         print_text("\n".join(map(_line, (*choice.rows, *after))))
         return
-    own_cells = _measured(evidence, suites)
+    own_cells = _measured_cells(evidence, suites)
     unknown = f", {choice.unknown} of unknown length" if choice.unknown else ""
     summary = (
         f"{len(choice.rows)} verdicts in {duration(choice.hours * 3600)} of {duration(hours * 3600)}, "
@@ -124,11 +124,11 @@ def _affordable(
     print_result({"budget_hours": hours, "include": include, "after": then}, text, json=json)
 
 
-def _measured(evidence: Sources, suites: Sequence[str]) -> Mapping[CellKey, Cell]:
+def _measured_cells(evidence: Sources, suites: Sequence[str]) -> Mapping[CellKey, Cell]:
     return {cell.key: cell for cell in evidence.rlbench_cells(suites) if cell.verdict.word != "NOT RUN"}
 
 
-def _whole(rows: Sequence[RemainingRuns]) -> str:
+def _whole_table_cost(rows: Sequence[RemainingRuns]) -> str:
     """Format the cost of the whole table without any record."""
     from rlbench.config.footprint import size_text
 

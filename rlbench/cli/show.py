@@ -57,7 +57,7 @@ def show(
     """
     del references, reference  # their callbacks have selected them
     if documented:
-        _published(suite, algo, task, json=json)
+        _show_published(suite, algo, task, json=json)
         return
     from rlbench.cli.experience import steps_of
     from rlbench.cli.resolve import resolve
@@ -80,7 +80,7 @@ def show(
     print_result(_document(resolved, memory), _text(resolved, memory), json=json)
 
 
-def _published(suite: str, algo: str, task: str, *, json: bool) -> None:
+def _show_published(suite: str, algo: str, task: str, *, json: bool) -> None:
     from rlbench.report.provenance import cells_of, provenance_document, provenance_text
 
     cells = cells_of(suite, algo, task)

@@ -109,12 +109,12 @@ class Mp4Writer:
 
     def add(self, frame: NDArray[np.uint8]) -> None:
         """Add the next frame; the first one fixes their size."""
-        process = self._process = self._process or self._begun(*frame.shape[:2])
+        process = self._process = self._process or self._start_encoder(*frame.shape[:2])
         try:
             if process.stdin is not None:
                 process.stdin.write(frame.tobytes())
         except BrokenPipeError:
-            raise self._refused(process) from None
+            raise self._write_error(process) from None
         self.count += 1
 
     def end(self) -> None:
@@ -122,9 +122,9 @@ class Mp4Writer:
         if self._process is not None:
             self._process.communicate()
             if self._process.returncode:
-                raise self._refused(self._process)
+                raise self._write_error(self._process)
 
-    def _begun(self, height: int, width: int) -> subprocess.Popen[bytes]:
+    def _start_encoder(self, height: int, width: int) -> subprocess.Popen[bytes]:
         times = 2 if width < SMALL else 1
         size = (
             f"scale={-(-width * times // 2) * 2}:{-(-height * times // 2) * 2}:flags=neighbor"  # H.264 wants even ones
@@ -135,5 +135,5 @@ class Mp4Writer:
         silent = subprocess.DEVNULL
         return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=silent, stderr=silent)  # noqa: S603 - our own words
 
-    def _refused(self, process: subprocess.Popen[bytes]) -> UsageError:
+    def _write_error(self, process: subprocess.Popen[bytes]) -> UsageError:
         return UsageError(f"{self._program}: could not write the video (it ended with {process.wait()}); name it .gif")

@@ -96,8 +96,8 @@ class Watchdog:
             return
         self._raised = True
         if self.stop_signal is not None:
-            raise Interrupted(f"{self.store.folder}: {self._stopped()}", signal=self.stop_signal)
-        error = BrokenEnvironment(self._hung())
+            raise Interrupted(f"{self.store.folder}: {self._stop_text()}", signal=self.stop_signal)
+        error = BrokenEnvironment(self._hang_text())
         error.add_note(self.stacks)
         raise error
 
@@ -106,20 +106,20 @@ class Watchdog:
 
         store = self.store
         if self.stop_signal is not None:
-            print_error(f"{store.folder}: {self._stopped()}")
+            print_error(f"{store.folder}: {self._stop_text()}")
             os._exit(128 + self.stop_signal)
         outcome = store.outcome
         if outcome is None or outcome.status != "failed":
             store.explain(self.stacks)
             with suppress(RlbenchError):  # another process may hold the folder by now, or the disk be full
-                fail_lost_run(store, f"{BrokenEnvironment.__name__}: {self._hung()}")
-        print_error(f"{store.folder}: failed: {self._hung()}; nothing can interrupt them, so the process ends")
+                fail_lost_run(store, f"{BrokenEnvironment.__name__}: {self._hang_text()}")
+        print_error(f"{store.folder}: failed: {self._hang_text()}; nothing can interrupt them, so the process ends")
         os._exit(BrokenEnvironment.exit_code)
 
-    def _hung(self) -> str:
+    def _hang_text(self) -> str:
         return f"the environments have not answered for {self.env_timeout:g} s; failure.txt says where they hang"
 
-    def _stopped(self) -> str:
+    def _stop_text(self) -> str:
         return "stopped, though the environments did not answer; the same command resumes at the last checkpoint"
 
 

@@ -73,7 +73,7 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
     if not pairs:
         raise UsageError(f"{paths[0]}: holds no file of a known format; known: {', '.join(FORMATS)}; see --format")
     numbered_curves = number_seeds([points for points, _ in pairs])
-    return _distinct(
+    return _refuse_duplicates(
         [_curve(points, origin, options) for points, (_, origin) in zip(numbered_curves, pairs, strict=True)],
         curve_paths,
     )
@@ -264,7 +264,7 @@ def _in_decisions(points: Points, suite: str, algorithm: str, task: str, unit: U
     return points
 
 
-def _distinct(curves: list[ImportedCurve], paths: Sequence[Path]) -> list[ImportedCurve]:
+def _refuse_duplicates(curves: list[ImportedCurve], paths: Sequence[Path]) -> list[ImportedCurve]:
     """Refuse two curves of the same cell and seed, or one that is equal to another seed's."""
     labels, digests = dict[Label, Path](), dict[tuple[Label, str], int]()
     for curve, path in zip(curves, paths, strict=True):

@@ -58,7 +58,7 @@ def verify(path: Path) -> Seal:
     if seal is not None and (seal.size, seal.sha256) != (now.size, now.sha256):
         raise RefusedFile(
             f"{path}: SHA-256 {now.sha256[:12]}… ({now.size:,} bytes), recorded was {seal.sha256[:12]}… "
-            f"({seal.size:,} bytes); restore the file, or delete {_beside(path).name} if you meant to change it"
+            f"({seal.size:,} bytes); restore the file, or delete {_seal_path(path).name} if you meant to change it"
         )
     if seal is None and path.suffix in HDF5:
         with open_file(path):  # half a file must not be sealed
@@ -89,7 +89,7 @@ def read_seal(path: Path) -> Seal | None:
         UsageError: the name of the file is too long for a seal beside it.
         RefusedFile: the seal is damaged, or of a newer version.
     """
-    beside = _beside(path)
+    beside = _seal_path(path)
     try:
         if not beside.is_file():
             return None
@@ -110,13 +110,13 @@ def read_seal(path: Path) -> Seal | None:
 
 def write_seal(path: Path, seal: Seal) -> None:
     """Write the seal of a file, whole or not at all."""
-    temporary = disk.temporary_of(_beside(path).with_suffix(""))
+    temporary = disk.temporary_of(_seal_path(path).with_suffix(""))
     disk.sweep(temporary)
     try:
         content = {"schema_version": SCHEMA_VERSION, **seal.model_dump()}
         temporary.write_text(json.dumps({**content, "checksum": _checksum(content)}) + "\n", encoding="utf-8")
         faults.point("seal.written")
-        temporary.replace(_beside(path))
+        temporary.replace(_seal_path(path))
         faults.point("seal.placed")
     finally:
         temporary.unlink(missing_ok=True)
@@ -124,7 +124,7 @@ def write_seal(path: Path, seal: Seal) -> None:
 
 def remove_seal(path: Path) -> None:
     """Remove the seal of a file that is to be replaced."""
-    _beside(path).unlink(missing_ok=True)
+    _seal_path(path).unlink(missing_ok=True)
     faults.point("seal.forgotten")
 
 
@@ -132,5 +132,5 @@ def _checksum(content: dict[str, object]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _beside(path: Path) -> Path:
+def _seal_path(path: Path) -> Path:
     return path.with_name(path.name + SUFFIX)

@@ -104,7 +104,7 @@ def locked_download(target: Path) -> Iterator[None]:
         ResourceExhausted: the disk failed; the same call resumes.
     """
     part = part_of(target)
-    lock = _beside(part, ".lock")
+    lock = _sidecar(part, ".lock")
     with writing(part):
         part.parent.mkdir(parents=True, exist_ok=True)
         if lock.is_symlink() or lock.is_dir():
@@ -128,7 +128,7 @@ def locked_download(target: Path) -> Iterator[None]:
 def discard(target: Path) -> None:
     """Remove the partial file and its metadata."""
     part = part_of(target)
-    for path in (part, _beside(part), _beside(part, ".lock")):
+    for path in (part, _sidecar(part), _sidecar(part, ".lock")):
         path.unlink(missing_ok=True)
         faults.point("download.discarded")
 
@@ -153,7 +153,7 @@ def _attempt(url: str, part: Path, size: int | None, patience: float) -> Iterato
         headers |= {"Range": f"bytes={begin}-", "If-Range": origin.validator}
     try:
         request = Request(url, headers=headers)  # noqa: S310 - http, see above
-        response = _within(OPENING * patience, partial(urlopen, request, timeout=patience))
+        response = _with_timeout(OPENING * patience, partial(urlopen, request, timeout=patience))
     except HTTPError as error:
         error.close()
         if error.code == 416:  # the file on the server has changed
@@ -227,14 +227,14 @@ def _blocks(response: HTTPResponse, url: str, patience: float) -> Iterator[bytes
 
 def _read(response: HTTPResponse, patience: float) -> bytes:
     try:
-        return _within(patience, partial(response.read1, BLOCK))
+        return _with_timeout(patience, partial(response.read1, BLOCK))
     except TimeoutError:
         with suppress(OSError, ValueError, AttributeError), socket.socket(fileno=os.dup(response.fileno())) as copy:
             copy.shutdown(socket.SHUT_RDWR)  # or closing the response would wait for the other thread
         raise
 
 
-def _within(seconds: float, work: Callable[[], ResultT]) -> ResultT:
+def _with_timeout(seconds: float, work: Callable[[], ResultT]) -> ResultT:
     """Do ``work`` in another thread: with a byte from time to time a socket's own timeout never passes.
 
     Raises:
@@ -291,7 +291,7 @@ def _complete(url: str, part: Path, size: int | None) -> bool:
 def _origin(part: Path) -> RemoteFile | None:
     """Read the stored origin; None where it is missing or damaged, or the part is the file of another name."""
     with suppress(RefusedFile, OSError, ValueError, TypeError, AttributeError, RecursionError):
-        origin, state = RemoteFile(**json.loads(disk.content(_beside(part)))), part.lstat()
+        origin, state = RemoteFile(**json.loads(disk.content(_sidecar(part)))), part.lstat()
         plain = origin.validator is None or (origin.validator.isascii() and origin.validator.isprintable())
         if plain and stat.S_ISREG(state.st_mode) and state.st_nlink == 1:
             return origin
@@ -299,11 +299,11 @@ def _origin(part: Path) -> RemoteFile | None:
 
 
 def _write_origin(part: Path, origin: RemoteFile) -> None:
-    disk.replace(_beside(part), json.dumps(origin._asdict()).encode())
+    disk.replace(_sidecar(part), json.dumps(origin._asdict()).encode())
     faults.point("download.noted")
 
 
-def _beside(part: Path, suffix: str = ".json") -> Path:
+def _sidecar(part: Path, suffix: str = ".json") -> Path:
     return part.with_name(part.name + suffix)
 
 

@@ -51,7 +51,7 @@ def convert_log(path: Path, writer: RecordingWriter) -> dict[str, int]:
         RefusedFile: a file is missing, damaged or of another content; the message names it and the row.
     """
     with ExitStack() as stack:
-        arrays = {name: Array(_beside(path, name), dtype, stack) for name, dtype in COLUMNS.items()}
+        arrays = {name: Array(_column_path(path, name), dtype, stack) for name, dtype in COLUMNS.items()}
         lengths = {name: array.length for name, array in arrays.items()}
         if len(set(lengths.values())) != 1:
             raise RefusedFile(f"{path}: its columns have {lengths} rows; download them again")
@@ -171,5 +171,5 @@ def _header(file: gzip.GzipFile) -> tuple[tuple[int, ...], bool, np.dtype[np.gen
         raise ValueError(f"no header of numpy: {type(error).__name__}") from None
 
 
-def _beside(path: Path, column: str) -> Path:
+def _column_path(path: Path, column: str) -> Path:
     return path.with_name(path.name.replace("observation", column))

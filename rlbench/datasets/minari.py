@@ -89,12 +89,12 @@ def minari_metadata(folder: Path) -> MinariMetadata:
         form = printable(str(layout), 60)
         raise RefusedFile(f"{path}: data_format: {form}; only hdf5 is read here, convert it with Minari")
     return MinariMetadata(
-        name=_as(str, content.get("dataset_id")),
-        env_id=_as(str, env_id),
-        episodes=_as(int, content.get("total_episodes")),
-        steps=_as(int, content.get("total_steps")),
-        low=_as(float, content.get("ref_min_score")),
-        high=_as(float, content.get("ref_max_score")),
+        name=_parse(str, content.get("dataset_id")),
+        env_id=_parse(str, env_id),
+        episodes=_parse(int, content.get("total_episodes")),
+        steps=_parse(int, content.get("total_steps")),
+        low=_parse(float, content.get("ref_min_score")),
+        high=_parse(float, content.get("ref_max_score")),
     )
 
 
@@ -141,7 +141,7 @@ def _number(name: str) -> int:
     return int(digits) if digits.isdecimal() and len(digits) < 19 else 0
 
 
-def _as(kind: type[_T], value: object) -> _T | None:
+def _parse(kind: type[_T], value: object) -> _T | None:
     if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:
         value = float(value)
     return value if isinstance(value, kind) else None

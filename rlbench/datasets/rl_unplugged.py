@@ -83,7 +83,7 @@ class Shard:
 
     def trajectories(self) -> list[list[int]]:
         """Records in the order of play, each in one line; lines in the order of their first record in the shard."""
-        after = self._followers()
+        after = self._successors()
         followers = set(after.values())
         lines = []
         for begin in [*(i for i in range(len(self.stacks)) if i not in followers), *range(len(self.stacks))]:
@@ -106,7 +106,7 @@ class Shard:
             raise _refusal(self.path, self.first[number], "a damaged PNG (a second header)")
         return frame
 
-    def _followers(self) -> dict[int, int]:
+    def _successors(self) -> dict[int, int]:
         """Successor of each record, −1 without one; of several that fit, the next one in the shard."""
         begins: dict[tuple[object, ...], list[int]] = {}
         ends: dict[tuple[object, ...], list[int]] = {}

@@ -67,7 +67,7 @@ def convert_shards(
         task_metadata, remaining = _task_metadata(folder, task), {}
         for source, path in sources.items():
             record = _record(folder, source)
-            if record is not None and record.size == path.stat().st_size and _whole(folder, record):
+            if record is not None and record.size == path.stat().st_size and _is_complete(folder, record):
                 yield Conversion(path, record.counts, before=True)
             else:
                 remaining[source] = path
@@ -157,7 +157,7 @@ def _record(folder: Path, source: str) -> Done | None:
     return Done(str(file), size, counts, segments)
 
 
-def _whole(folder: Path, record: Done) -> bool:
+def _is_complete(folder: Path, record: Done) -> bool:
     """True if every file of a shard has its recorded SHA-256."""
     with suppress(RefusedFile, UsageError):
         return all(

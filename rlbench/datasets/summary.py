@@ -77,7 +77,7 @@ def summary(dataset: Dataset) -> Summary:
         lengths=_distribution(split.lengths[whole].astype(np.float64)),
         histogram=_histogram(returns),
         outside=float((np.abs(dataset.action) > 1).mean()),
-        action_cover=_cover(dataset.action.astype(np.float32, copy=False)),
+        action_cover=_coverage(dataset.action.astype(np.float32, copy=False)),
     )
 
 
@@ -127,7 +127,7 @@ def _histogram(values: NDArray[np.float64]) -> tuple[HistogramBin, ...]:
     return tuple(HistogramBin(low=float(low), high=float(high), count=int(count)) for low, high, count in pairs)
 
 
-def _cover(action: NDArray[np.float32]) -> float:
+def _coverage(action: NDArray[np.float32]) -> float:
     edges = np.linspace(-1, 1, BINS + 1)
     counts = np.stack([np.histogram(column.clip(-1, 1), edges)[0] for column in action.T])
     return float((counts >= max(1.0, COVERED * len(action))).mean())

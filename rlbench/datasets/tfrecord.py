@@ -55,12 +55,12 @@ def records(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
         with disk.open_regular(path, links=True) as raw, gzip.open(raw) as file:
             while head := file.read(12):
-                size, check = struct.unpack("<QI", _whole(head, 12))
+                size, check = struct.unpack("<QI", _check_length(head, 12))
                 if masked_crc(head[:8]) != check:
                     raise _damage(path, at, "the length's CRC-32C is wrong")
                 if size > MAX_RECORD_BYTES:
                     raise _damage(path, at, f"it has {size:,} bytes, {MAX_RECORD_BYTES:,} are allowed")
-                body = _whole(file.read(size + 4), size + 4)
+                body = _check_length(file.read(size + 4), size + 4)
                 if masked_crc(body[:size]) != int.from_bytes(body[size:], "little"):
                     raise _damage(path, at, "its CRC-32C is wrong")
                 yield at, body[:size]
@@ -126,7 +126,7 @@ def _message() -> type[Message]:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("t.Example"))
 
 
-def _whole(content: bytes, size: int) -> bytes:
+def _check_length(content: bytes, size: int) -> bytes:
     if len(content) < size:
         raise EOFError(f"{len(content)} bytes are left of {size}")
     return content

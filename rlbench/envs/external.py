@@ -39,7 +39,7 @@ def external_vector(task: GymnasiumTask, *, seeds: tuple[int, ...], training: bo
 
     def make_env() -> object:
         with _package_errors(task):
-            return _registered(task) if make is None else make(task.id, seeds)
+            return _make_env(task) if make is None else make(task.id, seeds)
 
     def prepare(env: object) -> Env:
         if not isinstance(env, gymnasium.Env):
@@ -99,7 +99,7 @@ class GrayFrames(gymnasium.ObservationWrapper[NDArray[np.uint8], Any, Any]):
         return np.asarray(frame.resize((self._side, self._side), Image.Resampling.BOX))
 
 
-def _registered(task: GymnasiumTask) -> Env:
+def _make_env(task: GymnasiumTask) -> Env:
     name = task.id.removeprefix(GYM)
     try:
         return gymnasium.make(name, disable_env_checker=True)

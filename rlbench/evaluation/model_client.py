@@ -99,7 +99,7 @@ class ModelClient:
             try:
                 unsent = unsent[os.write(pipe.fileno(), unsent) :]
             except BrokenPipeError:
-                raise self._ended() from None
+                raise self._exit_error() from None
 
     def _receive(self, seconds: float) -> NDArray[np.float64]:
         """``[N, K]``."""
@@ -121,10 +121,10 @@ class ModelClient:
                 raise RefusedFile(f"{self.path}: gives no answer in time; check the model")
             piece = os.read(pipe.fileno(), size - len(raw))
             if not piece:
-                raise self._ended()
+                raise self._exit_error()
             raw += piece
         return raw
 
-    def _ended(self) -> RefusedFile:
+    def _exit_error(self) -> RefusedFile:
         reason = f"its process ended with code {self._process.wait()}, as for lack of memory"
         return RefusedFile(f"{self.path}: {reason}; check the model")

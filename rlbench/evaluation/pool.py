@@ -121,7 +121,7 @@ class EvalWorker:
         self.silent_seconds = 0.0 if lines else self.silent_seconds + min(now - self._last_poll, MAX_SILENCE)
         self._last_poll = now
         if self.silent_seconds > env_timeout + (GRACE if self.started else STARTUP):
-            raise self._hung(env_timeout)
+            raise self._timeout_error(env_timeout)
         return None
 
     def close(self) -> None:
@@ -153,7 +153,7 @@ class EvalWorker:
         error.add_note(stderr)
         return error
 
-    def _hung(self, env_timeout: float) -> BrokenEnvironment:
+    def _timeout_error(self, env_timeout: float) -> BrokenEnvironment:
         self.process.send_signal(DUMP)
         end = monotonic() + DUMP_TIMEOUT
         while monotonic() < end and not self._stderr_text():

@@ -158,7 +158,7 @@ def load_optimizer(optimizer: torch.optim.Optimizer, state: State) -> None:
 
 def parts_state(parts: Parts) -> State:
     """The state of each part under its name: a branch, or the tensor of a tensor and of a generator."""
-    return {name: _of(part) for name, part in parts.items()}
+    return {name: _part_state(part) for name, part in parts.items()}
 
 
 def load_parts(parts: Parts, state: State) -> None:
@@ -179,7 +179,7 @@ def load_parts(parts: Parts, state: State) -> None:
                 part.load_state_dict(subtree(state, name))
 
 
-def _of(part: Part) -> State | Tensor:
+def _part_state(part: Part) -> State | Tensor:
     match part:
         case torch.nn.Module():
             return module_state(part)

@@ -85,7 +85,7 @@ def available_memory() -> int:
     limit, usage = (_cgroup(name) for name in ("memory.max", "memory.current"))
     if limit is None or usage is None:
         return free
-    return min(free, max(0, limit - usage + min(usage, _reclaimable())))
+    return min(free, max(0, limit - usage + min(usage, _reclaimable_bytes())))
 
 
 def threads() -> dict[str, str]:
@@ -99,7 +99,7 @@ def omp_threads() -> int | None:
     return int(value) if value.isdecimal() and len(value) < 5 and 0 < int(value) <= MAX_THREADS else None
 
 
-def _reclaimable() -> int:
+def _reclaimable_bytes() -> int:
     """Bytes of the control group's page cache that the kernel can reclaim."""
     try:
         lines = Path("/sys/fs/cgroup/memory.stat").read_text(encoding="utf-8").splitlines()

@@ -340,7 +340,7 @@ def set_aside(folder: Path) -> None:
     present, spec_file = [folder / part for part in PARTS[1:] if (folder / part).exists()], folder / "spec.json"
     if not present and not spec_file.exists():
         return
-    aside = _aside(folder, present)
+    aside = _attempt_folder(folder, present)
     with files.writing(aside):
         aside.mkdir(exist_ok=True)
         faults.point("aside.made")
@@ -352,7 +352,7 @@ def set_aside(folder: Path) -> None:
         disk.sync_folder(folder)
 
 
-def _aside(folder: Path, parts: list[Path]) -> Path:
+def _attempt_folder(folder: Path, parts: list[Path]) -> Path:
     """Folder of the attempt: the last one if a crash interrupted the move into it, else a new one."""
     names = [re.fullmatch(r"attempt-(\d+)", p.name) for p in folder.iterdir()]
     number = max((int(match[1]) for match in names if match), default=0)

@@ -65,7 +65,7 @@ def profile(scores: Scores, thresholds: Sequence[float]) -> Array:
 
 def improvement(ours: Scores, theirs: Scores) -> Array:
     """The probability that our run beats theirs, ties count half, mean over tasks: ``[]`` or one per resample."""
-    wins = [_wins(a, b) for a, b in zip(_rows(ours), _rows(theirs), strict=True)]
+    wins = [_mann_whitney_u(a, b) for a, b in zip(_rows(ours), _rows(theirs), strict=True)]
     return np.asarray(np.mean(wins, axis=0))
 
 
@@ -89,7 +89,7 @@ def probability_of_improvement(ours: Scores, theirs: Scores, *, fixed: bool = Fa
     """
     value, squares = float(improvement(ours, theirs)), np.zeros(2)
     for a, b in zip(_rows(ours), _rows(theirs), strict=True):
-        wins = float(_wins(a, b))
+        wins = float(_mann_whitney_u(a, b))
         n = None if fixed else len(b)
         low, high = _lower_limit(wins, len(a), n), 1 - _lower_limit(1 - wins, len(a), n)
         squares += ((wins - low) ** 2, (high - wins) ** 2)
@@ -128,7 +128,7 @@ def _resample(rows: Sequence[Array], resamples: int) -> list[Array]:
     return [row[generator.integers(0, len(row), (resamples, len(row)))] for row in rows]
 
 
-def _wins(ours: Array, theirs: Array) -> Array:
+def _mann_whitney_u(ours: Array, theirs: Array) -> Array:
     """Mann and Whitney's U as a share of all pairs."""
     a, b = ours[..., :, None], theirs[..., None, :]
     return np.asarray(((a > b) + (a == b) / 2).mean(axis=(-2, -1)))

@@ -184,7 +184,7 @@ def _test_cell(
     return Cell(
         key=key,
         documented=reference,
-        measured=_measured(scored_runs, [*scores, *failed_scores], estimator, runs, roots),
+        measured=_measure(scored_runs, [*scores, *failed_scores], estimator, runs, roots),
         verdict=Verdict("NOT RUN"),
         note="",
         margin=tolerance,
@@ -244,7 +244,7 @@ def _floor_score(scores: Sequence[float], estimator: Estimator, runs: Runs, scal
     return min([*floors, *scores], default=0.0)
 
 
-def _measured(
+def _measure(
     runs: Sequence[Run], scores: Sequence[float], estimator: Estimator, cell_runs: Runs, roots: Sequence[int]
 ) -> Measured | None:
     if not scores:
@@ -293,10 +293,10 @@ def _remarks(cell: Cell, runs: Runs, parity: str) -> Iterator[str]:
     if others := [*runs.variants, *(() if word == "NOT COMPARABLE" else runs.other_protocol)]:
         yield counts_by_setting(others)
     yield from remarks(runs)
-    yield from _unanswered(cell, runs, parity)
+    yield from _open_questions(cell, runs, parity)
 
 
-def _unanswered(cell: Cell, runs: Runs, parity: str) -> Iterator[str]:
+def _open_questions(cell: Cell, runs: Runs, parity: str) -> Iterator[str]:
     """The verdict at equal steps beside an open one, and a cell below its reference without a third measurement."""
     reference, at = cell.documented, cell.at
     if at is not None and (cell.claim is None or runs.short):

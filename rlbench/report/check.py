@@ -106,7 +106,7 @@ def against_baseline(
     """
     everything = {key: runs for key, runs in gather(results).items() if key.suite == suite}
     entries = {entry.key: entry for entry in baseline.entries if entry.key.suite == suite}
-    later = {key: _later(everything.get(key, Runs())) for key in entries}
+    later = {key: _runs_to_compare(everything.get(key, Runs())) for key in entries}
     if not other_machine:
         _same_machines(later, baseline)
     pairs = [(entry, runs) for key, entry in entries.items() for runs in later[key] or [[]]]
@@ -197,7 +197,7 @@ def to_junit(findings: Sequence[Finding], title: str) -> str:
     return "\n".join(['<?xml version="1.0" encoding="utf-8"?>', head, *cases, "</testsuite>"]) + "\n"
 
 
-def _later(runs: Runs) -> list[list[Run]]:
+def _runs_to_compare(runs: Runs) -> list[list[Run]]:
     """The runs to compare with a baseline: those of the documented settings, or else those of each other setting.
 
     Runs of fewer steps than documented, or in another environment, are not compared.
@@ -228,7 +228,7 @@ def _score_findings(
     for index, (entry, runs) in enumerate(pairs):
         scores = _levels(runs)
         if not scores:
-            findings[index] = _absent(entry.key, everything.get(entry.key, Runs()))
+            findings[index] = _absent_finding(entry.key, everything.get(entry.key, Runs()))
         elif len(entry.scores) < 2:
             findings[index] = _finding(entry.key, "score", "TOO FEW", f"{len(entry.scores)} seed in the baseline")
         else:
@@ -248,7 +248,7 @@ def _score_findings(
     return [findings[index] for index in range(len(pairs))]
 
 
-def _absent(key: CellKey, runs: Runs) -> Finding:
+def _absent_finding(key: CellKey, runs: Runs) -> Finding:
     if runs.other_protocol:
         return _finding(key, "score", "NOT RUN", "another protocol or environment")
     if runs.short or runs.variants:

@@ -26,7 +26,7 @@ def aligned(rows: Sequence[Sequence[str]], width: int | None = None, *, numbers:
     justify = [str.rjust if index in numbers else str.ljust for index in range(len(widths))]
     folded_rows = []
     for row in rows:
-        cells = [_folded(text, wide) for text, wide in zip(row, widths, strict=True)]
+        cells = [_fold(text, wide) for text, wide in zip(row, widths, strict=True)]
         for parts in zip_longest(*cells, fillvalue=""):
             fields = (side(part, wide) for side, part, wide in zip(justify, parts, widths, strict=True))
             folded_rows.append((" " * GAP).join(fields).rstrip())
@@ -43,7 +43,7 @@ def fitted(columns: Sequence[Sequence[str]], least: Sequence[int], width: int) -
     room = max(width - GAP * (len(columns) - 1), sum(least))
     best: dict[int, tuple[int, tuple[int, ...]]] = {0: (0, ())}  # by width used: lines more than needed, and widths
     for texts, low in zip(columns, least, strict=True):
-        costs = {w: sum(len(_folded(t, w)) for t in texts) for w in range(low, max(low, *map(len, texts)) + 1)}
+        costs = {w: sum(len(_fold(t, w)) for t in texts) for w in range(low, max(low, *map(len, texts)) + 1)}
         grown: dict[int, tuple[int, tuple[int, ...]]] = {}
         for width_so_far, (cost, widths) in best.items():
             for wide, lines in costs.items():
@@ -60,18 +60,18 @@ def sentences(lines: Iterable[str], width: int | None = None, *, hang: int = 2) 
     for line in lines:
         inner = " " * (len(line) - len(line.lstrip()) + hang)
         narrow = width is not None and len(line) > width
-        folded_lines += _wrapped(line, width or 0, inner) if narrow else [line]
+        folded_lines += _wrap(line, width or 0, inner) if narrow else [line]
     return folded_lines
 
 
-def _wrapped(line: str, width: int, inner: str) -> list[str]:
+def _wrap(line: str, width: int, inner: str) -> list[str]:
     """Wrap between words only: paths and `commands` stay whole, so that they can be copied."""
     with_ties = re.sub(r"`[^`]*`", lambda match: match[0].replace(" ", TIE), line)
     lines = textwrap.wrap(with_ties, width, subsequent_indent=inner, break_long_words=False, break_on_hyphens=False)
     return [part.replace(TIE, " ") for part in lines]
 
 
-def _folded(text: str, width: int) -> list[str]:
+def _fold(text: str, width: int) -> list[str]:
     if len(text) <= width:
         return [text]
     lines = [""]

@@ -265,7 +265,7 @@ def _compare_cells(
         steps = " at equal steps" if at else ""
         why = f": {'; '.join(left_out)}" if left_out else f"{steps}; see: rlbench list runs"
         raise UsageError(f"{names[0]} and {names[1]} have no cell in common that can be compared{why}")
-    return _together(names, tasks, tuple(left_out))
+    return _pool_tasks(names, tasks, tuple(left_out))
 
 
 def _of_suite(cells: Mapping[CellKey, Runs], suite: str | None) -> dict[CellKey, Runs]:
@@ -288,7 +288,7 @@ def _task(key: CellKey, first: Runs, second: Runs, *, at: bool, cut: bool) -> Ta
     return Task(key=key, first=a, second=b, improvement=better, foreign=foreign, step=step)
 
 
-def _together(names: tuple[str, str], tasks: tuple[Task, ...], left_out: tuple[str, ...]) -> Comparison:
+def _pool_tasks(names: tuple[str, str], tasks: tuple[Task, ...], left_out: tuple[str, ...]) -> Comparison:
     scale_text, scales = normalizer([task.key for task in tasks], [[*task.first, *task.second] for task in tasks])
     first, second = (
         [[scale.normalized(score) for score in row] for row, scale in zip(rows, scales, strict=True)]

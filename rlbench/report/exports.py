@@ -62,10 +62,10 @@ def events(epochs: Sequence[Epoch]) -> bytes:
         for name, value in points(epoch).items():
             event.summary.value.add(tag=name, simple_value=value)
         events_list.append(event)
-    return b"".join(_framed(event.SerializeToString(deterministic=True)) for event in events_list)
+    return b"".join(_frame_record(event.SerializeToString(deterministic=True)) for event in events_list)
 
 
-def _framed(data: bytes) -> bytes:
+def _frame_record(data: bytes) -> bytes:
     from rlbench.datasets.tfrecord import masked_crc
 
     size = struct.pack("<Q", len(data))
@@ -112,7 +112,7 @@ def curves_csv(runs_by_cell: Mapping[CellKey, Runs]) -> tuple[bytes, int]:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(HEADER)
-    runs = [run for key in sorted(runs_by_cell) for run in _counted(runs_by_cell[key])]
+    runs = [run for key in sorted(runs_by_cell) for run in _exported_runs(runs_by_cell[key])]
     for run in runs:
         kind, origin = run.origin.get("kind", "evaluation"), "imported" if run.origin else "rlbench"
         names = (run.suite, run.algorithm, run.task, run.dataset, run.seed)
@@ -142,7 +142,7 @@ def to_npz(runs_by_cell: Mapping[CellKey, Runs]) -> tuple[bytes, int]:
     return file.getvalue(), sum(not name.endswith(("/tasks", "/seeds")) for name in arrays)
 
 
-def _counted(runs: Runs) -> Sequence[Run]:
+def _exported_runs(runs: Runs) -> Sequence[Run]:
     return (*runs.scored, *runs.short, *(runs.other_protocol if runs.of_imported else ()))
 
 

@@ -54,7 +54,7 @@ def page(suites: Sequence[str], evidence: Sources) -> str:
         "{{summary}}": _tiles([cell for part in cells.values() for cell in part]) if len(cells) > 1 else "",
         "{{sections}}": "\n".join(sections),
         "{{machines}}": _machines(
-            run for key, runs in runs_by_cell.items() if key.suite in suites for run in _counted(runs)
+            run for key, runs in runs_by_cell.items() if key.suite in suites for run in _runs_to_count(runs)
         ),
     }
     text = (DATA / "report.html").read_text(encoding="utf-8")
@@ -117,7 +117,7 @@ def _seeds(suite: str, runs_by_cell: Mapping[CellKey, Runs]) -> str:
     header = ("Cell", "Seed", "Status", "Steps", "Best", "Last", "Last tenth", "Hours", "Steps/s", "Curve")
     rows = []
     for key, runs in sorted(runs_by_cell.items()):
-        if key.suite == suite and (every := _counted(runs)):
+        if key.suite == suite and (every := _runs_to_count(runs)):
             levels = [evaluation.mean for run in every for evaluation in run.evaluations] or [0.0]
             bounds = min(levels), max(levels), max(1, *(run.env_steps for run in every), 0)
             rows += [[*map(html.escape, _seed(key, run)), _spark(run, bounds)] for run in every]
@@ -189,5 +189,5 @@ def _machine(name: str, runs: Sequence[Run]) -> list[str]:
     return [name, str(len(runs)), *(", ".join(sorted(texts)) for texts in (pythons, packages, commits))]
 
 
-def _counted(runs: Runs) -> list[Run]:
+def _runs_to_count(runs: Runs) -> list[Run]:
     return [*runs.scored, *runs.short, *runs.variants]

@@ -199,7 +199,7 @@ def _verify_checkpoint(checkpoint: Path, name: str, record: Record | None) -> It
     if record is None:
         return
     yield from _errors_of(partial(manifest.refuse_foreign, checkpoint, contents.values, record.spec))
-    misplaced = _misplaced(name, contents.values.get("epoch"), record)
+    misplaced = _refuse_misplaced(name, contents.values.get("epoch"), record)
     if misplaced is not None:
         yield f"{checkpoint}: is {misplaced}; restore it"
     outcome = record.outcome
@@ -210,7 +210,7 @@ def _verify_checkpoint(checkpoint: Path, name: str, record: Record | None) -> It
         yield f"{checkpoint}: holds other weights than outcome.json names; restore it"
 
 
-def _misplaced(name: str, epoch: object, record: Record) -> str | None:
+def _refuse_misplaced(name: str, epoch: object, record: Record) -> str | None:
     """Name a checkpoint in the wrong folder; ``epoch`` is the policy's, None for a state to resume."""
     outcome, last = record.outcome, len(record.epochs) - 1
     done = outcome is not None and outcome.status == "done"

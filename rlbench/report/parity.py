@@ -146,7 +146,7 @@ def pooled_parity(rows: Sequence[Parity]) -> list[PooledParity]:
         groups.setdefault(row.key[:2], []).append(row)
     pooled_cells = []
     for (suite, algorithm), group in groups.items():
-        ours = [effect for row in group if (effect := _ours(row)) is not None]
+        ours = [effect for row in group if (effect := _effect(row)) is not None]
         peer = [effect for row in group if (effect := _peer(row)) is not None]
         if len(ours) >= MIN_CELLS:
             theirs = meta_analysis(peer) if len(peer) >= MIN_CELLS else None
@@ -214,7 +214,7 @@ def _end(run: Run) -> int:
     return run.budget if has_reached(run, run.budget) else run.evaluations[-1].env_steps
 
 
-def _ours(row: Parity) -> Effect | None:
+def _effect(row: Parity) -> Effect | None:
     variance = sample_std(row.ours) ** 2 / len(row.ours) + sample_std(row.peer) ** 2 / len(row.peer)
     return Effect(row.difference / row.way, variance / row.way**2) if row.way is not None and variance else None
 

@@ -69,7 +69,7 @@ def panels(
     clock: Callable[[Evaluation], float],
 ) -> tuple[Panel, ...]:
     """The measured tasks of a suite, or those that ``tasks`` names, which may be documented alone."""
-    cells, own = _selected(suite, evidence, tasks, algorithms), gather(evidence.own)
+    cells, own = _find_cells(suite, evidence, tasks, algorithms), gather(evidence.own)
     rlbench_runs = {} if evidence.rlbench is None else gather(evidence.rlbench)
     keys_by_task: dict[str, list[CellKey]] = {}
     lines: dict[CellKey, list[Line]] = {}
@@ -97,7 +97,7 @@ def algorithm_scores(
     suite: str, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
 ) -> tuple[str, tuple[AlgorithmScores, ...]]:
     """The scale in words, and every algorithm that has a finished run."""
-    cells = {k: r for k, r in _selected(suite, evidence, tasks, algorithms).items() if r.complete}
+    cells = {k: r for k, r in _find_cells(suite, evidence, tasks, algorithms).items() if r.complete}
     scores = {key: row for key, runs in cells.items() if (row := scores_of(key, runs))}
     references = _references(suite)
     keys = list(scores)
@@ -137,7 +137,7 @@ def shortfall_rows(
     return tuple(row for key in keys if (row := _shortfall_row(cells[key])) is not None)
 
 
-def _selected(suite: str, evidence: Sources, tasks: Sequence[str], algorithms: Sequence[str]) -> dict[CellKey, Runs]:
+def _find_cells(suite: str, evidence: Sources, tasks: Sequence[str], algorithms: Sequence[str]) -> dict[CellKey, Runs]:
     """The runs of the cells that the globs name, in the references' order."""
     runs, references = evidence.with_imported(), primaries(suite)
     keys = [*references, *sorted(key for key in runs if key.suite == suite and key not in references)]
@@ -151,12 +151,12 @@ def measured_lines(
 
     Own runs of other settings are drawn if ``variants``, or if there are no others; their label has the difference.
     """
-    groups = {algorithm: _shown(own)}
+    groups = {algorithm: _runs_to_draw(own)}
     if variants or not groups[algorithm]:
         for run in own.variants:
             groups.setdefault(f"{algorithm} {label(run)}", []).append(run)
     other = f"{algorithm} (rlbench)" if any(groups.values()) else algorithm
-    groups[other] = _shown(rlbench_runs) or groups.get(other, [])
+    groups[other] = _runs_to_draw(rlbench_runs) or groups.get(other, [])
     return [line for name, runs in groups.items() if (line := line_of(name, runs, clock))]
 
 
@@ -217,7 +217,7 @@ def _references(suite: str) -> dict[CellKey, float]:
     return {key: in_points(score, scale_of(key)) for key, score in primaries(suite).items()}
 
 
-def _shown(runs: Runs) -> list[Run]:
+def _runs_to_draw(runs: Runs) -> list[Run]:
     return runs.complete or runs.short
 
 

@@ -182,7 +182,7 @@ def _curves(panels: Sequence[Panel], *, hours: bool) -> Figure:
             axes.set_ylabel("return")
     any_measured = any(panel.lines for panel in panels)
     dotted = not hours and any_measured and any(panel.curves for panel in panels)
-    names_drawn = {name for panel in panels for name in _drawn(panel, hours=hours)}
+    names_drawn = {name for panel in panels for name in _algorithms_to_draw(panel, hours=hours)}
     _legend(
         figure,
         {name: style for name, style in styles.items() if name in names_drawn},
@@ -194,7 +194,7 @@ def _curves(panels: Sequence[Panel], *, hours: bool) -> Figure:
     return figure
 
 
-def _drawn(panel: Panel, *, hours: bool) -> set[str]:
+def _algorithms_to_draw(panel: Panel, *, hours: bool) -> set[str]:
     """The algorithms of a panel to draw: the measured ones, or else, over steps, those with a published curve."""
     return {line.algorithm for line in panel.lines} or (set() if hours else set(panel.curves))
 

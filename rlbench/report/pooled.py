@@ -109,7 +109,7 @@ def meta_analysis(effects: Sequence[Effect]) -> Meta:
     total = math.fsum(weights)
     tau2 = max(0.0, (q - df) / (total - math.fsum(w * w for w in weights) / total))
     weights = [1 / (effect.variance + tau2) for effect in effects]
-    middle = _weighted(effects, weights)
+    middle = _weighted_mean(effects, weights)
     half = t_quantile(0.975, df) * math.sqrt(_dispersion(effects, weights) / df / math.fsum(weights))
     return Meta(middle, middle - half, middle + half, math.sqrt(tau2), q, df)
 
@@ -117,7 +117,7 @@ def meta_analysis(effects: Sequence[Effect]) -> Meta:
 def _groups(cells: Sequence[Cell]) -> Iterable[Sequence[Cell]]:
     groups: dict[tuple[str, str, str, bool], list[Cell]] = {}
     for cell in cells:
-        groups.setdefault((cell.key.suite, cell.key.algorithm, cell.origin, _imported(cell)), []).append(cell)
+        groups.setdefault((cell.key.suite, cell.key.algorithm, cell.origin, _is_imported(cell)), []).append(cell)
     return groups.values()
 
 
@@ -130,7 +130,7 @@ def _rows(group: Sequence[Cell]) -> Iterator[Pooled]:
                 algorithm=group[0].key.algorithm,
                 kind=kind,
                 origin=group[0].origin,
-                of_imported=_imported(group[0]),
+                of_imported=_is_imported(group[0]),
                 cells=len(effects),
                 left_out=tuple(left_out),
                 meta=meta_analysis(list(effects.values())),
@@ -151,7 +151,7 @@ def _effects(group: Sequence[Cell], kind: Kind) -> tuple[dict[CellKey, Effect], 
     return effects, left_out
 
 
-def _imported(cell: Cell) -> bool:
+def _is_imported(cell: Cell) -> bool:
     return cell.measured is not None and cell.measured.imported
 
 
@@ -180,10 +180,10 @@ def _effect(
     return Effect((mean(scores) - reference) / abs(reference - random), variance / (reference - random) ** 2)
 
 
-def _weighted(effects: Sequence[Effect], weights: Sequence[float]) -> float:
+def _weighted_mean(effects: Sequence[Effect], weights: Sequence[float]) -> float:
     return math.fsum(w * e.difference for w, e in zip(weights, effects, strict=True)) / math.fsum(weights)
 
 
 def _dispersion(effects: Sequence[Effect], weights: Sequence[float]) -> float:
-    middle = _weighted(effects, weights)
+    middle = _weighted_mean(effects, weights)
     return math.fsum(w * (e.difference - middle) ** 2 for w, e in zip(weights, effects, strict=True))

@@ -137,7 +137,7 @@ def _reference_cells(suite: str, files: tuple[Path, ...], name: str) -> tuple[Re
     if suite == "toy":
         return _optima()
     for key, rows in every.items():
-        primary_line = None if key.algorithm in NOT_ALGORITHMS else _chosen(key, rows, name)
+        primary_line = None if key.algorithm in NOT_ALGORITHMS else _reference_line(key, rows, name)
         if primary_line is not None:
             others = tuple(row for row in rows if row is not primary_line)
             cells.append(ReferenceCell(key=key, primary=parse_score(primary_line), unparsed=others))
@@ -210,7 +210,7 @@ def comparable(key: CellKey) -> bool:
     return all(row["comparable"] != "no" for row in sourced("notes.csv") if _named(row, key))
 
 
-def _chosen(key: CellKey, rows: list[Line], name: str) -> Line | None:
+def _reference_line(key: CellKey, rows: list[Line], name: str) -> Line | None:
     """The row that a cell is compared with: of the reference called ``name``, else the primary one."""
     chosen_line = next((row for row in rows if name and row["system"] == name), None)
     return chosen_line or _primary(key, rows) or next((row for row in rows if "outside" in row), None)

@@ -84,7 +84,7 @@ def remaining_runs(
         until = curve.first_informative() if curve is not None else None
         if until is not None or not informative:
             runs = Runs() if whole else own.get(key, Runs())
-            rows.append(_missing(key, runs, runs_by_cell, seeds, here, until, gpu=gpu, informative=informative))
+            rows.append(_remaining(key, runs, runs_by_cell, seeds, here, until, gpu=gpu, informative=informative))
     return tuple(row for row in rows if row.seeds)
 
 
@@ -122,8 +122,8 @@ def throughput(key: CellKey, runs_by_cell: Mapping[CellKey, Runs], cpu: str, *, 
     near: tuple[tuple[str, Callable[[CellKey], bool]], ...] = (
         ("cell", lambda other: other == key),
         ("algorithm", lambda other: other[:2] == key[:2] and _family(other) == family),
-        ("family", lambda other: other.suite == key.suite and _family(other) == family and _alike(other, key)),
-        ("suite", lambda other: other.suite == key.suite != "offline" and _alike(other, key)),
+        ("family", lambda other: other.suite == key.suite and _family(other) == family and _similar_ratio(other, key)),
+        ("suite", lambda other: other.suite == key.suite != "offline" and _similar_ratio(other, key)),
     )
     for alike, (nearest, matches) in product((True, False), near):
         every = [run for other, runs in runs_by_cell.items() if matches(other) for run in (*runs.complete, *runs.short)]
@@ -137,7 +137,7 @@ def throughput(key: CellKey, runs_by_cell: Mapping[CellKey, Runs], cpu: str, *, 
     return None
 
 
-def _missing(
+def _remaining(
     key: CellKey,
     runs: Runs,
     runs_by_cell: Mapping[CellKey, Runs],
@@ -179,7 +179,7 @@ def _family(key: CellKey) -> str:
     return spec.algo.speed_group
 
 
-def _alike(key: CellKey, other: CellKey) -> bool:
+def _similar_ratio(key: CellKey, other: CellKey) -> bool:
     """True if both make a similar number of gradient steps per agent step: within a factor of five."""
     specs = (_spec(key), _spec(other))
     low, high = sorted(max(0.2, spec.algo.updates_per_step if spec else 0.0) for spec in specs)

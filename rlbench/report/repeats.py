@@ -73,7 +73,7 @@ def remarks(group: Runs) -> Iterator[str]:
         yield f"{count_text(len(group.copies), 'run')} {have} the numbers of another seed"
     if group.duplicates:
         yield f"{count_text(len(group.duplicates), 'record')} of a seed that has a worse one"
-    yield from _mixed(runs)
+    yield from _version_differences(runs)
 
 
 def _of_one(kind: Callable[[Run], str | None], group: Runs, parts: tuple[list[Run], ...], others: list[Run]) -> None:
@@ -125,7 +125,7 @@ def _of_one_curve(group: Runs) -> None:
     group.complete[:] = [run for run in group.complete if not run.has_learned or first[run.curve] is run]
 
 
-def _mixed(runs: Iterable[Run]) -> Iterator[str]:
+def _version_differences(runs: Iterable[Run]) -> Iterator[str]:
     """Versions in which runs of one cell differ, and runs of uncommitted code."""
     every = [[environment for environment in run.environments if environment] for run in runs]
     versions: dict[str, set[str]] = defaultdict(set)

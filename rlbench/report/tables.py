@@ -91,7 +91,7 @@ def to_csv(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
 
 def to_latex(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
     """A table for a paper, by the package ``booktabs``; without notes, and the legend above it as comments."""
-    header, rows = _filled(cells)
+    header, rows = _nonempty_columns(cells)
     columns = [index for index, name in enumerate(header) if name != "Note"]
     sides = "".join("r" if header[index] in NUMBERS else "l" for index in columns)
     titles, *lines = (" & ".join(row[i].translate(LATEX) for i in columns) + r" \\" for row in (header, *rows))
@@ -141,7 +141,7 @@ def html_grid(head: Sequence[str], rows: Iterable[Iterable[str]], numbers: Colle
 
 def html_table(cells: Sequence[Cell]) -> str:
     """The table alone; a note stands below its row, as wide as the table."""
-    header = [name for name in _filled(cells)[0] if name not in {"Note", "Verdict"}]
+    header = [name for name in _nonempty_columns(cells)[0] if name not in {"Note", "Verdict"}]
     header.insert(header.index("Task") + 1, "Verdict")
     head = "".join(f"<th{_classes(name)}>{name}</th>" for name in header)
     body = "\n".join(_html_row(cell, header) for cell in cells)
@@ -151,7 +151,7 @@ def html_table(cells: Sequence[Cell]) -> str:
 
 def to_plain(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
     """A table for people, as wide as it needs, in plain text."""
-    header, rows = _filled(cells)
+    header, rows = _nonempty_columns(cells)
     numbers = [index for index, name in enumerate(header) if name in NUMBERS]
     return "\n".join([*aligned([header, *rows], numbers=numbers), "", *legend(cells, pooled_rows)]) + "\n"
 
@@ -162,21 +162,21 @@ def to_rich(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = (), *, width:
     from rich.table import Table
     from rich.text import Text
 
-    header, rows = _filled(cells)
-    if "Suite" in header and _least(header, rows) > width:
+    header, rows = _nonempty_columns(cells)
+    if "Suite" in header and _min_width(header, rows) > width:
         parts = {cell.key.suite: [c for c in cells if c.key.suite == cell.key.suite] for cell in cells}
         rows_of = {suite: [row for row in pooled_rows if row.suite == suite] for suite in parts}
         return "\n".join(f"{suite}\n\n{to_rich(part, rows_of[suite], width=width)}" for suite, part in parts.items())
     hidden = []
     for name in OPTIONAL:
-        if name in header and _least(header, rows, whole=SCORES) > width:
+        if name in header and _min_width(header, rows, whole=SCORES) > width:
             index = header.index(name)
             hidden += [name] if name != "Note" else []
             header, *rows = ([*row[:index], *row[index + 1 :]] for row in (header, *rows))
     table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False)
     columns_of_text = list(zip(header, *rows, strict=True))
     longest = [max(map(len, texts)) for texts in columns_of_text]
-    widths = longest if fits(longest, width) else fitted(columns_of_text, _narrowest(header, rows), width)
+    widths = longest if fits(longest, width) else fitted(columns_of_text, _min_widths(header, rows), width)
     for name, wide in zip(header, widths, strict=True):
         table.add_column(name, justify=SIDES[name in NUMBERS], no_wrap=name not in FOLD_WIDTHS, width=wide)
     for cell, row in zip(cells, rows, strict=True):
@@ -188,18 +188,18 @@ def to_rich(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = (), *, width:
     if hidden:
         below.append(f"Left out for want of width: {', '.join(hidden)}; a wider terminal or --format csv has them.")
     # both sizes: without a height rich takes every dumb terminal to be 80 columns wide
-    console = Console(file=io.StringIO(), width=max(width, _least(header, rows)), height=1, force_terminal=True)
+    console = Console(file=io.StringIO(), width=max(width, _min_width(header, rows)), height=1, force_terminal=True)
     with console.capture() as captured:
         console.print(table, *(Text(line) for line in ("", *below)), sep="\n", crop=False)
     return "\n".join(line.rstrip() for line in captured.get().strip("\n").split("\n")) + "\n"
 
 
-def _least(header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Collection[str] = ()) -> int:
+def _min_width(header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Collection[str] = ()) -> int:
     """The least width of a table in a terminal, folded except for its columns ``whole``."""
-    return sum(_narrowest(header, rows, whole=whole)) + GAP * (len(header) - 1)
+    return sum(_min_widths(header, rows, whole=whole)) + GAP * (len(header) - 1)
 
 
-def _narrowest(header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Collection[str] = ()) -> list[int]:
+def _min_widths(header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Collection[str] = ()) -> list[int]:
     """The least width of each column."""
     widths = []
     for name, *texts in zip(header, *rows, strict=True):
@@ -226,7 +226,7 @@ def _grouped_notes(cells: Sequence[Cell]) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def _filled(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
+def _nonempty_columns(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
     everything = columns(cells)
     rows = [_row(cell, everything) for cell in cells]
     indices = [index for index, name in enumerate(everything) if name in REQUIRED or any(row[index] for row in rows)]

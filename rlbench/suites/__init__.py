@@ -124,7 +124,7 @@ def spec(
         raise _unknown_task(suite, task)
     task_id = module.TASKS[name_by_lower[task.lower()]]
     if not has_cell(suite, algorithm, task_id):
-        able = _few([t for t in module.DOCUMENTED if has_cell(suite, algorithm, t)])
+        able = _shortlist([t for t in module.DOCUMENTED if has_cell(suite, algorithm, t)])
         raise UsageError(f"{suite}/{algorithm}: cannot play {task_id}: the table has no such cell; it plays {able}")
     if suite not in SUITES:
         return _of_plugin(suite, algorithm, task_id, seed)
@@ -212,7 +212,7 @@ def check_algorithm(suite: str, algorithm: str) -> None:
     others = [name for name, other in SUITES.items() if algorithm in other.ALGORITHMS]
     if others:
         able = " and ".join(others)
-        raise UsageError(f"{suite} has no {algorithm}, only {able}; {suite} has {_few(list(module.ALGORITHMS))}")
+        raise UsageError(f"{suite} has no {algorithm}, only {able}; {suite} has {_shortlist(list(module.ALGORITHMS))}")
     raise UnknownName("algorithm", algorithm, module.ALGORITHMS, where=suite)
 
 
@@ -228,7 +228,7 @@ def _unknown_task(suite: str, task: str) -> UsageError:
     return UnknownName("task", task, tasks, where=suite)
 
 
-def _few(names: list[str]) -> str:
+def _shortlist(names: list[str]) -> str:
     return ", ".join(names) if len(names) <= MAX_NAMES else f"{', '.join(names[:MAX_NAMES])}, …"
 
 

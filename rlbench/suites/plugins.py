@@ -70,14 +70,14 @@ def load(suite: str) -> ModuleType:
     Raises:
         UsageError: it cannot be imported, or lacks a name of a suite.
     """
-    loaded = _loaded(suite)
+    loaded = _load_plugin(suite)
     if isinstance(loaded, str):
         raise UsageError(loaded)
     return loaded
 
 
 @cache
-def _loaded(suite: str) -> ModuleType | str:
+def _load_plugin(suite: str) -> ModuleType | str:
     """Import a plug-in, once; a text says why that fails."""
     plugin = plugins()[suite]
     where = f"suite {printable(suite)} of {plugin.distribution} {plugin.package.version}"
@@ -118,12 +118,12 @@ def _version(name: str) -> str:
     file = re.compile(rf"^\"?{top}(/|\.py,|\.[^/,]*\.so,)", re.MULTILINE)
     for dist in _distributions() if module is not None else ():
         listed = file.search(dist.read_text("RECORD") or "")
-        if listed or _editable(dist, Path(module.origin or "") if module else Path()):
+        if listed or _is_editable(dist, Path(module.origin or "") if module else Path()):
             return dist.version
     raise UsageError(f"--import {name}: no installed package brings it; install it with pip")
 
 
-def _editable(dist: Distribution, origin: Path) -> bool:
+def _is_editable(dist: Distribution, origin: Path) -> bool:
     """Tell whether a distribution is an editable installation of the folder that holds ``origin``."""
     url = json.loads(dist.read_text("direct_url.json") or "{}")
     folder = Path(unquote(urlsplit(url.get("url", "")).path))

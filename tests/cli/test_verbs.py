@@ -203,12 +203,12 @@ def test_doctor_of_a_suite_checks_only_its_requirements() -> None:
 
 
 def test_doctor_names_the_remedy_of_what_is_missing_and_exits_2(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = doctor._imported
+    usual = doctor._try_import
 
     def without(name: str) -> ModuleType | str:
         return "ModuleNotFoundError: No module named 'ale_py'" if name == "ale_py.roms" else usual(name)
 
-    monkeypatch.setattr(doctor, "_imported", without)
+    monkeypatch.setattr(doctor, "_try_import", without)
     lines = stdout_of("doctor atari", 2).splitlines()
     (missing,) = [line for line in lines if line.startswith("missing")]
     assert "pip install 'ale-py>=0.12'" in missing

@@ -23,5 +23,5 @@ def test_page_cache_counts_as_free_memory(
 ) -> None:
     monkeypatch.setattr(machine.psutil, "virtual_memory", lambda: SimpleNamespace(available=64))
     monkeypatch.setattr(machine, "_cgroup", {"memory.max": limit, "memory.current": usage}.get)
-    monkeypatch.setattr(machine, "_reclaimable", lambda: files)
+    monkeypatch.setattr(machine, "_reclaimable_bytes", lambda: files)
     assert machine.available_memory() == expected

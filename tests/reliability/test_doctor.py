@@ -49,12 +49,12 @@ def actual(*words: str) -> tuple[int, dict[str, list[tuple[str, str]]]]:
 
 def without(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """A machine on which packages cannot be imported."""
-    usual = doctor._imported
+    usual = doctor._try_import
 
     def fail_import(name: str) -> ModuleType | str:
         return f"ModuleNotFoundError: No module named '{name}'" if name in names else usual(name)
 
-    monkeypatch.setattr(doctor, "_imported", fail_import)
+    monkeypatch.setattr(doctor, "_try_import", fail_import)
     monkeypatch.delenv("MUJOCO_GL", raising=False)  # rendering sets it, and doctor names its library first
 
 

@@ -54,7 +54,7 @@ gymnasium.register("Doors-v7", entry_point=Env, max_episode_steps=20)
 """
 
 
-CACHES = (plugins.plugins, plugins._loaded, reference_files._installed, run_index.reference_spec)
+CACHES = (plugins.plugins, plugins._load_plugin, reference_files._installed, run_index.reference_spec)
 
 
 def forget() -> None:
