@@ -104,7 +104,7 @@ def suggest(name: str, candidates: Iterable[str]) -> str:
     lower = {n.lower(): n for n in reversed(names)}
     low = name.lower()
     inside = [f for f in lower if name and low in f]
-    beginnings = [f for f in lower if len(low) > 2 and _begins(f, low)]  # pog: PongNoFrameskip-v4
+    beginnings = [f for f in lower if len(low) > 2 and _resembles_start(f, low)]  # pog: PongNoFrameskip-v4
     near = list(dict.fromkeys([*inside, *difflib.get_close_matches(low, lower, n=3, cutoff=0.5), *beginnings]))[:3]
     if near:
         return f"; did you mean {' or '.join(repr(lower[n]) for n in near)}?"
@@ -125,6 +125,6 @@ def suggest_path(path: Path) -> str:
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
-def _begins(name: str, slip: str) -> bool:
+def _resembles_start(name: str, slip: str) -> bool:
     starts = (name[: len(slip)], name[: len(slip) + 1])
     return any(difflib.SequenceMatcher(None, slip, start).ratio() >= 0.75 for start in starts)

@@ -111,7 +111,7 @@ class Lines:
         self.ended += 1
         if ending.status != "interrupted":
             self.advance.end(ending.job, here=ending.started)
-        self.say(_ending_line(ending) + self._rest())
+        self.say(_ending_line(ending) + self._progress_text())
 
     def stop(self) -> None:
         """Write that the workers save their state."""
@@ -124,7 +124,7 @@ class Lines:
                 sys.stderr.write(message + "\n")
                 sys.stderr.flush()
 
-    def _rest(self) -> str:
+    def _progress_text(self) -> str:
         if self.total == 1:
             return ""
         seconds = self.advance.remaining_seconds

@@ -112,10 +112,10 @@ class Wandb:
             reinit="create_new",
         )
         self._runs[name] = run
-        self._epochs_logged[name] = self._logged(name) if run.offline else run.step
+        self._epochs_logged[name] = self._logged_epochs(name) if run.offline else run.step
         return run
 
-    def _logged(self, name: str) -> int:
+    def _logged_epochs(self, name: str) -> int:
         with suppress(RefusedFile, OSError, ValueError):
             return int(disk.content(self._where / f"{name}.logged"))
         return 0

@@ -75,7 +75,7 @@ def canonical(model: BaseModel, exclude: frozenset[str] = frozenset()) -> str:
     Defaults are left out, so that a new field whose default changes nothing keeps every old identity. The kind of the
     model is always included.
     """
-    return json.dumps(_distinct(model, exclude), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return json.dumps(_identity_fields(model, exclude), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def digest(text: str) -> str:
@@ -116,12 +116,12 @@ def _range(field: FieldInfo) -> str:
     return f"({text})" if text else ""
 
 
-def _distinct(model: BaseModel, exclude: frozenset[str]) -> dict[str, object]:
+def _identity_fields(model: BaseModel, exclude: frozenset[str]) -> dict[str, object]:
     distinct: dict[str, object] = {}
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
         if isinstance(value, BaseModel):
-            distinct[name] = _distinct(value, frozenset())
+            distinct[name] = _identity_fields(value, frozenset())
         elif name not in exclude and (name in _ALWAYS or value != field.default):
             distinct[name] = value
     return distinct

@@ -132,8 +132,8 @@ def _p_value(baseline: Sequence[float], later: Sequence[float]) -> float:
     """
     n, k = len(baseline), len(later)
     squares = (n - 1) * sample_std(baseline) ** 2 + ((k - 1) * sample_std(later) ** 2 if k > 1 else 0.0)
-    error = math.sqrt(squares / (n + k - 2) * (1 / k + 1 / n))
-    fall = mean(later) - mean(baseline)
-    if error == 0:
-        return 0.0 if fall < 0 else 1.0
-    return t_cdf(fall / error, n + k - 2)
+    standard_error = math.sqrt(squares / (n + k - 2) * (1 / k + 1 / n))
+    difference = mean(later) - mean(baseline)
+    if standard_error == 0:
+        return 0.0 if difference < 0 else 1.0
+    return t_cdf(difference / standard_error, n + k - 2)
