@@ -9,12 +9,7 @@ from scipy.special import log_softmax, logsumexp, softmax
 from torch import Tensor, nn
 
 from rlbench.algorithms.behavior_cloning import BehaviorCloning
-from rlbench.algorithms.discrete_offline import (
-    DiscreteCRR,
-    behavior_cloning_loss,
-    behavior_mask,
-    cql_loss,
-)
+from rlbench.algorithms.discrete_offline import DiscreteCRR, behavior_cloning_loss, behavior_mask, cql_loss
 from rlbench.algorithms.dqn import ActionMask, AuxiliaryLoss, QLearner
 from rlbench.config.offline_discrete import DiscreteCRRConfig
 from rlbench.nets.discrete_actor_critic import BehaviorPolicy, QNetWithPolicy

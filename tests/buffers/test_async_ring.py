@@ -196,8 +196,7 @@ def test_hindsight_samples_future_goals_in_every_env() -> None:
         max_episode_steps=50,
         generator=torch.Generator().manual_seed(1),
     )
-    batch = both.sample(2_000)
-    pairs = {(int(a), int(g)) for a, g in batch.obs[:, 1:].tolist()}
+    pairs = {(int(a), int(g)) for a, g in both.sample(2_000).obs[:, 1:].tolist()}
     assert pairs == {
         (a, g) for last in (11, 104) for a in range(last // 100 * 100, last) for g in range(a + 1, last + 1)
     }

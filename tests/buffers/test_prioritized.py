@@ -34,10 +34,8 @@ def ring(
 
 def usable(replay: RingBuffer) -> set[int]:
     """Flat slots that are complete, whole and alive: counted one by one, from the ring's own words."""
-    sample_range = replay.sample_range()
-    rows = [
-        int((sample_range.head - sample_range.n_step - i) % sample_range.length) for i in range(int(sample_range.rows))
-    ]
+    span = replay.sample_range()
+    rows = [int((span.head - span.n_step - i) % span.length) for i in range(int(span.rows))]
     return {row * NUM_ENVS + env for row in rows for env in range(NUM_ENVS) if not replay.final[row, env]}
 
 

@@ -61,9 +61,7 @@ def test_error_rate_and_power_are_as_designed(word: str, ratio: float, spread: f
 @pytest.mark.slow
 def test_family_wise_error_rate_of_below_is_as_designed() -> None:
     """Holm: at most 5 % of tables of 30 single-run cells have a wrong BELOW, though each cell is tested at 5 %."""
-    draw = np.random.default_rng(2)
-    alarms = 0
-    tables = 300
+    draw, alarms, tables = np.random.default_rng(2), 0, 300
     for _ in range(tables):
         claims = [
             prediction_test(draw.normal(1, 0.15, 5).tolist(), float(draw.normal(1, 0.15)), 0.0, 0.0) for _ in range(30)
@@ -74,8 +72,7 @@ def test_family_wise_error_rate_of_below_is_as_designed() -> None:
 
 @pytest.mark.parametrize("n", [3, 5, 10])
 def test_intervals_of_few_seeds_have_nominal_coverage(n: int) -> None:
-    draw = np.random.default_rng(3)
-    inside = 0
+    draw, inside = np.random.default_rng(3), 0
     for _ in range(REPEATS):
         scores = draw.normal(1, 0.3, n).tolist()
         low, high = interval(scores)
