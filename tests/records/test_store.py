@@ -1,7 +1,9 @@
 """Records: written whole, read whole or refused by name, locked by one process, never deleted."""
 
 import json
+import os
 import shutil
+import stat
 import subprocess
 import sys
 from dataclasses import replace
@@ -270,7 +272,7 @@ def test_a_torn_last_line_is_mended_when_the_run_is_claimed_again(tmp_path: Path
 def test_repeated_epoch_changes_nothing_and_a_different_one_truncates_the_rest(
     change: dict[str, object], tmp_path: Path
 ) -> None:
-    folder = write(tmp_path, RUN, None)
+    folder = write(tmp_path, RUN, "interrupted")
     before = (folder / "epochs.jsonl").read_bytes()
     store = locked(CATCH, tmp_path)
     slower = replace(COLLECTED, steps_per_second=1.0), replace(EVALUATED, seconds=9.0)
@@ -280,14 +282,6 @@ def test_repeated_epoch_changes_nothing_and_a_different_one_truncates_the_rest(
     assert store.append(other)
     store.release()
     assert read_record(folder).epochs == (RUN[0], other)
-
-
-def test_an_interrupted_run_whose_epochs_are_replaced_can_still_be_read(tmp_path: Path) -> None:
-    folder = write(tmp_path, RUN, "interrupted")
-    store = locked(CATCH, tmp_path)
-    store.append(replace(RUN[1], env_steps=77))
-    store.release()
-    assert len(read_record(folder).epochs) == 2
 
 
 def test_steps_are_those_of_the_environment_or_offline_those_of_the_gradient() -> None:
@@ -326,13 +320,6 @@ def test_force_starts_over_from_a_record_that_cannot_be_read(record_run: RecordR
     (folder / "spec.json").write_text("{", encoding="utf-8")
     assert read_record(record_run([2.0], force=True)).epochs[0].evaluated is not None
     assert (folder / "attempt-1" / "spec.json").read_text(encoding="utf-8") == "{"
-
-
-def test_second_lock_in_this_process_fails(tmp_path: Path) -> None:
-    first = locked(CATCH, tmp_path)
-    assert Store.lock(CATCH, tmp_path, {}) is None
-    first.release()
-    locked(CATCH, tmp_path).release()
 
 
 HOLD = """
@@ -381,11 +368,19 @@ def test_results_that_cannot_be_written_are_refused_with_the_option_to_choose_ot
         Store.lock(CATCH, tmp_path / "file", {})
 
 
-def test_a_reader_sees_the_old_outcome_or_the_new_one(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    files.replace(path, files.seal({"a": 1}))
-    files.replace(path, files.seal({"a": 2}))
-    assert files.read_sealed(path) == {"a": 2}
+def test_a_reader_sees_the_old_file_or_the_new_one_and_the_disk_has_it_before_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, fsync, synced = tmp_path / "a.json", os.fsync, list[tuple[bool, str]]()
+
+    def record_sync(handle: int) -> None:
+        synced.append((stat.S_ISDIR(os.fstat(handle).st_mode), path.read_text()))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", record_sync)
+    files.append(path, "line")
+    files.replace(path, "new")
+    assert synced == [(False, "line\n"), (True, "line\n"), (False, "line\n"), (True, "new")]
     assert list(tmp_path.iterdir()) == [path]
 
 
