@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -19,7 +20,7 @@ from rlbench.assembly.foreign_policy import ForeignActor, sb3_actor
 from rlbench.datasets.sb3_import import read_policy
 from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.errors import RefusedFile
-from rlbench.evaluation import model_client
+from rlbench.evaluation import model_client, model_process
 from rlbench.evaluation.model_client import ModelClient, ModelFormat
 from tests.commands import line_of_refusal, run_command, stdout_of
 from tests.laws.source import ROOT
@@ -182,6 +183,25 @@ def test_frame_model_in_its_process_equals_torch() -> None:
         values = client(frames)
     assert values.shape == (3, 6)
     np.testing.assert_allclose(values[:, 0], [0.008313071, 0.018329021, 0.023678280], rtol=1e-4)
+
+
+def test_a_model_of_one_row_answers_row_by_row_and_other_rows_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Session:
+        get_inputs = staticmethod(lambda: [SimpleNamespace(name="obs", shape=[1, 2], type="tensor(float)")])
+
+        def run(self, _: None, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+            (row,) = inputs["obs"]
+            return [2 * row[None]]
+
+    runtime = SimpleNamespace(SessionOptions=SimpleNamespace, InferenceSession=lambda *_, **__: Session())
+    obs = np.arange(6, dtype=np.float32).reshape(3, 2)
+    assert (model_process._onnx(b"", runtime)(obs) == 2 * obs).all()
+    client = object.__new__(ModelClient)
+    client.path = Path("m.onnx")
+    monkeypatch.setattr(ModelClient, "_send", lambda *_: None)
+    monkeypatch.setattr(ModelClient, "_receive", lambda *_: obs[:1])
+    with pytest.raises(RefusedFile, match=r"m\.onnx: answers 1 rows to 3"):
+        client(obs)
 
 
 class Endless(nn.Module):
