@@ -83,6 +83,13 @@ def test_verdict_of_a_parity_row(ours: Sequence[float], theirs: Sequence[float],
     assert row.word == word
 
 
+def test_a_failed_seed_counts_at_the_random_policys_score(rows: Rows, record_run: RecordRun) -> None:
+    record_run([50.0], suite="mujoco", algo="a2c", task=TASK, seed=9, status="failed")
+    (row,) = rows([20.0, 20.1, 20.2], [20.0, 20.1, 20.2])
+    scale = scale_of(row.key)
+    assert scale is not None and row.ours == (20.0, 20.1, 20.2, scale.random) and row.word == "OPEN"
+
+
 def test_step_is_the_last_common_evaluation_of_the_peers_curves(rows: Rows) -> None:
     (row,) = rows([20.0, 21.0, 22.0], [20.0, 21.0, 22.0], ends=[90_000, 60_000, 90_000])
     assert row.step == 60_000
@@ -134,7 +141,9 @@ def test_pooled_parity_rows_equal_a_hand_computation() -> None:
     # variances of the means: 8 / 2 + 8 / 2 and 8 / 2 + 2 / 2; the document's error is 3² / 9 = 1
     assert whole.ours == pytest.approx(meta_analysis([Effect(-10 / 40, 8 / 1600), Effect(0, 5 / 6400)]))
     assert whole.peer == pytest.approx(meta_analysis([Effect(-20 / 40, 5 / 1600), Effect(-48 / 80, 2 / 6400)]))
-    assert (whole.cells, whole.word) == (2, "OPEN")
+    bounds = ((-0.3, 0.2), (0.11, 0.3), (0.09, 0.3), (-0.09, -0.01), (-0.3, -0.01))
+    words = [whole._replace(ours=whole.ours._replace(low=low, high=high)).word for low, high in bounds]
+    assert (whole.cells, words) == (2, ["OPEN", "BETTER", "ON PAR", "ON PAR", "WORSE"])
 
 
 def test_note_has_the_distances_below_the_reference() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -84,6 +84,7 @@ def test_interval_of_the_mean_equals_scipys(scores: list[float]) -> None:
     st.integers(2, 12),
     st.floats(0, 50),
 )
+@example([10.0, 11.0, 12.0], 10.0, 20.0, 10, 5.0)  # seeds that lie closer together than the reference's
 def test_non_inferiority_equals_scipys_welch_test_with_reduced_degrees_of_freedom(
     scores: list[float], reference: float, std: float, n: int, margin: float
 ) -> None:
