@@ -1,5 +1,6 @@
 """Every field of a Spec reaches the object that it configures."""
 
+import math
 import os
 import platform
 import subprocess
@@ -108,6 +109,14 @@ def test_iqn_draws_eight_fractions_in_training_and_thirty_two_in_evaluation() ->
     learner, *_ = parts(parts_of(small("iqn", "Pong")))
     assert isinstance(learner.online.head, iqn_fqf.IQNHead)
     assert learner.online.head.samples == {"learn": 8, "target": 8, "act": 8, "eval": 32}
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "entropy"), [("Pendulum-v1", "policy.alpha_lr", -1.0), ("Catch", "alpha_lr", 0.98 * math.log(3))]
+)
+def test_a_learned_temperature_aims_at_the_documented_entropy(task: str, name: str, entropy: float) -> None:
+    spec = apply_settings(suites.spec("toy", "sac", task), [parse(f"algo.{name}=0.001")])
+    assert parts_of(spec).learner.temperature.target == pytest.approx(entropy)
 
 
 def test_exploration_and_importance_weights_follow_their_schedules() -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from rlbench.envs.toy import Catch
 from rlbench.errors import BrokenEnvironment, Diverged, RefusedFile, UsageError
 from rlbench.records.store import Store
 from rlbench.records.types import Epoch
-from rlbench.run import run
+from rlbench.run import _store_epoch, run
 from rlbench.signals import Stop
 from tests.forging import locked, outcome_of
 
@@ -159,6 +160,12 @@ def test_best_policy_is_of_the_epoch_in_the_outcome(tmp_path: Path) -> None:
     assert done.outcome is not None
     best_folder = done.folder / "checkpoint" / "best"
     assert not best_folder.exists() or checkpoint.load(best_folder)["epoch"] == done.outcome.best_epoch
+    store = locked(spec.model_copy(update={"seed": 4}), tmp_path)
+    trainer = SimpleNamespace(evaluated_policy={}, scale=None)
+    for number in range(2):
+        _store_epoch(store, replace(done.epochs[1], number=number, env_steps=number), trainer)
+    assert checkpoint.load(store.folder / "checkpoint" / "best")["epoch"] == 0
+    store.release()
 
 
 @pytest.mark.parametrize("warmup", [1, 15])

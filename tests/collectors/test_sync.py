@@ -11,6 +11,7 @@ from rlbench.buffers.ring import RingBuffer
 from rlbench.collectors.explore import EpsilonGreedy
 from rlbench.collectors.sync import Collector
 from rlbench.envs.base import Discrete, EnvInfo, Step
+from rlbench.envs.normalize import Normalized, Scale
 from rlbench.errors import BrokenEnvironment
 from tests.rings import ring_of
 
@@ -125,16 +126,24 @@ def test_new_segment_truncates_running_episodes_and_starts_fresh_environments() 
     assert runner.episode_stats.take() == ((), ())  # a game cut short is no game
 
 
+@pytest.mark.parametrize("normalized", [False, True])
 @pytest.mark.parametrize("stop", [0, 1, 3, 4, 9])
-def test_collector_resumes_from_its_state_in_mid_game(stop: int) -> None:
-    whole, buffer, _ = collector(epsilon=0.5)
+def test_collector_resumes_from_its_state_in_mid_game(stop: int, *, normalized: bool) -> None:
+    def opened() -> tuple[Collector, RingBuffer, list[Scripted]]:
+        runner, ring, envs = collector(epsilon=0.5)
+        if normalized:
+            plain, runner.scale = runner.open_envs, (scale := Scale(()))
+            runner.open_envs = lambda segment: Normalized(plain(segment), scale, learning=True)
+        return runner, ring, envs
+
+    whole, buffer, _ = opened()
     whole.open(0)
     for _ in range(stop):
         whole.step()
     saved, rows = whole.state_dict(), buffer.state_dict()
     rows = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in rows.items()}
     live = [whole.step() for _ in range(12)]
-    other, copy, envs = collector(epsilon=0.5)
+    other, copy, envs = opened()
     copy.load_state_dict(rows)
     other.load_state_dict(saved)
     assert [other.step() for _ in range(12)] == live

@@ -108,19 +108,6 @@ def test_everything_but_observations_passes_untouched() -> None:
     assert inner.closed
 
 
-def test_normalization_is_restored_from_its_state() -> None:
-    one, other = Scale((SIZE,)), Scale((SIZE,))
-    for rows in random_rows(3):
-        one.update(rows)
-    other.load_state_dict(one.state_dict())
-    rows = random_rows(1, seed=5)[0]
-    np.testing.assert_array_equal(one(rows), other(rows))
-    one.update(rows)
-    assert not np.array_equal(one(rows), other(rows))  # nothing is shared
-    other.update(rows)
-    np.testing.assert_array_equal(one(rows), other(rows))
-
-
 @pytest.mark.parametrize("task", [MujocoTask(id="Hopper-v4"), ToyTask(id="CartPole-v1")], ids=["hopper", "cartpole"])
 def test_normalized_environments_resume_from_a_snapshot_exactly(task: MujocoTask | ToyTask) -> None:
     def opened() -> tuple[Snapshot, Scale]:
