@@ -215,28 +215,19 @@ def test_file_is_hashed_once_unless_it_changes(data: Path, monkeypatch: Patch) -
     assert hashed == [data] * 3
 
 
-def test_finished_run_on_another_file_is_refused(data: Path, tmp_path: Path) -> None:
-    spec = spec_of("il")
+def test_finished_run_on_another_file_is_refused(data: Path, tmp_path: Path, monkeypatch: Patch) -> None:
+    """Also where nobody names a file: the set may have been made again, by another recipe."""
+    spec, other = spec_of("il"), write(tmp_path / "new" / "rlb-hopper-medium.hdf5", seed=1)
     locked(spec, tmp_path, {"data": {"file": data.name, "sha256": seal_of(data).sha256}}).release()
     ended = read_record(folder_of(spec, tmp_path))
     refuse_other_data(ended, Runtime(dataset=str(data)))
-    refuse_other_data(ended, Runtime())
-    with pytest.raises(RefusedFile, match=r"learned from rlb-hopper-medium.hdf5 .* is another"):
-        refuse_other_data(ended, Runtime(dataset=str(write(tmp_path / "rlb-hopper-medium.hdf5", seed=1))))
-
-
-def test_finished_run_on_a_replaced_file_is_refused(data: Path, tmp_path: Path, monkeypatch: Patch) -> None:
-    """Also where nobody names a file: the set may have been made again, by another recipe."""
-    spec = spec_of("il")
-    locked(spec, tmp_path, {"data": {"file": data.name, "sha256": seal_of(data).sha256}}).release()
-    ended = read_record(folder_of(spec, tmp_path))
-    monkeypatch.setenv("RLBENCH_DATASETS", str(data.parent))
-    refuse_other_data(ended, Runtime())
-    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "none"))
-    refuse_other_data(ended, Runtime())
-    monkeypatch.setenv("RLBENCH_DATASETS", str(write(tmp_path / "new" / "rlb-hopper-medium.hdf5", seed=1).parent))
-    with pytest.raises(RefusedFile, match=r"learned from rlb-hopper-medium.hdf5 .* is another"):
+    for folder in (tmp_path / "none", data.parent):
+        monkeypatch.setenv("RLBENCH_DATASETS", str(folder))
         refuse_other_data(ended, Runtime())
+    monkeypatch.setenv("RLBENCH_DATASETS", str(other.parent))
+    for runtime in (Runtime(), Runtime(dataset=str(other))):
+        with pytest.raises(RefusedFile, match=r"learned from rlb-hopper-medium.hdf5 .* is another"):
+            refuse_other_data(ended, runtime)
 
 
 def test_set_of_a_former_versions_recipe_is_refused(tmp_path: Path) -> None:

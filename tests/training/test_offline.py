@@ -13,16 +13,9 @@ from rlbench.ops.state_dict import State, integer, tensor
 from rlbench.records.types import Epoch, Evaluated, Progress, Updated
 from rlbench.training.clock import RngState
 from rlbench.training.offline import MAX_PENDING, DatasetIdentity, OfflineTrainer
+from tests.training.test_online import Part
 
 BUDGET = Budget(steps=100, epoch=30, segment=1000)
-
-
-class Part:
-    def state_dict(self) -> State:
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
-        pass
 
 
 class CountingLearner:
