@@ -302,7 +302,8 @@ def _open_questions(cell: Cell, runs: Runs, parity: str) -> Iterator[str]:
     if at is not None and (cell.claim is None or runs.short):
         yield at.note
     below = cell.verdict.word == "BELOW" or (at is not None and at.word == "BEHIND")
-    if below and not parity and not runs.of_imported and reference and reference.source != OPTIMUM:
+    untested = not runs.of_imported and (not parity or parity.endswith("untested"))
+    if below and untested and reference and reference.source != OPTIMUM:
         yield NOT_ANSWERED.format(*cell.key)
 
 

@@ -7,6 +7,8 @@ environment.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -49,8 +51,8 @@ NUMBERS: Final = {*COLUMNS} - {"Algorithm", "Task", "Parity"}
 
 LEGEND: Final = (
     "rlbench, Peer, Reference: mean over seeds (how many) of the last three evaluations up to the step.",
-    "rlbench - peer: a difference here is due to rlbench: settings and environment are equal, but for the last lines.",
-    "[low, high]: Welch's 95 % interval; of pooled rows that of the mean over cells.",
+    "rlbench - peer: due to rlbench or chance: settings and environment are equal, but for the last lines.",
+    "[low, high]: Welch's 95 % interval; of pooled rows that of the mean over cells. Without Parity: untested.",
     "Peer - reference: a difference here is due to the environment, or to a later version of the reference's code.",
     "Bound: the largest shortfall against the peer that the data allow (one-sided, 95 %), in % of the way.",
     "%: of the way from the random policy to the reference at that step; pooled rows are means over cells.",
@@ -70,7 +72,7 @@ class Parity:
     differences: tuple[str, ...]  # settings of ours that the peer cannot have
     our_packages: tuple[str, ...] = ()  # those of the peer's packages that our runs have in another version
     unknown: tuple[str, ...] = ()  # parts of the protocol that the peer's curves do not state
-    other_settings: tuple[str, ...] = ()  # identities of the settings of curves that are left out
+    left_out: tuple[str, ...] = ()  # other settings, environments and libraries of curves that are left out
     step: int
     ours: tuple[float, ...]  # one score a seed, failed ones last at the random policy's
     peer: tuple[float, ...]
@@ -157,7 +159,11 @@ def pooled_parity(rows: Sequence[Parity]) -> list[PooledParity]:
 def _row(key: CellKey, runs: Runs) -> Parity | None:
     """A cell before the other cells of its suite are tested; None without two seeds on each side at a common step."""
     curves = [run for run in runs.curves if run.origin.get("kind") == "evaluation"]
-    peers = [run for run in curves if run.origin["settings"] in {"", documented_id(run)}]
+    kinds = {run.folder: _other_kind(run) for run in curves}
+    libraries = Counter(_library(run) for run in curves if not kinds[run.folder])
+    main = libraries.most_common(1)[0][0] if libraries else ""
+    kinds = {run.folder: kinds[run.folder] or (_library(run) if _library(run) != main else "") for run in curves}
+    peers = [run for run in curves if not kinds[run.folder]]
     files = {file_of(run) for run in peers}
     scored_runs = [run for run in (*runs.complete, *runs.short) if run.evaluations and file_of(run) in files]
     if runs.of_imported or len(peers) < MIN_SEEDS_A_SIDE or len(scored_runs) < MIN_SEEDS_A_SIDE:
@@ -187,12 +193,12 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     origins = [run.origin for run in peers]
     return Parity(
         key=key,
-        library=", ".join(sorted({str(origin["library"] or origin["format"]) for origin in origins})),
+        library=main,
         packages=_texts(origins, "packages"),
         differences=_texts(origins, "differences"),
         our_packages=_other_versions(_texts(origins, "packages"), scored_runs),
         unknown=_texts(origins, "unknown"),
-        other_settings=tuple(dict.fromkeys(str(run.origin["settings"]) for run in curves if run not in peers)),
+        left_out=tuple(dict.fromkeys(filter(None, kinds.values()))),
         step=step,
         ours=tuple(ours),
         peer=tuple(theirs),
@@ -231,7 +237,21 @@ def _other_versions(packages: Iterable[str], ours: Iterable[Run]) -> tuple[str, 
     names = {text.partition(" ")[0] for text in packages}
     parts = (environment.get("packages") for run in ours for environment in run.environments)
     versions = {f"{name} {part[name]}" for part in parts if isinstance(part, Mapping) for name in names & {*part}}
-    return tuple(sorted(versions - {*packages}))
+    several = {text.partition(" ")[0] for text in {*packages} ^ versions}
+    return tuple(sorted(text for text in versions if text.partition(" ")[0] in several))
+
+
+def _library(curve: Run) -> str:
+    return str(curve.origin["library"] or curve.origin["format"])
+
+
+def _other_kind(curve: Run) -> str:
+    """The settings or the environment of a curve that are not those of its cell; empty where they are."""
+    settings, env_id = str(curve.origin["settings"]), str(curve.origin["env_id"])
+    if settings not in {"", documented_id(curve)}:
+        return f"settings {settings}"
+    name = env_id.rpartition("/")[2]
+    return env_id if re.search(r"-v\d+$", name) and name.lower() != curve.task.lower() else ""
 
 
 def _texts(origins: Sequence[Mapping[str, object]], name: str) -> tuple[str, ...]:
@@ -241,7 +261,7 @@ def _texts(origins: Sequence[Mapping[str, object]], name: str) -> tuple[str, ...
 
 
 NOT_ANSWERED: Final = (
-    "NOT ANSWERED whether the environment explains it: no curves of another library; "
+    "NOT ANSWERED whether the environment explains it: no tested parity with another library's curves; "
     "add some with `rlbench import FILE --as {}/{} --results DIR`"
 )
 """The note of a cell below its reference that has no row of parity."""
@@ -309,7 +329,7 @@ def parity_document(row: Parity) -> dict[str, object]:
         "differences": list(row.differences),
         "our_packages": list(row.our_packages),
         "unknown": list(row.unknown),
-        "other_settings": list(row.other_settings),
+        "left_out": list(row.left_out),
         "step": row.step,
         "ours": list(row.ours),
         "peer": list(row.peer),
@@ -364,7 +384,7 @@ def _legend(rows: Sequence[Parity]) -> list[str]:
     lines += [f"Not equal in {algorithm}: {text}." for algorithm, text in differences]
     for row in rows:
         remarks = {"rlbench ran with": row.our_packages, "the peer's curves do not state": row.unknown}
-        remarks["left out are curves with the settings"] = row.other_settings
+        remarks["left out are curves of"] = row.left_out
         cell = f"{row.key.algorithm} on {task_name(row.key)}"
         lines += [f"{cell}: {text} {', '.join(texts)}." for text, texts in remarks.items() if texts]
     return lines

@@ -2,7 +2,8 @@
 
 A cell's effect is (ours - reference) / (reference - random policy), with Welch's squared error. The between-cell
 variance is DerSimonian and Laird's (1986, doi:10.1016/0197-2456(86)90046-2), the interval Hartung and Knapp's (2001,
-doi:10.1002/sim.1009). Groups are declared: one a suite, algorithm and kind of checkpoint.
+doi:10.1002/sim.1009), never narrower than the cells' own errors give (Röver et al. 2015,
+doi:10.1186/s12874-015-0091-1). Groups are declared: one a suite, algorithm and kind of checkpoint.
 """
 
 from __future__ import annotations
@@ -110,7 +111,8 @@ def meta_analysis(effects: Sequence[Effect]) -> Meta:
     tau2 = max(0.0, (q - df) / (total - math.fsum(w * w for w in weights) / total))
     weights = [1 / (effect.variance + tau2) for effect in effects]
     middle = _weighted_mean(effects, weights)
-    half = t_quantile(0.975, df) * math.sqrt(_dispersion(effects, weights) / df / math.fsum(weights))
+    scale = max(1.0, _dispersion(effects, weights) / df)  # cells that agree by luck narrow no interval
+    half = t_quantile(0.975, df) * math.sqrt(scale / math.fsum(weights))
     return Meta(middle, middle - half, middle + half, math.sqrt(tau2), q, df)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,13 +27,13 @@ TASK = "Swimmer-v4"
 Rows = Callable[..., list[Parity]]
 
 
-def peer(
-    path: Path, scores: Sequence[float], *, task: str = TASK, ends: Sequence[int] = (), settings: Sequence[str] = ()
-) -> None:
-    """Import a curve a seed: its score at 30,000, 60,000 … steps, to 90,000 or to its end."""
+def peer(path: Path, scores: Sequence[float], *, task: str = TASK, first: int = 0, **lists: Sequence[Any]) -> None:
+    """Import a curve a seed from ``first`` on: its score at 30,000, 60,000 … steps, to 90,000 or to its end."""
+    ends, settings, library = (lists.get(name, ()) for name in ("ends", "settings", "library"))
+    cell = {"peer": library[0] if library else "lib 1", "suite": "mujoco", "algorithm": "a2c", "task": task}
     lines = [
-        {"peer": "lib 1", "algorithm": "a2c", "task": task, "seed": seed, "steps": step, "returns": [score]}
-        | {"mujoco": "3", "differences": ["x: 1"], "suite": "mujoco", "settings": settings[seed] if settings else ""}
+        {**cell, "seed": first + seed, "settings": settings[seed] if settings else "", "steps": step}
+        | {"returns": [score], "mujoco": "3", "differences": ["x: 1"]}
         for seed, score in enumerate(scores)
         for step in range(30_000, (ends[seed] if ends else 90_000) + 1, 30_000)
     ]
@@ -95,11 +96,15 @@ def test_step_is_the_last_common_evaluation_of_the_peers_curves(rows: Rows) -> N
     assert row.step == 60_000
 
 
-def test_curves_of_other_settings_are_left_out_and_other_versions_named(rows: Rows) -> None:
+def test_curves_of_other_settings_environments_and_libraries_are_left_out(rows: Rows, tmp_path: Path) -> None:
     settings = [suites.spec("mujoco", "a2c", TASK).id, "0123456789ab", "", ""]
-    (row,) = rows([20.0, 21.0, 22.0], [20.0, 99.0, 21.0, 22.0], settings=settings)
-    assert row.peer == (20, 21, 22)
-    for text in ("rlbench ran with mujoco 3.3.7", "curves do not state settings", "settings 0123456789ab"):
+    rows([20.0, 21.0, 22.0], [20.0, 99.0, 21.0, 22.0], settings=settings)
+    peer(tmp_path, [99.0], task="Swimmer-v5", first=10)
+    peer(tmp_path, [99.0, 98.0], library=["lib 2"], first=20)
+    (row,) = parity_rows(with_imported(gather(tmp_path / "results"), tmp_path / "results"), ["mujoco"])
+    assert (row.library, row.peer) == ("lib 1", (20, 21, 22))
+    left_out = "left out are curves of settings 0123456789ab, Swimmer-v5, lib 2"
+    for text in ("rlbench ran with mujoco 3.3.7", "curves do not state settings", left_out):
         assert f"{text}." in parity_plain([row])
 
 
@@ -165,8 +170,11 @@ def test_a_cell_below_its_reference_names_the_peer_or_is_not_answered(
         return next(cell.note for cell in cells if cell.key[1:3] == ("a2c", task) and cell.verdict.word == "BELOW")
 
     assert "NOT ANSWERED" in note() and "`rlbench import FILE --as mujoco/a2c --results DIR`" in note()
-    peer(tmp_path, [100.0, 101.0, 102.0, 103.0], task=task)
-    assert "NOT ANSWERED" not in note() and "at 90,000 steps rlbench 102.0 (5), lib 1" in note()
+    peer(tmp_path, [100.0, 101.0, 102.0], task=task, first=50)  # where the published curve has not risen
+    assert "NOT ANSWERED" in note() and "parity untested" in note()
+    shutil.rmtree(tmp_path / "results/mujoco/a2c" / task / "imported")
+    peer(tmp_path, [100.0, 101.0, 102.0, 103.0], task=task, ends=[990_000] * 4)
+    assert "NOT ANSWERED" not in note() and "at 990,000 steps rlbench 102.0 (5), lib 1" in note()
 
 
 def test_every_format_holds_the_same_row(rows: Rows, results: Path) -> None:
