@@ -158,12 +158,7 @@ def pooled_parity(rows: Sequence[Parity]) -> list[PooledParity]:
 
 def _row(key: CellKey, runs: Runs) -> Parity | None:
     """A cell before the other cells of its suite are tested; None without two seeds on each side at a common step."""
-    curves = [run for run in runs.curves if run.origin.get("kind") == "evaluation"]
-    kinds = {run.folder: _other_kind(run) for run in curves}
-    libraries = Counter(_library(run) for run in curves if not kinds[run.folder])
-    main = libraries.most_common(1)[0][0] if libraries else ""
-    kinds = {run.folder: kinds[run.folder] or (_library(run) if _library(run) != main else "") for run in curves}
-    peers = [run for run in curves if not kinds[run.folder]]
+    peers, left_out = _peers([run for run in runs.curves if run.origin.get("kind") == "evaluation"])
     files = {file_of(run) for run in peers}
     scored_runs = [run for run in (*runs.complete, *runs.short) if run.evaluations and file_of(run) in files]
     if runs.of_imported or len(peers) < MIN_SEEDS_A_SIDE or len(scored_runs) < MIN_SEEDS_A_SIDE:
@@ -193,12 +188,12 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     origins = [run.origin for run in peers]
     return Parity(
         key=key,
-        library=main,
+        library=_library(peers[0]),
         packages=_texts(origins, "packages"),
         differences=_texts(origins, "differences"),
         our_packages=_other_versions(_texts(origins, "packages"), scored_runs),
         unknown=_texts(origins, "unknown"),
-        left_out=tuple(dict.fromkeys(filter(None, kinds.values()))),
+        left_out=left_out,
         step=step,
         ours=tuple(ours),
         peer=tuple(theirs),
@@ -239,6 +234,16 @@ def _other_versions(packages: Iterable[str], ours: Iterable[Run]) -> tuple[str, 
     versions = {f"{name} {part[name]}" for part in parts if isinstance(part, Mapping) for name in names & {*part}}
     several = {text.partition(" ")[0] for text in {*packages} ^ versions}
     return tuple(sorted(text for text in versions if text.partition(" ")[0] in several))
+
+
+def _peers(curves: Sequence[Run]) -> tuple[list[Run], tuple[str, ...]]:
+    """The curves of the cell's settings and environment by the library with most of them; what others are of."""
+    differences = [_other_kind(curve) for curve in curves]
+    libraries = Counter(_library(curve) for curve, text in zip(curves, differences, strict=True) if not text)
+    main = libraries.most_common(1)[0][0] if libraries else ""
+    texts = [text or (_library(c) if _library(c) != main else "") for c, text in zip(curves, differences, strict=True)]
+    peers = [curve for curve, text in zip(curves, texts, strict=True) if not text]
+    return peers, tuple(dict.fromkeys(filter(None, texts)))
 
 
 def _library(curve: Run) -> str:
