@@ -188,7 +188,7 @@ def test_a_tree_becomes_its_leaves_in_order() -> None:
     ]
 
 
-@given(st.dictionaries(st.sampled_from(["lr", "gamma", "adam_epsilon"]), st.floats(1e-6, 1), max_size=3))
+@given(st.dictionaries(st.sampled_from(["lr", "gamma", "adam_epsilon"]), st.floats(1e-6, 1), min_size=1, max_size=3))
 def test_a_tree_and_its_settings_on_the_command_line_mean_the_same(tree: dict[str, float]) -> None:
     from_tree = apply_settings(PONG, flatten({"algo": tree}, "a.toml"))
     assert from_tree == apply_settings(PONG, [parse(f"algo.{name}={number!r}") for name, number in tree.items()])
