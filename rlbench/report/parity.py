@@ -266,8 +266,8 @@ def _texts(origins: Sequence[Mapping[str, object]], name: str) -> tuple[str, ...
 
 
 NOT_ANSWERED: Final = (
-    "NOT ANSWERED whether the environment explains it: no tested parity with another library's curves; "
-    "add some with `rlbench import FILE --as {}/{} --results DIR`"
+    "NOT ANSWERED whether the environment explains it: no tested parity with a library; "
+    "add curves: `rlbench import FILE --as {}/{} --results DIR`"
 )
 """The note of a cell below its reference that has no row of parity."""
 
