@@ -157,7 +157,7 @@ def main(arguments: Sequence[str]) -> None:
     d3rlpy.seed(seed)
     data, (config, differences) = dataset(path, spec), learner(spec)
     kind = spec.algo.method.kind
-    differences += (f"d3rlpy's own: {UNSET[kind]}",) if kind in UNSET else ()
+    differences += (f"d3rlpy's own values of {UNSET[kind]}",) if kind in UNSET else ()
     differences += ("terminate_on_end=false",) if spec.algo.terminate_on_end else ()
     algorithm = config.create(device=False)
     algorithm.build_with_dataset(data)

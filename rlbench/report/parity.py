@@ -269,7 +269,7 @@ NOT_ANSWERED: Final = (
     "NOT ANSWERED whether the environment explains it: no tested parity with a library; "
     "add curves: `rlbench import FILE --as {}/{} --results DIR`"
 )
-"""The note of a cell below its reference that has no row of parity."""
+"""The note of a cell below its reference without a tested row of parity."""
 
 
 def parity_note(row: Parity) -> str:
