@@ -28,7 +28,7 @@ from rlbench.report.estimate import (
     within,
 )
 from rlbench.report.imported_runs import imported_remarks, with_imported
-from rlbench.report.parity import NOT_ANSWERED, parity_note, parity_rows
+from rlbench.report.parity import NOT_ANSWERED, Parity, parity_note, parity_rows
 from rlbench.report.reference_scores import (
     SHARE,
     at_the_end,
@@ -120,7 +120,7 @@ def every_cell(
     """
     runs = {key: select_last_look(group) for key, group in with_imported(gather(results), results).items()}
     returns_by_file = recorded_returns(run for group in runs.values() for run in group.all)
-    parity = {row.key: parity_note(row) for row in parity_rows(runs, suites)}
+    parity = {row.key: row for row in parity_rows(runs, suites)}
     table: list[Cell] = []
     for suite in suites:
         references = primaries(suite)
@@ -132,7 +132,7 @@ def every_cell(
         for cell, group, at in zip(cells, groups.values(), at_steps, strict=True):
             verdict = _verdict(None if cell.claim is None else next(verdicts), group)
             row = replace(cell, verdict=verdict, at=at)
-            table.append(replace(row, note="; ".join(_remarks(row, group, parity.get(cell.key, "")))))
+            table.append(replace(row, note="; ".join(_remarks(row, group, parity.get(cell.key)))))
     return tuple(table)
 
 
@@ -265,10 +265,10 @@ def _measure(
     )
 
 
-def _remarks(cell: Cell, runs: Runs, parity: str) -> Iterator[str]:
+def _remarks(cell: Cell, runs: Runs, parity: Parity | None) -> Iterator[str]:
     """The notes of a cell, in a fixed order."""
     reference, word = cell.documented, cell.verdict.word
-    yield from (*imported_remarks(runs, parity), *notes(cell.key))
+    yield from (*imported_remarks(runs, parity_note(parity) if parity else ""), *notes(cell.key))
     if problem := suites.unavailable_reason(cell.key.suite):
         yield problem
     if word == "NOT COMPARABLE":
@@ -296,13 +296,13 @@ def _remarks(cell: Cell, runs: Runs, parity: str) -> Iterator[str]:
     yield from _open_questions(cell, runs, parity)
 
 
-def _open_questions(cell: Cell, runs: Runs, parity: str) -> Iterator[str]:
+def _open_questions(cell: Cell, runs: Runs, parity: Parity | None) -> Iterator[str]:
     """The verdict at equal steps beside an open one, and a cell below its reference without a third measurement."""
     reference, at = cell.documented, cell.at
     if at is not None and (cell.claim is None or runs.short):
         yield at.note
     below = cell.verdict.word == "BELOW" or (at is not None and at.word == "BEHIND")
-    untested = not runs.of_imported and (not parity or parity.endswith("untested"))
+    untested = not runs.of_imported and (parity is None or not parity.word)
     if below and untested and reference and reference.source != OPTIMUM:
         yield NOT_ANSWERED.format(*cell.key)
 
