@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from rlbench.config.names import number_text
+from rlbench.config.names import count_text, number_text
 from rlbench.report.columns import aligned
 from rlbench.report.equal_steps import ReferencePoint, has_reached, reference_curve, score_at, window
 from rlbench.report.estimate import TOLERANCE, mean, sample_std
@@ -72,7 +72,7 @@ class Parity:
     differences: tuple[str, ...]  # settings of ours that the peer cannot have
     our_packages: tuple[str, ...] = ()  # those of the peer's packages that our runs have in another version
     unknown: tuple[str, ...] = ()  # parts of the protocol that the peer's curves do not state
-    left_out: tuple[str, ...] = ()  # other settings, environments and libraries of curves that are left out
+    left_out: tuple[str, ...] = ()  # curves of other settings, environments, libraries; copies; seeds below the step
     step: int
     ours: tuple[float, ...]  # one score a seed, failed ones last at the random policy's
     peer: tuple[float, ...]
@@ -179,6 +179,8 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     if scale is not None and (curve is None or curve.has_risen(step)):
         way = abs((level.mean if level is not None else mean(theirs)) - scale.random) or None
     claim = None
+    if below := len(scored_runs) - len(ours):
+        left_out = (*left_out, f"{count_text(below, 'seed')} of rlbench below the step")
     if way is not None and scale is not None:
         floors = [min(scale.random, *ours)] * len(runs.failed)
         std = sample_std(theirs) * ((len(theirs) - 1) / len(theirs)) ** 0.5  # divided by n, as references print it
@@ -238,12 +240,13 @@ def _other_versions(packages: Iterable[str], ours: Iterable[Run]) -> tuple[str, 
 
 def _peers(curves: Sequence[Run]) -> tuple[list[Run], tuple[str, ...]]:
     """The curves of the cell's settings and environment by the library with most of them; what others are of."""
-    differences = [_other_kind(curve) for curve in curves]
+    first = {curve.curve: curve for curve in reversed(curves)}
+    differences = [_other_kind(c) if not c.curve or first[c.curve] is c else "another seed (copies)" for c in curves]
     libraries = Counter(_library(curve) for curve, text in zip(curves, differences, strict=True) if not text)
     main = libraries.most_common(1)[0][0] if libraries else ""
     texts = [text or (_library(c) if _library(c) != main else "") for c, text in zip(curves, differences, strict=True)]
     peers = [curve for curve, text in zip(curves, texts, strict=True) if not text]
-    return peers, tuple(dict.fromkeys(filter(None, texts)))
+    return peers, tuple(f"curves of {text}" for text in dict.fromkeys(filter(None, texts)))
 
 
 def _library(curve: Run) -> str:
@@ -260,9 +263,8 @@ def _other_kind(curve: Run) -> str:
 
 
 def _texts(origins: Sequence[Mapping[str, object]], name: str) -> tuple[str, ...]:
-    return tuple(
-        dict.fromkeys(text for origin in origins if isinstance(texts := origin[name], tuple) for text in texts)
-    )
+    texts = (text for origin in origins if isinstance(parts := origin[name], tuple) for text in parts)
+    return tuple(dict.fromkeys(texts))
 
 
 NOT_ANSWERED: Final = (
@@ -325,8 +327,7 @@ TEXTS: Final[dict[str, Callable[[Sequence[Parity]], str]]] = {
 
 def parity_document(row: Parity) -> dict[str, object]:
     """A row as scripts read it; every row has the same fields."""
-    low, high = row.interval
-    level = row.reference
+    (low, high), level = row.interval, row.reference
     return {
         **row.key.document(),
         "library": row.library,
@@ -364,8 +365,7 @@ def _body(rows: Sequence[Parity]) -> list[list[str]]:
 
 
 def _line(row: Parity) -> list[str]:
-    low, high = row.interval
-    level, percent = row.reference, row.peer_percent
+    (low, high), level, percent = row.interval, row.reference, row.peer_percent
     behind = "" if row.peer_difference is None else _signed(row.peer_difference)
     return [
         row.key.algorithm,
@@ -389,7 +389,7 @@ def _legend(rows: Sequence[Parity]) -> list[str]:
     lines += [f"Not equal in {algorithm}: {text}." for algorithm, text in differences]
     for row in rows:
         remarks = {"rlbench ran with": row.our_packages, "the peer's curves do not state": row.unknown}
-        remarks["left out are curves of"] = row.left_out
+        remarks["left out are"] = row.left_out
         cell = f"{row.key.algorithm} on {task_name(row.key)}"
         lines += [f"{cell}: {text} {', '.join(texts)}." for text, texts in remarks.items() if texts]
     return lines
