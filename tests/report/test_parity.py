@@ -33,12 +33,12 @@ def peer(path: Path, scores: Sequence[float], *, task: str = TASK, first: int = 
     cell = {"peer": library[0] if library else "lib 1", "suite": "mujoco", "algorithm": "a2c", "task": task}
     lines = [
         {**cell, "seed": first + seed, "settings": settings[seed] if settings else "", "steps": step}
-        | {"returns": [score], "mujoco": "3", "differences": ["x: 1"]}
+        | {"returns": [score if step > 1 else step], "mujoco": "3", "differences": ["x: 1"]}
         for seed, score in enumerate(scores)
-        for step in range(30_000, (ends[seed] if ends else 90_000) + 1, 30_000)
+        for step in (0, 1, *range(30_000, (ends[seed] if ends else 90_000) + 1, 30_000))
     ]
     (path / "peer.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert not lines or main(["import", str(path / "peer.jsonl"), "--results", str(path / "results")]) == 0
+    assert main(["import", str(path / "peer.jsonl"), "--results", str(path / "results")]) == 0
 
 
 @pytest.fixture
@@ -96,34 +96,21 @@ def test_step_is_the_last_common_evaluation_of_the_peers_curves(rows: Rows) -> N
     assert row.step == 60_000
 
 
-def test_curves_of_other_settings_environments_and_libraries_are_left_out(rows: Rows, tmp_path: Path) -> None:
-    settings = [suites.spec("mujoco", "a2c", TASK).id, "0123456789ab", "", ""]
-    rows([20.0, 21.0, 22.0], [20.0, 99.0, 21.0, 22.0], settings=settings)
-    peer(tmp_path, [99.0], task="Swimmer-v5", first=10)
-    peer(tmp_path, [99.0, 98.0], library=["lib 2"], first=20)
-    (row,) = parity_rows(with_imported(gather(tmp_path / "results"), tmp_path / "results"), ["mujoco"])
-    assert (row.library, row.peer) == ("lib 1", (20, 21, 22))
-    left_out = "left out are curves of settings 0123456789ab, curves of Swimmer-v5, curves of lib 2"
-    for text in ("rlbench ran with mujoco 3.3.7", "curves do not state settings", left_out):
-        assert f"{text}." in parity_plain([row])
-
-
-def test_copies_of_the_peer_and_seeds_below_the_step_are_named(
+def test_curves_of_other_settings_environments_and_libraries_are_left_out(
     rows: Rows, record_run: RecordRun, tmp_path: Path
 ) -> None:
     record_run([0.0, 1.0], suite="mujoco", algo="a2c", task=TASK, seed=3, status="interrupted")
-    rows([20.0, 21.0, 22.0], [])
-    for first in (0, 10):
-        text = "".join(
-            f"mujoco,a2c,{TASK},{first + seed},{step},{20 + seed + step / 1e5}\n"
-            for seed in range(3)
-            for step in (30_000, 60_000, 90_000)
-        )
-        (tmp_path / "peer.csv").write_text("suite,algo,task,seed,step,return\n" + text)
-        assert main(["import", str(tmp_path / "peer.csv"), "--results", str(tmp_path / "results")]) == 0
+    settings = [suites.spec("mujoco", "a2c", TASK).id, "0123456789ab", "", ""]
+    rows([20.0, 21.0, 22.0], [20.0, 99.0, 21.0, 22.0], settings=settings)
+    peer(tmp_path, [98.0], task="Swimmer-v5", first=10)
+    peer(tmp_path, [97.0, 96.0], library=["lib 2"], first=20)
+    peer(tmp_path, [20.0, 21.0], first=30)  # copies of seeds 0 and 2
     (row,) = parity_rows(with_imported(gather(tmp_path / "results"), tmp_path / "results"), ["mujoco"])
-    assert (len(row.ours), len(row.peer)) == (3, 3)
-    assert "left out are curves of another seed (copies), 1 seed of rlbench below the step." in parity_plain([row])
+    assert (row.library, row.peer) == ("lib 1", (20, 21, 22))
+    left_out = "left out are curves of settings 0123456789ab, curves of Swimmer-v5, curves of lib 2, "
+    left_out += "curves of another seed (copies), 1 seed of rlbench below the step"
+    for text in ("rlbench ran with mujoco 3.3.7", "curves do not state settings", left_out):
+        assert f"{text}." in parity_plain([row])
 
 
 def test_one_seed_on_a_side_gives_no_row(rows: Rows) -> None:
