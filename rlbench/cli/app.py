@@ -166,6 +166,8 @@ def _unforeseen(error: Exception, *, debug: bool) -> int:
         print_error(f"memory is exhausted ({error!r}); free some, or raise `ulimit -v`, and run the same command again")
     elif (limit := os.strerror(errno.EMFILE)) in str(error):
         print_error(f"{limit}: raise `ulimit -n`, and run the same command again")
+    elif isinstance(error, KeyError) and "_RLBENCH_COMPLETE" in os.environ:
+        print_error(f"_RLBENCH_COMPLETE is set, but not {error}, which a shell sets with it; unset it")
     elif "TORCH_LOGS" in str(error):
         print_error(f"TORCH_LOGS={printable(os.environ.get('TORCH_LOGS', ''))}: torch knows no such logs; unset it")
     else:

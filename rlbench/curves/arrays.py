@@ -46,6 +46,8 @@ def arrays(raw: bytes, path: Path) -> dict[str, NDArray[np.generic]]:
                 texts.tobytes().decode("utf-32-be" if texts.dtype.byteorder == ">" else "utf-32-le")
     except (*READ_ERRORS, ValueError, KeyError, TypeError, OverflowError, RuntimeError, SyntaxError, TokenError):
         raise RefusedFile(f"{path}: not an npz file of plain arrays; write numbers and texts only") from None
+    if len(content) < len(sizes):
+        raise RefusedFile(f"{path}: two arrays have one name; remove one")
     return content
 
 

@@ -170,8 +170,8 @@ def _receive(
     response: HTTPResponse, url: str, part: Path, begin: int, size: int | None, patience: float
 ) -> Iterator[DownloadProgress]:
     begin = begin if response.status == 206 else 0  # 200: the server begins anew
-    total = _total(response.headers, begin)
     origin = _origin(part)
+    total = _total(response.headers, begin) or (origin.size if begin and origin else None)  # a range may end in ``/*``
     tag = response.headers.get("ETag")
     validator = tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified")
     other_size = origin is not None and origin.size not in {None, total}

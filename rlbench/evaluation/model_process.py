@@ -25,7 +25,7 @@ Array: TypeAlias = NDArray[np.generic]
 Model: TypeAlias = Callable[[Array], Array]
 REQUEST: Final = struct.Struct("<cQ4I")  # dtype (f, B), bytes, and a shape padded by ones
 RESPONSE: Final = struct.Struct("<cII")  # A: actions [rows, columns] float64; E: an error of so many bytes
-STDOUT: Final = 1  # file descriptor
+STDOUT, STDERR = 1, 2  # file descriptors
 MODEL_SIZE: Final = struct.Struct("<Q")
 DTYPES: Final = {b"f": np.float32, b"B": np.uint8}
 
@@ -33,6 +33,8 @@ DTYPES: Final = {b"f": np.float32, b"B": np.uint8}
 def main(form: str) -> None:
     """Load the model and answer until stdin ends."""
     limit_resources()
+    responses = os.dup(STDOUT)
+    os.dup2(STDERR, STDOUT)  # a model may print
     torch.set_num_threads(1)
     torch.nn.functional.conv2d(torch.ones(1, 1, 8, 8), torch.ones(1, 1, 3, 3)) @ torch.ones(6, 6)  # loads libraries
     runtime = import_module("onnxruntime") if form == "onnx" else None
@@ -40,15 +42,15 @@ def main(form: str) -> None:
     refuse_system_calls()
     try:
         model = _torchscript(raw) if runtime is None else _onnx(raw, runtime)
-        _write(RESPONSE.pack(b"A", 0, 0))
+        _write(responses, RESPONSE.pack(b"A", 0, 0))
         while head := sys.stdin.buffer.read(REQUEST.size):
             kind, size, *shape = REQUEST.unpack(head)
             obs = np.frombuffer(_read(size), DTYPES[kind]).reshape([n for n in shape if n])
             action = np.asarray(model(obs), np.float64).reshape(len(obs), -1)
-            _write(RESPONSE.pack(b"A", *action.shape) + action.tobytes())
+            _write(responses, RESPONSE.pack(b"A", *action.shape) + action.tobytes())
     except Exception as error:  # noqa: BLE001 - a model may raise anything; the parent names it
         text = f"{type(error).__name__}: {error}".encode()[:2000]
-        _write(RESPONSE.pack(b"E", len(text), 0) + text)
+        _write(responses, RESPONSE.pack(b"E", len(text), 0) + text)
 
 
 def _torchscript(raw: bytes) -> Model:
@@ -86,10 +88,10 @@ def _read(size: int) -> bytes:
     return raw
 
 
-def _write(raw: bytes) -> None:
+def _write(pipe: int, raw: bytes) -> None:
     unsent = memoryview(raw)
     while unsent:
-        unsent = unsent[os.write(STDOUT, unsent) :]
+        unsent = unsent[os.write(pipe, unsent) :]
 
 
 if __name__ == "__main__":

@@ -204,6 +204,21 @@ def test_a_model_of_one_row_answers_row_by_row_and_other_rows_are_refused(monkey
         client(obs)
 
 
+class Printing(nn.Module):
+    def forward(self, obs: Tensor) -> Tensor:
+        for _ in range(1000):
+            print("a line of the model")  # noqa: T201 - as a model may
+        return 2 * obs
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_model_may_print(tmp_path: Path) -> None:
+    torch.jit.save(torch.jit.script(Printing()), tmp_path / "m.pt")
+    obs = np.arange(6, dtype=np.float32).reshape(3, 2)
+    with ModelClient(tmp_path / "m.pt", "torchscript") as client:
+        assert (client(obs) == 2 * obs).all()
+
+
 class Endless(nn.Module):
     def forward(self, obs: Tensor) -> Tensor:
         while bool(obs.sum() == obs.sum()):

@@ -122,9 +122,18 @@ def objects() -> bytes:
     return npz(file.getvalue())
 
 
+def twice() -> bytes:
+    file = io.BytesIO()
+    np.savez(file, timesteps=np.array([0, 1]), results=np.ones((2, 2)))
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr("timesteps", archive.read("timesteps.npy"))  # numpy calls both "timesteps"
+    return file.getvalue()
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [
+        ("twice.npz", twice()),
         ("objects.npz", objects()),
         ("pickle.npz", npz(pickle.dumps(Bomb()))),
         ("cut.npz", npz(b"x" * 99)[:60]),

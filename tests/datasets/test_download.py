@@ -39,6 +39,7 @@ class Server:
     block: int = 1 << 20
     status: int | None = None
     announce: bool = True  # Content-Length
+    whole: str = ""  # in place of the size in Content-Range
     shift: int = 0  # bytes by which an answered range begins elsewhere than requested
     endless: tuple[bytes, bytes] | None = None  # in place of an answer: its beginning, and what follows for ever
     requests: list[tuple[str, str | None]] = field(default_factory=list)
@@ -91,7 +92,7 @@ def _answer(request: BaseHTTPRequestHandler, server: Server) -> None:
             request.send_error(416)
             return
         request.send_response(206)
-        request.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        request.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{server.whole or len(content)}")
     else:
         request.send_response(200)
     if server.announce:
@@ -156,8 +157,9 @@ def test_slow_server_is_tolerated(server: Server, content: bytes, target: Path) 
     assert target.read_bytes() == content
 
 
-def test_interrupted_download_resumes(server: Server, content: bytes, target: Path) -> None:
-    server.cut_after = 3000
+@pytest.mark.parametrize("whole", ["", "*"])
+def test_interrupted_download_resumes(whole: str, server: Server, content: bytes, target: Path) -> None:
+    server.cut_after, server.whole = 3000, whole
     fetch()
     assert target.read_bytes() == content
     assert [requests for _, requests in server.requests][:3] == [None, "bytes=3000-", "bytes=6000-"]

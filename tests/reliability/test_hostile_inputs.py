@@ -185,10 +185,17 @@ def test_a_warning_of_a_library_is_no_line_of_an_error(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "is not finite" in done.stderr
 
 
-def test_logs_that_torch_lacks_are_a_mistake_of_the_user() -> None:
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("TORCH_LOGS", "nonsense", "TORCH_LOGS=nonsense: torch knows no such logs; unset it"),
+        ("_RLBENCH_COMPLETE", "complete_bash", "but not 'COMP_WORDS', which a shell sets with it; unset it"),
+    ],
+)
+def test_a_variable_that_a_library_refuses_is_a_mistake_of_the_user(name: str, value: str, reason: str) -> None:
     line = "-P -m rlbench run toy dqn --task Catch --smoke --results out"
-    done = run_process([sys.executable, *line.split()], TORCH_LOGS="nonsense")
-    assert (done.returncode, done.stderr) == (2, "rlbench: TORCH_LOGS=nonsense: torch knows no such logs; unset it\n")
+    done = run_process([sys.executable, *line.split()], **{name: value})
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and reason in done.stderr
 
 
 @pytest.mark.parametrize("name", ODD)
