@@ -197,7 +197,7 @@ def record_rows(results: Path) -> Iterator[Row]:
                     for run in subset
                 ]
                 at = at_equal_steps(key, Runs(short=short))
-                if at is not None and at.level.step == step:
+                if at is not None and at.reference.step == step:
                     (worded,) = decide_at_equal_steps([at])
                     counts[f"{share:.0%}", worded.word if worded else "", finals[key]] += 1
     for (label, word, final), hits in sorted(counts.items(), key=lambda item: (int(item[0][0][:-1]), item[0])):

@@ -121,7 +121,7 @@ def _line(cell: Cell, results: Path) -> str:
 def _next(cell: Cell, results: Path) -> str:
     """The command that adds the seeds needed for a verdict, or else shows the cell."""
     suite, algorithm, task, dataset = cell.key
-    seeds, more = cell.measured.roots if cell.measured else (), cell.verdict.more
+    seeds, more = cell.measured.seeds if cell.measured else (), cell.verdict.more
     where = [] if results == RUNS else ["--results", str(results)]
     if more is None or more > MAX_MORE_SEEDS:
         return join(["rlbench", "table", suite, "--algo", algorithm, "--task", dataset or task, *where])

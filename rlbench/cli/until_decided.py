@@ -140,7 +140,7 @@ def _take_looks(open_cells: Sequence[tuple[SequentialCell, int]], results: Path)
     for cell, seeds in open_cells:
         design = cell.looks.design
         if not cell.looks.count and (reference := rows[cell.key].documented) is not None:
-            design = design_for(cell.most_seeds, rows[cell.key].tested, reference.std, reference.n)
+            design = design_for(cell.most_seeds, rows[cell.key].scores, reference.std, reference.n)
         record_looks(cell.folder, Looks(design, [look.seeds for look in design].index(seeds) + 1))
 
 

@@ -85,8 +85,8 @@ class Measured:
     estimator: Estimator
     env_steps: int  # the fewest of any run that counts
     env_id: str
-    seeds: tuple[float, ...] = ()  # one score a seed, failed ones last
-    roots: tuple[int, ...] = ()  # the seeds themselves, in rising order
+    scores: tuple[float, ...] = ()  # one a seed, failed ones last
+    seeds: tuple[int, ...] = ()  # in rising order
     imported: bool = False  # by another program
 
 
@@ -100,11 +100,11 @@ class Cell:
     verdict: Verdict
     note: str
     margin: float | None = None  # difference from the reference score within which means count as equal
-    claim: CellTest | None = None  # the test before Holm's correction over the table
+    test: CellTest | None = None  # the test before Holm's correction over the table
     experience: DatasetReturns = UNKNOWN  # returns of the data set, offline
     origin: Literal["", "own", "rlbench"] = ""  # of the evaluated runs; empty with one results folder
     rlbench: Measured | None = None  # score of rlbench's own records, beside the user's runs
-    tested: tuple[float, ...] = ()  # scores of the test, failed ones last
+    scores: tuple[float, ...] = ()  # scores of the test, failed ones last
     shortfall_percent: float | None = None  # the largest that the data allow, of the way from random to the reference
     at: AtStep | None = None  # the verdict at equal steps, where a curve is documented
     looks: Looks | None = None  # taken by ``run --until-decided``; the verdict is that of the last one
@@ -127,10 +127,10 @@ def every_cell(
         unreferenced = sorted(key for key in runs if key.suite == suite and key not in references)
         groups = {key: runs.get(key, Runs()) for key in (*references, *unreferenced)}
         cells = [_test_cell(key, references.get(key), group, share, returns_by_file) for key, group in groups.items()]
-        verdicts = iter(decide([cell.claim for cell in cells if cell.claim is not None], alpha))
+        verdicts = iter(decide([cell.test for cell in cells if cell.test is not None], alpha))
         at_steps = decide_at_equal_steps([cell.at for cell in cells], alpha)
         for cell, group, at in zip(cells, groups.values(), at_steps, strict=True):
-            verdict = _verdict(None if cell.claim is None else next(verdicts), group)
+            verdict = _verdict(None if cell.test is None else next(verdicts), group)
             row = replace(cell, verdict=verdict, at=at)
             table.append(replace(row, note="; ".join(_remarks(row, group, parity.get(cell.key)))))
     return tuple(table)
@@ -163,35 +163,37 @@ def _test_cell(
     failed_scores = [_floor_score(scores, estimator, runs, scale)] * len(runs.failed)
     testable = bool(runs.complete or runs.failed) and comparable(key)
     test_scores = _test_scores(scored_runs, scores, reference)
-    tolerance, claim = margin(key, reference, share) if reference else None, None
+    tolerance, test = margin(key, reference, share) if reference else None, None
     if testable and reference is not None and tolerance is not None:
-        test = partial(_test, key, reference, tolerance, runs.level)
-        claim = with_failures(test, test_scores, [_floor_score(test_scores, estimator, runs, scale)] * len(runs.failed))
+        test_of = partial(_test, key, reference, tolerance, runs.level)
+        test = with_failures(
+            test_of, test_scores, [_floor_score(test_scores, estimator, runs, scale)] * len(runs.failed)
+        )
         if estimator in ALTERNATIVE_ESTIMATOR:
             other = seed_scores(scored_runs, ALTERNATIVE_ESTIMATOR[estimator], limit=limit, scale=scale)
-            claim = under_both_estimators(claim, with_failures(test, other, failed_scores))
+            test = under_both_estimators(test, with_failures(test_of, other, failed_scores))
         if (stop := threshold(key, reference)) is not None:
-            claim = in_both_respects(claim, _test_steps_to_threshold(runs, reference, stop, share))
+            test = in_both_respects(test, _test_steps_to_threshold(runs, reference, stop, share))
         if insensitive(key, reference, tolerance):
-            claim = no_more_than_consistent(claim)
-        if runs.all_seeds and (whole := _test_cell(key, reference, runs.all_seeds, share, returns_by_file).claim):
-            both = under_both_estimators(claim, whole)
-            claim = replace(claim, found=both.found, above=both.above)
-        claim = claim if runs.looks is None else correct_for_looks(claim, runs.looks)
-        if runs.ended_look and (ended := _test_cell(key, reference, runs.ended_look, share, returns_by_file).claim):
-            claim = replace(claim, below=in_both_respects(claim, ended).below)  # a forged count hides no verdict
-    roots = [run.seed for run in scored_runs if within(run.evaluations, limit)] + [run.seed for run in runs.failed]
+            test = no_more_than_consistent(test)
+        if runs.all_seeds and (whole := _test_cell(key, reference, runs.all_seeds, share, returns_by_file).test):
+            both = under_both_estimators(test, whole)
+            test = replace(test, word=both.word, above=both.above)
+        test = test if runs.looks is None else correct_for_looks(test, runs.looks)
+        if runs.ended_look and (ended := _test_cell(key, reference, runs.ended_look, share, returns_by_file).test):
+            test = replace(test, below=in_both_respects(test, ended).below)  # a forged count hides no verdict
+    seeds = [run.seed for run in scored_runs if within(run.evaluations, limit)] + [run.seed for run in runs.failed]
     return Cell(
         key=key,
         documented=reference,
-        measured=_measure(scored_runs, [*scores, *failed_scores], estimator, runs, roots),
+        measured=_measure(scored_runs, [*scores, *failed_scores], estimator, runs, seeds),
         verdict=Verdict("NOT RUN"),
         note="",
         margin=tolerance,
-        claim=claim,
+        test=test,
         experience=dataset_returns(key, runs.all, returns_by_file),
-        tested=(*test_scores, *failed_scores),
-        shortfall_percent=shortfall_percent(claim, reference.score, on_scale(scale, estimator)) if reference else None,
+        scores=(*test_scores, *failed_scores),
+        shortfall_percent=shortfall_percent(test, reference.score, on_scale(scale, estimator)) if reference else None,
         at=at_equal_steps(key, runs, share) if comparable(key) else None,
         looks=runs.looks,
         unfinished=len(runs.unfinished) + len(runs.lost_seeds),
@@ -223,7 +225,7 @@ def _test_steps_to_threshold(runs: Runs, reference: ReferenceScore, stop: float,
     """
     documented = reference.steps_to_threshold
     if documented is None:
-        return CellTest(found="CONSISTENT", above=1.0)  # the reference only says that its budget suffices
+        return CellTest(word="CONSISTENT", above=1.0)  # the reference only says that its budget suffices
     steps = [-float(steps_to(run.evaluations, stop) or run.budget) for run in runs.complete]
     epoch = max(largest_gap(run.evaluations) for run in runs.scored)
 
@@ -245,7 +247,7 @@ def _floor_score(scores: Sequence[float], estimator: Estimator, runs: Runs, scal
 
 
 def _measure(
-    runs: Sequence[Run], scores: Sequence[float], estimator: Estimator, cell_runs: Runs, roots: Sequence[int]
+    runs: Sequence[Run], scores: Sequence[float], estimator: Estimator, cell_runs: Runs, seeds: Sequence[int]
 ) -> Measured | None:
     if not scores:
         return None
@@ -259,8 +261,8 @@ def _measure(
         estimator=estimator,
         env_steps=min(run.env_steps for run in evaluated),
         env_id=", ".join(sorted({run.env_id for run in evaluated})),
-        seeds=tuple(scores),
-        roots=tuple(sorted(roots)),
+        scores=tuple(scores),
+        seeds=tuple(sorted(seeds)),
         imported=cell_runs.of_imported,
     )
 
@@ -275,7 +277,7 @@ def _remarks(cell: Cell, runs: Runs, parity: Parity | None) -> Iterator[str]:
         yield "another protocol or environment" if reference else "not documented"
     if reference is not None and reference.estimator in AMBIGUOUS and cell.measured is not None:
         yield "the reference does not say whether its score is the best or the last"
-    if reference is not None and cell.claim is not None and insensitive(cell.key, reference, cell.margin or 0):
+    if reference is not None and cell.test is not None and insensitive(cell.key, reference, cell.margin or 0):
         wide = "documented spread" if reference.std == cell.margin else "margin"
         yield f"the {wide} reaches the random policy, so nothing is called reproduced"
     yield from _caveats(cell, runs)
@@ -289,7 +291,7 @@ def _remarks(cell: Cell, runs: Runs, parity: Parity | None) -> Iterator[str]:
         yield f"on D4RL's scale {number_text(best, '.1f')} best, {number_text(last, '.1f')} last"
     if runs.failed and cell.measured is not None:
         every = count_text(len(runs.scored), "run")
-        yield f"{len(runs.failed)} of {every} failed, counted at {cell.measured.seeds[-1]:,.6g}"
+        yield f"{len(runs.failed)} of {every} failed, counted at {cell.measured.scores[-1]:,.6g}"
     if others := [*runs.variants, *(() if word == "NOT COMPARABLE" else runs.other_protocol)]:
         yield counts_by_setting(others)
     yield from remarks(runs)
@@ -299,7 +301,7 @@ def _remarks(cell: Cell, runs: Runs, parity: Parity | None) -> Iterator[str]:
 def _open_questions(cell: Cell, runs: Runs, parity: Parity | None) -> Iterator[str]:
     """The verdict at equal steps beside an open one, and a cell below its reference without a third measurement."""
     reference, at = cell.documented, cell.at
-    if at is not None and (cell.claim is None or runs.short):
+    if at is not None and (cell.test is None or runs.short):
         yield at.note
     below = cell.verdict.word == "BELOW" or (at is not None and at.word == "BEHIND")
     untested = not runs.of_imported and (parity is None or not parity.word)
@@ -309,8 +311,8 @@ def _open_questions(cell: Cell, runs: Runs, parity: Parity | None) -> Iterator[s
 
 def _caveats(cell: Cell, runs: Runs) -> Iterator[str]:
     """Caveats beyond a verdict's statistics: rarer failures, a decline after the peak, the reference's own error."""
-    reference, word, seeds = cell.documented, cell.verdict.word, cell.tested
-    if reference is None or cell.measured is None or cell.claim is None or cell.margin is None:
+    reference, word, seeds = cell.documented, cell.verdict.word, cell.scores
+    if reference is None or cell.measured is None or cell.test is None or cell.margin is None:
         return
     centre = AVERAGES.get(reference.estimator)
     if (stop := threshold(cell.key, reference)) is not None:

@@ -91,7 +91,7 @@ def _at_finding(cell: Cell) -> Finding:
     if cell.at is None:
         word = "NOT RUN" if cell.measured is None else "NOT COMPARABLE"
         return _finding(cell.key, "at", word, "no run" if cell.measured is None else "no documented curve")
-    level, scores = cell.at.level, cell.at.scores
+    level, scores = cell.at.reference, cell.at.scores
     numbers = f"measured {score_text(mean(scores))} over {len(scores)}; documented {score_text(level.mean)}"
     return _finding(cell.key, "at", cell.at.word, f"{cell.at}; {numbers}; {cell.at.note}")
 

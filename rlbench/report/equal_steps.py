@@ -118,22 +118,22 @@ class ReferenceCurve:
 class AtStep:
     """Comparison of a cell's seeds with its reference at the largest test step that enough of them have reached."""
 
-    level: ReferencePoint
+    reference: ReferencePoint
     word: StepWord
     scores: tuple[float, ...]  # one a seed, failed ones last at the random policy's score
     margin: float
     margin_is_std: bool  # the documented std is the margin, not the tenth of the way
     uncounted_steps: int
-    below: int  # seeds that have not reached the step
+    short_seeds: int  # that have not reached the step
     informative_at: int | None  # the first informative test step, where the word is TOO EARLY
-    claim: CellTest | None  # None where the word is TOO EARLY
+    test: CellTest | None  # None where the word is TOO EARLY
     more: int | None = None  # seeds to add, where the word is OPEN
     next_look: int | None = None  # as of the verdict, where the word is OPEN
     shortfall_percent: float | None = None
 
     def __str__(self) -> str:
         verdict = str(Verdict("INCONCLUSIVE", self.more, self.next_look)).removeprefix("INCONCLUSIVE")
-        return f"{self.word} @{steps_text(self.level.step)}{verdict}"
+        return f"{self.word} @{steps_text(self.reference.step)}{verdict}"
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -143,15 +143,15 @@ class AtStep:
     @property
     def note(self) -> str:
         """The remarks of a table: the reference's clock, the margin, the seeds that have not reached the step."""
-        at = f"at {self.level.step:,} steps"
+        at = f"at {self.reference.step:,} steps"
         if self.uncounted_steps:
-            at += f" (the reference's {self.level.reference_step:,}, without {self.uncounted_steps:,} random ones)"
+            at += f" (the reference's {self.reference.reference_step:,}, without {self.uncounted_steps:,} random ones)"
         if self.word == "TOO EARLY":
             first = f"{self.informative_at:,}" if self.informative_at is not None else "no test step"
             at += f" the reference does not differ from its own start; informative at {first}"
         else:
             at += f" the margin is {MARGIN_TEXTS[self.margin_is_std]}"
-        return at + (f"; {count_text(self.below, 'seed')} below that step" if self.below else "")
+        return at + (f"; {count_text(self.short_seeds, 'seed')} below that step" if self.short_seeds else "")
 
 
 def reference_curve(key: CellKey) -> ReferenceCurve | None:
@@ -185,43 +185,43 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
     failed_scores = [min(random, *scores)] * failed
     std = point.std if share is None else None
     margin = margin_of(point.mean, std, random, SHARE if share is None else share)
-    test = partial(welch_test, reference=point.mean, std=point.std, n=point.n, margin=margin, level=runs.level)
-    claim = with_failures(test, scores, failed_scores) if curve.is_informative(step) else None
-    if claim is not None and runs.looks is not None and runs.looks.count:
-        claim = correct_for_looks(claim, runs.looks)
-    if claim is not None:
+    test_of = partial(welch_test, reference=point.mean, std=point.std, n=point.n, margin=margin, level=runs.level)
+    test = with_failures(test_of, scores, failed_scores) if curve.is_informative(step) else None
+    if test is not None and runs.looks is not None and runs.looks.count:
+        test = correct_for_looks(test, runs.looks)
+    if test is not None:
         alpha_share = curve.alpha_spent(step)
-        below, above = (None if p is None else min(1.0, p / alpha_share) for p in (claim.below, claim.above))
-        claim = replace(claim, below=below, above=above)
+        below, above = (None if p is None else min(1.0, p / alpha_share) for p in (test.below, test.above))
+        test = replace(test, below=below, above=above)
     return AtStep(
-        level=point,
-        word="TOO EARLY" if claim is None else "OPEN",
+        reference=point,
+        word="TOO EARLY" if test is None else "OPEN",
         scores=(*scores, *failed_scores),
         margin=margin,
         margin_is_std=std is not None and margin == std,
         uncounted_steps=curve.curve.uncounted_steps,
-        below=len(scored_runs) - len(scores),
-        informative_at=curve.first_informative() if claim is None else None,
-        claim=claim,
-        shortfall_percent=shortfall_percent(claim, point.mean, random),
+        short_seeds=len(scored_runs) - len(scores),
+        informative_at=curve.first_informative() if test is None else None,
+        test=test,
+        shortfall_percent=shortfall_percent(test, point.mean, random),
     )
 
 
 def decide_at_equal_steps(cells: Sequence[AtStep | None], alpha: float = ALPHA) -> list[AtStep | None]:
     """Every cell of a table at equal steps with its word, after Holm's correction over them."""
-    verdicts = iter(decide([at.claim for at in cells if at is not None and at.claim is not None], alpha))
-    return [at if at is None or at.claim is None else _with_word(at, next(verdicts)) for at in cells]
+    verdicts = iter(decide([at.test for at in cells if at is not None and at.test is not None], alpha))
+    return [at if at is None or at.test is None else _with_word(at, next(verdicts)) for at in cells]
 
 
 def _with_word(at: AtStep, verdict: Verdict) -> AtStep:
     return replace(at, word=WORDS.get(verdict.word, "OPEN"), more=verdict.more, next_look=verdict.next_look)
 
 
-def shortfall_percent(claim: CellTest | None, reference: float, random: float | None) -> float | None:
+def shortfall_percent(test: CellTest | None, reference: float, random: float | None) -> float | None:
     """The largest shortfall that the data allow, in percent of the way from the random policy to the reference."""
-    if claim is None or claim.shortfall is None or random is None or reference == random:
+    if test is None or test.shortfall is None or random is None or reference == random:
         return None
-    return 100 * claim.shortfall / abs(reference - random)
+    return 100 * test.shortfall / abs(reference - random)
 
 
 def window(step: int, epoch: int) -> list[int]:

@@ -78,7 +78,7 @@ class Parity:
     peer: tuple[float, ...]
     reference: ReferencePoint | None
     way: float | None  # from the random policy to the reference, else to the peer; None where neither has risen
-    claim: CellTest | None
+    test: CellTest | None
     word: ParityWord | Literal[""] = ""  # empty where no way is known
 
     @property
@@ -94,9 +94,9 @@ class Parity:
     @property
     def bound_percent(self) -> float | None:
         """The upper bound of the shortfall against the peer, in percent of the distance from the random policy."""
-        if self.claim is None or self.claim.shortfall is None or self.way is None:
+        if self.test is None or self.test.shortfall is None or self.way is None:
             return None
-        return 100 * self.claim.shortfall / self.way
+        return 100 * self.test.shortfall / self.way
 
     @property
     def peer_difference(self) -> float | None:
@@ -134,9 +134,9 @@ def parity_rows(runs: Mapping[CellKey, Runs], suites: Iterable[str]) -> list[Par
     rows: list[Parity] = []
     for suite in suites:
         rows_of = [row for key, group in sorted(runs.items()) if key.suite == suite and (row := _row(key, group))]
-        verdicts = iter(decide([row.claim for row in rows_of if row.claim is not None]))
+        verdicts = iter(decide([row.test for row in rows_of if row.test is not None]))
         rows += [
-            row if row.claim is None else replace(row, word=WORDS.get(next(verdicts).word, "OPEN")) for row in rows_of
+            row if row.test is None else replace(row, word=WORDS.get(next(verdicts).word, "OPEN")) for row in rows_of
         ]
     return rows
 
@@ -178,14 +178,14 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     way = None
     if scale is not None and (curve is None or curve.has_risen(step)):
         way = abs((level.mean if level is not None else mean(theirs)) - scale.random) or None
-    claim = None
+    test = None
     if below := len(scored_runs) - len(ours):
         left_out = (*left_out, f"{count_text(below, 'seed')} of rlbench below the step")
     if way is not None and scale is not None:
         floors = [min(scale.random, *ours)] * len(runs.failed)
         std = sample_std(theirs) * ((len(theirs) - 1) / len(theirs)) ** 0.5  # divided by n, as references print it
-        test = partial(welch_test, reference=mean(theirs), std=std, n=len(theirs), margin=SHARE * way)
-        claim = with_failures(test, ours, floors) if len(theirs) >= MIN_SEEDS else CellTest(found="INCONCLUSIVE")
+        test_of = partial(welch_test, reference=mean(theirs), std=std, n=len(theirs), margin=SHARE * way)
+        test = with_failures(test_of, ours, floors) if len(theirs) >= MIN_SEEDS else CellTest(word="INCONCLUSIVE")
         ours += floors
     origins = [run.origin for run in peers]
     return Parity(
@@ -201,7 +201,7 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
         peer=tuple(theirs),
         reference=level,
         way=way,
-        claim=claim,
+        test=test,
     )
 
 

@@ -226,5 +226,5 @@ def _shortfall_row(cell: Cell) -> ShortfallRow | None:
     random = on_scale(scale_of(cell.key), reference.estimator) if reference else None
     if reference is None or random is None or cell.shortfall_percent is None:
         return None
-    difference = 100 * (mean(cell.tested) - reference.score) / abs(reference.score - random)
+    difference = 100 * (mean(cell.scores) - reference.score) / abs(reference.score - random)
     return ShortfallRow(cell, difference, max(0.0, cell.shortfall_percent + difference))

@@ -240,7 +240,7 @@ def _mark_verdicts(axes: Axes, panel: Panel, styles: dict[str, LineStyle], unit:
     for name, at in panel.verdicts.items():
         if at.word in VERDICT_MARKERS and name in styles:
             marker, fill = VERDICT_MARKERS[at.word]
-            color, x = styles[name].color, at.level.step / unit
+            color, x = styles[name].color, at.reference.step / unit
             axes.axvline(x, color=color, linewidth=4, alpha=0.12, zorder=0)
             axes.plot(
                 x, sum(at.scores) / len(at.scores), marker=marker, markersize=8, color="white", linestyle="none",
@@ -380,7 +380,7 @@ def _forest(forest_rows: Sequence[ShortfallRow]) -> Figure:
         axes.plot([row.difference - row.half, row.difference + row.half], [index, index], color=color, linewidth=1.6)
         axes.plot(row.difference, index, marker="D", markersize=4.5, color=color)
         axes.plot(row.difference - row.half, index, marker="|", markersize=9, color=color, markeredgewidth=2)
-        seeds = len(row.cell.tested)
+        seeds = len(row.cell.scores)
         axes.annotate(
             f"{row.cell.verdict.word}, {seeds} seeds", (1.01, index), xycoords=("axes fraction", "data"),
             va="center", fontsize=7, color=color,

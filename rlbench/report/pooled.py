@@ -159,17 +159,17 @@ def _is_imported(cell: Cell) -> bool:
 
 def _full(cell: Cell) -> Sides | None:
     reference = cell.documented
-    if reference is None or cell.claim is None or cell.unfinished:
+    if reference is None or cell.test is None or cell.unfinished:
         return None
     random = on_scale(scale_of(cell.key), reference.estimator)
-    return cell.tested, reference.score, reference.std, reference.n, random
+    return cell.scores, reference.score, reference.std, reference.n, random
 
 
 def _at(cell: Cell) -> Sides | None:
     at, scale = cell.at, scale_of(cell.key)
-    if at is None or at.claim is None:
+    if at is None or at.test is None:
         return None
-    return at.scores, at.level.mean, at.level.std, at.level.n, scale.random if scale else None
+    return at.scores, at.reference.mean, at.reference.std, at.reference.n, scale.random if scale else None
 
 
 def _effect(

@@ -25,11 +25,11 @@ def cells_of(suite: str, algorithm: str, task: str) -> tuple[ReferenceCell, ...]
     algorithms = dict.fromkeys(cell.key.algorithm for cell in cells)
     if algorithm not in algorithms:
         raise UnknownName("algorithm", algorithm, algorithms, where=f"reference scores of {suite}")
-    cells_found = about(suite, algorithm, task)
-    if not cells_found:
+    matching_cells = about(suite, algorithm, task)
+    if not matching_cells:
         tasks = [cell.key.dataset or cell.key.task for cell in cells if cell.key.algorithm == algorithm]
         raise UnknownName("task", task, dict.fromkeys(tasks), where=f"reference scores of {suite} {algorithm}")
-    return cells_found
+    return matching_cells
 
 
 def provenance_text(cells: Sequence[ReferenceCell]) -> str:

@@ -245,7 +245,7 @@ def needed(verdict: Verdict) -> int | None:
 
 def stage(at: AtStep | None, until: int | None) -> Verdict:
     """A verdict at equal steps in the words of the full budget, for ``choose_cells`` with runs to ``until``."""
-    if at is None or (at.word == "TOO EARLY" and until is not None and at.level.step < until):
+    if at is None or (at.word == "TOO EARLY" and until is not None and at.reference.step < until):
         return Verdict("NOT RUN")
     return Verdict("INCONCLUSIVE", at.more) if at.word == "OPEN" else Verdict("REPRODUCED")
 

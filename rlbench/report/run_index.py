@@ -49,7 +49,7 @@ class Runs:
     duplicates: list[Run] = field(default_factory=list)  # a seed of which another record is worse
     curves: list[Run] = field(default_factory=list)  # curves that other programs measured
     of_imported: bool = False  # the imported curves stand in the place of runs
-    waiting: int = 0  # finished runs of seeds that the next look will count
+    later_seeds: int = 0  # finished runs of seeds that the next look will count
     all_seeds: Runs | None = None  # with those beyond the last look, which can only lower its verdict
     ended_look: Runs | None = None  # by a look whose seeds have ended but that looks.json does not count
     looks: Looks | None = None  # taken by ``run --until-decided``
@@ -126,7 +126,7 @@ def _select_look(group: Runs, looks: Looks) -> Runs:
         [run for run in part if run.seed < looks.last.seeds] for part in (group.complete, group.failed, group.short)
     )
     later = len(group.scored) - len(complete) - len(failed)
-    look = replace(group, complete=complete, failed=failed, short=short, looks=looks, waiting=later)
+    look = replace(group, complete=complete, failed=failed, short=short, looks=looks, later_seeds=later)
     return replace(look, all_seeds=group) if later else look
 
 

@@ -60,7 +60,7 @@ def pooled_document(row: Pooled) -> dict[str, object]:
 
 
 def _at(at: AtStep) -> dict[str, object]:
-    level, (low, high) = at.level, at.interval or (None, None)
+    level, (low, high) = at.reference, at.interval or (None, None)
     return {
         "step": level.step,
         "reference_step": level.reference_step,
@@ -73,7 +73,7 @@ def _at(at: AtStep) -> dict[str, object]:
 
 
 def _score_document(score: Measured) -> dict[str, object]:
-    return {**_fields(score, "score low high n estimator env_steps env_id"), "seeds": list(score.roots)}
+    return {**_fields(score, "score low high n estimator env_steps env_id"), "seeds": list(score.seeds)}
 
 
 def _fields(score: ReferenceScore | Measured, names: str) -> dict[str, object]:

@@ -52,7 +52,7 @@ class Verdict:
 class CellTest:
     """The test of one cell's seeds before Holm's correction; ``measured.json`` stores its fields."""
 
-    found: TestWord  # the word unless the cell is below or above
+    word: TestWord  # the word unless the cell is below or above
     below: float | None = None  # p-value of seeds this bad if the truth were within the margin; None: not tested
     above: float | None = None  # p-value of seeds this good
     more: int | None = None  # seeds to add
@@ -69,14 +69,14 @@ def welch_test(
     std, ours replaces it.
     """
     if len(scores) < MIN_SEEDS:
-        return CellTest(found="INCONCLUSIVE", more=MIN_SEEDS - len(scores))
+        return CellTest(word="INCONCLUSIVE", more=MIN_SEEDS - len(scores))
     our_var = sample_std(scores) ** 2 / len(scores)
     ref_var = sample_std(scores) ** 2 / n if std is None else variance_of_mean(std, n)
     dof = _welch_dof(our_var, len(scores), ref_var, n)
     difference, standard_error = mean(scores) - reference, math.sqrt(our_var + ref_var)
     reproduced = _upper_tail(difference + margin, standard_error, dof) < level
     return CellTest(
-        found="REPRODUCED" if reproduced else "INCONCLUSIVE",
+        word="REPRODUCED" if reproduced else "INCONCLUSIVE",
         more=None if reproduced else more_seeds(scores, difference + margin, ref_var, n),
         below=_lower_tail(difference + margin, standard_error, dof),
         above=_upper_tail(difference - margin, standard_error, dof),
@@ -104,13 +104,13 @@ def prediction_test(scores: Sequence[float], reference: float, margin: float, re
     smallest difference that a score can show: equal scores are no proof that the next one is equal, too.
     """
     if len(scores) < MIN_SEEDS:
-        return CellTest(found="INCONCLUSIVE", more=MIN_SEEDS - len(scores))
+        return CellTest(word="INCONCLUSIVE", more=MIN_SEEDS - len(scores))
     standard_error, dof = max(sample_std(scores), resolution) * math.sqrt(1 + 1 / len(scores)), len(scores) - 1
     difference = mean(scores) - reference
     below = min(1.0, 2 * _lower_tail(difference, standard_error, dof)) if difference < -margin else 1.0  # two-sided
     above = min(1.0, 2 * _upper_tail(difference, standard_error, dof)) if difference > margin else 1.0
     return CellTest(
-        found="INCONCLUSIVE" if below < ALPHA else "CONSISTENT",
+        word="INCONCLUSIVE" if below < ALPHA else "CONSISTENT",
         below=below,
         above=above,
         shortfall=_upper_end(-difference, standard_error, dof),
@@ -140,8 +140,8 @@ def correct_for_looks(test: CellTest, looks: Looks) -> CellTest:
     following = looks.following
     if following is not None and not looks.count:
         more = test.more if test.below is None else None  # None where the look's seeds have ended
-        return CellTest(found="INCONCLUSIVE", more=more, next_look=following.seeds)
-    if test.found != "INCONCLUSIVE":
+        return CellTest(word="INCONCLUSIVE", more=more, next_look=following.seeds)
+    if test.word != "INCONCLUSIVE":
         following = None
     return replace(
         test,
@@ -154,7 +154,7 @@ def correct_for_looks(test: CellTest, looks: Looks) -> CellTest:
 
 def no_more_than_consistent(test: CellTest) -> CellTest:
     """Weaken a test whose margin reaches the random policy: CONSISTENT at most."""
-    return replace(test, found=min(test.found, "CONSISTENT", key=RANK.__getitem__))
+    return replace(test, word=min(test.word, "CONSISTENT", key=RANK.__getitem__))
 
 
 def decide(tests: Sequence[CellTest], alpha: float = ALPHA) -> list[Verdict]:
@@ -164,11 +164,11 @@ def decide(tests: Sequence[CellTest], alpha: float = ALPHA) -> list[Verdict]:
     for test, worse, better in zip(tests, below, above, strict=True):
         if worse:
             verdicts.append(Verdict("BELOW"))
-        elif better and test.found != "INCONCLUSIVE":
+        elif better and test.word != "INCONCLUSIVE":
             verdicts.append(Verdict("ABOVE"))
         else:
-            undecided = test.found == "INCONCLUSIVE"
-            verdicts.append(Verdict(test.found, *((test.more, test.next_look) if undecided else ())))
+            undecided = test.word == "INCONCLUSIVE"
+            verdicts.append(Verdict(test.word, *((test.more, test.next_look) if undecided else ())))
     return verdicts
 
 
@@ -228,7 +228,7 @@ def _weakest(tests: Sequence[CellTest], below: Callable[[list[float]], float]) -
     better = [t.above for t in tests if t.above is not None]
     shortfalls = [t.shortfall for t in tests if t.shortfall is not None]
     return CellTest(
-        found=min((t.found for t in tests), key=RANK.__getitem__),
+        word=min((t.word for t in tests), key=RANK.__getitem__),
         below=below(worse) if worse else None,
         above=max(better) if len(better) == len(tests) else None,
         more=max((t.more for t in tests if t.more is not None), default=None),

@@ -34,9 +34,9 @@ def test_the_simulated_test_is_the_shipped_one(count: int) -> None:
     scores, mean, std = draw.normal(1, 2, (40, count)), draw.normal(1, 1, 40), draw.uniform(0.1, 4, 40)
     chances = calibration.welch(scores, mean, std, 10, 0.7)
     for row in range(40):
-        claim = welch_test(scores[row].tolist(), float(mean[row]), float(std[row]), 10, 0.7)
-        assert (claim.below, claim.above) == pytest.approx((chances.below[row], chances.above[row]), abs=1e-9)
-        assert (claim.found == "REPRODUCED") == (chances.worse[row] < ALPHA)
+        test = welch_test(scores[row].tolist(), float(mean[row]), float(std[row]), 10, 0.7)
+        assert (test.below, test.above) == pytest.approx((chances.below[row], chances.above[row]), abs=1e-9)
+        assert (test.word == "REPRODUCED") == (chances.worse[row] < ALPHA)
 
 
 @pytest.mark.parametrize("key", CELLS)
@@ -148,9 +148,9 @@ def test_the_example_of_the_page_is_that_of_the_records() -> None:
         if run.seed < 3
     ]
     at = at_equal_steps(CELLS[0], Runs(short=short))
-    assert at is not None and at.claim is not None and at.shortfall_percent is not None
+    assert at is not None and at.test is not None and at.shortfall_percent is not None
     (setting,) = decide_at_equal_steps([at])
-    ours, level, random = stats.describe(at.scores), at.level, scale_of(CELLS[0])
+    ours, level, random = stats.describe(at.scores), at.reference, scale_of(CELLS[0])
     assert random is not None and random.random is not None
     difference, own, theirs = ours.mean - level.mean, (ours.variance / 3) ** 0.5, level.std / 3
     error = float(np.hypot(own, theirs))

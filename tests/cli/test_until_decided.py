@@ -85,15 +85,15 @@ def test_verdict_uses_the_last_look_instead_of_the_fixed_test(record_run: Record
     ]
     later = "look 1 of 5 at 3 seeds, level 0.00014; 2 later seeds can only lower the verdict"
     assert f"not tested before {later}" in none.note
-    assert none.shortfall_percent is None and len(none.tested) == 3
+    assert none.shortfall_percent is None and len(none.scores) == 3
     assert f"tested by {later}" in first.note
     assert "tested by look 2 of 5 at 5 seeds, level 0.00054" in second.note
-    assert (len(first.tested), len(second.tested)) == (3, 5)
-    assert first.claim is not None and first.documented is not None and first.margin is not None
+    assert (len(first.scores), len(second.scores)) == (3, 5)
+    assert first.test is not None and first.documented is not None and first.margin is not None
     document = first.documented
-    fixed = welch_test(first.tested, document.score, document.std, 10, first.margin)
-    assert fixed.found == "REPRODUCED" and fixed.below is not None
-    assert first.claim.below == min(1.0, fixed.below * sum(look.level for look in DESIGN) / DESIGN[0].level)
+    fixed = welch_test(first.scores, document.score, document.std, 10, first.margin)
+    assert fixed.word == "REPRODUCED" and fixed.below is not None
+    assert first.test.below == min(1.0, fixed.below * sum(look.level for look in DESIGN) / DESIGN[0].level)
     assert first.shortfall_percent is not None and before.shortfall_percent is not None
     assert first.shortfall_percent > before.shortfall_percent
 

@@ -33,7 +33,7 @@ GOALS: Final = {"accel", "algorithms", "nets", "ops", "training"}  # units where
 STORED: Final = {"held", "sampled", "lanes", "deviation", "told", "goals", "goal", "card", "judges"}
 """Names that records, recipes, checkpoints or JSON documents store, as whole identifiers."""
 
-STORED_FIELDS: Final = {"CellTest.found", "Cell.measured", "Cell.tested", "Measured.imported", "GpuReport.skipped"}
+STORED_FIELDS: Final = {"Cell.measured", "Measured.imported", "GpuReport.skipped"}
 """Fields that ``data/measured.json`` and files of ``benchmarks/results`` store."""
 
 _PARTICIPLES: Final = """

@@ -367,7 +367,7 @@ PEER = Parity(
     step=1,
     ours=(-1.0, 2.0),
     peer=(-1.0, 2.0),
-    **dict.fromkeys(("reference", "way", "claim")),
+    **dict.fromkeys(("reference", "way", "test")),
 )
 
 

@@ -163,7 +163,7 @@ def test_failed_seed_counts_as_the_worst(name: tuple[str, str, str], monkeypatch
     cell = cell_of(name, [*full, failed_run], monkeypatch)
     assert cell.measured is not None
     assert cell.measured.n == 4
-    assert cell.measured.seeds[-1] <= min(cell.measured.seeds)
+    assert cell.measured.scores[-1] <= min(cell.measured.scores)
     assert cell.measured.score <= centre
 
 

@@ -55,18 +55,18 @@ def test_a_committed_cell_equals_an_independent_computation(
     algorithm: str, task: str, score: float, std: float, random: float, cells: tuple[Cell, ...]
 ) -> None:
     cell = next(cell for cell in cells if cell.key[1:3] == (algorithm, task))
-    assert cell.documented is not None and cell.claim is not None
+    assert cell.documented is not None and cell.test is not None
     assert (cell.documented.score, cell.documented.std, cell.documented.n) == (score, std, N)
     scores = without_luck(evaluations(algorithm, task))
     k, margin = len(scores), max(0.1 * abs(score - random), std)
-    assert cell.tested == pytest.approx(scores)
+    assert cell.scores == pytest.approx(scores)
     ours, theirs = scores.var(ddof=1) / k, std**2 / (N - 1)
     degrees = min(
         np.floor((s + theirs) ** 2 / (s**2 / (k - 1) + theirs**2 / (N - 1))) for s in (ours, max(ours, theirs * N / k))
     )
     difference, error = scores.mean() - score, np.sqrt(ours + theirs)
-    assert cell.claim.below == pytest.approx(stats.t.cdf((difference + margin) / error, degrees), rel=1e-6)
-    assert cell.claim.above == pytest.approx(stats.t.sf((difference - margin) / error, degrees), rel=1e-6)
+    assert cell.test.below == pytest.approx(stats.t.cdf((difference + margin) / error, degrees), rel=1e-6)
+    assert cell.test.above == pytest.approx(stats.t.sf((difference - margin) / error, degrees), rel=1e-6)
     shortfall = 100 * (stats.t.isf(0.05, degrees) * error - difference) / abs(score - random)
     assert cell.shortfall_percent == pytest.approx(shortfall, rel=1e-3)
     reproduced = stats.t.sf((difference + margin) / error, degrees) < 0.05

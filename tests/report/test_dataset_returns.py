@@ -67,4 +67,4 @@ def test_seeds_on_different_files_of_one_name_are_not_repeats_of_each_other(
         data = {"name": "rlb-halfcheetah-medium", "sha256": digest * 64}
         record_run([100.0 * seed], suite="offline", algo="il", task="rlb-halfcheetah-medium", seed=seed, data=data)
     score = cells(results, "HalfCheetah-v4", "rlb-halfcheetah-medium")["il"].measured
-    assert (score.n, score.seeds) == (2, (0.0, 200.0))
+    assert (score.n, score.scores) == (2, (0.0, 200.0))

@@ -151,7 +151,7 @@ def test_three_seeds_are_tested_at_the_step_that_they_have_reached(
     record_cell(record_run, levels)
     row = at(results)
     assert str(row) == label
-    assert (row.level.step, row.level.reference_step, row.level.n) == (100_000, 90_000, 10)
+    assert (row.reference.step, row.reference.reference_step, row.reference.n) == (100_000, 90_000, 10)
     assert row.note.startswith("at 100,000 steps (the reference's 90,000, without 10,000 random ones) the margin is ")
 
 
@@ -159,7 +159,7 @@ def test_a_given_share_replaces_the_margin_at_equal_steps(record_run: RecordRun,
     record_cell(record_run, [0.98, 1.0, 1.02])
     row = at_equal_steps(HALF_CHEETAH, gather(results)[HALF_CHEETAH], 1e-3)
     assert row is not None and not row.margin_is_std
-    assert row.margin == pytest.approx(1e-3 * (row.level.mean + 284), rel=1e-3) and row.margin < row.level.std
+    assert row.margin == pytest.approx(1e-3 * (row.reference.mean + 284), rel=1e-3) and row.margin < row.reference.std
 
 
 def test_looks_not_yet_taken_do_not_weaken_the_verdict(record_run: RecordRun, results: Path) -> None:
@@ -172,7 +172,7 @@ def test_looks_not_yet_taken_do_not_weaken_the_verdict(record_run: RecordRun, re
 def test_before_the_curve_rises_the_verdict_is_too_early(record_run: RecordRun, results: Path) -> None:
     record_cell(record_run, [1.0, 1.0, 1.0], steps=10_000)
     row = at(results)
-    assert (str(row), row.claim, row.informative_at) == ("TOO EARLY @10k", None, 50_000)
+    assert (str(row), row.test, row.informative_at) == ("TOO EARLY @10k", None, 50_000)
     assert row.note.endswith("the reference does not differ from its own start; informative at 50,000")
 
 
@@ -182,7 +182,7 @@ def test_step_is_the_largest_of_three_seeds_and_the_note_counts_the_others(
     record_cell(record_run, [0.98, 1.0, 1.02], steps=200_000)
     record_cell(record_run, [1.0, 1.0], steps=50_000, start=3)
     row = at(results)
-    assert (row.level.step, len(row.scores), row.below) == (200_000, 3, 2)
+    assert (row.reference.step, len(row.scores), row.short_seeds) == (200_000, 3, 2)
     assert row.note.endswith("; 2 seeds below that step")
 
 
@@ -208,10 +208,10 @@ def test_behind_spends_its_share_where_a_failed_seed_makes_the_third(record_run:
     record_cell(record_run, [0.30, 0.31])  # two seeds are not tested, and with the failed one they are
     record_cell(record_run, [1.0], status="failed", start=2, steps=5_000)
     comparison, curve = at(results), reference_curve(HALF_CHEETAH)
-    level = comparison.level
-    claim = welch_test(comparison.scores, level.mean, level.std, level.n, comparison.margin)
-    assert curve is not None and comparison.claim is not None and claim.below is not None
-    assert comparison.claim.below == pytest.approx(claim.below / curve.alpha_spent(100_000)) and claim.below > 0
+    level = comparison.reference
+    test = welch_test(comparison.scores, level.mean, level.std, level.n, comparison.margin)
+    assert curve is not None and comparison.test is not None and test.below is not None
+    assert comparison.test.below == pytest.approx(test.below / curve.alpha_spent(100_000)) and test.below > 0
 
 
 @pytest.mark.parametrize(("scores", "sign"), [([0.80, 0.85, 0.90], 1), ([1.25, 1.30, 1.35], -1)])
@@ -220,15 +220,15 @@ def test_below_above_and_shortfall_equal_scipys_welch_test(
 ) -> None:
     record_cell(record_run, scores)
     row = at(results)
-    level, random = row.level, -284.0
+    level, random = row.reference, -284.0
     ours = stats.describe(row.scores)
     error = (ours.variance / 3 + level.std**2 / 9) ** 0.5
     squared, printed = max(ours.variance, level.std**2 * 10 / 9) / 3, level.std**2 / 9  # ours may be closer together
     degrees = int((squared + printed) ** 2 / (squared**2 / 2 + printed**2 / 9))
     curve = reference_curve(HALF_CHEETAH)
-    assert curve is not None and row.claim is not None
+    assert curve is not None and row.test is not None
     chance = stats.t.cdf(sign * (ours.mean - level.mean + sign * row.margin) / error, degrees)
-    p_value = row.claim.below if sign > 0 else row.claim.above
+    p_value = row.test.below if sign > 0 else row.test.above
     assert p_value == pytest.approx(chance / curve.alpha_spent(100_000), rel=1e-6) and p_value < 1
     bound = level.mean - ours.mean + stats.t.isf(0.05, degrees) * error
     assert row.shortfall_percent == pytest.approx(100 * bound / (level.mean - random), rel=2e-2)

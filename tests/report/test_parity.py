@@ -142,7 +142,7 @@ def parity_of(task: str, ours: Sequence[float], theirs: Sequence[float], referen
     level = ReferencePoint(step=10, reference_step=10, mean=reference, std=3.0, n=10)
     return Parity(
         key=CellKey("mujoco", "a2c", task, ""), library="lib 1", packages=(), differences=(), step=1_000,
-        ours=tuple(ours), peer=tuple(theirs), reference=level, way=reference, claim=None, word="OPEN",
+        ours=tuple(ours), peer=tuple(theirs), reference=level, way=reference, test=None, word="OPEN",
     )  # fmt: skip
 
 

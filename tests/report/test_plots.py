@@ -160,7 +160,7 @@ def test_the_forest_of_the_committed_records_has_a_row_for_each_bound() -> None:
     ends = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "|"]
     assert [-end for end in ends] == pytest.approx([cell.shortfall_percent for cell in bounds])
     words = [text.get_text() for text in axes.texts]
-    assert words == [f"{cell.verdict.word}, {len(cell.tested)} seeds" for cell in bounds]
+    assert words == [f"{cell.verdict.word}, {len(cell.scores)} seeds" for cell in bounds]
     assert (RESULTS / "plots" / "mujoco-forest.png").is_file()
 
 

@@ -72,9 +72,9 @@ def test_the_committed_rows_equal_an_independent_computation(cells: tuple[Cell, 
         y, v, outcome_left = [], [], []
         for cell in cells:
             reference = cell.documented
-            if cell.key.algorithm != algorithm or cell.claim is None or len(cell.tested) < 3 or reference is None:
+            if cell.key.algorithm != algorithm or cell.test is None or len(cell.scores) < 3 or reference is None:
                 continue
-            ours, way = np.array(cell.tested), reference.score - random[cell.key.task.removesuffix("-v4")]
+            ours, way = np.array(cell.scores), reference.score - random[cell.key.task.removesuffix("-v4")]
             if not reference.std or ours.std() == 0:
                 outcome_left.append(cell.key.task)
                 continue

@@ -29,10 +29,10 @@ def accepted(ratio: float, spread: float, n: int, word: str) -> float:
     for _ in range(REPEATS):
         reference = draw.normal(1, spread, 10)
         scores = draw.normal(ratio, spread, n).tolist()
-        claim = welch_test(
+        test = welch_test(
             scores, float(reference.mean()), float(reference.std(ddof=1)), 10, 0.1 * abs(float(reference.mean()))
         )
-        count += decide([claim])[0].word == word
+        count += decide([test])[0].word == word
     return count / REPEATS
 
 
@@ -124,8 +124,8 @@ def reproduced(n: int, cell: str, shape: str, fraction: float, *, shortfall: flo
         peak = their[:, their.mean(0).argmax()]
         rows = [[Evaluation(step, 0.0, value) for step, value in enumerate(row)] for row in our.tolist()]
         middle, std = float(peak.mean()), float(peak.std())
-        claim = welch_test(correct_optimism(rows, mean, 10), middle, std, 10, margin_of(middle, std, 0.0))
-        count += claim.found == "REPRODUCED"
+        test = welch_test(correct_optimism(rows, mean, 10), middle, std, 10, margin_of(middle, std, 0.0))
+        count += test.word == "REPRODUCED"
     return count / DRAWS
 
 

@@ -29,7 +29,7 @@ DOCUMENT = ReferenceScore(
 )  # fmt: skip
 SCORE = Measured(
     score=1234.5678, low=1000.04, high=1469.0, n=3, estimator="best-of-run", env_steps=10_000_000, env_id="x",
-    roots=(0, 1, 4),
+    seeds=(0, 1, 4),
 )  # fmt: skip
 FULL = Cell(
     key=CellKey("atari", "dqn", "Qbert|<b>", ""), documented=DOCUMENT, measured=SCORE, verdict=Verdict("BELOW"),

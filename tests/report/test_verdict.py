@@ -35,12 +35,12 @@ from rlbench.report.verdict import (
 
 ORDER = {"BELOW": 0, "INCONCLUSIVE": 1, "CONSISTENT": 2, "REPRODUCED": 3, "ABOVE": 4}
 SCORES = st.lists(st.integers(-1000, 1000).map(float), min_size=1, max_size=12)
-FIXED = [CellTest(found="CONSISTENT", below=0.01, above=1.0), CellTest(found="INCONCLUSIVE", below=0.03, above=0.4)]
+FIXED = [CellTest(word="CONSISTENT", below=0.01, above=1.0), CellTest(word="INCONCLUSIVE", below=0.03, above=0.4)]
 
 
-def word(claim: CellTest) -> str:
+def word(test: CellTest) -> str:
     """The verdict of a cell that is a table of its own."""
-    return decide([claim])[0].word
+    return decide([test])[0].word
 
 
 def rules() -> list[object]:
@@ -100,14 +100,14 @@ def test_non_inferiority_equals_scipys_welch_test_with_reduced_degrees_of_freedo
         math.floor(sum(p for p, _ in parts) ** 2 / sum(p**2 / df for p, df in parts) + 1e-9) for parts in candidates
     )
     worse, above = stats.t.cdf(lower.statistic, degrees), stats.t.sf(upper.statistic, degrees)
-    claim = welch_test(scores, reference, std, n, margin)
-    assert (claim.below, claim.above) == pytest.approx((worse, above), abs=1e-7)
+    test = welch_test(scores, reference, std, n, margin)
+    assert (test.below, test.above) == pytest.approx((worse, above), abs=1e-7)
     error = math.sqrt(ours[1] ** 2 / len(scores) + printed[0])
     for level in (0.05, 0.01):
         shortfall = welch_test(scores, reference, std, n, margin, level).shortfall
         assert shortfall == pytest.approx(reference - ours[0] + stats.t.isf(level, degrees) * error, rel=1e-6, abs=1e-6)
     if abs(worse - 0.95) > 1e-6:
-        assert (claim.found == "REPRODUCED") == (worse > 0.95)
+        assert (test.word == "REPRODUCED") == (worse > 0.95)
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_verdict_against_seeds_that_do_not_differ(
 def test_weaker_of_two_claims_counts() -> None:
     below, equal, above = (prediction_test([20.0, 20.0, 20.0], d, 0.0, 0.1) for d in (21.0, 20.0, 19.0))
     words = ["BELOW", "CONSISTENT", "ABOVE"]
-    assert [word(claim) for claim in (below, equal, above)] == words
-    assert [word(in_both_respects(claim, above)) for claim in (below, equal, above)] == words
+    assert [word(test) for test in (below, equal, above)] == words
+    assert [word(in_both_respects(test, above)) for test in (below, equal, above)] == words
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ def test_weaker_of_two_claims_counts() -> None:
 )
 def test_fewer_than_three_seeds_are_inconclusive(scores: list[float], text: str) -> None:
     run, optimum = prediction_test(scores, 20.0, 1.0, 0.1), welch_test(scores, 20.0, 0.0, 2, 1.0)
-    for claim in (run, optimum, welch_test(scores, 20, 1, 5, 1)):
-        assert [str(v) for v in decide([claim])] == [f"INCONCLUSIVE (≈ {text})"]
+    for test in (run, optimum, welch_test(scores, 20, 1, 5, 1)):
+        assert [str(v) for v in decide([test])] == [f"INCONCLUSIVE (≈ {text})"]
 
 
 @given(SCORES, st.integers(0, 500), st.integers(0, 3), st.integers(0, 1))
@@ -206,13 +206,13 @@ def test_claims_under_two_estimators_are_monotone(scores: list[float], gaps: lis
 
 
 def test_joined_claims_have_the_weakest_of_each_number() -> None:
-    one = CellTest(found="REPRODUCED", below=0.2, above=0.3, shortfall=1.0)
-    other = CellTest(found="INCONCLUSIVE", below=0.1, above=0.4, more=2, shortfall=3.0)
-    weakest = CellTest(found="INCONCLUSIVE", below=0.2, above=0.4, more=2, shortfall=3.0)
+    one = CellTest(word="REPRODUCED", below=0.2, above=0.3, shortfall=1.0)
+    other = CellTest(word="INCONCLUSIVE", below=0.1, above=0.4, more=2, shortfall=3.0)
+    weakest = CellTest(word="INCONCLUSIVE", below=0.2, above=0.4, more=2, shortfall=3.0)
     assert under_both_estimators(one, other) == weakest
     assert in_both_respects(one, other) == replace(weakest, below=0.1, shortfall=1.0)
-    few = CellTest(found="INCONCLUSIVE", more=1)  # too few seeds for a test
-    assert under_both_estimators(other, few) == CellTest(found="INCONCLUSIVE", below=0.1, more=2)
+    few = CellTest(word="INCONCLUSIVE", more=1)  # too few seeds for a test
+    assert under_both_estimators(other, few) == CellTest(word="INCONCLUSIVE", below=0.1, more=2)
 
 
 def test_without_a_published_std_ours_replaces_it() -> None:
@@ -263,21 +263,21 @@ def test_larger_tables_require_smaller_p_values() -> None:
     assert one.below == pytest.approx(2 * stats.t.cdf((12 - 23) / (2 * math.sqrt(4 / 3)), 2))
     assert one.shortfall == pytest.approx(23 - 12 + stats.t.isf(0.05, 2) * 2 * math.sqrt(4 / 3))
     assert decide([one])[0].word == "BELOW"
-    assert decide([one, CellTest(found="CONSISTENT", below=0.5, above=0.5)])[0].word == "INCONCLUSIVE"
+    assert decide([one, CellTest(word="CONSISTENT", below=0.5, above=0.5)])[0].word == "INCONCLUSIVE"
 
 
 def test_seeds_above_the_reference_that_do_not_reproduce_it_are_inconclusive() -> None:
-    assert word(CellTest(found="INCONCLUSIVE", below=1.0, above=1e-9)) == "INCONCLUSIVE"
-    assert word(CellTest(found="CONSISTENT", below=1.0, above=1e-9)) == "ABOVE"
+    assert word(CellTest(word="INCONCLUSIVE", below=1.0, above=1e-9)) == "INCONCLUSIVE"
+    assert word(CellTest(word="CONSISTENT", below=1.0, above=1e-9)) == "ABOVE"
 
 
 def test_a_look_multiplies_its_probabilities_by_the_designs_inflation_and_names_the_next() -> None:
     looks = Looks((Look(3, 0.01), Look(6, 0.04)), 1)
-    claim = CellTest(found="INCONCLUSIVE", below=0.1, above=0.3, more=9)
-    assert correct_for_looks(claim, looks) == CellTest(found="INCONCLUSIVE", below=0.5, above=1.0, more=3, next_look=6)
-    last = CellTest(found="INCONCLUSIVE", below=0.125, above=0.375)  # inflated by 5 / 4, and no look follows
-    assert correct_for_looks(claim, Looks(looks.design, 2)) == last
-    assert correct_for_looks(claim, Looks(looks.design, 0)) == CellTest(found="INCONCLUSIVE", next_look=3)
+    test = CellTest(word="INCONCLUSIVE", below=0.1, above=0.3, more=9)
+    assert correct_for_looks(test, looks) == CellTest(word="INCONCLUSIVE", below=0.5, above=1.0, more=3, next_look=6)
+    last = CellTest(word="INCONCLUSIVE", below=0.125, above=0.375)  # inflated by 5 / 4, and no look follows
+    assert correct_for_looks(test, Looks(looks.design, 2)) == last
+    assert correct_for_looks(test, Looks(looks.design, 0)) == CellTest(word="INCONCLUSIVE", next_look=3)
 
 
 def test_the_margin_is_a_tenth_of_the_way_from_random_or_the_documented_spread() -> None:
@@ -310,12 +310,12 @@ def test_more_seeds_uses_the_same_test_as_the_verdict() -> None:
 def test_named_number_of_seeds_has_a_power_of_80_percent(reference: float, std: float, margin: float) -> None:
     """Once our spread decides it, once the document's, whose printed mean stays where it is."""
     ours, n = [-22.9, -21.0, -25.3, -20.0, -20.4], 10
-    claim = welch_test(ours, reference, std, n, margin)
-    assert claim.found == "INCONCLUSIVE"
-    assert claim.more is not None
-    count, draws = len(ours) + claim.more, np.random.default_rng(0)
+    test = welch_test(ours, reference, std, n, margin)
+    assert test.word == "INCONCLUSIVE"
+    assert test.more is not None
+    count, draws = len(ours) + test.more, np.random.default_rng(0)
     again = draws.normal(np.mean(ours), np.std(ours, ddof=1), (400, count))
-    power = np.mean([welch_test(list(s), reference, std, n, margin).found == "REPRODUCED" for s in again])
+    power = np.mean([welch_test(list(s), reference, std, n, margin).word == "REPRODUCED" for s in again])
     assert 0.74 < power < 0.88
 
 
@@ -336,7 +336,7 @@ def test_large_error_of_the_reference_is_undecidable() -> None:
     endless = [float(x) for x in np.random.default_rng(0).normal(100.0, 1.0, 2000)]
     for slack, word in ((-0.3, "INCONCLUSIVE"), (0.3, "REPRODUCED")):
         reference = 100.0 + 10.0 - (threshold + slack)  # so far lies our mean above the margin of 10
-        assert welch_test(endless, reference, 9.0, 10, 10.0).found == word  # of squared error 9
+        assert welch_test(endless, reference, 9.0, 10, 10.0).word == word  # of squared error 9
 
 
 def test_small_difference_needs_more_than_the_maximum_of_seeds() -> None:
