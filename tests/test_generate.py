@@ -130,8 +130,7 @@ def test_metadata_have_the_provenance() -> None:
     assert (metadata["name"], metadata["task"], metadata["env"]) == ("rlb-test", "Hopper-v4", "gymnasium/Hopper-v4")
     assert {"rlbench", "numpy", "mujoco", "gymnasium", "not_d4rl"} <= metadata.keys()
     assert (metadata["policies"], metadata["policies_sha256"]) == (HOPPER, policy_of(HOPPER).sha256)
-    rows = recording.result()
-    assert metadata["episodes"] + metadata["episodes_cut"] == ends(rows).sum()
+    assert metadata["episodes"] + metadata["episodes_cut"] == ends(recording.result()).sum()
 
 
 class Counting:
@@ -250,8 +249,7 @@ def test_policy_that_does_not_fit_is_refused_before_generation() -> None:
 
 
 def test_pieces_are_joined_in_order(hops: Dataset) -> None:
-    twice = concatenate_datasets([hops, hops])
-    np.testing.assert_array_equal(twice.obs[301:], hops.obs)
+    np.testing.assert_array_equal(concatenate_datasets([hops, hops]).obs[301:], hops.obs)
 
 
 @pytest.mark.parametrize("algorithm", ["sac", "td3", "ddpg", "ppo", "reinforce", "trpo"])
@@ -277,8 +275,7 @@ def test_the_policy_of_a_run_acts_as_its_learner_does(algorithm: str) -> None:
             )
             assert isinstance(evaluation, GaussianPolicy)
             due, spread = trainer.collector.bound(evaluation.mean), evaluation.log_std.exp()
-    actions = policy(obs, np.zeros(6, np.int64))
-    np.testing.assert_allclose(actions, due.numpy(), atol=1e-5)
+    np.testing.assert_allclose(policy(obs, np.zeros(6, np.int64)), due.numpy(), atol=1e-5)
     policy.fits("InvertedPendulum-v4", features=4, actions=1)
     assert (policy.log_std is None) == (algorithm in {"td3", "ddpg"})
     if spread is not None:

@@ -161,14 +161,12 @@ def _test_cell(
     scored_runs = runs.complete or ([] if runs.failed else runs.short or runs.other_protocol)
     scores = seed_scores(scored_runs, estimator, limit=limit, scale=scale)
     failed_scores = [_floor_score(scores, estimator, runs, scale)] * len(runs.failed)
-    testable = bool(runs.complete or runs.failed) and comparable(key)
     test_scores = _test_scores(scored_runs, scores, reference)
     tolerance, test = margin(key, reference, share) if reference else None, None
-    if testable and reference is not None and tolerance is not None:
+    if runs.scored and comparable(key) and reference is not None and tolerance is not None:
         test_of = partial(_test, key, reference, tolerance, runs.level)
-        test = with_failures(
-            test_of, test_scores, [_floor_score(test_scores, estimator, runs, scale)] * len(runs.failed)
-        )
+        floor = _floor_score(test_scores, estimator, runs, scale)
+        test = with_failures(test_of, test_scores, [floor] * len(runs.failed))
         if estimator in ALTERNATIVE_ESTIMATOR:
             other = seed_scores(scored_runs, ALTERNATIVE_ESTIMATOR[estimator], limit=limit, scale=scale)
             test = under_both_estimators(test, with_failures(test_of, other, failed_scores))

@@ -55,7 +55,9 @@ def remarks(group: Runs) -> Iterator[str]:
     if seeds != list(range(len(seeds))):
         yield f"seeds {', '.join(map(str, seeds))} instead of 0 to {len(seeds) - 1}"
     if group.looks is not None:
-        later = f"; {count_text(group.later_seeds, 'later seed')} can only lower the verdict" if group.later_seeds else ""
+        later = (
+            f"; {count_text(group.later_seeds, 'later seed')} can only lower the verdict" if group.later_seeds else ""
+        )
         yield f"{'tested by' if group.looks.count else 'not tested before'} {group.looks}{later}"
     if group.lost_seeds:
         yield f"looks.json counts a look at seeds that have not ended: {', '.join(map(str, group.lost_seeds))}"

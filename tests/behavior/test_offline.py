@@ -333,8 +333,7 @@ def test_episode_returns_are_in_order_and_include_unfinished_episodes() -> None:
     )
     assert episode_returns(dataset).tolist() == [3, 28, 32]
     obs = np.array([[0], [1], [2], [7], [8], [9]], np.float32)  # between 2 and 7 there is a seam
-    seamed = dataset._replace(obs=obs, next_obs=obs + 1)
-    assert episode_returns(seamed).tolist() == [3, 4, 24, 32]
+    assert episode_returns(dataset._replace(obs=obs, next_obs=obs + 1)).tolist() == [3, 4, 24, 32]
 
 
 def test_cql_clones_behavior_only_in_its_first_gradient_steps(data: Path) -> None:

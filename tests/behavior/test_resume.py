@@ -39,8 +39,7 @@ def spec_of(suite: str, task: str, changes: tuple[str, ...], algorithm: str = "d
 
 
 def ending(spec: Spec, results: Path) -> tuple[object, ...]:
-    outcome = outcome_of(folder_of(spec, results))
-    assert outcome.status == "done"
+    assert outcome_of(folder_of(spec, results)).status == "done"
     return run_one.ending(folder_of(spec, results))
 
 
@@ -132,8 +131,7 @@ def test_a_run_stopped_in_its_last_evaluation_still_closes_its_last_epoch(
     golden: Endings, tmp_path: Path, remaining: int
 ) -> None:
     spec = spec_of("toy", "Catch", CATCH)
-    whole = carry(spec, tmp_path / "whole")
-    carry(spec, tmp_path / "stopped", stop_after=whole - remaining)
+    carry(spec, tmp_path / "stopped", stop_after=carry(spec, tmp_path / "whole") - remaining)
     carry(spec, tmp_path / "stopped")
     assert ending(spec, tmp_path / "stopped") == golden["Catch"]
 
@@ -214,8 +212,7 @@ def test_synchronous_envs_resume_exactly(tmp_path: Path) -> None:
     spec = spec_of("toy", "Catch", CATCH)
     carry(spec, tmp_path, stop_after=50)
     carry(spec, tmp_path)
-    outcome = outcome_of(folder_of(spec, tmp_path))
-    assert outcome.inexact == ()
+    assert outcome_of(folder_of(spec, tmp_path)).inexact == ()
 
 
 def test_rainbow_without_noise_dueling_and_priorities_is_c51(tmp_path: Path) -> None:
@@ -230,8 +227,7 @@ def test_rainbow_without_noise_dueling_and_priorities_is_c51(tmp_path: Path) -> 
 @pytest.mark.parametrize("stop", slow_but([40, 110, 250], 1))
 def test_pong_interrupted_in_mid_game_resumes_exactly(golden: Endings, tmp_path: Path, stop: int) -> None:
     spec = spec_of("atari", "PongNoFrameskip-v4", PONG)
-    records = carry(spec, tmp_path, stop_after=stop)
-    assert records == stop
+    assert carry(spec, tmp_path, stop_after=stop) == stop
     carry(spec, tmp_path)
     assert ending(spec, tmp_path) == golden["PongNoFrameskip-v4"]
 

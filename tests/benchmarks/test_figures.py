@@ -62,8 +62,7 @@ def test_inner_part_is_subtracted_from_the_outer_one(monkeypatch):
     ticks = iter([0.0, 1.0, 4.0, 10.0])  # outer begins, inner begins, inner ends, outer ends
     monkeypatch.setattr("benchmarks.stopwatch.perf_counter", lambda: next(ticks))
     watch = Stopwatch()
-    inner = watch.timed("inner", lambda: None)
-    watch.timed("outer", inner)()
+    watch.timed("outer", watch.timed("inner", lambda: None))()
     assert watch.seconds == {"inner": 3.0, "outer": 7.0}
 
 

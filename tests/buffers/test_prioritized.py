@@ -67,8 +67,7 @@ def test_dead_and_incomplete_and_overwritten_rows_are_never_drawn() -> None:
     for number in range(60):
         step(replay, number, np.array([number % 4 == 1, number % 6 == 0, False]))
         if replay.sample_range().rows > 0 and float(sampler.sums.sum()) > 0:
-            slots = set(sampler.draw(64, replay.sample_range())[0].tolist())
-            assert slots <= usable(replay)
+            assert set(sampler.draw(64, replay.sample_range())[0].tolist()) <= usable(replay)
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.5])

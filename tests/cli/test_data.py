@@ -74,8 +74,7 @@ def test_show_gives_d4rls_score_for_d4rls_sets(tmp_path: Path) -> None:
 
 
 def test_verify_notices_a_change_since_the_first_use(own: Path) -> None:
-    first = stdout_of("data verify")
-    assert first.startswith("rlb-toy\tok ")
+    assert stdout_of("data verify").startswith("rlb-toy\tok ")
     with h5py.File(own, "a") as file:
         file["rewards"][3] = 7.0
     code, out, error = run_command("data verify --json")

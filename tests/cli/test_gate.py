@@ -164,8 +164,7 @@ def _unsealed(line: dict[str, object]) -> dict[str, object]:
 
 
 def test_a_flipped_digit_in_a_baseline_is_noticed(saved: Path) -> None:
-    text = saved.read_text(encoding="utf-8")
-    saved.write_text(text.replace("0.9", "0.8", 1), encoding="utf-8")
+    saved.write_text(saved.read_text(encoding="utf-8").replace("0.9", "0.8", 1), encoding="utf-8")
     assert "checksum" in stderr_of(f"baseline show {saved}")
 
 

@@ -113,8 +113,7 @@ EQUAL = [1000.0, 999.9, 1000.1]
 
 
 def test_a_forged_look_holds_no_bad_seed_back(record_run: Record, tmp_path: Path) -> None:
-    folder = ended(record_run, EQUAL)
-    assert str(cell(looked(folder, 1).parents[3]).verdict) == "REPRODUCED"
+    assert str(cell(looked(ended(record_run, EQUAL), 1).parents[3]).verdict) == "REPRODUCED"
     ended(record_run, [995.0, 996.0], start=3)
     assert str(cell(tmp_path / "results").verdict) == "REPRODUCED"
     ended(record_run, [300.0] * 5, start=5)

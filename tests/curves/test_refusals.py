@@ -162,8 +162,7 @@ def test_a_file_whose_values_would_not_fit_into_memory_is_refused(
 
 
 def test_more_scores_than_curves_that_fit_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    scores = np.zeros((100_001, 1), np.int8)
-    np.savez(tmp_path / "s.npz", sac=scores, tasks=np.array(["Hopper-v4"]))
+    np.savez(tmp_path / "s.npz", sac=np.zeros((100_001, 1), np.int8), tasks=np.array(["Hopper-v4"]))
     assert "100,001 scores, 100,000 are allowed" in refusal(tmp_path / "s.npz", tmp_path / "results", capsys)
 
 

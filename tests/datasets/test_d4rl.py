@@ -48,8 +48,7 @@ def test_missing_next_observations_stay_unknown(columns: Columns, write_flat: Wr
 
 
 def test_without_timeouts_breaks_are_truncations(columns: Columns, write_flat: WriteFlat) -> None:
-    dataset = read_d4rl(write_flat(columns, timeouts=None))
-    assert list(np.flatnonzero(dataset.truncated)) == [13, 24]
+    assert list(np.flatnonzero(read_d4rl(write_flat(columns, timeouts=None)).truncated)) == [13, 24]
 
 
 def test_without_both_the_tasks_limit_truncates_episodes(columns: Columns, write_flat: WriteFlat) -> None:

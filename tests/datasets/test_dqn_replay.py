@@ -108,8 +108,7 @@ def test_black_frames_in_mid_game_stay(tmp_path: Path) -> None:
         columns[name][[9, 11, 12]] = 0  # the first step behind three rows of zeros, and two in the middle
     for name, column in columns.items():
         (tmp_path / f"$store$_{name}_ckpt.3.gz").write_bytes(compress(column))
-    dataset = read(tmp_path)
-    assert dataset.obs[:, 0, 0].tolist() == [10, 11, 12, 12, 0, 21, 0, 0, 24, 25]
+    assert read(tmp_path).obs[:, 0, 0].tolist() == [10, 11, 12, 12, 0, 21, 0, 0, 24, 25]
 
 
 @pytest.mark.parametrize(("name", "value"), [("action", -1), ("reward", np.nan)])

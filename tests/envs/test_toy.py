@@ -27,8 +27,7 @@ def test_the_best_policy_always_catches() -> None:
 
 def test_catch_episode_equals_a_hand_computation() -> None:
     env = Catch(seeds=[0])  # default_rng(0) drops the first ball in column 4, the second in column 3
-    board = env.reset()[0]
-    assert board.tolist() == [[0, 0, 0, 0, 255], *[[0] * 5] * 8, [0, 0, 255, 0, 0]]
+    assert env.reset()[0].tolist() == [[0, 0, 0, 0, 255], *[[0] * 5] * 8, [0, 0, 255, 0, 0]]
     boards = []
     for action in [0, 0, 0, 2, 1, 2, 2, 2, 1, 0, 2]:
         step = answer_to(env, np.array([action]))

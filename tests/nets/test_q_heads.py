@@ -125,8 +125,7 @@ def test_the_cosine_embedding_is_the_papers() -> None:
             total += math.cos(math.pi * i * tau) * head.embed.weight[j, i - 1].item()
         phi.append(max(0.0, total))
     want = head.streams(features * torch.tensor([phi]), "learn")[..., 0]
-    got = head.at_taus(features, torch.tensor([[tau]]), "learn")[..., 0]
-    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(head.at_taus(features, torch.tensor([[tau]]), "learn")[..., 0], want)
 
 
 def test_iqn_at_fixed_fractions_has_qr_dqns_loss() -> None:
@@ -151,8 +150,7 @@ def test_fqf_proposes_ordered_fractions_that_are_nearly_equal_at_first() -> None
     assert (edges.diff(dim=-1) > 0).all()
     torch.testing.assert_close(edges.diff(dim=-1), torch.full((4, 32), 1 / 32), atol=0.005, rtol=0)
     torch.testing.assert_close(entropy, torch.full((4,), math.log(32)), atol=0.01, rtol=0)
-    value = head(torch.randn(4, FEATURES), "learn")
-    torch.testing.assert_close(value.mass.sum(-1), torch.ones(4))
+    torch.testing.assert_close(head(torch.randn(4, FEATURES), "learn").mass.sum(-1), torch.ones(4))
 
 
 def wasserstein(head: FQFHead, features: torch.Tensor, edges: list[float], action: int) -> float:
@@ -173,8 +171,7 @@ def test_fqfs_gradient_equals_that_of_the_wasserstein_error() -> None:
     features = torch.rand(1, FEATURES, dtype=torch.float64) + 0.5
 
     def rising(x: torch.Tensor, taus: torch.Tensor, role: Role) -> torch.Tensor:
-        curve = torch.stack([taus**3 + taus, 2 * taus**2, taus.exp()], 1)
-        return curve + 0 * x.sum()
+        return torch.stack([taus**3 + taus, 2 * taus**2, taus.exp()], 1) + 0 * x.sum()
 
     head.at_taus = rising
     with torch.no_grad():

@@ -19,8 +19,7 @@ def test_the_nature_network_has_the_parameters_of_the_paper() -> None:
     net = QNet(torso, DQNHead(streams, huber=None))
     convolutions = (4 * 64 * 32 + 32) + (32 * 16 * 64 + 64) + (64 * 9 * 64 + 64)
     assert count(net) == convolutions + (3136 * 512 + 512) + (512 * 6 + 6)
-    q = net(torch.zeros(2, 4, 84, 84, dtype=torch.uint8), "learn").mean()
-    assert q.shape == (2, 6)
+    assert net(torch.zeros(2, 4, 84, 84, dtype=torch.uint8), "learn").mean().shape == (2, 6)
 
 
 def test_pixels_are_divided_by_255_only_when_requested() -> None:
@@ -30,8 +29,7 @@ def test_pixels_are_divided_by_255_only_when_requested() -> None:
     torch.manual_seed(0)
     other = NatureTorso(stack=4, size=84, scale=True)
     first = torch.nn.functional.conv2d(frames.float() / 255, other.layers[0].weight, other.layers[0].bias, 4)
-    again = other.layers[1:](first)
-    torch.testing.assert_close(other(frames), again)
+    torch.testing.assert_close(other(frames), other.layers[1:](first))
     assert plain(frames).abs().max() > 20 * other(frames).abs().max()
 
 

@@ -184,8 +184,7 @@ def test_sampled_discrete_actions_have_their_probabilities() -> None:
     chance = special.softmax(logits.double().numpy())
     assert counts[3] == 0
     assert stats.chisquare(counts[:3], 20_000 * chance[:3] / chance[:3].sum()).pvalue > 1e-3
-    rows = CategoricalPolicy(torch.tensor([[0.0, 40.0], [40.0, 0.0]])).sample()
-    assert rows.tolist() == [1, 0]
+    assert CategoricalPolicy(torch.tensor([[0.0, 40.0], [40.0, 0.0]])).sample().tolist() == [1, 0]
 
 
 def test_sampled_vectors_follow_their_density_with_independent_components() -> None:

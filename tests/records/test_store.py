@@ -347,8 +347,7 @@ def test_lock_of_another_process_holds_until_it_is_killed(tmp_path: Path) -> Non
 
 
 def test_a_claim_of_a_damaged_record_is_refused_and_leaves_it_free(record_run: RecordRun, tmp_path: Path) -> None:
-    folder = record_run([1.0])
-    (folder / "outcome.json").write_text("{", encoding="utf-8")
+    (record_run([1.0]) / "outcome.json").write_text("{", encoding="utf-8")
     spec = suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4")
     for _ in range(2):
         with pytest.raises(RefusedFile, match=r"outcome\.json"):

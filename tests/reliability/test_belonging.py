@@ -217,8 +217,7 @@ def test_resumed_run_uses_the_threads_of_its_checkpoint(tmp_path: Path, monkeypa
 
 
 def inexact(family: Family, results: Path) -> tuple[int, ...]:
-    outcome = outcome_of(family.folder(results))
-    return outcome.inexact
+    return outcome_of(family.folder(results)).inexact
 
 
 @pytest.mark.parametrize("engine", ["eager", "numpy"])
@@ -235,8 +234,7 @@ def test_resume_with_another_engine_records_the_step(tmp_path: Path) -> None:
     stops = []
     for engine, stop_at in (("numpy", 30), ("eager", 60), ("eager", 120), ("numpy", None)):
         carry(HOPPER.spec(), tmp_path, stop_at=stop_at, runtime=by(engine))
-        outcome = outcome_of(HOPPER.folder(tmp_path))
-        stops.append(outcome.env_steps)
+        stops.append(outcome_of(HOPPER.folder(tmp_path)).env_steps)
     assert inexact(HOPPER, tmp_path) == (stops[0], stops[2])
 
 
@@ -244,8 +242,7 @@ def test_resume_of_a_stacked_run_records_the_step(tmp_path: Path) -> None:
     folder = interrupted(PENDULUM, tmp_path)
     checkpoint.save(folder / "checkpoint" / "resume", {**saved(folder), "engine": "stacked"})
     carry(PENDULUM.spec(), tmp_path)
-    outcome = outcome_of(folder)
-    assert outcome.status == "done"
+    assert outcome_of(folder).status == "done"
     assert len(inexact(PENDULUM, tmp_path)) == 1
 
 

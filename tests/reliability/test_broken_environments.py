@@ -98,8 +98,7 @@ def test_hang_in_compiled_code_ends_the_process_and_is_recorded(tmp_path: Path) 
 
 @pytest.mark.slow
 def test_process_killed_by_an_environment_is_reported_by_the_next_attempt(tmp_path: Path) -> None:
-    dead = run("abort", tmp_path)
-    assert dead.returncode == -signal.SIGABRT
+    assert run("abort", tmp_path).returncode == -signal.SIGABRT
     (spec,) = tmp_path.rglob("spec.json")
     crash = (spec.parent / "crash.txt").read_text()
     assert "Fatal Python error: Aborted" in crash

@@ -178,8 +178,7 @@ def test_every_remedy_is_a_valid_command(what: str, monkeypatch: pytest.MonkeyPa
 def run_typed(words: list[str]) -> None:
     """Fails for a command that cannot be typed."""
     if words[0] == "rlbench":
-        options = parsed(words[1:])
-        assert not list(unknown(options))
+        assert not list(unknown(parsed(words[1:])))
     elif words[1:4] == ["-m", "pip", "install"]:
         assert Path(words[0]).is_file()
         assert words[-1].startswith("torch==") or words[-1] in {name.split("  #")[0] for name in PACKAGES}

@@ -123,8 +123,7 @@ class TestForcedRuns:
     def test_successful_and_damaged_attempts_are_noted(self, record_run: RecordRun, results: Path) -> None:
         full_run(record_run, -1.0, 0)
         full_run(record_run, 0.0, 0, force=True)
-        folder = full_run(record_run, 1.0, 0, force=True)
-        (folder / "attempt-1" / "outcome.json").write_text("{")
+        (full_run(record_run, 1.0, 0, force=True) / "attempt-1" / "outcome.json").write_text("{")
         row = cell(results)
         assert "2 attempts put aside (0 failed)" in row.note
         assert row.measured is not None and row.measured.score == 1.0

@@ -42,7 +42,6 @@ def test_a_warning_of_mujoco_is_written_through_no_link(make: Callable[[], Gymna
 
 def test_mujoco_in_envpool_writes_no_log_and_prints_nothing(empty_folder: None, capfd: Capture) -> None:
     Path("MUJOCO_LOG.TXT").symlink_to("precious")
-    envs = EnvPoolMujoco(task="Hopper-v4", seeds=[0], threads=1)
-    envs.close()
+    EnvPoolMujoco(task="Hopper-v4", seeds=[0], threads=1).close()
     ctypes.CDLL(str(envpool_async.library())).mju_warning(b"The simulation is unstable")
     assert not Path("precious").exists() and capfd.readouterr().out == ""

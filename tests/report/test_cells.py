@@ -70,7 +70,7 @@ CASES: Mapping[str, tuple[Sequence[tuple[Sequence[float], Facts]], Facts]] = {
         | {"score": pytest.approx((310 + 320 + 316 + 1.7) / 4)},
     ),
     "a failed run counts at most as the worst ended run": (
-        [run(0.5), run(3.0, status="failed")], {"seeds": (0.5, 0.5)},
+        [run(0.5), run(3.0, status="failed")], {"scores": (0.5, 0.5)},
     ),
     "a cell of failed runs alone is below": (
         [run(5.0, status="failed")] * 3, {"word": "BELOW", "score": pytest.approx(1.7)},
