@@ -28,7 +28,7 @@ from rlbench.config.tasks import Task
 from rlbench.envs.async_vector import AsyncVector
 from rlbench.envs.base import VectorEnv
 from rlbench.envs.envpool_async import EnvPoolMujoco
-from rlbench.envs.normalize import Scale
+from rlbench.envs.normalize import ObsNormalizer
 from rlbench.errors import UsageError
 from rlbench.nets import iqn_fqf
 from rlbench.training.online import OnlineTrainer
@@ -141,7 +141,7 @@ def test_evaluation_plays_full_games_with_the_protocols_epsilon(monkeypatch: pyt
     real = assemble.environments
 
     def note_episode(
-        task: Task, *, seeds: tuple[int, ...], training: bool, scale: Scale | None, threads: int
+        task: Task, *, seeds: tuple[int, ...], training: bool, scale: ObsNormalizer | None, threads: int
     ) -> VectorEnv:
         calls.append((seeds, training))
         return real(task, seeds=seeds, training=training, scale=scale, threads=threads)

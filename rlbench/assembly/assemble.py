@@ -30,7 +30,7 @@ from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import AtariTask, GoalTask, MujocoTask
 from rlbench.datasets.checksums import Seal
 from rlbench.envs.base import AsyncVectorEnv, EnvInfo, VectorEnv
-from rlbench.envs.normalize import Scale
+from rlbench.envs.normalize import ObsNormalizer
 from rlbench.ops.types import NStepTrajectory, Transition
 from rlbench.seeds import Seeds
 from rlbench.training.clock import ReplayRatio, RngState, RolloutSchedule
@@ -134,7 +134,7 @@ def _on_policy(
     learner: OnPolicyLearner = inner
     if algo.curiosity is not None:
         learner = CuriousOnPolicyLearner(inner, components.icm_module(spec, algo.curiosity, algo.lr, info, device))
-    num_envs, scale = spec.task.envs, Scale(info.obs_shape) if algo.normalize_obs else None
+    num_envs, scale = spec.task.envs, ObsNormalizer(info.obs_shape) if algo.normalize_obs else None
     capacity = (algo.rollout_length + spec.task.stack + 2) * num_envs
     ring = ring_of(spec, info, device, capacity=capacity, num_envs=num_envs)
     bound = policy_gradient.action_bound(algo, info)
@@ -169,7 +169,7 @@ def _collector(spec: Spec, setup: EvaluationSetup, ring: RingBuffer, explorer: E
         open_envs=open_envs,
         num_envs=spec.task.envs,
         bound=setup.bound,
-        scale=setup.scale if isinstance(setup.scale, Scale) else None,
+        scale=setup.scale if isinstance(setup.scale, ObsNormalizer) else None,
     )
 
 

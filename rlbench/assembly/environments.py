@@ -15,7 +15,7 @@ from rlbench.config.tasks import AtariTask, GoalTask, GymnasiumTask, MujocoTask,
 from rlbench.envs.ale import AleVector
 from rlbench.envs.base import AsyncVectorEnv, EnvInfo, Snapshot, VectorEnv
 from rlbench.envs.gymnasium import ClassicVector, GymnasiumVector
-from rlbench.envs.normalize import Normalized, NormalizedSnapshot, Scaling
+from rlbench.envs.normalize import Normalized, NormalizedSnapshot, ObsTransform
 from rlbench.envs.render import BoardCamera, Camera, MujocoCamera, RecordVideo, ScreenCamera, ShadowEmulator
 from rlbench.errors import UsageError
 
@@ -23,7 +23,7 @@ ENVS_PER_THREAD = 4  # fewer do not pay for a thread
 
 
 def environments(
-    task: Task, *, seeds: tuple[int, ...], training: bool, scale: Scaling | None = None, threads: int = 1
+    task: Task, *, seeds: tuple[int, ...], training: bool, scale: ObsTransform | None = None, threads: int = 1
 ) -> VectorEnv:
     """Make one env per seed; ``scale`` normalizes observations and is updated in training.
 

@@ -17,7 +17,7 @@ from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.explore import Actor, Explorer
 from rlbench.config.run import Spec
 from rlbench.envs.base import Box, EnvInfo
-from rlbench.envs.normalize import Scaling
+from rlbench.envs.normalize import ObsTransform
 from rlbench.seeds import Seeds
 
 DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "int64": torch.int64}
@@ -30,7 +30,7 @@ class EvaluationSetup(NamedTuple):
     threads: int  # that step the environments
     eval_explorer: Callable[[torch.Generator], Explorer] = no_exploration
     bound: Callable[[torch.Tensor], torch.Tensor] | None = None  # from a chosen action to the one that is carried out
-    scale: Scaling | None = None  # of observations
+    scale: ObsTransform | None = None  # of observations
 
 
 def evaluation(spec: Spec, info: EnvInfo, setup: EvaluationSetup, device: torch.device, epoch: int) -> Evaluation:

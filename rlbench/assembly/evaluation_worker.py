@@ -32,7 +32,7 @@ from rlbench.collectors.evaluate import Evaluation
 from rlbench.config.offline import OfflineConfig
 from rlbench.config.offline_discrete import DiscreteOfflineConfig
 from rlbench.config.run import Spec
-from rlbench.datasets.episodes import Scale
+from rlbench.datasets.episodes import ObsScaler
 from rlbench.ops.state_dict import load_module
 from rlbench.signals import end_with_parent
 
@@ -56,7 +56,7 @@ def make_evaluator(spec: Spec, threads: int, scale: dict[str, Tensor]) -> Evalua
     keep_memory()
     torch.set_num_threads(threads)
     info, host = describe(spec), torch.device("cpu")
-    normalization = Scale(*(scale[part].numpy() for part in Scale._fields)) if scale else None
+    normalization = ObsScaler(*(scale[part].numpy() for part in ObsScaler._fields)) if scale else None
     parts = offline_parts_of(spec, spec.algo, info, host)
     setup = EvaluationSetup(parts.learner, 1, parts.eval_explorer, scale=normalization)
     return parts.learner.policy(), lambda epoch: evaluation(spec, info, setup, host, epoch)

@@ -25,7 +25,7 @@ from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask
 from rlbench.datasets import checksums, loader, locations, recording_reader
 from rlbench.datasets.checksums import Seal
-from rlbench.datasets.episodes import Scale, episode_returns, scale_of, terminated_on_end
+from rlbench.datasets.episodes import ObsScaler, episode_returns, fit_obs_scaler, terminated_on_end
 from rlbench.datasets.types import Dataset
 from rlbench.envs.base import Discrete, EnvInfo, VectorEnv
 from rlbench.evaluation.pool import EvalPool, WorkerConfig
@@ -147,13 +147,13 @@ def offline_parts_of(
     return offline_discrete.discrete_parts(spec, algo, info, device, compiler)
 
 
-def _preprocess(algo: OfflineConfig | DiscreteOfflineConfig, data: Dataset) -> tuple[Dataset, Scale | None]:
+def _preprocess(algo: OfflineConfig | DiscreteOfflineConfig, data: Dataset) -> tuple[Dataset, ObsScaler | None]:
     """The data with scaled rewards, and the normalization of observations; data with discrete actions unchanged."""
     if not isinstance(algo, OfflineConfig):
         return data, None
     if algo.terminate_on_end:
         data = terminated_on_end(data)
-    return _scale_rewards(data, algo.return_span), scale_of(data) if algo.normalize_obs else None
+    return _scale_rewards(data, algo.return_span), fit_obs_scaler(data) if algo.normalize_obs else None
 
 
 def _scale_rewards(data: Dataset, span: float | None) -> Dataset:

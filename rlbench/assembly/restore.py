@@ -20,7 +20,7 @@ from rlbench.config.online import PolicyGradientConfig, QLearningConfig
 from rlbench.config.run import Runtime, Spec
 from rlbench.datasets import episodes
 from rlbench.envs.base import Discrete, EnvInfo, VectorEnv
-from rlbench.envs.normalize import Scale, Scaling
+from rlbench.envs.normalize import ObsNormalizer, ObsTransform
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.ops.state_dict import State, load_module, subtree, tensor
 from rlbench.seeds import Seeds
@@ -62,7 +62,7 @@ def _setup(spec: Spec, state: State, info: EnvInfo, device: torch.device, runtim
     return setup
 
 
-def _scale(spec: Spec, state: State, info: EnvInfo) -> Scaling | None:
+def _scale(spec: Spec, state: State, info: EnvInfo) -> ObsTransform | None:
     """The normalization of the training's observations, now constant, if the policy uses one."""
     if not spec.algo.normalizes_obs:
         return None
@@ -70,8 +70,8 @@ def _scale(spec: Spec, state: State, info: EnvInfo) -> Scaling | None:
     if not saved:
         raise UsageError(f"{spec.name}: its checkpoint has no scale of observations; --force runs it again")
     if spec.algo.learns_from == "data":
-        return episodes.Scale(*(tensor(saved, part).cpu().numpy() for part in episodes.Scale._fields))
-    scale = Scale(info.obs_shape)
+        return episodes.ObsScaler(*(tensor(saved, part).cpu().numpy() for part in episodes.ObsScaler._fields))
+    scale = ObsNormalizer(info.obs_shape)
     scale.load_state_dict(saved)
     return scale
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from rlbench.buffers.ring import ArraySpec, RingBuffer
 from rlbench.buffers.samplers import SampleRange, UniformSampler
-from rlbench.datasets.episodes import Scale, ends, final_rows
+from rlbench.datasets.episodes import ObsScaler, ends, final_rows
 from rlbench.datasets.hdf5 import CHUNK
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
@@ -52,7 +52,7 @@ def dataset_ring(
     gamma: float,
     generator: torch.Generator,
     device: torch.device,
-    scale: Scale | None = None,
+    scale: ObsScaler | None = None,
     stack: int = 1,
 ) -> RingBuffer:
     """Fill a ring of one env that samples every transition of the file uniformly, normalized by ``scale`` if given.
@@ -116,7 +116,7 @@ def _fill_flags(ring: RingBuffer, rows: RowLayout, dataset: Dataset) -> None:
         getattr(ring, name)[:count, 0] = torch.from_numpy(values)
 
 
-def _fill_arrays(ring: RingBuffer, rows: RowLayout, dataset: Dataset, scale: Scale | None) -> None:
+def _fill_arrays(ring: RingBuffer, rows: RowLayout, dataset: Dataset, scale: ObsScaler | None) -> None:
     """Copy observations and actions in chunks, so that memory holds them only twice: in the file's arrays and here."""
     next_obs = dataset.obs if dataset.next_obs is None else dataset.next_obs  # after a termination it is never read
     for start in range(0, len(rows.place), CHUNK):
@@ -134,7 +134,7 @@ def _fill_arrays(ring: RingBuffer, rows: RowLayout, dataset: Dataset, scale: Sca
         ring.obs[first:stop, 0] = torch.from_numpy(obs if scale is None else scale(obs))
 
 
-def _shares_memory(rows: RowLayout, scale: Scale | None) -> bool:
+def _shares_memory(rows: RowLayout, scale: ObsScaler | None) -> bool:
     """True if the ring can use the file's own array of observations: a million frames take 7 GB."""
     return scale is None and len(rows.place) == len(rows.final)
 

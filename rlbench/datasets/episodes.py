@@ -101,7 +101,7 @@ def episode_returns(dataset: Dataset) -> NDArray[np.float64]:
 EPSILON = 1e-3  # added to every std, as in TD3+BC (https://arxiv.org/abs/2106.06860, §5)
 
 
-class Scale(NamedTuple):
+class ObsScaler(NamedTuple):
     """Mean and std of observations, which a call normalizes."""
 
     mean: NDArray[np.float32]  # [F]
@@ -120,10 +120,10 @@ class Scale(NamedTuple):
         return True
 
 
-def scale_of(dataset: Dataset) -> Scale:
+def fit_obs_scaler(dataset: Dataset) -> ObsScaler:
     """Mean and std of every number of the observations, summed in float64."""
     (step,) = np.nonzero(~final_rows(dataset))
     chunks = [step[start : start + CHUNK] for start in range(0, len(step), CHUNK)]
     mean = sum((dataset.obs[rows].sum(0, dtype=np.float64) for rows in chunks), np.zeros(())) / len(step)
     variance = sum((np.square(dataset.obs[rows] - mean).sum(0) for rows in chunks), np.zeros(())) / len(step)
-    return Scale(mean.astype(np.float32), (np.sqrt(variance) + EPSILON).astype(np.float32))
+    return ObsScaler(mean.astype(np.float32), (np.sqrt(variance) + EPSILON).astype(np.float32))

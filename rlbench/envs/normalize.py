@@ -20,14 +20,14 @@ CLIP: Final = 10.0
 EPSILON: Final = float(np.finfo(np.float32).eps)
 
 
-class Scaling(Protocol):
+class ObsTransform(Protocol):
     """Transformation of observations."""
 
     def __call__(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
         """``[N, ...]`` to the same."""
 
 
-class Scale:
+class ObsNormalizer:
     """Running mean and std of observations of one shape; shared by training and evaluation."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -55,8 +55,9 @@ class Scale:
 class Normalized:
     """A vector of environments with normalized observations; with ``learning`` they update a running ``scale``."""
 
-    def __init__(self, envs: VectorEnv, scale: Scaling, *, learning: bool) -> None:
-        self.envs, self.scale, self.updated = envs, scale, scale if learning and isinstance(scale, Scale) else None
+    def __init__(self, envs: VectorEnv, scale: ObsTransform, *, learning: bool) -> None:
+        self.envs, self.scale = envs, scale
+        self.updated = scale if learning and isinstance(scale, ObsNormalizer) else None
 
     @property
     def info(self) -> EnvInfo:
@@ -89,7 +90,7 @@ class Normalized:
 class NormalizedSnapshot(Normalized):
     """Normalized environments with snapshots; the statistics are saved by their owner."""
 
-    def __init__(self, envs: Snapshot, scale: Scaling, *, learning: bool) -> None:
+    def __init__(self, envs: Snapshot, scale: ObsTransform, *, learning: bool) -> None:
         super().__init__(envs, scale, learning=learning)
         self.snapshot = envs
 

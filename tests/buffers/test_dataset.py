@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rlbench.buffers.dataset import dataset_ring
 from rlbench.buffers.ring import RingBuffer
-from rlbench.datasets.episodes import episodes, scale_of, terminated_on_end
+from rlbench.datasets.episodes import episodes, fit_obs_scaler, terminated_on_end
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
 from rlbench.ops.types import Transition
@@ -153,7 +153,7 @@ def test_the_same_generator_draws_the_same_batches() -> None:
 
 def test_observations_and_next_observations_are_normalized() -> None:
     file = file_of([0, 0, 2, 0, 0, 1], next_obs=True)
-    scale = scale_of(file)
+    scale = fit_obs_scaler(file)
     plain = ring_of(file)
     replay = dataset_ring(file, n_step=1, gamma=GAMMA, generator=torch.Generator(), device=CPU, scale=scale)
     ones = torch.ones(len(plain.sampler.slots))

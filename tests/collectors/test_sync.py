@@ -11,7 +11,7 @@ from rlbench.buffers.ring import RingBuffer
 from rlbench.collectors.explore import EpsilonGreedy
 from rlbench.collectors.sync import Collector
 from rlbench.envs.base import Discrete, EnvInfo, Step
-from rlbench.envs.normalize import Normalized, Scale
+from rlbench.envs.normalize import Normalized, ObsNormalizer
 from rlbench.errors import BrokenEnvironment
 from tests.rings import ring_of
 
@@ -132,7 +132,7 @@ def test_collector_resumes_from_its_state_in_mid_game(stop: int, *, normalized: 
     def opened() -> tuple[Collector, RingBuffer, list[Scripted]]:
         runner, ring, envs = collector(epsilon=0.5)
         if normalized:
-            plain, runner.scale = runner.open_envs, (scale := Scale(()))
+            plain, runner.scale = runner.open_envs, (scale := ObsNormalizer(()))
             runner.open_envs = lambda segment: Normalized(plain(segment), scale, learning=True)
         return runner, ring, envs
 

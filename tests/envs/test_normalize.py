@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from rlbench.assembly.environments import environments
 from rlbench.config.tasks import MujocoTask, ToyTask
 from rlbench.envs.base import Box, EnvInfo, Snapshot, Step
-from rlbench.envs.normalize import CLIP, Normalized, NormalizedSnapshot, Scale
+from rlbench.envs.normalize import CLIP, Normalized, NormalizedSnapshot, ObsNormalizer
 from tests.envs.factories import answer_to
 
 ENVS, SIZE = 3, 2
@@ -50,7 +50,7 @@ def play(envs: Normalized, steps: int) -> list[NDArray[np.float32]]:
 
 def test_statistics_include_an_observation_before_normalizing_it() -> None:
     observations = random_rows(20)
-    actual = play(Normalized(Shows(*observations), Scale((SIZE,)), learning=True), 19)
+    actual = play(Normalized(Shows(*observations), ObsNormalizer((SIZE,)), learning=True), 19)
     for i, obs in enumerate(actual):
         so_far = np.concatenate(observations[: i + 1]).astype(np.float64)
         expected = (observations[i] - so_far.mean(0)) / np.sqrt(so_far.var(0) + np.finfo(np.float32).eps)
@@ -59,7 +59,7 @@ def test_statistics_include_an_observation_before_normalizing_it() -> None:
 
 
 def test_evaluation_uses_trainings_statistics_without_updating_them() -> None:
-    scale, first, other = Scale((SIZE,)), random_rows(10), random_rows(4, seed=1)
+    scale, first, other = ObsNormalizer((SIZE,)), random_rows(10), random_rows(4, seed=1)
     play(Normalized(Shows(*first), scale, learning=True), 9)
     rows, before = np.concatenate(first).astype(np.float64), scale.moments
     evaluation = Normalized(Shows(*other), scale, learning=False)
@@ -77,7 +77,7 @@ def test_evaluation_uses_trainings_statistics_without_updating_them() -> None:
 
 
 def test_normalized_observations_are_clipped_at_ten() -> None:
-    scale = Scale((SIZE,))
+    scale = ObsNormalizer((SIZE,))
     scale.update(np.array([[-1, 0], [1, 2]], np.float32))
     assert scale(np.array([[9.9, 1], [100, -1e6], [-100, 12]], np.float32)).tolist() == [
         pytest.approx([9.9, 0]),
@@ -88,7 +88,7 @@ def test_normalized_observations_are_clipped_at_ten() -> None:
 
 
 def test_initial_statistics_change_nothing_and_constants_become_zero() -> None:
-    scale = Scale((SIZE,))
+    scale = ObsNormalizer((SIZE,))
     assert scale(np.array([[3, -4]], np.float32)).tolist() == [pytest.approx([3, -4])]
     for _ in range(5):
         scale.update(np.array([[7, 1], [7, 2]], np.float32))
@@ -97,7 +97,7 @@ def test_initial_statistics_change_nothing_and_constants_become_zero() -> None:
 
 def test_everything_but_observations_passes_untouched() -> None:
     inner = Shows(*random_rows(2))
-    envs = Normalized(inner, Scale((SIZE,)), learning=True)
+    envs = Normalized(inner, ObsNormalizer((SIZE,)), learning=True)
     assert envs.info is inner.info
     envs.reset()
     answer = answer_to(envs, np.zeros((ENVS, 1), np.float32))
@@ -110,8 +110,8 @@ def test_everything_but_observations_passes_untouched() -> None:
 
 @pytest.mark.parametrize("task", [MujocoTask(id="Hopper-v4"), ToyTask(id="CartPole-v1")], ids=["hopper", "cartpole"])
 def test_normalized_environments_resume_from_a_snapshot_exactly(task: MujocoTask | ToyTask) -> None:
-    def opened() -> tuple[Snapshot, Scale]:
-        scale = Scale((11,) if task.kind == "mujoco" else (4,))
+    def opened() -> tuple[Snapshot, ObsNormalizer]:
+        scale = ObsNormalizer((11,) if task.kind == "mujoco" else (4,))
         envs = environments(task, seeds=(1, 2), training=True, scale=scale)
         assert isinstance(envs, NormalizedSnapshot)
         return envs, scale
@@ -137,7 +137,7 @@ def test_normalized_environments_resume_from_a_snapshot_exactly(task: MujocoTask
 
 def test_environments_without_snapshots_are_normalized_too_and_learn_only_in_training() -> None:
     for training in (True, False):
-        scale = Scale((10, 5))
+        scale = ObsNormalizer((10, 5))
         envs = environments(ToyTask(id="Catch"), seeds=(1, 2), training=training, scale=scale)
         assert type(envs) is Normalized
         envs.reset()
