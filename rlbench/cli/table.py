@@ -67,18 +67,21 @@ def _parity(
     suite: str, algos: Sequence[str], tasks: Sequence[str], results: Path | None, style: str, output: Path | None
 ) -> None:
     from rlbench.report.parity import TEXTS
-    from rlbench.report.reference_scores import matching
+    from rlbench.report.reference_scores import matching, primaries
     from rlbench.report.sources import sources
 
     if style not in TEXTS:
         raise UsageError(f"--parity: cannot be written as {style}; choose --format {', '.join(TEXTS)}")
-    every = sources(results).parity(suites_named([suite], results))
-    if not every:
+    suites = suites_named([suite], results)
+    rows = sources(results).parity(suites)
+    cells = dict.fromkeys([*(key for name in suites for key in primaries(name)), *(row.key for row in rows)])
+    keys = matching(list(cells), suite, algorithms=algos, tasks=tasks)
+    rows = [row for row in rows if row.key in keys]
+    if not rows:
         raise UsageError(
-            f"--parity: no cell of {suite} has two runs of rlbench and two imported curves; see: rlbench import --help"
+            f"--parity: no such cell of {suite} has two runs of rlbench and two curves; see: rlbench import --help"
         )
-    keys = matching([row.key for row in every], suite, algorithms=algos, tasks=tasks)
-    text = TEXTS[style]([row for row in every if row.key in keys])
+    text = TEXTS[style](rows)
     print_text(text) if output is None else write_file(output, text)
 
 

@@ -51,7 +51,8 @@ def convert_log(path: Path, writer: RecordingWriter) -> dict[str, int]:
         RefusedFile: a file is missing, damaged or of another content; the message names it and the row.
     """
     with ExitStack() as stack:
-        arrays = {name: Array(_column_path(path, name), dtype, stack) for name, dtype in COLUMNS.items()}
+        paths = {name: path.with_name(path.name.replace("observation", name)) for name in COLUMNS}
+        arrays = {name: Array(paths[name], dtype, stack) for name, dtype in COLUMNS.items()}
         lengths = {name: array.length for name, array in arrays.items()}
         if len(set(lengths.values())) != 1:
             raise RefusedFile(f"{path}: its columns have {lengths} rows; download them again")

@@ -112,7 +112,9 @@ def curves_csv(runs_by_cell: Mapping[CellKey, Runs]) -> tuple[bytes, int]:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(HEADER)
-    runs = [run for key in sorted(runs_by_cell) for run in _exported_runs(runs_by_cell[key])]
+    groups = [runs_by_cell[key] for key in sorted(runs_by_cell)]
+    parts = ((*g.scored, *g.short, *(g.other_protocol if g.of_imported else ())) for g in groups)
+    runs = [run for part in parts for run in part]
     for run in runs:
         kind, origin = run.origin.get("kind", "evaluation"), "imported" if run.origin else "rlbench"
         names = (run.suite, run.algorithm, run.task, run.dataset, run.seed)
@@ -140,10 +142,6 @@ def to_npz(runs_by_cell: Mapping[CellKey, Runs]) -> tuple[bytes, int]:
     file = io.BytesIO()
     np.savez(file, allow_pickle=False, **arrays)
     return file.getvalue(), sum(not name.endswith(("/tasks", "/seeds")) for name in arrays)
-
-
-def _exported_runs(runs: Runs) -> Sequence[Run]:
-    return (*runs.scored, *runs.short, *(runs.other_protocol if runs.of_imported else ()))
 
 
 def _scores(key: CellKey, runs: Runs) -> dict[int, float]:

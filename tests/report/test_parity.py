@@ -194,13 +194,14 @@ def test_every_format_holds_the_same_row(rows: Rows, results: Path) -> None:
     (cell,) = json.loads(printed("json"))["cells"]
     assert (cell["ours"], cell["peer"], cell["word"]) == ([10, 14, 18], [20, 22, 24], row.word)
     assert "choose --format rich, md, json" in stderr_of([*words, "latex"])
-    assert main([*words, "md", "--task", "Hoper"]) == 2
+    assert "no such cell of mujoco has two runs" in stderr_of([*words, "md", "--task", "Hopper-v4"])
+    assert "did you mean 'Hopper-v4'?" in stderr_of([*words, "md", "--task", "Hoper"])
 
 
 def test_parity_without_curves_is_a_usage_error(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (results).mkdir()
     assert main(["table", "mujoco", "--parity", "--results", str(results)]) == 2
-    assert "no cell of mujoco has two runs of rlbench and two imported curves" in capsys.readouterr().err
+    assert "no such cell of mujoco has two runs of rlbench and two curves" in capsys.readouterr().err
 
 
 def means_at(places: Sequence[int], steps: Sequence[int], returns: Sequence[float]) -> float:
