@@ -170,7 +170,3 @@ def _header(file: gzip.GzipFile) -> tuple[tuple[int, ...], bool, np.dtype[np.gen
         return npy.read_array_header_1_0(file)
     except (SyntaxError, TokenError, RecursionError, MemoryError) as error:  # numpy parses it as Python's literals
         raise ValueError(f"no header of numpy: {type(error).__name__}") from None
-
-
-def _column_path(path: Path, column: str) -> Path:
-    return path.with_name(path.name.replace("observation", column))
