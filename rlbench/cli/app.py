@@ -10,6 +10,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Annotated, Final
 
 import typer
@@ -107,6 +108,7 @@ def _main(arguments: Sequence[str] | None) -> int:
     if arguments is None and not debug:
         warnings.showwarning = lambda *_, **__: None  # they quote texts of files, and an error is one line
     try:
+        _refuse_empty(words)
         code = typer.main.get_command(app).main(
             [w for w in words if w != "--debug"], prog_name="rlbench", standalone_mode=False
         )
@@ -128,6 +130,13 @@ def _main(arguments: Sequence[str] | None) -> int:
         _trace(debug=debug)
         return _unforeseen(error, debug=debug)
     return code if isinstance(code, int) else 0
+
+
+def _refuse_empty(words: Sequence[str]) -> None:
+    """Refuse an empty word, as an unset variable of a shell leaves it: a path would be the current folder."""
+    for before, word in pairwise(["rlbench", *words]):
+        if not word or (word.startswith("--") and word.endswith("=")):
+            raise UsageError(f"{word or before}: the name after it is empty; write one")
 
 
 @app.callback(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})

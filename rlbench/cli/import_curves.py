@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from rlbench.cli.options import Json, argument, folder_named, option
+from rlbench.cli.options import Json, argument, option
 from rlbench.cli.output import print_note, print_result
 from rlbench.config.names import count_text
 from rlbench.errors import UsageError, suggest
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def import_curves(
     paths: Annotated[list[Path], argument("FILE|DIR…", "Files of curves, or folders of them.")],
     *,
-    results: Annotated[Path, option("--results DIR", "Write the records to this folder.", parser=folder_named)],
+    results: Annotated[Path, option("--results DIR", "Write the records to this folder.")],
     cell: Annotated[
         str | None,
         option(

@@ -172,24 +172,14 @@ EnvTimeout = Annotated[
 ]
 
 
-def folder_named(text: str | Path) -> Path:
-    """A folder; an empty name, as an unset variable of a shell leaves it, would be the current one."""
-    if not str(text):
-        raise UsageError("--results: is empty; name a folder, or . for the current one")
-    return Path(text)
-
-
 Quiet = Annotated[bool, option("--quiet", "Show no progress.")]
-Results = Annotated[
-    Path, option("--results DIR", "Write records to this folder.", env="RLBENCH_RESULTS", parser=folder_named)
-]
+Results = Annotated[Path, option("--results DIR", "Write records to this folder.", env="RLBENCH_RESULTS")]
 Records = Annotated[
     Path | None,
     option(
         "--results DIR",
         "Read records of this folder only; default: runs/ here, beside what rlbench itself measured.",
         env="RLBENCH_RESULTS",
-        parser=folder_named,
     ),
 ]
 

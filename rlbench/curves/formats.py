@@ -152,7 +152,7 @@ def _read(raw: bytes, path: Path, options: ImportOptions) -> tuple[Format, list[
 def _table(table: delimited.Table, options: ImportOptions) -> tuple[Format, list[Points]]:
     if table.header == ["0", "1", "2"]:
         return _checked_format("d3rlpy", options), delimited.d3rlpy(table)
-    if any(delimited.SERIES.fullmatch(name) for name in table.header):
+    if any((series := delimited.SERIES.fullmatch(name)) and not series["bound"] for name in table.header):
         if table.header[0].lower() in {"step", "_step"} and options.unit is None:
             raise UsageError(
                 f"{table.where}: its column Step counts W&B's log calls unless the chart says otherwise; "

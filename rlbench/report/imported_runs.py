@@ -88,7 +88,7 @@ def _in_place(key: CellKey, curves: list[Run]) -> Runs:
             cells.complete.append(run)
         else:
             cells.short.append(run)
-    cells.unfinished = cells.short
+    cells.unfinished = [*cells.short, *cells.other_protocol] if cells.complete else cells.short
     return cells
 
 

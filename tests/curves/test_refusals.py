@@ -47,6 +47,7 @@ BAD: dict[str, tuple[str, Sequence[str], str]] = {
     "frames of MuJoCo": (GOOD, ("--steps-are", "frames"), "only Atari counts frames"),
     "format": (GOOD, ("--format", "dopamine"), "the file is of the format csv"),
     "unknown format": (GOOD, ("--format", "xls"), "unknown format 'xls'"),
+    "bounds of W&B alone": ("step,run - return__MIN\n1,2\n", (), "no seeds but 'run - return__MIN'"),
     "log calls of W&B": ("Step,run - return\n1,2\n", (), "counts W&B's log calls"),
     "other algorithm": ("algo,task,step,return\ntd3,Hopper-v4,1,2\n", (), "the file holds mujoco/td3"),
     "no JSON": ("[{", (), "no rows of Agent, Iteration and Value"),

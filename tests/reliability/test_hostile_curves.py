@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -218,11 +219,12 @@ def test_no_allowed_return_or_data_set_breaks_a_verdict(dataset: str, returns: l
         assert run_command(f"check mujoco {more} --results {tmp_path}")[0] in {0, 3}
 
 
-def test_a_seed_evaluated_only_beyond_the_references_steps_never_leaves_n(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [{"steps": (2_000_000, 3_000_000)}, {"kind": "training"}], ids=["steps", "kind"])
+def test_a_seed_beyond_the_references_steps_or_of_another_kind_never_leaves_n(words: Any, tmp_path: Path) -> None:
     for seed in range(5):
         for name in ("good", "all"):
             imported.write_curve(replace(CURVE, seed=seed, returns=(0.0, 3_600.0 + seed)), tmp_path / name)
-        imported.write_curve(replace(CURVE, seed=5 + seed, steps=(2_000_000, 3_000_000)), tmp_path / "all")
+        imported.write_curve(replace(CURVE, seed=5 + seed, **words), tmp_path / "all")
     gate = [run_command(f"check mujoco --results {tmp_path / name}")[1] for name in ("good", "all")]
     assert "1 REPRODUCED" in gate[0] and "1 INCONCLUSIVE" in gate[1] and "5 runs incomplete" in gate[1]
     assert run_command(f"export npz --output {tmp_path / 'f'} --results {tmp_path / 'all'}")[0] == 0

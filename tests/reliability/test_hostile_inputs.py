@@ -170,6 +170,7 @@ ODD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "numpy's version 2": (partial(log, "$store$_action", "", b"\2\0"), "not version 1.0"),
     "config of dots": (lambda: write("e.toml", b"a" + b".a" * 20_000 + b" = 1", *CONFIG), DOTS),
     "results without a name": (lambda: ["run", "toy", "dqn", "--smoke", "--dry-run", "--results", ""], "is empty"),
+    "curves without a name": (lambda: ["import", "", "--as", "mujoco/sac", "--results", "out"], "is empty"),
 }
 
 
