@@ -15,6 +15,7 @@ from rlbench.errors import BelowReference, Inconclusive, RunFailed, UsageError
 from rlbench.report import gate
 from rlbench.report.baseline import Baseline, Entry, curve_score, machine_of, speed
 from rlbench.report.columns import aligned, sentences
+from rlbench.report.equal_steps import reference_curve
 from rlbench.report.estimate import mean
 from rlbench.report.pooled import Kind, pooled_keys, pooled_rows
 from rlbench.report.reference_table import CellKey, scale_of, task_name
@@ -89,8 +90,10 @@ def _score_finding(cell: Cell) -> Finding:
 
 def _at_finding(cell: Cell) -> Finding:
     if cell.at is None:
-        word = "NOT RUN" if cell.measured is None else "NOT COMPARABLE"
-        return _finding(cell.key, "at", word, "no run" if cell.measured is None else "no documented curve")
+        if cell.measured is not None and (cell.verdict.word == "NOT COMPARABLE" or reference_curve(cell.key) is None):
+            return _finding(cell.key, "at", "NOT COMPARABLE", "no documented curve")
+        word, reason = ("NOT RUN", "no run") if cell.measured is None else ("TOO EARLY", "no seed at a test step")
+        return _finding(cell.key, "at", word, reason)
     level, scores = cell.at.reference, cell.at.scores
     numbers = f"measured {score_text(mean(scores))} over {len(scores)}; documented {score_text(level.mean)}"
     return _finding(cell.key, "at", cell.at.word, f"{cell.at}; {numbers}; {cell.at.note}")
@@ -164,9 +167,7 @@ def findings_markdown(findings: Sequence[Finding], title: str) -> str:
     """The summary for a CI system: the failures first."""
     order = sorted(findings, key=lambda f: (f.word not in WORSE, f.word != "FAILED", f.word not in OPEN))
     rows = [markdown_row([f"{_mark(f.word)} {f.word}", f.name, f.reason]) for f in order]
-    return (
-        "\n".join([f"### {title}", "", word_counts(findings), "", "| | cell | |", "| --- | --- | --- |", *rows]) + "\n"
-    )
+    return "\n".join([f"### {title}", "", word_counts(findings), "", "| | cell | |", "| --- | --- | --- |", *rows, ""])
 
 
 def escape(text: str) -> str:

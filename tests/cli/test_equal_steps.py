@@ -10,16 +10,16 @@ from tests.commands import json_of
 from tests.conftest import Capture, RecordRun
 
 
-@pytest.mark.parametrize(("level", "code", "word"), [(1.0, 0, "TOO EARLY"), (-2000.0, 3, "BEHIND")])
+@pytest.mark.parametrize(("level", "word"), [(0.0, "TOO EARLY"), (1.0, "TOO EARLY"), (-2000.0, "BEHIND")])
 def test_check_gates_at_equal_steps(
-    level: float, code: int, word: str, record_run: RecordRun, tmp_path: Path, capsys: Capture
+    level: float, word: str, record_run: RecordRun, tmp_path: Path, capsys: Capture
 ) -> None:
-    lengths = [2] * 3 + [3] * 3 if code == 0 else [21] * 3  # epochs: 5,000, 10,000 and 100,000 steps
+    lengths = {0.0: [1] * 3, 1.0: [2] * 3 + [3] * 3}.get(level, [21] * 3)  # epochs: 0, 5,000, 10,000, 100,000 steps
     for seed, epochs in enumerate(lengths):
         means = [level + seed % 3] * epochs
         record_run(means, suite="mujoco", algo="sac", task="HalfCheetah-v4", seed=seed, status="interrupted")
     where = ["--results", str(tmp_path / "results"), "--json"]
-    assert main(["check", "mujoco", "--at", *where]) == code
+    assert main(["check", "mujoco", "--at", *where]) == (3 if word == "BEHIND" else 0)
     findings = json.loads(capsys.readouterr().out)["findings"]
     assert word in {finding["word"] for finding in findings if finding["algorithm"] == "sac"}
     assert main(["check", "mujoco", "--pooled", *where]) == 0
