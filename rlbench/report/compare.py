@@ -82,10 +82,13 @@ def match_cells(
         for name, side, setting_runs in zip(names, (first, second), (a[0], b[0]), strict=True):
             if not setting_runs.default:
                 continue
-            if others := sum(run.status in ENDED for run in side[key].other_data):
-                left_out.append(f"{cell_name(key)}: {others} of {name} on another file of that name")
-            if short := 0 if at else len(side[key].short):
-                left_out.append(f"{cell_name(key)}: {short} of {name} short of the budget")
+            for where, runs in (
+                ("on another file of that name", [run for run in side[key].other_data if run.status in ENDED]),
+                ("in other versions of the environment", side[key].versions),
+                ("with the numbers of another seed", side[key].copies),
+                ("short of the budget", [] if at else side[key].short),
+            ):
+                left_out += [f"{cell_name(key)}: {len(runs)} of {name} {where}"] if runs else []
     return pairs, left_out
 
 

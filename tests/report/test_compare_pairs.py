@@ -69,7 +69,9 @@ def test_failed_seed_of_a_variant_counts_as_the_random_policy(usual: str, record
 def test_seeds_short_of_the_budget_are_counted(usual: str, record_run: RecordRun) -> None:
     record_run([0.5], suite="toy", task="Catch")
     record_run([0.5], suite="toy", task="Catch", seed=1, status="interrupted")
-    left_out = ["toy/dqn/Catch: 1 of results short of the budget"]
+    record_run([0.5], suite="toy", task="Catch", seed=2, environment={"env": {"env": "test/later"}})
+    reasons = "in other versions of the environment", "short of the budget"
+    left_out = [f"toy/dqn/Catch: 1 of results {reason}" for reason in reasons]
     assert json.loads(stdout_of(["compare", usual, "results", "--json"]))["left_out"] == left_out
 
 
