@@ -18,6 +18,7 @@ from rlbench.cli.experience import Data, refuse_other_data, steps_of
 from rlbench.cli.output import print_note
 from rlbench.config.run import Runtime
 from rlbench.errors import UsageError
+from rlbench.records import files
 from rlbench.records.machine import available_memory, omp_threads
 from rlbench.records.store import folder_of
 from rlbench.signals import stop_on_signals
@@ -193,6 +194,7 @@ def command_line(options: SweepOptions) -> Callable[[Order], list[str]]:
 
     def arguments(order: Order) -> list[str]:
         spec = order.job.spec
+        files.refuse_links(order.job.folder, options.results)  # another may have linked it since the sweep began
         return [
             *("run", spec.suite, spec.algorithm, "--task", spec.task.id, "--seeds", str(spec.seed)),
             *("--results", str(options.results.absolute()), "--device", order.device or options.device),

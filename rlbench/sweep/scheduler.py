@@ -262,14 +262,12 @@ def _complete(record: Record, until: int | None) -> bool:
 
 
 def _by_code(event: Exited, *, begun: bool) -> tuple[Status, str]:
-    reason = event.reason.removeprefix("rlbench: ")  # the command prints its own prefix
+    reason = event.reason.removeprefix("rlbench: ") or "its log is empty or gone"  # the command prints its own prefix
     match event.code:
         case 0 if not begun:
             return "running", "another process is running it"
-        case 2:
-            return "refused", reason
-        case 5:
-            return "halted", reason
+        case 2 | 5:
+            return "refused" if event.code == 2 else "halted", reason
         case code if event.lost or code == 0:
             return "crashed", reason
         case code if code < 0:

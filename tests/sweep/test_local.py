@@ -16,6 +16,7 @@ from rlbench.cli.app import main
 from rlbench.cli.choices import parse_until
 from rlbench.cli.resolve import resolve
 from rlbench.cli.sweep import SweepOptions, command_line, repeated_settings
+from rlbench.errors import RefusedFile
 from rlbench.records import attempts
 from rlbench.records.store import folder_of, read_record, scores
 from rlbench.sweep.plan import Job, Order
@@ -218,8 +219,7 @@ def test_second_sweep_on_the_same_folder_shares_the_runs(tmp_path: Path) -> None
 def test_worker_gets_settings_of_file_and_environment(tmp_path: Path) -> None:
     config = tmp_path / "c.toml"
     config.write_text('[algo]\nlr = 3e-4\nhidden = 32\n[algo.torso]\nkind = "mlp"\nwidths = [32, 16]\n')
-    environ = {"RLBENCH_ALGO__LR": "2e-3", "RLBENCH_STEPS": "700", "RLBENCH_DEVICE": "cpu"}
-    sets = ("algo.hidden=64",)
+    environ, sets = {"RLBENCH_ALGO__LR": "2e-3", "RLBENCH_STEPS": "700", "RLBENCH_DEVICE": "cpu"}, ("algo.hidden=64",)
     expected = resolve("toy", "dqn", "Catch", seed=3, sets=sets, config=config, environ=environ).spec
     again = repeated_settings(config, environ, sets)
     assert resolve("toy", "dqn", "Catch", seed=3, sets=again).spec == expected
@@ -229,9 +229,11 @@ def test_worker_gets_settings_of_file_and_environment(tmp_path: Path) -> None:
     options = SweepOptions(results=tmp_path, device="auto", sets=again, force=True, **rest)
     job = Job(spec=expected, folder=tmp_path, threads=1, memory=1)
     line = command_line(options)(Order(job, "cuda:1", force=False))
+    (tmp_path / "toy").symlink_to(tmp_path)  # since the sweep began
+    with pytest.raises(RefusedFile, match="toy: is a link"):
+        command_line(options)(Order(Job(spec=expected, folder=folder_of(expected, tmp_path)), None, force=False))
     assert line[:7] == ["run", "toy", "dqn", "--task", "Catch", "--seeds", "3"]
-    assert line[line.index("--import") + 1] == "my_envs"
-    assert line[line.index("--update-engine") + 1] == "compiled"
+    assert [line[line.index(option) + 1] for option in ("--import", "--update-engine")] == ["my_envs", "compiled"]
     assert line[line.index("--device") + 1] == "cuda:1" and "--force" not in line and "--jobs" not in line
 
 
