@@ -271,7 +271,7 @@ def test_closed_stdout_does_not_fail_a_run(monkeypatch: Patch) -> None:
     ("words", "line"),
     [
         (["--results", "/home/alice/secret"], "--results PATH"),
-        (["--results=/home/alice/secret"], "--results=PATH"),
+        (["--results=../../alice/secret", "file:///home/alice"], "--results=PATH file:PATH"),
         (["--set", "runtime.dataset=/home/alice/a=b.hdf5"], "--set runtime.dataset=PATH"),
         (["--config", "~alice/x.toml"], "--config PATH"),
         (["--results", "HERE/results/new"], "--results results/new"),
