@@ -6,6 +6,7 @@ The replicates are seeds, never episodes. A run that stopped early keeps its las
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -135,10 +136,13 @@ def correct_optimism(
 
 
 def _columns(curves: Sequence[Sequence[Evaluation]]) -> list[list[Evaluation]]:
-    """The k-th evaluations of all seeds, for each k; a run that stopped early keeps its last one."""
-    longest = max(map(len, curves), default=0)
-    full = [[*curve, *[curve[-1]] * (longest - len(curve))] for curve in curves]
-    return [list(column) for column in zip(*full, strict=True)]
+    """All seeds' evaluations nearest to each one of the longest curve; a run that stopped early keeps its last one."""
+    return [[_nearest(curve, at.env_steps) for curve in curves] for at in max(curves, key=len, default=())]
+
+
+def _nearest(curve: Sequence[Evaluation], step: int) -> Evaluation:
+    index = bisect_left(curve, step, key=lambda evaluation: evaluation.env_steps)
+    return min(curve[max(0, index - 1) : index + 1], key=lambda evaluation: abs(evaluation.env_steps - step))
 
 
 def mean(scores: Sequence[float]) -> float:

@@ -14,6 +14,7 @@ from rlbench.report.estimate import (
     interquartile_mean,
     last_tenth,
     mean,
+    peak,
     seed_scores,
     steps_to,
 )
@@ -49,6 +50,11 @@ def test_maximum_over_few_seeds_is_corrected_for_optimism(
     rows: list[list[float]], n: int, expected: list[float]
 ) -> None:
     assert correct_optimism([run(*row).evaluations for row in rows], mean, n) == pytest.approx(expected)
+
+
+def test_a_peak_is_of_evaluations_at_equal_steps() -> None:
+    often, seldom = run(0.0, 9.0, 8.0, 1.0).evaluations, run(0.0, 7.0, steps=2000).evaluations
+    assert [e.env_steps for e in peak([often, seldom], mean)] == [2000, 2000]  # by number it is 1000 and 2000
 
 
 def test_the_steps_to_a_threshold_are_those_of_the_first_evaluation_that_reaches_it() -> None:
