@@ -148,8 +148,7 @@ def test_evaluation_plays_full_games_with_the_protocols_epsilon(monkeypatch: pyt
 
     for module in (assemble, evaluation):
         monkeypatch.setattr(module, "environments", note_episode)
-    spec = small("dqn", "Breakout", "protocol.episodes=4", "protocol.envs=2")
-    trainer = parts_of(spec)
+    trainer = parts_of(small("dqn", "Breakout", "protocol.episodes=4", "protocol.envs=2"))
     calls.clear()
     evaluations = [trainer.evaluate(epoch) for epoch in (0, 1, 0)]
     (first, full), (second, _), (again, _) = calls

@@ -285,8 +285,7 @@ def test_the_policy_of_a_run_acts_as_its_learner_does(algorithm: str) -> None:
 
 def test_exported_std_of_sac_equals_its_network() -> None:
     spec = suites.spec("toy", "sac", "Pendulum-v1")
-    trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
-    actor = trainer.learner.policy()
+    actor = build(spec, Runtime(device="cpu", threads=1), describe(spec)).learner.policy()
     policy = parse_policy(export_policy(spec, {"policy": module_state(actor), "epoch": 0}, name="x"), "x")
     obs = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
     with torch.no_grad():

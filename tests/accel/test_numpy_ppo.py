@@ -135,8 +135,7 @@ def test_numpy_gradients_equal_those_of_the_loss(options: str, discrete: bool) -
 def aged_lesson(learner: PPO, rollout: Rollout) -> RolloutBatch:
     """A lesson whose log-probabilities and values are those of an older policy, so that every clip bites."""
     batch = rollout_batch(learner.net, rollout, learner.returns)
-    generator = torch.Generator().manual_seed(5)
-    off = torch.randn(2, len(batch.weight), generator=generator) * 0.3
+    off = torch.randn(2, len(batch.weight), generator=torch.Generator().manual_seed(5)) * 0.3
     return batch._replace(log_prob=batch.log_prob + off[0], value=batch.value + off[1])
 
 

@@ -95,6 +95,5 @@ def test_evaluation_uses_the_protocols_epsilon() -> None:
     spec = SPEC.model_copy(update={"protocol": SPEC.protocol.model_copy(update={"epsilon": 0.25})})
     eval_explorer = discrete_parts(spec, SPEC.algo, INFO, CPU).eval_explorer
     assert eval_explorer is not None
-    explorer = eval_explorer(torch.Generator().manual_seed(0))
-    differs = explorer(torch.full((4000,), 2)) != 2
+    differs = eval_explorer(torch.Generator().manual_seed(0))(torch.full((4000,), 2)) != 2
     assert differs.float().mean().item() == pytest.approx(0.25 * 2 / 3, abs=0.03)

@@ -134,8 +134,7 @@ def test_a_shuffled_file_keeps_its_transitions() -> None:
 
 
 def test_batches_are_full_and_transitions_are_sampled_uniformly() -> None:
-    replay = ring_of(file_of([0, 0, 1, 0, 2, 1, 0, 0], next_obs=False))
-    batch_of_slots = replay.sample(24_000)
+    batch_of_slots = ring_of(file_of([0, 0, 1, 0, 2, 1, 0, 0], next_obs=False)).sample(24_000)
     assert (batch_of_slots.weight == 1).all()
     counts = torch.unique(batch_of_slots.slot, return_counts=True)[1]
     assert len(counts) == 6  # of 8 steps the cut one and the last have no successor

@@ -199,9 +199,7 @@ def test_future_steps_are_equally_likely(steps: int, ends: set[int], limit: int,
 
 
 def test_a_dead_row_gets_no_goal_and_no_weight() -> None:
-    world = one_env(60, {19})
-    hindsight_ring = hindsight(world.ring, 1.0)
-    batch = hindsight_ring.sample(4_000)
+    batch = hindsight(one_env(60, {19}).ring, 1.0).sample(4_000)
     final = batch.slot == 20
     assert final.any()
     assert (batch.weight[final] == 0).all() and (batch.obs[final, 3] >= DESIRED).all()

@@ -223,8 +223,7 @@ def test_mujoco_video_is_rendered_with_opengl(tmp_path: Path, monkeypatch: Patch
     words = ["--smoke", "--steps", "400", "--quiet"]
     assert main(["run", "mujoco", "td3", "--task", "InvertedPendulum-v4", *words]) == 0
     folder = next((tmp_path / "results").glob("*/*/*/*/seed=0"))
-    content = document(str(folder), "--episodes", "1", "--video", "pole.gif")
-    video = content["video"]
+    video = document(str(folder), "--episodes", "1", "--video", "pole.gif")["video"]
     assert isinstance(video, dict) and video["look"] == "rendered"
     digests = frame_digests("pole.gif")
     assert len(digests) == video["frames"] and len(set(digests)) > len(digests) / 2

@@ -158,8 +158,7 @@ def test_existing_set_is_kept_if_the_new_one_cannot_be_made(run: Path, home: Pat
 
 
 def test_refused_recording_leaves_no_folder(run: Path, tmp_path: Path) -> None:
-    spec = suites.spec("toy", "ppo", "Catch")
-    store = locked(spec, tmp_path / "results")
+    store = locked(suites.spec("toy", "ppo", "Catch"), tmp_path / "results")
     checkpoint.save(store.folder / "checkpoint" / "best", {"policy": {}, "epoch": 0})
     store.release()
     assert "is no Q-learning" in stderr_of(line(store.folder))

@@ -29,8 +29,7 @@ READING = [
 
 def rlbench(folder: Path, *arguments: str, missing: set[str]) -> subprocess.CompletedProcess[str]:
     """The command line in an empty folder, in a Python that lacks what is ``missing``."""
-    code = WITHOUT.format(missing=sorted(missing), arguments=arguments)
-    command = [sys.executable, "-c", code]
+    command = [sys.executable, "-c", WITHOUT.format(missing=sorted(missing), arguments=arguments)]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
 
 

@@ -36,6 +36,5 @@ def test_every_link_of_readme_and_the_pages_leads_somewhere() -> None:
 
 
 def test_readme_begins_with_the_two_commands() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    first = text.split("```\n")[1].splitlines()
+    first = (ROOT / "README.md").read_text(encoding="utf-8").split("```\n")[1].splitlines()
     assert first == ["scripts/test", "scripts/rlbench run atari dqn --task PongNoFrameskip-v4"]

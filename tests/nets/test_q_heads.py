@@ -134,8 +134,7 @@ def test_iqn_at_fixed_fractions_has_qr_dqns_loss() -> None:
     taus = ((torch.arange(4.0) + 0.5) / 4).expand(3, -1)
     values = head.at_taus(features, taus, "learn")
     mine = QuantileReturn(values, taus, torch.full((3, 4), 0.25)).at(action)
-    fixed = QRDQNHead(streams(4))(features, "learn")
-    theirs = fixed._replace(values=values).at(action)
+    theirs = QRDQNHead(streams(4))(features, "learn")._replace(values=values).at(action)
     goal = QuantileReturn(torch.randn(3, 5), torch.rand(3, 5), torch.full((3, 5), 0.2))
     torch.testing.assert_close(mine.loss(goal), theirs.loss(goal))
     torch.testing.assert_close(mine.mean(), theirs.mean())
@@ -199,8 +198,7 @@ def test_fqfs_gradient_equals_that_of_the_wasserstein_error() -> None:
 
 
 def test_fqfs_two_losses_have_disjoint_parameters() -> None:
-    torso = nn.Linear(4, FEATURES)
-    net = QNet(torso, proposals(entropy=10.0))
+    net = QNet(nn.Linear(4, FEATURES), proposals(entropy=10.0))
     obs, action = torch.randn(3, 4), torch.tensor([0, 1, 2])
     features = net.torso(obs)
     value = net.head(features, "learn").at(action)

@@ -140,8 +140,7 @@ def test_the_quantile_huber_loss_is_the_papers_double_loop() -> None:
 
 def test_the_quantile_huber_loss_is_its_plain_formula_to_the_bit_and_so_is_its_gradient() -> None:
     """Errors below, at and beyond κ, and none at all; the fused kernels must not move a score."""
-    generator = torch.Generator().manual_seed(3)
-    theta = torch.randn(4, 200, generator=generator).mul(2).requires_grad_()
+    theta = torch.randn(4, 200, generator=torch.Generator().manual_seed(3)).mul(2).requires_grad_()
     goal, taus = theta.detach().flip(1) + torch.tensor([0.0, 1.0, -1.0, 0.3])[:, None], torch.rand(4, 200)
     mass = torch.full((4, 200), 1 / 200)
     error = goal[:, None, :] - theta[:, :, None]

@@ -34,8 +34,7 @@ REAL = (
 
 def ended(results: Path, seed: int, status: Status | None) -> None:
     """A run that failed, was interrupted, or has not ended."""
-    spec = suites.spec("toy", "dqn", "Catch", seed=seed)
-    store = locked(spec, results, {"cpu": "a corpus"})
+    store = locked(suites.spec("toy", "dqn", "Catch", seed=seed), results, {"cpu": "a corpus"})
     evaluated = Evaluated(returns=(-1.0, 1.0), lengths=(9, 9), seeds=(1, 2), seconds=0.1)
     store.append(
         Epoch(number=0, env_steps=0, updates=0, seconds=0.1, collected=None, updated=None, evaluated=evaluated)

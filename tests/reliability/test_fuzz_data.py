@@ -122,8 +122,7 @@ def check_recording(example: object) -> None:
 
 @cache
 def head() -> tuple[dict[str, object], bytes]:
-    raw = SEGMENT.read_bytes()[recording_format.HEAD :]
-    line, _, rest = raw.partition(b"\n")
+    line, _, rest = SEGMENT.read_bytes()[recording_format.HEAD :].partition(b"\n")
     return json.loads(line), rest
 
 

@@ -337,8 +337,7 @@ def test_a_run_on_a_file_is_replayed_on_that_file(tmp_path: Path, monkeypatch: p
     data, other = (str(write(tmp_path / f"{name}.hdf5", seed=seed)) for seed, name in enumerate(("some", "other")))
     run = ["run", "offline", "il", "--task", "Hopper-v4", "--dataset", data, "--smoke", "--quiet", "--device", "cpu"]
     assert run_command([*run, "--eval-workers", "0"])[0] == 0
-    folder = str(next(tmp_path.glob("results/**/seed=0")))
-    replay = ["verify", "--replay", folder, "--epochs", "0"]
+    replay = ["verify", "--replay", str(next(tmp_path.glob("results/**/seed=0"))), "--epochs", "0"]
     assert "--dataset" in stderr_of(replay)
     assert "is another" in stderr_of([*replay, "--dataset", other])
     assert run_command([*replay, "--dataset", data])[0] == 0
