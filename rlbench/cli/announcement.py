@@ -17,7 +17,7 @@ from rlbench.records.files import folders
 from rlbench.records.looks import DESIGN
 from rlbench.records.store import folder_of, read_outcome
 from rlbench.report.cells import Cell, every_cell
-from rlbench.report.reference_table import cell_of, task_name
+from rlbench.report.reference_table import cell_name, cell_of
 from rlbench.report.remaining_work import throughput
 from rlbench.report.run_index import group_runs
 from rlbench.report.runs import read_run
@@ -114,8 +114,8 @@ def _line(cell: Cell, results: Path) -> str:
         verdict += f", {cell.at}"
     elif cell.verdict.word in {"NOT RUN", "NOT COMPARABLE", "PARTIAL"} and cell.note:
         verdict += f" ({cell.note})"
-    name = f"{cell.key.suite}/{cell.key.algorithm}/{task_name(cell.key)}"
-    return f"{name}: {', '.join(scores) or 'nothing measured'}: {verdict}; next: `{_next(cell, results)}`"
+    text = ", ".join(scores) or "nothing measured"
+    return f"{cell_name(cell.key)}: {text}: {verdict}; next: `{_next(cell, results)}`"
 
 
 def _next(cell: Cell, results: Path) -> str:
@@ -126,8 +126,8 @@ def _next(cell: Cell, results: Path) -> str:
     if more is None or more > MAX_MORE_SEEDS:
         return join(["rlbench", "table", suite, "--algo", algorithm, "--task", dataset or task, *where])
     if cell.looks is not None:
-        most = ["--most-seeds", str(cell.looks.last_seeds)]
-        until = ["--until-decided", *(most if cell.looks.last_seeds != DESIGN[-1].seeds else ())]
+        most = ["--most-seeds", str(cell.looks.max_seeds)]
+        until = ["--until-decided", *(most if cell.looks.max_seeds != DESIGN[-1].seeds else ())]
         return join(["rlbench", "run", suite, algorithm, dataset or task, *until, *where])
     first = max(seeds, default=-1) + 1
     numbers = str(first) if more == 1 else f"{first}-{first + more - 1}"

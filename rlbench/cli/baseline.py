@@ -48,14 +48,14 @@ def baseline(
 
 def _text(content: Baseline) -> str:
     from rlbench.report.estimate import mean
-    from rlbench.report.reference_table import task_name
+    from rlbench.report.reference_table import cell_name
     from rlbench.report.tables import score_text
 
     if not content.entries:
         return "0 cells"
     rows = [
         (
-            f"{entry.key.suite}/{entry.key.algorithm}/{task_name(entry.key)}",
+            cell_name(entry.key),
             f"{score_text(mean(list(entry.scores.values())))} over {len(entry.scores)}" if entry.scores else "no score",
             "; ".join(f"{mean(speeds):,.0f} steps/s on {machine}" for machine, speeds in entry.speeds.items()),
         )

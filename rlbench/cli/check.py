@@ -28,9 +28,9 @@ def check(
         float | None,
         option(
             "--margin SHARE",
-            "The smallest drop that matters, as a share of the way from a random policy to the score it is "
-            "compared with, instead of a published spread, too; default: 0.1 of a published score or its spread, "
-            "whichever is larger (0.05 of an optimum), 0.05 of a baseline.",
+            "The smallest drop that matters, as a share of the distance from a random policy to the score it is "
+            "compared with. Default: 0.1 of a published score or its std, whichever is larger; 0.05 of an optimum or "
+            "of a baseline.",
             least=0.0,
             most=1.0,
         ),

@@ -114,8 +114,8 @@ def _evaluate(
     ``eval_seed`` is the seed of new episodes, None: the recorded ones again. ``program`` writes the video.
     """
     from rlbench.assembly.restore import restore_evaluation
-    from rlbench.cli.eval_policy import evaluation_fits, reference_document, with_episodes
-    from rlbench.cli.experience import reference_score, run_document
+    from rlbench.cli.dataset_option import reference_score, run_document
+    from rlbench.cli.eval_policy import check_evaluation_memory, reference_document, with_episodes
     from rlbench.config.run import Runtime
     from rlbench.generate import stored_run
     from rlbench.ops.state_dict import integer
@@ -130,7 +130,7 @@ def _evaluate(
         raise UsageError(f"{folder}: its record has no evaluation of this policy; leave --replay-recorded out")
     seeds = Seeds(spec.seed).child("evaluation", epoch) if eval_seed is None else Seeds(eval_seed).child("eval")
     shared = with_episodes(spec, episodes)
-    evaluation_fits(shared)
+    check_evaluation_memory(shared)
     with redirect_stdout(sys.stderr):  # environments may print
         evaluation = restore_evaluation(shared, state, Runtime(device=device), seeds)
         env = dict(evaluation.envs.info.versions).get("env", spec.task.id)

@@ -16,7 +16,7 @@ from rlbench.config.run import Spec
 from rlbench.errors import DoesNotFit, UsageError
 from rlbench.records import machine
 from rlbench.report.estimate import interval, mean
-from rlbench.report.reference_scores import comparable, margin, primaries
+from rlbench.report.reference_scores import comparable, margin, primary_references
 from rlbench.report.reference_table import ReferenceScore, cell_of, scale_of
 from rlbench.suites.plugins import import_package
 
@@ -58,7 +58,7 @@ def evaluate_policy(
             pass
         returns = evaluation.result().returns[:episodes]
     key = cell_of(spec)
-    reference = None if obstacle else primaries(spec.suite).get(key)
+    reference = None if obstacle else primary_references(spec.suite).get(key)
     if reference is not None and reference.estimator.startswith("normalized") and (scale := scale_of(key)) is not None:
         returns = tuple(100 * scale.normalized(score) for score in returns)
     bounds = interval(returns) if len(returns) > 1 else None
@@ -131,7 +131,7 @@ def with_episodes(spec: Spec, episodes: int | None) -> Spec:
     return spec.model_copy(update={"protocol": protocol})
 
 
-def evaluation_fits(spec: Spec, model: int = 0) -> None:
+def check_evaluation_memory(spec: Spec, model: int = 0) -> None:
     """Refuse an evaluation whose environments, and the ``model`` bytes of another process, would not fit into memory.
 
     Raises:
@@ -167,7 +167,7 @@ def _open_policy(
     spec = suites.spec(suite, name, task, package=installed)
     shared, seeds = with_episodes(spec, episodes), Seeds(seed).child("eval")
     bytes_read = file.stat().st_size if file.is_file() else 0
-    evaluation_fits(shared, COPIES * bytes_read + (0 if policy else EVAL_WORKER))
+    check_evaluation_memory(shared, COPIES * bytes_read + (0 if policy else EVAL_WORKER))
     info = describe(spec)
     obstacle = "" if name in {algorithm, policy and policy.algorithm} else NO_REFERENCE
     if policy is not None:

@@ -65,7 +65,7 @@ def generate(
     A TASK needs --policy, --steps and --name, a recipe none. It lies in RLBENCH_DATASETS or ~/.rlbench/datasets.
     """
     from rlbench.cli import recordings
-    from rlbench.cli.preflight import check_disk_space, writable
+    from rlbench.cli.preflight import check_disk_space, check_writable
     from rlbench.datasets import locations
     from rlbench.datasets.hdf5_writer import write_hdf5
     from rlbench.datasets.policies import read_policy_file
@@ -93,7 +93,7 @@ def generate(
         return
     if path.exists() and not force:
         raise UsageError(f"{path}: is there already; make it again with --force, or choose another --name")
-    writable(path.parent)
+    check_writable(path.parent)
     numbers = max(2 * policy.obs_size + policy.metadata.action_dim + 1 for policy in policies)
     bytes_needed = recipe.steps * (4 * numbers + 2)  # at most: it is compressed
     remedy = "free some, or choose another folder with RLBENCH_DATASETS"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from rlbench.cli.experience import CheckedData, check_data
+from rlbench.cli.dataset_option import CheckedData, check_data
 from rlbench.cli.output import print_note
 from rlbench.cli.watchdog import Watchdog
 from rlbench.config.run import Runtime, Spec

@@ -42,7 +42,7 @@ def plan(
         Literal["informative"] | None,
         option(
             "--at",
-            "Price each cell to the first test step at which its reference's curve differs from its start,  "
+            "Price each cell to the first test step at which its reference's curve differs from its start, "
             "the cheapest verdict first; default: to the whole budget.",
         ),
     ] = None,
@@ -78,11 +78,11 @@ def plan(
         if remaining:
             print_text("\n".join(map(_line, sorted(remaining, key=_length))))
         return
-    own_cells, text = _measured_cells(evidence, suites), ""
+    rlbench_cells, text = _measured_cells(evidence, suites), ""
     if not json:
-        text = _text(remaining, own_cells) if remaining else f"nothing is missing from {evidence.own}"
+        text = _text(remaining, rlbench_cells) if remaining else f"nothing is missing from {evidence.own}"
         text = "\n".join([text, *sentences([_whole_table_cost(rows_of(whole=True))], terminal_width())])
-    print_result({"include": [_row(row, own_cells) for row in remaining]}, text, json=json)
+    print_result({"include": [_row(row, rlbench_cells) for row in remaining]}, text, json=json)
 
 
 def _affordable(
@@ -97,17 +97,17 @@ def _affordable(
 ) -> None:
     """Format the runs that decide most verdicts within the time, the next ones, and the number left out."""
     from rlbench.report.cells import every_cell
-    from rlbench.report.remaining_work import choose_cells, parse_budget, stage
+    from rlbench.report.remaining_work import choose_cells, full_budget_verdict, parse_budget
 
     hours = parse_budget(budget)
     cells, untils = every_cell(suites, evidence.own), {row.key: row.until for row in remaining}
-    verdicts = {cell.key: stage(cell.at, untils.get(cell.key)) if at else cell.verdict for cell in cells}
+    verdicts = {cell.key: full_budget_verdict(cell.at, untils.get(cell.key)) if at else cell.verdict for cell in cells}
     choice = choose_cells(remaining, verdicts, hours)
     after = () if choice.after is None else (choice.after,)
     if lines:
         print_text("\n".join(map(_line, (*choice.rows, *after))))
         return
-    own_cells = _measured_cells(evidence, suites)
+    rlbench_cells = _measured_cells(evidence, suites)
     unknown = f", {choice.unknown} of unknown length" if choice.unknown else ""
     summary = (
         f"{len(choice.rows)} verdicts in {duration(choice.hours * 3600)} of {duration(hours * 3600)}, "
@@ -119,8 +119,8 @@ def _affordable(
         for row in after
     ]
     words = sentences([summary, *following], terminal_width())
-    include, then = ([_row(row, own_cells) for row in rows] for rows in (choice.rows, after))
-    text = "\n".join([*([_text(choice.rows, own_cells)] if choice.rows else []), *words])
+    include, then = ([_row(row, rlbench_cells) for row in rows] for rows in (choice.rows, after))
+    text = "\n".join([*([_text(choice.rows, rlbench_cells)] if choice.rows else []), *words])
     print_result({"budget_hours": hours, "include": include, "after": then}, text, json=json)
 
 
@@ -151,8 +151,8 @@ def _length(row: RemainingRuns) -> tuple[float, int]:
     return (float("inf") if row.hours is None else row.hours, row.steps)
 
 
-def _row(row: RemainingRuns, own_cells: Mapping[CellKey, Cell]) -> dict[str, object]:
-    cell = own_cells.get(row.key)
+def _row(row: RemainingRuns, rlbench_cells: Mapping[CellKey, Cell]) -> dict[str, object]:
+    cell = rlbench_cells.get(row.key)
     return {
         **row.key.document(),
         "seeds": ",".join(map(str, row.seeds)),
@@ -182,19 +182,19 @@ def _seeds(cell: Cell) -> int:
     return cell.measured.n if cell.measured else 0
 
 
-def _text(remaining: Sequence[RemainingRuns], own_cells: Mapping[CellKey, Cell]) -> str:
-    """Format one row a cell; ``measured`` fills the column of rlbench's own runs, which is left out where empty."""
+def _text(remaining: Sequence[RemainingRuns], rlbench_cells: Mapping[CellKey, Cell]) -> str:
+    """Format one row a cell; the column of rlbench's own records is left out where empty."""
     from rlbench.config.footprint import size_text
-    from rlbench.report.reference_table import task_name
+    from rlbench.report.reference_table import cell_name
 
     rows: list[tuple[str, ...]] = [("CELL", "SEEDS", "STEPS", "TIME", "SPEED OF", "MEMORY", "INFORMATIVE", "RLBENCH")]
     for row in remaining:
-        name = f"{row.key.suite}/{row.key.algorithm}/{task_name(row.key)}"
+        name = cell_name(row.key)
         time = "not runnable yet" if not row.runnable else duration(row.hours * 3600) if row.hours is not None else "?"
         steps = f"{row.steps:,}" if row.runnable else ""
         nearest = row.nearest and ("this " if row.nearest.startswith("cell") else "its ") + row.nearest
         memory = size_text(row.memory) if row.memory else ""
-        cell = own_cells.get(row.key)
+        cell = rlbench_cells.get(row.key)
         own_runs = f"{_seeds(cell)} seeds: {cell.verdict.word}" if cell else ""
         rows.append((name, str(len(row.seeds)), steps, time, nearest, memory, _informative(row), own_runs))
     if not any(row[-1] for row in rows[1:]):

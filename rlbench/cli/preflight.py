@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rlbench import disk
-from rlbench.cli.experience import steps_of
+from rlbench.cli.dataset_option import steps_of
 from rlbench.config.footprint import footprint, size_text
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask
@@ -18,10 +18,10 @@ from rlbench.records.store import folder_of, read_outcome
 from rlbench.sweep.plan import refuse_too_large
 
 
-def fits(specs: list[Spec], runtime: Runtime, results: Path) -> None:
+def check_resources(specs: list[Spec], runtime: Runtime, results: Path) -> None:
     """Refuse runs that do not fit into memory, or onto the disk of ``results``."""
     due = [spec for spec in specs if is_due(spec, results)]
-    fits_memory(due, runtime)
+    check_memory(due, runtime)
     _disk(due, results)
 
 
@@ -44,7 +44,7 @@ def check_disk_space(folder: Path, bytes_needed: int, what: str, remedy: str) ->
         raise DoesNotFit(f"{what}: {text}; {remedy}")
 
 
-def writable(folder: Path) -> None:
+def check_writable(folder: Path) -> None:
     """Create a folder for data sets, and check that it is writable.
 
     Raises:
@@ -57,7 +57,7 @@ def writable(folder: Path) -> None:
         raise UsageError(f"{folder}: cannot be written; {remedy}")
 
 
-def fits_memory(specs: list[Spec], runtime: Runtime) -> None:
+def check_memory(specs: list[Spec], runtime: Runtime) -> None:
     """Refuse runs that would not fit into memory.
 
     Raises:

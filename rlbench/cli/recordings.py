@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from rlbench import suites
 from rlbench.cli.choices import parse_count
 from rlbench.cli.output import print_note, print_result, print_text
-from rlbench.cli.preflight import writable
+from rlbench.cli.preflight import check_writable
 from rlbench.config.names import number_text, printable
 from rlbench.datasets import (
     checksums,
@@ -71,7 +71,7 @@ def _refuse_present(path: Path, request: Mapping[str, object], *, force: bool) -
     if (complete or unfinished) and not force:
         state = "is there already" if complete else "is there, unfinished"
         raise UsageError(f"{path}: {state}; make it again with --force, or choose another --name")
-    writable(path.parent)
+    check_writable(path.parent)
 
 
 def _record(recorder: EpisodeRecorder, *, quiet: bool) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import get_args
 
-from rlbench.cli.experience import check_data, refuse_other_data
+from rlbench.cli.dataset_option import check_data, refuse_other_data
 from rlbench.cli.output import print_note
-from rlbench.cli.preflight import fits_memory
+from rlbench.cli.preflight import check_memory
 from rlbench.config.overrides import flatten
 from rlbench.config.run import MAX_THREADS, EngineName, Runtime
 from rlbench.errors import RefusedFile, UsageError, suggest_path
@@ -106,7 +106,7 @@ def _train_again(record: Record, last: int, dataset: Path | None) -> tuple[dict[
     except UsageError as error:
         raise UsageError(f"{record.folder}: {error}; or name the file that it learned from with --dataset") from None
     with TemporaryDirectory(prefix="rlbench-replay-") as place, stop_on_signals("setup") as stop:
-        fits_memory([record.spec], runtime)
+        check_memory([record.spec], runtime)
         store = Store.lock(record.spec, Path(place), {})
         if store is None:
             raise UsageError(f"{place}: another process holds it; replay again")

@@ -151,7 +151,7 @@ def _specs(
     """Resolve and validate all requested runs before the first one starts."""
     from rlbench import suites
     from rlbench.cli.choices import parse_seeds
-    from rlbench.cli.experience import Data
+    from rlbench.cli.dataset_option import Data
     from rlbench.cli.resolve import resolve
     from rlbench.suites.plugins import import_package
 
@@ -236,7 +236,7 @@ def _sentence(row: dict[str, object]) -> str:
 
 
 def _print_plan(specs: list[Spec], results: Path, dataset: str | None, *, json: bool) -> None:
-    from rlbench.cli.experience import steps_of
+    from rlbench.cli.dataset_option import steps_of
     from rlbench.config.footprint import footprint
     from rlbench.records.store import folder_of, read_epochs, read_outcome
 
@@ -294,7 +294,7 @@ def ending_row(ending: Ending) -> dict[str, object]:
 
 
 def _row(spec: Spec, folder: Path, status: str, outcome: Outcome | None) -> dict[str, object]:
-    from rlbench.cli.experience import reference_score, run_document
+    from rlbench.cli.dataset_option import reference_score, run_document
 
     return {
         **run_document(spec),

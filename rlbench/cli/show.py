@@ -59,7 +59,7 @@ def show(
     if documented:
         _show_published(suite, algo, task, json=json)
         return
-    from rlbench.cli.experience import steps_of
+    from rlbench.cli.dataset_option import steps_of
     from rlbench.cli.resolve import resolve
     from rlbench.config.footprint import footprint
     from rlbench.suites.plugins import import_package

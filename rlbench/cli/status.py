@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -101,9 +102,7 @@ def _text(runs_found: Sequence[RunStatus], states: Sequence[str] | None) -> str:
     """Aligned columns of the runs, and a count by state; runs that are done only where ``states`` asks for them."""
     if not runs_found:
         return "no runs"
-    counts = {
-        state: sum(run.state == state for run in runs_found) for state in dict.fromkeys(run.state for run in runs_found)
-    }
+    counts = Counter(run.state for run in runs_found)
     total = ", ".join(f"{count} {state}" for state, count in counts.items())
     runs = [run for run in runs_found if states or run.state != "done"]
     if not runs:

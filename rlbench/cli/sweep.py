@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rlbench.cli import choices
 from rlbench.cli.choices import pauses
-from rlbench.cli.experience import Data, refuse_other_data, steps_of
+from rlbench.cli.dataset_option import Data, refuse_other_data, steps_of
 from rlbench.cli.output import print_note
 from rlbench.config.run import Runtime
 from rlbench.errors import UsageError
@@ -131,7 +131,7 @@ def _executor(
     specs: Sequence[Spec], options: SweepOptions, runtime: Runtime
 ) -> Iterator[tuple[list[Job], Callable[[Stop], Executor]]]:
     from rlbench.cli.inline import Inline
-    from rlbench.cli.preflight import fits
+    from rlbench.cli.preflight import check_resources
     from rlbench.sweep.local import Local
 
     limit = parse_jobs(options.jobs)
@@ -140,7 +140,7 @@ def _executor(
         with _cluster(specs, options, limit, threads_per_run or 1) as (jobs, cluster):
             yield jobs, lambda _: cluster
     elif options.jobs is None:
-        fits(list(specs), runtime, options.results)
+        check_resources(list(specs), runtime, options.results)
         jobs = [Job(spec=spec, folder=folder_of(spec, options.results)) for spec in specs]
         yield jobs, lambda stop: Inline(runtime, options.results, stop)
     else:

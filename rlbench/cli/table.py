@@ -55,26 +55,23 @@ def table(
     pooled_cells = [row for row in pooled_rows(cells) if (row.suite, row.algorithm) in algorithms]
     if results is not None and not results.exists():
         print_note(f"{results}: no such folder, so nothing has been measured")
-    if output is not None:
-        write_file(output, TEXTS[form](rows, pooled_cells))
-    elif form == "rich" and (width := terminal_width()) is not None:
-        print_text(to_rich(rows, pooled_cells, width=width))
-    else:
-        print_text(TEXTS[form](rows, pooled_cells))
+    width = terminal_width() if output is None and form == "rich" else None
+    text = TEXTS[form](rows, pooled_cells) if width is None else to_rich(rows, pooled_cells, width=width)
+    print_text(text) if output is None else write_file(output, text)
 
 
 def _parity(
     suite: str, algos: Sequence[str], tasks: Sequence[str], results: Path | None, style: str, output: Path | None
 ) -> None:
     from rlbench.report.parity import TEXTS
-    from rlbench.report.reference_scores import matching, primaries
+    from rlbench.report.reference_scores import matching, primary_references
     from rlbench.report.sources import sources
 
     if style not in TEXTS:
         raise UsageError(f"--parity: cannot be written as {style}; choose --format {', '.join(TEXTS)}")
     suites = suites_named([suite], results)
     rows = sources(results).parity(suites)
-    cells = dict.fromkeys([*(key for name in suites for key in primaries(name)), *(row.key for row in rows)])
+    cells = dict.fromkeys([*(key for name in suites for key in primary_references(name)), *(row.key for row in rows)])
     keys = matching(list(cells), suite, algorithms=algos, tasks=tasks)
     rows = [row for row in rows if row.key in keys]
     if not rows:

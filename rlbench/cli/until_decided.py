@@ -97,7 +97,7 @@ def cells_of(specs: Sequence[Spec], results: Path, design: tuple[Look, ...]) -> 
         key = cell_of(spec)
         _refuse_undecidable(key, spec, design[-1])
         cell = SequentialCell(key=key, specs=tuple(group), folder=folder, design=design)
-        if (most := cell.looks.last_seeds) != cell.most_seeds:
+        if (most := cell.looks.max_seeds) != cell.most_seeds:
             raise UsageError(
                 f"--until-decided: the looks of {spec.name} end at {most} seeds, and a design that changes errs more "
                 f"often; add --most-seeds {most}"
@@ -154,7 +154,7 @@ def decision_rows(cells: Sequence[SequentialCell], results: Path) -> Iterator[di
             "verdict": rows[cell.key].verdict.word,
             "look": looks.count,
             "looks": len(cell.design),
-            "seeds": looks.last.seeds if looks.count else 0,
+            "seeds": looks.current.seeds if looks.count else 0,
         }
 
 
@@ -172,9 +172,9 @@ def _undecided(
     rows, open_cells = _rows([cell for cell in cells if cell.looks.count], results), []
     for cell in cells:
         looks, row = cell.looks, rows.get(cell.key)
-        folders = {folder_of(spec, results) for spec in cell.specs[: looks.last.seeds]}
+        folders = {folder_of(spec, results) for spec in cell.specs[: looks.current.seeds]}
         if row is not None and row.looks is None and not folders <= set(visited):
-            open_cells.append((cell, looks.last.seeds))
+            open_cells.append((cell, looks.current.seeds))
         elif looks.following is not None and (row is None or row.verdict.word not in DECIDED):
             open_cells.append((cell, looks.following.seeds))
     return open_cells
@@ -188,7 +188,7 @@ def _rows(cells: Sequence[SequentialCell], results: Path) -> dict[CellKey, Cell]
 
 
 def _refuse_undecidable(key: CellKey, spec: Spec, last: Look) -> None:
-    from rlbench.report.reference_scores import comparable, insensitive, margin, primaries
+    from rlbench.report.reference_scores import comparable, margin, margin_reaches_random, primary_references
     from rlbench.report.reference_table import OPTIMUM
     from rlbench.report.run_index import reference_spec
     from rlbench.report.verdict import power
@@ -198,13 +198,13 @@ def _refuse_undecidable(key: CellKey, spec: Spec, last: Look) -> None:
         raise UsageError(
             f"--until-decided: {spec.name} has other settings than its reference; leave out --set, --config"
         )
-    reference = primaries(key.suite).get(key)
+    reference = primary_references(key.suite).get(key)
     if reference is None or not comparable(key):
         raise UsageError(f"--until-decided: {spec.name} has no reference score to decide about; name its --seeds")
     n, std, tolerance = reference.n or 1, reference.std, margin(key, reference)
     if reference.source != OPTIMUM and n < 2:
         raise UsageError(f"--until-decided: {spec.name} has a single run as its reference; name its --seeds, as 0-2")
-    if insensitive(key, reference, tolerance):
+    if margin_reaches_random(key, reference, tolerance):
         raise UsageError(
             f"--until-decided: {spec.name} can never be REPRODUCED, since its margin reaches the random policy; "
             "name its --seeds, as 0-2"

@@ -73,12 +73,12 @@ class Looks:
     count: int
 
     @property
-    def last(self) -> Look:
+    def current(self) -> Look:
         """The last look taken; the first one where none is."""
         return self.design[max(self.count, 1) - 1]
 
     @property
-    def last_seeds(self) -> int:
+    def max_seeds(self) -> int:
         """Seeds of the design's last look."""
         return self.design[-1].seeds
 
@@ -90,12 +90,11 @@ class Looks:
     @property
     def inflation(self) -> float:
         """The factor that makes a p-value of the last look one of the whole design, by Bonferroni over its looks."""
-        return sum(look.level for look in self.design) / self.last.level
+        return sum(look.level for look in self.design) / self.current.level
 
     def __str__(self) -> str:
-        return (
-            f"look {max(self.count, 1)} of {len(self.design)} at {self.last.seeds} seeds, level {self.last.level:.2g}"
-        )
+        seeds, level = self.current
+        return f"look {max(self.count, 1)} of {len(self.design)} at {seeds} seeds, level {level:.2g}"
 
 
 _DESIGN = TypeAdapter(tuple[Look, ...])

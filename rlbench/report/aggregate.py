@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from rlbench.records.types import Estimator
 from rlbench.report.estimate import seed_scores
-from rlbench.report.reference_scores import primaries
+from rlbench.report.reference_scores import primary_references
 from rlbench.report.reference_table import CellKey, Scale, in_points, scale_of
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def scores_of(key: CellKey, runs: Runs, *, cut: bool = True) -> list[float]:
 
     Evaluations beyond the reference's steps do not count, unless the runs are not ``cut`` at those.
     """
-    reference = primaries(key.suite).get(key)
+    reference = primary_references(key.suite).get(key)
     estimator: Estimator = reference.estimator if reference else "best-of-run"
     scale = scale_of(key)
     scores = seed_scores(runs.complete, estimator, limit=reference.limit if reference and cut else None, scale=scale)
@@ -166,7 +166,7 @@ def normalizer(keys: Sequence[CellKey], rows: Sequence[Sequence[float]]) -> tupl
     if len(with_goal) == len(keys):
         return "random policy 0, human or expert 1", with_goal
     zeros = [scale.random if scale else 0.0 for scale in scales]
-    references = [primaries(key.suite).get(key) for key in keys]
+    references = [primary_references(key.suite).get(key) for key in keys]
     ones = [None if d is None else in_points(d, scale) for d, scale in zip(references, scales, strict=True)]
     if all(one is not None and one - zero > 1e-9 for one, zero in zip(ones, zeros, strict=True)):
         return "random policy 0, reference 1", [Scale(zero, one) for zero, one in zip(zeros, ones, strict=True)]

@@ -33,10 +33,10 @@ from rlbench.report.reference_scores import (
     SHARE,
     at_the_end,
     comparable,
-    insensitive,
     margin,
+    margin_reaches_random,
     notes,
-    primaries,
+    primary_references,
     resolution,
     threshold,
 )
@@ -101,7 +101,7 @@ class Cell:
     note: str
     margin: float | None = None  # difference from the reference score within which means count as equal
     test: CellTest | None = None  # the test before Holm's correction over the table
-    experience: DatasetReturns = UNKNOWN  # returns of the data set, offline
+    dataset_returns: DatasetReturns = UNKNOWN  # returns of the data set, offline
     origin: Literal["", "own", "rlbench"] = ""  # of the evaluated runs; empty with one results folder
     rlbench: Measured | None = None  # score of rlbench's own records, beside the user's runs
     scores: tuple[float, ...] = ()  # scores of the test, failed ones last
@@ -123,7 +123,7 @@ def every_cell(
     parity = {row.key: row for row in parity_rows(runs, suites)}
     table: list[Cell] = []
     for suite in suites:
-        references = primaries(suite)
+        references = primary_references(suite)
         unreferenced = sorted(key for key in runs if key.suite == suite and key not in references)
         groups = {key: runs.get(key, Runs()) for key in (*references, *unreferenced)}
         cells = [_test_cell(key, references.get(key), group, share, returns_by_file) for key, group in groups.items()]
@@ -172,7 +172,7 @@ def _test_cell(
             test = under_both_estimators(test, with_failures(test_of, other, failed_scores))
         if (stop := threshold(key, reference)) is not None:
             test = in_both_respects(test, _test_steps_to_threshold(runs, reference, stop, share))
-        if insensitive(key, reference, tolerance):
+        if margin_reaches_random(key, reference, tolerance):
             test = no_more_than_consistent(test)
         if runs.all_seeds and (whole := _test_cell(key, reference, runs.all_seeds, share, returns_by_file).test):
             both = under_both_estimators(test, whole)
@@ -189,7 +189,7 @@ def _test_cell(
         note="",
         margin=tolerance,
         test=test,
-        experience=dataset_returns(key, runs.all, returns_by_file),
+        dataset_returns=dataset_returns(key, runs.all, returns_by_file),
         scores=(*test_scores, *failed_scores),
         shortfall_percent=shortfall_percent(test, reference.score, on_scale(scale, estimator)) if reference else None,
         at=at_equal_steps(key, runs, share) if comparable(key) else None,
@@ -275,12 +275,12 @@ def _remarks(cell: Cell, runs: Runs, parity: Parity | None) -> Iterator[str]:
         yield "another protocol or environment" if reference else "not documented"
     if reference is not None and reference.estimator in AMBIGUOUS and cell.measured is not None:
         yield "the reference does not say whether its score is the best or the last"
-    if reference is not None and cell.test is not None and insensitive(cell.key, reference, cell.margin or 0):
+    if reference is not None and cell.test is not None and margin_reaches_random(cell.key, reference, cell.margin or 0):
         wide = "documented spread" if reference.std == cell.margin else "margin"
         yield f"the {wide} reaches the random policy, so nothing is called reproduced"
     yield from _caveats(cell, runs)
     if word == "PARTIAL":
-        yield f"{max(run.env_steps for run in runs.short):,} of {runs.budget:,} steps"
+        yield f"{min(run.env_steps for run in runs.short):,} of {runs.budget:,} steps"
     elif runs.unfinished:
         yield f"{count_text(len(runs.unfinished), 'run')} incomplete"
     scale = scale_of(cell.key)
@@ -322,7 +322,7 @@ def _caveats(cell: Cell, runs: Runs) -> Iterator[str]:
         rate = 1 - ALPHA ** (1 / len(seeds))  # the highest at which no failure in so many is still that likely
         at_peak = "at the peak " if centre else ""
         hidden = "" if centre or word == "BELOW" else f"; a failure rate of up to {rate:.0%} cannot be excluded"
-        yield f"all {len(seeds)} seeds tie {at_peak}(zero variance), so no test is possible{hidden}"
+        yield f"all {len(seeds)} seeds tie {at_peak}(zero variance): the difference alone decides{hidden}"
     curves = curves_within(runs.complete, reference.limit)
     if centre and curves:
         top, theirs = peak(curves, centre), at_the_end(cell.key, reference.limit or 0)

@@ -94,8 +94,8 @@ def _at_finding(cell: Cell) -> Finding:
             return _finding(cell.key, "at", "NOT COMPARABLE", "no documented curve")
         word, reason = ("NOT RUN", "no run") if cell.measured is None else ("TOO EARLY", "no seed at a test step")
         return _finding(cell.key, "at", word, reason)
-    level, scores = cell.at.reference, cell.at.scores
-    numbers = f"measured {score_text(mean(scores))} over {len(scores)}; documented {score_text(level.mean)}"
+    point, scores = cell.at.reference, cell.at.scores
+    numbers = f"measured {score_text(mean(scores))} over {len(scores)}; documented {score_text(point.mean)}"
     return _finding(cell.key, "at", cell.at.word, f"{cell.at}; {numbers}; {cell.at.note}")
 
 
@@ -233,7 +233,7 @@ def _score_findings(
         elif len(entry.scores) < 2:
             findings[index] = _finding(entry.key, "score", "TOO FEW", f"{len(entry.scores)} seed in the baseline")
         else:
-            drops[index] = gate.drop(list(entry.scores.values()), scores, _random(entry.key), margin)
+            drops[index] = gate.drop_of(list(entry.scores.values()), scores, _random(entry.key), margin)
     for index, ruling in zip(drops, gate.rule_scores(list(drops.values()), alpha), strict=True):
         entry, runs = pairs[index]
         settings = [change for run in runs[:1] for change in differences(run)]

@@ -15,7 +15,7 @@ TIE: Final = "\N{NO-BREAK SPACE}"
 def aligned(rows: Sequence[Sequence[str]], width: int | None = None, *, numbers: Collection[int] = ()) -> list[str]:
     """Each row as a line, or as several, folded between words and behind slashes to ``width`` columns.
 
-    The columns ``numbers`` stand on the right.
+    The columns ``numbers`` are right-aligned.
     """
     columns = [[row[index] for row in rows] for index in range(len(rows[0]))] if rows else []
     widths = [max(map(len, column)) for column in columns]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rlbench.report.sources import Sources
 
 
-RULES: Final = ("task", "protocol", "budget")
+COMPARED_PARTS: Final = ("task", "protocol", "budget")
 """The parts of a Spec that define the measurement: scores are comparable only if they are equal."""
 
 ENDED: Final = frozenset({"done", "failed"})
@@ -72,9 +72,9 @@ def match_cells(
         reasons = [
             _ambiguity(name, settings) for name, settings in zip(names, (a, b), strict=True) if len(settings) > 1
         ]
-        if not reasons and (rules := _differences(a[0], b[0], at=at, algorithms=algorithms)):
-            remedy = _budget_remedy(a[0], b[0]) if "budget" in rules else ""
-            reasons = [f"they differ in {', '.join(rules)}{remedy}"]
+        if not reasons and (differences := _differences(a[0], b[0], at=at, algorithms=algorithms)):
+            remedy = _budget_remedy(a[0], b[0]) if "budget" in differences else ""
+            reasons = [f"they differ in {', '.join(differences)}{remedy}"]
         if reasons:
             left_out.append(f"{cell_name(key)}: {'; '.join(reasons)}")
             continue
@@ -148,20 +148,20 @@ def _settings(runs: Runs, *, at: bool) -> Sequence[SettingRuns]:
 
 
 def _differences(first: SettingRuns, second: SettingRuns, *, at: bool, algorithms: bool) -> list[str]:
-    """The rules, in words, by which two settings cannot be compared."""
+    """The differences, in words, by which two settings cannot be compared."""
     a, b = first.runs.all[0], second.runs.all[0]
     is_imported = bool(a.origin or b.origin)
     if algorithms:
         free = (first.default and second.default) or is_imported
-        rules = ["budget"] if not free and a.budget != b.budget else []
+        differences = ["budget"] if not free and a.budget != b.budget else []
     elif is_imported:
         kinds = {run.origin.get("kind", "evaluation") for run in (a, b)}
-        rules = ["kind of return"] if len(kinds) > 1 else []
+        differences = ["kind of return"] if len(kinds) > 1 else []
     else:
-        ours, theirs = _rules(a), _rules(b)
+        ours, theirs = _compared_parts(a), _compared_parts(b)
         files = {file_of(run) for run in (*first.runs.all, *second.runs.all)} - {None}
-        rules = [*(rule for rule in RULES if ours[rule] != theirs[rule]), *(["data"] if len(files) > 1 else [])]
-    return [rule for rule in rules if not at or rule != "budget"]
+        differences = [*(part for part in COMPARED_PARTS if ours[part] != theirs[part]), *["data"] * (len(files) > 1)]
+    return [part for part in differences if not at or part != "budget"]
 
 
 def _budget_remedy(first: SettingRuns, second: SettingRuns) -> str:
@@ -170,7 +170,7 @@ def _budget_remedy(first: SettingRuns, second: SettingRuns) -> str:
     return "" if a == b else f": {a:,} and {b:,} steps; train both with --steps {min(a, b)}"
 
 
-def _rules(run: Run) -> Mapping[str, object]:
+def _compared_parts(run: Run) -> Mapping[str, object]:
     from pydantic import ValidationError
 
     from rlbench.config.run import Spec
@@ -179,7 +179,7 @@ def _rules(run: Run) -> Mapping[str, object]:
         settings = Spec.model_validate(run.settings, strict=False).model_dump(mode="json")
     except ValidationError:  # a version's that had other settings
         settings = dict(run.settings)
-    return {rule: settings.get(rule) for rule in RULES}
+    return {part: settings.get(part) for part in COMPARED_PARTS}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -190,7 +190,7 @@ class Task:
     first: tuple[float, ...]
     second: tuple[float, ...]
     improvement: Estimate  # the probability that a run of the second side beats one of the first
-    foreign: tuple[bool, bool]  # the sides with curves that other programs measured
+    is_imported: tuple[bool, bool]  # the sides with curves that other programs measured
     step: int | None = None  # of the comparison, where it is one at equal steps
 
 
@@ -286,9 +286,9 @@ def _task(key: CellKey, first: Runs, second: Runs, *, at: bool, cut: bool) -> Ta
     )
     if not a or not b:
         return None
-    foreign = any(run.origin for run in first.all), any(run.origin for run in second.all)
+    is_imported = any(run.origin for run in first.all), any(run.origin for run in second.all)
     better = probability_of_improvement([b], [a])
-    return Task(key=key, first=a, second=b, improvement=better, foreign=foreign, step=step)
+    return Task(key=key, first=a, second=b, improvement=better, is_imported=is_imported, step=step)
 
 
 def _pool_tasks(names: tuple[str, str], tasks: tuple[Task, ...], left_out: tuple[str, ...]) -> Comparison:
@@ -320,8 +320,8 @@ def comparison_text(comparison: Comparison, width: int | None = None) -> str:
             (cell_name(task.key) if split_folder(first) else f"{task.key.suite}/{task_name(task.key)}")
             + ("" if task.step is None else f" @{steps_text(task.step)}"),
             *(
-                f"{score_text(mean(scores))} ({len(scores)})" + " (imported)" * foreign
-                for scores, foreign in zip((task.first, task.second), task.foreign, strict=True)
+                f"{score_text(mean(scores))} ({len(scores)})" + " (imported)" * is_imported
+                for scores, is_imported in zip((task.first, task.second), task.is_imported, strict=True)
             ),
             _percent(task.improvement),
         )
@@ -359,7 +359,7 @@ def comparison_document(comparison: Comparison) -> dict[str, object]:
                 **({} if task.step is None else {"step": task.step}),
                 "left": list(task.first),
                 "right": list(task.second),
-                "imported": list(task.foreign),
+                "imported": list(task.is_imported),
                 "improvement": task.improvement._asdict(),
             }
             for task in comparison.tasks

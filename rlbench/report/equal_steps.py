@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from rlbench.config.names import count_text
 from rlbench.report.estimate import TOLERANCE, curves_within, interval, mean
 from rlbench.report.reference_files import Curve
-from rlbench.report.reference_scores import SHARE, curve_of, default_spec, margin_of
+from rlbench.report.reference_scores import curve_of, default_spec, margin_of
 from rlbench.report.reference_table import CellKey, scale_of
 from rlbench.report.runs import Evaluation, Run
 from rlbench.report.verdict import (
@@ -128,7 +128,7 @@ class AtStep:
     informative_at: int | None  # the first informative test step, where the word is TOO EARLY
     test: CellTest | None  # None where the word is TOO EARLY
     more: int | None = None  # seeds to add, where the word is OPEN
-    next_look: int | None = None  # as of the verdict, where the word is OPEN
+    next_look: int | None = None  # seeds at the next look, where the word is OPEN
     shortfall_percent: float | None = None
 
     def __str__(self) -> str:
@@ -183,8 +183,7 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
     scores = [score_at(run.evaluations, window(step, curve.epoch)) for run in scored_runs if has_reached(run, step)]
     random = scale.random if scale is not None else curve.curve.mean[0]
     failed_scores = [min(random, *scores)] * failed
-    std = point.std if share is None else None
-    margin = margin_of(point.mean, std, random, SHARE if share is None else share)
+    margin = margin_of(point.mean, point.std, random, share)
     test_of = partial(welch_test, reference=point.mean, std=point.std, n=point.n, margin=margin, level=runs.level)
     test = with_failures(test_of, scores, failed_scores) if curve.is_informative(step) else None
     if test is not None and runs.looks is not None and runs.looks.count:
@@ -198,7 +197,7 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
         word="TOO EARLY" if test is None else "OPEN",
         scores=(*scores, *failed_scores),
         margin=margin,
-        margin_is_std=std is not None and margin == std,
+        margin_is_std=share is None and margin == point.std,
         uncounted_steps=curve.curve.uncounted_steps,
         short_seeds=len(scored_runs) - len(scores),
         informative_at=curve.first_informative() if test is None else None,

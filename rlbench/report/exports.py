@@ -1,7 +1,7 @@
 """Measured curves and scores for other programs: TensorBoard's event files, one tidy table, and rliable's matrices.
 
 An event file is a function of the record alone, so tracking a run means updating its file. Its wall time is in seconds
-since the run began, over all attempts. ``rlbench import`` reads the table and the matrices back.
+since the run began, over all attempts. ``rlbench import`` reads all three.
 """
 
 from __future__ import annotations
@@ -112,9 +112,8 @@ def curves_csv(runs_by_cell: Mapping[CellKey, Runs]) -> tuple[bytes, int]:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(HEADER)
-    groups = [runs_by_cell[key] for key in sorted(runs_by_cell)]
-    parts = ((*g.scored, *g.short, *(g.other_protocol if g.of_imported else ())) for g in groups)
-    runs = [run for part in parts for run in part]
+    groups = (runs_by_cell[key] for key in sorted(runs_by_cell))
+    runs = [r for g in groups for r in (*g.scored, *g.short, *(g.other_protocol if g.of_imported else ()))]
     for run in runs:
         kind, origin = run.origin.get("kind", "evaluation"), "imported" if run.origin else "rlbench"
         names = (run.suite, run.algorithm, run.task, run.dataset, run.seed)

@@ -1,8 +1,8 @@
 """The regression gate: later runs against a baseline. Pure functions of numbers; ``check`` applies them to records.
 
-Scores are tested in two stages: the first seed at ``alpha``, and only if it alarms five seeds at a fifth of that. Many
-cells at once are tested by their pooled interquartile mean, speeds by median and median deviation. No drop smaller than
-a margin is ever an alarm.
+Scores are tested in two stages: the first seed at ``alpha``, and only if it alarms five seeds at a fifth of that. Three
+seeds decide where the drop is beyond doubt. Many cells at once are tested by their pooled interquartile mean, speeds by
+median and median deviation. No drop smaller than a margin is ever an alarm.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rlbench.report.verdict import holm
 
 ALPHA = 0.05
 MARGIN = 0.05  # the smallest drop that counts, as a share of the way from the random policy to the baseline
-CONFIRMED = 5  # seeds at which the second stage decides
+CONFIRM_SEEDS = 5  # seeds at which the second stage decides
 OUTRIGHT = 3  # seeds that suffice for a decision at the first stage, if a drop is beyond doubt
 DOUBTLESS = 50
 """Divisor of ``alpha``, before Holm's correction over all cells, for a decision at the first stage. Scores have longer
@@ -51,7 +51,7 @@ class Ruling:
     reason: str
 
 
-def drop(baseline: Sequence[float], later: Sequence[float], random: float | None, margin: float = MARGIN) -> Drop:
+def drop_of(baseline: Sequence[float], later: Sequence[float], random: float | None, margin: float = MARGIN) -> Drop:
     """Compare two lists of scores, one a seed; at least two in the baseline and one later."""
     middle = mean(baseline)
     return Drop(
@@ -97,7 +97,7 @@ def rule_pooled(
 
     usable = [cell for cell in cells if len(cell[0]) > 1 and cell[1] and mean(cell[0]) - cell[2] > sample_std(cell[0])]
     runs = sum(len(later) for _, later, _ in usable)
-    if len(usable) < 3 or runs < 2 * CONFIRMED:
+    if len(usable) < 3 or runs < 2 * CONFIRM_SEEDS:
         return Ruling("TOO FEW", f"{runs} runs of {len(usable)} cells")
     generator, expected, later_scores, baseline_scores = np.random.default_rng(SEED), [], [], []
     for baseline, later, random in usable:
@@ -108,7 +108,7 @@ def rule_pooled(
         later_scores.append((np.asarray(later) - random) / scale)
         baseline_scores.append((np.asarray(baseline) - random) / scale)
     now, was = float(pooled_interquartile_mean(later_scores)), float(pooled_interquartile_mean(baseline_scores))
-    bound = float(np.quantile(pooled_interquartile_mean(expected), alpha / CONFIRMED))
+    bound = float(np.quantile(pooled_interquartile_mean(expected), alpha / CONFIRM_SEEDS))
     text = f"interquartile mean {now:.3f}, was {was:.3f}; {bound:.3f} is the least to expect of {runs} runs"
     return Ruling("REGRESSED" if now < bound and was - now > margin / 2 else "PASSED", text)
 
@@ -117,11 +117,11 @@ def _rule_cell(change: Drop, alpha: float, *, doubtless: bool) -> Ruling:
     text = f"{-change.fall + 0.0:+.4g} over {count_text(change.seeds, 'seed')} (p = {change.every:.2g})"
     if change.fall <= change.least:
         return Ruling("PASSED", text)
-    first, every = change.first < alpha, change.every < alpha / CONFIRMED
-    if (doubtless and change.seeds >= OUTRIGHT) or (change.seeds >= CONFIRMED and first and every):
+    first, every = change.first < alpha, change.every < alpha / CONFIRM_SEEDS
+    if (doubtless and change.seeds >= OUTRIGHT) or (change.seeds >= CONFIRM_SEEDS and first and every):
         return Ruling("REGRESSED", text)
-    if change.seeds < CONFIRMED and (first or change.every < alpha):
-        return Ruling("SUSPECT", f"{text}; run {CONFIRMED - change.seeds} more seeds to decide")
+    if change.seeds < CONFIRM_SEEDS and (first or change.every < alpha):
+        return Ruling("SUSPECT", f"{text}; run {CONFIRM_SEEDS - change.seeds} more seeds to decide")
     return Ruling("PASSED", text)
 
 

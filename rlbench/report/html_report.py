@@ -119,7 +119,7 @@ def _seeds(suite: str, runs_by_cell: Mapping[CellKey, Runs]) -> str:
     for key, runs in sorted(runs_by_cell.items()):
         if key.suite == suite and (every := _runs_to_count(runs)):
             levels = [evaluation.mean for run in every for evaluation in run.evaluations] or [0.0]
-            bounds = min(levels), max(levels), max(1, *(run.env_steps for run in every), 0)
+            bounds = min(levels), max(levels), max(1, *(run.env_steps for run in every))
             rows += [[*map(html.escape, _seed(key, run)), _spark(run, bounds)] for run in every]
     return f"<details open><summary>Every seed</summary>{html_grid(header, rows, NUMBERS)}</details>" if rows else ""
 

@@ -13,10 +13,10 @@ from rlbench.config.names import count_text
 from rlbench.records import imported
 from rlbench.records.imported import ImportedCurve
 from rlbench.report.estimate import within
-from rlbench.report.reference_scores import primaries
+from rlbench.report.reference_scores import primary_references
 from rlbench.report.reference_table import CellKey, ReferenceScore, protocol_of
 from rlbench.report.run_index import Runs, budget_of, key_of
-from rlbench.report.runs import Evaluation, Run
+from rlbench.report.runs import Evaluation, Run, origin_texts
 
 FULL = 0.99  # share of the budget at which a curve is whole: the last training episode ends before it
 
@@ -35,7 +35,7 @@ def with_imported(runs: Mapping[CellKey, Runs], results: Path) -> dict[CellKey, 
     for key, group in curves.items():
         group.sort(key=lambda run: run.seed)
         own = cells.get(key, Runs())
-        cells[key] = _in_place(key, group) if not own.all else own
+        cells[key] = _as_runs(key, group) if not own.all else own
         cells[key].curves = group
     return cells
 
@@ -61,9 +61,7 @@ def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
         return
     formats = sorted({str(origin["format"]) for origin in origins})
     files = {origin["sha256"] for origin in origins}
-    unknown = dict.fromkeys(
-        part for origin in origins if isinstance(parts := origin["unknown"], tuple) for part in parts
-    )
+    unknown = origin_texts(origins, "unknown")
     yield f"imported ({', '.join(formats)}, {count_text(len(files), 'file')})"
     if unknown:
         yield f"not stated: {', '.join(unknown)}"
@@ -72,15 +70,15 @@ def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
         yield f"{' and '.join(kinds)} returns, the reference's are of the other kind"
 
 
-def _in_place(key: CellKey, curves: list[Run]) -> Runs:
+def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
     """Imported curves of one cell, sorted as runs are."""
-    reference = primaries(key.suite).get(key)
+    reference = primary_references(key.suite).get(key)
     cells = Runs(of_imported=True, budget=budget_of(curves[0]))
     kind, limit = kind_of(key, reference), reference.limit if reference is not None else None
-    first = {run.curve: run for run in reversed(curves)}
+    first = {run.digest: run for run in reversed(curves)}
     for curve in curves:
         run = replace(curve, evaluations=tuple(within(curve.evaluations, cells.budget)))  # later ones never count
-        if run.curve and first[run.curve] is not curve:
+        if run.digest and first[run.digest] is not curve:
             cells.copies.append(run)
         elif run.origin["kind"] != kind:
             cells.other_protocol.append(run)
@@ -113,5 +111,5 @@ def _run(folder: Path, curve: ImportedCurve) -> Run:
         seconds=0.0,
         status="done",
         reason="",
-        curve=curve.digest,
+        digest=curve.digest,
     )

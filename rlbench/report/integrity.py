@@ -105,7 +105,7 @@ def _errors_of(read: Callable[[], object]) -> Iterator[str]:
 def _read_looks(cell: Path) -> None:
     """Read a cell's looks; refuse a look that counts seeds that have not ended."""
     looks = read_looks(cell)
-    for seed in range(looks.last.seeds if looks and looks.count else 0):
+    for seed in range(looks.current.seeds if looks and looks.count else 0):
         folder = cell / f"seed={seed}"
         outcome = store.read_outcome(folder)
         if (outcome is None or outcome.status == "interrupted") and not is_locked(folder):
@@ -178,12 +178,12 @@ def _foreign_episodes(record: Record) -> Iterator[str]:
 def _duplicates(run: Run, findings: Findings) -> Iterator[str]:
     """Yield an error for a run with the numbers of another seed, or with other numbers than the same seed."""
     if run.has_learned:
-        first = findings.curves.setdefault((run.id, run.curve), run)
+        first = findings.curves.setdefault((run.id, run.digest), run)
         if first.seed != run.seed:
             yield f"{run.folder}: has the same numbers as seed {first.seed} in {first.folder}; remove the copy"
     if run.status != "interrupted":
         first = findings.seeds.setdefault((run.id, run.seed, file_of(run)), run)
-        if (first.curve, first.status) != (run.curve, run.status):
+        if (first.digest, first.status) != (run.digest, run.status):
             what = f"has other numbers than {first.folder}, which is the same seed"
             yield f"{run.folder}: {what}; keep the one that `rlbench verify --replay` repeats"
 

@@ -23,7 +23,7 @@ from rlbench.report.reference_scores import SHARE
 from rlbench.report.reference_table import CellKey, scale_of, task_name
 from rlbench.report.repeats import file_of
 from rlbench.report.run_index import documented_id
-from rlbench.report.runs import Run
+from rlbench.report.runs import Run, origin_texts
 from rlbench.report.tables import escape_markdown, json_text, markdown_row, score_text
 from rlbench.report.verdict import (
     MIN_SEEDS,
@@ -51,8 +51,8 @@ NUMBERS: Final = {*COLUMNS} - {"Algorithm", "Task", "Parity"}
 
 LEGEND: Final = (
     "rlbench, Peer, Reference: mean over seeds (how many) of the last three evaluations up to the step.",
-    "rlbench - peer: due to rlbench or chance: settings and environment are equal, but for the last lines.",
-    "[low, high]: Welch's 95 % interval; of pooled rows that of the mean over cells. Without Parity: untested.",
+    "rlbench - peer: due to rlbench or chance, since settings and environment are equal but for the lines below.",
+    "[low, high]: Welch's 95 % interval; of pooled rows that of the mean over cells. An empty Parity was not tested.",
     "Peer - reference: a difference here is due to the environment, or to a later version of the reference's code.",
     "Bound: the largest shortfall against the peer that the data allow (one-sided, 95 %), in % of the way.",
     "%: of the way from the random policy to the reference at that step; pooled rows are means over cells.",
@@ -174,10 +174,10 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     if len(ours) < MIN_SEEDS_A_SIDE or len(theirs) < len(peers):  # a curve begins beyond the step
         return None
     curve, scale = reference_curve(key), scale_of(key)
-    level = curve.point(step) if curve is not None else None
+    point = curve.point(step) if curve is not None else None
     way = None
     if scale is not None and (curve is None or curve.has_risen(step)):
-        way = abs((level.mean if level is not None else mean(theirs)) - scale.random) or None
+        way = abs((point.mean if point is not None else mean(theirs)) - scale.random) or None
     test = None
     if below := len(scored_runs) - len(ours):
         left_out = (*left_out, f"{count_text(below, 'seed')} of rlbench below the step")
@@ -191,15 +191,15 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     return Parity(
         key=key,
         library=_library(peers[0]),
-        packages=_texts(origins, "packages"),
-        differences=_texts(origins, "differences"),
-        our_packages=_other_versions(_texts(origins, "packages"), scored_runs),
-        unknown=_texts(origins, "unknown"),
+        packages=origin_texts(origins, "packages"),
+        differences=origin_texts(origins, "differences"),
+        our_packages=_other_versions(origin_texts(origins, "packages"), scored_runs),
+        unknown=origin_texts(origins, "unknown"),
         left_out=left_out,
         step=step,
         ours=tuple(ours),
         peer=tuple(theirs),
-        reference=level,
+        reference=point,
         way=way,
         test=test,
     )
@@ -240,8 +240,8 @@ def _other_versions(packages: Iterable[str], ours: Iterable[Run]) -> tuple[str, 
 
 def _peers(curves: Sequence[Run]) -> tuple[list[Run], tuple[str, ...]]:
     """The curves of the cell's settings and environment by the library with most of them; what others are of."""
-    first = {curve.curve: curve for curve in reversed(curves)}
-    differences = [_other_kind(c) if not c.curve or first[c.curve] is c else "another seed (copies)" for c in curves]
+    first = {curve.digest: curve for curve in reversed(curves)}
+    differences = [_other_kind(c) if not c.digest or first[c.digest] is c else "another seed (copies)" for c in curves]
     libraries = Counter(_library(curve) for curve, text in zip(curves, differences, strict=True) if not text)
     main = libraries.most_common(1)[0][0] if libraries else ""
     texts = [text or (_library(c) if _library(c) != main else "") for c, text in zip(curves, differences, strict=True)]
@@ -260,11 +260,6 @@ def _other_kind(curve: Run) -> str:
         return f"settings {settings}"
     name = env_id.rpartition("/")[2]
     return env_id if re.search(r"-v\d+$", name) and name.lower() != curve.task.lower() else ""
-
-
-def _texts(origins: Sequence[Mapping[str, object]], name: str) -> tuple[str, ...]:
-    texts = (text for origin in origins if isinstance(parts := origin[name], tuple) for text in parts)
-    return tuple(dict.fromkeys(texts))
 
 
 NOT_ANSWERED: Final = (
@@ -327,7 +322,7 @@ TEXTS: Final[dict[str, Callable[[Sequence[Parity]], str]]] = {
 
 def parity_document(row: Parity) -> dict[str, object]:
     """A row as scripts read it; every row has the same fields."""
-    (low, high), level = row.interval, row.reference
+    (low, high), point = row.interval, row.reference
     return {
         **row.key.document(),
         "library": row.library,
@@ -339,7 +334,7 @@ def parity_document(row: Parity) -> dict[str, object]:
         "step": row.step,
         "ours": list(row.ours),
         "peer": list(row.peer),
-        "documented": {name: getattr(level, name, None) for name in ("reference_step", "mean", "std", "n")},
+        "documented": {name: getattr(point, name, None) for name in ("reference_step", "mean", "std", "n")},
         "difference": row.difference,
         "low": low,
         "high": high,
@@ -365,7 +360,7 @@ def _body(rows: Sequence[Parity]) -> list[list[str]]:
 
 
 def _line(row: Parity) -> list[str]:
-    (low, high), level, percent = row.interval, row.reference, row.peer_percent
+    (low, high), point, percent = row.interval, row.reference, row.peer_percent
     behind = "" if row.peer_difference is None else _signed(row.peer_difference)
     return [
         row.key.algorithm,
@@ -373,7 +368,7 @@ def _line(row: Parity) -> list[str]:
         f"{row.step:,}",
         mean_text(row.ours),
         mean_text(row.peer),
-        "" if level is None else f"{score_text(level.mean)} ({level.n})",
+        "" if point is None else f"{score_text(point.mean)} ({point.n})",
         f"{_signed(row.difference)} [{_signed(low)}, {_signed(high)}]",
         "" if row.bound_percent is None else f"≤ {number_text(row.bound_percent, 'z.0f')} %",
         row.word,

@@ -14,7 +14,7 @@ from rlbench.report.aggregate import Array, normalizer, scores_of
 from rlbench.report.equal_steps import AtStep
 from rlbench.report.estimate import mean
 from rlbench.report.reference_files import Curve
-from rlbench.report.reference_scores import curve_of, matching, primaries
+from rlbench.report.reference_scores import curve_of, matching, primary_references
 from rlbench.report.reference_table import CellKey, in_points, on_scale, scale_of, task_name
 from rlbench.report.run_index import Runs, gather, label
 from rlbench.report.runs import Evaluation, Run
@@ -139,7 +139,7 @@ def shortfall_rows(
 
 def _find_cells(suite: str, evidence: Sources, tasks: Sequence[str], algorithms: Sequence[str]) -> dict[CellKey, Runs]:
     """The runs of the cells that the globs name, in the references' order."""
-    runs, references = evidence.with_imported(), primaries(suite)
+    runs, references = evidence.with_imported(), primary_references(suite)
     keys = [*references, *sorted(key for key in runs if key.suite == suite and key not in references)]
     return {key: runs.get(key, Runs()) for key in matching(keys, suite, tasks=tasks, algorithms=algorithms)}
 
@@ -206,7 +206,7 @@ def hours(evaluation: Evaluation) -> float:
     return evaluation.seconds / 3600
 
 
-def nothing(suite: str, evidence: Sources) -> UsageError:
+def nothing_to_draw(suite: str, evidence: Sources) -> UsageError:
     """The error of a suite without a curve."""
     return UsageError(
         f"{evidence.own}: no finished run of {suite} to draw; run some, or name a documented task with --task"
@@ -214,7 +214,7 @@ def nothing(suite: str, evidence: Sources) -> UsageError:
 
 
 def _references(suite: str) -> dict[CellKey, float]:
-    return {key: in_points(score, scale_of(key)) for key, score in primaries(suite).items()}
+    return {key: in_points(score, scale_of(key)) for key, score in primary_references(suite).items()}
 
 
 def _runs_to_draw(runs: Runs) -> list[Run]:

@@ -115,7 +115,7 @@ def draw(
             panels = plot_data.panels(suite, evidence, tasks=tasks, algorithms=algorithms, clock=clock)
             panels = tuple(p for p in panels if p.lines or (p.curves and kind == "curves"))
             if not panels:
-                raise plot_data.nothing(suite, evidence)
+                raise plot_data.nothing_to_draw(suite, evidence)
             return _curves(panels, hours=kind == "walltime")
         if kind == "forest":
             rows = plot_data.shortfall_rows(suite, evidence, tasks=tasks, algorithms=algorithms)
@@ -124,7 +124,7 @@ def draw(
             return _forest(rows)
         scale, algo_scores = plot_data.algorithm_scores(suite, evidence, tasks=tasks, algorithms=algorithms)
         if not algo_scores:
-            raise plot_data.nothing(suite, evidence)
+            raise plot_data.nothing_to_draw(suite, evidence)
         if kind != "improvement":
             algo_scores = plot_data.on_common_tasks(algo_scores)
         drawing: Callable[[Sequence[AlgorithmScores], str], Figure] = {
@@ -158,7 +158,7 @@ def line_styles(labels: Sequence[str]) -> dict[str, LineStyle]:
         algorithm, _, rest = label.partition(" ")
         i = ORDER.index(algorithm) if algorithm in ORDER else index
         variants[algorithm] += bool(rest)
-        color = COLORS[(i if algorithm in ORDER else index) % len(COLORS)]
+        color = COLORS[i % len(COLORS)]
         i += 3 * variants[algorithm]
         dashes = DASHES[(i + i // len(COLORS)) % len(DASHES)]  # a colour that comes again has other dashes
         styles[label] = LineStyle(color, (0, dashes) if dashes else "-", MARKERS[i % len(MARKERS)])

@@ -81,7 +81,7 @@ class Pooled:
         return "BELOW" if self.meta.high < 0 else "INCONCLUSIVE"
 
     def __str__(self) -> str:
-        tau, q = number_text(100 * self.meta[3], ".1f"), number_text(self.meta.q, ".1f")
+        tau, q = number_text(100 * self.meta.tau, ".1f"), number_text(self.meta.q, ".1f")
         when = "full budget" if self.kind == "full" else "at equal steps"
         rest = f"; not pooled, for want of a spread: {', '.join(self.left_out)}" if self.left_out else ""
         whose = " (imported)" if self.of_imported else " (yours)" if self.origin == "own" else ""

@@ -8,7 +8,14 @@ from dataclasses import asdict
 from rlbench import suites
 from rlbench.errors import UnknownName
 from rlbench.report.reference_files import selected_name
-from rlbench.report.reference_scores import ReferenceCell, about, comparable, curve_of, reference_cells, sourced_notes
+from rlbench.report.reference_scores import (
+    ReferenceCell,
+    cells_named,
+    comparable,
+    curve_of,
+    reference_cells,
+    sourced_notes,
+)
 from rlbench.report.reference_table import OPTIMUM, CellKey, ReferenceScore, protocol_of, scale_of, task_name
 from rlbench.report.tables import reference_text
 
@@ -25,7 +32,7 @@ def cells_of(suite: str, algorithm: str, task: str) -> tuple[ReferenceCell, ...]
     algorithms = dict.fromkeys(cell.key.algorithm for cell in cells)
     if algorithm not in algorithms:
         raise UnknownName("algorithm", algorithm, algorithms, where=f"reference scores of {suite}")
-    matching_cells = about(suite, algorithm, task)
+    matching_cells = cells_named(suite, algorithm, task)
     if not matching_cells:
         tasks = [cell.key.dataset or cell.key.task for cell in cells if cell.key.algorithm == algorithm]
         raise UnknownName("task", task, dict.fromkeys(tasks), where=f"reference scores of {suite} {algorithm}")
@@ -110,14 +117,14 @@ def _margin(cell: ReferenceCell) -> float | None:
 
 
 def _test(cell: ReferenceCell) -> list[str]:
-    from rlbench.report.reference_scores import insensitive, resolution, threshold
+    from rlbench.report.reference_scores import margin_reaches_random, resolution, threshold
     from rlbench.report.verdict import MIN_SEEDS_RULE
 
     key, reference, tolerance = cell.key, cell.primary, _margin(cell)
     if tolerance is None:
         return []
     several = reference.source == OPTIMUM or (reference.n or 1) > 1
-    if insensitive(key, reference, tolerance):
+    if margin_reaches_random(key, reference, tolerance):
         use = "reaches the random policy, so nothing is called reproduced"
     elif several:
         use = "below the reference score still counts as reproduced"

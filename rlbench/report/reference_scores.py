@@ -81,7 +81,7 @@ def reference_cells(suite: str) -> tuple[ReferenceCell, ...]:
     return _reference_cells(suite, selected_files(), selected_name())
 
 
-def primaries(suite: str) -> dict[CellKey, ReferenceScore]:
+def primary_references(suite: str) -> dict[CellKey, ReferenceScore]:
     """The reference score with which each cell of a suite is compared; errors are those of ``reference_cells``."""
     return {cell.key: cell.primary for cell in reference_cells(suite)}
 
@@ -145,7 +145,7 @@ def _reference_cells(suite: str, files: tuple[Path, ...], name: str) -> tuple[Re
     return tuple(sorted(cells, key=lambda cell: order[cell.key.algorithm]))
 
 
-def about(suite: str, algorithm: str, task: str) -> tuple[ReferenceCell, ...]:
+def cells_named(suite: str, algorithm: str, task: str) -> tuple[ReferenceCell, ...]:
     """The cells of one algorithm whose task or data set has this name."""
     cells = [c for c in reference_cells(suite) if c.key.algorithm == algorithm]
     return tuple(c for c in cells if task.lower() in names_of(c.key, c.primary))
@@ -170,7 +170,9 @@ def matching(
     for kind, globs in (("algorithm", algorithms), ("task", tasks)):
         if not globs:
             continue
-        names = [{k.algorithm} if kind == "algorithm" else names_of(k, primaries(k.suite).get(k)) for k in keys]
+        names = [
+            {k.algorithm} if kind == "algorithm" else names_of(k, primary_references(k.suite).get(k)) for k in keys
+        ]
         for glob in globs:
             if not any(fnmatchcase(name, glob.lower()) for of_key in names for name in of_key):
                 candidates = (key.algorithm if kind == "algorithm" else key.dataset or key.task for key in keys)
@@ -182,7 +184,7 @@ def matching(
 
 def primary(suite: str, algorithm: str, task: str) -> ReferenceScore | None:
     """The reference score that a cell is compared with, if any."""
-    return primaries(suite).get(CellKey(suite, algorithm, *row_of(suite, task, "")))
+    return primary_references(suite).get(CellKey(suite, algorithm, *row_of(suite, task, "")))
 
 
 def at_the_end(key: CellKey, limit: int) -> ReferenceScore | None:
@@ -304,9 +306,10 @@ def reference_curves() -> dict[CellKey, Curve]:
     return curves
 
 
-def margin_of(reference: float, std: float | None, random: float | None, share: float = SHARE) -> float:
-    """The margin below a reference score within which a mean is not worse."""
-    return max(share * abs(reference - (random or 0.0)), std or 0.0)
+def margin_of(reference: float, std: float | None, random: float | None, share: float | None = None) -> float:
+    """The margin below a reference score within which a mean is not worse; ``share`` replaces the rule and ``std``."""
+    distance = abs(reference - (random or 0.0))
+    return max(SHARE * distance, std or 0.0) if share is None else share * distance
 
 
 def margin(key: CellKey, reference: ReferenceScore, share: float | None = None) -> float:
@@ -316,10 +319,7 @@ def margin(key: CellKey, reference: ReferenceScore, share: float | None = None) 
     """
     if reference.source == OPTIMUM:
         return (OPTIMUM_SHARE if share is None else share) * abs(reference.score)
-    random = on_scale(scale_of(key), reference.estimator)
-    if share is None:
-        return margin_of(reference.score, reference.std, random)
-    return margin_of(reference.score, None, random, share)
+    return margin_of(reference.score, reference.std, on_scale(scale_of(key), reference.estimator), share)
 
 
 def resolution(key: CellKey, reference: ReferenceScore) -> float:
@@ -339,7 +339,7 @@ def threshold(key: CellKey, reference: ReferenceScore) -> float | None:
     return stop if stop is not None and reference.score >= stop else None
 
 
-def insensitive(key: CellKey, reference: ReferenceScore, margin: float) -> bool:
+def margin_reaches_random(key: CellKey, reference: ReferenceScore, margin: float) -> bool:
     """True if the margin reaches the random policy's score: then a score within it proves no skill."""
     random = on_scale(scale_of(key), reference.estimator)
     return reference.source != OPTIMUM and random is not None and margin >= abs(reference.score - random)

@@ -82,7 +82,7 @@ class ReferenceScore:
 
     @property
     def limit(self) -> int | None:
-        """The agent steps within which the score was reached; None where the reference says less or something else."""
+        """The agent steps within which the score was reached; None where ``steps`` is no plain number."""
         match = re.fullmatch(r"([0-9.]+)([kM])( \(max at \d+\))?", self.steps)
         return round(float(match[1]) * {"k": 1e3, "M": 1e6}[match[2]]) if match else None
 
@@ -217,7 +217,7 @@ def cell_name(key: CellKey) -> str:
 
 
 def on_scale(scale: Scale | None, estimator: str) -> float | None:
-    """The random policy's score as the estimator counts."""
+    """The random policy's score on the estimator's scale."""
     if scale is None:
         return None
     return 100 * scale.normalized(scale.random) if estimator.startswith("normalized") else scale.random

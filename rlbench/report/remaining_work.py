@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 import statistics
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import product
+from itertools import accumulate, product
 from typing import TYPE_CHECKING, NamedTuple
 
 from rlbench.config.run import Spec
@@ -150,11 +151,11 @@ def _remaining(
 ) -> RemainingRuns:
     spec = _spec(key)
     end = until if informative and until is not None else spec.budget.steps if spec else 0
-    came = {run.seed: min(run.env_steps, end) for run in runs.short}
-    done = {run.seed for run in runs.scored} | ({seed for seed in came if came[seed] >= end} if informative else set())
+    steps_of = {run.seed: min(run.env_steps, end) for run in runs.short}
+    done = {run.seed for run in runs.scored} | {s for s, steps in steps_of.items() if informative and steps >= end}
     missing = tuple(seed for seed in seeds if seed not in done)
-    steps = sum(end - came.get(seed, 0) for seed in missing)
-    to_test_step = sum(max(0, (until or 0) - came.get(seed, 0)) for seed in missing[:MIN_SEEDS])
+    steps = sum(end - steps_of.get(seed, 0) for seed in missing)
+    to_test_step = sum(max(0, (until or 0) - steps_of.get(seed, 0)) for seed in missing[:MIN_SEEDS])
     expected = throughput(key, runs_by_cell, cpu, gpu=gpu)
     need = _footprint(spec) if spec else None
     return RemainingRuns(
@@ -232,7 +233,7 @@ def parse_budget(text: str) -> float:
     return float(match[1]) * HOURS[match[2]]
 
 
-def needed(verdict: Verdict) -> int | None:
+def seeds_needed(verdict: Verdict) -> int | None:
     """Seeds until a cell probably has a verdict; None where it has one, or none is in reach."""
     match verdict.word:
         case "NOT RUN" | "PARTIAL":
@@ -243,7 +244,7 @@ def needed(verdict: Verdict) -> int | None:
             return None
 
 
-def stage(at: AtStep | None, until: int | None) -> Verdict:
+def full_budget_verdict(at: AtStep | None, until: int | None) -> Verdict:
     """A verdict at equal steps in the words of the full budget, for ``choose_cells`` with runs to ``until``."""
     if at is None or (at.word == "TOO EARLY" and until is not None and at.reference.step < until):
         return Verdict("NOT RUN")
@@ -256,25 +257,20 @@ def choose_cells(rows: Sequence[RemainingRuns], verdicts: Mapping[CellKey, Verdi
         needed_row for row in rows if row.runnable and (needed_row := _undecided_row(row, verdicts)) is not None
     ]
     priced = sorted((row for row in undecided if row.hours is not None), key=lambda row: row.hours or 0.0)
-    affordable: list[RemainingRuns] = []
-    hours = 0.0
-    for row in priced:
-        if hours + (row.hours or 0.0) > budget:
-            break
-        affordable.append(row)
-        hours += row.hours or 0.0
+    hours = [0.0, *accumulate(row.hours or 0.0 for row in priced)]
+    count = bisect_right(hours, budget) - 1
     return Choice(
-        rows=tuple(affordable),
-        after=priced[len(affordable)] if len(affordable) < len(priced) else None,
-        hours=hours,
-        beyond=len(priced) - len(affordable),
+        rows=tuple(priced[:count]),
+        after=priced[count] if count < len(priced) else None,
+        hours=hours[count],
+        beyond=len(priced) - count,
         unknown=len(undecided) - len(priced),
     )
 
 
 def _undecided_row(row: RemainingRuns, verdicts: Mapping[CellKey, Verdict]) -> RemainingRuns | None:
     """The row with as many seeds as its verdict needs; None if it is decided, or has too few seeds."""
-    seeds = needed(verdicts.get(row.key, Verdict("NOT RUN")))
+    seeds = seeds_needed(verdicts.get(row.key, Verdict("NOT RUN")))
     if seeds is None or seeds > len(row.seeds):
         return None
     share = seeds / len(row.seeds)

@@ -46,7 +46,7 @@ class Runs:
     other_data: list[Run] = field(default_factory=list)  # the documented settings, on another file than those above
     versions: list[Run] = field(default_factory=list)  # the documented settings, in other versions of the environment
     copies: list[Run] = field(default_factory=list)  # the numbers of another seed
-    duplicates: list[Run] = field(default_factory=list)  # a seed of which another record is worse
+    duplicates: list[Run] = field(default_factory=list)  # better records of a seed that has a worse one
     curves: list[Run] = field(default_factory=list)  # curves that other programs measured
     of_imported: bool = False  # the imported curves stand in the place of runs
     later_seeds: int = 0  # finished runs of seeds that the next look will count
@@ -64,7 +64,7 @@ class Runs:
     @property
     def level(self) -> float:
         """The one-sided level at which a test of the runs reproduces."""
-        return self.looks.last.level if self.looks is not None and self.looks.count else ALPHA
+        return self.looks.current.level if self.looks is not None and self.looks.count else ALPHA
 
     @property
     def all(self) -> tuple[Run, ...]:
@@ -90,7 +90,7 @@ def group_runs(runs: Iterable[Run]) -> dict[CellKey, Runs]:
             _sort(run, cells.setdefault(key_of(run), Runs()))
     for group in cells.values():
         for part in (group.complete, group.failed):
-            _deduplicate(part, lambda r: (r.seed, file_of(r), r.curve, str(r.environment.get("env"))))
+            _deduplicate(part, lambda r: (r.seed, file_of(r), r.digest, str(r.environment.get("env"))))
         for part in (group.short, group.other_protocol, group.variants):
             _deduplicate(part, lambda r: (r.id, r.seed, file_of(r)))
         every_short = tuple(group.short)
@@ -114,7 +114,7 @@ def select_last_look(group: Runs) -> Runs:
     if looks is None:
         return group
     ended = {run.seed for run in (*group.scored, *group.other_data, *group.versions, *group.copies)}
-    if lost := tuple(seed for seed in range(looks.last.seeds if looks.count else 0) if seed not in ended):
+    if lost := tuple(seed for seed in range(looks.current.seeds if looks.count else 0) if seed not in ended):
         return replace(group, lost_seeds=lost)
     count = sum(ended.issuperset(range(look.seeds)) for look in looks.design)
     later = _select_look(group, replace(looks, count=count)) if count > looks.count else None
@@ -123,7 +123,7 @@ def select_last_look(group: Runs) -> Runs:
 
 def _select_look(group: Runs, looks: Looks) -> Runs:
     complete, failed, short = (
-        [run for run in part if run.seed < looks.last.seeds] for part in (group.complete, group.failed, group.short)
+        [run for run in part if run.seed < looks.current.seeds] for part in (group.complete, group.failed, group.short)
     )
     later = len(group.scored) - len(complete) - len(failed)
     look = replace(group, complete=complete, failed=failed, short=short, looks=looks, later_seeds=later)

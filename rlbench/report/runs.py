@@ -49,7 +49,7 @@ class Run:
     seconds: float
     status: str  # done, failed, or interrupted, which includes running
     reason: str  # one printable line, whatever the record holds
-    curve: str = ""  # SHA-256 of its losses and returns: equal records are copies of each other, whatever their clock
+    digest: str = ""  # SHA-256 of its losses and returns: equal records are copies of each other, whatever their clock
     resumed: tuple[Mapping[str, object], ...] = ()  # what differed in the environment of a later process
     attempts: tuple[Attempt, ...] = ()  # put aside by ``--force``
     epoch: int = 1  # steps from one evaluation to the next
@@ -121,7 +121,7 @@ def _read(folder: Path, stamps: tuple[tuple[int, int, int], ...]) -> Run:
         seconds=epochs[-1].seconds if epochs else 0.0,
         status=record.outcome.status if record.outcome else "interrupted",
         reason=printable(record.outcome.reason) if record.outcome else "",
-        curve=sha256("\n".join(map(_numbers, epochs)).encode()).hexdigest(),
+        digest=sha256("\n".join(map(_numbers, epochs)).encode()).hexdigest(),
         resumed=record.resumed,
         attempts=attempts(folder),
         epoch=spec.budget.epoch,
@@ -154,8 +154,8 @@ BEHAVIOUR, EXPERT = "behaviour", "qrdqn-expert"  # rows of the references that d
 class DatasetReturns(NamedTuple):
     """Mean raw returns; None if unknown."""
 
-    behaviour: float | None = None  # of who made the data
-    expert: float | None = None
+    dataset: float | None = None  # of the episodes
+    behavior_policy: float | None = None  # that made the data
 
 
 UNKNOWN = DatasetReturns()
@@ -193,3 +193,9 @@ def _reference_score(key: CellKey) -> float | None:
 
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
+
+
+def origin_texts(origins: Sequence[Mapping[str, object]], name: str) -> tuple[str, ...]:
+    """The texts of a field of all origins, each once."""
+    texts = (text for origin in origins if isinstance(parts := origin[name], tuple) for text in parts)
+    return tuple(dict.fromkeys(texts))

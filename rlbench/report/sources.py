@@ -138,7 +138,7 @@ def match(run: Run, own: Path, rlbench_records: Path) -> str:
     if not (folder / "epochs.jsonl").is_file():
         return ""
     record = read_run(folder)
-    if run.curve == record.curve:
+    if run.digest == record.digest:
         return "equal to the record in results/"
     ours, theirs = epoch_numbers(run.folder), epoch_numbers(folder)
     epoch = next((n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), None)

@@ -23,8 +23,8 @@ def cell_document(cell: Cell) -> dict[str, object]:
         "documented": _fields(cell.documented, "score std n estimator source") if cell.documented else None,
         "measured": {**_score_document(cell.measured), "origin": origin} if cell.measured else None,
         "rlbench": _score_document(cell.rlbench) if cell.rlbench else None,
-        "behaviour": cell.experience.behaviour,
-        "expert": cell.experience.expert,
+        "behaviour": cell.dataset_returns.dataset,
+        "expert": cell.dataset_returns.behavior_policy,
         "verdict": str(cell.verdict),
         "shortfall_percent": cell.shortfall_percent,
         "looks": {
@@ -60,12 +60,12 @@ def pooled_document(row: Pooled) -> dict[str, object]:
 
 
 def _at(at: AtStep) -> dict[str, object]:
-    level, (low, high) = at.reference, at.interval or (None, None)
+    point, (low, high) = at.reference, at.interval or (None, None)
     return {
-        "step": level.step,
-        "reference_step": level.reference_step,
+        "step": point.step,
+        "reference_step": point.reference_step,
         "word": at.word,
-        "documented": {"mean": level.mean, "std": level.std, "n": level.n},
+        "documented": {"mean": point.mean, "std": point.std, "n": point.n},
         "measured": {"mean": mean(at.scores), "low": low, "high": high, "n": len(at.scores)},
         "margin": at.margin,
         "shortfall_percent": at.shortfall_percent,

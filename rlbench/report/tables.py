@@ -72,10 +72,10 @@ LATEX: Final = str.maketrans(
 
 def to_markdown(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
     """A table for a README, and below it the pooled rows and the legend."""
-    header = [*columns(cells)]
+    header = columns(cells)
     rule = ["---:" if name in NUMBERS else "---" for name in header]
     lines = [markdown_row(header), markdown_row(rule), *(markdown_row(_row(cell, header)) for cell in cells)]
-    texts = (f"- {line.replace('<', '&lt;').replace('](', ']&#40;')}" for line in legend(cells, pooled_rows))
+    texts = (f"- {escape_markdown(line)}" for line in legend(cells, pooled_rows))
     return "\n".join([*lines, "", *texts]) + "\n"
 
 
@@ -131,7 +131,7 @@ def html_legend(cells: Sequence[Cell], pooled_rows: Sequence[Pooled]) -> str:
 
 
 def html_grid(head: Sequence[str], rows: Iterable[Iterable[str]], numbers: Collection[str]) -> str:
-    """A table of fields in HTML; the columns of ``numbers`` stand on the right."""
+    """A table of fields in HTML; the columns of ``numbers`` are right-aligned."""
     sides = [' class="number"' if name in numbers else "" for name in head]
     titles = "".join(f"<th{side}>{name}</th>" for side, name in zip(sides, head, strict=True))
     lines = (zip(sides, row, strict=True) for row in rows)
@@ -252,8 +252,8 @@ def columns(cells: Sequence[Cell]) -> list[str]:
         "rlbench": two_sources,
         "Yours": two_sources,
         "Suite": len({cell.key.suite for cell in cells}) > 1,
-        "Dataset return": any(cell.experience.behaviour is not None for cell in cells),
-        "Behavior policy": any(cell.experience.expert is not None for cell in cells),
+        "Dataset return": any(cell.dataset_returns.dataset is not None for cell in cells),
+        "Behavior policy": any(cell.dataset_returns.behavior_policy is not None for cell in cells),
         "Shortfall": any(cell.shortfall_percent is not None for cell in cells),
         "At equal steps": any(cell.at is not None for cell in cells),
     }
@@ -268,7 +268,7 @@ def legend(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> list[st
     lines += [f"Documented: {kind}." for kind in kinds]
     if any(cell.documented and _unit(cell.documented.estimator) for cell in cells):
         lines.append("%: on D4RL's scale, where a random policy has 0 and the expert 100.")
-    if any(cell.experience.behaviour is not None for cell in cells):
+    if any(cell.dataset_returns.dataset is not None for cell in cells):
         lines.append(
             "Dataset return: mean return of the data's whole episodes; Behavior policy: of the policy without its "
             "noise."
@@ -301,8 +301,8 @@ def _row(cell: Cell, header: Sequence[str]) -> list[str]:
         "Suite": cell.key.suite,
         "Algorithm": cell.key.algorithm + (" (imported)" if ours and ours.imported else ""),
         "Task": task_name(cell.key),
-        "Dataset return": _return_text(cell.experience.behaviour),
-        "Behavior policy": _return_text(cell.experience.expert),
+        "Dataset return": _return_text(cell.dataset_returns.dataset),
+        "Behavior policy": _return_text(cell.dataset_returns.behavior_policy),
         "Documented": reference_text(cell.documented) if cell.documented else "",
         "Measured": measured_text(ours) if ours else "",
         "rlbench": measured_text(cell.rlbench) if cell.rlbench else "",
@@ -368,6 +368,6 @@ def _html_row(cell: Cell, header: Sequence[str]) -> str:
 
 
 def _classes(name: str) -> str:
-    """The classes of a column's fields: numbers stand on the right, and a narrow screen does without ``spare``."""
+    """The classes of a column's fields: numbers are right-aligned, and a narrow screen does without ``spare``."""
     classes = [*(["number"] if name in NUMBERS else []), *(["spare"] if name in OPTIONAL else [])]
     return f' class="{" ".join(classes)}"' if classes else ""

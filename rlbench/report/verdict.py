@@ -56,7 +56,7 @@ class CellTest:
     below: float | None = None  # p-value of seeds this bad if the truth were within the margin; None: not tested
     above: float | None = None  # p-value of seeds this good
     more: int | None = None  # seeds to add
-    next_look: int | None = None  # as of the verdict
+    next_look: int | None = None  # seeds at the next look
     shortfall: float | None = None  # upper end of the one-sided interval of reference less ours; None: too few
 
 
@@ -147,7 +147,7 @@ def correct_for_looks(test: CellTest, looks: Looks) -> CellTest:
         test,
         below=None if test.below is None else min(1.0, test.below * looks.inflation),
         above=None if test.above is None else min(1.0, test.above * looks.inflation),
-        more=None if following is None else following.seeds - looks.last.seeds,
+        more=None if following is None else following.seeds - looks.current.seeds,
         next_look=None if following is None else following.seeds,
     )
 

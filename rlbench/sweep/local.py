@@ -82,7 +82,7 @@ def environment(threads: int, environ: Mapping[str, str]) -> dict[str, str]:
     return {**{n: value for n, value in environ.items() if n not in options}, "OMP_NUM_THREADS": str(threads)}
 
 
-LOOK = 0.2  # seconds between two looks at the free memory
+POLL_SECONDS = 0.2  # seconds between two looks at the free memory
 
 CommandLine = Callable[[Order], Sequence[str]]
 """Returns the command line of an order."""
@@ -102,7 +102,7 @@ class Local:
         """Return whether a job fits beside the running jobs and the other programs of the machine."""
         if self._place(job) is None:
             return False
-        if monotonic() - self._checked_at > LOOK:
+        if monotonic() - self._checked_at > POLL_SECONDS:
             self._free, self._checked_at = available_memory(), monotonic()
         return not self._workers or job.memory <= self._free
 

@@ -26,7 +26,7 @@ from rlbench.sweep.local import PATIENCE, CommandLine, Worker, environment
 from rlbench.sweep.plan import Job, Order
 
 INTERVAL = 2.0  # seconds between two Progress events of a task
-LOOK = 5.0  # seconds between two looks at the number of machines
+POLL_SECONDS = 5.0  # seconds between two looks at the number of machines
 INSTALL = ".venv/bin/pip install -c constraints.txt ray"
 
 
@@ -127,7 +127,7 @@ class Cluster:
     def has_room(self, job: Job) -> bool:
         """Allow a few more waiting tasks than the machines can run; Ray places them."""
         del job
-        if self.most is None and monotonic() - self._checked_at > LOOK:
+        if self.most is None and monotonic() - self._checked_at > POLL_SECONDS:
             self._room, self._checked_at = 8 + 2 * int(self.ray.cluster_resources().get("CPU", 1)), monotonic()
         return len(self._tasks) < (self.most or self._room)
 

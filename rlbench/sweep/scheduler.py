@@ -26,7 +26,7 @@ from rlbench.sweep.plan import Job
 
 RETRIES = 2  # times a job whose process died is started again; a run that failed is not
 LOSSES = 20  # times a job whose machine was lost is started again
-LOOK = 2.0  # seconds between two looks at a job that another process holds
+POLL_SECONDS = 2.0  # seconds between two looks at a job that another process holds
 WAIT = 0.25  # seconds to wait for an event of the running jobs
 
 
@@ -126,7 +126,7 @@ class Sweep:
             if self._has_ended(job):
                 self._waiting.remove(job)
             elif not self.executor.in_process and is_locked(job.folder):
-                attempt.look = monotonic() + LOOK
+                attempt.look = monotonic() + POLL_SECONDS
             else:
                 self._waiting.remove(job)
                 try:
@@ -182,7 +182,7 @@ class Sweep:
             if attempt.lost > LOSSES:
                 status, reason = "crashed", "it ends again and again without a word"
         if status == "running":
-            attempt.look = monotonic() + LOOK
+            attempt.look = monotonic() + POLL_SECONDS
             self._waiting.append(job)
             self.display.pause(job, "another process is running it; left alone, and looked at again")
         elif status in {"crashed", "halted"} and _may_retry(attempt, event) and self.stop.signal is None:

@@ -11,7 +11,7 @@ from rlbench import suites
 from rlbench.assembly.dataset_compatibility import check_compatibility, check_identity
 from rlbench.assembly.environments import describe
 from rlbench.assembly.offline import experience
-from rlbench.cli.experience import Data
+from rlbench.cli.dataset_option import Data
 from rlbench.config.run import Runtime
 from rlbench.config.tasks import OfflineTask
 from rlbench.datasets.types import Dataset

@@ -16,7 +16,7 @@ from rlbench.algorithms.cql import CQL, ClonedSAC
 from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
 from rlbench.assembly.offline import experience
-from rlbench.cli.experience import Data, check_data, refuse_other_data
+from rlbench.cli.dataset_option import Data, check_data, refuse_other_data
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask

@@ -83,11 +83,11 @@ def test_looks_of_another_cell_are_refused(tmp_path: Path) -> None:
 
 def test_look_has_the_next_look_and_its_inflation() -> None:
     looks = Looks((Look(3, 0.01), Look(6, 0.04)), 1)
-    assert (looks.last, looks.following, looks.inflation) == ((3, 0.01), (6, 0.04), pytest.approx(5.0))
+    assert (looks.current, looks.following, looks.inflation) == ((3, 0.01), (6, 0.04), pytest.approx(5.0))
     assert str(looks) == "look 1 of 2 at 3 seeds, level 0.01"
     assert Looks(looks.design, 2).following is None
     before = Looks(looks.design, 0)
-    assert (before.last, before.following) == ((3, 0.01), (3, 0.01)) and str(before) == str(looks)
+    assert (before.current, before.following) == ((3, 0.01), (3, 0.01)) and str(before) == str(looks)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlbench.cli.eval_policy import evaluation_fits
+from rlbench.cli.eval_policy import check_evaluation_memory
 from rlbench.cli.resolve import resolve
 from rlbench.datasets.tfrecord import masked_crc
 from rlbench.errors import DoesNotFit, RefusedFile
@@ -449,4 +449,4 @@ def test_an_evaluation_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPa
     spec = resolve("atari", "dqn", "PongNoFrameskip-v4", sets=["protocol.envs=10000", "protocol.episodes=10000"]).spec
     monkeypatch.setattr(machine, "available_memory", lambda: 2**32)
     with pytest.raises(DoesNotFit, match="10,000 envs of evaluation"):
-        evaluation_fits(spec)
+        check_evaluation_memory(spec)

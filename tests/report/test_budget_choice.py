@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from rlbench.cli.app import main
 from rlbench.errors import UsageError
 from rlbench.report.reference_table import CellKey
-from rlbench.report.remaining_work import RemainingRuns, choose_cells, needed, parse_budget, remaining_runs, throughput
+from rlbench.report.remaining_work import (
+    RemainingRuns,
+    choose_cells,
+    parse_budget,
+    remaining_runs,
+    seeds_needed,
+    throughput,
+)
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.sources import Sources
 from rlbench.report.verdict import Verdict, Word
@@ -41,7 +48,7 @@ def row(name: str, hours: float | None, seeds: int = 10, *, runnable: bool = Tru
     ],
 )
 def test_number_of_seeds_that_a_verdict_needs(word: Word, more: int | None, seeds: int | None) -> None:
-    assert needed(Verdict(word, more)) == seeds
+    assert seeds_needed(Verdict(word, more)) == seeds
 
 
 def test_cheapest_verdict_is_chosen_first_and_the_next_row_is_named() -> None:

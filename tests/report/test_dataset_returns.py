@@ -30,7 +30,7 @@ def cells(results: Path, task: str, dataset: str) -> dict[str, Cell]:
 def test_documented_data_sets_have_the_documented_return(
     tmp_path: Path, task: str, dataset: str, behaviour: float | None, expert: float | None
 ) -> None:
-    assert cells(tmp_path, task, dataset)["cql"].experience == DatasetReturns(behaviour, expert)
+    assert cells(tmp_path, task, dataset)["cql"].dataset_returns == DatasetReturns(behaviour, expert)
 
 
 def test_dataset_return_of_a_record_applies_to_all_runs_on_the_same_file(record_run: RecordRun, results: Path) -> None:
@@ -41,7 +41,7 @@ def test_dataset_return_of_a_record_applies_to_all_runs_on_the_same_file(record_
     )
     record_run([1.0], suite="offline", algo="td3bc", task="rlb-halfcheetah-medium", data={**own, "sha256": "b" * 64})
     rows = cells(results, "HalfCheetah-v4", "rlb-halfcheetah-medium")
-    assert {name: cell.experience for name, cell in rows.items()} == {
+    assert {name: cell.dataset_returns for name, cell in rows.items()} == {
         "il": DatasetReturns(5.25, 7.0),
         "iql": DatasetReturns(5.25, 7.0),
         "td3bc": DatasetReturns(None, None),  # another file under the same name

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from rlbench.report.gate import Drop, drop, rule_pooled, rule_scores, rule_speed
+from rlbench.report.gate import Drop, drop_of, rule_pooled, rule_scores, rule_speed
 
 BASE = [100.0, 104.0, 96.0, 101.0, 99.0]
 ORDER = {"REGRESSED": 0, "SUSPECT": 1, "PASSED": 2}
@@ -16,8 +16,8 @@ ORDER = {"REGRESSED": 0, "SUSPECT": 1, "PASSED": 2}
 
 def ruled(baseline: list[float], later: list[float], *, margin: float = 0.05, cells: int = 1) -> str:
     """The ruling on a cell that stands among others that did not change."""
-    others = [drop(BASE, BASE, 0.0, margin) for _ in range(cells - 1)]
-    return rule_scores([drop(baseline, later, 0.0, margin), *others])[0].word
+    others = [drop_of(BASE, BASE, 0.0, margin) for _ in range(cells - 1)]
+    return rule_scores([drop_of(baseline, later, 0.0, margin), *others])[0].word
 
 
 @given(
@@ -27,7 +27,7 @@ def ruled(baseline: list[float], later: list[float], *, margin: float = 0.05, ce
 def test_probability_of_a_drop_equals_students_t_with_pooled_std(base: list[float], later: list[float]) -> None:
     sides = [(float(np.mean(x)), float(np.std(x, ddof=1)) if len(x) > 1 else 0.0, len(x)) for x in (later, base)]
     expected = stats.ttest_ind_from_stats(*sides[0], *sides[1], alternative="less").pvalue
-    assert drop(base, later, 0.0).every == pytest.approx(expected, abs=1e-7)
+    assert drop_of(base, later, 0.0).every == pytest.approx(expected, abs=1e-7)
 
 
 def test_baseline_of_equal_scores_raises_no_false_alarm() -> None:
@@ -54,7 +54,7 @@ def test_two_stage_test_gives_the_expected_rulings(later: list[float], word: str
 
 
 def test_suspect_ruling_names_the_deciding_number_of_seeds() -> None:
-    assert rule_scores([drop(BASE, [90.0], 0.0)])[0].reason.endswith("run 4 more seeds to decide")
+    assert rule_scores([drop_of(BASE, [90.0], 0.0)])[0].reason.endswith("run 4 more seeds to decide")
 
 
 def test_no_drop_within_the_margin_is_an_alarm_however_certain() -> None:
@@ -65,7 +65,7 @@ def test_no_drop_within_the_margin_is_an_alarm_however_certain() -> None:
 
 
 def test_the_margin_is_measured_from_the_random_policy() -> None:
-    assert drop([20.0, 20.0], [18.0], -20.0, 0.05).least == 2.0
+    assert drop_of([20.0, 20.0], [18.0], -20.0, 0.05).least == 2.0
 
 
 @given(
@@ -87,7 +87,8 @@ def test_thirty_unchanged_cells_rarely_alarm(spread: float, most: float) -> None
     nights, alarms = 300, 0
     for _ in range(nights):
         drops = [
-            drop(draw.normal(1, spread, 20).tolist(), draw.normal(1, spread, 5).tolist(), 0.0, 0.0) for _ in range(30)
+            drop_of(draw.normal(1, spread, 20).tolist(), draw.normal(1, spread, 5).tolist(), 0.0, 0.0)
+            for _ in range(30)
         ]
         alarms += any(ruling.word == "REGRESSED" for ruling in rule_scores(drops))
     assert alarms / nights <= most + 0.01 + 4 * math.sqrt(most * (1 - most) / nights)
@@ -101,7 +102,7 @@ def test_power_against_a_drop_is_at_least_the_designed_one(ratio: float, spread:
     draw = np.random.default_rng(6)
     repeats = 1000
     rulings = [
-        rule_scores([drop(draw.normal(1, spread, 20).tolist(), draw.normal(ratio, spread, 5).tolist(), 0.0, 0.0)])[0]
+        rule_scores([drop_of(draw.normal(1, spread, 20).tolist(), draw.normal(ratio, spread, 5).tolist(), 0.0, 0.0)])[0]
         for _ in range(repeats)
     ]
     detections = sum(ruling.word == "REGRESSED" for ruling in rulings) / repeats
@@ -113,7 +114,7 @@ def test_unchanged_rerun_passes_in_20_of_20() -> None:
     draw = np.random.default_rng(9)
     for _ in range(20):
         cells = [(draw.normal(400, 12, 3), draw.normal(400, 12, 3)) for _ in range(12)]
-        rulings = rule_scores([drop(a.tolist(), b.tolist(), 20.0) for a, b in cells])
+        rulings = rule_scores([drop_of(a.tolist(), b.tolist(), 20.0) for a, b in cells])
         assert "REGRESSED" not in {ruling.word for ruling in rulings}
         assert rule_pooled([(a.tolist(), b.tolist(), 20.0) for a, b in cells]).word == "PASSED"
 
@@ -121,7 +122,7 @@ def test_unchanged_rerun_passes_in_20_of_20() -> None:
 @pytest.mark.parametrize(("count", "repetition"), [(3, n) for n in range(20)] + [(5, n) for n in range(12)])
 def test_unchanged_rerun_of_other_seeds_passes(count: int, repetition: int) -> None:
     start = 10 + count * repetition
-    assert rule_scores([drop(SEEDS[:10], SEEDS[start : start + count], RANDOM)])[0].word != "REGRESSED"
+    assert rule_scores([drop_of(SEEDS[:10], SEEDS[start : start + count], RANDOM)])[0].word != "REGRESSED"
 
 
 def test_rulings_on_speeds_equal_a_hand_computation() -> None:
@@ -197,8 +198,8 @@ RANDOM = -0.6
 @pytest.mark.parametrize("repetition", range(20))
 def test_unchanged_rerun_of_three_other_seeds_passes(repetition: int) -> None:
     later = SEEDS[10 + 3 * repetition : 13 + 3 * repetition]
-    assert rule_scores([drop(SEEDS[:10], later, RANDOM)])[0].word != "REGRESSED"
+    assert rule_scores([drop_of(SEEDS[:10], later, RANDOM)])[0].word != "REGRESSED"
 
 
 def test_a_tenfold_learning_rate_regresses() -> None:
-    assert rule_scores([drop(SEEDS[:10], TENFOLD, RANDOM)])[0].word == "REGRESSED"
+    assert rule_scores([drop_of(SEEDS[:10], TENFOLD, RANDOM)])[0].word == "REGRESSED"

@@ -10,7 +10,7 @@ from rlbench import suites
 from rlbench.assembly.environments import describe
 from rlbench.assembly.offline import build_offline, source
 from rlbench.cli.app import main
-from rlbench.cli.experience import Data
+from rlbench.cli.dataset_option import Data
 from rlbench.cli.resolve import resolve
 from rlbench.config.footprint import footprint
 from rlbench.config.offline_discrete import (

@@ -25,7 +25,7 @@ CATCH = suites.spec("toy", "dqn", "Catch")
 
 @pytest.fixture(autouse=True)
 def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "LOOK", 0.0)
+    monkeypatch.setattr(scheduler, "POLL_SECONDS", 0.0)
 
 
 def job(results: Path, seed: int = 0) -> Job:
@@ -221,8 +221,7 @@ def test_special_file_in_the_place_of_the_attempts_ends_no_sweep(swap: Callable[
 def test_job_whose_lock_is_taken_is_retried_without_counting_an_attempt(tmp_path: Path) -> None:
     one = job(tmp_path)
     late: list[Event | Callable[[], None]] = [lambda: finished(one, tmp_path), Exited(0, "")]
-    engine = Scripted({0: [*[[Exited(0, "")]] * (RETRIES + 2), late]})
-    endings, display = run_jobs([one], engine)
+    endings, display = run_jobs([one], Scripted({0: [*[[Exited(0, "")]] * (RETRIES + 2), late]}))
     assert [(e.status, e.attempts) for e in endings] == [("done", 0)]
     assert len(display.paused) == RETRIES + 2 and attempts.read_attempts(one.folder) == []
 

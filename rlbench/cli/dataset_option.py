@@ -222,11 +222,11 @@ def run_document(spec: Spec) -> dict[str, object]:
 
 def reference_score(spec: Spec) -> float | None:
     """Reference score of a run in raw points; None where it learns from other data than the reference."""
-    from rlbench.report.reference_scores import primaries
+    from rlbench.report.reference_scores import primary_references
     from rlbench.report.reference_table import cell_of, in_points, scale_of
 
     key = cell_of(spec)
-    reference = primaries(spec.suite).get(key)
+    reference = primary_references(spec.suite).get(key)
     if spec.smoke or reference is None or run_document(spec)["dataset"] is not None:
         return None
     return in_points(reference, scale_of(key))
