@@ -56,7 +56,7 @@ CASES: Mapping[str, tuple[Sequence[tuple[Sequence[float], Facts]], Facts]] = {
     ),
     "short runs are partial, and their steps are noted": (
         [run(1.0, 2.0, 4.0, sets=["budget.steps=200000"]), run(1.0, 2.0, status="interrupted")],
-        {"verdict": "PARTIAL", "steps": "200,000 of 10,000,000 steps", "score": 3.0, "n": 2, "env_steps": 100_000},
+        {"verdict": "PARTIAL", "steps": "100,000 of 10,000,000 steps", "score": 3.0, "n": 2, "env_steps": 100_000},
     ),
     "a run without an evaluation yet is partial and has no score": (
         [run(status=None)], {"verdict": "PARTIAL", "measured": None, "note": "0 of 10,000,000 steps"},
