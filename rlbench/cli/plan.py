@@ -163,7 +163,7 @@ def _row(row: RemainingRuns, rlbench_cells: Mapping[CellKey, Cell]) -> dict[str,
         "checkpoint": row.checkpoint,
         "speed_of": row.nearest or None,
         "runnable": row.runnable,
-        "rlbench": {"seeds": _seeds(cell), "verdict": cell.verdict.word} if cell else None,
+        "rlbench": {"seeds": cell.measured.n if cell.measured else 0, "verdict": cell.verdict.word} if cell else None,
         "until": row.until,
         "until_hours": None if row.until_hours is None else round(row.until_hours, 4),
     }
@@ -176,10 +176,6 @@ def _informative(row: RemainingRuns) -> str:
     if row.until is None:
         return ""
     return steps_text(row.until) + ("" if row.until_hours is None else f": {duration(row.until_hours * 3600)}")
-
-
-def _seeds(cell: Cell) -> int:
-    return cell.measured.n if cell.measured else 0
 
 
 def _text(remaining: Sequence[RemainingRuns], rlbench_cells: Mapping[CellKey, Cell]) -> str:
@@ -195,7 +191,7 @@ def _text(remaining: Sequence[RemainingRuns], rlbench_cells: Mapping[CellKey, Ce
         nearest = row.nearest and ("this " if row.nearest.startswith("cell") else "its ") + row.nearest
         memory = size_text(row.memory) if row.memory else ""
         cell = rlbench_cells.get(row.key)
-        own_runs = f"{_seeds(cell)} seeds: {cell.verdict.word}" if cell else ""
+        own_runs = f"{cell.measured.n} seeds: {cell.verdict.word}" if cell and cell.measured else ""
         rows.append((name, str(len(row.seeds)), steps, time, nearest, memory, _informative(row), own_runs))
     if not any(row[-1] for row in rows[1:]):
         rows = [row[:-1] for row in rows]

@@ -28,7 +28,7 @@ from rlbench.report.equal_steps import largest_common_step, scores_up_to, steps_
 from rlbench.report.estimate import mean
 from rlbench.report.imported_runs import with_imported
 from rlbench.report.reference_table import CellKey, cell_name, task_name
-from rlbench.report.repeats import file_of
+from rlbench.report.repeats import env_versions, file_of
 from rlbench.report.run_index import Runs, gather, setting
 from rlbench.report.runs import Run
 
@@ -191,6 +191,7 @@ class Task:
     second: tuple[float, ...]
     improvement: Estimate  # the probability that a run of the second side beats one of the first
     is_imported: tuple[bool, bool]  # the sides with curves that other programs measured
+    versions: str = ""  # of the environment, where those of the two sides differ
     step: int | None = None  # of the comparison, where it is one at equal steps
 
 
@@ -288,7 +289,9 @@ def _task(key: CellKey, first: Runs, second: Runs, *, at: bool, cut: bool) -> Ta
         return None
     is_imported = any(run.origin for run in first.all), any(run.origin for run in second.all)
     better = probability_of_improvement([b], [a])
-    return Task(key=key, first=a, second=b, improvement=better, is_imported=is_imported, step=step)
+    sides = [", ".join(sorted(set(filter(None, map(env_versions, runs.all))))) for runs in (first, second)]
+    versions = " against ".join(sides) if all(sides) and len(set(sides)) > 1 else ""
+    return Task(key=key, first=a, second=b, improvement=better, is_imported=is_imported, versions=versions, step=step)
 
 
 def _pool_tasks(names: tuple[str, str], tasks: tuple[Task, ...], left_out: tuple[str, ...]) -> Comparison:
@@ -328,17 +331,17 @@ def comparison_text(comparison: Comparison, width: int | None = None) -> str:
         for task in comparison.tasks
     ]
     few = comparison.fewest < INTERVAL_SEEDS
-    lines: list[str] = []
-    if any(task.step is not None for task in comparison.tasks):
-        lines.append(
-            "At equal steps: the mean of a seed's last three evaluations up to the largest step of both sides."
-        )
+    at_steps = any(task.step is not None for task in comparison.tasks)
+    lines = [
+        *["At equal steps: means of a seed's last three evaluations to the largest step of both sides."] * at_steps
+    ]
     for name, middle, gap in zip(comparison.names, (comparison.first, comparison.second), comparison.gaps, strict=True):
         lines.append(f"interquartile mean of {name}: {_text(middle, few=few)}; optimality gap: {_text(gap, few=few)}")
     lines.append(f"probability that a run of {second} beats one of {first}: {_percent(comparison.improvement)}")
     lines.append(f"Scores: mean over seeds (how many). Scale: {comparison.scale}. Intervals: 95 %, over seeds.")
     if few:
         lines.append(f"Fewer than {INTERVAL_SEEDS} seeds of a task: no interval of a mean is shown; run more seeds.")
+    lines += [f"{cell_name(task.key)}: {task.versions}." for task in comparison.tasks if task.versions]
     lines += [f"Not compared: {text}." for text in comparison.left_out]
     return "\n".join([*aligned([header, *rows], width), "", *sentences(lines, width)])
 
@@ -361,6 +364,7 @@ def comparison_document(comparison: Comparison) -> dict[str, object]:
                 "right": list(task.second),
                 "imported": list(task.is_imported),
                 "improvement": task.improvement._asdict(),
+                **({"versions": task.versions} if task.versions else {}),
             }
             for task in comparison.tasks
         ],

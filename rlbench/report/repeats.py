@@ -36,7 +36,7 @@ def mark_failed(run: Run) -> Run:
 def separate(group: Runs) -> None:
     """Move runs that are no repeats out of a cell's runs: other files, other versions, copies."""
     _of_one(file_of, group, (group.complete, group.failed, group.short, group.other_protocol), group.other_data)
-    _of_one(_env_versions, group, (group.complete, group.failed, group.short), group.versions)
+    _of_one(env_versions, group, (group.complete, group.failed, group.short), group.versions)
     _of_one_seed(group)
     _of_one_curve(group)
 
@@ -68,7 +68,7 @@ def remarks(group: Runs) -> Iterator[str]:
     if group.other_data:
         yield f"{count_text(len(group.other_data), 'run')} on another file of that name"
     if group.versions:
-        others = sorted({text for run in group.versions if (text := _env_versions(run)) is not None})
+        others = sorted({text for run in group.versions if (text := env_versions(run)) is not None})
         yield f"{count_text(len(group.versions), 'run')} in other versions of the environment ({', or '.join(others)})"
     if group.copies:
         have = "has" if len(group.copies) == 1 else "have"
@@ -88,7 +88,7 @@ def _of_one(kind: Callable[[Run], str | None], group: Runs, parts: tuple[list[Ru
         part[:] = [run for run in part if kind(run) in main_kind]
 
 
-def _env_versions(run: Run) -> str | None:
+def env_versions(run: Run) -> str | None:
     """``gymnasium/Hopper-v4, mujoco 3.3.7`` of every process of the run; None if unknown."""
     names = dict[str, None]()
     for world in (environment.get("env") for environment in run.environments):

@@ -19,7 +19,7 @@ from tests.report.conftest import RecordSeeds
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
 Capture = pytest.CaptureFixture[str]
-NOWHERE = Path("nowhere")
+NOWHERE, LATER = Path("nowhere"), {"env": {"env": "test/later"}}
 
 
 def scores(comparison: Comparison) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
@@ -37,9 +37,10 @@ def usual(record_run: RecordRun) -> str:
 
 def test_variant_is_compared_with_the_documented_setting(usual: str, record_run: RecordRun) -> None:
     for seed, best in [(0, 0.75), (1, 1.0)]:
-        record_run([-0.6, best], suite="toy", task="Catch", seed=seed, sets=["algo.lr=0.5"])
+        record_run([-0.6, best], suite="toy", task="Catch", seed=seed, sets=["algo.lr=0.5"], environment=LATER)
     record_run([1.0], suite="toy", task="Catch", seed=2, sets=["algo.lr=0.5"], status=None)  # not at its end
     assert scores(compare(usual, "results", Sources(NOWHERE), None)) == [((0.5, 0.5), (0.75, 1.0))]
+    assert "toy/dqn/Catch: test/env against test/later." in stdout_of(["compare", usual, "results"])
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_failed_seed_of_a_variant_counts_as_the_random_policy(usual: str, record
 def test_seeds_short_of_the_budget_are_counted(usual: str, record_run: RecordRun) -> None:
     record_run([0.5], suite="toy", task="Catch")
     record_run([0.5], suite="toy", task="Catch", seed=1, status="interrupted")
-    record_run([0.5], suite="toy", task="Catch", seed=2, environment={"env": {"env": "test/later"}})
+    record_run([0.5], suite="toy", task="Catch", seed=2, environment=LATER)
     reasons = "in other versions of the environment", "short of the budget"
     left_out = [f"toy/dqn/Catch: 1 of results {reason}" for reason in reasons]
     assert json.loads(stdout_of(["compare", usual, "results", "--json"]))["left_out"] == left_out
