@@ -75,7 +75,7 @@ def to_markdown(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> st
     header = columns(cells)
     rule = ["---:" if name in NUMBERS else "---" for name in header]
     lines = [markdown_row(header), markdown_row(rule), *(markdown_row(_row(cell, header)) for cell in cells)]
-    texts = (f"- {escape_markdown(line)}" for line in legend(cells, pooled_rows))
+    texts = (f"- {line.replace('<', '&lt;').replace('](', ']&#40;')}" for line in legend(cells, pooled_rows))
     return "\n".join([*lines, "", *texts]) + "\n"
 
 

@@ -237,7 +237,7 @@ def test_no_later_evaluation_counts_at_equal_steps(record_run: Callable[..., Pat
         late = replace(CURVE, task=task, seed=seed, steps=(2**52, 2**53 - 1), returns=(1e4, 1e4 + seed))
         imported.write_curve(late, tmp_path / "results")
         imported.write_curve(late, tmp_path / "late")
-    assert "no cell of mujoco" in stderr_of("table mujoco --parity ")
+    assert "no such cell of mujoco" in stderr_of("table mujoco --parity ")
     cells = json_of(f"table mujoco --json --task {task} --results late")["cells"]
     assert {cell["at"] for cell in cells} == {None}
 

@@ -19,7 +19,7 @@ from rlbench.cli.app import main
 from rlbench.config.footprint import footprint
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.datasets import d4rl, rl_unplugged
-from rlbench.datasets.episodes import scale_of
+from rlbench.datasets.episodes import fit_obs_scaler
 from rlbench.records.store import read_record
 from tests.commands import run_command, run_process, stderr_of
 from tests.conftest import Patch
@@ -99,7 +99,7 @@ def test_data_read_once_give_the_same_ring_to_the_bit(normalize: str, without: t
     rings = []
     for once in (False, True):
         data = d4rl.read_d4rl(path, deduplicate=once)
-        scale = scale_of(data) if normalize else None
+        scale = fit_obs_scaler(data) if normalize else None
         in_place = once and scale is not None and data.final is not None and scale.normalize_in_place(data.obs)
         parts = {"generator": torch.Generator().manual_seed(0), "device": torch.device("cpu")}
         rings.append(dataset_ring(data, n_step=2, gamma=0.9, scale=None if in_place else scale, **parts))
