@@ -191,8 +191,8 @@ def _text(remaining: Sequence[RemainingRuns], rlbench_cells: Mapping[CellKey, Ce
         nearest = row.nearest and ("this " if row.nearest.startswith("cell") else "its ") + row.nearest
         memory = size_text(row.memory) if row.memory else ""
         cell = rlbench_cells.get(row.key)
-        own_runs = f"{cell.measured.n} seeds: {cell.verdict.word}" if cell and cell.measured else ""
-        rows.append((name, str(len(row.seeds)), steps, time, nearest, memory, _informative(row), own_runs))
+        rlbench_runs = f"{cell.measured.n} seeds: {cell.verdict.word}" if cell and cell.measured else ""
+        rows.append((name, str(len(row.seeds)), steps, time, nearest, memory, _informative(row), rlbench_runs))
     if not any(row[-1] for row in rows[1:]):
         rows = [row[:-1] for row in rows]
     lines = aligned(rows, terminal_width())

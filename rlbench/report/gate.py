@@ -2,7 +2,7 @@
 
 Scores are tested in two stages: the first seed at ``alpha``, and only if it alarms five seeds at a fifth of that. Three
 seeds decide where the drop is beyond doubt. Many cells at once are tested by their pooled interquartile mean, speeds by
-median and median deviation. No drop smaller than a margin is ever an alarm.
+their median and MAD. No drop smaller than a margin is ever an alarm.
 """
 
 from __future__ import annotations

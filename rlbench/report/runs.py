@@ -155,7 +155,7 @@ class DatasetReturns(NamedTuple):
     """Mean raw returns; None if unknown."""
 
     dataset: float | None = None  # of the episodes
-    behavior_policy: float | None = None  # that made the data
+    behavior_policy: float | None = None  # mean return of the policy that recorded the data
 
 
 UNKNOWN = DatasetReturns()
