@@ -171,7 +171,7 @@ def _receive(
 ) -> Iterator[DownloadProgress]:
     begin = begin if response.status == 206 else 0  # 200: the server begins anew
     origin = _origin(part)
-    total = _total(response.headers, begin) or (origin.size if begin and origin else None)  # a range may end in ``/*``
+    total = _total(response.headers, begin, origin.size if origin else None)
     tag = response.headers.get("ETag")
     validator = tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified")
     other_size = origin is not None and origin.size not in {None, total}
@@ -262,14 +262,14 @@ def _write_block(file: FileIO, block: bytes) -> None:
         rest = rest[file.write(rest) :]
 
 
-def _total(headers: Message, begin: int) -> int | None:
-    """Size of the whole file by the response's headers; a range with another begin is an error."""
+def _total(headers: Message, begin: int, origin_size: int | None = None) -> int | None:
+    """Size of the whole file by the headers, or ``origin_size`` for ``/*``; a range with another begin is an error."""
     if begin:
         unit, _, value = str(headers.get("Content-Range", "")).partition(" ")
         span, _, whole = value.partition("/")
         if unit != "bytes" or span.partition("-")[0] != str(begin):
             raise HTTPException(f"requested byte {begin}, the server sent {value or 'no range'}")
-        return int(whole[:DIGITS]) if whole.isdecimal() else None
+        return int(whole[:DIGITS]) if whole.isdecimal() else origin_size
     length = str(headers.get("Content-Length", ""))
     return int(length[:DIGITS]) if length.isdecimal() else None
 
