@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import Final, Literal, NamedTuple, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError, field_validator
 
@@ -28,9 +28,6 @@ from rlbench.config.overrides import DOTS
 from rlbench.errors import RefusedFile, UsageError, suggest_path
 from rlbench.records.types import MAX_RETURN, Estimator
 from rlbench.suites.plugins import entry_points
-
-if TYPE_CHECKING:
-    from rlbench.report.reference_table import Line
 
 VARIABLE: Final = "RLBENCH_REFERENCES"
 CHOICE: Final = "RLBENCH_REFERENCE"
@@ -125,21 +122,6 @@ def selected_files() -> tuple[Path, ...]:
     return (*files, *_installed())
 
 
-def lines_of(files: tuple[Path, ...]) -> list[Line]:
-    """The rows of some files, as those of the package's own table.
-
-    Raises:
-        UsageError: a file is missing.
-        RefusedFile: a file is malformed; the message names the row and the field.
-    """
-    return [line for path in files for line, _ in _lines(path)]
-
-
-def curves_of(files: tuple[Path, ...]) -> list[tuple[Line, Curve]]:
-    """The rows with a learning curve, of all suites, and their curves; errors are those of ``lines_of``."""
-    return [(line, curve) for path in files for line, curve in _lines(path) if curve is not None]
-
-
 @cache
 def _installed() -> tuple[Path, ...]:
     """The files of wheels: an entry point ``NAME = "package:file.toml"``."""
@@ -150,7 +132,13 @@ def _installed() -> tuple[Path, ...]:
 
 
 @cache
-def _lines(path: Path) -> tuple[tuple[Line, Curve | None], ...]:
+def read_references(path: Path) -> tuple[OutsideScore, ...]:
+    """The rows of a file, of all suites.
+
+    Raises:
+        UsageError: the file is missing.
+        RefusedFile: the file is malformed; the message names the row and the field.
+    """
     try:
         text = _text(path, MAX_TOML_BYTES)
         if any(line.count(".") > DOTS for line in text.splitlines()):
@@ -163,15 +151,16 @@ def _lines(path: Path) -> tuple[tuple[Line, Curve | None], ...]:
         raise RefusedFile(f"{path}: not TOML ({error}); write tables [[reference]]") from None
     if not references:
         raise RefusedFile(f"{path}: holds no table [[reference]]; write one a source")
-    pairs, rows = [], 0
+    scores, rows = [], 0
     for reference in references:
         for row in _rows(reference, path):
             curve = _curve(reference, row, path)
-            pairs.append((_line(reference, row, path), curve))
+            _check_names(reference, row, path)
+            scores.append(OutsideScore(reference, row, curve))
             rows += 1 + (len(curve.env_steps) if curve else 0)
             if rows > MAX_ROWS:
                 raise RefusedFile(f"{path}: its sources have more than {MAX_ROWS:,} rows and points; thin the files")
-    return tuple(pairs)
+    return tuple(scores)
 
 
 def _rows(reference: OutsideReference, path: Path) -> Sequence[ScoreRow]:
@@ -225,31 +214,12 @@ def _table(path: Path, record: type[_Record]) -> Sequence[_Record]:
     return rows
 
 
-def _line(reference: OutsideReference, row: ScoreRow, path: Path) -> Line:
+def _check_names(reference: OutsideReference, row: ScoreRow, path: Path) -> None:
     for text in (row.task, row.dataset):
         try:
             check_name(text) if text else None
         except ValueError as error:
             raise RefusedFile(f"{path}: {reference.name}: {error}") from None
-    seeds = row.n or reference.n
-    return {
-        "suite": reference.suite,
-        "algorithm": reference.algorithm,
-        "task": row.task,
-        "dataset": row.dataset,
-        "estimator": reference.estimator,
-        "score": f"{row.score:.12g}",
-        "std": "" if row.std is None else f"{row.std:.12g}",
-        "n": str(seeds) if seeds else "",
-        "steps": f"{reference.steps / 1000:.12g}k" if reference.steps else "",
-        "metric": "",
-        "system": reference.name,
-        "source": f"{reference.url}@{reference.version}",
-        "note": reference.title,
-        "protocol": reference.protocol,
-        "kind": reference.kind,
-        "outside": str(path),
-    }
 
 
 def _fault(error: ValidationError, noun: str) -> str:
@@ -286,3 +256,11 @@ class Curve:
     env_steps: tuple[int, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+
+
+class OutsideScore(NamedTuple):
+    """One published score of a file, with its source and its learning curve if it has one."""
+
+    reference: OutsideReference
+    row: ScoreRow
+    curve: Curve | None

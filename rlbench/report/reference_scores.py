@@ -15,19 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlbench.errors import RefusedFile, UnknownName, UsageError
-from rlbench.report.reference_files import Curve, curves_of, lines_of, selected_files, selected_name
+from rlbench.report.reference_files import Curve, OutsideScore, read_references, selected_files, selected_name
 from rlbench.report.reference_table import (
     OPTIMUM,
     VERSIONED,
     CellKey,
-    Line,
     ReferenceScore,
     SourcedText,
     base_of,
     data_rows,
-    lines,
+    last_digit,
     on_scale,
-    parse_score,
+    published_scores,
     row_of,
     scale_of,
     sourced,
@@ -64,12 +63,7 @@ class ReferenceCell:
 
     key: CellKey
     primary: ReferenceScore
-    unparsed: tuple[Line, ...] = ()  # other published numbers, not used by tables
-
-    @property
-    def others(self) -> tuple[ReferenceScore, ...]:
-        """The other published scores of the cell."""
-        return tuple(parse_score(line) for line in self.unparsed)
+    others: tuple[ReferenceScore, ...] = ()  # not used by tables
 
 
 def reference_cells(suite: str) -> tuple[ReferenceCell, ...]:
@@ -86,13 +80,14 @@ def primary_references(suite: str) -> dict[CellKey, ReferenceScore]:
     return {cell.key: cell.primary for cell in reference_cells(suite)}
 
 
-def every_line(suite: str, files: tuple[Path, ...]) -> dict[CellKey, list[Line]]:
+def every_score(suite: str, files: tuple[Path, ...]) -> dict[CellKey, list[ReferenceScore]]:
     """Every published number of a suite by cell, those of outside files last; a faulty row of any suite is refused."""
-    lines_by_cell = {key: list(rows) for key, rows in lines(suite).items()}
-    for line in lines_of(files):
-        if (key := _scaled(line)).suite == suite:
-            lines_by_cell.setdefault(key, []).append(line)
-    return lines_by_cell
+    package, outside = published_scores(suite), _outside_scores(files)
+    return package | {
+        key: [*package.get(key, []), *(score for score, _ in scores)]
+        for key, scores in outside.items()
+        if key.suite == suite
+    }
 
 
 def curve_of(key: CellKey) -> Curve | None:
@@ -102,45 +97,67 @@ def curve_of(key: CellKey) -> Curve | None:
 
 @cache
 def _curves(files: tuple[Path, ...], name: str) -> dict[CellKey, Curve]:
-    outside = {(_key(line), parse_score(line)): curve for line, curve in curves_of(files)}
-    cells = [cell for suite in {key.suite for key, _ in outside} for cell in _reference_cells(suite, files, name)]
+    curves = {(key, score): curve for key, scores in _outside_scores(files).items() for score, curve in scores if curve}
+    cells = [cell for suite in {key.suite for key, _ in curves} for cell in _reference_cells(suite, files, name)]
     return reference_curves() | {
-        cell.key: outside[cell.key, cell.primary] for cell in cells if (cell.key, cell.primary) in outside
+        cell.key: curves[cell.key, cell.primary] for cell in cells if (cell.key, cell.primary) in curves
     }
 
 
-def _key(line: Line) -> CellKey:
-    return CellKey(line["suite"], line["algorithm"], *row_of(line["suite"], line["task"], line["dataset"]))
+@cache
+def _outside_scores(files: tuple[Path, ...]) -> dict[CellKey, list[tuple[ReferenceScore, Curve | None]]]:
+    """The published numbers of some files by cell, each with its learning curve."""
+    scores: dict[CellKey, list[tuple[ReferenceScore, Curve | None]]] = {}
+    for path in files:
+        for outside in read_references(path):
+            reference, row, curve = outside
+            key = CellKey(reference.suite, reference.algorithm, *row_of(reference.suite, row.task, row.dataset))
+            scale = scale_of(key)
+            if reference.estimator.startswith("normalized") and (scale is None or scale.goal is None):
+                where = f"{path}: {reference.name}, {row.dataset or row.task}, estimator"
+                raise RefusedFile(f"{where}: has no scale to normalise by; give raw points")
+            scores.setdefault(key, []).append((_score(outside), curve))
+    return scores
 
 
-def _scaled(line: Line) -> CellKey:
-    """The cell of an outside row; a normalised score without a scale is refused."""
-    key = _key(line)
-    scale = scale_of(key)
-    if line["estimator"].startswith("normalized") and (scale is None or scale.goal is None):
-        name = line["dataset"] or line["task"]
-        raise RefusedFile(
-            f"{line['outside']}: {line['system']}, {name}, estimator: has no scale to normalise by; give raw points"
-        )
-    return key
+def _score(outside: OutsideScore) -> ReferenceScore:
+    reference, row, _ = outside
+    score = f"{row.score:.12g}"
+    return ReferenceScore(
+        score=float(score),
+        std=None if row.std is None else float(f"{row.std:.12g}"),
+        n=row.n or reference.n,
+        estimator=reference.estimator,
+        steps=f"{reference.steps / 1000:.12g}k" if reference.steps else "",
+        system=reference.name,
+        source=f"{reference.url}@{reference.version}",
+        note=reference.title,
+        task=row.task,
+        dataset=row.dataset,
+        protocol=reference.protocol,
+        kind=reference.kind,
+        resolution=last_digit(score),
+    )
 
 
 @cache
 def _reference_cells(suite: str, files: tuple[Path, ...], name: str) -> tuple[ReferenceCell, ...]:
-    cells, every = [], every_line(suite, files)
+    cells, every, outside = [], every_score(suite, files), _outside_scores(files)
     if name:
-        systems = dict.fromkeys(
-            row["system"] for table in {*suites(), suite} for r in every_line(table, files).values() for row in r
-        )
+        scores = (score for table in {*suites(), suite} for of in every_score(table, files).values() for score in of)
+        systems = dict.fromkeys(score.system for score in scores)
         if name not in systems:
             raise UnknownName("reference", name, systems, where="--reference")
     if suite == "toy":
         return _optima()
     for key, rows in every.items():
-        primary_line = None if key.algorithm in NOT_ALGORITHMS else _reference_line(key, rows, name)
-        if primary_line is not None:
-            others = tuple(row for row in rows if row is not primary_line)
-            cells.append(ReferenceCell(key=key, primary=parse_score(primary_line), unparsed=others))
+        if key.algorithm in NOT_ALGORITHMS:
+            continue
+        chosen = next((score for score in rows if name and score.system == name), None)
+        reference = chosen or _primary(key, rows) or next((score for score, _ in outside.get(key, ())), None)
+        if reference is not None:
+            others = tuple(score for score in rows if score is not reference)
+            cells.append(ReferenceCell(key=key, primary=reference, others=others))
     order = {algorithm: index for index, algorithm in enumerate(dict.fromkeys(cell.key.algorithm for cell in cells))}
     return tuple(sorted(cells, key=lambda cell: order[cell.key.algorithm]))
 
@@ -189,11 +206,13 @@ def primary(suite: str, algorithm: str, task: str) -> ReferenceScore | None:
 
 def at_the_end(key: CellKey, limit: int) -> ReferenceScore | None:
     """The mean of the reference runs in their last evaluation within ``limit`` steps, if it is published."""
-    final_scores = (parse_score(line) for line in lines(key.suite).get(key, []) if line["estimator"] == "final")
-    within = [
-        row for row in final_scores if row.system == "Tianshou" and row.steps.isdecimal() and int(row.steps) <= limit
+    final_scores = [
+        score
+        for score in published_scores(key.suite).get(key, [])
+        if (score.estimator, score.system) == ("final", "Tianshou") and score.steps.isdecimal()
     ]
-    return max(within, key=lambda row: int(row.steps), default=None)
+    within = (score for score in final_scores if int(score.steps) <= limit)
+    return max(within, key=lambda score: int(score.steps), default=None)
 
 
 @cache
@@ -212,15 +231,9 @@ def comparable(key: CellKey) -> bool:
     return all(row["comparable"] != "no" for row in sourced("notes.csv") if _named(row, key))
 
 
-def _reference_line(key: CellKey, rows: list[Line], name: str) -> Line | None:
-    """The row that a cell is compared with: of the reference called ``name``, else the primary one."""
-    chosen_line = next((row for row in rows if name and row["system"] == name), None)
-    return chosen_line or _primary(key, rows) or next((row for row in rows if "outside" in row), None)
-
-
-def _primary(key: CellKey, rows: list[Line]) -> Line | None:
-    theirs = [r for r in rows if r["system"] == "Tianshou"]
-    newest = [r for r in theirs if r["source"].endswith(NEWEST)]
+def _primary(key: CellKey, scores: list[ReferenceScore]) -> ReferenceScore | None:
+    theirs = [score for score in scores if score.system == "Tianshou"]
+    newest = [score for score in theirs if score.source.endswith(NEWEST)]
     if newest:
         return _as_long(key, newest[0], [*newest, *theirs])
     from rlbench.suites.offline import ALGORITHMS
@@ -228,20 +241,20 @@ def _primary(key: CellKey, rows: list[Line]) -> Line | None:
     offered = key.algorithm in ALGORITHMS and key.task in OFFLINE_TASKS and key.dataset.endswith("-v2")
     if key.suite == "offline" and not offered:
         return None
-    candidates = (r for name, kind in PRIMARY for r in rows if (r["system"], r["estimator"]) == (name, kind))
+    candidates = (score for kind in PRIMARY for score in scores if (score.system, score.estimator) == kind)
     return next(candidates, None)
 
 
-def _as_long(key: CellKey, first: Line, others: list[Line]) -> Line:
-    """Of the same statistic the row within as many steps as a run of ours takes; ``first`` where there is none.
+def _as_long(key: CellKey, first: ReferenceScore, others: list[ReferenceScore]) -> ReferenceScore:
+    """Of the same statistic the score within as many steps as a run of ours takes; ``first`` where there is none.
 
     REINFORCE was printed within 10 M steps, A2C within 3 M; within 1 M their best is another number.
     """
-    limit, spec = parse_score(first).limit, default_spec(key)
-    if spec is None or limit in {None, spec.budget.steps}:
+    spec = default_spec(key)
+    if spec is None or first.limit in {None, spec.budget.steps}:
         return first
-    alike = (r for r in others if r["estimator"] == first["estimator"])
-    return next((r for r in alike if parse_score(r).limit == spec.budget.steps), first)
+    alike = (score for score in others if score.estimator == first.estimator)
+    return next((score for score in alike if score.limit == spec.budget.steps), first)
 
 
 @cache
@@ -292,7 +305,7 @@ def reference_curves() -> dict[CellKey, Curve]:
     """Curves by cell; where two references draw one, that of more seeds."""
     curves: dict[CellKey, Curve] = {}
     for row in data_rows("documented_curves.csv"):
-        key = _key(row | {"dataset": ""})
+        key = CellKey(row["suite"], row["algorithm"], *row_of(row["suite"], row["task"], ""))
         curve = Curve(
             n=int(row["n"]),
             uncounted_steps=int(row["uncounted_steps"]),

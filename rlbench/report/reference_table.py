@@ -167,16 +167,16 @@ def protocol_of(key: CellKey, number: ReferenceScore) -> SourcedText:
 
 
 @cache
-def lines(suite: str) -> dict[CellKey, list[Line]]:
-    """Every published number of a suite by cell, in the order of the data and still unparsed."""
-    lines_by_cell: dict[CellKey, list[Line]] = {}
+def published_scores(suite: str) -> dict[CellKey, list[ReferenceScore]]:
+    """Every published number of a suite by cell, in the order of the data."""
+    scores: dict[CellKey, list[ReferenceScore]] = {}
     for name in FILES if suite == "offline" else FILES[:1]:
         for line in data_rows(name):
             if line["score"] and line.get("suite", suite) == suite:
                 algorithm = line["algorithm"] + ("-raw" if line.get("variant") == UNNORMALIZED else "")
                 key = CellKey(suite, algorithm, *row_of(suite, line.get("task", ""), line["dataset"]))
-                lines_by_cell.setdefault(key, []).append(line)
-    return lines_by_cell
+                scores.setdefault(key, []).append(parse_score(line))
+    return scores
 
 
 @cache
@@ -188,10 +188,10 @@ def suites() -> tuple[str, ...]:
 def parse_score(line: Line) -> ReferenceScore:
     """A row as a reference."""
     fields = {name: text for name, text in line.items() if text}
-    return _SCORES.validate_python(fields | {"resolution": _last_digit(line["score"])})
+    return _SCORES.validate_python(fields | {"resolution": last_digit(line["score"])})
 
 
-def _last_digit(text: str) -> float:
+def last_digit(text: str) -> float:
     """The unit of a number's last printed digit: 0.1 of ``20.2``, 1 of ``316``."""
     exponent = Decimal(text).as_tuple().exponent
     if not isinstance(exponent, int):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from rlbench.config.names import printable
 from rlbench.records import store
 from rlbench.records.types import Epoch
-from rlbench.report.reference_table import CellKey, lines, parse_score
+from rlbench.report.reference_table import CellKey, published_scores
 from rlbench.report.repeats import Attempt, attempts
 
 FILES = ("spec.json", "epochs.jsonl", "outcome.json")
@@ -187,8 +187,8 @@ def dataset_returns(key: CellKey, runs: Iterable[Run], returns_by_file: Mapping[
 
 
 def _reference_score(key: CellKey) -> float | None:
-    rows = [row for row in lines(key.suite).get(key, []) if row["score"]]
-    return parse_score(rows[0]).score if rows else None
+    scores = published_scores(key.suite).get(key)
+    return scores[0].score if scores else None
 
 
 def _number(value: object) -> float | None:
