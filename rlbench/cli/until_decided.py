@@ -189,11 +189,10 @@ def _rows(cells: Sequence[SequentialCell], results: Path) -> dict[CellKey, Cell]
 
 def _refuse_undecidable(key: CellKey, spec: Spec, last: Look) -> None:
     from rlbench.report.reference_scores import comparable, margin, margin_reaches_random, primary_references
-    from rlbench.report.reference_table import OPTIMUM
-    from rlbench.report.run_index import reference_spec
+    from rlbench.report.reference_table import OPTIMUM, reference_spec
     from rlbench.report.verdict import power
 
-    usual = reference_spec(spec.suite, spec.algorithm, spec.task.id, getattr(spec.task, "dataset", ""), None)
+    usual = reference_spec(spec.suite, spec.algorithm, spec.task.id, getattr(spec.task, "dataset", ""))
     if usual is None or usual.id != spec.id:
         raise UsageError(
             f"--until-decided: {spec.name} has other settings than its reference; leave out --set, --config"

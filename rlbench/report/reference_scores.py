@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlbench.errors import RefusedFile, UnknownName, UsageError
+from rlbench.errors import RefusedFile, UnknownName
 from rlbench.report.reference_files import Curve, OutsideScore, read_references, selected_files, selected_name
 from rlbench.report.reference_table import (
     OPTIMUM,
@@ -27,6 +27,7 @@ from rlbench.report.reference_table import (
     last_digit,
     on_scale,
     published_scores,
+    reference_spec,
     row_of,
     scale_of,
     sourced,
@@ -257,15 +258,9 @@ def _as_long(key: CellKey, first: ReferenceScore, others: list[ReferenceScore]) 
     return next((score for score in alike if score.limit == spec.budget.steps), first)
 
 
-@cache
 def default_spec(key: CellKey) -> Spec | None:
     """The settings of a run of ours; None where no suite has the cell."""
-    from rlbench import suites
-
-    try:
-        return suites.spec(key.suite, key.algorithm, key.task)
-    except (UnknownName, UsageError):
-        return None
+    return reference_spec(key.suite, key.algorithm, key.task)
 
 
 def _optima() -> tuple[ReferenceCell, ...]:

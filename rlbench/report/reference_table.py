@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
-from rlbench.errors import RlbenchError
+from rlbench.errors import RlbenchError, UsageError
 from rlbench.records.types import Estimator
 
 if TYPE_CHECKING:
     from rlbench.config.run import Spec
+    from rlbench.suites.plugins import Package
 
 DATA = Path(__file__).parent / "data"
 OPTIMUM = "known optimum"  # the source of a score that is known by arithmetic
@@ -113,6 +114,23 @@ def row_of(suite: str, task: str, dataset: str) -> tuple[str, str]:
 def cell_of(spec: Spec) -> CellKey:
     """The cell that a run of these settings belongs to."""
     return CellKey(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, getattr(spec.task, "dataset", "")))
+
+
+@cache
+def reference_spec(
+    suite: str, algorithm: str, task: str, dataset: str = "", package: Package | None = None
+) -> Spec | None:
+    """The documented settings of a cell, or None where this version has none; of other data, those they begin with.
+
+    Data that are a row of the table are meant to be learned from as that row.
+    """
+    from rlbench import suites
+
+    try:
+        row = bool(dataset) and dataset in suites.tasks(suite)
+        return suites.spec(suite, algorithm, dataset if row else task, dataset="" if row else dataset, package=package)
+    except UsageError:  # an unknown name is one
+        return None
 
 
 Line = dict[str, str]  # a row of a file, by its header

@@ -12,7 +12,6 @@ import statistics
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import accumulate, product
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,7 +22,7 @@ from rlbench.records.machine import has_gpu, processor
 from rlbench.report.baseline import speed
 from rlbench.report.equal_steps import AtStep, reference_curve
 from rlbench.report.reference_scores import reference_cells
-from rlbench.report.reference_table import CellKey, row_of
+from rlbench.report.reference_table import CellKey, reference_spec, row_of
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.verdict import MAX_MORE_SEEDS, MIN_SEEDS, Verdict
 
@@ -187,17 +186,11 @@ def _similar_ratio(key: CellKey, other: CellKey) -> bool:
     return high <= 5 * low
 
 
-@cache
 def _spec(key: CellKey) -> Spec | None:
-    from rlbench import suites
-
     needs_data = key.suite == "offline" and key.dataset  # without its data, a row cannot run on the environment alone
-    for task in (key.dataset,) if needs_data else dict.fromkeys((key.dataset, key.task)):
-        try:
-            return suites.spec(key.suite, key.algorithm, task)
-        except UsageError:  # of a broken plug-in too
-            continue
-    return None
+    tasks = (key.dataset,) if needs_data else (key.dataset, key.task)
+    specs = (reference_spec(key.suite, key.algorithm, task) for task in tasks)
+    return next((spec for spec in specs if spec is not None), None)
 
 
 def _footprint(spec: Spec) -> Footprint:

@@ -7,18 +7,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rlbench.config.names import count_text, printable
-from rlbench.errors import RefusedFile, UnknownName, UsageError
+from rlbench.errors import RefusedFile
 from rlbench.records.files import folders
 from rlbench.records.locks import is_locked
 from rlbench.records.looks import Looks, read_looks
 from rlbench.records.store import Record, read_record
 from rlbench.report.estimate import best
-from rlbench.report.reference_table import CellKey, row_of
+from rlbench.report.reference_table import CellKey, reference_spec, row_of
 from rlbench.report.repeats import file_of, mark_failed, separate
 from rlbench.report.runs import Run, read_run
 from rlbench.report.verdict import ALPHA
@@ -205,21 +204,6 @@ def _package(run: Run) -> Package | None:
     if not isinstance(task, Mapping) or task["kind"] != "gymnasium":
         return None
     return Package(str(task["package"]), str(task["version"]))
-
-
-@cache
-def reference_spec(suite: str, algorithm: str, task: str, dataset: str, package: Package | None) -> Spec | None:
-    """The documented settings of a cell, or None where this version has none; of other data, those they begin with.
-
-    Data that are a row of the table are meant to be learned from as that row.
-    """
-    from rlbench import suites
-
-    try:
-        row = bool(dataset) and dataset in suites.tasks(suite)
-        return suites.spec(suite, algorithm, dataset if row else task, dataset="" if row else dataset, package=package)
-    except (UnknownName, UsageError):
-        return None
 
 
 def label(run: Run) -> str:
