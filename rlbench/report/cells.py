@@ -127,11 +127,10 @@ def every_cell(
         unreferenced = sorted(key for key in runs if key.suite == suite and key not in references)
         groups = {key: runs.get(key, Runs()) for key in (*references, *unreferenced)}
         cells = [_test_cell(key, references.get(key), group, share, returns_by_file) for key, group in groups.items()]
-        verdicts = iter(decide([cell.test for cell in cells if cell.test is not None], alpha))
+        verdicts = decide([cell.test for cell in cells], alpha)
         at_steps = decide_at_equal_steps([cell.at for cell in cells], alpha)
-        for cell, group, at in zip(cells, groups.values(), at_steps, strict=True):
-            verdict = _verdict(None if cell.test is None else next(verdicts), group)
-            row = replace(cell, verdict=verdict, at=at)
+        for cell, group, verdict, at in zip(cells, groups.values(), verdicts, at_steps, strict=True):
+            row = replace(cell, verdict=_verdict(verdict, group), at=at)
             table.append(replace(row, note="; ".join(_remarks(row, group, parity.get(cell.key)))))
     return tuple(table)
 

@@ -208,11 +208,13 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
 
 def decide_at_equal_steps(cells: Sequence[AtStep | None], alpha: float = ALPHA) -> list[AtStep | None]:
     """Every cell of a table at equal steps with its word, after Holm's correction over them."""
-    verdicts = iter(decide([at.test for at in cells if at is not None and at.test is not None], alpha))
-    return [at if at is None or at.test is None else _with_word(at, next(verdicts)) for at in cells]
+    verdicts = decide([at.test if at else None for at in cells], alpha)
+    return [at and _with_word(at, verdict) for at, verdict in zip(cells, verdicts, strict=True)]
 
 
-def _with_word(at: AtStep, verdict: Verdict) -> AtStep:
+def _with_word(at: AtStep, verdict: Verdict | None) -> AtStep:
+    if verdict is None:
+        return at
     return replace(at, word=WORDS.get(verdict.word, "OPEN"), more=verdict.more, next_look=verdict.next_look)
 
 

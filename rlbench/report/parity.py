@@ -24,7 +24,8 @@ from rlbench.report.reference_table import CellKey, scale_of, task_name
 from rlbench.report.repeats import file_of
 from rlbench.report.run_index import documented_id
 from rlbench.report.runs import Run, origin_texts
-from rlbench.report.tables import escape_markdown, json_text, markdown_row, score_text
+from rlbench.report.table_data import fields
+from rlbench.report.tables import escape_markdown, json_text, markdown_row, score_text, shortfall_text
 from rlbench.report.verdict import (
     MIN_SEEDS,
     CellTest,
@@ -134,10 +135,8 @@ def parity_rows(runs: Mapping[CellKey, Runs], suites: Iterable[str]) -> list[Par
     rows: list[Parity] = []
     for suite in suites:
         rows_of = [row for key, group in sorted(runs.items()) if key.suite == suite and (row := _row(key, group))]
-        verdicts = iter(decide([row.test for row in rows_of if row.test is not None]))
-        rows += [
-            row if row.test is None else replace(row, word=WORDS.get(next(verdicts).word, "OPEN")) for row in rows_of
-        ]
+        for row, verdict in zip(rows_of, decide([row.test for row in rows_of]), strict=True):
+            rows.append(replace(row, word=WORDS.get(verdict.word, "OPEN")) if verdict else row)
     return rows
 
 
@@ -303,9 +302,7 @@ def parity_json(rows: Sequence[Parity]) -> str:
     """The document that scripts read."""
     documents = [
         {
-            "suite": row.suite,
-            "algorithm": row.algorithm,
-            "cells": row.cells,
+            **fields(row, "suite algorithm cells"),
             "difference_percent": row.ours.percents,
             "peer_difference_percent": row.peer.percents if row.peer is not None else None,
             "word": row.word,
@@ -325,23 +322,14 @@ def parity_document(row: Parity) -> dict[str, object]:
     (low, high), point = row.interval, row.reference
     return {
         **row.key.document(),
-        "library": row.library,
-        "packages": list(row.packages),
-        "differences": list(row.differences),
-        "our_packages": list(row.our_packages),
-        "unknown": list(row.unknown),
-        "left_out": list(row.left_out),
-        "step": row.step,
-        "ours": list(row.ours),
-        "peer": list(row.peer),
+        **fields(row, "library packages differences our_packages unknown left_out step ours peer"),
         "documented": {name: getattr(point, name, None) for name in ("reference_step", "mean", "std", "n")},
         "difference": row.difference,
         "low": low,
         "high": high,
         "bound_percent": row.bound_percent,
         "word": row.word or None,
-        "peer_difference": row.peer_difference,
-        "peer_percent": row.peer_percent,
+        **fields(row, "peer_difference peer_percent"),
     }
 
 
@@ -370,7 +358,7 @@ def _line(row: Parity) -> list[str]:
         mean_text(row.peer),
         "" if point is None else f"{score_text(point.mean)} ({point.n})",
         f"{_signed(row.difference)} [{_signed(low)}, {_signed(high)}]",
-        "" if row.bound_percent is None else f"≤ {number_text(row.bound_percent, 'z.0f')} %",
+        shortfall_text(row.bound_percent),
         row.word,
         behind + ("" if percent is None else f" ({number_text(percent, '+.0f')} %)"),
     ]

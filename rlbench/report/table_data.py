@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from rlbench.report.cells import Cell, Measured
     from rlbench.report.equal_steps import AtStep
     from rlbench.report.pooled import Pooled
-    from rlbench.report.reference_table import ReferenceScore
 
 
 def cell_document(cell: Cell) -> dict[str, object]:
@@ -20,9 +19,9 @@ def cell_document(cell: Cell) -> dict[str, object]:
     origin = "imported" if cell.measured and cell.measured.imported else cell.origin or "own"
     return {
         **cell.key.document(),
-        "documented": _fields(cell.documented, "score std n estimator source") if cell.documented else None,
+        "documented": cell.documented and fields(cell.documented, "score std n estimator source"),
         "measured": {**_score_document(cell.measured), "origin": origin} if cell.measured else None,
-        "rlbench": _score_document(cell.rlbench) if cell.rlbench else None,
+        "rlbench": cell.rlbench and _score_document(cell.rlbench),
         "behaviour": cell.dataset_returns.dataset,
         "expert": cell.dataset_returns.behavior_policy,
         "verdict": str(cell.verdict),
@@ -34,7 +33,7 @@ def cell_document(cell: Cell) -> dict[str, object]:
         }
         if cell.looks
         else None,
-        "at": _at(cell.at) if cell.at else None,
+        "at": cell.at and _at(cell.at),
         "note": cell.note,
     }
 
@@ -43,41 +42,36 @@ def pooled_document(row: Pooled) -> dict[str, object]:
     """A pooled row as scripts read it; ``tau`` is in percent, as the difference is."""
     difference, low, high, tau = (100 * value for value in row.meta[:4])
     return {
-        "suite": row.suite,
-        "algorithm": row.algorithm,
-        "kind": row.kind,
+        **fields(row, "suite algorithm kind"),
         "imported": row.of_imported,
         "cells": row.cells,
         "difference_percent": difference,
         "low": low,
         "high": high,
         "tau": tau,
-        "q": row.meta.q,
-        "df": row.meta.df,
-        "word": row.word,
-        "left_out": list(row.left_out),
+        **fields(row.meta, "q df"),
+        **fields(row, "word left_out"),
     }
 
 
 def _at(at: AtStep) -> dict[str, object]:
     point, (low, high) = at.reference, at.interval or (None, None)
     return {
-        "step": point.step,
-        "reference_step": point.reference_step,
+        **fields(point, "step reference_step"),
         "word": at.word,
-        "documented": {"mean": point.mean, "std": point.std, "n": point.n},
+        "documented": fields(point, "mean std n"),
         "measured": {"mean": mean(at.scores), "low": low, "high": high, "n": len(at.scores)},
-        "margin": at.margin,
-        "shortfall_percent": at.shortfall_percent,
+        **fields(at, "margin shortfall_percent"),
     }
 
 
 def _score_document(score: Measured) -> dict[str, object]:
-    return {**_fields(score, "score low high n estimator env_steps env_id"), "seeds": list(score.seeds)}
+    return {**fields(score, "score low high n estimator env_steps env_id"), "seeds": list(score.seeds)}
 
 
-def _fields(score: ReferenceScore | Measured, names: str) -> dict[str, object]:
-    return {name: getattr(score, name) for name in names.split()}
+def fields(row: object, names: str) -> dict[str, object]:
+    """The fields of a row by name; ``names`` are blank-separated."""
+    return {name: getattr(row, name) for name in names.split()}
 
 
 HEADER: Final = (

@@ -52,11 +52,28 @@ FOLD_WIDTHS = {
 }
 """Columns that a narrow terminal may fold between words, and their least widths."""
 
-COLUMNS = (
-    "Suite", "Algorithm", "Task", "Dataset return", "Behavior policy", "Documented", "Measured", "rlbench",
-    "Yours", "Seeds", "Steps", "Verdict", "Shortfall",
-    "At equal steps", "Note",
-)  # fmt: skip
+COLUMNS: dict[str, Callable[[Cell], str]] = {
+    "Suite": lambda cell: cell.key.suite,
+    "Algorithm": lambda cell: cell.key.algorithm + " (imported)" * bool(cell.measured and cell.measured.imported),
+    "Task": lambda cell: task_name(cell.key),
+    "Dataset return": lambda cell: _return_text(cell.dataset_returns.dataset),
+    "Behavior policy": lambda cell: _return_text(cell.dataset_returns.behavior_policy),
+    "Documented": lambda cell: reference_text(cell.documented) if cell.documented else "",
+    "Measured": lambda cell: measured_text(cell.measured) if cell.measured else "",
+    "rlbench": lambda cell: measured_text(cell.rlbench) if cell.rlbench else "",
+    "Yours": lambda cell: measured_text(cell.measured) if cell.measured and cell.origin == "own" else "",
+    "Seeds": lambda cell: str(cell.measured.n) if cell.measured else "",
+    "Steps": lambda cell: f"{cell.measured.env_steps:,}" if cell.measured else "",
+    "Verdict": lambda cell: str(cell.verdict),
+    "Shortfall": lambda cell: shortfall_text(cell.shortfall_percent),
+    "At equal steps": lambda cell: str(cell.at) if cell.at else "",
+    "Note": lambda cell: cell.note,
+}
+"""The text of a cell in each column."""
+
+SPARSE = {"Dataset return", "Behavior policy", "Shortfall", "At equal steps"}
+"""Columns that a table has only where a cell has a text in them."""
+
 OPTIONAL = ("Note", "Steps", "Shortfall", "Seeds", "Behavior policy", "Dataset return", "At equal steps")
 """Columns that a narrow terminal omits, in this order; the notes then stand below the table."""
 
@@ -247,16 +264,9 @@ TEXTS: dict[str, Callable[[Sequence[Cell], Sequence[Pooled]], str]] = {
 def columns(cells: Sequence[Cell]) -> list[str]:
     """The columns that a table of these cells needs."""
     two_sources = any(cell.origin for cell in cells)
-    conditions = {
-        "Measured": not two_sources,
-        "rlbench": two_sources,
-        "Yours": two_sources,
-        "Suite": len({cell.key.suite for cell in cells}) > 1,
-        "Dataset return": any(cell.dataset_returns.dataset is not None for cell in cells),
-        "Behavior policy": any(cell.dataset_returns.behavior_policy is not None for cell in cells),
-        "Shortfall": any(cell.shortfall_percent is not None for cell in cells),
-        "At equal steps": any(cell.at is not None for cell in cells),
-    }
+    conditions = {name: any(map(COLUMNS[name], cells)) for name in SPARSE}
+    conditions |= {"Measured": not two_sources, "rlbench": two_sources, "Yours": two_sources}
+    conditions["Suite"] = len({cell.key.suite for cell in cells}) > 1
     return [name for name in COLUMNS if conditions.get(name, True)]
 
 
@@ -296,25 +306,7 @@ def _kind(score: ReferenceScore) -> str:
 
 
 def _row(cell: Cell, header: Sequence[str]) -> list[str]:
-    ours = cell.measured
-    texts = {
-        "Suite": cell.key.suite,
-        "Algorithm": cell.key.algorithm + (" (imported)" if ours and ours.imported else ""),
-        "Task": task_name(cell.key),
-        "Dataset return": _return_text(cell.dataset_returns.dataset),
-        "Behavior policy": _return_text(cell.dataset_returns.behavior_policy),
-        "Documented": reference_text(cell.documented) if cell.documented else "",
-        "Measured": measured_text(ours) if ours else "",
-        "rlbench": measured_text(cell.rlbench) if cell.rlbench else "",
-        "Yours": measured_text(ours) if ours and cell.origin == "own" else "",
-        "Seeds": str(ours.n) if ours else "",
-        "Steps": f"{ours.env_steps:,}" if ours else "",
-        "Verdict": str(cell.verdict),
-        "Shortfall": "" if cell.shortfall_percent is None else f"≤ {number_text(cell.shortfall_percent, 'z.0f')} %",
-        "At equal steps": str(cell.at) if cell.at else "",
-        "Note": cell.note,
-    }
-    return [texts[name] for name in header]
+    return [COLUMNS[name](cell) for name in header]
 
 
 def reference_text(score: ReferenceScore) -> str:
@@ -333,6 +325,11 @@ def measured_text(score: Measured) -> str:
 
 def _unit(estimator: str) -> str:
     return " %" if estimator.startswith("normalized") else ""
+
+
+def shortfall_text(percent: float | None) -> str:
+    """The largest shortfall that the data allow; empty where none is known."""
+    return "" if percent is None else f"≤ {number_text(percent, 'z.0f')} %"
 
 
 def _return_text(value: float | None) -> str:

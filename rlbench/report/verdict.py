@@ -157,12 +157,15 @@ def no_more_than_consistent(test: CellTest) -> CellTest:
     return replace(test, word=min(test.word, "CONSISTENT", key=RANK.__getitem__))
 
 
-def decide(tests: Sequence[CellTest], alpha: float = ALPHA) -> list[Verdict]:
-    """The verdicts of a table, in the order of its tests."""
-    below, above = holm([t.below for t in tests], alpha), holm([t.above for t in tests], alpha)
-    verdicts = []
+def decide(tests: Sequence[CellTest | None], alpha: float = ALPHA) -> list[Verdict | None]:
+    """The verdicts of a table, in the order of its tests; None of a cell without a test."""
+    below = holm([test.below if test else None for test in tests], alpha)
+    above = holm([test.above if test else None for test in tests], alpha)
+    verdicts: list[Verdict | None] = []
     for test, worse, better in zip(tests, below, above, strict=True):
-        if worse:
+        if test is None:
+            verdicts.append(None)
+        elif worse:
             verdicts.append(Verdict("BELOW"))
         elif better and test.word != "INCONCLUSIVE":
             verdicts.append(Verdict("ABOVE"))
