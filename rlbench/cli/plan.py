@@ -9,6 +9,7 @@ from rlbench.cli import completion
 from rlbench.cli.options import Json, Records, SuiteOrAll, argument, option, suites_named
 from rlbench.cli.output import print_result, print_text, terminal_width
 from rlbench.cli.status import duration
+from rlbench.config.names import steps_text
 from rlbench.report.columns import aligned, sentences
 
 if TYPE_CHECKING:
@@ -171,8 +172,6 @@ def _row(row: RemainingRuns, rlbench_cells: Mapping[CellKey, Cell]) -> dict[str,
 
 def _informative(row: RemainingRuns) -> str:
     """The first informative test step, and the time until three seeds have reached it."""
-    from rlbench.report.equal_steps import steps_text
-
     if row.until is None:
         return ""
     return steps_text(row.until) + ("" if row.until_hours is None else f": {duration(row.until_hours * 3600)}")

@@ -60,6 +60,14 @@ def count_text(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def steps_text(steps: int) -> str:
+    """``100k``, ``1M``, ``1500``."""
+    for unit, name in ((1_000_000, "M"), (1000, "k")):
+        if steps >= unit and steps % (unit // 10) == 0:
+            return f"{steps / unit:g}{name}"
+    return str(steps)
+
+
 def clean_texts(tree: object) -> object:
     """Make every text of a JSON document ``printable``."""
     match tree:

@@ -63,12 +63,6 @@ def profile(scores: Scores, thresholds: Sequence[float]) -> Array:
     return np.asarray(np.mean([(row[..., :, None] > taus).mean(axis=-2) for row in _rows(scores)], axis=0))
 
 
-def improvement(ours: Scores, theirs: Scores) -> Array:
-    """The probability that our run beats theirs, ties count half, mean over tasks: ``[]`` or one per resample."""
-    wins = [_mann_whitney_u(a, b) for a, b in zip(_rows(ours), _rows(theirs), strict=True)]
-    return np.asarray(np.mean(wins, axis=0))
-
-
 def bootstrap(
     statistic: Statistic, scores: Scores, *, confidence: float = CONFIDENCE, resamples: int = RESAMPLES
 ) -> Estimate:
@@ -80,20 +74,21 @@ def bootstrap(
 
 
 def probability_of_improvement(ours: Scores, theirs: Scores, *, fixed: bool = False) -> Estimate:
-    """``improvement`` with an interval that has a width even if every run of one side wins.
+    """The probability that our run beats theirs, ties count half, mean over tasks.
 
+    Its interval has a width even if every run of one side wins.
     A task's limits are those of Newcombe's fifth method (2006, https://doi.org/10.1002/sim.2324), or Wilson's (1927)
     where theirs are ``fixed``: published scores, one a task, whose own error does not count. Tasks are
     independent, so their distances from the estimate add up as squares (Zou and Donner 2008,
     https://doi.org/10.1002/sim.3095).
     """
-    value, squares = float(improvement(ours, theirs)), np.zeros(2)
+    wins, squares = [], np.zeros(2)
     for a, b in zip(_rows(ours), _rows(theirs), strict=True):
-        wins = float(_mann_whitney_u(a, b))
+        wins.append(_mann_whitney_u(a, b))
         n = None if fixed else len(b)
-        low, high = _lower_limit(wins, len(a), n), 1 - _lower_limit(1 - wins, len(a), n)
-        squares += ((wins - low) ** 2, (high - wins) ** 2)
-    below, above = np.sqrt(squares) / len(ours)
+        low, high = _lower_limit(wins[-1], len(a), n), 1 - _lower_limit(1 - wins[-1], len(a), n)
+        squares += ((wins[-1] - low) ** 2, (high - wins[-1]) ** 2)
+    value, (below, above) = float(np.mean(wins)), np.sqrt(squares) / len(ours)
     return Estimate(value, max(0.0, float(value - below)), min(1.0, float(value + above)))
 
 
@@ -128,10 +123,10 @@ def _resample(rows: Sequence[Array], resamples: int) -> list[Array]:
     return [row[generator.integers(0, len(row), (resamples, len(row)))] for row in rows]
 
 
-def _mann_whitney_u(ours: Array, theirs: Array) -> Array:
+def _mann_whitney_u(ours: Array, theirs: Array) -> float:
     """Mann and Whitney's U as a share of all pairs."""
-    a, b = ours[..., :, None], theirs[..., None, :]
-    return np.asarray(((a > b) + (a == b) / 2).mean(axis=(-2, -1)))
+    column = ours[:, None]
+    return float(((column > theirs) + (column == theirs) / 2).mean())
 
 
 def scores_of(key: CellKey, runs: Runs, *, cut: bool = True) -> list[float]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rlbench.config.names import number_text
+from rlbench.config.names import number_text, steps_text
 from rlbench.errors import UnknownName, UsageError, suggest_path
 from rlbench.report.aggregate import (
     Estimate,
@@ -24,7 +24,7 @@ from rlbench.report.aggregate import (
     with_failed,
 )
 from rlbench.report.columns import aligned, sentences
-from rlbench.report.equal_steps import largest_common_step, scores_up_to, steps_text
+from rlbench.report.equal_steps import largest_common_step, scores_up_to
 from rlbench.report.estimate import mean
 from rlbench.report.imported_runs import with_imported
 from rlbench.report.reference_table import CellKey, cell_name, task_name
@@ -203,8 +203,7 @@ class Comparison:
     tasks: tuple[Task, ...]
     left_out: tuple[str, ...]  # cells of both folders that are not compared, each with the reason
     scale: str  # of the interquartile means
-    first: Estimate
-    second: Estimate
+    middles: tuple[Estimate, Estimate]  # interquartile means of the sides
     gaps: tuple[Estimate, Estimate]  # by how much runs of each side fall short of 1
     improvement: Estimate
 
@@ -305,8 +304,7 @@ def _pool_tasks(names: tuple[str, str], tasks: tuple[Task, ...], left_out: tuple
         tasks=tasks,
         left_out=left_out,
         scale=scale_text,
-        first=bootstrap(pooled_interquartile_mean, first),
-        second=bootstrap(pooled_interquartile_mean, second),
+        middles=(bootstrap(pooled_interquartile_mean, first), bootstrap(pooled_interquartile_mean, second)),
         gaps=(bootstrap(optimality_gap, first), bootstrap(optimality_gap, second)),
         improvement=probability_of_improvement(second, first),
     )
@@ -335,7 +333,7 @@ def comparison_text(comparison: Comparison, width: int | None = None) -> str:
     lines = [
         *["At equal steps: means of a seed's last three evaluations to the largest step of both sides."] * at_steps
     ]
-    for name, middle, gap in zip(comparison.names, (comparison.first, comparison.second), comparison.gaps, strict=True):
+    for name, middle, gap in zip(comparison.names, comparison.middles, comparison.gaps, strict=True):
         lines.append(f"interquartile mean of {name}: {_text(middle, few=few)}; optimality gap: {_text(gap, few=few)}")
     lines.append(f"probability that a run of {second} beats one of {first}: {_percent(comparison.improvement)}")
     lines.append(f"Scores: mean over seeds (how many). Scale: {comparison.scale}. Intervals: 95 %, over seeds.")
@@ -352,7 +350,7 @@ def comparison_document(comparison: Comparison) -> dict[str, object]:
     return {
         "names": list(comparison.names),
         "scale": comparison.scale,
-        "iqm": [estimate._asdict() | bare for estimate in (comparison.first, comparison.second)],
+        "iqm": [estimate._asdict() | bare for estimate in comparison.middles],
         "optimality_gap": [gap._asdict() | bare for gap in comparison.gaps],
         "improvement": comparison.improvement._asdict(),
         "left_out": list(comparison.left_out),

@@ -15,7 +15,7 @@ from itertools import pairwise
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
 
-from rlbench.config.names import count_text
+from rlbench.config.names import count_text, steps_text
 from rlbench.report.estimate import TOLERANCE, curves_within, interval, mean
 from rlbench.report.reference_files import Curve
 from rlbench.report.reference_scores import curve_of, default_spec, margin_of
@@ -252,14 +252,6 @@ def scores_up_to(runs: Runs, step: int) -> list[float]:
     """One score for each seed that has reached ``step``: the mean of its last three evaluations up to there."""
     scored_runs = [run for run in (*runs.complete, *runs.short) if run.evaluations and TOLERANCE * _end(run) >= step]
     return [mean([evaluation.mean for evaluation in curve[-WINDOW:]]) for curve in curves_within(scored_runs, step)]
-
-
-def steps_text(steps: int) -> str:
-    """``100k``, ``1M``, ``1500``."""
-    for unit, name in ((1_000_000, "M"), (1000, "k")):
-        if steps >= unit and steps % (unit // 10) == 0:
-            return f"{steps / unit:g}{name}"
-    return str(steps)
 
 
 def has_reached(run: Run, step: int) -> bool:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from rlbench.config.names import count_text
-from rlbench.report.estimate import mean, sample_std, t_cdf
-from rlbench.report.verdict import holm
+from rlbench.report.estimate import mean, sample_std
+from rlbench.report.verdict import holm, lower_tail
 
 ALPHA = 0.05
 MARGIN = 0.05  # the smallest drop that counts, as a share of the way from the random policy to the baseline
@@ -133,7 +133,4 @@ def _p_value(baseline: Sequence[float], later: Sequence[float]) -> float:
     n, k = len(baseline), len(later)
     squares = (n - 1) * sample_std(baseline) ** 2 + ((k - 1) * sample_std(later) ** 2 if k > 1 else 0.0)
     standard_error = math.sqrt(squares / (n + k - 2) * (1 / k + 1 / n))
-    difference = mean(later) - mean(baseline)
-    if standard_error == 0:
-        return 0.0 if difference < 0 else 1.0
-    return t_cdf(difference / standard_error, n + k - 2)
+    return lower_tail(mean(later) - mean(baseline), standard_error, n + k - 2)

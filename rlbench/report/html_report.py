@@ -67,18 +67,13 @@ def _section(suite: str, cells: Sequence[Cell], runs_by_cell: Mapping[CellKey, R
     rest = [cell for cell in cells if cell.measured is None]
     parts = [f'<h2 id="{suite}">{suite.capitalize()}</h2>', _tiles(cells)]
     variants = sum(len(runs.variants) for key, runs in runs_by_cell.items() if key.suite == suite)
-    if with_score:
-        several = sum(cell.measured.n for cell in with_score if cell.measured) > 1
-        parts += [html_table(with_score), *_figures(suite, evidence, several=several), _seeds(suite, runs_by_cell)]
-    elif variants:
+    sentence = "Nothing has been run yet."
+    if variants:
         sentence = f"No run has the published settings; {variants} {'has' if variants == 1 else 'have'} others."
-        parts += [
-            f'<p class="quiet">{sentence}</p>',
-            *_figures(suite, evidence, several=False),
-            _seeds(suite, runs_by_cell),
-        ]
-    else:
-        parts.append('<p class="quiet">Nothing has been run yet.</p>')
+    parts.append(html_table(with_score) if with_score else f'<p class="quiet">{sentence}</p>')
+    if with_score or variants:
+        several = sum(cell.measured.n for cell in with_score if cell.measured) > 1
+        parts += [*_figures(suite, evidence, several=several), _seeds(suite, runs_by_cell)]
     if rest:
         title = f"{len(rest)} documented cells without a finished run"
         parts.append(f"<details><summary>{title}</summary>{html_table(rest)}</details>")

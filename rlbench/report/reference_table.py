@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
+from rlbench.config.names import steps_text
 from rlbench.errors import RlbenchError, UsageError
 from rlbench.records.types import Estimator
 
@@ -107,7 +108,7 @@ def row_of(suite: str, task: str, dataset: str) -> tuple[str, str]:
             return base_of(body) + "-v4" if name.startswith(OWN) else body, name
         buffer = re.search(r"buffer (\d+) transitions", dataset)
         if buffer is not None:
-            return task, f"qrdqn-{_count(int(buffer[1]))}"
+            return task, f"qrdqn-{steps_text(int(buffer[1]))}"
     return task, dataset
 
 
@@ -215,11 +216,6 @@ def last_digit(text: str) -> float:
     if not isinstance(exponent, int):
         raise RlbenchError(f"{DATA}: {text!r} is no score; write a finite number")
     return float(Decimal(1).scaleb(exponent))
-
-
-def _count(number: int) -> str:
-    """``1M``, ``100k``."""
-    return f"{number // 1_000_000}M" if number >= 1_000_000 else f"{number // 1000}k"
 
 
 def task_name(key: CellKey) -> str:

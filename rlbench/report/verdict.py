@@ -78,7 +78,7 @@ def welch_test(
     return CellTest(
         word="REPRODUCED" if reproduced else "INCONCLUSIVE",
         more=None if reproduced else more_seeds(scores, difference + margin, ref_var, n),
-        below=_lower_tail(difference + margin, standard_error, dof),
+        below=lower_tail(difference + margin, standard_error, dof),
         above=_upper_tail(difference - margin, standard_error, dof),
         shortfall=_upper_end(-difference, standard_error, dof, level),
     )
@@ -107,7 +107,7 @@ def prediction_test(scores: Sequence[float], reference: float, margin: float, re
         return CellTest(word="INCONCLUSIVE", more=MIN_SEEDS - len(scores))
     standard_error, dof = max(sample_std(scores), resolution) * math.sqrt(1 + 1 / len(scores)), len(scores) - 1
     difference = mean(scores) - reference
-    below = min(1.0, 2 * _lower_tail(difference, standard_error, dof)) if difference < -margin else 1.0  # two-sided
+    below = min(1.0, 2 * lower_tail(difference, standard_error, dof)) if difference < -margin else 1.0  # two-sided
     above = min(1.0, 2 * _upper_tail(difference, standard_error, dof)) if difference > margin else 1.0
     return CellTest(
         word="INCONCLUSIVE" if below < ALPHA else "CONSISTENT",
@@ -240,10 +240,10 @@ def _weakest(tests: Sequence[CellTest], below: Callable[[list[float]], float]) -
 
 
 def _upper_tail(difference: float, standard_error: float, dof: float) -> float:
-    return _lower_tail(-difference, standard_error, dof)
+    return lower_tail(-difference, standard_error, dof)
 
 
-def _lower_tail(difference: float, standard_error: float, dof: float) -> float:
+def lower_tail(difference: float, standard_error: float, dof: float) -> float:
     """The probability of a difference at most this large by chance; without any spread there is no chance."""
     if standard_error == 0:
         return 0.0 if difference < 0 else 1.0

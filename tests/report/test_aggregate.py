@@ -54,8 +54,8 @@ def test_probability_of_improvement_equals_mann_whitney_u(scores: list[list[floa
             for a, b in zip(scores, others, strict=True)
         ]
     )
-    assert aggregate.improvement(scores, others) == pytest.approx(expected)
-    assert aggregate.improvement(others, scores) == pytest.approx(1 - expected)
+    assert aggregate.probability_of_improvement(scores, others).value == pytest.approx(expected)
+    assert aggregate.probability_of_improvement(others, scores).value == pytest.approx(1 - expected)
 
 
 @given(MATRICES)
@@ -73,7 +73,7 @@ def test_aggregates_equal_a_hand_computation() -> None:
     assert aggregate.optimality_gap(scores) == 0.25
     assert mean_of_means(scores) == 1.5
     assert aggregate.profile(scores, [-1.0, 0.0, 0.5, 1.0, 2.5]).tolist() == [1.0, 0.75, 0.75, 0.5, 0.25]
-    assert aggregate.improvement([[1.0, 2.0]], [[1.0, 0.0]]) == 0.875
+    assert aggregate.probability_of_improvement([[1.0, 2.0]], [[1.0, 0.0]]).value == 0.875
     assert aggregate.probability_of_improvement(scores, [[0.5], [2.5]], fixed=True).value == 0.5
 
 

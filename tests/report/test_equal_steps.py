@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
+from rlbench.config.names import steps_text
 from rlbench.records.looks import DESIGN, Looks
 from rlbench.report import equal_steps
 from rlbench.report.cells import every_cell
@@ -87,7 +88,7 @@ def test_a_seeds_score_is_the_mean_of_its_evaluations_in_the_window() -> None:
 
 @pytest.mark.parametrize(("steps", "text"), [(10_000, "10k"), (1_000_000, "1M"), (1_500_000, "1.5M"), (123, "123")])
 def test_steps_are_abbreviated_in_a_label(steps: int, text: str) -> None:
-    assert equal_steps.steps_text(steps) == text
+    assert steps_text(steps) == text
 
 
 @pytest.mark.parametrize(
