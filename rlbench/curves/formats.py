@@ -15,11 +15,11 @@ import numpy as np
 
 from rlbench import disk, suites
 from rlbench.config.footprint import size_text
-from rlbench.config.names import MAX_NAME_LENGTH, check_name, printable
+from rlbench.config.names import MAX_NAME_LENGTH, check_name
 from rlbench.curves import arrays, delimited, events, json_files
 from rlbench.curves.points import MAX_CURVES, Label, Points, clean, label_of, number_seeds
 from rlbench.errors import DoesNotFit, RefusedFile, UnknownName, UsageError, suggest_path
-from rlbench.records.imported import ImportedCurve, Kind, Origin
+from rlbench.records.imported import ImportedCurve, Kind
 from rlbench.records.machine import available_memory
 
 Format: TypeAlias = Literal["csv", "sb3", "cleanrl", "wandb", "tensorboard", "d3rlpy", "dopamine", "rliable", "jsonl"]
@@ -57,26 +57,22 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
         UsageError: a file is missing, or an option is missing.
         RefusedFile: a file is not of the format, or holds what is no curve.
     """
-    pairs, curve_paths = list[tuple[Points, Origin]](), list[Path]()
+    curves, curve_paths = list[Points](), list[Path]()
     every_path = [inside for named_path in paths for inside in _files(named_path, options.format)]
     parts = Counter(path.parent for path in every_path if "tfevents" in path.name or path.name.endswith("monitor.csv"))
     if folder := next((folder for folder, count in parts.items() if count > 1), None):
         raise UsageError(f"{folder}: holds parts of one run, which are no seeds; name one, or give each seed a folder")
     for path in every_path:
         raw = _content(path)
-        format_, curves = _read(raw, path, options)
+        format_, new = _read(raw, path, options)
         digest = sha256(raw).hexdigest()
-        pairs += [(curve, Origin(format=format_, sha256=digest, env_id="", unknown=())) for curve in curves]
-        curve_paths += [path] * len(curves)
-        if len(pairs) > MAX_CURVES:
+        curves += [replace(curve, origin=replace(curve.origin, format=format_, sha256=digest)) for curve in new]
+        curve_paths += [path] * len(new)
+        if len(curves) > MAX_CURVES:
             raise RefusedFile(f"{path}: holds more than {MAX_CURVES:,} curves; import it in parts")
-    if not pairs:
+    if not curves:
         raise UsageError(f"{paths[0]}: holds no file of a known format; known: {', '.join(FORMATS)}; see --format")
-    numbered_curves = number_seeds([points for points, _ in pairs])
-    return _refuse_duplicates(
-        [_curve(points, origin, options) for points, (_, origin) in zip(numbered_curves, pairs, strict=True)],
-        curve_paths,
-    )
+    return _refuse_duplicates([_curve(points, options) for points in number_seeds(curves)], curve_paths)
 
 
 def _files(path: Path, format_: Format | None) -> Iterator[Path]:
@@ -177,7 +173,7 @@ def _checked_format(format_: Format, options: ImportOptions) -> Format:
     raise UsageError(f"--format {option}: the file is of the format {format_}; leave the option out")
 
 
-def _curve(points: Points, origin: Origin, options: ImportOptions) -> ImportedCurve:
+def _curve(points: Points, options: ImportOptions) -> ImportedCurve:
     label = points.label
     suite, algorithm = label.suite or options.suite, label.algorithm or options.algorithm
     for option, value in ((options.suite, suite), (options.algorithm, algorithm)):
@@ -206,14 +202,9 @@ def _curve(points: Points, origin: Origin, options: ImportOptions) -> ImportedCu
         returns=tuple(points.returns.tolist()),
         lengths=None if points.lengths is None else tuple(points.lengths.tolist()),
         origin=replace(
-            origin,
+            points.origin,
             env_id=_checked_name(label.task or name),
             unknown=(*(part for part in PROTOCOL if part not in points.protocol_parts), *points.unknown),
-            library=printable(points.library),
-            data=printable(points.data),
-            packages=tuple(map(printable, points.packages)),
-            settings=printable(points.settings),
-            differences=tuple(map(printable, points.differences)),
         ),
     )
 

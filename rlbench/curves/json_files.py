@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Final
@@ -16,8 +17,9 @@ from typing import Annotated, Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
 
+from rlbench.config.names import printable
 from rlbench.config.overrides import one_line
-from rlbench.curves.points import Label, Points, listing
+from rlbench.curves.points import UNSTATED, Label, Points, listing
 from rlbench.errors import RefusedFile
 from rlbench.records.imported import MAX_STEP
 from rlbench.records.types import MAX_RETURN
@@ -139,10 +141,13 @@ def _mean_curve(label: Label, lines: list[Evaluation]) -> Points:
         steps=np.array([float(line.steps) for line in lines]),
         returns=np.array([fmean(line.returns) for line in lines]),
         lengths=np.array(lengths) if len(lengths) == len(lines) else None,
-        library=first.peer,
-        data=first.data,
-        packages=first.packages,
-        settings=first.settings,
-        differences=tuple(first.differences),
+        origin=replace(
+            UNSTATED,
+            library=printable(first.peer),
+            data=printable(first.data),
+            packages=tuple(map(printable, first.packages)),
+            settings=printable(first.settings),
+            differences=tuple(map(printable, first.differences)),
+        ),
         protocol_parts=(*PROTOCOL_PARTS, "settings") if first.settings else PROTOCOL_PARTS,
     )

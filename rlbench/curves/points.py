@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from rlbench.config.names import MAX_NAME_LENGTH, printable
 from rlbench.errors import RefusedFile
-from rlbench.records.imported import MAX_POINTS, MAX_STEP, Kind
+from rlbench.records.imported import MAX_POINTS, MAX_STEP, Kind, Origin
 
 Column: TypeAlias = NDArray[np.float64]
 MAX_CURVES: Final = 100_000  # of one import
+UNSTATED: Final = Origin(format="", sha256="", env_id="", unknown=())
 
 RUN_NAMES: Final = (
     re.compile(r"(?P<task>.+?)__.+__(?P<seed>\d+)__\d+"),  # CleanRL: env_id__exp_name__seed__time
@@ -47,11 +48,7 @@ class Points:
     lengths: Column | None = None
     unknown: tuple[str, ...] = ()
     protocol_parts: tuple[str, ...] = ()  # parts of the protocol that the file states
-    library: str = ""  # name and version of the program that trained
-    data: str = ""  # SHA-256 of the file that an offline algorithm learned from
-    packages: tuple[str, ...] = ()  # names and versions of the environment's packages
-    settings: str = ""  # identity of the Spec whose settings ran
-    differences: tuple[str, ...] = ()  # settings of rlbench's row that the program cannot have
+    origin: Origin = UNSTATED  # as far as the file states it
     episodes: bool = False  # a point is one episode, so that several may end at a step
 
 

@@ -22,7 +22,7 @@ from rlbench.report.pooled import MIN_CELLS, Effect, Meta, meta_analysis
 from rlbench.report.reference_scores import SHARE
 from rlbench.report.reference_table import CellKey, scale_of, task_name
 from rlbench.report.repeats import file_of
-from rlbench.report.run_index import documented_id
+from rlbench.report.run_index import documented_spec
 from rlbench.report.runs import Run, origin_texts
 from rlbench.report.table_data import fields
 from rlbench.report.tables import escape_markdown, json_text, markdown_row, score_text, shortfall_text
@@ -254,8 +254,8 @@ def _library(curve: Run) -> str:
 
 def _other_kind(curve: Run) -> str:
     """The settings or the environment of a curve that are not those of its cell; empty where they are."""
-    settings, env_id = str(curve.origin["settings"]), str(curve.origin["env_id"])
-    if settings not in {"", documented_id(curve)}:
+    settings, env_id, spec = str(curve.origin["settings"]), str(curve.origin["env_id"]), documented_spec(curve)
+    if settings not in {"", spec.id if spec else ""}:
         return f"settings {settings}"
     name = env_id.rpartition("/")[2]
     return env_id if re.search(r"-v\d+$", name) and name.lower() != curve.task.lower() else ""

@@ -10,9 +10,9 @@ from rlbench.errors import UnknownName
 from rlbench.report.reference_files import selected_name
 from rlbench.report.reference_scores import (
     ReferenceCell,
-    cells_named,
     comparable,
     curve_of,
+    names_of,
     reference_cells,
     sourced_notes,
 )
@@ -28,14 +28,14 @@ def cells_of(suite: str, algorithm: str, task: str) -> tuple[ReferenceCell, ...]
     """
     if suite not in suites.names():
         raise UnknownName("suite", suite, suites.names())
-    cells = reference_cells(suite)
-    algorithms = dict.fromkeys(cell.key.algorithm for cell in cells)
+    algorithms = dict.fromkeys(cell.key.algorithm for cell in reference_cells(suite))
     if algorithm not in algorithms:
         raise UnknownName("algorithm", algorithm, algorithms, where=f"reference scores of {suite}")
-    matching_cells = cells_named(suite, algorithm, task)
+    cells = [cell for cell in reference_cells(suite) if cell.key.algorithm == algorithm]
+    matching_cells = tuple(cell for cell in cells if task.lower() in names_of(cell.key, cell.primary))
     if not matching_cells:
-        tasks = [cell.key.dataset or cell.key.task for cell in cells if cell.key.algorithm == algorithm]
-        raise UnknownName("task", task, dict.fromkeys(tasks), where=f"reference scores of {suite} {algorithm}")
+        tasks = dict.fromkeys(cell.key.dataset or cell.key.task for cell in cells)
+        raise UnknownName("task", task, tasks, where=f"reference scores of {suite} {algorithm}")
     return matching_cells
 
 

@@ -163,12 +163,6 @@ def _reference_cells(suite: str, files: tuple[Path, ...], name: str) -> tuple[Re
     return tuple(sorted(cells, key=lambda cell: order[cell.key.algorithm]))
 
 
-def cells_named(suite: str, algorithm: str, task: str) -> tuple[ReferenceCell, ...]:
-    """The cells of one algorithm whose task or data set has this name."""
-    cells = [c for c in reference_cells(suite) if c.key.algorithm == algorithm]
-    return tuple(c for c in cells if task.lower() in names_of(c.key, c.primary))
-
-
 def names_of(key: CellKey, reference: ReferenceScore | None) -> set[str]:
     """The names of a row, in lower case: its task, its data set, the documented task."""
     names = {key.task, key.dataset, *([reference.task, reference.dataset] if reference else [])}

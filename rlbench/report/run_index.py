@@ -143,21 +143,15 @@ def key_of(run: Run) -> CellKey:
 
 def budget_of(run: Run) -> int:
     """The documented steps of a run's cell; its own where none are documented."""
-    default = _default(run)
+    default = documented_spec(run)
     return default.budget.steps if default else run.budget
-
-
-def documented_id(run: Run) -> str:
-    """The identity of the documented settings of a run's cell; empty where none are documented."""
-    default = _default(run)
-    return default.id if default else ""
 
 
 def differences(run: Run) -> list[str]:
     """The settings of a run that differ from its cell's documented ones, as ``--set`` takes them."""
     from rlbench.config.overrides import flatten, written
 
-    default = _default(run)
+    default = documented_spec(run)
     if default is None:
         return []
     theirs = {setting.path: setting.value for setting in flatten(default.model_dump(mode="json"), "")}
@@ -169,7 +163,7 @@ def differences(run: Run) -> list[str]:
 
 
 def _sort(run: Run, runs: Runs) -> None:
-    default = _default(run)
+    default = documented_spec(run)
     runs.budget = budget_of(run)
     if default is None:
         (runs.other_protocol if run.status == "done" and _package(run) else runs.variants).append(run)
@@ -194,7 +188,8 @@ def _differs_in_protocol(run: Run, default: Spec) -> bool:
     return theirs == {name: value for name, value in run.settings.items() if name not in ignored}
 
 
-def _default(run: Run) -> Spec | None:
+def documented_spec(run: Run) -> Spec | None:
+    """The documented settings of a run's cell; None where none are documented."""
     return reference_spec(run.suite, run.algorithm, run.task, run.dataset, _package(run))
 
 

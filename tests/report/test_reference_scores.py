@@ -4,7 +4,8 @@ import csv
 
 import pytest
 
-from rlbench.report.reference_scores import at_the_end, cells_named, notes, primary, reference_cells, reference_curves
+from rlbench.report.provenance import cells_of
+from rlbench.report.reference_scores import at_the_end, notes, primary, reference_cells, reference_curves
 from rlbench.report.reference_table import DATA, CellKey, ReferenceScore, row_of, scale_of, suites
 from rlbench.suites import spec
 
@@ -157,13 +158,13 @@ def test_cell_is_measured_by_its_references_estimator(
 
 @pytest.mark.parametrize("name", ["Ant-v2", "ant-v3", "Ant-v4", "Ant"])
 def test_every_version_of_a_task_names_the_same_row(name: str) -> None:
-    assert [c.key.task for c in cells_named("mujoco", "td3", name)] == ["Ant-v4"]
+    assert [c.key.task for c in cells_of("mujoco", "td3", name)] == ["Ant-v4"]
 
 
 def test_a_data_set_names_its_row() -> None:
     assert row_of("offline", "halfcheetah-medium-v2", "") == ("HalfCheetah-v2", "halfcheetah-medium-v2")
-    assert [c.key.dataset for c in cells_named("offline", "cql", "HalfCheetah-Medium-v2")] == ["halfcheetah-medium-v2"]
-    assert len(cells_named("offline", "cql", "PongNoFrameskip-v4")) == 3
+    assert [c.key.dataset for c in cells_of("offline", "cql", "HalfCheetah-Medium-v2")] == ["halfcheetah-medium-v2"]
+    assert len(cells_of("offline", "cql", "PongNoFrameskip-v4")) == 3
 
 
 @pytest.mark.parametrize(
@@ -216,7 +217,7 @@ def test_every_atari_and_mujoco_row_with_a_published_curve_has_it() -> None:
 
 def test_maximum_of_a_curve_equals_its_reference() -> None:
     curve = reference_curves()[CellKey("mujoco", "a2c", "Ant-v4", "")]
-    primary = cells_named("mujoco", "a2c", "Ant-v4")[0].primary
+    primary = cells_of("mujoco", "a2c", "Ant-v4")[0].primary
     within = [m for s, m in zip(curve.env_steps, curve.mean, strict=True) if s <= (primary.limit or 0)]
     assert max(within) == pytest.approx(primary.score, rel=0.02)  # the document interpolates at the limit
 

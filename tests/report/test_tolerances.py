@@ -7,7 +7,8 @@ import pytest
 
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.check import against_references
-from rlbench.report.reference_scores import cells_named, margin, reference_cells, resolution, threshold
+from rlbench.report.provenance import cells_of
+from rlbench.report.reference_scores import margin, reference_cells, resolution, threshold
 from rlbench.report.reference_table import SUITES, CellKey, ReferenceScore, parse_score
 from rlbench.report.sources import Sources
 from tests.conftest import RecordRun
@@ -15,7 +16,7 @@ from tests.report.conftest import RecordSeeds
 
 
 def reference_of(suite: str, algorithm: str, task: str) -> tuple[CellKey, ReferenceScore]:
-    reference = cells_named(suite, algorithm, task)[0]
+    reference = cells_of(suite, algorithm, task)[0]
     return reference.key, reference.primary
 
 
