@@ -96,8 +96,7 @@ def _read(folder: Path, stamps: tuple[tuple[int, int, int], ...]) -> Run:
     record = store.read_record(folder)
     spec, epochs = record.spec, record.epochs
     settings = spec.model_dump(mode="json")
-    learning = [epoch for epoch in epochs if epoch.updated is not None and epoch.collected is not None]
-    speeds = (epoch.collected.steps_per_second for epoch in learning if epoch.collected is not None)
+    speeds = (e.collected.steps_per_second for e in epochs if e.updated is not None and e.collected is not None)
     return Run(
         folder=folder,
         suite=spec.suite,

@@ -112,9 +112,8 @@ def test_speed_is_unknown_for_algorithms_with_twenty_gradient_steps_a_step() -> 
     toys = CellKey("toy", "redq", "Pendulum-v1", "")
     assert toys in runs_by_key, "its own runs do"
     assert throughput(toys, runs_by_key, "AMD EPYC", gpu=False) is not None
-    assert throughput(CellKey("toy", "dqn", "Catch", ""), {toys: runs_by_key[toys]}, "AMD EPYC", gpu=False) is None, (
-        "nor does it for others"
-    )
+    others = throughput(CellKey("toy", "dqn", "Catch", ""), {toys: runs_by_key[toys]}, "AMD EPYC", gpu=False)
+    assert others is None
 
 
 @pytest.mark.parametrize(
@@ -142,11 +141,9 @@ def test_speed_on_a_gpu_is_not_used_for_a_machine_without_one(
 def test_speed_comes_from_the_same_family_before_the_same_suite() -> None:
     unknown = {"ddpg", "reinforce"}  # as if nobody had run these yet
     runs_by_key = {key: runs for key, runs in gather(RESULTS).items() if key.algorithm not in unknown}
-    sac, redq = (
-        throughput(CellKey("mujoco", "sac", "HalfCheetah-v3", ""), runs_by_key, "AMD EPYC", gpu=False),
-        throughput(CellKey("mujoco", "ddpg", "Ant-v3", ""), runs_by_key, "AMD EPYC", gpu=False),
-    )
-    ppo = throughput(CellKey("mujoco", "reinforce", "Ant-v3", ""), runs_by_key, "AMD EPYC", gpu=False)
+    cells = (("sac", "HalfCheetah-v3"), ("ddpg", "Ant-v3"), ("reinforce", "Ant-v3"))
+    keys = (CellKey("mujoco", algorithm, task, "") for algorithm, task in cells)
+    sac, redq, ppo = (throughput(key, runs_by_key, "AMD EPYC", gpu=False) for key in keys)
     assert redq is not None and ppo is not None and sac is not None
     assert (redq.nearest, ppo.nearest) == ("family", "family")
     assert redq.speed < ppo.speed / 2
