@@ -154,8 +154,8 @@ def _reference_cells(suite: str, files: tuple[Path, ...], name: str) -> tuple[Re
     for key, rows in every.items():
         if key.algorithm in NOT_ALGORITHMS:
             continue
-        chosen = next((score for score in rows if name and score.system == name), None)
-        reference = chosen or _primary(key, rows) or next((score for score, _ in outside.get(key, ())), None)
+        by_name = next((score for score in rows if name and score.system == name), None)
+        reference = by_name or _primary(key, rows) or next((score for score, _ in outside.get(key, ())), None)
         if reference is not None:
             others = tuple(score for score in rows if score is not reference)
             cells.append(ReferenceCell(key=key, primary=reference, others=others))

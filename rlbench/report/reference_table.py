@@ -211,7 +211,11 @@ def parse_score(line: Line) -> ReferenceScore:
 
 
 def last_digit(text: str) -> float:
-    """The unit of a number's last printed digit: 0.1 of ``20.2``, 1 of ``316``."""
+    """The unit of a number's last printed digit: 0.1 of ``20.2``, 1 of ``316``.
+
+    Raises:
+        RlbenchError: the number is not finite.
+    """
     exponent = Decimal(text).as_tuple().exponent
     if not isinstance(exponent, int):
         raise RlbenchError(f"{DATA}: {text!r} is no score; write a finite number")
