@@ -34,7 +34,6 @@ POINTS: Final[Mapping[str, str]] = {
     "aside.moved": "a part of the record is aside, the others are not",
     # what a sweep keeps: records/attempts.py
     "log.made": "the log of a run's processes is there",
-    "note.made": "the run's folder is there, nothing is noted of the process",
     # a checkpoint: checkpoint.py
     "checkpoint.begun": "an empty folder is beside the old checkpoint",
     "checkpoint.shard": "a file of tensors is whole, the manifest is missing",

@@ -49,8 +49,6 @@ def last_line(folder: Path) -> str:
 def note(folder: Path, what: Mapping[str, object]) -> None:
     """Append a line; a line that a crash has torn stays a line of its own."""
     path = folder / ATTEMPTS
-    folder.mkdir(parents=True, exist_ok=True)
-    faults.point("note.made")
     line = files.seal({"schema_version": files.SCHEMA_VERSION, **what})
     files.append(path, "\n" + line if _ends_torn(path) else line)
 

@@ -20,6 +20,7 @@ from rlbench.errors import RefusedFile, UsageError, suggest_path
 from rlbench.records import files
 from rlbench.report.estimate import curve_mean
 from rlbench.report.reference_table import CellKey
+from rlbench.report.repeats import env_versions
 from rlbench.report.runs import Run
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Entry:
     id: Annotated[str, AfterValidator(check_name)]  # of the settings
     scores: Annotated[Mapping[Annotated[int, BeforeValidator(_seed)], Number], Field(min_length=1)]  # by seed
     speeds: Mapping[str, Annotated[tuple[Number, ...], Field(min_length=1)]]  # steps/s of each run, by machine
+    versions: str = ""  # of the environment; empty if unknown
 
 
 def _refuse_twins(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
@@ -110,6 +112,7 @@ def baseline_text(baseline: Baseline) -> str:
                 "id": entry.id,
                 "scores": {str(seed): score for seed, score in entry.scores.items()},
                 "speeds": {machine: list(speeds) for machine, speeds in entry.speeds.items()},
+                "versions": entry.versions,
             }
             for entry in baseline.entries
         ],
@@ -153,4 +156,5 @@ def _entry(key: CellKey, runs: Sequence[Run]) -> Entry:
         id=runs[0].id,
         scores={run.seed: curve_score(run) for run in runs if run.evaluations},
         speeds={machine: tuple(values) for machine, values in sorted(speeds.items())},
+        versions=next(filter(None, map(env_versions, runs)), ""),
     )

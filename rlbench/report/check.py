@@ -19,7 +19,7 @@ from rlbench.report.equal_steps import reference_curve
 from rlbench.report.estimate import mean
 from rlbench.report.pooled import Kind, pooled_keys, pooled_rows
 from rlbench.report.reference_table import CellKey, scale_of, task_name
-from rlbench.report.repeats import remarks
+from rlbench.report.repeats import env_versions, remarks
 from rlbench.report.run_index import Runs, differences, gather
 from rlbench.report.runs import Run
 from rlbench.report.tables import markdown_row, score_text
@@ -242,9 +242,14 @@ def _score_findings(
         short = sum(run.id in ids and run.status == "interrupted" for run in group.variants)
         short = short if settings else len(group.unfinished)
         unfinished = f"{count_text(short, 'run')} incomplete" if short else ""
+        others = sorted({text for run in runs if (text := env_versions(run)) and text != entry.versions})
+        upgrade = (
+            f"the environment was {entry.versions}, is {', or '.join(others)}" if entry.versions and others else ""
+        )
         word = "TOO FEW" if (few or short) and ruling.word == "PASSED" else ruling.word  # the others may be bad
         provenance = () if settings else remarks(group)
-        parts = (ruling.reason, few, unfinished, *provenance, f"with {', '.join(settings)}" if settings else "")
+        change = f"with {', '.join(settings)}" if settings else ""
+        parts = (ruling.reason, few, unfinished, upgrade, *provenance, change)
         findings[index] = _finding(entry.key, "score", word, "; ".join(filter(None, parts)))
     return [findings[index] for index in range(len(pairs))]
 

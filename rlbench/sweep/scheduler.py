@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from os.path import realpath
 from pathlib import Path
 from time import monotonic
 from typing import Protocol
@@ -75,6 +76,7 @@ class Display(Protocol):
 @dataclass(slots=True)
 class _Attempts:
     force: bool
+    place: str  # where the folder is without links
     died: int = 0
     lost: int = 0
     started: bool = False
@@ -103,7 +105,7 @@ class Sweep:
 
     def run(self) -> list[Ending]:
         """Run every job to its end, or until a signal; return their endings in the order of the jobs."""
-        self._attempts = {job.name: _Attempts(force=self.force) for job in self.jobs}
+        self._attempts = {job.name: _Attempts(force=self.force, place=realpath(job.folder)) for job in self.jobs}
         self._waiting = [job for job in self.jobs if not self._has_ended(job)]
         while (self._waiting or self._running) and self.stop.signal is None:
             self._start()
@@ -239,7 +241,8 @@ class Sweep:
 
     def _note(self, job: Job, entry: Mapping[str, object]) -> None:
         """Log an attempt of a worker process; the run itself reports a full disk, or a changed folder."""
-        if not self.executor.in_process:
+        same_folder = realpath(job.folder) == self._attempts[job.name].place  # none has moved it behind a link
+        if same_folder and not self.executor.in_process:
             with suppress(RlbenchError, OSError):
                 attempts.note(job.folder, {**entry, "host": socket.gethostname()})
 

@@ -347,6 +347,20 @@ def test_a_check_names_seeds_in_other_versions_and_fails_with_them(record_run: R
     assert "toy/ppo/Catch run: FAILED: seed 3" in stderr_of("check toy", 5)
 
 
+def test_a_check_names_versions_of_the_environment_that_are_not_the_baselines(
+    record_run: RecordRun, results: Path
+) -> None:
+    for seed in range(3):
+        full_run(record_run, 1.0, seed, environment=OLD)
+    stdout_of("baseline save later.json")
+    assert "environment" not in stdout_of("check toy --baseline later.json --json")
+    shutil.rmtree(results / "toy")
+    for seed in range(3):
+        full_run(record_run, 1.0, seed, environment={"env": WORLD})
+    (finding,) = [f for f in json_of("check toy --baseline later.json --json")["findings"] if f["aspect"] == "score"]
+    assert "the environment was rlbench/Catch, numpy 1.0, is rlbench/Catch, numpy 2.4.6" in finding["reason"]
+
+
 def test_no_unfinished_seed_hides_behind_a_pooled_verdict(record_run: RecordRun) -> None:
     table = "table mujoco --algo sac --json"
     for task, score in (("Hopper-v4", 3542.2), ("Walker2d-v4", 5007.0), ("HalfCheetah-v4", 12138.8)):  # documented

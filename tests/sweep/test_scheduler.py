@@ -53,6 +53,7 @@ class Scripted:
 
     def start(self, new_job: Job, *, force: bool) -> None:
         assert self.has_room(new_job)
+        new_job.folder.mkdir(parents=True, exist_ok=True)  # for its log
         self.running[new_job.name] = new_job
         self.started.append((new_job.spec.seed, force))
 
@@ -216,6 +217,15 @@ def test_special_file_in_the_place_of_the_attempts_ends_no_sweep(swap: Callable[
     scripts = {0: [[Begun(0)], late], 1: [[Begun(0)], [lambda: finished(other, tmp_path), Exited(0, "")]]}
     endings, _ = run_jobs([one, other], Scripted(scripts))
     assert [(e.status, e.attempts) for e in endings] == [("done", 0), ("done", 1)]
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_attempts_follow_no_folder_that_is_moved_away(link: bool, tmp_path: Path) -> None:
+    one, aside = job(tmp_path), tmp_path / "aside"
+    late = [lambda: one.folder.parent.rename(aside), lambda: link and one.folder.parent.symlink_to(aside)]
+    run_jobs([one], Scripted({0: [[Begun(0)], [*late, Exited(2, "")]]}))
+    assert len(attempts.read_attempts(aside / one.folder.name)) == 1
+    assert one.folder.parent.is_symlink() == link and (link or not one.folder.exists())
 
 
 def test_job_whose_lock_is_taken_is_retried_without_counting_an_attempt(tmp_path: Path) -> None:
