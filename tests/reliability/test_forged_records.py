@@ -47,6 +47,10 @@ def full_run(record_run: RecordRun, mean: float, seed: int, **more: object) -> P
     return with_losses(record_run([mean] * (-(-budget.steps // budget.epoch) + 1), seed=seed, **FULL, **more))
 
 
+def full_runs(record_run: RecordRun, means: list[float], **more: object) -> list[Path]:
+    return [full_run(record_run, mean, seed, **more) for seed, mean in enumerate(means)]
+
+
 def cell(results: Path) -> Cell:
     return next(c for c in every_cell(["toy"], results) if (c.key.algorithm, c.key.task) == ("ppo", "Catch"))
 
@@ -58,8 +62,7 @@ def results(tmp_path: Path) -> Path:
 
 class TestCutRuns:
     def test_a_run_that_reached_its_budget_needs_no_outcome(self, record_run: RecordRun, results: Path) -> None:
-        for seed, mean in enumerate([1.0, 1.0, 1.0, -1.0, -1.0]):
-            full_run(record_run, mean, seed)
+        full_runs(record_run, [1.0, 1.0, 1.0, -1.0, -1.0])
         whole = cell(results)
         for seed in (3, 4):
             next(results.glob(f"toy/ppo/Catch/*/seed={seed}/outcome.json")).unlink()
@@ -67,11 +70,8 @@ class TestCutRuns:
         assert whole.measured is not None and whole.measured.n == 5
 
     @pytest.mark.parametrize("status", [None, "interrupted"])
-    def test_no_verdict_is_good_while_a_documented_seed_is_short(
-        self, record_run: RecordRun, results: Path, status: str | None
-    ) -> None:
-        for seed in range(3):
-            full_run(record_run, 1.0, seed)
+    def test_no_verdict_is_good_while_a_seed_is_short(self, status: str, record_run: RecordRun, results: Path) -> None:
+        full_runs(record_run, [1.0] * 3)
         assert cell(results).verdict.word == "REPRODUCED"
         record_run([-1.0, -1.0], seed=3, status=status, **FULL)
         row = cell(results)
@@ -89,8 +89,7 @@ class TestCutRuns:
 
 class TestForcedRuns:
     def test_a_failed_attempt_counts_until_something_is_mended(self, record_run: RecordRun, results: Path) -> None:
-        for seed in range(3):
-            full_run(record_run, 1.0, seed)
+        full_runs(record_run, [1.0] * 3)
         full_run(record_run, 1.0, 3, status="failed")
         before = cell(results)
         full_run(record_run, 1.0, 3, force=True)
@@ -144,11 +143,6 @@ class TestVersions:
         assert row.measured is not None and row.measured.n == 3
         assert "2 runs in other versions of the environment (rlbench/Catch, numpy 1.0)" in row.note
 
-    def test_equal_environments_are_the_same_version(self, record_run: RecordRun, results: Path) -> None:
-        for seed in range(3):
-            full_run(record_run, 1.0, seed, environment={"env": WORLD})
-        assert "version" not in cell(results).note
-
     def test_mixed_versions_and_uncommitted_code_are_noted(self, record_run: RecordRun, results: Path) -> None:
         for seed, torch in enumerate(("1.13.0", "2.13.0", "2.13.0")):
             environment = {"rlbench": "0.1.0", "packages": {"torch": torch}, "commit": "deadbeef0000+dirty"}
@@ -188,13 +182,13 @@ class TestSeeds:
         document = cell_document(row)["measured"]
         assert isinstance(document, dict) and document["seeds"] == [1, 3, 4, 6]
 
-    def test_seeds_from_0_need_no_note(self, record_run: RecordRun, results: Path) -> None:
-        for seed in range(3):
-            full_run(record_run, 1.0, seed)
-        assert "seeds" not in cell(results).note.replace("3 seeds tie", "")
+    def test_equal_versions_and_seeds_from_0_need_no_note(self, record_run: RecordRun, results: Path) -> None:
+        full_runs(record_run, [1.0] * 3, environment={"env": WORLD})
+        note = cell(results).note.replace("3 seeds tie", "")
+        assert "version" not in note and "seeds" not in note
 
     def test_a_seed_under_other_numbers_counts_once_and_is_a_fault(self, record_run: RecordRun, results: Path) -> None:
-        folder, *_ = [full_run(record_run, 1.0, seed) for seed in range(3)]
+        folder, *_ = full_runs(record_run, [1.0] * 3)
         for seed in (5, 6):
             copy = folder.with_name(f"seed={seed}")
             shutil.copytree(folder, copy)
@@ -208,8 +202,7 @@ class TestSeeds:
         assert len([line for line in faults if "episodes of another seed than 5" in line]) == 1
 
     def test_worse_of_two_records_of_a_seed_counts(self, record_run: RecordRun, results: Path) -> None:
-        for seed in range(3):
-            folder = full_run(record_run, 0.0, seed)
+        *_, folder = full_runs(record_run, [0.0] * 3)
         second = results / "aaa" / folder.relative_to(results)
         shutil.copytree(folder, second)
         assert not verify_records(results).faults, "a copy is no contradiction"
@@ -265,8 +258,7 @@ def test_settings_under_the_identity_of_others_are_refused_by_readers(record_run
 class TestGate:
     @pytest.fixture
     def baseline(self, record_run: RecordRun) -> None:
-        for seed in range(5):
-            full_run(record_run, 0.9 + seed / 100, seed)
+        full_runs(record_run, [0.9, 0.91, 0.92, 0.93, 0.94])
         stdout_of("baseline save baseline.json")
 
     def check(self, options: str) -> int:
@@ -282,8 +274,7 @@ class TestGate:
         assert (self.check(options), self.check(f"{options} --strict")) == (0, 4)
 
     def test_check_of_a_cell_without_runs_is_undecided(self, record_run: RecordRun) -> None:
-        for seed in range(3):
-            full_run(record_run, 1.0, seed)
+        full_runs(record_run, [1.0] * 3)
         assert (self.check(""), self.check("--strict")) == (0, 4)
 
     def test_check_with_fewer_seeds_than_the_baseline_is_undecided(self, baseline: None, results: Path) -> None:
@@ -337,8 +328,7 @@ def test_numbers_that_no_run_has_are_refused(file: str, field: str, value: objec
 
 
 def test_a_check_names_seeds_in_other_versions_and_fails_with_them(record_run: RecordRun) -> None:
-    for seed in range(3):
-        full_run(record_run, 1.0, seed, environment={"env": WORLD})
+    full_runs(record_run, [1.0] * 3, environment={"env": WORLD})
     stdout_of("check toy")
     full_run(record_run, 0.0, 4, environment={"env": OLD["env"]})
     stdout_of("check toy")
@@ -347,16 +337,12 @@ def test_a_check_names_seeds_in_other_versions_and_fails_with_them(record_run: R
     assert "toy/ppo/Catch run: FAILED: seed 3" in stderr_of("check toy", 5)
 
 
-def test_a_check_names_versions_of_the_environment_that_are_not_the_baselines(
-    record_run: RecordRun, results: Path
-) -> None:
-    for seed in range(3):
-        full_run(record_run, 1.0, seed, environment=OLD)
+def test_a_check_names_other_versions_than_the_baselines(record_run: RecordRun, results: Path) -> None:
+    full_runs(record_run, [1.0] * 3, environment=OLD)
     stdout_of("baseline save later.json")
     assert "environment" not in stdout_of("check toy --baseline later.json --json")
     shutil.rmtree(results / "toy")
-    for seed in range(3):
-        full_run(record_run, 1.0, seed, environment={"env": WORLD})
+    full_runs(record_run, [1.0] * 3, environment={"env": WORLD})
     (finding,) = [f for f in json_of("check toy --baseline later.json --json")["findings"] if f["aspect"] == "score"]
     assert "the environment was rlbench/Catch, numpy 1.0, is rlbench/Catch, numpy 2.4.6" in finding["reason"]
 
@@ -387,8 +373,7 @@ def test_no_unfinished_seed_hides_behind_a_pooled_verdict(record_run: RecordRun)
 def test_no_seed_short_of_its_budget_passes_a_strict_check_against_a_baseline(
     more: dict[str, object], record_run: RecordRun, results: Path
 ) -> None:
-    for seed in range(3):
-        folder = full_run(record_run, 1.0, seed)
+    *_, folder = full_runs(record_run, [1.0] * 3)
     stdout_of("baseline save b.json")
     check = "check toy --baseline b.json --strict"
     assert stdout_of(check) and cell(results).verdict.word == "REPRODUCED"

@@ -201,12 +201,13 @@ def test_ended_jobs_are_reported_without_room_and_after_a_signal(tmp_path: Path)
     assert [e.status for e in endings] == ["interrupted", "done", "done"]
 
 
-def test_invalid_line_in_a_pipe_loses_no_other_line(tmp_path: Path) -> None:
-    attempts.note(tmp_path, {"event": "begun"})
+@pytest.mark.parametrize("tail", [b"\xff\xfe", b'{"checksum":"12'])
+def test_torn_line_of_attempts_loses_no_other_line(tail: bytes, tmp_path: Path) -> None:
+    attempts.note(tmp_path, {"event": "begun", "number": 1})
     with (tmp_path / attempts.ATTEMPTS).open("ab") as file:
-        file.write(b"\xff\xfe")
-    attempts.note(tmp_path, {"event": "begun"})
-    assert attempts.attempt_count(tmp_path) == 2
+        file.write(tail)
+    attempts.note(tmp_path, {"event": "begun", "number": 2})
+    assert [line["number"] for line in attempts.read_attempts(tmp_path)] == [1, 2]
 
 
 @pytest.mark.parametrize("swap", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
@@ -272,11 +273,3 @@ def test_pipe_lines_round_trip_and_torn_ones_are_dropped() -> None:
         assert from_line(to_line(event)) == event
     for text in ("", "{", "[]", "5", '{"kind": "Exited", "code": 0}', '{"kind": "Begun"}', '{"steps": 3}'):
         assert from_line(text) is None
-
-
-def test_torn_line_of_attempts_loses_no_other_line(tmp_path: Path) -> None:
-    attempts.note(tmp_path, {"event": "begun", "number": 1})
-    with (tmp_path / "attempts.jsonl").open("a") as file:
-        file.write('{"checksum":"12')
-    attempts.note(tmp_path, {"event": "begun", "number": 2})
-    assert [line["number"] for line in attempts.read_attempts(tmp_path)] == [1, 2]
