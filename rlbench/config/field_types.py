@@ -20,13 +20,13 @@ Alpha: TypeAlias = Annotated[float, Field(gt=0, description="entropy coefficient
 AlphaLr: TypeAlias = Annotated[float | None, Field(gt=0, description="learning rate of α; none: α is fixed")]
 LogStdMin: TypeAlias = Annotated[float, Field(description="lower bound of the log std")]
 Revision: TypeAlias = Annotated[Literal[1], Field(description="raised by every change of code that can move a score")]
-Critics: TypeAlias = Annotated[int, Field(ge=1, description="critics, whose minimum is the target")]
+Critics: TypeAlias = Annotated[int, Field(ge=1, le=1_000, description="critics, whose minimum is the target")]
 CriticLr: TypeAlias = Annotated[float, Field(gt=0, description="learning rate of the critics' Adam")]
 ActorLr: TypeAlias = Annotated[float, Field(gt=0, description="learning rate of the actor's Adam")]
 Polyak: TypeAlias = Annotated[float, Field(gt=0, le=1, description="Polyak coefficient per gradient step")]
-UpdatesPerStep: TypeAlias = Annotated[float, Field(gt=0, description="gradient steps per agent step")]
+UpdatesPerStep: TypeAlias = Annotated[float, Field(gt=0, le=1_000, description="gradient steps per agent step")]
 LearningStarts: TypeAlias = Annotated[int, Field(ge=1, description="agent steps before the first update")]
-Widths: TypeAlias = tuple[Annotated[int, Field(ge=1)], ...]
+Widths: TypeAlias = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(max_length=100)]
 NStep: TypeAlias = Annotated[int, Field(ge=1, le=100, description="rewards summed per target, within an episode")]
 
 

@@ -174,10 +174,10 @@ def _networks(spec: Spec) -> int:
         case online.ActorCriticConfig() | OfflineConfig():
             return _dense(spec, algo)
         case online.QLearningConfig(dueling=dueling, noisy=noisy):
-            return _q_network(task, algo, dueling=dueling, noisy=noisy is not None)
+            return _q_network(spec, algo, dueling=dueling, noisy=noisy is not None)
         case DiscreteOfflineConfig(method=method):  # doubled for a second head with a policy
             heads = 1 if isinstance(method, DiscreteBCConfig | DiscreteCQLConfig) else 2
-            return heads * _q_network(task, algo)
+            return heads * _q_network(spec, algo)
         case online.DiscreteSACConfig(torso=torso, hidden=hidden, critics=critics):
             layers, features, per_row = _torso(torso, task)
             layers += [(features, hidden), *[(hidden, ACTIONS)] * (1 + critics)]
@@ -200,7 +200,7 @@ def _networks(spec: Spec) -> int:
 def _dense(spec: Spec, algo: online.ActorCriticConfig | OfflineConfig) -> int:
     """Bytes of actor, critics and VAE, and of the sampled actions of a batch, or of the envs that act."""
     numbers, actions = SHAPES.get(world_of(spec.task).id, (64, 8))
-    critics = algo.critics if isinstance(algo, online.ActorCriticConfig) else 2
+    critics: int = getattr(getattr(algo, "method", algo), "critics", 2)
     networks = [(numbers, *algo.widths, 2 * actions), *[(numbers + actions, *algo.widths, 1)] * critics]
     rows, acting_rows = algo.batch, 0
     match algo:
@@ -222,17 +222,19 @@ def _dense(spec: Spec, algo: online.ActorCriticConfig | OfflineConfig) -> int:
 
 
 def _q_network(
-    task: Task, algo: online.QLearningConfig | DiscreteOfflineConfig, *, dueling: bool = False, noisy: bool = False
+    spec: Spec, algo: online.QLearningConfig | DiscreteOfflineConfig, *, dueling: bool = False, noisy: bool = False
 ) -> int:
-    """Bytes of a Q-network, and of one batch passing through it."""
-    layers, features, per_row = _torso(algo.torso, task)
-    width, fractions, cosines = _head(algo.head)
+    """Bytes of a Q-network, and of one batch or the acting envs passing through it."""
+    layers, features, per_row = _torso(algo.torso, spec.task)
+    width, fractions, acting, cosines = _head(algo.head)
     streams = [(features, algo.hidden), (algo.hidden, ACTIONS * width)]
     if dueling:
         streams += [(features, algo.hidden), (algo.hidden, width)]
     layers += [*streams * (1 + noisy), *([(cosines, features)] if cosines else [])]
-    per_row += fractions * (features * bool(cosines) + algo.hidden * (1 + dueling) + ACTIONS * width)
-    return 4 * (PARAMETER_COPIES * _parameters(layers) + ACTIVATION_COPIES * algo.batch * per_row)
+    state = features * bool(cosines) + algo.hidden * (1 + dueling) + ACTIONS * width
+    batch_values = ACTIVATION_COPIES * algo.batch * (per_row + fractions * state)
+    env_values = max(spec.task.envs, spec.protocol.envs) * acting * state  # without gradients
+    return 4 * (PARAMETER_COPIES * _parameters(layers) + max(batch_values, env_values))
 
 
 def _icm(spec: Spec) -> int:
@@ -259,19 +261,17 @@ def _parameters(layers: Sequence[tuple[int, ...]]) -> int:
     return sum(prod(layer) + layer[-1] for layer in layers)
 
 
-def _head(head: online.HeadConfig) -> tuple[int, int, int]:
-    """Numbers per action, states a row becomes, and cosines of its embedding."""
+def _head(head: online.HeadConfig) -> tuple[int, int, int, int]:
+    """Numbers per action, states a row becomes in learning and in acting, and cosines of its embedding."""
     match head:
         case online.DQNHeadConfig():
-            return 1, 1, 0
-        case online.C51HeadConfig(n_atoms=atoms):
-            return atoms, 1, 0
-        case online.QRDQNHeadConfig(n_quantiles=count):
-            return count, 1, 0
-        case online.IQNHeadConfig(n_taus=learn, n_target_taus=target, cosines=cosines):
-            return 1, max(learn, target), cosines
+            return 1, 1, 1, 0
+        case online.C51HeadConfig(n_atoms=count) | online.QRDQNHeadConfig(n_quantiles=count):
+            return count, 1, 1, 0
+        case online.IQNHeadConfig(cosines=cosines) as iqn:
+            return 1, max(iqn.n_taus, iqn.n_target_taus), max(iqn.n_policy_taus, iqn.n_eval_taus), cosines
         case online.FQFHeadConfig(n_quantiles=count, cosines=cosines):
-            return 1, count, cosines
+            return 1, count, count, cosines
         case _:
             assert_never(head)
 

@@ -274,7 +274,7 @@ class DiscreteSACConfig(Family):
     gamma: field_types.Discount = 0.99
     tau: field_types.Polyak = 0.005
     batch: field_types.Batch = 64
-    updates_per_step: float = Field(default=0.1, gt=0, description="gradient steps of each network per agent step")
+    updates_per_step: float = Field(default=0.1, gt=0, le=1_000, description="gradient steps of a net per agent step")
     learning_starts: field_types.LearningStarts = 640
     replay: ReplayConfig = ReplayConfig()
     curiosity: OptionalCuriosity = None
@@ -297,7 +297,7 @@ class PPOConfig(Frozen):
         description="lower bound of the surrogate for negative advantages, in advantages; none: no bound",
     )
     value_clip: bool = Field(default=False, description="clip the value to within clip of its old value")
-    epochs: int = Field(default=1, ge=1, description="passes over a rollout")
+    epochs: int = Field(default=1, ge=1, le=1_000, description="passes over a rollout")
     minibatches: int = Field(default=1, ge=1, description="minibatches per pass, of equally many steps")
     recompute: bool = Field(default=False, description="recompute advantages and targets before later passes")
     value: float = Field(default=0.5, ge=0, description="coefficient of the value loss")
@@ -320,10 +320,10 @@ class TRPOConfig(Frozen):
     step: float = Field(default=0.1, gt=0, description="step size of NPG, in natural gradients")
     max_kl: float | None = Field(default=None, gt=0, description="trust region of TRPO, in nats; none: NPG")
     backtrack_coef: float = Field(default=0.8, gt=0, lt=1, description="backtracking coefficient of the line search")
-    max_backtracks: int = Field(default=10, ge=1, description="maximum steps of the line search")
-    iterations: int = Field(default=10, ge=1, description="iterations of the conjugate gradient")
+    max_backtracks: int = Field(default=10, ge=1, le=1_000, description="maximum steps of the line search")
+    iterations: int = Field(default=10, ge=1, le=1_000, description="iterations of the conjugate gradient")
     damping: float = Field(default=0.1, ge=0, description="damping, added to the diagonal of the Fisher matrix")
-    critic_steps: int = Field(default=20, ge=1, description="gradient steps of the critic per rollout")
+    critic_steps: int = Field(default=20, ge=1, le=1_000, description="gradient steps of the critic per rollout")
 
 
 class PolicyGradientConfig(Family):

@@ -7,7 +7,6 @@ models is chosen by name (``algo.torso=mlp``) and starts from that model's defau
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import NoneType, UnionType
@@ -21,6 +20,7 @@ from rlbench.errors import UnknownName, UsageError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
+LARGE: Final = 1e30  # beyond every setting; a product of a few such numbers is still a float
 DOTS: Final = 1_000
 """On a line of TOML; its parser takes time and memory by the square of the dots of a key."""
 
@@ -185,8 +185,9 @@ def _value(annotation: Any, current: object, setting: Setting) -> object:
         raise UnknownName("choice", text, words, where=f"{setting.source} {setting.path}")
     complaint = ""
     for candidate in _readings(text):
-        if isinstance(candidate, float) and not math.isfinite(candidate):
-            complaint = complaint or "it must be finite"
+        numbers = candidate if isinstance(candidate, list) else [candidate]
+        if any(isinstance(number, int | float) and not abs(number) < LARGE for number in numbers):
+            complaint = complaint or f"it must be finite and below {LARGE:g}"
             continue
         try:
             return TypeAdapter(annotation).validate_json(json.dumps(candidate), strict=True)

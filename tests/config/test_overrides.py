@@ -123,6 +123,7 @@ def test_settings_change_nothing_else() -> None:
         ("algo.torso.kind=mlp", "unknown field 'kind'"),
         ("algo.lr.x=1", "lr is 0.0001 and has no fields"),
         ("algo.lr=fast", "expected a number"),
+        ("algo.lr=true", "expected a number"),
         ("algo.lr=", "expected a number"),
         ("algo.batch=1.5", "expected a whole number"),
         ("algo.double=2", "expected true or false"),
@@ -141,17 +142,8 @@ def test_invalid_setting_is_refused_with_a_suggestion(text: str, why: str) -> No
     assert len(message.splitlines()) == 1
 
 
-def test_boolean_is_refused_as_a_number() -> None:
-    assert "expected a number" in refusal("algo.lr=true")
-
-
-@pytest.mark.parametrize("number", ["nan", "-inf", "1e999"])
-def test_nan_is_not_parsed_as_none(number: str) -> None:
-    assert "protocol.stop" in refusal(f"protocol.stop={number}")
-
-
-@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "NaN", "Infinity", "1e999"])
-@pytest.mark.parametrize("path", ["algo.lr", "algo.gamma", "algo.epsilon.end"])
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "NaN", "Infinity", "1e999", "9" * 400])
+@pytest.mark.parametrize("path", ["algo.lr", "algo.gamma", "algo.epsilon.end", "algo.hidden", "protocol.stop"])
 def test_nan_and_infinity_are_refused(path: str, number: str) -> None:
     assert path in refusal(f"{path}={number}")
 

@@ -1,6 +1,7 @@
 """R6: memory is estimated within a tenth, refused if missing, and lack of memory fails no run."""
 
 import json
+import re
 import sys
 from collections import deque
 from pathlib import Path
@@ -222,26 +223,34 @@ def test_equal_records_of_a_shard_are_moved_at_most_twice(monkeypatch: Patch) ->
 
 
 @pytest.mark.parametrize(
-    "change",
+    "line",
     [
-        ("protocol.envs=1000000000", "protocol.episodes=1000000000"),
-        ("protocol.envs=1", "protocol.episodes=1000000000"),
-        ("task.envs=1000000000", "algo.replay.capacity=100000000000", "algo.learning_starts=1000000000000"),
+        *(f"dqn Catch protocol.envs={envs} protocol.episodes=1000000000" for envs in (1, 1_000_000_000)),
+        "dqn Catch task.envs=1000000000 algo.replay.capacity=100000000000 algo.learning_starts=1000000000000",
+        "dqn Catch algo.torso.widths=" + ",".join(["8"] * 101),
+        *("sac Catch algo.critics=1000000000", "sac Pendulum-v1 algo.critics=1000000000"),
+        *(f"dqn Catch algo.updates_per_step={10**9}", f"ppo Catch algo.method.epochs={10**9}"),
+        *(f"npg Catch algo.method.{name}={10**9}" for name in ("iterations", "critic_steps", "max_backtracks")),
     ],
 )
-def test_numbers_of_envs_and_episodes_are_bounded(change: tuple[str, ...], tmp_path: Path) -> None:
-    sets = [word for text in change for word in ("--set", text)]
-    assert "less than or equal to" in stderr_of(
-        ["run", "toy", "dqn", "--task", "Catch", "--results", str(tmp_path / "results"), *sets]
-    )
+def test_numbers_that_no_run_survives_are_bounded(line: str, tmp_path: Path) -> None:
+    command = f"run toy {re.sub('(?= [a-z]+[.])', ' --set', line)} --results {tmp_path / 'results'}"
+    assert re.search("less than or equal to|at most 100 items", stderr_of(command))
     assert not (tmp_path / "results").exists()
 
 
-def test_memory_estimate_counts_the_envs_of_a_small_task() -> None:
-    spec = apply_settings(
-        suites.spec("toy", "dqn", "CartPole-v1"), [parse("protocol.envs=10000"), parse("protocol.episodes=10000")]
-    )
-    assert footprint(spec).emulators >= 10_000 * 4_300
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(f"toy iqn networks algo.head.{name}=1000" for name in ("n_policy_taus", "n_eval_taus")),
+        "offline crr networks algo.method.critics=1000",
+        "toy dqn emulators protocol.envs=10000 protocol.episodes=10000",
+    ],
+)
+def test_memory_estimate_counts_what_a_setting_enlarges(line: str) -> None:
+    suite, algorithm, part, *changes = line.split()
+    spec = suites.spec(suite, algorithm, suites.tasks(suite)[0])
+    assert getattr(footprint(apply_settings(spec, map(parse, changes))), part) > 2 * getattr(footprint(spec), part)
 
 
 LIMITED = """
