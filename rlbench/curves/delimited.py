@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, cast, get_args
 
 import numpy as np
 
@@ -263,13 +263,9 @@ def kind_of(metric: str) -> Kind:
 
 
 def _kind(text: str, where: str) -> Kind | None:
-    match text:
-        case "":
-            return None
-        case "training" | "evaluation":
-            return text
-        case _:
-            raise RefusedFile(f"{where}: kind {printable(text, 40)!r} is unknown; write training or evaluation")
+    if text not in {"", *get_args(Kind)}:
+        raise RefusedFile(f"{where}: kind {printable(text, 40)!r} is unknown; write training or evaluation")
+    return cast("Kind | None", text or None)
 
 
 def _seed(text: str, where: str) -> int | None:

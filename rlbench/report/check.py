@@ -32,6 +32,7 @@ Aspect = Literal["score", "at", "speed", "run", "pooled"]
 WORSE = {"REGRESSED", "SLOWER", "BELOW", "BEHIND"}
 UNDECIDED = {"SUSPECT", "TOO FEW", "INCONCLUSIVE", "OPEN"}
 OPEN = UNDECIDED | {"NOT RUN", "PARTIAL", "TOO EARLY"}
+JUNIT = {"failure": WORSE, "error": {"FAILED"}, "skipped": OPEN | {"NEW", "NOT COMPARABLE"}}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,12 +71,17 @@ def against_references(
     if of_imported:
         cells = tuple(cell for cell in cells if cell.measured is not None and cell.measured.imported)
     kind: Kind = "at" if at else "full"
-    rows = [row for row in pooled_rows(cells) if row.kind == kind] if pool else []
-    findings = [_finding(CellKey(suite, row.algorithm, "", ""), "pooled", row.word, str(row)) for row in rows]
-    keys = pooled_keys(cells, kind) if pool else set()
+    runs_by_cell, keys = sources.runs(), pooled_keys(cells, kind) if pool else set()
+    findings = []
+    for row in pooled_rows(cells) if pool else ():
+        own = sorted(key for key in keys if key.algorithm == row.algorithm)
+        notes = [f"{task_name(key)}: {note}" for key in own for note in remarks(runs_by_cell.get(key, Runs()))]
+        if row.kind == kind:
+            key = CellKey(suite, row.algorithm, "", "")
+            findings.append(_finding(key, "pooled", row.word, "; ".join([str(row), *notes])))
     alone = (cell for cell in cells if cell.key not in keys and not (at and cell.documented is None))
     findings += [_at_finding(cell) if at else _score_finding(cell) for cell in alone]
-    for key, runs in sorted(sources.runs().items()):
+    for key, runs in sorted(runs_by_cell.items()):
         if key.suite == suite:
             findings += _run_findings(key, runs, (*runs.failed, *runs.other_data, *runs.versions))
     return findings
@@ -179,13 +185,8 @@ def to_junit(findings: Sequence[Finding], title: str) -> str:
     """Format JUnit XML: worse is a failure, a failed run an error, undecided is skipped."""
     cases = []
     for f in findings:
-        inside, message = "", f'message="{escape(f"{f.word}: {f.reason}")}"'
-        if f.word in WORSE:
-            inside = f"<failure {message}/>"
-        elif f.word == "FAILED":
-            inside = f"<error {message}/>"
-        elif f.word in OPEN | {"NEW", "NOT COMPARABLE"}:
-            inside = f"<skipped {message}/>"
+        kind = next((kind for kind, words in JUNIT.items() if f.word in words), "")
+        inside = f'<{kind} message="{escape(f"{f.word}: {f.reason}")}"/>' if kind else ""
         where = escape(".".join(filter(None, (f.suite, f.algorithm))))
         cases.append(
             f'<testcase classname="{where}" name="{escape(f"{f.task} {f.aspect}".strip())}">{inside}</testcase>'
