@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from rlbench.cli import completion
 from rlbench.cli.choices import Checkpoint, parse_count
 from rlbench.cli.options import Json, Quiet, argument, option, run_folder
-from rlbench.errors import UnknownRun, UsageError, suggest, suggest_path
+from rlbench.errors import DoesNotFit, UnknownRun, UsageError, suggest, suggest_path
 
 if TYPE_CHECKING:
     from rlbench.datasets.policies import Policy
@@ -66,11 +66,13 @@ def generate(
     """
     from rlbench.cli import recordings
     from rlbench.cli.preflight import check_disk_space, check_writable
+    from rlbench.config.footprint import size_text
     from rlbench.datasets import locations
     from rlbench.datasets.hdf5_writer import write_hdf5
     from rlbench.datasets.policies import read_policy_file
     from rlbench.datasets.recipes import POLICIES, PREFIX, load_recipe
     from rlbench.generate import Recording
+    from rlbench.records.machine import available_memory
 
     if epsilon is not None:
         if mixture or noise or deterministic or not (policy and len(policy) == 1 and steps and name):
@@ -96,8 +98,10 @@ def generate(
     check_writable(path.parent)
     numbers = max(2 * policy.obs_size + policy.metadata.action_dim + 1 for policy in policies)
     bytes_needed = recipe.steps * (4 * numbers + 2)  # at most: it is compressed
-    remedy = "free some, or choose another folder with RLBENCH_DATASETS"
-    check_disk_space(path.parent, bytes_needed, recipe.name, remedy)
+    if (need := round(4.3 * bytes_needed)) > (free := available_memory()):  # the copies while it is made, as measured
+        few = f"{size_text(need)} of memory are needed, {size_text(free)} are free"
+        raise DoesNotFit(f"{recipe.name}: {few}; lower --steps, or use a larger machine")
+    check_disk_space(path.parent, bytes_needed, recipe.name, "free some, or name another disk in RLBENCH_DATASETS")
     recording = Recording(recipe, policies)
     recordings.print_progress(recording, recipe, quiet=quiet)
     file = write_hdf5(path, recording.result(), recording.provenance())

@@ -206,8 +206,10 @@ def test_checkpoint_is_at_most_as_large_as_estimated(tmp_path: Path) -> None:
 def test_data_that_do_not_fit_are_refused_before_generation_or_download(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "own"))
     free(monkeypatch, 100_000)
-    message = stderr_of(["data", "generate", *HOPPER, "--steps", "1000"])
-    assert "rlb-some: 0.1 MB of disk are needed" in message, "11 + 11 + 3 + 1 numbers and two flags a step: 106 bytes"
+    command = ["data", "generate", *HOPPER, "--steps", "1000"]  # 11 + 11 + 3 + 1 numbers and two flags: 106 bytes
+    assert "rlb-some: 0.1 MB of disk are needed" in stderr_of(command)
+    monkeypatch.setattr("rlbench.records.machine.available_memory", lambda: 4 * 106_000)
+    assert "rlb-some: 0.5 MB of memory are needed" in stderr_of(command)
     assert not list(tmp_path.rglob("*.hdf5*"))
 
 
