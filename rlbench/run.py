@@ -73,7 +73,7 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
         previous = _saved_computing(store, device_of(runtime).type)
         trainer = build(spec, _with_saved(runtime, previous), describe(spec), seal)
         _take_over(trainer, previous, store)
-        store.note_resumption()
+        store.note_resumption(trainer.clock.epochs)
         recorder, has_begun = _Recorder(runtime, store, trainer), True
         yield trainer.progress()
         for record in trainer:

@@ -74,7 +74,7 @@ def record_run(tmp_path: Path) -> RecordRun:
         metadata: dict[str, object] = {"env": {"env": "test/env"}} | ({} if data is None else {"data": dict(data)})
         metadata |= environment or {}
         store = locked(spec, tmp_path / "results", metadata, force=force)
-        store.note_resumption()
+        store.note_resumption(len(store.epochs))
         epochs = [epoch(i, mean, i * spec.budget.epoch, spec.seed) for i, mean in enumerate(means)]
         for record in epochs:
             store.append(record)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import ChainMap
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import get_args
@@ -59,6 +60,8 @@ def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> tup
     if not (folder / "spec.json").exists():
         raise UsageError(f"{folder}: no run's folder{suggest_path(folder)}; name one: results/…/seed=0")
     record = read_record(folder)
+    environment = ChainMap(*map(dict, record.resumed[: record.restarts][::-1]), dict(record.environment))
+    record = replace(record, environment={name: value for name, value in environment.items() if value is not None})
     last = _last(record, epochs)
     with _variables(record):
         return _train_again(record, last, dataset)

@@ -77,7 +77,7 @@ def read_attempts(folder: Path) -> list[dict[str, object]]:
 class Resumption(NamedTuple):
     """A process that resumed a run on another machine or with other versions."""
 
-    epoch: int  # number of recorded epochs
+    epoch: int  # the first that this process trained
     environment: Mapping[str, object]  # the values that differ
 
 
@@ -94,7 +94,7 @@ def resumptions(metadata: Mapping[str, object]) -> list[Resumption]:
 
 
 def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int) -> None:
-    """Add to the metadata what differs in the ``environment`` of a process that resumes after ``epoch`` epochs."""
+    """Add to the metadata what differs in the ``environment`` of a process that trains from ``epoch`` on."""
     path = folder / "spec.json"
     metadata = files.read_sealed(path)
     first = metadata.get("environment")

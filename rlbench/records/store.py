@@ -53,6 +53,7 @@ class Record:
     epochs: tuple[Epoch, ...]
     outcome: Outcome | None
     resumed: tuple[Mapping[str, object], ...] = ()  # changes of the environment, a mapping for each later process
+    restarts: int = 0  # number of them until the last that had no checkpoint, so that its epochs replaced all others
 
     def has_ended(self, until: int | None = None) -> bool:
         """Return whether the run has ended, or was interrupted with an epoch at ``until`` steps or later."""
@@ -83,12 +84,14 @@ def read_record(folder: Path) -> Record:
         raise RefusedFile(
             f"{folder / 'epochs.jsonl'}: holds {len(epochs)} epochs, outcome.json counts {outcome.epochs}; restore it"
         )
-    environment, resumed = clean_texts(metadata.get("environment")), clean_texts(metadata.get("resumed", []))
+    environment = clean_texts(metadata.get("environment"))
+    later = _resumptions({"resumed": clean_texts(metadata.get("resumed", []))}, path)
     return Record(
         folder=folder,
         spec=spec,
         environment=environment if isinstance(environment, dict) else {},
-        resumed=tuple(resumption.environment for resumption in _resumptions({"resumed": resumed}, path)),
+        resumed=tuple(resumption.environment for resumption in later),
+        restarts=max((number for number, resumption in enumerate(later, 1) if resumption.epoch == 0), default=0),
         epochs=epochs,
         outcome=outcome,
     )
@@ -152,7 +155,7 @@ class Store:
         self.folder, self._lock, self.spec, self.environment = folder, lock, spec, environment
         self._epochs: list[Epoch] = []
         self._size = 0  # bytes of epochs.jsonl
-        self._resumes_at: int | None = None  # epochs recorded by former processes
+        self._resumes = False  # the run of a former process
         self.crash: IO[str] | None = None  # open for the last messages of a dying process
         self.died: str | None = None  # why the attempt before this one ended, where it crashed
 
@@ -213,10 +216,10 @@ class Store:
         """Outcome on disk; None while there is none."""
         return read_outcome(self.folder)
 
-    def note_resumption(self) -> None:
-        """Add to the record what differs in this process's environment, if it resumes a run."""
-        if self._resumes_at is not None:
-            note_resumption(self.folder, self.environment, self._resumes_at)
+    def note_resumption(self, epoch: int) -> None:
+        """Add to the record what differs in this process's environment, if it resumes a run, from ``epoch`` on."""
+        if self._resumes:
+            note_resumption(self.folder, self.environment, epoch)
 
     def append(self, epoch: Epoch) -> bool:
         """Write an epoch to disk; return True if it replaced others.
@@ -321,7 +324,7 @@ class Store:
             raise RefusedFile(f"{path}: holds another run ({record.spec.id}, seed {record.spec.seed}); move it away")
         lines, self._epochs = self.folder / "epochs.jsonl", list(record.epochs)
         if record.outcome is None or record.outcome.status == "interrupted":
-            self._resumes_at = len(record.epochs)
+            self._resumes = True
             if lines.exists():
                 disk.open_append(lines).close()  # a hard link is refused now, not after an epoch
         if lines.exists() and files.read_text(lines) != self._text():  # its last line was torn, which may be its first

@@ -15,6 +15,7 @@ from rlbench.records import files, store
 from rlbench.report.integrity import verify_records
 from rlbench.report.reference_table import DATA
 from tests.commands import json_of, stderr_of, stdout_of
+from tests.conftest import Patch
 from tests.forging import Change, reseal
 from tests.schemas import complaints
 
@@ -85,8 +86,11 @@ def test_replay_prints_changes_of_code_and_machine(folder: Path) -> None:
     assert f"  torch: 1.13.0 recorded, {torch.__version__} here" in out
 
 
-def test_replay_uses_the_recorded_threads_and_engine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reseal(folder / "spec.json", environment(torch_threads=2, updates="compiled"))
+@pytest.mark.parametrize("restarted", [False, True])
+def test_replay_uses_the_recorded_threads_and_engine(folder: Path, monkeypatch: Patch, restarted: bool) -> None:
+    values: dict[str, object] = {"torch_threads": 2, "updates": "compiled"}
+    later = {"resumed": [{"epoch": 0, "environment": {**values, "MKL_NUM_THREADS": None}}]}
+    reseal(folder / "spec.json", (lambda head: head.update(later)) if restarted else environment(**values))
     runtimes, run = [], training.run
 
     def listening(spec: Spec, runtime: Runtime, *more: object) -> Iterator[object]:

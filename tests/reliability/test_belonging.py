@@ -197,7 +197,7 @@ def test_the_record_names_the_threads_that_a_resumed_run_takes(tmp_path: Path) -
     """Not those that the process which goes on would take for a run of its own."""
     for threads in (1, 2):
         store = locked(CATCH.spec(), tmp_path, {"torch_threads": threads})
-        store.note_resumption()
+        store.note_resumption(1)
         checkpoint.save(store.folder / "checkpoint" / "resume", {"threads": 1})
         store.release()
     assert resumptions(files.read_sealed(CATCH.folder(tmp_path) / "spec.json")) == []

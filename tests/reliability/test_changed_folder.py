@@ -109,7 +109,6 @@ SPECIALS: dict[str, Callable[[Path, Path], None]] = {
 PLACES = ("epochs.jsonl", "outcome.json", "spec.json", ".lock", "crash.txt", "failure.txt", "checkpoint")
 PLACES += tuple(f"checkpoint/{name}" for name in ("resume", ".resume.old", "best", "last"))
 
-
 CASES = sorted(product(PLACES, SPECIALS))
 QUICK = (("checkpoint", "link"), ("checkpoint/last", "link"), ("crash.txt", "FIFO"), ("outcome.json", "FIFO"))
 
