@@ -119,7 +119,6 @@ HeadConfig = Annotated[
 ]
 TorsoConfig = Annotated[NatureConfig | MLPConfig, Field(discriminator="kind")]
 
-
 REPLAY_SMOKE_LIMITS: Final[Mapping[str, float]] = {
     "replay.capacity": 5_000,
     "learning_starts": 400,

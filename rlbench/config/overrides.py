@@ -232,13 +232,8 @@ def _kind(model: type[BaseModel]) -> str:
 
 
 def _name(annotation: Any) -> str:
-    words = []
-    for member in _members(annotation):
-        if get_origin(member) is Literal:
-            words.append(" or ".join(str(v) for v in get_args(member)))
-        elif get_origin(member) is tuple:
-            words.append("a list such as 64,64")
-        else:
-            names = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "none"}
-            words.append(names.get(member, str(member)))
-    return " or ".join(words)
+    names: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    names |= {NoneType: "none", tuple: "a list such as 64,64"}
+    parts = ((m, get_origin(m)) for m in _members(annotation))
+    words = [word for m, origin in parts for word in (get_args(m) if origin is Literal else (origin or m,))]
+    return " or ".join(names.get(word, str(word)) for word in words)

@@ -23,7 +23,6 @@ AlgoConfig = Annotated[
     Field(discriminator="family"),
 ]
 
-
 MAX_THREADS: Final = 1024
 """Threads of torch, at most, that a request, a record or a checkpoint may ask for."""
 

@@ -92,7 +92,8 @@ def _serialize(dataset: Dataset, attributes: Mapping[str, str | float]) -> bytes
 
 
 def _write_bytes(path: Path, raw: bytes) -> None:
-    with path.open("wb") as file:
+    path.unlink(missing_ok=True)  # of a crash or another program: no link is followed
+    with path.open("xb") as file:
         file.write(faults.cut("dataset.torn", raw))
         file.flush()
         faults.point("dataset.torn")

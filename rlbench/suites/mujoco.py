@@ -43,7 +43,6 @@ OFF_POLICY = {
     "redq": ActorCriticConfig(policy=SACPolicyConfig(), critics=10, redq_subset=2, updates_per_step=20, delay=20),
 }
 
-
 OTHER_BOUNDS = ("Humanoid-v4", "InvertedPendulum-v4")
 """Tasks with action bounds other than ±1: ±0.4 and ±3."""
 

@@ -21,7 +21,6 @@ from tests.algorithms.recorded import ACTIONS, BATCH, OBS, Array, batch, changes
 
 USUAL, CPU = TD3PolicyConfig(smoothing=0.2, clip=0.5), torch.device("cpu")
 
-
 Units: TypeAlias = tuple[Tensor, Tensor]
 
 UNITS = (torch.tensor([0.4, 3.0], dtype=torch.float64), torch.tensor([0.0, 0.5], dtype=torch.float64))

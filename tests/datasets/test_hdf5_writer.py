@@ -84,7 +84,6 @@ def test_a_write_that_fails_leaves_what_was_there_and_no_half_file(
 ) -> None:
     path = tmp_path / "rlb-small.hdf5"
     before = put(path)
-
     monkeypatch.setattr(h5py.File, "create_dataset", full)
     with pytest.raises(ResourceExhausted, match="No space left on device; free some space"):
         put(path, rows=7)
@@ -95,14 +94,15 @@ def test_a_write_that_fails_leaves_what_was_there_and_no_half_file(
 def test_replaced_data_set_replaces_its_checksum(tmp_path: Path) -> None:
     path = tmp_path / "rlb-small.hdf5"
     put(path)
+    (tmp_path / "rlb-small.hdf5.part").symlink_to(tmp_path / "precious")
     digest = put(path, rows=7)
+    assert not path.is_symlink() and not (tmp_path / "precious").exists()
     assert json.loads((tmp_path / "rlb-small.hdf5.sha256.json").read_text())["sha256"] == digest.sha256
 
 
 def test_new_data_set_never_has_an_old_checksum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "rlb-small.hdf5"
     put(path)
-
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(ResourceExhausted):
         put(path, rows=7)

@@ -17,7 +17,6 @@ REAL = ["hopper", "cheetah", "fetch", "envpool-hopper", "pendulum"]  # their act
 KINDS = ["ale", "envpool", "cartpole", "catch", *REAL, "gymnasium"]
 ATARI = slow_but(["ale", "envpool", "gymnasium"], 0, 1)  # the third are Gymnasium's own wrappers
 
-
 STEPS = 120
 SEEDS = [11, 13, 11]
 

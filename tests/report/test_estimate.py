@@ -95,9 +95,7 @@ def test_normalized_scores_are_on_d4rls_scale() -> None:
 
 PEAKED = [run(0.0, 100.0), *[run(5.0, 4.0)] * 3]
 
-
 ELEVEN = [run(70, 0, 10, 0, 10, 0, 10, 0, 10, 0, 10), run(70, 5, 0, 5, 0, 2.5, 0, 0, 0, 12.5, 0)]
-
 
 TO_TEN = Scale(0.0, 10.0)
 
