@@ -28,6 +28,7 @@ from rlbench.errors import Diverged, Interrupted, RefusedFile, ResourceExhausted
 from rlbench.ops.state_dict import State, integer, module_state, subtree
 from rlbench.records import manifest
 from rlbench.records.attempts import note
+from rlbench.records.machine import INSTRUCTIONS
 from rlbench.records.store import Store
 from rlbench.records.types import MAX_RETURN, Epoch, Outcome, Progress, Status
 from rlbench.signals import Stop, cause
@@ -44,6 +45,9 @@ OUT_OF_MEMORY: Final = (
     "can't start new thread",
 )
 """Messages of a plain RuntimeError by which torch, the system and threads report exhausted memory."""
+
+ROUNDING: Final = {"cpu", *INSTRUCTIONS}
+"""Parts of an environment by which every sum is rounded."""
 
 
 class SavedComputing(NamedTuple):
@@ -73,7 +77,6 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
         previous = _saved_computing(store, device_of(runtime).type)
         trainer = build(spec, _with_saved(runtime, previous), describe(spec), seal)
         _take_over(trainer, previous, store)
-        store.note_resumption(trainer.clock.epochs)
         recorder, has_begun = _Recorder(runtime, store, trainer), True
         yield trainer.progress()
         for record in trainer:
@@ -229,11 +232,11 @@ def _computing(trainer: Trainer, device: str) -> SavedComputing:
 
 
 def _take_over(trainer: Trainer, previous: SavedComputing | None, store: Store) -> None:
-    """Load the checkpoint, if any, and note the step at which the resume is not bit-exact."""
-    if previous is None:
-        return
-    _resume(trainer, store)
-    if previous != _computing(trainer, previous.device):
+    """Load the checkpoint, if any, and note this process, and the step at which the resume is not bit-exact."""
+    if previous is not None:
+        _resume(trainer, store)
+    changed = store.note_resumption(trainer.clock.epochs)
+    if previous is not None and (changed & ROUNDING or previous != _computing(trainer, previous.device)):
         trainer.inexact = tuple(dict.fromkeys((*trainer.inexact, trainer.clock.steps)))
 
 

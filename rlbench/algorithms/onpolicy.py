@@ -15,7 +15,6 @@ from rlbench.ops.types import Rollout
 ActorCriticNet: TypeAlias = SeparateActorCritic | SharedActorCritic
 EPSILON = 1e-8  # added under every square root in a denominator, as in the reference code
 
-
 METRICS: Final = ("policy_loss", "value_loss", "entropy", "divergence")
 """Metrics of on-policy learners; entropy in nats; divergence is the mean of log π_old − log π ≈ KL(π_old ‖ π)."""
 

@@ -40,7 +40,6 @@ PROGRESS_INTERVAL: Final = 0.1  # seconds between two reports of progress
 DUMP: Final = signal.SIGUSR2  # requests the stack on stderr
 IGNORED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # sent by a terminal or scheduler to every process
 
-
 Evaluator: TypeAlias = tuple[nn.Module, Callable[[int], Evaluation]]
 """Policy of a run, and its evaluation in an epoch."""
 

@@ -72,6 +72,8 @@ app.add_typer(export, name="export")
 NO_MEMORY: Final = ("failed to map segment", "cannot allocate memory", "can't start new thread")
 """Messages of the dynamic loader and of threads when memory is exhausted."""
 
+NO_HOME: Final = "Could not determine home directory"  # of an unknown user
+
 REFUSED_PATH: Final = (
     *(errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP),
     *(errno.EIO, errno.EEXIST, errno.EROFS),
@@ -175,6 +177,8 @@ def _unforeseen(error: Exception, *, debug: bool) -> int:
         print_error(f"memory is exhausted ({error!r}); free some, or raise `ulimit -v`, and run the same command again")
     elif (limit := os.strerror(errno.EMFILE)) in str(error):
         print_error(f"{limit}: raise `ulimit -n`, and run the same command again")
+    elif NO_HOME in str(error):
+        print_error(f"{NO_HOME} of a path that begins with ~; write the path in full")
     elif isinstance(error, KeyError) and "_RLBENCH_COMPLETE" in os.environ:
         print_error(f"_RLBENCH_COMPLETE is set, but not {error}, which a shell sets with it; unset it")
     elif "TORCH_LOGS" in str(error):

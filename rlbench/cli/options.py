@@ -171,7 +171,6 @@ EnvTimeout = Annotated[
     ),
 ]
 
-
 Quiet = Annotated[bool, option("--quiet", "Show no progress.")]
 Results = Annotated[Path, option("--results DIR", "Write records to this folder.", env="RLBENCH_RESULTS")]
 Records = Annotated[
@@ -288,7 +287,6 @@ Pipe = Annotated[int | None, option("--pipe", "", hidden=True)]
 
 RESULTS = Path("runs")
 TRACKED = Path("tracked")
-
 
 Run = Annotated[
     str, argument("RUN", "Its folder, a line of: rlbench list runs, or how its id begins.", completion.runs)

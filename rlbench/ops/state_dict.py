@@ -12,7 +12,6 @@ from torch import Tensor
 ValueT = TypeVar("ValueT")
 State: TypeAlias = dict[str, Union[Tensor, int, float, str, "State"]]
 
-
 MOMENTS: Final = {torch.optim.Adam: ("exp_avg", "exp_avg_sq"), torch.optim.RMSprop: ("square_avg",)}
 """Moments of each parameter that an optimizer keeps beside its count of steps."""
 

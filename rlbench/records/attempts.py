@@ -93,8 +93,8 @@ def resumptions(metadata: Mapping[str, object]) -> list[Resumption]:
     return [_resumption(line) for line in lines]
 
 
-def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int) -> None:
-    """Add to the metadata what differs in the ``environment`` of a process that trains from ``epoch`` on."""
+def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int) -> set[str]:
+    """Add to the metadata what differs in the ``environment`` of a process that trains from ``epoch`` on; name it."""
     path = folder / "spec.json"
     metadata = files.read_sealed(path)
     first = metadata.get("environment")
@@ -108,6 +108,7 @@ def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int)
     if changes:
         metadata["resumed"] = [line._asdict() for line in (*later, Resumption(epoch, changes))]
         files.replace(path, files.seal(metadata) + "\n")
+    return set(changes)
 
 
 def _saved_threads(folder: Path) -> dict[str, object]:

@@ -216,10 +216,9 @@ class Store:
         """Outcome on disk; None while there is none."""
         return read_outcome(self.folder)
 
-    def note_resumption(self, epoch: int) -> None:
+    def note_resumption(self, epoch: int) -> set[str]:
         """Add to the record what differs in this process's environment, if it resumes a run, from ``epoch`` on."""
-        if self._resumes:
-            note_resumption(self.folder, self.environment, epoch)
+        return note_resumption(self.folder, self.environment, epoch) if self._resumes else set()
 
     def append(self, epoch: Epoch) -> bool:
         """Write an epoch to disk; return True if it replaced others.

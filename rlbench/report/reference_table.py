@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 DATA = Path(__file__).parent / "data"
 OPTIMUM = "known optimum"  # the source of a score that is known by arithmetic
 
-
 FILES = ("documented_scores.csv", "d4rl_scores.csv", "atari_offline_scores.csv")
 """Tianshou's and what it cites; then what others published on recorded data, all of it offline."""
 

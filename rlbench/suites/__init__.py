@@ -19,7 +19,6 @@ from rlbench.suites.plugins import Package
 
 SUITES: dict[str, ModuleType] = {"atari": atari, "mujoco": mujoco, "offline": offline, "goals": goals, "toy": toy}
 
-
 MAX_NAMES = 8
 """Names that a message lists."""
 

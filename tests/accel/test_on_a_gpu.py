@@ -11,7 +11,6 @@ from rlbench.config.run import Runtime
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
-
 SLOW = (pytest.mark.slow, pytest.mark.timeout(600))
 
 

@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple, TypeAlias
 
 ROOT = Path(__file__).parents[2]
 
-
 Runs: TypeAlias = Literal["at import", "in a body", "never"]  # never: under TYPE_CHECKING
 
 

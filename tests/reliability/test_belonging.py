@@ -17,7 +17,7 @@ from rlbench.records.store import read_record
 from rlbench.run import run
 from rlbench.signals import Stop
 from tests.commands import run_command, stderr_of, stdout_of
-from tests.forging import locked, outcome_of
+from tests.forging import locked, outcome_of, reseal
 from tests.reliability.families import CATCH, FLAT, GAME, HOPPER, PENDULUM, Family
 from tests.reliability.run_one import carry, ending
 
@@ -246,10 +246,14 @@ def test_resume_of_a_stacked_run_records_the_step(tmp_path: Path) -> None:
     assert len(inexact(PENDULUM, tmp_path)) == 1
 
 
-def test_offline_run_records_the_steps_of_inexact_resumes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", ["engine", "cpu", "MKL_CBWR"])
+def test_offline_run_records_the_steps_of_inexact_resumes(part: str, tmp_path: Path) -> None:
     folder = FLAT.folder(tmp_path)
     carry(FLAT.spec(), tmp_path, 3, runtime=by("eager"))
-    checkpoint.save(folder / "checkpoint" / "resume", {**saved(folder), "engine": "compiled"})
+    if part == "engine":
+        checkpoint.save(folder / "checkpoint" / "resume", {**saved(folder), "engine": "compiled"})
+    else:
+        reseal(folder / "spec.json", lambda head: head["environment"].update({part: "another"}))
     for stop_after in (3, None):
         carry(FLAT.spec(), tmp_path, stop_after, runtime=by("eager"))
     assert len(inexact(FLAT, tmp_path)) == 1

@@ -438,7 +438,7 @@ def test_damaged_looks_are_a_fault(record_run: Callable[..., Path]) -> None:
     [
         *("verify LONG", "eval LONG", "compare LONG .", "data show LONG", "data show /proc/self/mem"),
         *("table toy --results LONG", "check toy --baseline LONG", "import LONG --as mujoco/sac --results ."),
-        "show mujoco ppo gym:CartPole-v1 --import __main__",
+        *("show mujoco ppo gym:CartPole-v1 --import __main__", "run offline td3bc --dataset ~nobody-here/a.hdf5"),
     ],
 )
 def test_argument_that_no_file_system_accepts_is_a_usage_error(line: str) -> None:

@@ -26,7 +26,6 @@ sys.argv[0] = "rlbench"
 sys.exit(main())
 """
 
-
 EGL = "MUJOCO_GL=egl needs libEGL, which is missing here; `unset MUJOCO_GL`, or `apt install libegl1`"
 
 

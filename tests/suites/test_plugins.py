@@ -53,7 +53,6 @@ class Env(gymnasium.Env):
 gymnasium.register("Doors-v7", entry_point=Env, max_episode_steps=20)
 """
 
-
 CACHES = (plugins.plugins, plugins._load_plugin, reference_files._installed, run_index.reference_spec)
 
 
