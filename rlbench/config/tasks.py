@@ -19,16 +19,16 @@ class AtariTask(Frozen):
     env: Literal["ale", "envpool", "gymnasium"] = Field(default="ale", description="emulator library")
     envs: field_types.Envs = 10
     async_batch: field_types.AsyncBatch = None
-    frame_skip: int = Field(default=4, ge=1, description="emulator frames per agent step")
-    stack: int = Field(default=4, ge=1, description="frames per observation")
-    size: int = Field(default=84, ge=36, description="pixels per side after area interpolation")
-    noops: int = Field(default=30, ge=0, description="maximum of no-op frames after a reset")
+    frame_skip: int = Field(default=4, ge=1, le=1_000, description="emulator frames per agent step")
+    stack: int = Field(default=4, ge=1, le=100, description="frames per observation")
+    size: int = Field(default=84, ge=36, le=1_000, description="pixels per side after area interpolation")
+    noops: int = Field(default=30, ge=0, le=1_000, description="maximum of no-op frames after a reset")
     fire: bool = Field(default=True, description="press FIRE after a reset where the game has it")
     episodic_life: bool = Field(default=True, description="a lost life ends a training episode, not an evaluation's")
     clip: bool = Field(default=True, description="the training reward is its sign; evaluation counts raw points")
     sticky: float = Field(default=0.0, ge=0, le=1, description="probability that the emulator repeats the last action")
     full_actions: bool = Field(default=False, description="all 18 actions instead of the game's minimal set")
-    max_frames: int = Field(default=108_000, ge=1, description="emulator frames per game, then truncation")
+    max_frames: int = Field(default=108_000, ge=1, le=10**9, description="emulator frames per game, then truncation")
 
 
 class ToyTask(Frozen):

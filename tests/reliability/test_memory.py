@@ -225,16 +225,17 @@ def test_equal_records_of_a_shard_are_moved_at_most_twice(monkeypatch: Patch) ->
 @pytest.mark.parametrize(
     "line",
     [
-        *(f"dqn Catch protocol.envs={envs} protocol.episodes=1000000000" for envs in (1, 1_000_000_000)),
-        "dqn Catch task.envs=1000000000 algo.replay.capacity=100000000000 algo.learning_starts=1000000000000",
-        "dqn Catch algo.torso.widths=" + ",".join(["8"] * 101),
-        *("sac Catch algo.critics=1000000000", "sac Pendulum-v1 algo.critics=1000000000"),
-        *(f"dqn Catch algo.updates_per_step={10**9}", f"ppo Catch algo.method.epochs={10**9}"),
-        *(f"npg Catch algo.method.{name}={10**9}" for name in ("iterations", "critic_steps", "max_backtracks")),
+        *(f"toy dqn Catch protocol.envs={envs} protocol.episodes=1000000000" for envs in (1, 1_000_000_000)),
+        "toy dqn Catch task.envs=1000000000 algo.replay.capacity=100000000000 algo.learning_starts=1000000000000",
+        "toy dqn Catch algo.torso.widths=" + ",".join(["8"] * 101),
+        *("toy sac Catch algo.critics=1000000000", "toy sac Pendulum-v1 algo.critics=1000000000"),
+        *(f"toy dqn Catch algo.updates_per_step={10**9}", f"toy ppo Catch algo.method.epochs={10**9}"),
+        *(f"atari dqn Pong* task.{name}={10**12}" for name in ("noops", "frame_skip", "max_frames", "size")),
+        *(f"toy npg Catch algo.method.{name}={10**9}" for name in ("iterations", "critic_steps", "max_backtracks")),
     ],
 )
 def test_numbers_that_no_run_survives_are_bounded(line: str, tmp_path: Path) -> None:
-    command = f"run toy {re.sub('(?= [a-z]+[.])', ' --set', line)} --results {tmp_path / 'results'}"
+    command = f"run {re.sub('(?= [a-z]+[.])', ' --set', line)} --results {tmp_path / 'results'}"
     assert re.search("less than or equal to|at most 100 items", stderr_of(command))
     assert not (tmp_path / "results").exists()
 
