@@ -49,11 +49,11 @@ class Table:
         """The name that a column has in this file.
 
         Raises:
-            RefusedFile: two columns have it.
+            RefusedFile: several columns may be meant.
         """
         names = [name for alias in ALIASES[field] for name in self.header if name.strip().lower() == alias]
-        if len({name.strip().lower() for name in names}) < len(names):
-            raise RefusedFile(f"{self.where}: has a column twice, {listing(names)}; write each column once")
+        if len(names) > 1:  # as step and global_step of W&B, of which one counts log calls
+            raise RefusedFile(f"{self.where}: has several columns of a {field}, {listing(names)}; keep one of them")
         return next(iter(names), None)
 
     def texts(self, field: str) -> Sequence[str]:

@@ -140,7 +140,7 @@ IMPORTS: dict[str, tuple[str | bytes, str]] = {
     "a task beyond Unicode": (scores(np.ones((1, 1)), np.array([2**31], "<u4").view("<U1")), "numbers and texts only"),
     "a std beside the mean": ("step,mean,std\n0,0,1\n9,1,2\n", "no seeds but 'mean', 'std'"),
     "an index beside the seeds": (",step,seed_0\n0,0,1\n1,9,2\n", "no seeds but ''"),
-    "a step in another case": ("step,Step,return\n0,0,1\n9,5,2\n", "has a column twice, step, Step"),
+    "a step in another case": ("step,Step,return\n0,0,1\n9,5,2\n", "several columns of a step, step, Step"),
     "an infinite return of a seed": ("step,seed_0\n0,1\n9,inf\n", "seed 0 at step 9 is not finite"),
     "an infinite return of an episode": ("step,episodic_return\n0,1\n9,-inf\n", "seed 0 at step 9 is not finite"),
 }
@@ -429,8 +429,7 @@ def test_damaged_looks_are_a_fault(record_run: Callable[..., Path]) -> None:
     cell = record_run([1.0]).parent
     (cell / looks.NAME).write_text("{}")
     out = stdout_of(f"verify {cell.parents[3]}", 2)
-    assert f"{looks.NAME}: damaged" in out and "1 fault" in out
-    assert "restore it, or begin in another folder" in out
+    assert f"{looks.NAME}: damaged" in out and "1 fault" in out and "restore it, or begin in another folder" in out
 
 
 @pytest.mark.parametrize(
