@@ -235,8 +235,8 @@ def _take_over(trainer: Trainer, previous: SavedComputing | None, store: Store) 
     """Load the checkpoint, if any, and note this process, and the step at which the resume is not bit-exact."""
     if previous is not None:
         _resume(trainer, store)
-    changed = store.note_resumption(trainer.clock.epochs)
-    if previous is not None and (changed & ROUNDING or previous != _computing(trainer, previous.device)):
+    changes = store.note_resumption(trainer.clock.epochs)
+    if previous is not None and (changes & ROUNDING or previous != _computing(trainer, previous.device)):
         trainer.inexact = tuple(dict.fromkeys((*trainer.inexact, trainer.clock.steps)))
 
 
