@@ -234,6 +234,8 @@ def _kind(model: type[BaseModel]) -> str:
 def _name(annotation: Any) -> str:
     names: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
     names |= {NoneType: "none", tuple: "a list such as 64,64"}
-    parts = ((m, get_origin(m)) for m in _members(annotation))
-    words = [word for m, origin in parts for word in (get_args(m) if origin is Literal else (origin or m,))]
-    return " or ".join(names.get(word, str(word)) for word in words)
+    words: list[object] = []
+    for member in _members(annotation):
+        origin = get_origin(member)
+        words += get_args(member) if origin is Literal else [names.get(origin or member, member)]
+    return " or ".join(map(str, words))
