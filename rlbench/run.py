@@ -10,7 +10,6 @@ import math
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
 from time import monotonic
 from typing import Final, NamedTuple, TypeAlias, get_args
@@ -22,6 +21,7 @@ from rlbench.assembly.assemble import build
 from rlbench.assembly.device import device_of
 from rlbench.assembly.engine import active_engine, refusals
 from rlbench.assembly.environments import describe
+from rlbench.assembly.restore import fingerprint
 from rlbench.config.run import MAX_THREADS, EngineName, Runtime, Spec
 from rlbench.datasets.checksums import Seal
 from rlbench.errors import Diverged, Interrupted, RefusedFile, ResourceExhausted, RlbenchError, RunFailed, UsageError
@@ -164,7 +164,7 @@ class _Recorder:
         policy = module_state(trainer.learner.policy())
         store.verify_unchanged()
         checkpoint.save(self.folder / "last", _policy_state(store, trainer, policy, trainer.clock.epochs - 1))
-        _finish(store, trainer.clock, trainer.inexact, self.reason, "done", weights(trainer))
+        _finish(store, trainer.clock, trainer.inexact, self.reason, "done", fingerprint({"policy": policy}))
         _remove_resume(self.folder)
 
 
@@ -308,14 +308,6 @@ def _policy_state(store: Store, trainer: Trainer, policy: State, epoch: int) -> 
     scale = trainer.scale
     own: State = {"policy": policy, "epoch": epoch, "run": {**manifest.origin(store.spec, store.environment)}}
     return own if scale is None else {**own, "scale": scale}
-
-
-def weights(trainer: Trainer) -> str:
-    """SHA-256 of the policy's parameters; equal for two runs of equal results."""
-    total = sha256()
-    for name, value in sorted(trainer.learner.policy().state_dict().items()):
-        total.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
-    return total.hexdigest()
 
 
 def _finish(

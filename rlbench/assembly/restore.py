@@ -120,7 +120,7 @@ def q_learning_of(spec: Spec) -> QLearningConfig:
 
 
 def fingerprint(state: State) -> str:
-    """SHA-256 of a saved policy's parameters, as in ``outcome.json``."""
+    """SHA-256 of a saved policy's parameters, as in ``outcome.json``; equal for two runs of equal results."""
     total = sha256()
     for name, value in sorted(subtree(state, "policy").items()):
         if isinstance(value, torch.Tensor):

@@ -104,12 +104,12 @@ def terminal_width() -> int | None:
 
 def print_note(message: str) -> None:
     """Write a line to stderr that is no error."""
-    _write_line(_one_line(message))
+    write_line(_one_line(message))
 
 
 def print_error(message: str) -> None:
     """Write an error to stderr, as one line."""
-    _write_line(f"rlbench: {_one_line(message)}")
+    write_line(f"rlbench: {_one_line(message)}")
 
 
 def tolerate_narrow_encodings() -> None:
@@ -120,7 +120,7 @@ def tolerate_narrow_encodings() -> None:
             stream.reconfigure(errors="rlbench")
 
 
-def _write_line(line: str) -> None:
+def write_line(line: str) -> None:
     """Write a line to stderr, unless it is closed: a lost terminal must not end a run."""
     with suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(line + "\n")

@@ -16,6 +16,7 @@ from threading import Thread
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
+from rlbench.cli.output import write_line
 from rlbench.records.types import Progress
 from rlbench.sweep.events import Begun, EpochEnd, to_line
 
@@ -120,9 +121,7 @@ class Lines:
     def say(self, message: str) -> None:
         """Write a line, unless stderr is closed."""
         if not self.quiet:
-            with suppress(OSError, ValueError, AttributeError):
-                sys.stderr.write(message + "\n")
-                sys.stderr.flush()
+            write_line(message)
 
     def _progress_text(self) -> str:
         if self.total == 1:

@@ -22,6 +22,7 @@ from rlbench import disk
 from rlbench.cli.choices import TRACKERS
 from rlbench.cli.output import print_note
 from rlbench.errors import RefusedFile, UnknownName, UsageError
+from rlbench.records.files import record_stamps
 
 if TYPE_CHECKING:
     from rlbench.config.run import Spec
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 INTERVAL: Final = 1.0  # seconds between two looks at the records
 PATIENCE: Final = 60.0  # seconds that the end of the command waits for trackers
-PARTS: Final = ("spec.json", "epochs.jsonl", "outcome.json")
 ENDED: Final = {"done": 0, "failed": 1}  # exit codes that W&B shows as finished and failed
 KILLED: Final = 255
 
@@ -140,7 +140,7 @@ class RecordWatcher(Thread):
 
     def _look(self) -> None:
         for folder in self._folders:
-            stamps = tuple(_stamp(folder / part) for part in PARTS)
+            stamps = record_stamps(folder)
             if stamps == self._stamps.get(folder) or stamps[0] is None:
                 continue
             from rlbench.records.store import read_record
@@ -227,12 +227,3 @@ def run_id(record: Record) -> str:
     """Return the W&B id of a run; each attempt that ``--force`` put aside keeps its own."""
     attempt = sum(1 for _ in record.folder.glob("attempt-*"))
     return f"{record.spec.id}-{record.spec.seed}" + (f"-{attempt}" if attempt else "")
-
-
-def _stamp(path: Path) -> tuple[int, ...] | None:
-    """Return values that change with the file; None while there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_size, status.st_mtime_ns

@@ -180,7 +180,21 @@ def _checksum(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:16]
 
 
-PARTS: Final = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint")
+RECORD_FILES: Final = ("spec.json", "epochs.jsonl", "outcome.json")
+PARTS: Final = (*RECORD_FILES, "checkpoint")
+
+
+def record_stamps(folder: Path) -> tuple[tuple[int, int, int] | None, ...]:
+    """Inode, size and time of each file of a record, which change whenever it does; None of a missing one."""
+    stamps: list[tuple[int, int, int] | None] = []
+    for name in RECORD_FILES:
+        try:
+            state = (folder / name).stat()
+        except OSError:
+            stamps.append(None)
+        else:
+            stamps.append((state.st_ino, state.st_size, state.st_mtime_ns))
+    return tuple(stamps)
 
 
 def folders(results: Path) -> Iterator[Path]:

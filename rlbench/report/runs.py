@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 from rlbench.config.names import printable
 from rlbench.records import store
+from rlbench.records.files import record_stamps
 from rlbench.records.types import Epoch
 from rlbench.report.reference_table import CellKey, published_scores
 from rlbench.report.repeats import Attempt, attempts
-
-FILES = ("spec.json", "epochs.jsonl", "outcome.json")
 
 
 class Evaluation(NamedTuple):
@@ -82,7 +81,7 @@ def read_run(folder: Path) -> Run:
     Raises:
         RefusedFile: a file is damaged, missing or newer than this version; the message names it.
     """
-    return _read(folder, tuple(map(_stamp, (folder / name for name in FILES))))
+    return _read(folder, record_stamps(folder))
 
 
 def epoch_numbers(folder: Path) -> list[str]:
@@ -91,7 +90,7 @@ def epoch_numbers(folder: Path) -> list[str]:
 
 
 @lru_cache(maxsize=8192)
-def _read(folder: Path, stamps: tuple[tuple[int, int, int], ...]) -> Run:
+def _read(folder: Path, stamps: tuple[object, ...]) -> Run:
     del stamps  # part of the cache's key
     record = store.read_record(folder)
     spec, epochs = record.spec, record.epochs
@@ -129,15 +128,6 @@ def _read(folder: Path, stamps: tuple[tuple[int, int, int], ...]) -> Run:
 
 def _numbers(epoch: Epoch) -> str:
     return repr((epoch.updated, epoch.evaluated and epoch.evaluated.returns))
-
-
-def _stamp(path: Path) -> tuple[int, int, int]:
-    """Inode, size and time of a file, which change whenever it does."""
-    try:
-        state = path.stat()
-    except OSError:
-        return 0, 0, 0
-    return state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def _offline_speeds(epochs: Sequence[Epoch]) -> Iterator[float]:
