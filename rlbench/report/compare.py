@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from rlbench.config.names import number_text, steps_text
 from rlbench.errors import UnknownName, UsageError, suggest_path
@@ -41,6 +41,9 @@ COMPARED_PARTS: Final = ("task", "protocol", "budget")
 
 ENDED: Final = frozenset({"done", "failed"})
 INTERVAL_SEEDS: Final = 5  # seeds of a task below which a bootstrap interval of means is too narrow to be shown
+
+
+Sides: TypeAlias = tuple[Mapping[CellKey, Runs], Mapping[CellKey, Runs]]
 
 
 class SettingRuns(NamedTuple):
@@ -98,17 +101,6 @@ def split_folder(name: str) -> tuple[Path, str] | None:
         return Path(name), ""
     folder, _, text = name.rpartition("@")
     return (Path(folder), text) if folder and Path(folder).is_dir() else None
-
-
-def runs_of_folder(name: str) -> dict[CellKey, Runs]:
-    """The runs of a results folder by cell, imported ones too, or only those of the setting that the side names.
-
-    Raises:
-        UnknownName: no run of the folder has the setting.
-    """
-    folder, text = split_folder(name) or (Path(name), "")
-    cells = with_imported(gather(folder), folder)
-    return of_setting(cells, text, str(folder))
 
 
 def of_setting(cells: dict[CellKey, Runs], text: str, where: str) -> dict[CellKey, Runs]:
@@ -220,55 +212,53 @@ def compare(first: str, second: str, evidence: Sources, suite: str | None, *, at
 
     Raises:
         UsageError: one is a folder and the other is not, or they share no task.
-        UnknownName: neither a folder nor an algorithm with runs.
+        UnknownName: neither a folder nor an algorithm with runs, or a setting that no run has.
     """
-    folders = [split_folder(name) is not None for name in (first, second)]
-    if all(folders):
-        return _folders((first, second), suite, at=at)
-    if any(folders):
-        other = second if folders[0] else first
+    names = (first, second)
+    folders = [folder for name in names if (folder := split_folder(name)) is not None]
+    if len(folders) == 1:
+        other = second if split_folder(first) else first
         raise UsageError(
             f"{other}: not a folder of records{suggest_path(Path(other))}; compare two folders or two algorithms"
         )
-    return _algorithms((first, second), evidence, suite, at=at)
-
-
-def _folders(names: tuple[str, str], suite: str | None, *, at: bool) -> Comparison:
-    first, second = (_of_suite(runs_of_folder(name), suite) for name in names)
-    for name, side in zip(names, (first, second), strict=True):
-        if not at and not any(_settings(runs, at=at) for runs in side.values()):
-            of = f" of {suite}" if suite else ""
-            raise UsageError(f"{name}: no run{of} has ended there; see: rlbench list runs --results {name}")
-    return _compare_cells(names, first, second, at=at, algorithms=False)
-
-
-def _algorithms(names: tuple[str, str], evidence: Sources, suite: str | None, *, at: bool) -> Comparison:
-    cells = _of_suite(evidence.with_imported(), suite)
-    algorithms = sorted({key.algorithm for key in cells})
-    if not algorithms:
-        raise UsageError(f"{evidence.own}: no runs to compare{f' of {suite}' if suite else ''}; see: rlbench list runs")
-    (first, _, _), (second, _, _) = parts = [name.partition("@") for name in names]
-    sides = []
-    for name, (algorithm, _, text) in zip(names, parts, strict=True):
-        if algorithm not in algorithms:
-            raise UnknownName("folder or algorithm with runs", name, algorithms, where=str(evidence.own))
-        own = {key._replace(algorithm=first): runs for key, runs in cells.items() if key.algorithm == algorithm}
-        sides.append(of_setting(own, text, algorithm))
-    return _compare_cells(names, sides[0], sides[1], at=at, algorithms=first != second)
-
-
-def _compare_cells(
-    names: tuple[str, str], first: Mapping[CellKey, Runs], second: Mapping[CellKey, Runs], *, at: bool, algorithms: bool
-) -> Comparison:
-    """Compare pairs of cells at equal steps, or by their ended runs."""
-    pairs, left_out = match_cells(first, second, names, at=at, algorithms=algorithms)
+    sides = _folders(names, folders, suite, at=at) if folders else _algorithms(names, evidence, suite)
+    algorithms = not folders and first.partition("@")[0] != second.partition("@")[0]
+    pairs, left_out = match_cells(*sides, names, at=at, algorithms=algorithms)
     every = (_task(key, a.runs, b.runs, at=at, cut=a.default or b.default) for key, a, b in pairs)
     tasks = tuple(task for task in every if task is not None)
     if not tasks:
         steps = " at equal steps" if at else ""
         why = f": {'; '.join(left_out)}" if left_out else f"{steps}; see: rlbench list runs"
-        raise UsageError(f"{names[0]} and {names[1]} have no cell in common that can be compared{why}")
+        raise UsageError(f"{first} and {second} have no cell in common that can be compared{why}")
     return _pool_tasks(names, tasks, tuple(left_out))
+
+
+def _folders(names: tuple[str, str], folders: Sequence[tuple[Path, str]], suite: str | None, *, at: bool) -> Sides:
+    """The runs of each folder by cell, imported ones too."""
+    first, second = (
+        _of_suite(of_setting(with_imported(gather(folder), folder), text, str(folder)), suite)
+        for folder, text in folders
+    )
+    for name, side in zip(names, (first, second), strict=True):
+        if not at and not any(_settings(runs, at=at) for runs in side.values()):
+            of = f" of {suite}" if suite else ""
+            raise UsageError(f"{name}: no run{of} has ended there; see: rlbench list runs --results {name}")
+    return first, second
+
+
+def _algorithms(names: tuple[str, str], evidence: Sources, suite: str | None) -> Sides:
+    cells = _of_suite(evidence.with_imported(), suite)
+    algorithms = sorted({key.algorithm for key in cells})
+    if not algorithms:
+        raise UsageError(f"{evidence.own}: no runs to compare{f' of {suite}' if suite else ''}; see: rlbench list runs")
+    first, sides = names[0].partition("@")[0], []
+    for name in names:
+        algorithm, _, text = name.partition("@")
+        if algorithm not in algorithms:
+            raise UnknownName("folder or algorithm with runs", name, algorithms, where=str(evidence.own))
+        own = {key._replace(algorithm=first): runs for key, runs in cells.items() if key.algorithm == algorithm}
+        sides.append(of_setting(own, text, algorithm))
+    return sides[0], sides[1]
 
 
 def _of_suite(cells: Mapping[CellKey, Runs], suite: str | None) -> dict[CellKey, Runs]:
