@@ -18,6 +18,7 @@ from rlbench.errors import RefusedFile, UnknownName
 from rlbench.report.reference_files import Curve, OutsideScore, read_references, selected_files, selected_name
 from rlbench.report.reference_table import (
     OPTIMUM,
+    SUITES,
     VERSIONED,
     CellKey,
     ReferenceScore,
@@ -31,7 +32,6 @@ from rlbench.report.reference_table import (
     row_of,
     scale_of,
     sourced,
-    suites,
 )
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _score(outside: OutsideScore) -> ReferenceScore:
 def _reference_cells(suite: str, files: tuple[Path, ...], name: str) -> tuple[ReferenceCell, ...]:
     cells, every, outside = [], every_score(suite, files), _outside_scores(files)
     if name:
-        scores = (score for table in {*suites(), suite} for of in every_score(table, files).values() for score in of)
+        scores = (score for table in {*SUITES, suite} for of in every_score(table, files).values() for score in of)
         systems = dict.fromkeys(score.system for score in scores)
         if name not in systems:
             raise UnknownName("reference", name, systems, where="--reference")

@@ -197,12 +197,6 @@ def published_scores(suite: str) -> dict[CellKey, list[ReferenceScore]]:
     return scores
 
 
-@cache
-def suites() -> tuple[str, ...]:
-    """Every suite with a reference, in the order of the data."""
-    return tuple(dict.fromkeys(row["suite"] for row in data_rows(FILES[0])))
-
-
 def parse_score(line: Line) -> ReferenceScore:
     """A row as a reference."""
     fields = {name: text for name, text in line.items() if text}

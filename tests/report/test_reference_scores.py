@@ -6,7 +6,7 @@ import pytest
 
 from rlbench.report.provenance import cells_of
 from rlbench.report.reference_scores import at_the_end, notes, primary, reference_cells, reference_curves
-from rlbench.report.reference_table import DATA, CellKey, ReferenceScore, row_of, scale_of, suites
+from rlbench.report.reference_table import DATA, CellKey, ReferenceScore, row_of, scale_of
 from rlbench.suites import spec
 
 RULES = (
@@ -83,7 +83,6 @@ def test_a_printed_interval_holds_its_score() -> None:
 
 
 def test_every_suite_of_the_command_line_has_documented_cells() -> None:
-    assert {"atari", "mujoco", "offline", "goals"} <= set(suites())
     assert all(reference_cells(suite) for suite in ("atari", "mujoco", "offline", "goals", "toy"))
 
 
