@@ -14,7 +14,7 @@ from rlbench.records import imported
 from rlbench.records.imported import ImportedCurve
 from rlbench.report.estimate import within
 from rlbench.report.reference_scores import primary_references
-from rlbench.report.reference_table import CellKey, ReferenceScore, protocol_of
+from rlbench.report.reference_table import CellKey, protocol_of
 from rlbench.report.run_index import Runs, budget_of, key_of
 from rlbench.report.runs import Evaluation, Run, origin_texts
 
@@ -38,14 +38,6 @@ def with_imported(runs: Mapping[CellKey, Runs], results: Path) -> dict[CellKey, 
         cells[key] = _as_runs(key, group) if not own.all else own
         cells[key].curves = group
     return cells
-
-
-def kind_of(key: CellKey, reference: ReferenceScore | None) -> str:
-    """The kind of return that a reference gives."""
-    is_training = reference is not None and (
-        reference.kind == "training" or "training return" in protocol_of(key, reference).text
-    )
-    return "training" if is_training else "evaluation"
 
 
 def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
@@ -74,7 +66,9 @@ def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
     """Imported curves of one cell, sorted as runs are."""
     reference = primary_references(key.suite).get(key)
     cells = Runs(of_imported=True, budget=budget_of(curves[0]))
-    kind, limit = kind_of(key, reference), reference.limit if reference is not None else None
+    limit, kind = reference.limit if reference else None, "evaluation"  # of the returns that the reference gives
+    if reference and (reference.kind == "training" or "training return" in protocol_of(key, reference).text):
+        kind = "training"
     first = {run.digest: run for run in reversed(curves)}
     for curve in curves:
         run = replace(curve, evaluations=tuple(within(curve.evaluations, cells.budget)))  # later ones never count
