@@ -195,7 +195,7 @@ class Comparison:
     tasks: tuple[Task, ...]
     left_out: tuple[str, ...]  # cells of both folders that are not compared, each with the reason
     scale: str  # of the interquartile means
-    middles: tuple[Estimate, Estimate]  # interquartile means of the sides
+    interquartile_means: tuple[Estimate, Estimate]  # interquartile means of the sides
     gaps: tuple[Estimate, Estimate]  # by how much runs of each side fall short of 1
     improvement: Estimate
 
@@ -294,7 +294,7 @@ def _pool_tasks(names: tuple[str, str], tasks: tuple[Task, ...], left_out: tuple
         tasks=tasks,
         left_out=left_out,
         scale=scale_text,
-        middles=(bootstrap(pooled_interquartile_mean, first), bootstrap(pooled_interquartile_mean, second)),
+        interquartile_means=(bootstrap(pooled_interquartile_mean, first), bootstrap(pooled_interquartile_mean, second)),
         gaps=(bootstrap(optimality_gap, first), bootstrap(optimality_gap, second)),
         improvement=probability_of_improvement(second, first),
     )
@@ -323,7 +323,7 @@ def comparison_text(comparison: Comparison, width: int | None = None) -> str:
     lines = [
         *["At equal steps: means of a seed's last three evaluations to the largest step of both sides."] * at_steps
     ]
-    for name, middle, gap in zip(comparison.names, comparison.middles, comparison.gaps, strict=True):
+    for name, middle, gap in zip(comparison.names, comparison.interquartile_means, comparison.gaps, strict=True):
         lines.append(f"interquartile mean of {name}: {_text(middle, few=few)}; optimality gap: {_text(gap, few=few)}")
     lines.append(f"probability that a run of {second} beats one of {first}: {_percent(comparison.improvement)}")
     lines.append(f"Scores: mean over seeds (how many). Scale: {comparison.scale}. Intervals: 95 %, over seeds.")
@@ -340,7 +340,7 @@ def comparison_document(comparison: Comparison) -> dict[str, object]:
     return {
         "names": list(comparison.names),
         "scale": comparison.scale,
-        "iqm": [estimate._asdict() | bare for estimate in comparison.middles],
+        "iqm": [estimate._asdict() | bare for estimate in comparison.interquartile_means],
         "optimality_gap": [gap._asdict() | bare for gap in comparison.gaps],
         "improvement": comparison.improvement._asdict(),
         "left_out": list(comparison.left_out),

@@ -48,8 +48,8 @@ def test_two_algorithms_are_compared_on_the_tasks_they_share(two_algorithms: Pat
     scores = compare("dqn", "c51", Sources(two_algorithms), None)
     assert [(task.key.task, task.first, task.second) for task in scores.tasks] == [("Catch", (0.75, 0.875), (1.0, 1.0))]
     assert scores.improvement.value == 1.0
-    assert scores.middles[0].value == pytest.approx((0.8125 + 0.6) / 1.6)
-    assert scores.middles[1].value == 1.0
+    assert scores.interquartile_means[0].value == pytest.approx((0.8125 + 0.6) / 1.6)
+    assert scores.interquartile_means[1].value == 1.0
 
 
 def test_two_folders_are_compared_cell_by_cell(two_algorithms: Path, record_run: RecordRun) -> None:
