@@ -7,8 +7,10 @@ small file claims any amount of memory.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from math import prod
 from pathlib import Path
 
 import h5py
@@ -21,6 +23,8 @@ from rlbench.errors import RefusedFile, UsageError
 UNREAD = frozenset({"infos", "metadata"})  # groups of a D4RL file or of a Minari episode that are not read
 DEEPEST = 32  # groups in groups
 CHUNK = 1 << 16  # rows of one check, so that no check copies a whole column
+FILTERS = frozenset({h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32})
+CHECKSUM = 4  # bytes of a chunk's own checksum
 
 
 @contextmanager
@@ -175,17 +179,46 @@ def _refuse_external(file: h5py.File) -> None:
 
 
 def _refuse_oversized(file: h5py.File, max_bytes: int) -> None:
-    """Refuse a file whose arrays do not fit twice into ``max_bytes``: as read, and in the replay buffer."""
-    sizes: list[int] = []
+    """Refuse a file whose arrays do not fit twice into ``max_bytes``, as read and in the replay buffer, or inflate."""
+    arrays: list[h5py.Dataset] = []
 
     def add(name: str, item: object) -> None:
         if isinstance(item, h5py.Dataset) and UNREAD.isdisjoint(name.split("/")[:2]):
-            sizes.append(2 * 4 * int(item.size or 0))
+            arrays.append(item)
 
     file.visititems(add)
-    if sum(sizes) > max_bytes:
-        problem = f"holds numbers that take {size_text(sum(sizes))} of memory, this machine has {size_text(max_bytes)}"
+    chunk = max((_chunk_bytes(array) for array in arrays), default=0)  # HDF5 decompresses one whole, few rows or not
+    need = 2 * (chunk + sum(4 * int(array.size or 0) for array in arrays))
+    if need > max_bytes:
+        problem = f"holds numbers that take {size_text(need)} of memory, this machine has {size_text(max_bytes)}"
         raise RefusedFile(f"{file.filename}: {problem} free; check the file, or use a larger machine")
+    for array in arrays:
+        _refuse_inflating(array)
+
+
+def _refuse_inflating(array: h5py.Dataset) -> None:
+    """Refuse compressed chunks that hold more than their shape says: HDF5 gives them any amount of memory."""
+    where, properties = f"{array.file.filename}: {array.name.strip('/')}", array.id.get_create_plist()
+    filters = [properties.get_filter(number)[0] for number in range(properties.get_nfilters())]
+    if not FILTERS.issuperset(filters) or filters.count(h5py.h5z.FILTER_DEFLATE) > 1:
+        raise RefusedFile(f"{where}: is compressed otherwise than once by gzip; convert it with h5repack -f GZIP=4")
+    if h5py.h5z.FILTER_DEFLATE not in filters:
+        return
+    chunks: list[h5py.h5d.StoreInfo] = []
+    array.id.chunk_iter(chunks.append)
+    size = _chunk_bytes(array) + CHECKSUM
+    for chunk in chunks:
+        held = b""
+        with suppress(zlib.error):  # HDF5 names the damage
+            if chunk.size <= 2 * size:  # what deflate does not make smaller it makes a little larger
+                raw = array.id.read_direct_chunk(chunk.chunk_offset)[1]
+                held = zlib.decompressobj().decompress(raw, size + 1)
+        if max(len(held), chunk.size // 2) > size:
+            raise RefusedFile(f"{where}: a chunk holds more than its {size - CHECKSUM:,} bytes; check the file")
+
+
+def _chunk_bytes(array: h5py.Dataset) -> int:
+    return prod(array.chunks) * array.dtype.itemsize if array.chunks else 0
 
 
 def _array(group: h5py.Group, key: str) -> h5py.Dataset:

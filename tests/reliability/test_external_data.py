@@ -2,7 +2,9 @@
 
 import json
 import os
+import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import h5py
@@ -135,14 +137,42 @@ def test_data_with_a_second_name_are_refused(way: Way, layout: Callable[[Path, W
         loader.load_dataset(layout(tmp_path, way), max_bytes=2**30)
 
 
-def test_observations_called_like_an_unread_group_are_counted(tmp_path: Path) -> None:
-    def nested(group: h5py.Group, _: Path) -> None:
-        del group["observations"]
-        group["rewards"] = np.ones(ROWS, "f4")
-        group.create_dataset("observations/infos", (2**20, 1), "f4", chunks=True)
+def nested(group: h5py.Group, _: Path) -> None:
+    """Observations with the name of a group that is not read."""
+    del group["observations"]
+    group["rewards"] = np.ones(ROWS, "f4")
+    group.create_dataset("observations/infos", (2**20, 1), "f4", chunks=True)
 
-    with pytest.raises(RefusedFile, match="holds numbers that take"):
-        loader.load_dataset(minari(tmp_path, nested), max_bytes=2**20)
+
+def long_chunk(group: h5py.Group, _: Path) -> None:
+    """A few rewards in a chunk of many, which is decompressed whole."""
+    group.create_dataset("rewards", data=np.ones(ROWS, "f4"), maxshape=(None,), chunks=(2**20,), compression="gzip")
+
+
+def inflating(group: h5py.Group, _: Path, times: int = 1) -> None:
+    """A chunk whose compressed bytes hold more than its rows."""
+    raw = bytes(4 * ROWS + 2**16)
+    plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plan.set_chunk((ROWS,))
+    for _filter in range(times):
+        plan.set_deflate(9)
+        raw = zlib.compress(raw)
+    rows = h5py.h5s.create_simple((ROWS,))
+    h5py.h5d.create(group.id, b"rewards", h5py.h5t.IEEE_F32LE, rows, plan).write_direct_chunk((0,), raw)
+
+
+@pytest.mark.parametrize(
+    ("way", "says"),
+    [
+        (nested, "holds numbers that take"),
+        (long_chunk, "holds numbers that take"),
+        (inflating, "rewards: a chunk holds more than its 16 bytes"),
+        (partial(inflating, times=2), "rewards: is compressed otherwise than once"),
+    ],
+)
+def test_numbers_beyond_the_memory_are_refused(way: Way, says: str, tmp_path: Path) -> None:
+    with pytest.raises(RefusedFile, match=says):
+        loader.load_dataset(minari(tmp_path, way), max_bytes=2**20)
 
 
 def test_a_text_that_claims_gigabytes_is_not_read(tmp_path: Path) -> None:
