@@ -25,7 +25,7 @@ from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask
 from rlbench.datasets import checksums, loader, locations, recording_reader
 from rlbench.datasets.checksums import Seal
-from rlbench.datasets.episodes import ObsScaler, episode_returns, fit_obs_scaler, terminated_on_end
+from rlbench.datasets.episodes import ObsScaler, episodes, fit_obs_scaler, terminated_on_end
 from rlbench.datasets.types import Dataset
 from rlbench.envs.base import Discrete, EnvInfo, VectorEnv
 from rlbench.evaluation.pool import EvalPool, WorkerConfig
@@ -160,7 +160,7 @@ def _scale_rewards(data: Dataset, span: float | None) -> Dataset:
     """The data with rewards scaled so that the best episode's return lies ``span`` above the worst's."""
     if span is None:
         return data
-    returns = episode_returns(data)
+    returns = episodes(data).returns
     width = float(returns.max() - returns.min()) if len(returns) else 0.0
     if width <= 0:
         return data

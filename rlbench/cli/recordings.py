@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from rlbench.generate import EpisodeRecorder
 
 MESSAGES: Final = 10  # progress messages of one recording
+LARGEST: Final = 1e300  # number that a fact may be
 MAX_LINE_LENGTH: Final = 200  # characters of a line of metadata
 IMPORTS: Final = {"rlu": "RL Unplugged; rewards clipped to [−1, 1], sticky actions", "dqn-replay": "DQN-replay logs"}
 """Origins of recorded games that ``data import`` converts, by its first word."""
@@ -103,9 +104,15 @@ def is_done(path: Path, recipe: Recipe | RecordingRecipe, *, json: bool) -> bool
         seal, metadata, size = checksums.seal_of(path), hdf5.read_attributes(path), path.stat().st_size
     else:
         return False
-    if metadata.get("recipe") != recipe.model_dump_json(exclude_defaults=True):
+    facts = {
+        name: value
+        for name, value in metadata.items()
+        if isinstance(value, str) or (isinstance(value, (float, int)) and abs(value) < LARGEST)
+    }
+    numbers = facts.get("episodes"), facts.get("return_mean", 0), facts.get("return_std", 0)
+    others = any(number is None or isinstance(number, str) for number in numbers)
+    if others or metadata.get("recipe") != recipe.model_dump_json(exclude_defaults=True):
         return False
-    facts = {name: value for name, value in metadata.items() if isinstance(value, (str, float, int))}
     print_note(f"{recipe.name}: done already; --force makes it again")
     answer_dataset(Written(path, seal.sha256, size), recipe.steps, facts, json=json)
     return True
@@ -113,7 +120,11 @@ def is_done(path: Path, recipe: Recipe | RecordingRecipe, *, json: bool) -> bool
 
 def answer_dataset(file: Written, steps: int, facts: Mapping[str, str | float], *, json: bool) -> None:
     """Print the file and the facts of a new data set."""
-    mean = f"return {facts['return_mean']:,.1f} ± {facts['return_std']:,.1f}, " if "return_mean" in facts else ""
+    mean = (
+        f"return {facts['return_mean']:,.1f} ± {facts['return_std']:,.1f}, "
+        if facts.keys() >= {"return_mean", "return_std"}
+        else ""
+    )
     text = (
         f"{file.path}: {steps:,} steps, {facts['episodes']} whole episodes, {mean}"
         f"{file.bytes:,} bytes, SHA-256 {file.sha256}"

@@ -79,7 +79,10 @@ def terminated_on_end(dataset: Dataset) -> Dataset:
 
 
 def episodes(dataset: Dataset) -> Episodes:
-    """Returns, lengths and marked ends of all episodes."""
+    """Undiscounted returns, lengths and marked ends in the order of the data; rows that do not continue end an episode.
+
+    As in ``split_into_trajectories`` of IQL's code: the two halves of a medium-expert data set meet in such a place.
+    """
     step = ~final_rows(dataset)
     last = np.flatnonzero(ends(dataset)[step])
     first = np.r_[0, last[:-1] + 1]
@@ -88,14 +91,6 @@ def episodes(dataset: Dataset) -> Episodes:
         lengths=last - first + 1,
         closed=(dataset.terminated | dataset.truncated)[step][last],
     )
-
-
-def episode_returns(dataset: Dataset) -> NDArray[np.float64]:
-    """Undiscounted returns, ``[E]``, in the order of the data; an unmarked episode ends where rows do not continue.
-
-    As in ``split_into_trajectories`` of IQL's code: the two halves of a medium-expert data set meet in such a place.
-    """
-    return episodes(dataset).returns
 
 
 EPSILON = 1e-3  # added to every std, as in TD3+BC (https://arxiv.org/abs/2106.06860, §5)

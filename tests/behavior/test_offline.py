@@ -22,7 +22,7 @@ from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask
 from rlbench.datasets import checksums
 from rlbench.datasets.checksums import seal_of
-from rlbench.datasets.episodes import episode_returns
+from rlbench.datasets.episodes import episodes
 from rlbench.datasets.recipes import RECIPES
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
@@ -331,9 +331,9 @@ def test_episode_returns_are_in_order_and_include_unfinished_episodes() -> None:
         truncated=flags & np.array([0, 0, 0, 1, 1, 1], bool),
         next_obs=None,
     )
-    assert episode_returns(dataset).tolist() == [3, 28, 32]
+    assert episodes(dataset).returns.tolist() == [3, 28, 32]
     obs = np.array([[0], [1], [2], [7], [8], [9]], np.float32)  # between 2 and 7 there is a seam
-    assert episode_returns(dataset._replace(obs=obs, next_obs=obs + 1)).tolist() == [3, 4, 24, 32]
+    assert episodes(dataset._replace(obs=obs, next_obs=obs + 1)).returns.tolist() == [3, 4, 24, 32]
 
 
 def test_cql_clones_behavior_only_in_its_first_gradient_steps(data: Path) -> None:

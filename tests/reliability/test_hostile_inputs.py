@@ -23,6 +23,7 @@ from rlbench import suites
 from rlbench.assembly.environments import environments
 from rlbench.cli.output import print_text
 from rlbench.config.overrides import apply_settings, parse
+from rlbench.datasets.recipes import RECIPES
 from rlbench.errors import ResourceExhausted, UsageError
 from rlbench.records import files, machine
 from rlbench.report.figure_style import STYLE
@@ -119,10 +120,6 @@ def negative_rows() -> list[str]:
     return words
 
 
-def log_with_count(count: int) -> list[str]:
-    return log("add_count", f"{{'descr': '<i8', 'fortran_order': False, 'shape': ({count},)}}\n")
-
-
 def evaluations(header: str) -> list[str]:
     with zipfile.ZipFile("e.npz", "w") as file:
         file.writestr("timesteps.npy", npy(header.encode()))
@@ -147,16 +144,23 @@ def wide(columns: int) -> list[str]:
     return ["data", "show", "wide.hdf5"]
 
 
+def other_facts(**facts: object) -> list[str]:
+    Path("sets").mkdir()
+    with h5py.File("sets/rlb-hopper-medium.hdf5", "w") as file:
+        file.attrs.update({"recipe": RECIPES["rlb-hopper-medium"].model_dump_json(exclude_defaults=True), **facts})
+    return ["data", "generate", "rlb-hopper-medium"]
+
+
 POLICY = ("data", "import", "--task", "HalfCheetah-v4")
 CONFIG = ("run", "toy", "dqn", "--dry-run", "--config")
 DOTS = "too large, or too many dots"
+COUNT = "{'descr': '<i8', 'fortran_order': False, 'shape': (10000000000000,)}\n"
 HEADERS = {"a bracket": "(\n", "lines": "  x\n y\n", "minus signs": "-" * 9_000 + "1\n"}
 ODD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "damaged LZMA": (lambda: write("e.zip", member(zipfile.ZIP_LZMA), *POLICY), "e.zip: not a zip"),
     "damaged bzip2": (lambda: write("e.zip", member(zipfile.ZIP_BZIP2), *POLICY), "e.zip: cannot be read (Inv"),
     "JSON of brackets": (lambda: write("e.zip", archive(b"[[" + b"],[" * 2**21 + b"]]"), *POLICY), "values"),
-    "count of 10^13": (lambda: log_with_count(10**13), "one integer was expected"),
-    "count of 10^9": (lambda: log_with_count(10**9), "one integer was expected"),
+    "count of 10^13": (partial(log, "add_count", COUNT), "one integer was expected"),
     **{
         f"{kind} as a header of {part}": (partial(log, part, header), "no header of numpy")
         for kind, header in HEADERS.items()
@@ -166,6 +170,8 @@ ODD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "a negative number of rows": (negative_rows, "holds no row"),
     "config of a device": (lambda: [*CONFIG, "/dev/zero"], DOTS),
     "config of an empty table": (lambda: write("e.toml", b"[algo.lr]", *CONFIG), "expected a number"),
+    "no facts": (other_facts, "is there already"),
+    "a text as a return": (partial(other_facts, episodes=1, return_mean="a", return_std=1), "is there already"),
     "groups in groups": (groups, "e.hdf5: has groups in groups"),
     "numpy's version 2": (partial(log, "$store$_action", "", b"\2\0"), "not version 1.0"),
     "config of dots": (lambda: write("e.toml", b"a" + b".a" * 20_000 + b" = 1", *CONFIG), DOTS),
