@@ -81,6 +81,9 @@ REFUSED_PATH: Final = (
 """Errors of the system about a path that the user gave."""
 
 
+SOON: Final = 0.01  # seconds until the callback has ended
+
+
 class Terminated(BaseException):
     """SIGTERM outside of training, where there is no state to save; no ``Exception``, which handlers would catch."""
 
@@ -92,10 +95,12 @@ class Terminated(BaseException):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; every error is one line on stderr."""
     tolerate_narrow_encodings()
+    before, sys.unraisablehook = sys.unraisablehook, _raise_again
     try:
         with stdout_for_results():
             return _main(arguments)
     finally:
+        sys.unraisablehook = before
         if signal.getsignal(signal.SIGTERM) is _terminate:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Python's exit would print the traceback
 
@@ -166,6 +171,21 @@ def top(
 def _terminate(number: int, _frame: object) -> None:
     """Raise, so that half-written files are removed, as after Ctrl-C."""
     raise Terminated(128 + number)
+
+
+def _raise_again(swallowed: sys.UnraisableHookArgs) -> None:
+    """Raise an interruption again, which Python swallows within a callback, as of a weak reference."""
+    error = swallowed.exc_value
+    if isinstance(error, (Terminated, KeyboardInterrupt)):
+        interruption = error
+
+        def again(*_: object) -> None:
+            raise interruption
+
+        signal.signal(signal.SIGALRM, again)
+        signal.setitimer(signal.ITIMER_REAL, SOON)
+    else:
+        sys.__unraisablehook__(swallowed)
 
 
 def _unforeseen(error: Exception, *, debug: bool) -> int:

@@ -243,3 +243,11 @@ def test_a_narrow_encoding_spells_signs() -> None:
 def test_the_module_and_the_console_script_are_one_program() -> None:
     assert child("--version").stdout == f"rlbench {__version__}\n"
     assert child("nonsense").returncode == 2
+
+
+@pytest.mark.parametrize(("number", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_signal_during_a_callback_of_python_still_ends_the_command(number: str, code: int) -> None:
+    kill = f"weakref.finalize(work, os.kill, os.getpid(), signal.{number}); del work; time.sleep(9)"
+    head = "import os, signal, time, weakref; from rlbench.cli import app; app.print_text = lambda text: exec(work)"
+    program = f"{head}; work = 'work = type(str(), (), dict())(); {kill}'; raise SystemExit(app.main(['--version']))"
+    assert run_process([sys.executable, "-P", "-c", program]).returncode == code
