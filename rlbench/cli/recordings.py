@@ -120,11 +120,8 @@ def is_done(path: Path, recipe: Recipe | RecordingRecipe, *, json: bool) -> bool
 
 def answer_dataset(file: Written, steps: int, facts: Mapping[str, str | float], *, json: bool) -> None:
     """Print the file and the facts of a new data set."""
-    mean = (
-        f"return {facts['return_mean']:,.1f} ± {facts['return_std']:,.1f}, "
-        if facts.keys() >= {"return_mean", "return_std"}
-        else ""
-    )
+    has_returns = facts.keys() >= {"return_mean", "return_std"}
+    mean = f"return {facts['return_mean']:,.1f} ± {facts['return_std']:,.1f}, " if has_returns else ""
     text = (
         f"{file.path}: {steps:,} steps, {facts['episodes']} whole episodes, {mean}"
         f"{file.bytes:,} bytes, SHA-256 {file.sha256}"

@@ -23,7 +23,9 @@ from rlbench.errors import RefusedFile, UsageError
 UNREAD = frozenset({"infos", "metadata"})  # groups of a D4RL file or of a Minari episode that are not read
 DEEPEST = 32  # groups in groups
 CHUNK = 1 << 16  # rows of one check, so that no check copies a whole column
-FILTERS = frozenset({h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32})
+COMPRESSIONS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_LZF}
+FILTERS = COMPRESSIONS | {h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
+LZF = 88  # bytes that LZF makes of one, at most: 264 of three
 CHECKSUM = 4  # bytes of a chunk's own checksum
 
 
@@ -187,7 +189,8 @@ def _refuse_oversized(file: h5py.File, max_bytes: int) -> None:
             arrays.append(item)
 
     file.visititems(add)
-    chunk = max((_chunk_bytes(array) for array in arrays), default=0)  # HDF5 decompresses one whole, few rows or not
+    # HDF5 decompresses a chunk whole, few rows or not
+    chunk = max((_chunk_bytes(array) * (2 * LZF if array.compression == "lzf" else 1) for array in arrays), default=0)
     need = 2 * (chunk + sum(4 * int(array.size or 0) for array in arrays))
     if need > max_bytes:
         problem = f"holds numbers that take {size_text(need)} of memory, this machine has {size_text(max_bytes)}"
@@ -200,9 +203,9 @@ def _refuse_inflating(array: h5py.Dataset) -> None:
     """Refuse compressed chunks that hold more than their shape says: HDF5 gives them any amount of memory."""
     where, properties = f"{array.file.filename}: {array.name.strip('/')}", array.id.get_create_plist()
     filters = [properties.get_filter(number)[0] for number in range(properties.get_nfilters())]
-    if not FILTERS.issuperset(filters) or filters.count(h5py.h5z.FILTER_DEFLATE) > 1:
-        raise RefusedFile(f"{where}: is compressed otherwise than once by gzip; convert it with h5repack -f GZIP=4")
-    if h5py.h5z.FILTER_DEFLATE not in filters:
+    if not FILTERS.issuperset(filters) or sum(name in COMPRESSIONS for name in filters) > 1:
+        raise RefusedFile(f"{where}: is compressed otherwise than once by gzip or lzf; use h5repack -f GZIP=4")
+    if COMPRESSIONS.isdisjoint(filters):
         return
     chunks: list[h5py.h5d.StoreInfo] = []
     array.id.chunk_iter(chunks.append)
@@ -210,7 +213,7 @@ def _refuse_inflating(array: h5py.Dataset) -> None:
     for chunk in chunks:
         held = b""
         with suppress(zlib.error):  # HDF5 names the damage
-            if chunk.size <= 2 * size:  # what deflate does not make smaller it makes a little larger
+            if array.compression == "gzip" and chunk.size <= 2 * size:  # a chunk can become a little larger
                 raw = array.id.read_direct_chunk(chunk.chunk_offset)[1]
                 held = zlib.decompressobj().decompress(raw, size + 1)
         if max(len(held), chunk.size // 2) > size:

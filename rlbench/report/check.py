@@ -243,10 +243,8 @@ def _score_findings(
         short = sum(run.id in ids and run.status == "interrupted" for run in group.variants)
         short = short if settings else len(group.unfinished)
         unfinished = f"{count_text(short, 'run')} incomplete" if short else ""
-        others = sorted({text for run in runs if (text := env_versions(run)) and text != entry.versions})
-        upgrade = (
-            f"the environment was {entry.versions}, is {', or '.join(others)}" if entry.versions and others else ""
-        )
+        was, now = entry.versions, sorted(filter(None, set(map(env_versions, runs))))
+        upgrade = f"the environment was {was}, is {', or '.join(now)}" if was and set(now) - {was} else ""
         word = "TOO FEW" if (few or short) and ruling.word == "PASSED" else ruling.word  # the others may be bad
         provenance = () if settings else remarks(group)
         change = f"with {', '.join(settings)}" if settings else ""

@@ -4,6 +4,7 @@ import json
 import os
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import h5py
@@ -137,8 +138,8 @@ def nested(group: h5py.Group, _: Path) -> None:
     group.create_dataset("observations/infos", (2**20, 1), "f4", chunks=True)
 
 
-def long_chunk(group: h5py.Group, _: Path) -> None:
-    group.create_dataset("rewards", data=np.ones(ROWS, "f4"), maxshape=(None,), chunks=(2**20,), compression="gzip")
+def one_chunk(group: h5py.Group, _: Path, rows: int = 2**20, by: str = "gzip") -> None:
+    group.create_dataset("rewards", data=np.ones(ROWS, "f4"), maxshape=(None,), chunks=(rows,), compression=by)
 
 
 def inflating(group: h5py.Group, _: Path) -> None:
@@ -153,7 +154,7 @@ def twice_deflated(group: h5py.Group, _: Path) -> None:
     group.create_dataset("rewards", data=np.ones(ROWS, "f4"), chunks=(ROWS,), compression="gzip", dcpl=plan)
 
 
-LARGE = dict.fromkeys([nested, long_chunk], "holds numbers that take")
+LARGE = dict.fromkeys([nested, one_chunk, partial(one_chunk, rows=2**13, by="lzf")], "holds numbers that take")
 INFLATING = {inflating: "rewards: a chunk holds more than its 16 bytes", twice_deflated: "otherwise than once by gzip"}
 
 
