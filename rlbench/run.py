@@ -6,6 +6,7 @@ are written, numbers that are not finite end the run, and a signal stops it.
 
 from __future__ import annotations
 
+import json
 import math
 import traceback
 from collections.abc import Iterator
@@ -46,16 +47,17 @@ OUT_OF_MEMORY: Final = (
 )
 """Messages of a plain RuntimeError by which torch, the system and threads report exhausted memory."""
 
-ROUNDING: Final = {"cpu", *INSTRUCTIONS}
+ROUNDING: Final = ("cpu", "gpu", *INSTRUCTIONS)
 """Parts of an environment by which every sum is rounded."""
 
 
 class SavedComputing(NamedTuple):
-    """Device, threads and update engine of a checkpoint, which a resumed run takes over."""
+    """Device, threads, update engine and rounding of a checkpoint; a resumed run takes over all but the rounding."""
 
     device: str
     threads: int  # of torch
     engine: str  # of gradient steps, as ``active_engine`` names it
+    rounding: str  # values of ``ROUNDING``, in JSON
 
 
 def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | None = None) -> Iterator[Progress | Epoch]:
@@ -142,7 +144,7 @@ class _Recorder:
         self.paused = isinstance(record, Epoch) and until is not None and until <= record.steps < budget
         if self.paused or stop.signal is not None or segment != self._segment or overdue:
             _refuse_non_finite_state(self.trainer)
-            computing = _computing(self.trainer, device_of(self.runtime).type)._asdict()
+            computing = _computing(self.trainer, device_of(self.runtime).type, self.store)._asdict()
             origin = manifest.origin(self.spec, self.store.environment)
             self.store.verify_unchanged()
             state = {"trainer": self.trainer.state_dict(), "run": {**origin}, **computing}
@@ -203,7 +205,7 @@ def _saved_computing(store: Store, device: str) -> SavedComputing | None:
         return None
     values = manifest.read_manifest(manifest.current(folder)).values
     manifest.refuse_foreign(folder, values, store.spec)
-    saved_device, threads, engine = (values.get(name) for name in SavedComputing._fields)
+    saved_device, threads, engine, rounding = (values.get(name) for name in SavedComputing._fields)
     if "run/spec" not in values or type(threads) is not int or not isinstance(engine, str):
         what = "does not name its run and its number of threads"
         raise RefusedFile(f"{folder}: was made by an older rlbench and {what}; finish it there, or use --force")
@@ -213,7 +215,7 @@ def _saved_computing(store: Store, device: str) -> SavedComputing | None:
         raise RefusedFile(
             f"{folder}: was made on {saved_device}, not {device}; resume with --device {saved_device}, or use --force"
         )
-    return SavedComputing(device, threads, engine)
+    return SavedComputing(device, threads, engine, _rounding(store) if rounding is None else str(rounding))
 
 
 def _with_saved(runtime: Runtime, previous: SavedComputing | None) -> Runtime:
@@ -227,16 +229,21 @@ def _with_saved(runtime: Runtime, previous: SavedComputing | None) -> Runtime:
     return runtime.model_copy(update={"saved_threads": previous.threads, "update_engine": engine})
 
 
-def _computing(trainer: Trainer, device: str) -> SavedComputing:
-    return SavedComputing(device, torch.get_num_threads(), active_engine(trainer.updater, trainer.learner))
+def _computing(trainer: Trainer, device: str, store: Store) -> SavedComputing:
+    engine = active_engine(trainer.updater, trainer.learner)
+    return SavedComputing(device, torch.get_num_threads(), engine, _rounding(store))
+
+
+def _rounding(store: Store) -> str:
+    return json.dumps({name: store.environment.get(name) for name in ROUNDING})
 
 
 def _take_over(trainer: Trainer, previous: SavedComputing | None, store: Store) -> None:
     """Load the checkpoint, if any, and note this process, and the step at which the resume is not bit-exact."""
     if previous is not None:
         _resume(trainer, store)
-    changes = store.note_resumption(trainer.clock.epochs)
-    if previous is not None and (changes & ROUNDING or previous != _computing(trainer, previous.device)):
+    store.note_resumption(0 if previous is None else max(1, trainer.clock.epochs))
+    if previous is not None and previous != _computing(trainer, previous.device, store):
         trainer.inexact = tuple(dict.fromkeys((*trainer.inexact, trainer.clock.steps)))
 
 

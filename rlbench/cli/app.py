@@ -9,7 +9,8 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Annotated, Final
 
@@ -81,7 +82,7 @@ REFUSED_PATH: Final = (
 """Errors of the system about a path that the user gave."""
 
 
-SOON: Final = 0.01  # seconds until the callback has ended
+CALLBACK_SECONDS: Final = 0.01  # time for a callback of Python to end
 
 
 class Terminated(BaseException):
@@ -95,7 +96,7 @@ class Terminated(BaseException):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; every error is one line on stderr."""
     tolerate_narrow_encodings()
-    before, sys.unraisablehook = sys.unraisablehook, _raise_again
+    before, sys.unraisablehook = sys.unraisablehook, partial(_raise_ignored, sys.unraisablehook)
     try:
         with stdout_for_results():
             return _main(arguments)
@@ -173,19 +174,19 @@ def _terminate(number: int, _frame: object) -> None:
     raise Terminated(128 + number)
 
 
-def _raise_again(swallowed: sys.UnraisableHookArgs) -> None:
-    """Raise an interruption again, which Python swallows within a callback, as of a weak reference."""
-    error = swallowed.exc_value
-    if isinstance(error, (Terminated, KeyboardInterrupt)):
-        interruption = error
+def _raise_ignored(hook: Callable[[sys.UnraisableHookArgs], object], unraisable: sys.UnraisableHookArgs) -> None:
+    """Raise an interruption again that Python ignores within a callback, such as of a weak reference."""
+    interruption = unraisable.exc_value
+    if not isinstance(interruption, Terminated | KeyboardInterrupt):
+        hook(unraisable)
+        return
 
-        def again(*_: object) -> None:
-            raise interruption
+    def raise_interruption(*_: object) -> None:
+        signal.signal(signal.SIGALRM, former)
+        raise interruption
 
-        signal.signal(signal.SIGALRM, again)
-        signal.setitimer(signal.ITIMER_REAL, SOON)
-    else:
-        sys.__unraisablehook__(swallowed)
+    former = signal.signal(signal.SIGALRM, raise_interruption)
+    signal.setitimer(signal.ITIMER_REAL, CALLBACK_SECONDS)
 
 
 def _unforeseen(error: Exception, *, debug: bool) -> int:
@@ -198,7 +199,7 @@ def _unforeseen(error: Exception, *, debug: bool) -> int:
     elif (limit := os.strerror(errno.EMFILE)) in str(error):
         print_error(f"{limit}: raise `ulimit -n`, and run the same command again")
     elif NO_HOME in str(error):
-        print_error(f"{NO_HOME} of a path that begins with ~; write the path in full")
+        print_error(f"{NO_HOME}; set HOME, or write a path that begins with ~ in full")
     elif isinstance(error, KeyError) and "_RLBENCH_COMPLETE" in os.environ:
         print_error(f"_RLBENCH_COMPLETE is set, but not {error}, which a shell sets with it; unset it")
     elif "TORCH_LOGS" in str(error):

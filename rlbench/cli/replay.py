@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import ChainMap
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -60,7 +59,9 @@ def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> tup
     if not (folder / "spec.json").exists():
         raise UsageError(f"{folder}: no run's folder{suggest_path(folder)}; name one: results/…/seed=0")
     record = read_record(folder)
-    environment = ChainMap(*map(dict, record.resumed[: record.restarts][::-1]), dict(record.environment))
+    environment = dict(record.environment)
+    for changes in record.resumed[: record.until_restart]:
+        environment.update(changes)
     record = replace(record, environment={name: value for name, value in environment.items() if value is not None})
     last = _last(record, epochs)
     with _variables(record):

@@ -187,7 +187,7 @@ def _value(annotation: Any, current: object, setting: Setting) -> object:
     for candidate in _readings(text):
         numbers = candidate if isinstance(candidate, list) else [candidate]
         if any(isinstance(number, int | float) and not abs(number) < LARGE for number in numbers):
-            complaint = complaint or f"it must be finite and below {LARGE:g}"
+            complaint = complaint or f"it must lie between -{LARGE:g} and {LARGE:g}"
             continue
         try:
             return TypeAdapter(annotation).validate_json(json.dumps(candidate), strict=True)

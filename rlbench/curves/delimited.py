@@ -53,7 +53,7 @@ class Table:
         """
         names = [name for alias in ALIASES[field] for name in self.header if name.strip().lower() == alias]
         if len(names) > 1:  # as step and global_step of W&B, of which one counts log calls
-            raise RefusedFile(f"{self.where}: has several columns of a {field}, {listing(names)}; keep one of them")
+            raise RefusedFile(f"{self.where}: has several columns for {field}: {listing(names)}; keep one of them")
         return next(iter(names), None)
 
     def texts(self, field: str) -> Sequence[str]:

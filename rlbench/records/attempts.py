@@ -93,8 +93,8 @@ def resumptions(metadata: Mapping[str, object]) -> list[Resumption]:
     return [_resumption(line) for line in lines]
 
 
-def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int) -> set[str]:
-    """Add to the metadata what differs in the ``environment`` of a process that trains from ``epoch`` on; name it."""
+def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int) -> None:
+    """Add to the metadata what differs in the ``environment`` of a process that trains from ``epoch`` on."""
     path = folder / "spec.json"
     metadata = files.read_sealed(path)
     first = metadata.get("environment")
@@ -105,10 +105,9 @@ def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int)
     now = json.loads(json.dumps({**environment, **_saved_threads(folder)}))
     names = {**earlier, **now}.keys() - {"command"}
     changes = {name: now.get(name) for name in sorted(names) if now.get(name) != earlier.get(name)}
-    if changes:
+    if changes or (epoch == 0 and later and later[-1].epoch > 0):  # a beginning ends what the resumptions changed
         metadata["resumed"] = [line._asdict() for line in (*later, Resumption(epoch, changes))]
         files.replace(path, files.seal(metadata) + "\n")
-    return set(changes)
 
 
 def _saved_threads(folder: Path) -> dict[str, object]:

@@ -53,7 +53,7 @@ class Record:
     epochs: tuple[Epoch, ...]
     outcome: Outcome | None
     resumed: tuple[Mapping[str, object], ...] = ()  # changes of the environment, a mapping for each later process
-    restarts: int = 0  # number of them until the last that had no checkpoint, so that its epochs replaced all others
+    until_restart: int = 0  # number of them up to the last without a checkpoint, whose epochs replaced all others
 
     def has_ended(self, until: int | None = None) -> bool:
         """Return whether the run has ended, or was interrupted with an epoch at ``until`` steps or later."""
@@ -91,7 +91,7 @@ def read_record(folder: Path) -> Record:
         spec=spec,
         environment=environment if isinstance(environment, dict) else {},
         resumed=tuple(resumption.environment for resumption in later),
-        restarts=max((number for number, resumption in enumerate(later, 1) if resumption.epoch == 0), default=0),
+        until_restart=max((number for number, resumption in enumerate(later, 1) if resumption.epoch == 0), default=0),
         epochs=epochs,
         outcome=outcome,
     )
@@ -216,9 +216,10 @@ class Store:
         """Outcome on disk; None while there is none."""
         return read_outcome(self.folder)
 
-    def note_resumption(self, epoch: int) -> set[str]:
+    def note_resumption(self, epoch: int) -> None:
         """Add to the record what differs in this process's environment, if it resumes a run, from ``epoch`` on."""
-        return note_resumption(self.folder, self.environment, epoch) if self._resumes else set()
+        if self._resumes:
+            note_resumption(self.folder, self.environment, epoch)
 
     def append(self, epoch: Epoch) -> bool:
         """Write an epoch to disk; return True if it replaced others.

@@ -17,7 +17,7 @@ from rlbench.report.baseline import Baseline, Entry, curve_score, machine_of, sp
 from rlbench.report.columns import aligned, sentences
 from rlbench.report.equal_steps import reference_curve
 from rlbench.report.estimate import mean
-from rlbench.report.pooled import Kind, pooled_keys, pooled_rows
+from rlbench.report.pooled import Kind, pooled_group, pooled_keys, pooled_rows
 from rlbench.report.reference_table import CellKey, scale_of, task_name
 from rlbench.report.repeats import env_versions, remarks
 from rlbench.report.run_index import Runs, differences, gather
@@ -73,12 +73,11 @@ def against_references(
     kind: Kind = "at" if at else "full"
     runs_by_cell, keys = sources.runs(), pooled_keys(cells, kind) if pool else set()
     findings = []
-    for row in pooled_rows(cells) if pool else ():
-        own = sorted(key for key in keys if key.algorithm == row.algorithm)
-        notes = [f"{task_name(key)}: {note}" for key in own for note in remarks(runs_by_cell.get(key, Runs()))]
-        if row.kind == kind:
-            key = CellKey(suite, row.algorithm, "", "")
-            findings.append(_finding(key, "pooled", row.word, "; ".join([str(row), *notes])))
+    for row in (row for row in pooled_rows(cells) if pool and row.kind == kind):
+        members = [cell.key for cell in cells if cell.key in keys and pooled_group(cell) == row.group]
+        notes = [f"{task_name(key)}: {note}" for key in members for note in remarks(runs_by_cell.get(key, Runs()))]
+        key = CellKey(suite, row.algorithm, "", "")
+        findings.append(_finding(key, "pooled", row.word, "; ".join([str(row), *notes])))
     alone = (cell for cell in cells if cell.key not in keys and not (at and cell.documented is None))
     findings += [_at_finding(cell) if at else _score_finding(cell) for cell in alone]
     for key, runs in sorted(runs_by_cell.items()):
@@ -243,12 +242,12 @@ def _score_findings(
         short = sum(run.id in ids and run.status == "interrupted" for run in group.variants)
         short = short if settings else len(group.unfinished)
         unfinished = f"{count_text(short, 'run')} incomplete" if short else ""
-        was, now = entry.versions, sorted(filter(None, set(map(env_versions, runs))))
-        upgrade = f"the environment was {was}, is {', or '.join(now)}" if was and set(now) - {was} else ""
+        before, now = entry.versions, sorted({printable(text) for run in runs if (text := env_versions(run))})
+        version_change = f"the environment was {before}, is {', or '.join(now)}" if before and now != [before] else ""
         word = "TOO FEW" if (few or short) and ruling.word == "PASSED" else ruling.word  # the others may be bad
         provenance = () if settings else remarks(group)
         change = f"with {', '.join(settings)}" if settings else ""
-        parts = (ruling.reason, few, unfinished, upgrade, *provenance, change)
+        parts = (ruling.reason, few, unfinished, version_change, *provenance, change)
         findings[index] = _finding(entry.key, "score", word, "; ".join(filter(None, parts)))
     return [findings[index] for index in range(len(pairs))]
 

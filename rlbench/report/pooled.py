@@ -74,6 +74,11 @@ class Pooled:
     meta: Meta  # as a share of the way from the random policy to the reference
 
     @property
+    def group(self) -> tuple[str, str, str, bool]:
+        """The ``pooled_group`` of its cells."""
+        return self.suite, self.algorithm, self.origin, self.of_imported
+
+    @property
     def word(self) -> PooledWord:
         """REPRODUCED within a tenth of the way; BELOW where the whole interval is below 0; else INCONCLUSIVE."""
         if self.meta.low > -SHARE:
@@ -102,6 +107,11 @@ def pooled_keys(cells: Sequence[Cell], kind: Kind) -> set[CellKey]:
     return {key for of_group in effects if len(of_group) >= MIN_CELLS for key in of_group}
 
 
+def pooled_group(cell: Cell) -> tuple[str, str, str, bool]:
+    """Suite, algorithm, origin and program of a cell, which cells of one row share."""
+    return cell.key.suite, cell.key.algorithm, cell.origin, _is_imported(cell)
+
+
 def meta_analysis(effects: Sequence[Effect]) -> Meta:
     """The random-effects mean of at least two effects with positive variances."""
     df = len(effects) - 1
@@ -119,7 +129,7 @@ def meta_analysis(effects: Sequence[Effect]) -> Meta:
 def _groups(cells: Sequence[Cell]) -> Iterable[Sequence[Cell]]:
     groups: dict[tuple[str, str, str, bool], list[Cell]] = {}
     for cell in cells:
-        groups.setdefault((cell.key.suite, cell.key.algorithm, cell.origin, _is_imported(cell)), []).append(cell)
+        groups.setdefault(pooled_group(cell), []).append(cell)
     return groups.values()
 
 

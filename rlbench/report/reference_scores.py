@@ -145,8 +145,8 @@ def _score(outside: OutsideScore) -> ReferenceScore:
 def _reference_cells(suite: str, files: tuple[Path, ...], name: str) -> tuple[ReferenceCell, ...]:
     cells, every, outside = [], every_score(suite, files), _outside_scores(files)
     if name:
-        scores = (score for table in {*SUITES, suite} for of in every_score(table, files).values() for score in of)
-        systems = dict.fromkeys(score.system for score in scores)
+        groups = (group for table in {*SUITES, suite} for group in every_score(table, files).values())
+        systems = dict.fromkeys(score.system for group in groups for score in group)
         if name not in systems:
             raise UnknownName("reference", name, systems, where="--reference")
     if suite == "toy":

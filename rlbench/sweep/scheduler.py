@@ -76,7 +76,7 @@ class Display(Protocol):
 @dataclass(slots=True)
 class _Attempts:
     force: bool
-    place: str  # where the folder is without links
+    real_path: str  # of the folder, at the start
     died: int = 0
     lost: int = 0
     started: bool = False
@@ -105,7 +105,7 @@ class Sweep:
 
     def run(self) -> list[Ending]:
         """Run every job to its end, or until a signal; return their endings in the order of the jobs."""
-        self._attempts = {job.name: _Attempts(force=self.force, place=realpath(job.folder)) for job in self.jobs}
+        self._attempts = {job.name: _Attempts(force=self.force, real_path=realpath(job.folder)) for job in self.jobs}
         self._waiting = [job for job in self.jobs if not self._has_ended(job)]
         while (self._waiting or self._running) and self.stop.signal is None:
             self._start()
@@ -241,7 +241,7 @@ class Sweep:
 
     def _note(self, job: Job, entry: Mapping[str, object]) -> None:
         """Log an attempt of a worker process; the run itself reports a full disk, or a changed folder."""
-        same_folder = realpath(job.folder) == self._attempts[job.name].place  # none has moved it behind a link
+        same_folder = realpath(job.folder) == self._attempts[job.name].real_path  # and no link to another one
         if same_folder and not self.executor.in_process:
             with suppress(RlbenchError, OSError):
                 attempts.note(job.folder, {**entry, "host": socket.gethostname()})

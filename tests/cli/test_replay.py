@@ -89,7 +89,8 @@ def test_replay_prints_changes_of_code_and_machine(folder: Path) -> None:
 @pytest.mark.parametrize("restarted", [False, True])
 def test_replay_uses_the_recorded_threads_and_engine(folder: Path, monkeypatch: Patch, restarted: bool) -> None:
     values: dict[str, object] = {"torch_threads": 2, "updates": "compiled"}
-    later = {"resumed": [{"epoch": 0, "environment": {**values, "MKL_NUM_THREADS": None}}]}
+    first, last = {"torch_threads": 3, "MKL_NUM_THREADS": "9"}, {**values, "MKL_NUM_THREADS": None}
+    later = {"resumed": [{"epoch": n, "environment": e} for n, e in ((0, first), (0, last), (5, {"torch_threads": 4}))]}
     reseal(folder / "spec.json", (lambda head: head.update(later)) if restarted else environment(**values))
     runtimes, run = [], training.run
 

@@ -42,7 +42,7 @@ BAD: dict[str, tuple[str, Sequence[str], str]] = {
     "empty": ("", (), "no row"),
     "header alone": (HEAD, (), "no row below the header"),
     "twice a column": ("step,step\n1,2\n", (), "a column twice"),
-    "two counts of steps": ("step,global_step,return\n1,4,2\n", TASK, "several columns of a step, step, global_step"),
+    "two counts of steps": ("step,global_step,return\n1,4,2\n", TASK, "several columns for step: step, global_step"),
     "kind": ("step,return,kind\n1,2,best\n", ("--task", "Hopper-v4"), "kind 'best' is unknown"),
     "no task": ("step,return\n1,2\n", (), "--task: the file names no task"),
     "frames of MuJoCo": (GOOD, ("--steps-are", "frames"), "only Atari counts frames"),

@@ -294,8 +294,10 @@ def test_a_resumption_notes_only_what_differs_from_the_process_before(tmp_path: 
     folder = write(tmp_path, RUN, "interrupted")
     for changes in ({"gpu": "a"}, {"gpu": "a"}, {"gpu": "b"}):
         note_resumption(folder, {"python": "3.11", **changes}, 3)
-    note_resumption(folder, {"python": "3.12", "gpu": "b"}, 3)
-    assert list(read_record(folder).resumed) == [{"gpu": "a"}, {"gpu": "b"}, {"python": "3.12"}]
+    for epoch in (3, 0, 0):  # the last two without a checkpoint
+        note_resumption(folder, {"python": "3.12", "gpu": "b"}, epoch)
+    record = read_record(folder)
+    assert list(record.resumed) == [{"gpu": "a"}, {"gpu": "b"}, {"python": "3.12"}, {}] and record.until_restart == 4
 
 
 def test_run_folder_follows_from_its_spec(tmp_path: Path) -> None:

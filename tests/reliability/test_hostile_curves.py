@@ -140,7 +140,7 @@ IMPORTS: dict[str, tuple[str | bytes, str]] = {
     "a task beyond Unicode": (scores(np.ones((1, 1)), np.array([2**31], "<u4").view("<U1")), "numbers and texts only"),
     "a std beside the mean": ("step,mean,std\n0,0,1\n9,1,2\n", "no seeds but 'mean', 'std'"),
     "an index beside the seeds": (",step,seed_0\n0,0,1\n1,9,2\n", "no seeds but ''"),
-    "a step in another case": ("step,Step,return\n0,0,1\n9,5,2\n", "several columns of a step, step, Step"),
+    "a step in another case": ("step,Step,return\n0,0,1\n9,5,2\n", "several columns for step: step, Step"),
     "an infinite return of a seed": ("step,seed_0\n0,1\n9,inf\n", "seed 0 at step 9 is not finite"),
     "an infinite return of an episode": ("step,episodic_return\n0,1\n9,-inf\n", "seed 0 at step 9 is not finite"),
 }

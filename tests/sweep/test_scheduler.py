@@ -132,8 +132,7 @@ def test_failed_run_is_not_repeated(tmp_path: Path) -> None:
     one = job(tmp_path)
     engine = Scripted({0: [[Begun(0), lambda: finished(one, tmp_path, "failed", "Diverged: x"), Exited(5, "log")]]})
     endings, _ = run_jobs([one], engine)
-    assert [(e.status, e.reason) for e in endings] == [("failed", "Diverged: x")]
-    assert len(engine.started) == 1
+    assert [(e.status, e.reason) for e in endings] == [("failed", "Diverged: x")] and len(engine.started) == 1
 
 
 @pytest.mark.parametrize(
@@ -187,8 +186,7 @@ def test_unusable_folder_does_not_stop_other_jobs(tmp_path: Path) -> None:
 
     scripts = {n: [[Begun(0), lambda n=n: finished(jobs[n], tmp_path), Exited(0, "")]] for n in (0, 2)}
     endings, _ = run_jobs(jobs, Unusable(scripts))
-    assert [e.status for e in endings] == ["done", "refused", "done"]
-    assert "not a folder" in endings[1].reason
+    assert [e.status for e in endings] == ["done", "refused", "done"] and "not a folder" in endings[1].reason
 
 
 def test_ended_jobs_are_reported_without_room_and_after_a_signal(tmp_path: Path) -> None:
