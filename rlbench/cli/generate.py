@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from rlbench.cli import completion
 from rlbench.cli.choices import Checkpoint, parse_count
@@ -13,6 +13,8 @@ from rlbench.errors import DoesNotFit, UnknownRun, UsageError, suggest, suggest_
 if TYPE_CHECKING:
     from rlbench.datasets.policies import Policy
     from rlbench.datasets.recipes import Recipe, RecordingRecipe
+
+COPIES: Final = 4.3  # of the data in memory, at most, while they are made; measured
 
 
 def generate(
@@ -98,9 +100,10 @@ def generate(
     check_writable(path.parent)
     numbers = max(2 * policy.obs_size + policy.metadata.action_dim + 1 for policy in policies)
     bytes_needed = recipe.steps * (4 * numbers + 2)  # at most: it is compressed
-    if (need := round(4.3 * bytes_needed)) > (free := available_memory()):  # the copies while it is made, as measured
-        few = f"{size_text(need)} of memory are needed, {size_text(free)} are free"
-        raise DoesNotFit(f"{recipe.name}: {few}; lower --steps, or use a larger machine")
+    need, free = round(COPIES * bytes_needed), available_memory()
+    if need > free:
+        shortage = f"{size_text(need)} of memory are needed, {size_text(free)} are free"
+        raise DoesNotFit(f"{recipe.name}: {shortage}; lower --steps, or use a larger machine")
     check_disk_space(path.parent, bytes_needed, recipe.name, "free some, or name another disk in RLBENCH_DATASETS")
     recording = Recording(recipe, policies)
     recordings.print_progress(recording, recipe, quiet=quiet)

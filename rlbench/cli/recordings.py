@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from rlbench.generate import EpisodeRecorder
 
 MESSAGES: Final = 10  # progress messages of one recording
-LARGEST: Final = 1e300  # number that a fact may be
+MAX_FACT: Final = 1e300  # a larger number is none that was written here
 MAX_LINE_LENGTH: Final = 200  # characters of a line of metadata
 IMPORTS: Final = {"rlu": "RL Unplugged; rewards clipped to [−1, 1], sticky actions", "dqn-replay": "DQN-replay logs"}
 """Origins of recorded games that ``data import`` converts, by its first word."""
@@ -107,11 +107,11 @@ def is_done(path: Path, recipe: Recipe | RecordingRecipe, *, json: bool) -> bool
     facts = {
         name: value
         for name, value in metadata.items()
-        if isinstance(value, str) or (isinstance(value, (float, int)) and abs(value) < LARGEST)
+        if isinstance(value, str) or (isinstance(value, (float, int)) and abs(value) < MAX_FACT)
     }
     numbers = facts.get("episodes"), facts.get("return_mean", 0), facts.get("return_std", 0)
-    others = any(number is None or isinstance(number, str) for number in numbers)
-    if others or metadata.get("recipe") != recipe.model_dump_json(exclude_defaults=True):
+    is_foreign = any(number is None or isinstance(number, str) for number in numbers)
+    if is_foreign or metadata.get("recipe") != recipe.model_dump_json(exclude_defaults=True):
         return False
     print_note(f"{recipe.name}: done already; --force makes it again")
     answer_dataset(Written(path, seal.sha256, size), recipe.steps, facts, json=json)

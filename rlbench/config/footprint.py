@@ -266,7 +266,9 @@ def _head(head: online.HeadConfig) -> tuple[int, int, int, int]:
     match head:
         case online.DQNHeadConfig():
             return 1, 1, 1, 0
-        case online.C51HeadConfig(n_atoms=count) | online.QRDQNHeadConfig(n_quantiles=count):
+        case online.C51HeadConfig(n_atoms=atoms):
+            return atoms, 1, 1, 0
+        case online.QRDQNHeadConfig(n_quantiles=count):
             return count, 1, 1, 0
         case online.IQNHeadConfig(cosines=cosines) as iqn:
             return 1, max(iqn.n_taus, iqn.n_target_taus), max(iqn.n_policy_taus, iqn.n_eval_taus), cosines

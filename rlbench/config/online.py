@@ -273,7 +273,9 @@ class DiscreteSACConfig(Family):
     gamma: field_types.Discount = 0.99
     tau: field_types.Polyak = 0.005
     batch: field_types.Batch = 64
-    updates_per_step: float = Field(default=0.1, gt=0, le=1_000, description="gradient steps of a net per agent step")
+    updates_per_step: float = Field(
+        default=0.1, gt=0, le=1_000, description="gradient steps per network and agent step"
+    )
     learning_starts: field_types.LearningStarts = 640
     replay: ReplayConfig = ReplayConfig()
     curiosity: OptionalCuriosity = None

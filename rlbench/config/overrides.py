@@ -20,7 +20,7 @@ from rlbench.errors import UnknownName, UsageError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
-LARGE: Final = 1e30  # beyond every setting; a product of a few such numbers is still a float
+LARGE: Final = 1e60  # beyond every setting; a product of a few such numbers is still a float
 DOTS: Final = 1_000
 """On a line of TOML; its parser takes time and memory by the square of the dots of a key."""
 

@@ -64,15 +64,15 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
         raise UsageError(f"{folder}: holds parts of one run, which are no seeds; name one, or give each seed a folder")
     for path in every_path:
         raw = _content(path)
-        format_, new = _read(raw, path, options)
+        format_, points = _read(raw, path, options)
         digest = sha256(raw).hexdigest()
-        curves += [replace(curve, origin=replace(curve.origin, format=format_, sha256=digest)) for curve in new]
-        curve_paths += [path] * len(new)
+        curves += [replace(curve, origin=replace(curve.origin, format=format_, sha256=digest)) for curve in points]
+        curve_paths += [path] * len(points)
         if len(curves) > MAX_CURVES:
             raise RefusedFile(f"{path}: holds more than {MAX_CURVES:,} curves; import it in parts")
     if not curves:
         raise UsageError(f"{paths[0]}: holds no file of a known format; known: {', '.join(FORMATS)}; see --format")
-    return _refuse_duplicates([_curve(points, options) for points in number_seeds(curves)], curve_paths)
+    return _refuse_duplicates([_curve(curve, options) for curve in number_seeds(curves)], curve_paths)
 
 
 def _files(path: Path, format_: Format | None) -> Iterator[Path]:

@@ -25,7 +25,7 @@ DEEPEST = 32  # groups in groups
 CHUNK = 1 << 16  # rows of one check, so that no check copies a whole column
 COMPRESSIONS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_LZF}
 FILTERS = COMPRESSIONS | {h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
-LZF = 88  # bytes that LZF makes of one, at most: 264 of three
+MAX_LZF_RATIO = 88  # bytes that LZF makes of one, at most: 264 of three
 CHECKSUM = 4  # bytes of a chunk's own checksum
 
 
@@ -181,7 +181,7 @@ def _refuse_external(file: h5py.File) -> None:
 
 
 def _refuse_oversized(file: h5py.File, max_bytes: int) -> None:
-    """Refuse a file whose arrays do not fit twice into ``max_bytes``, as read and in the replay buffer, or inflate."""
+    """Refuse a file whose chunks inflate, or whose arrays do not fit twice into ``max_bytes``: read and in replay."""
     arrays: list[h5py.Dataset] = []
 
     def add(name: str, item: object) -> None:
@@ -190,7 +190,9 @@ def _refuse_oversized(file: h5py.File, max_bytes: int) -> None:
 
     file.visititems(add)
     # HDF5 decompresses a chunk whole, few rows or not
-    chunk = max((_chunk_bytes(array) * (2 * LZF if array.compression == "lzf" else 1) for array in arrays), default=0)
+    chunk = max(
+        (_chunk_bytes(array) * (2 * MAX_LZF_RATIO if array.compression == "lzf" else 1) for array in arrays), default=0
+    )
     need = 2 * (chunk + sum(4 * int(array.size or 0) for array in arrays))
     if need > max_bytes:
         problem = f"holds numbers that take {size_text(need)} of memory, this machine has {size_text(max_bytes)}"
@@ -211,12 +213,12 @@ def _refuse_inflating(array: h5py.Dataset) -> None:
     array.id.chunk_iter(chunks.append)
     size = _chunk_bytes(array) + CHECKSUM
     for chunk in chunks:
-        held = b""
+        content = b""
         with suppress(zlib.error):  # HDF5 names the damage
             if array.compression == "gzip" and chunk.size <= 2 * size:  # a chunk can become a little larger
                 raw = array.id.read_direct_chunk(chunk.chunk_offset)[1]
-                held = zlib.decompressobj().decompress(raw, size + 1)
-        if max(len(held), chunk.size // 2) > size:
+                content = zlib.decompressobj().decompress(raw, size + 1)
+        if max(len(content), chunk.size // 2) > size:
             raise RefusedFile(f"{where}: a chunk holds more than its {size - CHECKSUM:,} bytes; check the file")
 
 

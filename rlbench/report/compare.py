@@ -43,7 +43,7 @@ ENDED: Final = frozenset({"done", "failed"})
 INTERVAL_SEEDS: Final = 5  # seeds of a task below which a bootstrap interval of means is too narrow to be shown
 
 
-Sides: TypeAlias = tuple[Mapping[CellKey, Runs], Mapping[CellKey, Runs]]
+RunsOfSides: TypeAlias = tuple[Mapping[CellKey, Runs], Mapping[CellKey, Runs]]
 
 
 class SettingRuns(NamedTuple):
@@ -195,7 +195,7 @@ class Comparison:
     tasks: tuple[Task, ...]
     left_out: tuple[str, ...]  # cells of both folders that are not compared, each with the reason
     scale: str  # of the interquartile means
-    interquartile_means: tuple[Estimate, Estimate]  # interquartile means of the sides
+    interquartile_means: tuple[Estimate, Estimate]  # of the first and the second side
     gaps: tuple[Estimate, Estimate]  # by how much runs of each side fall short of 1
     improvement: Estimate
 
@@ -233,7 +233,9 @@ def compare(first: str, second: str, evidence: Sources, suite: str | None, *, at
     return _pool_tasks(names, tasks, tuple(left_out))
 
 
-def _folders(names: tuple[str, str], folders: Sequence[tuple[Path, str]], suite: str | None, *, at: bool) -> Sides:
+def _folders(
+    names: tuple[str, str], folders: Sequence[tuple[Path, str]], suite: str | None, *, at: bool
+) -> RunsOfSides:
     """The runs of each folder by cell, imported ones too."""
     first, second = (
         _of_suite(of_setting(with_imported(gather(folder), folder), text, str(folder)), suite)
@@ -246,7 +248,7 @@ def _folders(names: tuple[str, str], folders: Sequence[tuple[Path, str]], suite:
     return first, second
 
 
-def _algorithms(names: tuple[str, str], evidence: Sources, suite: str | None) -> Sides:
+def _algorithms(names: tuple[str, str], evidence: Sources, suite: str | None) -> RunsOfSides:
     cells = _of_suite(evidence.with_imported(), suite)
     algorithms = sorted({key.algorithm for key in cells})
     if not algorithms:

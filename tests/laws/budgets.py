@@ -121,7 +121,7 @@ def floors(modules: Sequence[Module]) -> int:
 
 RATCHETS: Final = (
     # what, the most that is allowed, the target, and to what the most is rounded up
-    (lines, 36_477, 28_000, 1_000),
+    (lines, 36_488, 28_000, 1_000),
     (count_modules, 253, 205, 10),
     (lines_of_tests, 38_999, 28_000, 1_000),
     (twins, 10, 0, 10),
