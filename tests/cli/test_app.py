@@ -247,7 +247,7 @@ def test_the_module_and_the_console_script_are_one_program() -> None:
 
 @pytest.mark.parametrize(("number", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
 def test_a_signal_during_a_callback_of_python_still_ends_the_command(number: str, code: int) -> None:
-    kill = f"weakref.finalize(work, os.kill, os.getpid(), signal.{number}); del work; time.sleep(9)"
-    head = "import os, signal, time, weakref; from rlbench.cli import app; app.print_text = lambda text: exec(work)"
-    program = f"{head}; work = 'work = type(str(), (), dict())(); {kill}'; raise SystemExit(app.main(['--version']))"
+    callback = f"weakref.finalize(set(), os.kill, os.getpid(), signal.{number})"  # at once: nothing keeps the set
+    head = f"import os, signal, time, weakref; from rlbench.cli import app; end = lambda _: ({callback}, time.sleep(9))"
+    program = f"{head}; app.print_text = end; raise SystemExit(app.main(['--version']))"
     assert run_process([sys.executable, "-P", "-c", program]).returncode == code
