@@ -52,7 +52,7 @@ def list_datasets(
     current = (entry.name for entry in d4rl.values() if everything or not entry.note.startswith("deprecated"))
     names = dict.fromkeys([*local, *recipes.RECIPES, *current])
     if remote:
-        from rlbench.datasets.download import remote_names
+        from rlbench.datasets.minari import remote_names
 
         names |= dict.fromkeys(remote_names())
     rows = [(name, local.get(name), d4rl.get(name)) for name in names]

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rlbench import disk, faults
-from rlbench.datasets import catalogue, checksums, download, locations
+from rlbench.datasets import catalogue, checksums, download, locations, minari
 from rlbench.datasets.download import DownloadProgress, part_of
 from rlbench.datasets.hdf5 import open_file
 from rlbench.datasets.loader import data_file, dataset_metadata, load_dataset
@@ -36,7 +36,7 @@ def download_dataset(name: str, *, patience: float = download.PATIENCE) -> Itera
             if not location.path.is_file():  # the process that held the lock may have completed it
                 yield from _fetch(catalogue.d4rl_dataset(name).url, location.path, patience)
         return
-    download.download(name)
+    minari.download(name)
     if not locations.is_present(location):
         raise RefusedFile(f"{location.path}: has no {MINARI_DATA}; only the storage format hdf5 is read")
     checksums.seal_of(data_file(location.path))

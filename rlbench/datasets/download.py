@@ -13,21 +13,18 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, suppress
 from email.message import Message
 from functools import partial
 from http.client import BadStatusLine, HTTPException, HTTPMessage, HTTPResponse
-from importlib import import_module
-from io import FileIO, StringIO
+from io import FileIO
 from ipaddress import ip_address
 from pathlib import Path
 from threading import Thread
-from types import ModuleType
 from typing import IO, Final, NamedTuple, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
-from warnings import catch_warnings
 
 from filelock import FileLock, Timeout
 
@@ -146,11 +143,10 @@ def complete(target: Path) -> None:
 def _attempt(url: str, part: Path, size: int | None, patience: float) -> Iterator[DownloadProgress]:
     """Download by one connection, from the end of the part or from the beginning."""
     origin = _origin(part)
-    same = origin is not None and origin.url == url and origin.validator is not None
-    begin = part.stat().st_size if same else 0
+    validator = origin.validator if origin is not None and origin.url == url else None
+    begin = part.stat().st_size if validator is not None else 0
     headers = {"User-Agent": f"rlbench/{__version__}", "Accept-Encoding": "identity"}
-    if begin and origin is not None and origin.validator is not None:
-        headers |= {"Range": f"bytes={begin}-", "If-Range": origin.validator}
+    headers |= {"Range": f"bytes={begin}-", "If-Range": validator} if begin and validator is not None else {}
     try:
         request = Request(url, headers=headers)  # noqa: S310 - http, see above
         response = _with_timeout(OPENING * patience, partial(urlopen, request, timeout=patience))
@@ -315,52 +311,6 @@ def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "the server went silent"
     return str(getattr(error, "reason", None) or error) or type(error).__name__
-
-
-REMOTE = "hf://farama-minari"
-REMEDY = "pip install 'minari[hf]>=0.5.3'"
-
-
-def remote_names() -> list[str]:
-    """List the data sets of the remote, by an access of the network.
-
-    Raises:
-        UsageError: Minari is not installed, or ``MINARI_REMOTE`` names no storage that it supports.
-        ResourceExhausted: the remote cannot be reached.
-    """
-    with _minari() as minari:
-        return sorted(minari.list_remote_datasets())
-
-
-def download(name: str) -> None:
-    """Download a data set into Minari's folder; ``huggingface_hub`` resumes an interrupted download.
-
-    Raises:
-        UsageError: as ``remote_names``, or the remote has no data set of this name.
-        ResourceExhausted: the remote cannot be reached, or the disk is full.
-    """
-    with _minari() as minari:
-        minari.download_dataset(name, force_download=True)  # or it skips a folder that is there, whole or not
-
-
-@contextmanager
-def _minari() -> Iterator[ModuleType]:
-    """Import the package, keep stdout free of its messages, and translate its errors."""
-    remote = os.environ.get("MINARI_REMOTE") or REMOTE
-    if not remote.startswith(("hf://", "gcp://")):
-        raise UsageError(f"MINARI_REMOTE={remote}: give hf://ORGANISATION or gcp://BUCKET, or unset it")
-    try:
-        with redirect_stdout(StringIO()), catch_warnings(record=True):
-            yield import_module("minari")
-    except ImportError as error:
-        raise UsageError(f"Minari's remote needs a package that is not installed ({error}): {REMEDY}") from error
-    except ValueError as error:
-        raise UsageError(f"{remote}: {error} `rlbench data list --remote` lists the data sets") from error
-    except Exception as error:  # each transport raises its own
-        reason = str(error).partition("\n")[0] or type(error).__name__
-        raise ResourceExhausted(
-            f"{remote}: {reason}; check the connection and run the same command again: it resumes"
-        ) from error
 
 
 class PublicRedirects(HTTPRedirectHandler):

@@ -1,4 +1,4 @@
-"""Reader of Minari's layout: a folder with ``metadata.json`` and one HDF5 group an episode.
+"""Minari's data sets, folders with ``metadata.json`` and one HDF5 group an episode: a reader, and downloads.
 
 An episode of T steps has T + 1 observations, the final one included. The parts of a dictionary of observations are
 concatenated in the order of their names.
@@ -7,8 +7,15 @@ concatenated in the order of their names.
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from importlib import import_module
+from io import StringIO
 from pathlib import Path
+from types import ModuleType
 from typing import Final, NamedTuple, TypeVar
+from warnings import catch_warnings
 
 import h5py
 import numpy as np
@@ -19,10 +26,12 @@ from rlbench.config.names import printable
 from rlbench.datasets import hdf5
 from rlbench.datasets.locations import MINARI_DATA, MINARI_METADATA
 from rlbench.datasets.types import Dataset
-from rlbench.errors import RefusedFile, UsageError
+from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 
 _T = TypeVar("_T", str, int, float)
 MAX_DEPTH: Final = 8  # nesting of observation dictionaries
+REMOTE = "hf://farama-minari"
+REMEDY = "pip install 'minari[hf]>=0.5.3'"
 
 
 class MinariMetadata(NamedTuple):
@@ -84,9 +93,8 @@ def minari_metadata(folder: Path) -> MinariMetadata:
         env_id = json.loads(spec).get("id") if isinstance(spec, str) else spec.get("id")
     except (RefusedFile, OSError, ValueError, TypeError, AttributeError, RecursionError):
         raise RefusedFile(f"{path}: damaged (not the JSON that Minari writes); download it again") from None
-    layout = content.get("data_format", "hdf5")
-    if layout != "hdf5":
-        form = printable(str(layout), 60)
+    if (form := content.get("data_format", "hdf5")) != "hdf5":
+        form = printable(str(form), 60)
         raise RefusedFile(f"{path}: data_format: {form}; only hdf5 is read here, convert it with Minari")
     return MinariMetadata(
         name=_parse(str, content.get("dataset_id")),
@@ -145,3 +153,45 @@ def _parse(kind: type[_T], value: object) -> _T | None:
     if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:
         value = float(value)
     return value if isinstance(value, kind) else None
+
+
+def remote_names() -> list[str]:
+    """List the data sets of the remote, by an access of the network.
+
+    Raises:
+        UsageError: Minari is not installed, or ``MINARI_REMOTE`` names no storage that it supports.
+        ResourceExhausted: the remote cannot be reached.
+    """
+    with _minari() as minari:
+        return sorted(minari.list_remote_datasets())
+
+
+def download(name: str) -> None:
+    """Download a data set into Minari's folder; ``huggingface_hub`` resumes an interrupted download.
+
+    Raises:
+        UsageError: as ``remote_names``, or the remote has no data set of this name.
+        ResourceExhausted: the remote cannot be reached, or the disk is full.
+    """
+    with _minari() as minari:
+        minari.download_dataset(name, force_download=True)  # or it skips a folder that is there, whole or not
+
+
+@contextmanager
+def _minari() -> Iterator[ModuleType]:
+    """Import the package, keep stdout free of its messages, and translate its errors."""
+    remote = os.environ.get("MINARI_REMOTE") or REMOTE
+    if not remote.startswith(("hf://", "gcp://")):
+        raise UsageError(f"MINARI_REMOTE={remote}: give hf://ORGANISATION or gcp://BUCKET, or unset it")
+    try:
+        with redirect_stdout(StringIO()), catch_warnings(record=True):
+            yield import_module("minari")
+    except ImportError as error:
+        raise UsageError(f"Minari's remote needs a package that is not installed ({error}): {REMEDY}") from error
+    except ValueError as error:
+        raise UsageError(f"{remote}: {error} `rlbench data list --remote` lists the data sets") from error
+    except Exception as error:  # each transport raises its own
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise ResourceExhausted(
+            f"{remote}: {reason}; check the connection and run the same command again: it resumes"
+        ) from error

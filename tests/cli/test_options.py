@@ -8,7 +8,7 @@ import pytest
 from rlbench.cli import sweep
 from rlbench.cli.app import main
 from rlbench.cli.sweep import SweepOptions
-from rlbench.datasets import download
+from rlbench.datasets import minari
 from tests.commands import json_of, stderr_of
 from tests.conftest import Capture, Patch, RecordRun
 
@@ -41,7 +41,7 @@ def test_report_uses_the_given_folder() -> None:
 
 
 def test_minaris_server_is_contacted_only_with_remote(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(download, "remote_names", lambda: ["mujoco/hopper/strange-v0"])
+    monkeypatch.setattr(minari, "remote_names", lambda: ["mujoco/hopper/strange-v0"])
     for words, there in (((), False), (("--remote",), True)):
         names = {row["name"]: row["kind"] for row in json_of(["data", "list", "--json", *words])["datasets"]}
         assert names.get("mujoco/hopper/strange-v0") == ("minari" if there else None)

@@ -12,8 +12,8 @@ import pytest
 from minari.storage import remotes
 from minari.storage.remotes.cloud_storage import CloudStorage
 
-from rlbench.datasets import checksums, dataset_fetch, download
-from rlbench.datasets.minari import read_minari
+from rlbench.datasets import checksums, dataset_fetch
+from rlbench.datasets.minari import read_minari, remote_names
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 
 NAME = "toy/walk/medium-v0"
@@ -71,7 +71,7 @@ def server(write_minari: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, t
 def test_a_data_set_is_listed_downloaded_and_recorded(
     server: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert download.remote_names() == [NAME]
+    assert remote_names() == [NAME]
     assert list(dataset_fetch.download_dataset(NAME)) == []
     local = tmp_path / "local" / DATA
     assert local.read_bytes() == (server / DATA).read_bytes()
@@ -108,7 +108,7 @@ def test_unknown_name_or_storage_is_a_usage_error(server: Path, monkeypatch: pyt
         list(dataset_fetch.download_dataset("toy/run/medium-v0"))
     monkeypatch.setenv("MINARI_REMOTE", "https://example.org")
     with pytest.raises(UsageError, match=r"MINARI_REMOTE=https://example\.org: give hf://ORGANISATION"):
-        download.remote_names()
+        remote_names()
 
 
 @pytest.mark.parametrize("failure", [ConnectionError("no route\nto host"), KeyError("size")])
@@ -130,4 +130,4 @@ def test_without_the_packages_the_remedy_is_named(package: str, monkeypatch: pyt
     monkeypatch.setitem(sys.modules, package, None)
     sys.modules.pop("minari.storage.remotes.huggingface", None)
     with pytest.raises(UsageError, match=r"pip install 'minari\[hf\]"):
-        download.remote_names()
+        remote_names()

@@ -8,25 +8,18 @@ from typing import Final, NamedTuple
 
 from tests.laws.source import Finding, Module, dotted
 
-HOT: Final = {
-    "ops",
-    "nets",
-    "buffers",
-    "algorithms",
-    "training",
-    "accel",
-}  # runs in every update: never waits for the host
+HOT: Final = {"ops", "nets", "buffers", "algorithms", "training", "accel"}  # in every update: never waits for the host
 COMPUTES: Final = HOT | {"envs", "collectors"}  # layers 2 to 5
 
 
 class Ban(NamedTuple):
-    """Full names that are not to be mentioned, and where they may be after all."""
+    """Patterns of full names that no module mentions, with exceptions."""
 
     names: tuple[str, ...]
     instead: str
-    free: frozenset[str] = frozenset()  # units and paths that may
-    only: frozenset[str] = frozenset()  # units it holds for; empty is all
-    but: tuple[str, ...] = ()  # names that match and are fine
+    exempt: frozenset[str] = frozenset()  # units and paths
+    only: frozenset[str] = frozenset()  # units of the ban; all if empty
+    allowed: tuple[str, ...] = ()  # names that match and are no violation
 
 
 BANS: Final = (
@@ -34,59 +27,62 @@ BANS: Final = (
     Ban(
         ("numpy.random", "numpy.random.*"),
         "take a generator from seeds.py",
-        but=("numpy.random.Generator", "numpy.random.SeedSequence", "numpy.random.PCG64", "numpy.random.default_rng"),
+        allowed=(
+            "numpy.random.Generator",
+            "numpy.random.SeedSequence",
+            "numpy.random.PCG64",
+            "numpy.random.default_rng",
+        ),
     ),
     Ban(
         ("torch.manual_seed", "torch.seed", "torch.cuda.manual_seed*", "torch.cuda.seed*", "torch.random.*_seed"),
         "the global generator is seeded in assembly and run.py alone",
-        free=frozenset({"seeds", "assembly", "run"}),
+        exempt=frozenset({"seeds", "assembly", "run"}),
     ),
     Ban(
         ("pickle", "pickle.*", "dill*", "cloudpickle*", "joblib*", "shelve*", "marshal*", "torch.save"),
-        "a file is read without running it: safetensors and JSON",
+        "read a file without running it: safetensors and JSON",
     ),
     Ban(
         ("torch.load",),
-        "a file is read without running it: safetensors; only the zips of Stable-Baselines3 have none",
-        free=frozenset({"rlbench/datasets/torchfile.py"}),
+        "read a file without running it: safetensors; only zips of Stable-Baselines3 have none",
+        exempt=frozenset({"rlbench/datasets/torchfile.py"}),
     ),
     Ban(
         ("torch.jit.load", "torch.package*", "torch.hub*", "torch.export.load", "pandas.read_pickle", "jsonpickle*"),
-        "what it reads is a program: weights come from safetensors, tables from CSV",
-        free=frozenset({"rlbench/evaluation/model_process.py"}),
+        "it reads a program: weights come from safetensors, tables from CSV",
+        exempt=frozenset({"rlbench/evaluation/model_process.py"}),
     ),
     Ban(
         ("os.system", "os.popen", "os.exec*", "os.spawn*", "subprocess.getoutput", "subprocess.getstatusoutput"),
-        "a program is started by subprocess from a list of words; no shell reads them",
+        "start a program by subprocess, from a list of words, without a shell",
     ),
     Ban(("runpy*", "code.*", "importlib.util.spec_from_file_location"), "only modules of the package are run"),
-    Ban(("tempfile.mktemp", "shutil.unpack_archive"), "a file is made and unpacked under a name of our own"),
-    Ban(("eval", "exec", "compile", "__import__"), "a value is parsed by its type, never run"),
+    Ban(("tempfile.mktemp", "shutil.unpack_archive"), "create and unpack files under a fixed name"),
+    Ban(("eval", "exec", "compile", "__import__"), "parse a value by its type; never run it"),
     Ban(("yaml", "yaml.*"), "TOML and JSON hold no code"),
     Ban(
         ("print", "logging", "logging.*", "sys.stdout", "sys.stdout.*", "sys.stderr", "sys.stderr.*"),
-        "return it, or raise it; cli/ and report/ speak",
-        free=frozenset(
-            {"cli", "report", "rlbench/suites/plugins.py"}
-        ),  # the last leads the prints of packages to stderr
+        "return it, or raise it; only cli/ and report/ print",
+        exempt=frozenset({"cli", "report", "rlbench/suites/plugins.py"}),  # the last redirects prints to stderr
     ),
     Ban(
         ("time.time", "time.time_ns", "datetime.*.now", "datetime.*.utcnow", "datetime.*.today"),
-        "durations come from time.monotonic",
+        "measure durations by time.monotonic",
         only=frozenset(COMPUTES),
     ),
-    Ban(("warnings.filterwarnings", "warnings.simplefilter"), "mend the cause; the filter would hide the next one"),
+    Ban(("warnings.filterwarnings", "warnings.simplefilter"), "mend the cause; the filter would hide the next warning"),
     Ban(
         ("typing.Any",),
-        "say the type, or object",
-        # what Gymnasium and the emulators take and give is theirs to say; override.py reads annotations
-        free=frozenset({"envs", "rlbench/config/overrides.py"}),
+        "name the type, or object",
+        # Gymnasium and emulators define the types of envs; overrides.py reads annotations
+        exempt=frozenset({"envs", "rlbench/config/overrides.py"}),
     ),
 )
 
 WAITS: Final = {"item", "cpu", "tolist", "numpy"}  # methods that wait for the device
 MAY_WAIT: Final = {
-    ("rlbench/training/updates.py", "MeanMetrics.take"): "the one read an epoch",
+    ("rlbench/training/updates.py", "MeanMetrics.take"): "one read an epoch",
     ("rlbench/accel/numpy_mlp.py", "as_array"): "on the host, where nothing waits",
     ("rlbench/training/online.py", "OnlineTrainer.load_state_dict"): "once, when a run resumes",
 }
@@ -95,28 +91,28 @@ DRAWS: Final = re.compile(r"torch\.(rand|randn|randint|randperm|rand_like|randn_
 
 
 def banned_names(module: Module) -> Iterator[Finding]:
-    """The table above."""
+    """No module mentions a name of ``BANS``."""
     for line, name in module.mentions:
         for ban in BANS:
-            holds = module.unit not in ban.free and module.path not in ban.free
+            holds = module.unit not in ban.exempt and module.path not in ban.exempt
             holds &= not ban.only or module.unit in ban.only
-            if holds and _any(name, ban.names) and not _any(name, ban.but):
+            if holds and _any(name, ban.names) and not _any(name, ban.allowed):
                 yield Finding(line, f"{name}: {ban.instead}")
 
 
 def own_generators(module: Module) -> Iterator[Finding]:
-    """Outside networks and policies whoever draws says from which stream; no generator is seeded by the clock."""
+    """A random draw outside of networks and policies names its generator; no generator is seeded by the clock."""
     for _, call in module.calls:
         name = module.full(call.func)
-        named = {keyword.arg for keyword in call.keywords}
-        if name == "numpy.random.default_rng" and not call.args and "seed" not in named:
+        keywords = {keyword.arg for keyword in call.keywords}
+        if name == "numpy.random.default_rng" and not call.args and "seed" not in keywords:
             yield Finding(call.lineno, "default_rng() without a seed differs in every run")
-        if DRAWS.fullmatch(name) and "generator" not in named and module.unit not in {"nets", "ops"}:
+        if DRAWS.fullmatch(name) and "generator" not in keywords and module.unit not in {"nets", "ops"}:
             yield Finding(call.lineno, f"{name} without generator= draws from the global stream")
 
 
 def no_waiting(module: Module) -> Iterator[Finding]:
-    """Nothing between two epochs asks the device for a number."""
+    """No code between two epochs reads a number from the device."""
     if module.unit in HOT:
         for inside, call in module.calls:
             waits = isinstance(call.func, ast.Attribute) and call.func.attr in WAITS and not call.args
@@ -124,47 +120,47 @@ def no_waiting(module: Module) -> Iterator[Finding]:
                 yield Finding(call.lineno, f"{dotted(call.func)}() waits for the device; read it once an epoch")
 
 
-def given_devices(module: Module) -> Iterator[Finding]:
-    """No module stores a device or moves to one: assembly gives it, collectors/ cross it, tensors come from tensors."""
+def no_device_moves(module: Module) -> Iterator[Finding]:
+    """No module stores a device or moves tensors: assembly places networks, collectors/ move steps."""
     if module.unit not in COMPUTES - {"collectors"}:
         return
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Attribute) and dotted(node) == "self.device":
-            yield Finding(node.lineno, "self.device: take x.new_…, like= or a given device")
+            yield Finding(node.lineno, "self.device: use x.new_…, like= or an argument")
     for _, call in module.calls:
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-        given = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "device")]
-        moves = method == "to" and any(dotted(value).split(".")[-1] == "device" for value in given)
+        values = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "device")]
+        moves = method == "to" and any(dotted(value).split(".")[-1] == "device" for value in values)
         if moves or method == "cuda":
-            yield Finding(call.lineno, f".{method}(…): make it where it belongs; only assembly and collectors/ move")
+            yield Finding(call.lineno, f".{method}(…): create it on its device; only assembly and collectors/ move")
 
 
 def roles_not_modes(module: Module) -> Iterator[Finding]:
-    """Whoever calls a network says why; ``train()`` and ``eval()`` do not exist."""
+    """A call of a network names its role; ``train()`` and ``eval()`` are not used."""
     for _, call in module.calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr in {"train", "eval"} and module.unit != "cli":
             yield Finding(call.lineno, f"{dotted(call.func)}(): pass a role instead of setting a mode")
 
 
 def safe_reading(module: Module) -> Iterator[Finding]:
-    """No keyword that lets a file run code, and no archive unpacked to wherever it says."""
+    """No keyword lets a file run code, and no archive chooses its paths."""
     unsafe = {("weights_only", False), ("allow_pickle", True), ("shell", True), ("trust_remote_code", True)}
     for _, call in module.calls:
-        given = {(k.arg, k.value.value) for k in call.keywords if isinstance(k.value, ast.Constant)}
-        for name, value in sorted(unsafe & given):
+        keywords = {(k.arg, k.value.value) for k in call.keywords if isinstance(k.value, ast.Constant)}
+        for name, value in sorted(unsafe & keywords):
             yield Finding(call.lineno, f"{name}={value} lets a file run code")
-        if module.full(call.func) == "torch.load" and ("weights_only", True) not in given:
+        if module.full(call.func) == "torch.load" and ("weights_only", True) not in keywords:
             yield Finding(call.lineno, "torch.load(…) lets a file run code: write weights_only=True")
         if (
             isinstance(call.func, ast.Attribute)
             and call.func.attr in {"extractall", "extract"}
             and module.unit != "cli"
         ):
-            yield Finding(call.lineno, f"{dotted(call.func)}() writes where the archive says: read members by name")
+            yield Finding(call.lineno, f"{dotted(call.func)}() writes to paths of the archive: read members by name")
 
 
-def safe_path(module: Module) -> Iterator[Finding]:
-    """No Python that is started imports from the current folder, where anybody's files may lie."""
+def safe_import_path(module: Module) -> Iterator[Finding]:
+    """No child process imports from the current folder, whose files may be another program's."""
     text = any(isinstance(node, ast.Constant) and node.value == "PYTHONSAFEPATH" for node in ast.walk(module.tree))
     commands = [node for node in ast.walk(module.tree) if isinstance(node, ast.List | ast.Tuple)]
     for node in commands:
@@ -177,25 +173,23 @@ def safe_path(module: Module) -> Iterator[Finding]:
     for _, call in module.calls:
         starts = module.full(call.func) in {"multiprocessing.get_context", "multiprocessing.Process"}
         if starts and not text:
-            yield Finding(call.lineno, "multiprocessing starts Python by -c: set PYTHONSAFEPATH around it")
+            yield Finding(call.lineno, "multiprocessing starts Python by -c: set PYTHONSAFEPATH for it")
 
 
 def no_pass_through(module: Module) -> Iterator[Finding]:
-    """A function names what it takes instead of handing ``**kwargs`` on."""
+    """A function names its arguments; it does not pass ``**kwargs`` on."""
     for function in module.functions():
-        taken = function.args.kwarg.arg if function.args.kwarg else None
+        kwargs = function.args.kwarg.arg if function.args.kwarg else None
         for node in ast.walk(function):
-            if isinstance(node, ast.Call) and taken:
-                handed = {dotted(keyword.value) for keyword in node.keywords if keyword.arg is None}
-                if taken in handed:
-                    yield Finding(node.lineno, f"{function.name} hands **{taken} on: name its arguments")
+            if isinstance(node, ast.Call) and kwargs in {dotted(k.value) for k in node.keywords if k.arg is None}:
+                yield Finding(node.lineno, f"{function.name} passes **{kwargs} on: name its arguments")
 
 
-def typed(module: Module) -> Iterator[Finding]:
-    """Nothing is hidden from mypy but at the edge to untyped libraries."""
+def no_type_ignore(module: Module) -> Iterator[Finding]:
+    """``type: ignore`` stands only in the adapters of untyped libraries."""
     for line, comment in module.comments:
         if re.search(r"#\s*type:\s*ignore", comment) and module.unit != "envs":
-            yield Finding(line, "type: ignore: say the type; only adapters in envs/ may")
+            yield Finding(line, "type: ignore: name the type; only adapters in envs/ may")
 
 
 def _any(name: str, patterns: tuple[str, ...]) -> bool:
@@ -203,6 +197,6 @@ def _any(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 LAWS: Final = (
-    banned_names, own_generators, no_waiting, given_devices, roles_not_modes, safe_reading, safe_path, no_pass_through,
-    typed,
+    banned_names, own_generators, no_waiting, no_device_moves, roles_not_modes, safe_reading, safe_import_path,
+    no_pass_through, no_type_ignore,
 )  # fmt: skip

@@ -27,24 +27,24 @@ PATH: Final = (
     "rlbench/nets/q_heads.py",
     "rlbench/ops/return_distributions.py",
 )
-"""What a step of DQN passes, in this order: the nine files that CONTRIBUTING.md tells a newcomer to read."""
+"""The code path of one step of DQN, in this order: the nine files that CONTRIBUTING.md recommends to newcomers."""
 
 C51: Final = (
     ("rlbench/ops/return_distributions.py", "CategoricalReturn"),
     ("rlbench/nets/q_heads.py", "C51Head"),
     ("rlbench/config/online.py", "C51HeadConfig"),
 )
-"""What C51 is beside DQN, which may have this many lines, docstrings apart."""
+"""The code that C51 adds to DQN."""
 
-DIFFERENCE: Final = 36
+DIFFERENCE: Final = 36  # lines of it, without docstrings
 
-DRAWERS: Final = {"util", "utils", "common", "misc", "helper", "helpers", "impl", "tools", "core"}
-HOLLOW_CLASS: Final = re.compile(r"^_?(Base|Abstract)[A-Z]|(Manager|Helper|Wrapper|Mixin|Impl)$")
-HOLLOW_SUFFIX: Final = re.compile(r"_(fn|cls)$")
+VAGUE_MODULES: Final = {"util", "utils", "common", "misc", "helper", "helpers", "impl", "tools", "core"}
+VAGUE_CLASS: Final = re.compile(r"^_?(Base|Abstract)[A-Z]|(Manager|Helper|Wrapper|Mixin|Impl)$")
+VAGUE_SUFFIX: Final = re.compile(r"_(fn|cls)$")
 
 
 def short_modules(module: Module) -> Iterator[Finding]:
-    """A module fits into one head; a learner on two screens."""
+    """A module has at most ``MODULE`` lines, a learner at most ``LEARNER``."""
     limit = LEARNER if module.unit == "algorithms" else MODULE
     length = len(module.text.splitlines())
     if length > limit:
@@ -52,9 +52,9 @@ def short_modules(module: Module) -> Iterator[Finding]:
 
 
 def short_functions(module: Module) -> Iterator[Finding]:
-    """A function is read at one glance, from its ``def`` to its last line.
+    """A function has at most ``FUNCTION`` lines.
 
-    In ``cli/`` it counts from its first statement: the options of a command are a table.
+    In ``cli/`` the options of a command do not count: they are a table.
     """
     for function in module.functions():
         first = function.body[0].lineno if module.unit == "cli" else function.lineno
@@ -63,16 +63,16 @@ def short_functions(module: Module) -> Iterator[Finding]:
             yield Finding(function.lineno, f"{function.name} has {length} lines, {FUNCTION} are allowed")
 
 
-def telling_names(module: Module) -> Iterator[Finding]:
-    """A name says what a thing is, not that it is a thing."""
+def descriptive_names(module: Module) -> Iterator[Finding]:
+    """The name of a module or class names its content; no name ends with its kind."""
     stems = {PurePosixPath(part).stem for part in module.path.split("/")}
-    for stem in sorted(stems & DRAWERS):
-        yield Finding(1, f"a module called {stem!r} is a drawer: name what is in it")
+    for stem in sorted(stems & VAGUE_MODULES):
+        yield Finding(1, f"{stem!r} is a vague name of a module: name its content")
     for node in ast.walk(module.tree):
         match node:
-            case ast.ClassDef(name=name) if HOLLOW_CLASS.search(name):
-                yield Finding(node.lineno, f"{name}: say what it does, not that it is one")
-            case ast.FunctionDef(name=name) | ast.arg(arg=name) if HOLLOW_SUFFIX.search(name):
+            case ast.ClassDef(name=name) if VAGUE_CLASS.search(name):
+                yield Finding(node.lineno, f"{name}: a vague name; name its task")
+            case ast.FunctionDef(name=name) | ast.arg(arg=name) if VAGUE_SUFFIX.search(name):
                 yield Finding(node.lineno, f"{name}: verbs for functions, nouns for data, no suffix for the kind")
 
 
@@ -91,7 +91,7 @@ def lines_of_tests(_: Sequence[Module]) -> int:
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in (ROOT / "tests").rglob("*.py"))
 
 
-def twins(modules: Sequence[Module]) -> int:
+def duplicate_names(modules: Sequence[Module]) -> int:
     """Public functions and classes whose name is defined more than once in their layer."""
     places: dict[tuple[int, str], set[str]] = {}
     for module in modules:
@@ -101,13 +101,13 @@ def twins(modules: Sequence[Module]) -> int:
     return sum(len(paths) > 1 for paths in places.values())
 
 
-def floors(modules: Sequence[Module]) -> int:
+def import_depth(modules: Sequence[Module]) -> int:
     """Modules of ``report`` in the longest chain of imports; imports for types alone do not count."""
     imports = {
         module.path.split("/")[-1].removesuffix(".py"): {
-            found.target.split(".")[2]
-            for found in module.imports
-            if found.target.startswith("rlbench.report.") and found.runs != "never"
+            item.target.split(".")[2]
+            for item in module.imports
+            if item.target.startswith("rlbench.report.") and item.runs != "never"
         }
         for module in modules
         if module.unit == "report"
@@ -120,13 +120,13 @@ def floors(modules: Sequence[Module]) -> int:
 
 
 RATCHETS: Final = (
-    # what, the most that is allowed, the target, and to what the most is rounded up
+    # count, maximum, target, and rounding of the maximum
     (lines, 36_488, 28_000, 1_000),
     (count_modules, 253, 205, 10),
     (lines_of_tests, 38_999, 28_000, 1_000),
-    (twins, 10, 0, 10),
-    (floors, 6, 6, 1),
+    (duplicate_names, 10, 0, 10),
+    (import_depth, 6, 6, 1),
 )
-"""Counts that may only fall: the most is today's count, rounded up; whoever lowers a count lowers its most."""
+"""Counts that only decrease: a maximum is today's count, rounded up; who lowers a count lowers its maximum."""
 
-LAWS: Final = (short_modules, short_functions, telling_names)
+LAWS: Final = (short_modules, short_functions, descriptive_names)

@@ -1,6 +1,6 @@
-"""A module as the laws read it: its path, text, syntax tree, imports and names.
+"""A Python module under test: its path, text, syntax tree, imports and names.
 
-A law is a function from a ``Module`` to findings, so that the same law judges the real tree and a planted violation.
+A law is a function from a ``Module`` to findings, so one law checks both the package and examples of violations.
 """
 
 import ast
@@ -18,10 +18,10 @@ Runs: TypeAlias = Literal["at import", "in a body", "never"]  # never: under TYP
 
 
 class Finding(NamedTuple):
-    """A line that breaks a law, and what to do instead."""
+    """A line that breaks a law, and the remedy."""
 
     line: int
-    what: str
+    message: str
 
 
 class Import(NamedTuple):
@@ -30,8 +30,8 @@ class Import(NamedTuple):
     target: str
     line: int
     runs: Runs
-    name: str  # what it is called here
-    by_call: bool = False  # import_module("…"), which a missing package need not make fail
+    name: str  # in the importing module
+    by_call: bool = False  # import_module("…"), which may fail if the package is optional
 
 
 class Module:
@@ -43,12 +43,12 @@ class Module:
 
     @property
     def unit(self) -> str:
-        """The package or top-level module it belongs to: ``ops`` of ``rlbench/ops/return_distributions.py``."""
+        """Its package or top-level module: ``ops`` of ``rlbench/ops/return_distributions.py``."""
         return self.path.split("/")[1].removesuffix(".py")
 
     @cached_property
     def imports(self) -> list[Import]:
-        """Every import, wherever it stands; relative ones keep their dots."""
+        """Every import, also in functions; relative ones keep their dots."""
         return list(_imports(self.tree, "at import"))
 
     @cached_property
@@ -58,31 +58,31 @@ class Module:
         return [(token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT]
 
     @cached_property
-    def called(self) -> dict[str, str]:
-        """The full name behind every imported name."""
-        return {found.name: found.target for found in self.imports}
+    def full_names(self) -> dict[str, str]:
+        """The full name of every imported name."""
+        return {item.name: item.target for item in self.imports}
 
     @cached_property
     def mentions(self) -> list[tuple[int, str]]:
-        """Every imported or built-in thing by its full name: ``np.random.rand`` is ``numpy.random.rand``."""
-        found = [(found.line, found.target) for found in self.imports]
+        """Line and full name of every imported or built-in object: ``np.random.rand`` is ``numpy.random.rand``."""
+        mentions = [(item.line, item.target) for item in self.imports]
         for node, parent in _with_parents(self.tree):
             if isinstance(node, ast.Name | ast.Attribute) and not isinstance(parent, ast.Attribute):
                 root, *rest = dotted(node).split(".")
-                if root in self.called:
-                    found.append((node.lineno, self.full(node)))
+                if root in self.full_names:
+                    mentions.append((node.lineno, self.full(node)))
                 elif not rest and hasattr(builtins, root):
-                    found.append((node.lineno, root))
-        return found
+                    mentions.append((node.lineno, root))
+        return mentions
 
     def full(self, node: ast.expr) -> str:
-        """The full name of an expression such as ``np.random.rand``, aliases undone."""
+        """The full name of an expression such as ``np.random.rand``, with aliases resolved."""
         root, *rest = dotted(node).split(".")
-        return ".".join([self.called.get(root, root), *rest])
+        return ".".join([self.full_names.get(root, root), *rest])
 
     @cached_property
     def calls(self) -> list[tuple[str, ast.Call]]:
-        """Every call with the qualified name of the function it stands in."""
+        """Every call with the qualified name of the function that contains it."""
         return list(_calls(self.tree, ""))
 
     def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -95,13 +95,13 @@ Law: TypeAlias = Callable[[Module], Iterator[Finding]]
 
 @cache
 def tree() -> list[Module]:
-    """Every module of the package as it stands."""
+    """Every module of the package."""
     paths = sorted((ROOT / "rlbench").rglob("*.py"))
     return [Module(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")) for path in paths]
 
 
 def dotted(node: ast.expr) -> str:
-    """``a.b.c`` of the expression that reads so; a part that is no plain name is ``?``."""
+    """The text of a dotted expression, ``a.b.c``; a part that is no plain name is ``?``."""
     match node:
         case ast.Name(id=name):
             return name
@@ -131,7 +131,7 @@ def _imports(node: ast.AST, runs: Runs) -> Iterator[Import]:
 
 
 def _plain(node: ast.Import, runs: Runs) -> Iterator[Import]:
-    """``import a.b`` makes ``a`` known here and brings in ``a.b``; ``import a.b as c`` makes ``a.b`` known as ``c``."""
+    """``import a.b`` binds ``a`` and imports ``a.b``; ``import a.b as c`` binds ``a.b`` to ``c``."""
     for alias in node.names:
         yield Import(alias.name, node.lineno, runs, alias.asname or alias.name)
         if "." in alias.name and not alias.asname:
@@ -145,9 +145,9 @@ def _with_parents(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
         yield from _with_parents(child)
 
 
-def _calls(node: ast.AST, inside: str) -> Iterator[tuple[str, ast.Call]]:
+def _calls(node: ast.AST, function: str) -> Iterator[tuple[str, ast.Call]]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Call):
-            yield inside, child
+            yield function, child
         name = child.name if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else ""
-        yield from _calls(child, ".".join(filter(None, (inside, name))))
+        yield from _calls(child, ".".join(filter(None, (function, name))))

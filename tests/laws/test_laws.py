@@ -15,17 +15,17 @@ LAWS: tuple[Law, ...] = (*layers.LAWS, *budgets.LAWS, *bans.LAWS, *writes.LAWS, 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_the_package_keeps_the_law(law: Law) -> None:
-    broken = [f"{module.path}:{found.line}: {found.what}" for module in tree() for found in law(module)]
-    assert not broken, "\n".join([(law.__doc__ or "").split("\n")[0], *broken])
+    findings = [f"{module.path}:{line}: {message}" for module in tree() for line, message in law(module)]
+    assert not findings, "\n".join([(law.__doc__ or "").split("\n")[0], *findings])
 
 
 def test_the_package_imports_every_core_dependency() -> None:
     idle = layers.unused(layers.core(), tree())
-    assert not idle, f"{', '.join(idle)}: no module imports it; move it to an extra in pyproject.toml, or out"
+    assert not idle, f"{', '.join(idle)}: no module imports it; move it to an extra in pyproject.toml, or remove it"
 
 
 def test_no_modules_import_each_other() -> None:
-    assert layers.circles(tree()) == [], "move what both need, such as constants of options, into a third module"
+    assert layers.circles(tree()) == [], "move the common parts, such as constants of options, into a third module"
 
 
 def test_the_median_module_is_short() -> None:
@@ -39,12 +39,12 @@ def test_the_median_module_is_short() -> None:
 def test_counts_of_the_package_only_decrease(
     count: Callable[[list[Module]], int], most: int, target: int, step: int
 ) -> None:
-    now, what = count(tree()), (count.__doc__ or "").partition("\n")[0]
-    assert now <= most, f"{what} {now:,}; {most:,} is the most, {target:,} the target: take out as much as you add"
-    assert most - now < 2 * step, f"{what} {now:,}: lower the number in tests/laws/budgets.py from {most:,}"
+    now, name = count(tree()), (count.__doc__ or "").partition("\n")[0]
+    assert now <= most, f"{name} {now:,}; {most:,} is the maximum, {target:,} the target: remove as much as you add"
+    assert most - now < 2 * step, f"{name} {now:,}: lower the maximum in tests/laws/budgets.py from {most:,}"
 
 
-def test_scripts_are_short_strict_and_say_what_they_do() -> None:
+def test_scripts_are_short_strict_and_have_a_description() -> None:
     scripts = (
         path for path in sorted((ROOT / "scripts").rglob("*")) if path.is_file() and path.suffix not in {".yaml", ".py"}
     )
@@ -57,15 +57,15 @@ def test_scripts_are_short_strict_and_say_what_they_do() -> None:
 
 
 def test_every_fault_point_and_exception_is_used() -> None:
-    named = set()
+    names = set()
     for module in tree():
         for _, call in module.calls:
             if module.full(call.func) in {"rlbench.faults.point", "rlbench.faults.cut"}:
-                named.add(ast.literal_eval(call.args[0]))
-    assert named == set(faults.POINTS)
+                names.add(ast.literal_eval(call.args[0]))
+    assert names == set(faults.POINTS)
     modules = {module.path: module for module in tree()}
-    for path, function in writes.ELSEWHERE:
-        assert any(inside == function for inside, _ in modules[path].calls), f"{path}: {function} is gone"
+    for path, function in writes.EXEMPT:
+        assert any(name == function for name, _ in modules[path].calls), f"{path}: {function} is gone"
 
 
 def test_every_permitted_device_synchronization_is_used() -> None:
@@ -76,17 +76,17 @@ def test_every_permitted_device_synchronization_is_used() -> None:
 
 
 def test_every_noqa_and_disabled_rule_has_a_reason() -> None:
-    broken = [f"{module.path}:{found.line}" for module in words.beside() for found in words.excuses(module)]
-    assert not broken, "\n".join([(words.excuses.__doc__ or ""), *broken])
+    findings = [f"{m.path}:{line}" for m in words.tests_and_benchmarks() for line, _ in words.suppressions(m)]
+    assert not findings, "\n".join([(words.suppressions.__doc__ or ""), *findings])
     assert words.unexplained_rules((ROOT / "pyproject.toml").read_text(encoding="utf-8")) == []
 
 
 def test_documents_use_the_words_of_the_field() -> None:
-    assert list(vocabulary.in_documents()) == []
+    assert list(vocabulary.house_words_of_documents()) == []
 
 
 @pytest.mark.parametrize("law", vocabulary.LAWS)
 def test_tests_and_benchmarks_use_the_words_of_the_field(law: Law) -> None:
-    modules = [module for module in words.beside() if not module.path.startswith("tests/laws/")]
-    broken = [f"{module.path}:{found.line}: {found.what}" for module in modules for found in law(module)]
-    assert not broken, "\n".join(broken)
+    modules = [module for module in words.tests_and_benchmarks() if module.path not in vocabulary.LISTS]
+    findings = [f"{module.path}:{line}: {message}" for module in modules for line, message in law(module)]
+    assert not findings, "\n".join(findings)

@@ -9,7 +9,7 @@ import pytest
 from tests.laws.layers import HEAVY
 from tests.laws.source import ROOT
 
-SLOW_TO_START = {"numpy", "scipy", "pandas", "matplotlib", "h5py"}  # not heavy, but not for a page of help
+SLOW_TO_START = {"numpy", "scipy", "pandas", "matplotlib", "h5py"}  # not heavy, but too slow for a help page
 
 # A name bound to None in sys.modules cannot be imported.
 WITHOUT = """
@@ -28,7 +28,7 @@ READING = [
 
 
 def rlbench(folder: Path, *arguments: str, missing: set[str]) -> subprocess.CompletedProcess[str]:
-    """The command line in an empty folder, in a Python that lacks what is ``missing``."""
+    """Run the command line in an empty folder, in a Python without the packages ``missing``."""
     command = [sys.executable, "-c", WITHOUT.format(missing=sorted(missing), arguments=arguments)]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
 

@@ -1,4 +1,4 @@
-"""The table of promises: eighteen of them, and every test that it names is there; README's size and first commands."""
+"""The table of promises: eighteen of them, each with tests that exist; README's size and first commands."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The reading path of CONTRIBUTING.md: its nine files are short, and a step of DQN matches its table."""
+"""The code path of CONTRIBUTING.md: its nine files are short, and a step of DQN matches its table."""
 
 import ast
 import re
@@ -26,13 +26,13 @@ MODULES = {module.path: module for module in tree()}
 
 
 def code_lines(path: str, name: str) -> int:
-    """Lines of a class, blank ones and docstrings apart."""
+    """Lines of a class, without blank lines and docstrings."""
     module = MODULES[path]
-    (found,) = (node for node in module.tree.body if isinstance(node, ast.ClassDef) and node.name == name)
-    count = sum(bool(line.strip()) for line in module.text.splitlines()[found.lineno - 1 : found.end_lineno])
-    for node in ast.walk(found):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
-            count -= (node.body[0].end_lineno or 0) - node.body[0].lineno + 1
+    (node,) = (node for node in module.tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+    count = sum(bool(line.strip()) for line in module.text.splitlines()[node.lineno - 1 : node.end_lineno])
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.ClassDef | ast.FunctionDef) and ast.get_docstring(inner):
+            count -= (inner.body[0].end_lineno or 0) - inner.body[0].lineno + 1
     return count
 
 
@@ -47,7 +47,7 @@ PLACES = sorted(set(re.findall(r"`(rlbench/\w[\w/]*\.py)(?::([\w.]+))?`", MAP)))
 
 
 def definition(path: str, name: str) -> ast.ClassDef | ast.FunctionDef:
-    """The statement that defines ``Class``, ``function`` or ``Class.method``; fails where there is none."""
+    """The statement that defines ``Class``, ``function`` or ``Class.method``; fails without one."""
     node: ast.Module | ast.ClassDef | ast.FunctionDef = MODULES[path].tree
     for part in name.split("."):
         (node,) = (n for n in node.body if isinstance(n, ast.ClassDef | ast.FunctionDef) and n.name == part)
@@ -74,7 +74,7 @@ def test_the_map_counts_the_lines_of_an_algorithm() -> None:
 
 
 @pytest.mark.parametrize(("path", "names"), [row[:2] for row in ROWS])
-def test_every_function_on_the_way_is_where_the_table_says(path: str, names: str) -> None:
+def test_every_function_of_the_table_is_in_its_file(path: str, names: str) -> None:
     defined = {
         f"{outer.name}.{inner.name}"
         for outer in MODULES[path].tree.body
@@ -82,8 +82,8 @@ def test_every_function_on_the_way_is_where_the_table_says(path: str, names: str
         for inner in outer.body
         if isinstance(inner, ast.FunctionDef)
     }
-    wanted = re.findall(r"`(.+?)`", names)
-    assert wanted and set(wanted) <= defined
+    functions = re.findall(r"`(.+?)`", names)
+    assert functions and set(functions) <= defined
 
 
 def test_c51_adds_few_lines_to_dqn() -> None:
@@ -111,7 +111,7 @@ def test_a_step_of_dqn_has_the_shapes_of_the_table() -> None:
         goal = learner.bootstrap_value(batch.next_obs).backup(batch.reward, batch.discount)
         assert isinstance(value, ExpectedReturn) and isinstance(goal, ExpectedReturn)
         error = value.at(batch.action).loss(goal)
-    seen = {
+    tensors_of = {
         2: (collector.obs, ring.obs[0], ring.reward[0]),
         3: (batch.obs, batch.next_obs, batch.weight),
         6: (batch.obs, features),
@@ -120,7 +120,7 @@ def test_a_step_of_dqn_has_the_shapes_of_the_table() -> None:
         9: (batch.reward, error),
     }
     assert steps[-1] == 10 and algo.updates_per_step == 0.1
-    for number, tensors in seen.items():
+    for number, tensors in tensors_of.items():
         for tensor in tensors:
             shape = [*map(str, tensor.shape)]
             if number in {7, 8} and len(shape) > 1 and shape[1] == "4":  # Breakout's actions

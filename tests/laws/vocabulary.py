@@ -1,7 +1,6 @@
 """The field's words: no house word, no participle as the name of a variable, no question as a docstring.
 
-They hold in the package, the tests, the benchmarks and the comments of scripts. Only the laws are exempt:
-they name the words.
+These laws cover the package, the tests, the benchmarks and the comments of scripts, except the modules of ``LISTS``.
 """
 
 import ast
@@ -10,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tests.laws.source import ROOT, Finding, Module
+
+LISTS: Final = {"tests/laws/vocabulary.py", "tests/laws/test_planted.py"}  # they list the words
 
 HOUSE: Final[Mapping[str, str]] = {
     r"numbered actions?": "discrete actions",
@@ -44,7 +45,7 @@ recorded refused repeated reported said sampled scaled seeded seen sent settled 
 stored stretched taken tested tied told trained tried typed used wanted watched weighted written
 """
 PARTICIPLES: Final = frozenset(_PARTICIPLES.split())
-"""Participles that stand for a noun left out; adjectives of flags and masks, such as ``ended``, are none of them."""
+"""Participles that replace a noun; adjectives of flags and masks, such as ``ended``, are allowed."""
 
 QUESTION: Final = re.compile(r"(What|Whether|Who|Whose|Where|How)\b")
 PATTERN: Final = re.compile(rf"(?<![a-z])({'|'.join(HOUSE)})(?![a-z])", re.IGNORECASE)
@@ -58,12 +59,12 @@ def house_words(module: Module) -> Iterator[Finding]:
     for line, text in _texts(module):
         for word in [*PATTERN.findall(text), *(GOAL.findall(text) if goals else [])]:
             house = word[0] if isinstance(word, tuple) else word
-            yield Finding(line, f"{house}: write {instead(house)}")
+            yield Finding(line, f"{house}: write {field_words(house)}")
 
 
 def noun_names(module: Module) -> Iterator[Finding]:
-    """A variable has a noun for its name, not a participle that leaves the noun out."""
-    stored = set(_stored_fields(module))
+    """The name of a variable is a noun, not a participle that replaces it."""
+    fields = set(_stored_fields(module))
     for node in ast.walk(module.tree):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
@@ -74,22 +75,22 @@ def noun_names(module: Module) -> Iterator[Finding]:
                 pass
             case _:
                 continue
-        if name not in STORED and node not in stored and name.strip("_").lower() in PARTICIPLES:
-            yield Finding(node.lineno, f"{name}: name the noun that it stands for")
+        if name not in STORED and node not in fields and name.strip("_").lower() in PARTICIPLES:
+            yield Finding(node.lineno, f"{name}: a participle; write its noun")
 
 
-def statements(module: Module) -> Iterator[Finding]:
-    """A docstring opens with what the thing does or is: a verb or the field's noun, no question word."""
+def docstring_openings(module: Module) -> Iterator[Finding]:
+    """A docstring opens with a verb or with a noun of the field, not with a question word."""
     for node in ast.walk(module.tree):
         match node:
             case ast.Expr(value=ast.Constant(value=str(text))) if QUESTION.match(text):
-                yield Finding(node.lineno, f"opens with {text.split()[0]}: begin with a verb or the field's noun")
+                yield Finding(node.lineno, f"opens with {text.split()[0]}: begin with a verb or a noun of the field")
             case _:
                 pass
 
 
-def in_documents() -> Iterator[str]:
-    """Every house word in documents, the changelog's unreleased part and comments of scripts; code is left out."""
+def house_words_of_documents() -> Iterator[str]:
+    """Every house word in documents, the changelog's unreleased part and comments of scripts, without code."""
     for path in sorted(path for glob in DOCUMENTS for path in ROOT.glob(glob)):
         yield from _in_document(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
     for path in [*(ROOT / "scripts").rglob("*"), ROOT / ".ci/run"]:
@@ -101,7 +102,7 @@ def in_documents() -> Iterator[str]:
     yield from _in_document("CHANGELOG.md", "## ".join(re.split(r"^## ", changelog, flags=re.MULTILINE)[:2]))
 
 
-def instead(word: str) -> str:
+def field_words(word: str) -> str:
     """The field's words for a house word."""
     return next((better for house, better in HOUSE.items() if re.fullmatch(house, word.lower())), "target")
 
@@ -110,7 +111,7 @@ def _in_document(name: str, text: str) -> Iterator[str]:
     without_code = re.sub(r"```.*?```|`[^`]*`", lambda code: "\n" * code[0].count("\n"), text, flags=re.DOTALL)
     for number, line in enumerate(without_code.splitlines(), 1):
         for match in PATTERN.finditer(line):
-            yield f"{name}:{number}: {match[0]}: write {instead(match[0])}"
+            yield f"{name}:{number}: {match[0]}: write {field_words(match[0])}"
 
 
 def _texts(module: Module) -> Iterator[tuple[int, str]]:
@@ -142,4 +143,4 @@ def _words(name: str) -> str:
     return "" if name in STORED else re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", name)
 
 
-LAWS: Final = (house_words, noun_names, statements)
+LAWS: Final = (house_words, noun_names, docstring_openings)

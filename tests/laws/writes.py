@@ -12,22 +12,21 @@ FUNCTIONS: Final = {
     *("shutil.copyfile", "shutil.copytree", "shutil.move", "shutil.rmtree", "safetensors.torch.save_file"),
     *("os.replace", "os.rename", "os.unlink", "os.remove"),
 }
-ELSEWHERE: Final = {
+EXEMPT: Final = {
     ("rlbench/datasets/hdf5_writer.py", "_serialize"): "a file in memory",
-    ("rlbench/datasets/download.py", "_attempt"): "what it removes was of another file, and is begun anew either way",
+    ("rlbench/datasets/download.py", "_attempt"): "it removes a part of another file, and starts again in any case",
 }
 
 
-def deadly_writes(module: Module) -> Iterator[Finding]:
-    """A function that changes the disk comes by a point of ``rlbench.faults``."""
+def writes_have_fault_points(module: Module) -> Iterator[Finding]:
+    """A function that changes the disk calls ``rlbench.faults.point``."""
     if module.unit not in WRITERS:
         return
-    found = list(module.calls)
-    deadly = {inside for inside, call in found if module.full(call.func) == "rlbench.faults.point"}
-    for inside, call in found:
-        around = {inside.rpartition(".")[0] for inside in deadly} | deadly
-        if _changes(module, call) and inside not in around and (module.path, inside) not in ELSEWHERE:
-            yield Finding(call.lineno, f"{inside or 'the module'} changes the disk: let it come by faults.point(…)")
+    functions = {name for name, call in module.calls if module.full(call.func) == "rlbench.faults.point"}
+    functions |= {name.rpartition(".")[0] for name in functions}
+    for name, call in module.calls:
+        if _changes(module, call) and name not in functions and (module.path, name) not in EXEMPT:
+            yield Finding(call.lineno, f"{name or 'the module'} changes the disk: call faults.point(…) in it")
 
 
 def _changes(module: Module, call: ast.Call) -> bool:
@@ -45,4 +44,4 @@ def _changes(module: Module, call: ast.Call) -> bool:
     return call.func.attr in METHODS or (call.func.attr == "open" and mode is not None)
 
 
-LAWS: Final = (deadly_writes,)
+LAWS: Final = (writes_have_fault_points,)
