@@ -51,9 +51,7 @@ class HindsightReplay(Composite):
         """
         flat = (layout.observation + 2 * layout.goal,)
         if ring.stack != 1 or tuple(ring.obs.shape[2:]) != flat:
-            raise ValueError(
-                f"hindsight: observations are {ring.stack} × {tuple(ring.obs.shape[2:])}; needs 1 × {flat}"
-            )
+            raise ValueError(f"hindsight: observations are {ring.stack} × {tuple(ring.obs.shape[2:])}; need 1 × {flat}")
         self.ring, self.reward, self.generator = ring, reward, generator
         self.her_ratio, self.max_episode_steps = her_ratio, max_episode_steps
         self.achieved = slice(layout.observation, layout.observation + layout.goal)

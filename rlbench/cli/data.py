@@ -219,7 +219,7 @@ def import_data(
     from rlbench.records.machine import available_memory
 
     path, *more = paths
-    if str(path) in IMPORTS and not path.exists():
+    if str(path) in IMPORTS and (more or not path.exists()):
         if output is not None:
             raise UsageError(f"{path}: is no zip; --output is for policies")
         convert(str(path), more, name, task, workers)

@@ -93,6 +93,7 @@ def generate(
     else:
         raise UsageError(f"{task}: --policy, --steps and --name are needed; or name a recipe, as rlb-hopper-medium")
     path = locations.folder("own") / f"{recipe.name}.hdf5"
+    recordings.refuse_other_kind(path)
     if not force and recordings.is_done(path, recipe, json=json):
         return
     if path.exists() and not force:
@@ -107,7 +108,7 @@ def generate(
     check_disk_space(path.parent, bytes_needed, recipe.name, "free some, or name another disk in RLBENCH_DATASETS")
     recording = Recording(recipe, policies)
     recordings.print_progress(recording, recipe, quiet=quiet)
-    file = write_hdf5(path, recording.result(), recording.provenance())
+    file = write_hdf5(path, recording.result(), recording.provenance(), replace=force)
     recordings.answer_dataset(file, recipe.steps, recording.provenance(), json=json)
 
 

@@ -64,15 +64,20 @@ def record_games(games: RecordingRecipe, run: Path, checkpoint: str, *, force: b
 
 def _refuse_present(path: Path, request: Mapping[str, object], *, force: bool) -> None:
     """Refuse the path of another data set; an unfinished one by the same request goes on."""
-    flat = path.with_suffix(".hdf5")
-    if flat.exists():
-        raise UsageError(f"{flat}: is there already; choose another --name")
+    refuse_other_kind(path)
     complete = recording_reader.is_complete(path)
     unfinished = any(path.glob("*.segment")) and not recording_writer.is_begun(path, request)
     if (complete or unfinished) and not force:
         state = "is there already" if complete else "is there, unfinished"
         raise UsageError(f"{path}: {state}; make it again with --force, or choose another --name")
     check_writable(path.parent)
+
+
+def refuse_other_kind(path: Path) -> None:
+    """Refuse the name of a flat data set for recorded games, and the other way round: only one would be found."""
+    other = path.with_suffix(SUFFIX if path.suffix == ".hdf5" else ".hdf5")
+    if other.exists():
+        raise UsageError(f"{other}: is there already; choose another --name")
 
 
 def _record(recorder: EpisodeRecorder, *, quiet: bool) -> None:
@@ -192,6 +197,7 @@ def convert(kind: str, paths: list[Path], name: str | None, task: str | None, wo
     if task is not None:
         suites.spec("atari", "dqn", task)  # raises for an unknown game
     folder = locations.folder("own") / f"{name}{SUFFIX}"
+    refuse_other_kind(folder)
     if folder.is_dir() and any(folder.glob("play.*.segment")):
         raise UsageError(f"{folder}: is recorded play of one's own; choose another --name")
     free = machine.available_memory()

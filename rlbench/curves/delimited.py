@@ -149,9 +149,7 @@ def _plain_table(text: str, where: str) -> Table | None:
 def _lines(text: str, where: str) -> Iterator[str]:
     for number, line in enumerate(io.StringIO(text), start=1):
         if len(line) > LINE:
-            raise RefusedFile(
-                f"{where}: line {number} has {len(line):,} letters, {LINE:,} are allowed; look at the file"
-            )
+            raise RefusedFile(f"{where}: line {number} has {len(line):,} letters, {LINE:,} are allowed; see the file")
         yield line
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from rlbench import disk, faults
 from rlbench.datasets import checksums
 from rlbench.datasets.types import Dataset
+from rlbench.errors import UsageError
 
 ROWS: Final = 4096  # of a chunk
 
@@ -32,11 +33,11 @@ class Written(NamedTuple):
     bytes: int
 
 
-def write_hdf5(path: Path, dataset: Dataset, attributes: Mapping[str, str | float]) -> Written:
-    """Write a data set to ``path``, and its checksum beside it.
+def write_hdf5(path: Path, dataset: Dataset, attributes: Mapping[str, str | float], *, replace: bool = True) -> Written:
+    """Write a data set to ``path``, and its checksum beside it; ``replace``: in place of another one.
 
     Raises:
-        UsageError: the folder cannot be written.
+        UsageError: the folder cannot be written, or another process has put another set there.
         ResourceExhausted: the disk is full.
     """
     part, folder = path.with_name(path.name + ".part"), None
@@ -47,6 +48,8 @@ def write_hdf5(path: Path, dataset: Dataset, attributes: Mapping[str, str | floa
             fcntl.flock(folder, fcntl.LOCK_EX)  # two processes that make the same set write it one after the other
             _write_bytes(part, _serialize(dataset, attributes))
             seal = checksums.compute_seal(part)
+            if not replace and path.exists() and checksums.compute_seal(path).sha256 != seal.sha256:
+                raise UsageError(f"{path}: another process has made it meanwhile; use another --name, or --force")
             faults.point("dataset.filled")
             checksums.remove_seal(path)  # the seal of the replaced set
             faults.point("dataset.forgotten")

@@ -91,9 +91,7 @@ def find(name: str, dataset: Path | None = None) -> Path:
         if not dataset.exists():
             raise UsageError(f"--dataset {dataset}: no such file{suggest_path(dataset)}; check the path")
         if dataset.is_dir() and not (dataset / MINARI_DATA).is_file() and not recording_reader.is_recording(dataset):
-            raise UsageError(
-                f"--dataset {dataset}: neither a folder of Minari's nor recorded play; name the file itself"
-            )
+            raise UsageError(f"--dataset {dataset}: neither a folder of Minari's nor recorded play; name the file")
         return dataset
     location = locate(name)
     if is_present(location):

@@ -59,9 +59,7 @@ def read_recording(path: Path, steps: int | None = None, *, max_bytes: int | Non
     parts = _parts(path, max_bytes)
     events = _truncate(_with_ends(parts), steps, path)
     rows, first = len(events.marks), recording_format.read_segment(parts[0].path)
-    too_many = UsageError(
-        f"{path}: {rows:,} frames do not fit into memory; make a smaller set with rlbench data subset"
-    )
+    too_many = UsageError(f"{path}: {rows:,} frames do not fit into memory; make a smaller set: rlbench data subset")
     if max_bytes is not None and rows * prod(first.shape) * first.dtype.itemsize > max_bytes:
         raise too_many
     try:
@@ -169,9 +167,7 @@ def _parts(path: Path, max_bytes: int | None, copies: int = 0) -> list[ChunkOfSe
         segment = recording_format.read_segment(path / name)
         frame = frame or (segment.shape, segment.dtype)
         if frame != (segment.shape, segment.dtype):
-            raise RefusedFile(
-                f"{segment.path}: has frames {segment.dtype} {list(segment.shape)}, unlike the files before it"
-            )
+            raise RefusedFile(f"{segment.path}: has frames {segment.dtype} {list(segment.shape)}, unlike the others")
         if contents is not None and segment.sha256 != contents[0][name]:
             raise RefusedFile(f"{path / name}: is not a file of this set; restore it")
         claim += ROW * sum(place.rows for place in segment.places)

@@ -11,7 +11,7 @@ import os
 import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -67,10 +67,14 @@ def convert_shards(
         task_metadata, remaining = _task_metadata(folder, task), {}
         for source, path in sources.items():
             record = _record(folder, source)
-            if record is not None and record.size == path.stat().st_size and _is_complete(folder, record):
+            if record is None or not _is_complete(folder, record):
+                remaining[source] = path
+            elif record.size == path.stat().st_size:
                 yield Conversion(path, record.counts, before=True)
             else:
-                remaining[source] = path
+                problem = f"the set holds another file of this name, of {record.size:,} bytes"
+                remedy = f"import it into another set, or delete {folder / source}{DONE} to replace that one"
+                yield Conversion(path, {}, f"{path}: {problem}; {remedy}")
         yield from _convert_all(remaining, folder, convert, workers)
         _finish(folder, {"origin": origin, **task_metadata})
 
@@ -85,9 +89,7 @@ def _convert_all(remaining: dict[str, Path], folder: Path, convert: Convert, wor
     others = set(multiprocessing.active_children())
     count, bound = min(workers, len(remaining)), (os.getpid(),)
     with ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker, initargs=bound) as pool:
-        waiting: list[Future[Conversion]] = [
-            pool.submit(_convert_one, path, source, folder, convert) for source, path in remaining.items()
-        ]
+        waiting = [pool.submit(_convert_one, path, source, folder, convert) for source, path in remaining.items()]
         try:
             for future in as_completed(waiting):
                 yield future.result()
@@ -160,9 +162,8 @@ def _record(folder: Path, source: str) -> Done | None:
 def _is_complete(folder: Path, record: Done) -> bool:
     """True if every file of a shard has its recorded SHA-256."""
     with suppress(RefusedFile, UsageError):
-        return all(
-            recording_format.read_segment(folder / name).sha256 == digest for name, digest in record.segments.items()
-        )
+        segments = record.segments.items()
+        return all(recording_format.read_segment(folder / name).sha256 == digest for name, digest in segments)
     return False
 
 

@@ -146,7 +146,7 @@ class EvalWorker:
         what = f"the worker that evaluated epoch {self.epoch} ended ({end})"
         if code == -signal.SIGKILL:
             return ResourceExhausted(
-                f"{what}, as where memory is exhausted; free some and run the same command again: it resumes"
+                f"{what}, as where memory is exhausted; free some and repeat the command: it resumes"
             )
         stderr = self._stderr_text()
         error = BrokenEnvironment(f"{what}: {(stderr.strip().splitlines() or ['without a message'])[-1]}")

@@ -72,9 +72,7 @@ def match_cells(
         a, b = (_settings(side[key], at=at) for side in (first, second))
         if not a or not b:
             continue
-        reasons = [
-            _ambiguity(name, settings) for name, settings in zip(names, (a, b), strict=True) if len(settings) > 1
-        ]
+        reasons = [_ambiguity(name, own) for name, own in zip(names, (a, b), strict=True) if len(own) > 1]
         if not reasons and (differences := _differences(a[0], b[0], at=at, algorithms=algorithms)):
             remedy = _budget_remedy(a[0], b[0]) if "budget" in differences else ""
             reasons = [f"they differ in {', '.join(differences)}{remedy}"]

@@ -97,9 +97,7 @@ def expected(world: World, horizon: int, stack: int) -> dict[tuple[int, int], tu
                 reward = sum(GAMMA**i * episode.rewards[t + i] for i in range(k))
                 final = episode.ended and t + k == len(episode.actions)
                 discount = 0.0 if final and episode.terminated else GAMMA**k
-                stacks = [
-                    [episode.observations[max(0, u - back)] for back in range(stack - 1, -1, -1)] for u in (t, t + k)
-                ]
+                stacks = [[episode.observations[max(0, u - b)] for b in range(stack - 1, -1, -1)] for u in (t, t + k)]
                 table[episode.rows[t], env] = (stacks[0], episode.actions[t], reward, discount, stacks[1])
     return table
 

@@ -125,9 +125,7 @@ def test_width_of_a_real_terminal_is_used(
     with process:
         text = screen_of(ours)
     assert too_wide(re.sub(r"\x1b\[[0-9;]*m", "", text)) == [] and "InvertedDoublePendulum-v4" in text
-    codes = {
-        int(code) for codes_text in re.findall(r"\x1b\[([0-9;]*)m", text) for code in codes_text.split(";") if code
-    }
+    codes = {int(code) for part in re.findall(r"\x1b\[([0-9;]*)m", text) for code in part.split(";") if code}
     assert codes - {0} == colours  # of the terminal's own palette: no white, no black, nothing bright
 
 

@@ -101,9 +101,7 @@ def test_replay_uses_the_recorded_threads_and_engine(folder: Path, monkeypatch: 
     monkeypatch.setattr(training, "run", listening)
     main(["verify", "--replay", str(folder), "--epochs", "0"])
     torch.set_num_threads(1)
-    assert [(runtime.threads, runtime.update_engine, runtime.device) for runtime in runtimes] == [
-        (2, "compiled", "cpu")
-    ]
+    assert [(one.threads, one.update_engine, one.device) for one in runtimes] == [(2, "compiled", "cpu")]
 
 
 @pytest.mark.parametrize(

@@ -244,9 +244,7 @@ def test_first_three_seeds_choose_the_levels_of_a_reference_with_an_error(
         status = "failed" if seed in failed else "done"
         folder = record_run([5.0, score], suite=cell[0], algo=cell[1], task=cell[2], seed=seed, status=status).parent
     looked(folder, 0)
-    monkeypatch.setattr(
-        "rlbench.cli.sweep.sweep", lambda specs, options: ([], None if len(specs) == 3 else signal.SIGINT)
-    )
+    monkeypatch.setattr("rlbench.cli.sweep.sweep", lambda specs, _: ([], None if len(specs) == 3 else signal.SIGINT))
     assert run_command(["run", *cell, "--until-decided", "--quiet", "--device", "cpu"])[0] == 130
     looks = read_looks(folder)
     assert looks is not None and (looks.design, looks.count) == (designs[20], 1)
@@ -257,10 +255,8 @@ def test_first_three_seeds_choose_the_levels_of_a_reference_with_an_error(
 )
 def test_an_undecided_cell_says_that_the_same_command_goes_on(verdict: str, look: int, ending: str) -> None:
     cell = {"suite": "toy", "algorithm": "dqn", "task": "Catch", "dataset": None, "looks": 5, "seeds": 5}
-    sentence = decision_sentence({**cell, "verdict": verdict, "look": look})
-    assert sentence == f"toy/dqn/Catch: {verdict} at look {look} of 5, 5 seeds" + (
-        ending and f"{ending} command goes on"
-    )
+    text = decision_sentence({**cell, "verdict": verdict, "look": look})
+    assert text == f"toy/dqn/Catch: {verdict} at look {look} of 5, 5 seeds" + (ending and f"{ending} command goes on")
 
 
 def test_reference_of_the_test_cell_has_the_expected_values() -> None:

@@ -157,9 +157,7 @@ def test_episodes_and_live_steps_are_counted_per_env() -> None:
     steps_counted = sum(runner.step() for _ in range(80))
     assert steps_counted == sum(not row[5] for env_id in range(NUM_ENVS) for row in rows_of(buffer, env_id))
     reference, _ = together([80])
-    ours, theirs = (
-        Counter(zip(*games.take(), strict=True)) for games in (runner.episode_stats, reference.episode_stats)
-    )
+    ours, theirs = (Counter(zip(*one.take(), strict=True)) for one in (runner.episode_stats, reference.episode_stats))
     assert ours and ours <= theirs
 
 

@@ -34,9 +34,7 @@ def test_every_set_of_d4rl_is_known() -> None:
     assert (one.features, one.actions, one.steps) == (17, 6, 202_000)
     assert one.env_id == "HalfCheetah-v4"
     assert len({each.file for each in sets.values()}) == 155
-    assert all(
-        (each.low, each.high) == dataset_scales()[name] for name, each in sets.items() if name in dataset_scales()
-    )
+    assert all((row.low, row.high) == dataset_scales()[name] for name, row in sets.items() if name in dataset_scales())
 
 
 def test_d4rls_scale_has_a_random_policy_at_0_and_the_expert_at_100() -> None:

@@ -236,6 +236,10 @@ def test_damaged_shards_are_named_and_the_others_kept(tmp_path: Path, folder: Pa
     assert (content["files"], content["transitions"], content["episodes"]) == (3, 12, 3)
     assert all(brought(folder, good, bad, late))
     shard(good, episode(4, 9))
+    (other,) = bring(folder, good)
+    assert "the set holds another file of this name" in str(other.refusal)
+    assert len(recording_reader.read_recording(folder).obs) == 5 + 7 + 3
+    (folder / f"{good.name}.done.json").unlink()
     assert brought(folder, good) == [False]
     assert len(recording_reader.read_recording(folder).obs) == 10 + 7 + 3
     (folder / f"{late.name}.done.json").write_text("{}")

@@ -73,9 +73,7 @@ def test_asynchronous_envs_answer_like_synchronous_ones(kind: str, answers: int,
     observations: list[list[bytes]] = [[] for _ in SEEDS]
     ready = np.arange(len(SEEDS))
     while max(len(one) for one in observations) < STEPS:
-        step = answer_to(
-            envs, np.stack([action[len(observations[env_id]), env_id] for env_id in ready.tolist()]), ready
-        )
+        step = answer_to(envs, np.stack([action[len(observations[i]), i] for i in ready.tolist()]), ready)
         assert len(step.env_id) == answers and (np.diff(step.env_id) > 0).all()
         for env_id, answer in rows_of(step):
             observations[env_id].append(answer)

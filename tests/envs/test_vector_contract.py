@@ -239,10 +239,8 @@ def test_sticky_actions_follow_the_seed(adapter: str) -> None:
 
 @pytest.mark.parametrize("adapter", ATARI)
 def test_full_action_space_of_eighteen_actions(adapter: str) -> None:
-    few, all_of_them = (
-        make_atari(adapter, "breakout", seeds=[1], training=True, full_actions=full) for full in (False, True)
-    )
-    assert (few.info.actions.n, all_of_them.info.actions.n) == (4, 18)
+    few, many = (make_atari(adapter, "breakout", seeds=[1], training=True, full_actions=full) for full in (False, True))
+    assert (few.info.actions.n, many.info.actions.n) == (4, 18)
 
 
 def test_the_record_names_engine_and_versions(kind: str) -> None:

@@ -199,9 +199,7 @@ def all_refused(kind: str, places: dict[str, Path], examples: int) -> None:
         outcomes.append(damage_and_read(of, path, damage))
 
     check()
-    assert outcomes.count("refused") > 0.8 * (len(outcomes) - outcomes.count("same")), (
-        "damage that nobody sees is no damage"
-    )
+    assert outcomes.count("refused") > 0.8 * (len(outcomes) - outcomes.count("same")), "it must be seen"
 
 
 @pytest.mark.parametrize("kind", KINDS)

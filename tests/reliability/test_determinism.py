@@ -48,9 +48,7 @@ def test_process_hash_seed_folder_core_and_earlier_runs_change_no_bit(tmp_path: 
     others = outcomes(COMPARED[::-1], tmp_path / "there and elsewhere", "4242", seeds="0-1", cores=1)
     for family in COMPARED:
         assert others[family.name] == golden[family.name], family.name
-    assert len({str(ending_of[0]) for ending_of in golden.values()}) == len(COMPARED), (
-        "they are compared with themselves"
-    )
+    assert len({str(one[0]) for one in golden.values()}) == len(COMPARED), "they are compared with themselves"
 
 
 @pytest.mark.soak

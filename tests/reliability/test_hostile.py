@@ -223,9 +223,7 @@ def test_hostile_files_are_refused_without_side_effects(name: str, canary: Path)
     assert not canary.exists(), "it was run"
     new_files = {path for path in canary.parent.rglob("*") if "results" not in path.parts} - before
     assert not [path for path in new_files if path.name.startswith("canary")]
-    assert not [path for path in new_files if path.suffix in {".hdf5", ".safetensors"}], (
-        "refused, and kept all the same"
-    )
+    assert not [path for path in new_files if path.suffix in {".hdf5", ".safetensors"}], "refused, yet kept"
 
 
 def test_metadata_that_name_a_program_are_not_followed(canary: Path) -> None:

@@ -1,16 +1,20 @@
-"""Data sets whose writing is killed half-way."""
+"""Data sets whose writing is killed half-way, or met by another."""
 
 import platform
 import shutil
 from itertools import count
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 from rlbench import disk
+from rlbench.cli import recordings
 from rlbench.cli.app import main
 from tests.cli import test_recordings
 from tests.commands import killed_at, stderr_of
 from tests.conftest import Patch
+from tests.datasets.rl_unplugged_writer import episode, shard
+from tests.reliability.test_disk import HOPPER
 
 run, home = test_recordings.run, test_recordings.home
 """Fixtures: a run that keeps a policy, and the folder of own data sets."""
@@ -56,3 +60,29 @@ def test_processes_of_another_boot_or_container_are_of_another_host(monkeypatch:
             patch.setattr(name, lambda *_: "another")
             assert disk._host() != here
     assert disk._host() == here == disk.HOST != f"{crc32(platform.node().encode()):08x}"
+
+
+def test_no_second_process_shard_or_layout_of_a_name_replaces_or_hides_a_data_set(
+    tmp_path: Path, home: Path, monkeypatch: Patch
+) -> None:
+    line, progress = ["data", "generate", *HOPPER, "--steps", "20", "--seed"], recordings.print_progress
+
+    def meanwhile(*arguments: Any, quiet: bool) -> None:
+        monkeypatch.setattr(recordings, "print_progress", progress)
+        assert main([*line, "1"]) == 0
+        progress(*arguments, quiet=quiet)
+
+    for seed, code in (("2", 2), ("1", 0)):
+        monkeypatch.setattr(recordings, "print_progress", meanwhile)
+        (home / "rlb-some.hdf5").unlink(missing_ok=True)
+        assert ("another process has made it" in stderr_of([*line, seed], code)) == (code > 0)
+    monkeypatch.chdir(tmp_path)
+    command = ["data", "import", "rlu", str(shard(Path("rlu", "s"), episode(1, 4))), "--name"]
+    assert "rlb-some.hdf5: is there already" in stderr_of([*command, "rlb-some"])
+    assert main([*command, "rlb-s"]) == 0, "a folder named rlu"
+    assert "rlb-s.frames: is there already" in stderr_of([*line, "1", "--name", "rlb-s", "--force"])
+    for steps in (2, 9):
+        Path("rlu", "s").write_bytes(shard(Path("rlu", "s"), episode(2, steps)).read_bytes()[: 50 * steps])
+        assert "another file of this name" in stderr_of([*command, "rlb-s"])
+    assert "request fewer" in stderr_of("data subset rlb-s --steps 99 --name rlb-empty")
+    assert main(["data", "verify", "rlb-s"]) == 0 and not (home / "rlb-empty.frames").exists()

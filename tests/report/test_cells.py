@@ -48,7 +48,7 @@ CASES: Mapping[str, tuple[Sequence[tuple[Sequence[float], Facts]], Facts]] = {
     "three seeds are consistent with a single reference run": (
         [run(0.0, 310.0), run(0.0, 320.0), run(0.0, 316.0)], {"verdict": "CONSISTENT"},
     ),
-    "three seeds are below a single reference run": (
+    "three seeds below one reference run": (
         [run(0.0, 10.0), run(0.0, 12.0), run(0.0, 14.0)], {"verdict": "BELOW"},
     ),
     "three seeds are above a single reference run": (
@@ -69,10 +69,10 @@ CASES: Mapping[str, tuple[Sequence[tuple[Sequence[float], Facts]], Facts]] = {
         {"n": 4, "note": "1 of 4 runs failed, counted at 1.7", "word": "CONSISTENT"}
         | {"score": pytest.approx((310 + 320 + 316 + 1.7) / 4)},
     ),
-    "a failed run counts at most as the worst ended run": (
+    "a failed run counts at most as the worst": (
         [run(0.5), run(3.0, status="failed")], {"scores": (0.5, 0.5)},
     ),
-    "a cell of failed runs alone is below": (
+    "failed runs alone are below": (
         [run(5.0, status="failed")] * 3, {"word": "BELOW", "score": pytest.approx(1.7)},
     ),
     "another environment is shown and not compared": (

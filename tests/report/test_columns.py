@@ -39,9 +39,7 @@ def test_folding_keeps_all_letters_and_the_width(rows: list[tuple[str, ...]], wi
     assert [lines[place][0] for place in starts] == list(marks)
     for row, start, end in zip(rows, starts, [*starts[1:], len(lines)], strict=True):
         assert sorted("".join(lines[start:end]).replace(" ", "")) == sorted("".join(row).replace(" ", ""))
-    pieces = [
-        max((len(w) for row in rows for w in row[place].replace("/", "/ ").split()), default=0) for place in range(4)
-    ]
+    pieces = [max((len(w) for row in rows for w in row[i].replace("/", "/ ").split()), default=0) for i in range(4)]
     assert max(map(len, lines)) <= max(width, sum(pieces) + 6)
 
 

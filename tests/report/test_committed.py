@@ -92,6 +92,4 @@ def test_readme_shows_what_was_reproduced() -> None:
 def test_the_committed_results_page_is_current(tmp_path: Path) -> None:
     assert main(["report", "--results", str(RESULTS), "--output", str(tmp_path / "page.md")]) == 0
     committed = (RESULTS / "README.md").read_text(encoding="utf-8")
-    assert committed == (tmp_path / "page.md").read_text(encoding="utf-8"), (
-        "run scripts/tables and commit what it writes"
-    )
+    assert committed == (tmp_path / "page.md").read_text(encoding="utf-8"), "run scripts/tables and commit"
