@@ -74,7 +74,7 @@ def _refuse_present(path: Path, request: Mapping[str, object], *, force: bool) -
 
 
 def refuse_other_kind(path: Path) -> None:
-    """Refuse the name of a flat data set for recorded games, and the other way round: only one would be found."""
+    """Refuse a name that a data set of the other layout has, flat or recorded games: only one would be found."""
     other = path.with_suffix(SUFFIX if path.suffix == ".hdf5" else ".hdf5")
     if other.exists():
         raise UsageError(f"{other}: is there already; choose another --name")

@@ -132,6 +132,8 @@ def read_text(path: Path) -> str:
             return file.read().decode()
     except UnicodeDecodeError:
         raise RefusedFile(f"{path}: damaged (not UTF-8); restore it, or start over with --force") from None
+    except FileNotFoundError:
+        raise RefusedFile(f"{path}: missing; restore it, or start over with --force") from None
     except OSError as error:
         raise RefusedFile(f"{path}: cannot be read ({error.strerror}); check the file and its permissions") from None
 

@@ -52,7 +52,8 @@ def looked(folder: Path, count: int) -> Path:
 
 
 def decide() -> tuple[int, dict[str, Any]]:
-    code, out, _ = run_command([*DECIDE, "--json", "--quiet", "--device", "cpu"])
+    code, out, error = run_command([*DECIDE, "--json", "--quiet", "--device", "cpu"])
+    assert out, error
     return code, json.loads(out)
 
 

@@ -1,4 +1,4 @@
-"""Data sets whose writing is killed half-way, or met by another."""
+"""Data sets whose writing is killed half-way, and requests for a name that another data set has."""
 
 import platform
 import shutil
@@ -75,7 +75,7 @@ def test_no_second_process_shard_or_layout_of_a_name_replaces_or_hides_a_data_se
     for seed, code in (("2", 2), ("1", 0)):
         monkeypatch.setattr(recordings, "print_progress", meanwhile)
         (home / "rlb-some.hdf5").unlink(missing_ok=True)
-        assert ("another process has made it" in stderr_of([*line, seed], code)) == (code > 0)
+        assert ("another process has written another set" in stderr_of([*line, seed], code)) == (code > 0)
     monkeypatch.chdir(tmp_path)
     command = ["data", "import", "rlu", str(shard(Path("rlu", "s"), episode(1, 4))), "--name"]
     assert "rlb-some.hdf5: is there already" in stderr_of([*command, "rlb-some"])
