@@ -107,7 +107,7 @@ def tables(text: str, where: str) -> Table:
     if (table := _plain_table(text, where)) is not None:
         return table
     try:
-        rows = [row for row in csv.reader(_lines(text, where), strict=True) if row]
+        rows = [row for row in csv.reader(_lines(text, where), strict=True, skipinitialspace=True) if row]
     except csv.Error as error:
         raise RefusedFile(f"{where}: not CSV ({error}); write one row a line") from None
     if len(rows) < 1 or len(rows[0]) > COLUMNS:
@@ -133,7 +133,7 @@ def _plain_table(text: str, where: str) -> Table | None:
     aliases = {alias for field in ("step", "return", "length") for alias in ALIASES[field]}
     numeric = [name.strip().lower() in aliases for name in header]
     distinct = any(numeric) and len(header) < len({*header, ""}) <= COLUMNS
-    if len(rest.strip()) < MIN_NUMPY_LENGTH or '"' in text or "\r" in text or not distinct:
+    if len(rest.strip()) < MIN_NUMPY_LENGTH or '"' in text or "\r" in text or ", " in text or not distinct:
         return None
     dtype = [(name, "f8" if number else "O") for name, number in zip(header, numeric, strict=True)]
     try:

@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 
 from rlbench import disk, suites
 from rlbench.config.footprint import size_text
-from rlbench.config.names import MAX_NAME_LENGTH, check_name
+from rlbench.config.names import MAX_NAME_LENGTH
 from rlbench.curves import arrays, delimited, events, json_files
 from rlbench.curves.points import MAX_CURVES, Label, Points, clean, label_of, number_seeds
 from rlbench.errors import DoesNotFit, RefusedFile, UnknownName, UsageError, suggest_path
@@ -176,26 +177,28 @@ def _checked_format(format_: Format, options: ImportOptions) -> Format:
 def _curve(points: Points, options: ImportOptions) -> ImportedCurve:
     label = points.label
     suite, algorithm = label.suite or options.suite, label.algorithm or options.algorithm
-    for option, value in ((options.suite, suite), (options.algorithm, algorithm)):
-        if option and option != value:
-            raise UsageError(
-                f"--as {options.suite}/{options.algorithm}: the file holds {suite}/{algorithm}; leave --as out"
-            )
+    if (options.suite or suite, options.algorithm or algorithm) != (suite, algorithm):
+        raise UsageError(
+            f"--as {options.suite}/{options.algorithm}: the file holds {suite}/{algorithm}; leave --as out"
+        )
     if not suite or not algorithm:
         raise UsageError("--as: the file names no algorithm; say --as SUITE/ALGO, such as --as mujoco/sac")
     name = options.task or label.task
     if not name:
         raise UsageError("--task: the file names no task; say --task TASK, such as --task Hopper-v4")
     task = resolved_task(suite, name)
+    with suppress(UnknownName):  # a name of the library's own, which --task translates
+        if label.task and (own := resolved_task(suite, label.task)) != task:
+            raise UsageError(f"--task {options.task}: the file holds {own}; leave --task out")
     where = f"{suite}/{algorithm}/{task}"
     points = clean(_in_decisions(points, suite, algorithm, task, options.unit), where)
     if not len(points.steps):
         raise RefusedFile(f"{where}: seed {label.seed} has no return; remove it")
     return ImportedCurve(
         suite=suite,
-        algorithm=_checked_name(algorithm),
+        algorithm=algorithm,
         task=task,
-        dataset=_checked_name(label.dataset) if label.dataset else "",
+        dataset=label.dataset,
         seed=label.seed or 0,
         kind=options.kind or points.kind,
         steps=tuple(map(int, points.steps.tolist())),
@@ -203,17 +206,10 @@ def _curve(points: Points, options: ImportOptions) -> ImportedCurve:
         lengths=None if points.lengths is None else tuple(points.lengths.tolist()),
         origin=replace(
             points.origin,
-            env_id=_checked_name(label.task or name),
+            env_id=label.task or name,
             unknown=(*(part for part in PROTOCOL if part not in points.protocol_parts), *points.unknown),
         ),
     )
-
-
-def _checked_name(text: str) -> str:
-    try:
-        return check_name(text)
-    except ValueError as error:
-        raise RefusedFile(str(error)) from None
 
 
 def resolved_task(suite: str, name: str) -> str:
@@ -238,7 +234,7 @@ def _in_decisions(points: Points, suite: str, algorithm: str, task: str, unit: U
         budget = suites.spec(suite, algorithm, task).budget.steps
     except (UnknownName, UsageError):
         budget = 0
-    if np.isnan(points.steps).all() and points.steps.size:
+    if {"steps", "curve"} & {*points.unknown}:
         return replace(points, steps=np.full(points.steps.shape, float(budget or 1)))
     if suite != "atari":
         if unit == "frames":
@@ -246,8 +242,7 @@ def _in_decisions(points: Points, suite: str, algorithm: str, task: str, unit: U
         return points
     if unit == "frames":
         return replace(points, steps=points.steps // FRAME_SKIP)
-    last = float(points.steps.max(initial=0.0))
-    if unit is None and budget and last > BUDGET_FACTOR * budget:
+    if unit is None and budget and (last := float(points.steps.max(initial=0.0))) > BUDGET_FACTOR * budget:
         raise UsageError(
             f"{suite}/{algorithm}/{task}: the steps reach {last:,.0f}, the reference's {budget:,} decisions; "
             "say --steps-are frames, or --steps-are decisions if they are"

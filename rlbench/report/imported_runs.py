@@ -19,6 +19,7 @@ from rlbench.report.run_index import Runs, budget_of, key_of
 from rlbench.report.runs import Evaluation, Run, origin_texts
 
 FULL = 0.99  # share of the budget at which a curve is whole: the last training episode ends before it
+LATE = 0.9  # share of the budget beyond which a whole curve has a point: its next one may lie beyond the budget
 
 
 def with_imported(runs: Mapping[CellKey, Runs], results: Path) -> dict[CellKey, Runs]:
@@ -70,13 +71,15 @@ def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
     if reference and (reference.kind == "training" or "training return" in protocol_of(key, reference).text):
         kind = "training"
     first = {run.digest: run for run in reversed(curves)}
+    late = LATE * min(cells.budget, limit or cells.budget)
     for curve in curves:
         run = replace(curve, evaluations=tuple(within(curve.evaluations, cells.budget)))  # later ones never count
+        points = within(run.evaluations, limit)
         if run.digest and first[run.digest] is not curve:
             cells.copies.append(run)
         elif run.origin["kind"] != kind:
             cells.other_protocol.append(run)
-        elif run.env_steps >= FULL * cells.budget and within(run.evaluations, limit):  # else it would leave n
+        elif run.env_steps >= FULL * cells.budget and points and points[-1].env_steps >= late:  # else it would leave n
             cells.complete.append(run)
         else:
             cells.short.append(run)

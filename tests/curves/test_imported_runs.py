@@ -130,12 +130,8 @@ def test_a_forged_curve_is_refused_by_every_reader(old: str, new: str, tmp_path:
         (folder / imported.FILE).write_text(files.seal(content) + "\n")
         with pytest.raises(RefusedFile):
             imported.read_curve(folder)
-    if new != "[1.0,2.0]":
-        for verb in (
-            ["verify", str(tmp_path / "results")],
-            ["table", "mujoco", "--results", str(tmp_path / "results")],
-        ):
-            assert main(verb) == 2
+        for verb in (["verify"], ["table", "mujoco", "--results"]):
+            assert main([*verb, str(tmp_path / "results")]) == 2
 
 
 def test_pooled_rows_never_mix_imported_curves_with_runs(tmp_path: Path) -> None:
@@ -143,10 +139,8 @@ def test_pooled_rows_never_mix_imported_curves_with_runs(tmp_path: Path) -> None
     theirs = cell_of(tmp_path)
     walker = replace(theirs, key=theirs.key._replace(task="Walker2d-v4"))
     assert {"sac (imported)" in str(row) for row in pooled_rows([theirs, walker])} == {True}
-    assert (
-        theirs.measured
-        and pooled_rows([theirs, replace(walker, measured=replace(theirs.measured, imported=False))]) == []
-    )
+    assert theirs.measured
+    assert pooled_rows([theirs, replace(walker, measured=replace(theirs.measured, imported=False))]) == []
 
 
 DISGUISES = {  # and the exit code of a reader
@@ -183,8 +177,7 @@ def test_curves_of_others_never_pass_for_runs(
         out, error = capsys.readouterr()
         assert code == DISGUISES[disguise], (out, error)
         assert "REPRODUCED" not in out and len(error.splitlines()) == (1 if code else 0)
-    if not DISGUISES[disguise]:
-        assert gather(results) == before
+    assert DISGUISES[disguise] or gather(results) == before
 
 
 def test_moving_a_folder_of_curves_leaves_them_marked(tmp_path: Path) -> None:

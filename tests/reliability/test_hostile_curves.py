@@ -31,9 +31,9 @@ from tests.conftest import epoch
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
-def evaluations(lengths: object) -> bytes:
+def evaluations(lengths: object, steps: object = (1, 2, 3)) -> bytes:
     file = io.BytesIO()
-    np.savez(file, timesteps=np.arange(1, 4), results=np.ones((3, 2)), ep_lengths=np.full((3, 2), lengths))
+    np.savez(file, timesteps=np.asarray(steps), results=np.ones((3, 2)), ep_lengths=np.full((3, 2), lengths))
     return file.getvalue()
 
 
@@ -141,6 +141,9 @@ IMPORTS: dict[str, tuple[str | bytes, str]] = {
     "a std beside the mean": ("step,mean,std\n0,0,1\n9,1,2\n", "no seeds but 'mean', 'std'"),
     "an index beside the seeds": (",step,seed_0\n0,0,1\n1,9,2\n", "no seeds but ''"),
     "a step in another case": ("step,Step,return\n0,0,1\n9,5,2\n", "several columns for step: step, Step"),
+    "steps that are not known": (evaluations(1, np.full(3, np.nan)), "step nan of seed 0 is no count of steps"),
+    "episodes without a step": ("global_step,episodic_return\n,1\n,2\n", "step nan of seed 0 is no count of steps"),
+    "curves of another task": ("task,step,return\nWalker2d-v4,1,2\n", "the file holds Walker2d-v4; leave --task out"),
     "an infinite return of a seed": ("step,seed_0\n0,1\n9,inf\n", "seed 0 at step 9 is not finite"),
     "an infinite return of an episode": ("step,episodic_return\n0,1\n9,-inf\n", "seed 0 at step 9 is not finite"),
 }
@@ -219,8 +222,8 @@ def test_no_allowed_return_or_data_set_breaks_a_verdict(dataset: str, returns: l
         assert run_command(f"check mujoco {more} --results {tmp_path}")[0] in {0, 3}
 
 
-@pytest.mark.parametrize("words", [{"steps": (2_000_000, 3_000_000)}, {"kind": "training"}], ids=["steps", "kind"])
-def test_a_seed_beyond_the_references_steps_or_of_another_kind_never_leaves_n(words: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [{"steps": (2_000_000, 3_000_000)}, {"steps": (0, 3_000_000)}, {"kind": "training"}])
+def test_a_seed_without_a_return_of_the_references_steps_and_kind_never_leaves_n(words: Any, tmp_path: Path) -> None:
     for seed in range(5):
         for name in ("good", "all"):
             imported.write_curve(replace(CURVE, seed=seed, returns=(0.0, 3_600.0 + seed)), tmp_path / name)
