@@ -186,7 +186,7 @@ def _of_plugin(suite: str, algorithm: str, task: str, seed: int) -> Spec:
         return Spec.model_validate(dict(row) | {"suite": suite, "algorithm": algorithm, "task": env, "seed": seed})
     except ValidationError as error:
         raise UsageError(f"{suite}/{algorithm} of {plugin.distribution}: {one_line(error)}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = printable(f"{type(error).__name__}: {error}", 200)
         raise UsageError(f"{suite}/{algorithm} of {plugin.distribution}: its spec fails ({reason})") from error
 

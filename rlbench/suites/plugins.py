@@ -25,7 +25,7 @@ from rlbench.config.names import check_name, printable
 from rlbench.errors import UsageError
 
 GROUP: Final = "rlbench.suites"
-ATTRIBUTES: Final = ("ALGORITHMS", "TASKS", "DOCUMENTED", "spec")
+ATTRIBUTES: Final = {"ALGORITHMS": "items", "TASKS": "items", "DOCUMENTED": "__iter__", "spec": "__call__"}
 
 
 class Package(NamedTuple):
@@ -86,12 +86,12 @@ def _load_plugin(suite: str) -> ModuleType | str:
             return f"{where}: rename the entry point, {suite!r} is no name of a suite"
         with _installed_only():
             module = importlib.import_module(plugin.module)
-        missing = [name for name in ATTRIBUTES if not hasattr(module, name)]
+        missing = [name for name, has in ATTRIBUTES.items() if not hasattr(getattr(module, name, None), has)]
     except (Exception, SystemExit) as error:  # noqa: BLE001 - code of a plug-in may raise anything
         return (
             f"{where}: cannot be imported ({printable(f'{type(error).__name__}: {error}', 200)}); repair or remove it"
         )
-    return f"{where}: its module {plugin.module} has no {missing[0]}; repair or remove it" if missing else module
+    return f"{where}: its module {plugin.module} has no usable {missing[0]}; repair or remove it" if missing else module
 
 
 def import_package(name: str) -> Package:
