@@ -198,6 +198,8 @@ def _unforeseen(error: Exception, *, debug: bool) -> int:
         print_error(f"memory is exhausted ({error!r}); free some, or raise `ulimit -v`, and run the same command again")
     elif (limit := os.strerror(errno.EMFILE)) in str(error):
         print_error(f"{limit}: raise `ulimit -n`, and run the same command again")
+    elif (full := os.strerror(errno.ENOSPC)) in str(error):
+        print_error(f"{full}: free some, and run the same command again")
     elif NO_HOME in str(error):
         print_error(f"{NO_HOME}; set HOME, or write a path that begins with ~ in full")
     elif isinstance(error, KeyError) and "_RLBENCH_COMPLETE" in os.environ:

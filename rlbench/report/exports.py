@@ -93,7 +93,7 @@ def update_file(path: Path, content: bytes) -> bool:
                 file.write(content[len(current) :])
             return True
         disk.replace(path, content, disk.temporary_of(path.with_name(f".{path.name}")))
-    except PermissionError as error:
+    except (PermissionError, NotADirectoryError, FileExistsError) as error:
         raise UsageError(f"{error.filename}: cannot be written; choose another folder") from None
     except OSError as error:
         raise ResourceExhausted(f"{path}: {error.strerror}; free some space, or choose another folder") from None

@@ -143,10 +143,8 @@ def test_pooled_rows_never_mix_imported_curves_with_runs(tmp_path: Path) -> None
     assert pooled_rows([theirs, replace(walker, measured=replace(theirs.measured, imported=False))]) == []
 
 
-DISGUISES = {  # and the exit code of a reader
-    "beside a run": 0, "as an epoch of a run": 2, "below a run's folder": 2, "in another cell": 2,
-    "without its origin": 2,
-}  # fmt: skip
+HARMFUL = ("as an epoch of a run", "below a run's folder", "in another cell", "without its origin")
+DISGUISES = {"beside a run": 0} | dict.fromkeys(HARMFUL, 2)  # and the exit code of a reader
 
 
 @pytest.mark.parametrize("disguise", DISGUISES)

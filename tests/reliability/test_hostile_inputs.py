@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import re
 import resource
 import sys
@@ -21,6 +22,7 @@ from matplotlib.figure import Figure
 
 from rlbench import suites
 from rlbench.assembly.environments import environments
+from rlbench.cli.app import main
 from rlbench.cli.output import print_text
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.datasets.recipes import RECIPES
@@ -267,10 +269,12 @@ def test_missing_results_folder_is_reported(tmp_path: Path) -> None:
         files.replace(tmp_path / "file" / "outcome.json", "{}")
 
 
-def test_closed_stdout_does_not_fail_a_run(monkeypatch: Patch) -> None:
+def test_closed_or_full_stdout_is_a_users_error(monkeypatch: Patch) -> None:
     monkeypatch.setattr("sys.stdout", None)
     with pytest.raises(UsageError, match="stdout: cannot be written"):
         print_text("done")
+    monkeypatch.setattr("sys.stdout", os.fdopen(os.open("/dev/full", os.O_WRONLY), "w", closefd=False))
+    assert main(["--help"]) == 2
 
 
 @pytest.mark.parametrize(
