@@ -47,7 +47,7 @@ OUT_OF_MEMORY: Final = (
 )
 """Messages of a plain RuntimeError by which torch, the system and threads report exhausted memory."""
 
-ROUNDING: Final = ("cpu", "gpu", *INSTRUCTIONS)
+ROUNDING: Final = ("cpu", "vector_instructions", "gpu", *INSTRUCTIONS)
 """Parts of an environment by which every sum is rounded."""
 
 

@@ -30,6 +30,7 @@ def environment(**more: object) -> dict[str, object]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cpu": processor(),
+        "vector_instructions": vector_instructions(),
         "cores": psutil.cpu_count(logical=False) or psutil.cpu_count() or 1,
         "memory": psutil.virtual_memory().total,
         "packages": {name: number for name in PACKAGES if (number := _version(name)) is not None},
@@ -50,12 +51,14 @@ def _public(word: str) -> str:
 
 
 def processor() -> str:
-    """Model of the processor, as the kernel names it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+    """Model of the processor, as the kernel names it; several models may share a name."""
+    return _cpuinfo("model name") or platform.processor() or platform.machine()
+
+
+def vector_instructions() -> str:
+    """Vector instructions of the processor, by which libraries choose the order, and so the rounding, of every sum."""
+    flags = (_cpuinfo("flags") or _cpuinfo("Features")).split()
+    return " ".join(sorted(flag for flag in flags if flag.startswith(("avx", "fma", "amx", "asimd", "sve"))))
 
 
 def has_gpu() -> bool:
@@ -101,19 +104,26 @@ def omp_threads() -> int | None:
 
 def _reclaimable_bytes() -> int:
     """Bytes of the control group's page cache that the kernel can reclaim."""
-    try:
-        lines = Path("/sys/fs/cgroup/memory.stat").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return 0
+    lines = _kernel_text("/sys/fs/cgroup/memory.stat").splitlines()
     return sum(int(line.split()[1]) for line in lines if line.split()[:1] == ["inactive_file"])
 
 
 def _cgroup(name: str) -> int | None:
-    try:
-        text = Path("/sys/fs/cgroup", name).read_text(encoding="utf-8").strip()
-    except OSError:
-        return None
+    text = _kernel_text(f"/sys/fs/cgroup/{name}").strip()
     return int(text) if text.isdigit() else None
+
+
+def _cpuinfo(name: str) -> str:
+    lines = (line.partition(":") for line in _kernel_text("/proc/cpuinfo").splitlines())
+    return next((value.strip() for key, _, value in lines if key.strip() == name), "")
+
+
+def _kernel_text(path: str) -> str:
+    """Text of a file of the kernel; empty where it is missing."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError:
+        return ""
 
 
 def _version(package: str) -> str | None:

@@ -20,15 +20,8 @@ from rlbench.config.run import Budget, Protocol, Spec
 from rlbench.config.tasks import MujocoTask
 
 ROBOTS = (
-    "Ant",
-    "HalfCheetah",
-    "Hopper",
-    "Walker2d",
-    "Swimmer",
-    "Humanoid",
-    "Reacher",
-    "InvertedPendulum",
-    "InvertedDoublePendulum",
+    *("Ant", "HalfCheetah", "Hopper", "Walker2d", "Swimmer", "Humanoid", "Reacher"),
+    *("InvertedPendulum", "InvertedDoublePendulum"),
 )
 DOCUMENTED = tuple(f"{robot}-v4" for robot in ROBOTS)
 TASKS = {f"{robot}-v{version}": f"{robot}-v4" for version in (4, 3, 2) for robot in ROBOTS}

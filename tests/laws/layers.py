@@ -41,18 +41,9 @@ FAMILIES: Final = {f"rlbench.config.{name}" for name in ("online", "offline", "o
 """Modules of the config models of algorithms and of their parts."""
 
 HEAVY: Final = {"torch", "gymnasium", "gymnasium_robotics", "ale_py", "envpool", "minari", "mujoco", "ray", "wandb"}
-LIGHT: Final = {
-    "errors",
-    "faults",
-    "disk",
-    "config",
-    "suites",
-    "records",
-    "signals",
-    "report",
-    "datasets",
-    "curves",
-}  # never import HEAVY
+LIGHT: Final = {  # never import HEAVY
+    *("errors", "faults", "disk", "config", "suites", "records", "signals", "report", "datasets", "curves")
+}
 READS_BY_LIBRARY: Final = {
     "rlbench/datasets/torchfile.py",  # reads a file of torch by torch
     "rlbench/datasets/minari.py",  # downloads from Minari's remote by minari

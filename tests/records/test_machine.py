@@ -1,10 +1,11 @@
-"""The machine's memory under a control group."""
+"""The machine's memory under a control group, and the vector instructions of its processor."""
 
 from types import SimpleNamespace
 
 import pytest
 
 from rlbench.records import machine
+from rlbench.run import ROUNDING
 
 
 @pytest.mark.parametrize(
@@ -25,3 +26,10 @@ def test_page_cache_counts_as_free_memory(
     monkeypatch.setattr(machine, "_cgroup", {"memory.max": limit, "memory.current": usage}.get)
     monkeypatch.setattr(machine, "_reclaimable_bytes", lambda: files)
     assert machine.available_memory() == expected
+
+
+def test_vector_instructions_are_those_of_the_kernels_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cpuinfo, expected in {"flags\t: fpu fma avx2 sse\n": "avx2 fma", "Features : fp sve\n": "sve", "": ""}.items():
+        monkeypatch.setattr(machine, "_kernel_text", {"/proc/cpuinfo": cpuinfo}.get)
+        assert machine.vector_instructions() == expected
+    assert {"cpu", "vector_instructions"} <= {*ROUNDING} & {*machine.environment()}
