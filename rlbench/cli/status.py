@@ -55,11 +55,9 @@ def status(
     if watch:
         _watch(results, suite, state)
         return
-    runs_found = _statuses(results, suite, state)
-    print_result(
-        {"runs": [asdict(run) | {"folder": str(run.folder)} for run in runs_found]}, _text(runs_found, state), json=json
-    )
-    damaged = [run for run in runs_found if run.state == "damaged"]
+    runs = _statuses(results, suite, state)
+    print_result({"runs": [asdict(run) | {"folder": str(run.folder)} for run in runs]}, _text(runs, state), json=json)
+    damaged = [run for run in runs if run.state == "damaged"]
     for run in damaged:
         print_error(run.reason)
     if damaged:
@@ -71,8 +69,8 @@ def _statuses(results: Path | None, suite: str | None, states: Sequence[str] | N
     from rlbench.report.sources import sources
 
     own = sources(results).own
-    runs_found = run_statuses(own if suite is None else own / suite)
-    return [run for run in runs_found if not states or run.state in states]
+    runs = run_statuses(own if suite is None else own / suite)
+    return [run for run in runs if not states or run.state in states]
 
 
 def _watch(results: Path | None, suite: str | None, states: Sequence[str] | None) -> None:
@@ -98,17 +96,17 @@ def duration(seconds: float | None) -> str:
     return f"{hours} h {minutes % 60} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
 
 
-def _text(runs_found: Sequence[RunStatus], states: Sequence[str] | None) -> str:
+def _text(runs: Sequence[RunStatus], states: Sequence[str] | None) -> str:
     """Aligned columns of the runs, and a count by state; runs that are done only where ``states`` asks for them."""
-    if not runs_found:
-        return "no runs"
-    counts = Counter(run.state for run in runs_found)
-    total = ", ".join(f"{count} {state}" for state, count in counts.items())
-    runs = [run for run in runs_found if states or run.state != "done"]
     if not runs:
+        return "no runs"
+    counts = Counter(run.state for run in runs)
+    total = ", ".join(f"{count} {state}" for state, count in counts.items())
+    listed_runs = [run for run in runs if states or run.state != "done"]
+    if not listed_runs:
         return total
     rows: list[tuple[str, ...]] = [("STATE", "RUN", "SEED", "STEPS", "BEST", "ETA", "")]
-    rows += [_row(run) for run in runs]
+    rows += [_row(run) for run in listed_runs]
     return "\n".join([*aligned(rows, terminal_width()), "", total])
 
 

@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rlbench.config.names import count_text, printable
 from rlbench.errors import RefusedFile
-from rlbench.records.files import folders
+from rlbench.records.files import folders, record_stamps
 from rlbench.records.locks import is_locked
 from rlbench.records.looks import Looks, read_looks
 from rlbench.records.store import Record, read_record
@@ -245,17 +246,27 @@ def run_statuses(results: Path) -> tuple[RunStatus, ...]:
 def run_status(folder: Path) -> RunStatus:
     """One run; of a record that cannot be read, the reason."""
     try:
-        record, run = read_record(folder), read_run(folder)
+        status, seconds_left = _recorded_status(folder, record_stamps(folder))
     except RefusedFile as error:
         return RunStatus(folder=folder, state="damaged", name=str(folder), reason=printable(str(error)))
+    if status.state != "interrupted" or not is_locked(folder):
+        return status
+    with suppress(OSError):  # --force has moved it
+        since = time.time() - (folder / "epochs.jsonl").stat().st_mtime
+        seconds_left = None if seconds_left is None else max(0.0, seconds_left - max(0.0, since))
+    return replace(status, state="running", eta_seconds=seconds_left, reason="")
+
+
+@lru_cache(maxsize=65_536)  # `status --watch` looks at them every two seconds
+def _recorded_status(folder: Path, stamps: tuple[object, ...]) -> tuple[RunStatus, float | None]:
+    """State of a run by its files, and the seconds from its last epoch to the end of its budget."""
+    del stamps  # part of the cache's key
+    record, run = read_record(folder), read_run(folder)
     outcome, epochs = record.outcome, record.epochs
-    ended = outcome is not None and outcome.status != "interrupted"
-    state: State = outcome.status if outcome and ended else "running" if is_locked(folder) else "interrupted"
     later = outcome is not None and outcome.epochs >= len(epochs)  # otherwise it is that of an earlier attempt
-    reason = outcome.reason if outcome and later else "ended without a word"
-    return RunStatus(
+    status = RunStatus(
         folder=folder,
-        state=state,
+        state=outcome.status if outcome else "interrupted",
         name=record.spec.name,
         setting="published" if record.spec.smoke else setting(run),
         seed=record.spec.seed,
@@ -263,18 +274,15 @@ def run_status(folder: Path) -> RunStatus:
         env_steps=max(epochs[-1].steps if epochs else 0, outcome.steps if outcome else 0),
         budget=record.spec.budget.steps,
         best=best(run.evaluations) if run.evaluations else None,
-        eta_seconds=_eta(record) if state == "running" else None,
-        reason="" if state == "running" else printable(reason),
+        reason=printable(outcome.reason if outcome and later else "ended without a word"),
     )
+    return status, _seconds_left(record)
 
 
-def _eta(record: Record) -> float | None:
+def _seconds_left(record: Record) -> float | None:
     """Seconds to the end of the budget at the speed of the last epochs."""
     recent = record.epochs[-RECENT - 1 :]
     if len(recent) < 2 or recent[-1].steps <= recent[0].steps:
         return None
     per_step = (recent[-1].seconds - recent[0].seconds) / (recent[-1].steps - recent[0].steps)
-    since = 0.0
-    with suppress(OSError):  # --force has moved it
-        since = max(0.0, time.time() - (record.folder / "epochs.jsonl").stat().st_mtime)
-    return max(0.0, per_step * (record.spec.budget.steps - recent[-1].steps) - since)
+    return per_step * (record.spec.budget.steps - recent[-1].steps)

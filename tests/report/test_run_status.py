@@ -19,13 +19,15 @@ from tests.forging import locked
     ("status", "state"), [("done", "done"), ("failed", "failed"), ("interrupted", "interrupted"), (None, "interrupted")]
 )
 def test_state_of_an_unlocked_run_is_its_outcome(
-    record_run: RecordRun, results: Path, status: str | None, state: str
+    record_run: RecordRun, results: Path, status: str | None, state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record_run([1.0, 3.0, 2.0], status=status)
     (run_state,) = run_statuses(results)
     assert (run_state.state, run_state.name, run_state.seed) == (state, "atari/dqn/BreakoutNoFrameskip-v4", 0)
     assert (run_state.env_steps, run_state.budget) == (200_000, 10_000_000)
     assert (run_state.best, run_state.eta_seconds) == (3.0, None)
+    monkeypatch.setattr("rlbench.report.run_index.read_record", None)
+    assert run_statuses(results) == (run_state,), "an unchanged record is read once"
 
 
 def test_a_run_names_the_settings_that_it_changes(record_run: RecordRun, results: Path) -> None:
