@@ -40,7 +40,7 @@ from rlbench.cli.status import status
 from rlbench.cli.table import table
 from rlbench.cli.verify import verify
 from rlbench.config.names import printable
-from rlbench.errors import RlbenchError, UsageError
+from rlbench.errors import ResourceExhausted, RlbenchError, UsageError
 
 INTERNAL = 1
 
@@ -52,20 +52,13 @@ app = typer.Typer(
     suggest_commands=False,  # ``main`` does, as for every name
 )
 app.command("run", epilog=examples.of("run"), cls=PanelCommand, context_settings={"max_content_width": 100})(run)
-app.command("table", epilog=examples.of("table"))(table)
-app.command("plan", epilog=examples.of("plan"))(plan)
-app.command("report", epilog=examples.of("report"))(report)
-app.command("plot", epilog=examples.of("plot"))(plot)
-app.command("eval", epilog=examples.of("eval"))(evaluate)
-app.command("compare", epilog=examples.of("compare"))(compare)
-app.command("import", epilog=examples.of("import"))(import_curves)
-app.command("check", epilog=examples.of("check"))(check)
-app.command("baseline", epilog=examples.of("baseline"))(baseline)
-app.command("list", epilog=examples.of("list"))(listing)
-app.command("show", epilog=examples.of("show"))(show)
-app.command("status", epilog=examples.of("status"))(status)
-app.command("verify", epilog=examples.of("verify"))(verify)
-app.command("doctor", epilog=examples.of("doctor"))(doctor)
+VERBS: Final[dict[str, Callable[..., None]]] = {
+    "table": table, "plan": plan, "report": report, "plot": plot, "eval": evaluate, "compare": compare,
+    "import": import_curves, "check": check, "baseline": baseline, "list": listing, "show": show, "status": status,
+    "verify": verify, "doctor": doctor,
+}  # fmt: skip
+for name, command in VERBS.items():
+    app.command(name, epilog=examples.of(name))(command)
 app.add_typer(data, name="data")
 app.add_typer(export, name="export")
 
@@ -198,8 +191,9 @@ def _unforeseen(error: Exception, *, debug: bool) -> int:
         print_error(f"memory is exhausted ({error!r}); free some, or raise `ulimit -v`, and run the same command again")
     elif (limit := os.strerror(errno.EMFILE)) in str(error):
         print_error(f"{limit}: raise `ulimit -n`, and run the same command again")
-    elif (full := os.strerror(errno.ENOSPC)) in str(error):
-        print_error(f"{full}: free some, and run the same command again")
+    elif (no_space := os.strerror(errno.ENOSPC)) in str(error):
+        print_error(f"{no_space}: free some space, and run the same command again")
+        return ResourceExhausted.exit_code
     elif NO_HOME in str(error):
         print_error(f"{NO_HOME}; set HOME, or write a path that begins with ~ in full")
     elif isinstance(error, KeyError) and "_RLBENCH_COMPLETE" in os.environ:

@@ -101,13 +101,13 @@ def generate(
     check_writable(path.parent)
     numbers = max(2 * policy.obs_size + policy.metadata.action_dim + 1 for policy in policies)
     bytes_needed = recipe.steps * (4 * numbers + 2)  # at most: it is compressed
-    need, free = round(COPIES * bytes_needed), available_memory()
-    if need > free:
+    if (need := round(COPIES * bytes_needed)) > (free := available_memory()):
         shortage = f"{size_text(need)} of memory are needed, {size_text(free)} are free"
         raise DoesNotFit(f"{recipe.name}: {shortage}; lower --steps, or use a larger machine")
     check_disk_space(path.parent, bytes_needed, recipe.name, "free some, or name another disk in RLBENCH_DATASETS")
     recording = Recording(recipe, policies)
     recordings.print_progress(recording, recipe, quiet=quiet)
+    recordings.refuse_other_kind(path)  # of another process, meanwhile
     file = write_hdf5(path, recording.result(), recording.provenance(), replace=force)
     recordings.answer_dataset(file, recipe.steps, recording.provenance(), json=json)
 

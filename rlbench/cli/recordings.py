@@ -76,7 +76,7 @@ def _refuse_present(path: Path, request: Mapping[str, object], *, force: bool) -
 def refuse_other_kind(path: Path) -> None:
     """Refuse a name that a data set of the other layout has, flat or recorded games: only one would be found."""
     other = path.with_suffix(SUFFIX if path.suffix == ".hdf5" else ".hdf5")
-    if other.exists():
+    if other.is_file() or recording_reader.is_recording(other):  # an empty folder is of a refused request
         raise UsageError(f"{other}: is there already; choose another --name")
 
 

@@ -180,7 +180,8 @@ def _changes(record: Record, runtime: Runtime, last: int) -> tuple[Change, ...]:
         raise UsageError(f"{record.folder}: its environment is not here ({other}); install the recorded versions")
     device = device_of(runtime)
     now = environment(updates=engine_of(record.spec, runtime, device).name)
-    names = ("rlbench", "commit", "python", "system", "cpu", "vector_instructions", "updates")
+    names = ["rlbench", "commit", "python", "system", "cpu", "updates"]
+    names += ["vector_instructions"] if "vector_instructions" in record_values else []
     then = {**record_values, "updates": str(record_values.get("updates", "nothing")).partition(":")[0]}
     changes = list(_differences({n: then.get(n) for n in names}, {n: now.get(n) for n in names}))
     packages, installed = record_values.get("packages"), now["packages"]

@@ -48,9 +48,9 @@ SCALARS = (str, int, float, bool, list)
 """Types of TOML values that a field can have; any other value, such as a date, becomes text."""
 
 OPTION_VARIABLES = (
-    *("RESULTS", "DEVICE", "SEEDS", "DATASETS", "D4RL_MIRROR", "ENV_TIMEOUT", "EVAL_WORKERS", "UPDATE_ENGINE"),
-    *("TRACK_DIR", "REFERENCES", "REFERENCE"),
-)
+    "RESULTS", "DEVICE", "SEEDS", "DATASETS", "D4RL_MIRROR", "ENV_TIMEOUT", "EVAL_WORKERS", "UPDATE_ENGINE",
+    "TRACK_DIR", "REFERENCES", "REFERENCE",
+)  # fmt: skip
 """Environment variables that set no field, after ``RLBENCH_``."""
 
 FIELD_PREFIXES = ("ALGO__", "TASK__", "PROTOCOL__", "BUDGET__")

@@ -133,7 +133,12 @@ def _plain_table(text: str, where: str) -> Table | None:
     aliases = {alias for field in ("step", "return", "length") for alias in ALIASES[field]}
     numeric = [name.strip().lower() in aliases for name in header]
     distinct = any(numeric) and len(header) < len({*header, ""}) <= COLUMNS
-    if len(rest.strip()) < MIN_NUMPY_LENGTH or '"' in text or "\r" in text or ", " in text or not distinct:
+    if (
+        len(rest.strip()) < MIN_NUMPY_LENGTH
+        or '"' in text
+        or re.search(r"\r|, |^ ", text, re.MULTILINE)
+        or not distinct
+    ):
         return None
     dtype = [(name, "f8" if number else "O") for name, number in zip(header, numeric, strict=True)]
     try:

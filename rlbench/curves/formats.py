@@ -20,7 +20,7 @@ from rlbench.config.names import MAX_NAME_LENGTH
 from rlbench.curves import arrays, delimited, events, json_files
 from rlbench.curves.points import MAX_CURVES, Label, Points, clean, label_of, number_seeds
 from rlbench.errors import DoesNotFit, RefusedFile, UnknownName, UsageError, suggest_path
-from rlbench.records.imported import ImportedCurve, Kind
+from rlbench.records.imported import ImportedCurve, Kind, check_curve
 from rlbench.records.machine import available_memory
 
 Format: TypeAlias = Literal["csv", "sb3", "cleanrl", "wandb", "tensorboard", "d3rlpy", "dopamine", "rliable", "jsonl"]
@@ -189,12 +189,12 @@ def _curve(points: Points, options: ImportOptions) -> ImportedCurve:
     task = resolved_task(suite, name)
     with suppress(UnknownName):  # a name of the library's own, which --task translates
         if label.task and (own := resolved_task(suite, label.task)) != task:
-            raise UsageError(f"--task {options.task}: the file holds {own}; leave --task out")
+            raise UsageError(f"--task {options.task}: the file or its folder names {own}; rename it, or omit --task")
     where = f"{suite}/{algorithm}/{task}"
     points = clean(_in_decisions(points, suite, algorithm, task, options.unit), where)
     if not len(points.steps):
         raise RefusedFile(f"{where}: seed {label.seed} has no return; remove it")
-    return ImportedCurve(
+    curve = ImportedCurve(
         suite=suite,
         algorithm=algorithm,
         task=task,
@@ -210,6 +210,7 @@ def _curve(points: Points, options: ImportOptions) -> ImportedCurve:
             unknown=(*(part for part in PROTOCOL if part not in points.protocol_parts), *points.unknown),
         ),
     )
+    return check_curve(curve, where)
 
 
 def resolved_task(suite: str, name: str) -> str:

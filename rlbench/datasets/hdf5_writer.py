@@ -34,7 +34,7 @@ class Written(NamedTuple):
 
 
 def write_hdf5(path: Path, dataset: Dataset, attributes: Mapping[str, str | float], *, replace: bool = True) -> Written:
-    """Write a data set to ``path``, and its checksum beside it; ``replace`` allows to overwrite another data set.
+    """Write a data set to ``path``, and its checksum beside it; ``replace`` allows overwriting another data set.
 
     Raises:
         UsageError: the folder cannot be written, or another process has written another data set there.
@@ -49,7 +49,7 @@ def write_hdf5(path: Path, dataset: Dataset, attributes: Mapping[str, str | floa
             _write_bytes(part, _serialize(dataset, attributes))
             seal = checksums.compute_seal(part)
             if not replace and path.exists() and checksums.compute_seal(path).sha256 != seal.sha256:
-                raise UsageError(f"{path}: another process has written another set there; choose another --name")
+                raise UsageError(f"{path}: another process has written another data set there; choose another --name")
             faults.point("dataset.filled")
             checksums.remove_seal(path)  # the seal of the replaced set
             faults.point("dataset.forgotten")

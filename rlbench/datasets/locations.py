@@ -49,7 +49,8 @@ def locate(name: str) -> Location:
         return Location(name, "minari", folder("minari") / name)
     if OWN_NAME.fullmatch(name):
         recording = folder("own") / f"{name}{SUFFIX}"
-        return Location(name, "own", recording if recording.is_dir() else folder("own") / f"{name}.hdf5")
+        path = recording if recording_reader.is_recording(recording) else recording.with_suffix(".hdf5")
+        return Location(name, "own", path)
     raise UnknownName("data set", name, [*(location.name for location in list_local()), *catalogue.d4rl()])
 
 

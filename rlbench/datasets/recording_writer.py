@@ -188,12 +188,7 @@ def locked_folder(folder: Path) -> Iterator[None]:
         handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        try:
-            yield
-        finally:
-            with suppress(OSError):
-                folder.rmdir()  # of a refused request: an empty folder would hide a flat data set of its name
-                faults.point("recording.cleared")
+        yield
     except BlockingIOError:
         raise UsageError(f"{folder}: another process is writing it; wait for it to finish") from None
     finally:

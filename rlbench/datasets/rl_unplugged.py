@@ -63,7 +63,7 @@ class Shard:
             values = record.get(key)
             if values is None or len(values) != count or not isinstance(values[0], kind):
                 raise ValueError(
-                    f"{key}: {count} of {kind.__name__} were expected; it is no shard of RL Unplugged's Atari"
+                    f"{key}: {count} of {kind.__name__} were expected; this is no shard of RL Unplugged's Atari"
                 )
         scalars = {key: record[key][0] for key, kind in KEYS.items() if kind is not bytes}
         if not 0 <= int(scalars["a_t"]) < ACTIONS:

@@ -145,7 +145,7 @@ class EvalWorker:
         end = cause(-code) if code < 0 else f"exit code {code}"
         what = f"the worker that evaluated epoch {self.epoch} ended ({end})"
         if code == -signal.SIGKILL:
-            return ResourceExhausted(f"{what}, as where memory is exhausted; free some: the same command resumes")
+            return ResourceExhausted(f"{what}, as where memory is exhausted; free memory: the same command resumes")
         stderr = self._stderr_text()
         error = BrokenEnvironment(f"{what}: {(stderr.strip().splitlines() or ['without a message'])[-1]}")
         error.add_note(stderr)

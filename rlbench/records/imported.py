@@ -96,7 +96,7 @@ def write_curve(curve: ImportedCurve, results: Path) -> bool:
         UsageError: another curve of that seed is there, or the folder cannot be written.
         RefusedFile: a name is no name, a number is no number, or the folder holds a link.
     """
-    folder = curve_folder(_check(curve, curve.task), results)
+    folder = curve_folder(check_curve(curve, curve.task), results)
     content = {field.name: getattr(curve, field.name) for field in fields(curve)} | {"origin": asdict(curve.origin)}
     text = files.seal({"schema_version": files.SCHEMA_VERSION, **content})
     if len(text) > files.MAX_LINE_LENGTH:
@@ -129,14 +129,19 @@ def read_curve(folder: Path) -> ImportedCurve:
     content.pop("schema_version", None)
     with files.validating(str(path), "a curve"):
         curve = _CURVE.validate_python({**content, "origin": clean_texts(content.get("origin"))})
-    _check(curve, str(path))
+    check_curve(curve, str(path))
     place = curve_folder(curve, Path()).parts
     if folder.absolute().parts[-len(place) :] != place:
         raise RefusedFile(f"{path}: is the curve of {Path(*place)}; move it there")
     return curve
 
 
-def _check(curve: ImportedCurve, where: str) -> ImportedCurve:
+def check_curve(curve: ImportedCurve, where: str) -> ImportedCurve:
+    """Return a curve whose names and numbers are valid.
+
+    Raises:
+        RefusedFile: a name is no name, or a number is no number.
+    """
     try:
         for name in (curve.suite, curve.algorithm, curve.task, curve.dataset, curve.origin.env_id):
             check_name(name) if name else None

@@ -125,17 +125,8 @@ class Outcome(StepCounts):
 
 
 Estimator = Literal[
-    "best-of-run",
-    "max-of-mean",
-    "max-of-iqm",
-    "final",
-    "final-iqm",
-    "raw",
-    "as-printed",
-    "normalized",
-    "normalized-best",
-    "normalized-final",
-    "normalized-last-ten",
+    "best-of-run", "max-of-mean", "max-of-iqm", "final", "final-iqm", "raw", "as-printed",
+    "normalized", "normalized-best", "normalized-final", "normalized-last-ten",
     "normalized-best-of-last-two",
-]
+]  # fmt: skip
 """The estimator of a score from a run's evaluations; see ``data/README.md``."""

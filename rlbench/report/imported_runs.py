@@ -18,8 +18,8 @@ from rlbench.report.reference_table import CellKey, protocol_of
 from rlbench.report.run_index import Runs, budget_of, key_of
 from rlbench.report.runs import Evaluation, Run, origin_texts
 
-FULL = 0.99  # share of the budget at which a curve is whole: the last training episode ends before it
-LATE = 0.9  # share of the budget beyond which a whole curve has a point: its next one may lie beyond the budget
+FULL = 0.99  # share of the budget that a complete curve reaches: the last training episode ends before it
+LATE = 0.9  # share of the budget after which a complete curve has a point: evaluations may be a tenth apart
 
 
 def with_imported(runs: Mapping[CellKey, Runs], results: Path) -> dict[CellKey, Runs]:
@@ -79,10 +79,11 @@ def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
             cells.copies.append(run)
         elif run.origin["kind"] != kind:
             cells.other_protocol.append(run)
-        elif run.env_steps >= FULL * cells.budget and points and points[-1].env_steps >= late:  # else it would leave n
+        elif run.env_steps >= FULL * cells.budget and points and points[-1].env_steps >= late:
             cells.complete.append(run)
-        else:
-            cells.short.append(run)
+        else:  # to its last point that counts, whatever later steps it states
+            end = points[-1].env_steps if points else 0
+            cells.short.append(replace(run, budget=end, env_steps=end))
     cells.unfinished = [*cells.short, *cells.other_protocol] if cells.complete else cells.short
     return cells
 

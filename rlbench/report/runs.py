@@ -89,7 +89,7 @@ def epoch_numbers(folder: Path) -> list[str]:
     return [_numbers(epoch) for epoch in store.read_epochs(folder, complete=False)]
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=8192)
 def _read(folder: Path, stamps: tuple[object, ...]) -> Run:
     del stamps  # part of the cache's key
     record = store.read_record(folder)

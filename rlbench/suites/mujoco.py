@@ -20,9 +20,9 @@ from rlbench.config.run import Budget, Protocol, Spec
 from rlbench.config.tasks import MujocoTask
 
 ROBOTS = (
-    *("Ant", "HalfCheetah", "Hopper", "Walker2d", "Swimmer", "Humanoid", "Reacher"),
-    *("InvertedPendulum", "InvertedDoublePendulum"),
-)
+    "Ant", "HalfCheetah", "Hopper", "Walker2d", "Swimmer", "Humanoid", "Reacher", "InvertedPendulum",
+    "InvertedDoublePendulum",
+)  # fmt: skip
 DOCUMENTED = tuple(f"{robot}-v4" for robot in ROBOTS)
 TASKS = {f"{robot}-v{version}": f"{robot}-v4" for version in (4, 3, 2) for robot in ROBOTS}
 """The documented ids are names of the same row."""

@@ -25,7 +25,8 @@ from rlbench.config.names import check_name, printable
 from rlbench.errors import UsageError
 
 GROUP: Final = "rlbench.suites"
-ATTRIBUTES: Final = {"ALGORITHMS": "items", "TASKS": "items", "DOCUMENTED": "__iter__", "spec": "__call__"}
+ATTRIBUTES: Final = {"ALGORITHMS": "__iter__", "TASKS": "items", "DOCUMENTED": "__iter__", "spec": "__call__"}
+"""Names that a plug-in defines, each with a method that its value needs."""
 
 
 class Package(NamedTuple):
@@ -91,7 +92,8 @@ def _load_plugin(suite: str) -> ModuleType | str:
         return (
             f"{where}: cannot be imported ({printable(f'{type(error).__name__}: {error}', 200)}); repair or remove it"
         )
-    return f"{where}: its module {plugin.module} has no usable {missing[0]}; repair or remove it" if missing else module
+    problem = f"{where}: its module {plugin.module} has no valid {missing[0]}; repair or remove it" if missing else ""
+    return problem or module
 
 
 def import_package(name: str) -> Package:

@@ -19,13 +19,9 @@ from rlbench.signals import Stop
 from tests.forging import locked, outcome_of
 
 SMALL = (
-    "budget.steps=800",
-    "budget.epoch=400",
-    "budget.segment=400",
-    "algo.learning_starts=100",
-    "protocol.episodes=4",
+    "budget.steps=800", "budget.epoch=400", "budget.segment=400", "algo.learning_starts=100", "protocol.episodes=4",
     "protocol.envs=4",
-)
+)  # fmt: skip
 
 
 def spec_of(*changes: str, task: str = "Catch") -> Spec:

@@ -17,16 +17,10 @@ SCRIPT: Final = 20
 SETUP: Final = 60  # scripts/setup
 READING: Final = 1000  # of all files of the reading path, less one
 PATH: Final = (
-    "rlbench/training/online.py",
-    "rlbench/collectors/sync.py",
-    "rlbench/buffers/ring.py",
-    "rlbench/training/updates.py",
-    "rlbench/algorithms/dqn.py",
-    "rlbench/nets/torsos.py",
-    "rlbench/nets/dueling.py",
-    "rlbench/nets/q_heads.py",
-    "rlbench/ops/return_distributions.py",
-)
+    "rlbench/training/online.py", "rlbench/collectors/sync.py", "rlbench/buffers/ring.py",
+    "rlbench/training/updates.py", "rlbench/algorithms/dqn.py", "rlbench/nets/torsos.py",
+    "rlbench/nets/dueling.py", "rlbench/nets/q_heads.py", "rlbench/ops/return_distributions.py",
+)  # fmt: skip
 """The code path of one step of DQN, in this order: the nine files that CONTRIBUTING.md recommends to newcomers."""
 
 C51: Final = (
@@ -121,7 +115,7 @@ def import_depth(modules: Sequence[Module]) -> int:
 
 RATCHETS: Final = (
     # count, maximum, target, and rounding of the maximum
-    (lines, 36_488, 28_000, 1_000),
+    (lines, 36_484, 28_000, 1_000),
     (count_modules, 253, 205, 10),
     (lines_of_tests, 38_999, 28_000, 1_000),
     (duplicate_names, 10, 0, 10),

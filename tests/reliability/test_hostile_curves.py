@@ -120,6 +120,9 @@ def scores(array: object, tasks: object) -> bytes:
 
 AGENT = '[{"Agent": "SAC", "Iteration": ITERATION, "Value": 1.0}]'
 HEAD = "task,dataset,seed,step,return\nHopper-v4,"
+LINE = (
+    '{"peer": "x", "algorithm": "sac", "task": "Hopper-v4", "seed": %d, "steps": 1, "returns": [1], "dataset": "%s"}\n'
+)
 IMPORTS: dict[str, tuple[str | bytes, str]] = {
     "blank lines": ("step,return\n" + "\n" * 2**20, "no row below the header"),
     "one long cell": ("step,return\n1,x" + "1" * 100_000 + "\n" + "2,3\n" * 50_000, "row 1 has"),
@@ -143,7 +146,8 @@ IMPORTS: dict[str, tuple[str | bytes, str]] = {
     "a step in another case": ("step,Step,return\n0,0,1\n9,5,2\n", "several columns for step: step, Step"),
     "steps that are not known": (evaluations(1, np.full(3, np.nan)), "step nan of seed 0 is no count of steps"),
     "episodes without a step": ("global_step,episodic_return\n,1\n,2\n", "step nan of seed 0 is no count of steps"),
-    "curves of another task": ("task,step,return\nWalker2d-v4,1,2\n", "the file holds Walker2d-v4; leave --task out"),
+    "curves of another task": ("task,step,return\nWalker2d-v4,1,2\n", "the file or its folder names Walker2d-v4;"),
+    "a bad name in a later line": ("".join(LINE % pair for pair in enumerate(["", "\\u0007"])), "'?' is no name"),
     "an infinite return of a seed": ("step,seed_0\n0,1\n9,inf\n", "seed 0 at step 9 is not finite"),
     "an infinite return of an episode": ("step,episodic_return\n0,1\n9,-inf\n", "seed 0 at step 9 is not finite"),
 }
@@ -222,7 +226,11 @@ def test_no_allowed_return_or_data_set_breaks_a_verdict(dataset: str, returns: l
         assert run_command(f"check mujoco {more} --results {tmp_path}")[0] in {0, 3}
 
 
-@pytest.mark.parametrize("words", [{"steps": (2_000_000, 3_000_000)}, {"steps": (0, 3_000_000)}, {"kind": "training"}])
+@pytest.mark.parametrize(
+    "words",
+    [{"steps": (2_000_000, 3_000_000)}, {"steps": (0, 3_000_000), "returns": (9e3, 0.0)}, {"kind": "training"}],
+    ids=["late", "early", "training"],
+)
 def test_a_seed_without_a_return_of_the_references_steps_and_kind_never_leaves_n(words: Any, tmp_path: Path) -> None:
     for seed in range(5):
         for name in ("good", "all"):
@@ -230,6 +238,7 @@ def test_a_seed_without_a_return_of_the_references_steps_and_kind_never_leaves_n
         imported.write_curve(replace(CURVE, seed=5 + seed, **words), tmp_path / "all")
     gate = [run_command(f"check mujoco --results {tmp_path / name}")[1] for name in ("good", "all")]
     assert "1 REPRODUCED" in gate[0] and "1 INCONCLUSIVE" in gate[1] and "5 runs incomplete" in gate[1]
+    assert "over 5;" in run_command(f"check mujoco --at --results {tmp_path / 'all'}")[1]
     assert run_command(f"export npz --output {tmp_path / 'f'} --results {tmp_path / 'all'}")[0] == 0
 
 

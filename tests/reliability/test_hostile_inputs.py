@@ -269,12 +269,12 @@ def test_missing_results_folder_is_reported(tmp_path: Path) -> None:
         files.replace(tmp_path / "file" / "outcome.json", "{}")
 
 
-def test_closed_or_full_stdout_is_a_users_error(monkeypatch: Patch) -> None:
+def test_closed_or_full_stdout_has_its_exit_code(monkeypatch: Patch) -> None:
     monkeypatch.setattr("sys.stdout", None)
     with pytest.raises(UsageError, match="stdout: cannot be written"):
         print_text("done")
     monkeypatch.setattr("sys.stdout", os.fdopen(os.open("/dev/full", os.O_WRONLY), "w", closefd=False))
-    assert main(["--help"]) == 2
+    assert main(["--help"]) == ResourceExhausted.exit_code
 
 
 @pytest.mark.parametrize(
