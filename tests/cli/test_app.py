@@ -236,8 +236,7 @@ def test_a_narrow_encoding_spells_signs() -> None:
     done = child("show toy dqn Catch", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert done.returncode == 0
     assert "memory ~ 0.61 GB" in done.stdout and "discount per agent step (>= 0, <= 1)" in done.stdout
-    assert "? of Adam" in done.stdout  # ε has no spelling
-    assert done.stderr == ""
+    assert "? of Adam" in done.stdout and done.stderr == ""  # ε has no spelling
 
 
 def test_the_module_and_the_console_script_are_one_program() -> None:
@@ -249,5 +248,6 @@ def test_the_module_and_the_console_script_are_one_program() -> None:
 def test_a_signal_during_a_callback_of_python_still_ends_the_command(number: str, code: int) -> None:
     callback = f"weakref.finalize(set(), os.kill, os.getpid(), signal.{number})"  # at once: nothing keeps the set
     head = f"import os, signal, time, weakref; from rlbench.cli import app; end = lambda _: ({callback}, time.sleep(9))"
-    program = f"{head}; app.print_text = end; raise SystemExit(app.main(['--version']))"
+    handler = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # a shell's job in the background ignores it
+    program = f"{head}; {handler}; app.print_text = end; raise SystemExit(app.main(['--version']))"
     assert run_process([sys.executable, "-P", "-c", program]).returncode == code
