@@ -186,6 +186,7 @@ def writing(path: Path, *, elsewhere: str = "", then: str = "run the same comman
     except FileNotFoundError:
         raise ResourceExhausted(f"{path}: its folder is gone; put it back and {then}") from None
     except OSError as error:
-        if error.errno == errno.EROFS:
+        if error.errno in {errno.EROFS, errno.EBADF}:
             raise UsageError(f"{path}: {error.strerror}; choose another folder{elsewhere}") from None
-        raise ResourceExhausted(f"{path}: {error.strerror or error}; free some space and {then}") from None
+        remedy = "raise `ulimit -f`" if error.errno == errno.EFBIG else "free some space"
+        raise ResourceExhausted(f"{path}: {error.strerror or error}; {remedy} and {then}") from None

@@ -76,7 +76,7 @@ def escaped(text: str) -> str:
 
 
 def write_file(path: Path, content: str | bytes, option: str = "--output") -> None:
-    """Write a file whole or not at all; a device or a pipe is written to, never replaced.
+    """Write a file whole or not at all; a device, a pipe or an open file is written to, never replaced.
 
     Raises:
         UsageError: it cannot be written there.
@@ -86,12 +86,23 @@ def write_file(path: Path, content: str | bytes, option: str = "--output") -> No
         raise UsageError(f"{option} {path}: {path.parent} is not a folder; make it first")
     if path.is_dir():
         raise UsageError(f"{option} {path}: is a folder; name a file")
-    raw, path = content.encode() if isinstance(content, str) else content, path.resolve()
+    raw = content.encode() if isinstance(content, str) else content
     with disk.writing(path, elsewhere=f" with {option}", then="run the same command again"):
-        if path.exists() and not path.is_file():
+        if (descriptor := _descriptor(path)) is not None:
+            with os.fdopen(os.dup(descriptor), "wb") as stream:
+                stream.write(raw)
+        elif path.exists() and not path.is_file():
             path.write_bytes(raw)
         else:
-            disk.replace(path, raw)
+            disk.replace(Path(os.path.realpath(path)), raw)
+
+
+def _descriptor(path: Path) -> int | None:
+    """Descriptor of an open file that ``/dev/stdout``, ``/dev/stderr`` or ``/dev/fd/N`` names; None for other paths."""
+    path = path.readlink() if path in {Path("/dev/stdout"), Path("/dev/stderr")} else path
+    if path.parent.resolve() != Path("/proc/self/fd").resolve() or not path.name.isdecimal():
+        return None
+    return sys.stdout.fileno() if int(path.name) == STDOUT else int(path.name)
 
 
 def terminal_width() -> int | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from rlbench import disk
-from rlbench.errors import ResourceExhausted, UsageError
+from rlbench.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,17 +61,14 @@ def video_writer(path: Path, *, seconds: float, program: str | None) -> Iterator
     temporary = disk.temporary_of(path.with_name(f".{path.name}"))
     disk.sweep(temporary)
     try:
-        with temporary.open("wb") as file:
-            writer = GifWriter(file, seconds) if program is None else Mp4Writer(program, file, seconds)
-            yield writer
-            writer.end()
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except PermissionError:
-        raise UsageError(f"--video {path}: {path.parent} cannot be written; choose another folder") from None
-    except OSError as error:
-        raise ResourceExhausted(f"--video {path}: {error.strerror}; free some space, and repeat the command") from None
+        with disk.writing(path, elsewhere=" with --video", then="run the same command again"):
+            with temporary.open("wb") as file:
+                writer = GifWriter(file, seconds) if program is None else Mp4Writer(program, file, seconds)
+                yield writer
+                writer.end()
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 

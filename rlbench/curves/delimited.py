@@ -74,7 +74,7 @@ class Table:
         return column
 
     def numbers(self, name: str, *, gaps: bool = False) -> Column:
-        """A column of numbers ``[N]``; with ``gaps`` an empty cell is NaN.
+        """A column of numbers ``[N]``; with ``gaps`` an empty cell is NaN, which no cell may hold in writing.
 
         Raises:
             RefusedFile: a cell is no number, or NaN; the message names the line.
@@ -82,15 +82,15 @@ class Table:
         texts = self.columns[name]
         if isinstance(texts, np.ndarray):
             return texts
-        if gaps:
-            texts = [text.strip() or "nan" for text in texts]
         try:
-            values = np.fromiter(map(float, texts), np.float64, len(texts))
+            values = np.fromiter((float(text.strip() or "nan") if gaps else float(text) for text in texts), np.float64)
         except ValueError:
             values = np.array([_number(text) for text in texts])
-            gaps = False
-        if not gaps and np.isnan(values).any():
-            line = int(np.flatnonzero(np.isnan(values))[0])
+        refused = np.isnan(values)
+        if gaps and refused.any():
+            refused &= [bool(text.strip()) for text in texts]
+        if refused.any():
+            line = int(np.flatnonzero(refused)[0])
             raise RefusedFile(
                 f"{self.where}: row {line + 1} has {printable(texts[line], 40)!r} as {printable(name, 60)}; "
                 "a finite number is needed"

@@ -17,7 +17,6 @@ from statistics import fmean, pstdev
 import numpy as np
 
 from rlbench import disk
-from rlbench.errors import ResourceExhausted, UsageError
 from rlbench.records import imported, store
 from rlbench.records.types import Epoch
 from rlbench.report.aggregate import scores_of
@@ -80,7 +79,7 @@ def update_file(path: Path, content: bytes) -> bool:
         RefusedFile: it is a link, a special file, or has a second name.
         ResourceExhausted: the disk is full.
     """
-    try:
+    with disk.writing(path, elsewhere=" with --output", then="run the same command again"):
         path.parent.mkdir(parents=True, exist_ok=True)
         current = None
         if path.exists():
@@ -91,12 +90,8 @@ def update_file(path: Path, content: bytes) -> bool:
         if current is not None and content.startswith(current):
             with disk.open_append(path) as file:
                 file.write(content[len(current) :])
-            return True
-        disk.replace(path, content, disk.temporary_of(path.with_name(f".{path.name}")))
-    except (PermissionError, NotADirectoryError, FileExistsError) as error:
-        raise UsageError(f"{error.filename}: cannot be written; choose another folder") from None
-    except OSError as error:
-        raise ResourceExhausted(f"{path}: {error.strerror}; free some space, or choose another folder") from None
+        else:
+            disk.replace(path, content, disk.temporary_of(path.with_name(f".{path.name}")))
     return True
 
 

@@ -87,6 +87,17 @@ def test_output_to_a_device_does_not_replace_it(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
+@pytest.mark.parametrize(("path", "redirection"), [("/dev/stdout", ">table"), ("loop", "")])
+def test_output_to_an_open_file_is_written_to_it(path: str, redirection: str, tmp_path: Path) -> None:
+    """Descriptor 1 leads to stderr, whose log was replaced; a link to itself was an internal error."""
+    (tmp_path / "log").write_text("line of before\n")
+    (tmp_path / "loop").symlink_to("loop")
+    line = f"{' '.join(RLBENCH)} table toy --algo dqn --format csv --output {path} {redirection} 2>>log"
+    subprocess.run(["bash", "-c", line], cwd=tmp_path, timeout=120, check=True)
+    assert "CartPole-v1" in (tmp_path / ("table" if redirection else path)).read_text()
+    assert (tmp_path / "log").read_text().startswith("line of before\n")
+
+
 def test_a_mistyped_environment_variable_is_refused(tmp_path: Path) -> None:
     done = run_process(words(tmp_path, "--dry-run"), RLBENCH_STEP="5")
     assert done.returncode == 2

@@ -22,6 +22,8 @@ TASK = ("--task", "Hopper-v4")
 
 BAD: dict[str, tuple[str, Sequence[str], str]] = {
     "duplicate": (HEAD + "Hopper-v4,0,5,2\nHopper-v4,0,5,3\n", (), "seed 0 has step 5 twice"),
+    "NaN at the end of a seed": ("step,seed_0,seed_1\n0,1,2\n10,NaN,3\n", (), "row 2 has 'NaN' as seed_0"),
+    "NaN as an episode": ("global_step,episodic_return\n1,2\n2,nan\n", (), "row 2 has 'nan' as episodic_return"),
     "NaN": (HEAD + "Hopper-v4,0,5,nan\n", (), "row 1 has 'nan' as return"),
     "infinite": (HEAD + "Hopper-v4,0,5,inf\n", (), "return of seed 0 at step 5 is not finite"),
     "empty return": (HEAD + "Hopper-v4,0,5,\n", (), "row 1 has '' as return"),

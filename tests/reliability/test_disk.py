@@ -228,5 +228,5 @@ def test_full_disk_ends_data_generation_with_one_line(tmp_path: Path) -> None:
     done = run_process(command, RLBENCH_DATASETS=str(tmp_path))
     assert done.returncode == 5, done.stderr
     assert done.stderr.count("\n") == 1
-    assert "File too large; free some space and run the same command again" in done.stderr
+    assert "File too large; raise `ulimit -f` and run the same command again" in done.stderr
     assert list(tmp_path.iterdir()) == []
