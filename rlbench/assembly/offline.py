@@ -28,6 +28,7 @@ from rlbench.datasets.checksums import Seal
 from rlbench.datasets.episodes import ObsScaler, episodes, fit_obs_scaler, terminated_on_end
 from rlbench.datasets.types import Dataset
 from rlbench.envs.base import Discrete, EnvInfo, VectorEnv
+from rlbench.errors import RefusedFile
 from rlbench.evaluation.pool import EvalPool, WorkerConfig
 from rlbench.records.machine import available_memory
 from rlbench.seeds import Seeds
@@ -53,23 +54,31 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | Non
 
     Raises:
         UsageError: the data are not found; the message names the folders searched, and what to do.
-        RefusedFile: they are damaged.
+        RefusedFile: they are damaged, or change before they are read.
     """
     path = source(spec, task, runtime)
     if path is None:
         return Experience(_random(task), "random actions")
     file = loader.data_file(path)
-    if seal is None or not checksums.is_unchanged(file, seal):
-        seal = checksums.verify(file)
+    checked = seal if seal is not None and checksums.is_unchanged(file, seal) else checksums.verify(file)
+    if seal is not None and seal.sha256 != checked.sha256:
+        raise RefusedFile(f"{file}: was replaced while the run began; run the same command again")
+    result = _read(path, spec, task, checked.sha256)
+    if not checksums.is_unchanged(file, checked):
+        raise RefusedFile(f"{file}: changed while it was read; run the same command again")
+    return result
+
+
+def _read(path: Path, spec: Spec, task: OfflineTask, sha256: str) -> Experience:
     check_identity(task, path)
     if recording_reader.is_recording(path):  # a million frames take longer than a smoke run
         max_bytes = available_memory()
         steps = recording_reader.read_steps(path, max_bytes=max_bytes) if spec.smoke else None
         limit = None if steps is None else min(SMOKE, int((~steps.final).sum()))
-        return Experience(recording_reader.read_recording(path, limit, max_bytes=max_bytes), seal.sha256)
+        return Experience(recording_reader.read_recording(path, limit, max_bytes=max_bytes), sha256)
     made_here = "rlbench" in loader.dataset_metadata(path)
     data = loader.load_dataset(path, task.data, deduplicate=True, max_bytes=available_memory())
-    return Experience(data, seal.sha256, made_here)
+    return Experience(data, sha256, made_here)
 
 
 def source(spec: Spec, task: OfflineTask, runtime: Runtime) -> Path | None:

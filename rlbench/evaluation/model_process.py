@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from rlbench.evaluation.sandbox import limit_resources, refuse_system_calls
+from rlbench.signals import end_with_parent
 
 Array: TypeAlias = NDArray[np.generic]
 Model: TypeAlias = Callable[[Array], Array]
@@ -32,6 +33,7 @@ DTYPES: Final = {b"f": np.float32, b"B": np.uint8}
 
 def main(form: str) -> None:
     """Load the model and answer until stdin ends."""
+    end_with_parent()  # a model that loops never reads that stdin ends
     limit_resources()
     responses = os.dup(STDOUT)
     os.dup2(STDERR, STDOUT)  # a model may print

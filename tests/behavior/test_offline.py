@@ -20,7 +20,7 @@ from rlbench.cli.dataset_option import Data, check_data, refuse_other_data
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask
-from rlbench.datasets import checksums
+from rlbench.datasets import checksums, loader
 from rlbench.datasets.checksums import seal_of
 from rlbench.datasets.episodes import episodes
 from rlbench.datasets.recipes import RECIPES
@@ -213,6 +213,27 @@ def test_file_is_hashed_once_unless_it_changes(data: Path, monkeypatch: Patch) -
     assert experience(spec, spec.task, runtime, check.seal).sha256 == check.seal.sha256
     experience(spec, spec.task, runtime)
     assert hashed == [data] * 3
+
+
+@pytest.mark.parametrize("moment", ["began", "read"])
+def test_file_that_changes_before_it_is_read_is_refused(moment: str, tmp_path: Path, monkeypatch: Patch) -> None:
+    """The record names the former file; nothing else would tell that the run learned from another."""
+    path = write(tmp_path / "rlb-hopper-medium.hdf5")
+    spec, runtime, read = spec_of("il"), Runtime(device="cpu", dataset=str(path)), loader.load_dataset
+    assert isinstance(spec.task, OfflineTask)
+    seal = seal_of(path)
+
+    def replace(*arguments, **options) -> Dataset:
+        write(path, seed=1)
+        return read(*arguments, **options)
+
+    if moment == "began":
+        checksums.remove_seal(path)
+        write(path, seed=1)
+    else:
+        monkeypatch.setattr(loader, "load_dataset", replace)
+    with pytest.raises(RefusedFile, match=f"{moment}; run the same command again"):
+        experience(spec, spec.task, runtime, seal)
 
 
 def test_finished_run_on_another_file_is_refused(data: Path, tmp_path: Path, monkeypatch: Patch) -> None:

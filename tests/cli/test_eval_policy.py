@@ -5,12 +5,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
+import psutil
 import pytest
 import torch
 from torch import Tensor, nn
@@ -242,6 +244,29 @@ def test_hanging_or_oversized_model_is_refused(
     with ModelClient(tmp_path / "m.pt", "torchscript") as client, pytest.raises(RefusedFile, match=text):
         client(np.ones((2, 4), np.float32))
     assert client._process.returncode is not None
+
+
+CALL = """
+import sys, numpy, pathlib
+from rlbench.evaluation.model_client import ModelClient
+client = ModelClient(pathlib.Path(sys.argv[1]), "torchscript")
+print(client._process.pid, flush=True)
+client(numpy.ones((2, 4), numpy.float32))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_looping_model_ends_with_its_killed_command(tmp_path: Path) -> None:
+    torch.jit.save(torch.jit.script(Endless()), tmp_path / "m.pt")
+    with subprocess.Popen(
+        [sys.executable, "-c", CALL, tmp_path / "m.pt"], stdout=subprocess.PIPE, text=True
+    ) as command:
+        assert command.stdout is not None
+        model = psutil.Process(int(command.stdout.readline()))
+        time.sleep(2)  # the model loops now, and no longer reads its stdin
+        command.kill()
+    model.wait(timeout=30)
 
 
 @pytest.mark.slow
