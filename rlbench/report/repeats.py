@@ -43,7 +43,12 @@ def separate(group: Runs) -> None:
 
 def file_of(run: Run) -> str | None:
     """The SHA-256 of a run's data file; None if it has none, or is unknown."""
-    data = run.environment.get("data")
+    return data_digest(run.environment)
+
+
+def data_digest(environment: Mapping[str, object]) -> str | None:
+    """The SHA-256 of the data file in a run's environment; None if it has none, or is unknown."""
+    data = environment.get("data")
     digest = data.get("sha256") if isinstance(data, Mapping) else None
     return digest if isinstance(digest, str) else None
 
@@ -143,9 +148,9 @@ def _version_differences(runs: Iterable[Run]) -> Iterator[str]:
         yield f"{count_text(dirty, 'run')} of uncommitted code"
 
 
-MENDED = ("rlbench", "commit", "python", "packages", "env", "data")
-"""Parts of an environment whose change can mend a failure. Threads, engine, processor and command line only change
-rounding: a rerun with others is a second sample."""
+MENDED = ("rlbench", "commit", "python", "packages", "env")
+"""Parts of an environment whose change can mend a failure, beside the content of the data set. Threads, engine,
+processor and command line only change rounding: a rerun with others is a second sample."""
 
 
 class Attempt(NamedTuple):
@@ -179,6 +184,11 @@ def _attempt(folder: Path) -> Attempt:
 
 def failure(previous: tuple[Attempt, ...], environments: Sequence[Mapping[str, object]]) -> Attempt | None:
     """The first attempt that failed in code, versions and data of one of a run's ``environments``."""
-    run_parts = [[environment.get(part) for part in MENDED] for environment in environments]
+    run_parts = [_mended_parts(environment) for environment in environments]
     failed = (attempt for attempt in previous if attempt.status == "failed")
-    return next((attempt for attempt in failed if [attempt.environment.get(p) for p in MENDED] in run_parts), None)
+    return next((attempt for attempt in failed if _mended_parts(attempt.environment) in run_parts), None)
+
+
+def _mended_parts(environment: Mapping[str, object]) -> list[object]:
+    """The parts that count; a copy of the data under another name mends nothing."""
+    return [data_digest(environment), *(environment.get(part) for part in MENDED)]

@@ -111,12 +111,15 @@ class TestForcedRuns:
         assert row.measured is not None and row.measured.score == 1.0
         assert "1 attempt put aside (1 failed)" in row.note
 
-    @pytest.mark.parametrize("key", ["torch_threads", "updates", "OMP_NUM_THREADS", "MKL_CBWR", "cpu", "command"])
-    def test_changes_of_rounding_alone_do_not_clear_a_failure(
+    @pytest.mark.parametrize(
+        "key", ["torch_threads", "updates", "OMP_NUM_THREADS", "MKL_CBWR", "cpu", "command", "data"]
+    )
+    def test_changes_of_rounding_or_of_a_files_name_do_not_clear_a_failure(
         self, record_run: RecordRun, results: Path, key: str
     ) -> None:
-        full_run(record_run, 1.0, 0, status="failed", environment={key: "1"})
-        full_run(record_run, 1.0, 0, force=True, environment={key: "2"})
+        values = ({"file": f"{n}.hdf5", "sha256": "ab"} for n in "12") if key == "data" else "12"
+        for status, value in zip(("failed", "done"), values, strict=True):
+            full_run(record_run, 1.0, 0, status=status, environment={key: value}, force=status == "done")
         assert "1 of 1 run failed" in cell(results).note
 
     def test_successful_and_damaged_attempts_are_noted(self, record_run: RecordRun, results: Path) -> None:
