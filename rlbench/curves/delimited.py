@@ -86,11 +86,11 @@ class Table:
             values = np.fromiter((float(text.strip() or "nan") if gaps else float(text) for text in texts), np.float64)
         except ValueError:
             values = np.array([_number(text) for text in texts])
-        refused = np.isnan(values)
-        if gaps and refused.any():
-            refused &= [bool(text.strip()) for text in texts]
-        if refused.any():
-            line = int(np.flatnonzero(refused)[0])
+        faults = np.isnan(values)
+        if gaps and faults.any():
+            faults &= [bool(text.strip()) for text in texts]
+        if faults.any():
+            line = int(np.flatnonzero(faults)[0])
             raise RefusedFile(
                 f"{self.where}: row {line + 1} has {printable(texts[line], 40)!r} as {printable(name, 60)}; "
                 "a finite number is needed"
