@@ -12,6 +12,7 @@ import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import TypeAlias
 from rlbench import faults
 from rlbench.datasets import checksums, recording_format, recording_writer
 from rlbench.datasets.recording_writer import RecordingWriter
-from rlbench.errors import RefusedFile, UsageError
+from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.signals import end_with_parent
 
 Convert: TypeAlias = Callable[[Path, RecordingWriter], dict[str, int]]
@@ -93,6 +94,11 @@ def _convert_all(remaining: dict[str, Path], folder: Path, convert: Convert, wor
         try:
             for future in as_completed(waiting):
                 yield future.result()
+        except BrokenProcessPool:
+            raise ResourceExhausted(
+                f"{folder}: a worker was killed, as for lack of memory; take fewer --workers and run the same command "
+                "again: it resumes"
+            ) from None
         except BaseException:  # Ctrl-C or a full disk: the other shards may take hours
             pool.shutdown(wait=False, cancel_futures=True)
             for child in set(multiprocessing.active_children()) - others:

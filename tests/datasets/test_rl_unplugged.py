@@ -1,6 +1,8 @@
 """RL Unplugged's shards: read whole in any order, or refused by name and byte."""
 
 import gzip
+import os
+import signal
 import struct
 from collections.abc import Iterator
 from itertools import pairwise
@@ -21,7 +23,7 @@ from rlbench.datasets.rl_unplugged import Shard
 from rlbench.datasets.shard_conversion import Conversion
 from rlbench.datasets.tfrecord import crc32c, example, records
 from rlbench.datasets.types import Dataset
-from rlbench.errors import RefusedFile, UsageError
+from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from tests.datasets import rl_unplugged_writer
 from tests.datasets.rl_unplugged_writer import Transition, episode, features_of, frame_of, png, shard
 
@@ -286,6 +288,20 @@ def test_interruption_does_not_wait_for_pending_shards(tmp_path: Path, folder: P
     files.close()
     assert monotonic() - began < 15
     assert brought(folder, *paths) == [True, *[False] * 4]
+
+
+def killed(path: Path, writer: RecordingWriter) -> dict[str, int]:
+    """Ends as where the system kills a worker for lack of memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+
+
+def test_killed_worker_ends_the_import_with_one_line_and_it_resumes(tmp_path: Path, folder: Path) -> None:
+    paths = shards(tmp_path, 2)
+    files = shard_conversion.convert_shards(paths, folder, killed, workers=2, origin="a test")
+    with pytest.raises(ResourceExhausted, match="a worker was killed, as for lack of memory; take fewer --workers"):
+        next(files)
+    assert brought(folder, *paths) == [False, False]
 
 
 def test_files_of_one_name_and_missing_ones_are_refused_first(tmp_path: Path, folder: Path) -> None:
