@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.cases import Case
 from rlbench.curves.formats import ImportOptions, read_curves
-from rlbench.records.imported import write_curve
+from rlbench.records.imported import write_curves
 from rlbench.report.cells import every_cell
 from rlbench.suites.mujoco import DOCUMENTED
 
@@ -25,8 +25,8 @@ def import_speed(case: Case) -> dict[str, list[float]]:
     with tempfile.TemporaryDirectory(prefix="rlbench-") as folder:
         whole, small = Path(folder, "million.csv"), Path(folder, "ten.csv")
         counts = {
-            whole: _write_curves(whole, DOCUMENTED, LINES),
-            small: _write_curves(small, ("Hopper-v4",), 200 * SEEDS),
+            whole: _write_table(whole, DOCUMENTED, LINES),
+            small: _write_table(small, ("Hopper-v4",), 200 * SEEDS),
         }
         results = {"rlbench": [_lines_per_second(whole, counts[whole])]}
         results["ten seeds of 200 lines"] = [_lines_per_second(small, counts[small])]
@@ -37,7 +37,7 @@ def import_speed(case: Case) -> dict[str, list[float]]:
     return results
 
 
-def _write_curves(path: Path, tasks: tuple[str, ...], lines: int) -> int:
+def _write_table(path: Path, tasks: tuple[str, ...], lines: int) -> int:
     """Write about ``lines`` lines and return their exact number."""
     evaluations = lines // (len(tasks) * SEEDS)
     draw = np.random.default_rng(0)
@@ -53,7 +53,6 @@ def _write_curves(path: Path, tasks: tuple[str, ...], lines: int) -> int:
 def _lines_per_second(path: Path, lines: int) -> float:
     results = path.with_suffix("")
     began = perf_counter()
-    for curve in read_curves([path], OPTIONS):
-        write_curve(curve, results)
+    write_curves(read_curves([path], OPTIONS), results)
     every_cell(["mujoco"], results)
     return lines / (perf_counter() - began)

@@ -186,7 +186,7 @@ def writing(path: Path, *, elsewhere: str = "", then: str = "run the same comman
     except FileNotFoundError:
         raise ResourceExhausted(f"{path}: its folder is gone; put it back and {then}") from None
     except OSError as error:
-        if error.errno in {errno.EROFS, errno.EBADF}:
-            raise UsageError(f"{path}: {error.strerror}; choose another folder{elsewhere}") from None
+        if error.errno in {errno.EROFS, errno.EBADF, errno.ELOOP, errno.ENAMETOOLONG}:
+            raise UsageError(f"{path}: {error.strerror}; choose another path{elsewhere}") from None
         remedy = "raise `ulimit -f`" if error.errno == errno.EFBIG else "free some space"
         raise ResourceExhausted(f"{path}: {error.strerror or error}; {remedy} and {then}") from None

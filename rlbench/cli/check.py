@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from rlbench.cli.options import Json, Records, Reference, References, SuiteOrAll, option, suites_named
-from rlbench.cli.output import print_error, print_result, terminal_width
+from rlbench.cli.output import print_error, print_result, terminal_width, write_file
 from rlbench.errors import UsageError, suggest_path
 
 
@@ -98,8 +99,10 @@ def check(
             )
         raise UsageError(f"{baseline or results or suite}: holds no {what}; {remedy}")
     title = f"rlbench check {suite}" + (f" against {baseline}" if baseline else "")
-    _save(junit, checks.to_junit(findings, title), "--junit", "w")
-    _save(summary, checks.findings_markdown(findings, title), "--summary", "a")
+    if junit is not None:
+        write_file(junit, checks.to_junit(findings, title), "--junit")
+    if summary is not None:
+        _append(summary, checks.findings_markdown(findings, title))
     code = checks.exit_code(findings, strict=strict)
     document = {"exit_code": code, "findings": [asdict(finding) for finding in findings]}
     print_result(document, checks.findings_text(findings, terminal_width(), strict=strict), json=json)
@@ -109,12 +112,18 @@ def check(
     raise typer.Exit(code)
 
 
-def _save(path: Path | None, text: str, option: str, mode: Literal["w", "a"]) -> None:
+def _append(path: Path, text: str) -> None:
+    """Append to the summary, as several steps of a workflow do; all of the text or nothing."""
     from rlbench import disk
 
-    if path is None:
-        return
     if not path.parent.is_dir():
-        raise UsageError(f"{path}: {path.parent} is not a folder; make it first")
-    with disk.writing(path, elsewhere=f" with {option}"), path.open(mode, encoding="utf-8") as file:
-        file.write(text)
+        raise UsageError(f"--summary {path}: {path.parent} is not a folder; make it first")
+    with disk.writing(path, elsewhere=" with --summary", then="run the same command again"):
+        size = path.stat().st_size if path.exists() else 0
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(text)
+        except OSError:
+            if path.is_file():
+                os.truncate(path, size)
+            raise

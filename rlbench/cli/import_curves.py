@@ -54,7 +54,7 @@ def import_curves(
     runs of rlbench.
     """
     from rlbench.curves.formats import ImportOptions, read_curves
-    from rlbench.records.imported import curve_folder, write_curve
+    from rlbench.records.imported import curve_folder, write_curves
 
     suite, _, algorithm = (cell or "").partition("/")
     if cell is not None and (not suite or not algorithm or "/" in algorithm):
@@ -70,7 +70,7 @@ def import_curves(
     )
     curves = read_curves(paths, options)
     _note_unknown({(curve.suite, curve.algorithm) for curve in curves})
-    written_anew = [write_curve(curve, results) for curve in curves]
+    written_anew = write_curves(curves, results)
     rows = [
         {"folder": str(curve_folder(curve, results)), "changed": new, **_document(curve)}
         for curve, new in zip(curves, written_anew, strict=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from itertools import pairwise
@@ -89,13 +89,26 @@ def curve_folders(results: Path) -> Iterator[Path]:
             yield Path(root)
 
 
-def write_curve(curve: ImportedCurve, results: Path) -> bool:
-    """Write a curve; False where the same one is there already.
+def write_curves(curves: Sequence[ImportedCurve], results: Path) -> list[bool]:
+    """Write curves after all of them are checked; False for each that is there already.
 
     Raises:
-        UsageError: another curve of that seed is there, or the folder cannot be written.
-        RefusedFile: a name is no name, a number is no number, or the folder holds a link.
+        UsageError: another curve of a seed is there, or the folder cannot be written.
+        RefusedFile: a name is no name, a number is no number, or a folder holds a link.
     """
+    texts = [_new_text(curve, results) for curve in curves]
+    for curve, text in zip(curves, texts, strict=True):
+        if text is not None:
+            folder = curve_folder(curve, results)
+            with disk.refusing(results):
+                folder.mkdir(parents=True, exist_ok=True)
+            faults.point("lock.made")
+            files.replace(folder / FILE, text + "\n")
+    return [text is not None for text in texts]
+
+
+def _new_text(curve: ImportedCurve, results: Path) -> str | None:
+    """The text of a curve's file; None where the same curve is there already."""
     folder = curve_folder(check_curve(curve, curve.task), results)
     content = {field.name: getattr(curve, field.name) for field in fields(curve)} | {"origin": asdict(curve.origin)}
     text = files.seal({"schema_version": files.SCHEMA_VERSION, **content})
@@ -104,15 +117,11 @@ def write_curve(curve: ImportedCurve, results: Path) -> bool:
         raise RefusedFile(f"{curve.task}: {size}; thin the file, or round its numbers")
     files.refuse_links(folder, results)
     with disk.refusing(results):
-        present = (folder / FILE).exists()
-        folder.mkdir(parents=True, exist_ok=True)
-    if present:
-        if read_curve(folder) == curve:
-            return False
+        if not (folder / FILE).exists():
+            return text
+    if read_curve(folder) != curve:
         raise UsageError(f"{folder}: holds another curve of seed {curve.seed}; choose another folder with --results")
-    faults.point("lock.made")
-    files.replace(folder / FILE, text + "\n")
-    return True
+    return None
 
 
 def read_curve(folder: Path) -> ImportedCurve:

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
@@ -106,10 +107,13 @@ def test_compare_accepts_imported_curves_of_one_kind(tmp_path: Path, capsys: pyt
 def test_importing_a_curve_twice_changes_nothing_and_another_one_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert [curves(tmp_path, [1.0]), curves(tmp_path, [1.0])] == [0, 0]
-    assert "1 curve, 0 new" in capsys.readouterr().out
-    assert curves(tmp_path, [2.0]) == 2
-    assert "holds another curve of seed 0" in capsys.readouterr().err
+    assert [curves(tmp_path, [1.0, 2.0]), curves(tmp_path, [1.0, 2.0])] == [0, 0]
+    assert "2 curves, 0 new" in capsys.readouterr().out
+    first, _ = sorted(tmp_path.rglob("seed=*"))
+    rmtree(first)
+    assert curves(tmp_path, [3.0, 4.0]) == 2
+    assert "holds another curve of seed 1" in capsys.readouterr().err
+    assert not first.exists(), "nothing is written where a later seed is refused"
 
 
 @pytest.mark.parametrize(

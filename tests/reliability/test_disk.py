@@ -213,6 +213,16 @@ def test_data_that_do_not_fit_are_refused_before_generation_or_download(tmp_path
     assert not list(tmp_path.rglob("*.hdf5*"))
 
 
+def test_full_disk_leaves_the_reports_of_a_check_as_they_were(tmp_path: Path, capsys: Capture) -> None:
+    for option in ("--junit", "--summary"):
+        (path := tmp_path / option).write_text("a report of before\n")
+        with no_file_beyond(50):
+            assert main(["check", "toy", option, str(path)]) == 5
+        assert path.read_text() == "a report of before\n"
+        assert "and run the same command again\n" in capsys.readouterr().err
+    assert main(["check", "toy", "--junit", str(tmp_path / ("x" * 255))]) == 2
+
+
 GENERATED = """
 import resource, sys
 from rlbench.cli.app import main

@@ -195,7 +195,7 @@ FORGED: dict[str, Callable[[ImportedCurve], ImportedCurve]] = {
 
 @pytest.mark.parametrize("message", FORGED)
 def test_a_forged_curve_is_named_and_counted_nowhere(message: str, tmp_path: Path) -> None:
-    imported.write_curve(CURVE, tmp_path)
+    imported.write_curves([CURVE], tmp_path)
     path = imported.curve_folder(CURVE, tmp_path) / imported.FILE
     path.write_text(files.seal({"schema_version": 1, **asdict(FORGED[message](CURVE))}))
     for line in (f"verify {tmp_path}", f"table mujoco --results {tmp_path}"):
@@ -203,7 +203,7 @@ def test_a_forged_curve_is_named_and_counted_nowhere(message: str, tmp_path: Pat
 
 
 def test_a_damaged_curve_is_imported_again(tmp_path: Path) -> None:
-    imported.write_curve(CURVE, tmp_path)
+    imported.write_curves([CURVE], tmp_path)
     (imported.curve_folder(CURVE, tmp_path) / imported.FILE).write_text("{}")
     out = stdout_of(f"verify {tmp_path}", 2)
     assert "restore it, or remove it and import again" in out and "--force" not in out
@@ -213,7 +213,7 @@ def test_curve_without_a_valid_line_is_not_written(tmp_path: Path) -> None:
     numbers = [n / 7 for n in range(400_000)]
     long = replace(CURVE, steps=tuple(range(10**15, 10**15 + 400_000)), returns=tuple(numbers), lengths=tuple(numbers))
     with pytest.raises(RefusedFile, match="16,777,216 are allowed; thin the file"):
-        imported.write_curve(long, tmp_path)
+        imported.write_curves([long], tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -221,7 +221,7 @@ def test_curve_without_a_valid_line_is_not_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dataset", ["", "of/others"])
 def test_no_allowed_return_or_data_set_breaks_a_verdict(dataset: str, returns: list[float], tmp_path: Path) -> None:
     for seed, score in enumerate(returns):
-        imported.write_curve(replace(CURVE, dataset=dataset, seed=seed, returns=(0.0, score)), tmp_path)
+        imported.write_curves([replace(CURVE, dataset=dataset, seed=seed, returns=(0.0, score))], tmp_path)
     for more in ("", "--at", "--pooled"):
         assert run_command(f"check mujoco {more} --results {tmp_path}")[0] in {0, 3}
 
@@ -234,8 +234,8 @@ def test_no_allowed_return_or_data_set_breaks_a_verdict(dataset: str, returns: l
 def test_a_seed_without_a_return_of_the_references_steps_and_kind_never_leaves_n(words: Any, tmp_path: Path) -> None:
     for seed in range(5):
         for name in ("good", "all"):
-            imported.write_curve(replace(CURVE, seed=seed, returns=(0.0, 3_600.0 + seed)), tmp_path / name)
-        imported.write_curve(replace(CURVE, seed=5 + seed, **words), tmp_path / "all")
+            imported.write_curves([replace(CURVE, seed=seed, returns=(0.0, 3_600.0 + seed))], tmp_path / name)
+        imported.write_curves([replace(CURVE, seed=5 + seed, **words)], tmp_path / "all")
     gate = [run_command(f"check mujoco --results {tmp_path / name}")[1] for name in ("good", "all")]
     assert "1 REPRODUCED" in gate[0] and "1 INCONCLUSIVE" in gate[1] and "5 runs incomplete" in gate[1]
     assert "over 5;" in run_command(f"check mujoco --at --results {tmp_path / 'all'}")[1]
@@ -247,8 +247,8 @@ def test_no_later_evaluation_counts_at_equal_steps(record_run: Callable[..., Pat
     for seed in range(3):
         record_run([0.0, 3.0, 3.0 + seed], suite="mujoco", algo="sac", task=task, seed=seed, status="interrupted")
         late = replace(CURVE, task=task, seed=seed, steps=(2**52, 2**53 - 1), returns=(1e4, 1e4 + seed))
-        imported.write_curve(late, tmp_path / "results")
-        imported.write_curve(late, tmp_path / "late")
+        imported.write_curves([late], tmp_path / "results")
+        imported.write_curves([late], tmp_path / "late")
     assert "no such cell of mujoco" in stderr_of("table mujoco --parity ")
     cells = json_of(f"table mujoco --json --task {task} --results late")["cells"]
     assert {cell["at"] for cell in cells} == {None}
@@ -268,14 +268,14 @@ def test_no_cell_hides_behind_a_pooled_verdict(
     good = {task: [level + 10 * n for n in range(5)] for task, level in SAC.items()}
     for task, row in (scores | good).items():
         for seed, score in enumerate(row):
-            imported.write_curve(replace(CURVE, task=task, seed=seed, returns=(0.0, score)), tmp_path)
+            imported.write_curves([replace(CURVE, task=task, seed=seed, returns=(0.0, score))], tmp_path)
     gate = ["check", "mujoco", "--pooled", "--results", str(tmp_path)]
     assert (run_command([*gate, "--imported"])[0], run_command([*gate, "--imported", "--strict"])[0]) == codes
     assert run_command([*gate, "--strict"])[0] == (codes[0] or 4)  # most tasks have no run
 
 
 def test_a_strict_check_that_compares_nothing_does_not_pass(tmp_path: Path) -> None:
-    imported.write_curve(replace(CURVE, kind="training"), tmp_path)
+    imported.write_curves([replace(CURVE, kind="training")], tmp_path)
     gate = ["check", "mujoco", "--imported", "--results", str(tmp_path)]
     assert (run_command(gate)[0], run_command([*gate, "--strict"])[0]) == (0, 4)
 
@@ -289,8 +289,8 @@ def test_no_gate_passes_on_nothing(gate: str) -> None:
 
 
 def test_two_sides_without_a_common_step_are_not_compared(tmp_path: Path) -> None:
-    imported.write_curve(CURVE, tmp_path / "early")
-    imported.write_curve(replace(CURVE, steps=(10**15, 10**15 + 1)), tmp_path / "late")
+    imported.write_curves([CURVE], tmp_path / "early")
+    imported.write_curves([replace(CURVE, steps=(10**15, 10**15 + 1))], tmp_path / "late")
     assert "have no cell in common that can be compared at equal steps" in stderr_of("compare early late --at")
 
 
@@ -394,7 +394,7 @@ def test_largest_returns_are_short_in_a_table(tmp_path: Path) -> None:
     (cells,) = [line for line in parity.parity_plain([row]).splitlines() if "5.000e+49 (2)" in line]
     assert "-5.000e+49 (2)" in cells and "+1.000e+50 [" in cells
     for seed, score in enumerate((MAX_RETURN, MAX_RETURN, 0.0)):
-        imported.write_curve(replace(CURVE, seed=seed, returns=(0.0, score)), tmp_path)
+        imported.write_curves([replace(CURVE, seed=seed, returns=(0.0, score))], tmp_path)
     for line in ("table mujoco --format md", "check mujoco", "check mujoco --at"):
         _, out, _ = run_command(f"{line} --results {tmp_path}")
         assert "e+" in out and "0" * 13 not in out and ",000" * 4 not in out, out

@@ -71,8 +71,8 @@ def test_no_imported_evaluation_beyond_the_budget_counts(tmp_path: Path) -> None
     budget = suites.spec("toy", "ppo", "Catch").budget.steps
     for seed in range(3):
         toy = replace(CURVE, suite="toy", algorithm="ppo", task="Catch", seed=seed)
-        imported.write_curve(replace(toy, steps=(0, budget, 9 * budget), returns=(0.0, 0.1, 1.0 + seed)), tmp_path)
-        imported.write_curve(replace(toy, seed=3 + seed, steps=(2 * budget,), returns=(1.0,)), tmp_path)
+        imported.write_curves([replace(toy, steps=(0, budget, 9 * budget), returns=(0.0, 0.1, 1.0 + seed))], tmp_path)
+        imported.write_curves([replace(toy, seed=3 + seed, steps=(2 * budget,), returns=(1.0,))], tmp_path)
     assert score_and_seeds(tmp_path, "toy", "ppo", "Catch") == pytest.approx((0.1, 3))
 
 
