@@ -17,6 +17,17 @@ PR_SET_PDEATHSIG: Final = 1  # of Linux's prctl
 Phase: TypeAlias = Literal["idle", "setup", "training"]
 
 
+class Terminated(BaseException):
+    """SIGTERM outside of training, where there is no state to save; no ``Exception``, which handlers would catch."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__()
+        self.exit_code = exit_code
+
+
+INTERRUPTIONS: Final = (KeyboardInterrupt, Terminated)
+
+
 def cause(number: int) -> str:
     """Name a signal as a user knows it: ``Ctrl-C``, ``SIGTERM``."""
     if number == signal.SIGINT:

@@ -41,6 +41,7 @@ from rlbench.cli.table import table
 from rlbench.cli.verify import verify
 from rlbench.config.names import printable
 from rlbench.errors import ResourceExhausted, RlbenchError, UsageError
+from rlbench.signals import INTERRUPTIONS, Terminated
 
 INTERNAL = 1
 
@@ -76,14 +77,6 @@ REFUSED_PATH: Final = (
 
 
 CALLBACK_SECONDS: Final = 0.01  # time for a callback of Python to end
-
-
-class Terminated(BaseException):
-    """SIGTERM outside of training, where there is no state to save; no ``Exception``, which handlers would catch."""
-
-    def __init__(self, exit_code: int) -> None:
-        super().__init__()
-        self.exit_code = exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -170,7 +163,7 @@ def _terminate(number: int, _frame: object) -> None:
 def _raise_ignored(hook: Callable[[sys.UnraisableHookArgs], object], unraisable: sys.UnraisableHookArgs) -> None:
     """Raise an interruption again that Python ignores within a callback, such as of a weak reference."""
     interruption = unraisable.exc_value
-    if not isinstance(interruption, Terminated | KeyboardInterrupt):
+    if not isinstance(interruption, INTERRUPTIONS):
         hook(unraisable)
         return
 

@@ -23,6 +23,7 @@ from urllib.parse import unquote, urlsplit
 
 from rlbench.config.names import check_name, printable
 from rlbench.errors import UsageError
+from rlbench.signals import INTERRUPTIONS
 
 GROUP: Final = "rlbench.suites"
 ATTRIBUTES: Final = {"ALGORITHMS": "__iter__", "TASKS": "items", "DOCUMENTED": "__iter__", "spec": "__call__"}
@@ -88,7 +89,9 @@ def _load_plugin(suite: str) -> ModuleType | str:
         with _installed_only():
             module = importlib.import_module(plugin.module)
         missing = [name for name, has in ATTRIBUTES.items() if not hasattr(getattr(module, name, None), has)]
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - code of a plug-in may raise anything
+    except INTERRUPTIONS:
+        raise
+    except BaseException as error:  # noqa: BLE001 - code of a plug-in may raise anything, such as pytest's Skipped
         return (
             f"{where}: cannot be imported ({printable(f'{type(error).__name__}: {error}', 200)}); repair or remove it"
         )
@@ -108,7 +111,9 @@ def import_package(name: str) -> Package:
         package = Package(name, _version(name))
         try:
             importlib.import_module(name)
-        except (Exception, SystemExit) as error:
+        except INTERRUPTIONS:
+            raise
+        except BaseException as error:
             raise UsageError(f"--import {name}: {printable(f'{type(error).__name__}: {error}', 200)}") from error
     return package
 
