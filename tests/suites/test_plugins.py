@@ -217,7 +217,7 @@ def test_what_a_package_prints_goes_to_stderr(words: str, site: Path) -> None:
 BROKEN = {
     "raises": ("raise RuntimeError('no\\x1b[31m luck')", "cannot be imported"),
     "exits": ("raise SystemExit", "cannot be imported"),
-    "skips itself": ("import pytest; pytest.importorskip('nowhere_to_be_found')", "cannot be imported"),
+    "raises no Exception": ("raise BaseException('as pytest.skip does')", "cannot be imported"),
     "is no suite": ("ALGORITHMS = {}", "has no valid TASKS"),
     "lists tasks": ("ALGORITHMS = {}; TASKS = DOCUMENTED = ['T']; spec = print", "has no valid TASKS"),
     "is missing a module": ("import nowhere_to_be_found", "cannot be imported"),
