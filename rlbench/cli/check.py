@@ -12,6 +12,7 @@ import typer
 
 from rlbench.cli.options import Json, Records, Reference, References, SuiteOrAll, option, suites_named
 from rlbench.cli.output import print_error, print_result, terminal_width, write_file
+from rlbench.config.names import printable
 from rlbench.errors import UsageError, suggest_path
 
 
@@ -98,7 +99,7 @@ def check(
                 "add some: rlbench import FILE --as SUITE/ALGO --results DIR",
             )
         raise UsageError(f"{baseline or results or suite}: holds no {what}; {remedy}")
-    title = f"rlbench check {suite}" + (f" against {baseline}" if baseline else "")
+    title = f"rlbench check {suite}" + (f" against {printable(str(baseline), 200)}" if baseline else "")
     if junit is not None:
         write_file(junit, checks.to_junit(findings, title), "--junit")
     if summary is not None:

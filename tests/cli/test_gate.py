@@ -178,13 +178,14 @@ def test_ci_systems_get_junit_and_markdown(record_run: RecordRun, saved: Path) -
     for seed in range(3):
         toy(record_run, 0.2, seed, noise=0.01 * seed)
     toy(record_run, 0.0, 7, status="failed")
-    line = ["check", "toy", "--baseline", str(saved), "--junit", "junit.xml", "--summary", "summary.md"]
+    (link := Path("base\udce9.json")).symlink_to(saved)  # a name that is no UTF-8
+    line = ["check", "toy", "--baseline", str(link), "--junit", "junit.xml", "--summary", "summary.md"]
     assert main(line) == 3
     suite = ET.parse("junit.xml").getroot()  # noqa: S314 - we wrote it
     assert (suite.get("failures"), suite.get("errors")) == ("1", "1")
     assert [c.get("classname") for c in suite if c.find("failure") is not None] == ["toy.dqn"]
     lines = Path("summary.md").read_text(encoding="utf-8").splitlines()
-    assert lines[0] == "### rlbench check toy against base.json"
+    assert lines[0] == "### rlbench check toy against base?.json"
     assert next(line for line in lines if line.startswith("| ❌")).startswith("| ❌ REGRESSED | toy/dqn/Catch score")
 
 
