@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy import integrate, special, stats
+from scipy import special, stats
 from torch import distributions
 
 from rlbench.ops.action_distributions import (
@@ -20,18 +20,6 @@ def squashed(mean: list[float], log_std: list[float]) -> SquashedGaussianPolicy:
     return SquashedGaussianPolicy(
         torch.tensor([mean], dtype=torch.float64), torch.tensor([log_std], dtype=torch.float64)
     )
-
-
-@pytest.mark.parametrize(("mean", "log_std"), [(0.0, 0.0), (1.5, -1.0), (-0.7, 0.5)])
-def test_the_density_of_a_squashed_action_integrates_to_one(mean: float, log_std: float) -> None:
-    policy = squashed([mean], [log_std])
-
-    def density(action: float) -> float:
-        raw = torch.tensor([[math.atanh(action)]], dtype=torch.float64)
-        return float(policy.log_prob(raw).exp())
-
-    total, _ = integrate.quad(density, -1, 1, limit=200)
-    assert total == pytest.approx(1, abs=1e-7)
 
 
 def test_log_density_is_the_gaussians_minus_the_log_derivative_of_tanh() -> None:
@@ -142,37 +130,6 @@ def test_density_entropy_and_kl_equal_the_textbook_formulas(
     value = one.kl_divergence(other)
     torch.testing.assert_close(value, distributions.kl_divergence(reference(one), reference(other)))
     assert one.kl_divergence(one).abs().max().item() < 1e-12
-
-
-def test_a_gaussian_agrees_with_scipy_and_with_numerical_integration() -> None:
-    one = GaussianPolicy(*(torch.tensor([[x]], dtype=torch.float64) for x in (0.4, -0.7)))
-    other = GaussianPolicy(*(torch.tensor([[x]], dtype=torch.float64) for x in (-0.3, 0.2)))
-    density, second = stats.norm(0.4, math.exp(-0.7)), stats.norm(-0.3, math.exp(0.2))
-    x = torch.tensor([[1.3]], dtype=torch.float64)
-    assert one.log_prob(x).item() == pytest.approx(density.logpdf(1.3), rel=1e-12)
-
-    def gap(x: float) -> float:
-        return float(density.pdf(x) * (density.logpdf(x) - second.logpdf(x)))
-
-    def surprise(x: float) -> float:
-        return float(-density.pdf(x) * density.logpdf(x))
-
-    assert one.kl_divergence(other).item() == pytest.approx(integrate.quad(gap, -8, 8)[0], rel=1e-7)
-    assert one.entropy().item() == pytest.approx(integrate.quad(surprise, -8, 8)[0], rel=1e-7)
-    two = GaussianPolicy(torch.zeros(1, 2).double(), torch.tensor([[0.1, 0.4]]).double())  # dimensions add up
-    assert two.entropy().item() == pytest.approx(
-        stats.norm(0, math.exp(0.1)).entropy() + stats.norm(0, math.exp(0.4)).entropy()
-    )
-
-
-def test_discrete_actions_agree_with_plain_probabilities() -> None:
-    logits, others = np.array([1.0, -2.0, 0.5]), np.array([0.0, 1.0, 0.0])
-    p, q = special.softmax(logits), special.softmax(others)
-    policy, other = (CategoricalPolicy(torch.from_numpy(x)[None]) for x in (logits, others))
-    assert [policy.log_prob(torch.tensor([a])).exp().item() for a in range(3)] == pytest.approx(p.tolist())
-    assert policy.entropy().item() == pytest.approx(stats.entropy(p))
-    assert policy.kl_divergence(other).item() == pytest.approx(stats.entropy(p, q))
-    assert policy.mode().tolist() == [0]
 
 
 def test_sampled_discrete_actions_have_their_probabilities() -> None:

@@ -5,12 +5,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.autograd.functional import hessian, jacobian
+from torch.autograd.functional import hessian
 from torch.func import functional_call
 
 from rlbench.nets.actor_critic import DiscreteActor, GaussianActor
 from rlbench.nets.torsos import MLPTorso
-from rlbench.ops.action_distributions import GaussianPolicy, StochasticPolicy
+from rlbench.ops.action_distributions import StochasticPolicy
 from rlbench.ops.conjugate_gradient import conjugate_gradient, fisher_vector_product, flatten, unflatten_like
 
 Actor = GaussianActor | DiscreteActor
@@ -65,36 +65,6 @@ def test_the_fisher_product_is_that_of_the_second_derivative_of_the_mean_diverge
     matrix = hessian(kl_divergence, flatten(list(actor.parameters())).detach())
     torch.testing.assert_close(solution, matrix + damping * torch.eye(len(matrix), dtype=torch.float64))
     assert float(matrix.abs().max()) > 0.1
-
-
-def test_the_fisher_matrix_of_a_gaussian_is_its_expected_squared_score() -> None:
-    """Of mean and log σ that is diagonal: 1 / σ² and 2; the network's Jacobian carries it to the parameters."""
-    actor, (obs, weight) = actor_of("gaussian"), policy_at()
-
-    def means(row: Tensor) -> Tensor:
-        policy = at(actor, row, obs)
-        assert isinstance(policy, GaussianPolicy)
-        return torch.cat([policy.mean, policy.log_std], dim=1)
-
-    row = flatten(list(actor.parameters())).detach()
-    gradients = jacobian(means, row)  # [B, 2A, P]
-    assert isinstance(actor, GaussianActor)
-    inner = torch.cat([(-2 * actor.log_std.detach()).exp(), torch.full((ACTIONS,), 2.0, dtype=torch.float64)])
-    expected = torch.einsum("b,bip,i,biq->pq", weight / weight.sum(), gradients, inner, gradients)
-    torch.testing.assert_close(written_out(actor, damping=0.0), expected)
-
-
-def test_fisher_matrix_of_discrete_actions_is_their_expected_squared_score() -> None:
-    actor, (obs, weight) = actor_of("discrete"), policy_at()
-    row = flatten(list(actor.parameters())).detach()
-
-    def scores(row: Tensor) -> Tensor:
-        policy = at(actor, row, obs)
-        return torch.stack([policy.log_prob(torch.full((BATCH,), action)) for action in range(3)], dim=1)
-
-    chance, gradients = scores(row).exp(), jacobian(scores, row)  # [B, A], [B, A, P]
-    expected = torch.einsum("b,ba,bap,baq->pq", weight / weight.sum(), chance, gradients, gradients)
-    torch.testing.assert_close(written_out(actor, damping=0.0), expected)
 
 
 def system(size: int, seed: int) -> tuple[Tensor, Tensor]:

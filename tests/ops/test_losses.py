@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy import integrate, optimize, special, stats
+from scipy import integrate, special, stats
 from torch import Tensor
 
-from rlbench.ops.action_distributions import GaussianPolicy, SquashedGaussianPolicy, uniform_actions
+from rlbench.ops.action_distributions import GaussianPolicy, uniform_actions
 from rlbench.ops.losses import (
     bc_mse,
     binary_weight,
@@ -48,15 +48,6 @@ def test_an_expectile_loss_weighs_what_is_above_the_prediction_by_tau_and_below_
     assert expectile_loss(error, 0.5).tolist() == pytest.approx([2.0, 2.0, 0.0, 0.125], rel=1e-15)
 
 
-@pytest.mark.parametrize("expectile", [0.5, 0.7, 0.9])
-def test_minimizer_of_the_expectile_loss_is_scipys_expectile(expectile: float) -> None:
-    sample = doubles([-3.0, 0.1, 0.4, 2.0, 7.0])
-    least = optimize.minimize_scalar(
-        lambda at: float(expectile_loss(sample - at, expectile).sum()), bounds=(-4, 8), options={"xatol": 1e-10}
-    )
-    assert least.x == pytest.approx(stats.expectile(sample.numpy(), alpha=expectile), abs=1e-6)
-
-
 def test_exponential_weights_grow_with_the_advantage_up_to_their_bound() -> None:
     value = exponential_weight(doubles([0.0, 1.0, -2.0, 1.535, 1.6, 1e30, -1e30]), 3.0, 100.0)
     expected = [1.0, math.exp(3), math.exp(-6), math.exp(3 * 1.535), 100.0, 100.0, 0.0]
@@ -88,20 +79,6 @@ def test_the_conservative_gap_is_a_log_sum_over_every_sampled_action(temperature
             assert value[member, row].item() == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_importance_weighted_sum_estimates_the_integral_over_all_actions() -> None:
-    """∫ exp Q over [−1, 1], here of Q = 2a, from uniform samples and from a policy's, each its own density."""
-    torch.manual_seed(0)
-    expected = math.log(integrate.quad(lambda a: math.exp(2 * a), -1, 1)[0])
-    rows, count = 1, 400_000
-    like = torch.zeros(rows, 1, dtype=torch.float64)
-    random, density = uniform_actions(like, count)
-    policy = SquashedGaussianPolicy(like + 0.3, like - 0.2)
-    action, log_prob = policy.expand(count).sample_and_log_prob()
-    for actions, logarithm in ((random, torch.full((count, rows), density, dtype=torch.float64)), (action, log_prob)):
-        gap = conservative_gap(doubles([[0.0]]), 2 * actions.sum(-1)[None], logarithm, 1.0)
-        assert gap.item() - math.log(count) == pytest.approx(expected, abs=0.02)
-
-
 @pytest.mark.parametrize(("mean", "log_std"), [(0.0, 0.0), (1.5, -1.0), (-0.7, 0.5)])
 def test_the_divergence_from_the_standard_normal_is_its_integral(mean: float, log_std: float) -> None:
     std = math.exp(log_std)
@@ -121,18 +98,6 @@ def test_uniform_actions_cover_the_range_with_their_density() -> None:
     assert action.shape == (50, 100, 3)
     assert density == pytest.approx(3 * math.log(0.5))
     assert stats.kstest(action.double().numpy().ravel(), stats.uniform(-1, 2).cdf).pvalue > 1e-3
-
-
-def test_repeated_samples_differ_and_have_their_own_density() -> None:
-    torch.manual_seed(0)
-    policy = SquashedGaussianPolicy(
-        torch.randn(4, 2, dtype=torch.float64), 0.3 * torch.randn(4, 2, dtype=torch.float64)
-    )
-    action, log_prob = policy.expand(5).sample_and_log_prob()
-    assert action.shape == (5, 4, 2)
-    assert len(action.unique()) == action.numel()
-    for m in range(5):
-        torch.testing.assert_close(log_prob[m], policy.log_prob(action[m].atanh()), rtol=1e-6, atol=1e-6)
 
 
 def test_samples_of_a_gaussian_follow_it_within_bounds() -> None:

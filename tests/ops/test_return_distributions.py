@@ -86,30 +86,6 @@ def test_the_projection_is_the_papers_algorithm() -> None:
         assert ours[i].tolist() == pytest.approx(want, abs=1e-12)
 
 
-def test_the_projection_of_a_literal_case() -> None:
-    """All mass at 1 moves to 0.5 · 1 + 0.75 = 1.25: three quarters at 1, one quarter at 2."""
-    sure = CategoricalReturn(torch.tensor([[-100.0, -100.0, -100.0, 100.0, -100.0]]), ATOMS)
-    target = sure.backup(torch.tensor([0.75]), torch.tensor([0.5]))
-    assert sure.project(target)[0].tolist() == pytest.approx([0.0, 0.0, 0.0, 0.75, 0.25])
-
-
-def test_a_terminal_reward_becomes_all_the_mass_whatever_was_predicted() -> None:
-    value = CategoricalReturn(torch.randn(1, 5), ATOMS)
-    assert value.project(value.backup(torch.tensor([-1.0]), torch.tensor([0.0])))[0].tolist() == pytest.approx(
-        [0, 1, 0, 0, 0]
-    )
-
-
-def test_projection_keeps_mass_always_and_the_mean_inside_the_support() -> None:
-    value = CategoricalReturn(torch.randn(7, 51), torch.linspace(-10, 10, 51))
-    inside = value.backup(torch.full((7,), 0.37), torch.full((7,), 0.9))
-    outside = value.backup(torch.full((7,), 25.0), torch.full((7,), 0.9))
-    for target in (inside, outside):
-        torch.testing.assert_close(value.project(target).sum(-1), torch.ones(7))
-    torch.testing.assert_close((value.project(inside) * value.atoms).sum(-1), inside.mean(), atol=1e-4, rtol=1e-4)
-    assert ((value.project(outside) * value.atoms).sum(-1) <= 10.0 + 1e-5).all()
-
-
 def test_the_categorical_distance_is_the_cross_entropy() -> None:
     predicted, target = torch.randn(3, 5, dtype=torch.float64), torch.randn(3, 5, dtype=torch.float64)
     atoms = ATOMS.double()

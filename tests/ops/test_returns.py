@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
@@ -131,46 +131,6 @@ def test_returns_sum_to_the_episodes_end_and_bootstrap_truncated_ones(
         if not arrays.final[row, env_index]:
             expected[row, env_index] = multistep(arrays, row, env_index, future(arrays, row, env_index), gamma)
     np.testing.assert_allclose(actual.numpy(), expected, rtol=1e-10, atol=1e-10)
-
-
-@settings(max_examples=50)
-@given(rollouts(), RATES)
-def test_nothing_in_a_dead_row_matters(case: tuple[Rollout, Tensor], rates: tuple[float, float]) -> None:
-    """But for the value of the final observation that it shows, which a truncated row bootstraps from."""
-    (rollout, value), (gamma, trace) = case, rates
-    after_truncation = torch.zeros_like(value, dtype=torch.bool)
-    after_truncation[1:] = rollout.done & ~rollout.terminated
-    final = torch.cat([rollout.final, torch.zeros_like(rollout.final[:1])])
-    spoiled = rollout._replace(reward=torch.where(rollout.final, 1e6, rollout.reward))
-    other = torch.where(final & ~after_truncation, -1e6, value)
-    torch.testing.assert_close(
-        advantages(spoiled, other, gamma=gamma, gae_lambda=trace),
-        advantages(rollout, value, gamma=gamma, gae_lambda=trace),
-    )
-
-
-def test_advantages_equal_a_hand_computed_table() -> None:
-    """γ = λ = ½. Envs: open at both ends; terminates and begins anew; truncated; ends in the last row; begins final."""
-    envs = [Env([0, 0, 0], False), Env([1, 0, 0], False), Env([0, 2, 0], False), Env([0, 0, 1], False),
-             Env([0, 0, 0], True)]  # fmt: skip
-    reward = torch.tensor([[1.0, 2, 3, 4, 9], [1, 9, 3, 4, 5], [1, 2, 9, 4, 5]], dtype=torch.float64)
-    value = torch.tensor([[8.0, 8, 8, 8, 8], [4, 4, 4, 4, 4], [2, 2, 2, 2, 2], [6, 6, 6, 6, 6]], dtype=torch.float64)
-    actual = advantages(rolled(envs, reward), value, gamma=0.5, gae_lambda=0.5)
-    # errors of the open env: 1+2−8 = −5, 1+1−4 = −2, 1+3−2 = 2
-    open_ = [-5 + (-2 + 2 / 4) / 4, -2 + 2 / 4, 2]
-    terminated = [2 - 8, 0, 2 + 3 - 2]
-    truncated = [3 + 2 - 8 + (3 + 1 - 4) / 4, 3 + 1 - 4, 0]
-    at_last = [4 + 2 - 8 + (4 + 1 - 4 + (4 - 2) / 4) / 4, 4 + 1 - 4 + (4 - 2) / 4, 4 - 2]
-    dead_first = [0, 5 + 1 - 4 + (5 + 3 - 2) / 4, 5 + 3 - 2]
-    assert actual.T.tolist() == [open_, terminated, truncated, at_last, dead_first]
-    returns = discounted_returns(rolled(envs, reward), torch.tensor(8.0, dtype=torch.float64), gamma=0.5)
-    assert returns.T.tolist() == [
-        [1 + 0.5 + 0.25 + 1, 1 + 0.5 + 2, 1 + 4],
-        [2, 0, 2 + 4],
-        [3 + 1.5 + 2, 3 + 4, 0],
-        [4 + 2 + 1, 4 + 2, 4],
-        [0, 5 + 2.5 + 2, 5 + 4],
-    ]
 
 
 @given(st.data())
