@@ -17,7 +17,7 @@ from rlbench.nets.dueling import DuelingMLP
 from rlbench.nets.q_heads import DQNHead, QNet, QRDQNHead
 from rlbench.nets.torsos import MLPTorso
 from rlbench.ops.action_distributions import CategoricalPolicy
-from rlbench.ops.losses import discrete_conservative_gap, probable_actions
+from rlbench.ops.losses import probable_actions
 from rlbench.ops.types import Transition
 from tests.algorithms import by_hand, small_nets
 from tests.algorithms.recorded import BATCH, OBS, Array, gradients, numbers, rows
@@ -137,12 +137,6 @@ def test_a_selector_needs_the_online_network_to_choose() -> None:
     options = {"max_grad_norm": None, "double": False, "target_update_interval": 1}
     with pytest.raises(ValueError, match="double=True"):
         QLearner(net, optimizers=[], **options, action_mask=behavior_mask(net, 0.3))
-
-
-def test_conservative_gap_is_log_sum_exp_minus_the_datas_value() -> None:
-    mean = torch.tensor([[1.0, 2.0, 5.0], [4.0, 4.0, 8.0]], dtype=torch.float64).log()
-    gap = discrete_conservative_gap(mean, torch.tensor([2, 0]))
-    assert gap.tolist() == pytest.approx([math.log(8 / 5), math.log(16 / 4)], rel=1e-12)
 
 
 def test_cql_term_is_the_gap_of_mean_quantiles() -> None:

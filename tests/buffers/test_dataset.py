@@ -109,23 +109,6 @@ def test_every_transition_equals_the_files(*, ends: list[int], horizon: int, nex
         assert tuple(one) == pytest.approx(tuple(other), rel=1e-5)
 
 
-def test_a_timeout_bootstraps_from_the_true_final_observation() -> None:
-    replay = ring_of(file_of([0, 2, 0, 1], next_obs=True))
-    assert [row.discount for row in every(replay)] == pytest.approx([0.9, 0.9, 0.9, 0.0])
-    assert [row.next_obs for row in every(replay)] == [2.0, 2.5, 4.0, -1.0]
-
-
-def test_step_without_a_stored_successor_is_not_sampled() -> None:
-    replay = ring_of(file_of([0, 2, 0, 1, 0, 0], next_obs=False))
-    assert [row.obs for row in every(replay)] == [1.0, 3.0, 4.0, 5.0]
-    assert [row.next_obs for row in every(replay)] == [2.0, 4.0, -1.0, 6.0]
-
-
-def test_break_between_rows_is_a_truncation() -> None:
-    replay = ring_of(file_of([0, 0, 0, 1], next_obs=True, jumps={2}), horizon=3)
-    assert [row.next_obs for row in every(replay)] == [2.25, 2.25, -1.0, -1.0]
-
-
 def test_a_shuffled_file_keeps_its_transitions() -> None:
     file = file_of([0] * 9 + [1], next_obs=True)
     order = np.array([3, 1, 4, 0, 9, 2, 6, 5, 8, 7])

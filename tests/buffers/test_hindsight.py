@@ -198,14 +198,6 @@ def test_future_steps_are_equally_likely(steps: int, ends: set[int], limit: int,
     assert chisquare(torch.bincount(offset.long())[1:]).pvalue > 1e-3
 
 
-def test_a_dead_row_gets_no_goal_and_no_weight() -> None:
-    batch = hindsight(one_env(60, {19}).ring, 1.0).sample(4_000)
-    final = batch.slot == 20
-    assert final.any()
-    assert (batch.weight[final] == 0).all() and (batch.obs[final, 3] >= DESIRED).all()
-    assert (batch.weight[~final] == 1).all() and (batch.obs[~final, 3] < DESIRED).all()
-
-
 def test_an_empty_ring_gives_weightless_rows() -> None:
     world = World(goal_ring(2, 20, 3), [[], []])
     play(world, [[0, 0]])

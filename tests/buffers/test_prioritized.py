@@ -62,14 +62,6 @@ def test_slots_are_drawn_in_proportion_to_their_priorities(steps: int) -> None:
     assert chisquare(shares[live], mass[live] / mass.sum() * shares.sum()).pvalue > 1e-4
 
 
-def test_dead_and_incomplete_and_overwritten_rows_are_never_drawn() -> None:
-    replay, sampler = ring(horizon=3, stack=3)
-    for number in range(60):
-        step(replay, number, np.array([number % 4 == 1, number % 6 == 0, False]))
-        if replay.sample_range().rows > 0 and float(sampler.sums.sum()) > 0:
-            assert set(sampler.draw(64, replay.sample_range())[0].tolist()) <= usable(replay)
-
-
 @pytest.mark.parametrize("alpha", [1.0, 0.5])
 def test_a_new_transition_has_the_highest_priority_so_far(alpha: float) -> None:
     replay, sampler = ring(alpha=alpha, steps=6)

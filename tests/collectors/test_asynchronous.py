@@ -1,6 +1,5 @@
 """The asynchronous collector on environments that answer in a scripted order."""
 
-from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -150,17 +149,6 @@ def test_asynchronous_envs_store_the_same_as_synchronous_ones(data: st.DataObjec
     assert set(zip(*ours, strict=True)) <= set(zip(*theirs, strict=True))
 
 
-def test_episodes_and_live_steps_are_counted_per_env() -> None:
-    turns = iter(range(1_000))
-    runner, buffer, _ = apart(lambda waiting: waiting[next(turns) % 2 :: 2])
-    runner.open(0)
-    steps_counted = sum(runner.step() for _ in range(80))
-    assert steps_counted == sum(not row[5] for env_id in range(NUM_ENVS) for row in rows_of(buffer, env_id))
-    reference, _ = together([80])
-    ours, theirs = (Counter(zip(*one.take(), strict=True)) for one in (runner.episode_stats, reference.episode_stats))
-    assert ours and ours <= theirs
-
-
 def test_segment_begins_with_every_env_live() -> None:
     runner, _, _ = apart(lambda waiting: waiting)
     runner.open(0)
@@ -168,19 +156,6 @@ def test_segment_begins_with_every_env_live() -> None:
         runner.step()
     runner.open(1)
     assert runner.step() == NUM_ENVS
-
-
-def test_slow_env_does_not_delay_the_others() -> None:
-    """Env 2 answers every tenth time."""
-    turns = iter(range(1, 1_000))
-    runner, buffer, _ = apart(lambda waiting: waiting if next(turns) % 10 == 0 else waiting[:2])
-    runner.open(0)
-    for _ in range(100):
-        runner.step()
-    assert buffer.size.tolist() == [100, 100, 10]
-    _, whole = together([100])
-    for env_id in range(NUM_ENVS):
-        assert rows_of(buffer, env_id) == rows_of(whole, env_id)[: len(rows_of(buffer, env_id))]
 
 
 def test_actions_stay_with_their_env_until_it_answers() -> None:
