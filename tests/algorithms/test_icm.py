@@ -137,24 +137,6 @@ def test_advantages_contain_the_bonus_of_every_step() -> None:
     assert bool((advantages(batch, value, gamma=GAMMA, gae_lambda=0.95) > plain)[~steps.final].all())
 
 
-def test_n_step_trajectory_follows_its_env_to_the_end_of_the_episode() -> None:
-    replay = ring()
-    trajectory = TrajectoryView(replay).sample(400)
-    cut = 0
-    for i in range(400):
-        row, env = int(trajectory.slot[i]) // replay.num_envs, int(trajectory.slot[i]) % replay.num_envs
-        mask = 1.0
-        for h in range(replay.n_step):
-            at = (row + h) % replay.length
-            assert torch.equal(trajectory.obs[i, h], replay.obs[at, env])
-            assert int(trajectory.action[i, h]) == int(replay.action[at, env])
-            assert trajectory.discounts[i, h].item() == pytest.approx(mask * GAMMA**h)
-            mask *= float(not replay.done[at, env])
-        cut += mask == 0
-        assert torch.equal(trajectory.obs[i, replay.n_step], replay.obs[(row + replay.n_step) % replay.length, env])
-    assert 50 < cut < 350
-
-
 @pytest.mark.parametrize("horizon", [1, 3])
 def test_every_reward_of_an_n_step_return_has_its_bonus(horizon: int) -> None:
     """The documented code paid the bonus into a batch from which no target was made."""
