@@ -1,7 +1,6 @@
 """The choice of a run's update engine, its description, and its record if it fails."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,14 @@ from rlbench.assembly.engine import Engine, engine_of
 from rlbench.cli.inline import environment_of
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
-from rlbench.errors import Interrupted
 from rlbench.records import attempts
+from rlbench.records.store import folder_of
 from rlbench.run import run
 from rlbench.signals import Stop
 from tests.accel.graph_tape import GraphRecorder
 from tests.conftest import Patch
-from tests.forging import locked
+from tests.forging import locked, outcome_of
+from tests.reliability.run_one import carry
 from tests.slow import slow_but
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -113,7 +113,7 @@ def test_run_with_captured_updates_equals_the_eager_run(cell: str, tmp_path: Pat
     suite, algorithm, task = cell.split("/")
     spec = apply_settings(suites.spec(suite, algorithm, task), [parse(text) for text in (*SMALL, *RUNS[cell])])
     spec = spec.model_copy(update={"smoke": suite == "offline"})  # then it learns from random actions
-    plain = weights(spec, tmp_path / "eager", None)
+    plain = weights(spec, tmp_path / "eager")
     recorders: list[GraphRecorder] = []
 
     def taped(_: torch.device, streams: Sequence[torch.Generator]) -> GraphRecorder:
@@ -123,23 +123,17 @@ def test_run_with_captured_updates_equals_the_eager_run(cell: str, tmp_path: Pat
     monkeypatch.setattr(engines, "CudaGraphRecorder", taped)
     monkeypatch.setattr(torch.cuda, "default_generators", (torch.default_generator,))
     monkeypatch.setattr(engines, "graph_engine", lambda _: Engine("cuda-graph"))
-    assert weights(spec, tmp_path / "cuda-graph", None) == plain
+    assert weights(spec, tmp_path / "cuda-graph") == plain
     assert weights(spec, tmp_path / "interrupted", 170) == plain
     assert len(recorders) == 3
     assert all(recorder.graphs for recorder in recorders)
 
 
-def weights(spec: Spec, results: Path, interrupted: int | None) -> str:
+def weights(spec: Spec, results: Path, *stops: int) -> str:
     """The result of a run that is stopped at so many steps and resumed."""
-    for at in (interrupted, None) if interrupted else (None,):
-        store = locked(spec, results)
-        stop = Stop()
-        with suppress(Interrupted):
-            for record in run(spec, Runtime(device="cpu", threads=1), store, stop):
-                if at is not None and record.steps >= at:
-                    stop.signal = 15
-        store.release()
-        assert not [line for line in attempts.read_attempts(store.folder) if line["event"] == "engine"]
-    assert store.outcome is not None
-    assert store.outcome.status == "done"
-    return str(store.outcome.weights)
+    for stop in (*stops, None):
+        carry(spec, results, stop_at=stop)
+    folder = folder_of(spec, results)
+    assert not [line for line in attempts.read_attempts(folder) if line["event"] == "engine"]
+    assert outcome_of(folder).status == "done"
+    return str(outcome_of(folder).weights)

@@ -1,7 +1,10 @@
 """Every kind of learner with tiny settings, for the tests of R1 to R3 and for the soak."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
+
+import pytest
 
 from rlbench import suites
 from rlbench.cli.resolve import resolve
@@ -79,14 +82,11 @@ REGISTERED = Family("mujoco", "ppo", "gym:Pendulum-v1", HOPPER.sets)
 FEW = (CATCH, RAINBOW, PENDULUM, HOPPER, CURIOUS_DOORS, REACH, FLAT, GRID)
 """One of each family."""
 
-BEYOND = (RAINBOW, PENDULUM, HOPPER, REGISTERED, CURIOUS_DOORS, GRID)
-"""Those that are stopped at every change; of the others tests/behavior stops some at places of its own."""
-
 ALL = (
     *FEW,
     GAME,
     *(Family("toy", name, "Catch", BOARD) for name in ("c51", "qrdqn", "iqn", "fqf", "rainbow", "sac")),
-    Family("toy", "dqn", "Catch", (*BOARD, *CURIOUS)),
+    *(Family("toy", name, "Catch", (*BOARD, *CURIOUS)) for name in ("dqn", "sac")),
     Family("toy", "ddpg", "Pendulum-v1", PENDULUM.sets),
     Family("toy", "td3", "Pendulum-v1", PENDULUM.sets),
     Family("toy", "redq", "Pendulum-v1", (*PENDULUM.sets, "algo.updates_per_step=1")),
@@ -103,3 +103,11 @@ ALL = (
     *(Family("offline", name, "Catch", OFFLINE) for name in ("il", "bcq", "crr")),
 )
 """Every learner that there is."""
+
+
+def marked(families: Collection[Family], quick: Collection[Family], mark: pytest.MarkDecorator) -> list[object]:
+    """Parameters of a test, all but the quick ones marked."""
+    return [
+        pytest.param(family, marks=() if family in quick else mark, id="-".join((family.name, *family.sets[-2:])))
+        for family in families
+    ]

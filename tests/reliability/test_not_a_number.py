@@ -12,7 +12,6 @@ import torch
 from safetensors.torch import load_file
 
 import rlbench.run
-from rlbench import suites
 from rlbench.assembly.assemble import build
 from rlbench.cli.app import main
 from rlbench.config.overrides import apply_settings, parse
@@ -25,36 +24,12 @@ from rlbench.signals import Stop
 from tests.commands import stdout_of
 from tests.conftest import Capture, Patch
 from tests.forging import locked
+from tests.reliability.families import ALL, CATCH, FLAT, HOPPER, PENDULUM, Family, marked
 
-SHORT = ("budget.steps=600", "budget.epoch=200", "budget.segment=200", "protocol.episodes=2", "protocol.envs=2")
-REPLAY = ("algo.replay.capacity=400", "algo.learning_starts=100", "algo.batch=8")
-DATASET_STEPS = ("algo.batch=8",)
-FAMILIES = {  # one of each kind of learner: suite, algorithm, task, changes
-    "q": ("toy", "dqn", "Catch", REPLAY),
-    "categorical": ("toy", "rainbow", "Catch", REPLAY),
-    "quantiles": ("toy", "qrdqn", "Catch", REPLAY),
-    "implicit": ("toy", "iqn", "Catch", REPLAY),
-    "proposed": ("toy", "fqf", "Catch", REPLAY),
-    "chooser": ("toy", "sac", "Catch", REPLAY),
-    "soft": ("toy", "sac", "Pendulum-v1", REPLAY),
-    "deterministic": ("toy", "td3", "Pendulum-v1", REPLAY),
-    "ensemble": ("toy", "redq", "Pendulum-v1", (*REPLAY, "algo.updates_per_step=1")),
-    "surrogate": ("toy", "ppo", "Catch", ("algo.rollout_length=8",)),
-    "natural": ("toy", "npg", "Catch", ("algo.rollout_length=8",)),
-    "reinforce": ("toy", "reinforce", "Catch", ("algo.rollout_length=16",)),
-    "curious": ("toy", "ppo+icm", "Doors", ("algo.rollout_length=8",)),
-    **{name: ("offline", name, "rlb-hopper-medium", DATASET_STEPS) for name in suites.algorithms("offline")},
-}
-FEW = ("q", "soft", "surrogate", "td3bc")
+FEW = (CATCH, PENDULUM, HOPPER, FLAT)
 """Of every trainer and every engine one."""
 
 Break = Callable[[Any, float], None]
-
-
-def spec_of(family: str) -> Spec:
-    suite, algorithm, task, changes = FAMILIES[family]
-    spec = suites.spec(suite, algorithm, task, seed=0).model_copy(update={"smoke": suite == "offline"})
-    return apply_settings(spec, [parse(change) for change in (*SHORT, *changes)])
 
 
 def weight(trainer: Any, value: float) -> None:
@@ -123,25 +98,25 @@ def failed(spec: Spec, results: Path) -> str:
     return record.outcome.reason
 
 
-@pytest.mark.parametrize("family", [pytest.param(f, marks=() if f in FEW else pytest.mark.soak) for f in FAMILIES])
+@pytest.mark.parametrize("family", marked(ALL, FEW, pytest.mark.soak))
 @pytest.mark.parametrize("value", [math.nan, pytest.param(math.inf, marks=pytest.mark.soak)])
 def test_nan_weight_fails_the_seed_of_every_learner(
-    family: str, value: float, tmp_path: Path, monkeypatch: Patch
+    family: Family, value: float, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     happened = breaking(2, weight, value, monkeypatch)
-    reason = failed(spec_of(family), tmp_path)
+    reason = failed(family.spec(), tmp_path)
     assert happened
     assert "finite" in reason or "nan" in reason.lower(), reason
 
 
-@pytest.mark.parametrize("family", [pytest.param(f, marks=() if f == "q" else pytest.mark.soak) for f in FEW])
+@pytest.mark.parametrize("family", marked(FEW, [CATCH], pytest.mark.soak))
 @pytest.mark.parametrize("into", [hidden, loss])
 @pytest.mark.parametrize("value", [math.inf, pytest.param(math.nan, marks=pytest.mark.soak)])
 def test_nan_in_auxiliary_networks_and_metrics_fails_the_seed(
-    family: str, into: Break, value: float, tmp_path: Path, monkeypatch: Patch
+    family: Family, into: Break, value: float, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     happened = breaking(2, into, value, monkeypatch)
-    spec = apply_settings(spec_of(family), [parse("budget.segment=600")])  # nothing is saved before an epoch ends
+    spec = apply_settings(family.spec(), [parse("budget.segment=600")])  # nothing is saved before an epoch ends
     assert "finite" in failed(spec, tmp_path)
     assert happened
 
@@ -169,7 +144,7 @@ def test_return_that_no_record_holds_fails_the_seed(
         return trainer
 
     monkeypatch.setattr(rlbench.run, "build", built)
-    assert "return is not a finite number" in failed(spec_of("q"), tmp_path)
+    assert "return is not a finite number" in failed(CATCH.spec(), tmp_path)
 
 
 def test_failed_seed_exits_5_and_counts_in_the_table(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:

@@ -1,28 +1,45 @@
 """R2: a run that is stopped or killed anywhere equals an uninterrupted one, bit for bit."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from rlbench.config.run import Runtime
-from tests.reliability.families import ALL, BEYOND, Family
-from tests.reliability.run_one import carry, ending, epochs_of
+from rlbench.records.store import read_record
+from rlbench.run import run
+from rlbench.signals import Stop
+from tests.forging import locked, outcome_of
+from tests.reliability.families import (
+    ALL,
+    CATCH,
+    CURIOUS_DOORS,
+    FLAT,
+    GAME,
+    GRID,
+    PENDULUM,
+    RAINBOW,
+    REAL,
+    REGISTERED,
+    Family,
+    marked,
+)
+from tests.reliability.run_one import QUIET, carry, ending, epochs_of
 from tests.slow import slow_but
 
-Temporary = pytest.TempPathFactory
 OFTEN = 0.05  # seconds between checkpoints
+RESUMED = (*ALL, REGISTERED, Family("mujoco", "sac", "Humanoid-v4", REAL))
+QUICK = (CATCH, GAME, RAINBOW, PENDULUM, REGISTERED, CURIOUS_DOORS, FLAT, GRID)
 
 
-class Stops:
+class Stops(NamedTuple):
     """The places where a run is interrupted, as shares of its records, and the kind of interruption."""
 
-    def __init__(self, shares: list[float], *, crash: bool, often: bool) -> None:
-        self.shares, self.crash, self.often = shares, crash, often
-
-    def __repr__(self) -> str:
-        return f"Stops({self.shares}, crash={self.crash}, often={self.often})"
+    shares: list[float]
+    crash: bool
+    often: bool
 
 
 STOPS = st.builds(
@@ -34,17 +51,20 @@ STOPS = st.builds(
 )
 
 
-def holds(family: Family, temporary: Temporary, examples: int) -> None:
-    spec, whole = family.spec(), temporary.mktemp("whole")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("examples", [2, pytest.param(8, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("family", marked(RESUMED, QUICK, pytest.mark.slow))
+def test_run_interrupted_anywhere_equals_an_uninterrupted_one(
+    family: Family, examples: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    spec, whole = family.spec(), tmp_path_factory.mktemp("whole")
     records = carry(spec, whole)
     golden = ending(family.folder(whole))
 
     @settings(max_examples=examples, database=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
     @given(STOPS)
     def check(stops: Stops) -> None:
-        stopped(family, temporary.mktemp("stopped"), stops, records)
-
-    def stopped(family: Family, results: Path, stops: Stops, records: int) -> None:
+        results = tmp_path_factory.mktemp("stopped")
         runtime = Runtime(device="cpu", threads=1, checkpoint_seconds=OFTEN if stops.often else 1e9)
         before: list[dict[str, object]] = []
         for share in stops.shares:
@@ -59,17 +79,48 @@ def holds(family: Family, temporary: Temporary, examples: int) -> None:
     check()
 
 
-@pytest.mark.parametrize("family", slow_but([(family,) for family in BEYOND], 1, 3, 5), ids=lambda family: family.name)
-def test_run_of_each_family_interrupted_anywhere_equals_an_uninterrupted_one(
-    family: Family, tmp_path_factory: Temporary
-) -> None:
-    holds(family, tmp_path_factory, 2)
+@pytest.mark.parametrize("remaining", slow_but([1, 2, 5], 1))
+def test_a_run_stopped_in_its_last_evaluation_still_closes_its_last_epoch(tmp_path: Path, remaining: int) -> None:
+    records = carry(CATCH.spec(), tmp_path / "whole")
+    carry(CATCH.spec(), tmp_path / "stopped", records - remaining)
+    carry(CATCH.spec(), tmp_path / "stopped")
+    assert ending(CATCH.folder(tmp_path / "stopped")) == ending(CATCH.folder(tmp_path / "whole"))
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("family", ALL, ids=lambda family: "-".join((family.name, *family.sets[-2:])))
-def test_run_of_every_learner_interrupted_anywhere_equals_an_uninterrupted_one(
-    family: Family, tmp_path_factory: Temporary
-) -> None:
-    holds(family, tmp_path_factory, 8)
+def test_paused_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
+    family = CATCH._replace(sets=(*CATCH.sets, "budget.steps=1200", "budget.epoch=400", "budget.segment=500"))
+    for until, steps in ((1, 400), (401, 800), (1200, 1200)):
+        store = locked(family.spec(), tmp_path)
+        list(run(family.spec(), QUIET, store, Stop(until=until)))
+        store.release()
+        record, ended = read_record(store.folder), steps == 1200
+        assert record.outcome is not None
+        assert (record.epochs[-1].steps, record.outcome.steps) == (steps, steps)
+        assert record.outcome.status == ("done" if ended else "interrupted")
+        assert [record.has_ended(step) for step in (None, steps, steps + 1)] == [ended, True, ended]
+    carry(family.spec(), tmp_path / "whole")
+    assert ending(family.folder(tmp_path)) == ending(family.folder(tmp_path / "whole"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "family",
+    [
+        Family("mujoco", "sac", "Hopper-v4", (*REAL, "task.envs=3", "task.env=envpool", "task.async_batch=2")),
+        GAME._replace(sets=(*GAME.sets, "task.async_batch=2")),
+    ],
+    ids=lambda family: family.name,
+)
+def test_asynchronous_envs_resume_and_record_inexact_steps(family: Family, tmp_path: Path) -> None:
+    spec, at = family.spec(), []
+    for stop in (0, 70, 110):  # the first before anything was collected
+        carry(spec, tmp_path, stop_at=stop)
+        outcome = outcome_of(family.folder(tmp_path))
+        assert outcome.status == "interrupted"
+        assert outcome.inexact == tuple(at[1:])
+        at.append(outcome.env_steps)
+    carry(spec, tmp_path)
+    outcome = outcome_of(family.folder(tmp_path))
+    assert outcome.status == "done"
+    assert outcome.inexact == tuple(at[1:])
+    assert 0 < at[1] < at[2] < spec.budget.steps <= outcome.env_steps < spec.budget.steps + 3

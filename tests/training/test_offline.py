@@ -177,14 +177,6 @@ def test_older_state_without_evaluation_workers_is_loaded() -> None:
     assert lines_of(again) == lines_of(trainer(0)[0])
 
 
-def test_state_restores_the_training_generators() -> None:
-    offline_trainer, _ = trainer(0)
-    torch.manual_seed(5)
-    state, number = offline_trainer.state_dict(), torch.rand(())
-    offline_trainer.load_state_dict(state)
-    assert torch.rand(()) == number
-
-
 def test_state_of_other_data_is_refused() -> None:
     offline_trainer, _ = trainer(0)
     with pytest.raises(RefusedFile, match="made with other data than x"):
