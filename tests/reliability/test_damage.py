@@ -25,7 +25,7 @@ from rlbench.report import baseline, runs
 from rlbench.report.integrity import verify_records
 from tests.commands import stderr_of, stdout_of
 from tests.conftest import RecordRun
-from tests.reliability.families import CATCH, FEW, GENERATED
+from tests.reliability.families import CATCH, GENERATED
 from tests.reliability.run_one import carry
 from tests.reliability.scenarios import SET, play, wrote
 
@@ -187,7 +187,10 @@ def torn(path: Path, intact: object, result: object) -> bool:
     return intact[0].outcome is None and now == before[: len(now)] and len(now) >= len(before) - 1
 
 
-def all_refused(kind: str, places: dict[str, Path], examples: int) -> None:
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("examples", [40, pytest.param(1_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_damage_anywhere_is_refused_by_name(kind: str, examples: int, places: dict[str, Path]) -> None:
     of = artefact(kind, places)
     outcomes: list[str] = []
     if not of.checked and kind != "recording":
@@ -200,18 +203,6 @@ def all_refused(kind: str, places: dict[str, Path], examples: int) -> None:
 
     check()
     assert outcomes.count("refused") > 0.8 * (len(outcomes) - outcomes.count("same")), "less than 80 % is refused"
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_damage_anywhere_is_refused_by_name(kind: str, places: dict[str, Path]) -> None:
-    all_refused(kind, places, 40)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("kind", KINDS)
-def test_damage_at_a_thousand_places_is_refused_by_name(kind: str, places: dict[str, Path]) -> None:
-    all_refused(kind, places, 1_000)
 
 
 def test_every_changed_byte_of_an_outcome_is_refused(places: dict[str, Path]) -> None:
@@ -259,8 +250,10 @@ def test_resume_from_a_damaged_checkpoint_is_refused_with_a_remedy(
     path = run / name if (run / name).exists() else run / "checkpoint" / "resume" / name
     raw = path.read_bytes()
     path.write_bytes(raw[: len(raw) // 2] + bytes([raw[len(raw) // 2] ^ 1]) + raw[len(raw) // 2 + 1 :])
+    before = {path: path.read_bytes() for path in run.glob("*.json*")}
     error = stderr_of([*RUN.words(tmp_path / "results"), "--quiet"])
     assert name in error and "start over with --force" in error
+    assert {path: path.read_bytes() for path in run.glob("*.json*")} == before
     assert name in stdout_of(f"verify {tmp_path / 'results'}", 2)
 
 
@@ -268,4 +261,3 @@ def test_damaged_files_of_these_tests_are_all_files_of_a_run(places: dict[str, P
     files_of_run = {path for path in places["done"].rglob("*") if path.is_file() and path.name != ".lock"}
     covered = {path for kind in ("done", "best") for path in artefact(kind, places).files}
     assert files_of_run - covered == set((places["done"] / "checkpoint" / "last").iterdir()), "as those of the best"
-    assert CATCH in FEW

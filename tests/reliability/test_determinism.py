@@ -41,22 +41,17 @@ def outcomes(
     return {family.name: ending(family.folder(folder / "results", seed=1)) for family in families}
 
 
-@pytest.mark.slow
-def test_process_hash_seed_folder_core_and_earlier_runs_change_no_bit(tmp_path: Path) -> None:
-    """The second process counts its hashes otherwise, stands elsewhere, has one core and runs other seeds before."""
-    golden = outcomes(COMPARED, tmp_path / "here", "0")
-    others = outcomes(COMPARED[::-1], tmp_path / "there and elsewhere", "4242", seeds="0-1", cores=1)
-    for family in COMPARED:
-        assert others[family.name] == golden[family.name], family.name
-    assert len({str(one[0]) for one in golden.values()}) == len(COMPARED), "they are compared with themselves"
-
-
-@pytest.mark.soak
 @pytest.mark.timeout(900)
-def test_every_family_is_deterministic_across_processes(tmp_path: Path) -> None:
-    families = (*FEW, GAME)
-    golden = outcomes(families, tmp_path / "here", "1")
-    assert outcomes(families[::-1], tmp_path / "there", "2", seeds="0-1", cores=1) == golden
+@pytest.mark.parametrize(
+    "families", [pytest.param(COMPARED, marks=pytest.mark.slow), pytest.param((*FEW, GAME), marks=pytest.mark.soak)]
+)
+def test_process_hash_seed_folder_core_and_earlier_runs_change_no_bit(
+    families: tuple[Family, ...], tmp_path: Path
+) -> None:
+    """The second process counts its hashes otherwise, stands elsewhere, has one core and runs other seeds before."""
+    golden = outcomes(families, tmp_path / "here", "0")
+    assert outcomes(families[::-1], tmp_path / "there and elsewhere", "4242", seeds="0-1", cores=1) == golden
+    assert len({str(one[0]) for one in golden.values()}) == len(families), "they are compared with themselves"
 
 
 @pytest.mark.parametrize("family", [CATCH, HOPPER], ids=lambda family: family.name)

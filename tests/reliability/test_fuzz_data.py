@@ -278,12 +278,7 @@ FUZZED = {
 }
 
 
+@pytest.mark.parametrize("count", ["few", pytest.param("many", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("kind", slow_but(FUZZED, 0, 2, 6, *range(8, len(FUZZED), 2)))
-def test_fuzzed_files_are_read_or_refused(kind: str) -> None:
-    FUZZED[kind].check(FUZZED[kind].few)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("kind", FUZZED)
-def test_thousand_fuzzed_files_are_read_or_refused(kind: str) -> None:
-    FUZZED[kind].check(FUZZED[kind].many)
+def test_fuzzed_files_are_read_or_refused(kind: str, count: str) -> None:
+    FUZZED[kind].check(getattr(FUZZED[kind], count))

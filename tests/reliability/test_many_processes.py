@@ -12,55 +12,43 @@ import pytest
 from rlbench import suites
 from rlbench.records.locks import FolderLock, holder
 from rlbench.records.store import Store, folder_of, read_record
+from tests.commands import RLBENCH
 from tests.forging import locked
+from tests.reliability.families import CATCH
 
-PARTS = ("spec.json", "epochs.jsonl", "outcome.json")
-SETS = (
-    "budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.learning_starts=100", "algo.batch=8",
-    "protocol.episodes=8", "protocol.envs=8", "algo.replay.capacity=400",
-)  # fmt: skip
+PARTS = {"spec.json", "epochs.jsonl", "outcome.json", "checkpoint", ".lock"}
 
 
 def started(results: Path, seeds: str) -> subprocess.Popen[str]:
-    words = [sys.executable, "-m", "rlbench", "run", "toy", "dqn", "--task", "Catch", "--seeds", seeds, "--json"]
-    words += ["--device", "cpu", "--results", str(results), *(w for s in SETS for w in ("--set", s))]
+    words = [*RLBENCH, *CATCH.words(results, seeds), "--json"]
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def folders(results: Path) -> list[Path]:
-    return sorted(results.glob("toy/dqn/Catch/*/seed=*"))
-
-
-def together(results: Path, processes: int, seeds: int) -> None:
-    """``processes`` want ``seeds`` each; whoever finds one held leaves it alone and says so."""
-    running = [started(results, f"0-{seeds - 1}") for _ in range(processes)]
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("processes", "seeds"), [pytest.param(4, 2, marks=pytest.mark.slow), pytest.param(16, 8, marks=pytest.mark.soak)]
+)
+def test_many_processes_run_each_seed_once(processes: int, seeds: int, tmp_path: Path) -> None:
+    """Each wants every seed; whoever finds one held leaves it alone and says so."""
+    running = [started(tmp_path, f"0-{seeds - 1}") for _ in range(processes)]
     outputs = [process.communicate(timeout=170) for process in running]
     assert [process.returncode for process in running] == [0] * processes, [error for _, error in outputs]
-    rows = [json.loads(out)["runs"] for out, _ in outputs]
-    assert {row["status"] for rows_of_one in rows for row in rows_of_one} <= {"done", "running"}
-    began = [line for _, error in outputs for line in error.splitlines() if "starts at" in line or "resumes at" in line]
+    states = [row["status"] for out, _ in outputs for row in json.loads(out)["runs"]]
+    assert set(states) <= {"done", "running"}
+    lines = [line for _, error in outputs for line in error.splitlines()]
+    began = [line for line in lines if "starts at" in line or "resumes at" in line]
     assert len(began) == seeds, f"each seed begins once: {began}"
-    skips = [line for _, error in outputs for line in error.splitlines() if "left alone" in line]
-    assert len(skips) == sum(row["status"] == "running" for rows_of_one in rows for row in rows_of_one)
+    skips = [line for line in lines if "left alone" in line]
+    assert len(skips) == states.count("running")
     pids = {str(process.pid) for process in running}
     assert all(any(f"process {pid} " in line for pid in pids) for line in skips), skips
-    assert len(folders(results)) == seeds
-    for folder in folders(results):
+    folders = [CATCH.folder(tmp_path, seed) for seed in range(seeds)]
+    assert sorted(tmp_path.glob("toy/dqn/Catch/*/seed=*")) == sorted(folders)
+    for folder in folders:
         record = read_record(folder)
         assert record.outcome is not None and record.outcome.status == "done"
-        assert [epoch.number for epoch in record.epochs] == list(range(4))
-        assert {path.name for path in folder.iterdir()} <= {*PARTS, "checkpoint", ".lock"}
-
-
-@pytest.mark.slow
-def test_four_processes_run_each_of_two_seeds_once(tmp_path: Path) -> None:
-    together(tmp_path, processes=4, seeds=2)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(900)
-def test_sixteen_processes_run_each_of_eight_seeds_once(tmp_path: Path) -> None:
-    together(tmp_path, processes=16, seeds=8)
+        assert [epoch.number for epoch in record.epochs] == list(range(5))
+        assert {path.name for path in folder.iterdir()} <= PARTS
 
 
 HOLDS = """
