@@ -79,9 +79,10 @@ def test_a_checkpoint_of_older_code_is_refused_by_name(tmp_path: Path) -> None:
 def test_refused_resume_leaves_the_record_unchanged(tmp_path: Path) -> None:
     """A resume on another device, of a foreign checkpoint or by older code changes nothing of the run."""
     folder = interrupted(CATCH, tmp_path)
-    checkpoint.save(folder / "checkpoint" / "resume", {"device": "cuda", "threads": 1, "engine": "eager"})
-    with pytest.raises(RefusedFile):
+    checkpoint.save(folder / "checkpoint" / "resume", {**saved(folder), "device": "cuda"})
+    with pytest.raises(RefusedFile, match="was made on cuda, not cpu"):
         with_code(CATCH.spec(), tmp_path, "other")
+    assert outcome_of(folder).status == "interrupted"
     assert resumptions(files.read_sealed(folder / "spec.json")) == []
 
 

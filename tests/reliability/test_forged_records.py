@@ -69,15 +69,6 @@ class TestCutRuns:
         assert cell(results) == whole
         assert whole.measured is not None and whole.measured.n == 5
 
-    @pytest.mark.parametrize("status", [None, "interrupted"])
-    def test_no_verdict_is_good_while_a_seed_is_short(self, status: str, record_run: RecordRun, results: Path) -> None:
-        full_runs(record_run, [1.0] * 3)
-        assert cell(results).verdict.word == "REPRODUCED"
-        record_run([-1.0, -1.0], seed=3, status=status, **FULL)
-        row = cell(results)
-        assert row.verdict.word == "INCONCLUSIVE"
-        assert "1 run incomplete" in row.note
-
     def test_a_cell_that_is_below_stays_below_while_a_seed_is_short(self) -> None:
         name = ("mujoco", "ppo", "Hopper-v4")
         low = [run_of(spec_of(name, s), [10.0 + s, 10.0 + s], "done", f"x/{s}") for s in range(5)]
@@ -366,6 +357,7 @@ def test_no_unfinished_seed_hides_behind_a_pooled_verdict(record_run: RecordRun)
 @pytest.mark.parametrize(
     "more",
     [
+        {},
         {"status": None},
         {"environment": OLD},
         {"sets": ["budget.steps=100"]},

@@ -1,6 +1,5 @@
 """R9: no failed, partial, smoke or foreign run raises a cell's score, and no failed seed leaves n."""
 
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -143,28 +142,6 @@ def test_partial_runs_never_raise_a_score_and_failed_seeds_stay_in_n(
             assert after.verdict.word in {"INCONCLUSIVE", "BELOW", "NOT COMPARABLE"}, "failures alone are no success"
 
     holds()
-
-
-@pytest.mark.parametrize("name", CELLS, ids="/".join)
-def test_seed_with_its_full_budget_counts_without_an_outcome(name: tuple[str, str, str], monkeypatch: Patch) -> None:
-    centre, width = spread_of(name)
-    means = [[centre, centre + share * width] for share in (0.0, -0.2, 0.1, -1.5)]
-    done = [run_of(spec_of(name, seed), curve, "done", f"x/{seed}") for seed, curve in enumerate(means)]
-    killed = [replace(run, status="interrupted") if run.seed in {1, 3} else run for run in done]
-    assert cell_of(name, killed, monkeypatch) == cell_of(name, done, monkeypatch)
-
-
-@pytest.mark.parametrize("name", CELLS, ids="/".join)
-def test_failed_seed_counts_as_the_worst(name: tuple[str, str, str], monkeypatch: Patch) -> None:
-    """By hand: three perfect seeds and a failed one that had been perfect too."""
-    centre, _ = spread_of(name)
-    full = [run_of(spec_of(name, seed), [centre, centre], "done", f"x/{seed}") for seed in range(3)]
-    failed_run = run_of(spec_of(name, 3), [10 * abs(centre)] * 2, "failed", "x/3")
-    cell = cell_of(name, [*full, failed_run], monkeypatch)
-    assert cell.measured is not None
-    assert cell.measured.n == 4
-    assert cell.measured.scores[-1] <= min(cell.measured.scores)
-    assert cell.measured.score <= centre
 
 
 def test_survivorship_rules_hold_for_records_on_disk(tmp_path: Path) -> None:
