@@ -1,4 +1,4 @@
-"""Cheap start-up: commands that only read and print work without torch and emulators."""
+"""Cheap start-up: help needs nothing that is slow to import; tests/reliability/test_output.py has the queries."""
 
 import subprocess
 import sys
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.laws.layers import HEAVY
-from tests.laws.source import ROOT
 
 SLOW_TO_START = {"numpy", "scipy", "pandas", "matplotlib", "h5py"}  # not heavy, but too slow for a help page
 
@@ -18,13 +17,6 @@ sys.modules.update(dict.fromkeys({missing!r}))
 sys.argv = ["rlbench", *{arguments!r}]
 runpy.run_module("rlbench", run_name="__main__", alter_sys=True)
 """
-
-PONG = ("atari", "dqn", "PongNoFrameskip-v4")
-READING = [
-    ("list", "suites"), ("list", "algos"), ("list", "tasks"), ("show", *PONG), ("show", *PONG, "--json"),
-    ("table", "atari"), ("table", "atari", "--format", "json"), ("status",), ("verify", str(ROOT / "results" / "toy")),
-    ("data", "list"),
-]  # fmt: skip
 
 
 def rlbench(folder: Path, *arguments: str, missing: set[str]) -> subprocess.CompletedProcess[str]:
@@ -41,13 +33,6 @@ def test_help_needs_nothing_that_takes_long_to_import(tmp_path: Path, arguments:
     done = rlbench(tmp_path, *arguments, missing=HEAVY | SLOW_TO_START)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arguments", READING, ids=" ".join)
-def test_reading_needs_neither_torch_nor_an_emulator(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    done = rlbench(tmp_path, *arguments, missing=HEAVY)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Memory of a run: ``python -m tests.reliability.measured SUITE ALGO TASK FOLDER FIELD=VALUE…`` as JSON.
+"""Memory that a process of its own takes, as JSON: ``python -m tests.reliability.measured WORK WORDS…``.
 
 What the interpreter, torch and the emulators take before anything is built is the base; the rest, at its peak, is what
 ``footprint`` promises to know.
@@ -15,14 +15,16 @@ import rlbench.run
 from rlbench import suites
 from rlbench.assembly.assemble import build
 from rlbench.assembly.device import keep_memory
-from rlbench.assembly.environments import environments
-from rlbench.buffers.ring import RingBuffer
+from rlbench.assembly.environments import describe, environments
+from rlbench.buffers.ring import COLUMNS, SAVED_NAMES, ArraySpec, RingBuffer
 from rlbench.config.footprint import footprint
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
+from rlbench.datasets import checksums
 from rlbench.run import run
 from rlbench.signals import Stop
 from tests.forging import locked
+from tests.rings import ring_of
 
 
 def resident(name: str) -> int:
@@ -54,14 +56,20 @@ def fill(*parts: Any) -> Any:
     return trainer
 
 
-def measure(spec: Spec, folder: Path, dataset: str | None = None) -> dict[str, int]:
-    """Run it, and tell base, growth at its peak and what was foreseen."""
+def base_now() -> int:
+    """The bytes of this process, whose peak is forgotten."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return resident("VmRSS")
+
+
+def run_grown(suite: str, algorithm: str, task: str, folder: str, *changes: str) -> dict[str, int]:
+    """A run with changes of its settings: base, growth at its peak and the estimate."""
+    spec = apply_settings(suites.spec(suite, algorithm, task), [parse(change) for change in changes])
     rlbench.run.build = fill
     warm(spec)
-    Path("/proc/self/clear_refs").write_text("5")
-    base = resident("VmRSS")
-    store = locked(spec, folder)
-    for _ in run(spec, Runtime(device="cpu", threads=1, dataset=dataset), store, Stop()):
+    base = base_now()
+    store = locked(spec, Path(folder))
+    for _ in run(spec, Runtime(device="cpu", threads=1), store, Stop()):
         pass
     store.release()
     need = footprint(spec)
@@ -75,8 +83,35 @@ def measure(spec: Spec, folder: Path, dataset: str | None = None) -> dict[str, i
     }
 
 
+def loaded_data(path: str, algorithm: str) -> dict[str, int]:
+    """Loading a data set, beside the estimate."""
+    spec = suites.spec("offline", algorithm, "rlb-halfcheetah-medium", seed=0)
+    info = describe(spec)
+    warm(spec)
+    checksums.seal_of(Path(path))
+    base = base_now()
+    trainer = build(spec, Runtime(device="cpu", threads=1, dataset=path), info)
+    growth = resident("VmHWM") - base
+    del trainer
+    return {"growth": growth, "foreseen": footprint(spec).replay}
+
+
+def loaded_ring() -> dict[str, int]:
+    """Loading the state of a ring, beside the ring."""
+    keep_memory()
+    frame = ArraySpec((84, 84), torch.uint8)
+    full = ring_of(1, 20_000, stack=4, obs=frame)
+    state = {**full.state_dict(), "size": full.length - 1}
+    for name in COLUMNS:
+        state[SAVED_NAMES.get(name, name)] = torch.ones_like(getattr(full, name))
+    ring = full.obs.nbytes
+    del full
+    base = base_now()
+    ring_of(1, 20_000, stack=4, obs=frame).load_state_dict(state)
+    return {"growth": resident("VmHWM") - base, "ring": ring}
+
+
+WORK = {"run": run_grown, "data": loaded_data, "ring": loaded_ring}
+
 if __name__ == "__main__":
-    suite, algorithm, task, folder, *changes = sys.argv[1:]
-    dataset = next((c.removeprefix("dataset=") for c in changes if c.startswith("dataset=")), None)
-    settings = [parse(change) for change in changes if not change.startswith("dataset=")]
-    print(json.dumps(measure(apply_settings(suites.spec(suite, algorithm, task), settings), Path(folder), dataset)))  # noqa: T201 - to who started it
+    print(json.dumps(WORK[sys.argv[1]](*sys.argv[2:])))  # noqa: T201 - to who started it

@@ -11,6 +11,7 @@ from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -70,48 +71,6 @@ def test_doctor_names_the_update_engine_and_the_reason(monkeypatch: pytest.Monke
     assert (state, detail.partition(";")[0]) == ("ok", "eager: no CUDA GPU")
 
 
-@pytest.mark.parametrize(
-    ("package", "suite", "line", "remedy"),
-    [
-        ("torch", "toy", "torch", "pip install 'torch>=2.10'"),
-        ("gymnasium", "toy", "gymnasium", "pip install 'gymnasium>=1.2'"),
-        ("ale_py.roms", "atari", "ale", "pip install 'ale-py"),
-        ("mujoco", "mujoco", "mujoco", "pip install 'mujoco>=3.2,<4'"),
-        ("gymnasium_robotics", "goals", "gymnasium_robotics", "pip install 'gymnasium-robotics>=1.4'"),
-        ("h5py", "offline", "h5py", "pip install 'h5py>=3.12'"),
-    ],
-)
-def test_a_missing_package_is_exit_2_with_its_remedy(
-    package: str, suite: str, line: str, remedy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    without(monkeypatch, package)
-    code, rows = actual(suite)
-    assert code == 2
-    ((state, detail),) = rows[line]
-    assert state == "missing" and remedy in detail
-
-
-def test_missing_roms_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = doctor._rom
-    monkeypatch.setattr(doctor, "_rom", lambda roms, game: game != "pong" and usual(roms, game))
-    code, rows = actual("atari")
-    assert code == 2 and rows["ale roms"][0][0] == "missing" and "none for pong;" in rows["ale roms"][0][1]
-
-
-def test_full_disk_little_memory_and_read_only_folder_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(shutil, "disk_usage", lambda _: Usage(10**12, 10**12, 5))
-        code, rows = actual("toy")
-        assert code == 2 and "needed; free some" in rows["disk"][0][1]
-    with monkeypatch.context() as patch:
-        patch.setattr(machine, "available_memory", lambda: 10_000_000)
-        code, rows = actual("toy")
-        assert code == 2 and rows["memory"][0][0] == "missing" and "close other programs" in rows["memory"][0][1]
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    code, rows = actual("toy")
-    assert code == 2 and "cannot be written" in rows["disk"][0][1] and "RLBENCH_RESULTS" in rows["disk"][0][1]
-
-
 def test_gpu_without_a_cuda_torch_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     torch = importlib.import_module("torch")
     with monkeypatch.context() as patch:
@@ -134,41 +93,73 @@ def test_data_folders_are_listed_with_their_contents(monkeypatch: pytest.MonkeyP
     assert actual("offline")[1]["own data"] == [("ok", f"2 sets in {corpus}")]
 
 
-def test_missing_compiler_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda _: None)
-    code, rows = actual("toy")
-    assert code == 0 and rows["c++ compiler"][0][0] == "optional" and "apt install g++" in rows["c++ compiler"][0][1]
+class Lack(NamedTuple):
+    """A machine that lacks something, and what doctor says of it."""
+
+    suite: str
+    take: Callable[[pytest.MonkeyPatch], None]
+    line: str
+    remedy: str
+    code: int = 2
 
 
-SETTINGS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
-    "torch": ("toy", lambda patch: without(patch, "torch")),
-    "gymnasium": ("mujoco", lambda patch: without(patch, "gymnasium", "mujoco")),
-    "emulator": ("atari", lambda patch: without(patch, "ale_py.roms")),
-    "roms": ("atari", lambda patch: patch.setattr(doctor, "_rom", lambda _roms, _game: False)),
-    "robotics": ("goals", lambda patch: without(patch, "gymnasium_robotics")),
-    "hdf5": ("offline", lambda patch: without(patch, "h5py")),
-    "envpool": ("atari", lambda patch: patch.setattr(importlib.util, "find_spec", lambda _: None)),
-    "compiler": ("toy", lambda patch: patch.setattr(shutil, "which", lambda _: None)),
-    "driver": ("toy", lambda patch: patch.setattr(doctor, "DRIVER", Path("/"))),
-    "disk": ("toy", lambda patch: patch.setattr(shutil, "disk_usage", lambda _: Usage(10**12, 10**12, 5))),
-    "permission": ("toy", lambda patch: patch.setattr(os, "access", lambda *_: False)),
-    "memory": ("mujoco", lambda patch: patch.setattr(machine, "available_memory", lambda: 10_000_000)),
-    "some memory": ("mujoco", lambda patch: patch.setattr(machine, "available_memory", lambda: 1_400_000_000)),
-}
+def without_pong(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = doctor._rom
+    monkeypatch.setattr(doctor, "_rom", lambda roms, game: game != "pong" and usual(roms, game))
+
+
+def with_memory(count: int) -> Callable[[pytest.MonkeyPatch], None]:
+    return lambda patch: patch.setattr(machine, "available_memory", lambda: count)
+
+
+LACKS = {
+    "torch": Lack("toy", lambda patch: without(patch, "torch"), "torch", "pip install 'torch>=2.10'"),
+    "gymnasium": Lack("toy", lambda patch: without(patch, "gymnasium"), "gymnasium", "pip install 'gymnasium>=1.2'"),
+    "mujoco": Lack("mujoco", lambda patch: without(patch, "mujoco"), "mujoco", "pip install 'mujoco>=3.2,<4'"),
+    "emulator": Lack("atari", lambda patch: without(patch, "ale_py.roms"), "ale", "pip install 'ale-py"),
+    "roms": Lack("atari", without_pong, "ale roms", "none for pong;"),
+    "robotics": Lack(
+        "goals", lambda patch: without(patch, "gymnasium_robotics"), "gymnasium_robotics",
+        "pip install 'gymnasium-robotics>=1.4'",
+    ),
+    "hdf5": Lack("offline", lambda patch: without(patch, "h5py"), "h5py", "pip install 'h5py>=3.12'"),
+    "envpool": Lack(
+        "atari", lambda patch: patch.setattr(importlib.util, "find_spec", lambda _: None), "envpool", "not installed", 0
+    ),
+    "compiler": Lack(
+        "toy", lambda patch: patch.setattr(shutil, "which", lambda _: None), "c++ compiler", "`apt install g++`", 0
+    ),
+    "driver": Lack(
+        "toy", lambda patch: patch.setattr(doctor, "DRIVER", Path("/")), "device", "there is an NVIDIA GPU", 0
+    ),
+    "disk": Lack(
+        "toy", lambda patch: patch.setattr(shutil, "disk_usage", lambda _: Usage(10**12, 10**12, 5)), "disk",
+        "needed; free some",
+    ),
+    "permission": Lack(
+        "toy", lambda patch: patch.setattr(os, "access", lambda *_: False), "disk",
+        "cannot be written; name another folder: `export RLBENCH_RESULTS=",
+    ),
+    "memory": Lack("mujoco", with_memory(10_000_000), "memory", "close other programs, or begin with `rlbench run toy"),
+    "some memory": Lack("mujoco", with_memory(1_400_000_000), "memory", "--set algo.replay.capacity="),
+}  # fmt: skip
 REQUIRED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PACKAGES = {*REQUIRED["dependencies"], *REQUIRED["optional-dependencies"]["envpool"]}
 
 
-@pytest.mark.parametrize("what", SETTINGS)
-def test_every_remedy_is_a_valid_command(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    suite, take = SETTINGS[what]
+@pytest.mark.parametrize("what", LACKS)
+def test_whatever_is_missing_is_named_with_a_remedy_that_can_be_typed(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite, take, line, remedy, code = LACKS[what]
     before = actual(suite)[1]
     with monkeypatch.context() as patch:
         take(patch)
-        after = actual(suite)[1]
-    lacking = [detail for lines in after.values() for state, detail in lines if state != "ok"]
-    assert lacking and after != before
-    for detail in lacking:
+        after_code, after = actual(suite)
+    assert after != before and after_code == code
+    ((state, detail),) = after[line]
+    assert state == ("missing" if code else "optional") and remedy in detail
+    for detail in (detail for lines in after.values() for state, detail in lines if state != "ok"):
         commands = [shlex.split(command) for command in re.findall(r"`([^`]+)`", detail)]
         assert commands, detail
         for words in commands:
@@ -193,5 +184,3 @@ def test_remedy_for_little_memory_is_a_fitting_replay_capacity(monkeypatch: pyte
     suite, algo, _, field = command.split()
     spec = resolve(suite, algo, suites.tasks(suite, with_reference=True)[0], sets=[field]).spec
     assert state == "missing" and footprint(spec).total < 1_400_000_000
-    monkeypatch.setattr(machine, "available_memory", lambda: 10_000_000)
-    assert "rlbench run toy dqn" in actual("mujoco")[1]["memory"][0][1]

@@ -35,7 +35,7 @@ REPLAYED_PONG = ("algo.replay.capacity=20000", "algo.learning_starts=120", *PONG
 
 def measurement(*words: str) -> dict[str, int]:
     """The memory that a process of its own reports."""
-    done = run_process([sys.executable, "-m", *words], timeout=600)
+    done = run_process([sys.executable, "-m", "tests.reliability.measured", *words], timeout=600)
     assert done.returncode == 0, done.stderr
     numbers: dict[str, int] = json.loads(done.stdout)
     return numbers
@@ -61,7 +61,7 @@ def budget(steps: int) -> list[str]:
 def test_memory_of_a_run_is_estimated_within_a_tenth(
     suite: str, algorithm: str, task: str, steps: int, changes: tuple[str, ...], tmp_path: Path
 ) -> None:
-    memory = measurement("tests.reliability.measured", suite, algorithm, task, str(tmp_path), *budget(steps), *changes)
+    memory = measurement("run", suite, algorithm, task, str(tmp_path), *budget(steps), *changes)
     assert abs(memory["growth"] / memory["foreseen"] - 1) < 0.1, memory
 
 
@@ -83,7 +83,7 @@ def write_dataset(path: Path, steps: int, features: int = 17, actions: int = 6) 
 @pytest.mark.parametrize(("algorithm", "steps"), [("td3bc", 200_000), ("td3bc", 1_000_000), ("cql", 1_000_000)])
 def test_loading_a_million_steps_takes_a_quarter_of_a_gigabyte(algorithm: str, steps: int, tmp_path: Path) -> None:
     path = write_dataset(tmp_path / "rlb-halfcheetah-medium.hdf5", steps)
-    memory = measurement("tests.reliability.loading", str(path), algorithm)
+    memory = measurement("data", str(path), algorithm)
     assert memory["growth"] <= 250 * steps + 12_000_000, memory  # and networks, their libraries and chunks
     if steps == 1_000_000:
         assert memory["growth"] <= 250_000_000
@@ -116,7 +116,7 @@ def test_data_read_once_give_the_same_ring_to_the_bit(normalize: str, without: t
 
 def test_loading_a_state_does_not_double_the_rings_memory() -> None:
     """Resuming a run of a million frames took 14 GB instead of 7."""
-    memory = measurement("tests.reliability.resuming")
+    memory = measurement("ring")
     assert memory["growth"] < 0.1 * memory["ring"], memory
 
 

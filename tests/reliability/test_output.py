@@ -131,6 +131,7 @@ QUERIES = [
     ["--help"], ["--version"], ["run", "--help"], ["list", "suites"], ["list", "tasks"], ["list", "runs"],
     ["show", "atari", "dqn", "PongNoFrameskip-v4"], ["show", "mujoco", "ppo", "Hopper-v4", "--documented"],
     ["table", "all"], ["table", "toy", "--json"], ["status"], ["plan", "toy"], ["check", "mujoco"], ["data", "list"],
+    ["list", "algos"], ["show", "toy", "dqn", "Catch", "--json"], ["verify", str(ROOT / "results" / "toy")],
 ]  # fmt: skip
 
 ALONE = """
