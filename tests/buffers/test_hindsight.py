@@ -1,7 +1,5 @@
 """HindsightReplay against a reference implementation that stores every episode as a list."""
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import pytest
 import torch
@@ -13,6 +11,7 @@ from rlbench.buffers.hindsight import GoalLayout, HindsightReplay
 from rlbench.buffers.prioritized import PrioritizedSampler
 from rlbench.buffers.ring import COLUMNS, ArraySpec, RingBuffer
 from tests.buffers.counting import Touched
+from tests.buffers.played import Episode, World
 from tests.rings import ring_of, same_batches
 
 LAYOUT, WIDTH = GoalLayout(observation=1, goal=2), 5
@@ -29,77 +28,29 @@ def repaid(achieved: torch.Tensor, desired: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(reward_of(achieved.numpy(), desired.numpy()))
 
 
-@dataclass
-class Episode:
-    """k + 1 observations and k steps of one env."""
-
-    observations: list[np.ndarray] = field(default_factory=list)
-    first: int = 0  # the row, had the ring no end, of the first observation
-    ended: bool = False
-
-
-@dataclass
-class World:
-    """Envs of episodes played into a ring, and the same kept naively."""
-
-    ring: RingBuffer
-    episodes: list[list[Episode]]
-    row: int = 0
-
-    def obs_now(self) -> np.ndarray:
-        envs = np.arange(self.ring.num_envs)
-        number = self.row * self.ring.num_envs + envs + 1.0  # every row of every env shows and achieves its own
-        rows = [e[-1].first if e else 0 for e in self.episodes]
-        return np.stack([number, number, -number, DESIRED + np.array(rows), DESIRED + envs], 1).astype(np.float32)
-
-    def at(self, slot: int) -> tuple[Episode, int]:
-        """The episode that a slot lies in, and which of its steps it is; the newest, where the slot was reused."""
-        place, env = divmod(slot, self.ring.num_envs)
-        row = self.row - (self.row - place) % self.ring.length
-        episode = next(e for e in self.episodes[env] if e.first <= row < e.first + len(e.observations))
-        return episode, row - episode.first
-
-
 def goal_ring(num_envs: int, rows: int, horizon: int, stack: int = 1, width: int = WIDTH) -> RingBuffer:
     ring = ring_of(num_envs, rows, horizon, stack, obs=ArraySpec((width,), torch.float32))
     ring.obs.fill_(torch.nan)  # what was never written is nobody's goal
     return ring
 
 
-def play(world: World, ends: list[list[int]], close_at: int | None = None) -> None:
-    """Steps as ``ends[row][env]`` says: 0 goes on, 1 terminates, 2 truncates; a row after an end ignores it."""
-    ring, envs = world.ring, range(world.ring.num_envs)
-    begin(world, list(envs))
-    for number, codes in enumerate(ends):
-        final = [world.episodes[env][-1].ended for env in envs]
-        if number == close_at:
-            ring.truncate_episodes()
-            world.row += 1
-            begin(world, list(envs))
-            continue
-        now = np.array([0 if final[env] else codes[env] for env in envs])
-        before = np.stack([world.episodes[env][-1].observations[-1] for env in envs])
-        world.row += 1
-        obs_now = world.obs_now()
-        obs_now[:, 3:] = before[:, 3:]  # what is wanted holds for the episode
-        ring.add_transitions(torch.from_numpy(now), reward_of(obs_now[:, 1:3], obs_now[:, 3:]), now == 1, now == 2)
-        begin(world, [env for env in envs if final[env]], obs_now)
-        for env in envs:
-            if not final[env]:
-                world.episodes[env][-1].observations.append(obs_now[env])
-                world.episodes[env][-1].ended = bool(now[env])
+def world_of(num_envs: int, rows: int, horizon: int = 1) -> World:
+    """Every row of every env shows and achieves its own number; what is wanted holds for the episode."""
+    envs = np.arange(num_envs)
+
+    def observe(row: int, first_rows: list[int]) -> np.ndarray:
+        number = row * num_envs + envs + 1.0
+        return np.stack([number, number, -number, DESIRED + np.array(first_rows), DESIRED + envs], 1).astype(np.float32)
+
+    return World(goal_ring(num_envs, rows, horizon), observe, reward=lambda _, obs: reward_of(obs[:, 1:3], obs[:, 3:]))
 
 
-def begin(world: World, fresh: list[int], obs_now: np.ndarray | None = None) -> None:
-    """Show a row: new episodes in the envs ``fresh``, and in the others the observations ``obs_now``."""
-    for env in fresh:
-        world.episodes[env].append(Episode(first=world.row))
-    new = world.obs_now()
-    frames = new if obs_now is None else obs_now
-    for env in fresh:
-        frames[env] = new[env]
-        world.episodes[env][-1].observations.append(frames[env])
-    world.ring.add_observations(frames)
+def episode_at(world: World, slot: int) -> tuple[Episode, int]:
+    """The episode that a slot lies in, and which of its steps it is; the newest, where the slot was reused."""
+    place, env = divmod(slot, world.ring.num_envs)
+    row = world.row - (world.row - place) % world.ring.length
+    episode = next(e for e in world.episodes[env] if row in e.rows)
+    return episode, row - episode.rows[0]
 
 
 @st.composite
@@ -108,8 +59,8 @@ def worlds(draw: st.DrawFn) -> World:
     rows, steps = draw(st.integers(horizon + 2, 40)), draw(st.integers(horizon + 1, 90))
     likely = draw(st.sampled_from([[0, 1, 2], [0] * 6 + [1, 2], [0] * 30 + [1, 2], [0]]))
     ends = [[draw(st.sampled_from(likely)) for _ in range(num_envs)] for _ in range(steps)]
-    world = World(goal_ring(num_envs, rows, horizon), [[] for _ in range(num_envs)])
-    play(world, ends, close_at=draw(st.none() | st.integers(1, steps - 1)))
+    world = world_of(num_envs, rows, horizon)
+    world.play(ends, close_at=draw(st.none() | st.integers(1, steps - 1)))
     return world
 
 
@@ -122,7 +73,7 @@ def hindsight(ring: RingBuffer, her_ratio: float = 0.875, limit: int = 50, seed:
 
 def naive(world: World, slot: int, offset: int) -> tuple[np.ndarray, np.ndarray, float]:
     """Observation, next observation and n-step sum of a slot, had its episode wanted what it achieved later."""
-    episode, t = world.at(slot)
+    episode, t = episode_at(world, slot)
     steps = min(world.ring.n_step, len(episode.observations) - 1 - t)
     goal = episode.observations[t + offset][1:3]
     both = [np.concatenate([episode.observations[u][:3], goal]) for u in (t, t + steps)]
@@ -148,7 +99,7 @@ def test_relabeled_goal_is_a_future_goal_of_the_episode(world: World, her_ratio:
             assert her_ratio < 1 or plain.weight[i] == 0
             assert all(torch.equal(ours[i], theirs[i]) for ours, theirs in zip(batch, plain, strict=True))
             continue
-        episode, t = world.at(slot)
+        episode, t = episode_at(world, slot)
         future = [o[1] for o in episode.observations[t + 1 : t + 1 + limit]]
         assert batch.obs[i, 3] in future
         obs, next_obs, reward = naive(world, slot, 1 + future.index(batch.obs[i, 3]))
@@ -168,8 +119,8 @@ def test_hindsight_samples_the_same_slots_and_share_zero_changes_nothing(world: 
 
 
 def one_env(steps: int, ends: set[int], horizon: int = 1, rows: int = 200) -> World:
-    world = World(goal_ring(1, rows, horizon), [[]])
-    play(world, [[1 if number in ends else 0] for number in range(steps)])
+    world = world_of(1, rows, horizon)
+    world.play([[1 if number in ends else 0] for number in range(steps)])
     return world
 
 
@@ -199,8 +150,8 @@ def test_future_steps_are_equally_likely(steps: int, ends: set[int], limit: int,
 
 
 def test_an_empty_ring_gives_weightless_rows() -> None:
-    world = World(goal_ring(2, 20, 3), [[], []])
-    play(world, [[0, 0]])
+    world = world_of(2, 20, 3)
+    world.play([[0, 0]])
     assert (hindsight(world.ring, 1.0).sample(16).weight == 0).all()
 
 
@@ -217,9 +168,9 @@ def test_hindsight_resumes_from_its_state() -> None:
 
 def test_priorities_reach_the_ring() -> None:
     sampler = PrioritizedSampler(torch.Generator().manual_seed(0), capacity=50, num_envs=1, alpha=1.0, beta=0.0)
-    world = World(goal_ring(1, 50, 1), [[]])
+    world = world_of(1, 50)
     world.ring.sampler = sampler
-    play(world, [[0]] * 20)
+    world.play([[0]] * 20)
     hindsight(world.ring).update_priorities(torch.tensor([3]), torch.tensor([1e6]))
     assert (hindsight(world.ring).sample(64).slot == 3).sum() > 60
 

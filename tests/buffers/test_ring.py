@@ -1,88 +1,28 @@
 """The ring against a reference implementation that stores every episode as a list."""
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlbench.buffers.ring import RingBuffer
 from rlbench.buffers.rollout_view import RolloutView
 from tests.buffers.counting import Touched
+from tests.buffers.played import World
 from tests.rings import ring_of, same_batches
 
 CPU = torch.device("cpu")
 GAMMA = 0.9
 
 
-@dataclass
-class Episode:
-    """One env's episode as it happened: k rewards, k + 1 observations."""
-
-    observations: list[float] = field(default_factory=list)
-    actions: list[int] = field(default_factory=list)
-    rewards: list[float] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)  # the vector step at which each observation was shown
-    terminated: bool = False
-    ended: bool = False
-
-
-@dataclass
-class World:
-    """Envs of random episodes played into a ring, and the same kept naively."""
-
-    ring: RingBuffer
-    num_envs: int
-    episodes: list[list[Episode]]
-    row: int = 0
-
-    def obs_now(self) -> np.ndarray:
-        return np.array([self.row * self.num_envs + env + 1 for env in range(self.num_envs)], np.float32)
-
-
-def play(world: World, ends: list[list[int]], close_at: int | None = None) -> None:
-    """Steps as ``ends[row][env]`` says: 0 goes on, 1 terminates, 2 truncates; a final row ignores all it is sent."""
-    ring, num_envs = world.ring, world.num_envs
-    final = [False] * num_envs
-    obs_now = world.obs_now()
-    ring.add_observations(obs_now)
-    for env in range(num_envs):
-        world.episodes[env].append(Episode([float(obs_now[env])], rows=[world.row]))
-    for number, codes in enumerate(ends):
-        if number == close_at:
-            ring.truncate_episodes()
-            for env in range(num_envs):
-                if not final[env]:
-                    world.episodes[env][-1].ended = True
-            world.row += 1
-            obs_now = world.obs_now()
-            ring.add_observations(obs_now)
-            for env in range(num_envs):
-                world.episodes[env].append(Episode([float(obs_now[env])], rows=[world.row]))
-            final = [False] * num_envs
-        action = np.array([(world.row * 7 + env) % 5 for env in range(num_envs)])
-        reward = np.array([99.0 if final[env] else float(world.row % 11 - env) for env in range(num_envs)], np.float32)
-        now = [0 if final[env] else codes[env] for env in range(num_envs)]
-        terminated, truncated = np.array(now) == 1, (np.array(now) == 2) | np.array(final)
-        ring.add_transitions(torch.from_numpy(action), reward, terminated, truncated)
-        world.row += 1
-        obs_now = world.obs_now()
-        ring.add_observations(obs_now)
-        for env in range(num_envs):
-            if final[env]:
-                world.episodes[env].append(Episode([float(obs_now[env])], rows=[world.row]))
-                final[env] = False
-                continue
-            episode = world.episodes[env][-1]
-            episode.actions.append(int(action[env]))
-            episode.rewards.append(float(reward[env]))
-            episode.observations.append(float(obs_now[env]))
-            episode.rows.append(world.row)
-            if now[env]:
-                episode.ended, episode.terminated = True, now[env] == 1
-                final[env] = True
+def world_of(num_envs: int, rows: int, horizon: int, stack: int) -> World:
+    """Every row of every env shows its own number."""
+    envs = np.arange(num_envs)
+    return World(
+        ring_of(num_envs, rows, horizon, stack),
+        observe=lambda row, _: (row * num_envs + envs + 1).astype(np.float32),
+        reward=lambda row, _: row % 11 - envs,
+    )
 
 
 def expected(world: World, horizon: int, stack: int) -> dict[tuple[int, int], tuple[object, ...]]:
@@ -109,8 +49,8 @@ def worlds(draw: st.DrawFn) -> tuple[World, int, int]:
     steps = draw(st.integers(horizon + 1, 90))
     likely = draw(st.sampled_from([[0, 1, 2], [0] * 6 + [1, 2], [0] * 30 + [1, 2], [0]]))
     ends = [[draw(st.sampled_from(likely)) for _ in range(num_envs)] for _ in range(steps)]
-    world = World(ring_of(num_envs, rows, horizon, stack), num_envs, [[] for _ in range(num_envs)])
-    play(world, ends, close_at=draw(st.none() | st.integers(1, steps - 1)))
+    world = world_of(num_envs, rows, horizon, stack)
+    world.play(ends, close_at=draw(st.none() | st.integers(1, steps - 1)))
     return world, horizon, stack
 
 
@@ -118,7 +58,7 @@ def usable(world: World) -> list[tuple[int, int]]:
     """Every (row, env) that the ring's own span may draw, by the vector step at which it was shown."""
     span = world.ring.sample_range()
     rows = [world.row - span.n_step - i for i in range(int(span.rows))]
-    return [(row, env) for row in rows for env in range(world.num_envs)]
+    return [(row, env) for row in rows for env in range(world.ring.num_envs)]
 
 
 @given(worlds())
@@ -127,7 +67,7 @@ def test_sampled_transitions_equal_the_definition(case: tuple[World, int, int]) 
     ring, want, places = world.ring, expected(world, horizon, stack), usable(world)
     if not places:
         return
-    slot = torch.tensor([(row % ring.length) * world.num_envs + env for row, env in places])
+    slot = torch.tensor([(row % ring.length) * world.ring.num_envs + env for row, env in places])
     batch = ring.gather_transitions(slot, torch.ones(len(slot)))
     for i, place in enumerate(places):
         if batch.weight[i] == 0:
@@ -159,7 +99,7 @@ def test_ring_is_restored_from_its_state(case: tuple[World, int, int]) -> None:
     world, horizon, stack = case
     if not usable(world):
         return
-    copy = ring_of(world.num_envs, world.ring.length, horizon, stack, seed=9)
+    copy = ring_of(world.ring.num_envs, world.ring.length, horizon, stack, seed=9)
     copy.load_state_dict(world.ring.state_dict())
     assert torch.equal(copy.newest_observations(), world.ring.newest_observations())
     same_batches(world.ring.sample(64), copy.sample(64))
@@ -180,8 +120,8 @@ def test_frame_stack_is_padded_with_the_episodes_first_frame() -> None:
 
 
 def test_uniform_sampling_draws_every_usable_slot_equally_often() -> None:
-    world = World(ring_of(3, 11, 2, 2), 3, [[], [], []])
-    play(world, [[0, 0, 0]] * 40)
+    world = world_of(3, 11, 2, 2)
+    world.play([[0, 0, 0]] * 40)
     span = world.ring.sample_range()
     count = int(span.rows) * 3
     assert count == (10 - 2 + 1 - 1) * 3
@@ -242,9 +182,9 @@ def test_rollout_has_the_last_rows_in_time_order(case: tuple[World, int, int], d
     ring, add_transitions = world.ring, expected_rows(world, stack)
     rows = data.draw(st.integers(1, min(world.row, ring.length - stack)))
     rollout = RolloutView(ring).rollout(rows)
-    obs = rollout.obs.view(rows + 1, world.num_envs, stack)
+    obs = rollout.obs.view(rows + 1, world.ring.num_envs, stack)
     for t in range(rows + 1):
-        for env in range(world.num_envs):
+        for env in range(world.ring.num_envs):
             obs_now, action, reward, terminated, done, final = add_transitions[world.row - rows + t, env]
             assert obs[t, env].tolist() == obs_now
             if t == rows:
