@@ -54,6 +54,12 @@ def empty_folder(tmp_path: Path, monkeypatch: Patch) -> None:
 
 
 @pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """The folder into which ``record_run`` writes."""
+    return tmp_path / "results"
+
+
+@pytest.fixture
 def record_run(tmp_path: Path) -> RecordRun:
     """Writes a run with the given evaluation means, as if it had been trained; gives its folder."""
 

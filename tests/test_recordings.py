@@ -22,8 +22,8 @@ from rlbench.datasets.types import Dataset
 from rlbench.errors import UsageError
 from rlbench.generate import EpisodeRecorder, stored_run
 from rlbench.ops.state_dict import module_state
-from rlbench.records.store import Store
 from rlbench.records.types import Outcome
+from tests.forging import locked
 from tests.rings import ring_of
 
 STEPS = 205
@@ -35,8 +35,7 @@ def run(tmp_path: Path) -> Path:
     spec = suites.spec("toy", "qrdqn", "Catch")
     torch.manual_seed(0)
     learner = dqn.dqn_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
-    store = Store.lock(spec, tmp_path / "results", {})
-    assert store is not None
+    store = locked(spec, tmp_path / "results")
     checkpoint.save(store.folder / "checkpoint" / "best", {"policy": module_state(learner.policy()), "epoch": 0})
     store.release()
     return store.folder
@@ -222,8 +221,8 @@ def test_unsuitable_run_is_refused_before_recording(run: Path, tmp_path: Path) -
 
 def test_metadata_have_the_experts_evaluation(run: Path, tmp_path: Path) -> None:
     assert EXPERT not in record_play(run, tmp_path / "running.frames")[1]  # nobody knows yet
-    store = Store.lock(suites.spec("toy", "qrdqn", "Catch"), tmp_path / "results", {})
-    assert store is not None and store.folder == run
+    store = locked(suites.spec("toy", "qrdqn", "Catch"), tmp_path / "results")
+    assert store.folder == run
     checkpoint.save(run / "checkpoint" / "last", checkpoint.load(run / "checkpoint" / "best"))
     numbers = {"env_steps": 1, "updates": 1, "epochs": 0, "seconds": 1.0, "best_epoch": 0, "weights": None}
     store.finish(Outcome(status="done", reason="budget", final=-0.5, best=0.75, **numbers))

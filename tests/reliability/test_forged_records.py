@@ -55,11 +55,6 @@ def cell(results: Path) -> Cell:
     return next(c for c in every_cell(["toy"], results) if (c.key.algorithm, c.key.task) == ("ppo", "Catch"))
 
 
-@pytest.fixture
-def results(tmp_path: Path) -> Path:
-    return tmp_path / "results"
-
-
 class TestCutRuns:
     def test_a_run_that_reached_its_budget_needs_no_outcome(self, record_run: RecordRun, results: Path) -> None:
         full_runs(record_run, [1.0, 1.0, 1.0, -1.0, -1.0])

@@ -28,11 +28,6 @@ def score_and_seeds(results: Path, suite: str, algorithm: str, task: str) -> tup
     return row["measured"]["score"], row["measured"]["n"]
 
 
-@pytest.fixture
-def results(tmp_path: Path) -> Path:
-    return tmp_path / "results"
-
-
 def test_a_record_with_a_lower_maximum_lifts_no_last_evaluation(record_run: RecordRun, results: Path) -> None:
     budget = suites.spec("offline", "td3bc", "hopper-medium-v2").budget
     between = -(-budget.steps // budget.epoch) - 1
@@ -77,9 +72,8 @@ def test_no_imported_evaluation_beyond_the_budget_counts(tmp_path: Path) -> None
 
 
 def test_a_failed_seed_stays_in_n_wherever_a_forced_run_is_killed(
-    record_run: RecordRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    record_run: RecordRun, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    results = tmp_path / "results"
     for number in count():
         record_run([0.0, 0.0], **TOY, status="failed", force=True)
         if not killed_at(monkeypatch, number, lambda: record_run([], **TOY, status=None, force=True)):

@@ -14,12 +14,6 @@ RecordSeeds = Callable[..., list[Path]]
 
 
 @pytest.fixture
-def results(tmp_path: Path) -> Path:
-    """The folder into which ``record_run`` and ``record_seeds`` write."""
-    return tmp_path / "results"
-
-
-@pytest.fixture
 def record_seeds(record_run: RecordRun) -> RecordSeeds:
     """Writes a run for each list of evaluation means, its seeds from ``start`` on."""
 
