@@ -10,7 +10,6 @@ from gymnasium.envs.mujoco.hopper_v4 import HopperEnv
 from numpy.typing import NDArray
 
 from rlbench import checkpoint, suites
-from rlbench.algorithms.reinforce import REINFORCE
 from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
 from rlbench.assembly.policy_export import export_policy
@@ -31,7 +30,6 @@ from rlbench.generate import (
     stored_policy,
     task_of,
 )
-from rlbench.ops.action_distributions import GaussianPolicy
 from rlbench.ops.state_dict import module_state
 from rlbench.seeds import Seeds
 from tests.forging import locked
@@ -263,41 +261,20 @@ def test_the_policy_of_a_run_acts_as_its_learner_does(algorithm: str) -> None:
         scale.update(np.random.default_rng(1).standard_normal((50, 4)).astype(np.float32) * 3 + 1)
         checkpoint_state["scale"], obs_tensor = scale.state_dict(), scale(obs)
     policy = parse_policy(export_policy(spec, checkpoint_state, name="x"), "x")
-    actor = trainer.learner.policy()
+    actor, no_time = trainer.learner.policy(), np.zeros(6, np.int64)
     with torch.no_grad():
-        if scale is None:
-            due, spread = actor(torch.from_numpy(obs_tensor)).mode(), None
-        else:
-            evaluation = (
-                actor(torch.from_numpy(obs_tensor))
-                if isinstance(trainer.learner, REINFORCE)
-                else actor.policy(torch.from_numpy(obs_tensor))
-            )
-            assert isinstance(evaluation, GaussianPolicy)
-            due, spread = trainer.collector.bound(evaluation.mean), evaluation.log_std.exp()
-    np.testing.assert_allclose(policy(obs, np.zeros(6, np.int64)), due.numpy(), atol=1e-5)
+        output = (actor.policy if algorithm in {"ppo", "trpo"} else actor)(torch.from_numpy(obs_tensor))
     policy.fits("InvertedPendulum-v4", features=4, actions=1)
     assert (policy.log_std is None) == (algorithm in {"td3", "ddpg"})
-    if spread is not None:
-        ones = policy(obs, np.zeros(6, np.int64), np.ones((6, 1)))
-        np.testing.assert_allclose(ones, trainer.collector.bound(evaluation.mean + spread).numpy(), atol=1e-5)
-
-
-def test_exported_std_of_sac_equals_its_network() -> None:
-    spec = suites.spec("toy", "sac", "Pendulum-v1")
-    actor = build(spec, Runtime(device="cpu", threads=1), describe(spec)).learner.policy()
-    policy = parse_policy(export_policy(spec, {"policy": module_state(actor), "epoch": 0}, name="x"), "x")
-    obs = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
-    with torch.no_grad():
-        policy_output = actor(torch.from_numpy(obs))
-    actions = policy(obs, np.zeros(6, np.int64), np.full((6, 1), 0.5))
-    np.testing.assert_allclose(
-        actions, (policy_output.mean + policy_output.log_std.exp() / 2).tanh().numpy(), atol=1e-5
-    )
-    assert (policy.metadata.log_std_min, policy.metadata.log_std_max) == (
-        spec.algo.policy.log_std_min,
-        spec.algo.policy.log_std_max,
-    )
+    if policy.log_std is None:
+        np.testing.assert_allclose(policy(obs, no_time), output.mode().numpy(), atol=1e-5)
+        return
+    bound = torch.tanh if algorithm == "sac" else trainer.collector.bound
+    for noise, action in ((None, output.mean), (np.ones((6, 1)), output.mean + output.log_std.exp())):
+        np.testing.assert_allclose(policy(obs, no_time, noise), bound(action).numpy(force=True), atol=1e-5)
+    if algorithm == "sac":
+        bounds = spec.algo.policy.log_std_min, spec.algo.policy.log_std_max
+        assert (policy.metadata.log_std_min, policy.metadata.log_std_max) == bounds
 
 
 @pytest.mark.parametrize(
