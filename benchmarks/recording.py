@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.cases import Case
 from rlbench import suites
-from rlbench.assembly import dqn
+from rlbench.assembly.discrete import q_learning_parts
 from rlbench.assembly.environments import describe
 from rlbench.assembly.restore import policy_player
 from rlbench.collectors.recording import ShardRecorder, record
@@ -80,7 +80,7 @@ def _acting_loop(writer: RecordingWriter, case: Case) -> Iterator[int]:
     torch.set_num_threads(case.threads)
     if not isinstance(spec.algo, QLearningConfig):
         raise TypeError(type(spec.algo).__name__)
-    policy = dqn.dqn_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner.policy()
+    policy = q_learning_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner.policy()
     actor, frame_stack, explorer, envs = policy_player(
         spec, {"policy": module_state(policy)}, epsilon=0.2, num_envs=NUM_ENVS, seed=0
     )

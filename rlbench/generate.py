@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 import rlbench
 from rlbench import checkpoint, suites
 from rlbench.assembly.environments import environments
-from rlbench.assembly.policy_export import export_policy
-from rlbench.assembly.restore import policy_player, q_learning_of
+from rlbench.assembly.restore import export_policy, policy_player, q_learning_of
 from rlbench.collectors.recording import ShardRecorder, record
 from rlbench.config.run import Spec
 from rlbench.config.tasks import Task

@@ -27,7 +27,7 @@ from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import Task
 from rlbench.envs.async_vector import AsyncVector
 from rlbench.envs.base import VectorEnv
-from rlbench.envs.envpool_async import EnvPoolMujoco
+from rlbench.envs.envpool import EnvPoolMujoco
 from rlbench.envs.normalize import ObsNormalizer
 from rlbench.errors import UsageError
 from rlbench.nets import iqn_fqf

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rlbench import checkpoint, suites
 from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
-from rlbench.assembly.policy_export import export_policy
+from rlbench.assembly.restore import export_policy
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime
 from rlbench.datasets.policies import Policy, parse_policy, read_policy_file, serialize

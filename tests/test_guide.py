@@ -129,7 +129,7 @@ def test_an_algorithm_with_its_own_losses_touches_four_files_besides_its_test() 
     files = {block.path for block in blocks(recipe) if block.path}
     assert sorted(files - {"tests/algorithms/test_edac.py"}) == [
         "rlbench/algorithms/edac.py",
-        "rlbench/assembly/offline_continuous.py",
+        "rlbench/assembly/continuous.py",
         "rlbench/config/offline.py",
         "rlbench/suites/offline.py",
     ]

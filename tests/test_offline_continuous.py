@@ -16,7 +16,7 @@ from rlbench.algorithms.iql import IQL
 from rlbench.algorithms.sac import SAC
 from rlbench.algorithms.td3 import TD3BC
 from rlbench.assembly.components import AlgorithmParts
-from rlbench.assembly.offline_continuous import continuous_parts
+from rlbench.assembly.continuous import continuous_offline_parts
 from rlbench.config.offline import BCConfig, BCQConfig, CQLConfig, CRRConfig, IQLConfig, OfflineConfig, TD3BCConfig
 from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.errors import UsageError
@@ -33,30 +33,30 @@ def test_discrete_actions_and_frames_are_refused_in_one_line() -> None:
         (INFO._replace(obs_shape=(84, 84)), r"\(84, 84\)"),
     ):
         with pytest.raises(UsageError, match=rf"^offline/td3bc/x: [^\n]*{word}[^\n]*$"):
-            continuous_parts("offline/td3bc/x", OfflineConfig(), info, CPU)
+            continuous_offline_parts("offline/td3bc/x", OfflineConfig(), info, CPU)
 
 
 def test_the_defaults_of_every_method_are_its_documented_settings() -> None:
-    bcq = continuous_parts("x", OfflineConfig(method=BCQConfig()), INFO, CPU).learner
+    bcq = continuous_offline_parts("x", OfflineConfig(method=BCQConfig()), INFO, CPU).learner
     assert isinstance(bcq, BCQ)
     assert bcq.config == BCQConfig()
     assert bcq.net.proposer.latent == 12
     assert [p.shape[0] for p in bcq.net.proposer.decoder.parameters()] == [512] * 4
     assert bcq.net.perturbation.perturbation == 0.05
-    cql = continuous_parts("x", OfflineConfig(method=CQLConfig()), INFO, CPU).learner
+    cql = continuous_offline_parts("x", OfflineConfig(method=CQLConfig()), INFO, CPU).learner
     assert isinstance(cql, CQL)
     assert cql.config == CQLConfig()
     assert (cql.multiplier.lagrange_threshold, cql.multiplier.max_multiplier) == (10.0, 1e6)
     assert cql.multiplier.optimizer.param_groups[0]["lr"] == 3e-4
     assert cql.sac.temperature.target == -6
     assert cql.sac.temperature.optimizer.param_groups[0]["lr"] == 1e-4
-    td3bc = continuous_parts("x", OfflineConfig(), INFO, CPU).learner
+    td3bc = continuous_offline_parts("x", OfflineConfig(), INFO, CPU).learner
     assert isinstance(td3bc, TD3BC)
     assert (td3bc.config, td3bc.cycle_length) == (TD3BCConfig(), 2)
-    crr = continuous_parts("x", OfflineConfig(method=CRRConfig()), INFO, CPU).learner
+    crr = continuous_offline_parts("x", OfflineConfig(method=CRRConfig()), INFO, CPU).learner
     assert isinstance(crr, CRR)
     assert crr.config == CRRConfig()
-    iql = continuous_parts("x", OfflineConfig(method=IQLConfig()), INFO, CPU).learner
+    iql = continuous_offline_parts("x", OfflineConfig(method=IQLConfig()), INFO, CPU).learner
     assert isinstance(iql, IQL)
     assert iql.config == IQLConfig()
 
@@ -66,7 +66,7 @@ def referenced(algorithm: str, task: str) -> AlgorithmParts:
     torch.manual_seed(0)
     algo = suites.spec("offline", algorithm, task).algo
     assert isinstance(algo, OfflineConfig)
-    return continuous_parts("x", algo, INFO, CPU)
+    return continuous_offline_parts("x", algo, INFO, CPU)
 
 
 def test_the_settings_of_corl_and_robomimic_reach_their_parts() -> None:
@@ -106,17 +106,17 @@ def iql_optimizers(iql: IQL) -> tuple[torch.optim.Optimizer, ...]:
 
 def test_each_learning_rate_reaches_its_own_network() -> None:
     algo = {"actor_lr": 0.1, "critic_lr": 0.2}
-    bcq = continuous_parts("x", OfflineConfig(method=BCQConfig(vae_lr=0.3), **algo), INFO, CPU).learner
+    bcq = continuous_offline_parts("x", OfflineConfig(method=BCQConfig(vae_lr=0.3), **algo), INFO, CPU).learner
     assert isinstance(bcq, BCQ)
     pairs = zip(
         (bcq.proposer_optimizer, bcq.critics_optimizer, bcq.perturbation_optimizer),
         ((bcq.net.proposer, 0.3), (bcq.net.critics, 0.2), (bcq.net.perturbation, 0.1)),
         strict=True,
     )
-    iql = continuous_parts("x", OfflineConfig(method=IQLConfig(), **algo), INFO, CPU).learner
+    iql = continuous_offline_parts("x", OfflineConfig(method=IQLConfig(), **algo), INFO, CPU).learner
     assert isinstance(iql, IQL)
     more = zip(iql_optimizers(iql), ((iql.actor, 0.1), (iql.critics, 0.2), (iql.value, 0.2)), strict=True)
-    cql = continuous_parts("x", OfflineConfig(method=CQLConfig(), **algo), INFO, CPU).learner
+    cql = continuous_offline_parts("x", OfflineConfig(method=CQLConfig(), **algo), INFO, CPU).learner
     assert isinstance(cql, CQL)
     last = ((cql.sac.actor_optimizer, (cql.sac.actor, 0.1)), (cql.sac.critic_optimizer, (cql.sac.critics, 0.2)))
     for optimizer, (net, lr) in (*pairs, *more, *last):
@@ -141,8 +141,8 @@ def test_papers_settings_can_be_expressed() -> None:
     il = OfflineConfig(method=BCConfig(policy="gaussian"))
     kinds = {BCQ: bcq, CQL: cql, CRR: crr, IQL: iql, BehaviorCloning: il}
     for kind, algo in kinds.items():
-        assert isinstance(continuous_parts("x", algo, INFO, CPU).learner, kind)
-    gaussian = continuous_parts("x", il, INFO, CPU).learner
+        assert isinstance(continuous_offline_parts("x", algo, INFO, CPU).learner, kind)
+    gaussian = continuous_offline_parts("x", il, INFO, CPU).learner
     assert isinstance(gaussian, BehaviorCloning)
     assert isinstance(gaussian.actor, BoundedGaussianActor)
 
@@ -166,7 +166,7 @@ def test_contradictory_settings_are_refused(fields: dict[str, object]) -> None:
 
 
 def test_learning_rate_of_iqls_actor_follows_half_a_cosine() -> None:
-    parts = continuous_parts("x", OfflineConfig(method=IQLConfig(lr_decay_steps=1000), actor_lr=0.4), INFO, CPU)
+    parts = continuous_offline_parts("x", OfflineConfig(method=IQLConfig(lr_decay_steps=1000), actor_lr=0.4), INFO, CPU)
     ((at, put),) = parts.schedules
     assert [at(n) for n in (0, 250, 500, 1000, 2000)] == pytest.approx(
         [0.4, 0.2 * (1 + math.sqrt(0.5)), 0.2, 0.0, 0.0], abs=1e-15
@@ -175,5 +175,5 @@ def test_learning_rate_of_iqls_actor_follows_half_a_cosine() -> None:
     assert isinstance(parts.learner, IQL)
     rates = [optimizer.param_groups[0]["lr"] for optimizer in iql_optimizers(parts.learner)]
     assert rates == pytest.approx([0.2, 3e-4, 3e-4])
-    assert continuous_parts("x", OfflineConfig(method=IQLConfig()), INFO, CPU).schedules == []
-    assert continuous_parts("x", OfflineConfig(), INFO, CPU).schedules == []
+    assert continuous_offline_parts("x", OfflineConfig(method=IQLConfig()), INFO, CPU).schedules == []
+    assert continuous_offline_parts("x", OfflineConfig(), INFO, CPU).schedules == []

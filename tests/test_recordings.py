@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rlbench import checkpoint, suites
-from rlbench.assembly import dqn
+from rlbench.assembly.discrete import q_learning_parts
 from rlbench.assembly.environments import describe, environments
 from rlbench.assembly.restore import fingerprint, policy_player
 from rlbench.buffers.ring import ArraySpec
@@ -34,7 +34,7 @@ def run(tmp_path: Path) -> Path:
     """The folder of a run that keeps its best policy, a network as it was drawn."""
     spec = suites.spec("toy", "qrdqn", "Catch")
     torch.manual_seed(0)
-    learner = dqn.dqn_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
+    learner = q_learning_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
     store = locked(spec, tmp_path / "results")
     checkpoint.save(store.folder / "checkpoint" / "best", {"policy": module_state(learner.policy()), "epoch": 0})
     store.release()
@@ -195,7 +195,7 @@ def test_lost_lives_end_no_game_and_points_are_not_clipped(tmp_path: Path) -> No
 
 def test_recording_policy_acts_as_in_evaluation() -> None:
     spec = suites.spec("atari", "dqn", "MsPacmanNoFrameskip-v4")
-    learner = dqn.dqn_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
+    learner = q_learning_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
     policy_state = {"policy": module_state(learner.policy()), "epoch": 0}
     rules = policy_player(spec, policy_state, epsilon=0.2, num_envs=1, seed=0).envs._tracker
     assert spec.task.episodic_life and not rules._episodic_life and not rules._clip

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from rlbench.algorithms.base import Compiler
 from rlbench.algorithms.dqn import ActionMask, AuxiliaryLoss, QLearner
-from rlbench.config.offline_discrete import DiscreteCRRConfig
+from rlbench.config.offline import DiscreteCRRConfig
 from rlbench.nets.discrete_actor_critic import QNetWithPolicy
 from rlbench.ops.action_distributions import CategoricalPolicy
 from rlbench.ops.losses import binary_weight, discrete_conservative_gap, exponential_weight, probable_actions

@@ -8,7 +8,7 @@ import torch
 
 from rlbench.algorithms.base import Compiler, OffPolicyLearner, OnPolicyLearner
 from rlbench.algorithms.icm import CuriousOffPolicyLearner, CuriousOnPolicyLearner
-from rlbench.assembly import actor_critic, components, dqn, offline, policy_gradient
+from rlbench.assembly import components, continuous, discrete, offline, policy_gradient
 from rlbench.assembly.components import AlgorithmParts
 from rlbench.assembly.device import device_of, keep_memory, stepping_threads, threads_of
 from rlbench.assembly.engine import compiler_of, engine_of, select_engine
@@ -24,8 +24,7 @@ from rlbench.collectors.asynchronous import AsyncCollector
 from rlbench.collectors.explore import Explorer, NoExploration
 from rlbench.collectors.sync import Collector
 from rlbench.config import online
-from rlbench.config.offline import OfflineConfig
-from rlbench.config.offline_discrete import DiscreteOfflineConfig
+from rlbench.config.offline import DiscreteOfflineConfig, OfflineConfig
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import AtariTask, GoalTask, MujocoTask
 from rlbench.datasets.checksums import Seal
@@ -51,7 +50,8 @@ def build(spec: Spec, runtime: Runtime, info: EnvInfo, seal: Seal | None = None)
     training: OnlineTrainer | OfflineTrainer
     match spec.algo:
         case OfflineConfig() | DiscreteOfflineConfig():
-            training = offline.build_offline(spec, spec.algo, info, device, runtime, seal)
+            parts = parts_of(spec, spec.algo, info, device, compiler_of(spec, runtime, device))
+            training = offline.build_offline(spec, spec.algo, parts, info, device, runtime, seal)
         case online.PolicyGradientConfig():
             training = _on_policy(spec, spec.algo, info, device, runtime)
         case online.QLearningConfig() | online.ActorCriticConfig() | online.DiscreteSACConfig():
@@ -186,16 +186,24 @@ def _async_collector(
 
 
 def parts_of(
-    spec: Spec, algo: online.OffPolicyConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
+    spec: Spec,
+    algo: online.OffPolicyConfig | OfflineConfig | DiscreteOfflineConfig,
+    info: EnvInfo,
+    device: torch.device,
+    compiler: Compiler | None = None,
 ) -> AlgorithmParts:
-    """The parts of an off-policy family."""
+    """The parts of a family that learns from a replay or from data."""
     match algo:
         case online.QLearningConfig():
-            return dqn.dqn_parts(spec, algo, info, device, compiler)
+            return discrete.q_learning_parts(spec, algo, info, device, compiler)
         case online.ActorCriticConfig():
-            return actor_critic.actor_critic_parts(spec, algo, info, device, compiler)
+            return continuous.actor_critic_parts(spec, algo, info, device, compiler)
         case online.DiscreteSACConfig():
-            return dqn.discrete_sac_parts(spec, algo, info, device, compiler)
+            return discrete.discrete_sac_parts(spec, algo, info, device, compiler)
+        case OfflineConfig():
+            return continuous.continuous_offline_parts(spec.name, algo, info, device, compiler)
+        case DiscreteOfflineConfig():
+            return discrete.discrete_offline_parts(spec, algo, info, device, compiler)
         case _:
             assert_never(algo)
 

@@ -40,7 +40,7 @@ def environments(
 def async_environments(task: AtariTask | MujocoTask, *, seeds: tuple[int, ...], async_batch: int) -> AsyncVectorEnv:
     """Make training envs that answer asynchronously, in batches of the first ``async_batch`` that are done."""
     if isinstance(task, MujocoTask) and task.env == "envpool":
-        from rlbench.envs.envpool_async import EnvPoolMujoco
+        from rlbench.envs.envpool import EnvPoolMujoco
 
         return EnvPoolMujoco(task=task.id, seeds=seeds, threads=min(len(seeds), cores()), async_batch=async_batch)
     from rlbench.envs.async_vector import AsyncVector
@@ -75,7 +75,7 @@ def _make_envs(task: Task, *, seeds: tuple[int, ...], training: bool, threads: i
 
 def _mujoco(task: MujocoTask, seeds: tuple[int, ...], threads: int) -> VectorEnv:
     if task.env == "envpool":
-        from rlbench.envs.envpool_async import EnvPoolMujoco
+        from rlbench.envs.envpool import EnvPoolMujoco
 
         return EnvPoolMujoco(task=task.id, seeds=seeds, threads=min(len(seeds), cores()))
     from rlbench.envs.mujoco import MujocoVector

@@ -24,13 +24,12 @@ import torch
 from safetensors.torch import load
 from torch import Tensor, nn
 
+from rlbench.assembly.assemble import parts_of
 from rlbench.assembly.device import keep_memory
 from rlbench.assembly.environments import describe
 from rlbench.assembly.evaluation import EvaluationSetup, evaluation
-from rlbench.assembly.offline import offline_parts_of
 from rlbench.collectors.evaluate import Evaluation
-from rlbench.config.offline import OfflineConfig
-from rlbench.config.offline_discrete import DiscreteOfflineConfig
+from rlbench.config.offline import DiscreteOfflineConfig, OfflineConfig
 from rlbench.config.run import Spec
 from rlbench.datasets.episodes import ObsScaler
 from rlbench.ops.state_dict import load_module
@@ -56,7 +55,7 @@ def make_evaluator(spec: Spec, threads: int, scale: dict[str, Tensor]) -> Evalua
     torch.set_num_threads(threads)
     info, host = describe(spec), torch.device("cpu")
     normalization = ObsScaler(*(scale[part].numpy() for part in ObsScaler._fields)) if scale else None
-    parts = offline_parts_of(spec, spec.algo, info, host)
+    parts = parts_of(spec, spec.algo, info, host)
     setup = EvaluationSetup(parts.learner, 1, parts.eval_explorer, scale=normalization)
     return parts.learner.policy(), lambda epoch: evaluation(spec, info, setup, host, epoch)
 

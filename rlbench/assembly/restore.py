@@ -1,29 +1,34 @@
-"""Saved policies: evaluated by the protocol of their run, or played with any exploration."""
+"""Saved policies: evaluated by the protocol of their run, played with any exploration, or exported as policy files."""
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from rlbench.assembly import assemble, dqn, offline, policy_gradient
+from rlbench.assembly import assemble, discrete, policy_gradient
 from rlbench.assembly.device import device_of, stepping_threads, threads_of
 from rlbench.assembly.environments import describe, environments
 from rlbench.assembly.evaluation import EvaluationSetup, protocol_evaluation, ring_of
 from rlbench.buffers.ring import RingBuffer
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.explore import Actor, EpsilonGreedy
-from rlbench.config.offline import OfflineConfig
-from rlbench.config.offline_discrete import DiscreteOfflineConfig
 from rlbench.config.online import PolicyGradientConfig, QLearningConfig
 from rlbench.config.run import Runtime, Spec
+from rlbench.config.tasks import world_of
 from rlbench.datasets import episodes
+from rlbench.datasets.policies import serialize
 from rlbench.envs.base import Discrete, EnvInfo, VectorEnv
-from rlbench.envs.normalize import ObsNormalizer, ObsTransform
+from rlbench.envs.normalize import CLIP, EPSILON, ObsNormalizer, ObsTransform
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.ops.state_dict import State, load_module, subtree, tensor
 from rlbench.seeds import Seeds
+
+HIDDEN = re.compile(r"torso\.layers\.(\d+)\.weight")
 
 
 def restore_evaluation(spec: Spec, state: State, runtime: Runtime, seeds: Seeds) -> Evaluation:
@@ -47,10 +52,7 @@ def _setup(spec: Spec, state: State, info: EnvInfo, device: torch.device, runtim
         policy, bound = learner.policy(), policy_gradient.action_bound(algo, info)
         setup = EvaluationSetup(learner, threads, bound=bound, scale=scale)
     else:
-        if isinstance(algo, OfflineConfig | DiscreteOfflineConfig):
-            parts = offline.offline_parts_of(spec, algo, info, device)
-        else:
-            parts = assemble.parts_of(spec, algo, info, device)
+        parts = assemble.parts_of(spec, algo, info, device)
         policy = parts.learner.policy()
         setup = EvaluationSetup(parts.learner, threads, parts.eval_explorer, scale=scale)
     try:
@@ -95,7 +97,7 @@ def policy_player(spec: Spec, state: State, *, epsilon: float, num_envs: int, se
     seeds, device, info = Seeds(seed).child("games"), torch.device("cpu"), describe(spec)
     if not isinstance(info.actions, Discrete):
         raise UsageError(f"{spec.name}: {spec.task.id} takes continuous actions; record it without --epsilon")
-    parts = dqn.dqn_parts(spec, algo, info, device)
+    parts = discrete.q_learning_parts(spec, algo, info, device)
     load_module(parts.learner.policy(), subtree(state, "policy"))
     torch.manual_seed(seeds.child("noise").number())  # for a network with noise of its own
     generator = seeds.child("explore").torch(device)
@@ -126,3 +128,84 @@ def fingerprint(state: State) -> str:
         if isinstance(value, torch.Tensor):
             total.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
     return total.hexdigest()
+
+
+def export_policy(spec: Spec, checkpoint: State, *, name: str) -> bytes:
+    """Return the bytes of a policy file of the best or last policy in the ``checkpoint`` of a run.
+
+    The file holds the normalization of observations, if the run has one. It has no std for actors that add noise after
+    the bound, as those of IQL and CRR do: in the format, noise comes before the bound.
+
+    Raises:
+        UsageError: the policy has discrete actions or candidates, or its checkpoint has no scale of observations.
+    """
+    export = spec.algo.export
+    if isinstance(export, str):
+        raise UsageError(f"{name}: {export}")
+    state = _actor(subtree(checkpoint, "policy"))
+    if not export.log_std:
+        state.pop("log_std", None)
+    mean = "action" if "action.weight" in state else "mean"
+    if f"{mean}.weight" not in state:
+        raise UsageError(f"{name}: chooses among discrete actions; only continuous ones are recorded")
+    arrays = _layers(state, mean)
+    facts = {
+        "format": "actor-v1",
+        "name": name,
+        "algorithm": spec.algorithm,
+        "env_evaluated": world_of(spec.task).id,
+        "input_dim": str(next(iter(arrays.values())).shape[-1]),
+        "action_dim": str(len(arrays["mean.bias"])),
+        "hidden_layers": str(sum(key.startswith("layers.") for key in arrays) // 2),
+        "activation": export.activation,
+        "squash": export.squash,
+        "log_std": "layer" if "log_std.bias" in arrays else "vector" if "log_std" in arrays else "none",
+        "log_std_min": export.log_std_bounds[0],
+        "log_std_max": export.log_std_bounds[1],
+        "source": "rlbench",
+    }
+    if spec.algo.normalizes_obs:
+        arrays |= _saved_scale(checkpoint, name)
+        facts["obs_norm"] = "true"
+        if spec.algo.learns_from == "rollouts":
+            facts |= {"obs_epsilon": repr(EPSILON), "obs_clip": repr(CLIP)}
+    return serialize(arrays, facts)
+
+
+def _actor(state: State) -> State:
+    """The actor's part of an actor and critic; a learned scale and shift of its log std go into the layer."""
+    own = {key.removeprefix("actor."): value for key, value in state.items() if key.startswith("actor.")}
+    actor = own or dict(state)
+    if "affine" in actor:
+        scale, shift = tensor(actor, "affine")
+        for part in ("weight", "bias"):
+            actor[f"log_std.{part}"] = scale * tensor(actor, f"log_std.{part}")
+        actor["log_std.bias"] = tensor(actor, "log_std.bias") + shift
+    return actor
+
+
+def _layers(state: State, mean: str) -> dict[str, NDArray[np.generic]]:
+    numbers = sorted(int(match[1]) for key in state if (match := HIDDEN.fullmatch(key)))
+    names = {f"torso.layers.{number}": f"layers.{place}" for place, number in enumerate(numbers)} | {mean: "mean"}
+    if "log_std.weight" in state:
+        names["log_std"] = "log_std"
+    keys = {f"{here}.{part}": f"{there}.{part}" for here, there in names.items() for part in ("weight", "bias")}
+    if "log_std" in state:
+        keys["log_std"] = "log_std"
+    return {there: _numbers(tensor(state, here)) for here, there in keys.items()}
+
+
+def _saved_scale(state: State, name: str) -> dict[str, NDArray[np.generic]]:
+    """Mean and variance of the observations of the run's environments or data set."""
+    scale = subtree(state, "scale")
+    if not scale:
+        raise UsageError(
+            f"{name}: its checkpoint does not hold the scale of its observations; run it again with --force"
+        )
+    spread = tensor(scale, "deviation").double() ** 2 if "deviation" in scale else tensor(scale, "var").double()
+    return {"obs_mean": _numbers(tensor(scale, "mean").double()), "obs_var": _numbers(spread)}
+
+
+def _numbers(value: torch.Tensor) -> NDArray[np.generic]:
+    array: NDArray[np.generic] = value.detach().cpu().numpy()
+    return array

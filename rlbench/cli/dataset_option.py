@@ -103,7 +103,7 @@ def _rows(globs: tuple[str, ...]) -> None:
 
 def _environment_of(value: str, file: str | None) -> str:
     """Environment that evaluates policies of a data set: of its metadata, or the only one of its sizes."""
-    from rlbench.assembly.dataset_compatibility import recorded_on
+    from rlbench.assembly.offline import recorded_on
     from rlbench.datasets import catalogue, checksums, d4rl, loader
     from rlbench.datasets.locations import find
 
@@ -177,8 +177,7 @@ def check_data(spec: Spec, runtime: Runtime) -> CheckedData | None:
         UsageError: the file is missing.
         RefusedFile: the file is damaged, or of another task.
     """
-    from rlbench.assembly.dataset_compatibility import check_identity
-    from rlbench.assembly.offline import source
+    from rlbench.assembly.offline import check_identity, source
     from rlbench.datasets import checksums, loader
 
     path = source(spec, spec.task, runtime) if isinstance(spec.task, OfflineTask) else None

@@ -70,7 +70,7 @@ def generate(
     from rlbench.cli.preflight import check_disk_space, check_writable
     from rlbench.config.footprint import size_text
     from rlbench.datasets import locations
-    from rlbench.datasets.hdf5_writer import write_hdf5
+    from rlbench.datasets.d4rl import write_hdf5
     from rlbench.datasets.policies import read_policy_file
     from rlbench.datasets.recipes import POLICIES, PREFIX, load_recipe
     from rlbench.generate import Recording

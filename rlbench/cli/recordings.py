@@ -25,7 +25,7 @@ from rlbench.datasets import (
     rl_unplugged,
     shard_conversion,
 )
-from rlbench.datasets.hdf5_writer import Written
+from rlbench.datasets.d4rl import Written
 from rlbench.datasets.loader import data_file, dataset_metadata
 from rlbench.datasets.recipes import Recipe, RecordingRecipe, check_own_name
 from rlbench.datasets.recording_writer import CONTENTS, SUFFIX

@@ -10,8 +10,15 @@ from math import prod
 from typing import Final, assert_never
 
 from rlbench.config import online
-from rlbench.config.offline import BCQConfig, CQLConfig, CRRConfig, OfflineConfig
-from rlbench.config.offline_discrete import DiscreteBCConfig, DiscreteCQLConfig, DiscreteOfflineConfig
+from rlbench.config.offline import (
+    BCQConfig,
+    CQLConfig,
+    CRRConfig,
+    DiscreteBCConfig,
+    DiscreteCQLConfig,
+    DiscreteOfflineConfig,
+    OfflineConfig,
+)
 from rlbench.config.run import Spec
 from rlbench.config.tasks import AtariTask, GoalTask, GymnasiumTask, MujocoTask, OfflineTask, Task, world_of
 

@@ -9,8 +9,7 @@ from pydantic import Field, model_validator
 from rlbench.config import online
 from rlbench.config.canonical import Frozen, canonical, digest, fields
 from rlbench.config.names import check_name
-from rlbench.config.offline import OfflineConfig
-from rlbench.config.offline_discrete import DiscreteOfflineConfig
+from rlbench.config.offline import DiscreteOfflineConfig, OfflineConfig
 from rlbench.config.tasks import AtariTask, GymnasiumTask, MujocoTask, OfflineTask, Task, world_of
 
 AlgoConfig = Annotated[

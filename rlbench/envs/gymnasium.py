@@ -26,6 +26,8 @@ from rlbench.ops.state_dict import State, integer, subtree, tensor
 
 Env: TypeAlias = gymnasium.Env[Any, Any]  # its spaces have the types of observations and actions
 NEVER: Final = 2**62  # steps
+CLASSIC_CONTROL: Final = "gymnasium.envs.classic_control"
+MUJOCO: Final = "gymnasium.envs.mujoco"
 
 
 class GymnasiumVector:
@@ -232,14 +234,11 @@ def _pcg64(words: NDArray[np.int64]) -> dict[str, Any]:
     return {"bit_generator": "PCG64", "state": numbers, "has_uint32": has_uint32, "uinteger": uinteger}
 
 
-PACKAGE: Final = "gymnasium.envs.classic_control"
-
-
 class ClassicVector(GymnasiumVector):
     """N envs of one task, such as ``CartPole-v1``; ``limit``: agent steps an episode may last, else the task's."""
 
     def __init__(self, *, task: str, seeds: Sequence[int], limit: int | None = None) -> None:
-        factory, steps = registered_task(task, package=PACKAGE)
+        factory, steps = registered_task(task, package=CLASSIC_CONTROL)
         super().__init__(name=task, factory=factory, seeds=seeds, limit=steps if limit is None else limit)
 
     def state_dict(self) -> State:

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from rlbench.envs.base import Step
-from rlbench.envs.gymnasium import GymnasiumVector, registered_task
+from rlbench.envs.gymnasium import MUJOCO, GymnasiumVector, registered_task
 from rlbench.envs.opengl import import_remedy
 from rlbench.errors import UsageError
 from rlbench.ops.state_dict import State, subtree, tensor
@@ -36,7 +36,6 @@ except (AttributeError, ImportError, RuntimeError) as error:  # PyOpenGL raises 
 
 mujoco.set_mju_user_warning(warn)  # else into MUJOCO_LOG.TXT of the current folder
 
-PACKAGE: Final = "gymnasium.envs.mujoco"
 INTEGRATION: Final = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 POSITIONS: Final = ("xpos", "xquat", "xmat", "xipos", "ximat", "geom_xpos", "geom_xmat", "site_xpos", "site_xmat")
 
@@ -49,7 +48,7 @@ class MujocoVector(GymnasiumVector):
     """
 
     def __init__(self, *, task: str, seeds: Sequence[int], limit: int | None = None, threads: int = 1) -> None:
-        factory, steps = registered_task(task, package=PACKAGE)
+        factory, steps = registered_task(task, package=MUJOCO)
         super().__init__(
             name=task,
             factory=factory,

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from rlbench import disk
 from rlbench.config.names import printable
 from rlbench.errors import RefusedFile, UsageError
-from rlbench.evaluation.model_process import MODEL_SIZE, REQUEST, RESPONSE
-from rlbench.evaluation.sandbox import check_platform
+from rlbench.evaluation.model_process import MODEL_SIZE, REQUEST, RESPONSE, check_platform
 
 ModelFormat: TypeAlias = Literal["torchscript", "onnx"]
 MAX_BYTES: Final = 512 * 2**20  # bytes of a file

@@ -1,13 +1,19 @@
 """Process of one TorchScript or ONNX model: ``python -m rlbench.evaluation.model_process torchscript|onnx``.
 
 stdin brings the model, then observations; stdout answers with actions. Every message is a header of little-endian
-numbers and bytes (``ModelClient`` reads them). The limits of ``sandbox.py`` hold before a library reads a byte of the
-model.
+numbers and bytes (``ModelClient`` reads them).
+
+The process has no files, network, programs or signals, and bounded memory, before a library reads a byte of the model.
+The kernel's system call filter (seccomp) allows memory, threads, clocks and the open pipes, and refuses every other
+call. It stays for the life of the process, in every thread.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
+import resource
 import struct
 import sys
 from collections.abc import Callable
@@ -19,7 +25,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlbench.evaluation.sandbox import limit_resources, refuse_system_calls
+from rlbench.errors import UsageError
 from rlbench.signals import end_with_parent
 
 Array: TypeAlias = NDArray[np.generic]
@@ -29,6 +35,28 @@ RESPONSE: Final = struct.Struct("<cII")  # A: actions [rows, columns] float64; E
 STDOUT, STDERR = 1, 2  # file descriptors
 MODEL_SIZE: Final = struct.Struct("<Q")
 DTYPES: Final = {b"f": np.float32, b"B": np.uint8}
+MEMORY: Final = 8 * 2**30  # bytes of address space; torch itself takes some four
+
+ARCHITECTURES: Final = {"x86_64": (0xC000003E, 317, 0), "aarch64": (0xC00000B7, 277, 1)}
+"""AUDIT_ARCH, the number of ``seccomp``, and the column of ``SYSTEM_CALLS``, by machine."""
+
+SYSTEM_CALLS: Final = """
+read 0 63, write 1 64, close 3 57, fstat 5 80, lseek 8 62, poll 7 -, ppoll 271 73,
+brk 12 214, mmap 9 222, munmap 11 215, mremap 25 216, mprotect 10 226, madvise 28 233,
+futex 202 98, rseq 334 293, set_robust_list 273 99, membarrier 324 283, sched_yield 24 124, sched_getaffinity 204 123,
+rt_sigaction 13 134, rt_sigprocmask 14 135, rt_sigreturn 15 139, sigaltstack 131 132, restart_syscall 219 128,
+clock_gettime 228 113, clock_nanosleep 230 115, nanosleep 35 101, gettimeofday 96 169, getrandom 318 278,
+getpid 39 172, gettid 186 178, getcpu 309 168, getrusage 98 165, exit 60 93, exit_group 231 94
+"""
+"""Names of the system calls that are allowed, and their numbers on x86-64 and ARM64 (Linux, ``asm/unistd.h``)."""
+
+CLONE: Final = (56, 220)  # allowed for threads
+CLONE3: Final = 435  # its flags are in memory, where no filter sees them; without it the C library takes clone
+CLONE_THREAD: Final = 0x10000
+NO_NEW_PRIVILEGES, FILTER_MODE, ALL_THREADS = 38, 1, 1
+LOAD, EQUAL, HAS_BITS, RETURN = 0x20, 0x15, 0x45, 0x06  # instructions of the Berkeley packet filter
+ALLOW, REFUSE, MISSING = 0x7FFF0000, 0x00050001, 0x00050026  # the calls fail with EPERM and ENOSYS
+NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16  # places in ``struct seccomp_data``
 
 
 def main(form: str) -> None:
@@ -94,6 +122,67 @@ def _write(pipe: int, raw: bytes) -> None:
     unsent = memoryview(raw)
     while unsent:
         unsent = unsent[os.write(pipe, unsent) :]
+
+
+class _Filter(ctypes.Structure):
+    """``struct sock_fprog``."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+def check_platform() -> None:
+    """Refuse a machine without the filter.
+
+    Raises:
+        UsageError: it is no Linux on x86-64 or ARM64.
+    """
+    if sys.platform != "linux" or platform.machine() not in ARCHITECTURES:
+        raise UsageError(
+            f"a model runs in a process without network, which {sys.platform} on {platform.machine()} does not offer; "
+            "use Linux on x86-64 or ARM64"
+        )
+
+
+def limit_resources() -> None:
+    """Bound the address space, and forbid files and core dumps."""
+    for kind, most in ((resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0)):
+        resource.setrlimit(kind, (most, most))
+
+
+def refuse_system_calls() -> None:
+    """Install the filter in every thread.
+
+    Raises:
+        OSError: the kernel refuses it.
+    """
+    arch, seccomp, column = ARCHITECTURES[platform.machine()]
+    calls = (call.split()[1:] for call in SYSTEM_CALLS.split(","))
+    call_numbers = [int(numbers[column]) for numbers in calls if numbers[column] != "-"]
+    count = len(call_numbers)
+    program = [
+        _instruction(LOAD, ARCHITECTURE),
+        _instruction(EQUAL, arch, otherwise=count + 5),
+        _instruction(LOAD, NUMBER),
+        *(_instruction(EQUAL, number, then=count + 4 - place) for place, number in enumerate(call_numbers)),
+        _instruction(EQUAL, CLONE3, then=5),
+        _instruction(EQUAL, CLONE[column], otherwise=2),
+        _instruction(LOAD, FIRST_ARGUMENT),
+        _instruction(HAS_BITS, CLONE_THREAD, then=1),
+        _instruction(RETURN, REFUSE),
+        _instruction(RETURN, ALLOW),
+        _instruction(RETURN, MISSING),
+    ]
+    filters = _Filter(len(program), b"".join(program))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0) or libc.syscall(
+        seccomp, FILTER_MODE, ALL_THREADS, ctypes.byref(filters)
+    ):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def _instruction(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
+    """``struct sock_filter``: jumps count from the next instruction."""
+    return struct.pack("HBBI", code, then, otherwise, value)
 
 
 if __name__ == "__main__":

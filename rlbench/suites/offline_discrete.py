@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rlbench.config.canonical import Frozen
-from rlbench.config.offline_discrete import (
+from rlbench.config.offline import (
     DiscreteBCConfig,
     DiscreteBCQConfig,
     DiscreteCQLConfig,

@@ -20,12 +20,11 @@ from rlbench.algorithms.iql import IQL
 from rlbench.algorithms.sac import SAC
 from rlbench.algorithms.td3 import TD3
 from rlbench.assembly.assemble import build
+from rlbench.assembly.continuous import continuous_offline_parts
+from rlbench.assembly.discrete import discrete_offline_parts
 from rlbench.assembly.environments import describe
-from rlbench.assembly.offline_continuous import continuous_parts
-from rlbench.assembly.offline_discrete import discrete_parts
-from rlbench.config import offline, offline_discrete
-from rlbench.config.offline import OfflineConfig
-from rlbench.config.offline_discrete import DiscreteOfflineConfig
+from rlbench.config import offline
+from rlbench.config.offline import DiscreteOfflineConfig, OfflineConfig
 from rlbench.config.online import (
     C51HeadConfig,
     DQNHeadConfig,
@@ -72,15 +71,15 @@ CONTINUOUS: dict[str, offline.Method] = {
     "iql deterministic": offline.IQLConfig(policy="deterministic"),
     "iql conditional": offline.IQLConfig(policy="conditional"),
 }
-DISCRETE: dict[str, tuple[offline_discrete.Method, HeadConfig]] = {
-    "discrete il": (offline_discrete.DiscreteBCConfig(), DQNHeadConfig()),
-    "discrete bcq": (offline_discrete.DiscreteBCQConfig(), DQNHeadConfig(huber=1.0)),
-    "discrete bcq of fractions": (offline_discrete.DiscreteBCQConfig(), IQNHeadConfig()),
-    "discrete cql": (offline_discrete.DiscreteCQLConfig(), QRDQNHeadConfig(n_quantiles=9)),
-    "discrete cql of atoms": (offline_discrete.DiscreteCQLConfig(), C51HeadConfig()),
-    "discrete cql of fqf": (offline_discrete.DiscreteCQLConfig(), FQFHeadConfig(n_quantiles=5, lr=1e-3)),
-    "discrete crr": (offline_discrete.DiscreteCRRConfig(mode="all"), DQNHeadConfig()),
-    "discrete crr with cql": (offline_discrete.DiscreteCRRConfig(conservative_weight=2.0), DQNHeadConfig()),
+DISCRETE: dict[str, tuple[offline.DiscreteMethod, HeadConfig]] = {
+    "discrete il": (offline.DiscreteBCConfig(), DQNHeadConfig()),
+    "discrete bcq": (offline.DiscreteBCQConfig(), DQNHeadConfig(huber=1.0)),
+    "discrete bcq of fractions": (offline.DiscreteBCQConfig(), IQNHeadConfig()),
+    "discrete cql": (offline.DiscreteCQLConfig(), QRDQNHeadConfig(n_quantiles=9)),
+    "discrete cql of atoms": (offline.DiscreteCQLConfig(), C51HeadConfig()),
+    "discrete cql of fqf": (offline.DiscreteCQLConfig(), FQFHeadConfig(n_quantiles=5, lr=1e-3)),
+    "discrete crr": (offline.DiscreteCRRConfig(mode="all"), DQNHeadConfig()),
+    "discrete crr with cql": (offline.DiscreteCRRConfig(conservative_weight=2.0), DQNHeadConfig()),
 }
 NAMES = (*ONLINE, *CONTINUOUS, *DISCRETE)
 BATCH, CPU = 6, torch.device("cpu")
@@ -93,13 +92,13 @@ def learner_of(name: str, seed: int = 0) -> tuple[OffPolicyLearner[Transition], 
     torch.manual_seed(seed)
     if name in CONTINUOUS:
         algo = OfflineConfig(method=CONTINUOUS[name], widths=(8, 7), actor_lr=1e-3)
-        return continuous_parts(name, algo, VECTORS, CPU).learner, transitions(VECTORS), VECTORS
+        return continuous_offline_parts(name, algo, VECTORS, CPU).learner, transitions(VECTORS), VECTORS
     spec = suites.spec("offline", "bcq", "Catch") if name in DISCRETE else suites.spec(*name.split("/"))
     info = describe(spec)
     if isinstance(spec.algo, DiscreteOfflineConfig):
         method, head = DISCRETE[name]
         algo_of = spec.algo.model_copy(update={"method": method, "head": head, "hidden": 9})
-        learner = discrete_parts(spec, algo_of, info, CPU).learner
+        learner = discrete_offline_parts(spec, algo_of, info, CPU).learner
     else:
         changes = [parse("algo.replay.capacity=400"), parse(f"algo.batch={BATCH}")]
         spec = apply_settings(spec, changes).model_copy(update={"seed": seed})

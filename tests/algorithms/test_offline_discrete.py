@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rlbench.algorithms.behavior_cloning import BehaviorCloning
 from rlbench.algorithms.discrete_offline import DiscreteCRR, behavior_cloning_loss, behavior_mask, cql_loss
 from rlbench.algorithms.dqn import ActionMask, AuxiliaryLoss, QLearner
-from rlbench.config.offline_discrete import DiscreteCRRConfig
+from rlbench.config.offline import DiscreteCRRConfig
 from rlbench.nets.discrete_actor_critic import BehaviorPolicy, QNetWithPolicy
 from rlbench.nets.dueling import DuelingMLP
 from rlbench.nets.q_heads import DQNHead, QNet, QRDQNHead

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from rlbench import suites
-from rlbench.assembly.dataset_compatibility import check_compatibility, check_identity
 from rlbench.assembly.environments import describe
-from rlbench.assembly.offline import experience
+from rlbench.assembly.offline import check_compatibility, check_identity, experience
 from rlbench.cli.dataset_option import Data
 from rlbench.config.run import Runtime
 from rlbench.config.tasks import OfflineTask

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlbench.assembly.offline_continuous import continuous_parts
+from rlbench.assembly.continuous import continuous_offline_parts
 from rlbench.config.offline import (
     BCConfig,
     BCQConfig,
@@ -50,7 +50,7 @@ def train(method: Method, data: Transition, updates: int) -> Tensor:
     """The preferred actions at −1 and at 1, ``[2]``."""
     torch.manual_seed(0)
     algo = OfflineConfig(method=method, widths=(32, 32), actor_lr=3e-3, critic_lr=3e-3, tau=0.05)
-    learner = continuous_parts("bandit", algo, INFO, torch.device("cpu")).learner
+    learner = continuous_offline_parts("bandit", algo, INFO, torch.device("cpu")).learner
     draw = torch.Generator().manual_seed(1)
     for number in range(updates):
         rows = torch.randint(0, ROWS, (BATCH,), generator=draw)

@@ -5,10 +5,10 @@ import torch
 
 from rlbench import suites
 from rlbench.algorithms.base import OffPolicyLearner
-from rlbench.assembly import offline_discrete
+from rlbench.assembly.discrete import discrete_offline_parts
 from rlbench.assembly.environments import describe
 from rlbench.buffers.dataset import dataset_ring
-from rlbench.config.offline_discrete import DiscreteOfflineConfig
+from rlbench.config.offline import DiscreteOfflineConfig
 from rlbench.ops.types import Transition
 from tests.behavior.played import Recording, half_trained, play_episodes, score
 from tests.slow import slow_but
@@ -35,7 +35,7 @@ def train(algorithm: str, task: str, data: Recording, seed: int) -> OffPolicyLea
     torch.manual_seed(seed)
     spec = suites.spec("offline", algorithm, task, seed=seed)
     assert isinstance(spec.algo, DiscreteOfflineConfig)
-    learner = offline_discrete.discrete_parts(spec, spec.algo, describe(spec), CPU).learner
+    learner = discrete_offline_parts(spec, spec.algo, describe(spec), CPU).learner
     generator = torch.Generator().manual_seed(seed)
     source = dataset_ring(data.dataset, n_step=spec.algo.n_step, gamma=spec.algo.gamma, generator=generator, device=CPU)
     for number in range(1, UPDATES[task] + 1):

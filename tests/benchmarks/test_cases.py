@@ -14,7 +14,7 @@ from benchmarks.measure import WORKLOADS
 from benchmarks.offline_evaluation import EVAL_WORKERS
 from rlbench import suites
 from rlbench.algorithms.dqn import QLearner
-from rlbench.assembly.dqn import build_q_network, fraction_loss
+from rlbench.assembly.discrete import build_q_network, fraction_loss
 from rlbench.config.online import QLearningConfig
 from rlbench.envs.base import Discrete, EnvInfo
 from rlbench.ops.types import Transition

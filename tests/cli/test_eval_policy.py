@@ -297,13 +297,13 @@ def test_the_process_of_a_model_has_no_files_network_programs_or_signals(tmp_pat
         "signal": "os.kill(os.getppid(), 0)",
         "signal by descriptor": "signal.pidfd_send_signal(os.pidfd_open(os.getppid()), 0)",
     }
-    code = "import os, resource, signal, socket, subprocess, sys, threading\nfrom rlbench.evaluation import sandbox\n"
-    code += "import rlbench.config.names\ngo = threading.Event()\n"
+    code = "import os, resource, signal, socket, subprocess, sys, threading\nimport rlbench.config.names\n"
+    code += "from rlbench.evaluation import model_process\ngo = threading.Event()\n"
     code += f"def attempt():\n go.wait()\n for name, text in {attempts!r}.items():\n"
     code += "  try: eval(text); print(name, 'WORKED')\n  except PermissionError: print(name, 'refused')\n"
     code += "  except BaseException as error: print(name, repr(error))\n"
     code += "other = threading.Thread(target=attempt); other.start()\n"
-    code += "sandbox.limit_resources(); sandbox.refuse_system_calls(); go.set(); other.join(); attempt()\n"
+    code += "model_process.limit_resources(); model_process.refuse_system_calls(); go.set(); other.join(); attempt()\n"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert done.stdout.split("\n")[:-1] == [f"{name} refused" for name in attempts] * 2, done.stdout + done.stderr
     assert (tmp_path / "secret").exists()

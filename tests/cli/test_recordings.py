@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from rlbench import checkpoint, generate, suites
-from rlbench.assembly import dqn
+from rlbench.assembly.discrete import q_learning_parts
 from rlbench.assembly.environments import describe
 from rlbench.cli.app import main
 from rlbench.datasets import recording_reader, recording_writer
@@ -34,7 +34,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(tmp_path: Path) -> Path:
     """The folder of a run that keeps its best policy, a network as it was drawn."""
     spec = suites.spec("toy", "dqn", "Catch")
-    learner = dqn.dqn_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
+    learner = q_learning_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
     store = locked(spec, tmp_path / "results")
     checkpoint.save(store.folder / "checkpoint" / "best", {"policy": module_state(learner.policy()), "epoch": 0})
     store.release()

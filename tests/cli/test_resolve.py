@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from rlbench import suites
 from rlbench.cli.resolve import IDENTITY, resolve
-from rlbench.config.offline import OfflineConfig
-from rlbench.config.offline_discrete import DiscreteOfflineConfig
+from rlbench.config.offline import DiscreteOfflineConfig, OfflineConfig
 from rlbench.config.online import PolicyGradientConfig, PPOConfig
 from rlbench.config.overrides import apply_settings, parse, written
 from rlbench.errors import UnknownName, UsageError

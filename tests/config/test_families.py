@@ -4,7 +4,7 @@ import pytest
 from pydantic import BaseModel
 
 from rlbench import suites
-from rlbench.config import offline, offline_discrete, online, run, tasks
+from rlbench.config import offline, online, run, tasks
 from rlbench.config.canonical import SELECTORS, Frozen, fields, meanings
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Spec
@@ -44,7 +44,7 @@ def test_algorithms_of_similar_speed_share_a_group() -> None:
 
 MODELS = {
     model
-    for module in (online, offline, offline_discrete, tasks, run)
+    for module in (online, offline, tasks, run)
     for model in vars(module).values()
     if isinstance(model, type) and issubclass(model, Frozen) and model is not run.Runtime
 }

@@ -8,8 +8,8 @@ import h5py
 import numpy as np
 import pytest
 
-from rlbench.datasets import checksums, hdf5_writer
-from rlbench.datasets.hdf5_writer import write_hdf5
+from rlbench.datasets import checksums, d4rl
+from rlbench.datasets.d4rl import write_hdf5
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 
@@ -26,7 +26,7 @@ def dataset(rows: int = 5) -> Dataset:
     )  # fmt: skip
 
 
-def put(path: Path, rows: int = 5) -> hdf5_writer.Written:
+def put(path: Path, rows: int = 5) -> d4rl.Written:
     """Write it."""
     return write_hdf5(path, dataset(rows), ATTRIBUTES)
 

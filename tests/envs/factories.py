@@ -11,8 +11,7 @@ from rlbench.config.tasks import AtariTask
 from rlbench.envs import atari_wrappers
 from rlbench.envs.ale import AleVector
 from rlbench.envs.base import AsyncVectorEnv, Box, Discrete, Step, VectorEnv
-from rlbench.envs.envpool import EnvPoolVector
-from rlbench.envs.envpool_async import EnvPoolMujoco
+from rlbench.envs.envpool import EnvPoolMujoco, EnvPoolVector
 from rlbench.envs.fetch import FetchVector
 from rlbench.envs.gymnasium import ClassicVector, GymnasiumVector
 from rlbench.envs.mujoco import MujocoVector

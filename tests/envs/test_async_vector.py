@@ -11,7 +11,7 @@ import pytest
 
 from rlbench.envs.async_vector import AsyncVector
 from rlbench.envs.base import AsyncVectorEnv, Discrete, EnvInfo, Step
-from rlbench.envs.envpool_async import EnvPoolMujoco
+from rlbench.envs.envpool import EnvPoolMujoco
 from rlbench.errors import BrokenEnvironment, Diverged, RlbenchError, UsageError
 from tests.envs.factories import answer_to, draw, make_any
 from tests.slow import slow_but

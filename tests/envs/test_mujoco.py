@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from rlbench.envs.envpool_async import EnvPoolMujoco
+from rlbench.envs.envpool import EnvPoolMujoco
 from rlbench.envs.gymnasium import GymnasiumVector
 from rlbench.envs.mujoco import MujocoVector
 from rlbench.errors import BrokenEnvironment, UnknownName, UsageError

@@ -37,7 +37,7 @@ SIDEWAYS: Final = {
 }  # within a layer, in this direction only
 FORBIDDEN: Final = {("algorithms", "buffers"), ("algorithms", "envs")}  # exceptions: lower, but not importable
 
-FAMILIES: Final = {f"rlbench.config.{name}" for name in ("online", "offline", "offline_discrete")}
+FAMILIES: Final = {f"rlbench.config.{name}" for name in ("online", "offline")}
 """Modules of the config models of algorithms and of their parts."""
 
 HEAVY: Final = {"torch", "gymnasium", "gymnasium_robotics", "ale_py", "envpool", "minari", "mujoco", "ray", "wandb"}

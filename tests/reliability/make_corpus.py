@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from rlbench import checkpoint, suites
-from rlbench.datasets import hdf5_writer, policies, recording_writer
+from rlbench.datasets import d4rl, policies, recording_writer
 from rlbench.datasets.recording_writer import RecordingWriter, last, step
 from rlbench.datasets.types import Dataset
 from rlbench.records.types import Epoch, Evaluated, Outcome, Status
@@ -70,7 +70,7 @@ def main(target: Path, *folders: Path) -> None:
     for seed, status in ((1, "failed"), (2, "interrupted"), (3, None)):
         ended(results, seed, status)
     checkpoint.save(target / "checkpoint", {"a": torch.arange(6.0).view(2, 3), "b": {"n": 1, "s": "x", "f": 0.5}})
-    hdf5_writer.write_hdf5(target / "rlb-corpus.hdf5", record_runs(), {"rlbench_task": "Small-v0"})
+    d4rl.write_hdf5(target / "rlb-corpus.hdf5", record_runs(), {"rlbench_task": "Small-v0"})
     frames = np.arange(36, dtype=np.uint8).reshape(3, 12)
     writer = RecordingWriter(target / "rlb-corpus.frames")
     for moment in range(4):

@@ -18,9 +18,9 @@ from rlbench import checkpoint, disk
 from rlbench.cli.app import main
 from rlbench.datasets import (
     checksums,
+    d4rl,
     dataset_fetch,
     download,
-    hdf5_writer,
     recording_reader,
     recording_writer,
     shard_conversion,
@@ -109,7 +109,7 @@ def wrote(words: list[str]) -> int:
         truncated=np.zeros(40, np.bool_),
         next_obs=None,
     )
-    hdf5_writer.write_hdf5(Path(words[0]) / f"{SET}.hdf5", dataset, {"name": SET})
+    d4rl.write_hdf5(Path(words[0]) / f"{SET}.hdf5", dataset, {"name": SET})
     return 0
 
 

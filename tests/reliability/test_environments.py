@@ -15,7 +15,7 @@ import pytest
 
 from rlbench.assembly.environments import environments
 from rlbench.envs.base import VectorEnv
-from rlbench.envs.envpool_async import bundled_mujoco
+from rlbench.envs.envpool import bundled_mujoco
 from rlbench.envs.toy import Doors
 from rlbench.records.machine import processor
 from rlbench.suites import spec

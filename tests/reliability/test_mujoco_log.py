@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from rlbench.config.tasks import GymnasiumTask
-from rlbench.envs import envpool_async
-from rlbench.envs.envpool_async import EnvPoolMujoco
+from rlbench.envs import envpool
+from rlbench.envs.envpool import EnvPoolMujoco
 from rlbench.envs.external import external_vector
 from rlbench.envs.gymnasium import GymnasiumVector
 from rlbench.envs.mujoco import MujocoVector
@@ -43,5 +43,5 @@ def test_a_warning_of_mujoco_is_written_through_no_link(make: Callable[[], Gymna
 def test_mujoco_in_envpool_writes_no_log_and_prints_nothing(empty_folder: None, capfd: Capture) -> None:
     Path("MUJOCO_LOG.TXT").symlink_to("precious")
     EnvPoolMujoco(task="Hopper-v4", seeds=[0], threads=1).close()
-    ctypes.CDLL(str(envpool_async.library())).mju_warning(b"The simulation is unstable")
+    ctypes.CDLL(str(envpool.library())).mju_warning(b"The simulation is unstable")
     assert not Path("precious").exists() and capfd.readouterr().out == ""

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from rlbench import suites
 from rlbench.algorithms.sac import SAC
-from rlbench.assembly import actor_critic
+from rlbench.assembly.continuous import actor_critic_parts
 from rlbench.assembly.environments import describe, environments
 from rlbench.config.online import (
     ActorCriticConfig,
@@ -82,7 +82,7 @@ def test_soft_policies_are_built_with_the_units_of_their_environment(
 ) -> None:
     spec = apply_settings(suites.spec("mujoco", "sac", task), [parse(change) for change in changes])
     assert isinstance(spec.algo, ActorCriticConfig)
-    learner = actor_critic.actor_critic_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
+    learner = actor_critic_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
     assert isinstance(learner, SAC)
     assert learner.actor.log_scale == pytest.approx(nats, abs=1e-4)
     for critics in (learner.critics, learner.target_critics):

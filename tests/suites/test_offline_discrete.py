@@ -4,16 +4,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from rlbench import suites
+from rlbench.assembly import assemble
 from rlbench.assembly.environments import describe
-from rlbench.assembly.offline import build_offline, source
+from rlbench.assembly.offline import source
 from rlbench.cli.app import main
 from rlbench.cli.dataset_option import Data
 from rlbench.cli.resolve import resolve
 from rlbench.config.footprint import footprint
-from rlbench.config.offline_discrete import (
+from rlbench.config.offline import (
     DiscreteBCConfig,
     DiscreteBCQConfig,
     DiscreteCQLConfig,
@@ -155,9 +155,7 @@ def test_recorded_games_reach_the_learner_unchanged(tmp_path: Path) -> None:
     writer.flush()
     recording_writer.finish(tmp_path / "rlb-x.frames", writer.digests, {"task": BREAKOUT})
     spec = resolve("offline", "bcq", BREAKOUT, dataset="x-01234567").spec
-    run = build_offline(
-        spec, algo_of(spec), describe(spec), torch.device("cpu"), Runtime(dataset=str(tmp_path / "rlb-x.frames"))
-    )
+    run = assemble.build(spec, Runtime(device="cpu", dataset=str(tmp_path / "rlb-x.frames")), describe(spec))
     assert isinstance(run.updater, EagerUpdater)
     batch = run.updater.source.sample(200)
     assert batch.obs.shape == batch.next_obs.shape == (200, 4, 84, 84)

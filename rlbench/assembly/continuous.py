@@ -1,4 +1,4 @@
-"""IL, BCQ, CQL, CRR, TD3+BC and IQL, from their Spec."""
+"""The families of continuous actions: DDPG, TD3, SAC and REDQ, and the offline methods."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple, assert_never
 
 import torch
+from torch import Tensor
 
 from rlbench.algorithms import bcq, iql
 from rlbench.algorithms.base import Compiler, OffPolicyLearner
@@ -13,11 +14,13 @@ from rlbench.algorithms.behavior_cloning import BehaviorCloning
 from rlbench.algorithms.cql import CQL, ClonedSAC, LagrangeMultiplier
 from rlbench.algorithms.crr import CRR
 from rlbench.algorithms.sac import SAC, Temperature
-from rlbench.algorithms.td3 import TD3BC
+from rlbench.algorithms.td3 import TD3, TD3BC
 from rlbench.assembly.components import AlgorithmParts, adam, vector_dims
-from rlbench.config import offline
+from rlbench.collectors.explore import GaussianNoise
+from rlbench.config import offline, online
 from rlbench.config.offline import OfflineConfig
-from rlbench.envs.base import EnvInfo
+from rlbench.config.run import Spec
+from rlbench.envs.base import Box, EnvInfo
 from rlbench.nets import actors
 from rlbench.nets.actors import BoundedGaussianActor, DeterministicActor, SquashedGaussianActor, StateDependentStdActor
 from rlbench.nets.bcq_vae import ActionVAE, BCQPolicy, PerturbationNet
@@ -35,15 +38,81 @@ class Shape(NamedTuple):
     compiler: Compiler | None = None  # of losses
 
 
-def continuous_parts(
+def actor_critic_parts(
+    spec: Spec, algo: online.ActorCriticConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
+) -> AlgorithmParts:
+    """Build an online learner and its parts; torch's own generator draws the networks' weights."""
+    scale = algo.policy.noise if isinstance(algo.policy, online.TD3PolicyConfig) else 0.0
+    return AlgorithmParts(
+        learner=_online_learner(algo, info, Shape(*vector_dims(spec.name, info), device, compiler)),
+        explorer=lambda generator: GaussianNoise(generator=generator, scale=scale),
+        exploration=lambda env_steps: float(env_steps < algo.learning_starts),
+    )
+
+
+def _online_learner(algo: online.ActorCriticConfig, info: EnvInfo, shape: Shape) -> TD3 | SAC:
+    policy, units = algo.policy, _units(info) if algo.action_units == "environment" else None
+    match policy:
+        case online.TD3PolicyConfig():
+            plain = _deterministic_actor(algo, shape)
+            critics = _critics(algo, shape, algo.critics, units)
+            return TD3(
+                plain,
+                critics,
+                actor_optimizer=adam(plain, lr=algo.actor_lr),
+                critic_optimizer=adam(critics, lr=algo.critic_lr),
+                tau=algo.tau,
+                delay=algo.delay,
+                policy=policy,
+                compiler=shape.compiler,
+            )
+        case online.SACPolicyConfig():
+            actor = SquashedGaussianActor(
+                obs_shape=(shape.obs,),
+                actions=shape.actions,
+                widths=algo.widths,
+                log_std_min=policy.log_std_min,
+                log_std_max=policy.log_std_max,
+                log_scale=0.0 if units is None else units[0].double().log().sum().item(),
+            ).to(shape.device)
+            critics = _critics(algo, shape, algo.critics, units)
+            return SAC(
+                actor,
+                critics,
+                actor_optimizer=adam(actor, lr=algo.actor_lr),
+                critic_optimizer=adam(critics, lr=algo.critic_lr),
+                temperature=_temperature(policy, shape),
+                tau=algo.tau,
+                delay=algo.delay,
+                redq_subset=algo.redq_subset,
+                compiler=shape.compiler,
+            )
+        case _:
+            assert_never(policy)
+
+
+def _units(info: EnvInfo) -> tuple[Tensor, Tensor]:
+    """Half-width and center ``[A]`` of the environment's action bounds."""
+    if not isinstance(info.actions, Box):
+        raise TypeError("discrete actions have no units")
+    low, high = torch.from_numpy(info.actions.low), torch.from_numpy(info.actions.high)
+    return (high - low) / 2, (high + low) / 2
+
+
+def _temperature(entropy: online.SACPolicyConfig | offline.CQLConfig, shape: Shape) -> Temperature:
+    target = -float(shape.actions) if entropy.target_entropy is None else entropy.target_entropy
+    return Temperature(entropy.alpha, device=shape.device, target=target, lr=entropy.alpha_lr)
+
+
+def continuous_offline_parts(
     name: str, algo: OfflineConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
 ) -> AlgorithmParts:
-    """Build the learner and its parts; torch's own generator draws the networks' weights.
+    """Build an offline learner and its parts; torch's own generator draws the networks' weights.
 
     Raises:
         UsageError: actions are discrete, or observations are no vectors; ``name`` is the run's.
     """
-    learner = _learner(algo, Shape(*vector_dims(name, info), device, compiler))
+    learner = _offline_learner(algo, Shape(*vector_dims(name, info), device, compiler))
     return AlgorithmParts(learner, schedules=_schedules(algo, learner))
 
 
@@ -77,7 +146,7 @@ def _cosine(initial: float, steps: int, optimizer: torch.optim.Optimizer) -> Sch
     return at, set_lr
 
 
-def _learner(algo: OfflineConfig, shape: Shape) -> OffPolicyLearner[Transition]:
+def _offline_learner(algo: OfflineConfig, shape: Shape) -> OffPolicyLearner[Transition]:
     match algo.method:
         case offline.BCConfig(policy=policy):
             actor = _deterministic_actor(algo, shape) if policy == "deterministic" else _gaussian_actor(algo, shape)
@@ -131,13 +200,12 @@ def _bcq(algo: OfflineConfig, method: offline.BCQConfig, shape: Shape) -> bcq.BC
 
 def _cql(algo: OfflineConfig, method: offline.CQLConfig, shape: Shape) -> CQL:
     actor, critics = _cql_actor(algo, method, shape), _critics(algo, shape, orthogonal=method.orthogonal_init)
-    target = -float(shape.actions) if method.target_entropy is None else method.target_entropy
     sac = (ClonedSAC if method.bc_steps else SAC)(
         actor,
         critics,
         actor_optimizer=adam(actor, lr=algo.actor_lr),
         critic_optimizer=adam(critics, lr=algo.critic_lr),
-        temperature=Temperature(method.alpha, device=shape.device, target=target, lr=method.alpha_lr),
+        temperature=_temperature(method, shape),
         tau=algo.tau,
         delay=1,
         redq_subset=None,
@@ -222,7 +290,7 @@ def _iql_actor(algo: OfflineConfig, method: offline.IQLConfig, shape: Shape) -> 
             assert_never(method.policy)
 
 
-def _deterministic_actor(algo: OfflineConfig, shape: Shape) -> DeterministicActor:
+def _deterministic_actor(algo: online.ActorCriticConfig | OfflineConfig, shape: Shape) -> DeterministicActor:
     return DeterministicActor(obs_shape=(shape.obs,), actions=shape.actions, widths=algo.widths).to(shape.device)
 
 
@@ -233,8 +301,15 @@ def _gaussian_actor(algo: OfflineConfig, shape: Shape, low: float = -5.0, high: 
     return actor.to(shape.device)
 
 
-def _critics(algo: OfflineConfig, shape: Shape, members: int = 2, *, orthogonal: bool = False) -> Critics:
-    critics = Critics(members=members, obs=shape.obs, actions=shape.actions, widths=algo.widths)
+def _critics(
+    algo: online.ActorCriticConfig | OfflineConfig,
+    shape: Shape,
+    members: int = 2,
+    units: tuple[Tensor, Tensor] | None = None,
+    *,
+    orthogonal: bool = False,
+) -> Critics:
+    critics = Critics(members=members, obs=shape.obs, actions=shape.actions, widths=algo.widths, units=units)
     if orthogonal:
         actors.init_orthogonal_critics(critics)
     return critics.to(shape.device)

@@ -1,4 +1,4 @@
-"""The families of discrete actions: Q-learning, whose head makes the algorithm, and discrete SAC."""
+"""The families of discrete actions: Q-learning, whose head makes the algorithm, discrete SAC, and offline methods."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from typing import assert_never
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compiler
+from rlbench.algorithms.base import Compiler, OffPolicyLearner
+from rlbench.algorithms.behavior_cloning import BehaviorCloning
+from rlbench.algorithms.discrete_offline import DiscreteCRR, behavior_cloning_loss, behavior_mask, cql_loss
 from rlbench.algorithms.discrete_sac import DiscreteSAC
-from rlbench.algorithms.dqn import AuxiliaryLoss, QLearner
+from rlbench.algorithms.dqn import ActionMask, AuxiliaryLoss, QLearner
 from rlbench.algorithms.sac import Temperature
 from rlbench.assembly.components import AlgorithmParts, adam, build_torso, discrete_action_count
-from rlbench.collectors.explore import EpsilonGreedy
-from rlbench.config import online
+from rlbench.collectors.explore import EpsilonGreedy, Explorer
+from rlbench.config import offline, online
 from rlbench.config.run import Spec
 from rlbench.envs.base import EnvInfo
 from rlbench.nets import q_heads
-from rlbench.nets.discrete_actor_critic import DiscreteActorCritic
+from rlbench.nets.discrete_actor_critic import BehaviorPolicy, DiscreteActorCritic, QNetWithPolicy
 from rlbench.nets.dueling import DuelingMLP
 from rlbench.nets.iqn_fqf import FQFHead, IQNHead
 from rlbench.nets.q_heads import QNet
@@ -27,45 +29,61 @@ from rlbench.ops.return_distributions import ReturnDistribution
 from rlbench.ops.types import Role, Transition
 
 
-def dqn_parts(
+def q_learning_parts(
     spec: Spec, algo: online.QLearningConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
 ) -> AlgorithmParts:
     """Build the learner and its parts; torch's own generator draws the networks' weights."""
     actions = discrete_action_count(spec, info)
     net = build_q_network(spec, algo, info).to(device)
-    learner = QLearner(
-        net,
-        optimizers=optimizers(algo.head, net, lr=algo.lr, epsilon=algo.adam_epsilon),
-        max_grad_norm=algo.max_grad_norm,
-        double=algo.double,
-        target_update_interval=algo.target_update_interval,
-        auxiliary_loss=fraction_loss(net),
-        compiler=compiler,
-    )
     return AlgorithmParts(
-        learner=learner,
+        learner=_q_learner(algo, net, compiler, double=algo.double),
         explorer=lambda generator: EpsilonGreedy(actions=actions, generator=generator),
-        eval_explorer=lambda rng: EpsilonGreedy(actions=actions, generator=rng, epsilon=spec.protocol.epsilon),
+        eval_explorer=_eval_explorer(spec, actions),
         exploration=algo.epsilon.at,
     )
 
 
 def build_q_network(spec: Spec, algo: online.QLearningConfig, info: EnvInfo) -> QNet:
     """Build the value network; torch's own generator draws its weights."""
-    actions = discrete_action_count(spec, info)
-    body = build_torso(algo.torso, spec, info)
+    body, actions = build_torso(algo.torso, spec, info), discrete_action_count(spec, info)
+    streams = _streams(body.features, algo.hidden, actions, dueling=algo.dueling, noisy=algo.noisy)
+    return QNet(body, build_head(algo.head, body.features, streams))
+
+
+def _streams(
+    features: int, hidden: int, actions: int, *, dueling: bool = False, noisy: float | None = None
+) -> Callable[[int], DuelingMLP]:
+    """A function that builds an MLP from its number of outputs per action."""
 
     def streams(width: int) -> DuelingMLP:
-        return DuelingMLP(
-            features=body.features,
-            hidden=algo.hidden,
-            actions=actions,
-            width=width,
-            dueling=algo.dueling,
-            noisy=algo.noisy,
-        )
+        return DuelingMLP(features=features, hidden=hidden, actions=actions, width=width, dueling=dueling, noisy=noisy)
 
-    return QNet(body, build_head(algo.head, body.features, streams))
+    return streams
+
+
+def _eval_explorer(spec: Spec, actions: int) -> Callable[[torch.Generator], Explorer]:
+    return lambda generator: EpsilonGreedy(actions=actions, generator=generator, epsilon=spec.protocol.epsilon)
+
+
+def _q_learner(
+    algo: online.QLearningConfig | offline.DiscreteOfflineConfig,
+    net: QNet,
+    compiler: Compiler | None,
+    auxiliary_loss: AuxiliaryLoss | None = None,
+    action_mask: ActionMask | None = None,
+    *,
+    double: bool = True,
+) -> QLearner:
+    return QLearner(
+        net,
+        optimizers=optimizers(algo.head, net, lr=algo.lr, epsilon=algo.adam_epsilon),
+        max_grad_norm=algo.max_grad_norm,
+        double=double,
+        target_update_interval=algo.target_update_interval,
+        action_mask=action_mask,
+        auxiliary_loss=fraction_loss(net, auxiliary_loss),
+        compiler=compiler,
+    )
 
 
 def build_head(config: online.HeadConfig, features: int, streams: Callable[[int], DuelingMLP]) -> q_heads.QHead:
@@ -132,3 +150,51 @@ def discrete_sac_parts(
         compiler=compiler,
     )
     return AlgorithmParts(learner)
+
+
+def discrete_offline_parts(
+    spec: Spec,
+    algo: offline.DiscreteOfflineConfig,
+    info: EnvInfo,
+    device: torch.device,
+    compiler: Compiler | None = None,
+) -> AlgorithmParts:
+    """Build the learner and its parts; torch's own generator draws the networks' weights.
+
+    Raises:
+        UsageError: actions are continuous.
+    """
+    return AlgorithmParts(
+        learner=_offline_learner(spec, algo, info, device, compiler),
+        eval_explorer=_eval_explorer(spec, discrete_action_count(spec, info)),
+    )
+
+
+def _offline_learner(
+    spec: Spec, algo: offline.DiscreteOfflineConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None
+) -> OffPolicyLearner[Transition]:
+    body, actions = build_torso(algo.torso, spec, info), discrete_action_count(spec, info)
+    streams = _streams(body.features, algo.hidden, actions)
+    match algo.method:
+        case offline.DiscreteBCConfig():
+            actor = BehaviorPolicy(body, streams(1)).to(device)
+            optimizer = adam(actor, lr=algo.lr, eps=algo.adam_epsilon)
+            return BehaviorCloning(actor, actor_optimizer=optimizer, compiler=compiler)
+        case offline.DiscreteCQLConfig(conservative_weight=weight):
+            plain = QNet(body, build_head(algo.head, body.features, streams)).to(device)
+            return _q_learner(algo, plain, compiler, cql_loss(weight))
+        case offline.DiscreteBCQConfig(threshold=threshold, penalty=penalty):
+            net = QNetWithPolicy(body, build_head(algo.head, body.features, streams), streams(1)).to(device)
+            return _q_learner(algo, net, compiler, behavior_cloning_loss(net, penalty), behavior_mask(net, threshold))
+        case offline.DiscreteCRRConfig() as method:
+            net = QNetWithPolicy(body, build_head(algo.head, body.features, streams), streams(1)).to(device)
+            return DiscreteCRR(
+                net,
+                optimizer=optimizers(algo.head, net, lr=algo.lr, epsilon=algo.adam_epsilon)[0],
+                max_grad_norm=algo.max_grad_norm,
+                target_update_interval=algo.target_update_interval,
+                method=method,
+                compiler=compiler,
+            )
+        case _:
+            assert_never(algo.method)
