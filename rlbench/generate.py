@@ -24,11 +24,11 @@ from rlbench.collectors.recording import ShardRecorder, record
 from rlbench.config.run import Spec
 from rlbench.config.tasks import Task
 from rlbench.datasets import recording_writer
+from rlbench.datasets.d4rl import Columns
 from rlbench.datasets.policies import Policy, parse_policy
 from rlbench.datasets.recipes import Part, Recipe, RecordingRecipe
 from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.datasets.summary import EXPERT
-from rlbench.datasets.types import Dataset
 from rlbench.envs.base import Box, EnvInfo, Step, VectorEnv
 from rlbench.errors import UnknownName, UsageError
 from rlbench.ops.state_dict import State
@@ -66,13 +66,13 @@ class TransitionRecorder:
         shape = (len(quota), int(quota.max()))
         (features,) = info.obs_shape
         self.quota, self.count, self.cut = quota, np.zeros_like(quota), np.zeros(len(quota), np.bool_)
-        self.rows = Dataset(
-            obs=np.zeros((*shape, features), np.float32),
-            action=np.zeros((*shape, actions), np.float32),
-            reward=np.zeros(shape, np.float32),
-            terminated=np.zeros(shape, np.bool_),
-            truncated=np.zeros(shape, np.bool_),
-            next_obs=np.zeros((*shape, features), np.float32),
+        self.rows = Columns(
+            observations=np.zeros((*shape, features), np.float32),
+            actions=np.zeros((*shape, actions), np.float32),
+            rewards=np.zeros(shape, np.float32),
+            terminals=np.zeros(shape, np.bool_),
+            timeouts=np.zeros(shape, np.bool_),
+            next_observations=np.zeros((*shape, features), np.float32),
         )
 
     @property
@@ -85,19 +85,18 @@ class TransitionRecorder:
         envs = np.flatnonzero(live & (self.count < self.quota))
         index = envs, self.count[envs]
         columns = (obs, action, step.reward, step.terminated, step.truncated, step.obs)
-        for column, rows in zip(self.rows[:6], columns, strict=True):
-            if column is not None:
-                column[index] = rows[envs]
+        for column, rows in zip(self.rows, columns, strict=True):
+            column[index] = rows[envs]
         self.count[envs] += 1
         last = envs[self.count[envs] == self.quota[envs]]
         self.cut[last] = ~(step.terminated | step.truncated)[last]
-        self.rows.truncated[last, self.quota[last] - 1] |= self.cut[last]
+        self.rows.timeouts[last, self.quota[last] - 1] |= self.cut[last]
 
-    def in_order(self) -> tuple[Dataset, NDArray[np.bool_]]:
+    def in_order(self) -> tuple[Columns, NDArray[np.bool_]]:
         """The data, env after env, and flags ``[rows]`` of episodes that were cut at their env's quota."""
         in_quota = np.arange(self.quota.max()) < self.quota[:, None]
-        rows = Dataset._make(None if column is None else column[in_quota] for column in self.rows)
-        cut = np.zeros(len(rows.reward), np.bool_)
+        rows = Columns._make(column[in_quota] for column in self.rows)
+        cut = np.zeros(len(rows.rewards), np.bool_)
         cut[self.quota.cumsum() - 1] = self.cut
         return rows, cut
 
@@ -108,7 +107,7 @@ class Recording:
     def __init__(self, recipe: Recipe, policies: Sequence[Policy]) -> None:
         self.recipe, self.policies, self.task = recipe, policies, task_of(recipe.task)
         self.versions: dict[str, str] = {}
-        self._parts: list[tuple[Dataset, NDArray[np.bool_]]] = []
+        self._parts: list[tuple[Columns, NDArray[np.bool_]]] = []
         for part, policy in zip(recipe.parts, policies, strict=True):
             if part.sha256 != policy.sha256:
                 raise UsageError(
@@ -136,9 +135,9 @@ class Recording:
             self._parts.append(recorder.in_order())
             before += steps
 
-    def result(self) -> Dataset:
+    def result(self) -> Columns:
         """The data, ordered by part, env and step."""
-        return concatenate_datasets([rows for rows, _ in self._parts])
+        return concatenate([rows for rows, _ in self._parts])
 
     def provenance(self) -> dict[str, str | float]:
         """The metadata that reproduce the data set, and statistics of its returns."""
@@ -253,15 +252,15 @@ def stored_run(folder: Path, which: str) -> tuple[Spec, State]:
     return spec, checkpoint.load(place)
 
 
-def concatenate_datasets(datasets: Sequence[Dataset]) -> Dataset:
-    """Concatenate data sets that all have next observations."""
-    return Dataset(*(np.concatenate(column) for column in zip(*(dataset[:6] for dataset in datasets), strict=True)))
+def concatenate(parts: Sequence[Columns]) -> Columns:
+    """Concatenate the columns of data sets."""
+    return Columns(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def returns(data: Dataset, cut: NDArray[np.bool_]) -> dict[str, float]:
+def returns(data: Columns, cut: NDArray[np.bool_]) -> dict[str, float]:
     """Statistics of the returns of whole episodes; ``cut`` ``[N]`` flags the last rows of truncated ones."""
-    ends = np.flatnonzero(data.terminated | data.truncated)
-    totals = np.add.reduceat(data.reward.astype(np.float64), [0, *(ends[:-1] + 1)])
+    ends = np.flatnonzero(data.terminals | data.timeouts)
+    totals = np.add.reduceat(data.rewards.astype(np.float64), [0, *(ends[:-1] + 1)])
     return _return_statistics(totals[~cut[ends]], int(cut.sum()))
 
 

@@ -15,9 +15,9 @@ from rlbench.assembly.environments import describe
 from rlbench.assembly.restore import export_policy
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime
+from rlbench.datasets.d4rl import Columns
 from rlbench.datasets.policies import Policy, parse_policy, read_policy_file, serialize
 from rlbench.datasets.recipes import POLICIES, Part, Recipe
-from rlbench.datasets.types import Dataset
 from rlbench.envs.base import Box, EnvInfo, Step
 from rlbench.errors import UnknownName, UsageError
 from rlbench.generate import (
@@ -25,7 +25,7 @@ from rlbench.generate import (
     Recording,
     TransitionRecorder,
     _record,
-    concatenate_datasets,
+    concatenate,
     returns,
     stored_policy,
     task_of,
@@ -58,39 +58,38 @@ def generate_rows(*parts: Part, steps: int = 301, num_envs: int = 2, seed: int =
 
 
 @pytest.fixture(scope="module")
-def hops() -> Dataset:
+def hops() -> Columns:
     """Some episodes of two envs, 151 and 150 steps."""
     return generate_rows(part()).result()
 
 
-def ends(rows: Dataset) -> NDArray[np.bool_]:
-    return rows.terminated | rows.truncated
+def ends(rows: Columns) -> NDArray[np.bool_]:
+    return rows.terminals | rows.timeouts
 
 
-def test_generated_data_have_every_step_and_bounded_actions(hops: Dataset) -> None:
-    assert [column.shape[1:] for column in hops if column is not None] == [(11,), (3,), (), (), (), (11,)]
-    assert {len(column) for column in hops if column is not None} == {301}
-    assert [column.dtype.name for column in hops if column is not None] == [*["float32"] * 3, "bool", "bool", "float32"]
-    assert np.abs(hops.action).max() == 1.0 and not (hops.terminated & hops.truncated).any()
+def test_generated_data_have_every_step_and_bounded_actions(hops: Columns) -> None:
+    assert [column.shape[1:] for column in hops] == [(11,), (3,), (), (), (), (11,)]
+    assert {len(column) for column in hops} == {301}
+    assert [column.dtype.name for column in hops] == [*["float32"] * 3, "bool", "bool", "float32"]
+    assert np.abs(hops.actions).max() == 1.0 and not (hops.terminals & hops.timeouts).any()
 
 
-def test_no_transition_crosses_an_episode(hops: Dataset) -> None:
-    assert hops.next_obs is not None
-    ended = ends(hops)
-    assert hops.terminated.sum() >= 4 and ended[-1]
+def test_no_transition_crosses_an_episode(hops: Columns) -> None:
+    obs, next_obs, ended = hops.observations, hops.next_observations, ends(hops)
+    assert hops.terminals.sum() >= 4 and ended[-1]
     goes_on = ~ended[:-1]
-    np.testing.assert_array_equal(hops.next_obs[:-1][goes_on], hops.obs[1:][goes_on])
+    np.testing.assert_array_equal(next_obs[:-1][goes_on], obs[1:][goes_on])
     first = np.concatenate([[True], ended[:-1]])
-    assert np.abs(hops.obs[first, 0] - 1.25).max() <= 0.005 and np.abs(hops.obs[first, 5:]).max() <= 0.005  # as reset
-    assert (hops.next_obs[:-1] != hops.obs[1:]).any(1)[~goes_on].all()  # where it really ended, not the next reset
+    assert np.abs(obs[first, 0] - 1.25).max() <= 0.005 and np.abs(obs[first, 5:]).max() <= 0.005  # as reset
+    assert (next_obs[:-1] != obs[1:]).any(1)[~goes_on].all()  # where it really ended, not the next reset
 
 
-def test_env_is_truncated_at_its_quota_and_bootstraps(hops: Dataset) -> None:
-    cuts = np.flatnonzero(hops.truncated).tolist()
-    assert cuts == [row for row in (150, 300) if not hops.terminated[row]] and cuts
+def test_env_is_truncated_at_its_quota_and_bootstraps(hops: Columns) -> None:
+    cuts = np.flatnonzero(hops.timeouts).tolist()
+    assert cuts == [row for row in (150, 300) if not hops.terminals[row]] and cuts
 
 
-def test_actions_replayed_in_gymnasium_give_equal_transitions(hops: Dataset) -> None:
+def test_actions_replayed_in_gymnasium_give_equal_transitions(hops: Columns) -> None:
     text = part().model_dump_json(exclude={"share"})
     stream = f'{text[:-1]},"uniform":0.0}}'  # as when the data of the committed records were generated
     seeds = Seeds(0).child("generate", stream).child("env").numbers(2)
@@ -98,17 +97,16 @@ def test_actions_replayed_in_gymnasium_give_equal_transitions(hops: Dataset) -> 
         env = HopperEnv()
         obs, _ = env.reset(seed=seed)
         for row in rows:
-            np.testing.assert_array_equal(hops.obs[row], obs.astype(np.float32))
-            obs, reward, terminated, truncated, _ = env.step(hops.action[row])
-            assert hops.next_obs is not None
-            np.testing.assert_array_equal(hops.next_obs[row], obs.astype(np.float32))
-            assert hops.reward[row] == np.float32(reward) and hops.terminated[row] == terminated and not truncated
+            np.testing.assert_array_equal(hops.observations[row], obs.astype(np.float32))
+            obs, reward, terminated, truncated, _ = env.step(hops.actions[row])
+            np.testing.assert_array_equal(hops.next_observations[row], obs.astype(np.float32))
+            assert hops.rewards[row] == np.float32(reward) and hops.terminals[row] == terminated and not truncated
             if terminated:
                 obs, _ = env.reset()
         env.close()
 
 
-def test_equal_recipes_give_equal_data(hops: Dataset) -> None:
+def test_equal_recipes_give_equal_data(hops: Columns) -> None:
     for again, same in ((generate_rows(part()).result(), True), (generate_rows(part(), seed=1).result(), False)):
         assert all(np.array_equal(a, b) for a, b in zip(again[:3], hops[:3], strict=True)) == same
 
@@ -167,12 +165,11 @@ def test_reset_steps_are_not_recorded_and_clocks_restart() -> None:
     recorder = TransitionRecorder(np.array([5, 4]), envs.info, 1)
     assert list(_record(envs, player, recorder)) == [2, 4, 5, 6, 8, 8, 9]
     rows, cut = recorder.in_order()
-    assert rows.next_obs is not None
-    assert rows.obs[:, 0].tolist() == [0, 1, 0, 1, 0, 100, 101, 102, 100]
-    assert rows.next_obs[:, 0].tolist() == [1, 2, 1, 2, 1, 101, 102, 103, 101]
-    assert rows.reward == pytest.approx(rows.obs[:, 0] / 1000)
-    assert rows.terminated.tolist() == [False, True, False, True, False, False, False, False, False]
-    assert rows.truncated.tolist() == [False, False, False, False, True, False, False, True, True]
+    assert rows.observations[:, 0].tolist() == [0, 1, 0, 1, 0, 100, 101, 102, 100]
+    assert rows.next_observations[:, 0].tolist() == [1, 2, 1, 2, 1, 101, 102, 103, 101]
+    assert rows.rewards == pytest.approx(rows.observations[:, 0] / 1000)
+    assert rows.terminals.tolist() == [False, True, False, True, False, False, False, False, False]
+    assert rows.timeouts.tolist() == [False, False, False, False, True, False, False, True, True]
     assert cut.tolist() == [False, False, False, False, True, False, False, False, True]
     assert [row[0] for row in clocks] == [0, 1, 2, 0, 1, 2, 0]
     assert [row[1] for row in clocks] == [0, 1, 2, 3, 0, 1, 2]
@@ -191,8 +188,8 @@ def test_env_whose_episode_ends_at_its_quota_is_not_truncated(env_index: int, st
     assert list(_record(envs, lambda obs, _: obs, recorder))[-1] == steps + 1
     rows, cut = recorder.in_order()
     last = quota.cumsum()[env_index] - 1
-    assert (rows.terminated[last], rows.truncated[last], cut[last]) == (env_index == 0, env_index == 1, False)
-    assert cut.sum() == rows.truncated.sum() - env_index == 1  # the other env, after its first step
+    assert (rows.terminals[last], rows.timeouts[last], cut[last]) == (env_index == 0, env_index == 1, False)
+    assert cut.sum() == rows.timeouts.sum() - env_index == 1  # the other env, after its first step
 
 
 def test_data_of_truncated_episodes_only_have_no_return_statistics() -> None:
@@ -246,8 +243,8 @@ def test_policy_that_does_not_fit_is_refused_before_generation() -> None:
     assert task_of("Pendulum-v1").id == "Pendulum-v1"
 
 
-def test_pieces_are_joined_in_order(hops: Dataset) -> None:
-    np.testing.assert_array_equal(concatenate_datasets([hops, hops]).obs[301:], hops.obs)
+def test_pieces_are_joined_in_order(hops: Columns) -> None:
+    np.testing.assert_array_equal(concatenate([hops, hops]).observations[301:], hops.observations)
 
 
 @pytest.mark.parametrize("algorithm", ["sac", "td3", "ddpg", "ppo", "reinforce", "trpo"])
@@ -348,7 +345,7 @@ def test_the_policy_of_a_finished_run_is_recorded(finished: Path) -> None:
     mine = Part(policy=policy.metadata.name, sha256=policy.sha256)
     recording = Recording(Recipe(name="rlb-x", task="Pendulum-v1", parts=(mine,), steps=450, lanes=1), [policy])
     assert list(recording)[-1] == 450
-    assert np.flatnonzero(recording.result().truncated).tolist() == [199, 399, 449]
+    assert np.flatnonzero(recording.result().timeouts).tolist() == [199, 399, 449]
     assert recording.provenance()["episodes"] == 2
 
 

@@ -57,7 +57,7 @@ def record_play(run: Path, folder: Path, **changes: object) -> tuple[Dataset, di
 
 def test_every_env_records_its_share_of_whole_games(run: Path, tmp_path: Path) -> None:
     rows, metadata = record_play(run, tmp_path / "rlb-x.frames")
-    assert rows.final is not None and (~rows.final).sum() == STEPS
+    assert (~rows.final).sum() == STEPS
     ends = np.flatnonzero(rows.terminated | rows.truncated)
     np.testing.assert_array_equal(ends + 1, np.flatnonzero(rows.final))
     live = np.cumsum(~rows.final)
@@ -78,7 +78,6 @@ def test_replayed_actions_give_equal_frames(run: Path, tmp_path: Path) -> None:
         [0, int(np.flatnonzero(np.cumsum(rows.final == 0) == 103)[0]) + 2],
         [False] * 2,
     )
-    assert rows.final is not None
     for _ in range(100):
         for env_index in range(2):
             if not waiting[env_index]:
@@ -107,7 +106,6 @@ def test_epsilon_is_the_share_of_random_actions(run: Path, tmp_path: Path) -> No
     actor = policy_player(spec, policy_state, epsilon=0.0, num_envs=1, seed=0).actor
     for epsilon, low, high in ((0.0, 0.0, 0.0), (0.9, 0.45, 0.75), (0.3, 0.1, 0.3)):  # two thirds of ε
         rows, _ = record_play(run, tmp_path / f"{epsilon}.frames", epsilon=epsilon)
-        assert rows.final is not None
         live = ~rows.final
         preferred = actor.act(torch.from_numpy(rows.obs[live][:, None]), "eval").numpy()
         assert low <= (rows.action[live] != preferred).mean() <= high
@@ -162,7 +160,7 @@ def test_frame_stack_contains_no_frame_of_the_previous_game(tmp_path: Path) -> N
     list(record(actor, ring, NoExploration(), envs, ShardRecorder(writer, num_envs=2, steps=80)))
     envs.close()
     rows = recording_reader.read_recording(tmp_path / "x.frames")
-    assert rows.final is not None and rows.terminated.sum() > 4
+    assert rows.terminated.sum() > 4
     frames_by_env = [[obs_now[env_index].numpy().tobytes() for obs_now in actor.observations] for env_index in range(2)]
     began = env_index = 0
     for row, final in enumerate(rows.final):

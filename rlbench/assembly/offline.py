@@ -80,7 +80,7 @@ def _read(path: Path, spec: Spec, task: OfflineTask, sha256: str) -> Experience:
         limit = None if steps is None else min(SMOKE, int((~steps.final).sum()))
         return Experience(recording_reader.read_recording(path, limit, max_bytes=max_bytes), sha256)
     made_here = "rlbench" in loader.dataset_metadata(path)
-    data = loader.load_dataset(path, task.data, deduplicate=True, max_bytes=available_memory())
+    data = loader.load_dataset(path, task.data, max_bytes=available_memory())
     return Experience(data, sha256, made_here)
 
 
@@ -109,16 +109,11 @@ def build_offline(
     """Build the training of an offline run; ``seal`` is the checksum of data that was just verified."""
     dataset = _compatible_data(spec, info, runtime, seal)
     data, scale = _preprocess(algo, dataset.data)
-    normalized_in_place = scale is not None and data.final is not None and scale.normalize_in_place(data.obs)
+    if scale is not None:
+        scale.normalize_in_place(data.obs)
     generator = Seeds(spec.seed).child("replay").torch(device)
     buffer = dataset_ring(
-        data,
-        n_step=algo.n_step,
-        gamma=algo.gamma,
-        generator=generator,
-        device=device,
-        scale=None if normalized_in_place else scale,
-        stack=spec.task.stack,
+        data, n_step=algo.n_step, gamma=algo.gamma, generator=generator, device=device, stack=spec.task.stack
     )
     setup = EvaluationSetup(parts.learner, stepping_threads(runtime), parts.eval_explorer, scale=scale)
     normalization = {} if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields}
@@ -179,26 +174,20 @@ def _random(task: OfflineTask) -> Dataset:
 
 def _play(envs: VectorEnv, actions: NDArray[np.float32] | NDArray[np.int64]) -> Dataset:
     """The steps of one env under actions ``[N, 1, A]`` or ``[N, 1]``."""
-    obs, observations, led_to, answers = envs.reset(), [], [], []
-    for action in actions:
+    obs, rows = envs.reset(), []
+    for number, action in enumerate(actions, 1):
         envs.send(action)
         step = envs.recv()
-        observations.append(obs[0])
-        led_to.append(step.obs[0])
-        answers.append((step.reward[0], step.terminated[0], step.truncated[0]))
-        obs = step.obs
-        if step.terminated[0] or step.truncated[0]:
+        terminated, truncated = step.terminated[0], step.truncated[0]
+        rows.append((obs[0], action[0], step.reward[0], terminated, truncated, False))
+        if terminated or truncated or number == len(actions):
+            rows.append((step.obs[0], np.zeros_like(action[0]), 0.0, False, False, True))
             envs.send(action)  # is not carried out: the next episode begins
-            obs = envs.recv().obs
-    reward, terminated, truncated = zip(*answers, strict=True)
-    return Dataset(
-        obs=np.asarray(observations, envs.info.obs_dtype),
-        action=actions[:, 0],
-        reward=np.asarray(reward, np.float32),
-        terminated=np.asarray(terminated, np.bool_),
-        truncated=np.asarray(truncated, np.bool_),
-        next_obs=np.asarray(led_to, envs.info.obs_dtype),
-    )
+            step = envs.recv()
+        obs = step.obs
+    columns = zip(*rows, strict=True)
+    dtypes = (envs.info.obs_dtype, actions.dtype, np.float32, np.bool_, np.bool_, np.bool_)
+    return Dataset(*(np.asarray(column, dtype) for column, dtype in zip(columns, dtypes, strict=True)))
 
 
 def check_identity(task: OfflineTask, path: Path) -> None:
@@ -276,11 +265,9 @@ def check_compatibility(task: OfflineTask, data: Dataset, info: EnvInfo, *, norm
 
 def _without_contact_forces(data: Dataset, width: int | None) -> Dataset:
     """The data with observations cut to their first ``width`` numbers, if all others are 0."""
-    parts = [part for part in (data.obs, data.next_obs) if part is not None]
-    if width is None or data.obs.shape[1] <= width or any(part[:, width:].any() for part in parts):
+    if width is None or data.obs.shape[1] <= width or data.obs[:, width:].any():
         return data
-    obs, led_to = data.obs[:, :width].copy(), data.next_obs
-    return data._replace(obs=obs, next_obs=None if led_to is None else led_to[:, :width].copy())
+    return data._replace(obs=data.obs[:, :width].copy())
 
 
 def _normalize_actions(data: Dataset, box: Box) -> Dataset:

@@ -75,7 +75,7 @@ def show_dataset(
 
     from rlbench.cli import recordings
     from rlbench.datasets import catalogue, checksums, locations, recording_reader
-    from rlbench.datasets.loader import data_file, dataset_metadata
+    from rlbench.datasets.loader import data_file, dataset_metadata, has_next_observations
     from rlbench.datasets.summary import summary
 
     dataset_name, path = locations.resolve(name)
@@ -83,7 +83,8 @@ def show_dataset(
         recordings.describe(path, json=json)
         return
     seal = checksums.verify(data_file(path))  # before HDF5 opens it: damage could end the process
-    facts, metadata = summary(_read(path, dataset_name)), dataset_metadata(path)
+    facts = summary(_read(path, dataset_name), next_observations=has_next_observations(path))
+    metadata = dataset_metadata(path)
     has_score = dataset_name and catalogue.has_normalized_score(dataset_name)
     score = catalogue.normalize(facts.returns.mean, dataset_name) if dataset_name and has_score else None
     document = {

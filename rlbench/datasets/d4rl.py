@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from rlbench import disk, faults
 from rlbench.datasets import checksums, hdf5
-from rlbench.datasets.episodes import Discontinuities, discontinuities, join_episodes
+from rlbench.datasets.episodes import insert_final_rows
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 
@@ -29,10 +29,8 @@ MAX_TEXT_BYTES: Final = 2**16  # bytes of a text
 ROWS: Final = 4096  # of a chunk
 
 
-def read_d4rl(
-    path: Path, *, limit: int | None = None, deduplicate: bool = False, max_bytes: int | None = None
-) -> Dataset:
-    """Read a whole file; with ``deduplicate`` each observation once, final observations of episodes in ``final`` rows.
+def read_d4rl(path: Path, *, limit: int | None = None, max_bytes: int | None = None) -> Dataset:
+    """Read a whole file, each observation once, which halves the memory.
 
     ``limit``: steps after which the task truncates an episode, for files that store neither ``timeouts`` nor
     ``next_observations`` (D4RL's version 0). ``max_bytes``: bytes of memory for the arrays.
@@ -51,18 +49,13 @@ def read_d4rl(
             raise RefusedFile(f"{hdf5.array_name(file, 'actions')}: {len(action)} rows, observations have {len(obs)}")
         terminated = hdf5.read_flags(file, "terminals")
         timeouts = hdf5.read_flags(file, "timeouts") if has_timeouts else None
-        next_obs = hdf5.read_numbers(file, "next_observations", rank=2) if has_next_obs and not deduplicate else None
-        if next_obs is not None and next_obs.shape != obs.shape:
-            shapes = f"shape {list(next_obs.shape)}, observations have {list(obs.shape)}"
-            raise RefusedFile(f"{hdf5.array_name(file, 'next_observations')}: {shapes}; check the file")
-        jumps = _jumps(file, obs) if has_next_obs and deduplicate else None
+        last, final_obs = terminated, obs[terminated]  # no target bootstraps from it
+        if has_next_obs:
+            last, final_obs = _ends(file, obs, terminated if timeouts is None else terminated | timeouts)
         if timeouts is None:
-            jump_mask = (
-                discontinuities(obs, next_obs) if next_obs is not None else None if jumps is None else jumps.mask
-            )
-            timeouts = _infer_timeouts(file, jump_mask, terminated, limit)
-    dataset = Dataset(obs, action, reward, terminated, timeouts & ~terminated, next_obs)
-    return dataset if jumps is None else join_episodes(dataset, jumps)
+            timeouts = _infer_timeouts(file, last if has_next_obs else None, terminated, limit)
+    steps = Dataset(obs, action, reward, terminated, timeouts & ~terminated, np.zeros(len(obs), np.bool_))
+    return insert_final_rows(steps, last, final_obs)
 
 
 def step_count(path: Path) -> int:
@@ -96,22 +89,25 @@ def provenance(path: Path) -> dict[str, str]:
     return {key: text for key, value in metadata.items() if (text := _text(value)) is not None}
 
 
-def _jumps(file: h5py.File, obs: NDArray[np.float32]) -> Discontinuities:
-    """Find the steps that do not lead to the next row, chunk by chunk."""
-    jump_mask, next_obs = np.ones(len(obs), np.bool_), []
+def _ends(
+    file: h5py.File, obs: NDArray[np.float32], marks: NDArray[np.bool_]
+) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
+    """The steps with ``marks`` and those that do not lead to the next row, ``[N]``, and their next observations."""
+    last, final_obs = np.ones(len(obs), np.bool_), []
     for start, piece in hdf5.read_chunks(file, "next_observations", obs.shape):
-        follow = obs[start + 1 : start + len(piece) + 1]
-        jump_mask[start : start + len(follow)] = (piece[: len(follow)] != follow).any(1)
-        next_obs.append(piece[jump_mask[start : start + len(piece)]])
-    return Discontinuities(jump_mask, np.concatenate(next_obs))
+        rows, follow = slice(start, start + len(piece)), obs[start + 1 : start + len(piece) + 1]
+        last[start : start + len(follow)] = (piece[: len(follow)] != follow).any(1)
+        last[rows] |= marks[rows]
+        final_obs.append(piece[last[rows]])
+    return last, np.concatenate(final_obs)
 
 
 def _infer_timeouts(
-    file: h5py.File, jump_mask: NDArray[np.bool_] | None, terminated: NDArray[np.bool_], limit: int | None
+    file: h5py.File, last: NDArray[np.bool_] | None, terminated: NDArray[np.bool_], limit: int | None
 ) -> NDArray[np.bool_]:
-    """Mask of truncations ``[N]`` of a file without ``timeouts``."""
-    if jump_mask is not None:
-        truncated = jump_mask.copy()
+    """Mask of truncations ``[N]`` of a file without ``timeouts``, from the ``last`` steps of episodes if known."""
+    if last is not None:
+        truncated = last.copy()
         truncated[-1] = False  # the last row has no successor to compare
         return truncated & ~terminated
     if limit is None:
@@ -131,6 +127,17 @@ def _text(value: object) -> str | None:
     return str(value) if isinstance(value, str | int | float | np.number | np.bool_) else None
 
 
+class Columns(NamedTuple):
+    """Arrays of a file of N steps by their keys, as it is written."""
+
+    observations: NDArray[np.float32]  # [N, F]
+    actions: NDArray[np.float32]  # [N, A] in [−1, 1]
+    rewards: NDArray[np.float32]  # [N]
+    terminals: NDArray[np.bool_]  # [N]
+    timeouts: NDArray[np.bool_]  # [N]
+    next_observations: NDArray[np.float32]  # [N, F] the true final observations of episodes included
+
+
 class Written(NamedTuple):
     """A data set on disk."""
 
@@ -139,7 +146,7 @@ class Written(NamedTuple):
     bytes: int
 
 
-def write_hdf5(path: Path, dataset: Dataset, attributes: Mapping[str, str | float], *, replace: bool = True) -> Written:
+def write_hdf5(path: Path, columns: Columns, attributes: Mapping[str, str | float], *, replace: bool = True) -> Written:
     """Write a data set to ``path``, and its checksum beside it; ``replace`` allows overwriting another data set.
 
     Raises:
@@ -152,7 +159,7 @@ def write_hdf5(path: Path, dataset: Dataset, attributes: Mapping[str, str | floa
             path.parent.mkdir(parents=True, exist_ok=True)
             folder = os.open(path.parent, os.O_RDONLY)  # the lock itself, so that a killed process leaves none
             fcntl.flock(folder, fcntl.LOCK_EX)  # two processes that make the same set write it one after the other
-            _write_bytes(part, _serialize(dataset, attributes))
+            _write_bytes(part, _serialize(columns, attributes))
             seal = checksums.compute_seal(part)
             if not replace and path.exists() and checksums.compute_seal(path).sha256 != seal.sha256:
                 raise UsageError(f"{path}: another process has written another data set there; choose another --name")
@@ -170,23 +177,11 @@ def write_hdf5(path: Path, dataset: Dataset, attributes: Mapping[str, str | floa
     return Written(path, seal.sha256, seal.size)
 
 
-def columns(dataset: Dataset) -> dict[str, NDArray[np.generic]]:
-    """Arrays ``[N, ...]`` by their names in D4RL's layout."""
-    arrays: dict[str, NDArray[np.generic]] = {
-        "observations": dataset.obs,
-        "actions": dataset.action,
-        "rewards": dataset.reward,
-        "terminals": dataset.terminated,
-        "timeouts": dataset.truncated,
-    }
-    return arrays if dataset.next_obs is None else {**arrays, "next_observations": dataset.next_obs}
-
-
-def _serialize(dataset: Dataset, attributes: Mapping[str, str | float]) -> bytes:
+def _serialize(columns: Columns, attributes: Mapping[str, str | float]) -> bytes:
     with h5py.File("memory", "w", libver="earliest", track_order=False, driver="core", backing_store=False) as file:
         for name, value in attributes.items():
             file.attrs[name] = value
-        for name, array in columns(dataset).items():
+        for name, array in columns._asdict().items():
             file.create_dataset(
                 name,
                 data=array,

@@ -21,61 +21,38 @@ class Episodes(NamedTuple):
     closed: NDArray[np.bool_]  # [E] the file marks its end
 
 
-class Discontinuities(NamedTuple):
-    """Steps that do not lead to the next row."""
-
-    mask: NDArray[np.bool_]  # [N] True for such a step, and for the last
-    next_obs: NDArray[np.float32]  # [J, F] their next observations
-
-
-def join_episodes(dataset: Dataset, jumps: Discontinuities) -> Dataset:
-    """Insert the final observation of every episode as a row of its own, marked ``final``."""
-    last = dataset.terminated | dataset.truncated | jumps.mask
+def insert_final_rows(
+    steps: Dataset, last: NDArray[np.bool_], final_obs: NDArray[np.float32] | NDArray[np.uint8]
+) -> Dataset:
+    """Insert the observations after the ``last`` steps ``[N]`` of episodes, ``[E, F]``, as rows marked ``final``."""
     row = np.arange(len(last)) + np.cumsum(last) - last
     count, behind = len(last) + int(last.sum()), row[last] + 1
-    (ends,), at_jump = np.nonzero(last), jumps.mask[last]
 
     def spread(column: NDArray[ValueT]) -> NDArray[ValueT]:
         wide = np.zeros((count, *column.shape[1:]), column.dtype)
         wide[row] = column
         return wide
 
-    obs, final = spread(np.asarray(dataset.obs, np.float32)), np.zeros(count, np.bool_)
-    obs[behind[at_jump]], obs[behind[~at_jump]] = jumps.next_obs, dataset.obs[ends[~at_jump] + 1]
-    final[behind] = True
-    action, reward = spread(np.asarray(dataset.action, np.float32)), spread(dataset.reward)
-    return Dataset(obs, action, reward, spread(dataset.terminated), spread(dataset.truncated), None, final)
-
-
-def discontinuities(obs: NDArray[np.generic], next_obs: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Mask ``[N]`` of the steps that do not lead to the next row; the last row counts as one."""
-    broken = np.ones(len(obs), np.bool_)
-    numbers = tuple(range(1, obs.ndim))
-    for start in range(0, len(obs) - 1, CHUNK):
-        stop = min(start + CHUNK, len(obs) - 1)
-        broken[start:stop] = (next_obs[start:stop] != obs[start + 1 : stop + 1]).any(numbers)
-    return broken
-
-
-def final_rows(dataset: Dataset) -> NDArray[np.bool_]:
-    """Mask ``[N]`` of the rows that hold a final observation and no step."""
-    return np.zeros(len(dataset.reward), np.bool_) if dataset.final is None else dataset.final
+    obs, final = spread(np.asarray(steps.obs, np.float32)), spread(steps.final)
+    obs[behind], final[behind] = final_obs, True
+    action, reward = spread(np.asarray(steps.action, np.float32)), spread(steps.reward)
+    return Dataset(obs, action, reward, spread(steps.terminated), spread(steps.truncated), final)
 
 
 def ends(dataset: Dataset) -> NDArray[np.bool_]:
-    """Mask ``[N]`` of the last step of every episode, by marks and by rows that do not continue."""
-    last, final = dataset.terminated | dataset.truncated, final_rows(dataset)
-    if dataset.next_obs is not None:
-        last |= discontinuities(dataset.obs, dataset.next_obs)
-    last[:-1] |= final[1:]
+    """Mask ``[N]`` of the last step of every episode, by marks and final rows."""
+    last = dataset.terminated | dataset.truncated
+    last[:-1] |= dataset.final[1:]
     last[-1] = True
-    return last & ~final
+    return last & ~dataset.final
 
 
 def terminated_on_end(dataset: Dataset) -> Dataset:
     """Mark each truncation as a termination, as D4RL's ``terminate_on_end`` does."""
     ended = dataset.terminated | dataset.truncated
-    return dataset._replace(terminated=ended, truncated=np.zeros_like(ended))
+    dataset = dataset._replace(terminated=ended, truncated=np.zeros_like(ended))
+    unknown = ended & ~np.r_[dataset.final[1:], False]  # such a step would not be sampled
+    return insert_final_rows(dataset, unknown, dataset.obs[unknown]) if unknown.any() else dataset
 
 
 def episodes(dataset: Dataset) -> Episodes:
@@ -83,7 +60,7 @@ def episodes(dataset: Dataset) -> Episodes:
 
     As in ``split_into_trajectories`` of IQL's code: the two halves of a medium-expert data set meet in such a place.
     """
-    step = ~final_rows(dataset)
+    step = ~dataset.final
     last = np.flatnonzero(ends(dataset)[step])
     first = np.r_[0, last[:-1] + 1]
     return Episodes(
@@ -106,18 +83,15 @@ class ObsScaler(NamedTuple):
         """Return normalized observations ``[…, F]``."""
         return (obs - self.mean) / self.deviation
 
-    def normalize_in_place(self, obs: NDArray[np.float32] | NDArray[np.uint8]) -> bool:
-        """Normalize observations ``[N, F]`` in place; return False for frames, which are not normalized."""
-        if obs.dtype != np.float32:
-            return False
+    def normalize_in_place(self, obs: NDArray[np.float32] | NDArray[np.uint8]) -> None:
+        """Normalize observations ``[N, F]`` in place."""
         for start in range(0, len(obs), CHUNK):
             obs[start : start + CHUNK] = self(obs[start : start + CHUNK])
-        return True
 
 
 def fit_obs_scaler(dataset: Dataset) -> ObsScaler:
     """Mean and std of every number of the observations, summed in float64."""
-    (step,) = np.nonzero(~final_rows(dataset))
+    (step,) = np.nonzero(~dataset.final)
     chunks = [step[start : start + CHUNK] for start in range(0, len(step), CHUNK)]
     mean = sum((dataset.obs[rows].sum(0, dtype=np.float64) for rows in chunks), np.zeros(())) / len(step)
     variance = sum((np.square(dataset.obs[rows] - mean).sum(0) for rows in chunks), np.zeros(())) / len(step)

@@ -5,19 +5,16 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from rlbench.datasets import catalogue, checksums, d4rl, locations, minari, recording_reader
+from rlbench.datasets import catalogue, checksums, d4rl, hdf5, locations, minari, recording_reader
 from rlbench.datasets.locations import MINARI_DATA
 from rlbench.datasets.recording_writer import CONTENTS
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 
 
-def load_dataset(
-    path: Path, name: str | None = None, *, deduplicate: bool = False, max_bytes: int | None = None
-) -> Dataset:
+def load_dataset(path: Path, name: str | None = None, *, max_bytes: int | None = None) -> Dataset:
     """Read the steps of D4RL's file, Minari's folder or recorded play at ``path``, the data set ``name``.
 
-    With ``deduplicate`` each observation of D4RL's layout comes once, as in a ring buffer, which halves the memory.
     ``max_bytes``: bytes of memory for the arrays.
 
     Raises:
@@ -28,7 +25,7 @@ def load_dataset(
     if (folder := _minari_folder(path)) is not None:
         return minari.read_minari(folder, max_bytes=max_bytes)
     entry = catalogue.d4rl().get(name or "")
-    dataset = d4rl.read_d4rl(path, limit=entry.limit if entry else None, deduplicate=deduplicate, max_bytes=max_bytes)
+    dataset = d4rl.read_d4rl(path, limit=entry.limit if entry else None, max_bytes=max_bytes)
     if entry:
         widths = {"observations": (dataset.obs, entry.features), "actions": (dataset.action, entry.actions)}
         for key, (array, width) in widths.items():
@@ -73,6 +70,14 @@ def dataset_metadata(path: Path) -> dict[str, str]:
         fields = minari.minari_metadata(folder)._asdict()
         return {key: str(value) for key, value in fields.items() if value is not None}
     return d4rl.provenance(path)
+
+
+def has_next_observations(path: Path) -> bool:
+    """True if a file of D4RL's or a folder of Minari's stores the final observations of all episodes."""
+    if _minari_folder(path) is not None:
+        return True
+    with hdf5.open_file(path) as file:
+        return hdf5.has_key(file, "next_observations")
 
 
 def _minari_folder(path: Path) -> Path | None:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from rlbench import disk
 from rlbench.config.names import printable
 from rlbench.datasets import hdf5
+from rlbench.datasets.episodes import insert_final_rows
 from rlbench.datasets.locations import MINARI_DATA, MINARI_METADATA
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
@@ -67,14 +68,13 @@ def read_minari(folder: Path, *, max_bytes: int | None = None) -> Dataset:
                 f"{path}: {name}: {shapes[0]} observed and {shapes[1]} acted numbers, {groups[0]} has {first[0]} "
                 f"and {first[1]}"
             )
-    steps = sum(len(episode.reward) for episode in episodes)
+    steps = sum(len(episode.reward) - 1 for episode in episodes)  # behind them is a final row
     if header.steps not in {None, steps} or header.episodes not in {None, len(episodes)}:
         raise RefusedFile(
             f"{path}: holds {len(episodes)} episodes of {steps} steps, {MINARI_METADATA.name} says "
             f"{header.episodes} of {header.steps}; download it again"
         )
-    columns = [name for name in Dataset._fields if name != "final"]
-    return Dataset(**{name: np.concatenate([getattr(episode, name) for episode in episodes]) for name in columns})
+    return Dataset(*(np.concatenate(column) for column in zip(*episodes, strict=True)))
 
 
 def minari_metadata(folder: Path) -> MinariMetadata:
@@ -123,7 +123,8 @@ def _episode(file: h5py.File, name: str) -> Dataset:
         raise RefusedFile(f"{hdf5.array_name(group, 'observations')}: {len(obs)} rows, {steps} steps need {steps + 1}")
     truncated &= ~terminated
     truncated[-1] = not terminated[-1]  # the last step ends the episode, also where the recording stopped in its middle
-    return Dataset(obs[:-1], action, reward, terminated, truncated, obs[1:])
+    rows = Dataset(obs[:-1], action, reward, terminated, truncated, np.zeros(steps, np.bool_))
+    return insert_final_rows(rows, np.arange(steps) == steps - 1, obs[-1:])
 
 
 def _observations(group: h5py.Group, key: str = "observations", depth: int = 0) -> NDArray[np.float32]:

@@ -80,7 +80,6 @@ def read_recording(path: Path, steps: int | None = None, *, max_bytes: int | Non
         reward=events.reward,
         terminated=(events.marks & TERMINATED) > 0,
         truncated=(events.marks & TRUNCATED) > 0,
-        next_obs=None,
         final=events.final,
     )
 

@@ -59,16 +59,16 @@ class Summary:
     action_cover: float  # share of 20 bins from −1 to 1 that hold data, averaged over the actions' numbers
 
 
-def summary(dataset: Dataset) -> Summary:
-    """Summarize a data set of continuous actions."""
-    split = episodes(dataset)
+def summary(dataset: Dataset, *, next_observations: bool) -> Summary:
+    """Summarize a data set of continuous actions; ``next_observations``: its file stores them."""
+    action, split = dataset.action[~dataset.final], episodes(dataset)
     whole = split.closed if split.closed.any() else ~split.closed
     returns = split.returns[whole]
     return Summary(
-        steps=len(dataset.obs),
+        steps=len(action),
         features=dataset.obs.shape[1],
-        actions=dataset.action.shape[1],
-        next_observations=dataset.next_obs is not None,
+        actions=action.shape[1],
+        next_observations=next_observations,
         episodes=len(split.returns),
         terminated=int(dataset.terminated.sum()),
         truncated=int(dataset.truncated.sum()),
@@ -76,8 +76,8 @@ def summary(dataset: Dataset) -> Summary:
         returns=_distribution(returns),
         lengths=_distribution(split.lengths[whole].astype(np.float64)),
         histogram=_histogram(returns),
-        outside=float((np.abs(dataset.action) > 1).mean()),
-        action_cover=_coverage(dataset.action.astype(np.float32, copy=False)),
+        outside=float((np.abs(action) > 1).mean()),
+        action_cover=_coverage(action.astype(np.float32, copy=False)),
     )
 
 

@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 
 class Dataset(NamedTuple):
-    """N steps in the order of the data, episode after episode, without additions or gaps.
+    """N rows in the order of the data, episode after episode, without gaps.
 
-    ``next_obs`` includes the true final observation of an episode. It is None where a file does not store it: then the
-    next row has it within an episode, and it is unknown at the end. Recorded frames are stored once: a row marked
-    ``final`` holds the final observation of an episode and no step.
+    Each observation comes once: the next row has the next observation, and a row marked ``final`` the true final one of
+    an episode, without a step. At the end of an episode whose final observation is unknown this row is missing.
     """
 
     obs: NDArray[np.float32] | NDArray[np.uint8]  # [N, F]; of pixels [N, height, width], single frames
@@ -21,5 +20,4 @@ class Dataset(NamedTuple):
     reward: NDArray[np.float32]  # [N]
     terminated: NDArray[np.bool_]  # [N] no bootstrap
     truncated: NDArray[np.bool_]  # [N] the episode was cut here, and its target bootstraps
-    next_obs: NDArray[np.float32] | NDArray[np.uint8] | None  # [N, F]
-    final: NDArray[np.bool_] | None = None  # [N] rows with a final observation and no action
+    final: NDArray[np.bool_]  # [N] rows with a final observation and no action

@@ -55,7 +55,7 @@ def play_episodes(agent: Learner, task: str, *, rows: int, epsilon: float) -> Re
     envs.close()
     obs, action, reward, terminated, truncated, last = (_flatten(column) for column in zip(*columns, strict=True))
     live = ~last
-    dataset = Dataset(obs, action * live, reward * live, terminated & live, truncated & live, None, last)
+    dataset = Dataset(obs, action * live, reward * live, terminated & live, truncated & live, last)
     episode_list = episodes(dataset)
     return Recording(dataset, float(episode_list.returns[episode_list.closed].mean()))
 

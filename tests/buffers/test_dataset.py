@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from rlbench.buffers.dataset import dataset_ring
 from rlbench.buffers.ring import RingBuffer
-from rlbench.datasets.episodes import episodes, fit_obs_scaler, terminated_on_end
+from rlbench.datasets.episodes import episodes, fit_obs_scaler, insert_final_rows, terminated_on_end
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
 from rlbench.ops.types import Transition
-from tests.rings import same_batches
 
 GAMMA = 0.9
 CPU = torch.device("cpu")
@@ -28,7 +27,18 @@ class Naive(NamedTuple):
     next_obs: float  # -1 where it is never bootstrapped from
 
 
-def file_of(ends: list[int], *, next_obs: bool, jumps: set[int] = frozenset()) -> Dataset:
+class File(NamedTuple):
+    """Columns of a flat file."""
+
+    obs: np.ndarray
+    action: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    next_obs: np.ndarray | None
+
+
+def file_of(ends: list[int], *, next_obs: bool, jumps: set[int] = frozenset()) -> File:
     """Step i shows i, unless a jump before it; ``ends``: 0 goes on, 1 terminates, 2 is cut."""
     steps = len(ends)
     obs_values = np.cumsum([1 + 50 * (i in jumps) for i in range(steps)]).astype(np.float32)
@@ -36,7 +46,7 @@ def file_of(ends: list[int], *, next_obs: bool, jumps: set[int] = frozenset()) -
     led_to = np.where((code > 0) | (np.arange(steps) == steps - 1), obs_values + 0.5, np.r_[obs_values[1:], 0])
     led_to = np.array([obs_values[i] + 0.25 if i + 1 in jumps and not ends[i] else led_to[i] for i in range(steps)])
     pair = np.array([1.0, -1.0], np.float32)
-    return Dataset(
+    return File(
         obs=obs_values[:, None] * pair,
         action=-obs_values[:, None],
         reward=np.arange(1, steps + 1, dtype=np.float32) ** 2,
@@ -46,7 +56,16 @@ def file_of(ends: list[int], *, next_obs: bool, jumps: set[int] = frozenset()) -
     )
 
 
-def naive(file: Dataset, horizon: int) -> list[Naive]:
+def data_of(file: File) -> Dataset:
+    """The data with every final observation that the file has, as a reader gives them."""
+    steps = Dataset(*file[:5], np.zeros(len(file.obs), np.bool_))
+    if file.next_obs is None:
+        return insert_final_rows(steps, file.terminated, file.obs[file.terminated])
+    last = np.append((file.next_obs[:-1] != file.obs[1:]).any(1), True) | file.terminated | file.truncated
+    return insert_final_rows(steps, last, file.next_obs[last])
+
+
+def naive(file: File, horizon: int) -> list[Naive]:
     """Every transition of a file, step by step."""
     transitions, steps = [], len(file.obs)
 
@@ -76,8 +95,9 @@ def naive(file: Dataset, horizon: int) -> list[Naive]:
     return transitions
 
 
-def ring_of(file: Dataset, horizon: int = 1, seed: int = 0) -> RingBuffer:
-    return dataset_ring(file, n_step=horizon, gamma=GAMMA, generator=torch.Generator().manual_seed(seed), device=CPU)
+def ring_of(file: File | Dataset, horizon: int = 1, seed: int = 0) -> RingBuffer:
+    data = data_of(file) if isinstance(file, File) else file
+    return dataset_ring(data, n_step=horizon, gamma=GAMMA, generator=torch.Generator().manual_seed(seed), device=CPU)
 
 
 def every(replay: RingBuffer) -> list[Naive]:
@@ -112,7 +132,7 @@ def test_every_transition_equals_the_files(*, ends: list[int], horizon: int, nex
 def test_a_shuffled_file_keeps_its_transitions() -> None:
     file = file_of([0] * 9 + [1], next_obs=True)
     order = np.array([3, 1, 4, 0, 9, 2, 6, 5, 8, 7])
-    shuffled = Dataset(*(column[order] for column in file if column is not None))
+    shuffled = File(*(column[order] for column in file if column is not None))
     assert sorted(every(ring_of(shuffled))) == sorted(every(ring_of(file)))
 
 
@@ -135,9 +155,11 @@ def test_the_same_generator_draws_the_same_batches() -> None:
 
 def test_observations_and_next_observations_are_normalized() -> None:
     file = file_of([0, 0, 2, 0, 0, 1], next_obs=True)
-    scale = fit_obs_scaler(file)
+    data = data_of(file)
+    scale = fit_obs_scaler(data)
     plain = ring_of(file)
-    replay = dataset_ring(file, n_step=1, gamma=GAMMA, generator=torch.Generator(), device=CPU, scale=scale)
+    scale.normalize_in_place(data.obs)
+    replay = ring_of(data)
     ones = torch.ones(len(plain.sampler.slots))
     raw, normalized = (
         plain.gather_transitions(plain.sampler.slots, ones),
@@ -150,15 +172,6 @@ def test_observations_and_next_observations_are_normalized() -> None:
     assert np.allclose(normalized.obs.mean(0), 0, atol=1e-6)
 
 
-def test_chunked_copy_equals_a_whole_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    file = file_of([0, 0, 1, 0, 2, 2, 0, 0, 1, 1, 0], next_obs=True, jumps={7})
-    whole = every(ring_of(file, 2))
-    for rows in (1, 2, 3, 5):
-        monkeypatch.setattr("rlbench.buffers.dataset.CHUNK", rows)
-        monkeypatch.setattr("rlbench.datasets.episodes.CHUNK", rows)
-        assert every(ring_of(file, 2)) == whole
-
-
 class Episode(NamedTuple):
     """Frames shown, one more than steps, and how it ended."""
 
@@ -166,20 +179,17 @@ class Episode(NamedTuple):
     terminated: bool
 
 
-def frame_dataset(episodes: list[Episode], *, rows_behind: bool) -> Dataset:
-    """Numbered frames ``[2, 2]``: an episode's end is in a row behind it, or in every step's next observation."""
+def frame_dataset(episodes: list[Episode]) -> Dataset:
+    """Numbered frames ``[2, 2]``; an episode's end is in a row behind it."""
     parts, frame = [], 0
     for steps, terminated in episodes:
-        obs_values = np.arange(frame, frame + steps + 1, dtype=np.uint8)[:, None, None] + np.zeros((1, 2, 2), np.uint8)
-        count, frame = steps + rows_behind, frame + steps + 1
+        count = steps + 1
+        obs_values = np.arange(frame, frame + count, dtype=np.uint8)[:, None, None] + np.zeros((1, 2, 2), np.uint8)
         action, reward, ended, final = (np.zeros(count, kind) for kind in (np.int64, np.float32, np.bool_, np.bool_))
         action[:steps], reward[:steps] = np.arange(steps) % 3, np.arange(1, steps + 1)
-        ended[steps - 1] = True
-        final[steps:] = True
-        led_to = None if rows_behind else obs_values[1:]
-        parts.append((obs_values[:count], action, reward, ended & terminated, ended & (not terminated), led_to, final))
-    columns = [None if column[0] is None else np.concatenate(column) for column in zip(*parts, strict=True)]
-    return Dataset(*columns[:6], columns[6] if rows_behind else None)
+        ended[steps - 1], final[steps], frame = True, True, frame + count
+        parts.append((obs_values, action, reward, ended & terminated, ended & (not terminated), final))
+    return Dataset(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def batch_of_slots(file: Dataset, horizon: int, stack: int) -> Transition:
@@ -188,46 +198,29 @@ def batch_of_slots(file: Dataset, horizon: int, stack: int) -> Transition:
     return replay.gather_transitions(slots, torch.ones(len(slots)))
 
 
-@given(
-    lives=st.lists(st.builds(Episode, st.integers(1, 6), st.booleans()), min_size=1, max_size=8),
-    horizon=st.integers(1, 4),
-    stack=st.integers(1, 4),
-)
-def test_final_rows_give_the_same_transitions_as_next_observations(
-    lives: list[Episode], horizon: int, stack: int
-) -> None:
-    lean, full = (batch_of_slots(frame_dataset(lives, rows_behind=rows), horizon, stack) for rows in (True, False))
-    assert len(lean.obs) == sum(steps for steps, _ in lives)
-    same_batches(lean[:4], full[:4])
-    bootstraps = lean.discount > 0
-    assert torch.equal(lean.next_obs[bootstraps], full.next_obs[bootstraps])
-    assert (lean.weight == 1).all()
-    assert (lean.obs.dtype, lean.action.dtype) == (torch.uint8, torch.int64)
-
-
 def test_a_stack_repeats_the_first_frame_of_its_own_episode() -> None:
     lives = [Episode(2, terminated=True), Episode(3, terminated=False)]
-    actual = batch_of_slots(frame_dataset(lives, rows_behind=True), 1, 3)
+    actual = batch_of_slots(frame_dataset(lives), 1, 3)
     assert actual.obs[:, :, 0, 0].tolist() == [[0, 0, 0], [0, 0, 1], [3, 3, 3], [3, 3, 4], [3, 4, 5]]
     assert actual.next_obs[[0, 2, 3, 4], :, 0, 0].tolist() == [[0, 0, 1], [3, 3, 4], [3, 4, 5], [4, 5, 6]]
     assert actual.discount.tolist() == pytest.approx([0.9, 0.0, 0.9, 0.9, 0.9])
 
 
 def test_sampled_frames_share_memory_with_the_file() -> None:
-    file = frame_dataset([Episode(4, terminated=True), Episode(5, terminated=False)], rows_behind=True)
+    file = frame_dataset([Episode(4, terminated=True), Episode(5, terminated=False)])
     replay = dataset_ring(file, n_step=1, gamma=GAMMA, generator=torch.Generator(), device=CPU, stack=2)
     assert np.shares_memory(replay.obs.numpy(), file.obs)
 
 
 def test_interrupted_recording_ends_at_its_last_complete_transition() -> None:
-    whole = frame_dataset([Episode(3, terminated=True), Episode(4, terminated=True)], rows_behind=True)
-    cut = Dataset(*(None if column is None else column[:7] for column in whole))
+    whole = frame_dataset([Episode(3, terminated=True), Episode(4, terminated=True)])
+    cut = Dataset(*(column[:7] for column in whole))
     assert batch_of_slots(cut, 1, 1).obs[:, 0, 0].tolist() == [0, 1, 2, 4, 5]
     assert batch_of_slots(cut, 1, 1).discount.tolist() == pytest.approx([0.9, 0.9, 0.0, 0.9, 0.9])
 
 
 def test_final_rows_belong_to_no_episode() -> None:
-    actual = episodes(frame_dataset([Episode(3, terminated=True), Episode(1, terminated=False)], rows_behind=True))
+    actual = episodes(frame_dataset([Episode(3, terminated=True), Episode(1, terminated=False)]))
     assert (actual.returns.tolist(), actual.lengths.tolist(), actual.closed.tolist()) == ([6, 1], [3, 1], [True, True])
 
 
@@ -241,7 +234,6 @@ def test_mid_game_recording_stacks_frames_of_preceding_final_rows() -> None:
         reward=np.where(final, 0, frames).astype(np.float32),
         terminated=np.isin(frames, [2, 14]),
         truncated=np.zeros(9, np.bool_),
-        next_obs=None,
         final=final,
     )
     generator = torch.Generator().manual_seed(0)
@@ -258,7 +250,7 @@ def test_mid_game_recording_stacks_frames_of_preceding_final_rows() -> None:
 @pytest.mark.parametrize("next_obs", [True, False])
 def test_terminating_time_limit_is_sampled_without_bootstrap(*, next_obs: bool) -> None:
     file = file_of([0, 0, 2, 0, 1, 0, 2], next_obs=next_obs)
-    usual, ended = (every(ring_of(replay)) for replay in (file, terminated_on_end(file)))
+    usual, ended = (every(ring_of(replay)) for replay in (file, terminated_on_end(data_of(file))))
     assert [row.obs for row in ended if row.discount == 0] == [3.0, 5.0, 7.0]
     assert [row.obs for row in usual if row.discount == 0] == [5.0]
     assert {row.obs for row in ended} == {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0}

@@ -93,7 +93,7 @@ def test_a_subset_has_its_own_name(run: Path, home: Path) -> None:
     assert main(line(run, "--quiet")) == 0
     assert main(["data", "subset", "rlb-catch", "--steps", "1e2", "--name", "rlb-catch-1e2"]) == 0
     recording = recording_reader.read_recording(home / "rlb-catch-1e2.frames")
-    assert recording.final is not None and (~recording.final).sum() == 100
+    assert (~recording.final).sum() == 100
     for steps, reason in (("301", "holds 300 transitions"), ("1.5", "no whole number"), ("x", "no whole number")):
         assert reason in stderr_of(f"data subset rlb-catch --steps {steps} --name rlb-y")
     assert "call it rlb-catch" in stderr_of("data subset rlb-catch --steps 5 --name catch")

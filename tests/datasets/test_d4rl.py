@@ -17,21 +17,23 @@ WriteFlat = Callable[..., Path]
 TRAJECTORIES = Path(__file__).parents[3] / "shared/data/trajectories"
 
 
-def test_columns_are_read_unchanged(columns: Columns, write_flat: WriteFlat) -> None:
+def test_columns_are_read_unchanged_with_every_next_observation_in_the_row_behind(
+    columns: Columns, write_flat: WriteFlat
+) -> None:
     dataset = read_d4rl(write_flat(columns))
-    assert (dataset.obs == columns["observations"]).all()
-    assert (dataset.action == columns["actions"]).all()
-    assert (dataset.reward == columns["rewards"]).all()
-    assert dataset.next_obs is not None
-    assert (dataset.next_obs == columns["next_observations"]).all()
-    assert [array.dtype.kind for array in dataset if array is not None] == list("fffbbf")
-    assert list(np.flatnonzero(dataset.terminated)) == [3, 14]
-    assert list(np.flatnonzero(dataset.truncated)) == [13, 24]
+    live = ~dataset.final
+    assert (dataset.obs[live] == columns["observations"]).all()
+    assert (dataset.obs[1:][live[:-1]] == columns["next_observations"]).all()
+    assert (dataset.action[live] == columns["actions"]).all()
+    assert (dataset.reward[live] == columns["rewards"]).all()
+    assert [array.dtype.kind for array in dataset] == list("fffbbb")
+    assert list(np.flatnonzero(dataset.terminated[live])) == [3, 14]
+    assert list(np.flatnonzero(dataset.truncated[live])) == [13, 24]
 
 
 def test_step_both_terminated_and_truncated_counts_as_terminated(columns: Columns, write_flat: WriteFlat) -> None:
     dataset = read_d4rl(write_flat(columns, timeouts=np.ones(30, np.bool_)))
-    assert list(np.flatnonzero(dataset.terminated)) == [3, 14]
+    assert list(np.flatnonzero(dataset.terminated[~dataset.final])) == [3, 14]
     assert not (dataset.terminated & dataset.truncated).any()
 
 
@@ -40,20 +42,27 @@ def test_float64_flags_and_a_second_axis_of_one_are_read(columns: Columns, write
     for key in ("rewards", "terminals", "timeouts"):
         wide[key] = np.asarray(wide[key])[:, None]
     one, other = read_d4rl(write_flat(wide)), read_d4rl(write_flat(columns))
-    assert all((a == b).all() and a.dtype == b.dtype for a, b in zip(one, other, strict=True) if a is not None)
+    assert all((a == b).all() and a.dtype == b.dtype for a, b in zip(one, other, strict=True))
 
 
 def test_missing_next_observations_stay_unknown(columns: Columns, write_flat: WriteFlat) -> None:
-    assert read_d4rl(write_flat(columns, next_observations=None)).next_obs is None
+    dataset = read_d4rl(write_flat(columns, next_observations=None))
+    assert list(np.flatnonzero(dataset.final)) == [4, 16]  # nothing bootstraps from those behind a termination
+
+
+def truncations(path: Path, limit: int | None = None) -> list[int]:
+    """The steps at which a file's episodes are cut."""
+    dataset = read_d4rl(path, limit=limit)
+    return np.flatnonzero(dataset.truncated[~dataset.final]).tolist()
 
 
 def test_without_timeouts_breaks_are_truncations(columns: Columns, write_flat: WriteFlat) -> None:
-    assert list(np.flatnonzero(read_d4rl(write_flat(columns, timeouts=None)).truncated)) == [13, 24]
+    assert truncations(write_flat(columns, timeouts=None)) == [13, 24]
 
 
 def test_without_both_the_tasks_limit_truncates_episodes(columns: Columns, write_flat: WriteFlat) -> None:
     path = write_flat(columns, timeouts=None, next_observations=None)
-    assert list(np.flatnonzero(read_d4rl(path, limit=10).truncated)) == [13, 24]
+    assert truncations(path, limit=10) == [13, 24]
     with pytest.raises(RefusedFile, match="timeouts: missing"):
         read_d4rl(path)
 
@@ -61,9 +70,7 @@ def test_without_both_the_tasks_limit_truncates_episodes(columns: Columns, write
 def test_consecutive_limits_each_truncate_an_episode(write_flat: WriteFlat) -> None:
     ends = np.isin(np.arange(30), [19])
     flat = {"observations": np.zeros((30, 3)), "actions": np.zeros((30, 2)), "rewards": np.zeros(30), "terminals": ends}
-    dataset = read_d4rl(write_flat(flat), limit=6)
-    assert list(np.flatnonzero(dataset.truncated)) == [5, 11, 17, 25]  # 18 and 19 are an episode of their own
-    assert list(np.flatnonzero(dataset.terminated)) == [19]
+    assert truncations(write_flat(flat), limit=6) == [5, 11, 17, 25]  # 18 and 19 are an episode of their own
 
 
 @pytest.mark.parametrize("row", [CHUNK - 1, CHUNK, CHUNK + 7])
@@ -170,4 +177,4 @@ def test_real_trajectories_are_truncated_and_never_terminated(name: str, episode
     dataset = read_d4rl(TRAJECTORIES / f"{name}.hdf5")
     assert dataset.truncated.sum() == episodes
     assert not dataset.terminated.any()
-    assert dataset.truncated[-1]
+    assert dataset.truncated[~dataset.final][-1]

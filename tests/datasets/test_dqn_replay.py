@@ -50,7 +50,7 @@ def test_a_log_is_read_in_its_order(folder: Path, monkeypatch: pytest.MonkeyPatc
         dataset = read(folder)
         assert recording_reader.metadata(folder / "x.frames")["episodes"] == 2
         assert dataset.obs[:, 0, 0].tolist() == [0, 1, 2, 3, 4, 4, 5, 6, 7, 8, 9, 9, 10, 11]
-        assert dataset.final is not None and np.flatnonzero(dataset.final).tolist() == [5, 11, 13]
+        assert np.flatnonzero(dataset.final).tolist() == [5, 11, 13]
         assert np.flatnonzero(dataset.terminated).tolist() == [4, 10] and np.flatnonzero(
             dataset.truncated
         ).tolist() == [12]
@@ -63,7 +63,6 @@ def test_a_log_is_read_in_its_order(folder: Path, monkeypatch: pytest.MonkeyPatc
 def test_newest_rows_of_the_ring_buffer_are_not_joined_to_the_oldest(folder: Path, count: int, head: int) -> None:
     (folder / "add_count_ckpt.3.gz").write_bytes(compress(np.array(count)))
     dataset = read(folder)
-    assert dataset.final is not None
     obs_values = dataset.obs[:, 0, 0].tolist()
     for row in np.flatnonzero(~dataset.final):
         here = obs_values[row]
@@ -97,7 +96,7 @@ def test_rows_of_zeros_before_an_episode_are_no_steps(
         (tmp_path / f"$store$_{name}_ckpt.3.gz").write_bytes(compress(column))
     dataset = read(tmp_path)
     assert dataset.obs[:, 0, 0].tolist() == [10, 11, 12, 12, 20, 20, 30, 31, 32, 33]
-    assert dataset.final is not None and np.flatnonzero(dataset.final).tolist() == [3, 5, 9]
+    assert np.flatnonzero(dataset.final).tolist() == [3, 5, 9]
     assert np.flatnonzero(dataset.terminated).tolist() == [2, 4]
     assert recording_reader.metadata(tmp_path / "x.frames") == {"transitions": 7, "episodes": 2}
 

@@ -9,40 +9,39 @@ import numpy as np
 import pytest
 
 from rlbench.datasets import checksums, d4rl
-from rlbench.datasets.d4rl import write_hdf5
-from rlbench.datasets.types import Dataset
+from rlbench.datasets.d4rl import Columns, write_hdf5
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 
 ATTRIBUTES = {"name": "rlb-small", "recipe": '{"steps":5}', "episodes": 2, "return_mean": 1.5}
 
 
-def dataset(rows: int = 5) -> Dataset:
+def columns(rows: int = 5) -> Columns:
     """Some steps that differ in every number."""
     numbers = np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)
     flags = np.arange(rows) % 5
-    return Dataset(
-        obs=numbers, action=-numbers[:, :2] / (3 * rows), reward=numbers[:, 0] / 2, terminated=flags == 1,
-        truncated=flags == 4, next_obs=numbers + 100,
+    return Columns(
+        observations=numbers, actions=-numbers[:, :2] / (3 * rows), rewards=numbers[:, 0] / 2, terminals=flags == 1,
+        timeouts=flags == 4, next_observations=numbers + 100,
     )  # fmt: skip
 
 
 def put(path: Path, rows: int = 5) -> d4rl.Written:
     """Write it."""
-    return write_hdf5(path, dataset(rows), ATTRIBUTES)
+    return write_hdf5(path, columns(rows), ATTRIBUTES)
 
 
 def test_the_layout_is_d4rls(tmp_path: Path) -> None:
     put(tmp_path / "rlb-small.hdf5")
-    columns = dataset()
+    written = columns()
     with h5py.File(tmp_path / "rlb-small.hdf5") as file:
         layout = {name: (file[name].dtype, file[name][:].tolist()) for name in file}
         assert layout == {
-            "observations": (np.float32, columns.obs.tolist()),
-            "actions": (np.float32, columns.action.tolist()),
-            "rewards": (np.float32, columns.reward.tolist()),
+            "observations": (np.float32, written.observations.tolist()),
+            "actions": (np.float32, written.actions.tolist()),
+            "rewards": (np.float32, written.rewards.tolist()),
             "terminals": (np.bool_, [False, True, False, False, False]),
             "timeouts": (np.bool_, [False, False, False, False, True]),
-            "next_observations": (np.float32, (columns.obs + 100).tolist()),
+            "next_observations": (np.float32, (written.observations + 100).tolist()),
         }
         assert all(file[n].compression == "gzip" and file[n].fletcher32 and file[n].chunks for n in file)
 
@@ -67,12 +66,6 @@ def test_checksum_file_is_written(tmp_path: Path) -> None:
 def test_equal_experience_gives_equal_bytes_and_other_experience_others(tmp_path: Path) -> None:
     sums = [put(tmp_path / name, rows).sha256 for name, rows in (("a", 9000), ("b", 9000), ("c", 8999))]
     assert sums[0] == sums[1] != sums[2]
-
-
-def test_experience_without_next_observations_has_no_such_column(tmp_path: Path) -> None:
-    write_hdf5(tmp_path / "a", dataset()._replace(next_obs=None), {})
-    with h5py.File(tmp_path / "a") as file:
-        assert "next_observations" not in file and "observations" in file
 
 
 def full(*_: object, **__: object) -> None:

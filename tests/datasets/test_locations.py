@@ -114,7 +114,7 @@ def test_sets_are_imported_listed_and_found(
         ("rlb-mine", "own"),
         ("toy/walk/medium-v0", "minari"),
     ]
-    assert len(load_dataset(locations.find("toy/walk/medium-v0")).obs) == 1
+    assert load_dataset(locations.find("toy/walk/medium-v0")).final.tolist() == [False, True]
     assert dataset_fetch.import_dataset(source, "rlb-mine") == there
     other = tmp_path / "other.hdf5"
     other.write_bytes(source.read_bytes() + b"more")

@@ -30,28 +30,28 @@ def episode(steps: int, start: float = 0.0, *, terminated: bool = False, truncat
 def test_episodes_follow_one_another_in_the_order_of_their_numbers(write_minari: WriteMinari) -> None:
     content = [episode(2, 10 * number, truncated=True) for number in range(11)]
     data = read_minari(write_minari(content))
-    assert list(data.obs[::2, 0]) == [10.0 * number for number in range(11)]
+    assert list(data.obs[::3, 0]) == [10.0 * number for number in range(11)]
     assert data.obs.dtype == data.reward.dtype == np.float32
 
 
 def test_final_observation_is_read(write_minari: WriteMinari) -> None:
     data = read_minari(write_minari([episode(3, terminated=True), episode(2, 10), episode(1, 20, truncated=True)]))
-    assert list(data.next_obs[:, 0]) == [1, 2, 3, 11, 12, 21]
-    assert list(data.obs[:, 0]) == [0, 1, 2, 10, 11, 20]
+    assert list(data.obs[:, 0]) == [0, 1, 2, 3, 10, 11, 12, 20, 21]
+    assert list(np.flatnonzero(data.final)) == [3, 6, 8]
     assert list(np.flatnonzero(data.terminated)) == [2]
-    assert list(np.flatnonzero(data.truncated)) == [4, 5]  # the second was broken off and says nothing
+    assert list(np.flatnonzero(data.truncated)) == [5, 7]  # the second was broken off and says nothing
 
 
 def test_step_both_terminated_and_truncated_counts_as_terminated(write_minari: WriteMinari) -> None:
     data = read_minari(write_minari([episode(3, terminated=True, truncated=True)]))
-    assert data.terminated[-1]
+    assert data.terminated[-2]
     assert not data.truncated.any()
 
 
 def test_dictionary_observations_are_concatenated(write_minari: WriteMinari) -> None:
     parts = {"observation": np.ones((4, 2)), "achieved_goal": np.zeros((4, 1)), "desired_goal": np.full(4, 2.0)}
     data = read_minari(write_minari([{**episode(3, truncated=True), "observations": parts}]))
-    assert data.obs.tolist() == [[0, 2, 1, 1]] * 3
+    assert data.obs.tolist() == [[0, 2, 1, 1]] * 4
 
 
 @pytest.mark.parametrize(
@@ -132,6 +132,6 @@ def test_minari_itself_writes_what_is_read_here(tmp_path: Path, monkeypatch: pyt
     with pytest.warns(UserWarning, match="."):
         minari.create_dataset_from_buffers("toy/two-v0", buffers, observation_space=pair, action_space=box)
     data = read_minari(tmp_path / "toy/two-v0")
-    assert data.obs.tolist() == [[0, 0, 5], [0, 0, 5], [1, 1, 5], [1, 1, 5]]
-    assert (data.terminated.tolist(), data.truncated.tolist()) == ([False] * 3 + [True], [False, True, False, False])
-    assert data.reward.tolist() == [1, 0, 1, 1]
+    assert data.obs.tolist() == [[0, 0, 5]] * 3 + [[1, 1, 5]] * 3
+    assert (np.flatnonzero(data.terminated).tolist(), np.flatnonzero(data.truncated).tolist()) == ([4], [1])
+    assert data.reward[~data.final].tolist() == [1, 0, 1, 1]

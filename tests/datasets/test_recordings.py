@@ -71,7 +71,7 @@ def test_any_episodes_round_trip(tracks: list[list[Episode]], rows: int, dtype: 
         write(folder, tracks, rows=rows, dtype=dtype)
         data = recording_reader.read_recording(folder)
     due = expected(tracks)
-    assert data.next_obs is None and data.final is not None and data.obs.dtype == np.dtype(dtype)
+    assert data.obs.dtype == np.dtype(dtype)
     np.testing.assert_array_equal(data.obs, np.stack([frame(t, e, n, dtype) for t, e, n, _ in due]))
     live = np.array([n < s for _, _, n, s in due])
     numbers = np.array([n for _, _, n, _ in due])
@@ -87,7 +87,7 @@ def test_any_episodes_round_trip(tracks: list[list[Episode]], rows: int, dtype: 
 
 def check(dataset: Dataset, whole: Dataset) -> None:
     """Every transition of ``dataset`` is one of ``whole``, in its order and with its own next frame."""
-    assert dataset.final is not None and whole.final is not None and dataset.final[-1]
+    assert dataset.final[-1]
     assert not dataset.final[0] and not (dataset.final[1:] & dataset.final[:-1]).any()
     live = np.flatnonzero(~dataset.final)
     by_frame = {whole.obs[row].tobytes(): row for row in np.flatnonzero(~whole.final)}
@@ -130,15 +130,14 @@ def test_a_subset_is_the_first_transitions_whether_read_or_written(
         folder, other = Path(place, "x.frames"), Path(place, "y.frames")
         write(folder, tracks, rows=rows)
         whole = recording_reader.read_recording(folder)
-        assert whole.final is not None
         count = data.draw(st.integers(1, int((~whole.final).sum())))
         dataset = recording_reader.read_recording(folder, count)
         check(dataset, whole)
-        assert dataset.final is not None and (~dataset.final).sum() == count
+        assert (~dataset.final).sum() == count
         np.testing.assert_array_equal(dataset.obs, whole.obs[: len(dataset.obs)])
         recording_reader.subset(folder, other, count)
         again = recording_reader.read_recording(other)
-        assert all(np.array_equal(a, b) for a, b in zip(again, dataset, strict=True) if a is not None and b is not None)
+        assert all(np.array_equal(a, b) for a, b in zip(again, dataset, strict=True))
         assert recording_reader.metadata(other) == {"task": "Toy", "name": "y", "subset_of": "x", "steps": count}
         with pytest.raises(UsageError, match="were requested; request fewer"):
             recording_reader.read_recording(folder, int((~whole.final).sum()) + 1)
@@ -207,7 +206,7 @@ def test_killed_process_leaves_its_written_files(tmp_path: Path) -> None:
         assert process.stdout is not None and process.stdout.readline() == b"going\n"
         os.kill(process.pid, signal.SIGKILL)
     data = recording_reader.read_recording(folder)
-    assert data.final is not None and (~data.final).sum() >= 200 - 3 and data.truncated.sum() == data.final.sum() == 3
+    assert (~data.final).sum() >= 200 - 3 and data.truncated.sum() == data.final.sum() == 3
     starts = [0, *(np.flatnonzero(data.final) + 1).tolist()]
     for track, (start, stop) in enumerate(pairwise(starts)):
         np.testing.assert_array_equal(data.obs[start:stop, 0, 0], (track + 3 * np.arange(stop - start)) % 251)
@@ -239,7 +238,6 @@ def test_transition_begun_at_an_interruption_is_left_out(tmp_path: Path) -> None
             )
     writer.flush()
     data = recording_reader.read_recording(tmp_path / "x.frames")
-    assert data.final is not None
     assert "".join("f" if final else "s" for final in data.final) == "sfsfsfsffsf"
     assert data.terminated.nonzero()[0].tolist() == [0, 2, 6, 9] and data.truncated.nonzero()[0].tolist() == [4]
 

@@ -75,7 +75,7 @@ def test_a_data_set_is_listed_downloaded_and_recorded(
     assert list(dataset_fetch.download_dataset(NAME)) == []
     local = tmp_path / "local" / DATA
     assert local.read_bytes() == (server / DATA).read_bytes()
-    assert read_minari(tmp_path / "local" / NAME).obs.tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert read_minari(tmp_path / "local" / NAME).obs.tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
     seal = checksums.read_seal(local)
     assert seal is not None and seal.size == local.stat().st_size
     assert capsys.readouterr().out == ""

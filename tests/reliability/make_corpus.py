@@ -14,7 +14,6 @@ import torch
 from rlbench import checkpoint, suites
 from rlbench.datasets import d4rl, policies, recording_writer
 from rlbench.datasets.recording_writer import RecordingWriter, last, step
-from rlbench.datasets.types import Dataset
 from rlbench.records.types import Epoch, Evaluated, Outcome, Status
 from rlbench.report.baseline import baseline_of, baseline_text
 from rlbench.report.run_index import gather
@@ -49,12 +48,12 @@ def ended(results: Path, seed: int, status: Status | None) -> None:
     (store.folder / ".lock").unlink(missing_ok=True)
 
 
-def record_runs() -> Dataset:
+def record_runs() -> d4rl.Columns:
     """Eight steps of two episodes."""
     draw, ends = np.random.default_rng(0), np.arange(8) % 4 == 3
     obs = draw.standard_normal((8, 3)).astype(np.float32)
     action = draw.uniform(-1, 1, (8, 2)).astype(np.float32)
-    return Dataset(obs, action, np.ones(8, np.float32), ends, np.zeros(8, np.bool_), None)
+    return d4rl.Columns(obs, action, np.ones(8, np.float32), ends, np.zeros(8, np.bool_), np.roll(obs, -1, axis=0))
 
 
 def main(target: Path, *folders: Path) -> None:

@@ -25,7 +25,6 @@ from rlbench.datasets import (
     recording_writer,
     shard_conversion,
 )
-from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
 from rlbench.records import attempts
 from rlbench.records.store import read_record
@@ -101,15 +100,15 @@ def trained_ending(folder: Path) -> object:
 
 def wrote(words: list[str]) -> int:
     draw = np.random.default_rng(0)
-    dataset = Dataset(
-        obs=draw.standard_normal((40, 3), np.float32),
-        action=draw.standard_normal((40, 2), np.float32),
-        reward=draw.standard_normal(40, np.float32),
-        terminated=np.arange(40) % 10 == 9,
-        truncated=np.zeros(40, np.bool_),
-        next_obs=None,
+    columns = d4rl.Columns(
+        observations=draw.standard_normal((40, 3), np.float32),
+        actions=draw.standard_normal((40, 2), np.float32),
+        rewards=draw.standard_normal(40, np.float32),
+        terminals=np.arange(40) % 10 == 9,
+        timeouts=np.zeros(40, np.bool_),
+        next_observations=draw.standard_normal((40, 3), np.float32),
     )
-    d4rl.write_hdf5(Path(words[0]) / f"{SET}.hdf5", dataset, {"name": SET})
+    d4rl.write_hdf5(Path(words[0]) / f"{SET}.hdf5", columns, {"name": SET})
     return 0
 
 

@@ -67,7 +67,7 @@ DAMAGE = st.builds(
 
 def comparable(value: object) -> object:
     if isinstance(value, Dataset):
-        return [None if column is None else (column.shape, column.tobytes()) for column in value]
+        return [(column.shape, column.tobytes()) for column in value]
     return value
 
 

@@ -9,18 +9,14 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-import torch
 
 import rlbench.run
 from rlbench import suites
 from rlbench.assembly.assemble import build
-from rlbench.buffers.dataset import dataset_ring
-from rlbench.buffers.ring import COLUMNS
 from rlbench.cli.app import main
 from rlbench.config.footprint import footprint
 from rlbench.config.overrides import apply_settings, parse
-from rlbench.datasets import d4rl, rl_unplugged
-from rlbench.datasets.episodes import fit_obs_scaler
+from rlbench.datasets import rl_unplugged
 from rlbench.records.store import read_record
 from tests.commands import run_command, run_process, stderr_of
 from tests.conftest import Patch
@@ -88,30 +84,6 @@ def test_loading_a_million_steps_takes_a_quarter_of_a_gigabyte(algorithm: str, s
     if steps == 1_000_000:
         assert memory["growth"] <= 250_000_000
         assert abs(memory["growth"] / memory["foreseen"] - 1) < 0.1, memory
-
-
-@pytest.mark.parametrize("normalize", ["", "normalize"])
-@pytest.mark.parametrize("without", [(), ("timeouts",), ("next_observations",)])
-def test_data_read_once_give_the_same_ring_to_the_bit(normalize: str, without: tuple[str, ...], tmp_path: Path) -> None:
-    path = write_dataset(tmp_path / "some.hdf5", 1_234)
-    with h5py.File(path, "a") as file:
-        for key in without:
-            del file[key]
-    rings = []
-    for once in (False, True):
-        data = d4rl.read_d4rl(path, deduplicate=once)
-        scale = fit_obs_scaler(data) if normalize else None
-        in_place = once and scale is not None and data.final is not None and scale.normalize_in_place(data.obs)
-        parts = {"generator": torch.Generator().manual_seed(0), "device": torch.device("cpu")}
-        rings.append(dataset_ring(data, n_step=2, gamma=0.9, scale=None if in_place else scale, **parts))
-    plain, lean = rings
-    for _ in range(20):
-        for one, other in zip(plain.sample(64), lean.sample(64), strict=True):
-            assert torch.equal(one, other)
-    rows = int(plain.size)
-    assert rows == int(lean.size)
-    for name in COLUMNS:
-        assert torch.equal(getattr(plain, name)[:rows], getattr(lean, name)[:rows]), name
 
 
 def test_loading_a_state_does_not_double_the_rings_memory() -> None:

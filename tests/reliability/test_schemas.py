@@ -76,7 +76,7 @@ def test_old_records_are_read_by_every_command(corpus: Path) -> None:
 
 
 def test_data_policies_and_checkpoints_are_read(corpus: Path) -> None:
-    assert loader.load_dataset(corpus / "rlb-corpus.hdf5", "rlb-corpus").obs.shape == (8, 3)
+    assert loader.load_dataset(corpus / "rlb-corpus.hdf5", "rlb-corpus").obs.shape == (10, 3)  # two final rows
     assert checksums.verify(corpus / "rlb-corpus.hdf5").size == (corpus / "rlb-corpus.hdf5").stat().st_size
     assert recording_reader.read_recording(corpus / "rlb-corpus.frames").obs.shape == (5, 3, 12)
     assert policies.read_policy_file(corpus / "policy.safetensors").metadata.name == "corpus"
