@@ -15,7 +15,7 @@ VARIABLE: Final = "RLBENCH_FAULT"
 EXIT_CODE: Final = 137  # the exit code, as a shell reports it of kill -9
 
 POINTS: Final[Mapping[str, str]] = {
-    # a file that replaces another, of a record or of recorded play: disk.py
+    # a file that replaces another, of a record, of recorded play, or a checksum: disk.py
     "replace.torn": "half of the new text is in a temporary file, the old file stands",
     "replace.written": "the new text is on disk under its temporary name, the old file stands",
     "copy.swept": "a temporary file that a killed process left is gone",
@@ -46,8 +46,6 @@ POINTS: Final[Mapping[str, str]] = {
     "dataset.filled": "the new data set is whole under its temporary name",
     "dataset.forgotten": "the checksum of the old data set is gone",
     "dataset.placed": "the new data set has no checksum yet",
-    "seal.written": "a checksum is on disk under its temporary name",
-    "seal.placed": "a checksum stands",
     "seal.forgotten": "a checksum is gone",
     "recording.made": "the folder of recorded episodes exists and is empty",
     "recording.cleared": "a file of a replaced recording is removed",

@@ -15,10 +15,10 @@ from rlbench.buffers.ring import ArraySpec
 from rlbench.collectors.explore import EpsilonGreedy, NoExploration
 from rlbench.collectors.recording import ShardRecorder, record
 from rlbench.datasets import recording_reader, recording_writer
+from rlbench.datasets.episodes import Dataset
 from rlbench.datasets.recipes import RecordingRecipe, user_recipe
 from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.datasets.summary import EXPERT, dataset_return
-from rlbench.datasets.types import Dataset
 from rlbench.errors import UsageError
 from rlbench.generate import EpisodeRecorder, stored_run
 from rlbench.ops.state_dict import module_state

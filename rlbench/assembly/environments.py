@@ -59,7 +59,7 @@ def _make_envs(task: Task, *, seeds: tuple[int, ...], training: bool, threads: i
         case MujocoTask():
             return _mujoco(task, seeds, threads)
         case GoalTask():
-            from rlbench.envs.fetch import FetchVector
+            from rlbench.envs.mujoco import FetchVector
 
             return FetchVector(task=task.id, seeds=seeds, limit=task.steps, limit_terminates=task.limit_terminates)
         case GymnasiumTask():
@@ -114,7 +114,7 @@ def _atari(task: AtariTask, seeds: tuple[int, ...], *, training: bool) -> Vector
 
 def goal_reward() -> tuple[int, Callable[[Tensor, Tensor], Tensor]]:
     """Width G of a goal, and the reward ``[B]`` of achieved goals ``[B, G]`` for desired goals ``[B, G]``."""
-    from rlbench.envs.fetch import GOAL, compute_reward
+    from rlbench.envs.mujoco import GOAL, compute_reward
 
     return GOAL, compute_reward
 

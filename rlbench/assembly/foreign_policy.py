@@ -21,7 +21,7 @@ from rlbench.config.run import Runtime, Spec
 from rlbench.datasets.sb3_import import SB3Policy
 from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.errors import RefusedFile
-from rlbench.evaluation.model_client import ModelClient, ModelFormat
+from rlbench.evaluation.model_process import ModelClient, ModelFormat
 from rlbench.ops.types import Role
 from rlbench.seeds import Seeds
 

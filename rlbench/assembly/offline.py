@@ -23,9 +23,8 @@ from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask
 from rlbench.datasets import catalogue, checksums, loader, locations, recording_reader
 from rlbench.datasets.checksums import Seal
-from rlbench.datasets.episodes import ObsScaler, episodes, fit_obs_scaler, terminated_on_end
+from rlbench.datasets.episodes import Dataset, ObsScaler, episodes, fit_obs_scaler, terminated_on_end
 from rlbench.datasets.recipes import PREFIX, RECIPES
-from rlbench.datasets.types import Dataset
 from rlbench.envs.base import Box, Discrete, EnvInfo, VectorEnv
 from rlbench.errors import RefusedFile
 from rlbench.evaluation.pool import EvalPool, WorkerConfig

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from rlbench.buffers.ring import ArraySpec, RingBuffer
 from rlbench.buffers.samplers import SampleRange, UniformSampler
-from rlbench.datasets.episodes import ends
-from rlbench.datasets.types import Dataset
+from rlbench.datasets.episodes import Dataset, ends
 from rlbench.errors import RefusedFile
 
 

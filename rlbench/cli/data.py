@@ -17,9 +17,9 @@ from rlbench.report.columns import aligned
 
 if TYPE_CHECKING:
     from rlbench.datasets.catalogue import D4RLDataset
+    from rlbench.datasets.episodes import Dataset
     from rlbench.datasets.locations import Location
     from rlbench.datasets.summary import HistogramBin, Summary
-    from rlbench.datasets.types import Dataset
 
 WIDTH = 40  # of the longest bar
 EVERY = 0.1  # share of a download between two progress messages

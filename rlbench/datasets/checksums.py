@@ -110,16 +110,9 @@ def read_seal(path: Path) -> Seal | None:
 
 def write_seal(path: Path, seal: Seal) -> None:
     """Write the seal of a file, whole or not at all."""
-    temporary = disk.temporary_of(_seal_path(path).with_suffix(""))
-    disk.sweep(temporary)
-    try:
-        content = {"schema_version": SCHEMA_VERSION, **seal.model_dump()}
-        temporary.write_text(json.dumps({**content, "checksum": _checksum(content)}) + "\n", encoding="utf-8")
-        faults.point("seal.written")
-        temporary.replace(_seal_path(path))
-        faults.point("seal.placed")
-    finally:
-        temporary.unlink(missing_ok=True)
+    content = {"schema_version": SCHEMA_VERSION, **seal.model_dump()}
+    raw = (json.dumps({**content, "checksum": _checksum(content)}) + "\n").encode()
+    disk.replace(_seal_path(path), raw, disk.temporary_of(_seal_path(path).with_suffix("")))
 
 
 def remove_seal(path: Path) -> None:

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from rlbench import disk, faults
 from rlbench.datasets import checksums, hdf5
-from rlbench.datasets.episodes import insert_final_rows
-from rlbench.datasets.types import Dataset
+from rlbench.datasets.episodes import Dataset, insert_final_rows
 from rlbench.errors import RefusedFile, UsageError
 
 PROVENANCE = ("metadata/algorithm", "metadata/iteration")  # D4RL's metadata of the behavior policy

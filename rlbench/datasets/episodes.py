@@ -1,16 +1,29 @@
-"""Episodes of recorded data: their bounds and returns, and the scale of their observations."""
+"""Recorded experience in memory, the common form of every file format: episodes, returns, scale of observations."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.datasets.hdf5 import CHUNK
-from rlbench.datasets.types import Dataset
-
+CHUNK: Final = 1 << 16  # rows of one pass, so that none copies a whole column
 ValueT = TypeVar("ValueT", bound=np.generic)
+
+
+class Dataset(NamedTuple):
+    """N rows in the order of the data, episode after episode, without gaps.
+
+    Each observation comes once: the next row has the next observation, and a row marked ``final`` the true final one of
+    an episode, without a step. At the end of an episode whose final observation is unknown this row is missing.
+    """
+
+    obs: NDArray[np.float32] | NDArray[np.uint8]  # [N, F]; of pixels [N, height, width], single frames
+    action: NDArray[np.float32] | NDArray[np.int64]  # [N, A] in the data's own units, [−1, 1] in all of D4RL; or [N]
+    reward: NDArray[np.float32]  # [N]
+    terminated: NDArray[np.bool_]  # [N] no bootstrap
+    truncated: NDArray[np.bool_]  # [N] the episode was cut here, and its target bootstraps
+    final: NDArray[np.bool_]  # [N] rows with a final observation and no action
 
 
 class Episodes(NamedTuple):

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.config.footprint import size_text
+from rlbench.datasets.episodes import CHUNK
 from rlbench.errors import RefusedFile, UsageError
 
 UNREAD = frozenset({"infos", "metadata"})  # groups of a D4RL file or of a Minari episode that are not read
 DEEPEST = 32  # groups in groups
-CHUNK = 1 << 16  # rows of one check, so that no check copies a whole column
 COMPRESSIONS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_LZF}
 FILTERS = COMPRESSIONS | {h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
 MAX_LZF_RATIO = 88  # bytes that LZF makes of one, at most: 264 of three

@@ -6,9 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from rlbench.datasets import catalogue, checksums, d4rl, hdf5, locations, minari, recording_reader
+from rlbench.datasets.episodes import Dataset
 from rlbench.datasets.locations import MINARI_DATA
 from rlbench.datasets.recording_writer import CONTENTS
-from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 
 

@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 from rlbench import disk
 from rlbench.config.names import printable
 from rlbench.datasets import hdf5
-from rlbench.datasets.episodes import insert_final_rows
+from rlbench.datasets.episodes import Dataset, insert_final_rows
 from rlbench.datasets.locations import MINARI_DATA, MINARI_METADATA
-from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 
 _T = TypeVar("_T", str, int, float)

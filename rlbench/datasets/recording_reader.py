@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from rlbench.config.footprint import size_text
 from rlbench.datasets import recording_format, recording_writer
+from rlbench.datasets.episodes import Dataset
 from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Chunk, Frames, Steps
 from rlbench.datasets.recording_writer import CONTENTS, SUFFIX
-from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 
 MAX_THREADS = 4  # zlib releases the interpreter; beyond this disk and memory are the limit

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.datasets import loader, recording_reader
-from rlbench.datasets.episodes import episodes
+from rlbench.datasets.episodes import Dataset, episodes
 from rlbench.datasets.recording_format import TERMINATED, TRUNCATED, Steps
-from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
 
 BINS = 20

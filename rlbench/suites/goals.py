@@ -12,7 +12,7 @@ from rlbench.config.tasks import GoalTask
 
 DOCUMENTED = ("FetchReach-v4",)
 TASKS = {f"FetchReach-v{version}": "FetchReach-v4" for version in (4, 3, 2)}
-"""The documented ids are names of the same row; ``envs/fetch.py`` lists the differences."""
+"""The documented ids are names of the same row; ``envs/mujoco.py`` lists the differences."""
 
 DDPG = ActorCriticConfig(
     policy=TD3PolicyConfig(),

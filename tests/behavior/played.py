@@ -14,8 +14,7 @@ from rlbench.collectors.explore import EpsilonGreedy
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime
 from rlbench.config.tasks import ToyTask
-from rlbench.datasets.episodes import episodes
-from rlbench.datasets.types import Dataset
+from rlbench.datasets.episodes import Dataset, episodes
 
 NUM_ENVS = 16
 ACTIONS = {"Catch": 3, "CartPole-v1": 2}

@@ -13,7 +13,7 @@ from rlbench.assembly.offline import check_compatibility, check_identity, experi
 from rlbench.cli.dataset_option import Data
 from rlbench.config.run import Runtime
 from rlbench.config.tasks import OfflineTask
-from rlbench.datasets.types import Dataset
+from rlbench.datasets.episodes import Dataset
 from rlbench.envs.base import Box
 from rlbench.errors import RefusedFile, UsageError
 from tests.conftest import Capture, Patch

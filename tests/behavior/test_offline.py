@@ -21,9 +21,8 @@ from rlbench.config.tasks import OfflineTask
 from rlbench.datasets import checksums, loader
 from rlbench.datasets.checksums import seal_of
 from rlbench.datasets.d4rl import read_d4rl
-from rlbench.datasets.episodes import episodes
+from rlbench.datasets.episodes import Dataset, episodes
 from rlbench.datasets.recipes import RECIPES
-from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records.store import folder_of, read_record
 from rlbench.training.offline import OfflineTrainer

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from rlbench.buffers.dataset import dataset_ring
 from rlbench.buffers.ring import RingBuffer
-from rlbench.datasets.episodes import episodes, fit_obs_scaler, insert_final_rows, terminated_on_end
-from rlbench.datasets.types import Dataset
+from rlbench.datasets.episodes import Dataset, episodes, fit_obs_scaler, insert_final_rows, terminated_on_end
 from rlbench.errors import RefusedFile
 from rlbench.ops.types import Transition
 

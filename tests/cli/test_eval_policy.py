@@ -22,8 +22,8 @@ from rlbench.assembly.foreign_policy import ForeignActor, sb3_actor
 from rlbench.datasets.sb3_import import read_policy
 from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.errors import RefusedFile
-from rlbench.evaluation import model_client, model_process
-from rlbench.evaluation.model_client import ModelClient, ModelFormat
+from rlbench.evaluation import model_process
+from rlbench.evaluation.model_process import ModelClient, ModelFormat
 from tests.commands import line_of_refusal, run_command, stdout_of
 from tests.laws.source import ROOT
 
@@ -174,7 +174,7 @@ def test_eval_policy_with_missing_options_is_refused_in_one_line(words: tuple[st
 
 
 def test_missing_onnxruntime_message_names_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_client, "find_spec", lambda _: None)
+    monkeypatch.setattr(model_process, "find_spec", lambda _: None)
     assert 'pip install "rlbench[onnx]"' in line_of_refusal("eval --policy m.onnx --format onnx toy CartPole-v1")
 
 
@@ -240,7 +240,7 @@ def test_hanging_or_oversized_model_is_refused(
     module: nn.Module, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.jit.save(torch.jit.script(module), tmp_path / "m.pt")
-    monkeypatch.setattr(model_client, "REPLY_TIMEOUT", 2.0)
+    monkeypatch.setattr(model_process, "REPLY_TIMEOUT", 2.0)
     with ModelClient(tmp_path / "m.pt", "torchscript") as client, pytest.raises(RefusedFile, match=text):
         client(np.ones((2, 4), np.float32))
     assert client._process.returncode is not None
@@ -248,7 +248,7 @@ def test_hanging_or_oversized_model_is_refused(
 
 CALL = """
 import sys, numpy, pathlib
-from rlbench.evaluation.model_client import ModelClient
+from rlbench.evaluation.model_process import ModelClient
 client = ModelClient(pathlib.Path(sys.argv[1]), "torchscript")
 print(client._process.pid, flush=True)
 client(numpy.ones((2, 4), numpy.float32))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rlbench.datasets import dqn_replay, recording_reader, recording_writer
+from rlbench.datasets.episodes import Dataset
 from rlbench.datasets.recording_writer import RecordingWriter
-from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 
 

@@ -22,8 +22,8 @@ Columns = dict[str, NDArray[np.generic]]
 @pytest.fixture(autouse=True)
 def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("D4RL_DATASET_DIR", raising=False)
-    monkeypatch.delenv("MINARI_DATASETS_PATH", raising=False)
+    for variable in ("D4RL_DATASET_DIR", "MINARI_DATASETS_PATH", "RLBENCH_DATASETS"):
+        monkeypatch.delenv(variable, raising=False)
 
 
 def test_every_set_of_d4rl_is_known() -> None:
@@ -66,7 +66,8 @@ def test_missing_set_message_names_locations_and_remedy(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("rlb-hopper-medium", "rlbench data generate rlb-hopper-medium"),
+        ("rlb-hopper-medium", "rlb-hopper-medium: not in .*; make it: rlbench data generate rlb-hopper-medium$"),
+        ("rlb-pong-qrdqn-1e6", "generate TASK --policy RUN --steps N --name rlb-pong-qrdqn-1e6; games with --epsilon"),
         ("mujoco/hopper/medium-v0", "rlbench data download mujoco/hopper/medium-v0"),
         ("ant-medium-v2", "rlbench data generate Ant-v4 --policy RUN"),
         ("pen-human-v1", "size not published"),
@@ -203,21 +204,6 @@ def test_a_file_is_known_by_its_name(tmp_path: Path, path: str, name: str, *, is
 def test_unknown_folder_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="neither a folder of Minari's nor recorded play"):
         locations.find("hopper-medium-v2", tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("name", "how"),
-    [
-        ("rlb-hopper-medium", "generate rlb-hopper-medium$"),
-        ("rlb-pong-qrdqn-1e6", "generate TASK --policy RUN --steps N --name rlb-pong-qrdqn-1e6; games with --epsilon"),
-    ],
-)
-def test_missing_generated_set_names_the_generate_command(
-    name: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
-    with pytest.raises(UsageError, match=f"{name}: not in .*; make it: rlbench data {how}"):
-        locations.find(name)
 
 
 def test_folder_of_generated_sets_follows_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from rlbench.datasets import loader, locations, recording_format, recording_reader, recording_writer
+from rlbench.datasets.episodes import Dataset
 from rlbench.datasets.recording_writer import RecordingWriter, last, step
-from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, RlbenchError, UsageError
 
 SHAPE = (4, 3)

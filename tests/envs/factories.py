@@ -12,9 +12,8 @@ from rlbench.envs import atari_wrappers
 from rlbench.envs.ale import AleVector
 from rlbench.envs.base import AsyncVectorEnv, Box, Discrete, Step, VectorEnv
 from rlbench.envs.envpool import EnvPoolMujoco, EnvPoolVector
-from rlbench.envs.fetch import FetchVector
 from rlbench.envs.gymnasium import ClassicVector, GymnasiumVector
-from rlbench.envs.mujoco import MujocoVector
+from rlbench.envs.mujoco import FetchVector, MujocoVector
 from rlbench.envs.toy import Catch
 
 Make = Callable[..., VectorEnv]

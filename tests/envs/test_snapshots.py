@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlbench.envs.base import Snapshot, Step
-from rlbench.envs.fetch import FetchVector
 from rlbench.envs.gymnasium import ClassicVector, GymnasiumVector, _generator_state, _pcg64
-from rlbench.envs.mujoco import MujocoVector
+from rlbench.envs.mujoco import FetchVector, MujocoVector
 from rlbench.errors import BrokenEnvironment
 from rlbench.ops.state_dict import State
 from tests.envs.factories import answer_to, draw, make

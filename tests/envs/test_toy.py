@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from rlbench.envs.toy import KEYS, LIMIT, Catch, Doors
-from rlbench.errors import UsageError
 from tests.envs.factories import answer_to
 
 
@@ -93,8 +92,3 @@ def test_episode_is_truncated_at_its_limit() -> None:
         assert not step.terminated.any()
         cut.append(bool(step.truncated[0]))
     assert [i for i, ended in enumerate(cut) if ended] == [LIMIT - 1, 2 * LIMIT]  # a reset between
-
-
-def test_doors_without_envs_is_refused() -> None:
-    with pytest.raises(UsageError, match="env"):
-        Doors(seeds=[])

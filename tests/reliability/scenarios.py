@@ -246,7 +246,7 @@ SCENARIOS: dict[str, Scenario] = {
     "differ": Scenario(("outcome.",), differ, f"{HERE}:train", trained_ending),
     "crash": Scenario(("lock.swept", "checkpoint.swept"), crash, f"{HERE}:train", trained_ending),
     "attempt": Scenario(("log.", "note."), force, f"{HERE}:started", started_ending),
-    "set": Scenario(("dataset.", "seal."), old_set, f"{HERE}:wrote", set_ending),
+    "set": Scenario(("dataset.", "seal.", "replace."), old_set, f"{HERE}:wrote", set_ending),
     "recording": Scenario(("recording.", "replace."), old_recording, f"{HERE}:play", recording_ending),
     "shards": Scenario(("shard.", "replace."), texts, f"{HERE}:import_shards", recording_ending),
     "download": Scenario(("download.",), begun, f"{HERE}:fetched", fetched_ending),

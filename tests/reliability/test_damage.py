@@ -17,7 +17,7 @@ from rlbench.cli.app import main
 from rlbench.config.run import Runtime
 from rlbench.config.tasks import OfflineTask
 from rlbench.datasets import checksums, recording_reader
-from rlbench.datasets.types import Dataset
+from rlbench.datasets.episodes import Dataset
 from rlbench.errors import RefusedFile
 from rlbench.ops.state_dict import State
 from rlbench.records import store

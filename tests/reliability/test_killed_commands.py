@@ -71,7 +71,7 @@ def test_policy_that_the_disk_has_no_space_for_leaves_no_file(tmp_path: Path) ->
     assert run_command(line)[0] == 0
 
 
-@pytest.mark.parametrize("point", ["dataset.placed", "seal.written", "seal.placed"])
+@pytest.mark.parametrize("point", ["dataset.placed", "replace.written", "replace.placed"])
 @pytest.mark.parametrize("verb", ["generate", "import"])
 def test_data_set_of_a_process_killed_at_its_end_is_whole(
     verb: str, point: str, tmp_path: Path, monkeypatch: Patch

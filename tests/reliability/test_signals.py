@@ -292,7 +292,7 @@ def test_only_known_modules_start_long_lived_processes() -> None:
     }
     assert modules == {
         "evaluation/pool.py",
-        "evaluation/model_client.py",
+        "evaluation/model_process.py",
         "cli/video_writer.py",
         "datasets/shard_conversion.py",
         "sweep/local.py",
