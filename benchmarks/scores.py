@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from benchmarks.children import ROOT
 from rlbench.report.reference_table import CellKey
-from rlbench.report.repeats import file_of
 from rlbench.report.run_index import Runs, differences, gather
 from rlbench.report.runs import Run
 
@@ -65,7 +64,7 @@ def ours(run_index: Mapping[CellKey, Runs], contest: Contest, data: str, files: 
     """Scores by seed, after the updates of a contest, of runs at the documented settings on one of the files."""
     cell = (contest.algorithm, data)
     every = [run for key, runs in run_index.items() if (key.algorithm, key.dataset) == cell for run in runs.all]
-    runs = [run for run in every if file_of(run) in files and _changes(run) <= {f"algo.n_step={contest.horizon}"}]
+    runs = [run for run in every if run.data_file in files and _changes(run) <= {f"algo.n_step={contest.horizon}"}]
     runs = [run for run in runs if _horizon(run) == contest.horizon]
     scores = {run.seed: e.mean for run in runs for e in run.evaluations if e.env_steps == contest.updates}
     return tuple(scores[seed] for seed in sorted(scores))

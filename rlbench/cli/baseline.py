@@ -38,12 +38,12 @@ def baseline(
     if action == "save":
         cells = {key: runs for key, runs in gather(results).items() if not suite or key.suite in suite}
         content = saved.baseline_of(cells)
-        if not content.entries:
+        if not content.cells:
             raise UsageError(f"{results}: no finished run of documented settings, so nothing to save; run some first")
         write_file(file, saved.baseline_text(content), "FILE")
     else:
         content = saved.read_baseline(file)
-    print_result({"file": str(file), "cells": len(content.entries)}, _text(content), json=json)
+    print_result({"file": str(file), "cells": len(content.cells)}, _text(content), json=json)
 
 
 def _text(content: Baseline) -> str:
@@ -51,7 +51,7 @@ def _text(content: Baseline) -> str:
     from rlbench.report.reference_table import cell_name
     from rlbench.report.tables import score_text
 
-    if not content.entries:
+    if not content.cells:
         return "0 cells"
     rows = [
         (
@@ -59,7 +59,7 @@ def _text(content: Baseline) -> str:
             f"{score_text(mean(list(entry.scores.values())))} over {len(entry.scores)}" if entry.scores else "no score",
             "; ".join(f"{mean(speeds):,.0f} steps/s on {machine}" for machine, speeds in entry.speeds.items()),
         )
-        for entry in content.entries
+        for entry in content.cells
     ]
     width = terminal_width()
     notes = sentences(

@@ -73,8 +73,7 @@ def check(
     """
     del references, reference  # their callbacks have selected them
     from rlbench.report import check as checks
-    from rlbench.report.baseline import read_baseline
-    from rlbench.report.gate import MARGIN
+    from rlbench.report.baseline import MARGIN, read_baseline
     from rlbench.report.sources import sources
 
     if baseline is not None and (at or pool or of_imported):

@@ -33,10 +33,9 @@ def report(
         raise UsageError(f"--output {output}: a report is written as .html or .md")
     if not output.parent.is_dir() or output.is_dir():
         raise UsageError(f"--output {output}: name a file in a folder that exists")
-    from rlbench.report.html_report import page
-    from rlbench.report.markdown_summary import overview
+    from rlbench.report.pages import html_page, markdown_page
     from rlbench.report.sources import sources
 
-    text = (overview if output.suffix == ".md" else page)(names, sources(results))
+    text = (markdown_page if output.suffix == ".md" else html_page)(names, sources(results))
     write_file(output, text)
     print_note(f"{output}: {len(text.encode()):,} bytes")

@@ -17,7 +17,7 @@ import numpy as np
 from rlbench import disk, suites
 from rlbench.config.footprint import size_text
 from rlbench.config.names import MAX_NAME_LENGTH
-from rlbench.curves import arrays, delimited, events, json_files
+from rlbench.curves import binary, delimited, json_files
 from rlbench.curves.points import MAX_CURVES, Label, Points, clean, label_of, number_seeds
 from rlbench.errors import DoesNotFit, RefusedFile, UnknownName, UsageError, suggest_path
 from rlbench.records.imported import ImportedCurve, Kind, check_curve
@@ -120,12 +120,12 @@ def _content(path: Path) -> bytes:
 
 def _read(raw: bytes, path: Path, options: ImportOptions) -> tuple[Format, list[Points]]:
     if raw[:4] == b"PK\x03\x04":
-        content = arrays.arrays(raw, path)
-        if set(content) >= arrays.EVALUATIONS:
-            return _checked_format("sb3", options), arrays.evaluations(content, path, label_of(path.parent))
-        return _checked_format("rliable", options), arrays.score_matrices(content, path, options.algorithm)
+        content = binary.arrays(raw, path)
+        if set(content) >= binary.EVALUATIONS:
+            return _checked_format("sb3", options), binary.evaluations(content, path, label_of(path.parent))
+        return _checked_format("rliable", options), binary.score_matrices(content, path, options.algorithm)
     if "tfevents" in path.name or options.format == "tensorboard":
-        curves = events.curves(raw, path, tag=options.tag, label=label_of(path.parent))
+        curves = binary.event_curves(raw, path, tag=options.tag, label=label_of(path.parent))
         cleanrl = "__" in path.parent.name and options.format in {None, "cleanrl"}
         return _checked_format("cleanrl" if cleanrl else "tensorboard", options), curves
     try:

@@ -1,27 +1,32 @@
-"""A baseline of a results folder for later runs: per cell one score per seed, and speeds by machine.
+"""The regression gate: a baseline of a results folder, and the tests of later runs against it.
 
-A run's score here is the level of its whole curve, which falls when learning slows down as well as when it ends lower.
-Only finished runs of the documented settings count; failed, short and smoke runs never do.
+A baseline has one score per cell and seed, and speeds by machine. A run's score here is the level of its whole curve,
+which falls when learning slows down as well as when it ends lower. Only finished runs of the documented settings count.
+
+Scores are tested in two stages: the first seed at ``alpha``, and only if it alarms five seeds at a fifth of that. Three
+seeds decide where the drop is beyond doubt. Many cells at once are tested by their pooled interquartile mean, speeds by
+their median and MAD. No drop smaller than a margin is ever an alarm.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter
 
-from rlbench.config.names import check_name, clean_texts
+from rlbench.config.names import check_name, clean_texts, count_text
 from rlbench.errors import RefusedFile, UsageError, suggest_path
 from rlbench.records import files
-from rlbench.report.estimate import curve_mean
+from rlbench.report.estimate import curve_mean, mean, sample_std
 from rlbench.report.reference_table import CellKey
-from rlbench.report.repeats import env_versions
 from rlbench.report.runs import Run
+from rlbench.report.verdict import ALPHA, holm, lower_tail
 
 if TYPE_CHECKING:
     from rlbench.report.run_index import Runs
@@ -30,9 +35,19 @@ SCHEMA_VERSION = 1
 KIND = "rlbench baseline"
 MAX_VALUE = 1e100  # score or speed; the square of a larger one overflows
 
+MARGIN = 0.05  # the smallest drop that counts, as a share of the way from the random policy to the baseline
+CONFIRM_SEEDS = 5  # seeds at which the second stage decides
+OUTRIGHT = 3  # seeds that suffice for a decision at the first stage, if a drop is beyond doubt
+DOUBTLESS = 50
+"""Divisor of ``alpha``, before Holm's correction over all cells, for a decision at the first stage. Scores have longer
+tails than a normal distribution: at a fifth, one of twenty unchanged re-runs of A2C on Catch was rejected."""
 
-def _check_key(key: CellKey) -> CellKey:
-    return CellKey(*(text and check_name(text) for text in key))
+SLOWER = 0.03  # the smallest loss of speed that counts, as a share
+BLOCK, WARN = 4.0, 2.5
+"""Median absolute deviations below the baseline's median at which a speed is a regression, or suspect."""
+
+MIN_SPEEDS = 5  # the fewest runs of a baseline whose spread of speeds is used
+Word = Literal["PASSED", "REGRESSED", "SUSPECT", "SLOWER", "TOO FEW"]
 
 
 def _seed(name: object) -> object:
@@ -42,6 +57,7 @@ def _seed(name: object) -> object:
     return name
 
 
+Name = Annotated[str, AfterValidator(lambda text: text and check_name(text))]
 Number = Annotated[float, Field(strict=True, ge=-MAX_VALUE, le=MAX_VALUE)]
 
 
@@ -49,33 +65,37 @@ Number = Annotated[float, Field(strict=True, ge=-MAX_VALUE, le=MAX_VALUE)]
 class Entry:
     """One cell of a baseline."""
 
-    key: Annotated[CellKey, AfterValidator(_check_key)]
+    suite: Name
+    algorithm: Name
+    task: Name
+    dataset: Name
     id: Annotated[str, AfterValidator(check_name)]  # of the settings
     scores: Annotated[Mapping[Annotated[int, BeforeValidator(_seed)], Number], Field(min_length=1)]  # by seed
     speeds: Mapping[str, Annotated[tuple[Number, ...], Field(min_length=1)]]  # steps/s of each run, by machine
     versions: str = ""  # of the environment; empty if unknown
 
+    @property
+    def key(self) -> CellKey:
+        """The cell."""
+        return CellKey(self.suite, self.algorithm, self.task, self.dataset)
 
-def _refuse_twins(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
-    if len({entry.key for entry in entries}) < len(entries):
+
+def _refuse_twins(cells: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    if len({entry.key for entry in cells}) < len(cells):
         raise ValueError("a cell twice is ambiguous")
-    return entries
+    return cells
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Baseline:
-    """The cells of a baseline."""
+    """The cells of a baseline; a file holds its fields under their names."""
 
-    entries: Annotated[tuple[Entry, ...], AfterValidator(_refuse_twins)]
     commits: tuple[str, ...]  # of the code that trained the runs
     machines: tuple[str, ...]  # classes of machine that trained the runs
+    cells: Annotated[tuple[Entry, ...], AfterValidator(_refuse_twins)]
 
 
-def machine_of(run: Run) -> str:
-    """The class of machine of a run: its accelerator and its processor."""
-    environment = run.environment
-    device = environment.get("gpu") or str(environment.get("device", "unknown device")).split(":")[0]
-    return f"{device}, {environment.get('cpu', 'unknown processor')}"
+_BASELINE: Final = TypeAdapter(Baseline)
 
 
 def curve_score(run: Run) -> float:
@@ -83,40 +103,19 @@ def curve_score(run: Run) -> float:
     return curve_mean(run.evaluations, run.budget)
 
 
-def speed(run: Run) -> float | None:
-    """The run's agent steps a second: the median of its epochs; None before it learns."""
-    return statistics.median(run.speeds) if run.speeds else None
-
-
 def baseline_of(runs_by_cell: Mapping[CellKey, Runs]) -> Baseline:
     """The baseline of a results folder."""
-    entries = [_entry(key, runs.complete) for key, runs in sorted(runs_by_cell.items()) if runs.complete]
     every = [run for runs in runs_by_cell.values() for run in runs.complete]
     return Baseline(
-        entries=tuple(entries),
         commits=tuple(sorted({str(run.environment.get("commit")) for run in every})),
-        machines=tuple(sorted({machine_of(run) for run in every})),
+        machines=tuple(sorted({run.machine for run in every})),
+        cells=tuple(_entry(key, runs.complete) for key, runs in sorted(runs_by_cell.items()) if runs.complete),
     )
 
 
 def baseline_text(baseline: Baseline) -> str:
     """The text of a baseline file: indented JSON with a checksum."""
-    content: dict[str, object] = {
-        "kind": KIND,
-        "schema_version": SCHEMA_VERSION,
-        "commits": list(baseline.commits),
-        "machines": list(baseline.machines),
-        "cells": [
-            {
-                **entry.key._asdict(),
-                "id": entry.id,
-                "scores": {str(seed): score for seed, score in entry.scores.items()},
-                "speeds": {machine: list(speeds) for machine, speeds in entry.speeds.items()},
-                "versions": entry.versions,
-            }
-            for entry in baseline.entries
-        ],
-    }
+    content = {"kind": KIND, "schema_version": SCHEMA_VERSION, **_BASELINE.dump_python(baseline, mode="json")}
     return json.dumps(json.loads(files.seal(content)), indent=1, ensure_ascii=False) + "\n"
 
 
@@ -139,22 +138,123 @@ def read_baseline(path: Path) -> Baseline:
     if not isinstance(content, dict) or content.get("kind") != KIND:
         raise RefusedFile(f"{path}: not a baseline; {remedy}")
     try:
-        entries = [{**cell, "key": [cell[name] for name in CellKey._fields]} for cell in content["cells"]]
-        return TypeAdapter(Baseline).validate_python({**content, "entries": entries})
-    except (KeyError, TypeError, ValueError):  # a ValidationError is a ValueError
+        return _BASELINE.validate_python(content)
+    except (TypeError, ValueError):  # a ValidationError is a ValueError
         raise RefusedFile(f"{path}: not a baseline of this schema; make it again") from None
 
 
 def _entry(key: CellKey, runs: Sequence[Run]) -> Entry:
     speeds: dict[str, list[float]] = {}
     for run in runs:
-        steps_per_second = speed(run)
-        if steps_per_second is not None:
-            speeds.setdefault(machine_of(run), []).append(steps_per_second)
+        if run.speed is not None:
+            speeds.setdefault(run.machine, []).append(run.speed)
     return Entry(
-        key=key,
+        **key._asdict(),
         id=runs[0].id,
         scores={run.seed: curve_score(run) for run in runs if run.evaluations},
         speeds={machine: tuple(values) for machine, values in sorted(speeds.items())},
-        versions=next(filter(None, map(env_versions, runs)), ""),
+        versions=next(filter(None, (run.env_versions for run in runs)), ""),
     )
+
+
+class Drop(NamedTuple):
+    """The comparison of later seeds with a baseline's."""
+
+    fall: float  # mean of the baseline less the later mean
+    least: float  # the smallest fall that counts: the margin
+    first: float  # p-value of the first later seed alone
+    every: float  # p-value of the mean of all later seeds
+    seeds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """The decision of the gate, and its reason in a few words."""
+
+    word: Word
+    reason: str
+
+
+def drop_of(baseline: Sequence[float], later: Sequence[float], random: float | None, margin: float = MARGIN) -> Drop:
+    """Compare two lists of scores, one a seed; at least two in the baseline and one later."""
+    middle = mean(baseline)
+    return Drop(
+        fall=middle - mean(later),
+        least=margin * abs(middle - (random or 0.0)),
+        first=_p_value(baseline, later[:1]),
+        every=_p_value(baseline, later),
+        seeds=len(later),
+    )
+
+
+def rule_scores(drops: Sequence[Drop], alpha: float = ALPHA) -> list[Ruling]:
+    """Test the seeds of each cell in two stages, or in one if the drop is significant over all cells."""
+    p_values = [d.every if d.seeds >= OUTRIGHT and d.fall > d.least else None for d in drops]
+    beyond_doubt = holm([1.0 if p is None else p for p in p_values], alpha / DOUBTLESS)
+    return [_rule_cell(d, alpha, doubtless=certain) for d, certain in zip(drops, beyond_doubt, strict=True)]
+
+
+def rule_speed(baseline: Sequence[float], later: Sequence[float]) -> Ruling:
+    """Test the speeds on one class of machine, in agent steps a second, one number a run."""
+    if len(baseline) < MIN_SPEEDS or not later:
+        return Ruling("TOO FEW", f"{len(baseline)} baseline and {len(later)} later speeds")
+    middle = statistics.median(baseline)
+    mad = statistics.median(abs(value - middle) for value in baseline)
+    now = statistics.median(later)
+    text = f"{now:,.6g} steps/s, was {middle:,.6g} ({100 * (now / middle - 1):+.1f} %)"
+    if now >= (1 - SLOWER) * middle or now >= middle - WARN * mad:
+        return Ruling("PASSED", text)
+    return Ruling("SLOWER" if now < middle - BLOCK * mad else "SUSPECT", text)
+
+
+def rule_pooled(
+    cells: Sequence[tuple[Sequence[float], Sequence[float], float]], *, alpha: float = ALPHA, margin: float = MARGIN
+) -> Ruling:
+    """Test all cells at once, each ``(baseline, later, random)``, by the interquartile mean of normalized scores.
+
+    The null distribution is sampled from each baseline's predictive distribution. A baseline that does not exceed the
+    random policy has no scale and is left out.
+    """
+    import numpy as np
+
+    from rlbench.report.aggregate import RESAMPLES, SEED, pooled_interquartile_mean
+
+    usable = [cell for cell in cells if len(cell[0]) > 1 and cell[1] and mean(cell[0]) - cell[2] > sample_std(cell[0])]
+    runs = sum(len(later) for _, later, _ in usable)
+    if len(usable) < 3 or runs < 2 * CONFIRM_SEEDS:
+        return Ruling("TOO FEW", f"{runs} runs of {len(usable)} cells")
+    generator, expected, later_scores, baseline_scores = np.random.default_rng(SEED), [], [], []
+    for baseline, later, random in usable:
+        scale, n = mean(baseline) - random, len(baseline)
+        truth = mean(baseline) + sample_std(baseline) / math.sqrt(n) * generator.standard_t(n - 1, (RESAMPLES, 1))
+        noise = sample_std(baseline) * generator.standard_normal((RESAMPLES, len(later)))
+        expected.append((truth + noise - random) / scale)
+        later_scores.append((np.asarray(later) - random) / scale)
+        baseline_scores.append((np.asarray(baseline) - random) / scale)
+    now, was = float(pooled_interquartile_mean(later_scores)), float(pooled_interquartile_mean(baseline_scores))
+    bound = float(np.quantile(pooled_interquartile_mean(expected), alpha / CONFIRM_SEEDS))
+    text = f"interquartile mean {now:.3f}, was {was:.3f}; {bound:.3f} is the least to expect of {runs} runs"
+    return Ruling("REGRESSED" if now < bound and was - now > margin / 2 else "PASSED", text)
+
+
+def _rule_cell(change: Drop, alpha: float, *, doubtless: bool) -> Ruling:
+    text = f"{-change.fall + 0.0:+.4g} over {count_text(change.seeds, 'seed')} (p = {change.every:.2g})"
+    if change.fall <= change.least:
+        return Ruling("PASSED", text)
+    first, every = change.first < alpha, change.every < alpha / CONFIRM_SEEDS
+    if (doubtless and change.seeds >= OUTRIGHT) or (change.seeds >= CONFIRM_SEEDS and first and every):
+        return Ruling("REGRESSED", text)
+    if change.seeds < CONFIRM_SEEDS and (first or change.every < alpha):
+        return Ruling("SUSPECT", f"{text}; run {CONFIRM_SEEDS - change.seeds} more seeds to decide")
+    return Ruling("PASSED", text)
+
+
+def _p_value(baseline: Sequence[float], later: Sequence[float]) -> float:
+    """The p-value of the later mean, if nothing has changed (one-sided two-sample t-test).
+
+    The std is pooled over both sides: a baseline whose few seeds agree by chance raises no false alarm.
+    """
+    n, k = len(baseline), len(later)
+    squares = (n - 1) * sample_std(baseline) ** 2 + ((k - 1) * sample_std(later) ** 2 if k > 1 else 0.0)
+    standard_error = math.sqrt(squares / (n + k - 2) * (1 / k + 1 / n))
+    return lower_tail(mean(later) - mean(baseline), standard_error, n + k - 2)

@@ -27,7 +27,6 @@ from rlbench.report.estimate import (
     steps_to,
     within,
 )
-from rlbench.report.imported_runs import imported_remarks, with_imported
 from rlbench.report.parity import NOT_ANSWERED, Parity, parity_note, parity_rows
 from rlbench.report.reference_scores import (
     SHARE,
@@ -41,9 +40,8 @@ from rlbench.report.reference_scores import (
     threshold,
 )
 from rlbench.report.reference_table import OPTIMUM, CellKey, ReferenceScore, Scale, on_scale, scale_of
-from rlbench.report.repeats import remarks
-from rlbench.report.run_index import Runs, counts_by_setting, gather, select_last_look
-from rlbench.report.runs import UNKNOWN, DatasetReturns, Run, dataset_returns, recorded_returns
+from rlbench.report.run_index import Runs, counts_by_setting, gather, imported_remarks, select_last_look, with_imported
+from rlbench.report.runs import UNKNOWN, DatasetReturns, Run, dataset_returns, recorded_returns, remarks
 from rlbench.report.verdict import (
     ALPHA,
     MAX_MORE_SEEDS,

@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Literal
 
 from rlbench.config.names import count_text, printable
 from rlbench.errors import BelowReference, Inconclusive, RunFailed, UsageError
-from rlbench.report import gate
-from rlbench.report.baseline import Baseline, Entry, curve_score, machine_of, speed
+from rlbench.report.baseline import Baseline, Entry, curve_score, drop_of, rule_pooled, rule_scores, rule_speed
 from rlbench.report.columns import aligned, sentences
 from rlbench.report.equal_steps import reference_curve
 from rlbench.report.estimate import mean
 from rlbench.report.pooled import Kind, pooled_group, pooled_keys, pooled_rows
 from rlbench.report.reference_table import CellKey, scale_of, task_name
-from rlbench.report.repeats import env_versions, remarks
 from rlbench.report.run_index import Runs, differences, gather
-from rlbench.report.runs import Run
+from rlbench.report.runs import Run, remarks
 from rlbench.report.tables import markdown_row, score_text
 
 if TYPE_CHECKING:
@@ -113,7 +111,7 @@ def against_baseline(
         UsageError: the runs were made on another class of machine, and ``other_machine`` is not set.
     """
     everything = {key: runs for key, runs in gather(results).items() if key.suite == suite}
-    entries = {entry.key: entry for entry in baseline.entries if entry.key.suite == suite}
+    entries = {entry.key: entry for entry in baseline.cells if entry.key.suite == suite}
     later = {key: _runs_to_compare(everything.get(key, Runs())) for key in entries}
     if not other_machine:
         _same_machines(later, baseline)
@@ -128,7 +126,7 @@ def against_baseline(
     suite_scores = [
         (list(entry.scores.values()), scores, _random(entry.key)) for entry, runs in pairs if (scores := _levels(runs))
     ]
-    ruling = gate.rule_pooled(suite_scores, alpha=alpha, margin=margin)
+    ruling = rule_pooled(suite_scores, alpha=alpha, margin=margin)
     if ruling.word != "TOO FEW":
         findings.append(_finding(CellKey(suite, "", "", ""), "pooled", ruling.word, ruling.reason))
     return findings
@@ -215,9 +213,9 @@ def _levels(runs: Sequence[Run]) -> list[float]:
 
 def _same_machines(later: Mapping[CellKey, Sequence[Sequence[Run]]], baseline: Baseline) -> None:
     for run in chain.from_iterable(chain.from_iterable(later.values())):
-        if machine_of(run) not in baseline.machines:
+        if run.machine not in baseline.machines:
             raise UsageError(
-                f"{run.folder}: made on {machine_of(run)}, the baseline on {'; '.join(baseline.machines)}; "
+                f"{run.folder}: made on {run.machine}, the baseline on {'; '.join(baseline.machines)}; "
                 "make a baseline there, or compare scores alone with --other-machine"
             )
 
@@ -233,8 +231,8 @@ def _score_findings(
         elif len(entry.scores) < 2:
             findings[index] = _finding(entry.key, "score", "TOO FEW", f"{len(entry.scores)} seed in the baseline")
         else:
-            drops[index] = gate.drop_of(list(entry.scores.values()), scores, _random(entry.key), margin)
-    for index, ruling in zip(drops, gate.rule_scores(list(drops.values()), alpha), strict=True):
+            drops[index] = drop_of(list(entry.scores.values()), scores, _random(entry.key), margin)
+    for index, ruling in zip(drops, rule_scores(list(drops.values()), alpha), strict=True):
         entry, runs = pairs[index]
         settings = [change for run in runs[:1] for change in differences(run)]
         few = f"{len(runs)} of the baseline's {len(entry.scores)} seeds" if len(runs) < len(entry.scores) else ""
@@ -242,7 +240,7 @@ def _score_findings(
         short = sum(run.id in ids and run.status == "interrupted" for run in group.variants)
         short = short if settings else len(group.unfinished)
         unfinished = f"{count_text(short, 'run')} incomplete" if short else ""
-        before, now = entry.versions, sorted({printable(text) for run in runs if (text := env_versions(run))})
+        before, now = entry.versions, sorted({printable(text) for run in runs if (text := run.env_versions)})
         version_change = f"the environment was {before}, is {', or '.join(now)}" if before and now != [before] else ""
         word = "TOO FEW" if (few or short) and ruling.word == "PASSED" else ruling.word  # the others may be bad
         provenance = () if settings else remarks(group)
@@ -263,8 +261,8 @@ def _absent_finding(key: CellKey, runs: Runs) -> Finding:
 def _speed_findings(entry: Entry, runs: Sequence[Run]) -> list[Finding]:
     findings = []
     for machine, baseline_speeds in entry.speeds.items():
-        now = [rate for run in runs if machine_of(run) == machine and (rate := speed(run)) is not None]
-        ruling = gate.rule_speed(baseline_speeds, now)
+        now = [rate for run in runs if run.machine == machine and (rate := run.speed) is not None]
+        ruling = rule_speed(baseline_speeds, now)
         if ruling.word != "TOO FEW":
             findings.append(_finding(entry.key, "speed", ruling.word, f"{ruling.reason} on {machine}"))
     return findings

@@ -26,10 +26,8 @@ from rlbench.report.aggregate import (
 from rlbench.report.columns import aligned, sentences
 from rlbench.report.equal_steps import largest_common_step, scores_up_to
 from rlbench.report.estimate import mean
-from rlbench.report.imported_runs import with_imported
 from rlbench.report.reference_table import CellKey, cell_name, task_name
-from rlbench.report.repeats import env_versions, file_of
-from rlbench.report.run_index import Runs, gather, setting
+from rlbench.report.run_index import Runs, gather, setting, with_imported
 from rlbench.report.runs import Run
 
 if TYPE_CHECKING:
@@ -132,7 +130,7 @@ def _settings(runs: Runs, *, at: bool) -> Sequence[SettingRuns]:
     groups: dict[tuple[str, str | None], Runs] = defaultdict(Runs)
     for run in (*runs.short, *runs.other_protocol, *runs.variants, *runs.other_data):
         if run.status in ENDED or (at and run.evaluations):
-            group = groups[run.id, file_of(run)]
+            group = groups[run.id, run.data_file]
             {"done": group.complete, "failed": group.failed}.get(run.status, group.short).append(run)
     return [SettingRuns(group, default=False) for group in groups.values()]
 
@@ -149,7 +147,7 @@ def _differences(first: SettingRuns, second: SettingRuns, *, at: bool, algorithm
         differences = ["kind of return"] if len(kinds) > 1 else []
     else:
         ours, theirs = _compared_parts(a), _compared_parts(b)
-        files = {file_of(run) for run in (*first.runs.all, *second.runs.all)} - {None}
+        files = {run.data_file for run in (*first.runs.all, *second.runs.all)} - {None}
         differences = [*(part for part in COMPARED_PARTS if ours[part] != theirs[part]), *["data"] * (len(files) > 1)]
     return [part for part in differences if not at or part != "budget"]
 
@@ -278,7 +276,7 @@ def _task(key: CellKey, first: Runs, second: Runs, *, at: bool, cut: bool) -> Ta
         return None
     is_imported = any(run.origin for run in first.all), any(run.origin for run in second.all)
     better = probability_of_improvement([b], [a])
-    sides = [", ".join(sorted(set(filter(None, map(env_versions, runs.all))))) for runs in (first, second)]
+    sides = [", ".join(sorted(set(filter(None, (run.env_versions for run in runs.all))))) for runs in (first, second)]
     versions = " against ".join(sides) if all(sides) and len(set(sides)) > 1 else ""
     return Task(key=key, first=a, second=b, improvement=better, is_imported=is_imported, versions=versions, step=step)
 

@@ -27,7 +27,6 @@ from rlbench.records.manifest import Manifest
 from rlbench.records.store import Record
 from rlbench.records.types import StepCounts
 from rlbench.report import baseline
-from rlbench.report.repeats import file_of
 from rlbench.report.runs import Run, read_run
 from rlbench.seeds import Seeds
 
@@ -182,7 +181,7 @@ def _duplicates(run: Run, findings: Findings) -> Iterator[str]:
         if first.seed != run.seed:
             yield f"{run.folder}: has the same numbers as seed {first.seed} in {first.folder}; remove the copy"
     if run.status != "interrupted":
-        first = findings.seeds.setdefault((run.id, run.seed, file_of(run)), run)
+        first = findings.seeds.setdefault((run.id, run.seed, run.data_file), run)
         if (first.digest, first.status) != (run.digest, run.status):
             what = f"has other numbers than {first.folder}, which is the same seed"
             yield f"{run.folder}: {what}; keep the one that `rlbench verify --replay` repeats"

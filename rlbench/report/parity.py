@@ -21,7 +21,6 @@ from rlbench.report.estimate import TOLERANCE, mean, sample_std
 from rlbench.report.pooled import MIN_CELLS, Effect, Meta, meta_analysis
 from rlbench.report.reference_scores import SHARE
 from rlbench.report.reference_table import CellKey, scale_of, task_name
-from rlbench.report.repeats import file_of
 from rlbench.report.run_index import documented_spec
 from rlbench.report.runs import Run, origin_texts
 from rlbench.report.table_data import fields
@@ -158,8 +157,8 @@ def pooled_parity(rows: Sequence[Parity]) -> list[PooledParity]:
 def _row(key: CellKey, runs: Runs) -> Parity | None:
     """A cell before the other cells of its suite are tested; None without two seeds on each side at a common step."""
     peers, left_out = _peers([run for run in runs.curves if run.origin.get("kind") == "evaluation"])
-    files = {file_of(run) for run in peers}
-    scored_runs = [run for run in (*runs.complete, *runs.short) if run.evaluations and file_of(run) in files]
+    files = {run.data_file for run in peers}
+    scored_runs = [run for run in (*runs.complete, *runs.short) if run.evaluations and run.data_file in files]
     if runs.of_imported or len(peers) < MIN_SEEDS_A_SIDE or len(scored_runs) < MIN_SEEDS_A_SIDE:
         return None
     epoch = scored_runs[0].epoch

@@ -19,7 +19,6 @@ from rlbench.config.run import Spec
 from rlbench.config.tasks import OfflineTask
 from rlbench.errors import UnknownName, UsageError
 from rlbench.records.machine import has_gpu, processor
-from rlbench.report.baseline import speed
 from rlbench.report.equal_steps import AtStep, reference_curve
 from rlbench.report.reference_scores import reference_cells
 from rlbench.report.reference_table import CellKey, reference_spec, row_of
@@ -130,7 +129,7 @@ def throughput(key: CellKey, runs_by_cell: Mapping[CellKey, Runs], cpu: str, *, 
         every = [run for run in every if (run.environment.get("device") in (None, "cpu")) != (gpu == alike)]
         for here in (True, False):
             same = [run for run in every if run.environment.get("cpu") == cpu or not here]
-            speeds = [rate for run in same if (rate := speed(run))]
+            speeds = [rate for run in same if (rate := run.speed)]
             if speeds:
                 device = "" if alike else " on a CPU" if gpu else " on a GPU"
                 return Throughput(statistics.median(speeds), nearest + device, here and alike)

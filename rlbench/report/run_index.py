@@ -1,26 +1,32 @@
-"""Read the runs of each cell from a results folder: by whether they count, and by their status."""
+"""Read the runs of each cell from a results folder: by whether they count, and by their status.
+
+A cell has imported curves only without a run of rlbench. A training return is no evaluation: it is compared only with a
+reference of its own kind.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rlbench.config.names import count_text, printable
 from rlbench.errors import RefusedFile
+from rlbench.records import imported
 from rlbench.records.files import folders, record_stamps
+from rlbench.records.imported import ImportedCurve
 from rlbench.records.locks import is_locked
 from rlbench.records.looks import Looks, read_looks
 from rlbench.records.store import Record, read_record
-from rlbench.report.estimate import best
-from rlbench.report.reference_table import CellKey, reference_spec, row_of
-from rlbench.report.repeats import file_of, mark_failed, separate
-from rlbench.report.runs import Run, read_run
+from rlbench.report.estimate import best, within
+from rlbench.report.reference_scores import primary_references
+from rlbench.report.reference_table import CellKey, protocol_of, reference_spec, row_of
+from rlbench.report.runs import Evaluation, Run, mark_failed, origin_texts, read_run, separate
 from rlbench.report.verdict import ALPHA
 from rlbench.suites.plugins import Package
 
@@ -30,6 +36,8 @@ if TYPE_CHECKING:
 
 State = Literal["running", "done", "failed", "interrupted", "damaged"]
 RECENT = 3  # epochs that the speed of a run is read from
+FULL = 0.99  # share of the budget that a complete curve reaches: the last training episode ends before it
+LATE = 0.9  # share of the budget after which a complete curve has a point: evaluations may be a tenth apart
 MAX_NAMED_SETTINGS = 3  # settings that a note names
 
 
@@ -90,9 +98,9 @@ def group_runs(runs: Iterable[Run]) -> dict[CellKey, Runs]:
             _sort(run, cells.setdefault(key_of(run), Runs()))
     for group in cells.values():
         for part in (group.complete, group.failed):
-            _deduplicate(part, lambda r: (r.seed, file_of(r), r.digest, str(r.environment.get("env"))))
+            _deduplicate(part, lambda r: (r.seed, r.data_file, r.digest, str(r.environment.get("env"))))
         for part in (group.short, group.other_protocol, group.variants):
-            _deduplicate(part, lambda r: (r.id, r.seed, file_of(r)))
+            _deduplicate(part, lambda r: (r.id, r.seed, r.data_file))
         every_short = tuple(group.short)
         separate(group)
         ended_seeds = {r.seed for r in group.scored}
@@ -219,6 +227,97 @@ def counts_by_setting(runs: Sequence[Run]) -> str:
 def setting(run: Run) -> str:
     """Name the settings that a run changes, as ``lr=0.01``; ``published`` if that is at most its budget."""
     return label(run) if any(not text.startswith("budget.") for text in differences(run)) else "published"
+
+
+def with_imported(runs: Mapping[CellKey, Runs], results: Path) -> dict[CellKey, Runs]:
+    """Runs by cell; a cell without a run of rlbench has the imported curves in their place.
+
+    Raises:
+        RefusedFile: a curve is damaged or newer than this version; the message names the file.
+    """
+    cells = dict(runs)
+    curves: dict[CellKey, list[Run]] = {}
+    for folder in imported.curve_folders(results):
+        run = _run(folder, imported.read_curve(folder))
+        curves.setdefault(key_of(run), []).append(run)
+    for key, group in curves.items():
+        group.sort(key=lambda run: run.seed)
+        own = cells.get(key, Runs())
+        cells[key] = _as_runs(key, group) if not own.all else own
+        cells[key].curves = group
+    return cells
+
+
+def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
+    """The origin of the curves of a cell, and the parts of the protocol that nobody states.
+
+    ``parity`` is the cell's comparison with the curves, where it has runs of rlbench as well.
+    """
+    if not runs.curves:
+        return
+    origins = [run.origin for run in runs.curves]
+    if not runs.of_imported:
+        yield parity or f"{len(origins)} imported curves are not counted"
+        return
+    formats = sorted({str(origin["format"]) for origin in origins})
+    files = {origin["sha256"] for origin in origins}
+    unknown = origin_texts(origins, "unknown")
+    yield f"imported ({', '.join(formats)}, {count_text(len(files), 'file')})"
+    if unknown:
+        yield f"not stated: {', '.join(unknown)}"
+    if runs.other_protocol:
+        kinds = sorted({str(run.origin["kind"]) for run in runs.other_protocol})
+        yield f"{' and '.join(kinds)} returns, the reference's are of the other kind"
+
+
+def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
+    """Imported curves of one cell, sorted as runs are."""
+    reference = primary_references(key.suite).get(key)
+    cells = Runs(of_imported=True, budget=budget_of(curves[0]))
+    limit, kind = reference.limit if reference else None, "evaluation"  # of the returns that the reference gives
+    if reference and (reference.kind == "training" or "training return" in protocol_of(key, reference).text):
+        kind = "training"
+    first = {run.digest: run for run in reversed(curves)}
+    late = LATE * min(cells.budget, limit or cells.budget)
+    for curve in curves:
+        run = replace(curve, evaluations=tuple(within(curve.evaluations, cells.budget)))  # later ones never count
+        points = within(run.evaluations, limit)
+        if run.digest and first[run.digest] is not curve:
+            cells.copies.append(run)
+        elif run.origin["kind"] != kind:
+            cells.other_protocol.append(run)
+        elif run.env_steps >= FULL * cells.budget and points and points[-1].env_steps >= late:
+            cells.complete.append(run)
+        else:  # to its last point that counts, whatever later steps it states
+            end = points[-1].env_steps if points else 0
+            cells.short.append(replace(run, budget=end, env_steps=end))
+    cells.unfinished = [*cells.short, *cells.other_protocol] if cells.complete else cells.short
+    return cells
+
+
+def _run(folder: Path, curve: ImportedCurve) -> Run:
+    origin = {**asdict(curve.origin), "kind": curve.kind}
+    data = {"data": {"sha256": curve.origin.data}} if curve.origin.data else {}
+    return Run(
+        folder=folder,
+        suite=curve.suite,
+        algorithm=curve.algorithm,
+        task=curve.task,
+        dataset=curve.dataset,
+        seed=curve.seed,
+        id="imported",
+        smoke=False,
+        budget=curve.steps[-1],
+        settings={},
+        environment={"env": {"env": curve.origin.env_id}, "origin": origin} | data,
+        evaluations=tuple(Evaluation(s, 0.0, r) for s, r in zip(curve.steps, curve.returns, strict=True)),
+        speeds=(),
+        env_steps=curve.steps[-1],
+        seconds=0.0,
+        status="done",
+        reason="",
+        digest=curve.digest,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

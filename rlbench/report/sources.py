@@ -19,10 +19,9 @@ from rlbench import suites
 from rlbench.errors import RefusedFile
 from rlbench.records.files import folders
 from rlbench.report.cells import Cell, every_cell
-from rlbench.report.imported_runs import with_imported
 from rlbench.report.parity import Parity, parity_rows
 from rlbench.report.reference_table import DATA, SUITES, CellKey
-from rlbench.report.run_index import Runs, gather
+from rlbench.report.run_index import Runs, gather, with_imported
 from rlbench.report.runs import Run, epoch_numbers, read_run
 from rlbench.report.verdict import ALPHA
 

@@ -16,9 +16,9 @@ CELL = ("toy", "a2c", "--task", "Catch", "--quiet")
 def without_speeds(path: Path) -> None:
     """As of a baseline saved on another machine: how busy this one is has no say in a test of scores."""
     saved = baseline.read_baseline(path)
-    assert all(entry.speeds for entry in saved.entries)
-    entries = tuple(replace(entry, speeds={}) for entry in saved.entries)
-    path.write_text(baseline.baseline_text(replace(saved, entries=entries)))
+    assert all(entry.speeds for entry in saved.cells)
+    cells = tuple(replace(entry, speeds={}) for entry in saved.cells)
+    path.write_text(baseline.baseline_text(replace(saved, cells=cells)))
 
 
 def test_tenfold_learning_rate_exits_3_and_an_unchanged_rerun_exits_0(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from rlbench.records import files, imported, looks, machine, store
 from rlbench.records.imported import ImportedCurve, Origin
 from rlbench.records.locks import FolderLock
 from rlbench.records.types import MAX_RETURN
-from rlbench.report import markdown_summary, parity, reference_files, sources, tables
+from rlbench.report import pages, parity, reference_files, sources, tables
 from rlbench.report.parity import Parity
 from rlbench.report.reference_table import CellKey
 from tests.commands import json_of, refusal_of, run_command, stderr_of, stdout_of
@@ -414,7 +414,7 @@ def test_a_text_in_a_table_of_markdown_holds_no_link_image_or_html(text: str, ce
 
 
 def test_a_processor_in_a_report_of_markdown_is_no_markup() -> None:
-    text = markdown_summary._cost({}, "<img src=x> ![x](https://evil)")
+    text = pages._cost({}, "<img src=x> ![x](https://evil)")
     assert "<img" not in text and "](" not in text and "https:&#47;/evil" in text
 
 

@@ -34,7 +34,7 @@ from rlbench.errors import RefusedFile, ResourceExhausted
 from rlbench.records import attempts, files, manifest
 from rlbench.records.store import Record, Store, folder_of, read_record
 from rlbench.records.types import Outcome
-from rlbench.report import baseline, check, exports, html_report, integrity, repeats
+from rlbench.report import baseline, check, exports, integrity, pages, runs
 from rlbench.report.remaining_work import remaining_runs
 from rlbench.report.sources import Sources
 from rlbench.run import _saved_computing
@@ -98,7 +98,7 @@ def test_a_link_in_a_run_is_a_fault_and_no_checkpoint_is_read_through_it(link: s
 def test_an_attempt_is_read_through_no_link(tmp_path: Path) -> None:
     folder = finished_run(tmp_path / "results")
     (folder / "attempt-1").symlink_to(finished_run(tmp_path / "others"))
-    assert [attempt.status for attempt in repeats.attempts(folder)] == ["damaged"]
+    assert [attempt.status for attempt in runs.attempts(folder)] == ["damaged"]
 
 
 @pytest.mark.parametrize("depth", [0, 1, 4])
@@ -160,7 +160,7 @@ def test_a_replay_sets_no_invalid_variable_of_a_record(name: str, value: object)
 def test_texts_of_a_record_are_not_template_marks(tmp_path: Path) -> None:
     failure = replace(outcome("failed", 1), reason="{{machines}} {{version}}")
     record_epoch(tmp_path, {"cpu": "{{machines}} {{nav}}"}, failure)
-    assert "{{machines}} {{version}}" in html_report.page(["toy"], Sources(tmp_path))
+    assert "{{machines}} {{version}}" in pages.html_page(["toy"], Sources(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ def test_a_forged_baseline_is_refused(harm: str, tmp_path: Path) -> None:
     content = {"kind": baseline.KIND, "schema_version": 1, "commits": [], "machines": []}
     path = tmp_path / "b.json"
     path.write_text(files.seal({**content, "cells": [cell]}))
-    assert baseline.read_baseline(path).entries
+    assert baseline.read_baseline(path).cells
     path.write_text(files.seal({**content, "cells": BASELINES[harm](cell)}))
     with pytest.raises(RefusedFile, match="not a baseline"):
         baseline.read_baseline(path)

@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 
 from rlbench.errors import UsageError
 from rlbench.report import check
-from rlbench.report.baseline import Baseline, Entry, speed
+from rlbench.report.baseline import BLOCK, MIN_SPEEDS, SLOWER, WARN, Baseline, Entry, rule_speed
 from rlbench.report.check import against_baseline
-from rlbench.report.gate import BLOCK, MIN_SPEEDS, SLOWER, WARN, rule_speed
-from rlbench.report.reference_table import CellKey
 from rlbench.report.run_index import group_runs
 from rlbench.report.runs import Run
 from tests.conftest import Patch
@@ -70,8 +68,11 @@ def fast(seed: int, speed: float, cpu: str) -> Run:
 def words(runs: list[Run], saved: dict[str, tuple[float, ...]], monkeypatch: Patch, *, other: bool) -> list[str]:
     """The gate's findings on speeds against a baseline of some machines."""
     spec = spec_of(NAME, 0)
-    entry = Entry(key=CellKey("toy", "dqn", "Catch", ""), id=spec.id, scores=dict.fromkeys(range(5), 1.0), speeds=saved)
-    baseline = Baseline(entries=(entry,), commits=(), machines=tuple(saved))
+    entry = Entry(
+        suite="toy", algorithm="dqn", task="Catch", dataset="", id=spec.id, scores=dict.fromkeys(range(5), 1.0),
+        speeds=saved,
+    )  # fmt: skip
+    baseline = Baseline(cells=(entry,), commits=(), machines=tuple(saved))
     monkeypatch.setattr(check, "gather", lambda _: group_runs(runs))
     comparison = against_baseline("toy", Path("none"), baseline, alpha=0.05, margin=0.05, other_machine=other)
     return [finding.word for finding in comparison if finding.aspect == "speed"]
@@ -89,4 +90,4 @@ def test_another_model_of_machine_is_refused_and_never_compared(monkeypatch: Pat
 
 def test_speed_is_the_median_of_the_epochs() -> None:
     run = run_of(spec_of(NAME, 0), [1.0, 1.0], "done", "x")
-    assert [speed(replace(run, speeds=speeds)) for speeds in ((10.0, 30.0, 20.0), ())] == [20.0, None]
+    assert [replace(run, speeds=speeds).speed for speeds in ((10.0, 30.0, 20.0), ())] == [20.0, None]

@@ -10,7 +10,7 @@ from scipy import stats
 
 from rlbench.cli.app import main
 from rlbench.report.cells import Cell, every_cell
-from rlbench.report.markdown_summary import with_reproduced
+from rlbench.report.pages import with_reproduced
 from rlbench.report.sources import Sources
 from tests.report.conftest import RESULTS
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from rlbench.report.gate import Drop, drop_of, rule_pooled, rule_scores, rule_speed
+from rlbench.report.baseline import Drop, drop_of, rule_pooled, rule_scores, rule_speed
 
 BASE = [100.0, 104.0, 96.0, 101.0, 99.0]
 ORDER = {"REGRESSED": 0, "SUSPECT": 1, "PASSED": 2}

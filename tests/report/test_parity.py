@@ -14,11 +14,10 @@ from rlbench import suites
 from rlbench.cli.app import main
 from rlbench.report.cells import every_cell
 from rlbench.report.equal_steps import ReferencePoint
-from rlbench.report.imported_runs import with_imported
 from rlbench.report.parity import Parity, parity_note, parity_plain, parity_rows, pooled_parity
 from rlbench.report.pooled import Effect, meta_analysis
 from rlbench.report.reference_table import CellKey, scale_of
-from rlbench.report.run_index import gather
+from rlbench.report.run_index import gather, with_imported
 from tests.commands import stderr_of, stdout_of
 from tests.conftest import RecordRun
 from tests.report.conftest import RESULTS, RecordSeeds

@@ -18,7 +18,7 @@ from rlbench.errors import UsageError
 from rlbench.report.aggregate import normalizer
 from rlbench.report.compare import compare
 from rlbench.report.figure_style import STYLE, rc_settings
-from rlbench.report.html_report import page
+from rlbench.report.pages import html_page
 from rlbench.report.plot_data import algorithm_scores, hours, panels, steps
 from rlbench.report.plots import ORDER, Kind, draw, encode_figure, line_styles
 from rlbench.report.reference_table import CellKey
@@ -297,19 +297,19 @@ def addresses(text: str) -> list[str]:
 
 def test_report_has_no_external_resources_and_all_sections(two_algorithms: Path, record_run: RecordRun) -> None:
     record_run([0.0], suite="toy", task="Catch", seed=9, status="failed")
-    text = page(["toy", "mujoco"], Sources(two_algorithms))
+    text = html_page(["toy", "mujoco"], Sources(two_algorithms))
     assert all(address.startswith(("#", "data:image/svg+xml,")) for address in addresses(text))
     assert not re.search(r"url\(|@import|<script", text)
     assert "{{" not in text
     assert text.count("<polyline") == 6  # a curve a seed
     for words in ("1 of 3 runs failed", "a test says failed", "73 documented cells", "Missing for ten seeds"):
         assert words in text
-    assert page(["toy", "mujoco"], Sources(two_algorithms)) == text
+    assert html_page(["toy", "mujoco"], Sources(two_algorithms)) == text
 
 
 def test_figures_of_the_report_equal_those_of_plot(two_algorithms: Path) -> None:
     """A data address decodes to the figure: well-formed, with its scales and every point."""
-    fetched = addresses(page(["toy"], Sources(two_algorithms)))
+    fetched = addresses(html_page(["toy"], Sources(two_algorithms)))
     figures = [unquote(address.partition(",")[2]) for address in fetched if address.startswith("data:")]
     assert len(figures) >= 4
     plotted = encode_figure(draw("toy", "curves", Sources(two_algorithms)), ".svg").decode()

@@ -10,7 +10,6 @@ from rlbench.records import store
 from rlbench.records.files import folders
 from rlbench.report import runs
 from rlbench.report.reference_table import CellKey
-from rlbench.report.repeats import file_of
 from rlbench.report.run_index import Runs, differences, gather
 from tests.conftest import RecordRun
 from tests.forging import reseal
@@ -197,7 +196,7 @@ def test_runs_on_another_file_of_the_same_name_do_not_count(record_run: RecordRu
     shutil.move(tmp_path / "other", tmp_path / "results" / "other")
     (runs,) = gather(tmp_path / "results").values()
     parts = (runs.complete, runs.failed, runs.short, runs.other_data)
-    assert [[(run.seed, file_of(run)[0]) for run in part] for part in parts] == [
+    assert [[(run.seed, run.data_file[0]) for run in part] for part in parts] == [
         [(1, "b")], [(0, "b")], [(3, "b")], [(1, "a"), (2, "a")],
     ]  # fmt: skip
 

@@ -1,6 +1,8 @@
-"""The HTML report: tables, verdicts, figures, every seed, machines, and missing runs.
+"""The report of some suites as an HTML page or a Markdown page, and the reproduced scores of README.
 
-It is one file without network access, and equal records give equal bytes.
+HTML has tables, verdicts, figures, every seed, machines and missing runs in one file without network access. Markdown
+has the cells by verdict, the cost of missing runs and the tables. Equal records give equal bytes on any machine: hours
+in Markdown are those of the processor with most records.
 """
 
 from __future__ import annotations
@@ -9,25 +11,39 @@ import html
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, get_args
 from urllib.parse import quote
 
 from rlbench import __version__
 from rlbench.errors import UsageError
-from rlbench.report.baseline import machine_of, speed
+from rlbench.report.equal_steps import StepWord
 from rlbench.report.estimate import best, final, last_tenth
 from rlbench.report.pooled import pooled_rows
-from rlbench.report.reference_table import DATA, CellKey, task_name
+from rlbench.report.reference_table import DATA, SUITES, CellKey, task_name
 from rlbench.report.remaining_work import RemainingRuns, remaining_runs
 from rlbench.report.run_index import Runs, differences, label
 from rlbench.report.runs import Run
-from rlbench.report.tables import STYLES, html_grid, html_legend, html_table, score_text
+from rlbench.report.tables import (
+    STYLES,
+    escape_markdown,
+    html_grid,
+    html_legend,
+    html_table,
+    measured_text,
+    reference_text,
+    score_text,
+    to_markdown,
+)
+from rlbench.report.verdict import UNDECIDABLE, Word
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell
     from rlbench.report.plots import Kind
     from rlbench.report.sources import Sources
 
+BEGIN, END = "<!-- begin: what was reproduced -->", "<!-- end -->"
+KINDS = ("interval", "curves")  # figures that the Markdown page shows if they are in ``plots``
 LARGE: Final[tuple[tuple[Kind, str], ...]] = (
     ("curves", "Learning curves; bands are ± one std over seeds."),
     ("walltime", "The same against wall clock."),
@@ -42,11 +58,11 @@ NUMBERS: Final = frozenset({"Seed", "Seeds", "Steps", "Best", "Last", "Last tent
 SPARK = (90, 22)  # width and height of a seed's curve, in pixels
 
 
-def page(suites: Sequence[str], evidence: Sources) -> str:
+def html_page(suites: Sequence[str], evidence: Sources) -> str:
     """The report of some suites as HTML."""
     runs_by_cell = evidence.runs()
     cells = {suite: evidence.cells([suite]) for suite in suites}
-    sections = [_section(suite, cells[suite], runs_by_cell, evidence) for suite in suites]
+    sections = [_html_section(suite, cells[suite], runs_by_cell, evidence) for suite in suites]
     links = [*((suite, suite.capitalize()) for suite in suites), ("machines", "Machines"), ("words", "Verdicts")]
     parts = {
         "{{version}}": html.escape(__version__),
@@ -62,7 +78,7 @@ def page(suites: Sequence[str], evidence: Sources) -> str:
     return re.sub(marks, lambda mark: parts[mark[0]], text)
 
 
-def _section(suite: str, cells: Sequence[Cell], runs_by_cell: Mapping[CellKey, Runs], evidence: Sources) -> str:
+def _html_section(suite: str, cells: Sequence[Cell], runs_by_cell: Mapping[CellKey, Runs], evidence: Sources) -> str:
     with_score = [cell for cell in cells if cell.measured is not None]
     rest = [cell for cell in cells if cell.measured is None]
     parts = [f'<h2 id="{suite}">{suite.capitalize()}</h2>', _tiles(cells)]
@@ -120,7 +136,7 @@ def _seeds(suite: str, runs_by_cell: Mapping[CellKey, Runs]) -> str:
 
 
 def _seed(key: CellKey, run: Run) -> list[str]:
-    steps_per_second = speed(run)
+    steps_per_second = run.speed
     return [
         f"{key.algorithm} {task_name(key)}" + (f" ({label(run)})" if differences(run) else ""),
         str(run.seed),
@@ -170,7 +186,7 @@ def _missing(rows: Sequence[RemainingRuns]) -> str:
 def _machines(runs: Iterable[Run]) -> str:
     runs_by_machine: dict[str, list[Run]] = {}
     for run in runs:
-        runs_by_machine.setdefault(machine_of(run), []).append(run)
+        runs_by_machine.setdefault(run.machine, []).append(run)
     if not runs_by_machine:
         return '<p class="quiet">Nothing has been run yet.</p>'
     rows = (map(html.escape, _machine(name, runs_by_machine[name])) for name in sorted(runs_by_machine))
@@ -186,3 +202,101 @@ def _machine(name: str, runs: Sequence[Run]) -> list[str]:
 
 def _runs_to_count(runs: Runs) -> list[Run]:
     return [*runs.scored, *runs.short, *runs.variants]
+
+
+def markdown_page(suites: Sequence[str], evidence: Sources) -> str:
+    """The report of some suites as Markdown; figures in ``plots`` are linked."""
+    runs_by_cell = evidence.runs()
+    cpu = _most_used(runs_by_cell)
+    cells = {suite: evidence.cells([suite]) for suite in suites}
+    lacking = {suite: remaining_runs(suite, evidence, cpu=cpu) for suite in suites}
+    sections = [_markdown_section(suite, cells[suite], evidence.folders[-1]) for suite in suites]
+    return "\n\n".join(["# Results", _totals(cells), _counts(cells), _cost(lacking, cpu), *sections]) + "\n"
+
+
+def with_reproduced(text: str, evidence: Sources) -> str:
+    """README with the reproduced scores between its two marks."""
+    suites = [suite for suite in SUITES if suite != "toy"]
+    cells = evidence.cells(suites)
+    rows = [
+        f"| {cell.key.suite} | {cell.key.algorithm} | {task_name(cell.key)} | {reference_text(cell.documented)} "
+        f"| {measured_text(cell.measured)} | {cell.measured.n} |"
+        for cell in cells
+        if cell.verdict.word == "REPRODUCED" and cell.documented and cell.measured
+    ]
+    words = Counter(cell.verdict.word for cell in cells if cell.documented)
+    published_scores = words.total()
+    del words["NOT RUN"], words["PARTIAL"]
+    counts = ", ".join(f"{words[word]} {word}" for word in get_args(Word) if words[word])
+    words_at = Counter(cell.at.word for cell in cells if cell.at and cell.at.word != "TOO EARLY")
+    counts_at = ", ".join(f"{words_at[word]} {word.lower()}" for word in get_args(StepWord) if words_at[word])
+    sentence = (
+        f"Of the {published_scores} published scores, {words.total()} have been run in full so far:\n{counts}.\n"
+        f"Of the INCONCLUSIVE cells, {sum(UNDECIDABLE in cell.note for cell in cells)} are {UNDECIDABLE}.\n"
+        f"Against published curves, at the step that their runs have reached, {words_at.total()} cells have a verdict: "
+        f"{counts_at}.\nThe reproduced scores, with their 95 % interval:"
+    )
+    head = ["| suite | algorithm | task | published | measured | seeds |", "|---|---|---|---:|---:|---:|"]
+    before, rest = text.split(BEGIN)
+    return "\n".join([before + BEGIN, sentence, "", *head, *rows, END + rest.partition(END)[2]])
+
+
+def _most_used(runs_by_cell: Mapping[CellKey, Runs]) -> str | None:
+    """The processor of most finished runs, the first by name among equals; None without a run."""
+    every = Counter(
+        str(run.environment.get("cpu")) for runs in runs_by_cell.values() for run in (*runs.complete, *runs.short)
+    )
+    return min(every, key=lambda name: (-every[name], name)) if every else None
+
+
+def _totals(cells: Mapping[str, Sequence[Cell]]) -> str:
+    """The share of cells with a reference score that were run; optima of toys are no references."""
+    documented = [cell for suite, part in cells.items() if suite != "toy" for cell in part if cell.documented]
+    words = Counter(cell.verdict.word for cell in documented)
+    run = len(documented) - words["NOT RUN"] - words["PARTIAL"]
+    return (
+        f"Of {len(documented)} documented cells {run} were run in full and {words['PARTIAL']} in part: "
+        f"{words['REPRODUCED']} are reproduced, {words['CONSISTENT']} consistent, {words['ABOVE']} above, "
+        f"{words['BELOW']} below, {words['INCONCLUSIVE']} undecided, {words['NOT COMPARABLE']} not comparable. "
+        "[How to read the tables, and where we differ on purpose](tables/README.md)."
+    )
+
+
+def _counts(cells: Mapping[str, Sequence[Cell]]) -> str:
+    """One row per suite, one column per verdict; cells of own data, without a reference, count too."""
+    words: Sequence[Word] = get_args(Word)
+    lines = [f"| suite | cells | {' | '.join(words)} |", f"|---|{'---:|' * (len(words) + 1)}"]
+    for suite, part in cells.items():
+        counts = Counter(cell.verdict.word for cell in part)
+        lines.append(f"| {suite} | {len(part)} | {' | '.join(str(counts[word] or '') for word in words)} |")
+    return "\n".join(lines)
+
+
+def _cost(lacking: Mapping[str, Sequence[RemainingRuns]], cpu: str | None) -> str:
+    """Runs and days that ten seeds of every cell still need, suite by suite."""
+    head = ("for ten seeds a cell", "runs", "steps", "days, one run after another", "cells of unknown speed")
+    lines = [f"| {' | '.join(head)} |", f"|---|{'---:|' * 4}"]
+    for suite, rows in lacking.items():
+        seeds, steps = sum(len(row.seeds) for row in rows), sum(row.steps for row in rows)
+        unknown = sum(row.hours is None for row in rows)
+        days = f"{sum(row.hours or 0.0 for row in rows) / 24:,.1f}"
+        lines.append(f"| {suite} | {seeds:,} | {steps:,} | {days} | {unknown or ''} |")
+    sentence = (
+        f"What is missing, at the speed of the nearest records, made with {escape_markdown(cpu or 'no machine yet')}:"
+    )
+    blocked = sum(len(row.seeds) for rows in lacking.values() for row in rows if not row.runnable)
+    left_out = (
+        f"\n\n{blocked:,} of these runs cannot be made, for want of their data; they count no steps." if blocked else ""
+    )
+    return "\n".join([sentence, "", *lines]) + left_out
+
+
+def _markdown_section(suite: str, cells: Iterable[Cell], results: Path) -> str:
+    figures = [
+        f"![{suite}: {kind}](plots/{suite}-{kind}.png)"
+        for kind in KINDS
+        if (results / "plots" / f"{suite}-{kind}.png").is_file()
+    ]
+    rows = list(cells)
+    table = to_markdown(rows, pooled_rows(rows)).rstrip("\n")
+    return "\n\n".join([f"## {suite.capitalize()}", *figures, table])
