@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -124,11 +124,12 @@ def every_cell(
         references = primary_references(suite)
         unreferenced = sorted(key for key in runs if key.suite == suite and key not in references)
         groups = {key: runs.get(key, Runs()) for key in (*references, *unreferenced)}
-        cells = [_test_cell(key, references.get(key), group, share, returns_by_file) for key, group in groups.items()]
+        cells = [_test_cell(key, references.get(key), group, share) for key, group in groups.items()]
         verdicts = decide([cell.test for cell in cells], alpha)
         at_steps = decide_at_equal_steps([cell.at for cell in cells], alpha)
         for cell, group, verdict, at in zip(cells, groups.values(), verdicts, at_steps, strict=True):
-            row = replace(cell, verdict=_verdict(verdict, group), at=at)
+            returns = dataset_returns(cell.key, group.all, returns_by_file)
+            row = replace(cell, verdict=_verdict(verdict, group), at=at, dataset_returns=returns)
             table.append(replace(row, note="; ".join(_remarks(row, group, parity.get(cell.key)))))
     return tuple(table)
 
@@ -145,13 +146,7 @@ def _verdict(verdict: Verdict | None, runs: Runs) -> Verdict:
     return Verdict("NOT COMPARABLE" if runs.other_protocol else "NOT RUN")
 
 
-def _test_cell(
-    key: CellKey,
-    reference: ReferenceScore | None,
-    runs: Runs,
-    share: float | None,
-    returns_by_file: Mapping[str, DatasetReturns],
-) -> Cell:
+def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share: float | None) -> Cell:
     """A cell before the other cells of its suite are tested, without verdict and note."""
     scale, limit = scale_of(key), reference.limit if reference else None
     estimator: Estimator = reference.estimator if reference else "final" if key.suite == "offline" else "best-of-run"
@@ -171,11 +166,11 @@ def _test_cell(
             test = in_both_respects(test, _test_steps_to_threshold(runs, reference, stop, share))
         if margin_reaches_random(key, reference, tolerance):
             test = no_more_than_consistent(test)
-        if runs.all_seeds and (whole := _test_cell(key, reference, runs.all_seeds, share, returns_by_file).test):
+        if runs.all_seeds and (whole := _test_cell(key, reference, runs.all_seeds, share).test):
             both = under_both_estimators(test, whole)
             test = replace(test, word=both.word, above=both.above)
         test = test if runs.looks is None else correct_for_looks(test, runs.looks)
-        if runs.ended_look and (ended := _test_cell(key, reference, runs.ended_look, share, returns_by_file).test):
+        if runs.ended_look and (ended := _test_cell(key, reference, runs.ended_look, share).test):
             test = replace(test, below=in_both_respects(test, ended).below)  # a forged count hides no verdict
     seeds = [run.seed for run in scored_runs if within(run.evaluations, limit)] + [run.seed for run in runs.failed]
     return Cell(
@@ -186,7 +181,6 @@ def _test_cell(
         note="",
         margin=tolerance,
         test=test,
-        dataset_returns=dataset_returns(key, runs.all, returns_by_file),
         scores=(*test_scores, *failed_scores),
         shortfall_percent=shortfall_percent(test, reference.score, on_scale(scale, estimator)) if reference else None,
         at=at_equal_steps(key, runs, share) if comparable(key) else None,

@@ -12,12 +12,17 @@ from rlbench.report.reference_scores import (
     ReferenceCell,
     comparable,
     curve_of,
+    margin,
+    margin_reaches_random,
     names_of,
     reference_cells,
+    resolution,
     sourced_notes,
+    threshold,
 )
 from rlbench.report.reference_table import OPTIMUM, CellKey, ReferenceScore, protocol_of, scale_of, task_name
 from rlbench.report.tables import reference_text
+from rlbench.report.verdict import MIN_SEEDS_RULE
 
 
 def cells_of(suite: str, algorithm: str, task: str) -> tuple[ReferenceCell, ...]:
@@ -111,15 +116,10 @@ def _fields(key: CellKey, score: ReferenceScore) -> dict[str, object]:
 
 def _margin(cell: ReferenceCell) -> float | None:
     """The margin that the verdict uses; None where a cell is compared with nothing."""
-    from rlbench.report.reference_scores import margin
-
     return margin(cell.key, cell.primary) if comparable(cell.key) else None
 
 
 def _test(cell: ReferenceCell) -> list[str]:
-    from rlbench.report.reference_scores import margin_reaches_random, resolution, threshold
-    from rlbench.report.verdict import MIN_SEEDS_RULE
-
     key, reference, tolerance = cell.key, cell.primary, _margin(cell)
     if tolerance is None:
         return []

@@ -1,6 +1,5 @@
 """A report's runs have the numbers of their records, and damaged records are refused by name."""
 
-import json
 from itertools import pairwise
 
 import pytest
@@ -37,58 +36,13 @@ def test_report_reader_agrees_with_the_record_reader() -> None:
             assert run.status == record.outcome.status
 
 
-def test_a_line_with_its_fields_in_another_order_is_read(record_run: RecordRun) -> None:
-    folder = record_run([1.0, 5.0])
-    path = folder / "epochs.jsonl"
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    path.write_text("".join(json.dumps(dict(reversed(line.items()))) + "\n" for line in lines), encoding="utf-8")
-    assert [e.mean for e in read_run(folder).evaluations] == [1.0, 5.0]
-
-
-def test_a_torn_last_line_of_an_open_run_is_dropped_and_of_an_ended_one_refused(record_run: RecordRun) -> None:
-    for status, seed in ((None, 0), ("done", 1)):
-        folder = record_run([1.0, 5.0], status=status, seed=seed)
-        with (folder / "epochs.jsonl").open("a", encoding="utf-8") as file:
-            file.write('{"checks')
-        if status is None:
-            assert len(read_run(folder).evaluations) == 2
-        else:
-            with pytest.raises(RefusedFile, match="torn"):
-                read_run(folder)
-
-
 @pytest.mark.parametrize(
     "change",
-    [
-        lambda c: c.update(schema_version=2),
-        lambda c: c.update(number=7),
-        lambda c: c.pop("env_steps"),
-        lambda c: c.update(env_steps="many"),
-        lambda c: c.update(evaluated=[]),
-        lambda c: c.update(evaluated={"returns": []}),
-        lambda c: c.update(evaluated={"returns": ["1"]}),
-        lambda c: c.update(evaluated={}),
-    ],
-    ids=["newer", "misnumbered", "no steps", "steps in words", "a list", "no games", "games in words", "no returns"],
+    [lambda c: c.update(env_steps="many"), lambda c: c.update(evaluated=[]), lambda c: c.update(evaluated={})],
+    ids=["steps in words", "a list", "no returns"],
 )
 def test_a_line_of_another_schema_is_refused_in_one_line_that_names_it(record_run: RecordRun, change: Change) -> None:
     folder = record_run([1.0, 5.0])
     reseal(folder / "epochs.jsonl", change, -1)
     with pytest.raises(RefusedFile, match=r"epochs\.jsonl:2"):
-        read_run(folder)
-
-
-@pytest.mark.parametrize("part", ["spec.json", "outcome.json"])
-def test_a_head_or_an_outcome_of_another_schema_is_refused(record_run: RecordRun, part: str) -> None:
-    folder = record_run([1.0])
-    reseal(folder / part, lambda c: (c.pop("spec", None), c.pop("status", None)))
-    with pytest.raises(RefusedFile, match=part):
-        read_run(folder)
-
-
-def test_an_ended_run_whose_epochs_do_not_count_up_is_refused(record_run: RecordRun) -> None:
-    folder = record_run([1.0, 5.0])
-    path = folder / "epochs.jsonl"
-    path.write_text(path.read_text(encoding="utf-8").splitlines()[0] + "\n", encoding="utf-8")
-    with pytest.raises(RefusedFile, match="holds 1 epochs"):
         read_run(folder)
