@@ -16,7 +16,7 @@ from rlbench.report.baseline import Baseline, Entry, curve_score, drop_of, rule_
 from rlbench.report.columns import aligned, sentences
 from rlbench.report.equal_steps import reference_curve
 from rlbench.report.estimate import mean
-from rlbench.report.pooled import Kind, pooled_group, pooled_keys, pooled_rows
+from rlbench.report.pooled import Kind, pooled_rows
 from rlbench.report.reference_table import CellKey, scale_of, task_name
 from rlbench.report.run_index import Runs, differences, gather
 from rlbench.report.runs import Run, remarks
@@ -69,14 +69,14 @@ def against_references(
     if of_imported:
         cells = tuple(cell for cell in cells if cell.measured is not None and cell.measured.imported)
     kind: Kind = "at" if at else "full"
-    runs_by_cell, keys = sources.runs(), pooled_keys(cells, kind) if pool else set()
+    runs_by_cell, rows = sources.runs(), [row for row in pooled_rows(cells) if pool and row.kind == kind]
     findings = []
-    for row in (row for row in pooled_rows(cells) if pool and row.kind == kind):
-        members = [cell.key for cell in cells if cell.key in keys and pooled_group(cell) == row.group]
-        notes = [f"{task_name(key)}: {note}" for key in members for note in remarks(runs_by_cell.get(key, Runs()))]
+    for row in rows:
+        notes = [f"{task_name(key)}: {note}" for key in row.keys for note in remarks(runs_by_cell.get(key, Runs()))]
         key = CellKey(suite, row.algorithm, "", "")
         findings.append(_finding(key, "pooled", row.word, "; ".join([str(row), *notes])))
-    alone = (cell for cell in cells if cell.key not in keys and not (at and cell.documented is None))
+    pooled_keys = {key for row in rows for key in row.keys}
+    alone = (cell for cell in cells if cell.key not in pooled_keys and not (at and cell.documented is None))
     findings += [_at_finding(cell) if at else _score_finding(cell) for cell in alone]
     for key, runs in sorted(runs_by_cell.items()):
         if key.suite == suite:

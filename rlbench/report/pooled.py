@@ -9,7 +9,7 @@ doi:10.1186/s12874-015-0091-1). Groups are declared: one a suite, algorithm and 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -69,14 +69,9 @@ class Pooled:
     kind: Kind
     origin: Literal["", "own", "rlbench"] = ""  # as of a cell: own runs are never pooled with those of rlbench
     of_imported: bool = False  # curves of another program are never pooled with runs of rlbench
-    cells: int
+    keys: tuple[CellKey, ...]  # the cells that are pooled
     left_out: tuple[str, ...]  # tasks without a spread on either side, or without a scale
     meta: Meta  # as a share of the way from the random policy to the reference
-
-    @property
-    def group(self) -> tuple[str, str, str, bool]:
-        """The ``pooled_group`` of its cells."""
-        return self.suite, self.algorithm, self.origin, self.of_imported
 
     @property
     def word(self) -> PooledWord:
@@ -92,24 +87,16 @@ class Pooled:
         whose = " (imported)" if self.of_imported else " (yours)" if self.origin == "own" else ""
         return (
             f"{self.algorithm}{whose}, {when}: {self.word}, {self.meta.percent_text} over "
-            f"{self.cells} cells (τ {tau}, Q {q} with {self.meta.df} df){rest}"
+            f"{len(self.keys)} cells (τ {tau}, Q {q} with {self.meta.df} df){rest}"
         )
 
 
 def pooled_rows(cells: Sequence[Cell]) -> list[Pooled]:
     """A row for each suite, algorithm, origin, program and kind with at least two cells that have an effect."""
-    return [row for group in _groups(cells) for row in _rows(group)]
-
-
-def pooled_keys(cells: Sequence[Cell], kind: Kind) -> set[CellKey]:
-    """The cells whose effects are in a row of ``kind``."""
-    effects = [_effects(group, kind)[0] for group in _groups(cells)]
-    return {key for of_group in effects if len(of_group) >= MIN_CELLS for key in of_group}
-
-
-def pooled_group(cell: Cell) -> tuple[str, str, str, bool]:
-    """Suite, algorithm, origin and program of a cell, which cells of one row share."""
-    return cell.key.suite, cell.key.algorithm, cell.origin, _is_imported(cell)
+    groups: dict[tuple[str, str, str, bool], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.key.suite, cell.key.algorithm, cell.origin, _is_imported(cell)), []).append(cell)
+    return [row for group in groups.values() for row in _rows(group)]
 
 
 def meta_analysis(effects: Sequence[Effect]) -> Meta:
@@ -126,13 +113,6 @@ def meta_analysis(effects: Sequence[Effect]) -> Meta:
     return Meta(middle, middle - half, middle + half, math.sqrt(tau2), q, df)
 
 
-def _groups(cells: Sequence[Cell]) -> Iterable[Sequence[Cell]]:
-    groups: dict[tuple[str, str, str, bool], list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault(pooled_group(cell), []).append(cell)
-    return groups.values()
-
-
 def _rows(group: Sequence[Cell]) -> Iterator[Pooled]:
     for kind in KINDS:
         effects, left_out = _effects(group, kind)
@@ -143,7 +123,7 @@ def _rows(group: Sequence[Cell]) -> Iterator[Pooled]:
                 kind=kind,
                 origin=group[0].origin,
                 of_imported=_is_imported(group[0]),
-                cells=len(effects),
+                keys=tuple(effects),
                 left_out=tuple(left_out),
                 meta=meta_analysis(list(effects.values())),
             )

@@ -44,7 +44,7 @@ def pooled_document(row: Pooled) -> dict[str, object]:
     return {
         **fields(row, "suite algorithm kind"),
         "imported": row.of_imported,
-        "cells": row.cells,
+        "cells": len(row.keys),
         "difference_percent": difference,
         "low": low,
         "high": high,

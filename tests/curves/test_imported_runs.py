@@ -15,7 +15,7 @@ from rlbench.records import files, imported
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.pooled import pooled_rows
 from rlbench.report.run_index import gather
-from tests.commands import stderr_of, stdout_of
+from tests.commands import json_of, refusal_of, run_command, stderr_of, stdout_of
 from tests.conftest import RecordRun
 from tests.forging import reseal
 
@@ -34,16 +34,14 @@ def cell_of(path: Path) -> Cell:
     return next(c for c in every_cell(["mujoco"], path / "results") if c.key[1:3] == ("sac", TASK))
 
 
-def test_ten_seeds_of_a_table_get_a_verdict_and_are_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ten_seeds_of_a_table_get_a_verdict_and_are_marked(tmp_path: Path) -> None:
     assert curves(tmp_path, [3_500.0 + seed for seed in range(10)]) == 0
     cell = cell_of(tmp_path)
     assert cell.verdict.word == "REPRODUCED"
     assert cell.note.startswith("imported (csv, 1 file); not stated: settings")
-    capsys.readouterr()
-    assert main(["table", "mujoco", "--algo", "sac", "--task", TASK, "--results", str(tmp_path / "results")]) == 0
-    assert "sac (imported)" in capsys.readouterr().out
-    assert main(["table", "mujoco", "--algo", "sac", "--json", "--results", str(tmp_path / "results")]) == 0
-    cells = json.loads(capsys.readouterr().out)["cells"]
+    words = ["table", "mujoco", "--algo", "sac", "--task", TASK, "--results", str(tmp_path / "results")]
+    assert "sac (imported)" in stdout_of(words)
+    cells = json_of([*words, "--json"])["cells"]
     assert [c["measured"]["origin"] for c in cells if c["measured"]] == ["imported"]
 
 
@@ -91,16 +89,14 @@ def test_baseline_and_plan_ignore_imported_curves(tmp_path: Path) -> None:
     assert "imported" not in stdout_of(["list", "runs", "--results", str(tmp_path / "results")])
 
 
-def test_compare_accepts_imported_curves_of_one_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compare_accepts_imported_curves_of_one_kind(tmp_path: Path) -> None:
     for name, kind in (("a", "evaluation"), ("b", "evaluation"), ("c", "training")):
         (tmp_path / name).mkdir()
         curves(tmp_path / name, [3_500.0, 3_600.0], more=("--kind", kind))
     a, b, c = (str(tmp_path / name / "results") for name in "abc")
-    capsys.readouterr()
     text = stdout_of(["compare", a, b])
     assert "mujoco/sac/Hopper-v4" in text and text.count("(2) (imported)") == 2
-    assert main(["compare", a, b, "--at", "--json"]) == 0
-    assert [task["imported"] for task in json.loads(capsys.readouterr().out)["tasks"]] == [[True, True]]
+    assert [task["imported"] for task in json_of(["compare", a, b, "--at", "--json"])["tasks"]] == [[True, True]]
     assert "kind of return" in stderr_of(["compare", a, c])
 
 
@@ -152,9 +148,7 @@ DISGUISES = {"beside a run": 0} | dict.fromkeys(HARMFUL, 2)  # and the exit code
 
 
 @pytest.mark.parametrize("disguise", DISGUISES)
-def test_curves_of_others_never_pass_for_runs(
-    disguise: str, record_run: RecordRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_curves_of_others_never_pass_for_runs(disguise: str, record_run: RecordRun, tmp_path: Path) -> None:
     curves(tmp_path, [3_500.0 + seed for seed in range(3)])
     results, theirs = tmp_path / "results", tmp_path / "theirs"
     shutil.move(results, theirs)
@@ -173,10 +167,8 @@ def test_curves_of_others_never_pass_for_runs(
             shutil.copy(copy / imported.FILE, copy / "epochs.jsonl")
         if disguise == "without its origin":
             reseal(copy / imported.FILE, lambda content: content.pop("origin"))
-    capsys.readouterr()
     for verb in (["table", "mujoco", "--json"], ["check", "mujoco"]):
-        code = main([*verb, "--results", str(results)])
-        out, error = capsys.readouterr()
+        code, out, error = run_command([*verb, "--results", str(results)])
         assert code == DISGUISES[disguise], (out, error)
         assert "REPRODUCED" not in out and len(error.splitlines()) == (1 if code else 0)
     assert DISGUISES[disguise] or gather(results) == before
@@ -186,13 +178,13 @@ def test_moving_a_folder_of_curves_leaves_them_marked(tmp_path: Path) -> None:
     curves(tmp_path, [3_500.0 + seed for seed in range(3)])
     runs, page = tmp_path / "runs", tmp_path / "page.html"
     shutil.move(tmp_path / "results", runs)
-    cells = json.loads(stdout_of(["table", "mujoco", "--json", "--results", str(runs)]))["cells"]
+    cells = json_of(["table", "mujoco", "--json", "--results", str(runs)])["cells"]
     assert [c["measured"]["origin"] for c in cells if c["measured"]] == ["imported"]
     assert main(["report", "mujoco", "--output", str(page), "--results", str(runs)]) == 0
     assert "sac (imported)" in page.read_text()
 
 
-def test_a_curve_under_two_seeds_counts_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_curve_under_two_seeds_counts_once(tmp_path: Path) -> None:
     line = ["--as", "mujoco/sac", "--results", str(tmp_path / "results")]
     for seed in (0, 1):
         rows = [f"{TASK},{seed},{step},{step / 300}" for step in (250_000, 500_000, 1_000_000)]
@@ -200,6 +192,4 @@ def test_a_curve_under_two_seeds_counts_once(tmp_path: Path, capsys: pytest.Capt
         assert main(["import", str(tmp_path / f"{seed}.csv"), *line]) == 0
     cell = cell_of(tmp_path)
     assert cell.measured and cell.measured.n == 1 and "1 run has the numbers of another seed" in cell.note
-    capsys.readouterr()
-    assert main(["verify", str(tmp_path / "results")]) == 2
-    assert "has the same numbers as seed=0" in "".join(capsys.readouterr())
+    assert "has the same numbers as seed=0" in refusal_of(["verify", str(tmp_path / "results")])

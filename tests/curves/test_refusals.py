@@ -65,7 +65,7 @@ BAD: dict[str, tuple[str, Sequence[str], str]] = {
 }
 
 
-def refusal(path: Path, results: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str:
+def refusal(path: Path, results: Path, *more: str) -> str:
     message = stderr_of(["import", str(path), "--as", "mujoco/sac", "--results", str(results), *more])
     assert message.count("\n") == 1 and "\x1b" not in message
     assert not results.exists()
@@ -73,10 +73,10 @@ def refusal(path: Path, results: Path, capsys: pytest.CaptureFixture[str], *more
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_table_is_refused_by_name(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_table_is_refused_by_name(name: str, tmp_path: Path) -> None:
     text, more, reason = BAD[name]
     (tmp_path / "curves.csv").write_text(text)
-    assert reason in refusal(tmp_path / "curves.csv", tmp_path / "results", capsys, *more)
+    assert reason in refusal(tmp_path / "curves.csv", tmp_path / "results", *more)
 
 
 def test_steps_counted_in_frames_are_refused(tmp_path: Path) -> None:
@@ -86,26 +86,24 @@ def test_steps_counted_in_frames_are_refused(tmp_path: Path) -> None:
     assert main([*line, "--steps-are", "frames"]) == 0
 
 
-def test_a_seed_in_two_files_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_seed_in_two_files_is_refused(tmp_path: Path) -> None:
     for name in ("a.csv", "b.csv"):
         (tmp_path / name).write_text(GOOD)
-    assert f"seed 0 is in two files, {tmp_path}/a.csv and {tmp_path}/b.csv" in refusal(
-        tmp_path, tmp_path / "results", capsys
-    )
+    assert f"seed 0 is in two files, {tmp_path}/a.csv and {tmp_path}/b.csv" in refusal(tmp_path, tmp_path / "results")
 
 
 @pytest.mark.parametrize("name", ["events.out.tfevents.{}", "{}.monitor.csv"])
-def test_parts_of_one_run_are_no_seeds(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_parts_of_one_run_are_no_seeds(name: str, tmp_path: Path) -> None:
     for number in range(2):
         (tmp_path / name.format(number)).touch()
-    assert "holds parts of one run" in refusal(tmp_path, tmp_path / "results", capsys)
+    assert "holds parts of one run" in refusal(tmp_path, tmp_path / "results")
 
 
-def test_a_seed_twice_in_a_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_seed_twice_in_a_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "scores.npz"
     matrix = {"DQN": np.ones((2, 1)), "DQN/seeds": np.zeros(2, int), "tasks": np.array(["Hopper-v4"])}
     np.savez(path, **matrix)
-    assert f"seed 0 is twice in {path}" in refusal(path, tmp_path / "results", capsys)
+    assert f"seed 0 is twice in {path}" in refusal(path, tmp_path / "results")
 
 
 class Bomb:
@@ -148,36 +146,34 @@ def twice() -> bytes:
     ],
     ids=lambda value: value if isinstance(value, str) else "",  # bytes of an archive hold the time
 )
-def test_a_hostile_file_is_refused_and_runs_nothing(
-    name: str, content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_hostile_file_is_refused_and_runs_nothing(name: str, content: bytes, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
-    refusal(tmp_path / name, tmp_path / "results", capsys, "--task", "Hopper-v4")
+    refusal(tmp_path / name, tmp_path / "results", "--task", "Hopper-v4")
     assert not Path("code-was-run").exists()
 
 
 @pytest.mark.parametrize(("suffix", "text"), [("csv", "1,1\n" * 999), ("json", "[" + "{}," * 999 + "{}]")])
 def test_a_file_whose_values_would_not_fit_into_memory_is_refused(
-    suffix: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    suffix: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(formats, "available_memory", lambda: 200_000)
     (tmp_path / f"f.{suffix}").write_text(text)
-    assert "0.2 MB are free; split the file" in refusal(tmp_path / f"f.{suffix}", tmp_path / "results", capsys, *TASK)
+    assert "0.2 MB are free; split the file" in refusal(tmp_path / f"f.{suffix}", tmp_path / "results", *TASK)
 
 
-def test_more_scores_than_curves_that_fit_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_more_scores_than_curves_that_fit_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "s.npz", sac=np.zeros((100_001, 1), np.int8), tasks=np.array(["Hopper-v4"]))
-    assert "100,001 scores, 100,000 are allowed" in refusal(tmp_path / "s.npz", tmp_path / "results", capsys)
+    assert "100,001 scores, 100,000 are allowed" in refusal(tmp_path / "s.npz", tmp_path / "results")
 
 
-def test_no_link_and_no_pipe_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_link_and_no_pipe_is_read(tmp_path: Path) -> None:
     (tmp_path / "secret.csv").write_text(GOOD)
     inside = tmp_path / "logs"
     inside.mkdir()
     (inside / "runs.csv").symlink_to(tmp_path / "secret.csv")
     os.mkfifo(tmp_path / "pipe.csv")
-    assert "is a link" in refusal(inside, tmp_path / "results", capsys)
-    assert "is no regular file" in refusal(tmp_path / "pipe.csv", tmp_path / "results", capsys)
+    assert "is a link" in refusal(inside, tmp_path / "results")
+    assert "is no regular file" in refusal(tmp_path / "pipe.csv", tmp_path / "results")
 
 
 def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
@@ -191,8 +187,8 @@ def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     assert not any((tmp_path / "outside").iterdir())
 
 
-def test_tag_selects_one_of_several_metrics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tag_selects_one_of_several_metrics(tmp_path: Path) -> None:
     (tmp_path / "w.csv").write_text("global_step,a - eval/return,a - rollout/return\n1,2,3\n")
-    assert "name one with --tag" in refusal(tmp_path / "w.csv", tmp_path / "results", capsys, "--task", "Hopper-v4")
+    assert "name one with --tag" in refusal(tmp_path / "w.csv", tmp_path / "results", "--task", "Hopper-v4")
     line = ["import", str(tmp_path / "w.csv"), "--as", "mujoco/sac", "--task", "Hopper-v4", "--tag", "eval/return"]
     assert '"kind": "evaluation"' in stdout_of([*line, "--results", str(tmp_path / "results"), "--json"])

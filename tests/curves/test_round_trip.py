@@ -9,7 +9,7 @@ import pytest
 from rlbench.cli.app import main
 from rlbench.records import imported
 from rlbench.records.types import Status
-from tests.commands import stderr_of
+from tests.commands import json_of, stderr_of
 from tests.conftest import RecordRun
 
 MEANS = {0: (1.0 / 3.0, 20.5, 7.25), 1: (-1.0, 1e-17, 1e5), 2: (0.1, 0.2, 0.3)}
@@ -67,18 +67,16 @@ def test_event_files_round_trip(results: Path, tmp_path: Path) -> None:
     ],
 )
 def test_runs_that_an_export_cannot_describe_are_counted(
-    form: str, status: Status, note: str, results: Path, record_run: RecordRun, capsys: pytest.CaptureFixture[str]
+    form: str, status: Status, note: str, results: Path, record_run: RecordRun
 ) -> None:
     record_run((0.5,), suite="toy", algo="dqn", task="Catch", seed=9, status=status)
-    export(form, results, results.parent / "x")
-    assert capsys.readouterr().err == f"{note}\n"
+    words = ["export", form, "--results", str(results), "--output", str(results.parent / "x")]
+    assert stderr_of(words, 0) == f"{note}\n"
 
 
 @pytest.mark.parametrize("form", ["csv", "npz"])
-def test_an_unknown_suite_and_a_folder_that_is_a_file_are_refused(
-    form: str, results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_suite_and_a_folder_that_is_a_file_are_refused(form: str, results: Path, tmp_path: Path) -> None:
     line: Sequence[str] = ["export", form, "--results", str(results), "--output", str(tmp_path / "x")]
     assert "did you mean 'toy'" in stderr_of([*line, "tyo"])
-    assert main(["export", "npz", "--json", "--results", str(results), "--output", str(tmp_path / "x.npz")]) == 0
-    assert '"count": 2' in capsys.readouterr().out
+    words = ["export", "npz", "--json", "--results", str(results), "--output", str(tmp_path / "x.npz")]
+    assert json_of(words)["count"] == 2

@@ -1,6 +1,5 @@
 """The choice of runs within a budget of hours."""
 
-import json
 from dataclasses import replace
 from itertools import combinations
 
@@ -8,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlbench.cli.app import main
 from rlbench.errors import UsageError
 from rlbench.report.reference_table import CellKey
 from rlbench.report.remaining_work import (
@@ -22,7 +20,7 @@ from rlbench.report.remaining_work import (
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.sources import Sources
 from rlbench.report.verdict import Verdict, Word
-from tests.commands import stdout_of
+from tests.commands import json_of, stdout_of
 from tests.report.conftest import RESULTS
 
 
@@ -92,17 +90,16 @@ def test_every_atari_cell_has_estimated_hours() -> None:
     assert all(cell.hours for cell in remaining_runs("atari", Sources(RESULTS), whole=True))
 
 
-def test_plan_with_a_budget_prints_json_and_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    plan = json.loads(stdout_of(["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS), "--json"]))
+def test_plan_with_a_budget_prints_json_and_lines() -> None:
+    words = ["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS)]
+    plan = json_of([*words, "--json"])
     rounding = 0.00005 * len(plan["include"])  # four digits are printed: a fifth of a second
     assert sum(cell["hours"] for cell in plan["include"]) <= 1.0 + rounding
     assert plan["include"] and len(plan["after"]) == 1
     assert [cell["hours"] for cell in plan["include"]] == sorted(cell["hours"] for cell in plan["include"])
-    *_, line = stdout_of(["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS), "--lines"]).splitlines()
-    assert main(["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS)]) == 0
-    assert f"next: `rlbench run {' --seeds '.join(line.rsplit(' ', 1))}` takes" in capsys.readouterr().out
-    assert main(["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS), "--lines"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == len(plan["include"]) + 1
+    lines = stdout_of([*words, "--lines"]).splitlines()
+    assert f"next: `rlbench run {' --seeds '.join(lines[-1].rsplit(' ', 1))}` takes" in stdout_of(words)
+    assert len(lines) == len(plan["include"]) + 1
 
 
 def test_speed_is_unknown_for_algorithms_with_twenty_gradient_steps_a_step() -> None:

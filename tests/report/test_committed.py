@@ -12,6 +12,7 @@ from rlbench.cli.app import main
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.pages import with_reproduced
 from rlbench.report.sources import Sources
+from tests.commands import stdout_of
 from tests.report.conftest import RESULTS
 
 N = 10  # documented seeds of every cell
@@ -74,10 +75,10 @@ def test_a_committed_cell_equals_an_independent_computation(
 
 
 @pytest.mark.parametrize("suite", ["atari", "mujoco", "offline", "goals", "toy"])
-def test_a_committed_table_is_current(suite: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["table", suite, "--results", str(RESULTS), "--format", "md"]) == 0
+def test_a_committed_table_is_current(suite: str) -> None:
+    table = stdout_of(["table", suite, "--results", str(RESULTS), "--format", "md"])
     committed = (RESULTS / "tables" / f"{suite}.md").read_text(encoding="utf-8")
-    assert committed.rstrip("\n") == capsys.readouterr().out.rstrip("\n"), "run scripts/tables and commit its output"
+    assert committed.rstrip("\n") == table.rstrip("\n"), "run scripts/tables and commit its output"
 
 
 def test_readme_shows_what_was_reproduced() -> None:

@@ -197,10 +197,10 @@ def test_every_format_holds_the_same_row(rows: Rows, results: Path) -> None:
     assert "did you mean 'Hopper-v4'?" in stderr_of([*words, "md", "--task", "Hoper"])
 
 
-def test_parity_without_curves_is_a_usage_error(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (results).mkdir()
-    assert main(["table", "mujoco", "--parity", "--results", str(results)]) == 2
-    assert "no such cell of mujoco has two runs of rlbench and two curves" in capsys.readouterr().err
+def test_parity_without_curves_is_a_usage_error(results: Path) -> None:
+    results.mkdir()
+    error = stderr_of(["table", "mujoco", "--parity", "--results", str(results)])
+    assert "no such cell of mujoco has two runs of rlbench and two curves" in error
 
 
 def means_at(places: Sequence[int], steps: Sequence[int], returns: Sequence[float]) -> float:
@@ -209,10 +209,10 @@ def means_at(places: Sequence[int], steps: Sequence[int], returns: Sequence[floa
 
 
 @pytest.mark.parametrize("suite", ["mujoco", "offline"])
-def test_committed_parity_tables_are_current(suite: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["table", suite, "--parity", "--results", str(RESULTS), "--format", "md"]) == 0
+def test_committed_parity_tables_are_current(suite: str) -> None:
+    table = stdout_of(["table", suite, "--parity", "--results", str(RESULTS), "--format", "md"])
     committed = (RESULTS / f"tables/{suite}-parity.md").read_text(encoding="utf-8")
-    assert capsys.readouterr().out == committed, "run scripts/tables and commit what it writes"
+    assert table == committed, "run scripts/tables and commit what it writes"
     assert "left out" not in committed and "not state" not in committed
 
 

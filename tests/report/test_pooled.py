@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from rlbench.report.cells import Cell, every_cell
-from rlbench.report.pooled import Effect, Meta, Pooled, meta_analysis, pooled_keys, pooled_rows
+from rlbench.report.pooled import Effect, Meta, Pooled, meta_analysis, pooled_rows
 from rlbench.report.reference_table import DATA
 from tests.report.conftest import RESULTS
 
@@ -54,7 +54,7 @@ def test_meta_analysis_equals_metafors_formulas() -> None:
 )
 def test_pooled_verdict_follows_the_interval(low: float, high: float, word: str) -> None:
     meta = Meta((low + high) / 2, low, high, 0.0, 1.0, 2)
-    row = Pooled(suite="mujoco", algorithm="ppo", kind="full", cells=3, left_out=(), meta=meta)
+    row = Pooled(suite="mujoco", algorithm="ppo", kind="full", keys=(), left_out=(), meta=meta)
     assert row.word == word
 
 
@@ -82,14 +82,15 @@ def test_the_committed_rows_equal_an_independent_computation(cells: tuple[Cell, 
             y.append((ours.mean() - reference.score) / abs(way))
             v.append((ours.var(ddof=1) / len(ours) + reference.std**2 / (reference.n - 1)) / way**2)
         assert row.meta == pytest.approx(metafor(np.array(y), np.array(v)))
-        assert (row.cells, list(row.left_out)) == (len(y), outcome_left)
+        assert (len(row.keys), list(row.left_out)) == (len(y), outcome_left)
 
 
 def test_unfinished_cells_and_cells_of_two_origins_are_not_pooled(cells: tuple[Cell, ...]) -> None:
     def rows(group: list[Cell]) -> list[tuple[str, int]]:
-        return [(row.origin, row.cells) for row in pooled_rows(group) if row.kind == "full"]
+        return [(row.origin, len(row.keys)) for row in pooled_rows(group) if row.kind == "full"]
 
-    group = [cell for cell in cells if cell.key.algorithm == "ppo" and cell.key in pooled_keys(cells, "full")]
+    (ppo,) = (row for row in pooled_rows(cells) if (row.algorithm, row.kind) == ("ppo", "full"))
+    group = [cell for cell in cells if cell.key in ppo.keys]
     count = len(group)
     assert rows([replace(group[0], unfinished=1), *group[1:]]) == [(group[0].origin, count - 1)]
     both = [replace(cell, origin=origin) for origin in ("own", "rlbench") for cell in group]
@@ -101,6 +102,6 @@ def test_algorithm_can_be_below_without_a_single_cell_below() -> None:
     assert all(effect.difference + 1.96 * effect.variance**0.5 > 0 for effect in effects)
     tasks_left = ("InvertedPendulum-v4",)
     meta = meta_analysis(effects)
-    row = Pooled(suite="mujoco", algorithm="ppo", kind="full", cells=6, left_out=tasks_left, meta=meta)
+    row = Pooled(suite="mujoco", algorithm="ppo", kind="full", keys=(), left_out=tasks_left, meta=meta)
     assert row.word == "BELOW"
     assert str(row).endswith("; not pooled, for want of a spread: InvertedPendulum-v4")

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from rlbench.cli.app import main
 from rlbench.errors import UnknownName
 from rlbench.report.provenance import cells_of, provenance_document, provenance_text
 from rlbench.report.verdict import MIN_SEEDS, MIN_SEEDS_RULE
-from tests.commands import stdout_of
+from tests.commands import json_of, stdout_of
 
 
 def test_the_whole_provenance_of_a_cell_is_printed() -> None:
@@ -62,10 +61,10 @@ def test_unknown_name_is_refused_in_one_line_with_the_nearest_names(names: tuple
         cells_of(*names)
 
 
-def test_show_documented_prints_the_provenance(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_documented_prints_the_provenance() -> None:
     assert "score      20\n" in stdout_of(["show", "--documented", "atari", "dqn", "PongNoFrameskip-v4"])
-    assert main(["show", "--documented", "goals", "ddpg+her", "FetchReach-v3", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["cells"][0]["primary"]["n"] == 16
+    document = json_of(["show", "--documented", "goals", "ddpg+her", "FetchReach-v3", "--json"])
+    assert document["cells"][0]["primary"]["n"] == 16
 
 
 @pytest.mark.parametrize(

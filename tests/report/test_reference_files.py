@@ -1,6 +1,5 @@
 """References from outside the package: read, chosen, or refused by row and field; no code of a wheel is run."""
 
-import json
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, PathDistribution
 from pathlib import Path
@@ -13,7 +12,7 @@ from rlbench.report.equal_steps import reference_curve
 from rlbench.report.reference_files import select_references
 from rlbench.report.reference_scores import ReferenceCell, curve_of, reference_cells
 from rlbench.report.reference_table import CellKey
-from tests.commands import stderr_of, stdout_of
+from tests.commands import json_of, stderr_of, stdout_of
 from tests.report.conftest import RecordSeeds
 
 TEXT = """
@@ -84,7 +83,7 @@ def with_curve(file: Path, tmp_path: Path) -> Path:
 
 
 def test_curve_of_a_chosen_reference_is_used_at_equal_steps(
-    with_curve: Path, record_seeds: RecordSeeds, results: Path, capsys: pytest.CaptureFixture[str]
+    with_curve: Path, record_seeds: RecordSeeds, results: Path
 ) -> None:
     before = curve_of(HOPPER)
     with select_references(files=[with_curve]):
@@ -97,13 +96,12 @@ def test_curve_of_a_chosen_reference_is_used_at_equal_steps(
     words = {"suite": "mujoco", "algo": "sac", "task": "Hopper-v4"}
     record_seeds(*([-400.0 - seed] * 21 for seed in range(3)), **words, status="interrupted")
     line = ["check", "mujoco", "--at", "--results", str(results), "--references", str(with_curve)]
-    capsys.readouterr()
     assert "(the reference's 90,000, without 10,000 random ones)" in stdout_of([*line, "--reference", "Ours2026"], 3)
     record_seeds(*[[-400.0] * 201] * 3, start=3, **words)
-    assert main(["table", "mujoco", "--algo", "sac", *line[3:], "--reference", "Ours2026"]) == 0
-    assert "BEHIND @500k" in capsys.readouterr().out  # not @1M, of which the curve says nothing
-    assert main(["show", "mujoco", "sac", "Hopper-v4", "--documented", *line[5:], "--reference", "Ours2026"]) == 0
-    assert "3 points to 490,000 steps, 3 seeds, https://example.org/paper" in capsys.readouterr().out
+    table = stdout_of(["table", "mujoco", "--algo", "sac", *line[3:], "--reference", "Ours2026"])
+    assert "BEHIND @500k" in table  # not @1M, of which the curve says nothing
+    page = stdout_of(["show", "mujoco", "sac", "Hopper-v4", "--documented", *line[5:], "--reference", "Ours2026"])
+    assert "3 points to 490,000 steps, 3 seeds, https://example.org/paper" in page
 
 
 @pytest.mark.parametrize(
@@ -132,15 +130,14 @@ def test_a_bad_curve_is_refused_by_row_and_field(text: str, reason: str, with_cu
     assert reason in message and message.count("\n") == 1 and len(message) < 500 and "\x1b" not in message
 
 
-def test_table_show_and_check_accept_references(
-    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_table_show_and_check_accept_references(file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     options = ["--references", str(file), "--reference", "Ours2026"]
-    assert main(["show", "mujoco", "sac", "Hopper-v4", "--documented", *options]) == 0
-    assert "  chosen\n    score      3,000.5 ± 100" in capsys.readouterr().out
-    assert main(["table", "mujoco", "--algo", "sac", "--results", str(tmp_path / "none"), "--json", *options]) == 0
-    cells = {cell["task"]: cell["documented"] for cell in json.loads(capsys.readouterr().out)["cells"]}
-    assert cells["Hopper-v4"]["score"] == 3000.5
+    shown = stdout_of(["show", "mujoco", "sac", "Hopper-v4", "--documented", *options])
+    assert "  chosen\n    score      3,000.5 ± 100" in shown
+    rows = json_of(["table", "mujoco", "--algo", "sac", "--results", str(tmp_path / "none"), "--json", *options])[
+        "cells"
+    ]
+    assert [row["documented"]["score"] for row in rows if row["task"] == "Hopper-v4"] == [3000.5]
     monkeypatch.setenv("RLBENCH_REFERENCES", str(file))
     monkeypatch.setenv("RLBENCH_REFERENCE", "Ours2026")
     (tmp_path / "empty").mkdir()

@@ -1,20 +1,18 @@
 """Own runs and rlbench's records: two columns, and a verdict from one of them."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rlbench.cli.app import main
 from rlbench.report import sources
 from rlbench.report.reference_table import SUITES
 from rlbench.report.sources import RUNS, SCORES, Sources, checkout_records, package
-from tests.commands import stderr_of, stdout_of
+from tests.commands import json_of, stderr_of, stdout_of
 from tests.conftest import RecordRun
 from tests.report.conftest import RecordSeeds
 
-Capture = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[2]
 CATCH = {"suite": "toy", "task": "Catch"}
 
@@ -35,31 +33,31 @@ def own(record_run: RecordRun, *means: float, **which: object) -> None:
     folder.rename(place)
 
 
-def cells(capsys: Capture, *words: str) -> list[dict[str, object]]:
-    assert main(["table", "toy", "--algo", "dqn", "--task", "Catch", "--json", *words]) == 0
-    rows: list[dict[str, object]] = json.loads(capsys.readouterr().out)["cells"]
-    return rows
+TABLE = ("table", "toy", "--algo", "dqn", "--task", "Catch")
 
 
-def test_without_own_runs_the_verdict_uses_rlbenchs_records(record_seeds: RecordSeeds, capsys: Capture) -> None:
+def cell_of(*words: str) -> dict[str, Any]:
+    (cell,) = json_of([*TABLE, "--json", *words])["cells"]
+    return cell
+
+
+def test_without_own_runs_the_verdict_uses_rlbenchs_records(record_seeds: RecordSeeds) -> None:
     record_seeds(*[[0.0, 1.0]] * 3, **CATCH)
-    (cell,) = cells(capsys)
+    cell = cell_of()
     assert (cell["verdict"], cell["measured"]["origin"], cell["rlbench"]["n"]) == ("REPRODUCED", "rlbench", 3)
-    main(["table", "toy", "--algo", "dqn", "--task", "Catch"])
-    assert capsys.readouterr().out.split("\n")[0].split()[2:4] == ["Documented", "rlbench"]
+    assert stdout_of(TABLE).split("\n")[0].split()[2:4] == ["Documented", "rlbench"]
 
 
-def test_with_own_runs_the_verdict_uses_them(record_run: RecordRun, record_seeds: RecordSeeds, capsys: Capture) -> None:
+def test_with_own_runs_the_verdict_uses_them(record_run: RecordRun, record_seeds: RecordSeeds) -> None:
     own(record_run, 0.0, 0.5)
     record_seeds(*[[0.0, 1.0]] * 3, **CATCH)
-    (cell,) = cells(capsys)
+    cell = cell_of()
     assert cell["verdict"] == "INCONCLUSIVE (≈ 2 more seeds)", "never four seeds of two sources"
     assert (cell["measured"]["origin"], cell["measured"]["score"], cell["measured"]["n"]) == ("own", 0.5, 1)
     assert (cell["rlbench"]["score"], cell["rlbench"]["n"]) == (1.0, 3)
-    main(["table", "toy", "--algo", "dqn", "--task", "Catch"])
-    head, row, *_ = capsys.readouterr().out.split("\n")
+    head, row, *_ = stdout_of(TABLE).split("\n")
     assert head.split()[2:5] == ["Documented", "rlbench", "Yours"] and "1.00]   0.50" in row
-    (alone,) = cells(capsys, "--results", "runs")
+    alone = cell_of("--results", "runs")
     assert alone["rlbench"] is None and alone["measured"]["score"] == 0.5
 
 
@@ -72,40 +70,35 @@ def test_with_own_runs_the_verdict_uses_them(record_run: RecordRun, record_seeds
     ],
 )
 def test_a_run_is_compared_with_the_record_of_its_seed(
-    means: tuple[float, ...], text: str, record_run: RecordRun, capsys: Capture
+    means: tuple[float, ...], text: str, record_run: RecordRun
 ) -> None:
     own(record_run, *means)
     record_run([0.0, 0.5, 1.0], **CATCH)
     record_run([0.0, 0.5, 1.0], seed=1, **CATCH)
-    (cell,) = cells(capsys)
+    cell = cell_of()
     assert text in str(cell["note"]).split("; ")
 
 
-def test_own_variants_leave_rlbenchs_verdict_unchanged(
-    record_run: RecordRun, record_seeds: RecordSeeds, capsys: Capture
-) -> None:
+def test_own_variants_leave_rlbenchs_verdict_unchanged(record_run: RecordRun, record_seeds: RecordSeeds) -> None:
     own(record_run, 0.0, 1.0, sets=["algo.lr=0.5"])
     record_seeds(*[[0.0, 1.0]] * 3, **CATCH)
-    (cell,) = cells(capsys)
+    cell = cell_of()
     assert (cell["verdict"], cell["measured"]["origin"]) == ("REPRODUCED", "rlbench")
     assert "yours: 1 run with lr=0.5" in str(cell["note"])
 
 
-def test_plan_shows_rlbenchs_seeds_without_counting_them(
-    record_run: RecordRun, record_seeds: RecordSeeds, capsys: Capture
-) -> None:
+def test_plan_shows_rlbenchs_seeds_without_counting_them(record_run: RecordRun, record_seeds: RecordSeeds) -> None:
     own(record_run, 0.0, 1.0)
     record_seeds(*[[0.0, 1.0]] * 3, **CATCH)
-    assert main(["plan", "toy", "dqn", "--seeds", "0-2", "--json"]) == 0
-    rows = {row["task"]: row for row in json.loads(capsys.readouterr().out)["include"]}
+    rows = {row["task"]: row for row in json_of("plan toy dqn --seeds 0-2 --json")["include"]}
     assert (rows["Catch"]["seeds"], rows["Catch"]["rlbench"]) == ("1,2", {"seeds": 3, "verdict": "REPRODUCED"})
     assert rows["CartPole-v1"]["rlbench"] is None
-    head, *lines = stdout_of(["plan", "toy", "dqn", "--seeds", "0-2"]).split("\n")
+    head, *lines = stdout_of("plan toy dqn --seeds 0-2").split("\n")
     assert head.endswith("RLBENCH") and next(line for line in lines if "/Catch " in line).endswith(
         "3 seeds: REPRODUCED"
     )
-    main(["plan", "toy", "dqn", "--seeds", "0-2", "--results", "runs"])
-    assert "RLBENCH" not in capsys.readouterr().out.split("\n")[0], "one folder counts"
+    one_folder = stdout_of("plan toy dqn --seeds 0-2 --results runs")
+    assert "RLBENCH" not in one_folder.split("\n")[0], "one folder counts"
 
 
 def test_file_in_a_results_folder_is_not_a_suite(record_run: RecordRun) -> None:
