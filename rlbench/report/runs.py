@@ -91,7 +91,7 @@ class Run:
 
     @property
     def data(self) -> Mapping[str, object]:
-        """What the run recorded about its data; empty if it has none."""
+        """The record of its data; empty if it has none."""
         data = self.environment.get("data")
         return data if isinstance(data, Mapping) else {}
 

@@ -132,12 +132,10 @@ def test_a_bad_curve_is_refused_by_row_and_field(text: str, reason: str, with_cu
 
 def test_table_show_and_check_accept_references(file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     options = ["--references", str(file), "--reference", "Ours2026"]
-    shown = stdout_of(["show", "mujoco", "sac", "Hopper-v4", "--documented", *options])
-    assert "  chosen\n    score      3,000.5 ± 100" in shown
-    rows = json_of(["table", "mujoco", "--algo", "sac", "--results", str(tmp_path / "none"), "--json", *options])[
-        "cells"
-    ]
-    assert [row["documented"]["score"] for row in rows if row["task"] == "Hopper-v4"] == [3000.5]
+    page_of_cell = stdout_of(["show", "mujoco", "sac", "Hopper-v4", "--documented", *options])
+    assert "  chosen\n    score      3,000.5 ± 100" in page_of_cell
+    table = json_of(["table", "mujoco", "--algo", "sac", "--results", str(tmp_path / "none"), "--json", *options])
+    assert [row["documented"]["score"] for row in table["cells"] if row["task"] == "Hopper-v4"] == [3000.5]
     monkeypatch.setenv("RLBENCH_REFERENCES", str(file))
     monkeypatch.setenv("RLBENCH_REFERENCE", "Ours2026")
     (tmp_path / "empty").mkdir()
