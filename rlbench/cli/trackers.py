@@ -23,13 +23,14 @@ from rlbench.cli.choices import TRACKERS
 from rlbench.cli.output import print_note
 from rlbench.errors import RefusedFile, UnknownName, UsageError
 from rlbench.records.files import record_stamps
+from rlbench.signals import INTERRUPTIONS
 
 if TYPE_CHECKING:
     from rlbench.config.run import Spec
     from rlbench.records.store import Record
 
 INTERVAL: Final = 1.0  # seconds between two looks at the records
-PATIENCE: Final = 60.0  # seconds that the end of the command waits for trackers
+PATIENCE: Final = 25.0  # seconds that the end of the command waits for trackers; schedulers kill 30 s after SIGTERM
 ENDED: Final = {"done": 0, "failed": 1}  # exit codes that W&B shows as finished and failed
 KILLED: Final = 255
 
@@ -158,7 +159,7 @@ class RecordWatcher(Thread):
                 tracker.close()
             else:
                 tracker.take(record)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a tracker may raise anything
+        except BaseException as error:  # noqa: BLE001 - a tracker may raise anything, such as asyncio's CancelledError
             self._trackers.remove(tracker)
             why = str(error) or type(error).__name__
             print_note(f"--track {tracker.name}: {why}; it is dropped, the runs go on")
@@ -204,7 +205,9 @@ def _tracker(name: str, where: Path) -> Tracker:
         with TemporaryDirectory() as empty, chdir(empty):
             module.setup()  # reads wandb/settings in the current folder, which may name another host for the key
         return Wandb(module, where / name)
-    except Exception as error:  # noqa: BLE001 - an import may raise anything
+    except INTERRUPTIONS:
+        raise
+    except BaseException as error:  # noqa: BLE001 - an import may raise anything
         raise UsageError(f"--track wandb: cannot be imported ({error}); repair it, or leave it out") from None
 
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 from rlbench.cli.output import print_note
 from rlbench.errors import UsageError
-from rlbench.records.looks import DESIGN, DESIGNS, Look, Looks, design_for, read_looks, record_looks
+from rlbench.records.looks import (
+    DESIGN,
+    DESIGNS,
+    Look,
+    Looks,
+    design_for,
+    read_looks,
+    record_looks,
+    refuse_other_design,
+)  # fmt: skip
 from rlbench.records.store import folder_of
 
 if TYPE_CHECKING:
@@ -97,11 +106,7 @@ def cells_of(specs: Sequence[Spec], results: Path, design: tuple[Look, ...]) -> 
         key = cell_of(spec)
         _refuse_undecidable(key, spec, design[-1])
         cell = SequentialCell(key=key, specs=tuple(group), folder=folder, design=design)
-        if (most := cell.looks.max_seeds) != cell.most_seeds:
-            raise UsageError(
-                f"--until-decided: the looks of {spec.name} end at {most} seeds, and a design that changes errs more "
-                f"often; add --most-seeds {most}"
-            )
+        refuse_other_design(spec.name, cell.looks, Looks(design, 0))
         count = len(runs.get(key, Runs()).scored)
         if read_looks(folder) is None and count >= MIN_SEEDS:
             raise UsageError(

@@ -90,8 +90,8 @@ def _convert_all(remaining: dict[str, Path], folder: Path, convert: Convert, wor
     others = set(multiprocessing.active_children())
     count, bound = min(workers, len(remaining)), (os.getpid(),)
     with ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker, initargs=bound) as pool:
-        waiting = [pool.submit(_convert_one, path, source, folder, convert) for source, path in remaining.items()]
         try:
+            waiting = [pool.submit(_convert_one, path, source, folder, convert) for source, path in remaining.items()]
             for future in as_completed(waiting):
                 yield future.result()
         except BrokenProcessPool:

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from rlbench import faults
 from rlbench.config.names import printable
-from rlbench.errors import RefusedFile
+from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files
 from rlbench.records.locks import FolderLock
 
@@ -139,12 +139,25 @@ def read_looks(cell: Path) -> Looks | None:
     return Looks(design, count)
 
 
+def refuse_other_design(name: object, on_disk: Looks | None, looks: Looks) -> None:
+    """Refuse looks that end at another number of seeds than those on disk.
+
+    Raises:
+        UsageError: they do.
+    """
+    if on_disk is not None and (most := on_disk.max_seeds) != looks.max_seeds:
+        raise UsageError(
+            f"--until-decided: the looks of {name} end at {most} seeds, and a design that changes errs more often; add "
+            f"--most-seeds {most}"
+        )
+
+
 def record_looks(cell: Path, looks: Looks) -> None:
     """Record the looks of a cell, unless another process has recorded as many, or records them at this moment.
 
     Raises:
         RefusedFile: the present record is damaged.
-        UsageError: the folder cannot be written.
+        UsageError: the present looks end at another number of seeds, or the folder cannot be written.
     """
     path, lock = cell / NAME, FolderLock(cell)
     with files.writing(path):
@@ -157,6 +170,7 @@ def record_looks(cell: Path, looks: Looks) -> None:
                 temporary.unlink()
                 faults.point("lock.swept")
             on_disk = read_looks(cell)
+            refuse_other_design(cell, on_disk, looks)
             if on_disk is None or on_disk.count < looks.count:
                 content = {"schema_version": files.SCHEMA_VERSION, "id": cell.absolute().name, "taken": looks.count}
                 files.replace(path, files.seal({**content, "looks": [list(look) for look in looks.design]}) + "\n")

@@ -35,6 +35,7 @@ from rlbench.records.types import Epoch, Outcome, plain
 _EPOCH = TypeAdapter(Epoch)
 _OUTCOME = TypeAdapter(Outcome)
 CHANGED_DURING_RUN = "was changed while the run was under way"
+READS = 5  # of a record that another process writes meanwhile
 PARTS = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint", "failure.txt", "crash.txt")
 
 
@@ -66,11 +67,21 @@ def read_record(folder: Path) -> Record:
     """Read a run's record, whole.
 
     A crash tears the last line of ``epochs.jsonl``. A torn line is dropped while the run has no outcome, or is
-    interrupted.
+    interrupted. A record that another process moves or replaces meanwhile is read again.
 
     Raises:
         RefusedFile: a file is damaged, missing or newer than this version; the message names it.
     """
+    for _ in range(READS):
+        stamps = files.record_stamps(folder)
+        with suppress(RefusedFile):
+            return _read_record(folder)
+        if stamps == files.record_stamps(folder):
+            break
+    return _read_record(folder)
+
+
+def _read_record(folder: Path) -> Record:
     path = folder / "spec.json"
     metadata = files.read_sealed(path)
     with files.validating(str(path), "a spec"):

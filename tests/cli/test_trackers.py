@@ -200,8 +200,9 @@ def test_each_attempt_is_a_wandb_run(record_run: RecordRun) -> None:
     assert trackers.run_id(read_record(record_run([1.0], force=True))) == f"{first}-1"
 
 
-def test_failing_tracker_is_dropped_and_the_run_continues(board: Callable[..., Path]) -> None:
-    board("raise RuntimeError('the network\\nis gone')")
+@pytest.mark.parametrize("error_class", ["RuntimeError", "__import__('asyncio').CancelledError"])
+def test_failing_tracker_is_dropped_and_the_run_continues(error_class: str, board: Callable[..., Path]) -> None:
+    board(f"raise {error_class}('the network\\nis gone')")
     error = stderr_of([*CATCH, "--track", "wandb", "--track", "tensorboard"], 0)
     assert error == "--track wandb: the network is gone; it is dropped, the runs go on\n"
     assert same(curves(next(Path("tracked").rglob("*tfevents*"))), due(only_record()))

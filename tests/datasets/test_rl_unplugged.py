@@ -5,9 +5,11 @@ import os
 import signal
 import struct
 from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
 from itertools import pairwise
 from pathlib import Path
 from time import monotonic, sleep
+from unittest.mock import Mock
 from zlib import compress, crc32
 
 import numpy as np
@@ -296,7 +298,12 @@ def killed(path: Path, writer: RecordingWriter) -> dict[str, int]:
     return {}
 
 
-def test_killed_worker_ends_the_import_with_one_line_and_it_resumes(tmp_path: Path, folder: Path) -> None:
+@pytest.mark.parametrize("moment", ["conversion", "submission"])
+def test_killed_worker_ends_the_import_with_one_line_and_it_resumes(
+    moment: str, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if moment == "submission":
+        monkeypatch.setattr(shard_conversion.ProcessPoolExecutor, "submit", Mock(side_effect=BrokenProcessPool))
     paths = shards(tmp_path, 2)
     files = shard_conversion.convert_shards(paths, folder, killed, workers=2, origin="a test")
     with pytest.raises(ResourceExhausted, match="a worker was killed, as for lack of memory; take fewer --workers"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rlbench.errors import RefusedFile
+from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files
 from rlbench.records.looks import (
     DESIGN,
@@ -71,6 +71,8 @@ def test_looks_are_recorded_beside_the_seeds_and_never_fewer(tmp_path: Path) -> 
         record_looks(tmp_path / "cell", Looks(DESIGN, count))
         assert read_looks(tmp_path / "cell") == Looks(DESIGN, total)
     assert [path.name for path in (tmp_path / "cell").iterdir()] == [NAME]
+    with pytest.raises(UsageError, match="add --most-seeds 20"):
+        record_looks(tmp_path / "cell", Looks(DESIGNS[8], 0))
 
 
 def test_looks_of_another_cell_are_refused(tmp_path: Path) -> None:

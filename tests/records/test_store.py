@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from rlbench import suites
 from rlbench.errors import RefusedFile, UsageError
-from rlbench.records import files
+from rlbench.records import files, store
 from rlbench.records.attempts import note_resumption
 from rlbench.records.store import Record, Store, folder_of, line_of, read_record
 from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, Progress, Status, Updated
@@ -333,6 +333,20 @@ store = Store.lock(suites.spec("toy", "dqn", "Catch", seed=3), Path(sys.argv[1])
 print("held" if store else "refused", flush=True)
 sys.stdin.read()
 """
+
+
+def test_a_record_that_is_put_aside_while_it_is_read_is_read_again(
+    record_run: RecordRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, read = record_run([1.0, 2.0]), store.read_epochs
+
+    def read_late(path: Path, *, complete: bool) -> tuple[Epoch, ...]:
+        store.set_aside(path)
+        return read(path, complete=complete)
+
+    monkeypatch.setattr(store, "read_epochs", read_late)
+    record = read_record(folder)
+    assert (record.epochs, record.outcome) == ((), None)
 
 
 def test_lock_of_another_process_holds_until_it_is_killed(tmp_path: Path) -> None:
