@@ -47,7 +47,7 @@ class TensorBoard:
         """Append the new epochs to the run's file."""
         from rlbench.report.exports import events, update_file
 
-        update_file(curves_in(self._where, record.spec), events(record.epochs))
+        update_file(curves_in(self._where, record.spec), events(record.epochs), append=True)
 
     def close(self) -> None:
         """Do nothing: every file is closed."""

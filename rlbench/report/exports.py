@@ -71,8 +71,8 @@ def _frame_record(data: bytes) -> bytes:
     return size + struct.pack("<I", masked_crc(size)) + data + struct.pack("<I", masked_crc(data))
 
 
-def update_file(path: Path, content: bytes) -> bool:
-    """Bring a file to ``content`` by appending to it or replacing it; return whether it changed.
+def update_file(path: Path, content: bytes, *, append: bool = False) -> bool:
+    """Bring a file to ``content`` by replacing it, or by appending what is new; return whether it changed.
 
     Raises:
         UsageError: it cannot be written.
@@ -87,7 +87,7 @@ def update_file(path: Path, content: bytes) -> bool:
                 current = file.read(len(content) + 1)
         if current == content:
             return False
-        if current is not None and content.startswith(current):
+        if append and current is not None and content.startswith(current):
             with disk.open_append(path) as file:
                 file.write(content[len(current) :])
         else:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
 
-from rlbench.config.names import count_text
+from rlbench.config.names import count_text, printable
 from rlbench.errors import UsageError
 from rlbench.report import plot_data
 from rlbench.report.aggregate import (
@@ -140,7 +140,7 @@ def encode_figure(figure: Figure, ending: str, *, title: str = "", rc: Mapping[s
     file = io.BytesIO()
     with styled(rc):
         if title:
-            figure.suptitle(title, parse_math=False)
+            figure.suptitle(printable(title, len(title)), parse_math=False)
         if ending == ".png":
             refuse_pixels(figure)
         figure.savefig(file, format=ending[1:], metadata=UNDATED[ending])

@@ -144,8 +144,9 @@ def test_event_file_is_appended_or_rewritten(record_run: RecordRun, tmp_path: Pa
     assert update_file(path, events(epochs[:2])) and content.startswith(path.read_bytes())
     node = path.stat().st_ino
     path.write_bytes(content[: len(path.read_bytes()) + 7])  # as a process that was killed leaves it
-    assert update_file(path, content) and path.read_bytes() == content and path.stat().st_ino == node
+    assert update_file(path, content, append=True) and path.read_bytes() == content and path.stat().st_ino == node
     assert not update_file(path, content)
+    assert update_file(path, content + b"more") and path.stat().st_ino != node, "a table is replaced, whole"
     assert update_file(path, events(epochs[1:])) and same(curves(path), due(only_record())[len(points(epochs[0])) :])
 
 

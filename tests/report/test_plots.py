@@ -84,8 +84,9 @@ def test_compare_shows_an_interval_of_five_seeds_unless_they_tie(record_run: Rec
 
 
 def test_title_appears_literally_above_a_figure(two_algorithms: Path) -> None:
-    assert main(["plot", "toy", "--title", "Toys, $5 each$", "--output", "titled.svg", "--results", "results"]) == 0
-    assert ">Toys, $5 each$</text>" in Path("titled.svg").read_text(encoding="utf-8")
+    words = ["plot", "toy", "--output", "titled.svg", "--results", "results", "--title"]
+    assert main([*words, "Toys,\x0b$5 each$ \udcfc"]) == 0
+    assert ">Toys, $5 each$ ?</text>" in Path("titled.svg").read_text(encoding="utf-8")
 
 
 def test_large_equal_returns_have_a_curve_in_the_report(record_seeds: RecordSeeds) -> None:
