@@ -57,7 +57,7 @@ def tensorboard(
             damaged = True
             continue
         path = curves_in(output, record.spec)
-        new = update_file(path, events(record.epochs))
+        new = update_file(path, events(record.epochs), append=True)
         rows.append({"folder": str(folder), "file": str(path), "epochs": len(record.epochs), "changed": new})
     count = sum(bool(row["changed"]) for row in rows)
     text = f"{output}: {count_text(len(rows), 'run')}, {count} with something new"
