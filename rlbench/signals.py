@@ -49,14 +49,13 @@ class Stop:
 
 
 @contextmanager
-def stop_on_signals(phase: Phase = "idle") -> Iterator[Stop]:
-    """Handle signals as requests to stop; an ignored SIGHUP (``nohup``) stays ignored.
+def stop_on_signals(stop: Stop) -> Iterator[None]:
+    """Note signals in ``stop`` as requests to stop; an ignored SIGHUP (``nohup``) stays ignored.
 
     Raises:
         Interrupted: in the body, at once, when a signal arrives during "setup".
         KeyboardInterrupt: in the body, when Ctrl-C is pressed a second time during "training".
     """
-    stop = Stop(phase=phase)
 
     def handle(number: int, _frame: object) -> None:
         stop.again = stop.signal is not None
@@ -71,7 +70,7 @@ def stop_on_signals(phase: Phase = "idle") -> Iterator[Stop]:
         names.append(signal.SIGHUP)
     before = {name: signal.signal(name, handle) for name in names}
     try:
-        yield stop
+        yield
     finally:
         for name, handler in before.items():
             signal.signal(name, handler)

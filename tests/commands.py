@@ -14,6 +14,8 @@ from typing import Any
 
 from rlbench import faults
 from rlbench.cli.app import main
+from rlbench.cli.resolve import resolve
+from rlbench.records.store import folder_of
 from tests.conftest import Patch
 
 RLBENCH = (sys.executable, "-m", "rlbench")
@@ -24,8 +26,25 @@ HEARING = (  # a suite that runs in the background ignores SIGINT, and so would 
 )
 """The command line as a program for ``python -c``."""
 
+TINY = (
+    "budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.learning_starts=100", "algo.batch=8",
+    "protocol.episodes=8", "protocol.envs=8", "algo.replay.capacity=400",
+)  # fmt: skip
+"""Settings of a run of Catch with four epochs, in about a second."""
+
 Words = str | Sequence[str]
 """A command's words, or the line of them."""
+
+
+def tiny_run(results: Path, *more: str) -> list[str]:
+    """A command that trains Catch by ``TINY``."""
+    fixed = ["run", "toy", "dqn", "--task", "Catch", "--device", "cpu", "--results", str(results)]
+    return [*RLBENCH, *fixed, *(word for setting in TINY for word in ("--set", setting)), *more]
+
+
+def tiny_folder(results: Path, seed: int = 0) -> Path:
+    """The folder of its run."""
+    return folder_of(resolve("toy", "dqn", "Catch", seed=seed, sets=TINY).spec, results)
 
 
 def run_command(words: Words) -> tuple[int, str, str]:

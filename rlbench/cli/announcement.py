@@ -1,32 +1,42 @@
-"""The lines around training: before it the runs, their duration and rlbench's records; after it the verdicts."""
+"""The output of ``rlbench run``: before training the runs and their duration, after it each run and the verdicts."""
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING
 
-from rlbench.cli.output import print_note
+from rlbench.cli.dataset_option import reference_score, run_document, steps_of
+from rlbench.cli.options import seeds_text
+from rlbench.cli.output import print_error, print_note, print_result, terminal_width
 from rlbench.cli.preflight import is_due
 from rlbench.cli.status import duration
+from rlbench.config.footprint import Footprint, footprint, size_text
 from rlbench.config.names import count_text
 from rlbench.config.run import Spec
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records.files import folders
 from rlbench.records.looks import DESIGN
-from rlbench.records.store import folder_of, read_outcome
+from rlbench.records.store import folder_of, read_epochs, read_outcome
+from rlbench.records.types import Outcome
 from rlbench.report.cells import Cell, every_cell
+from rlbench.report.columns import sentences
 from rlbench.report.reference_table import cell_name, cell_of
 from rlbench.report.remaining_work import throughput
-from rlbench.report.run_index import group_runs
+from rlbench.report.run_index import group_runs, run_status
 from rlbench.report.runs import read_run
 from rlbench.report.sources import RUNS, checkout_records
 from rlbench.report.tables import score_text
-from rlbench.report.verdict import MAX_MORE_SEEDS
+from rlbench.report.verdict import DECIDED, MAX_MORE_SEEDS
+from rlbench.sweep.events import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+CODES = {"failed": 5, "halted": 5, "crashed": 5, "refused": 2}
+"""Exit code of each status; of any other status it is 0."""
 
 
 def announce(specs: Sequence[Spec], results: Path, *, quiet: bool) -> None:
@@ -132,3 +142,122 @@ def _next(cell: Cell, results: Path) -> str:
     first = max(seeds, default=-1) + 1
     numbers = str(first) if more == 1 else f"{first}-{first + more - 1}"
     return join(["rlbench", "run", suite, algorithm, dataset or task, "--seeds", numbers, *where])
+
+
+def print_endings(endings: Sequence[Ending], decisions: list[dict[str, object]], results: Path, *, json: bool) -> None:
+    """Print the runs with the verdicts of their cells; name refused runs on stderr."""
+    rows = [ending_row(ending) for ending in endings]
+    verdicts = [decision_sentence(row) for row in decisions] or ([] if json else _verdicts(endings, results))
+    lines = sentences([*summary(endings, rows), *verdicts], terminal_width())
+    if lines or json:
+        print_result({"runs": rows, **({"decisions": decisions} if decisions else {})}, "\n".join(lines), json=json)
+    for row in rows:
+        if row["status"] == "refused":
+            print_error(str(row["reason"]))
+
+
+def summary(endings: Sequence[Ending], rows: Sequence[dict[str, object]]) -> list[str]:
+    """One line a run that this command trained; of the others, how many are done and how many it did not reach."""
+    lines, untouched = [], Counter[str]()
+    for ending, row in zip(endings, rows, strict=True):
+        if ending.status == "refused":
+            continue  # stderr names it
+        if ending.started or len(endings) == 1 or ending.status not in {"done", "interrupted"}:
+            lines.append(_sentence(row))
+        else:
+            untouched["done already" if ending.status == "done" else "not reached; the same command goes on"] += 1
+    counts = [f"{count_text(count, 'run')} {state}" for state, count in untouched.items()]
+    return [*lines, *counts] or ([] if endings else ["no runs"])
+
+
+def _verdicts(endings: Sequence[Ending], results: Path) -> list[str]:
+    """The verdict of each cell with a run that was trained or is done."""
+    if any(ending.job.spec.smoke and ending.status != "refused" for ending in endings):
+        return ["a smoke run: its record is marked and enters no table"]
+    ended = [ending for ending in endings if ending.started or ending.status == "done"]
+    return verdict_lines([e.job.spec for e in ended if e.status not in {"refused", "running"}], results)
+
+
+def decision_sentence(row: dict[str, object]) -> str:
+    """Format a row: ``mujoco/sac/HalfCheetah-v4: REPRODUCED at look 2 of 5, 5 seeds``."""
+    place = f"{row['suite']}/{row['algorithm']}/{row['dataset'] or row['task']}"
+    goes_on = "" if row["verdict"] in DECIDED or row["look"] == row["looks"] else "; the same command goes on"
+    return f"{place}: {row['verdict']} at look {row['look']} of {row['looks']}, {row['seeds']} seeds{goes_on}"
+
+
+def _sentence(row: dict[str, object]) -> str:
+    """``atari/dqn/Pong… seed 0: done at 1,500,000 steps, best 20.3 (documented 20)  results/…``."""
+    best, reference = row["best"], row["documented"]
+    score = f", best evaluation {best:.6g}" if isinstance(best, float) else ""
+    score += f" (documented {reference:.6g})" if isinstance(reference, float) else ""
+    why = f" ({row['reason']})" if row["status"] in {*CODES, "interrupted"} else ""
+    resumed = ", ".join(f"{step:,}" for step in row["inexact"]) if isinstance(row["inexact"], tuple) else ""
+    score += f", resumed inexactly at {resumed} steps" if resumed else ""
+    data = f"@{row['dataset']}" if row["dataset"] else ""
+    name = f"{row['suite']}/{row['algorithm']}/{row['task']}{data} seed {row['seed']}"
+    log = f", log {row['log']}" if row["status"] in CODES and "log" in row else ""
+    return f"{name}: {row['status']}{why} at {row['env_steps']:,} steps{score}{log}  {row['folder']}"
+
+
+def print_plan(specs: list[Spec], results: Path, dataset: str | None, *, json: bool) -> None:
+    """Print the state of each run, with its steps and its memory; train nothing."""
+    steps = steps_of(dataset)
+    memory = [footprint(spec, steps=steps(spec)) for spec in specs]
+    rows: list[dict[str, object]] = []
+    for spec, need in zip(specs, memory, strict=True):
+        folder = folder_of(spec, results)
+        outcome = read_outcome(folder) if folder.is_dir() else None
+        epochs = read_epochs(folder, complete=False) if folder.is_dir() else ()
+        status = outcome.status if outcome else ("interrupted" if epochs else "new")
+        done = epochs[-1].steps if epochs else 0
+        rows.append(
+            {**_row(spec, folder, status, outcome), "env_steps": done, "steps": spec.budget.steps, "memory": need.total}
+        )
+    text = "\n".join(sentences(_plan_lines(specs, rows, memory, results), terminal_width()))
+    print_result({"plan": rows}, text, json=json)
+
+
+def _plan_lines(
+    specs: Sequence[Spec], rows: Sequence[dict[str, object]], memory: Sequence[Footprint], results: Path
+) -> list[str]:
+    """One line for the seeds of a cell of equal state, and of several runs a line with their steps and time."""
+    if not specs:
+        return ["no run in this shard"]
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for place, (spec, row) in enumerate(zip(specs, rows, strict=True)):
+        name = f"{row['suite']}/{row['algorithm']}/{row['task']}"
+        alike.setdefault((name, spec.id, row["status"], row["env_steps"]), []).append(place)
+    lines = []
+    for (cell, _, status, steps), places in alike.items():
+        seeds = f"seed{'s' if len(places) > 1 else ''} {seeds_text([specs[place].seed for place in places])}"
+        budget = specs[places[0]].budget.steps
+        lines.append(f"{cell} {seeds}: {status}, {f'{steps:,} of ' if steps else ''}{budget:,} steps")
+    lines.append(f"memory of a run: at most {size_text(max(need.total for need in memory))}")
+    to_come = [spec for spec, row in zip(specs, rows, strict=True) if row["status"] in {"new", "interrupted"}]
+    if len(specs) > 1 and to_come:
+        lines.append(f"{len(specs) - len(to_come)} of {len(specs)} runs are done; {announcement(to_come, results)}")
+    return lines
+
+
+def ending_row(ending: Ending) -> dict[str, object]:
+    """Row of the JSON for a run that has ended."""
+    row = {**_row(ending.job.spec, ending.job.folder, ending.status, ending.outcome), "reason": ending.reason}
+    if ending.status == "running":
+        status = run_status(ending.job.folder)
+        row |= {"env_steps": status.env_steps, "best": status.best}
+    attempts = {} if ending.attempts is None else {"attempts": ending.attempts}
+    return {**row, **attempts, **({} if ending.log is None else {"log": str(ending.log)})}
+
+
+def _row(spec: Spec, folder: Path, status: str, outcome: Outcome | None) -> dict[str, object]:
+    return {
+        **run_document(spec),
+        "folder": str(folder),
+        "status": status,
+        "reason": outcome.reason if outcome else "",
+        "env_steps": outcome.steps if outcome else 0,
+        "best": outcome.best if outcome else None,
+        "final": outcome.final if outcome else None,
+        "inexact": outcome.inexact if outcome else (),
+        "documented": reference_score(spec),
+    }

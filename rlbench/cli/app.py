@@ -1,4 +1,4 @@
-"""The command ``rlbench``: one module per verb; errors become a line and an exit code here."""
+"""The command ``rlbench`` with its verbs; errors become a line and an exit code here."""
 
 from __future__ import annotations
 
@@ -17,27 +17,23 @@ from typing import Annotated, Final
 import typer
 
 from rlbench import __version__
-from rlbench.cli import examples
 from rlbench.cli.baseline import baseline
 from rlbench.cli.check import check
-from rlbench.cli.choices import PanelCommand
-from rlbench.cli.compare import compare
 from rlbench.cli.completion import mistyped
 from rlbench.cli.data import data
 from rlbench.cli.doctor import doctor
 from rlbench.cli.eval import evaluate
-from rlbench.cli.export import export
-from rlbench.cli.import_curves import import_curves
+from rlbench.cli.exchange import export, import_curves
+from rlbench.cli.help_texts import TYPICAL, PanelCommand, command_group, examples
 from rlbench.cli.list import listing
 from rlbench.cli.options import option
 from rlbench.cli.output import escaped, print_error, print_text, stdout_for_results, tolerate_narrow_encodings
 from rlbench.cli.plan import plan
-from rlbench.cli.plot import plot
-from rlbench.cli.report import report
+from rlbench.cli.report import plot, report
 from rlbench.cli.run import run
 from rlbench.cli.show import show
 from rlbench.cli.status import status
-from rlbench.cli.table import table
+from rlbench.cli.table import compare, table
 from rlbench.cli.verify import verify
 from rlbench.config.names import printable
 from rlbench.errors import ResourceExhausted, RlbenchError, UsageError
@@ -45,23 +41,25 @@ from rlbench.signals import INTERRUPTIONS, Terminated
 
 INTERNAL = 1
 
-app = typer.Typer(
-    name="rlbench",
-    epilog=examples.of(""),
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    suggest_commands=False,  # ``main`` does, as for every name
+app = command_group(
+    "",
+    """Measure published scores of deep reinforcement learning again.
+
+    `run` trains an algorithm on a task with its documented settings, and `table` says whether the published score was
+    reproduced. `rlbench VERB --help` explains a verb. After --install-completion, Tab completes verbs, options and
+    names in a new shell; in a checkout, put its folder scripts on your PATH first.
+    """,
 )
-app.command("run", epilog=examples.of("run"), cls=PanelCommand, context_settings={"max_content_width": 100})(run)
+app.command("run", epilog=examples("run"), cls=PanelCommand, context_settings={"max_content_width": 100})(run)
 VERBS: Final[dict[str, Callable[..., None]]] = {
     "table": table, "plan": plan, "report": report, "plot": plot, "eval": evaluate, "compare": compare,
     "import": import_curves, "check": check, "baseline": baseline, "list": listing, "show": show, "status": status,
     "verify": verify, "doctor": doctor,
 }  # fmt: skip
 for name, command in VERBS.items():
-    app.command(name, epilog=examples.of(name))(command)
-app.add_typer(data, name="data")
-app.add_typer(export, name="export")
+    app.command(name, epilog=examples(name))(command)
+app.add_typer(data)
+app.add_typer(export)
 
 
 NO_MEMORY: Final = ("failed to map segment", "cannot allocate memory", "can't start new thread")
@@ -140,18 +138,13 @@ def top(
     version: Annotated[bool, option("--version", "Print the version and stop.")] = False,
     debug: Annotated[bool, option("--debug", "Show the traceback of an error; anywhere on the line.")] = False,
 ) -> None:
-    """Measure published scores of deep reinforcement learning again.
-
-    `run` trains an algorithm on a task with its documented settings, and `table` says whether the published score was
-    reproduced. `rlbench VERB --help` explains a verb. After --install-completion, Tab completes verbs, options and
-    names in a new shell; in a checkout, put its folder scripts on your PATH first.
-    """
+    """Print the version, or typical commands where no verb is given."""
     del debug  # ``main`` has taken it from the arguments; it is here for --help
     if version:
         print_text(f"rlbench {__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        print_text(examples.TYPICAL)
+        print_text(TYPICAL)
         raise typer.Exit(2)
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from rlbench.cli.options import Json, Records, Reference, References, SuiteOrAll, option, suites_named
-from rlbench.cli.output import print_error, print_result, terminal_width, write_file
+from rlbench.cli.output import print_error, print_result, refuse_folder, terminal_width, write_file
 from rlbench.config.names import printable
 from rlbench.errors import UsageError, suggest_path
 
@@ -116,8 +116,7 @@ def _append(path: Path, text: str) -> None:
     """Append to the summary, as several steps of a workflow do; all of the text or nothing."""
     from rlbench import disk
 
-    if not path.parent.is_dir():
-        raise UsageError(f"--summary {path}: {path.parent} is not a folder; make it first")
+    refuse_folder(path, "--summary")
     with disk.writing(path, elsewhere=" with --summary", then="run the same command again"):
         size = path.stat().st_size if path.exists() else 0
         try:

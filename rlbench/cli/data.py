@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from rlbench.cli import completion, examples
+from rlbench.cli import completion
 from rlbench.cli.generate import generate
+from rlbench.cli.help_texts import command_group, examples
 from rlbench.cli.options import Json, argument, option
 from rlbench.cli.output import print_note, print_result, print_text, terminal_width
 from rlbench.config.names import number_text
@@ -24,17 +23,11 @@ if TYPE_CHECKING:
 WIDTH = 40  # of the longest bar
 EVERY = 0.1  # share of a download between two progress messages
 
-data = typer.Typer(
-    help="List, inspect, make and fetch data sets to learn from.",
-    epilog=examples.of("data"),
-    suggest_commands=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-data.command("generate", epilog=examples.of("data generate"))(generate)
+data = command_group("data", "List, inspect, make and fetch data sets to learn from.")
+data.command("generate", epilog=examples("data generate"))(generate)
 
 
-@data.command("list", epilog=examples.of("data list"))
+@data.command("list", epilog=examples("data list"))
 def list_datasets(
     *,
     everything: Annotated[bool, option("--all", "List D4RL's deprecated sets too.")] = False,
@@ -61,7 +54,7 @@ def list_datasets(
     print_result({"datasets": [_entry(*row) for row in rows]}, text, json=json)
 
 
-@data.command("show", epilog=examples.of("data show"))
+@data.command("show", epilog=examples("data show"))
 def show_dataset(
     name: Annotated[str, argument("NAME|PATH", "A data set; see: rlbench data list", completion.datasets)],
     *,
@@ -103,7 +96,7 @@ def show_dataset(
     print_result(document, "\n".join([*lines, "", "returns", *_bars(facts.histogram)]), json=json)
 
 
-@data.command("verify", epilog=examples.of("data verify"))
+@data.command("verify", epilog=examples("data verify"))
 def verify_dataset(
     names: Annotated[
         list[str] | None,
@@ -143,7 +136,7 @@ def verify_dataset(
         raise RefusedFile(f"{len(bad)} of {len(rows)} data sets did not pass: {', '.join(bad)}; see above")
 
 
-@data.command("download", epilog=examples.of("data download"))
+@data.command("download", epilog=examples("data download"))
 def download(
     name: Annotated[str, argument("NAME", "One of D4RL's or Minari's; see: rlbench data list", completion.downloads)],
 ) -> None:
@@ -166,7 +159,7 @@ def download(
     print_text(str(locations.find(name)))
 
 
-@data.command("subset", epilog=examples.of("data subset"))
+@data.command("subset", epilog=examples("data subset"))
 def subset(
     source: Annotated[str, argument("NAME|PATH", "Recorded games, finished or broken off.", completion.datasets)],
     *,
@@ -183,7 +176,7 @@ def subset(
     write_subset(source, steps, name, force=force)
 
 
-@data.command("import", epilog=examples.of("data import"))
+@data.command("import", epilog=examples("data import"))
 def import_data(
     paths: Annotated[
         list[Path],

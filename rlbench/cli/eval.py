@@ -9,8 +9,8 @@ from statistics import fmean, pstdev
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from rlbench.cli import choices, completion
-from rlbench.cli.options import Import, Json, Records, Run, argument, option, run_folder
+from rlbench.cli import completion
+from rlbench.cli.options import Checkpoint, Import, Json, Records, Run, argument, option, run_folder
 from rlbench.cli.output import print_note, print_result
 from rlbench.config.names import count_text, number_text
 from rlbench.errors import UsageError
@@ -55,7 +55,7 @@ def evaluate(
     episodes: Annotated[
         int | None, option("--episodes N", "Play N whole episodes; default: as many as the protocol.", least=1)
     ] = None,
-    checkpoint: Annotated[choices.Checkpoint, option("--checkpoint", "Play the best policy, or the last.")] = "best",
+    checkpoint: Annotated[Checkpoint, option("--checkpoint", "Play the best policy, or the last.")] = "best",
     seed: Annotated[int | None, option("--seed N", "Seed of the episodes; default: 0.", least=0)] = None,
     replay_recorded: Annotated[
         bool,

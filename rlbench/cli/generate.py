@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from rlbench.cli import completion
-from rlbench.cli.choices import Checkpoint, parse_count
-from rlbench.cli.options import Json, Quiet, argument, option, run_folder
+from rlbench.cli.options import Checkpoint, Json, Quiet, argument, option, run_folder
+from rlbench.config.names import parse_count
 from rlbench.errors import DoesNotFit, UnknownRun, UsageError, suggest, suggest_path
 
 if TYPE_CHECKING:

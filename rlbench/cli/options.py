@@ -1,18 +1,30 @@
-"""Options of several verbs, each defined once."""
+"""Options of several verbs, each defined once, and the parsing of values."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
-from rlbench.cli import choices, completion
-from rlbench.cli.choices import parse_count
+from rlbench.cli import completion
 from rlbench.cli.output import print_note
+from rlbench.config.names import parse_count
 from rlbench.errors import UnknownName, UnknownRun, UsageError, suggest
+
+if TYPE_CHECKING:
+    from rlbench.config.run import Spec
+
+Checkpoint: TypeAlias = Literal["best", "last"]
+RESULTS = Path("runs")
+MAX_LISTED_RUNS = 3  # that a message lists for an ambiguous name
+MAX_SEED = 2**32 - 1
+MAX_SEEDS = 10_000  # most seeds of one command; more are a typing error
 
 
 def option(
@@ -109,22 +121,6 @@ OnlySuite = Annotated[
 Algo = Annotated[
     str, argument("ALGO", "An algorithm of the suite, such as dqn; see: rlbench list algos", completion.algorithms)
 ]
-AlgoGlob = Annotated[
-    str,
-    argument(
-        "ALGO",
-        "An algorithm of the suite, such as dqn, or '*' for all of them; see: rlbench list algos",
-        completion.algorithms,
-    ),
-]
-TaskNames = Annotated[
-    list[str] | None,
-    argument(
-        "[TASK]...",
-        "Task ids or patterns, as 'Pong*', or gym:ID of Gymnasium; default: every documented task of ALGO.",
-        completion.tasks,
-    ),
-]
 Algos = Annotated[
     list[str] | None,
     option(
@@ -137,40 +133,7 @@ Tasks = Annotated[
     list[str] | None,
     option("--task GLOB", "Only tasks of this name or pattern, such as 'Pong*'; may be repeated.", completion.tasks),
 ]
-PlayedTasks = Annotated[
-    list[str] | None, option("--task GLOB", "Another spelling of TASK; may be repeated.", completion.tasks)
-]
 Import = Annotated[str | None, option("--import PACKAGE", "Import this package first, for gym:ID; default: none.")]
-Dataset = Annotated[
-    str | None,
-    option(
-        "--dataset NAME|PATH",
-        "Data to learn from, of suite offline; default: the data set that TASK names.",
-        completion.datasets,
-    ),
-]
-Seeds = Annotated[
-    str | None, option("--seeds 0|0-9|0,3,7", "Seeds to train, one run each; default: 0.", env="RLBENCH_SEEDS")
-]
-Device = Annotated[
-    str,
-    option(
-        "--device auto|cpu|cuda|cuda:N",
-        "Device of the networks; auto: the first NVIDIA GPU, else the CPU.",
-        completion.devices,
-        env="RLBENCH_DEVICE",
-    ),
-]
-EnvTimeout = Annotated[
-    float,
-    option(
-        "--env-timeout SECONDS",
-        "End a run whose environments have not answered for so long.",
-        env="RLBENCH_ENV_TIMEOUT",
-        least=0.1,
-    ),
-]
-
 Quiet = Annotated[bool, option("--quiet", "Show no progress.")]
 Results = Annotated[Path, option("--results DIR", "Write records to this folder.", env="RLBENCH_RESULTS")]
 Records = Annotated[
@@ -234,64 +197,11 @@ Steps = Annotated[
         parser=parse_count,
     ),
 ]
-Until = Annotated[
-    str | None,
-    option(
-        "--until STEPS|P%|informative",
-        "Pause there, at an evaluation, with the state saved; informative: once the reference's curve differs "
-        "from its start. Default: the end.",
-    ),
-]
-UntilDecided = Annotated[bool, option("--until-decided", "Add seeds (3, 5, 8 …) until a verdict.")]
-MostSeeds = Annotated[int | None, option("--most-seeds N", "Last look: 5, 8, 12 or 32; default: 20.")]
 Smoke = Annotated[bool, option("--smoke", "Run the whole path in seconds; the record enters no table.")]
 Json = Annotated[bool, option("--json", "Print one JSON document instead of text.")]
-Jobs = Annotated[
-    str | None,
-    option(
-        "--jobs auto|N",
-        "Train N runs at once, each in its own process; auto: as many as fit. Default: one by one.",
-        completion.jobs,
-    ),
-]
-Executor = Annotated[choices.Executor, option("--executor", "Train on this machine, or on a Ray cluster.")]
-UpdateEngine = Annotated[
-    Literal["auto", "eager", "numpy", "compiled", "cuda-graph"],
-    option(
-        "--update-engine",
-        "Implementation of gradient steps; auto: numpy for small networks, else eager.",
-        env="RLBENCH_UPDATE_ENGINE",
-    ),
-]
-EvalWorkers = Annotated[
-    int | None,
-    option(
-        "--eval-workers N",
-        "Processes that evaluate beside offline training; default: idle cores.",
-        env="RLBENCH_EVAL_WORKERS",
-        least=0,
-    ),
-]
-RayAddress = Annotated[
-    str | None, option("--ray-address HOST:PORT", "Address of a running Ray cluster; default: start one here.")
-]
-Shard = Annotated[str | None, option("--shard i/n", "Take the i-th of n shares of the runs, as 1/8; default: all.")]
-Track = Annotated[
-    list[str] | None,
-    option(f"--track {'|'.join(choices.TRACKERS)}", "Mirror the records there while they grow; may be repeated."),
-]
-TrackDir = Annotated[Path, option("--track-dir DIR", "Folder of the trackers' files.", env="RLBENCH_TRACK_DIR")]
-DryRun = Annotated[bool, option("--dry-run", "Print the runs, and write nothing.")]
-Force = Annotated[bool, option("--force", "Start over; the earlier attempt is kept.")]
-Pipe = Annotated[int | None, option("--pipe", "", hidden=True)]
-
-RESULTS = Path("runs")
-TRACKED = Path("tracked")
-
 Run = Annotated[
     str, argument("RUN", "Its folder, a line of: rlbench list runs, or how its id begins.", completion.runs)
 ]
-MAX_LISTED_RUNS = 3  # that a message lists for an ambiguous name
 
 
 def run_folder(name: str, results: Path | None) -> Path:
@@ -323,3 +233,69 @@ def run_folder(name: str, results: Path | None) -> Path:
         more = ", …" if len(matches) > MAX_LISTED_RUNS else ""
         raise UsageError(f"{name}: {len(matches)} runs have this name: {some}{more}; name one of them")
     return matches[0]
+
+
+def parse_seeds(text: str, source: str = "--seeds") -> tuple[int, ...]:
+    """The seeds in the order they were written.
+
+    Raises:
+        UsageError: a part is not a number or a range, runs backwards, or names a seed twice.
+    """
+    seeds: dict[int, None] = {}
+    for part in text.split(","):
+        for seed in _range(part.strip(), f"{source} {text!r}"):
+            if seed in seeds:
+                raise UsageError(f"{source} {text!r}: seed {seed} is named twice; name each seed once")
+            seeds[seed] = None
+            if len(seeds) > MAX_SEEDS:
+                raise UsageError(f"{source} {text!r}: more than {MAX_SEEDS} seeds; split them over several commands")
+    return tuple(seeds)
+
+
+def seeds_text(seeds: Sequence[int]) -> str:
+    """Format rising seeds as ``parse_seeds`` reads them: ``0-4,7``."""
+    groups = [[seed for _, seed in group] for _, group in groupby(enumerate(seeds), lambda pair: pair[1] - pair[0])]
+    return ",".join(str(group[0]) if len(group) == 1 else f"{group[0]}-{group[-1]}" for group in groups)
+
+
+def _range(part: str, where: str) -> range:
+    match = re.fullmatch(r"([0-9]{1,10})(?:-([0-9]{1,10}))?", part)
+    if match is None:
+        raise UsageError(f"{where}: {part!r} is not a seed; write seeds as 0, 0-9, 0,3,7 or 0-2,7")
+    first = int(match[1])
+    last = int(match[2]) if match[2] else first
+    if last < first:
+        raise UsageError(f"{where}: {part} runs backwards; write {last}-{first}")
+    if last > MAX_SEED:
+        raise UsageError(f"{where}: {last} is too large for a seed; the highest is {MAX_SEED}")
+    return range(first, last + 1)
+
+
+def pauses(text: str | None, specs: Sequence[Spec]) -> Sequence[int | None]:
+    """The steps at which each run pauses, by ``--until``: ``100000``, ``10%`` or ``informative``; None: never.
+
+    Raises:
+        UsageError: ``text`` is none of them, or one of the cells has no informative test step.
+    """
+    if text is None:
+        return [None] * len(specs)
+    if text == "informative":
+        return [_informative(spec) for spec in specs]
+    share = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,4})?)%", text)
+    if share is not None and 0 < float(share[1]) <= 100:
+        return [max(1, round(spec.budget.steps * float(share[1]) / 100)) for spec in specs]
+    with suppress(UsageError):
+        return [parse_count(text)] * len(specs)
+    raise UsageError(f"--until {text}: not a number of steps; write 100000, 10% or informative")
+
+
+def _informative(spec: Spec) -> int:
+    from rlbench.report.equal_steps import reference_curve
+    from rlbench.report.reference_table import cell_of
+
+    curve = reference_curve(cell_of(spec))
+    first = None if curve is None else curve.first_informative()
+    if first is None:
+        why = "has no documented curve" if curve is None else "has no informative test step in its documented curve"
+        raise UsageError(f"--until informative: {spec.name} {why}; write a number of steps, or leave it out")
+    return first

@@ -75,6 +75,18 @@ def escaped(text: str) -> str:
     return "".join(sign if sign.isprintable() or sign in "\n\t" else dumps(sign)[1:-1] for sign in text)
 
 
+def refuse_folder(path: Path, option: str) -> None:
+    """Refuse a path for a new file that is a folder, or in none.
+
+    Raises:
+        UsageError: it is.
+    """
+    if not path.parent.is_dir():
+        raise UsageError(f"{option} {path}: {path.parent} is not a folder; make it first")
+    if path.is_dir():
+        raise UsageError(f"{option} {path}: is a folder; name a file")
+
+
 def write_file(path: Path, content: str | bytes, option: str = "--output") -> None:
     """Write a file whole or not at all; a device, a pipe or an open file is written to, never replaced.
 
@@ -82,10 +94,7 @@ def write_file(path: Path, content: str | bytes, option: str = "--output") -> No
         UsageError: it cannot be written there.
         ResourceExhausted: the disk is full.
     """
-    if not path.parent.is_dir():
-        raise UsageError(f"{option} {path}: {path.parent} is not a folder; make it first")
-    if path.is_dir():
-        raise UsageError(f"{option} {path}: is a folder; name a file")
+    refuse_folder(path, option)
     raw = content.encode() if isinstance(content, str) else content
     with disk.writing(path, elsewhere=f" with {option}", then="run the same command again"):
         if (descriptor := _descriptor(path)) is not None:
@@ -115,12 +124,12 @@ def terminal_width() -> int | None:
 
 def print_note(message: str) -> None:
     """Write a line to stderr that is no error."""
-    write_line(_one_line(message))
+    write_line(printable(message, len(message)))
 
 
 def print_error(message: str) -> None:
     """Write an error to stderr, as one line."""
-    write_line(f"rlbench: {_one_line(message)}")
+    write_line(f"rlbench: {printable(message, len(message))}")
 
 
 def tolerate_narrow_encodings() -> None:
@@ -136,7 +145,3 @@ def write_line(line: str) -> None:
     with suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(line + "\n")
         sys.stderr.flush()
-
-
-def _one_line(message: str) -> str:
-    return printable(message, len(message))

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from rlbench.cli import completion
-from rlbench.cli.options import Json, Records, SuiteOrAll, argument, option, suites_named
+from rlbench.cli.options import Json, Records, SuiteOrAll, argument, option, parse_seeds, suites_named
 from rlbench.cli.output import print_result, print_text, terminal_width
 from rlbench.cli.status import duration
 from rlbench.config.names import steps_text
@@ -56,7 +56,6 @@ def plan(
     of this machine if there are any. --budget puts the cheapest verdict first: a cell that was never run takes three
     seeds, an inconclusive one as many as its verdict asks for. With --json the `include` list is a matrix for CI.
     """
-    from rlbench.cli.choices import parse_seeds
     from rlbench.report.remaining_work import remaining_runs
     from rlbench.report.sources import sources
 

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rlbench import suites
-from rlbench.cli.choices import parse_count
 from rlbench.cli.output import print_note, print_result, print_text
 from rlbench.cli.preflight import check_writable
-from rlbench.config.names import number_text, printable
+from rlbench.config.names import number_text, parse_count, printable
 from rlbench.datasets import (
     checksums,
     dqn_replay,

@@ -20,7 +20,7 @@ from rlbench.config.run import MAX_THREADS, EngineName, Runtime
 from rlbench.errors import RefusedFile, UsageError, suggest_path
 from rlbench.records.store import Record, Store, read_record
 from rlbench.records.types import Epoch, plain
-from rlbench.signals import stop_on_signals
+from rlbench.signals import Stop, stop_on_signals
 
 VALUE = re.compile(r"[\w,=-]{0,40}", re.ASCII)  # value of a variable that chooses threads or instructions
 CLOCKS = ("seconds", "evaluated.seconds", "collected.steps_per_second")
@@ -109,7 +109,8 @@ def _train_again(record: Record, last: int, dataset: Path | None) -> tuple[dict[
         data = check_data(record.spec, runtime)
     except UsageError as error:
         raise UsageError(f"{record.folder}: {error}; or name the file that it learned from with --dataset") from None
-    with TemporaryDirectory(prefix="rlbench-replay-") as place, stop_on_signals("setup") as stop:
+    stop = Stop(phase="setup")
+    with TemporaryDirectory(prefix="rlbench-replay-") as place, stop_on_signals(stop):
         check_memory([record.spec], runtime)
         store = Store.lock(record.spec, Path(place), {})
         if store is None:

@@ -14,8 +14,8 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from rlbench import faults, suites
-from rlbench.cli.choices import parse_count
 from rlbench.config.canonical import SELECTORS, fields, meanings
+from rlbench.config.names import parse_count
 from rlbench.config.overrides import DOTS, Setting, apply_settings, flatten, parse
 from rlbench.config.run import Spec
 from rlbench.config.tasks import AtariTask, OfflineTask

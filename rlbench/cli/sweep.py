@@ -5,32 +5,29 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from rlbench.cli import choices
-from rlbench.cli.choices import pauses
 from rlbench.cli.dataset_option import Data, refuse_other_data, steps_of
+from rlbench.cli.options import pauses
 from rlbench.cli.output import print_note
 from rlbench.config.run import Runtime
 from rlbench.errors import UsageError
 from rlbench.records import files
 from rlbench.records.machine import available_memory, omp_threads
 from rlbench.records.store import folder_of
-from rlbench.signals import stop_on_signals
+from rlbench.signals import Stop, stop_on_signals
 from rlbench.sweep.plan import Job, Machine, fewer_threads, jobs_of, worker_count
 from rlbench.sweep.scheduler import Sweep
 
 if TYPE_CHECKING:
     from rlbench.cli.progress_display import Lines
     from rlbench.config.run import EngineName, Spec
-    from rlbench.signals import Stop
     from rlbench.sweep.events import Ending
-    from rlbench.sweep.plan import Order
     from rlbench.sweep.scheduler import Executor
 
 GPU_DRIVERS = ("/proc/driver/nvidia", "/dev/kfd", "/dev/dxg")
@@ -57,7 +54,7 @@ class SweepOptions:
     force: bool
     quiet: bool
     jobs: str | None  # number of worker processes, or auto; None: no workers
-    executor: choices.Executor
+    executor: Literal["local", "ray"]
     address: str | None
     pipe: int | None = None  # to the parent of a worker
 
@@ -98,16 +95,15 @@ def repeated_settings(config: Path | None, environ: Mapping[str, str], sets: Seq
 
 def sweep(specs: Sequence[Spec], options: SweepOptions) -> tuple[list[Ending], int | None]:
     """Run every spec to its end; return the endings and the number of the signal that stopped the sweep."""
-    runtime, until = options.runtime, pauses(options.until, specs)
+    untils, stop = pauses(options.until, specs), Stop()
     with (
-        _executor(specs, options, runtime) as (planned, make_executor),
-        stop_on_signals() as stop,
+        _executor(specs, options, stop) as (planned, executor),
+        stop_on_signals(stop),
         _display(planned, options) as display,
     ):
-        jobs = [replace(job, until=None if until is None else until(job.spec)) for job in planned]
-        executor = make_executor(stop)
+        jobs = [replace(job, until=until) for job, until in zip(planned, untils, strict=True)]
         try:
-            check = partial(refuse_other_data, runtime=runtime)
+            check = partial(refuse_other_data, runtime=options.runtime)
             endings = Sweep(jobs, executor, display, stop, force=options.force, check=check).run()
         except BaseException:
             executor.kill()
@@ -127,9 +123,7 @@ def _display(jobs: Sequence[Job], options: SweepOptions) -> AbstractContextManag
 
 
 @contextmanager
-def _executor(
-    specs: Sequence[Spec], options: SweepOptions, runtime: Runtime
-) -> Iterator[tuple[list[Job], Callable[[Stop], Executor]]]:
+def _executor(specs: Sequence[Spec], options: SweepOptions, stop: Stop) -> Iterator[tuple[list[Job], Executor]]:
     from rlbench.cli.inline import Inline
     from rlbench.cli.preflight import check_resources
     from rlbench.sweep.local import Local
@@ -137,12 +131,12 @@ def _executor(
     limit = parse_jobs(options.jobs)
     threads_per_run = omp_threads()
     if options.executor == "ray":
-        with _cluster(specs, options, limit, threads_per_run or 1) as (jobs, cluster):
-            yield jobs, lambda _: cluster
+        with _cluster(specs, options, limit, threads_per_run or 1) as planned:
+            yield planned
     elif options.jobs is None:
-        check_resources(list(specs), runtime, options.results)
+        check_resources(list(specs), options.runtime, options.results)
         jobs = [Job(spec=spec, folder=folder_of(spec, options.results)) for spec in specs]
-        yield jobs, lambda stop: Inline(runtime, options.results, stop)
+        yield jobs, Inline(options.runtime, options.results, stop)
     else:
         machine = Machine(
             cores=len(os.sched_getaffinity(0)), memory=available_memory(), gpus=_free_gpus(options.device)
@@ -151,7 +145,7 @@ def _executor(
         steps = steps_of(options.dataset)
         jobs = jobs_of(specs, options.results, machine, processes, threads_per_run, options.eval_workers, steps)
         _note_rounding(jobs, machine)
-        yield jobs, lambda _: Local(machine, processes, command_line(options))
+        yield jobs, Local(machine, processes, partial(command_line, options))
 
 
 @contextmanager
@@ -173,7 +167,8 @@ def _cluster(
             results, steps = options.results.absolute(), steps_of(options.dataset)
             jobs = jobs_of(specs, results, machine, len(specs), threads, options.eval_workers, steps)
             _note_rounding(jobs, machine)
-            executor = Cluster(ray, options.results, command_line(options), most=limit, gpu=min(free, default=0))
+            command = partial(command_line, options)
+            executor = Cluster(ray, options.results, command, most=limit, gpu=min(free, default=0))
             try:
                 yield jobs, executor
             finally:
@@ -189,27 +184,22 @@ def _note_rounding(jobs: Sequence[Job], machine: Machine) -> None:
         print_note(reason)
 
 
-def command_line(options: SweepOptions) -> Callable[[Order], list[str]]:
-    """Return a function that builds the command line of one job."""
-
-    def arguments(order: Order) -> list[str]:
-        spec = order.job.spec
-        files.refuse_links(order.job.folder, options.results)  # another may have linked it since the sweep began
-        return [
-            *("run", spec.suite, spec.algorithm, "--task", spec.task.id, "--seeds", str(spec.seed)),
-            *("--results", str(options.results.absolute()), "--device", order.device or options.device),
-            *(word for text in options.sets for word in ("--set", text)),
-            *(("--steps", str(options.steps)) if options.steps is not None else ()),
-            *("--env-timeout", str(options.env_timeout), "--eval-workers", str(order.job.eval_workers)),
-            *("--update-engine", options.update_engine),
-            *(("--dataset", options.dataset) if options.dataset is not None else ()),
-            *(("--import", options.package) if options.package is not None else ()),
-            *(("--until", options.until) if options.until is not None else ()),
-            *(("--smoke",) if options.smoke else ()),
-            *(("--force",) if order.force else ()),
-        ]
-
-    return arguments
+def command_line(options: SweepOptions, job: Job, device: str | None) -> list[str]:
+    """Build the command line of one job, on ``device`` or the requested one; the executor adds ``--force``."""
+    spec = job.spec
+    files.refuse_links(job.folder, options.results)  # another may have linked it since the sweep began
+    return [
+        *("run", spec.suite, spec.algorithm, "--task", spec.task.id, "--seeds", str(spec.seed)),
+        *("--results", str(options.results.absolute()), "--device", device or options.device),
+        *(word for text in options.sets for word in ("--set", text)),
+        *(("--steps", str(options.steps)) if options.steps is not None else ()),
+        *("--env-timeout", str(options.env_timeout), "--eval-workers", str(job.eval_workers)),
+        *("--update-engine", options.update_engine),
+        *(("--dataset", options.dataset) if options.dataset is not None else ()),
+        *(("--import", options.package) if options.package is not None else ()),
+        *(("--until", options.until) if options.until is not None else ()),
+        *(("--smoke",) if options.smoke else ()),
+    ]
 
 
 def _free_gpus(device: str) -> tuple[int, ...]:

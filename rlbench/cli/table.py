@@ -1,16 +1,30 @@
-"""``rlbench table``: documented and measured scores, cell by cell."""
+"""``rlbench table``: documented and measured scores; ``rlbench compare``: two folders or algorithms side by side."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from rlbench.cli.options import Algos, Json, Records, Reference, References, SuiteOrAll, Tasks, option, suites_named
-from rlbench.cli.output import print_note, print_text, terminal_width, write_file
+from rlbench.cli import completion
+from rlbench.cli.options import (
+    Algos,
+    Json,
+    OnlySuite,
+    Records,
+    Reference,
+    References,
+    SuiteOrAll,
+    Tasks,
+    argument,
+    option,
+    suites_named,
+)
+from rlbench.cli.output import print_note, print_result, print_text, terminal_width, write_file
 from rlbench.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
 
 SUFFIXES = {".md": "md", ".csv": "csv", ".json": "json", ".html": "html", ".htm": "html", ".tex": "latex"}
 
@@ -44,25 +58,25 @@ def table(
     from rlbench.report.sources import sources
     from rlbench.report.tables import TEXTS, to_rich
 
-    form = _format(style, output, json=json)
+    form = style or ("json" if json else SUFFIXES.get(output.suffix.lower(), "rich") if output else "rich")
+    if json and form != "json":
+        raise UsageError(f"--json and --format {form} contradict each other; give one of them")
     if parity:
-        _parity(suite, algo or [], task or [], results, form, output)
-        return
-    cells = sources(results).cells(suites_named([suite], results))
-    keys = matching([cell.key for cell in cells], suite, algorithms=algo or (), tasks=task or ())
-    rows = [cell for cell in cells if cell.key in keys]
-    algorithms = {cell.key[:2] for cell in rows}
-    pooled_cells = [row for row in pooled_rows(cells) if (row.suite, row.algorithm) in algorithms]
-    if results is not None and not results.exists():
-        print_note(f"{results}: no such folder, so nothing has been measured")
-    width = terminal_width() if output is None and form == "rich" else None
-    text = TEXTS[form](rows, pooled_cells) if width is None else to_rich(rows, pooled_cells, width=width)
+        text = _parity(suite, algo or (), task or (), results, form)
+    else:
+        cells = sources(results).cells(suites_named([suite], results))
+        keys = matching([cell.key for cell in cells], suite, algorithms=algo or (), tasks=task or ())
+        rows = [cell for cell in cells if cell.key in keys]
+        algorithms = {cell.key[:2] for cell in rows}
+        pooled_cells = [row for row in pooled_rows(cells) if (row.suite, row.algorithm) in algorithms]
+        if results is not None and not results.exists():
+            print_note(f"{results}: no such folder, so nothing has been measured")
+        width = terminal_width() if output is None and form == "rich" else None
+        text = TEXTS[form](rows, pooled_cells) if width is None else to_rich(rows, pooled_cells, width=width)
     print_text(text) if output is None else write_file(output, text)
 
 
-def _parity(
-    suite: str, algos: Sequence[str], tasks: Sequence[str], results: Path | None, style: str, output: Path | None
-) -> None:
+def _parity(suite: str, algos: Sequence[str], tasks: Sequence[str], results: Path | None, style: str) -> str:
     from rlbench.report.parity import TEXTS
     from rlbench.report.reference_scores import matching, primary_references
     from rlbench.report.sources import sources
@@ -70,20 +84,47 @@ def _parity(
     if style not in TEXTS:
         raise UsageError(f"--parity: cannot be written as {style}; choose --format {', '.join(TEXTS)}")
     suites = suites_named([suite], results)
-    rows = sources(results).parity(suites)
-    cells = dict.fromkeys([*(key for name in suites for key in primary_references(name)), *(row.key for row in rows)])
+    parity = sources(results).parity(suites)
+    cells = dict.fromkeys([*(key for name in suites for key in primary_references(name)), *(row.key for row in parity)])
     keys = matching(list(cells), suite, algorithms=algos, tasks=tasks)
-    rows = [row for row in rows if row.key in keys]
+    rows = [row for row in parity if row.key in keys]
     if not rows:
         raise UsageError(
             f"--parity: no such cell of {suite} has two runs of rlbench and two curves; see: rlbench import --help"
         )
-    text = TEXTS[style](rows)
-    print_text(text) if output is None else write_file(output, text)
+    return TEXTS[style](rows)
 
 
-def _format(style: str | None, output: Path | None, *, json: bool) -> str:
-    form = style or ("json" if json else SUFFIXES.get(output.suffix.lower(), "rich") if output else "rich")
-    if json and form != "json":
-        raise UsageError(f"--json and --format {form} contradict each other; give one of them")
-    return form
+def compare(
+    first: Annotated[
+        str,
+        argument(
+            "A",
+            "A results folder or an algorithm, or one of its settings as DIR@lr=0.01 or dqn@lr=0.01.",
+            completion.sides,
+        ),
+    ],
+    second: Annotated[str, argument("B", "Another of the same sort.", completion.sides)],
+    *,
+    suite: OnlySuite = None,
+    at: Annotated[
+        bool, option("--at", "Compare at equal steps: the largest that both have reached, however far runs are.")
+    ] = False,
+    results: Records = None,
+    references: References = None,
+    reference: Reference = None,
+    json: Json = False,
+) -> None:
+    """Compare two results folders, or two algorithms.
+
+    Of each cell the documented runs are taken, or else those of its only other setting, or of A@SETTING; cells of two
+    folders that differ in task, protocol, budget or data are named and left out. Task by task and together:
+    interquartile means, with intervals from five seeds on, and the probability that a run of B beats one of A.
+    """
+    del references, reference  # their callbacks have selected them
+    from rlbench.report.compare import compare as compared
+    from rlbench.report.compare import comparison_document, comparison_text
+    from rlbench.report.sources import sources
+
+    comparison = compared(first, second, sources(results), suite, at=at)
+    print_result(comparison_document(comparison), comparison_text(comparison, terminal_width()), json=json)

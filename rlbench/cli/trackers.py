@@ -19,7 +19,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from rlbench import disk
-from rlbench.cli.choices import TRACKERS
 from rlbench.cli.output import print_note
 from rlbench.errors import RefusedFile, UnknownName, UsageError
 from rlbench.records.files import record_stamps
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from rlbench.config.run import Spec
     from rlbench.records.store import Record
 
+TRACKERS: Final = ("tensorboard", "wandb")
 INTERVAL: Final = 1.0  # seconds between two looks at the records
 PATIENCE: Final = 25.0  # seconds that the end of the command waits for trackers; schedulers kill 30 s after SIGTERM
 ENDED: Final = {"done": 0, "failed": 1}  # exit codes that W&B shows as finished and failed

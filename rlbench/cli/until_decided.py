@@ -19,6 +19,7 @@ from rlbench.records.looks import (
     refuse_other_design,
 )  # fmt: skip
 from rlbench.records.store import folder_of
+from rlbench.report.verdict import DECIDED, MIN_SEEDS, power
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from rlbench.report.reference_table import CellKey
     from rlbench.sweep.events import Ending
 
-DECIDED = ("REPRODUCED", "BELOW", "ABOVE")
 LITTLE_POWER = 0.5  # power of the last look, without a difference, below which a command warns
 
 
@@ -95,7 +95,6 @@ def cells_of(specs: Sequence[Spec], results: Path, design: tuple[Look, ...]) -> 
     """
     from rlbench.report.reference_table import cell_of
     from rlbench.report.run_index import Runs, gather
-    from rlbench.report.verdict import MIN_SEEDS
 
     groups: dict[Path, list[Spec]] = {}
     for spec in specs:
@@ -163,13 +162,6 @@ def decision_rows(cells: Sequence[SequentialCell], results: Path) -> Iterator[di
         }
 
 
-def decision_sentence(row: dict[str, object]) -> str:
-    """Format a row: ``mujoco/sac/HalfCheetah-v4: REPRODUCED at look 2 of 5, 5 seeds``."""
-    place = f"{row['suite']}/{row['algorithm']}/{row['dataset'] or row['task']}"
-    goes_on = "" if row["verdict"] in DECIDED or row["look"] == row["looks"] else "; the same command goes on"
-    return f"{place}: {row['verdict']} at look {row['look']} of {row['looks']}, {row['seeds']} seeds{goes_on}"
-
-
 def _undecided(
     cells: Sequence[SequentialCell], results: Path, visited: Collection[Path]
 ) -> list[tuple[SequentialCell, int]]:
@@ -195,7 +187,6 @@ def _rows(cells: Sequence[SequentialCell], results: Path) -> dict[CellKey, Cell]
 def _refuse_undecidable(key: CellKey, spec: Spec, last: Look) -> None:
     from rlbench.report.reference_scores import comparable, margin, margin_reaches_random, primary_references
     from rlbench.report.reference_table import OPTIMUM, reference_spec
-    from rlbench.report.verdict import power
 
     usual = reference_spec(spec.suite, spec.algorithm, spec.task.id, getattr(spec.task, "dataset", ""))
     if usual is None or usual.id != spec.id:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from rlbench import disk
+from rlbench.cli.output import refuse_folder
 from rlbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,9 +38,7 @@ def refusal_of(path: Path) -> str | None:
     """
     if path.suffix.lower() not in ENDINGS:
         raise UsageError(f"--video {path}: a video ends in {' or '.join(ENDINGS)}; name it so")
-    if path.is_dir() or not path.parent.is_dir():
-        what = "is a folder; name a file" if path.is_dir() else f"{path.parent} is not a folder; make it first"
-        raise UsageError(f"--video {path}: {what}")
+    refuse_folder(path, "--video")
     if path.suffix.lower() == ".gif":
         return None
     program = shutil.which("ffmpeg")
@@ -123,11 +122,10 @@ class Mp4Writer:
 
     def _start_encoder(self, height: int, width: int) -> subprocess.Popen[bytes]:
         times = 2 if width < SMALL else 1
-        size = (
-            f"scale={-(-width * times // 2) * 2}:{-(-height * times // 2) * 2}:flags=neighbor"  # H.264 wants even ones
-        )
+        even_width, even_height = (-(-side * times // 2) * 2 for side in (width, height))  # as H.264 wants them
         words = [self._program, "-y", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24"]
-        words += ["-s", f"{width}x{height}", "-r", f"{1 / self._seconds:.6f}", "-i", "-", "-an", "-vf", size]
+        words += ["-s", f"{width}x{height}", "-r", f"{1 / self._seconds:.6f}", "-i", "-", "-an"]
+        words += ["-vf", f"scale={even_width}:{even_height}:flags=neighbor"]
         words += ["-pix_fmt", "yuv420p", "-movflags", "+faststart", "-f", "mp4", str(self._path)]
         silent = subprocess.DEVNULL
         return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=silent, stderr=silent)  # noqa: S603 - our own words

@@ -1,4 +1,4 @@
-"""Valid names in a ``Spec``: plain words for a path, a terminal, a table, a spreadsheet and TeX.
+"""Valid names in a ``Spec``, plain words for a path, a terminal, a table, a spreadsheet and TeX, and texts of numbers.
 
 They also come from records of others. ``config/run.py`` checks every text of a ``Spec`` with ``check_name``; readers
 that validate no whole ``Spec`` call it themselves.
@@ -7,7 +7,10 @@ that validate no whole ``Spec`` call it themselves.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Final
+
+from rlbench.errors import UsageError
 
 NAME: Final = re.compile(r"\w[\w .,:+=@~()-]*")
 MAX_NAME_LENGTH: Final = 200  # letters; a file system takes 255 bytes
@@ -66,6 +69,21 @@ def steps_text(steps: int) -> str:
         if steps >= unit and steps % (unit // 10) == 0:
             return f"{steps / unit:g}{name}"
     return str(steps)
+
+
+def parse_count(text: str | int, option: str = "--steps") -> int:
+    """Parse a number of steps: ``100000``, ``100_000``, ``1e5``, ``100k`` or ``1M``.
+
+    Raises:
+        UsageError: the text is no whole number of at least 1.
+    """
+    digits = str(text).replace("_", "").replace(",", "")
+    unit = {"k": 1e3, "K": 1e3, "M": 1e6}.get(digits[-1:], 1.0)
+    with suppress(ValueError, OverflowError):
+        count = round(float(digits[:-1] if unit > 1 else digits) * unit, 6)
+        if 1 <= count <= 1e15 and count.is_integer():
+            return int(count)
+    raise UsageError(f"{option} {text}: no whole number of steps; write it as 100000, 1e5, 100k or 1M")
 
 
 def clean_texts(tree: object) -> object:

@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from pydantic import TypeAdapter, ValidationError
+
 from rlbench import disk, faults
 from rlbench.errors import RefusedFile
 from rlbench.records import files, manifest
@@ -81,16 +83,19 @@ class Resumption(NamedTuple):
     environment: Mapping[str, object]  # the values that differ
 
 
-def resumptions(metadata: Mapping[str, object]) -> list[Resumption]:
-    """Parse the resumptions in a record's metadata.
+_RESUMPTIONS = TypeAdapter(list[Resumption])
+
+
+def resumptions(metadata: Mapping[str, object], path: Path) -> list[Resumption]:
+    """Parse the resumptions in the metadata of a record, which the file ``path`` holds.
 
     Raises:
-        TypeError: the metadata is malformed.
+        RefusedFile: the metadata is malformed.
     """
-    lines = metadata.get("resumed", [])
-    if not isinstance(lines, list):
-        raise TypeError("resumed: not a list")
-    return [_resumption(line) for line in lines]
+    try:
+        return _RESUMPTIONS.validate_python(metadata.get("resumed", []), strict=True)
+    except ValidationError:
+        raise RefusedFile(f"{path}: not a record of this schema; restore it, or start over with --force") from None
 
 
 def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int) -> None:
@@ -98,7 +103,7 @@ def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int)
     path = folder / "spec.json"
     metadata = files.read_sealed(path)
     first = metadata.get("environment")
-    later = resumptions(metadata)
+    later = resumptions(metadata, path)
     earlier = dict(first) if isinstance(first, dict) else {}
     for resumption in later:
         earlier.update(resumption.environment)
@@ -116,13 +121,6 @@ def _saved_threads(folder: Path) -> dict[str, object]:
         threads = manifest.read_manifest(manifest.current(folder / "checkpoint" / "resume")).values.get("threads")
         return {} if threads is None else {"torch_threads": threads}
     return {}
-
-
-def _resumption(line: object) -> Resumption:
-    epoch, environment = (line.get("epoch"), line.get("environment")) if isinstance(line, dict) else (None, None)
-    if not isinstance(epoch, int) or not isinstance(environment, dict):
-        raise TypeError("resumed: not an environment")
-    return Resumption(epoch, environment)
 
 
 def attempt_count(folder: Path) -> int:

@@ -28,7 +28,7 @@ from rlbench.config.names import clean_texts, printable
 from rlbench.config.run import Spec, recorded_settings
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.records import files
-from rlbench.records.attempts import Resumption, note_resumption, resumptions
+from rlbench.records.attempts import note_resumption, resumptions
 from rlbench.records.locks import FolderLock
 from rlbench.records.types import Epoch, Outcome, plain
 
@@ -96,7 +96,7 @@ def _read_record(folder: Path) -> Record:
             f"{folder / 'epochs.jsonl'}: holds {len(epochs)} epochs, outcome.json counts {outcome.epochs}; restore it"
         )
     environment = clean_texts(metadata.get("environment"))
-    later = _resumptions({"resumed": clean_texts(metadata.get("resumed", []))}, path)
+    later = resumptions({"resumed": clean_texts(metadata.get("resumed", []))}, path)
     return Record(
         folder=folder,
         spec=spec,
@@ -388,10 +388,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def _resumptions(metadata: Mapping[str, object], path: Path) -> list[Resumption]:
-    try:
-        return resumptions(metadata)
-    except TypeError:
-        raise RefusedFile(f"{path}: not a record of this schema; restore it, or start over with --force") from None

@@ -64,9 +64,8 @@ def _updated(line: object) -> object:
     """The means of a line, beside their count; those of older lines of ICM in a branch ``learned`` too."""
     if not isinstance(line, dict):
         return line
-    metrics = line.get("learned", {})
-    numbers = {**(metrics if isinstance(metrics, dict) else {"learned": metrics}), **line}
-    numbers.pop("learned" if isinstance(metrics, dict) else "", None)
+    branch = line["learned"] if isinstance(line.get("learned"), dict) else {}
+    numbers = {name: value for name, value in {**branch, **line}.items() if value is not branch}
     count = numbers.pop("count", None)
     for name, value in [("count", count), *numbers.items()]:
         if not METRIC.fullmatch(name) or type(value) not in {int, float} or not abs(value) <= sys.float_info.max:
@@ -125,8 +124,7 @@ class Outcome(StepCounts):
 
 
 Estimator = Literal[
-    "best-of-run", "max-of-mean", "max-of-iqm", "final", "final-iqm", "raw", "as-printed",
-    "normalized", "normalized-best", "normalized-final", "normalized-last-ten",
-    "normalized-best-of-last-two",
+    "best-of-run", "max-of-mean", "max-of-iqm", "final", "final-iqm", "raw", "as-printed", "normalized",
+    "normalized-best", "normalized-final", "normalized-last-ten", "normalized-best-of-last-two",
 ]  # fmt: skip
 """The estimator of a score from a run's evaluations; see ``data/README.md``."""

@@ -44,6 +44,7 @@ from rlbench.report.run_index import Runs, counts_by_setting, gather, imported_r
 from rlbench.report.runs import UNKNOWN, DatasetReturns, Run, dataset_returns, recorded_returns, remarks
 from rlbench.report.verdict import (
     ALPHA,
+    DECIDED,
     MAX_MORE_SEEDS,
     UNDECIDABLE,
     CellTest,
@@ -309,7 +310,7 @@ def _caveats(cell: Cell, runs: Runs) -> Iterator[str]:
     several = reference.source == OPTIMUM or (reference.n or 1) > 1  # a single run has its resolution for a spread
     if several and word == "REPRODUCED" and cell.margin == reference.std:
         yield "the margin is the documented std"
-    if several and word in {"REPRODUCED", "BELOW", "ABOVE"} and len(set(seeds)) == 1 and not reference.std:
+    if several and word in DECIDED and len(set(seeds)) == 1 and not reference.std:
         rate = 1 - ALPHA ** (1 / len(seeds))  # the highest at which no failure in so many is still that likely
         at_peak = "at the peak " if centre else ""
         hidden = "" if centre or word == "BELOW" else f"; a failure rate of up to {rate:.0%} cannot be excluded"

@@ -202,10 +202,10 @@ def _attempt(folder: Path) -> Attempt:
     try:
         files.refuse_link(folder)
         metadata = files.read_sealed(folder / "spec.json")
-        environments = [metadata.get("environment"), *(line.environment for line in resumptions(metadata))]
+        environments = [metadata.get("environment"), *(line.environment for line in resumptions(metadata, folder))]
         path = folder / "outcome.json"
         outcome = files.read_sealed(path) if path.exists() else {"status": "interrupted"}
-    except (RefusedFile, UsageError, TypeError):
+    except (RefusedFile, UsageError):
         return Attempt(folder.name, "damaged", "", {})
     reason = printable(str(outcome.get("reason")))
     last = ChainMap(*(values for part in environments[::-1] if isinstance(values := clean_texts(part), dict)))

@@ -27,6 +27,7 @@ POWER = 0.8  # probability that the number of further seeds named by a verdict w
 UNDECIDABLE = "undecidable at any number of seeds"  # because of the standard error of the reference
 
 Word = Literal["REPRODUCED", "ABOVE", "BELOW", "INCONCLUSIVE", "CONSISTENT", "NOT COMPARABLE", "PARTIAL", "NOT RUN"]
+DECIDED = ("REPRODUCED", "BELOW", "ABOVE")
 TestWord = Literal["INCONCLUSIVE", "CONSISTENT", "REPRODUCED"]
 RANK: dict[TestWord, int] = {"INCONCLUSIVE": 0, "CONSISTENT": 1, "REPRODUCED": 2}
 

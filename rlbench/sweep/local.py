@@ -19,7 +19,7 @@ from rlbench.errors import RlbenchError
 from rlbench.records import attempts
 from rlbench.records.machine import available_memory
 from rlbench.sweep.events import Event, Exited, from_line
-from rlbench.sweep.plan import Job, Machine, Order, Placement, place
+from rlbench.sweep.plan import Job, Machine, Placement, place
 
 PATIENCE = 25.0  # seconds that a process has to save its state and end
 
@@ -84,8 +84,8 @@ def environment(threads: int, environ: Mapping[str, str]) -> dict[str, str]:
 
 POLL_SECONDS = 0.2  # seconds between two looks at the free memory
 
-CommandLine = Callable[[Order], Sequence[str]]
-"""Returns the command line of an order."""
+CommandLine = Callable[[Job, str | None], Sequence[str]]
+"""Returns the command line of a job on a device; None: the requested one."""
 
 
 class Local:
@@ -115,8 +115,9 @@ class Local:
         placement = self._place(job)
         if placement is None:
             raise RlbenchError(f"{job.name}: started without room")
-        order = Order(job, None if placement.gpu is None else f"cuda:{placement.gpu}", force)
-        worker = Worker(self.command(order), job.folder, environment(job.threads, os.environ))
+        command = self.command(job, None if placement.gpu is None else f"cuda:{placement.gpu}")
+        command = [*command, *(["--force"] if force else [])]
+        worker = Worker(command, job.folder, environment(job.threads, os.environ))
         self._workers[job.name] = (placement, worker)
 
     def events(self, seconds: float) -> list[tuple[Job, Event]]:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from rlbench.config.footprint import Footprint, eval_worker_count, footprint, size_text, useful_threads
 from rlbench.config.names import count_text
@@ -54,14 +53,6 @@ class Placement:
 
     job: Job
     gpu: int | None = None
-
-
-class Order(NamedTuple):
-    """One start of a job."""
-
-    job: Job
-    device: str | None = None  # None: as requested
-    force: bool = False  # start over
 
 
 def parse_shard(text: str) -> slice:

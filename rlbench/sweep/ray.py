@@ -23,7 +23,7 @@ from rlbench.errors import UsageError
 from rlbench.records.types import Progress
 from rlbench.sweep.events import Event, Exited
 from rlbench.sweep.local import PATIENCE, CommandLine, Worker, environment
-from rlbench.sweep.plan import Job, Order
+from rlbench.sweep.plan import Job
 
 INTERVAL = 2.0  # seconds between two Progress events of a task
 POLL_SECONDS = 5.0  # seconds between two looks at the number of machines
@@ -133,7 +133,8 @@ class Cluster:
 
     def start(self, job: Job, *, force: bool) -> None:
         """Submit a job to the cluster."""
-        task = RayJob(job=job, command=tuple(self.command(Order(job, None, force))), marker=Path(self._marker.name))
+        command = (*self.command(job, None), *(["--force"] if force else []))
+        task = RayJob(job=job, command=command, marker=Path(self._marker.name))
         gpus = 0.0 if not job.gpu else min(1.0, -(-20 * job.gpu // self.gpu) / 20) if self.gpu else 1.0
         options = self._remote.options(num_cpus=job.threads, memory=job.memory, num_gpus=gpus, name=job.name)
         self._tasks[job.name] = job, options.remote(task)

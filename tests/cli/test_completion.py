@@ -13,7 +13,6 @@ from tests.commands import run_process
 from tests.conftest import Capture, Patch, RecordRun
 from tests.laws.layers import HEAVY
 from tests.laws.source import ROOT
-from tests.laws.test_light_start import SLOW_TO_START, WITHOUT
 
 Offered = Callable[[str], list[str]]
 
@@ -114,6 +113,16 @@ def test_completion_offers_run_folders(offered: Offered, record_run: RecordRun) 
     assert offered("rlbench verify r")
 
 
+SLOW_TO_START = {"numpy", "scipy", "pandas", "matplotlib", "h5py"}
+
+WITHOUT = """
+import sys
+sys.modules.update(dict.fromkeys({missing!r}))
+from rlbench.cli.app import main
+sys.exit(main({arguments!r}))
+"""
+"""The command line in a Python without some packages: a name bound to None in sys.modules cannot be imported."""
+
 LINES = ["", "run ", "run atari dqn --task Po", "run atari dqn --set algo.l", "verify ", "table toy --format "]
 
 
@@ -123,12 +132,19 @@ LINES = ["", "run ", "run atari dqn --task Po", "run atari dqn --set algo.l", "v
     [*((line, HEAVY | SLOW_TO_START) for line in LINES), ("data show rlb-", HEAVY | SLOW_TO_START - {"numpy"})],
 )
 def test_completion_needs_nothing_that_takes_long_to_import(line: str, missing: set[str]) -> None:
-    code = WITHOUT.format(missing=sorted(missing), arguments=())
+    code = WITHOUT.format(missing=sorted(missing), arguments=[])
     words = ["rlbench", *line.split(" ")]
     environ = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1), "_RLBENCH_COMPLETE": "complete_bash"}
     done = run_process([sys.executable, "-c", code], cwd=ROOT, **environ)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.strip()
+
+
+@pytest.mark.slow
+def test_blocked_imports_are_really_blocked() -> None:
+    words = ["run", "toy", "dqn", "--task", "Catch", "--smoke"]
+    code = WITHOUT.format(missing=sorted(HEAVY), arguments=words)
+    assert run_process([sys.executable, "-c", code]).returncode != 0
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""``check`` and ``baseline`` on the command line: exit codes, files and refusals."""
+"""``check`` and ``baseline`` on the command line: exit codes, files and refusals, and the gate at equal steps."""
 
 import json
 from pathlib import Path
@@ -137,37 +137,6 @@ def test_a_file_that_is_no_baseline_is_refused_in_one_line(text: str | None, wor
     assert words in output and len(output.splitlines()) == 1
 
 
-def test_speeds_are_compared_only_on_the_baselines_machines(record_run: RecordRun, capsys: Capture) -> None:
-    for seed in range(5):
-        toy(record_run, 0.9, seed, noise=0.01 * seed)
-    assert main(["baseline", "save", "base.json"]) == 0
-    content = json.loads(Path("base.json").read_text(encoding="utf-8"))
-    del content["checksum"]
-    own = content["machines"][0]
-    for machine, words in ((own, {"PASSED", "SLOWER"}), ("another machine", {"PASSED"})):
-        content["machines"] = [machine]
-        content["cells"][0]["speeds"] = {machine: [1e9] * 5}
-        Path("base.json").write_text(files.seal(content), encoding="utf-8")
-        for path in Path("results").rglob("epochs.jsonl"):
-            epoch_lines = [
-                {**json.loads(line), "updated": {"count": 1, "loss": 0.0, "q": 0.0}}
-                for line in path.read_text(encoding="utf-8").splitlines()
-            ]
-            path.write_text("".join(files.seal(_unsealed(line)) + "\n" for line in epoch_lines), encoding="utf-8")
-        capsys.readouterr()
-        main(["check", "toy", "--baseline", "base.json", "--other-machine", "--json"])
-        assert {f["word"] for f in json.loads(capsys.readouterr().out)["findings"]} == words
-
-
-def _unsealed(line: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in line.items() if name != "checksum"}
-
-
-def test_a_flipped_digit_in_a_baseline_is_noticed(saved: Path) -> None:
-    saved.write_text(saved.read_text(encoding="utf-8").replace("0.9", "0.8", 1), encoding="utf-8")
-    assert "checksum" in stderr_of(f"baseline show {saved}")
-
-
 def test_baseline_is_printed_and_deterministic(saved: Path) -> None:
     assert "toy/dqn/Catch  0.90 over 5" in stdout_of(f"baseline show {saved}")
     assert main(["baseline", "save", "again.json", "--results", "before"]) == 0
@@ -202,3 +171,25 @@ def test_ci_systems_get_junit_and_markdown(record_run: RecordRun, saved: Path) -
 def test_invalid_baseline_action_exits_2(line: tuple[str, ...], record_run: RecordRun) -> None:
     toy(record_run, 0.9, 0)
     assert main(list(line)) == 2
+
+
+@pytest.mark.parametrize(("level", "word"), [(0.0, "TOO EARLY"), (1.0, "TOO EARLY"), (-2000.0, "BEHIND")])
+def test_check_gates_at_equal_steps(
+    level: float, word: str, record_run: RecordRun, tmp_path: Path, capsys: Capture
+) -> None:
+    lengths = {0.0: [1] * 3, 1.0: [2] * 3 + [3] * 3}.get(level, [21] * 3)  # epochs: 0, 5,000, 10,000, 100,000 steps
+    for seed, epochs in enumerate(lengths):
+        means = [level + seed % 3] * epochs
+        record_run(means, suite="mujoco", algo="sac", task="HalfCheetah-v4", seed=seed, status="interrupted")
+    where = ["--results", str(tmp_path / "results"), "--json"]
+    assert main(["check", "mujoco", "--at", *where]) == (3 if word == "BEHIND" else 0)
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert word in {finding["word"] for finding in findings if finding["algorithm"] == "sac"}
+    assert main(["check", "mujoco", "--pooled", *where]) == 0
+
+
+def test_plan_prices_the_first_informative_checkpoint(tmp_path: Path) -> None:
+    rows = {
+        row["task"]: row for row in json_of(f"plan mujoco sac --at informative --json --results {tmp_path}")["include"]
+    }
+    assert (rows["HalfCheetah-v4"]["until"], rows["HalfCheetah-v4"]["steps"]) == (50_000, 500_000)

@@ -1,10 +1,12 @@
 """The words of command lines in tests: the strings of a test, and of the functions that it calls in the same file.
 
+Functions of ``tests/commands.py`` count as if they were in it.
+
 A string that is a whole command line is a set of words of its own, so a list of command lines mixes none.
 """
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,16 +18,16 @@ EXEMPT: Final = ("laws", "test_suggestions.py")  # they describe options, or mis
 
 def command_words(verbs: Collection[str], folder: Path = TESTS) -> list[frozenset[str]]:
     """The words of each test of ``folder``, and of each line in it that begins with one of ``verbs``."""
-    words = []
+    words, shared = [], ast.parse((TESTS / "commands.py").read_text(encoding="utf-8")).body
     for path in sorted(folder.rglob("test_*.py")):
         if not set(path.relative_to(folder).parts) & set(EXEMPT):
-            words += list(_of_file(ast.parse(path.read_text(encoding="utf-8")), verbs))
+            words += list(_of_file([*shared, *ast.parse(path.read_text(encoding="utf-8")).body], verbs))
     return words
 
 
-def _of_file(tree: ast.Module, verbs: Collection[str]) -> Iterator[frozenset[str]]:
+def _of_file(definitions: Sequence[ast.stmt], verbs: Collection[str]) -> Iterator[frozenset[str]]:
     own: dict[str, tuple[set[str], set[str]]] = {}  # by definition: its words, and the names that it uses
-    for node in tree.body:
+    for node in definitions:
         for name in _names(node):
             words, names = own.setdefault(name, (set(), set()))
             for text in _texts(node):

@@ -11,7 +11,7 @@ import typer
 
 from rlbench import suites
 from rlbench.cli.app import app
-from rlbench.cli.examples import EXAMPLES, of
+from rlbench.cli.help_texts import EXAMPLES, examples
 from rlbench.cli.resolve import settings_from_environment
 from rlbench.datasets import catalogue, locations, recipes
 from rlbench.errors import RlbenchError
@@ -54,7 +54,7 @@ def test_every_verb_has_two_to_four_unwrapped_examples(verb: str) -> None:
     for _, line in EXAMPLES[verb]:
         assert f"    {line.split(chr(10))[0]}" in page.split("\n"), line
     assert max(map(len, page.split("\n"))) <= NARROW
-    assert VERBS[verb].epilog == of(verb)
+    assert VERBS[verb].epilog == examples(verb)
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -1,11 +1,16 @@
-"""The machine's memory under a control group, and the vector instructions of its processor."""
+"""The environment in a record: memory, vector instructions, and the commit of the package's own checkout."""
 
+import os
+import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+import rlbench
 from rlbench.records import machine
 from rlbench.run import ROUNDING
+from tests.conftest import Patch
 
 
 @pytest.mark.parametrize(
@@ -33,3 +38,80 @@ def test_vector_instructions_are_those_of_the_kernels_list(monkeypatch: pytest.M
         monkeypatch.setattr(machine, "_kernel_text", {"/proc/cpuinfo": cpuinfo}.get)
         assert machine.vector_instructions() == expected
     assert {"cpu", "vector_instructions"} <= {*ROUNDING} & {*machine.environment()}
+
+
+VARIABLES = ("MKL_CBWR", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA")
+
+
+def git(place: Path, *words: str) -> str:
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    identity = {
+        "GIT_AUTHOR_NAME": "a",
+        "GIT_AUTHOR_EMAIL": "a@b",
+        "GIT_COMMITTER_NAME": "a",
+        "GIT_COMMITTER_EMAIL": "a@b",
+    }
+    done = subprocess.run(["git", "-C", place, *words], env=own | identity, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: Patch) -> Path:
+    """A repository whose package is the one that asks."""
+    place = tmp_path / "checkout"
+    (place / "rlbench").mkdir(parents=True)
+    (place / "rlbench" / "__init__.py").write_text("")
+    git(tmp_path, "init", "-q", str(place))
+    git(place, "add", ".")
+    git(place, "commit", "-q", "-m", "one")
+    monkeypatch.setattr(rlbench, "__file__", str(place / "rlbench" / "__init__.py"))
+    return place
+
+
+def test_a_checkout_gives_its_commit_and_says_where_its_code_differs(checkout: Path) -> None:
+    head = git(checkout, "rev-parse", "--short=12", "HEAD")
+    assert machine.commit() == head
+    (checkout / "rlbench" / "__init__.py").write_text("changed = True")
+    assert machine.commit() == f"{head}+dirty"
+
+
+@pytest.mark.parametrize("inside", [".venv/lib/python3.11/site-packages", "vendored"])
+def test_a_package_inside_another_repository_has_no_commit(checkout: Path, monkeypatch: Patch, inside: str) -> None:
+    package = checkout / inside / "rlbench"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    monkeypatch.setattr(rlbench, "__file__", str(package / "__init__.py"))
+    assert machine.commit() is None
+    git(checkout, "add", "-f", ".")
+    git(checkout, "commit", "-q", "-m", "two")
+    assert machine.commit() is None, "tracked there, but no checkout of rlbench's own"
+
+
+def test_a_package_that_lies_untracked_at_the_top_of_a_repository_has_no_commit(checkout: Path) -> None:
+    git(checkout, "rm", "-q", "-r", "--cached", "rlbench")
+    git(checkout, "commit", "-q", "--allow-empty", "-m", "gone")
+    assert machine.commit() is None
+
+
+def test_no_command_of_the_repository_is_run(checkout: Path, tmp_path: Path) -> None:
+    canary, hook = tmp_path / "canary", tmp_path / "hook"
+    hook.write_text(f"#!/bin/sh\ntouch {canary}\n")
+    hook.chmod(0o755)
+    git(checkout, "config", "core.fsmonitor", str(hook))
+    assert machine.commit() is not None
+    assert not canary.exists()
+
+
+def test_variables_of_a_calling_git_do_not_name_another_repository(
+    checkout: Path, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    head = git(checkout, "rev-parse", "--short=12", "HEAD")
+    git(tmp_path, "init", "-q", "other")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
+    assert machine.commit() == head
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+def test_variables_that_choose_another_instruction_set_are_recorded(name: str, monkeypatch: Patch) -> None:
+    monkeypatch.setenv(name, "AVX")
+    assert machine.threads()[name] == "AVX"

@@ -4,15 +4,13 @@ import json
 import os
 import shutil
 import stat
-import subprocess
-import sys
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlbench import suites
@@ -150,22 +148,6 @@ def test_a_file_cut_anywhere_is_refused_by_name_or_only_torn_last_epochs_are_dro
     # the whole record is still there when the last line break alone is gone, but not where that tears a line
     torn = {None: {0, 1, 2}, "interrupted": {None}, "done": {None}}[status]
     assert outcomes == (torn if name == "epochs.jsonl" else {None, 3})
-
-
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(name=st.sampled_from(PARTS), place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
-def test_a_flipped_bit_is_refused_by_name_or_changes_nothing_that_is_read(
-    intact: tuple[Path, Status | None], name: str, place: float, bit: int
-) -> None:
-    folder, status = intact
-    assume((folder / name).exists())
-    content = bytearray((folder / name).read_bytes())
-    content[int(place * len(content))] ^= 1 << bit
-    record = damaged(folder / name, bytes(content))
-    if record is None or record == read_record(folder):
-        return
-    assert (name, status) == ("epochs.jsonl", None), "only the last line of a run without an outcome may be torn"
-    assert record.epochs == RUN[:-1]
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -324,17 +306,6 @@ def test_force_starts_over_from_a_record_that_cannot_be_read(record_run: RecordR
     assert (folder / "attempt-1" / "spec.json").read_text(encoding="utf-8") == "{"
 
 
-HOLD = """
-import sys
-from pathlib import Path
-from rlbench import suites
-from rlbench.records.store import Store
-store = Store.lock(suites.spec("toy", "dqn", "Catch", seed=3), Path(sys.argv[1]), {})
-print("held" if store else "refused", flush=True)
-sys.stdin.read()
-"""
-
-
 def test_a_record_that_is_put_aside_while_it_is_read_is_read_again(
     record_run: RecordRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -347,19 +318,6 @@ def test_a_record_that_is_put_aside_while_it_is_read_is_read_again(
     monkeypatch.setattr(store, "read_epochs", read_late)
     record = read_record(folder)
     assert (record.epochs, record.outcome) == ((), None)
-
-
-def test_lock_of_another_process_holds_until_it_is_killed(tmp_path: Path) -> None:
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    with holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        assert Store.lock(CATCH, tmp_path, {}) is None
-        holder.kill()
-        holder.wait()
-    locked(CATCH, tmp_path).release()
 
 
 def test_a_claim_of_a_damaged_record_is_refused_and_leaves_it_free(record_run: RecordRun, tmp_path: Path) -> None:

@@ -83,7 +83,17 @@ def test_refused_resume_leaves_the_record_unchanged(tmp_path: Path) -> None:
     with pytest.raises(RefusedFile, match="was made on cuda, not cpu"):
         with_code(CATCH.spec(), tmp_path, "other")
     assert outcome_of(folder).status == "interrupted"
-    assert resumptions(files.read_sealed(folder / "spec.json")) == []
+    assert resumptions(files.read_sealed(folder / "spec.json"), folder) == []
+
+
+def test_a_record_that_is_shorter_than_its_checkpoint_is_refused(tmp_path: Path) -> None:
+    folder = interrupted(CATCH, tmp_path)
+    (folder / "outcome.json").unlink()
+    lines = (folder / "epochs.jsonl").read_text().splitlines(keepends=True)
+    (folder / "epochs.jsonl").write_text(lines[0])
+    assert "epochs.jsonl: holds 1 epochs, its checkpoint counts" in stderr_of(CATCH.words(tmp_path))
+    (folder / "spec.json").unlink()
+    assert "spec.json: missing beside" in stderr_of(CATCH.words(tmp_path))
 
 
 def shorten(trainer: State) -> None:
@@ -191,7 +201,7 @@ def test_resume_under_other_code_is_recorded(tmp_path: Path) -> None:
         with_code(spec, tmp_path, commit, stop_after)
     head = files.read_sealed(folder / "spec.json")
     assert read_record(folder).environment["commit"] == "aaaa"
-    assert [line.environment for line in resumptions(head)] == [{"commit": "bbbb"}, {"commit": "aaaa"}]
+    assert [line.environment for line in resumptions(head, folder)] == [{"commit": "bbbb"}, {"commit": "aaaa"}]
     assert run_command(f"verify {folder}")[0] == 0
 
 
@@ -202,7 +212,7 @@ def test_the_record_names_the_threads_that_a_resumed_run_takes(tmp_path: Path) -
         store.note_resumption(1)
         checkpoint.save(store.folder / "checkpoint" / "resume", {"threads": 1})
         store.release()
-    assert resumptions(files.read_sealed(CATCH.folder(tmp_path) / "spec.json")) == []
+    assert resumptions(files.read_sealed(CATCH.folder(tmp_path) / "spec.json"), tmp_path) == []
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,39 +12,24 @@ import psutil
 import pytest
 
 from rlbench.cli.app import main
-from rlbench.cli.choices import parse_until
+from rlbench.cli.options import pauses
 from rlbench.cli.resolve import resolve
 from rlbench.cli.sweep import SweepOptions, command_line, repeated_settings
 from rlbench.errors import RefusedFile
 from rlbench.records import attempts
 from rlbench.records.store import folder_of, read_record, scores
-from rlbench.sweep.plan import Job, Order
-from tests.commands import stderr_of
-
-TINY = (
-    *("budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.learning_starts=100", "algo.batch=8"),
-    *("protocol.episodes=8", "protocol.envs=8", "algo.replay.capacity=400"),
-)
-SETS = [word for text in TINY for word in ("--set", text)]
-
-
-def words(results: Path, seeds: str, *more: str) -> list[str]:
-    fixed = ["run", "toy", "dqn", "--task", "Catch", "--device", "cpu", "--seeds", seeds, "--results", str(results)]
-    return [sys.executable, "-m", "rlbench", *fixed, *SETS, *more]
-
-
-def folder(results: Path, seed: int) -> Path:
-    return folder_of(resolve("toy", "dqn", "Catch", seed=seed, sets=TINY).spec, results)
+from rlbench.sweep.plan import Job
+from tests.commands import TINY, run_process, stderr_of, tiny_folder, tiny_run
 
 
 def started(results: Path, seeds: str, *more: str, environ: dict[str, str] | None = None) -> subprocess.Popen[str]:
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(words(results, seeds, *more), text=True, env={**os.environ, **(environ or {})}, **pipes)
+    words, pipes = tiny_run(results, "--seeds", seeds, *more), {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(words, text=True, env={**os.environ, **(environ or {})}, **pipes)
 
 
 def events(results: Path, seed: int) -> list[str]:
     """``begun``, and how each ended, in order."""
-    return [str(line.get("how", line["event"])) for line in attempts.read_attempts(folder(results, seed))]
+    return [str(line.get("how", line["event"])) for line in attempts.read_attempts(tiny_folder(results, seed))]
 
 
 def until_printed(process: subprocess.Popen[str], text: str) -> None:
@@ -63,7 +47,7 @@ def gone(processes: list[psutil.Process], seconds: float = 30) -> bool:
 
 def complete(results: Path, seed: int) -> tuple[object, ...]:
     """The content that interruptions must not change; reading it checks that no epoch is there twice."""
-    record = read_record(folder(results, seed))
+    record = read_record(tiny_folder(results, seed))
     assert record.outcome is not None and record.outcome.status == "done"
     assert [epoch.number for epoch in record.epochs] == [0, 1, 2, 3]
     return (*map(scores, record.epochs), record.outcome.weights)
@@ -95,13 +79,13 @@ def test_killed_sweep_leaves_no_process_and_the_same_command_finishes_it(tmp_pat
 
 
 def test_runs_pause_at_until_and_resume_without_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main([*words(tmp_path, "0,1")[3:], "--json", "--until", "1", "--jobs", "2"]) == 0
+    assert main([*tiny_run(tmp_path, "--seeds", "0,1")[3:], "--json", "--until", "1", "--jobs", "2"]) == 0
     rows = json.loads(capfd.readouterr().out)["runs"]
     paused = ("interrupted", "--until 1 steps", 200)
     assert [(row["status"], row["reason"], row["env_steps"]) for row in rows] == [paused, paused]
     for more, steps in (("--until=1", 200), ("--until=50%", 400), ("--quiet", 600)):
-        assert main([*words(tmp_path, "0")[3:], more]) == 0
-        assert read_record(folder(tmp_path, 0)).epochs[-1].steps == steps
+        assert main([*tiny_run(tmp_path, "--seeds", "0")[3:], more]) == 0
+        assert read_record(tiny_folder(tmp_path, 0)).epochs[-1].steps == steps
     assert complete(tmp_path, 0)
 
 
@@ -115,14 +99,15 @@ def test_runs_pause_at_until_and_resume_without_it(tmp_path: Path, capfd: pytest
     ],
 )
 def test_a_pause_that_cannot_be_is_refused(until: str, message: str, tmp_path: Path) -> None:
-    assert message in stderr_of([*words(tmp_path, "0")[3:], "--until", until])
+    assert message in stderr_of([*tiny_run(tmp_path, "--seeds", "0")[3:], "--until", until])
     assert not list(tmp_path.iterdir())
 
 
 def test_until_informative_pauses_at_the_informative_checkpoint() -> None:
     catch = resolve("toy", "dqn", "Catch", seed=0, sets=TINY).spec
-    assert parse_until("informative")(resolve("mujoco", "sac", "HalfCheetah-v4", seed=0, sets=()).spec) == 50_000
-    assert [parse_until(text)(catch) for text in ("100_000", "1e5", "2.5%")] == [100_000, 100_000, 15]
+    cheetah = resolve("mujoco", "sac", "HalfCheetah-v4", seed=0, sets=()).spec
+    assert pauses("informative", [cheetah]) == [50_000]
+    assert [pauses(text, [catch]) for text in ("100_000", "1e5", "2.5%")] == [[100_000], [100_000], [15]]
 
 
 @pytest.mark.soak
@@ -157,12 +142,33 @@ def test_twelve_runs_killed_five_times_finish_once_each(tmp_path: Path) -> None:
             break
     assert kills == 5
     whole = [complete(tmp_path / "swept", seed) for seed in range(12)]
-    assert subprocess.run(words(tmp_path / "alone", "0,7", "--quiet"), check=False).returncode == 0
+    assert subprocess.run(tiny_run(tmp_path / "alone", "--seeds", "0,7", "--quiet"), check=False).returncode == 0
     assert [complete(tmp_path / "alone", seed) for seed in (0, 7)] == [whole[0], whole[7]]
     for seed in range(12):
         event_list = events(tmp_path / "swept", seed)
         assert "done" not in event_list[:-1], f"seed {seed} was run again after it was done: {event_list}"
         assert event_list.count("begun") >= 1
+
+
+@pytest.mark.slow
+def test_closed_stderr_does_not_end_a_run(tmp_path: Path) -> None:
+    line = f"{' '.join(tiny_run(tmp_path))} 2>&1 >{tmp_path / 'out'} | head -1"
+    subprocess.run(["bash", "-c", line], capture_output=True, timeout=120, check=True)
+    until = time.monotonic() + 60
+    while not (tiny_folder(tmp_path) / "outcome.json").exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert json.loads((tiny_folder(tmp_path) / "outcome.json").read_text())["status"] == "done"
+
+
+@pytest.mark.slow
+def test_sweep_continues_beside_a_damaged_record(tmp_path: Path) -> None:
+    assert run_process(tiny_run(tmp_path, "--seeds", "1")).returncode == 0
+    (tiny_folder(tmp_path, 1) / "outcome.json").write_text("{")
+    done = run_process(tiny_run(tmp_path, "--seeds", "0-2", "--json"))
+    assert done.returncode == 2
+    assert [row["status"] for row in json.loads(done.stdout)["runs"]] == ["done", "refused", "done"]
+    assert f"{tiny_folder(tmp_path, 1) / 'outcome.json'}: damaged" in done.stderr
 
 
 PLANTED = """
@@ -195,7 +201,7 @@ def test_failed_seed_is_named_with_its_log_and_others_continue(
     assert process.returncode == 5, err
     complete(tmp_path / "r", 0)
     (line,) = [line for line in out.splitlines() if "seed 1" in line]
-    log = folder(tmp_path / "r", 1) / "log.txt"
+    log = tiny_folder(tmp_path / "r", 1) / "log.txt"
     assert f"seed 1: {status} (" in line and reason in line and str(log) in line
     assert log.exists()
     assert events(tmp_path / "r", 1).count("begun") == begun
@@ -228,10 +234,10 @@ def test_worker_gets_settings_of_file_and_environment(tmp_path: Path) -> None:
     rest |= {"smoke": False, "quiet": True}
     options = SweepOptions(results=tmp_path, device="auto", sets=again, force=True, **rest)
     job = Job(spec=expected, folder=tmp_path, threads=1, memory=1)
-    line = command_line(options)(Order(job, "cuda:1", force=False))
+    line = command_line(options, job, "cuda:1")
     (tmp_path / "toy").symlink_to(tmp_path)  # since the sweep began
     with pytest.raises(RefusedFile, match="toy: is a link"):
-        command_line(options)(Order(Job(spec=expected, folder=folder_of(expected, tmp_path)), None, force=False))
+        command_line(options, Job(spec=expected, folder=folder_of(expected, tmp_path)), None)
     assert line[:7] == ["run", "toy", "dqn", "--task", "Catch", "--seeds", "3"]
     assert [line[line.index(option) + 1] for option in ("--import", "--update-engine")] == ["my_envs", "compiled"]
     assert line[line.index("--device") + 1] == "cuda:1" and "--force" not in line and "--jobs" not in line
@@ -239,5 +245,5 @@ def test_worker_gets_settings_of_file_and_environment(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", [("--jobs", "0"), ("--jobs", "many"), ("--executor", "spark"), ("--shard", "3/2")])
 def test_invalid_sweep_options_are_refused_before_any_file_is_written(tmp_path: Path, wrong: tuple[str, str]) -> None:
-    assert main(words(tmp_path / "none", "0", *wrong)[3:]) == 2
+    assert main(tiny_run(tmp_path / "none", "--seeds", "0", *wrong)[3:]) == 2
     assert not (tmp_path / "none").exists()

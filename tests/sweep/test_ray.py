@@ -12,19 +12,11 @@ import pytest
 
 from rlbench.records.store import read_record, scores
 from rlbench.sweep import ray as engine
+from tests.commands import tiny_run
 
 ROOT = Path(__file__).parents[2]
-SETS = (
-    *("budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.learning_starts=100", "algo.batch=8"),
-    *("protocol.episodes=8", "protocol.envs=8", "algo.replay.capacity=400"),
-)
 NODE = {"num_cpus": 1, "object_store_memory": 100_000_000, "memory": 2_000_000_000}
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is an extra")
-
-
-def words(results: Path, *more: str) -> list[str]:
-    fixed = ["run", "toy", "dqn", "--task", "Catch", "--device", "cpu", "--results", str(results)]
-    return [sys.executable, "-m", "rlbench", *fixed, *(word for text in SETS for word in ("--set", text)), *more]
 
 
 def records(results: Path) -> dict[int, tuple[object, ...]]:
@@ -60,7 +52,7 @@ def test_ray_sweep_survives_a_lost_node_and_equals_the_local_records(cluster: ob
     nodes = [cluster.add_node(**NODE) for _ in range(2)]
     results = tmp_path / "ray"
     more = ("--seeds", "0-5", "--executor", "ray", "--ray-address", cluster.address, "--json")
-    process = subprocess.Popen(words(results, *more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(tiny_run(results, *more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 300
     while begun(results) < 3 and process.poll() is None:
         assert time.monotonic() < until
@@ -73,7 +65,7 @@ def test_ray_sweep_survives_a_lost_node_and_equals_the_local_records(cluster: ob
     assert "lost" in err, "the node that was removed had nothing to do"
     assert not list(results.glob(".sweep-*"))
     local = tmp_path / "local"
-    subprocess.run(words(local, "--seeds", "0-5", "--jobs", "2", "--quiet"), check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(tiny_run(local, "--seeds", "0-5", "--jobs", "2", "--quiet"), check=True, stdout=subprocess.DEVNULL)
     assert records(results) == records(local)
 
 
@@ -94,7 +86,7 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.filterwarnings("ignore")
 def test_a_machine_that_does_not_see_the_results_folder_is_named_in_one_line(cluster: object, tmp_path: Path) -> None:
     more = ("--seeds", "0-1", "--executor", "ray", "--ray-address", cluster.address, "--quiet")
-    command = [sys.executable, "-c", UNSHARED, *words(tmp_path, *more)[3:]]
+    command = [sys.executable, "-c", UNSHARED, *tiny_run(tmp_path, *more)[3:]]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 2, done.stderr
     assert f"--results {tmp_path}: " in done.stderr and "does not see this folder" in done.stderr
@@ -104,7 +96,7 @@ def test_a_machine_that_does_not_see_the_results_folder_is_named_in_one_line(clu
 @pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is here")
 def test_without_ray_the_command_that_installs_it_is_named(tmp_path: Path) -> None:
     done = subprocess.run(
-        words(tmp_path / "none", "--executor", "ray"), capture_output=True, text=True, check=False, timeout=60
+        tiny_run(tmp_path / "none", "--executor", "ray"), capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 2
     assert engine.INSTALL in done.stderr and len(done.stderr.splitlines()) == 1
