@@ -23,8 +23,9 @@ from rlbench.cli.completion import mistyped
 from rlbench.cli.data import data
 from rlbench.cli.doctor import doctor
 from rlbench.cli.eval import evaluate
-from rlbench.cli.exchange import export, import_curves
+from rlbench.cli.export import export
 from rlbench.cli.help_texts import TYPICAL, PanelCommand, command_group, examples
+from rlbench.cli.import_curves import import_curves
 from rlbench.cli.list import listing
 from rlbench.cli.options import option
 from rlbench.cli.output import escaped, print_error, print_text, stdout_for_results, tolerate_narrow_encodings

@@ -36,9 +36,8 @@ class Watchdog:
     """Ends a run whose environments do not answer within ``env_timeout`` seconds, or ``GRACE`` once it is to stop."""
 
     def __init__(self, store: Store, env_timeout: float) -> None:
-        self.store, self.env_timeout = store, env_timeout
+        self.store, self.env_timeout, self.stacks = store, env_timeout, ""
         self.pause = min(MAX_PAUSE, env_timeout / LOOKS)
-        self.stacks = ""
         self._stuck: tuple[FrameType, int] | None = None  # the call to interrupt
         self._raised = False  # the handler has raised
         self.stop_signal: int | None = None  # arrived, whether or not the main thread has handled it

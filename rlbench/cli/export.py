@@ -1,0 +1,118 @@
+"""``rlbench export``: convert records for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rlbench.cli.help_texts import command_group, examples
+from rlbench.cli.options import Json, Records, argument, check_suite, option
+from rlbench.cli.output import print_error, print_note, print_result
+from rlbench.config.names import count_text
+from rlbench.errors import RefusedFile
+
+if TYPE_CHECKING:
+    from rlbench.report.reference_table import CellKey
+    from rlbench.report.run_index import Runs
+
+SuiteNames = Annotated[list[str] | None, argument("[SUITE]…", "Only these suites; default: all.")]
+
+export = command_group("export", "Records for other programs: csv, npz, tensorboard.")
+
+
+@export.command("tensorboard", epilog=examples("export tensorboard"))
+def tensorboard(
+    names: SuiteNames = None,
+    *,
+    output: Annotated[Path, option("--output DIR", "Folder for: tensorboard --logdir DIR.")],
+    results: Records = None,
+    json: Json = False,
+) -> None:
+    """Write the curves of runs for TensorBoard.
+
+    Each run has a file, to which the same command adds new epochs. A damaged record is named and left out.
+    """
+    from rlbench.cli.trackers import curves_in
+    from rlbench.records.files import folders
+    from rlbench.records.store import read_record
+    from rlbench.report.exports import events, update_file
+    from rlbench.report.sources import sources
+
+    suites = [check_suite(name) for name in names or ()]
+    places = [(folder, folder.relative_to(place)) for place in sources(results).folders for folder in folders(place)]
+    rows: list[dict[str, object]] = []
+    damaged = False
+    for folder in (folder for folder, inside in places if not suites or inside.parts[0] in suites):
+        try:
+            record = read_record(folder)
+        except RefusedFile as error:
+            print_error(str(error))
+            damaged = True
+            continue
+        path = curves_in(output, record.spec)
+        new = update_file(path, events(record.epochs), append=True)
+        rows.append({"folder": str(folder), "file": str(path), "epochs": len(record.epochs), "changed": new})
+    count = sum(bool(row["changed"]) for row in rows)
+    text = f"{output}: {count_text(len(rows), 'run')}, {count} with something new"
+    print_result({"runs": rows}, text, json=json)
+    if damaged:
+        raise typer.Exit(RefusedFile.exit_code)
+
+
+@export.command("csv", epilog=examples("export csv"))
+def to_csv(
+    names: SuiteNames = None,
+    *,
+    output: Annotated[Path, option("--output FILE.csv", "The table to write.")],
+    results: Records = None,
+    json: Json = False,
+) -> None:
+    """Write every measured curve as one tidy table.
+
+    One row an evaluation: suite, algo, task, dataset, seed, step, return, length, kind, origin. `rlbench import` reads
+    it back.
+    """
+    from rlbench.report import exports
+
+    cells = _cells(names, results)
+    _save(output, *exports.curves_csv(cells), noun="curve", json=json)
+    if failed := sum(len(runs.failed) for runs in cells.values()):
+        print_note(f"{count_text(failed, 'failed run')}: tables score it as a random policy, an import does not")
+
+
+@export.command("npz", epilog=examples("export npz"))
+def to_npz(
+    names: SuiteNames = None,
+    *,
+    output: Annotated[Path, option("--output FILE.npz", "The arrays to write.")],
+    results: Records = None,
+    json: Json = False,
+) -> None:
+    """Write final scores as the matrices that rliable takes.
+
+    SUITE/ALGO holds raw scores [seeds, tasks], SUITE/tasks the names of the columns, SUITE/ALGO/seeds the rows' seeds.
+    A seed that a task lacks is NaN. `rlbench import` reads it back.
+    """
+    from rlbench.report import exports
+
+    cells = _cells(names, results)
+    _save(output, *exports.to_npz(cells), noun="matrix", json=json)
+    if short := sum(len(runs.short) for runs in cells.values()):
+        print_note(f"{count_text(short, 'run')} short of the budget: no score in it")
+
+
+def _cells(names: list[str] | None, results: Path | None) -> dict[CellKey, Runs]:
+    from rlbench.report.sources import sources
+
+    suites = [check_suite(name) for name in names or ()]
+    return {key: runs for key, runs in sources(results).with_imported().items() if not suites or key.suite in suites}
+
+
+def _save(output: Path, content: bytes, count: int, *, noun: str, json: bool) -> None:
+    from rlbench.report.exports import update_file
+
+    new = update_file(output, content)
+    text = f"{output}: {count} {noun if count == 1 else {'curve': 'curves', 'matrix': 'matrices'}[noun]}"
+    print_result({"file": str(output), "count": count, "changed": new}, text, json=json)
