@@ -169,11 +169,11 @@ def refusing(folder: Path, remedy: str = "choose another folder with --results")
 def writing(path: Path, *, elsewhere: str = "", then: str = "run the same command again: it resumes") -> Iterator[None]:
     """Turn a failed write into one line that names the file; what was there before stays.
 
-    ``elsewhere`` says how another folder is chosen (`` with --results``), ``then`` what is done once there is space.
+    ``elsewhere`` says how another path is chosen (`` with --results``), ``then`` what is done once there is space.
 
     Raises:
-        UsageError: its folder cannot be written, or it is a folder itself.
-        ResourceExhausted: the disk is full, or failed.
+        UsageError: its folder cannot be written, it is a folder itself, or its name is too long or a link to itself.
+        ResourceExhausted: the disk is full or failed, or the file is larger than ``ulimit -f`` allows.
     """
     try:
         yield

@@ -24,7 +24,7 @@ from rlbench.collectors.recording import ShardRecorder, record
 from rlbench.config.run import Spec
 from rlbench.config.tasks import Task
 from rlbench.datasets import recording_writer
-from rlbench.datasets.d4rl import Columns
+from rlbench.datasets.d4rl import D4RLArrays
 from rlbench.datasets.policies import Policy, parse_policy
 from rlbench.datasets.recipes import Part, Recipe, RecordingRecipe
 from rlbench.datasets.recording_writer import RecordingWriter
@@ -66,7 +66,7 @@ class TransitionRecorder:
         shape = (len(quota), int(quota.max()))
         (features,) = info.obs_shape
         self.quota, self.count, self.cut = quota, np.zeros_like(quota), np.zeros(len(quota), np.bool_)
-        self.rows = Columns(
+        self.rows = D4RLArrays(
             observations=np.zeros((*shape, features), np.float32),
             actions=np.zeros((*shape, actions), np.float32),
             rewards=np.zeros(shape, np.float32),
@@ -92,10 +92,10 @@ class TransitionRecorder:
         self.cut[last] = ~(step.terminated | step.truncated)[last]
         self.rows.timeouts[last, self.quota[last] - 1] |= self.cut[last]
 
-    def in_order(self) -> tuple[Columns, NDArray[np.bool_]]:
+    def in_order(self) -> tuple[D4RLArrays, NDArray[np.bool_]]:
         """The data, env after env, and flags ``[rows]`` of episodes that were cut at their env's quota."""
         in_quota = np.arange(self.quota.max()) < self.quota[:, None]
-        rows = Columns._make(column[in_quota] for column in self.rows)
+        rows = D4RLArrays._make(column[in_quota] for column in self.rows)
         cut = np.zeros(len(rows.rewards), np.bool_)
         cut[self.quota.cumsum() - 1] = self.cut
         return rows, cut
@@ -107,7 +107,7 @@ class Recording:
     def __init__(self, recipe: Recipe, policies: Sequence[Policy]) -> None:
         self.recipe, self.policies, self.task = recipe, policies, task_of(recipe.task)
         self.versions: dict[str, str] = {}
-        self._parts: list[tuple[Columns, NDArray[np.bool_]]] = []
+        self._parts: list[tuple[D4RLArrays, NDArray[np.bool_]]] = []
         for part, policy in zip(recipe.parts, policies, strict=True):
             if part.sha256 != policy.sha256:
                 raise UsageError(
@@ -135,9 +135,9 @@ class Recording:
             self._parts.append(recorder.in_order())
             before += steps
 
-    def result(self) -> Columns:
+    def result(self) -> D4RLArrays:
         """The data, ordered by part, env and step."""
-        return concatenate([rows for rows, _ in self._parts])
+        return concatenate_columns([rows for rows, _ in self._parts])
 
     def provenance(self) -> dict[str, str | float]:
         """The metadata that reproduce the data set, and statistics of its returns."""
@@ -252,12 +252,12 @@ def stored_run(folder: Path, which: str) -> tuple[Spec, State]:
     return spec, checkpoint.load(place)
 
 
-def concatenate(parts: Sequence[Columns]) -> Columns:
+def concatenate_columns(parts: Sequence[D4RLArrays]) -> D4RLArrays:
     """Concatenate the columns of data sets."""
-    return Columns(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return D4RLArrays(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def returns(data: Columns, cut: NDArray[np.bool_]) -> dict[str, float]:
+def returns(data: D4RLArrays, cut: NDArray[np.bool_]) -> dict[str, float]:
     """Statistics of the returns of whole episodes; ``cut`` ``[N]`` flags the last rows of truncated ones."""
     ends = np.flatnonzero(data.terminals | data.timeouts)
     totals = np.add.reduceat(data.rewards.astype(np.float64), [0, *(ends[:-1] + 1)])

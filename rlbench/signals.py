@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -76,7 +77,12 @@ def stop_on_signals(stop: Stop) -> Iterator[None]:
             signal.signal(name, handler)
 
 
-def end_with_parent() -> None:
-    """Let Linux kill this process when its parent ends, also within compiled code; other systems cannot."""
+def end_with_parent(parent: int) -> None:
+    """Let Linux kill this process when its parent ends, also within compiled code; other systems cannot.
+
+    ``parent`` is the parent's process id: where it has changed, the parent has ended already, and so does the process.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)

@@ -15,7 +15,7 @@ from rlbench.assembly.environments import describe
 from rlbench.assembly.restore import export_policy
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime
-from rlbench.datasets.d4rl import Columns
+from rlbench.datasets.d4rl import D4RLArrays
 from rlbench.datasets.policies import Policy, parse_policy, read_policy_file, serialize
 from rlbench.datasets.recipes import POLICIES, Part, Recipe
 from rlbench.envs.base import Box, EnvInfo, Step
@@ -25,7 +25,7 @@ from rlbench.generate import (
     Recording,
     TransitionRecorder,
     _record,
-    concatenate,
+    concatenate_columns,
     returns,
     stored_policy,
     task_of,
@@ -58,23 +58,23 @@ def generate_rows(*parts: Part, steps: int = 301, num_envs: int = 2, seed: int =
 
 
 @pytest.fixture(scope="module")
-def hops() -> Columns:
+def hops() -> D4RLArrays:
     """Some episodes of two envs, 151 and 150 steps."""
     return generate_rows(part()).result()
 
 
-def ends(rows: Columns) -> NDArray[np.bool_]:
+def ends(rows: D4RLArrays) -> NDArray[np.bool_]:
     return rows.terminals | rows.timeouts
 
 
-def test_generated_data_have_every_step_and_bounded_actions(hops: Columns) -> None:
+def test_generated_data_have_every_step_and_bounded_actions(hops: D4RLArrays) -> None:
     assert [column.shape[1:] for column in hops] == [(11,), (3,), (), (), (), (11,)]
     assert {len(column) for column in hops} == {301}
     assert [column.dtype.name for column in hops] == [*["float32"] * 3, "bool", "bool", "float32"]
     assert np.abs(hops.actions).max() == 1.0 and not (hops.terminals & hops.timeouts).any()
 
 
-def test_no_transition_crosses_an_episode(hops: Columns) -> None:
+def test_no_transition_crosses_an_episode(hops: D4RLArrays) -> None:
     obs, next_obs, ended = hops.observations, hops.next_observations, ends(hops)
     assert hops.terminals.sum() >= 4 and ended[-1]
     goes_on = ~ended[:-1]
@@ -84,12 +84,12 @@ def test_no_transition_crosses_an_episode(hops: Columns) -> None:
     assert (next_obs[:-1] != obs[1:]).any(1)[~goes_on].all()  # where it really ended, not the next reset
 
 
-def test_env_is_truncated_at_its_quota_and_bootstraps(hops: Columns) -> None:
+def test_env_is_truncated_at_its_quota_and_bootstraps(hops: D4RLArrays) -> None:
     cuts = np.flatnonzero(hops.timeouts).tolist()
     assert cuts == [row for row in (150, 300) if not hops.terminals[row]] and cuts
 
 
-def test_actions_replayed_in_gymnasium_give_equal_transitions(hops: Columns) -> None:
+def test_actions_replayed_in_gymnasium_give_equal_transitions(hops: D4RLArrays) -> None:
     text = part().model_dump_json(exclude={"share"})
     stream = f'{text[:-1]},"uniform":0.0}}'  # as when the data of the committed records were generated
     seeds = Seeds(0).child("generate", stream).child("env").numbers(2)
@@ -106,7 +106,7 @@ def test_actions_replayed_in_gymnasium_give_equal_transitions(hops: Columns) -> 
         env.close()
 
 
-def test_equal_recipes_give_equal_data(hops: Columns) -> None:
+def test_equal_recipes_give_equal_data(hops: D4RLArrays) -> None:
     for again, same in ((generate_rows(part()).result(), True), (generate_rows(part(), seed=1).result(), False)):
         assert all(np.array_equal(a, b) for a, b in zip(again[:3], hops[:3], strict=True)) == same
 
@@ -243,8 +243,8 @@ def test_policy_that_does_not_fit_is_refused_before_generation() -> None:
     assert task_of("Pendulum-v1").id == "Pendulum-v1"
 
 
-def test_pieces_are_joined_in_order(hops: Columns) -> None:
-    np.testing.assert_array_equal(concatenate([hops, hops]).observations[301:], hops.observations)
+def test_pieces_are_joined_in_order(hops: D4RLArrays) -> None:
+    np.testing.assert_array_equal(concatenate_columns([hops, hops]).observations[301:], hops.observations)
 
 
 @pytest.mark.parametrize("algorithm", ["sac", "td3", "ddpg", "ppo", "reinforce", "trpo"])

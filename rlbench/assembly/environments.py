@@ -114,9 +114,9 @@ def _atari(task: AtariTask, seeds: tuple[int, ...], *, training: bool) -> Vector
 
 def goal_reward() -> tuple[int, Callable[[Tensor, Tensor], Tensor]]:
     """Width G of a goal, and the reward ``[B]`` of achieved goals ``[B, G]`` for desired goals ``[B, G]``."""
-    from rlbench.envs.mujoco import GOAL, compute_reward
+    from rlbench.envs.mujoco import GOAL_WIDTH, compute_reward
 
-    return GOAL, compute_reward
+    return GOAL_WIDTH, compute_reward
 
 
 def describe(spec: Spec) -> EnvInfo:

@@ -83,10 +83,10 @@ def main(arguments: Sequence[str]) -> int:
     """Evaluate the requests on stdin and reply, until stdin ends."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    end_with_parent()
+    threads, weights, replies, parent = map(int, arguments[1:])
+    end_with_parent(parent)
     faulthandler.enable()
     faulthandler.register(DUMP, all_threads=True)
-    threads, weights, replies = map(int, arguments[1:])
     evaluator: Evaluator | None = None
     try:
         for epoch in sys.stdin:

@@ -62,11 +62,11 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | Non
     if path is None:
         return Experience(_random(task), "random actions")
     file = loader.data_file(path)
-    checked = seal if seal is not None and checksums.is_unchanged(file, seal) else checksums.verify(file)
-    if seal is not None and seal.sha256 != checked.sha256:
+    current = seal if seal is not None and checksums.is_unchanged(file, seal) else checksums.verify(file)
+    if seal is not None and seal.sha256 != current.sha256:
         raise RefusedFile(f"{file}: was replaced while the run began; run the same command again")
-    result = _read(path, spec, task, checked.sha256)
-    if not checksums.is_unchanged(file, checked):
+    result = _read(path, spec, task, current.sha256)
+    if not checksums.is_unchanged(file, current) and checksums.compute_seal(file).sha256 != current.sha256:
         raise RefusedFile(f"{file}: changed while it was read; run the same command again")
     return result
 
@@ -181,7 +181,7 @@ def _play(envs: VectorEnv, actions: NDArray[np.float32] | NDArray[np.int64]) -> 
         rows.append((obs[0], action[0], step.reward[0], terminated, truncated, False))
         if terminated or truncated or number == len(actions):
             rows.append((step.obs[0], np.zeros_like(action[0]), 0.0, False, False, True))
-            envs.send(action)  # is not carried out: the next episode begins
+            envs.send(action)  # its observation begins the next episode, or is not used
             step = envs.recv()
         obs = step.obs
     columns = zip(*rows, strict=True)

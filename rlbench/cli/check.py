@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Annotated
 import typer
 
 from rlbench.cli.options import Json, Records, Reference, References, SuiteOrAll, option, suites_named
-from rlbench.cli.output import print_error, print_result, refuse_folder, terminal_width, write_file
+from rlbench.cli.output import print_error, print_result, terminal_width, write_file
 from rlbench.config.names import printable
 from rlbench.errors import UsageError, suggest_path
 
@@ -83,7 +82,7 @@ def check(
         checks.against_references, sources=evidence, margin=margin, at=at, pool=pool, of_imported=of_imported
     )
     if baseline is not None:
-        share, saved = MARGIN if margin is None else margin, read_baseline(baseline)
+        share, saved = MARGIN if margin is None else margin, read_baseline(baseline.resolve())
         compare = partial(
             checks.against_baseline, results=evidence.own, baseline=saved, margin=share, other_machine=other_machine
         )
@@ -102,7 +101,7 @@ def check(
     if junit is not None:
         write_file(junit, checks.to_junit(findings, title), "--junit")
     if summary is not None:
-        _append(summary, checks.findings_markdown(findings, title))
+        write_file(summary, checks.findings_markdown(findings, title), "--summary", append=True)
     code = checks.exit_code(findings, strict=strict)
     document = {"exit_code": code, "findings": [asdict(finding) for finding in findings]}
     print_result(document, checks.findings_text(findings, terminal_width(), strict=strict), json=json)
@@ -110,19 +109,3 @@ def check(
         if finding.word in checks.WORSE | {"FAILED"}:
             print_error(f"{finding.name}: {finding.word}: {finding.reason}")
     raise typer.Exit(code)
-
-
-def _append(path: Path, text: str) -> None:
-    """Append to the summary, as several steps of a workflow do; all of the text or nothing."""
-    from rlbench import disk
-
-    refuse_folder(path, "--summary")
-    with disk.writing(path, elsewhere=" with --summary", then="run the same command again"):
-        size = path.stat().st_size if path.exists() else 0
-        try:
-            with path.open("a", encoding="utf-8") as file:
-                file.write(text)
-        except OSError:
-            if path.is_file():
-                os.truncate(path, size)
-            raise

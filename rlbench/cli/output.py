@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import fcntl
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,8 @@ from rlbench.config.names import in_ascii, printable
 from rlbench.errors import UsageError
 
 STDOUT, STDERR = 1, 2  # file descriptors
+LINKS = 40  # as many as Linux follows
+MAX_DESCRIPTOR = 2**31 - 1
 BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it when the reader has closed the pipe
 
 
@@ -52,10 +55,13 @@ def stdout_for_results() -> Iterator[None]:
             copy.close()
 
 
-def print_text(text: str) -> None:
+def print_text(text: str | bytes) -> None:
     """Write to stdout and flush; a failed write is an error."""
     try:
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        if isinstance(text, bytes):
+            sys.stdout.buffer.write(text)
+        else:
+            sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -87,31 +93,42 @@ def refuse_folder(path: Path, option: str) -> None:
         raise UsageError(f"{option} {path}: is a folder; name a file")
 
 
-def write_file(path: Path, content: str | bytes, option: str = "--output") -> None:
-    """Write a file whole or not at all; a device, a pipe or an open file is written to, never replaced.
+def write_file(path: Path, content: str | bytes, option: str = "--output", *, append: bool = False) -> None:
+    """Write a file, or ``append`` to it, whole or not at all; no device, pipe or open file is replaced.
 
     Raises:
         UsageError: it cannot be written there.
         ResourceExhausted: the disk is full.
     """
+    if (descriptor := _descriptor(path)) == STDOUT:
+        print_text(content)
+        return
     refuse_folder(path, option)
     raw = content.encode() if isinstance(content, str) else content
     with disk.writing(path, elsewhere=f" with {option}", then="run the same command again"):
-        if (descriptor := _descriptor(path)) is not None:
+        if descriptor is not None:
             with os.fdopen(os.dup(descriptor), "wb") as stream:
                 stream.write(raw)
-        elif path.exists() and not path.is_file():
+            return
+        with suppress(FileNotFoundError):
+            path.stat()  # fails for a link to itself
+        if path.exists() and not path.is_file():
             path.write_bytes(raw)
         else:
-            disk.replace(Path(os.path.realpath(path)), raw)
+            former = path.read_bytes() if append and path.exists() else b""
+            disk.replace(Path(os.path.realpath(path)), former + raw)
 
 
 def _descriptor(path: Path) -> int | None:
-    """Descriptor of an open file that ``/dev/stdout``, ``/dev/stderr`` or ``/dev/fd/N`` names; None for other paths."""
-    path = path.readlink() if path in {Path("/dev/stdout"), Path("/dev/stderr")} else path
-    if path.parent.resolve() != Path("/proc/self/fd").resolve() or not path.name.isdecimal():
-        return None
-    return sys.stdout.fileno() if int(path.name) == STDOUT else int(path.name)
+    """Number of the open file that ``/dev/stdout`` or ``/dev/fd/N`` names, also by links; None for other paths."""
+    for _ in range(LINKS):
+        folder = os.path.realpath(path.parent)
+        if re.fullmatch(rf"/proc/{os.getpid()}(/task/\d+)?/fd", folder) and path.name.isdecimal():
+            return min(int(path.name), MAX_DESCRIPTOR)
+        if not path.is_symlink():
+            return None
+        path = path.parent / path.readlink()
+    return None
 
 
 def terminal_width() -> int | None:

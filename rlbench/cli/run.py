@@ -157,7 +157,7 @@ def run(
     from rlbench.cli import until_decided as sequential
     from rlbench.cli.progress_display import end_with_parent
     from rlbench.cli.sweep import SweepOptions, repeated_settings, sweep
-    from rlbench.cli.trackers import tracking
+    from rlbench.cli.trackers import PATIENCE, STOP_PATIENCE, tracking
 
     if pipe is not None:
         end_with_parent(pipe)
@@ -190,12 +190,12 @@ def run(
         address=ray_address,
         pipe=pipe,
     )
-    with redirect_stdout(sys.stderr), tracking(track or (), specs, results, track_dir):  # environments may print
+    with redirect_stdout(sys.stderr), tracking(track or (), specs, results, track_dir) as trackers:
         endings, stopped_by = sequential.sweep_until_decided(cells, request) if design else sweep(specs, request)
+        trackers.patience = PATIENCE if stopped_by is None else STOP_PATIENCE
     announcement.print_endings(endings, list(sequential.decision_rows(cells, results)), results, json=json)
-    code = max((announcement.CODES.get(ending.status, 0) for ending in endings), default=0)
-    if code or stopped_by is not None:
-        raise typer.Exit(code if stopped_by is None else 128 + stopped_by)
+    if code := announcement.exit_code(endings, stopped_by):
+        raise typer.Exit(code)
 
 
 def _shard(specs: list[Spec], shard: str | None, results: Path) -> list[Spec]:

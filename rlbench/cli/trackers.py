@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 TRACKERS: Final = ("tensorboard", "wandb")
 INTERVAL: Final = 1.0  # seconds between two looks at the records
-PATIENCE: Final = 25.0  # seconds that the end of the command waits for trackers; schedulers kill 30 s after SIGTERM
+PATIENCE: Final = 60.0  # seconds that the end of the command waits for trackers
+STOP_PATIENCE: Final = 5.0  # after a signal: Docker kills ten seconds later
 ENDED: Final = {"done": 0, "failed": 1}  # exit codes that W&B shows as finished and failed
 KILLED: Final = 255
 
@@ -127,7 +128,7 @@ class RecordWatcher(Thread):
 
     def __init__(self, trackers: Sequence[Tracker], folders: Sequence[Path]) -> None:
         super().__init__(name="trackers", daemon=True)
-        self.complete = Event()
+        self.complete, self.patience = Event(), PATIENCE
         self._trackers, self._folders = list(trackers), list(folders)
         self._stamps: dict[Path, tuple[object, ...]] = {}
 
@@ -169,7 +170,7 @@ Tracker: TypeAlias = TensorBoard | Wandb
 
 
 @contextmanager
-def tracking(names: Sequence[str], specs: Sequence[Spec], results: Path, where: Path) -> Iterator[None]:
+def tracking(names: Sequence[str], specs: Sequence[Spec], results: Path, where: Path) -> Iterator[RecordWatcher]:
     """Track the runs of ``specs`` in the body; trackers write below ``where``.
 
     Raises:
@@ -178,18 +179,18 @@ def tracking(names: Sequence[str], specs: Sequence[Spec], results: Path, where: 
     from rlbench.records.store import folder_of
 
     trackers = [_tracker(name, where) for name in dict.fromkeys(names)]
-    if not trackers:
-        yield
-        return
     thread = RecordWatcher(trackers, [folder_of(spec, results) for spec in specs])
+    if not trackers:
+        yield thread  # never started
+        return
     thread.start()
     try:
-        yield
+        yield thread
     finally:
         thread.complete.set()
-        thread.join(PATIENCE)
+        thread.join(thread.patience)
         if thread.is_alive():
-            print_note(f"--track: not every epoch was written within {PATIENCE:.0f} s; the records are whole")
+            print_note(f"--track: not every epoch was written within {thread.patience:.0f} s; the records are whole")
 
 
 def _tracker(name: str, where: Path) -> Tracker:
@@ -208,7 +209,7 @@ def _tracker(name: str, where: Path) -> Tracker:
     except INTERRUPTIONS:
         raise
     except BaseException as error:  # noqa: BLE001 - an import may raise anything
-        raise UsageError(f"--track wandb: cannot be imported ({error}); repair it, or leave it out") from None
+        raise UsageError(f"--track wandb: cannot be imported ({error!r}); repair it, or leave it out") from None
 
 
 def curves_in(where: Path, spec: Spec) -> Path:

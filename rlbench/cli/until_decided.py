@@ -169,6 +169,7 @@ def _undecided(
     rows, open_cells = _rows([cell for cell in cells if cell.looks.count], results), []
     for cell in cells:
         looks, row = cell.looks, rows.get(cell.key)
+        refuse_other_design(cell.specs[0].name, looks, Looks(cell.design, 0))  # another process may have begun too
         folders = {folder_of(spec, results) for spec in cell.specs[: looks.current.seeds]}
         if row is not None and row.looks is None and not folders <= set(visited):
             open_cells.append((cell, looks.current.seeds))

@@ -33,7 +33,7 @@ EVALUATIONS: Final = {"timesteps", "results"}
 Arrays = Mapping[str, NDArray[np.generic]]
 
 
-def arrays(raw: bytes, path: Path) -> dict[str, NDArray[np.generic]]:
+def npz_arrays(raw: bytes, path: Path) -> dict[str, NDArray[np.generic]]:
     """The arrays of an ``.npz`` by name.
 
     Raises:
@@ -56,7 +56,7 @@ def arrays(raw: bytes, path: Path) -> dict[str, NDArray[np.generic]]:
     return content
 
 
-def evaluations(arrays: Arrays, path: Path, label: Label) -> list[Points]:
+def sb3_curves(arrays: Arrays, path: Path, label: Label) -> list[Points]:
     """``evaluations.npz`` of EvalCallback: ``timesteps [N]``, ``results [N, episodes]`` and ``ep_lengths`` alike.
 
     Raises:
@@ -81,7 +81,7 @@ def evaluations(arrays: Arrays, path: Path, label: Label) -> list[Points]:
     ]
 
 
-def score_matrices(arrays: Arrays, path: Path, algorithm: str) -> list[Points]:
+def rliable_curves(arrays: Arrays, path: Path, algorithm: str) -> list[Points]:
     """Read final scores ``[seeds, tasks]``, named ``ALGO`` or ``SUITE/ALGO``, with arrays ``tasks`` and ``seeds``.
 
     A NaN is a seed that a task has not. The steps are not known: they are NaN.
@@ -122,8 +122,8 @@ def score_matrices(arrays: Arrays, path: Path, algorithm: str) -> list[Points]:
     return curves
 
 
-RECORD: Final = 2**26  # bytes
-TAGS: Final = (
+MAX_EVENT_BYTES: Final = 2**26  # bytes
+EVENT_TAGS: Final = (
     "test/reward",  # tianshou 1
     "test/returns_stat/mean",  # tianshou 2
     "eval/mean_reward",  # Stable-Baselines3
@@ -131,7 +131,7 @@ TAGS: Final = (
     "charts/episodic_return",  # CleanRL
     "rollout/ep_rew_mean",  # Stable-Baselines3
 )
-EPISODES: Final = {"charts/episodic_return": "charts/episodic_length"}
+EPISODE_LENGTHS: Final = {"charts/episodic_return": "charts/episodic_length"}
 
 
 def _scalars(raw: bytes, path: Path) -> dict[str, list[tuple[int, float]]]:
@@ -144,7 +144,7 @@ def _scalars(raw: bytes, path: Path) -> dict[str, list[tuple[int, float]]]:
     from tensorboard.compat.proto.event_pb2 import Event
 
     points: dict[str, list[tuple[int, float]]] = {}
-    for body in _records(raw, path):
+    for body in _events(raw, path):
         try:
             event = Event.FromString(body)
         except DecodeError:
@@ -167,12 +167,12 @@ def event_curves(raw: bytes, path: Path, *, tag: str | None, label: Label) -> li
         RefusedFile: the file is damaged or lacks the tag; the message names those it has.
     """
     points = _scalars(raw, path)
-    selected_tag = tag or next((name for name in TAGS if name in points), None)
+    selected_tag = tag or next((name for name in EVENT_TAGS if name in points), None)
     if selected_tag is None or selected_tag not in points:
         have = f"has the tags {listing(points)}" if points else "holds no scalar"
         raise RefusedFile(f"{path}: {have}; name one with --tag")
     steps, returns = np.array(points[selected_tag]).T
-    lengths = points.get(EPISODES.get(selected_tag, ""), [])
+    lengths = points.get(EPISODE_LENGTHS.get(selected_tag, ""), [])
     return [
         Points(
             label=label,
@@ -180,20 +180,22 @@ def event_curves(raw: bytes, path: Path, *, tag: str | None, label: Label) -> li
             steps=steps,
             returns=returns,
             lengths=np.array([value for _, value in lengths]) if len(lengths) == len(steps) else None,
-            episodes=selected_tag in EPISODES,
+            episodes=selected_tag in EPISODE_LENGTHS,
         )
     ]
 
 
-def _records(raw: bytes, path: Path) -> Iterator[bytes]:
+def _events(raw: bytes, path: Path) -> Iterator[bytes]:
     """The bodies of TFRecord; both checksums of each are compared."""
     at = 0
     while at + 12 <= len(raw):
         size, check = struct.unpack_from("<QI", raw, at)
         if masked_crc(raw[at : at + 8]) != check:
             raise RefusedFile(f"{path}: damaged at byte {at:,} (the length's CRC-32C is wrong); restore it")
-        if size > RECORD:
-            raise RefusedFile(f"{path}: an event at byte {at:,} has {size:,} bytes, {RECORD:,} are allowed; thin it")
+        if size > MAX_EVENT_BYTES:
+            raise RefusedFile(
+                f"{path}: an event at byte {at:,} has {size:,} bytes, {MAX_EVENT_BYTES:,} are allowed; thin it"
+            )
         body, end = raw[at + 12 : at + 12 + size], at + 16 + size
         if end > len(raw):
             return

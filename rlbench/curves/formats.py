@@ -64,7 +64,7 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
     if folder := next((folder for folder, count in parts.items() if count > 1), None):
         raise UsageError(f"{folder}: holds parts of one run, which are no seeds; name one, or give each seed a folder")
     for path in every_path:
-        raw = _content(path)
+        raw = _content(path, links=path in paths)  # a link that the user names is read
         format_, points = _read(raw, path, options)
         digest = sha256(raw).hexdigest()
         curves += [replace(curve, origin=replace(curve.origin, format=format_, sha256=digest)) for curve in points]
@@ -102,9 +102,9 @@ def _files(path: Path, format_: Format | None) -> Iterator[Path]:
         yield from next((names for names in by_kind.values() if names), [])
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Path, *, links: bool) -> bytes:
     try:
-        with disk.open_regular(path, max_bytes=MAX_BYTES) as file:
+        with disk.open_regular(path, max_bytes=MAX_BYTES, links=links) as file:
             raw = file.read()
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file{suggest_path(path)}; check the path") from None
@@ -120,10 +120,10 @@ def _content(path: Path) -> bytes:
 
 def _read(raw: bytes, path: Path, options: ImportOptions) -> tuple[Format, list[Points]]:
     if raw[:4] == b"PK\x03\x04":
-        content = binary.arrays(raw, path)
+        content = binary.npz_arrays(raw, path)
         if set(content) >= binary.EVALUATIONS:
-            return _checked_format("sb3", options), binary.evaluations(content, path, label_of(path.parent))
-        return _checked_format("rliable", options), binary.score_matrices(content, path, options.algorithm)
+            return _checked_format("sb3", options), binary.sb3_curves(content, path, label_of(path.parent))
+        return _checked_format("rliable", options), binary.rliable_curves(content, path, options.algorithm)
     if "tfevents" in path.name or options.format == "tensorboard":
         curves = binary.event_curves(raw, path, tag=options.tag, label=label_of(path.parent))
         cleanrl = "__" in path.parent.name and options.format in {None, "cleanrl"}

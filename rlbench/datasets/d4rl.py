@@ -126,7 +126,7 @@ def _text(value: object) -> str | None:
     return str(value) if isinstance(value, str | int | float | np.number | np.bool_) else None
 
 
-class Columns(NamedTuple):
+class D4RLArrays(NamedTuple):
     """Arrays of a file of N steps by their keys, as it is written."""
 
     observations: NDArray[np.float32]  # [N, F]
@@ -145,7 +145,9 @@ class Written(NamedTuple):
     bytes: int
 
 
-def write_hdf5(path: Path, columns: Columns, attributes: Mapping[str, str | float], *, replace: bool = True) -> Written:
+def write_hdf5(
+    path: Path, columns: D4RLArrays, attributes: Mapping[str, str | float], *, replace: bool = True
+) -> Written:
     """Write a data set to ``path``, and its checksum beside it; ``replace`` allows overwriting another data set.
 
     Raises:
@@ -176,7 +178,7 @@ def write_hdf5(path: Path, columns: Columns, attributes: Mapping[str, str | floa
     return Written(path, seal.sha256, seal.size)
 
 
-def _serialize(columns: Columns, attributes: Mapping[str, str | float]) -> bytes:
+def _serialize(columns: D4RLArrays, attributes: Mapping[str, str | float]) -> bytes:
     with h5py.File("memory", "w", libver="earliest", track_order=False, driver="core", backing_store=False) as file:
         for name, value in attributes.items():
             file.attrs[name] = value

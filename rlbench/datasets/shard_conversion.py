@@ -96,7 +96,7 @@ def _convert_all(remaining: dict[str, Path], folder: Path, convert: Convert, wor
                 yield future.result()
         except BrokenProcessPool:
             raise ResourceExhausted(
-                f"{folder}: a worker was killed, as for lack of memory; take fewer --workers and run the same command "
+                f"{folder}: a worker has ended, as for lack of memory; take fewer --workers and run the same command "
                 "again: it resumes"
             ) from None
         except BaseException:  # Ctrl-C or a full disk: the other shards may take hours
@@ -109,9 +109,7 @@ def _convert_all(remaining: dict[str, Path], folder: Path, convert: Convert, wor
 def _start_worker(parent: int) -> None:
     """End with the parent process, even if it is killed, and leave Ctrl-C to it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with_parent()
-    if os.getppid() != parent:  # the parent ended before the call
-        os._exit(1)
+    end_with_parent(parent)
 
 
 def _convert_one(path: Path, source: str, folder: Path, convert: Convert) -> Conversion:
@@ -158,7 +156,10 @@ def _record(folder: Path, source: str) -> Done | None:
     path = folder / f"{source}{DONE}"
     if not path.is_file():
         return None
-    content = recording_writer.read_sealed_set(path)
+    try:
+        content = recording_writer.read_sealed_set(path)
+    except RefusedFile as error:
+        raise RefusedFile(f"{error}; or delete it, and the shard is converted again") from None
     file, size, counts, segments = (content.get(key) for key in ("file", "size", "counts", "segments"))
     if not (isinstance(size, int) and isinstance(counts, dict) and isinstance(segments, dict)):
         raise RefusedFile(f"{path}: has no record of its shard; delete it, and the shard is converted again")

@@ -53,10 +53,10 @@ INTEGRATION: Final = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 POSITIONS: Final = ("xpos", "xquat", "xmat", "xipos", "ximat", "geom_xpos", "geom_xmat", "site_xpos", "site_xmat")
 
 FETCH: Final = "gymnasium_robotics.envs.fetch"
-REMEDY: Final = 'pip install "gymnasium-robotics>=1.4"'
-NEAR: Final = 0.05  # metres
-GOAL: Final = 3  # coordinates of a goal
-PARTS: Final = ("observation", "achieved_goal", "desired_goal")
+FETCH_REMEDY: Final = 'pip install "gymnasium-robotics>=1.4"'
+REACHED_WITHIN: Final = 0.05  # metres
+GOAL_WIDTH: Final = 3  # coordinates of a goal
+GOAL_PARTS: Final = ("observation", "achieved_goal", "desired_goal")
 
 
 class MujocoVector(GymnasiumVector):
@@ -128,7 +128,7 @@ def load_physics(envs: Sequence[Any], state: State) -> None:
 
 def compute_reward(achieved: Tensor, desired: Tensor) -> Tensor:
     """0 where a goal is reached to within 5 cm, else −1: ``[B, 3]`` twice → ``[B]`` float32."""
-    return -((achieved - desired).square().sum(-1).sqrt() > NEAR).to(torch.float32)
+    return -((achieved - desired).square().sum(-1).sqrt() > REACHED_WITHIN).to(torch.float32)
 
 
 class FetchVector(GymnasiumVector):
@@ -141,11 +141,11 @@ class FetchVector(GymnasiumVector):
     def __init__(
         self, *, task: str, seeds: Sequence[int], limit: int | None = None, limit_terminates: bool = False
     ) -> None:
-        _import_package(task)
+        _import_fetch(task)
         factory, steps = registered_task(task, package=FETCH)
         super().__init__(
             name=task,
-            factory=lambda: Flat(_sparse(task, factory)),
+            factory=lambda: FlatGoalObservation(_sparse_goal_env(task, factory)),
             seeds=seeds,
             versions=(("gymnasium-robotics", version("gymnasium-robotics")), ("mujoco", version("mujoco"))),
             limit=steps if limit is None else limit,
@@ -173,31 +173,33 @@ class FetchVector(GymnasiumVector):
                 env.goal = goal.copy()
 
 
-class Flat(gymnasium.ObservationWrapper[NDArray[np.float64], Any, dict[str, NDArray[np.float64]]]):
+class FlatGoalObservation(gymnasium.ObservationWrapper[NDArray[np.float64], Any, dict[str, NDArray[np.float64]]]):
     """Observations as one vector."""
 
     def __init__(self, env: Env) -> None:
         super().__init__(env)
         parts: Any = env.observation_space
-        size = sum(parts[part].shape[0] for part in PARTS)
+        size = sum(parts[part].shape[0] for part in GOAL_PARTS)
         self.observation_space = spaces.Box(-np.inf, np.inf, (size,), np.float64)
 
     def observation(self, observation: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:
         """``[observation | achieved | desired]``."""
-        return np.concatenate([observation[part] for part in PARTS])
+        return np.concatenate([observation[part] for part in GOAL_PARTS])
 
 
-def _import_package(task: str) -> None:
+def _import_fetch(task: str) -> None:
     try:
         with redirect_stderr(StringIO()):  # its import prints news about other tasks
             import_module("gymnasium_robotics")
     except ModuleNotFoundError as cause:
-        raise UsageError(f"{task}: Gymnasium-Robotics is not installed ({cause}): {REMEDY}") from cause
+        raise UsageError(f"{task}: Gymnasium-Robotics is not installed ({cause}): {FETCH_REMEDY}") from cause
     except ImportError as cause:
-        raise UsageError(f"{task}: Gymnasium-Robotics cannot be imported: {cause}; repair it or {REMEDY}") from cause
+        raise UsageError(
+            f"{task}: Gymnasium-Robotics cannot be imported: {cause}; repair it or {FETCH_REMEDY}"
+        ) from cause
 
 
-def _sparse(task: str, factory: Callable[[], Env]) -> Env:
+def _sparse_goal_env(task: str, factory: Callable[[], Env]) -> Env:
     env: Any = factory()
     if env.reward_type != "sparse":
         raise UsageError(f"{task}: its reward is dense; choose a task with sparse reward, such as FetchReach-v4")

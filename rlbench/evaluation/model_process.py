@@ -93,7 +93,7 @@ class ModelClient:
         except OSError as error:
             raise RefusedFile(f"{path}: cannot be read ({error.strerror}); check the path") from None
         self._process = subprocess.Popen(  # noqa: S603 - fixed arguments, without a shell
-            [sys.executable, "-P", "-m", "rlbench.evaluation.model_process", form],
+            [sys.executable, "-P", "-m", "rlbench.evaluation.model_process", form, str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -175,9 +175,9 @@ class ModelClient:
         return RefusedFile(f"{self.path}: {reason}; check the model")
 
 
-def main(form: str) -> None:
+def main(form: str, parent: int) -> None:
     """Load the model and answer until stdin ends."""
-    end_with_parent()  # a model that loops never reads that stdin ends
+    end_with_parent(parent)  # a model that loops never reads that stdin ends
     limit_resources()
     responses = os.dup(STDOUT)
     os.dup2(STDERR, STDOUT)  # a model may print
@@ -302,4 +302,4 @@ def _instruction(code: int, value: int, then: int = 0, otherwise: int = 0) -> by
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

@@ -63,7 +63,7 @@ class EvalWorker:
         self._weights = os.fdopen(os.memfd_create("policy"), "wb", buffering=0)
         self.replies, reply_end = os.pipe()
         request_end, self.requests = os.pipe()
-        numbers = config.threads, self._weights.fileno(), reply_end
+        numbers = config.threads, self._weights.fileno(), reply_end, os.getpid()
         inherited = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
         try:
             self.process = subprocess.Popen(  # noqa: S603 - fixed arguments, without a shell
@@ -72,7 +72,7 @@ class EvalWorker:
                 stdout=self._stderr,
                 stderr=self._stderr,
                 env={**inherited, "OMP_WAIT_POLICY": "passive"},  # idle threads leave the cores to the training
-                pass_fds=numbers[1:],
+                pass_fds=numbers[1:3],
                 process_group=0,  # a terminal's Ctrl-C is for the run alone
             )
         except OSError as error:

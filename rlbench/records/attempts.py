@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from rlbench import disk, faults
 from rlbench.errors import RefusedFile
@@ -83,7 +83,12 @@ class Resumption(NamedTuple):
     environment: Mapping[str, object]  # the values that differ
 
 
-_RESUMPTIONS = TypeAdapter(list[Resumption])
+class _ResumptionLine(BaseModel):
+    epoch: int
+    environment: dict[str, object]
+
+
+_RESUMPTIONS = TypeAdapter(list[_ResumptionLine])  # whose other keys are ignored
 
 
 def resumptions(metadata: Mapping[str, object], path: Path) -> list[Resumption]:
@@ -93,9 +98,10 @@ def resumptions(metadata: Mapping[str, object], path: Path) -> list[Resumption]:
         RefusedFile: the metadata is malformed.
     """
     try:
-        return _RESUMPTIONS.validate_python(metadata.get("resumed", []), strict=True)
+        lines = _RESUMPTIONS.validate_python(metadata.get("resumed", []), strict=True)
     except ValidationError:
         raise RefusedFile(f"{path}: not a record of this schema; restore it, or start over with --force") from None
+    return [Resumption(line.epoch, line.environment) for line in lines]
 
 
 def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int) -> None:

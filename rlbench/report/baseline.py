@@ -128,7 +128,7 @@ def read_baseline(path: Path) -> Baseline:
     """
     if not path.exists():
         raise UsageError(f"{path}: no such baseline{suggest_path(path)}; make one with: rlbench baseline save {path}")
-    text, remedy = files.read_text(path.resolve()), "make one with: rlbench baseline save NEW.json"
+    text, remedy = files.read_text(path), "make one with: rlbench baseline save NEW.json"
     if not text.lstrip().startswith("{"):
         raise RefusedFile(f"{path}: not a baseline; {remedy}")
     try:

@@ -140,7 +140,7 @@ def read_references(path: Path) -> tuple[OutsideScore, ...]:
         RefusedFile: the file is malformed; the message names the row and the field.
     """
     try:
-        text = _text(path, MAX_TOML_BYTES)
+        text = _text(path, MAX_TOML_BYTES, links=True)
         if any(line.count(".") > DOTS for line in text.splitlines()):
             raise RefusedFile(f"{path}: a line has more than {DOTS:,} dots; write the scores one a line")
         content = tomllib.loads(text)
@@ -234,9 +234,9 @@ def _fault(error: ValidationError, noun: str) -> str:
     return f"{printable(', '.join(words))}: {printable(first['msg'])}; correct the field"
 
 
-def _text(path: Path, max_bytes: int) -> str:
+def _text(path: Path, max_bytes: int, *, links: bool = False) -> str:
     try:
-        with disk.open_regular(path, max_bytes=max_bytes) as file:
+        with disk.open_regular(path, max_bytes=max_bytes, links=links) as file:
             return file.read().decode()
     except UnicodeDecodeError:
         raise RefusedFile(f"{path}: not UTF-8 text; save it as UTF-8") from None

@@ -23,7 +23,7 @@ from rlbench.report.reference_table import CellKey, published_scores
 if TYPE_CHECKING:
     from rlbench.report.run_index import Runs
 
-MENDED = ("rlbench", "commit", "python", "packages", "env")
+REPAIRS = ("rlbench", "commit", "python", "packages", "env")
 """Parts of an environment whose change can mend a failure, beside the content of the data set. Threads, engine,
 processor and command line only change rounding: a rerun with others is a second sample."""
 
@@ -214,14 +214,14 @@ def _attempt(folder: Path) -> Attempt:
 
 def failure(previous: tuple[Attempt, ...], environments: Sequence[Mapping[str, object]]) -> Attempt | None:
     """The first attempt that failed in code, versions and data of one of a run's ``environments``."""
-    run_parts = [_mended_parts(environment) for environment in environments]
+    run_parts = [_repair_parts(environment) for environment in environments]
     failed = (attempt for attempt in previous if attempt.status == "failed")
-    return next((attempt for attempt in failed if _mended_parts(attempt.environment) in run_parts), None)
+    return next((attempt for attempt in failed if _repair_parts(attempt.environment) in run_parts), None)
 
 
-def _mended_parts(environment: Mapping[str, object]) -> list[object]:
-    """The parts that count; a copy of the data under another name mends nothing."""
-    return [_data_file(environment), *(environment.get(part) for part in MENDED)]
+def _repair_parts(environment: Mapping[str, object]) -> list[object]:
+    """The values whose change can mend a failure; a copy of the data under another name mends nothing."""
+    return [_data_file(environment), *(environment.get(part) for part in REPAIRS)]
 
 
 def _data_file(environment: Mapping[str, object]) -> str | None:
@@ -241,9 +241,9 @@ def mark_failed(run: Run) -> Run:
 
 def separate(group: Runs) -> None:
     """Move runs that are no repeats out of a cell's runs: other files, other versions, copies."""
-    documented = [group.complete, group.failed, group.short]
-    _of_one(attrgetter("data_file"), [*documented, group.other_protocol], group.other_data)
-    _of_one(attrgetter("env_versions"), documented, group.versions)
+    scoring = [group.complete, group.failed, group.short]
+    _of_one(attrgetter("data_file"), [*scoring, group.other_protocol], group.other_data)
+    _of_one(attrgetter("env_versions"), scoring, group.versions)
     _of_one_seed(group)
     _of_one_curve(group)
 
@@ -261,10 +261,10 @@ def remarks(group: Runs) -> Iterator[str]:
         yield f"{'tested by' if group.looks.count else 'not tested before'} {group.looks}{later}"
     if group.lost_seeds:
         yield f"looks.json counts a look at seeds that have not ended: {', '.join(map(str, group.lost_seeds))}"
-    attempts = [attempt for run in runs for attempt in run.attempts]
-    if attempts:
-        failed = sum(attempt.status == "failed" for attempt in attempts)
-        yield f"{count_text(len(attempts), 'attempt')} put aside ({failed} failed)"
+    earlier = [attempt for run in runs for attempt in run.attempts]
+    if earlier:
+        failed = sum(attempt.status == "failed" for attempt in earlier)
+        yield f"{count_text(len(earlier), 'attempt')} put aside ({failed} failed)"
     if group.other_data:
         yield f"{count_text(len(group.other_data), 'run')} on another file of that name"
     if group.versions:

@@ -11,6 +11,7 @@ import typer
 from rlbench import __version__
 from rlbench.cli import app as command
 from rlbench.cli.app import main
+from rlbench.cli.output import write_file
 from rlbench.errors import Interrupted, RefusedFile, RlbenchError, UsageError
 from tests.commands import RLBENCH, run_command, run_process, stderr_of, stdout_of
 from tests.conftest import Capture, Patch, RecordRun
@@ -196,15 +197,24 @@ def test_output_to_a_device_does_not_replace_it(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-@pytest.mark.parametrize(("path", "redirection"), [("/dev/stdout", ">table"), ("loop", "")])
+@pytest.mark.parametrize(
+    ("path", "redirection"), [("/dev/stdout", ">table"), ("link", ">table"), ("/dev/fd/3", "3>>table")]
+)
 def test_output_to_an_open_file_is_written_to_it(path: str, redirection: str, tmp_path: Path) -> None:
-    """Descriptor 1 leads to stderr, whose log was replaced; a link to itself was an internal error."""
+    """Descriptor 1 leads to stderr, whose log was replaced."""
     (tmp_path / "log").write_text("line of before\n")
-    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "link").symlink_to("//dev/stdout")
     line = f"{' '.join(RLBENCH)} table toy --algo dqn --format csv --output {path} {redirection} 2>>log"
     subprocess.run(["bash", "-c", line], cwd=tmp_path, timeout=120, check=True)
-    assert "CartPole-v1" in (tmp_path / ("table" if redirection else path)).read_text()
+    assert "CartPole-v1" in (tmp_path / "table").read_text()
     assert (tmp_path / "log").read_text().startswith("line of before\n")
+
+
+def test_output_to_a_link_to_itself_or_to_no_open_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for path in (tmp_path / "loop", Path("/dev/fd/99999999999")):
+        with pytest.raises(UsageError, match="choose another path with --output"):
+            write_file(path, "")
 
 
 @pytest.mark.parametrize("line", ["table all --json", "table toy", "list tasks", "status"])

@@ -143,6 +143,32 @@ def test_baseline_is_printed_and_deterministic(saved: Path) -> None:
     assert Path("again.json").read_bytes() == saved.read_bytes()
 
 
+def test_speeds_are_compared_only_on_the_baselines_machines(record_run: RecordRun, capsys: Capture) -> None:
+    for seed in range(5):
+        toy(record_run, 0.9, seed, noise=0.01 * seed)
+    assert main(["baseline", "save", "base.json"]) == 0
+    content = json.loads(Path("base.json").read_text(encoding="utf-8"))
+    del content["checksum"]
+    own = content["machines"][0]
+    for machine, words in ((own, {"PASSED", "SLOWER"}), ("another machine", {"PASSED"})):
+        content["machines"] = [machine]
+        content["cells"][0]["speeds"] = {machine: [1e9] * 5}
+        Path("base.json").write_text(files.seal(content), encoding="utf-8")
+        for path in Path("results").rglob("epochs.jsonl"):
+            epoch_lines = [
+                {**json.loads(line), "updated": {"count": 1, "loss": 0.0, "q": 0.0}}
+                for line in path.read_text(encoding="utf-8").splitlines()
+            ]
+            path.write_text("".join(files.seal(_unsealed(line)) + "\n" for line in epoch_lines), encoding="utf-8")
+        capsys.readouterr()
+        main(["check", "toy", "--baseline", "base.json", "--other-machine", "--json"])
+        assert {f["word"] for f in json.loads(capsys.readouterr().out)["findings"]} == words
+
+
+def _unsealed(line: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in line.items() if name != "checksum"}
+
+
 def test_ci_systems_get_junit_and_markdown(record_run: RecordRun, saved: Path) -> None:
     for seed in range(3):
         toy(record_run, 0.2, seed, noise=0.01 * seed)

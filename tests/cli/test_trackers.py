@@ -127,7 +127,7 @@ def test_suites_are_chosen_by_name(record_run: RecordRun) -> None:
     record_run([1.0], suite="toy", task="Catch")
     assert stdout_of("export tensorboard atari --output board") == "board: 1 run, 1 with something new\n"
     assert stdout_of("export tensorboard --results elsewhere --output board") == "board: 0 runs, 0 with something new\n"
-    assert "cannot be written; choose another folder" in stderr_of(f"export tensorboard --output {__file__}")
+    assert "is no folder; choose another with --output" in stderr_of(f"export tensorboard --output {__file__}")
     assert "unknown suite 'atri'" in stderr_of("export tensorboard atri --output board")
 
 

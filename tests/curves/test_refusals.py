@@ -174,6 +174,8 @@ def test_no_link_and_no_pipe_is_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     assert "is a link" in refusal(inside, tmp_path / "results")
     assert "is no regular file" in refusal(tmp_path / "pipe.csv", tmp_path / "results")
+    words = ["import", str(inside / "runs.csv"), "--as", "mujoco/sac", "--results", str(tmp_path / "results")]
+    assert "1 new" in stdout_of(words), "a link that the user names is read"
 
 
 def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:

@@ -16,13 +16,13 @@ from rlbench.datasets.d4rl import provenance, read_d4rl, write_hdf5
 from rlbench.datasets.episodes import CHUNK
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 
-Columns = dict[str, NDArray[np.generic]]
+D4RLArrays = dict[str, NDArray[np.generic]]
 WriteFlat = Callable[..., Path]
 TRAJECTORIES = Path(__file__).parents[3] / "shared/data/trajectories"
 
 
 def test_columns_are_read_unchanged_with_every_next_observation_in_the_row_behind(
-    columns: Columns, write_flat: WriteFlat
+    columns: D4RLArrays, write_flat: WriteFlat
 ) -> None:
     dataset = read_d4rl(write_flat(columns))
     live = ~dataset.final
@@ -35,13 +35,13 @@ def test_columns_are_read_unchanged_with_every_next_observation_in_the_row_behin
     assert list(np.flatnonzero(dataset.truncated[live])) == [13, 24]
 
 
-def test_step_both_terminated_and_truncated_counts_as_terminated(columns: Columns, write_flat: WriteFlat) -> None:
+def test_step_both_terminated_and_truncated_counts_as_terminated(columns: D4RLArrays, write_flat: WriteFlat) -> None:
     dataset = read_d4rl(write_flat(columns, timeouts=np.ones(30, np.bool_)))
     assert list(np.flatnonzero(dataset.terminated[~dataset.final])) == [3, 14]
     assert not (dataset.terminated & dataset.truncated).any()
 
 
-def test_float64_flags_and_a_second_axis_of_one_are_read(columns: Columns, write_flat: WriteFlat) -> None:
+def test_float64_flags_and_a_second_axis_of_one_are_read(columns: D4RLArrays, write_flat: WriteFlat) -> None:
     wide: dict[str, object] = {key: np.asarray(value, np.float64) for key, value in columns.items()}
     for key in ("rewards", "terminals", "timeouts"):
         wide[key] = np.asarray(wide[key])[:, None]
@@ -49,7 +49,7 @@ def test_float64_flags_and_a_second_axis_of_one_are_read(columns: Columns, write
     assert all((a == b).all() and a.dtype == b.dtype for a, b in zip(one, other, strict=True))
 
 
-def test_missing_next_observations_stay_unknown(columns: Columns, write_flat: WriteFlat) -> None:
+def test_missing_next_observations_stay_unknown(columns: D4RLArrays, write_flat: WriteFlat) -> None:
     dataset = read_d4rl(write_flat(columns, next_observations=None))
     assert list(np.flatnonzero(dataset.final)) == [4, 16]  # nothing bootstraps from those behind a termination
 
@@ -60,11 +60,11 @@ def truncations(path: Path, limit: int | None = None) -> list[int]:
     return np.flatnonzero(dataset.truncated[~dataset.final]).tolist()
 
 
-def test_without_timeouts_breaks_are_truncations(columns: Columns, write_flat: WriteFlat) -> None:
+def test_without_timeouts_breaks_are_truncations(columns: D4RLArrays, write_flat: WriteFlat) -> None:
     assert truncations(write_flat(columns, timeouts=None)) == [13, 24]
 
 
-def test_without_both_the_tasks_limit_truncates_episodes(columns: Columns, write_flat: WriteFlat) -> None:
+def test_without_both_the_tasks_limit_truncates_episodes(columns: D4RLArrays, write_flat: WriteFlat) -> None:
     path = write_flat(columns, timeouts=None, next_observations=None)
     assert truncations(path, limit=10) == [13, 24]
     with pytest.raises(RefusedFile, match="timeouts: missing"):
@@ -114,7 +114,7 @@ NAN[17, 1] = np.nan
     ],
 )
 def test_invalid_files_are_refused_by_key(
-    columns: Columns, write_flat: WriteFlat, key: str, value: object, says: str
+    columns: D4RLArrays, write_flat: WriteFlat, key: str, value: object, says: str
 ) -> None:
     path = write_flat(columns, **{key: value}) if np.size(np.asarray(value)) else _bare(write_flat, columns, key, value)
     with pytest.raises(RefusedFile, match=says) as refusal:
@@ -123,7 +123,7 @@ def test_invalid_files_are_refused_by_key(
     assert refusal.value.exit_code == 2
 
 
-def _bare(write_flat: WriteFlat, columns: Columns, key: str, value: object) -> Path:
+def _bare(write_flat: WriteFlat, columns: D4RLArrays, key: str, value: object) -> Path:
     path = write_flat(columns, **{key: None})
     with h5py.File(path, "a") as file:
         file.create_dataset(key, data=value)
@@ -135,7 +135,7 @@ def _bare(write_flat: WriteFlat, columns: Columns, key: str, value: object) -> P
     [h5py.string_dtype(), h5py.vlen_dtype(np.uint8), h5py.ref_dtype, "V16", np.dtype([("a", "f4")]), "f4", None],
     ids=["text", "vlen", "reference", "opaque", "compound", "never written", "group"],
 )
-def test_arrays_without_numbers_are_refused_unread(columns: Columns, write_flat: WriteFlat, dtype: object) -> None:
+def test_arrays_without_numbers_are_refused_unread(columns: D4RLArrays, write_flat: WriteFlat, dtype: object) -> None:
     path = write_flat(columns, rewards=None)
     with h5py.File(path, "a") as file:
         file.create_dataset("rewards", shape=(30,), dtype=dtype) if dtype is not None else file.create_group("rewards")
@@ -143,7 +143,7 @@ def test_arrays_without_numbers_are_refused_unread(columns: Columns, write_flat:
         read_d4rl(path)
 
 
-def test_truncated_foreign_and_missing_files_are_refused(columns: Columns, write_flat: WriteFlat) -> None:
+def test_truncated_foreign_and_missing_files_are_refused(columns: D4RLArrays, write_flat: WriteFlat) -> None:
     path = write_flat(columns)
     for raw, reason in ((path.read_bytes()[:-200], "truncated"), (b"\x80\x04\x95 a pickle", "")):
         path.write_bytes(raw)
@@ -154,7 +154,7 @@ def test_truncated_foreign_and_missing_files_are_refused(columns: Columns, write
         read_d4rl(path)
 
 
-def test_a_flipped_byte_is_refused_with_its_key(columns: Columns, write_flat: WriteFlat) -> None:
+def test_a_flipped_byte_is_refused_with_its_key(columns: D4RLArrays, write_flat: WriteFlat) -> None:
     path = write_flat(columns)
     with h5py.File(path) as file:
         start = file["actions"].id.get_chunk_info(0).byte_offset
@@ -165,7 +165,7 @@ def test_a_flipped_byte_is_refused_with_its_key(columns: Columns, write_flat: Wr
         read_d4rl(path)
 
 
-def test_metadata_of_the_file_are_text(columns: Columns, write_flat: WriteFlat) -> None:
+def test_metadata_of_the_file_are_text(columns: D4RLArrays, write_flat: WriteFlat) -> None:
     path = write_flat(columns)
     with h5py.File(path, "a") as file:
         file.attrs.update({"env_id": "Toy-v4", "steps": 30, "returns": [1.0, 2.0]})
@@ -187,11 +187,11 @@ def test_real_trajectories_are_truncated_and_never_terminated(name: str, episode
 ATTRIBUTES = {"name": "rlb-small", "recipe": '{"steps":5}', "episodes": 2, "return_mean": 1.5}
 
 
-def experience(rows: int = 5) -> d4rl.Columns:
+def experience(rows: int = 5) -> d4rl.D4RLArrays:
     """Some steps that differ in every number."""
     numbers = np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)
     flags = np.arange(rows) % 5
-    return d4rl.Columns(
+    return d4rl.D4RLArrays(
         observations=numbers, actions=-numbers[:, :2] / (3 * rows), rewards=numbers[:, 0] / 2, terminals=flags == 1,
         timeouts=flags == 4, next_observations=numbers + 100,
     )  # fmt: skip

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import stat
+from contextlib import nullcontext
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from rlbench import suites
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files, store
-from rlbench.records.attempts import note_resumption
+from rlbench.records.attempts import note_resumption, resumptions
 from rlbench.records.store import Record, Store, folder_of, line_of, read_record
 from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, Progress, Status, Updated
 from tests.conftest import RecordRun
@@ -280,6 +281,15 @@ def test_a_resumption_notes_only_what_differs_from_the_process_before(tmp_path: 
         note_resumption(folder, {"python": "3.12", "gpu": "b"}, epoch)
     record = read_record(folder)
     assert list(record.resumed) == [{"gpu": "a"}, {"gpu": "b"}, {"python": "3.12"}, {}] and record.until_restart == 4
+
+
+@pytest.mark.parametrize(
+    ("line", "is_valid"),
+    [({"epoch": 1, "environment": {}, "of a later version": 0}, True), ([1, {}], False), ({"epoch": 1}, False)],
+)
+def test_resumptions_are_objects_that_may_have_further_keys(line: object, is_valid: bool) -> None:
+    with nullcontext() if is_valid else pytest.raises(RefusedFile, match="not a record of this schema"):
+        assert resumptions({"resumed": [line]}, Path("spec.json")) == [(1, {})]
 
 
 def test_run_folder_follows_from_its_spec(tmp_path: Path) -> None:

@@ -48,12 +48,12 @@ def ended(results: Path, seed: int, status: Status | None) -> None:
     (store.folder / ".lock").unlink(missing_ok=True)
 
 
-def record_runs() -> d4rl.Columns:
+def record_runs() -> d4rl.D4RLArrays:
     """Eight steps of two episodes."""
     draw, ends = np.random.default_rng(0), np.arange(8) % 4 == 3
     obs = draw.standard_normal((8, 3)).astype(np.float32)
     action = draw.uniform(-1, 1, (8, 2)).astype(np.float32)
-    return d4rl.Columns(obs, action, np.ones(8, np.float32), ends, np.zeros(8, np.bool_), np.roll(obs, -1, axis=0))
+    return d4rl.D4RLArrays(obs, action, np.ones(8, np.float32), ends, np.zeros(8, np.bool_), np.roll(obs, -1, axis=0))
 
 
 def main(target: Path, *folders: Path) -> None:

@@ -100,7 +100,7 @@ def trained_ending(folder: Path) -> object:
 
 def wrote(words: list[str]) -> int:
     draw = np.random.default_rng(0)
-    columns = d4rl.Columns(
+    columns = d4rl.D4RLArrays(
         observations=draw.standard_normal((40, 3), np.float32),
         actions=draw.standard_normal((40, 2), np.float32),
         rewards=draw.standard_normal(40, np.float32),

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import psutil
@@ -18,7 +19,8 @@ from rlbench.cli.sweep import SweepOptions, command_line, repeated_settings
 from rlbench.errors import RefusedFile
 from rlbench.records import attempts
 from rlbench.records.store import folder_of, read_record, scores
-from rlbench.sweep.plan import Job
+from rlbench.sweep import local
+from rlbench.sweep.plan import Job, Machine
 from tests.commands import TINY, run_process, stderr_of, tiny_folder, tiny_run
 
 
@@ -240,7 +242,16 @@ def test_worker_gets_settings_of_file_and_environment(tmp_path: Path) -> None:
         command_line(options, Job(spec=expected, folder=folder_of(expected, tmp_path)), None)
     assert line[:7] == ["run", "toy", "dqn", "--task", "Catch", "--seeds", "3"]
     assert [line[line.index(option) + 1] for option in ("--import", "--update-engine")] == ["my_envs", "compiled"]
-    assert line[line.index("--device") + 1] == "cuda:1" and "--force" not in line and "--jobs" not in line
+    assert line[line.index("--device") + 1] == "cuda:1" and "--jobs" not in line
+
+
+def test_only_a_start_by_force_passes_the_option_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Mock()
+    monkeypatch.setattr(local, "Worker", worker)
+    job = Job(spec=resolve("toy", "dqn", "Catch", seed=0, sets=TINY).spec, folder=tmp_path, threads=1, memory=1)
+    for force in (True, False):
+        local.Local(Machine(cores=1, memory=2), 1, lambda _job, _device: ["run"]).start(job, force=force)
+    assert [call.args[0] for call in worker.call_args_list] == [["run", "--force"], ["run"]]
 
 
 @pytest.mark.parametrize("wrong", [("--jobs", "0"), ("--jobs", "many"), ("--executor", "spark"), ("--shard", "3/2")])
