@@ -82,10 +82,10 @@ def escaped(text: str) -> str:
 
 
 def refuse_folder(path: Path, option: str) -> None:
-    """Refuse a path for a new file that is a folder, or in none.
+    """Refuse a path that is a folder, or whose folder is missing.
 
     Raises:
-        UsageError: it is.
+        UsageError: it is one of these.
     """
     if not path.parent.is_dir():
         raise UsageError(f"{option} {path}: {path.parent} is not a folder; make it first")

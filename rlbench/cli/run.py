@@ -153,7 +153,7 @@ def run(
     Stop it whenever you like: the same command resumes, and skips finished runs. `rlbench table` then shows the
     published score beside the measured one.
     """
-    from rlbench.cli import announcement
+    from rlbench.cli import run_output
     from rlbench.cli import until_decided as sequential
     from rlbench.cli.progress_display import end_with_parent
     from rlbench.cli.sweep import SweepOptions, repeated_settings, sweep
@@ -168,7 +168,7 @@ def run(
     specs = _shard(every, shard, results)
     cells = sequential.cells_of(specs, results, design) if design else ()
     if dry_run:
-        announcement.print_plan(specs, results, dataset, json=json)
+        run_output.print_plan(specs, results, dataset, json=json)
         return
     _set_thread_policy(specs)
     request = SweepOptions(
@@ -193,8 +193,8 @@ def run(
     with redirect_stdout(sys.stderr), tracking(track or (), specs, results, track_dir) as trackers:
         endings, stopped_by = sequential.sweep_until_decided(cells, request) if design else sweep(specs, request)
         trackers.patience = PATIENCE if stopped_by is None else STOP_PATIENCE
-    announcement.print_endings(endings, list(sequential.decision_rows(cells, results)), results, json=json)
-    if code := announcement.exit_code(endings, stopped_by):
+    run_output.print_endings(endings, list(sequential.decision_rows(cells, results)), results, json=json)
+    if code := run_output.exit_code(endings, stopped_by):
         raise typer.Exit(code)
 
 

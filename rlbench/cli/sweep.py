@@ -95,13 +95,13 @@ def repeated_settings(config: Path | None, environ: Mapping[str, str], sets: Seq
 
 def sweep(specs: Sequence[Spec], options: SweepOptions) -> tuple[list[Ending], int | None]:
     """Run every spec to its end; return the endings and the number of the signal that stopped the sweep."""
-    untils, stop = pauses(options.until, specs), Stop()
+    pause_steps, stop = pauses(options.until, specs), Stop()
     with (
-        _executor(specs, options, stop) as (planned, executor),
+        _jobs_and_executor(specs, options, stop) as (whole_jobs, executor),
         stop_on_signals(stop),
-        _display(planned, options) as display,
+        _display(whole_jobs, options) as display,
     ):
-        jobs = [replace(job, until=until) for job, until in zip(planned, untils, strict=True)]
+        jobs = [replace(job, until=steps) for job, steps in zip(whole_jobs, pause_steps, strict=True)]
         try:
             check = partial(refuse_other_data, runtime=options.runtime)
             endings = Sweep(jobs, executor, display, stop, force=options.force, check=check).run()
@@ -116,14 +116,16 @@ def _display(jobs: Sequence[Job], options: SweepOptions) -> AbstractContextManag
 
     if options.pipe is not None:
         return nullcontext(PipeDisplay(options.pipe, jobs))
-    from rlbench.cli.announcement import announce
+    from rlbench.cli.run_output import announce
 
     announce([job.spec for job in jobs], options.results, quiet=options.quiet)  # only after every check has passed
     return display(jobs, quiet=options.quiet)
 
 
 @contextmanager
-def _executor(specs: Sequence[Spec], options: SweepOptions, stop: Stop) -> Iterator[tuple[list[Job], Executor]]:
+def _jobs_and_executor(
+    specs: Sequence[Spec], options: SweepOptions, stop: Stop
+) -> Iterator[tuple[list[Job], Executor]]:
     from rlbench.cli.inline import Inline
     from rlbench.cli.preflight import check_resources
     from rlbench.sweep.local import Local
@@ -131,8 +133,8 @@ def _executor(specs: Sequence[Spec], options: SweepOptions, stop: Stop) -> Itera
     limit = parse_jobs(options.jobs)
     threads_per_run = omp_threads()
     if options.executor == "ray":
-        with _cluster(specs, options, limit, threads_per_run or 1) as planned:
-            yield planned
+        with _cluster(specs, options, limit, threads_per_run or 1) as jobs_and_executor:
+            yield jobs_and_executor
     elif options.jobs is None:
         check_resources(list(specs), options.runtime, options.results)
         jobs = [Job(spec=spec, folder=folder_of(spec, options.results)) for spec in specs]

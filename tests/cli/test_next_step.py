@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rlbench import suites
-from rlbench.cli.announcement import ending_row, summary, verdict_lines
+from rlbench.cli.run_output import ending_row, summary, verdict_lines
 from rlbench.sweep.events import Ending, Status
 from rlbench.sweep.plan import Job
 from tests.commands import stdout_of

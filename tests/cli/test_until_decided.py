@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rlbench.cli.announcement import decision_sentence, verdict_lines
 from rlbench.cli.app import main
 from rlbench.cli.resolve import resolve
+from rlbench.cli.run_output import decision_sentence, verdict_lines
 from rlbench.config.run import Spec
 from rlbench.records.looks import DESIGN, DESIGNS, NAME, SHARED_ERROR_DESIGNS, Looks, read_looks, record_looks
 from rlbench.records.store import folder_of, read_record

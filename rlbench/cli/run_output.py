@@ -1,4 +1,4 @@
-"""The output of ``rlbench run``: before training the runs and their duration, after it each run and the verdicts."""
+"""The output of ``rlbench run``: the plan of ``--dry-run``, the runs to come, each run's end, verdicts, exit code."""
 
 from __future__ import annotations
 
