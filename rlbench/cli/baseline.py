@@ -42,7 +42,7 @@ def baseline(
             raise UsageError(f"{results}: no finished run of documented settings, so nothing to save; run some first")
         write_file(file, saved.baseline_text(content), "FILE")
     else:
-        content = saved.read_baseline(file.resolve())
+        content = saved.read_baseline(file, links=True)
     print_result({"file": str(file), "cells": len(content.cells)}, _text(content), json=json)
 
 

@@ -82,7 +82,7 @@ def check(
         checks.against_references, sources=evidence, margin=margin, at=at, pool=pool, of_imported=of_imported
     )
     if baseline is not None:
-        share, saved = MARGIN if margin is None else margin, read_baseline(baseline.resolve())
+        share, saved = MARGIN if margin is None else margin, read_baseline(baseline, links=True)
         compare = partial(
             checks.against_baseline, results=evidence.own, baseline=saved, margin=share, other_machine=other_machine
         )

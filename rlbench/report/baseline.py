@@ -119,8 +119,8 @@ def baseline_text(baseline: Baseline) -> str:
     return json.dumps(json.loads(files.seal(content)), indent=1, ensure_ascii=False) + "\n"
 
 
-def read_baseline(path: Path) -> Baseline:
-    """Read a baseline file.
+def read_baseline(path: Path, *, links: bool = False) -> Baseline:
+    """Read a baseline file; with ``links`` also one that the path is a link to.
 
     Raises:
         RefusedFile: it is damaged, newer than this version, or no baseline.
@@ -128,7 +128,7 @@ def read_baseline(path: Path) -> Baseline:
     """
     if not path.exists():
         raise UsageError(f"{path}: no such baseline{suggest_path(path)}; make one with: rlbench baseline save {path}")
-    text, remedy = files.read_text(path), "make one with: rlbench baseline save NEW.json"
+    text, remedy = files.read_text(path.resolve() if links else path), "make one with: rlbench baseline save NEW.json"
     if not text.lstrip().startswith("{"):
         raise RefusedFile(f"{path}: not a baseline; {remedy}")
     try:

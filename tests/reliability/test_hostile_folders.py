@@ -40,7 +40,7 @@ def sweep_child() -> None:
 
 
 def evaluation_worker() -> None:
-    words = [sys.executable, *pool.PROGRAM, "{}", "1", "0", "1"]
+    words = [sys.executable, *pool.PROGRAM, "{}", "1", "0", "1", str(os.getpid())]
     subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=120)
 
 

@@ -247,7 +247,7 @@ def test_curves_are_appended_to_no_file_with_a_second_name(tmp_path: Path) -> No
     (tmp_path / "curves").write_bytes(b"old")
     os.link(tmp_path / "curves", tmp_path / "precious")
     with pytest.raises(RefusedFile, match="second name"):
-        exports.update_file(tmp_path / "curves", b"older")
+        exports.update_file(tmp_path / "curves", b"older", append=True)
     exports.update_file(tmp_path / "curves", b"new")  # a replaced file is another one
     assert (tmp_path / "precious").read_bytes() == b"old"
 
