@@ -95,6 +95,13 @@ def test_traces_of_a_crash_are_no_faults(record_run: RecordRun) -> None:
     assert len(printed(str(folder), code=2)) == 2
 
 
+def test_baseline_that_is_a_link_is_a_fault(record_run: RecordRun) -> None:
+    results = record_run([1.0]).parents[4]
+    stdout_of(["baseline", "save", "elsewhere.json", "--results", str(results)])
+    (results / "baseline.json").symlink_to(Path("elsewhere.json").absolute())
+    assert "baseline.json: is a link" in printed(str(results), code=2)[0]
+
+
 def test_folder_without_records_is_refused(tmp_path: Path) -> None:
     assert "holds no records" in stderr_of(f"verify {tmp_path}")
 
