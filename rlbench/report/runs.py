@@ -116,10 +116,10 @@ class Run:
     def env_versions(self) -> str | None:
         """``gymnasium/Hopper-v4, mujoco 3.3.7`` of every process of the run; None if unknown."""
         names = dict[str, None]()
-        for world in (environment.get("env") for environment in self.environments):
-            if isinstance(world, Mapping):
-                versions = (f"{name} {version}" for name, version in sorted(world.items()) if name != "env")
-                names[", ".join([str(world.get("env")), *versions])] = None
+        for env in (environment.get("env") for environment in self.environments):
+            if isinstance(env, Mapping):
+                versions = (f"{name} {version}" for name, version in sorted(env.items()) if name != "env")
+                names[", ".join([str(env.get("env")), *versions])] = None
         return ", then ".join(names) or None
 
     @property

@@ -11,7 +11,7 @@ from rlbench.buffers.hindsight import GoalLayout, HindsightReplay
 from rlbench.buffers.prioritized import PrioritizedSampler
 from rlbench.buffers.ring import COLUMNS, ArraySpec, RingBuffer
 from tests.buffers.counting import Touched
-from tests.buffers.played import Episode, World
+from tests.buffers.simulation import Episode, Simulation
 from tests.rings import ring_of, same_batches
 
 LAYOUT, WIDTH = GoalLayout(observation=1, goal=2), 5
@@ -34,7 +34,7 @@ def goal_ring(num_envs: int, rows: int, horizon: int, stack: int = 1, width: int
     return ring
 
 
-def world_of(num_envs: int, rows: int, horizon: int = 1) -> World:
+def simulation_of(num_envs: int, rows: int, horizon: int = 1) -> Simulation:
     """Every row of every env shows and achieves its own number; what is wanted holds for the episode."""
     envs = np.arange(num_envs)
 
@@ -42,26 +42,28 @@ def world_of(num_envs: int, rows: int, horizon: int = 1) -> World:
         number = row * num_envs + envs + 1.0
         return np.stack([number, number, -number, DESIRED + np.array(first_rows), DESIRED + envs], 1).astype(np.float32)
 
-    return World(goal_ring(num_envs, rows, horizon), observe, reward=lambda _, obs: reward_of(obs[:, 1:3], obs[:, 3:]))
+    return Simulation(
+        goal_ring(num_envs, rows, horizon), observe, reward=lambda _, obs: reward_of(obs[:, 1:3], obs[:, 3:])
+    )
 
 
-def episode_at(world: World, slot: int) -> tuple[Episode, int]:
+def episode_at(simulation: Simulation, slot: int) -> tuple[Episode, int]:
     """The episode that a slot lies in, and which of its steps it is; the newest, where the slot was reused."""
-    place, env = divmod(slot, world.ring.num_envs)
-    row = world.row - (world.row - place) % world.ring.length
-    episode = next(e for e in world.episodes[env] if row in e.rows)
+    place, env = divmod(slot, simulation.ring.num_envs)
+    row = simulation.row - (simulation.row - place) % simulation.ring.length
+    episode = next(e for e in simulation.episodes[env] if row in e.rows)
     return episode, row - episode.rows[0]
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> World:
+def simulations(draw: st.DrawFn) -> Simulation:
     num_envs, horizon = draw(st.integers(1, 3)), draw(st.integers(1, 5))
     rows, steps = draw(st.integers(horizon + 2, 40)), draw(st.integers(horizon + 1, 90))
     likely = draw(st.sampled_from([[0, 1, 2], [0] * 6 + [1, 2], [0] * 30 + [1, 2], [0]]))
     ends = [[draw(st.sampled_from(likely)) for _ in range(num_envs)] for _ in range(steps)]
-    world = world_of(num_envs, rows, horizon)
-    world.play(ends, close_at=draw(st.none() | st.integers(1, steps - 1)))
-    return world
+    simulation = simulation_of(num_envs, rows, horizon)
+    simulation.play(ends, close_at=draw(st.none() | st.integers(1, steps - 1)))
+    return simulation
 
 
 def hindsight(ring: RingBuffer, her_ratio: float = 0.875, limit: int = 50, seed: int = 5) -> HindsightReplay:
@@ -71,19 +73,19 @@ def hindsight(ring: RingBuffer, her_ratio: float = 0.875, limit: int = 50, seed:
     )
 
 
-def naive(world: World, slot: int, offset: int) -> tuple[np.ndarray, np.ndarray, float]:
+def naive(simulation: Simulation, slot: int, offset: int) -> tuple[np.ndarray, np.ndarray, float]:
     """Observation, next observation and n-step sum of a slot, had its episode wanted what it achieved later."""
-    episode, t = episode_at(world, slot)
-    steps = min(world.ring.n_step, len(episode.observations) - 1 - t)
+    episode, t = episode_at(simulation, slot)
+    steps = min(simulation.ring.n_step, len(episode.observations) - 1 - t)
     goal = episode.observations[t + offset][1:3]
     both = [np.concatenate([episode.observations[u][:3], goal]) for u in (t, t + steps)]
     achieved = [episode.observations[t + i + 1][1:3] for i in range(steps)]
     return both[0], both[1], sum(GAMMA**i * float(reward_of(a, goal)) for i, a in enumerate(achieved))
 
 
-@given(worlds(), st.sampled_from([0.5, 1.0]), st.sampled_from([1, 3, 100]))
-def test_relabeled_goal_is_a_future_goal_of_the_episode(world: World, her_ratio: float, limit: int) -> None:
-    ring = world.ring
+@given(simulations(), st.sampled_from([0.5, 1.0]), st.sampled_from([1, 3, 100]))
+def test_relabeled_goal_is_a_future_goal_of_the_episode(simulation: Simulation, her_ratio: float, limit: int) -> None:
+    ring = simulation.ring
     before = {name: getattr(ring, name).clone() for name in COLUMNS}
     batch = hindsight(ring, her_ratio, limit).sample(128)
     plain = ring.gather_transitions(batch.slot, torch.ones(128))
@@ -99,29 +101,29 @@ def test_relabeled_goal_is_a_future_goal_of_the_episode(world: World, her_ratio:
             assert her_ratio < 1 or plain.weight[i] == 0
             assert all(torch.equal(ours[i], theirs[i]) for ours, theirs in zip(batch, plain, strict=True))
             continue
-        episode, t = episode_at(world, slot)
+        episode, t = episode_at(simulation, slot)
         future = [o[1] for o in episode.observations[t + 1 : t + 1 + limit]]
         assert batch.obs[i, 3] in future
-        obs, next_obs, reward = naive(world, slot, 1 + future.index(batch.obs[i, 3]))
+        obs, next_obs, reward = naive(simulation, slot, 1 + future.index(batch.obs[i, 3]))
         assert batch.obs[i].tolist() == obs.tolist()
         assert batch.next_obs[i].tolist() == next_obs.tolist()
         assert batch.reward[i].item() == pytest.approx(reward, rel=1e-5, abs=1e-4)
 
 
 @settings(max_examples=40)
-@given(worlds())
-def test_hindsight_samples_the_same_slots_and_share_zero_changes_nothing(world: World) -> None:
-    ring = world.ring
+@given(simulations())
+def test_hindsight_samples_the_same_slots_and_share_zero_changes_nothing(simulation: Simulation) -> None:
+    ring = simulation.ring
     state = ring.sampler.state_dict()
     plain = ring.sample(64)
     ring.sampler.load_state_dict(state)
     same_batches(hindsight(ring, her_ratio=0.0).sample(64), plain)
 
 
-def one_env(steps: int, ends: set[int], horizon: int = 1, rows: int = 200) -> World:
-    world = world_of(1, rows, horizon)
-    world.play([[1 if number in ends else 0] for number in range(steps)])
-    return world
+def one_env(steps: int, ends: set[int], horizon: int = 1, rows: int = 200) -> Simulation:
+    simulation = simulation_of(1, rows, horizon)
+    simulation.play([[1 if number in ends else 0] for number in range(steps)])
+    return simulation
 
 
 @pytest.mark.parametrize("her_ratio", [0.25, 0.875])
@@ -139,10 +141,10 @@ def test_share_of_relabeled_goals_is_the_requested_one(her_ratio: float) -> None
     ],
 )
 def test_future_steps_are_equally_likely(steps: int, ends: set[int], limit: int, first: int, reach: int) -> None:
-    world = one_env(steps, ends)
-    hindsight_ring = hindsight(world.ring, 1.0, limit)
+    simulation = one_env(steps, ends)
+    hindsight_ring = hindsight(simulation.ring, 1.0, limit)
     slots_drawn = torch.full((20_000,), first)
-    world.ring.sampler.draw = lambda batch, span: (slots_drawn, torch.ones(batch))
+    simulation.ring.sampler.draw = lambda batch, span: (slots_drawn, torch.ones(batch))
     batch = hindsight_ring.sample(20_000)
     offset = batch.obs[:, 3] - batch.obs[:, 1]  # with one env the number shown counts rows
     assert offset.min() == 1 and offset.max() == reach
@@ -150,9 +152,9 @@ def test_future_steps_are_equally_likely(steps: int, ends: set[int], limit: int,
 
 
 def test_an_empty_ring_gives_weightless_rows() -> None:
-    world = world_of(2, 20, 3)
-    world.play([[0, 0]])
-    assert (hindsight(world.ring, 1.0).sample(16).weight == 0).all()
+    simulation = simulation_of(2, 20, 3)
+    simulation.play([[0, 0]])
+    assert (hindsight(simulation.ring, 1.0).sample(16).weight == 0).all()
 
 
 def test_hindsight_resumes_from_its_state() -> None:
@@ -168,11 +170,11 @@ def test_hindsight_resumes_from_its_state() -> None:
 
 def test_priorities_reach_the_ring() -> None:
     sampler = PrioritizedSampler(torch.Generator().manual_seed(0), capacity=50, num_envs=1, alpha=1.0, beta=0.0)
-    world = world_of(1, 50)
-    world.ring.sampler = sampler
-    world.play([[0]] * 20)
-    hindsight(world.ring).update_priorities(torch.tensor([3]), torch.tensor([1e6]))
-    assert (hindsight(world.ring).sample(64).slot == 3).sum() > 60
+    simulation = simulation_of(1, 50)
+    simulation.ring.sampler = sampler
+    simulation.play([[0]] * 20)
+    hindsight(simulation.ring).update_priorities(torch.tensor([3]), torch.tensor([1e6]))
+    assert (hindsight(simulation.ring).sample(64).slot == 3).sum() > 60
 
 
 @pytest.mark.parametrize(("stack", "width"), [(2, WIDTH), (1, WIDTH + 1)])

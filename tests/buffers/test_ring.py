@@ -8,27 +8,27 @@ from hypothesis import strategies as st
 
 from rlbench.buffers.rollout_view import RolloutView
 from tests.buffers.counting import Touched
-from tests.buffers.played import World
+from tests.buffers.simulation import Simulation
 from tests.rings import ring_of, same_batches
 
 CPU = torch.device("cpu")
 GAMMA = 0.9
 
 
-def world_of(num_envs: int, rows: int, horizon: int, stack: int) -> World:
+def simulation_of(num_envs: int, rows: int, horizon: int, stack: int) -> Simulation:
     """Every row of every env shows its own number."""
     envs = np.arange(num_envs)
-    return World(
+    return Simulation(
         ring_of(num_envs, rows, horizon, stack),
         observe=lambda row, _: (row * num_envs + envs + 1).astype(np.float32),
         reward=lambda row, _: row % 11 - envs,
     )
 
 
-def expected(world: World, horizon: int, stack: int) -> dict[tuple[int, int], tuple[object, ...]]:
+def expected(simulation: Simulation, horizon: int, stack: int) -> dict[tuple[int, int], tuple[object, ...]]:
     """Every transition the definition allows, by (row, env): what the ring must give, and nothing else."""
     table = {}
-    for env, episodes in enumerate(world.episodes):
+    for env, episodes in enumerate(simulation.episodes):
         for episode in episodes:
             for t in range(len(episode.actions)):
                 k = min(horizon, len(episode.actions) - t)
@@ -43,31 +43,31 @@ def expected(world: World, horizon: int, stack: int) -> dict[tuple[int, int], tu
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[World, int, int]:
+def simulations(draw: st.DrawFn) -> tuple[Simulation, int, int]:
     num_envs, horizon, stack = draw(st.integers(1, 3)), draw(st.integers(1, 5)), draw(st.integers(1, 4))
     rows = draw(st.integers(horizon + stack + 1, 40))
     steps = draw(st.integers(horizon + 1, 90))
     likely = draw(st.sampled_from([[0, 1, 2], [0] * 6 + [1, 2], [0] * 30 + [1, 2], [0]]))
     ends = [[draw(st.sampled_from(likely)) for _ in range(num_envs)] for _ in range(steps)]
-    world = world_of(num_envs, rows, horizon, stack)
-    world.play(ends, close_at=draw(st.none() | st.integers(1, steps - 1)))
-    return world, horizon, stack
+    simulation = simulation_of(num_envs, rows, horizon, stack)
+    simulation.play(ends, close_at=draw(st.none() | st.integers(1, steps - 1)))
+    return simulation, horizon, stack
 
 
-def usable(world: World) -> list[tuple[int, int]]:
+def usable(simulation: Simulation) -> list[tuple[int, int]]:
     """Every (row, env) that the ring's own span may draw, by the vector step at which it was shown."""
-    span = world.ring.sample_range()
-    rows = [world.row - span.n_step - i for i in range(int(span.rows))]
-    return [(row, env) for row in rows for env in range(world.ring.num_envs)]
+    span = simulation.ring.sample_range()
+    rows = [simulation.row - span.n_step - i for i in range(int(span.rows))]
+    return [(row, env) for row in rows for env in range(simulation.ring.num_envs)]
 
 
-@given(worlds())
-def test_sampled_transitions_equal_the_definition(case: tuple[World, int, int]) -> None:
-    world, horizon, stack = case
-    ring, want, places = world.ring, expected(world, horizon, stack), usable(world)
+@given(simulations())
+def test_sampled_transitions_equal_the_definition(case: tuple[Simulation, int, int]) -> None:
+    simulation, horizon, stack = case
+    ring, want, places = simulation.ring, expected(simulation, horizon, stack), usable(simulation)
     if not places:
         return
-    slot = torch.tensor([(row % ring.length) * world.ring.num_envs + env for row, env in places])
+    slot = torch.tensor([(row % ring.length) * simulation.ring.num_envs + env for row, env in places])
     batch = ring.gather_transitions(slot, torch.ones(len(slot)))
     for i, place in enumerate(places):
         if batch.weight[i] == 0:
@@ -82,27 +82,27 @@ def test_sampled_transitions_equal_the_definition(case: tuple[World, int, int]) 
         assert batch.next_obs[i].reshape(-1).tolist() == next_obs
 
 
-@given(worlds())
-def test_every_complete_slot_is_sampleable(case: tuple[World, int, int]) -> None:
-    world, horizon, stack = case
-    places = set(usable(world))
-    span, length = world.ring.sample_range(), world.ring.length
-    overwritten = world.row - (length - 1)  # rows up to here may have lost themselves or their stack
-    for (row, env), transition in expected(world, horizon, stack).items():
-        if row > overwritten + stack - 1 and row <= world.row - horizon:
+@given(simulations())
+def test_every_complete_slot_is_sampleable(case: tuple[Simulation, int, int]) -> None:
+    simulation, horizon, stack = case
+    places = set(usable(simulation))
+    span, length = simulation.ring.sample_range(), simulation.ring.length
+    overwritten = simulation.row - (length - 1)  # rows up to here may have lost themselves or their stack
+    for (row, env), transition in expected(simulation, horizon, stack).items():
+        if row > overwritten + stack - 1 and row <= simulation.row - horizon:
             assert (row, env) in places, (row, env, transition, int(span.rows))
 
 
 @settings(max_examples=40)
-@given(worlds())
-def test_ring_is_restored_from_its_state(case: tuple[World, int, int]) -> None:
-    world, horizon, stack = case
-    if not usable(world):
+@given(simulations())
+def test_ring_is_restored_from_its_state(case: tuple[Simulation, int, int]) -> None:
+    simulation, horizon, stack = case
+    if not usable(simulation):
         return
-    copy = ring_of(world.ring.num_envs, world.ring.length, horizon, stack, seed=9)
-    copy.load_state_dict(world.ring.state_dict())
-    assert torch.equal(copy.newest_observations(), world.ring.newest_observations())
-    same_batches(world.ring.sample(64), copy.sample(64))
+    copy = ring_of(simulation.ring.num_envs, simulation.ring.length, horizon, stack, seed=9)
+    copy.load_state_dict(simulation.ring.state_dict())
+    assert torch.equal(copy.newest_observations(), simulation.ring.newest_observations())
+    same_batches(simulation.ring.sample(64), copy.sample(64))
 
 
 def test_frame_stack_is_padded_with_the_episodes_first_frame() -> None:
@@ -120,14 +120,14 @@ def test_frame_stack_is_padded_with_the_episodes_first_frame() -> None:
 
 
 def test_uniform_sampling_draws_every_usable_slot_equally_often() -> None:
-    world = world_of(3, 11, 2, 2)
-    world.play([[0, 0, 0]] * 40)
-    span = world.ring.sample_range()
+    simulation = simulation_of(3, 11, 2, 2)
+    simulation.play([[0, 0, 0]] * 40)
+    span = simulation.ring.sample_range()
     count = int(span.rows) * 3
     assert count == (10 - 2 + 1 - 1) * 3
     size = 60_000
-    slots, weights = world.ring.sampler.draw(size, span)
-    assert set(slots.tolist()) == {row % 11 * 3 + env for row, env in usable(world)}
+    slots, weights = simulation.ring.sampler.draw(size, span)
+    assert set(slots.tolist()) == {row % 11 * 3 + env for row, env in usable(simulation)}
     allowed = torch.bincount(slots, minlength=33).double()[slots.unique()]
     chi2 = float(((allowed - size / count) ** 2 / (size / count)).sum())
     assert chi2 < 54.0  # 0.1 % of a χ² with 23 degrees of freedom lies above 49.7
@@ -160,10 +160,10 @@ def test_a_ring_too_small_for_its_horizon_and_stack_is_refused() -> None:
         ring_of(2, 7, 3, 4)
 
 
-def expected_rows(world: World, stack: int) -> dict[tuple[int, int], tuple[object, ...]]:
+def expected_rows(simulation: Simulation, stack: int) -> dict[tuple[int, int], tuple[object, ...]]:
     """Frame stack of every (row, env), and the action, reward and end of those with a step."""
     rows_by_slot: dict[tuple[int, int], tuple[object, ...]] = {}
-    for env, episodes in enumerate(world.episodes):
+    for env, episodes in enumerate(simulation.episodes):
         for episode in episodes:
             for t, row in enumerate(episode.rows):
                 obs_now = [episode.observations[max(0, t - back)] for back in range(stack - 1, -1, -1)]
@@ -176,16 +176,16 @@ def expected_rows(world: World, stack: int) -> dict[tuple[int, int], tuple[objec
     return rows_by_slot
 
 
-@given(worlds(), st.data())
-def test_rollout_has_the_last_rows_in_time_order(case: tuple[World, int, int], data: st.DataObject) -> None:
-    world, _, stack = case
-    ring, add_transitions = world.ring, expected_rows(world, stack)
-    rows = data.draw(st.integers(1, min(world.row, ring.length - stack)))
+@given(simulations(), st.data())
+def test_rollout_has_the_last_rows_in_time_order(case: tuple[Simulation, int, int], data: st.DataObject) -> None:
+    simulation, _, stack = case
+    ring, add_transitions = simulation.ring, expected_rows(simulation, stack)
+    rows = data.draw(st.integers(1, min(simulation.row, ring.length - stack)))
     rollout = RolloutView(ring).rollout(rows)
-    obs = rollout.obs.view(rows + 1, world.ring.num_envs, stack)
+    obs = rollout.obs.view(rows + 1, simulation.ring.num_envs, stack)
     for t in range(rows + 1):
-        for env in range(world.ring.num_envs):
-            obs_now, action, reward, terminated, done, final = add_transitions[world.row - rows + t, env]
+        for env in range(simulation.ring.num_envs):
+            obs_now, action, reward, terminated, done, final = add_transitions[simulation.row - rows + t, env]
             assert obs[t, env].tolist() == obs_now
             if t == rows:
                 continue

@@ -23,7 +23,7 @@ class Episode:
 
 
 @dataclass
-class World:
+class Simulation:
     """Envs of random episodes played into a ring, and the same kept naively."""
 
     ring: RingBuffer
