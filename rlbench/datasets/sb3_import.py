@@ -33,6 +33,10 @@ BOUNDS: Final = ("-20", "2")  # of log_std of SAC and TQC
 
 ACTIVATIONS: Final = {"ReLU": "relu", "Tanh": "tanh"}
 
+EXTRACTORS: Final = ("", "FlattenExtractor", "NatureCNN")
+UNREAD: Final = {"normalize_images": "False", "squash_output": "True"}
+"""Settings of a policy, with the values under which the same weights give other actions."""
+
 CONVOLUTIONS: Final = ("cnn.0", "cnn.2", "cnn.4")
 """NatureCNN: 32@8/4, 64@4/2, 64@3/1."""
 
@@ -186,15 +190,29 @@ class _Zip:
 
     def activation(self) -> str:
         """Activation between the layers, by the text of the zip's settings."""
-        settings = self.data.get("policy_kwargs")
-        default = self.kind.activation
-        text = str(settings.get("activation_fn", default)) if isinstance(settings, dict) else default
-        name = text.removesuffix("'>").rpartition(".")[2]
+        name = self._setting("activation_fn", self.kind.activation)
         if name not in ACTIVATIONS:
             raise RefusedFile(
                 f"{self.path}: has the activation {printable(name, 40)}; only {' and '.join(ACTIVATIONS)} are converted"
             )
         return ACTIVATIONS[name]
+
+    def _setting(self, name: str, default: str = "") -> str:
+        """A setting of the policy as text; of a class, its name."""
+        settings = self.data.get("policy_kwargs")
+        text = str(settings.get(name, default)) if isinstance(settings, dict) else default
+        return text.removesuffix("'>").rpartition(".")[2]
+
+    def refuse_other_settings(self) -> None:
+        """Refuse a policy whose settings change its actions and are not read."""
+        settings = [name for name, value in UNREAD.items() if self._setting(name) == value]
+        if self._setting("features_extractor_class") not in EXTRACTORS:
+            settings.append("features_extractor_class")
+        if settings:
+            raise RefusedFile(
+                f"{self.path}: sets {settings[0]}, which is not read; export it, and name the file with --format "
+                "torchscript or onnx"
+            )
 
     def algorithm(self) -> str:
         """Algorithm, by the settings that only it has."""
@@ -240,7 +258,9 @@ def _read(path: Path, kinds: tuple[Kind, ...], expected: str) -> _Zip:
         raise RefusedFile(f"{path}: data is no dictionary; expected a zip of Stable-Baselines3")
     arrays = tensors(weights, f"{path}/policy.pth")
     for kind in kinds:
-        if f"{kind.mean or kind.hidden + '.0'}.weight" in arrays:
-            return _Zip(path, data, arrays, kind)
+        if any(f"{name}.weight" in arrays for name in (kind.mean, f"{kind.hidden}.0")):
+            content = _Zip(path, data, arrays, kind)
+            content.refuse_other_settings()
+            return content
     names = ", ".join(printable(name, 40) for name in sorted(arrays)[:4])
     raise RefusedFile(f"{path}: holds {names} …; expected {expected}")
