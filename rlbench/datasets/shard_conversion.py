@@ -144,6 +144,12 @@ def _finish(folder: Path, metadata: dict[str, object]) -> None:
     records = [record for source in sources if (record := _record(folder, source))]
     if not records:
         return
+    by_content = {tuple(record.segments.values()): record.file for record in records}
+    for record in records:
+        if (other := by_content[tuple(record.segments.values())]) != record.file:
+            problem = f"{record.file} and {other} hold the same transitions"
+            remedy = f"delete {folder / _source(Path(other))}.*, and import without {other}"
+            raise RefusedFile(f"{folder}: {problem}; {remedy}")
     files = {name: digest for record in records for name, digest in record.segments.items()}
     keys = sorted({key for record in records for key in record.counts})
     counts = {key: sum(record.counts.get(key, 0) for record in records) for key in keys}

@@ -97,5 +97,5 @@ def _check_fonts(families: Sequence[str]) -> None:
         try:
             font_manager.findfont(family, fallback_to_default=False)
         except ValueError:
-            names = sorted({*font_manager.font_family_aliases, *font_manager.get_font_names()})
+            names = sorted({*font_manager.font_family_aliases, *font_manager.get_font_names()} - {family})
             raise UnknownName("font", family, names, where="--rc font.family") from None

@@ -321,6 +321,16 @@ def test_files_of_one_name_and_missing_ones_are_refused_first(tmp_path: Path, fo
     assert not list(folder.glob(".*")), "names without a letter"
 
 
+def test_copy_of_a_shard_is_refused_by_name(tmp_path: Path, folder: Path) -> None:
+    first, copy = (shard(tmp_path / name, episode(1, 4)) for name in ("run_1-00000-of-00100", "run_1-00001-of-00100"))
+    with pytest.raises(RefusedFile, match=r"run_1-00000-of-00100 and run_1-00001-of-00100 hold the same") as refusal:
+        brought(folder, first, copy)
+    assert f"delete {folder}/{copy.name}.*, and import without {copy.name}" in str(refusal.value)
+    for path in folder.glob(f"{copy.name}.*"):
+        path.unlink()
+    assert brought(folder, first) == [True]
+
+
 @pytest.mark.parametrize("damage", [b"x", None])
 def test_shard_damaged_since_is_imported_again(tmp_path: Path, folder: Path, damage: bytes | None) -> None:
     paths = shards(tmp_path, 2)
