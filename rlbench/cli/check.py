@@ -83,6 +83,7 @@ def check(
     )
     if baseline is not None:
         share, saved = MARGIN if margin is None else margin, read_baseline(baseline, links=True)
+        suites = [*dict.fromkeys([*suites, *saved.suites])] if suite == "all" else suites
         compare = partial(
             checks.against_baseline, results=evidence.own, baseline=saved, margin=share, other_machine=other_machine
         )

@@ -59,6 +59,7 @@ def _seed(name: object) -> object:
 
 Name = Annotated[str, AfterValidator(lambda text: text and check_name(text))]
 Number = Annotated[float, Field(strict=True, ge=-MAX_VALUE, le=MAX_VALUE)]
+Speed = Annotated[float, Field(strict=True, gt=0, le=MAX_VALUE)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,7 +72,7 @@ class Entry:
     dataset: Name
     id: Annotated[str, AfterValidator(check_name)]  # of the settings
     scores: Annotated[Mapping[Annotated[int, BeforeValidator(_seed)], Number], Field(min_length=1)]  # by seed
-    speeds: Mapping[str, Annotated[tuple[Number, ...], Field(min_length=1)]]  # steps/s of each run, by machine
+    speeds: Mapping[str, Annotated[tuple[Speed, ...], Field(min_length=1)]]  # steps/s of each run, by machine
     versions: str = ""  # of the environment; empty if unknown
 
     @property
@@ -93,6 +94,11 @@ class Baseline:
     commits: tuple[str, ...]  # of the code that trained the runs
     machines: tuple[str, ...]  # classes of machine that trained the runs
     cells: Annotated[tuple[Entry, ...], AfterValidator(_refuse_twins)]
+
+    @property
+    def suites(self) -> list[str]:
+        """The suites of its cells, a plug-in's too that is missing here."""
+        return list(dict.fromkeys(entry.suite for entry in self.cells))
 
 
 _BASELINE: Final = TypeAdapter(Baseline)

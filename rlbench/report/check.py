@@ -242,10 +242,11 @@ def _score_findings(
         unfinished = f"{count_text(short, 'run')} incomplete" if short else ""
         before, now = entry.versions, sorted({printable(text) for run in runs if (text := run.env_versions)})
         version_change = f"the environment was {before}, is {', or '.join(now)}" if before and now != [before] else ""
+        other_id = "its published settings have changed since" if not settings and runs[0].id != entry.id else ""
         word = "TOO FEW" if (few or short) and ruling.word == "PASSED" else ruling.word  # the others may be bad
         provenance = () if settings else remarks(group)
         change = f"with {', '.join(settings)}" if settings else ""
-        parts = (ruling.reason, few, unfinished, version_change, *provenance, change)
+        parts = (ruling.reason, few, unfinished, version_change, other_id, *provenance, change)
         findings[index] = _finding(entry.key, "score", word, "; ".join(filter(None, parts)))
     return [findings[index] for index in range(len(pairs))]
 

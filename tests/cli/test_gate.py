@@ -169,6 +169,33 @@ def _unsealed(line: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in line.items() if name != "checksum"}
 
 
+@pytest.mark.parametrize(
+    ("change", "code", "words"),
+    [
+        ({"suite": "elsewhere"}, 4, "NOT RUN elsewhere/dqn/Catch score in the baseline only"),  # of a missing plug-in
+        ({"id": "000000000000"}, 0, "its published settings have changed since"),
+        ({"speeds": {"cpu": [0.0] * 5}}, 2, "not a baseline of this schema"),
+    ],
+)
+def test_changed_cell_of_a_baseline_is_never_passed_over(
+    change: dict[str, object], code: int, words: str, saved: Path
+) -> None:
+    content = _unsealed(json.loads(saved.read_text(encoding="utf-8")))
+    content["cells"][0].update(change)
+    saved.write_text(files.seal(content), encoding="utf-8")
+    Path("before").rename("results")
+    ended, out, error = run_command(f"check all --baseline {saved} --strict --other-machine --json")
+    findings = (
+        [
+            f"{f['word']} {f['suite']}/{f['algorithm']}/{f['task']} {f['aspect']} {f['reason']}"
+            for f in json.loads(out)["findings"]
+        ]
+        if out
+        else []
+    )
+    assert ended == code and words in "\n".join([*findings, error])
+
+
 def test_ci_systems_get_junit_and_markdown(record_run: RecordRun, saved: Path) -> None:
     for seed in range(3):
         toy(record_run, 0.2, seed, noise=0.01 * seed)
