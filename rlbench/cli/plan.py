@@ -10,6 +10,7 @@ from rlbench.cli.options import Json, Records, SuiteOrAll, argument, option, par
 from rlbench.cli.output import print_result, print_text, terminal_width
 from rlbench.cli.status import duration
 from rlbench.config.names import steps_text
+from rlbench.errors import UsageError
 from rlbench.report.columns import aligned, sentences
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ def plan(
     from rlbench.report.remaining_work import remaining_runs
     from rlbench.report.sources import sources
 
+    if lines and json:
+        raise UsageError("--lines and --json contradict each other; give one of them")
     suites = suites_named([suite], results)
     numbers, evidence = parse_seeds(seeds), sources(results)
     early = at is not None
@@ -100,12 +103,14 @@ def _affordable(
     from rlbench.report.remaining_work import choose_cells, full_budget_verdict, parse_budget
 
     hours = parse_budget(budget)
-    cells, untils = every_cell(suites, evidence.own), {row.key: row.until for row in remaining}
+    untils = {row.key: row.until for row in remaining}
+    cells = [c for c in every_cell(suites, evidence.own) if not (c.measured and c.measured.imported)]
     verdicts = {cell.key: full_budget_verdict(cell.at, untils.get(cell.key)) if at else cell.verdict for cell in cells}
     choice = choose_cells(remaining, verdicts, hours)
     after = () if choice.after is None else (choice.after,)
     if lines:
-        print_text("\n".join(map(_line, (*choice.rows, *after))))
+        if choice.rows or after:
+            print_text("\n".join(map(_line, (*choice.rows, *after))))
         return
     rlbench_cells = _measured_cells(evidence, suites)
     unknown = f", {choice.unknown} of unknown length" if choice.unknown else ""

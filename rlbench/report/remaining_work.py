@@ -38,14 +38,24 @@ class RemainingRuns:
 
     key: CellKey
     seeds: tuple[int, ...]
-    steps: int  # of all of them, less what interrupted runs have done
-    hours: float | None  # of all of them, one after another; None where no run of the suite has a speed
+    seed_steps: tuple[int, ...]  # one a seed, less what its interrupted run has done
+    speed: float | None  # expected steps a second; None where no run of the suite has one
     memory: int | None  # bytes of one run; None where this version has no settings for the cell
     runnable: bool
     nearest: str = ""  # as in ``Throughput``
     checkpoint: int = 0  # bytes on disk while a run runs, at most
     until: int | None = None  # steps of the first informative test step; None where there is none
     until_hours: float | None = None  # until the first three seeds have come there, one after another
+
+    @property
+    def steps(self) -> int:
+        """The steps of all seeds."""
+        return sum(self.seed_steps)
+
+    @property
+    def hours(self) -> float | None:
+        """The hours of all seeds, one after another; None where the speed is unknown."""
+        return None if self.speed is None else self.steps / self.speed / 3600
 
 
 def remaining_runs(
@@ -152,15 +162,14 @@ def _remaining(
     steps_of = {run.seed: min(run.env_steps, end) for run in runs.short}
     done = {run.seed for run in runs.scored} | {s for s, steps in steps_of.items() if informative and steps >= end}
     missing = tuple(seed for seed in seeds if seed not in done)
-    steps = sum(end - steps_of.get(seed, 0) for seed in missing)
     to_test_step = sum(max(0, (until or 0) - steps_of.get(seed, 0)) for seed in missing[:MIN_SEEDS])
     expected = throughput(key, runs_by_cell, cpu, gpu=gpu)
     need = _footprint(spec) if spec else None
     return RemainingRuns(
         key=key,
         seeds=missing,
-        steps=steps,
-        hours=steps / expected.speed / 3600 if expected and spec else None,
+        seed_steps=tuple(end - steps_of.get(seed, 0) for seed in missing),
+        speed=expected.speed if expected and spec else None,
         memory=need.total if need else None,
         runnable=spec is not None,
         nearest=expected.nearest if expected and spec else "",
@@ -265,6 +274,4 @@ def _undecided_row(row: RemainingRuns, verdicts: Mapping[CellKey, Verdict]) -> R
     seeds = seeds_needed(verdicts.get(row.key, Verdict("NOT RUN")))
     if seeds is None or seeds > len(row.seeds):
         return None
-    share = seeds / len(row.seeds)
-    hours = None if row.hours is None else row.hours * share
-    return replace(row, seeds=row.seeds[:seeds], steps=round(row.steps * share), hours=hours)
+    return replace(row, seeds=row.seeds[:seeds], seed_steps=row.seed_steps[:seeds])

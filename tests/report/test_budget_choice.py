@@ -2,12 +2,16 @@
 
 from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
+from shutil import copytree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlbench import suites
 from rlbench.errors import UsageError
+from rlbench.records.imported import write_curves
 from rlbench.report.reference_table import CellKey
 from rlbench.report.remaining_work import (
     RemainingRuns,
@@ -20,14 +24,17 @@ from rlbench.report.remaining_work import (
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.sources import Sources
 from rlbench.report.verdict import Verdict, Word
-from tests.commands import json_of, stdout_of
+from tests.commands import json_of, stderr_of, stdout_of
+from tests.reliability.test_hostile_curves import CURVE
 from tests.report.conftest import RESULTS
 
 
 def row(name: str, hours: float | None, seeds: int = 10, *, runnable: bool = True) -> RemainingRuns:
     key = CellKey("toy", name, "Catch", "")
+    seed_steps = (3_600_000,) * seeds
+    speed = None if hours is None else sum(seed_steps) / hours / 3600
     return RemainingRuns(
-        key=key, seeds=tuple(range(seeds)), steps=1000 * seeds, hours=hours, memory=1, runnable=runnable
+        key=key, seeds=tuple(range(seeds)), seed_steps=seed_steps, speed=speed, memory=1, runnable=runnable
     )
 
 
@@ -51,7 +58,7 @@ def test_number_of_seeds_that_a_verdict_needs(word: Word, more: int | None, seed
 
 def test_cheapest_verdict_is_chosen_first_and_the_next_row_is_named() -> None:
     rows = [row("dear", 100.0), row("cheap", 10.0), row("judged", 1.0), row("nearly", 20.0), row("unknown", None)]
-    verdicts = {row("judged", 0).key: Verdict("BELOW"), row("nearly", 0).key: Verdict("INCONCLUSIVE", 1)}
+    verdicts = {row("judged", None).key: Verdict("BELOW"), row("nearly", None).key: Verdict("INCONCLUSIVE", 1)}
     choice = choose_cells(rows, verdicts, 6.0)
     assert [(r.key.algorithm, r.seeds, r.hours) for r in choice.rows] == [
         ("nearly", (0,), 2.0),
@@ -100,6 +107,31 @@ def test_plan_with_a_budget_prints_json_and_lines() -> None:
     lines = stdout_of([*words, "--lines"]).splitlines()
     assert f"next: `rlbench run {' --seeds '.join(lines[-1].rsplit(' ', 1))}` takes" in stdout_of(words)
     assert len(lines) == len(plan["include"]) + 1
+
+
+def test_chosen_seeds_cost_the_steps_that_they_lack() -> None:
+    nearly = replace(row("nearly", 10.0, seeds=4), seed_steps=(360, 360, 720, 3_600_000), speed=1.0)
+    choice = choose_cells([row("short", 1.0, seeds=4), nearly], {}, 100.0)
+    assert [(r.key.algorithm, r.steps, r.hours) for r in choice.rows] == [
+        ("nearly", 1440, 0.4),
+        ("short", 10_800_000, 0.75),
+    ]
+
+
+def test_lines_of_a_plan_are_none_where_nothing_is_missing() -> None:
+    plan = f"plan toy c51 --lines --budget 1h --results {RESULTS}"
+    assert stdout_of(plan) == ""
+    assert "--lines and --json contradict each other" in stderr_of(f"{plan} --json")
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_imported_curves_are_no_runs_in_a_plan(seeds: int, tmp_path: Path) -> None:
+    copytree(RESULTS / "toy/dqn/CartPole-v1", tmp_path / "toy/dqn/CartPole-v1")  # for the speed
+    budget = suites.spec("toy", "dqn", "Catch").budget.steps
+    curve = replace(CURVE, suite="toy", algorithm="dqn", task="Catch", steps=(0, budget))
+    write_curves([replace(curve, seed=seed, returns=(0.0, 1.0 - seed / 1000)) for seed in range(seeds)], tmp_path)
+    planned = stdout_of(f"plan toy dqn --budget 10h --lines --results {tmp_path}").splitlines()
+    assert "toy dqn Catch 0,1,2" in planned
 
 
 def test_speed_is_unknown_for_algorithms_with_twenty_gradient_steps_a_step() -> None:
