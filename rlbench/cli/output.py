@@ -100,14 +100,14 @@ def write_file(path: Path, content: str | bytes, option: str = "--output", *, ap
         UsageError: it cannot be written there.
         ResourceExhausted: the disk is full.
     """
-    if (descriptor := _descriptor(path)) == STDOUT:
+    if (open_file := _open_file(path)) == STDOUT:
         print_text(content)
         return
     refuse_folder(path, option)
     raw = content.encode() if isinstance(content, str) else content
     with disk.writing(path, elsewhere=f" with {option}", then="run the same command again"):
-        if descriptor is not None:
-            with os.fdopen(os.dup(descriptor), "wb") as stream:
+        if open_file is not None:
+            with open_file.open("ab") if isinstance(open_file, Path) else os.fdopen(os.dup(open_file), "wb") as stream:
                 stream.write(raw)
             return
         with suppress(FileNotFoundError):
@@ -119,12 +119,15 @@ def write_file(path: Path, content: str | bytes, option: str = "--output", *, ap
             disk.replace(Path(os.path.realpath(path)), former + raw)
 
 
-def _descriptor(path: Path) -> int | None:
-    """Number of the open file that ``/dev/stdout`` or ``/dev/fd/N`` names, also by links; None for other paths."""
+def _open_file(path: Path) -> int | Path | None:
+    """The open file that ``/dev/stdout`` or ``/dev/fd/N`` names, also by links; None for other paths.
+
+    It is the number of a file of this process, and the path below ``/proc`` of a file of another one.
+    """
     for _ in range(LINKS):
-        folder = os.path.realpath(path.parent)
-        if re.fullmatch(rf"/proc/{os.getpid()}(/task/\d+)?/fd", folder) and path.name.isdecimal():
-            return min(int(path.name), MAX_DESCRIPTOR)
+        process = re.fullmatch(r"/proc/(\d+)(/task/\d+)?/fd", os.path.realpath(path.parent))
+        if process and path.name.isdecimal():
+            return min(int(path.name), MAX_DESCRIPTOR) if int(process[1]) == os.getpid() else path
         if not path.is_symlink():
             return None
         path = path.parent / path.readlink()

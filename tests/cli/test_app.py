@@ -198,15 +198,18 @@ def test_output_to_a_device_does_not_replace_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "redirection"), [("/dev/stdout", ">table"), ("link", ">table"), ("/dev/fd/3", "3>>table")]
+    ("path", "redirection"),
+    [("/dev/stdout", ">table"), ("link", ">table"), ("/dev/fd/3", "3>>table"), ("/proc/$$/fd/4", "4>&-")],
 )
 def test_output_to_an_open_file_is_written_to_it(path: str, redirection: str, tmp_path: Path) -> None:
-    """Descriptor 1 leads to stderr, whose log was replaced."""
+    """Descriptor 1 leads to stderr, whose log was replaced; descriptor 4 is of the shell, another process."""
     (tmp_path / "log").write_text("line of before\n")
+    (tmp_path / "table").touch()
+    (tmp_path / "same").hardlink_to(tmp_path / "table")
     (tmp_path / "link").symlink_to("//dev/stdout")
     line = f"{' '.join(RLBENCH)} table toy --algo dqn --format csv --output {path} {redirection} 2>>log"
-    subprocess.run(["bash", "-c", line], cwd=tmp_path, timeout=120, check=True)
-    assert "CartPole-v1" in (tmp_path / "table").read_text()
+    subprocess.run(["bash", "-c", f"exec 4>>table; {line}; exit $?"], cwd=tmp_path, timeout=120, check=True)
+    assert "CartPole-v1" in (tmp_path / "same").read_text()
     assert (tmp_path / "log").read_text().startswith("line of before\n")
 
 
