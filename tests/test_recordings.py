@@ -207,7 +207,7 @@ def test_unsuitable_run_is_refused_before_recording(run: Path, tmp_path: Path) -
     ):
         EpisodeRecorder(recipe(run), run, "last", tmp_path / "x.frames")
     spec = suites.spec("toy", "ppo", "Catch")
-    with pytest.raises(UsageError, match="is no Q-learning"):
+    with pytest.raises(UsageError, match="is not Q-learning"):
         policy_player(spec, {}, epsilon=0.0, num_envs=1, seed=0)
     with pytest.raises(UsageError, match=r"call it rlb-pong"), user_recipe("pong"):
         pass

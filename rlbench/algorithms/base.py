@@ -20,7 +20,7 @@ ValueT = TypeVar("ValueT")
 CompilableT = TypeVar("CompilableT", bound="Compilable")
 
 Compiler: TypeAlias = Callable[[Callable[..., object]], Callable[..., object]]
-"""A function that computes the same values as the function it is given."""
+"""It takes a function and returns one that computes the same values."""
 
 
 class Update(NamedTuple):

@@ -34,7 +34,7 @@ class BehaviorCloning(ActorLearner):
 
     @compilable
     def loss(self, batch: Transition) -> tuple[Tensor, Tensor]:
-        """Squared error or negative log-density, ``[]``, and every row's squared error, of numbers 0 or 1, ``[B]``."""
+        """Squared error or negative log-density, ``[]``; errors ``[B]``: squared, or 1 where discrete ones differ."""
         policy = self.actor(batch.obs)
         if isinstance(policy, CategoricalPolicy):
             error = (policy.mode() != batch.action).to(batch.reward.dtype)

@@ -13,7 +13,7 @@ from rlbench.ops.state_dict import Composite, Parts
 from rlbench.ops.types import Rollout
 
 ActorCriticNet: TypeAlias = SeparateActorCritic | SharedActorCritic
-EPSILON = 1e-8  # added under every square root in a denominator, as in the reference code
+EPSILON = 1e-8  # added to a variance, or in ``normalize`` to a std, before a division, as in the reference code
 
 METRICS: Final = ("policy_loss", "value_loss", "entropy", "divergence")
 """Metrics of on-policy learners; entropy in nats; divergence is the mean of log π_old − log π ≈ KL(π_old ‖ π)."""

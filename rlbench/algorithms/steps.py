@@ -108,8 +108,8 @@ def target_updates(*pairs: tuple[nn.Module, nn.Module], tau: float = 1.0, period
 def td_loss(critics: Critics, batch: Transition, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The squared TD errors of all critics against ``target`` ``[B]`` (1802.09477, algorithm 1).
 
-    Return the loss (each critic's weighted mean, summed) and the mean value over critics and rows of weight > 0, both
-    ``[]``, and the mean absolute error of each row, ``[B]``.
+    Return the loss (``weight`` · error², averaged over all B rows and summed over the critics), the mean value over
+    critics and rows of weight > 0, both ``[]``, and the mean absolute error of each row, ``[B]``.
     """
     return squared_td_errors(critics(batch.obs, batch.action), target, batch.weight)
 

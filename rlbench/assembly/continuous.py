@@ -30,12 +30,12 @@ from rlbench.training.protocols import Schedule
 
 
 class Shape(NamedTuple):
-    """The dimensions of the networks."""
+    """Dimensions and device of the networks, and the compiler of their losses."""
 
-    obs: int  # numbers of an observation
-    actions: int  # numbers of an action
+    obs: int  # dimensions of an observation
+    actions: int  # dimensions of an action
     device: torch.device
-    compiler: Compiler | None = None  # of losses
+    compiler: Compiler | None = None
 
 
 def actor_critic_parts(

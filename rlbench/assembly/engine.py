@@ -20,7 +20,7 @@ from rlbench.ops.state_dict import Composite, Stateful
 from rlbench.training.protocols import Updater
 
 NO_ROLLOUTS = "steps on a rollout are not captured"
-UNTRIED = "CUDA graphs are untested on a GPU; choose them with --update-engine cuda-graph"
+OPT_IN = "CUDA graphs are not the default; choose them with --update-engine cuda-graph"
 COMPILERS = ("g++", "clang++", "c++")  # inductor's, for the host
 
 
@@ -59,11 +59,11 @@ def engine_of(spec: Spec, runtime: Runtime, device: torch.device) -> Engine:
 
 
 def _default(device: torch.device, *, rollouts: bool) -> Engine:
-    """The default engine; never CUDA graphs until ``scripts/gpu_check`` has passed on a GPU."""
+    """The default engine; not CUDA graphs, until every cell of ``scripts/gpu_check`` has run on a GPU and agreed."""
     if rollouts:
         by_hand = Engine("numpy", "where networks are small, else eager")
         return by_hand if device.type == "cpu" else Engine("eager", NO_ROLLOUTS)
-    return Engine("eager", UNTRIED) if device.type == "cuda" else graph_engine(device)
+    return Engine("eager", OPT_IN) if device.type == "cuda" else graph_engine(device)
 
 
 def graph_engine(device: torch.device) -> Engine:
@@ -87,7 +87,7 @@ def select_engine(
     sampler: Stateful,
     generators: Sequence[torch.Generator],
 ) -> Updater:
-    """Updates by ``update_engine``; eager ones draw from ``generators`` and change only ``learner`` and ``sampler``."""
+    """Updates by ``engine``; eager ones draw from ``generators`` and change only ``learner`` and ``sampler``."""
     if engine.name != "cuda-graph":
         return eager
     gpu = next(generator.device for generator in generators)

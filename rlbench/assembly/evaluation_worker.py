@@ -1,10 +1,10 @@
 """Worker process that evaluates policies beside the training.
 
-``python -m rlbench.assembly.evaluation_worker SPEC THREADS WEIGHTS REPLIES``: stdin brings the epochs to evaluate;
-``WEIGHTS`` and ``REPLIES`` are file descriptors of shared memory and of a pipe.
+``python -m rlbench.assembly.evaluation_worker SPEC THREADS WEIGHTS REPLIES PARENT``: stdin brings the epochs to
+evaluate; ``WEIGHTS`` and ``REPLIES`` are file descriptors of shared memory and of a pipe.
 
-It ends with its pipes and ignores every signal but SIGKILL, so it ends with the training. A resume repeats unfinished
-evaluations. It writes no files.
+It ignores SIGINT, SIGTERM and SIGHUP, and ends with its pipes or with ``PARENT``, the process of the training. A resume
+repeats unfinished evaluations. It writes no files.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def q_learning_of(spec: Spec) -> QLearningConfig:
         UsageError: it does not learn the values of discrete actions.
     """
     if not isinstance(spec.algo, QLearningConfig):
-        raise UsageError(f"{spec.name}: is no Q-learning; only dqn, qrdqn and their variants record games")
+        raise UsageError(f"{spec.name}: is not Q-learning; only Q-learning, such as dqn or rainbow, records games")
     return spec.algo
 
 

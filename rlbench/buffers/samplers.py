@@ -11,7 +11,7 @@ from rlbench.ops.state_dict import Composite, Stateful
 
 
 class SampleRange(Protocol):
-    """The slots of a ring that may start a transition: complete rows follow, a whole frame stack precedes."""
+    """The slots of a ring that may start a transition: its observations and their frame stacks are stored."""
 
     def at(self, uniform: Tensor) -> tuple[Tensor, Tensor]:
         """Flat slots ``row · N + env``, ``[B]`` int64, for numbers in [0, 1), and weights: 0 in an empty ring."""
@@ -21,8 +21,8 @@ class CommonRange(NamedTuple):
     """The same rows for every env."""
 
     head: Tensor  # [] int64 the row being written
-    n_step: int  # rows from the newest that may be drawn to the head
-    rows: Tensor  # [] int64 how many, from there into the past
+    n_step: int  # distance from the head back to the newest row that may be drawn
+    rows: Tensor  # [] int64 how many may be drawn, from that row backwards
     length: int  # rows of the ring
     num_envs: int  # of the ring
 
@@ -38,8 +38,8 @@ class PerEnvRange(NamedTuple):
     """Rows that differ from env to env."""
 
     head: Tensor  # [N] int64 the row of each env that is being written
-    n_step: int  # rows from the newest that may be drawn to the head
-    rows: Tensor  # [N] int64 how many, from there into the past
+    n_step: int  # distance from the head back to the newest row that may be drawn
+    rows: Tensor  # [N] int64 how many may be drawn, from that row backwards
     length: int  # rows of the ring
 
     def at(self, uniform: Tensor) -> tuple[Tensor, Tensor]:

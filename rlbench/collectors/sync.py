@@ -1,6 +1,6 @@
 """Synchronous collection: all envs step together, and every transition goes to the ring.
 
-One of the two places where data cross between host and device: frames in, actions out.
+Data cross between host and device twice a step: frames in, actions out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A TorchScript or ONNX model as a function from observations to numbers, computed in a process without rights.
 
-``python -m rlbench.evaluation.model_process torchscript|onnx``: stdin brings the model, then observations; stdout
-answers with actions. Every message is a header of little-endian numbers and bytes (``ModelClient`` reads them).
+``python -m rlbench.evaluation.model_process torchscript|onnx PARENT``: stdin brings the model, then observations;
+stdout answers with actions. Every message is a header of little-endian numbers and bytes (``ModelClient`` reads them).
 
 The process has no files, network, programs or signals, and bounded memory, before a library reads a byte of the model.
 The kernel's system call filter (seccomp) allows memory, threads, clocks and the open pipes, and refuses every other
@@ -37,7 +37,7 @@ from rlbench.signals import end_with_parent
 
 Array: TypeAlias = NDArray[np.generic]
 Model: TypeAlias = Callable[[Array], Array]
-REQUEST: Final = struct.Struct("<cQ4I")  # dtype (f, B), bytes, and a shape padded by ones
+REQUEST: Final = struct.Struct("<cQ4I")  # dtype (f, B), bytes, and a shape padded with zeros
 RESPONSE: Final = struct.Struct("<cII")  # A: actions [rows, columns] float64; E: an error of so many bytes
 STDOUT, STDERR = 1, 2  # file descriptors
 MODEL_SIZE: Final = struct.Struct("<Q")

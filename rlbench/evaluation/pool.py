@@ -172,7 +172,7 @@ class EvalPool:
     """Pool of workers, started on demand, with the policies whose evaluation is pending."""
 
     def __init__(self, policy: nn.Module, config: WorkerConfig, *, max_workers: int, env_timeout: float) -> None:
-        """``max_workers`` 0: the training evaluates in its process, but for evaluations pending in its checkpoint."""
+        """With ``max_workers`` 0 the training's process evaluates, except what its checkpoint left pending."""
         self.policy, self.config, self.max_workers, self.env_timeout = policy, config, max_workers, env_timeout
         self.pending: dict[int, dict[str, Tensor]] = {}  # policies by epoch, on the host
         self._workers: list[EvalWorker] = []

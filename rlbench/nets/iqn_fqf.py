@@ -58,7 +58,7 @@ class FQFHead(IQNHead):
         return QuantileReturn(self.at_taus(features, taus, role), taus, edges.diff(dim=-1))
 
     def fraction_loss(self, features: Tensor, action: Tensor, value: ReturnDistribution) -> Tensor:
-        """The fraction loss ``[]``: 1-Wasserstein error (Proposition 1) minus the weighted entropy of the fractions.
+        """A loss ``[]`` with the gradient of the 1-Wasserstein error (Proposition 1), less the entropy; all rows count.
 
         Raises:
             TypeError: ``value`` is no ``QuantileReturn``.

@@ -134,7 +134,7 @@ class GaussianPolicy(NamedTuple):
 
     def detach(self) -> GaussianPolicy:
         """A copy without gradient; the std is cloned, since its parameter changes in place."""
-        return GaussianPolicy(self.mean.detach(), self.log_std.detach().clone())
+        return self._replace(mean=self.mean.detach(), log_std=self.log_std.detach().clone())
 
 
 class SquashedGaussianPolicy(NamedTuple):

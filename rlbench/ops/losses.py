@@ -1,4 +1,4 @@
-"""Loss terms of offline learners: pure functions that return one number per row; a learner averages them."""
+"""Weighted means, and loss terms of offline learners, which return one number per row for a learner to average."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class CategoricalReturn(NamedTuple):
         return -(self.project(target) * self.logits.log_softmax(-1)).sum(-1)
 
     def priority(self, target: CategoricalReturn, loss: Tensor) -> Tensor:  # noqa: ARG002 - the loss has it
-        """The cross entropy itself, ``[B]`` (https://arxiv.org/abs/1710.02298, "prioritized replay")."""
+        """The cross entropy, ``[B]``; Rainbow's KL loss (1710.02298) is this minus the entropy of the target."""
         return loss
 
     def project(self, other: CategoricalReturn) -> Tensor:

@@ -55,11 +55,11 @@ def tensor(state: State, key: str, like: Tensor | None = None) -> Tensor:
     """The tensor ``[...]`` at ``key``.
 
     Raises:
-        TypeError: it is none, or has another shape or type than ``like``.
+        TypeError: it is not a tensor, or has another shape or type than ``like``.
     """
     value = _read(state, key, Tensor, "a tensor")
     if like is not None and (value.shape, value.dtype) != (like.shape, like.dtype):
-        raise TypeError(f"{key}: expected {like.dtype} of shape {tuple(like.shape)}, found {tuple(value.shape)}")
+        raise TypeError(f"{key}: expected {like.dtype} {tuple(like.shape)}, found {value.dtype} {tuple(value.shape)}")
     return value
 
 
@@ -67,7 +67,7 @@ def integer(state: State, key: str, least: int = 0) -> int:
     """The whole number at ``key``.
 
     Raises:
-        TypeError: it is none from ``least`` to 2⁵³.
+        TypeError: it is not a whole number from ``least`` to 2⁵³.
     """
     value = _read(state, key, int, "a whole number")
     if isinstance(value, bool) or not least <= value <= 2**53:
@@ -79,7 +79,7 @@ def number(state: State, key: str, least: float = -sys.float_info.max, most: flo
     """The number at ``key``.
 
     Raises:
-        TypeError: it is none from ``least`` to ``most``.
+        TypeError: it is not a number from ``least`` to ``most``.
     """
     value = _read(state, key, (int, float), "a number")
     if not least <= value <= most:
@@ -91,7 +91,7 @@ def subtree(state: State, key: str) -> State:
     """The subtree at ``key``; an empty one is not written and reads back as empty.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is not a tree.
     """
     return _read(state, key, dict, "a tree") if key in state else {}
 
@@ -107,7 +107,7 @@ def tensors(state: State) -> dict[str, Tensor]:
     """A tree that is all tensors ``[...]``, one level deep.
 
     Raises:
-        TypeError: one is none.
+        TypeError: a value is not a tensor.
     """
     return {key: tensor(state, key) for key in state}
 
@@ -147,9 +147,8 @@ def load_optimizer(optimizer: torch.optim.Optimizer, state: State) -> None:
         if type(optimizer) in MOMENTS and (value.dtype, value.shape) != expected:
             raise TypeError(f"{name}: has another shape or type than its parameter")
         like = parameter if value.shape == parameter.shape else value  # moments lie in memory as their parameter does
-        optimizer.state[parameter][key] = torch.empty_like(like, dtype=value.dtype, device=parameter.device).copy_(
-            value
-        )
+        moment = torch.empty_like(like, dtype=value.dtype, device=parameter.device)
+        optimizer.state[parameter][key] = moment.copy_(value)
     due = {"step", *MOMENTS[type(optimizer)]} if type(optimizer) in MOMENTS else set[str]()
     if any(not due <= moments.keys() for moments in optimizer.state.values()):
         raise TypeError("a moment of an optimizer is missing")

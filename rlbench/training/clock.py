@@ -40,8 +40,8 @@ class Clock:
         self.env_steps, self.rows, self.updates, self.epochs = (integer(state, key) for key in _COUNTS)
         self._seconds, self._since = number(state, "seconds", 0, 1e15), monotonic()
 
-    def refuse_later(self, steps: float, seconds: float = 0.0) -> None:
-        """Refuse a saved beginning of the running epoch that lies after the current step and second.
+    def check_epoch_start(self, steps: float, seconds: float = 0.0) -> None:
+        """Refuse a saved beginning of the running epoch that lies after the current step or second.
 
         Raises:
             TypeError: it does, or lies before 0.

@@ -46,7 +46,7 @@ class EvalPool(Stateful, Protocol):
 
     @property
     def max_workers(self) -> int:
-        """Number of workers; 0: the training evaluates itself, but for evaluations pending in its checkpoint."""
+        """Number of workers; with 0 the training's process evaluates, except what its checkpoint left pending."""
 
     def submit(self, epoch: int) -> None:
         """Evaluate a copy of the current policy."""
@@ -130,7 +130,7 @@ class OfflineTrainer:
         for name, attribute in _PARTS.items():
             getattr(self, attribute).load_state_dict(subtree(state, name))
         self._began, self.inexact = int(tensor(state, "began")), tuple(map(int, tensor(state, "inexact")))
-        self.clock.refuse_later(self._began)
+        self.clock.check_epoch_start(self._began)
         self.rng.load_state_dict(subtree(state, "noise"))
         lines = sorted((int(number), str(line)) for number, line in subtree(state, "pending").items())
         self.pending = [epoch_of(line, f"checkpoint: epoch {number}") for number, line in lines]

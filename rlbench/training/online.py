@@ -66,7 +66,7 @@ class OnlineTrainer:
         for name in _PARTS:
             getattr(self, name).load_state_dict(subtree(state, name))
         steps, seconds = tensor(state, "began").tolist()
-        self.clock.refuse_later(steps, seconds)
+        self.clock.check_epoch_start(steps, seconds)
         self._epoch_began = (int(steps), seconds)
         self.rng.load_state_dict(subtree(state, "noise"))
         before = tensor(state, "inexact").tolist() if "inexact" in state else ()  # older checkpoints have none

@@ -161,7 +161,7 @@ def test_refused_recording_leaves_no_folder(run: Path, tmp_path: Path) -> None:
     store = locked(suites.spec("toy", "ppo", "Catch"), tmp_path / "results")
     checkpoint.save(store.folder / "checkpoint" / "best", {"policy": {}, "epoch": 0})
     store.release()
-    assert "is no Q-learning" in stderr_of(line(store.folder))
+    assert "is not Q-learning" in stderr_of(line(store.folder))
     assert main(line(run, "--quiet")) == 0
 
 

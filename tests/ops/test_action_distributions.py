@@ -17,9 +17,7 @@ from rlbench.ops.action_distributions import (
 
 
 def squashed(mean: list[float], log_std: list[float]) -> SquashedGaussianPolicy:
-    return SquashedGaussianPolicy(
-        torch.tensor([mean], dtype=torch.float64), torch.tensor([log_std], dtype=torch.float64)
-    )
+    return SquashedGaussianPolicy(*(torch.tensor([part], dtype=torch.float64) for part in (mean, log_std)))
 
 
 def test_log_density_is_the_gaussians_minus_the_log_derivative_of_tanh() -> None:
@@ -162,8 +160,8 @@ def test_detached_policy_is_equal_without_gradient(policy: GaussianPolicy | Cate
         assert not detached.requires_grad
 
 
-def test_detached_gaussian_is_independent_of_later_changes_of_its_std() -> None:
+def test_detached_gaussian_clips_as_before_and_is_independent_of_later_changes_of_its_std() -> None:
     log_std = torch.nn.Parameter(torch.zeros(2))
-    detached = GaussianPolicy(torch.zeros(3, 2), log_std.expand(3, 2)).detach()
+    detached = GaussianPolicy(torch.zeros(3, 2), log_std.expand(3, 2), clip=True).detach()
     log_std.data.fill_(1.0)
-    assert detached.log_std.tolist() == [[0, 0]] * 3
+    assert (detached.log_std.tolist(), detached.clip) == ([[0, 0]] * 3, True)
