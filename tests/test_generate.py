@@ -323,7 +323,7 @@ def test_runs_with_discrete_actions_or_without_their_scale_are_refused() -> None
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
     with pytest.raises(UsageError, match="chooses among sampled candidates"):
         export_policy(suites.spec("offline", "bcq", "rlb-hopper-medium"), {"policy": {}}, name="x")
-    with pytest.raises(UsageError, match="does not hold the scale of its observations; run it again"):
+    with pytest.raises(UsageError, match="lacks the normalization of observations; --force"):
         export_policy(spec, {"policy": module_state(trainer.learner.policy()), "epoch": 0}, name="x")
 
 

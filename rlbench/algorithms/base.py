@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol, TypeAlias, TypeVar, TypeVarTuple, cast
 import torch
 from torch import Tensor, nn
 
+from rlbench.nets import actor_critic, discrete_actor_critic
 from rlbench.ops.action_distributions import Policy
 from rlbench.ops.state_dict import Composite, Stateful
 from rlbench.ops.types import Metrics, Role, Rollout
@@ -67,6 +68,23 @@ class ActorLearner(Compilable):
         return self.actor
 
 
+class ActorCriticLearner(Compilable):
+    """A learner that acts by the policy of its ``net``."""
+
+    net: actor_critic.SeparateActorCritic | actor_critic.SharedActorCritic | discrete_actor_critic.DiscreteActorCritic
+    greedy = True  # evaluation takes the policy's mode, else its samples
+
+    @torch.no_grad()
+    def act(self, obs: Tensor, role: Role) -> Tensor:
+        """Samples of the policy, ``[N]`` or ``[N, A]``; its mode in evaluation if ``greedy``."""
+        policy = self.net.policy(obs)
+        return policy.mode() if role == "eval" and self.greedy else policy.sample()
+
+    def policy(self) -> nn.Module:
+        """Actor and critics."""
+        return self.net
+
+
 def compilable(method: Callable[[CompilableT, *GivenT], ValueT]) -> Callable[[CompilableT, *GivenT], ValueT]:
     """Declare a method of a learner as a loss: pure and of fixed shape, so that ``torch.compile`` may take it whole."""
 
@@ -74,8 +92,7 @@ def compilable(method: Callable[[CompilableT, *GivenT], ValueT]) -> Callable[[Co
     def computed(self: CompilableT, /, *args: *GivenT) -> ValueT:
         if self.compiler is None:
             return method(self, *args)
-        name = method.__name__
-        if name not in self.compiled:
+        if (name := method.__name__) not in self.compiled:
             self.compiled[name] = self.compiler(MethodType(method, self))
         return cast("ValueT", self.compiled[name](*args))
 

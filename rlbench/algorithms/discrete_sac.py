@@ -8,23 +8,23 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, Update, compilable
+from rlbench.algorithms.base import ActorCriticLearner, Compiler, Update, compilable
 from rlbench.algorithms.sac import Temperature
-from rlbench.algorithms.steps import optimize, target_updates
+from rlbench.algorithms.steps import optimize, squared_td_errors, target_updates
 from rlbench.nets.discrete_actor_critic import DiscreteActorCritic
 from rlbench.ops.action_distributions import CategoricalPolicy
-from rlbench.ops.losses import valid_mean
 from rlbench.ops.return_distributions import gather_actions
 from rlbench.ops.state_dict import Parts
-from rlbench.ops.types import Role, Transition
+from rlbench.ops.types import Transition
 
 
-class DiscreteSAC(Compilable):
+class DiscreteSAC(ActorCriticLearner):
     """https://arxiv.org/abs/1910.07207, with one torso that every optimizer updates, as in the reference code.
 
     The actor's optimizer holds torso and actor, each critic's optimizer the torso and that critic.
     """
 
+    net: DiscreteActorCritic
     cycle_length = 1
 
     def __init__(
@@ -56,9 +56,7 @@ class DiscreteSAC(Compilable):
     def critic_loss(self, batch: Transition, target: Tensor, member: int) -> tuple[Tensor, Tensor, Tensor]:
         """One critic's squared error ``[]``, mean value ``[]`` and each row's absolute error, ``[B]``."""
         value = gather_actions(self.net.value(batch.obs, member), batch.action)
-        error = value - target
-        q = valid_mean(value.detach(), batch.weight)
-        return (batch.weight * error.square()).mean(), q, error.abs().detach()
+        return squared_td_errors(value[None], target, batch.weight)
 
     @compilable
     def policy_loss(self, batch: Transition) -> tuple[Tensor, Tensor]:
@@ -86,16 +84,6 @@ class DiscreteSAC(Compilable):
             "alpha": self.temperature.value(),
         }
         return Update(metrics, errors.mean(0))
-
-    @torch.no_grad()
-    def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Sampled actions, ``[N]``; the most probable ones in evaluation."""
-        policy = self.net.policy(obs)
-        return policy.mode() if role == "eval" else policy.sample()
-
-    def policy(self) -> DiscreteActorCritic:
-        """Actor and critics."""
-        return self.net
 
     @property
     def parts(self) -> Parts:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, compilable
+from rlbench.algorithms.base import ActorCriticLearner, Compiler, compilable
 from rlbench.algorithms.onpolicy import (
     METRICS,
     ActorCriticNet,
@@ -22,15 +22,16 @@ from rlbench.algorithms.steps import optimize
 from rlbench.config.online import PPOConfig
 from rlbench.nets.actor_critic import ActorCriticOutput
 from rlbench.ops.losses import weighted_mean
-from rlbench.ops.types import Metrics, Role, Rollout
+from rlbench.ops.types import Metrics, Rollout
 
 EpochSteps: TypeAlias = Callable[[RolloutBatch, tuple[Tensor, ...]], Tensor]
 """Steps on minibatches of rows ``[B]``, to their policy losses, value losses, entropies and divergences, ``[n, 4]``."""
 
 
-class PPO(Compilable):
+class PPO(ActorCriticLearner):
     """https://arxiv.org/abs/1707.06347; without ``clip`` and with one epoch A2C, https://arxiv.org/abs/1602.01783."""
 
+    net: ActorCriticNet
     saved = ("net", "optimizer", "returns", "shuffle")
 
     def __init__(
@@ -112,13 +113,3 @@ class PPO(Compilable):
             return error
         clipped = batch.value + (value - batch.value).clamp(-self.config.clip, self.config.clip)
         return torch.max(error, (clipped - batch.value_target).square())
-
-    @torch.no_grad()
-    def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Sampled actions; discrete ``[N]`` or continuous ``[N, A]``, which may lie out of bounds."""
-        policy = self.net.policy(obs)
-        return policy.mode() if role == "eval" and self.greedy else policy.sample()
-
-    def policy(self) -> ActorCriticNet:
-        """Actor and critic."""
-        return self.net

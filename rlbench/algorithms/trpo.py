@@ -8,7 +8,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, compilable
+from rlbench.algorithms.base import ActorCriticLearner, Compiler, compilable
 from rlbench.algorithms.onpolicy import METRICS, AdvantageEstimator, RolloutBatch, normalize, rollout_batch
 from rlbench.algorithms.steps import optimize
 from rlbench.config.online import TRPOConfig
@@ -16,15 +16,16 @@ from rlbench.nets.actor_critic import SeparateActorCritic
 from rlbench.ops.action_distributions import StochasticPolicy
 from rlbench.ops.conjugate_gradient import conjugate_gradient, fisher_vector_product, flatten, unflatten_like
 from rlbench.ops.losses import weighted_mean
-from rlbench.ops.types import Metrics, Role, Rollout
+from rlbench.ops.types import Metrics, Rollout
 
 TOLERANCE: Final = 1e-10
 """Squared residual at which the conjugate gradient stops."""
 
 
-class TRPO(Compilable):
+class TRPO(ActorCriticLearner):
     """NPG (Kakade 2001, "A natural policy gradient"), and with a trust region TRPO, https://arxiv.org/abs/1502.05477."""
 
+    net: SeparateActorCritic
     saved = ("net", "optimizer", "returns")
 
     def __init__(
@@ -117,13 +118,3 @@ class TRPO(Compilable):
         torch._foreach_copy_(parameters, unflatten_like(vector, parameters))
         policy = self.net.actor(batch.obs)
         return self.policy_loss(policy, batch), weighted_mean(old.kl_divergence(policy), batch.weight)
-
-    @torch.no_grad()
-    def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Sampled actions; discrete ``[N]`` or continuous ``[N, A]``, which may lie out of bounds."""
-        policy = self.net.policy(obs)
-        return policy.mode() if role == "eval" and self.greedy else policy.sample()
-
-    def policy(self) -> SeparateActorCritic:
-        """Actor and critic."""
-        return self.net

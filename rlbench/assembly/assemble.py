@@ -6,7 +6,7 @@ from typing import assert_never
 
 import torch
 
-from rlbench.algorithms.base import Compiler, OffPolicyLearner, OnPolicyLearner
+from rlbench.algorithms.base import Compiler, OnPolicyLearner
 from rlbench.algorithms.icm import CuriousOffPolicyLearner, CuriousOnPolicyLearner
 from rlbench.assembly import components, continuous, discrete, offline, policy_gradient
 from rlbench.assembly.components import AlgorithmParts
@@ -82,11 +82,11 @@ def _off_policy(
     explorer = parts.explorer(seeds.child("explore").torch(device))
     schedules.append((parts.exploration, explorer.set_exploration_rate))
     source = _source(spec, algo.replay, info, ring, seeds.child("hindsight").torch(device))
-    learner, eager = _off_policy_updater(spec, algo, parts, source, info, device)
+    eager = _off_policy_updater(spec, algo, parts, source, info, device)
     updater = select_engine(
         eager,
         engine_of(spec, runtime, device),
-        learner=learner,
+        learner=eager.learner,
         sampler=sampler,
         generators=(sampler.generator, *([source.generator] if isinstance(source, HindsightReplay) else [])),
     )
@@ -95,7 +95,7 @@ def _off_policy(
         collector=_collector(spec, setup, ring, explorer),
         updater=updater,
         buffer=source,
-        learner=learner,
+        learner=eager.learner,
         rng=RngState(device if device.type == "cuda" else None),
         evaluate=lambda epoch: evaluation(spec, info, setup, device, epoch),
         budget=spec.budget,
@@ -111,19 +111,14 @@ def _off_policy_updater(
     source: RingBuffer | HindsightReplay,
     info: EnvInfo,
     device: torch.device,
-) -> tuple[
-    OffPolicyLearner[Transition] | CuriousOffPolicyLearner, EagerUpdater[Transition] | EagerUpdater[NStepTrajectory]
-]:
-    """The updater of an off-policy learner."""
+) -> EagerUpdater[Transition] | EagerUpdater[NStepTrajectory]:
+    """The updater of an off-policy learner, with curiosity if ``algo`` has it; no task has goals and curiosity."""
+    metrics = MeanMetrics(device)
     if isinstance(algo, online.ActorCriticConfig) or algo.curiosity is None or isinstance(source, HindsightReplay):
-        return parts.learner, EagerUpdater(
-            source=source, learner=parts.learner, batch=algo.batch, metrics=MeanMetrics(device)
-        )
+        return EagerUpdater(source=source, learner=parts.learner, batch=algo.batch, metrics=metrics)
     lr = algo.lr if isinstance(algo, online.QLearningConfig) else algo.actor_lr
     learner = CuriousOffPolicyLearner(parts.learner, components.icm_module(spec, algo.curiosity, lr, info, device))
-    return learner, EagerUpdater(
-        source=TrajectoryView(source), learner=learner, batch=algo.batch, metrics=MeanMetrics(device)
-    )
+    return EagerUpdater(source=TrajectoryView(source), learner=learner, batch=algo.batch, metrics=metrics)
 
 
 def _on_policy(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import assert_never
 
 import torch
@@ -46,19 +47,9 @@ def q_learning_parts(
 def build_q_network(spec: Spec, algo: online.QLearningConfig, info: EnvInfo) -> QNet:
     """Build the value network; torch's own generator draws its weights."""
     body, actions = build_torso(algo.torso, spec, info), discrete_action_count(spec, info)
-    streams = _streams(body.features, algo.hidden, actions, dueling=algo.dueling, noisy=algo.noisy)
-    return QNet(body, build_head(algo.head, body.features, streams))
-
-
-def _streams(
-    features: int, hidden: int, actions: int, *, dueling: bool = False, noisy: float | None = None
-) -> Callable[[int], DuelingMLP]:
-    """A function that builds an MLP from its number of outputs per action."""
-
-    def streams(width: int) -> DuelingMLP:
-        return DuelingMLP(features=features, hidden=hidden, actions=actions, width=width, dueling=dueling, noisy=noisy)
-
-    return streams
+    mlp = partial(DuelingMLP, features=body.features, hidden=algo.hidden, actions=actions)
+    mlp_of = partial(mlp, dueling=algo.dueling, noisy=algo.noisy)
+    return QNet(body, build_head(algo.head, body.features, mlp_of))
 
 
 def _eval_explorer(spec: Spec, actions: int) -> Callable[[torch.Generator], Explorer]:
@@ -86,22 +77,22 @@ def _q_learner(
     )
 
 
-def build_head(config: online.HeadConfig, features: int, streams: Callable[[int], DuelingMLP]) -> q_heads.QHead:
-    """The head of DQN, C51, QR-DQN, IQN or FQF; ``streams`` builds its MLP from the number of outputs per action."""
+def build_head(config: online.HeadConfig, features: int, mlp_of: Callable[[int], DuelingMLP]) -> q_heads.QHead:
+    """The head of DQN, C51, QR-DQN, IQN or FQF; ``mlp_of`` builds its MLP from the number of outputs per action."""
     match config:
         case online.DQNHeadConfig(huber=huber):
-            return q_heads.DQNHead(streams(1), huber=huber)
+            return q_heads.DQNHead(mlp_of(1), huber=huber)
         case online.C51HeadConfig(n_atoms=atoms, v_min=low, v_max=high):
-            return q_heads.C51Head(streams(atoms), v_min=low, v_max=high)
+            return q_heads.C51Head(mlp_of(atoms), v_min=low, v_max=high)
         case online.QRDQNHeadConfig(n_quantiles=count):
-            return q_heads.QRDQNHead(streams(count))
+            return q_heads.QRDQNHead(mlp_of(count))
         case online.IQNHeadConfig(
             n_taus=learn, n_target_taus=target, n_policy_taus=act, n_eval_taus=evaluate, cosines=cosines
         ):
             samples: dict[Role, int] = {"learn": learn, "target": target, "act": act, "eval": evaluate}
-            return IQNHead(streams(1), features=features, samples=samples, cosines=cosines)
+            return IQNHead(mlp_of(1), features=features, samples=samples, cosines=cosines)
         case online.FQFHeadConfig(n_quantiles=count, entropy=entropy, cosines=cosines):
-            return FQFHead(streams(1), features=features, count=count, entropy=entropy, cosines=cosines)
+            return FQFHead(mlp_of(1), features=features, count=count, entropy=entropy, cosines=cosines)
         case _:
             assert_never(config)
 
@@ -174,20 +165,20 @@ def _offline_learner(
     spec: Spec, algo: offline.DiscreteOfflineConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None
 ) -> OffPolicyLearner[Transition]:
     body, actions = build_torso(algo.torso, spec, info), discrete_action_count(spec, info)
-    streams = _streams(body.features, algo.hidden, actions)
+    mlp_of = partial(DuelingMLP, features=body.features, hidden=algo.hidden, actions=actions)
     match algo.method:
         case offline.DiscreteBCConfig():
-            actor = BehaviorPolicy(body, streams(1)).to(device)
+            actor = BehaviorPolicy(body, mlp_of(1)).to(device)
             optimizer = adam(actor, lr=algo.lr, eps=algo.adam_epsilon)
             return BehaviorCloning(actor, actor_optimizer=optimizer, compiler=compiler)
         case offline.DiscreteCQLConfig(conservative_weight=weight):
-            plain = QNet(body, build_head(algo.head, body.features, streams)).to(device)
+            plain = QNet(body, build_head(algo.head, body.features, mlp_of)).to(device)
             return _q_learner(algo, plain, compiler, cql_loss(weight))
         case offline.DiscreteBCQConfig(threshold=threshold, penalty=penalty):
-            net = QNetWithPolicy(body, build_head(algo.head, body.features, streams), streams(1)).to(device)
+            net = QNetWithPolicy(body, build_head(algo.head, body.features, mlp_of), mlp_of(1)).to(device)
             return _q_learner(algo, net, compiler, behavior_cloning_loss(net, penalty), behavior_mask(net, threshold))
         case offline.DiscreteCRRConfig() as method:
-            net = QNetWithPolicy(body, build_head(algo.head, body.features, streams), streams(1)).to(device)
+            net = QNetWithPolicy(body, build_head(algo.head, body.features, mlp_of), mlp_of(1)).to(device)
             return DiscreteCRR(
                 net,
                 optimizer=optimizers(algo.head, net, lr=algo.lr, epsilon=algo.adam_epsilon)[0],

@@ -130,12 +130,12 @@ def actor_critic_network(spec: Spec, algo: online.PolicyGradientConfig, info: En
             torso = NatureTorso(stack=spec.task.stack, size=info.obs_shape[-1], scale=scale)
             shared = SharedActorCritic(torso, hidden=algo.hidden, actions=info.actions.n)
             if scale:  # the published settings with scaled frames also use orthogonal initialization
-                init_orthogonal([shared.torso])
+                init_orthogonal(shared.torso)
             return shared
         case online.MLPConfig():
             critic = _torso(spec, algo.torso, info)
             net = SeparateActorCritic(_actor(spec, algo, info), critic)
-            init_orthogonal([net.critic])
+            init_orthogonal(net.critic)
             return net
         case _:
             assert_never(algo.torso)
@@ -147,10 +147,10 @@ def _actor(spec: Spec, algo: online.PolicyGradientConfig, info: EnvInfo) -> Gaus
     torso = _torso(spec, algo.torso, info)
     if isinstance(info.actions, Discrete):
         discrete = DiscreteActor(torso=torso, actions=_actions(info))
-        init_orthogonal([discrete])
+        init_orthogonal(discrete)
         return discrete
     actor = GaussianActor(torso=torso, actions=_actions(info), log_std=algo.log_std)
-    init_orthogonal([actor])
+    init_orthogonal(actor)
     actor.mean.weight.data.mul_(MEAN_LAYER_GAIN)
     return actor
 

@@ -35,7 +35,7 @@ def restore_evaluation(spec: Spec, state: State, runtime: Runtime, seeds: Seeds)
     """Prepare the evaluation by ``spec.protocol`` of the policy in the ``state`` of a run of ``spec``.
 
     Raises:
-        UsageError: the device is missing, or the checkpoint lacks the scale of observations.
+        UsageError: the device is missing, or the checkpoint lacks the normalization of observations.
         RefusedFile: the checkpoint holds another network.
     """
     device, info = device_of(runtime), describe(spec)
@@ -68,9 +68,7 @@ def _scale(spec: Spec, state: State, info: EnvInfo) -> ObsTransform | None:
     """The normalization of the training's observations, now constant, if the policy uses one."""
     if not spec.algo.normalizes_obs:
         return None
-    saved = subtree(state, "scale")
-    if not saved:
-        raise UsageError(f"{spec.name}: its checkpoint has no scale of observations; --force runs it again")
+    saved = _saved_scale(state, spec.name)
     if spec.algo.learns_from == "data":
         return episodes.ObsScaler(*(tensor(saved, part).cpu().numpy() for part in episodes.ObsScaler._fields))
     scale = ObsNormalizer(info.obs_shape)
@@ -137,7 +135,7 @@ def export_policy(spec: Spec, checkpoint: State, *, name: str) -> bytes:
     the bound, as those of IQL and CRR do: in the format, noise comes before the bound.
 
     Raises:
-        UsageError: the policy has discrete actions or candidates, or its checkpoint has no scale of observations.
+        UsageError: the policy has discrete actions or candidates, or its checkpoint lacks the normalization.
     """
     export = spec.algo.export
     if isinstance(export, str):
@@ -165,7 +163,7 @@ def export_policy(spec: Spec, checkpoint: State, *, name: str) -> bytes:
         "source": "rlbench",
     }
     if spec.algo.normalizes_obs:
-        arrays |= _saved_scale(checkpoint, name)
+        arrays |= _obs_moments(_saved_scale(checkpoint, name))
         facts["obs_norm"] = "true"
         if spec.algo.learns_from == "rollouts":
             facts |= {"obs_epsilon": repr(EPSILON), "obs_clip": repr(CLIP)}
@@ -195,13 +193,15 @@ def _layers(state: State, mean: str) -> dict[str, NDArray[np.generic]]:
     return {there: _numbers(tensor(state, here)) for here, there in keys.items()}
 
 
-def _saved_scale(state: State, name: str) -> dict[str, NDArray[np.generic]]:
+def _saved_scale(state: State, name: str) -> State:
+    """The saved normalization of observations, refused if there is none."""
+    if scale := subtree(state, "scale"):
+        return scale
+    raise UsageError(f"{name}: its checkpoint lacks the normalization of observations; --force runs it again")
+
+
+def _obs_moments(scale: State) -> dict[str, NDArray[np.generic]]:
     """Mean and variance of the observations of the run's environments or data set."""
-    scale = subtree(state, "scale")
-    if not scale:
-        raise UsageError(
-            f"{name}: its checkpoint does not hold the scale of its observations; run it again with --force"
-        )
     spread = tensor(scale, "deviation").double() ** 2 if "deviation" in scale else tensor(scale, "var").double()
     return {"obs_mean": _numbers(tensor(scale, "mean").double()), "obs_var": _numbers(spread)}
 

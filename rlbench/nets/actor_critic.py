@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import sqrt
 from typing import NamedTuple
 
@@ -91,11 +90,10 @@ class SharedActorCritic(nn.Module):
         return value
 
 
-def init_orthogonal(layers: Sequence[nn.Module]) -> None:
-    """Initialize the weights of every linear and convolutional layer as an orthogonal matrix, biases as 0."""
-    for outer in layers:
-        for layer in outer.modules():
-            if isinstance(layer, nn.Linear | nn.Conv2d) and layer.bias is not None:
-                weight = torch.empty_like(layer.weight, memory_format=torch.contiguous_format)  # not channels last
-                layer.weight.data.copy_(nn.init.orthogonal_(weight, sqrt(2)))
-                nn.init.zeros_(layer.bias)
+def init_orthogonal(module: nn.Module) -> None:
+    """Initialize every linear and convolutional layer: orthogonal weights of gain √2, biases of 0."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d) and layer.bias is not None:
+            weight = torch.empty_like(layer.weight, memory_format=torch.contiguous_format)  # not channels last
+            layer.weight.data.copy_(nn.init.orthogonal_(weight, sqrt(2)))
+            nn.init.zeros_(layer.bias)

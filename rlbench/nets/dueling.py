@@ -49,7 +49,7 @@ class DuelingMLP(nn.Module):
     """
 
     def __init__(
-        self, *, features: int, hidden: int, actions: int, width: int, dueling: bool, noisy: float | None
+        self, width: int, *, features: int, hidden: int, actions: int, dueling: bool = False, noisy: float | None = None
     ) -> None:
         super().__init__()
 

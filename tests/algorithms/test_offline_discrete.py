@@ -32,7 +32,7 @@ def batch() -> Transition:
 
 
 def streams(width: int = 1) -> DuelingMLP:
-    return DuelingMLP(features=FEATURES, hidden=6, actions=ACTIONS, width=width, dueling=False, noisy=None)
+    return DuelingMLP(features=FEATURES, hidden=6, actions=ACTIONS, width=width)
 
 
 def torso() -> MLPTorso:

@@ -35,8 +35,7 @@ def count(module: nn.Module) -> int:
 
 
 def test_noise_is_factorized_and_absent_in_evaluation() -> None:
-    layer = NoisyLinear(8, 6, scale=0.5)
-    eye = torch.eye(8)
+    layer, eye = NoisyLinear(8, 6, scale=0.5), torch.eye(8)
     quiet = layer(eye, "eval")
     torch.testing.assert_close(quiet, layer.weight.t() + layer.bias)
     assert torch.equal(quiet, layer(eye, "eval"))
@@ -67,9 +66,8 @@ def test_dueling_adds_the_value_to_centered_advantages() -> None:
     x = torch.randn(2, FEATURES)
     hidden = (x @ head_layers.hidden.weight.t() + head_layers.hidden.bias).relu()
     advantage = (hidden @ head_layers.out.weight.t() + head_layers.out.bias).view(2, ACTIONS, 4)
-    shared = (
-        x @ head_layers.shared_hidden.weight.t() + head_layers.shared_hidden.bias
-    ).relu() @ head_layers.shared.weight.t() + head_layers.shared.bias
+    shared_hidden = (x @ head_layers.shared_hidden.weight.t() + head_layers.shared_hidden.bias).relu()
+    shared = shared_hidden @ head_layers.shared.weight.t() + head_layers.shared.bias
     torch.testing.assert_close(head_layers(x, "learn"), shared[:, None] + advantage - advantage.mean(1, keepdim=True))
 
 
@@ -85,7 +83,7 @@ def test_parameter_counts_follow_from_the_papers() -> None:
     assert of(200) == hidden + 512 * 1200 + 1200
     assert of(51, dueling=True, noisy=0.1) == 2 * (2 * hidden + 512 * 306 + 306 + 512 * 51 + 51)
     embed = 64 * 3136 + 3136
-    big = DuelingMLP(features=3136, hidden=512, actions=6, width=1, dueling=False, noisy=None)
+    big = DuelingMLP(features=3136, hidden=512, actions=6, width=1)
     assert count(IQNHead(big, features=3136, samples={}, cosines=64)) == of(1) + embed
     fqf = FQFHead(big, features=3136, count=32, entropy=10.0, cosines=64)
     assert count(fqf) == of(1) + embed + 3136 * 32 + 32

@@ -53,9 +53,8 @@ def test_the_log_density_in_the_environments_units_is_less_by_the_logarithm_of_t
 
 def test_sample_returns_its_log_density() -> None:
     torch.manual_seed(0)
-    policy = SquashedGaussianPolicy(
-        torch.randn(500, 3, dtype=torch.float64), 0.3 * torch.randn(500, 3, dtype=torch.float64)
-    )
+    mean, log_std = torch.randn(2, 500, 3, dtype=torch.float64)
+    policy = SquashedGaussianPolicy(mean, 0.3 * log_std)
     action, log_prob = policy.sample_and_log_prob()
     assert bool((action.abs() < 1).all())
     torch.testing.assert_close(log_prob, policy.log_prob(action.atanh()), rtol=1e-6, atol=1e-6)
@@ -120,9 +119,8 @@ def test_density_entropy_and_kl_equal_the_textbook_formulas(
     pair: tuple[GaussianPolicy, GaussianPolicy] | tuple[CategoricalPolicy, CategoricalPolicy],
 ) -> None:
     one, other = pair
-    action = (
-        torch.arange(6) % 4 if isinstance(one, CategoricalPolicy) else torch.linspace(-2, 2, 18).double().view(6, 3)
-    )
+    continuous = torch.linspace(-2, 2, 18).double().view(6, 3)
+    action = torch.arange(6) % 4 if isinstance(one, CategoricalPolicy) else continuous
     torch.testing.assert_close(one.log_prob(action), reference(one).log_prob(action))
     torch.testing.assert_close(one.entropy(), reference(one).entropy())
     value = one.kl_divergence(other)
