@@ -80,7 +80,7 @@ def _acting_loop(writer: RecordingWriter, case: Case) -> Iterator[int]:
     torch.set_num_threads(case.threads)
     if not isinstance(spec.algo, QLearningConfig):
         raise TypeError(type(spec.algo).__name__)
-    policy = q_learning_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner.policy()
+    policy = q_learning_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner.policy_net()
     actor, frame_stack, explorer, envs = policy_player(
         spec, {"policy": module_state(policy)}, epsilon=0.2, num_envs=NUM_ENVS, seed=0
     )

@@ -163,7 +163,7 @@ class _Recorder:
         if self.paused:
             _finish(store, trainer.clock, trainer.inexact, f"--until {stop.until:,} steps", "interrupted")
             return
-        policy = module_state(trainer.learner.policy())
+        policy = module_state(trainer.learner.policy_net())
         store.verify_unchanged()
         checkpoint.save(self.folder / "last", _policy_state(store, trainer, policy, trainer.clock.epochs - 1))
         _finish(store, trainer.clock, trainer.inexact, self.reason, "done", fingerprint({"policy": policy}))

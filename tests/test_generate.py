@@ -252,13 +252,13 @@ def test_the_policy_of_a_run_acts_as_its_learner_does(algorithm: str) -> None:
     spec = suites.spec("mujoco", algorithm, "InvertedPendulum-v4")
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
     obs = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)
-    checkpoint_state = {"policy": module_state(trainer.learner.policy()), "epoch": 0}
+    checkpoint_state = {"policy": module_state(trainer.learner.policy_net()), "epoch": 0}
     obs_tensor, scale = obs, trainer.collector.scale
     if scale is not None:
         scale.update(np.random.default_rng(1).standard_normal((50, 4)).astype(np.float32) * 3 + 1)
         checkpoint_state["scale"], obs_tensor = scale.state_dict(), scale(obs)
     policy = parse_policy(export_policy(spec, checkpoint_state, name="x"), "x")
-    actor, no_time = trainer.learner.policy(), np.zeros(6, np.int64)
+    actor, no_time = trainer.learner.policy_net(), np.zeros(6, np.int64)
     with torch.no_grad():
         output = (actor.policy if algorithm in {"ppo", "trpo"} else actor)(torch.from_numpy(obs_tensor))
     policy.fits("InvertedPendulum-v4", features=4, actions=1)
@@ -289,7 +289,7 @@ def test_exported_offline_policy_acts_as_in_evaluation(
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))  # where nothing lies: it learns from random actions
     spec = apply_settings(suites.spec("offline", algorithm, "rlb-hopper-medium"), [parse("smoke=true"), parse(change)])
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
-    checkpoint_state = {"policy": module_state(trainer.learner.policy()), "epoch": 0}
+    checkpoint_state = {"policy": module_state(trainer.learner.policy_net()), "epoch": 0}
     if trainer.scale is not None:
         checkpoint_state["scale"] = trainer.scale
     policy = parse_policy(export_policy(spec, checkpoint_state, name="x"), "x")
@@ -305,7 +305,7 @@ def test_exported_offline_policy_acts_as_in_evaluation(
     assert (policy.log_std is not None) == (algorithm == "cql")  # the others' spread lies behind the bound
     if algorithm == "cql":
         with torch.no_grad():
-            policy_output = trainer.learner.policy()(obs_tensor)
+            policy_output = trainer.learner.policy_net()(obs_tensor)
         ones = policy(obs, np.zeros(6, np.int64), np.ones((6, 3)))
         np.testing.assert_allclose(ones, (policy_output.mean + policy_output.log_std.exp()).tanh().numpy(), atol=1e-5)
         assert (policy.metadata.log_std_min, policy.metadata.log_std_max) == (
@@ -324,7 +324,7 @@ def test_runs_with_discrete_actions_or_without_their_scale_are_refused() -> None
     with pytest.raises(UsageError, match="chooses among sampled candidates"):
         export_policy(suites.spec("offline", "bcq", "rlb-hopper-medium"), {"policy": {}}, name="x")
     with pytest.raises(UsageError, match="lacks the normalization of observations; --force"):
-        export_policy(spec, {"policy": module_state(trainer.learner.policy()), "epoch": 0}, name="x")
+        export_policy(spec, {"policy": module_state(trainer.learner.policy_net()), "epoch": 0}, name="x")
 
 
 @pytest.fixture
@@ -333,7 +333,7 @@ def finished(tmp_path: Path) -> Path:
     store = locked(spec, tmp_path / "results")
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
     checkpoint.save(
-        store.folder / "checkpoint" / "best", {"policy": module_state(trainer.learner.policy()), "epoch": 3}
+        store.folder / "checkpoint" / "best", {"policy": module_state(trainer.learner.policy_net()), "epoch": 3}
     )
     store.release()
     return store.folder

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from rlbench import suites
 from rlbench.algorithms.bcq import BCQ
 from rlbench.algorithms.behavior_cloning import BehaviorCloning
-from rlbench.algorithms.cql import CQL, ClonedSAC
+from rlbench.algorithms.cql import CQL, SACWithCloning
 from rlbench.algorithms.crr import CRR
 from rlbench.algorithms.iql import IQL
 from rlbench.algorithms.sac import SAC
@@ -86,7 +86,7 @@ def test_the_settings_of_corl_and_robomimic_reach_their_parts() -> None:
     assert actor.mean.weight.abs().max() <= 0.01 * math.sqrt(6 / (256 + 12)) >= actor.log_std.weight.abs().max()
     assert not actor.mean.bias.any() and not critics.layers[0].bias.any()
     robomimic = referenced("cql", "walker2d-expert-v2")
-    assert isinstance(robomimic.learner, CQL) and isinstance(robomimic.learner.sac, ClonedSAC)
+    assert isinstance(robomimic.learner, CQL) and isinstance(robomimic.learner.sac, SACWithCloning)
     actor, critics = robomimic.learner.sac.actor, robomimic.learner.sac.critics
     assert (actor.affine, actor.mean_bound) == (None, 9.0)
     assert actor.mean.weight.abs().max() <= 1e-3 >= actor.log_std.bias.abs().max()

@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> Path:
     torch.manual_seed(0)
     learner = q_learning_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
     store = locked(spec, tmp_path / "results")
-    checkpoint.save(store.folder / "checkpoint" / "best", {"policy": module_state(learner.policy()), "epoch": 0})
+    checkpoint.save(store.folder / "checkpoint" / "best", {"policy": module_state(learner.policy_net()), "epoch": 0})
     store.release()
     return store.folder
 
@@ -194,7 +194,7 @@ def test_lost_lives_end_no_game_and_points_are_not_clipped(tmp_path: Path) -> No
 def test_recording_policy_acts_as_in_evaluation() -> None:
     spec = suites.spec("atari", "dqn", "MsPacmanNoFrameskip-v4")
     learner = q_learning_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
-    policy_state = {"policy": module_state(learner.policy()), "epoch": 0}
+    policy_state = {"policy": module_state(learner.policy_net()), "epoch": 0}
     rules = policy_player(spec, policy_state, epsilon=0.2, num_envs=1, seed=0).envs._tracker
     assert spec.task.episodic_life and not rules._episodic_life and not rules._clip
 

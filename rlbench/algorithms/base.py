@@ -63,7 +63,7 @@ class ActorLearner(Compilable):
         policy: Policy = self.actor(obs)
         return policy.mode() if role == "eval" and self.greedy else policy.sample()
 
-    def policy(self) -> nn.Module:
+    def policy_net(self) -> nn.Module:
         """The actor."""
         return self.actor
 
@@ -80,7 +80,7 @@ class ActorCriticLearner(Compilable):
         policy = self.net.policy(obs)
         return policy.mode() if role == "eval" and self.greedy else policy.sample()
 
-    def policy(self) -> nn.Module:
+    def policy_net(self) -> nn.Module:
         """Actor and critics."""
         return self.net
 
@@ -89,24 +89,24 @@ def compilable(method: Callable[[CompilableT, *GivenT], ValueT]) -> Callable[[Co
     """Declare a method of a learner as a loss: pure and of fixed shape, so that ``torch.compile`` may take it whole."""
 
     @wraps(method)
-    def computed(self: CompilableT, /, *args: *GivenT) -> ValueT:
+    def compute(self: CompilableT, /, *args: *GivenT) -> ValueT:
         if self.compiler is None:
             return method(self, *args)
         if (name := method.__name__) not in self.compiled:
             self.compiled[name] = self.compiler(MethodType(method, self))
         return cast("ValueT", self.compiled[name](*args))
 
-    computed.__dict__["is_loss"] = True
-    return computed
+    compute.__dict__["is_loss"] = True
+    return compute
 
 
 class Learner(Stateful, Protocol):
     """A learner: it updates networks and acts; it has no buffer, environment or clock."""
 
     def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Return the preferred actions at ``obs``, ``[N]`` or ``[N, A]``; exploring is the collector's."""
+        """Return actions at ``obs``, ``[N]`` or ``[N, A]``, before any exploration of the collector."""
 
-    def policy(self) -> nn.Module:
+    def policy_net(self) -> nn.Module:
         """Return the network that acts."""
 
 

@@ -37,11 +37,11 @@ class BCQ(Compilable):
         critic_optimizer: torch.optim.Optimizer,
         perturbation_optimizer: torch.optim.Optimizer,
         tau: float,
-        method: BCQConfig,
+        config: BCQConfig,
         compiler: Compiler | None = None,
     ) -> None:
         super().__init__(compiler)
-        self.net, self.config = net, method
+        self.net, self.config = net, config
         self.proposer_optimizer, self.critics_optimizer = proposer_optimizer, critic_optimizer
         self.perturbation_optimizer = perturbation_optimizer
         self.target_perturbation = copy.deepcopy(net.perturbation).requires_grad_(False)
@@ -106,6 +106,6 @@ class BCQ(Compilable):
         action: Tensor = self.net(obs, self.config.eval_action_samples)
         return action
 
-    def policy(self) -> BCQPolicy:
+    def policy_net(self) -> BCQPolicy:
         """VAE, perturbation and critics: all of them act."""
         return self.net

@@ -34,10 +34,10 @@ class LagrangeMultiplier(Composite):
         """The multiplier, ``[]``, without gradient."""
         return self.log.detach().exp().clamp(0, self.max_multiplier)
 
-    def learn(self, gap: Tensor, rows: Tensor) -> None:
-        """One step, if there is a threshold: up while the gap ``[]`` is above it; no change without ``rows``."""
+    def learn(self, gap: Tensor, weight: Tensor) -> None:
+        """One step, if there is a threshold: up while the gap ``[]`` exceeds it; none if the ``weight`` ``[]`` is 0."""
         if self.lagrange_threshold is not None:
-            excess = torch.where(rows > 0, gap - self.lagrange_threshold, 0.0)
+            excess = torch.where(weight > 0, gap - self.lagrange_threshold, 0.0)
             optimize(-self.log.exp() * excess, self.optimizer)
             self.log.data.clamp_(max=math.log(self.max_multiplier))  # the value's clamp would stop the gradient
 
@@ -48,10 +48,10 @@ class CQL(Compilable):
     cycle_length = 1
     saved = ("sac", "multiplier")
 
-    def __init__(self, sac: SAC, *, multiplier: LagrangeMultiplier, method: CQLConfig) -> None:
+    def __init__(self, sac: SAC, *, multiplier: LagrangeMultiplier, config: CQLConfig) -> None:
         super().__init__(sac.compiler)
-        self.sac, self.multiplier, self.config, self.periodic_actions = sac, multiplier, method, sac.periodic_actions
-        self.act, self.policy = sac.act, sac.policy
+        self.sac, self.multiplier, self.config, self.periodic_actions = sac, multiplier, config, sac.periodic_actions
+        self.act, self.policy_net = sac.act, sac.policy_net
 
     @torch.no_grad()
     def candidate_actions(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
@@ -97,11 +97,11 @@ class CQL(Compilable):
 
 
 EPSILON = 1e-6
-"""``tanh_epsilon`` of robomimic/models/distributions.py, of the same commit."""
+"""``tanh_epsilon`` of ARISE-Initiative/robomimic@d309eae robomimic/models/distributions.py."""
 
 
-class ClonedSAC(SAC):
-    """``_train_policy_on_batch`` of ARISE-Initiative/robomimic@d309eae robomimic/algo/cql.py."""
+class SACWithCloning(SAC):
+    """SAC whose actor first clones behavior: ``_train_policy_on_batch`` of robomimic/algo/cql.py, the same commit."""
 
     @cached_property
     def cloning(self) -> Tensor:
@@ -111,7 +111,7 @@ class ClonedSAC(SAC):
     def objective(self, batch: Transition, policy: SquashedGaussianPolicy, action: Tensor) -> Tensor:
         """The data's log-density while the actor clones, then the minimum value of ``action`` ``[B, A]``; ``[B]``."""
         value = super().objective(batch, policy, action)
-        return torch.where(self.cloning > 0, policy.log_prob(atanh(batch.action)), value)
+        return torch.where(self.cloning > 0, policy.log_prob_before_tanh(atanh(batch.action)), value)
 
 
 def atanh(action: Tensor) -> Tensor:

@@ -32,14 +32,14 @@ class CRR(ActorLearner):
         actor_optimizer: torch.optim.Optimizer,
         critic_optimizer: torch.optim.Optimizer,
         tau: float,
-        method: CRRConfig,
+        config: CRRConfig,
         compiler: Compiler | None = None,
     ) -> None:
         super().__init__(compiler)
         self.actor, self.critics = actor, critics
         self.target_actor, self.target_critics = (copy.deepcopy(n).requires_grad_(False) for n in (actor, critics))
         self.actor_optimizer, self.critic_optimizer = actor_optimizer, critic_optimizer
-        self.config, period = method, method.target_update_interval
+        self.config, period = config, config.target_update_interval
         pairs = (self.target_actor, actor), (self.target_critics, critics)
         self.periodic_actions = target_updates(*pairs, tau=tau if period is None else 1.0, period=period or 1)
 

@@ -29,8 +29,8 @@ def behavior_cloning_loss(net: QNetWithPolicy, penalty: float) -> AuxiliaryLoss:
 
     def loss(features: Tensor, _: ReturnDistribution, batch: Transition) -> Tensor:
         policy = net.policy(features)
-        negative_log_likelihood = penalty * policy.logits.square().mean(-1) - policy.log_prob(batch.action)
-        return (batch.weight * negative_log_likelihood).mean()
+        row_loss = penalty * policy.logits.square().mean(-1) - policy.log_prob(batch.action)
+        return (batch.weight * row_loss).mean()
 
     return loss
 
@@ -60,7 +60,7 @@ class DiscreteCRR(QLearner):
         optimizer: torch.optim.Optimizer,
         max_grad_norm: float | None,
         target_update_interval: int,
-        method: DiscreteCRRConfig,
+        config: DiscreteCRRConfig,
         compiler: Compiler | None = None,
     ) -> None:
         super().__init__(
@@ -72,7 +72,7 @@ class DiscreteCRR(QLearner):
             auxiliary_loss=self.weighted_cloning_loss,
             compiler=compiler,
         )
-        self.config = method
+        self.config = config
 
     def bootstrap_value(self, obs: Tensor) -> ReturnDistribution:
         """The target network's value of its own policy at ``obs``, ``[B]``."""

@@ -65,16 +65,16 @@ class QLearner(Compilable):
         q, priority = valid_mean(value.mean().detach(), batch.weight), value.priority(target, row_loss).detach()
         if self.auxiliary_loss is None:
             return loss, Update({"loss": loss.detach(), "q": q}, priority)
-        extra = self.auxiliary_loss(features, values, batch)
+        extra = self.auxiliary_loss(features, values, batch)  # the name of its metric in records
         return loss + extra, Update({"loss": (loss + extra).detach(), "q": q, "extra": extra.detach()}, priority)
 
     def bootstrap_value(self, obs: Tensor) -> ReturnDistribution:
         """The target network's value of the best action at ``obs``, ``[B]``."""
         future: ReturnDistribution = self.target(obs, "target")
-        best = self.best(obs, "target") if self.double else future.mean().argmax(-1)
+        best = self.greedy_actions(obs, "target") if self.double else future.mean().argmax(-1)
         return future.at(best)
 
-    def best(self, obs: Tensor, role: Role) -> Tensor:
+    def greedy_actions(self, obs: Tensor, role: Role) -> Tensor:
         """The allowed actions of the highest expected return, ``[B]``."""
         features = self.online.torso(obs)
         mean = self.online.head(features, role).mean()
@@ -91,9 +91,9 @@ class QLearner(Compilable):
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:
         """The actions of highest expected return, ``[N]``."""
-        return self.best(obs, role)
+        return self.greedy_actions(obs, role)
 
-    def policy(self) -> QNet:
+    def policy_net(self) -> QNet:
         """The online network."""
         return self.online
 

@@ -64,7 +64,7 @@ class CuriousOffPolicyLearner(Composite):
 
     def __init__(self, inner: OffPolicyLearner[Transition], curiosity: Curiosity) -> None:
         self.learner, self.curiosity = inner, curiosity
-        self.act, self.policy = inner.act, inner.policy
+        self.act, self.policy_net = inner.act, inner.policy_net
         self.periodic_actions: tuple[Periodic, ...] = inner.periodic_actions
         self.cycle_length = inner.cycle_length
 
@@ -94,7 +94,7 @@ class CuriousOnPolicyLearner(Composite):
 
     def __init__(self, inner: OnPolicyLearner, curiosity: Curiosity) -> None:
         self.learner, self.curiosity, self.steps = inner, curiosity, inner.steps
-        self.act, self.policy = inner.act, inner.policy
+        self.act, self.policy_net = inner.act, inner.policy_net
 
     def outputs(self, rollout: Rollout) -> ICMOutput:
         """The module's outputs for every step, final rows included, M = T · N."""

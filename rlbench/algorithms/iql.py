@@ -37,14 +37,14 @@ class IQL(ActorLearner):
         critic_optimizer: torch.optim.Optimizer,
         value_optimizer: torch.optim.Optimizer,
         tau: float,
-        method: IQLConfig,
+        config: IQLConfig,
         compiler: Compiler | None = None,
     ) -> None:
         super().__init__(compiler)
         self.actor, self.critics, self.value = actor, critics, value
         self.target_critics = copy.deepcopy(critics).requires_grad_(False)
         self.actor_optimizer, self.critics_optimizer = actor_optimizer, critic_optimizer
-        self.value_optimizer, self.config = value_optimizer, method
+        self.value_optimizer, self.config = value_optimizer, config
         self.periodic_actions = target_updates((self.target_critics, critics), tau=tau)
 
     @compilable

@@ -51,9 +51,9 @@ class AdvantageEstimator(Composite):
     def __call__(self, rollout: Rollout, value: Tensor) -> tuple[Tensor, Tensor]:
         """Advantages and value targets, both ``[T, N]``, from the critic's values ``[T + 1, N]``."""
         unit = self.running_std()
-        unscaled = value * unit
-        advantage = advantages(rollout, unscaled, gamma=self.gamma, gae_lambda=self.gae_lambda)
-        returns = advantage + unscaled[:-1]
+        value_in_rewards = value * unit
+        advantage = advantages(rollout, value_in_rewards, gamma=self.gamma, gae_lambda=self.gae_lambda)
+        returns = advantage + value_in_rewards[:-1]
         if self.scale_returns:
             self.moments = update_moments(self.moments, returns.flatten(), (~rollout.final).flatten())
         return advantage, returns / unit
@@ -80,10 +80,10 @@ def state_values(net: ActorCriticNet, rollout: Rollout) -> Tensor:
     return value.view(rollout.obs.shape[:2])
 
 
-def rollout_batch(net: ActorCriticNet, rollout: Rollout, returns: AdvantageEstimator) -> RolloutBatch:
+def rollout_batch(net: ActorCriticNet, rollout: Rollout, estimator: AdvantageEstimator) -> RolloutBatch:
     """The rollout with values and log-probabilities of the current ``net``."""
     log_prob, value = evaluate_actions(net, rollout)
-    advantage, value_target = returns(rollout, value)
+    advantage, value_target = estimator(rollout, value)
     return RolloutBatch(
         obs=rollout.obs[:-1].flatten(0, 1),
         action=rollout.action.flatten(0, 1),

@@ -39,8 +39,8 @@ class PPO(ActorCriticLearner):
         net: ActorCriticNet,
         *,
         optimizer: torch.optim.Optimizer,
-        returns: AdvantageEstimator,
-        method: PPOConfig,
+        estimator: AdvantageEstimator,
+        config: PPOConfig,
         greedy: bool,
         generator: torch.Generator,
         engine: EpochSteps | None = None,
@@ -48,9 +48,9 @@ class PPO(ActorCriticLearner):
     ) -> None:
         """``engine`` computes the steps of an epoch faster than ``train_minibatches``; ``generator`` shuffles."""
         super().__init__(compiler)
-        self.net, self.optimizer, self.returns, self.config = net, optimizer, returns, method
-        self.steps, self.greedy, self.shuffle = method.epochs * method.minibatches, greedy, generator
-        self.engine = engine
+        self.net, self.optimizer, self.config, self.engine = net, optimizer, config, engine
+        self.returns = estimator  # its name in a checkpoint
+        self.steps, self.greedy, self.shuffle = config.epochs * config.minibatches, greedy, generator
 
     def update(self, rollout: Rollout) -> Metrics:
         """Every epoch over the shuffled minibatches of a rollout."""
@@ -111,5 +111,5 @@ class PPO(ActorCriticLearner):
         error = (value - batch.value_target).square()
         if not self.config.value_clip or self.config.clip is None:
             return error
-        clipped = batch.value + (value - batch.value).clamp(-self.config.clip, self.config.clip)
-        return torch.max(error, (clipped - batch.value_target).square())
+        clipped_value = batch.value + (value - batch.value).clamp(-self.config.clip, self.config.clip)
+        return torch.max(error, (clipped_value - batch.value_target).square())

@@ -24,10 +24,10 @@ class Temperature(Composite):
     saved = ("log", "optimizer")
 
     def __init__(
-        self, start: float, *, device: torch.device, target: float | None = None, lr: float | None = None
+        self, alpha: float, *, device: torch.device, target: float | None = None, lr: float | None = None
     ) -> None:
         self.target = None if lr is None else target  # nats; None fixes α
-        self.log = nn.Parameter(torch.tensor(math.log(start), device=device))
+        self.log = nn.Parameter(torch.tensor(math.log(alpha), device=device))
         self.optimizer = torch.optim.Adam([self.log], lr=lr or 0.0, fused=True)
 
     def value(self) -> Tensor:

@@ -31,14 +31,14 @@ class TD3(ActorLearner):
         critic_optimizer: torch.optim.Optimizer,
         tau: float,
         delay: int,
-        policy: TD3PolicyConfig | TD3BCConfig,
+        config: TD3PolicyConfig | TD3BCConfig,
         compiler: Compiler | None = None,
     ) -> None:
         super().__init__(compiler)
         self.actor, self.critics = actor, critics
         self.target_actor, self.target_critics = (copy.deepcopy(n).requires_grad_(False) for n in (actor, critics))
         self.actor_optimizer, self.critic_optimizer = actor_optimizer, critic_optimizer
-        self.cycle_length, self.config = delay, policy
+        self.cycle_length, self.config = delay, config
         pairs = (self.target_actor, actor), (self.target_critics, critics)
         self.periodic_actions = target_updates(*pairs, tau=tau, period=delay)
         self.actor_loss = next(actor.parameters()).new_zeros(())  # the last one, between two steps of the actor

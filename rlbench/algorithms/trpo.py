@@ -33,8 +33,8 @@ class TRPO(ActorCriticLearner):
         net: SeparateActorCritic,
         *,
         optimizer: torch.optim.Optimizer,
-        returns: AdvantageEstimator,
-        method: TRPOConfig,
+        estimator: AdvantageEstimator,
+        config: TRPOConfig,
         greedy: bool,
         tolerance: float = TOLERANCE,
         engine: Callable[[RolloutBatch], Tensor] | None = None,
@@ -42,8 +42,8 @@ class TRPO(ActorCriticLearner):
     ) -> None:
         """``optimizer`` is the critic's; ``engine`` computes its steps faster than ``train_critic``."""
         super().__init__(compiler)
-        self.net, self.optimizer, self.returns = net, optimizer, returns
-        self.config, self.tolerance, self.steps, self.greedy, self.engine = method, tolerance, 1, greedy, engine
+        self.net, self.optimizer, self.returns = net, optimizer, estimator  # "returns" is its name in a checkpoint
+        self.config, self.tolerance, self.steps, self.greedy, self.engine = config, tolerance, 1, greedy, engine
 
     def update(self, rollout: Rollout) -> Metrics:
         """One step of the actor, then the critic's."""
@@ -80,8 +80,8 @@ class TRPO(ActorCriticLearner):
         old = policy.detach()
         actor_loss = self.policy_loss(policy, batch)
         gradient = flatten(torch.autograd.grad(actor_loss, parameters, retain_graph=True))
-        mean = weighted_mean(old.kl_divergence(policy), batch.weight)
-        product = fisher_vector_product(mean, parameters, damping=self.config.damping)
+        mean_kl = weighted_mean(old.kl_divergence(policy), batch.weight)
+        product = fisher_vector_product(mean_kl, parameters, damping=self.config.damping)
         direction = -conjugate_gradient(product, gradient, iterations=self.config.iterations, tolerance=self.tolerance)
         entropy = weighted_mean(policy.entropy(), batch.weight).detach()
         max_kl = self.config.max_kl

@@ -11,7 +11,7 @@ from torch import Tensor
 from rlbench.algorithms import bcq, iql
 from rlbench.algorithms.base import Compiler, OffPolicyLearner
 from rlbench.algorithms.behavior_cloning import BehaviorCloning
-from rlbench.algorithms.cql import CQL, ClonedSAC, LagrangeMultiplier
+from rlbench.algorithms.cql import CQL, LagrangeMultiplier, SACWithCloning
 from rlbench.algorithms.crr import CRR
 from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.algorithms.td3 import TD3, TD3BC
@@ -29,7 +29,7 @@ from rlbench.ops.types import Transition
 from rlbench.training.protocols import Schedule
 
 
-class Shape(NamedTuple):
+class Setup(NamedTuple):
     """Dimensions and device of the networks, and the compiler of their losses."""
 
     obs: int  # dimensions of an observation
@@ -44,18 +44,18 @@ def actor_critic_parts(
     """Build an online learner and its parts; torch's own generator draws the networks' weights."""
     scale = algo.policy.noise if isinstance(algo.policy, online.TD3PolicyConfig) else 0.0
     return AlgorithmParts(
-        learner=_online_learner(algo, info, Shape(*vector_dims(spec.name, info), device, compiler)),
+        learner=_online_learner(algo, info, Setup(*vector_dims(spec.name, info), device, compiler)),
         explorer=lambda generator: GaussianNoise(generator=generator, scale=scale),
         exploration=lambda env_steps: float(env_steps < algo.learning_starts),
     )
 
 
-def _online_learner(algo: online.ActorCriticConfig, info: EnvInfo, shape: Shape) -> TD3 | SAC:
+def _online_learner(algo: online.ActorCriticConfig, info: EnvInfo, setup: Setup) -> TD3 | SAC:
     policy, units = algo.policy, _units(info) if algo.action_units == "environment" else None
     match policy:
         case online.TD3PolicyConfig():
-            plain = _deterministic_actor(algo, shape)
-            critics = _critics(algo, shape, algo.critics, units)
+            plain = _deterministic_actor(algo, setup)
+            critics = _critics(algo, setup, algo.critics, units)
             return TD3(
                 plain,
                 critics,
@@ -63,29 +63,29 @@ def _online_learner(algo: online.ActorCriticConfig, info: EnvInfo, shape: Shape)
                 critic_optimizer=adam(critics, lr=algo.critic_lr),
                 tau=algo.tau,
                 delay=algo.delay,
-                policy=policy,
-                compiler=shape.compiler,
+                config=policy,
+                compiler=setup.compiler,
             )
         case online.SACPolicyConfig():
             actor = SquashedGaussianActor(
-                obs_shape=(shape.obs,),
-                actions=shape.actions,
+                obs_shape=(setup.obs,),
+                actions=setup.actions,
                 widths=algo.widths,
                 log_std_min=policy.log_std_min,
                 log_std_max=policy.log_std_max,
                 log_scale=0.0 if units is None else units[0].double().log().sum().item(),
-            ).to(shape.device)
-            critics = _critics(algo, shape, algo.critics, units)
+            ).to(setup.device)
+            critics = _critics(algo, setup, algo.critics, units)
             return SAC(
                 actor,
                 critics,
                 actor_optimizer=adam(actor, lr=algo.actor_lr),
                 critic_optimizer=adam(critics, lr=algo.critic_lr),
-                temperature=_temperature(policy, shape),
+                temperature=_temperature(policy, setup),
                 tau=algo.tau,
                 delay=algo.delay,
                 redq_subset=algo.redq_subset,
-                compiler=shape.compiler,
+                compiler=setup.compiler,
             )
         case _:
             assert_never(policy)
@@ -99,9 +99,9 @@ def _units(info: EnvInfo) -> tuple[Tensor, Tensor]:
     return (high - low) / 2, (high + low) / 2
 
 
-def _temperature(entropy: online.SACPolicyConfig | offline.CQLConfig, shape: Shape) -> Temperature:
-    target = -float(shape.actions) if entropy.target_entropy is None else entropy.target_entropy
-    return Temperature(entropy.alpha, device=shape.device, target=target, lr=entropy.alpha_lr)
+def _temperature(entropy: online.SACPolicyConfig | offline.CQLConfig, setup: Setup) -> Temperature:
+    target = -float(setup.actions) if entropy.target_entropy is None else entropy.target_entropy
+    return Temperature(entropy.alpha, device=setup.device, target=target, lr=entropy.alpha_lr)
 
 
 def continuous_offline_parts(
@@ -112,14 +112,14 @@ def continuous_offline_parts(
     Raises:
         UsageError: actions are discrete, or observations are no vectors; ``name`` is the run's.
     """
-    learner = _offline_learner(algo, Shape(*vector_dims(name, info), device, compiler))
+    learner = _offline_learner(algo, Setup(*vector_dims(name, info), device, compiler))
     return AlgorithmParts(learner, schedules=_schedules(algo, learner))
 
 
 def _schedules(algo: OfflineConfig, learner: OffPolicyLearner[Transition]) -> list[Schedule]:
     """By the number of updates: half a cosine to 0 of IQL's actor's rate, and the end of CQL's behaviour cloning."""
     match learner:
-        case CQL(sac=ClonedSAC(cloning=cloning), config=method):  # the trainer asks once a stride of 25
+        case CQL(sac=SACWithCloning(cloning=cloning), config=method):  # the trainer asks once a stride of 25
             return [(lambda updates: float(updates < method.bc_steps), cloning.fill_)]
         case iql.IQL(config=offline.IQLConfig(lr_decay_steps=int(steps))):
             return [_cosine(algo.actor_lr, steps, learner.actor_optimizer)]
@@ -146,19 +146,19 @@ def _cosine(initial: float, steps: int, optimizer: torch.optim.Optimizer) -> Sch
     return at, set_lr
 
 
-def _offline_learner(algo: OfflineConfig, shape: Shape) -> OffPolicyLearner[Transition]:
+def _offline_learner(algo: OfflineConfig, setup: Setup) -> OffPolicyLearner[Transition]:
     match algo.method:
         case offline.BCConfig(policy=policy):
-            actor = _deterministic_actor(algo, shape) if policy == "deterministic" else _gaussian_actor(algo, shape)
-            return BehaviorCloning(actor, actor_optimizer=adam(actor, lr=algo.actor_lr), compiler=shape.compiler)
+            actor = _deterministic_actor(algo, setup) if policy == "deterministic" else _gaussian_actor(algo, setup)
+            return BehaviorCloning(actor, actor_optimizer=adam(actor, lr=algo.actor_lr), compiler=setup.compiler)
         case offline.BCQConfig() as method:
-            return _bcq(algo, method, shape)
+            return _bcq(algo, method, setup)
         case offline.CQLConfig() as method:
-            return _cql(algo, method, shape)
+            return _cql(algo, method, setup)
         case offline.CRRConfig() as method:
-            return _crr(algo, method, shape)
+            return _crr(algo, method, setup)
         case offline.TD3BCConfig() as method:
-            deterministic, critics = _deterministic_actor(algo, shape), _critics(algo, shape)
+            deterministic, critics = _deterministic_actor(algo, setup), _critics(algo, setup)
             return TD3BC(
                 deterministic,
                 critics,
@@ -166,64 +166,64 @@ def _offline_learner(algo: OfflineConfig, shape: Shape) -> OffPolicyLearner[Tran
                 critic_optimizer=adam(critics, lr=algo.critic_lr),
                 tau=algo.tau,
                 delay=method.delay,
-                policy=method,
-                compiler=shape.compiler,
+                config=method,
+                compiler=setup.compiler,
             )
         case offline.IQLConfig() as method:
-            return _iql(algo, method, shape)
+            return _iql(algo, method, setup)
         case _:
             assert_never(algo.method)
 
 
-def _bcq(algo: OfflineConfig, method: offline.BCQConfig, shape: Shape) -> bcq.BCQ:
+def _bcq(algo: OfflineConfig, method: offline.BCQConfig, setup: Setup) -> bcq.BCQ:
     proposer = ActionVAE(
-        obs=shape.obs,
-        actions=shape.actions,
-        latent=method.latent_dim or method.latent * shape.actions,
+        obs=setup.obs,
+        actions=setup.actions,
+        latent=method.latent_dim or method.latent * setup.actions,
         widths=method.vae_widths,
         clip=method.latent_clip,
     )
     perturbation = PerturbationNet(
-        obs=shape.obs, actions=shape.actions, widths=algo.widths, perturbation=method.perturbation
+        obs=setup.obs, actions=setup.actions, widths=algo.widths, perturbation=method.perturbation
     )
-    net = BCQPolicy(proposer, perturbation, _critics(algo, shape)).to(shape.device)
+    net = BCQPolicy(proposer, perturbation, _critics(algo, setup)).to(setup.device)
     return bcq.BCQ(
         net,
         proposer_optimizer=adam(net.proposer, lr=method.vae_lr),
         critic_optimizer=adam(net.critics, lr=algo.critic_lr),
         perturbation_optimizer=adam(net.perturbation, lr=algo.actor_lr),
         tau=algo.tau,
-        method=method,
-        compiler=shape.compiler,
+        config=method,
+        compiler=setup.compiler,
     )
 
 
-def _cql(algo: OfflineConfig, method: offline.CQLConfig, shape: Shape) -> CQL:
-    actor, critics = _cql_actor(algo, method, shape), _critics(algo, shape, orthogonal=method.orthogonal_init)
-    sac = (ClonedSAC if method.bc_steps else SAC)(
+def _cql(algo: OfflineConfig, method: offline.CQLConfig, setup: Setup) -> CQL:
+    actor, critics = _cql_actor(algo, method, setup), _critics(algo, setup, orthogonal=method.orthogonal_init)
+    sac = (SACWithCloning if method.bc_steps else SAC)(
         actor,
         critics,
         actor_optimizer=adam(actor, lr=algo.actor_lr),
         critic_optimizer=adam(critics, lr=algo.critic_lr),
-        temperature=_temperature(method, shape),
+        temperature=_temperature(method, setup),
         tau=algo.tau,
         delay=1,
         redq_subset=None,
-        compiler=shape.compiler,
+        compiler=setup.compiler,
     )
     multiplier = LagrangeMultiplier(
-        device=shape.device,
+        device=setup.device,
         lagrange_threshold=method.lagrange_threshold,
         lr=method.multiplier_lr,
         max_multiplier=method.max_multiplier,
     )
-    return CQL(sac, multiplier=multiplier, method=method)
+    return CQL(sac, multiplier=multiplier, config=method)
 
 
-def _cql_actor(algo: OfflineConfig, method: offline.CQLConfig, shape: Shape) -> SquashedGaussianActor:
+def _cql_actor(algo: OfflineConfig, method: offline.CQLConfig, setup: Setup) -> SquashedGaussianActor:
     actor = SquashedGaussianActor(
-        obs_shape=(shape.obs,),
-        actions=shape.actions,
+        obs_shape=(setup.obs,),
+        actions=setup.actions,
         widths=algo.widths,
         log_std_min=method.log_std_min,
         log_std_max=method.log_std_max,
@@ -239,25 +239,25 @@ def _cql_actor(algo: OfflineConfig, method: offline.CQLConfig, shape: Shape) -> 
             actors.init_uniform(actor.mean, actor.log_std)
         case _:
             assert_never(method.final_init)
-    return actor.to(shape.device)
+    return actor.to(setup.device)
 
 
-def _crr(algo: OfflineConfig, method: offline.CRRConfig, shape: Shape) -> CRR:
-    actor, critics = _gaussian_actor(algo, shape), _critics(algo, shape, method.critics)
+def _crr(algo: OfflineConfig, method: offline.CRRConfig, setup: Setup) -> CRR:
+    actor, critics = _gaussian_actor(algo, setup), _critics(algo, setup, method.critics)
     return CRR(
         actor,
         critics,
         actor_optimizer=adam(actor, lr=algo.actor_lr),
         critic_optimizer=adam(critics, lr=algo.critic_lr),
         tau=algo.tau,
-        method=method,
-        compiler=shape.compiler,
+        config=method,
+        compiler=setup.compiler,
     )
 
 
-def _iql(algo: OfflineConfig, method: offline.IQLConfig, shape: Shape) -> iql.IQL:
-    actor, critics = _iql_actor(algo, method, shape), _critics(algo, shape)
-    value = StateValue(obs=shape.obs, widths=algo.widths).to(shape.device)
+def _iql(algo: OfflineConfig, method: offline.IQLConfig, setup: Setup) -> iql.IQL:
+    actor, critics = _iql_actor(algo, method, setup), _critics(algo, setup)
+    value = StateValue(obs=setup.obs, widths=algo.widths).to(setup.device)
     return iql.IQL(
         actor,
         critics,
@@ -266,50 +266,50 @@ def _iql(algo: OfflineConfig, method: offline.IQLConfig, shape: Shape) -> iql.IQ
         critic_optimizer=adam(critics, lr=algo.critic_lr),
         value_optimizer=adam(value, lr=algo.critic_lr),
         tau=algo.tau,
-        method=method,
-        compiler=shape.compiler,
+        config=method,
+        compiler=setup.compiler,
     )
 
 
-def _iql_actor(algo: OfflineConfig, method: offline.IQLConfig, shape: Shape) -> iql.IQLActor:
+def _iql_actor(algo: OfflineConfig, method: offline.IQLConfig, setup: Setup) -> iql.IQLActor:
     match method.policy:
         case "gaussian":
-            return _gaussian_actor(algo, shape, method.log_std_min, method.log_std_max)
+            return _gaussian_actor(algo, setup, method.log_std_min, method.log_std_max)
         case "deterministic":
-            return _deterministic_actor(algo, shape)
+            return _deterministic_actor(algo, setup)
         case "conditional":
             actor = StateDependentStdActor(
-                obs_shape=(shape.obs,),
-                actions=shape.actions,
+                obs_shape=(setup.obs,),
+                actions=setup.actions,
                 widths=algo.widths,
                 log_std_min=method.log_std_min,
                 log_std_max=method.log_std_max,
             )
-            return actor.to(shape.device)
+            return actor.to(setup.device)
         case _:
             assert_never(method.policy)
 
 
-def _deterministic_actor(algo: online.ActorCriticConfig | OfflineConfig, shape: Shape) -> DeterministicActor:
-    return DeterministicActor(obs_shape=(shape.obs,), actions=shape.actions, widths=algo.widths).to(shape.device)
+def _deterministic_actor(algo: online.ActorCriticConfig | OfflineConfig, setup: Setup) -> DeterministicActor:
+    return DeterministicActor(obs_shape=(setup.obs,), actions=setup.actions, widths=algo.widths).to(setup.device)
 
 
-def _gaussian_actor(algo: OfflineConfig, shape: Shape, low: float = -5.0, high: float = 2.0) -> BoundedGaussianActor:
+def _gaussian_actor(algo: OfflineConfig, setup: Setup, low: float = -5.0, high: float = 2.0) -> BoundedGaussianActor:
     actor = BoundedGaussianActor(
-        obs_shape=(shape.obs,), actions=shape.actions, widths=algo.widths, log_std_min=low, log_std_max=high
+        obs_shape=(setup.obs,), actions=setup.actions, widths=algo.widths, log_std_min=low, log_std_max=high
     )
-    return actor.to(shape.device)
+    return actor.to(setup.device)
 
 
 def _critics(
     algo: online.ActorCriticConfig | OfflineConfig,
-    shape: Shape,
+    setup: Setup,
     members: int = 2,
     units: tuple[Tensor, Tensor] | None = None,
     *,
     orthogonal: bool = False,
 ) -> Critics:
-    critics = Critics(members=members, obs=shape.obs, actions=shape.actions, widths=algo.widths, units=units)
+    critics = Critics(members=members, obs=setup.obs, actions=setup.actions, widths=algo.widths, units=units)
     if orthogonal:
         actors.init_orthogonal_critics(critics)
-    return critics.to(shape.device)
+    return critics.to(setup.device)

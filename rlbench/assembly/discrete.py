@@ -23,7 +23,7 @@ from rlbench.config.run import Spec
 from rlbench.envs.base import EnvInfo
 from rlbench.nets import q_heads
 from rlbench.nets.discrete_actor_critic import BehaviorPolicy, DiscreteActorCritic, QNetWithPolicy
-from rlbench.nets.dueling import DuelingMLP
+from rlbench.nets.dueling import HeadMLP
 from rlbench.nets.iqn_fqf import FQFHead, IQNHead
 from rlbench.nets.q_heads import QNet
 from rlbench.ops.return_distributions import ReturnDistribution
@@ -46,10 +46,10 @@ def q_learning_parts(
 
 def build_q_network(spec: Spec, algo: online.QLearningConfig, info: EnvInfo) -> QNet:
     """Build the value network; torch's own generator draws its weights."""
-    body, actions = build_torso(algo.torso, spec, info), discrete_action_count(spec, info)
-    mlp = partial(DuelingMLP, features=body.features, hidden=algo.hidden, actions=actions)
+    torso, actions = build_torso(algo.torso, spec, info), discrete_action_count(spec, info)
+    mlp = partial(HeadMLP, features=torso.features, hidden=algo.hidden, actions=actions)
     mlp_of = partial(mlp, dueling=algo.dueling, noisy=algo.noisy)
-    return QNet(body, build_head(algo.head, body.features, mlp_of))
+    return QNet(torso, build_head(algo.head, torso.features, mlp_of))
 
 
 def _eval_explorer(spec: Spec, actions: int) -> Callable[[torch.Generator], Explorer]:
@@ -77,7 +77,7 @@ def _q_learner(
     )
 
 
-def build_head(config: online.HeadConfig, features: int, mlp_of: Callable[[int], DuelingMLP]) -> q_heads.QHead:
+def build_head(config: online.HeadConfig, features: int, mlp_of: Callable[[int], HeadMLP]) -> q_heads.QHead:
     """The head of DQN, C51, QR-DQN, IQN or FQF; ``mlp_of`` builds its MLP from the number of outputs per action."""
     match config:
         case online.DQNHeadConfig(huber=huber):
@@ -115,13 +115,13 @@ def optimizers(config: online.HeadConfig, net: QNet, *, lr: float, epsilon: floa
     proposal = list(net.head.proposal.parameters()) if isinstance(net.head, FQFHead) else []
     own = {id(p) for p in proposal}
     rest = [p for p in net.parameters() if id(p) not in own]
-    adam = torch.optim.Adam(rest, lr=lr, eps=epsilon, fused=True)
+    main = torch.optim.Adam(rest, lr=lr, eps=epsilon, fused=True)
     match config:
         case online.FQFHeadConfig(lr=slow):
             on_gpu = proposal[0].device.type != "cpu"  # capture needs the step count on the GPU
-            return [adam, torch.optim.RMSprop(proposal, lr=slow, capturable=on_gpu)]
+            return [main, torch.optim.RMSprop(proposal, lr=slow, capturable=on_gpu)]
         case _:
-            return [adam]
+            return [main]
 
 
 def discrete_sac_parts(
@@ -129,8 +129,8 @@ def discrete_sac_parts(
 ) -> AlgorithmParts:
     """Build the learner and its parts; torch's own generator draws the network's weights."""
     actions = discrete_action_count(spec, info)
-    body = build_torso(algo.torso, spec, info)
-    net = DiscreteActorCritic(body, hidden=algo.hidden, actions=actions, critics=algo.critics).to(device)
+    torso = build_torso(algo.torso, spec, info)
+    net = DiscreteActorCritic(torso, hidden=algo.hidden, actions=actions, critics=algo.critics).to(device)
     target = algo.target_entropy * math.log(actions)
     learner = DiscreteSAC(
         net,
@@ -164,27 +164,27 @@ def discrete_offline_parts(
 def _offline_learner(
     spec: Spec, algo: offline.DiscreteOfflineConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None
 ) -> OffPolicyLearner[Transition]:
-    body, actions = build_torso(algo.torso, spec, info), discrete_action_count(spec, info)
-    mlp_of = partial(DuelingMLP, features=body.features, hidden=algo.hidden, actions=actions)
+    torso, actions = build_torso(algo.torso, spec, info), discrete_action_count(spec, info)
+    mlp_of = partial(HeadMLP, features=torso.features, hidden=algo.hidden, actions=actions)
     match algo.method:
         case offline.DiscreteBCConfig():
-            actor = BehaviorPolicy(body, mlp_of(1)).to(device)
+            actor = BehaviorPolicy(torso, mlp_of(1)).to(device)
             optimizer = adam(actor, lr=algo.lr, eps=algo.adam_epsilon)
             return BehaviorCloning(actor, actor_optimizer=optimizer, compiler=compiler)
         case offline.DiscreteCQLConfig(conservative_weight=weight):
-            plain = QNet(body, build_head(algo.head, body.features, mlp_of)).to(device)
+            plain = QNet(torso, build_head(algo.head, torso.features, mlp_of)).to(device)
             return _q_learner(algo, plain, compiler, cql_loss(weight))
         case offline.DiscreteBCQConfig(threshold=threshold, penalty=penalty):
-            net = QNetWithPolicy(body, build_head(algo.head, body.features, mlp_of), mlp_of(1)).to(device)
+            net = QNetWithPolicy(torso, build_head(algo.head, torso.features, mlp_of), mlp_of(1)).to(device)
             return _q_learner(algo, net, compiler, behavior_cloning_loss(net, penalty), behavior_mask(net, threshold))
         case offline.DiscreteCRRConfig() as method:
-            net = QNetWithPolicy(body, build_head(algo.head, body.features, mlp_of), mlp_of(1)).to(device)
+            net = QNetWithPolicy(torso, build_head(algo.head, torso.features, mlp_of), mlp_of(1)).to(device)
             return DiscreteCRR(
                 net,
                 optimizer=optimizers(algo.head, net, lr=algo.lr, epsilon=algo.adam_epsilon)[0],
                 max_grad_norm=algo.max_grad_norm,
                 target_update_interval=algo.target_update_interval,
-                method=method,
+                config=method,
                 compiler=compiler,
             )
         case _:

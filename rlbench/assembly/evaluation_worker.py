@@ -57,7 +57,7 @@ def make_evaluator(spec: Spec, threads: int, scale: dict[str, Tensor]) -> Evalua
     normalization = ObsScaler(*(scale[part].numpy() for part in ObsScaler._fields)) if scale else None
     parts = parts_of(spec, spec.algo, info, host)
     setup = EvaluationSetup(parts.learner, 1, parts.eval_explorer, scale=normalization)
-    return parts.learner.policy(), lambda epoch: evaluation(spec, info, setup, host, epoch)
+    return parts.learner.policy_net(), lambda epoch: evaluation(spec, info, setup, host, epoch)
 
 
 def evaluate(evaluator: Evaluator, epoch: int, policy: dict[str, Tensor], replies: int) -> None:
@@ -65,12 +65,12 @@ def evaluate(evaluator: Evaluator, epoch: int, policy: dict[str, Tensor], replie
     module, evaluation_of = evaluator
     load_module(module, dict(policy))
     _reply(replies, "games", 0)
-    running, report_time = evaluation_of(epoch), monotonic()
-    for games in running:
+    evaluation_run, report_time = evaluation_of(epoch), monotonic()
+    for games in evaluation_run:
         if monotonic() - report_time > PROGRESS_INTERVAL:
             _reply(replies, "games", games)
             report_time = monotonic()
-    _reply(replies, "evaluation", asdict(running.result()))
+    _reply(replies, "evaluation", asdict(evaluation_run.result()))
 
 
 def _reply(replies: int, kind: str, content: object) -> None:

@@ -118,14 +118,14 @@ def build_offline(
     normalization = {} if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields}
     config = WorkerConfig(spec.model_dump_json(), threads_of(spec, runtime, device), normalization)
     eager = EagerUpdater(source=buffer, learner=parts.learner, batch=algo.batch, metrics=MeanMetrics(device))
-    engine, max_workers = engine_of(spec, runtime, device), eval_workers_of(spec, runtime, device)
+    engine, workers = engine_of(spec, runtime, device), eval_workers_of(spec, runtime, device)
     return trainer.OfflineTrainer(
         updater=select_engine(eager, engine, learner=parts.learner, sampler=buffer.sampler, generators=(generator,)),
         sampler=buffer.sampler,
         learner=parts.learner,
         rng=RngState(device if device.type == "cuda" else None),
         evaluate=lambda epoch: evaluation(spec, info, setup, device, epoch),
-        eval_pool=EvalPool(parts.learner.policy(), config, max_workers=max_workers, env_timeout=runtime.env_timeout),
+        eval_pool=EvalPool(parts.learner.policy_net(), config, max_workers=workers, env_timeout=runtime.env_timeout),
         budget=spec.budget,
         schedules=parts.schedules,
         data=trainer.DatasetIdentity(dataset.sha256, None if scale is None else {**normalization}),
@@ -202,10 +202,10 @@ def check_identity(task: OfflineTask, path: Path) -> None:
     if env_id != expected_env:
         raise RefusedFile(f"{path}: was recorded on {env_id}, not {expected_env}; {otherwise}")
     # a run on a generated data set never counts as a run on D4RL's
-    generated = name.startswith(PREFIX) and name != task.data
-    if task.dataset and not (generated and task.data in catalogue.d4rl()):
+    is_generated = name.startswith(PREFIX) and name != task.data
+    if task.dataset and not (is_generated and task.data in catalogue.d4rl()):
         return
-    if generated:
+    if is_generated:
         raise RefusedFile(f"{path}: is {name}, not {task.data}; {otherwise}")
     recipe = RECIPES.get(name)
     if recipe is not None and metadata.get("recipe", recipe.to_json()) != recipe.to_json():
@@ -245,7 +245,7 @@ def check_compatibility(task: OfflineTask, data: Dataset, info: EnvInfo, *, norm
         RefusedFile: their shapes or actions are not those of the environment.
     """
     if isinstance(info.actions, Discrete):
-        _fits_numbers(task, data, info, info.actions.n)
+        _check_discrete(task, data, info, info.actions.n)
         return data
     if data.obs.ndim != 2 or data.action.ndim != 2:
         raise RefusedFile(
@@ -277,8 +277,8 @@ def _normalize_actions(data: Dataset, box: Box) -> Dataset:
     return data._replace(action=((data.action - centre) / half).astype(np.float32))
 
 
-def _fits_numbers(task: OfflineTask, data: Dataset, info: EnvInfo, count: int) -> None:
-    """Refuse data of another environment with discrete actions."""
+def _check_discrete(task: OfflineTask, data: Dataset, info: EnvInfo, count: int) -> None:
+    """Refuse actions or frames that the environment, which has discrete actions, does not have."""
     if data.action.ndim != 1:
         raise RefusedFile(
             f"{task.data}: holds continuous actions, {task.world.id} has discrete ones; choose another task"

@@ -77,7 +77,7 @@ def _actor_critic_learner(
 ) -> tuple[PPO | TRPO, torch.optim.Optimizer]:
     net, rows = actor_critic_network(spec, algo, info).to(device), algo.rollout_length * spec.task.envs
     like = next(net.parameters()).detach()
-    returns = AdvantageEstimator(
+    estimator = AdvantageEstimator(
         gamma=algo.gamma, gae_lambda=algo.gae_lambda, scale_returns=algo.scale_returns, like=like
     )
     if isinstance(method, online.PPOConfig):
@@ -88,8 +88,8 @@ def _actor_critic_learner(
         return PPO(
             net,
             optimizer=optimizer,
-            returns=returns,
-            method=method,
+            estimator=estimator,
+            config=method,
             greedy=algo.greedy,
             generator=Seeds(spec.seed).child("shuffle").torch(device),
             engine=numpy_engine,
@@ -102,8 +102,8 @@ def _actor_critic_learner(
     return TRPO(
         net,
         optimizer=optimizer,
-        returns=returns,
-        method=method,
+        estimator=estimator,
+        config=method,
         greedy=algo.greedy,
         engine=NumpyValueRegression(net, optimizer, steps=method.critic_steps) if pays else None,
         compiler=compiler,

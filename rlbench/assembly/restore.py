@@ -49,11 +49,11 @@ def _setup(spec: Spec, state: State, info: EnvInfo, device: torch.device, runtim
     algo, threads, scale = spec.algo, stepping_threads(runtime), _scale(spec, state, info)
     if isinstance(algo, PolicyGradientConfig):
         learner, _ = policy_gradient.build_on_policy(spec, algo, info, device)
-        policy, bound = learner.policy(), policy_gradient.action_bound(algo, info)
+        policy, bound = learner.policy_net(), policy_gradient.action_bound(algo, info)
         setup = EvaluationSetup(learner, threads, bound=bound, scale=scale)
     else:
         parts = assemble.parts_of(spec, algo, info, device)
-        policy = parts.learner.policy()
+        policy = parts.learner.policy_net()
         setup = EvaluationSetup(parts.learner, threads, parts.eval_explorer, scale=scale)
     try:
         load_module(policy, subtree(state, "policy"))
@@ -96,7 +96,7 @@ def policy_player(spec: Spec, state: State, *, epsilon: float, num_envs: int, se
     if not isinstance(info.actions, Discrete):
         raise UsageError(f"{spec.name}: {spec.task.id} takes continuous actions; record it without --epsilon")
     parts = discrete.q_learning_parts(spec, algo, info, device)
-    load_module(parts.learner.policy(), subtree(state, "policy"))
+    load_module(parts.learner.policy_net(), subtree(state, "policy"))
     torch.manual_seed(seeds.child("noise").number())  # for a network with noise of its own
     generator = seeds.child("explore").torch(device)
     capacity = (spec.task.stack + 2) * num_envs

@@ -51,8 +51,8 @@ class AsyncRingBuffer(RingBuffer):
 
     def sample_range(self) -> SampleRange:
         """The rows of each env that may be sampled."""
-        behind = (self.stack - 1) * (self.size == self.length - 1)
-        rows = (self.size - self.n_step + 1 - behind).clamp_min(0)
+        margin = (self.stack - 1) * (self.size == self.length - 1)
+        rows = (self.size - self.n_step + 1 - margin).clamp_min(0)
         return PerEnvRange(self.head, self.n_step, rows, self.length)
 
     def state_dict(self) -> State:

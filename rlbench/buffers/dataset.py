@@ -54,16 +54,16 @@ def dataset_ring(
         sampler=IndexSampler(torch.as_tensor(starts, device=device), generator),
         device=device,
     )
-    behind = np.r_[True, final[:-1]]  # two final rows fill the stack of an episode recorded from its middle
+    after_final = np.r_[True, final[:-1]]  # two final rows fill the stack of an episode recorded from its middle
     row = np.arange(count, dtype=np.int32)
-    began = np.maximum.accumulate(np.where(behind & ~np.r_[True, behind[:-1]], row, 0))
+    start = np.maximum.accumulate(np.where(after_final & ~np.r_[True, after_final[:-1]], row, 0))
     columns = {
         "action": dataset.action,
         "reward": dataset.reward * ~final,
         "terminated": dataset.terminated & ~final,
         "done": done,
         "final": final,
-        "age": row - began,
+        "age": row - start,
     }
     for name, values in columns.items():
         getattr(buffer, name)[:count, 0] = torch.from_numpy(values)

@@ -98,9 +98,9 @@ class RingBuffer:
 
     def sample_range(self) -> SampleRange:
         """The rows that may be sampled: the next ``n_step`` observations are stored, and so are all frame stacks."""
-        behind = (self.stack - 1) * (self.size == self.length - 1)  # before the ring is full nothing is overwritten
+        margin = (self.stack - 1) * (self.size == self.length - 1)  # before the ring is full nothing is overwritten
         return CommonRange(
-            self.head, self.n_step, (self.size - self.n_step + 1 - behind).clamp_min(0), self.length, self.num_envs
+            self.head, self.n_step, (self.size - self.n_step + 1 - margin).clamp_min(0), self.length, self.num_envs
         )
 
     def gather_transitions(self, slot: Tensor, weight: Tensor) -> Transition:

@@ -61,8 +61,8 @@ class EpisodeStats:
         """
         score, length, returns, lengths = (tensor(state, key) for key in ("score", "length", "returns", "lengths"))
         counts = torch.cat((length, lengths))
-        sound = score.isfinite().all() and ((counts >= 0) & (counts <= 2**53)).all()
-        if counts.dtype != torch.int64 or returns.shape != lengths.shape or not sound:
+        valid = score.isfinite().all() and ((counts >= 0) & (counts <= 2**53)).all()
+        if counts.dtype != torch.int64 or returns.shape != lengths.shape or not valid:
             raise ValueError("expected a finite return and a whole length of each episode")
         self.score[:], self.length[:] = score.numpy(), length.numpy()
         self.returns, self.lengths = returns.tolist(), lengths.tolist()

@@ -12,7 +12,7 @@ from rlbench.ops.types import Role
 
 
 class Actor(Protocol):
-    """A policy."""
+    """An object that acts: a learner, or a policy of another program."""
 
     def act(self, obs: Tensor, role: Role) -> Tensor:
         """Actions of the policy without exploration, ``[N]`` or ``[N, A]``."""

@@ -27,7 +27,7 @@ class OfflineMethod(Frozen):
 class BCConfig(OfflineMethod):
     """Behavior cloning; of the family's settings it uses only ``widths``, ``actor_lr`` and ``batch``."""
 
-    kind: Literal["imitation"] = "imitation"
+    kind: Literal["imitation"] = "imitation"  # BC
     policy: Literal["deterministic", "gaussian"] = Field(
         default="deterministic", description="regression or likelihood"
     )
@@ -36,7 +36,7 @@ class BCConfig(OfflineMethod):
 class BCQConfig(OfflineMethod):
     """BCQ: the action of the highest value among samples of a VAE of the data's actions."""
 
-    kind: Literal["batchconstrained"] = "batchconstrained"
+    kind: Literal["batchconstrained"] = "batchconstrained"  # BCQ
     vae_widths: field_types.Widths = Field(
         default=(512, 512), description="hidden layers of the encoder and of the decoder; the paper's are 750"
     )
@@ -59,7 +59,7 @@ class BCQConfig(OfflineMethod):
 class CQLConfig(OfflineMethod):
     """CQL: SAC whose critics are penalized on actions outside the data."""
 
-    kind: Literal["conservative"] = "conservative"
+    kind: Literal["conservative"] = "conservative"  # CQL
     conservative_weight: float = Field(
         default=1.0, gt=0, description="weight of the gap between the values of all actions and of the data's"
     )
@@ -97,7 +97,7 @@ class CQLConfig(OfflineMethod):
 class CRRConfig(OfflineMethod):
     """CRR: behavior cloning weighted by the advantage over the current policy."""
 
-    kind: Literal["criticregularized"] = "criticregularized"
+    kind: Literal["criticregularized"] = "criticregularized"  # CRR
     mode: Literal["exp", "binary"] = Field(default="exp", description="weight of an advantage")
     beta: float = Field(default=1.0, gt=0, description="divisor of advantages before exp")
     max_weight: float = Field(default=20.0, gt=0, description="upper bound of the exponential weight")
@@ -124,7 +124,7 @@ class TD3BCConfig(OfflineMethod):
 class IQLConfig(OfflineMethod):
     """IQL: an expectile of the data's action values, and advantage-weighted behavior cloning."""
 
-    kind: Literal["implicitq"] = "implicitq"
+    kind: Literal["implicitq"] = "implicitq"  # IQL
     expectile: float = Field(default=0.7, gt=0, lt=1, description="τ of the expectile; 0.5 is the mean")
     temperature: float = Field(default=3.0, ge=0, description="factor of advantages before exp; 0 is behavior cloning")
     max_weight: float = Field(default=100.0, gt=0, description="upper bound of the exponential weight")
@@ -184,13 +184,13 @@ class OfflineConfig(Family):
 class DiscreteBCConfig(Frozen):
     """Behavior cloning by cross entropy; it uses only the network, ``lr`` and ``batch``."""
 
-    kind: Literal["imitation"] = "imitation"
+    kind: Literal["imitation"] = "imitation"  # BC
 
 
 class DiscreteBCQConfig(Frozen):
     """BCQ: Q-learning over actions that a behavior policy of the data considers probable."""
 
-    kind: Literal["batchconstrained"] = "batchconstrained"
+    kind: Literal["batchconstrained"] = "batchconstrained"  # BCQ
     threshold: float = Field(
         default=0.3, ge=0, le=1, description="minimum probability, relative to the likeliest action's"
     )
@@ -200,7 +200,7 @@ class DiscreteBCQConfig(Frozen):
 class DiscreteCQLConfig(Frozen):
     """CQL: Q-learning that penalizes the values of actions outside the data."""
 
-    kind: Literal["conservative"] = "conservative"
+    kind: Literal["conservative"] = "conservative"  # CQL
     conservative_weight: float = Field(
         default=10.0, ge=0, description="weight of the gap between the values of all actions and of the data's"
     )
@@ -209,7 +209,7 @@ class DiscreteCQLConfig(Frozen):
 class DiscreteCRRConfig(Frozen):
     """CRR: behavior cloning weighted by the advantage over the current policy."""
 
-    kind: Literal["criticregularized"] = "criticregularized"
+    kind: Literal["criticregularized"] = "criticregularized"  # CRR
     mode: Literal["exp", "binary", "all"] = Field(
         default="exp", description="weight of an advantage; all: plain cloning"
     )

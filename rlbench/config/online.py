@@ -26,14 +26,14 @@ class LinearSchedule(Frozen):
 class DQNHeadConfig(Frozen):
     """One number per action: DQN."""
 
-    kind: Literal["expected"] = "expected"
+    kind: Literal["expected"] = "expected"  # DQN
     huber: float | None = Field(default=None, gt=0, description="threshold of the Huber loss; none: squared error")
 
 
 class C51HeadConfig(Frozen):
     """Probabilities on fixed, evenly spaced returns: C51."""
 
-    kind: Literal["categorical"] = "categorical"
+    kind: Literal["categorical"] = "categorical"  # C51
     n_atoms: int = Field(default=51, ge=2, description="atoms of the support")
     v_min: float = Field(default=-10.0, description="return of the lowest atom")
     v_max: float = Field(default=10.0, description="return of the highest atom")
@@ -48,14 +48,14 @@ class C51HeadConfig(Frozen):
 class QRDQNHeadConfig(Frozen):
     """The return at fixed, evenly spaced fractions: QR-DQN."""
 
-    kind: Literal["quantiles"] = "quantiles"
+    kind: Literal["quantiles"] = "quantiles"  # QR-DQN
     n_quantiles: int = Field(default=200, ge=1, description="quantiles of the return")
 
 
 class IQNHeadConfig(Frozen):
     """The return at sampled fractions: IQN."""
 
-    kind: Literal["implicit"] = "implicit"
+    kind: Literal["implicit"] = "implicit"  # IQN
     n_taus: int = Field(default=8, ge=1, description="sampled fractions per state of a prediction")
     n_target_taus: int = Field(default=8, ge=1, description="sampled fractions per state of a target")
     n_policy_taus: int = Field(default=8, ge=1, description="sampled fractions per state when acting in training")
@@ -66,7 +66,7 @@ class IQNHeadConfig(Frozen):
 class FQFHeadConfig(Frozen):
     """The return at fractions that a network proposes: FQF."""
 
-    kind: Literal["proposed"] = "proposed"
+    kind: Literal["proposed"] = "proposed"  # FQF
     n_quantiles: int = Field(default=32, ge=2, description="proposed fractions per state")
     entropy: float = Field(default=10.0, ge=0, description="entropy coefficient of the fractions")
     lr: float = Field(default=2.5e-9, gt=0, description="learning rate of the proposal's own RMSprop")
@@ -189,7 +189,7 @@ class QLearningConfig(Family):
 class TD3PolicyConfig(Frozen):
     """A deterministic policy, explored with Gaussian noise: DDPG and TD3."""
 
-    kind: Literal["deterministic"] = "deterministic"
+    kind: Literal["deterministic"] = "deterministic"  # TD3, DDPG
     noise: float = Field(default=0.1, ge=0, description="std of the exploration noise, of actions in [−1, 1]")
     smoothing: float | None = Field(default=None, gt=0, description="std of the target action's noise; none: no noise")
     clip: float = Field(default=0.5, gt=0, description="bound of the noise on the target's action")
@@ -198,7 +198,7 @@ class TD3PolicyConfig(Frozen):
 class SACPolicyConfig(Frozen):
     """A squashed Gaussian whose entropy is part of its reward: SAC and REDQ."""
 
-    kind: Literal["soft"] = "soft"
+    kind: Literal["soft"] = "soft"  # SAC, REDQ
     alpha: field_types.Alpha = 0.2
     alpha_lr: field_types.AlphaLr = None
     target_entropy: field_types.TargetEntropy = None
@@ -290,7 +290,7 @@ class ReinforceConfig(Frozen):
 class PPOConfig(Frozen):
     """A2C, and with ``clip`` and ``epochs`` PPO."""
 
-    kind: Literal["surrogate"] = "surrogate"
+    kind: Literal["surrogate"] = "surrogate"  # PPO, A2C
     clip: float | None = Field(default=None, gt=0, description="clip range of the probability ratio; none: A2C")
     dual_clip: float | None = Field(
         default=None,
@@ -317,7 +317,7 @@ class PPOConfig(Frozen):
 class TRPOConfig(Frozen):
     """NPG, and with a trust region TRPO; only the critic has an optimizer."""
 
-    kind: Literal["natural"] = "natural"
+    kind: Literal["natural"] = "natural"  # NPG, TRPO
     step: float = Field(default=0.1, gt=0, description="step size of NPG, in natural gradients")
     max_kl: float | None = Field(default=None, gt=0, description="trust region of TRPO, in nats; none: NPG")
     backtrack_coef: float = Field(default=0.8, gt=0, lt=1, description="backtracking coefficient of the line search")

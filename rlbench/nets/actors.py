@@ -31,7 +31,7 @@ class DeterministicActor(nn.Module):
 class SquashedGaussianActor(nn.Module):
     """``[B, ...]`` to a squashed Gaussian whose std depends on the observation.
 
-    With ``log_std_offset`` the log std is scaled by a learned 1 and shifted by a learned offset before it is clipped.
+    With ``log_std_offset`` a learned factor, at first 1, and a learned shift, at first the offset, act on the log std.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class StateDependentStdActor(nn.Module):
     """
 
     STD: Final = 0.3
-    MEAN: Final = 9.0
+    MEAN_BOUND: Final = 9.0
 
     def __init__(
         self, *, obs_shape: tuple[int, ...], actions: int, widths: Sequence[int], log_std_min: float, log_std_max: float
@@ -110,7 +110,7 @@ class StateDependentStdActor(nn.Module):
     def forward(self, obs: Tensor) -> GaussianPolicy:
         """The policy at ``obs`` ``[B, ...]``, of actions ``[B, A]``."""
         features = self.torso(obs)
-        mean = self.mean(features).clamp(-self.MEAN, self.MEAN).tanh()
+        mean = self.mean(features).clamp(-self.MEAN_BOUND, self.MEAN_BOUND).tanh()
         log_std = F.softplus(self.std(features)).log() + math.log(self.STD / math.log(2))
         return GaussianPolicy(mean, log_std.clamp(self.low, self.high), clip=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from rlbench.nets.dueling import DuelingMLP
+from rlbench.nets.dueling import HeadMLP
 from rlbench.nets.q_heads import QHead, QNet
 from rlbench.nets.torsos import MLPTorso, NatureTorso
 from rlbench.ops.action_distributions import CategoricalPolicy
@@ -38,7 +38,7 @@ class DiscreteActorCritic(nn.Module):
 class BehaviorPolicy(nn.Module):
     """The network of DQN with one logit per action as a policy."""
 
-    def __init__(self, torso: nn.Module, logits: DuelingMLP) -> None:
+    def __init__(self, torso: nn.Module, logits: HeadMLP) -> None:
         super().__init__()
         self.torso, self.logits = torso, logits
 
@@ -50,7 +50,7 @@ class BehaviorPolicy(nn.Module):
 class QNetWithPolicy(QNet):
     """A Q-network with a second head for a policy."""
 
-    def __init__(self, torso: nn.Module, head: QHead, logits: DuelingMLP) -> None:
+    def __init__(self, torso: nn.Module, head: QHead, logits: HeadMLP) -> None:
         super().__init__(torso, head)
         self.logits = logits
 

@@ -42,10 +42,10 @@ class NoisyLinear(nn.Module):
         return y + F.linear(x * columns, self.weight_noise) * rows + self.bias_noise * rows
 
 
-class DuelingMLP(nn.Module):
-    """Features to ``width`` outputs per action, ``[..., F]`` to ``[..., A, Q]``.
+class HeadMLP(nn.Module):
+    """Features to ``width`` outputs per action, ``[..., F]`` to ``[..., A, Q]``; the MLP of every Q-head.
 
-    With ``dueling`` a second stream computes the state value (https://arxiv.org/abs/1511.06581, eq. 9).
+    With ``dueling`` a second stream, ``shared``, computes the state value (https://arxiv.org/abs/1511.06581, eq. 9).
     """
 
     def __init__(

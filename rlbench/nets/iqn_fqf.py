@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rlbench.nets.dueling import DuelingMLP
+from rlbench.nets.dueling import HeadMLP
 from rlbench.ops.quantiles import QuantileReturn
 from rlbench.ops.return_distributions import ReturnDistribution, gather_actions
 from rlbench.ops.types import Role
@@ -20,7 +20,7 @@ class IQNHead(nn.Module):
 
     frequencies: Tensor
 
-    def __init__(self, streams: DuelingMLP, *, features: int, samples: Mapping[Role, int], cosines: int) -> None:
+    def __init__(self, streams: HeadMLP, *, features: int, samples: Mapping[Role, int], cosines: int) -> None:
         super().__init__()
         self.streams, self.embed, self.samples = streams, nn.Linear(cosines, features), samples
         self.register_buffer("frequencies", math.pi * torch.arange(1, cosines + 1), persistent=False)
@@ -40,7 +40,7 @@ class IQNHead(nn.Module):
 class FQFHead(IQNHead):
     """FQF: IQN whose fractions are proposed by a layer of its own (https://arxiv.org/abs/1911.02140)."""
 
-    def __init__(self, streams: DuelingMLP, *, features: int, count: int, entropy: float, cosines: int) -> None:
+    def __init__(self, streams: HeadMLP, *, features: int, count: int, entropy: float, cosines: int) -> None:
         super().__init__(streams, features=features, samples={}, cosines=cosines)
         self.proposal, self.entropy = nn.Linear(features, count), entropy
         nn.init.xavier_uniform_(self.proposal.weight, gain=0.01)  # nearly equal fractions at first

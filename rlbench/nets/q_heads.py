@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from rlbench.nets.dueling import DuelingMLP
+from rlbench.nets.dueling import HeadMLP
 from rlbench.ops.quantiles import QuantileReturn
 from rlbench.ops.return_distributions import CategoricalReturn, ExpectedReturn, ReturnDistribution
 from rlbench.ops.types import Role
@@ -23,7 +23,7 @@ class QHead(Protocol):
 class DQNHead(nn.Module):
     """DQN: one number per action."""
 
-    def __init__(self, streams: DuelingMLP, *, huber: float | None) -> None:
+    def __init__(self, streams: HeadMLP, *, huber: float | None) -> None:
         super().__init__()
         self.streams, self.huber = streams, huber
 
@@ -37,7 +37,7 @@ class C51Head(nn.Module):
 
     atoms: Tensor
 
-    def __init__(self, streams: DuelingMLP, *, v_min: float, v_max: float) -> None:
+    def __init__(self, streams: HeadMLP, *, v_min: float, v_max: float) -> None:
         super().__init__()
         self.streams = streams
         self.register_buffer("atoms", torch.linspace(v_min, v_max, streams.shape[1]), persistent=False)
@@ -50,7 +50,7 @@ class C51Head(nn.Module):
 class QRDQNHead(nn.Module):
     """QR-DQN: the inverse CDF at the midpoints of equal fractions."""
 
-    def __init__(self, streams: DuelingMLP) -> None:
+    def __init__(self, streams: HeadMLP) -> None:
         super().__init__()
         self.streams = streams
 

@@ -165,7 +165,7 @@ class SquashedGaussianPolicy(NamedTuple):
         density = -0.5 * noise.square() - self.log_std - LOG_SQRT_2PI - _log_gradient(raw)
         return raw.tanh(), density.sum(-1) - self.log_scale
 
-    def log_prob(self, raw: Tensor) -> Tensor:
+    def log_prob_before_tanh(self, raw: Tensor) -> Tensor:
         """The log-density of ``tanh(raw)``, ``[B]``; it takes ``raw`` because tanh cannot be inverted at ±1."""
         standard = (raw - self.mean) * (-self.log_std).exp()
         density = -0.5 * standard.square() - self.log_std - LOG_SQRT_2PI - _log_gradient(raw)

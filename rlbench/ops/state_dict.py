@@ -149,8 +149,8 @@ def load_optimizer(optimizer: torch.optim.Optimizer, state: State) -> None:
         like = parameter if value.shape == parameter.shape else value  # moments lie in memory as their parameter does
         moment = torch.empty_like(like, dtype=value.dtype, device=parameter.device)
         optimizer.state[parameter][key] = moment.copy_(value)
-    due = {"step", *MOMENTS[type(optimizer)]} if type(optimizer) in MOMENTS else set[str]()
-    if any(not due <= moments.keys() for moments in optimizer.state.values()):
+    names = {"step", *MOMENTS[type(optimizer)]} if type(optimizer) in MOMENTS else set[str]()
+    if any(not names <= moments.keys() for moments in optimizer.state.values()):
         raise TypeError("a moment of an optimizer is missing")
 
 

@@ -108,7 +108,7 @@ class OfflineTrainer:
     @property
     def evaluated_policy(self) -> State:
         """The policy of the last epoch that was yielded."""
-        return module_state(self.learner.policy()) if self._evaluated_policy is None else self._evaluated_policy
+        return module_state(self.learner.policy_net()) if self._evaluated_policy is None else self._evaluated_policy
 
     def state_dict(self) -> State:
         """Everything that the next record depends on, except the data."""

@@ -128,7 +128,7 @@ class OnlineTrainer:
     @property
     def evaluated_policy(self) -> State:
         """The policy of the last epoch that was yielded."""
-        return module_state(self.learner.policy())
+        return module_state(self.learner.policy_net())
 
     def outstanding(self) -> Iterator[Progress | Epoch]:
         """Yield nothing: every epoch is evaluated at its end."""

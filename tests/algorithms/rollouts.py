@@ -43,7 +43,7 @@ def sgd(net: nn.Module, lr: float = 1e-2) -> torch.optim.Optimizer:
     return torch.optim.SGD(net.parameters(), lr=lr)
 
 
-def returns_of(*, normalize: bool = False) -> AdvantageEstimator:
+def estimator_of(*, normalize: bool = False) -> AdvantageEstimator:
     return AdvantageEstimator(gamma=0.9, gae_lambda=0.8, scale_returns=normalize, like=torch.empty(0))
 
 
@@ -53,8 +53,8 @@ def ppo(kind: str = "gaussian", *, max_grad_norm: float | None = None, lr: float
     return PPO(
         net,
         optimizer=sgd(net, lr),
-        returns=returns_of(normalize=normalize),
-        method=PPOConfig.model_validate({"max_grad_norm": max_grad_norm, **method}),
+        estimator=estimator_of(normalize=normalize),
+        config=PPOConfig.model_validate({"max_grad_norm": max_grad_norm, **method}),
         greedy=False,
         generator=torch.Generator().manual_seed(8),
     )
@@ -132,8 +132,8 @@ def natural(kind: str = "gaussian", **method: float | None) -> TRPO:
     return TRPO(
         net,
         optimizer=sgd(net.critic),
-        returns=returns_of(),
-        method=TRPOConfig.model_validate(settings),
+        estimator=estimator_of(),
+        config=TRPOConfig.model_validate(settings),
         greedy=False,
         tolerance=1e-28,  # until it is exact
     )

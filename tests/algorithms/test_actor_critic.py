@@ -41,7 +41,7 @@ def td3(*, critics: int = 2, policy: TD3PolicyConfig = USUAL, delay: int = 2, un
     torch.manual_seed(0)
     actor, ensemble = small_nets.deterministic_actor(), small_nets.critics(critics, units)
     optimizers = {"actor_optimizer": small_nets.adam(actor), "critic_optimizer": small_nets.adam(ensemble)}
-    learner = TD3(actor, ensemble, **optimizers, tau=0.25, delay=delay, policy=policy)
+    learner = TD3(actor, ensemble, **optimizers, tau=0.25, delay=delay, config=policy)
     small_nets.spread(learner.target_actor, learner.target_critics)
     return learner
 

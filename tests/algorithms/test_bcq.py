@@ -21,7 +21,7 @@ def learner_of() -> BCQ:
     small_nets.spread(proposer, perturbation, nets["critic"])
     net = BCQPolicy(proposer, perturbation, nets["critic"])
     optimizers = {f"{name}_optimizer": small_nets.adam(part) for name, part in nets.items()}
-    learner = BCQ(net, **optimizers, tau=0.25, method=BCQConfig(n_action_samples=3, eval_action_samples=20))
+    learner = BCQ(net, **optimizers, tau=0.25, config=BCQConfig(n_action_samples=3, eval_action_samples=20))
     small_nets.spread(learner.target_perturbation, learner.target_critics)
     return learner
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import special
 
-from rlbench.algorithms.cql import CQL, ClonedSAC, LagrangeMultiplier, atanh
+from rlbench.algorithms.cql import CQL, LagrangeMultiplier, SACWithCloning, atanh
 from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.algorithms.steps import optimize
 from rlbench.config.offline import CQLConfig
@@ -43,7 +43,7 @@ def learner_of(method: CQLConfig = USUAL, *, threshold: float | None = 1.0) -> C
     temperature = Temperature(0.2, device=CPU, target=-2.0, lr=1e-2)
     sac = SAC(actor, critics, **optimizers, temperature=temperature, tau=0.25, delay=1, redq_subset=None)
     small_nets.spread(sac.target_critics)
-    return CQL(sac, multiplier=multiplier_of(threshold, lr=1e-2), method=method)
+    return CQL(sac, multiplier=multiplier_of(threshold, lr=1e-2), config=method)
 
 
 def gaussian(actor: SquashedGaussianActor, obs: Array) -> tuple[Array, Array]:
@@ -167,11 +167,11 @@ def test_each_critics_gradient_is_clipped_separately() -> None:
     torch.testing.assert_close(parameters[0].grad, plain[0])
 
 
-def cloned(cloning: float) -> ClonedSAC:
+def cloned(cloning: float) -> SACWithCloning:
     sac = learner_of().sac
     optimizers = {"actor_optimizer": sac.actor_optimizer, "critic_optimizer": sac.critic_optimizer}
     options = {"temperature": sac.temperature, "tau": 0.25, "delay": 1, "redq_subset": None}
-    clone = ClonedSAC(sac.actor, sac.critics, **optimizers, **options)
+    clone = SACWithCloning(sac.actor, sac.critics, **optimizers, **options)
     clone.cloning.fill_(cloning)
     return clone
 

@@ -20,7 +20,7 @@ def learner_of(method: CRRConfig = EXP, *, critics: int = 2) -> CRR:
     actor, ensemble = small_nets.bounded_actor(), small_nets.critics(critics)
     small_nets.spread(actor, ensemble)
     optimizers = {"actor_optimizer": small_nets.adam(actor), "critic_optimizer": small_nets.adam(ensemble)}
-    learner = CRR(actor, ensemble, **optimizers, tau=0.25, method=method)
+    learner = CRR(actor, ensemble, **optimizers, tau=0.25, config=method)
     small_nets.spread(learner.target_actor, learner.target_critics)
     return learner
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rlbench.algorithms.dqn import QLearner
-from rlbench.nets.dueling import DuelingMLP
+from rlbench.nets.dueling import HeadMLP
 from rlbench.nets.q_heads import DQNHead, QNet
 from rlbench.ops.types import Transition
 from tests.algorithms.by_hand import derivative
@@ -18,7 +18,7 @@ LR, ADAM_EPSILON = 1e-2, 1e-8
 
 def learner(*, double: bool = True, huber: float | None = None, max_norm: float | None = None) -> QLearner:
     torch.manual_seed(3)
-    streams = DuelingMLP(features=4, hidden=6, actions=3, width=1)
+    streams = HeadMLP(features=4, hidden=6, actions=3, width=1)
     net = QNet(nn.Identity(), DQNHead(streams, huber=huber))
     adam = torch.optim.Adam(net.parameters(), lr=LR, eps=ADAM_EPSILON)
     q_learner = QLearner(net, optimizers=[adam], max_grad_norm=max_norm, double=double, target_update_interval=10)

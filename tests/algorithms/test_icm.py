@@ -35,7 +35,7 @@ class Pupil:
     def act(self, obs: Tensor, role: Role) -> Tensor:
         return torch.zeros(len(obs), dtype=torch.int64)
 
-    def policy(self) -> nn.Module:
+    def policy_net(self) -> nn.Module:
         return self.net
 
     def state_dict(self) -> State:

@@ -22,7 +22,7 @@ def learner_of(method: IQLConfig = USUAL, actor: IQLActor | None = None) -> IQL:
     small_nets.spread(actor, critics, value)
     nets = {"actor": actor, "critic": critics, "value": value}
     optimizers = {f"{name}_optimizer": small_nets.adam(net) for name, net in nets.items()}
-    learner = IQL(actor, critics, value, **optimizers, tau=0.25, method=method)
+    learner = IQL(actor, critics, value, **optimizers, tau=0.25, config=method)
     small_nets.spread(learner.target_critics)
     return learner
 

@@ -13,7 +13,7 @@ from rlbench.algorithms.discrete_offline import DiscreteCRR, behavior_cloning_lo
 from rlbench.algorithms.dqn import ActionMask, AuxiliaryLoss, QLearner
 from rlbench.config.offline import DiscreteCRRConfig
 from rlbench.nets.discrete_actor_critic import BehaviorPolicy, QNetWithPolicy
-from rlbench.nets.dueling import DuelingMLP
+from rlbench.nets.dueling import HeadMLP
 from rlbench.nets.q_heads import DQNHead, QNet, QRDQNHead
 from rlbench.nets.torsos import MLPTorso
 from rlbench.ops.action_distributions import CategoricalPolicy
@@ -31,8 +31,8 @@ def batch() -> Transition:
     return real_batch()._replace(action=torch.tensor([0, 3, 1, 2, 2]))
 
 
-def streams(width: int = 1) -> DuelingMLP:
-    return DuelingMLP(features=FEATURES, hidden=6, actions=ACTIONS, width=width)
+def streams(width: int = 1) -> HeadMLP:
+    return HeadMLP(features=FEATURES, hidden=6, actions=ACTIONS, width=width)
 
 
 def torso() -> MLPTorso:
@@ -63,7 +63,7 @@ def bcq(threshold: float = 0.3, penalty: float = 0.01) -> QLearner:
 def crr(method: DiscreteCRRConfig = PLAIN) -> DiscreteCRR:
     net = advised(huber=None)
     agent = DiscreteCRR(
-        net, optimizer=small_nets.adam(net), max_grad_norm=None, target_update_interval=9, method=method
+        net, optimizer=small_nets.adam(net), max_grad_norm=None, target_update_interval=9, config=method
     )
     small_nets.spread(agent.target)
     return agent

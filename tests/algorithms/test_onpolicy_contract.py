@@ -75,10 +75,10 @@ def cell(request: pytest.FixtureRequest) -> str:
 
 def test_an_update_changes_every_parameter_that_learns(cell: str) -> None:
     learner, rollout, _ = learner_and_rollout(cell)
-    before = {name: value.clone() for name, value in learner.policy().named_parameters()}
+    before = {name: value.clone() for name, value in learner.policy_net().named_parameters()}
     for _ in range(2):
         learner.update(rollout)
-    unmoved = {name for name, value in learner.policy().named_parameters() if torch.equal(value, before[name])}
+    unmoved = {name for name, value in learner.policy_net().named_parameters() if torch.equal(value, before[name])}
     assert not unmoved
 
 
@@ -187,7 +187,7 @@ def test_learning_rate_decays_linearly_to_zero(cell: str) -> None:
         assert least - 1e-12 <= rate <= most + 1e-12
     assert rates[-1] == 0
     assert all(np.diff(rates) <= 0)
-    weights = [p.clone() for p in learner.policy().parameters()]
+    weights = [p.clone() for p in learner.policy_net().parameters()]
     if isinstance(learner, PPO):  # nothing moves any more
         plain(RolloutView(trainer.buffer).rollout(ROWS))
-        assert all(torch.equal(a, b) for a, b in zip(weights, learner.policy().parameters(), strict=True))
+        assert all(torch.equal(a, b) for a, b in zip(weights, learner.policy_net().parameters(), strict=True))

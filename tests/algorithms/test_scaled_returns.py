@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from rlbench.ops.types import Rollout
-from tests.algorithms.rollouts import ENVS, ROWS, Array, numbers, reinforce, returns_of, rollout_of, through
+from tests.algorithms.rollouts import ENVS, ROWS, Array, estimator_of, numbers, reinforce, rollout_of, through
 
 
 class Running:
@@ -59,7 +59,7 @@ def gae(rows: Flat, value: Array, following: Array, gamma: float, trace: float) 
 @pytest.mark.parametrize("normalize_returns", [True, False])
 def test_returns_are_scaled_in_the_reference_codes_order(normalize_returns: bool) -> None:
     """Values times the old std, advantages, targets divided by the old std, then the statistics."""
-    returns, running = returns_of(normalize=normalize_returns), Running()
+    returns, running = estimator_of(normalize=normalize_returns), Running()
     for seed in range(5):
         rollout = rollout_of(seed=seed)
         rollout = rollout._replace(reward=rollout.reward * 10 + 3 * ~rollout.final)

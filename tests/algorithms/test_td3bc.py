@@ -15,7 +15,7 @@ def learner_of(alpha: float = 2.5) -> TD3BC:
     actor, critics = small_nets.deterministic_actor(), small_nets.critics()
     small_nets.spread(actor, critics)
     optimizers = {"actor_optimizer": small_nets.adam(actor), "critic_optimizer": small_nets.adam(critics)}
-    learner = TD3BC(actor, critics, **optimizers, tau=0.25, delay=2, policy=TD3BCConfig(alpha=alpha))
+    learner = TD3BC(actor, critics, **optimizers, tau=0.25, delay=2, config=TD3BCConfig(alpha=alpha))
     small_nets.spread(learner.target_actor, learner.target_critics)
     value = critics(batch().obs, learner.act(batch().obs, "eval"))[0].detach()
     critics.layers[-1].bias.data[0] -= value.median()  # values of both signs, whose mean is not 0

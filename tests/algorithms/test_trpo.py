@@ -16,7 +16,7 @@ from rlbench.ops.action_distributions import StochasticPolicy
 from rlbench.ops.conjugate_gradient import flatten
 from rlbench.ops.types import Rollout
 from tests.algorithms.recorded import same_parameters
-from tests.algorithms.rollouts import natural, net_of, returns_of, rollout_of, sgd
+from tests.algorithms.rollouts import estimator_of, natural, net_of, rollout_of, sgd
 
 
 def row_of(learner: TRPO) -> Tensor:
@@ -36,7 +36,7 @@ class Solution:
 
 def solution_of(learner: TRPO, rollout: Rollout) -> Solution:
     """Of a learner that has not moved yet; by explicit first and second derivatives."""
-    batch, start, damping = rollout_batch(learner.net, rollout, returns_of()), row_of(learner), learner.config.damping
+    batch, start, damping = rollout_batch(learner.net, rollout, estimator_of()), row_of(learner), learner.config.damping
     parameters = dict(learner.net.actor.named_parameters())
     live = batch.weight > 0
     live_advantage = batch.advantage[live]
@@ -133,7 +133,7 @@ def test_equal_advantages_leave_the_actor() -> None:
 
 def test_critic_takes_the_configured_gradient_steps_on_the_squared_error() -> None:
     learner, rollout = natural(critic_steps=3), rollout_of()
-    batch = rollout_batch(learner.net, rollout, returns_of())
+    batch = rollout_batch(learner.net, rollout, estimator_of())
     twin, losses = net_of("gaussian"), []
     assert isinstance(twin, SeparateActorCritic)
     optimizer, live = sgd(twin.critic), batch.weight > 0

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rlbench import checkpoint, suites
-from rlbench.algorithms.cql import CQL, ClonedSAC
+from rlbench.algorithms.cql import CQL, SACWithCloning
 from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
 from rlbench.assembly.offline import experience
@@ -254,7 +254,7 @@ def test_evaluation_does_not_advance_training_generators(data: Path) -> None:
     unjudged = trainer_of(spec, data)  # what networks draw is seeded anew
     unjudged.updater.run(0, 20)
     unjudged.updater.run(20, 20)
-    ones, others = other.learner.policy().state_dict(), unjudged.learner.policy().state_dict()
+    ones, others = other.learner.policy_net().state_dict(), unjudged.learner.policy_net().state_dict()
     assert all(torch.equal(ones[name], others[name]) for name in ones)
 
 
@@ -324,7 +324,7 @@ def test_episode_returns_are_in_order_and_include_unfinished_episodes(tmp_path: 
 def test_cql_clones_behavior_only_in_its_first_gradient_steps(data: Path) -> None:
     trainer = trainer_of(spec_of("cql", "algo.method.bc_steps=80"), data)
     learner = trainer.learner
-    assert isinstance(learner, CQL) and isinstance(learner.sac, ClonedSAC)
+    assert isinstance(learner, CQL) and isinstance(learner.sac, SACWithCloning)
     cloned = {progress.updates: bool(learner.sac.cloning) for progress in trainer if progress.updates}
     assert cloned == {updates: updates <= 80 for updates in (25, 40, 65, 80, 105, 120)}
 

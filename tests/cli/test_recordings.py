@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> Path:
     spec = suites.spec("toy", "dqn", "Catch")
     learner = q_learning_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
     store = locked(spec, tmp_path / "results")
-    checkpoint.save(store.folder / "checkpoint" / "best", {"policy": module_state(learner.policy()), "epoch": 0})
+    checkpoint.save(store.folder / "checkpoint" / "best", {"policy": module_state(learner.policy_net()), "epoch": 0})
     store.release()
     return store.folder
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from rlbench.nets.dueling import DuelingMLP, NoisyLinear
+from rlbench.nets.dueling import HeadMLP, NoisyLinear
 from rlbench.nets.iqn_fqf import FQFHead, IQNHead
 from rlbench.nets.q_heads import C51Head, QNet, QRDQNHead
 from rlbench.ops.quantiles import QuantileReturn
@@ -17,8 +17,8 @@ from rlbench.ops.types import Role
 FEATURES, HIDDEN, ACTIONS = 6, 5, 3
 
 
-def streams(width: int = 1, *, dueling: bool = False, noisy: float | None = None) -> DuelingMLP:
-    return DuelingMLP(features=FEATURES, hidden=HIDDEN, actions=ACTIONS, width=width, dueling=dueling, noisy=noisy)
+def streams(width: int = 1, *, dueling: bool = False, noisy: float | None = None) -> HeadMLP:
+    return HeadMLP(features=FEATURES, hidden=HIDDEN, actions=ACTIONS, width=width, dueling=dueling, noisy=noisy)
 
 
 def proposals(count: int = 4, entropy: float = 0.0) -> FQFHead:
@@ -75,7 +75,7 @@ def test_parameter_counts_follow_from_the_papers() -> None:
     """Nature features 3136, 6 actions: the layers after the torso, counted by hand."""
 
     def of(width: int, *, dueling: bool = False, noisy: float | None = None) -> int:
-        return count(DuelingMLP(features=3136, hidden=512, actions=6, width=width, dueling=dueling, noisy=noisy))
+        return count(HeadMLP(features=3136, hidden=512, actions=6, width=width, dueling=dueling, noisy=noisy))
 
     hidden = 3136 * 512 + 512
     assert of(1) == hidden + 512 * 6 + 6
@@ -83,7 +83,7 @@ def test_parameter_counts_follow_from_the_papers() -> None:
     assert of(200) == hidden + 512 * 1200 + 1200
     assert of(51, dueling=True, noisy=0.1) == 2 * (2 * hidden + 512 * 306 + 306 + 512 * 51 + 51)
     embed = 64 * 3136 + 3136
-    big = DuelingMLP(features=3136, hidden=512, actions=6, width=1)
+    big = HeadMLP(features=3136, hidden=512, actions=6, width=1)
     assert count(IQNHead(big, features=3136, samples={}, cosines=64)) == of(1) + embed
     fqf = FQFHead(big, features=3136, count=32, entropy=10.0, cosines=64)
     assert count(fqf) == of(1) + embed + 3136 * 32 + 32

@@ -2,7 +2,7 @@
 
 import torch
 
-from rlbench.nets.dueling import DuelingMLP
+from rlbench.nets.dueling import HeadMLP
 from rlbench.nets.q_heads import DQNHead, QNet
 from rlbench.nets.torsos import MLPTorso, NatureTorso
 
@@ -15,7 +15,7 @@ def test_the_nature_network_has_the_parameters_of_the_paper() -> None:
     """Mnih et al. 2015, Methods: 32@8×8/4, 64@4×4/2, 64@3×3/1 on 4 frames, 512 units, one output an action."""
     torso = NatureTorso(stack=4, size=84, scale=False)
     assert torso.features == 3136
-    streams = DuelingMLP(features=3136, hidden=512, actions=6, width=1)
+    streams = HeadMLP(features=3136, hidden=512, actions=6, width=1)
     net = QNet(torso, DQNHead(streams, huber=None))
     convolutions = (4 * 64 * 32 + 32) + (32 * 16 * 64 + 64) + (64 * 9 * 64 + 64)
     assert count(net) == convolutions + (3136 * 512 + 512) + (512 * 6 + 6)

@@ -202,7 +202,7 @@ def test_evaluations_before_a_divergence_are_recorded_as_in_process(tmp_path: Pa
             run(first, count)
             if first + count == 40:
                 with torch.no_grad():
-                    next(trainer.learner.policy().parameters()).fill_(float("nan"))
+                    next(trainer.learner.policy_net().parameters()).fill_(float("nan"))
 
         trainer.updater.run = spoil
         return trainer

@@ -33,7 +33,7 @@ Break = Callable[[Any, float], None]
 
 
 def weight(trainer: Any, value: float) -> None:
-    parameter = next(iter(trainer.learner.policy().parameters()))
+    parameter = next(iter(trainer.learner.policy_net().parameters()))
     with torch.no_grad():
         parameter.view(-1)[0] = value
 

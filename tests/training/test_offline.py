@@ -25,7 +25,7 @@ class CountingLearner:
         self.net, self.count = nn.Linear(1, 1, bias=False), 0
         nn.init.zeros_(self.net.weight)
 
-    def policy(self) -> nn.Module:
+    def policy_net(self) -> nn.Module:
         return self.net
 
     def state_dict(self) -> State:
