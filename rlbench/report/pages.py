@@ -232,8 +232,8 @@ def with_reproduced(text: str, evidence: Sources) -> str:
     counts_at = ", ".join(f"{words_at[word]} {word.lower()}" for word in get_args(StepWord) if words_at[word])
     sentence = (
         f"Of the {published_scores} published scores, {words.total()} have been run in full so far:\n{counts}.\n"
-        f"Of the INCONCLUSIVE cells, {sum(UNDECIDABLE in cell.note for cell in cells)} are {UNDECIDABLE}.\n"
-        f"Against published curves, at the step that their runs have reached, {words_at.total()} cells have a verdict: "
+        f"Of the INCONCLUSIVE ones, {sum(UNDECIDABLE in cell.note for cell in cells)} are {UNDECIDABLE}.\n"
+        f"Against published curves, at the step that their runs have reached, {words_at.total()} have a verdict: "
         f"{counts_at}.\nThe reproduced scores, with their 95 % interval:"
     )
     head = ["| suite | algorithm | task | published | measured | seeds |", "|---|---|---|---:|---:|---:|"]

@@ -87,7 +87,7 @@ def test_readme_shows_what_was_reproduced() -> None:
     assert readme.count("\n| ") > 10
     tables = "".join((RESULTS / "tables" / f"{suite}.md").read_text(encoding="utf-8") for suite in ("atari", "mujoco"))
     on_track = len(re.findall(r"\| ON TRACK @", tables))
-    assert f" cells have a verdict: {on_track} on track, " in readme
+    assert f" have a verdict: {on_track} on track, " in readme
 
 
 def test_the_committed_results_page_is_current(tmp_path: Path) -> None:
