@@ -176,6 +176,6 @@ def _insert(state: State, path: list[str], value: Tensor | float | str) -> None:
     for name in branches:
         below = state.setdefault(name, {})
         if not isinstance(below, dict):
-            raise RefusedFile(f"{SEPARATOR.join(path)}: a value where a tree was due")
+            raise RefusedFile(f"{SEPARATOR.join(path)}: a value where a tree is expected")
         state = below
     state[leaf] = value

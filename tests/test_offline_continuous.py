@@ -29,7 +29,7 @@ INFO = EnvInfo(num_envs=1, obs_shape=(17,), obs_dtype=np.dtype("float32"), actio
 
 def test_discrete_actions_and_frames_are_refused_in_one_line() -> None:
     for info, word in (
-        (INFO._replace(actions=Discrete(4)), "discrete actions"),
+        (INFO._replace(actions=Discrete(4)), "discrete ones"),
         (INFO._replace(obs_shape=(84, 84)), r"\(84, 84\)"),
     ):
         with pytest.raises(UsageError, match=rf"^offline/td3bc/x: [^\n]*{word}[^\n]*$"):

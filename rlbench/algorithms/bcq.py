@@ -96,7 +96,7 @@ class BCQ(Compilable):
             "actor_loss": actor_loss.detach(),  # of the perturbation
             "q": q,
             "error": reconstruction_error,  # squared distance of reconstructed actions, mean over their dimensions
-            "divergence": divergence,  # nats per latent number
+            "divergence": divergence,  # nats per latent dimension
         }
         return Update(metrics, error)
 

@@ -57,8 +57,8 @@ class CQL(Compilable):
     def candidate_actions(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
         """Sampled actions of CQL's gap, ``[3M, B, A]``, their log-densities ``[3M, B]``, and the TD target ``[B]``.
 
-        A third is uniform, a third is of the policy at ``obs``, a third of the policy at ``next_obs``; the first of
-        these also serves the target. All are evaluated at ``obs``, as in the paper's code.
+        A third is uniform, a third is of the policy at ``obs``, a third of the policy at ``next_obs``; the first of the
+        last third also serves the target. All are evaluated at ``obs``, as in the paper's code.
         """
         count = self.config.n_action_samples
         policy = self.sac.actor(torch.cat([batch.obs, batch.next_obs]))
@@ -73,7 +73,7 @@ class CQL(Compilable):
 
     @compilable
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The critics' loss with gaps, mean value, errors ``[B]`` and weighted gap (eq. 4); the others are ``[]``."""
+        """The critics' loss, gap included, mean value, errors ``[B]`` and weighted gap (eq. 4); others are ``[]``."""
         others, log_density, target = self.candidate_actions(batch)
         value = self.sac.critics.action_values(batch.obs, torch.cat([batch.action[None], others]))  # [K, 1 + 3M, B]
         td_loss, q, error = squared_td_errors(value[:, 0], target, batch.weight)

@@ -57,7 +57,7 @@ class REINFORCE(ActorLearner):
 
     @compilable
     def loss(self, obs: Tensor, action: Tensor, returns: Tensor, weight: Tensor) -> tuple[Tensor, Metrics]:
-        """Compute the loss, ``[]``, of rows ``[M]``; its gradient is the paper's theorem 1. It compiles whole."""
+        """Compute the loss, ``[]``, of rows ``[M]``; its gradient is the paper's theorem 1."""
         policy = self.actor(obs)
         loss = -weighted_mean(policy.log_prob(action) * returns, weight)
         zero = torch.zeros_like(loss.detach())

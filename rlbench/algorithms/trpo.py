@@ -97,7 +97,7 @@ class TRPO(ActorCriticLearner):
     ) -> Tensor:
         """Backtracking line search for the longest step that reduces the loss in the trust region; its KL ``[]``.
 
-        It evaluates all steps, so that nothing waits for the host. The reference code kept its last step if all failed.
+        It evaluates all steps, so that nothing waits for the host. The reference code keeps its last step if all fail.
         """
         start = flatten(list(self.net.actor.parameters())).detach()
         best, best_divergence, accepted = start, torch.zeros_like(initial_loss), torch.zeros_like(initial_loss).bool()

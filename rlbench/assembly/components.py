@@ -84,13 +84,13 @@ def discrete_action_count(spec: Spec, info: EnvInfo) -> int:
 
 
 def vector_dims(name: str, info: EnvInfo) -> tuple[int, int]:
-    """Numbers of an observation and of an action, both vectors.
+    """Dimensions of observations and actions, both vectors.
 
     Raises:
         UsageError: actions are discrete, or observations are no vectors; ``name`` is the run's.
     """
     if not isinstance(info.actions, Box):
-        raise UsageError(f"{name}: the algorithm chooses real vectors; the task has discrete actions")
+        raise UsageError(f"{name}: needs continuous actions; the task has discrete ones")
     if len(info.obs_shape) != 1:
-        raise UsageError(f"{name}: the algorithm learns from vectors; the task shows {info.obs_shape}")
+        raise UsageError(f"{name}: needs vector observations; the task's have shape {info.obs_shape}")
     return info.obs_shape[0], int(info.actions.low.shape[0])

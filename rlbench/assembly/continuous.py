@@ -117,9 +117,9 @@ def continuous_offline_parts(
 
 
 def _schedules(algo: OfflineConfig, learner: OffPolicyLearner[Transition]) -> list[Schedule]:
-    """By the number of updates: half a cosine to 0 of IQL's actor's rate, and the end of CQL's behaviour cloning."""
+    """By gradient step: cosine annealing of the learning rate of IQL's actor; the end of CQL's behavior cloning."""
     match learner:
-        case CQL(sac=SACWithCloning(cloning=cloning), config=method):  # the trainer asks once a stride of 25
+        case CQL(sac=SACWithCloning(cloning=cloning), config=method):  # set once per ``STRIDE``, 25 updates
             return [(lambda updates: float(updates < method.bc_steps), cloning.fill_)]
         case iql.IQL(config=offline.IQLConfig(lr_decay_steps=int(steps))):
             return [_cosine(algo.actor_lr, steps, learner.actor_optimizer)]
@@ -128,7 +128,7 @@ def _schedules(algo: OfflineConfig, learner: OffPolicyLearner[Transition]) -> li
 
 
 def _cosine(initial: float, steps: int, optimizer: torch.optim.Optimizer) -> Schedule:
-    """Half a cosine from ``initial`` to 0, the learning rate of an optimizer."""
+    """Cosine annealing of an optimizer's learning rate from ``initial`` to 0."""
     (group,) = optimizer.param_groups
     weight = group["params"][0]
     if weight.device.type != "cpu":

@@ -24,7 +24,7 @@ def device_of(runtime: Runtime) -> torch.device:
     """The device a run uses.
 
     Raises:
-        UsageError: it is not a device, or this machine has none such.
+        UsageError: it is not a device, or this machine lacks it.
     """
     name = runtime.device if runtime.device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -1,4 +1,4 @@
-"""The families of discrete actions: Q-learning, whose head makes the algorithm, discrete SAC, and offline methods."""
+"""The families of discrete actions: Q-learning, whose head determines the algorithm, discrete SAC, offline methods."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ COMPILERS = ("g++", "clang++", "c++")  # inductor's, for the host
 
 
 class Engine(NamedTuple):
-    """The engine of the updates, and the reasons against the requested or expected one."""
+    """The engine of the updates, and why it is not the requested or usual one."""
 
     name: Literal["eager", "numpy", "compiled", "cuda-graph"]
     reason: str = ""

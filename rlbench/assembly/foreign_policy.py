@@ -72,7 +72,7 @@ class ForeignActor:
                 expected = (
                     f"1 or {self.actions.n}" if isinstance(self.actions, Discrete) else str(len(self.actions.low))
                 )
-        raise RefusedFile(f"{self.path}: gives {width} numbers an observation, the task takes {expected}")
+        raise RefusedFile(f"{self.path}: gives {width} outputs per observation, the task takes {expected}")
 
 
 def sb3_actor(path: Path, policy: SB3Policy, info: EnvInfo) -> ForeignActor:

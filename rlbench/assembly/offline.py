@@ -49,7 +49,7 @@ class Experience(NamedTuple):
 
 
 def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | None = None) -> Experience:
-    """Read the data of a run; a smoke run without a data set records random actions, and reads few recorded frames.
+    """Read the data of a run. A smoke run without a data set records random actions; of a recording it reads a part.
 
     The file is hashed before HDF5 opens it, since damage could end the process. A ``seal`` of the unchanged file saves
     the second hash.
@@ -256,7 +256,7 @@ def check_compatibility(task: OfflineTask, data: Dataset, info: EnvInfo, *, norm
     ours = info.obs_shape[0], len(info.actions.low)
     if theirs != ours:
         raise RefusedFile(
-            f"{task.data}: observations and actions of {theirs[0]} and {theirs[1]} numbers, "
+            f"{task.data}: observations and actions of {theirs[0]} and {theirs[1]} dimensions, "
             f"{task.world.id} has {ours[0]} and {ours[1]}; choose the task that was recorded"
         )
     return data if normalized else _normalize_actions(data, info.actions)
@@ -271,10 +271,10 @@ def _without_contact_forces(data: Dataset, width: int | None) -> Dataset:
 
 def _normalize_actions(data: Dataset, box: Box) -> Dataset:
     """The data with actions mapped from the environment's bounds to [−1, 1]."""
-    centre, half = (box.low + box.high) / 2, (box.high - box.low) / 2
-    if not centre.any() and (half == 1).all():
+    center, half = (box.low + box.high) / 2, (box.high - box.low) / 2
+    if not center.any() and (half == 1).all():
         return data
-    return data._replace(action=((data.action - centre) / half).astype(np.float32))
+    return data._replace(action=((data.action - center) / half).astype(np.float32))
 
 
 def _check_discrete(task: OfflineTask, data: Dataset, info: EnvInfo, count: int) -> None:

@@ -96,7 +96,7 @@ def _actor_critic_learner(
             compiler=compiler,
         ), optimizer
     if not isinstance(net, SeparateActorCritic):
-        raise UsageError(f"{spec.name}: natural gradients need an actor of its own: choose algo.torso=mlp")
+        raise UsageError(f"{spec.name}: needs separate actor and critic networks; choose algo.torso=mlp")
     optimizer = _optimizer(algo, net.critic)
     pays = _numpy_pays(net, engine, rows)
     return TRPO(
@@ -126,7 +126,7 @@ def actor_critic_network(spec: Spec, algo: online.PolicyGradientConfig, info: En
     match algo.torso:
         case online.NatureConfig(scale=scale):
             if not isinstance(info.actions, Discrete):
-                raise UsageError(f"{spec.name}: convolutions choose among discrete actions; choose algo.torso=mlp")
+                raise UsageError(f"{spec.name}: a convolutional torso needs discrete actions; choose algo.torso=mlp")
             torso = NatureTorso(stack=spec.task.stack, size=info.obs_shape[-1], scale=scale)
             shared = SharedActorCritic(torso, hidden=algo.hidden, actions=info.actions.n)
             if scale:  # the published settings with scaled frames also use orthogonal initialization
@@ -143,7 +143,7 @@ def actor_critic_network(spec: Spec, algo: online.PolicyGradientConfig, info: En
 
 def _actor(spec: Spec, algo: online.PolicyGradientConfig, info: EnvInfo) -> GaussianActor | DiscreteActor:
     if not isinstance(algo.torso, online.MLPConfig):
-        raise UsageError(f"{spec.name}: an actor of its own reads vectors; choose algo.torso=mlp")
+        raise UsageError(f"{spec.name}: a separate actor needs an MLP; choose algo.torso=mlp")
     torso = _torso(spec, algo.torso, info)
     if isinstance(info.actions, Discrete):
         discrete = DiscreteActor(torso=torso, actions=_actions(info))

@@ -54,7 +54,7 @@ def dataset_ring(
         sampler=IndexSampler(torch.as_tensor(starts, device=device), generator),
         device=device,
     )
-    after_final = np.r_[True, final[:-1]]  # two final rows fill the stack of an episode recorded from its middle
+    after_final = np.r_[True, final[:-1]]  # final rows fill the first stack of an episode recorded from its middle
     row = np.arange(count, dtype=np.int32)
     start = np.maximum.accumulate(np.where(after_final & ~np.r_[True, after_final[:-1]], row, 0))
     columns = {
@@ -73,7 +73,7 @@ def dataset_ring(
 
 
 def _ends(dataset: Dataset) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Flags ``[N]`` of the last steps of episodes, and of the rows that hold the observation behind them."""
+    """Flags ``[N]`` of the last steps of episodes, and of the rows that hold the observation after them."""
     unknown = ends(dataset) & ~np.r_[dataset.final[1:], False]  # becomes the final observation of the step before it
     final = dataset.final | unknown
     return np.r_[final[1:], False] & ~final, final

@@ -25,8 +25,8 @@ Reward: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 class GoalLayout(NamedTuple):
     """Sizes of the parts of a flat observation: ``observation``, then twice ``goal``."""
 
-    observation: int  # numbers
-    goal: int  # numbers
+    observation: int  # dimensions
+    goal: int  # dimensions
 
 
 class HindsightReplay(Composite):
@@ -44,7 +44,7 @@ class HindsightReplay(Composite):
         max_episode_steps: int,
         generator: torch.Generator,
     ) -> None:
-        """``her_ratio`` is 1 − 1/k in [0, 1]; no goal lies further ahead than ``max_episode_steps``.
+        """``her_ratio`` is Tianshou's 1 − 1/k (SB3 has 1 − 1/(k + 1)); goals lie at most ``max_episode_steps`` ahead.
 
         Raises:
             ValueError: the ring's observations are not laid out so, or are stacked.

@@ -29,7 +29,7 @@ class Explorer(Stateful, Protocol):
 
 
 class EpsilonGreedy(Composite):
-    """Take a uniform action with probability ε, drawn for each env alone; the clock sets ε after a restart, too."""
+    """Take a uniform action with probability ε, drawn per env; no state holds ε, since its schedule sets it again."""
 
     saved = ("generator",)
 
@@ -38,7 +38,7 @@ class EpsilonGreedy(Composite):
         self.epsilon = torch.tensor(epsilon, device=generator.device)  # so that a captured CUDA graph reads the change
 
     def __call__(self, action: Tensor) -> Tensor:
-        """``[N]`` to ``[N]`` int64; draws the same numbers whatever ε is."""
+        """``[N]`` to ``[N]`` int64; draws equally many numbers for every ε."""
         draw = torch.rand(2, len(action), generator=self.generator, device=action.device, dtype=torch.float64)
         return torch.where(draw[0] < self.epsilon, (draw[1] * self.actions).long(), action)
 

@@ -171,7 +171,7 @@ class ModelClient:
         return raw
 
     def _exit_error(self) -> RefusedFile:
-        reason = f"its process ended with code {self._process.wait()}, as for lack of memory"
+        reason = f"its process ended with code {self._process.wait()}, probably for lack of memory"
         return RefusedFile(f"{self.path}: {reason}; check the model")
 
 

@@ -1,6 +1,6 @@
 """Evaluate snapshots of the policy in worker processes beside the training.
 
-A worker gets the policy in shared memory and the epoch on stdin; it replies by lines of JSON, ``[kind, content]``. No
+A worker gets the policy in shared memory and the epoch on stdin; it replies in lines of JSON, ``[kind, content]``. No
 read or write blocks, so the training never waits for a worker between two polls.
 
 ``concurrent.futures`` would keep fewer promises: its executor names neither the worker that died nor its exit code,
@@ -34,7 +34,7 @@ from rlbench.signals import cause
 PROGRAM: Final = ("-P", "-m", "rlbench.assembly.evaluation_worker")
 READ_SIZE: Final = 2**16  # bytes of one read
 POLL_INTERVAL: Final = 0.05  # seconds between two polls of a training that does not wait; a poll costs some 0.1 ms
-MAX_SILENCE: Final = 2.0  # most seconds of silence that one poll counts, as after an hour of suspension
+MAX_SILENCE: Final = 2.0  # cap on the seconds of silence that one poll counts: a suspended machine is no hang
 GRACE: Final = 1.0  # seconds beyond ``env_timeout``, for the interval of replies and busy cores
 STARTUP: Final = 300.0  # seconds beyond ``env_timeout`` for the imports of a new process
 DUMP_TIMEOUT: Final = 1.0  # seconds to write the stack of a hanging process
@@ -145,7 +145,7 @@ class EvalWorker:
         end = cause(-code) if code < 0 else f"exit code {code}"
         what = f"the worker that evaluated epoch {self.epoch} ended ({end})"
         if code == -signal.SIGKILL:
-            return ResourceExhausted(f"{what}, as where memory is exhausted; free memory: the same command resumes")
+            return ResourceExhausted(f"{what}, probably for lack of memory; free some: the same command resumes")
         stderr = self._stderr_text()
         error = BrokenEnvironment(f"{what}: {(stderr.strip().splitlines() or ['without a message'])[-1]}")
         error.add_note(stderr)
@@ -185,7 +185,7 @@ class EvalPool:
         self._dispatch()
 
     def poll(self, epoch: int, seconds: float) -> Evaluated | int:
-        """Return the evaluation of an epoch, or the number of its ended games after at most ``seconds`` of waiting.
+        """Return the evaluation of an epoch, or the number of its ended episodes; wait for at most ``seconds``.
 
         Raises:
             RunFailed: the evaluation failed.

@@ -131,7 +131,7 @@ def init_uniform(*layers: nn.Linear) -> None:
 
 @torch.no_grad()
 def init_xavier(*layers: nn.Linear) -> None:
-    """Draw weights as Xavier's of one layer with the outputs of all ``layers``, times ``LAST_GAIN``; biases are 0."""
+    """Draw Xavier-uniform weights, times ``LAST_GAIN``, as if ``layers`` were one layer; biases are 0."""
     inputs, outputs = layers[0].in_features, sum(layer.out_features for layer in layers)
     bound = LAST_GAIN * math.sqrt(6 / (inputs + outputs))
     for layer in layers:

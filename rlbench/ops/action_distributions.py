@@ -51,7 +51,7 @@ class StochasticPolicy(Policy, Protocol):
         """Log-density or log-probability of actions, ``[B]``."""
 
     def entropy(self) -> Tensor:
-        """In nats, ``[B]``."""
+        """Entropy in nats, ``[B]``."""
 
     def kl_divergence(self, other: Self) -> Tensor:
         """Kullback–Leibler divergence, KL(self ‖ other), ``[B]``."""
@@ -78,12 +78,12 @@ class CategoricalPolicy(NamedTuple):
         return self.logits.log_softmax(-1).gather(-1, action.unsqueeze(-1)).squeeze(-1)
 
     def entropy(self) -> Tensor:
-        """``[B]``."""
+        """Entropy in nats, ``[B]``."""
         log = self.logits.log_softmax(-1)
         return -(log.exp() * log).sum(-1)
 
     def kl_divergence(self, other: CategoricalPolicy) -> Tensor:
-        """``[B]``."""
+        """KL(self ‖ other) in nats, ``[B]``."""
         log = self.logits.log_softmax(-1)
         return (log.exp() * (log - other.logits.log_softmax(-1))).sum(-1)
 
@@ -118,7 +118,7 @@ class GaussianPolicy(NamedTuple):
         return (-0.5 * standard.square() - self.log_std - LOG_SQRT_2PI).sum(-1)
 
     def entropy(self) -> Tensor:
-        """``[B]``."""
+        """Entropy in nats, ``[B]``."""
         return (self.log_std + 0.5 + LOG_SQRT_2PI).sum(-1)
 
     def clipped_samples(self, count: int) -> Tensor:
@@ -127,7 +127,7 @@ class GaussianPolicy(NamedTuple):
         return (self.mean.detach() + self.log_std.detach().exp() * noise).clamp(-1, 1)
 
     def kl_divergence(self, other: GaussianPolicy) -> Tensor:
-        """``[B]``."""
+        """KL(self ‖ other) in nats, ``[B]``."""
         ratio = (2 * (self.log_std - other.log_std)).exp()
         gap = ((self.mean - other.mean) * (-other.log_std).exp()).square()
         return 0.5 * (ratio + gap - 1 - 2 * (self.log_std - other.log_std)).sum(-1)

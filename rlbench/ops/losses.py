@@ -69,5 +69,5 @@ def probable_actions(logits: Tensor, threshold: float) -> Tensor:
 
 
 def kl_to_standard_normal(mean: Tensor, log_std: Tensor) -> Tensor:
-    """KL(N(mean, std²) ‖ N(0, 1)) of ``[B, L]``, mean over the latent numbers as in the paper's code, ``[B]``."""
+    """KL(N(mean, std²) ‖ N(0, 1)) of ``[B, L]``, mean over the latent dimensions as in the paper's code, ``[B]``."""
     return 0.5 * ((2 * log_std).exp() + mean.square() - 1 - 2 * log_std).mean(-1)

@@ -32,7 +32,7 @@ class ReturnDistribution(Protocol):
 
 
 def gather_actions(x: Tensor, action: Tensor) -> Tensor:
-    """``x[b, action[b]]`` for x of shape ``[B, A, ...]``, without a Python index array."""
+    """``x[b, action[b]]`` for x of shape ``[B, A, ...]``, by one gather."""
     shape = (-1, 1, *([1] * (x.dim() - 2)))
     return x.gather(1, action.view(shape).expand(-1, 1, *x.shape[2:])).squeeze(1)
 
@@ -61,7 +61,7 @@ class ExpectedReturn(NamedTuple):
             return (self.q - target.q).square()
         return F.huber_loss(self.q, target.q, reduction="none", delta=self.huber)
 
-    def priority(self, target: ExpectedReturn, loss: Tensor) -> Tensor:  # noqa: ARG002 - it is a square
+    def priority(self, target: ExpectedReturn, loss: Tensor) -> Tensor:  # noqa: ARG002 - the loss is squared
         """The absolute TD error |δ|, ``[B]`` (https://arxiv.org/abs/1511.05952, section 3.3)."""
         return (self.q - target.q).abs()
 

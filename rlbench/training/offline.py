@@ -52,7 +52,7 @@ class EvalPool(Stateful, Protocol):
         """Evaluate a copy of the current policy."""
 
     def poll(self, epoch: int, seconds: float) -> Evaluated | int:
-        """Return the evaluation of an epoch, or the number of its ended games after at most ``seconds`` of waiting."""
+        """Return the evaluation of an epoch, or the number of its ended episodes; wait for at most ``seconds``."""
 
     def take(self, epoch: int) -> State:
         """Remove a finished evaluation and return its policy."""

@@ -1,4 +1,4 @@
-"""The inner loops: sample, update, set priorities, K times, off-policy; one update on a whole rollout, on-policy."""
+"""The inner loops: off-policy sample, update and set priorities in each step; on-policy one update per rollout."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MeanMetrics:
         self.count += 1
 
     def take(self, steps: int = 1) -> Updated | None:
-        """Means since the last call, of updates of ``steps`` gradient steps; None after none. Waits for the device."""
+        """Means since the last call, of updates of ``steps`` gradient steps; None without one. Waits for the device."""
         count, sums = self.count, self.sums.tolist()
         self.count = 0
         self.sums.zero_()
@@ -91,7 +91,7 @@ class RolloutUpdater(Composite):
             ValueError: an update has another number of gradient steps.
         """
         if count != self.learner.steps:
-            raise ValueError(f"{count} gradient steps are due; a rollout is learned from in {self.learner.steps}")
+            raise ValueError(f"{count} gradient steps are due; an update makes {self.learner.steps}")
         self.metrics.add(self.learner.update(self.source.rollout(self.rows)))
 
     def take(self) -> Updated | None:

@@ -120,5 +120,5 @@ def test_a_refused_data_set_leaves_no_row_and_is_named_once(own: Path) -> None:
         file.attrs["env_id"] = "Hopper-v4"
     code, out, error = run_command(f"run offline td3bc Hopper-v4 --dataset {own} --quiet")
     assert (code, out) == (2, "")
-    assert error.count("observations and actions of 2 and 1 numbers, Hopper-v4 has 11 and 3") == 1
+    assert error.count("observations and actions of 2 and 1 dimensions, Hopper-v4 has 11 and 3") == 1
     assert stdout_of("list runs") == ""

@@ -315,8 +315,8 @@ def test_the_process_of_a_model_has_no_files_network_programs_or_signals(tmp_pat
         ([[np.nan, 0.0]], POLES, "not a finite number"),
         ([[0.5]], POLES, "not among 0 to 1"),
         ([[2.0]], POLES, "not among 0 to 1"),
-        ([[0.0, 0.0, 0.0]], POLES, "gives 3 numbers an observation, the task takes 1 or 2"),
-        ([[0.0, 0.0]], PENDULUM, "gives 2 numbers an observation, the task takes 1"),
+        ([[0.0, 0.0, 0.0]], POLES, "gives 3 outputs per observation, the task takes 1 or 2"),
+        ([[0.0, 0.0]], PENDULUM, "gives 2 outputs per observation, the task takes 1"),
     ],
 )
 def test_invalid_model_output_is_refused(output: list[list[float]], info: EnvInfo, text: str) -> None:
