@@ -18,6 +18,7 @@ import select
 import struct
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -201,6 +202,8 @@ def main(form: str, parent: int) -> None:
 
 def _torchscript(raw: bytes) -> Model:
     load: Callable[[BytesIO], Callable[[torch.Tensor], object]] = vars(torch.jit)["load"]  # has no types
+    if (name := zipfile.ZipFile(BytesIO(raw)).testzip()) is not None:  # torch compares no checksum
+        raise ValueError(f"{name} is damaged")
     module = load(BytesIO(raw))
 
     def act(obs: Array) -> Array:

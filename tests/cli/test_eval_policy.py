@@ -221,6 +221,17 @@ def test_model_may_print(tmp_path: Path) -> None:
         assert (client(obs) == 2 * obs).all()
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_changed_torchscript_file_is_refused(tmp_path: Path) -> None:
+    module = nn.Linear(2, 2)
+    torch.jit.save(torch.jit.script(module), tmp_path / "m.pt")
+    raw = bytearray((tmp_path / "m.pt").read_bytes())
+    raw[raw.index(module.weight.detach().numpy().tobytes()) + 3] ^= 0x80  # a sign
+    (tmp_path / "m.pt").write_bytes(raw)
+    with pytest.raises(RefusedFile, match="data/0 is damaged"):
+        ModelClient(tmp_path / "m.pt", "torchscript")
+
+
 class Endless(nn.Module):
     def forward(self, obs: Tensor) -> Tensor:
         while bool(obs.sum() == obs.sum()):
