@@ -7,6 +7,7 @@ runners in ``benchmarks/peers`` write JSON lines, which also name the library, i
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import replace
@@ -119,7 +120,7 @@ def json_lines_curves(text: str, path: Path) -> list[Points]:
         RefusedFile: a line is no such object, or not of its seed's run; the message names its number.
     """
     groups: dict[Label, list[Evaluation]] = {}
-    for number, content in enumerate(text.splitlines(), start=1):
+    for number, content in enumerate(io.StringIO(text), start=1):
         try:
             line = Evaluation.model_validate_json(content)
         except ValidationError as error:

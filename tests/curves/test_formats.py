@@ -83,8 +83,10 @@ def test_monitor_and_evaluations_equal_direct_reads() -> None:
     assert monitor.returns == tuple(float(row[0]) for row in rows)
 
 
-def test_json_lines_have_the_library_and_the_stated_protocol() -> None:
-    (curve,) = read(FIXTURES / "json_lines/reinforce.jsonl", suite="", algorithm="")
+def test_json_lines_have_the_library_and_the_stated_protocol(tmp_path: Path) -> None:
+    text = (FIXTURES / "json_lines/reinforce.jsonl").read_text()
+    (tmp_path / "a.jsonl").write_text(text.replace("a tail bootstraps", "a tail\u2028bootstraps"))  # ends no line
+    (curve,) = read(tmp_path / "a.jsonl", suite="", algorithm="")
     assert (curve.suite, curve.algorithm, curve.lengths) == ("mujoco", "reinforce", (27.4,))
     assert curve.returns == pytest.approx([7.385])  # 73.85 / 10
     assert (curve.origin.library, curve.origin.unknown) == ("tianshou 2.0.1", ())
