@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from rlbench.records.machine import processor
+from rlbench.records.machine import processor, vector_instructions
 from rlbench.records.store import read_record
 from tests.reliability.families import ALL, CATCH, FLAT, HOPPER, PENDULUM, Family
 from tests.reliability.run_one import carry
@@ -25,8 +25,8 @@ RESUMED = (CATCH, PENDULUM, HOPPER, FLAT)
 
 
 def machine() -> dict[str, str]:
-    """The processor and the torch version on which bits agree."""
-    return {"processor": processor(), "torch": torch.__version__}
+    """The processor, its instructions and the torch version, with which bits agree."""
+    return {"processor": processor(), "instructions": vector_instructions(), "torch": torch.__version__}
 
 
 def numbers(folder: Path) -> dict[str, object]:
