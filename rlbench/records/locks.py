@@ -38,7 +38,8 @@ class FolderLock:
         except Timeout:
             return False
         self._file = self._inode()
-        self._sign()
+        if isinstance(self._lock, FileLock):  # otherwise the file is the lock, and filelock's own words stay in it
+            self._sign()
         return True
 
     def intact(self) -> bool:
@@ -83,8 +84,9 @@ def is_locked(folder: Path) -> bool:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:
-        return False
+    except OSError:  # the disk has no locks
+        number = _process(handle)
+        return number is not None and Path(f"/proc/{number}").exists()
     finally:
         os.close(handle)
     return False
@@ -97,9 +99,16 @@ def holder(folder: Path) -> str:
     except OSError:
         return "another process"
     try:
-        number, _, node = os.read(handle, 200).decode("utf-8", "replace").strip().partition(" ")
-    except OSError:
-        return "another process"
+        number = _process(handle)
     finally:
         os.close(handle)
-    return f"process {number}" if number.isdecimal() and node == platform.node() else "another process"
+    return "another process" if number is None else f"process {number}"
+
+
+def _process(handle: int) -> int | None:
+    """The process of this machine that a lock's file names; None where it names none."""
+    with suppress(OSError):
+        number, node, *_ = [*os.read(handle, 200).decode("utf-8", "replace").split(), "", ""]
+        if number.isdecimal() and node == platform.node():
+            return int(number)
+    return None

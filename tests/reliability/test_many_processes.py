@@ -1,5 +1,6 @@
 """R11: several processes on one results folder: every seed runs once, and dead processes hold no lock."""
 
+import errno
 import json
 import os
 import platform
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rlbench import suites
-from rlbench.records.locks import FolderLock, holder
+from rlbench.records.locks import FolderLock, holder, is_locked
 from rlbench.records.store import Store, folder_of, read_record
 from tests.commands import RLBENCH
 from tests.forging import locked
@@ -52,27 +53,41 @@ def test_many_processes_run_each_seed_once(processes: int, seeds: int, tmp_path:
 
 
 HOLDS = """
-import sys, time
+import fcntl, sys, time
 from pathlib import Path
 from rlbench import suites
 from rlbench.records.store import Store
+from tests.reliability.test_many_processes import no_flock
+if sys.argv[2:]:
+    fcntl.flock = no_flock
 store = Store.lock(suites.spec("toy", "dqn", "Catch"), Path(sys.argv[1]), {})
 print("held", store is not None, flush=True)
 time.sleep(120)
 """
 
 
-def test_living_lock_holder_is_named_and_a_dead_ones_run_is_taken_over(tmp_path: Path) -> None:
+def no_flock(*_: int) -> None:
+    """The answer of a file system without locks, such as Lustre mounted without ``flock``."""
+    raise OSError(errno.ENOSYS, "no locks")
+
+
+@pytest.mark.filterwarnings("ignore:flock not supported")
+@pytest.mark.parametrize("words", [(), ("no locks",)])
+def test_living_lock_holder_is_named_and_a_dead_ones_run_is_taken_over(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The lock is the kernel's and dies with its process; the file it leaves behind holds nobody up."""
     spec = suites.spec("toy", "dqn", "Catch")
-    first = subprocess.Popen([sys.executable, "-c", HOLDS, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    if words:
+        monkeypatch.setattr("fcntl.flock", no_flock)
+    first = subprocess.Popen([sys.executable, "-c", HOLDS, str(tmp_path), *words], stdout=subprocess.PIPE, text=True)
     assert first.stdout is not None
     assert first.stdout.readline() == "held True\n"
     assert Store.lock(spec, tmp_path, {}) is None
-    assert holder(folder_of(spec, tmp_path)) == f"process {first.pid}"
+    assert holder(folder_of(spec, tmp_path)) == f"process {first.pid}" and is_locked(folder_of(spec, tmp_path))
     first.kill()
     first.communicate()
-    assert (folder_of(spec, tmp_path) / ".lock").exists()
+    assert (folder_of(spec, tmp_path) / ".lock").exists() and not is_locked(folder_of(spec, tmp_path))
     locked(spec, tmp_path).release()
 
 
