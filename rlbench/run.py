@@ -11,6 +11,7 @@ import math
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from time import monotonic
 from typing import Final, NamedTuple, TypeAlias, get_args
@@ -30,7 +31,7 @@ from rlbench.ops.state_dict import State, integer, module_state, subtree
 from rlbench.records import manifest
 from rlbench.records.attempts import note
 from rlbench.records.machine import INSTRUCTIONS
-from rlbench.records.store import Store
+from rlbench.records.store import Store, line_of
 from rlbench.records.types import MAX_RETURN, Epoch, Outcome, Progress, Status
 from rlbench.signals import Stop, cause
 from rlbench.training.clock import Clock
@@ -147,7 +148,8 @@ class _Recorder:
             computing = _computing(self.trainer, device_of(self.runtime).type, self.store)._asdict()
             origin = manifest.origin(self.spec, self.store.environment)
             self.store.verify_unchanged()
-            state = {"trainer": self.trainer.state_dict(), "run": {**origin}, **computing}
+            run_state: State = {**origin, "first_epoch": _first_epoch(self.store)}
+            state = {"trainer": self.trainer.state_dict(), "run": run_state, **computing}
             checkpoint.save(self.folder / "resume", state)
             self._saved_at, self._segment = monotonic(), segment
         if stop.signal is not None:
@@ -205,6 +207,9 @@ def _saved_computing(store: Store, device: str) -> SavedComputing | None:
         return None
     values = manifest.read_manifest(manifest.current(folder)).values
     manifest.refuse_foreign(folder, values, store.spec)
+    first = values.get("run/first_epoch")  # none of older code, empty without an epoch
+    if first and first != _first_epoch(store):
+        raise RefusedFile(f"{folder}: is of another attempt than epochs.jsonl; restore its own, or use --force")
     saved_device, threads, engine, rounding = (values.get(name) for name in SavedComputing._fields)
     if "run/spec" not in values or type(threads) is not int or not isinstance(engine, str):
         what = "does not name its run and its number of threads"
@@ -216,6 +221,11 @@ def _saved_computing(store: Store, device: str) -> SavedComputing | None:
             f"{folder}: was made on {saved_device}, not {device}; resume with --device {saved_device}, or use --force"
         )
     return SavedComputing(device, threads, engine, _rounding(store) if rounding is None else str(rounding))
+
+
+def _first_epoch(store: Store) -> str:
+    """SHA-256 of the first epoch, whose seconds no other attempt has; empty without an epoch."""
+    return sha256(line_of(store.epochs[0]).encode()).hexdigest() if store.epochs else ""
 
 
 def _with_saved(runtime: Runtime, previous: SavedComputing | None) -> Runtime:
@@ -242,8 +252,10 @@ def _take_over(trainer: Trainer, previous: SavedComputing | None, store: Store) 
     """Load the checkpoint, if any, and note this process, and the step at which the resume is not bit-exact."""
     if previous is not None:
         _resume(trainer, store)
-    store.note_resumption(0 if previous is None else max(1, trainer.clock.epochs))
-    if previous is not None and previous != _computing(trainer, previous.device, store):
+    computing = None if previous is None else _computing(trainer, previous.device, store)
+    same_engine = previous is not None and computing is not None and previous.engine == computing.engine
+    store.note_resumption(0 if previous is None else max(1, trainer.clock.epochs), same_engine=same_engine)
+    if previous != computing:
         trainer.inexact = tuple(dict.fromkeys((*trainer.inexact, trainer.clock.steps)))
 
 

@@ -104,8 +104,11 @@ def resumptions(metadata: Mapping[str, object], path: Path) -> list[Resumption]:
     return [Resumption(line.epoch, line.environment) for line in lines]
 
 
-def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int) -> None:
-    """Add to the metadata what differs in the ``environment`` of a process that trains from ``epoch`` on."""
+def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int, *, same_engine: bool = False) -> None:
+    """Add to the metadata what differs in the ``environment`` of a process that trains from ``epoch`` on.
+
+    With ``same_engine`` it updates by the checkpoint's engine, whatever its command asks for.
+    """
     path = folder / "spec.json"
     metadata = files.read_sealed(path)
     first = metadata.get("environment")
@@ -114,7 +117,7 @@ def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int)
     for resumption in later:
         earlier.update(resumption.environment)
     now = json.loads(json.dumps({**environment, **_saved_threads(folder)}))
-    names = {**earlier, **now}.keys() - {"command"}
+    names = {**earlier, **now}.keys() - {"command", *(["updates"] if same_engine else [])}
     changes = {name: now.get(name) for name in sorted(names) if now.get(name) != earlier.get(name)}
     if changes or (epoch == 0 and later and later[-1].epoch > 0):  # a beginning ends what the resumptions changed
         metadata["resumed"] = [line._asdict() for line in (*later, Resumption(epoch, changes))]

@@ -227,10 +227,10 @@ class Store:
         """Outcome on disk; None while there is none."""
         return read_outcome(self.folder)
 
-    def note_resumption(self, epoch: int) -> None:
+    def note_resumption(self, epoch: int, *, same_engine: bool = False) -> None:
         """Add to the record what differs in this process's environment, if it resumes a run, from ``epoch`` on."""
         if self._resumes:
-            note_resumption(self.folder, self.environment, epoch)
+            note_resumption(self.folder, self.environment, epoch, same_engine=same_engine)
 
     def append(self, epoch: Epoch) -> bool:
         """Write an epoch to disk; return True if it replaced others.

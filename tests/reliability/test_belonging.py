@@ -64,6 +64,14 @@ def test_checkpoint_of_another_run_is_refused_and_the_record_is_unchanged(what: 
     assert [(folder / name).read_bytes() for name in ("epochs.jsonl", "outcome.json")] == before
 
 
+def test_checkpoint_of_an_earlier_attempt_is_refused(tmp_path: Path) -> None:
+    folder = interrupted(CATCH, tmp_path)
+    checkpoint_of_before = folder.rename(tmp_path / "before") / "checkpoint"
+    shutil.rmtree(interrupted(CATCH, tmp_path) / "checkpoint")
+    checkpoint_of_before.rename(folder / "checkpoint")
+    assert "resume: is of another attempt than epochs.jsonl; restore its own" in stderr_of(CATCH.words(tmp_path))
+
+
 def saved(folder: Path) -> State:
     return checkpoint.load(folder / "checkpoint" / "resume")
 
@@ -239,6 +247,12 @@ def test_resumed_run_uses_the_update_engine_of_its_checkpoint(engine: str, tmp_p
         carry(HOPPER.spec(), tmp_path / results, stop_after, runtime=by("auto" if stop_after is None else engine))
     assert ending(HOPPER.folder(tmp_path / "parts")) == ending(HOPPER.folder(tmp_path / "whole"))
     assert inexact(HOPPER, tmp_path / "parts") == ()
+
+
+def test_record_names_the_engine_that_a_resumed_run_takes(tmp_path: Path) -> None:
+    stdout_of([*HOPPER.words(tmp_path), "--update-engine", "eager", "--until", "50%"])
+    stdout_of(HOPPER.words(tmp_path))
+    assert resumptions(files.read_sealed(HOPPER.folder(tmp_path) / "spec.json"), tmp_path) == []
 
 
 def test_resume_with_another_engine_records_the_step(tmp_path: Path) -> None:
