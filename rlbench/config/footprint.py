@@ -233,13 +233,13 @@ def _q_network(
 ) -> int:
     """Bytes of a Q-network, and of one batch or the acting envs passing through it."""
     layers, features, per_row = _torso(algo.torso, spec.task)
-    width, fractions, acting, cosines = _head(algo.head)
+    width, fractions, acting, cosines, pairs = _head(algo.head)
     streams = [(features, algo.hidden), (algo.hidden, ACTIONS * width)]
     if dueling:
         streams += [(features, algo.hidden), (algo.hidden, width)]
     layers += [*streams * (1 + noisy), *([(cosines, features)] if cosines else [])]
     state = features * bool(cosines) + algo.hidden * (1 + dueling) + ACTIONS * width
-    batch_values = ACTIVATION_COPIES * algo.batch * (per_row + fractions * state)
+    batch_values = ACTIVATION_COPIES * algo.batch * (per_row + fractions * state + pairs)
     env_values = max(spec.task.envs, spec.protocol.envs) * acting * state  # without gradients
     return 4 * (PARAMETER_COPIES * _parameters(layers) + max(batch_values, env_values))
 
@@ -268,19 +268,20 @@ def _parameters(layers: Sequence[tuple[int, ...]]) -> int:
     return sum(prod(layer) + layer[-1] for layer in layers)
 
 
-def _head(head: online.HeadConfig) -> tuple[int, int, int, int]:
-    """Numbers per action, states a row becomes in learning and in acting, and cosines of its embedding."""
+def _head(head: online.HeadConfig) -> tuple[int, int, int, int, int]:
+    """Numbers per action, states a row becomes in learning and in acting, cosines of its embedding, pairs of a loss."""
     match head:
         case online.DQNHeadConfig():
-            return 1, 1, 1, 0
+            return 1, 1, 1, 0, 0
         case online.C51HeadConfig(n_atoms=atoms):
-            return atoms, 1, 1, 0
+            return atoms, 1, 1, 0, atoms**2
         case online.QRDQNHeadConfig(n_quantiles=count):
-            return count, 1, 1, 0
+            return count, 1, 1, 0, count**2
         case online.IQNHeadConfig(cosines=cosines) as iqn:
-            return 1, max(iqn.n_taus, iqn.n_target_taus), max(iqn.n_policy_taus, iqn.n_eval_taus), cosines
+            learning, acting = max(iqn.n_taus, iqn.n_target_taus), max(iqn.n_policy_taus, iqn.n_eval_taus)
+            return 1, learning, acting, cosines, iqn.n_taus * iqn.n_target_taus
         case online.FQFHeadConfig(n_quantiles=count, cosines=cosines):
-            return 1, count, count, cosines
+            return 1, count, count, cosines, count**2
         case _:
             assert_never(head)
 

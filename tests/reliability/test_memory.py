@@ -226,6 +226,22 @@ def test_memory_estimate_counts_what_a_setting_enlarges(line: str) -> None:
     assert getattr(footprint(apply_settings(spec, map(parse, changes))), part) > 2 * getattr(footprint(spec), part)
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "heads", "pairs"),
+    [
+        *((algorithm, ("n_quantiles=2000",), 2000**2) for algorithm in ("qrdqn", "fqf")),
+        ("c51", ("n_atoms=2000",), 2000**2),
+        ("iqn", ("n_taus=1000", "n_target_taus=2000"), 1000 * 2000),
+    ],
+)
+def test_memory_estimate_counts_the_pairs_of_a_distributional_loss(
+    algorithm: str, heads: tuple[str, ...], pairs: int
+) -> None:
+    changes = ["algo.batch=32", *(f"algo.head.{head}" for head in heads)]
+    spec = apply_settings(suites.spec("toy", algorithm, "Catch"), map(parse, changes))
+    assert 3 < footprint(spec).networks / (4 * 32 * pairs) < 5
+
+
 LIMITED = """
 import resource, sys
 from rlbench.cli.app import main
