@@ -31,11 +31,16 @@ VALUES: Final = 2**20  # JSON values of ``data``
 WEIGHTS: Final = 512 * 2**20  # bytes of ``policy.pth``
 BOUNDS: Final = ("-20", "2")  # of log_std of SAC and TQC
 
-ACTIVATIONS: Final = {"ReLU": "relu", "Tanh": "tanh"}
+ACTIVATIONS: Final = {"torch.nn.modules.activation.ReLU": "relu", "torch.nn.modules.activation.Tanh": "tanh"}
 
-EXTRACTORS: Final = ("", "FlattenExtractor", "NatureCNN")
-UNREAD: Final = {"normalize_images": "False", "squash_output": "True"}
-"""Settings of a policy, with the values under which the same weights give other actions."""
+READ: Final = {
+    "normalize_images": ("True", "1"),
+    "squash_output": ("False", "0"),
+    "features_extractor_class": tuple(
+        f"stable_baselines3.common.torch_layers.{name}" for name in ("FlattenExtractor", "NatureCNN")
+    ),
+}
+"""Settings of a policy that change its actions, with the values under which it is read; the first is the default."""
 
 CONVOLUTIONS: Final = ("cnn.0", "cnn.2", "cnn.4")
 """NatureCNN: 32@8/4, 64@4/2, 64@3/1."""
@@ -190,29 +195,25 @@ class _Zip:
 
     def activation(self) -> str:
         """Activation between the layers, by the text of the zip's settings."""
-        name = self._setting("activation_fn", self.kind.activation)
+        name = self._setting("activation_fn", f"torch.nn.modules.activation.{self.kind.activation}")
         if name not in ACTIVATIONS:
-            raise RefusedFile(
-                f"{self.path}: has the activation {printable(name, 40)}; only {' and '.join(ACTIVATIONS)} are converted"
-            )
+            short = printable(name.rpartition(".")[2], 40)
+            raise RefusedFile(f"{self.path}: has the activation {short}; only torch's ReLU and Tanh are converted")
         return ACTIVATIONS[name]
 
-    def _setting(self, name: str, default: str = "") -> str:
-        """A setting of the policy as text; of a class, its name."""
+    def _setting(self, name: str, default: str) -> str:
+        """A setting of the policy as text; of a class, its module and name."""
         settings = self.data.get("policy_kwargs")
         text = str(settings.get(name, default)) if isinstance(settings, dict) else default
-        return text.removesuffix("'>").rpartition(".")[2]
+        return text.removeprefix("<class '").removesuffix("'>")
 
     def refuse_other_settings(self) -> None:
         """Refuse a policy whose settings change its actions and are not read."""
-        settings = [name for name, value in UNREAD.items() if self._setting(name) == value]
-        if self._setting("features_extractor_class") not in EXTRACTORS:
-            settings.append("features_extractor_class")
-        if settings:
-            raise RefusedFile(
-                f"{self.path}: sets {settings[0]}, which is not read; export it, and name the file with --format "
-                "torchscript or onnx"
-            )
+        for name, values in READ.items():
+            if (value := self._setting(name, values[0])) not in values:
+                setting = printable(f"{name}={value}", 80)
+                remedy = "`rlbench eval` plays such a policy as a TorchScript or ONNX file"
+                raise RefusedFile(f"{self.path}: its actions depend on {setting}, which is not read; {remedy}")
 
     def algorithm(self) -> str:
         """Algorithm, by the settings that only it has."""

@@ -125,10 +125,10 @@ def test_deterministic_actor_has_no_std(tmp_path: Path) -> None:
         (PPO, {"policy_kwargs": {"activation_fn": "A" * 10**6}}, "has the activation A{40}…"),
         ({"x" * 10**5: torch.zeros(1)}, None, "holds x{40}…"),
         (PPO, {"buffer": " " * 2**24}, "data has 16,777,"),
-        (PPO, {"policy_kwargs": {"squash_output": True}}, "sets squash_output, which is not read; export it"),
-        (PPO, {"policy_kwargs": {":type:": "<class 'dict'>", "squash_output": "True"}}, "sets squash_output"),
-        (PPO, {"policy_kwargs": {"normalize_images": False}}, "sets normalize_images"),
-        (PPO, {"policy_kwargs": {"features_extractor_class": "<class 'mine.Halves'>"}}, "sets features_extractor_"),
+        (PPO, {"policy_kwargs": {"squash_output": True}}, "on squash_output=True, which is not read"),
+        (PPO, {"policy_kwargs": {":type:": "<class 'dict'>", "squash_output": "True"}}, "squash_output=True"),
+        (PPO, {"policy_kwargs": {"normalize_images": 0}}, "on normalize_images=0"),
+        (PPO, {"policy_kwargs": {"features_extractor_class": "<class 'a.NatureCNN'>"}}, "class=a.NatureCNN"),
         ({**actor("actor.latent_pi", (3, 3)), **actor("actor.mu", (3, 2))}, None, "actor.mu.weight is missing"),  # gSDE
     ],
 )
