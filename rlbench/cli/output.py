@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from json import dumps
 from pathlib import Path
+from typing import IO
 
 import typer
 
@@ -107,7 +108,11 @@ def write_file(path: Path, content: str | bytes, option: str = "--output", *, ap
     raw = content.encode() if isinstance(content, str) else content
     with disk.writing(path, elsewhere=f" with {option}", then="run the same command again"):
         if open_file is not None:
-            with open_file.open("ab") if isinstance(open_file, Path) else os.fdopen(os.dup(open_file), "wb") as stream:
+            with (
+                _open_again(open_file, option)
+                if isinstance(open_file, Path)
+                else os.fdopen(os.dup(open_file), "wb") as stream
+            ):
                 stream.write(raw)
             return
         with suppress(FileNotFoundError):
@@ -132,6 +137,17 @@ def _open_file(path: Path) -> int | Path | None:
             return None
         path = path.parent / path.readlink()
     return None
+
+
+def _open_again(path: Path, option: str) -> IO[bytes]:
+    """Open the file that another process holds open; a regular one only if that process appends to it, too."""
+    try:
+        flags = int((path.parent.parent / "fdinfo" / path.name).read_text().split("flags:")[1].split()[0], 8)
+    except (OSError, IndexError, ValueError):
+        raise UsageError(f"{option} {path}: no such open file; name a file") from None
+    if flags & os.O_ACCMODE == os.O_RDONLY or (path.is_file() and not flags & os.O_APPEND):
+        raise UsageError(f"{option} {path}: that process does not append to it; redirect it there with >>")
+    return path.open("ab")
 
 
 def terminal_width() -> int | None:

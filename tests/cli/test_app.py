@@ -213,6 +213,20 @@ def test_output_to_an_open_file_is_written_to_it(path: str, redirection: str, tm
     assert (tmp_path / "log").read_text().startswith("line of before\n")
 
 
+@pytest.mark.parametrize(
+    ("redirection", "text"), [("4>table", "redirect it there with >>"), ("4<log", ">>"), ("4>&-", "no such open file")]
+)
+def test_output_to_a_file_that_another_process_does_not_append_to_is_refused(
+    redirection: str, text: str, tmp_path: Path
+) -> None:
+    """The shell would write over it."""
+    (tmp_path / "log").touch()
+    line = f"{' '.join(RLBENCH)} table toy --algo dqn --output /proc/$$/fd/4 4>&-"
+    words = ["bash", "-c", f"exec {redirection}; {line}; exit $?"]
+    done = subprocess.run(words, cwd=tmp_path, timeout=120, check=False, capture_output=True, text=True)
+    assert done.returncode == 2 and text in done.stderr
+
+
 def test_output_to_a_link_to_itself_or_to_no_open_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for path in (tmp_path / "loop", Path("/dev/fd/99999999999")):
