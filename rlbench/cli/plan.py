@@ -9,7 +9,7 @@ from rlbench.cli import completion
 from rlbench.cli.options import Json, Records, SuiteOrAll, argument, option, parse_seeds, suites_named
 from rlbench.cli.output import print_result, print_text, terminal_width
 from rlbench.cli.status import duration
-from rlbench.config.names import steps_text
+from rlbench.config.names import count_text, steps_text
 from rlbench.errors import UsageError
 from rlbench.report.columns import aligned, sentences
 
@@ -115,7 +115,7 @@ def _affordable(
     rlbench_cells = _measured_cells(evidence, suites)
     unknown = f", {choice.unknown} of unknown length" if choice.unknown else ""
     summary = (
-        f"{len(choice.rows)} verdicts in {duration(choice.hours * 3600)} of {duration(hours * 3600)}, "
+        f"{count_text(len(choice.rows), 'verdict')} in {duration(choice.hours * 3600)} of {duration(hours * 3600)}, "
         f"the cheapest first; {choice.beyond} more cells do not fit{unknown}"
     )
     following = [
@@ -203,6 +203,5 @@ def _text(remaining: Sequence[RemainingRuns], rlbench_cells: Mapping[CellKey, Ce
     hours = sum(row.hours or 0.0 for row in remaining)
     unknown = sum(row.hours is None for row in remaining)
     rest = f", and {unknown} cells of unknown length" if unknown else ""
-    return "\n".join(
-        [*lines, "", f"{len(remaining)} cells, {seeds} runs: {duration(hours * 3600)} one after another{rest}"]
-    )
+    counts = f"{count_text(len(remaining), 'cell')}, {count_text(seeds, 'run')}"
+    return "\n".join([*lines, "", f"{counts}: {duration(hours * 3600)} one after another{rest}"])

@@ -242,11 +242,14 @@ def _score_findings(
         unfinished = f"{count_text(short, 'run')} incomplete" if short else ""
         before, now = entry.versions, sorted({printable(text) for run in runs if (text := run.env_versions)})
         version_change = f"the environment was {before}, is {', or '.join(now)}" if before and now != [before] else ""
-        other_id = "its published settings have changed since" if not settings and runs[0].id != entry.id else ""
-        word = "TOO FEW" if (few or short) and ruling.word == "PASSED" else ruling.word  # the others may be bad
+        settings_differ = not settings and any(run.id != entry.id for run in runs)
+        settings_change = "its published settings have changed since; save a new baseline" if settings_differ else ""
+        word = ruling.word
+        if word == "PASSED":
+            word = "TOO FEW" if few or short else "SUSPECT" if settings_differ else word  # the others may be bad
         provenance = () if settings else remarks(group)
         change = f"with {', '.join(settings)}" if settings else ""
-        parts = (ruling.reason, few, unfinished, version_change, other_id, *provenance, change)
+        parts = (ruling.reason, few, unfinished, version_change, settings_change, *provenance, change)
         findings[index] = _finding(entry.key, "score", word, "; ".join(filter(None, parts)))
     return [findings[index] for index in range(len(pairs))]
 

@@ -151,13 +151,9 @@ def read_references(path: Path) -> tuple[OutsideScore, ...]:
         raise RefusedFile(f"{path}: not TOML ({error}); write tables [[reference]]") from None
     if not references:
         raise RefusedFile(f"{path}: holds no table [[reference]]; write one a source")
-    scores, rows, keys = [], 0, set[tuple[str, ...]]()
+    scores, rows = [], 0
     for reference in references:
         for row in _rows(reference, path):
-            key = (reference.name, reference.suite, reference.algorithm, row.task, row.dataset, reference.estimator)
-            if key in keys:
-                raise RefusedFile(f"{path}: {' '.join(filter(None, key))}: has two scores; remove one")
-            keys.add(key)
             curve = _curve(reference, row, path)
             _check_names(reference, row, path)
             scores.append(OutsideScore(reference, row, curve))

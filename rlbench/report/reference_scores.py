@@ -24,6 +24,7 @@ from rlbench.report.reference_table import (
     ReferenceScore,
     SourcedText,
     base_of,
+    cell_name,
     data_rows,
     last_digit,
     on_scale,
@@ -117,6 +118,8 @@ def _outside_scores(files: tuple[Path, ...]) -> dict[CellKey, list[tuple[Referen
             if reference.estimator.startswith("normalized") and (scale is None or scale.goal is None):
                 where = f"{path}: {reference.name}, {row.dataset or row.task}, estimator"
                 raise RefusedFile(f"{where}: has no scale to normalise by; give raw points")
+            if any(score.system == reference.name for score, _ in scores.get(key, ())):
+                raise RefusedFile(f"{path}: {reference.name}: {cell_name(key)} has two scores; remove one")
             scores.setdefault(key, []).append((_score(outside), curve))
     return scores
 

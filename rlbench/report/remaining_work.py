@@ -270,8 +270,11 @@ def choose_cells(rows: Sequence[RemainingRuns], verdicts: Mapping[CellKey, Verdi
 
 
 def _undecided_row(row: RemainingRuns, verdicts: Mapping[CellKey, Verdict]) -> RemainingRuns | None:
-    """The row with as many seeds as its verdict needs; None if it is decided, or has too few seeds."""
+    """The row with as many seeds as its verdict needs, those that lack least; None if it is decided or has too few."""
     seeds = seeds_needed(verdicts.get(row.key, Verdict("NOT RUN")))
     if seeds is None or seeds > len(row.seeds):
         return None
-    return replace(row, seeds=row.seeds[:seeds], seed_steps=row.seed_steps[:seeds])
+    nearest = sorted(sorted(range(len(row.seeds)), key=row.seed_steps.__getitem__)[:seeds])
+    return replace(
+        row, seeds=tuple(row.seeds[i] for i in nearest), seed_steps=tuple(row.seed_steps[i] for i in nearest)
+    )

@@ -173,7 +173,7 @@ def _unsealed(line: dict[str, object]) -> dict[str, object]:
     ("change", "code", "words"),
     [
         ({"suite": "elsewhere"}, 4, "NOT RUN elsewhere/dqn/Catch score in the baseline only"),  # of a missing plug-in
-        ({"id": "000000000000"}, 0, "its published settings have changed since"),
+        ({"id": "000000000000"}, 4, "its published settings have changed since"),
         ({"speeds": {"cpu": [0.0] * 5}}, 2, "not a baseline of this schema"),
     ],
 )

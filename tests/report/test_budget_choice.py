@@ -110,11 +110,11 @@ def test_plan_with_a_budget_prints_json_and_lines() -> None:
 
 
 def test_chosen_seeds_cost_the_steps_that_they_lack() -> None:
-    nearly = replace(row("nearly", 10.0, seeds=4), seed_steps=(360, 360, 720, 3_600_000), speed=1.0)
+    nearly = replace(row("nearly", 10.0, seeds=4), seed_steps=(3_600_000, 360, 360, 720), speed=1.0)
     choice = choose_cells([row("short", 1.0, seeds=4), nearly], {}, 100.0)
-    assert [(r.key.algorithm, r.steps, r.hours) for r in choice.rows] == [
-        ("nearly", 1440, 0.4),
-        ("short", 10_800_000, 0.75),
+    assert [(r.key.algorithm, r.seeds, r.steps, r.hours) for r in choice.rows] == [
+        ("nearly", (1, 2, 3), 1440, 0.4),
+        ("short", (0, 1, 2), 10_800_000, 0.75),
     ]
 
 

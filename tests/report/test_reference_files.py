@@ -161,7 +161,7 @@ def test_chosen_reference_applies_to_one_command(file: Path) -> None:
     [
         ("3000.5", '"much"', "reference 1, scores 1, score"),
         ("4000.0", "nan", "reference 1, scores 2, score"),
-        ('"Walker2d-v4"', '"Hopper-v4"', "Ours2026 mujoco sac Hopper-v4 final: has two scores; remove one"),
+        ('"Walker2d-v4"', '"Hopper-v3"', "Ours2026: mujoco/sac/Hopper-v4 has two scores; remove one"),
         ('"final"', '"finest"', "reference 1, estimator"),
         ("n = 5", "n = 0", "reference 1, n"),
         ("n = 5", "seeds = 5", "reference 1, seeds"),
