@@ -101,7 +101,7 @@ EPSILON = 1e-6
 
 
 class SACWithCloning(SAC):
-    """SAC whose actor first clones behavior: ``_train_policy_on_batch`` of robomimic/algo/cql.py, the same commit."""
+    """SAC whose actor first clones behavior (robomimic/algo/cql.py, ``_train_policy_on_batch``, at d309eae)."""
 
     @cached_property
     def cloning(self) -> Tensor:
@@ -111,7 +111,7 @@ class SACWithCloning(SAC):
     def objective(self, batch: Transition, policy: SquashedGaussianPolicy, action: Tensor) -> Tensor:
         """The data's log-density while the actor clones, then the minimum value of ``action`` ``[B, A]``; ``[B]``."""
         value = super().objective(batch, policy, action)
-        return torch.where(self.cloning > 0, policy.log_prob_before_tanh(atanh(batch.action)), value)
+        return torch.where(self.cloning > 0, policy.log_prob_of_tanh(atanh(batch.action)), value)
 
 
 def atanh(action: Tensor) -> Tensor:

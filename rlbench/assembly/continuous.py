@@ -29,7 +29,7 @@ from rlbench.ops.types import Transition
 from rlbench.training.protocols import Schedule
 
 
-class Setup(NamedTuple):
+class NetworkSetup(NamedTuple):
     """Dimensions and device of the networks, and the compiler of their losses."""
 
     obs: int  # dimensions of an observation
@@ -44,13 +44,13 @@ def actor_critic_parts(
     """Build an online learner and its parts; torch's own generator draws the networks' weights."""
     scale = algo.policy.noise if isinstance(algo.policy, online.TD3PolicyConfig) else 0.0
     return AlgorithmParts(
-        learner=_online_learner(algo, info, Setup(*vector_dims(spec.name, info), device, compiler)),
+        learner=_online_learner(algo, info, NetworkSetup(*vector_dims(spec.name, info), device, compiler)),
         explorer=lambda generator: GaussianNoise(generator=generator, scale=scale),
         exploration=lambda env_steps: float(env_steps < algo.learning_starts),
     )
 
 
-def _online_learner(algo: online.ActorCriticConfig, info: EnvInfo, setup: Setup) -> TD3 | SAC:
+def _online_learner(algo: online.ActorCriticConfig, info: EnvInfo, setup: NetworkSetup) -> TD3 | SAC:
     policy, units = algo.policy, _units(info) if algo.action_units == "environment" else None
     match policy:
         case online.TD3PolicyConfig():
@@ -99,7 +99,7 @@ def _units(info: EnvInfo) -> tuple[Tensor, Tensor]:
     return (high - low) / 2, (high + low) / 2
 
 
-def _temperature(entropy: online.SACPolicyConfig | offline.CQLConfig, setup: Setup) -> Temperature:
+def _temperature(entropy: online.SACPolicyConfig | offline.CQLConfig, setup: NetworkSetup) -> Temperature:
     target = -float(setup.actions) if entropy.target_entropy is None else entropy.target_entropy
     return Temperature(entropy.alpha, device=setup.device, target=target, lr=entropy.alpha_lr)
 
@@ -112,7 +112,7 @@ def continuous_offline_parts(
     Raises:
         UsageError: actions are discrete, or observations are no vectors; ``name`` is the run's.
     """
-    learner = _offline_learner(algo, Setup(*vector_dims(name, info), device, compiler))
+    learner = _offline_learner(algo, NetworkSetup(*vector_dims(name, info), device, compiler))
     return AlgorithmParts(learner, schedules=_schedules(algo, learner))
 
 
@@ -146,7 +146,7 @@ def _cosine(initial: float, steps: int, optimizer: torch.optim.Optimizer) -> Sch
     return at, set_lr
 
 
-def _offline_learner(algo: OfflineConfig, setup: Setup) -> OffPolicyLearner[Transition]:
+def _offline_learner(algo: OfflineConfig, setup: NetworkSetup) -> OffPolicyLearner[Transition]:
     match algo.method:
         case offline.BCConfig(policy=policy):
             actor = _deterministic_actor(algo, setup) if policy == "deterministic" else _gaussian_actor(algo, setup)
@@ -175,7 +175,7 @@ def _offline_learner(algo: OfflineConfig, setup: Setup) -> OffPolicyLearner[Tran
             assert_never(algo.method)
 
 
-def _bcq(algo: OfflineConfig, method: offline.BCQConfig, setup: Setup) -> bcq.BCQ:
+def _bcq(algo: OfflineConfig, method: offline.BCQConfig, setup: NetworkSetup) -> bcq.BCQ:
     proposer = ActionVAE(
         obs=setup.obs,
         actions=setup.actions,
@@ -198,7 +198,7 @@ def _bcq(algo: OfflineConfig, method: offline.BCQConfig, setup: Setup) -> bcq.BC
     )
 
 
-def _cql(algo: OfflineConfig, method: offline.CQLConfig, setup: Setup) -> CQL:
+def _cql(algo: OfflineConfig, method: offline.CQLConfig, setup: NetworkSetup) -> CQL:
     actor, critics = _cql_actor(algo, method, setup), _critics(algo, setup, orthogonal=method.orthogonal_init)
     sac = (SACWithCloning if method.bc_steps else SAC)(
         actor,
@@ -220,7 +220,7 @@ def _cql(algo: OfflineConfig, method: offline.CQLConfig, setup: Setup) -> CQL:
     return CQL(sac, multiplier=multiplier, config=method)
 
 
-def _cql_actor(algo: OfflineConfig, method: offline.CQLConfig, setup: Setup) -> SquashedGaussianActor:
+def _cql_actor(algo: OfflineConfig, method: offline.CQLConfig, setup: NetworkSetup) -> SquashedGaussianActor:
     actor = SquashedGaussianActor(
         obs_shape=(setup.obs,),
         actions=setup.actions,
@@ -242,7 +242,7 @@ def _cql_actor(algo: OfflineConfig, method: offline.CQLConfig, setup: Setup) -> 
     return actor.to(setup.device)
 
 
-def _crr(algo: OfflineConfig, method: offline.CRRConfig, setup: Setup) -> CRR:
+def _crr(algo: OfflineConfig, method: offline.CRRConfig, setup: NetworkSetup) -> CRR:
     actor, critics = _gaussian_actor(algo, setup), _critics(algo, setup, method.critics)
     return CRR(
         actor,
@@ -255,7 +255,7 @@ def _crr(algo: OfflineConfig, method: offline.CRRConfig, setup: Setup) -> CRR:
     )
 
 
-def _iql(algo: OfflineConfig, method: offline.IQLConfig, setup: Setup) -> iql.IQL:
+def _iql(algo: OfflineConfig, method: offline.IQLConfig, setup: NetworkSetup) -> iql.IQL:
     actor, critics = _iql_actor(algo, method, setup), _critics(algo, setup)
     value = StateValue(obs=setup.obs, widths=algo.widths).to(setup.device)
     return iql.IQL(
@@ -271,7 +271,7 @@ def _iql(algo: OfflineConfig, method: offline.IQLConfig, setup: Setup) -> iql.IQ
     )
 
 
-def _iql_actor(algo: OfflineConfig, method: offline.IQLConfig, setup: Setup) -> iql.IQLActor:
+def _iql_actor(algo: OfflineConfig, method: offline.IQLConfig, setup: NetworkSetup) -> iql.IQLActor:
     match method.policy:
         case "gaussian":
             return _gaussian_actor(algo, setup, method.log_std_min, method.log_std_max)
@@ -290,11 +290,13 @@ def _iql_actor(algo: OfflineConfig, method: offline.IQLConfig, setup: Setup) -> 
             assert_never(method.policy)
 
 
-def _deterministic_actor(algo: online.ActorCriticConfig | OfflineConfig, setup: Setup) -> DeterministicActor:
+def _deterministic_actor(algo: online.ActorCriticConfig | OfflineConfig, setup: NetworkSetup) -> DeterministicActor:
     return DeterministicActor(obs_shape=(setup.obs,), actions=setup.actions, widths=algo.widths).to(setup.device)
 
 
-def _gaussian_actor(algo: OfflineConfig, setup: Setup, low: float = -5.0, high: float = 2.0) -> BoundedGaussianActor:
+def _gaussian_actor(
+    algo: OfflineConfig, setup: NetworkSetup, low: float = -5.0, high: float = 2.0
+) -> BoundedGaussianActor:
     actor = BoundedGaussianActor(
         obs_shape=(setup.obs,), actions=setup.actions, widths=algo.widths, log_std_min=low, log_std_max=high
     )
@@ -303,7 +305,7 @@ def _gaussian_actor(algo: OfflineConfig, setup: Setup, low: float = -5.0, high: 
 
 def _critics(
     algo: online.ActorCriticConfig | OfflineConfig,
-    setup: Setup,
+    setup: NetworkSetup,
     members: int = 2,
     units: tuple[Tensor, Tensor] | None = None,
     *,

@@ -54,7 +54,7 @@ class StochasticPolicy(Policy, Protocol):
         """Entropy in nats, ``[B]``."""
 
     def kl_divergence(self, other: Self) -> Tensor:
-        """Kullback–Leibler divergence, KL(self ‖ other), ``[B]``."""
+        """Kullback–Leibler divergence, KL(self ‖ other), in nats, ``[B]``."""
 
     def detach(self) -> Self:
         """A copy without gradient, which keeps its values when the parameters change."""
@@ -165,7 +165,7 @@ class SquashedGaussianPolicy(NamedTuple):
         density = -0.5 * noise.square() - self.log_std - LOG_SQRT_2PI - _log_gradient(raw)
         return raw.tanh(), density.sum(-1) - self.log_scale
 
-    def log_prob_before_tanh(self, raw: Tensor) -> Tensor:
+    def log_prob_of_tanh(self, raw: Tensor) -> Tensor:
         """The log-density of ``tanh(raw)``, ``[B]``; it takes ``raw`` because tanh cannot be inverted at ±1."""
         standard = (raw - self.mean) * (-self.log_std).exp()
         density = -0.5 * standard.square() - self.log_std - LOG_SQRT_2PI - _log_gradient(raw)

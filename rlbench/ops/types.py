@@ -1,6 +1,6 @@
 """Batches that modules exchange. They are NamedTuples of tensors, which torch compiles and captures as they are.
 
-Shape letters, used in every comment and never as variable suffixes:
+Shape letters, used in comments and never as variable suffixes:
 B batch · T time · N environments · M some rows or samples · A actions (or action size) · Q atoms or quantiles ·
 K ensemble members · F features · D observation · L latent · H steps of a return · P parameters.
 """

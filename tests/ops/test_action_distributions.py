@@ -26,7 +26,7 @@ def test_log_density_is_the_gaussians_minus_the_log_derivative_of_tanh() -> None
         stats.norm.logpdf(x, m, np.exp(s)) - np.log(1 - np.tanh(x) ** 2)
         for m, s, x in zip(mean, log_std, raw, strict=True)
     )
-    value = squashed(mean, log_std).log_prob_before_tanh(torch.tensor([raw], dtype=torch.float64))
+    value = squashed(mean, log_std).log_prob_of_tanh(torch.tensor([raw], dtype=torch.float64))
     assert value.item() == pytest.approx(expected, rel=1e-12)
 
 
@@ -44,11 +44,11 @@ def test_the_log_density_in_the_environments_units_is_less_by_the_logarithm_of_t
     """A standard normal at 0, where tanh has derivative 1; thu-ml/tianshou e605bdea, policy/modelfree/sac.py."""
     zeros = torch.zeros(1, actions, dtype=torch.float64)
     policy = SquashedGaussianPolicy(zeros, zeros, actions * math.log(scale))
-    assert policy.log_prob_before_tanh(zeros).item() == pytest.approx(log_prob, abs=2e-6)
-    assert policy.expand(2).log_prob_before_tanh(zeros).tolist() == [[policy.log_prob_before_tanh(zeros).item()]] * 2
+    assert policy.log_prob_of_tanh(zeros).item() == pytest.approx(log_prob, abs=2e-6)
+    assert policy.expand(2).log_prob_of_tanh(zeros).tolist() == [[policy.log_prob_of_tanh(zeros).item()]] * 2
     torch.manual_seed(0)
     action, samples = policy.sample_and_log_prob()
-    torch.testing.assert_close(samples, policy.log_prob_before_tanh(action.atanh()), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(samples, policy.log_prob_of_tanh(action.atanh()), rtol=1e-6, atol=1e-6)
 
 
 def test_sample_returns_its_log_density() -> None:
@@ -57,7 +57,7 @@ def test_sample_returns_its_log_density() -> None:
     policy = SquashedGaussianPolicy(mean, 0.3 * log_std)
     action, log_prob = policy.sample_and_log_prob()
     assert bool((action.abs() < 1).all())
-    torch.testing.assert_close(log_prob, policy.log_prob_before_tanh(action.atanh()), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(log_prob, policy.log_prob_of_tanh(action.atanh()), rtol=1e-6, atol=1e-6)
 
 
 def test_samples_are_distributed_as_their_density_says() -> None:
