@@ -99,7 +99,7 @@ def test_the_contact_forces_that_ant_does_not_show_are_left_out_where_they_are_z
     assert match.obs.shape == (5, 27)
     np.testing.assert_array_equal(match.obs[3], np.arange(27, dtype=np.float32))
     dataset.obs[2, 100] = 1e-3
-    with pytest.raises(RefusedFile, match="111 and 8 numbers, Ant-v4 has 27 and 8"):
+    with pytest.raises(RefusedFile, match="111 and 8 dimensions, Ant-v4 has 27 and 8"):
         check_compatibility(ant, dataset, info, normalized=False)
 
 

@@ -127,7 +127,7 @@ def test_a_checkpoint_made_with_other_data_is_refused(data: Path, tmp_path: Path
 def test_data_of_another_environment_are_refused_by_their_shapes(tmp_path: Path) -> None:
     other = write(tmp_path / "rlb-hopper-medium.hdf5", features=17, actions=6)
     spec = spec_of("il")
-    with pytest.raises(RefusedFile, match=r"17 and 6 numbers, Hopper-v4 has 11 and 3"):
+    with pytest.raises(RefusedFile, match=r"17 and 6 dimensions, Hopper-v4 has 11 and 3"):
         build(spec, Runtime(device="cpu", threads=1, dataset=str(other)), describe(spec))
 
 
