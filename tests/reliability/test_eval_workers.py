@@ -184,7 +184,7 @@ def test_failing_eval_worker_fails_the_run_and_keeps_earlier_evaluations(
 @pytest.mark.parametrize("way", ["killed", pytest.param("memory", marks=pytest.mark.soak)])
 def test_eval_worker_without_memory_halts_the_run(way: str, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(pool, "PROGRAM", program(way))
-    with pytest.raises(ResourceExhausted, match="memory is exhausted|probably for lack of memory"):
+    with pytest.raises(ResourceExhausted, match=r"memory is exhausted|probably for lack of memory"):
         carry(FLAT.spec(), tmp_path, runtime=within(1))
     assert read_record(FLAT.folder(tmp_path)).outcome is None
     monkeypatch.undo()
