@@ -107,8 +107,8 @@ def holder(folder: Path) -> str:
 
 def _process(handle: int) -> int | None:
     """The process of this machine that a lock's file names; None where it names none."""
-    with suppress(OSError):
+    try:
         number, node, *_ = [*os.read(handle, 200).decode("utf-8", "replace").split(), "", ""]
-        if number.isdecimal() and node == platform.node():
-            return int(number)
-    return None
+    except OSError:
+        return None
+    return int(number) if number.isdecimal() and node == platform.node() else None
