@@ -66,9 +66,9 @@ def evaluate(evaluator: Evaluator, epoch: int, policy: dict[str, Tensor], replie
     load_module(module, dict(policy))
     _reply(replies, "games", 0)
     evaluation_run, report_time = evaluation_of(epoch), monotonic()
-    for games in evaluation_run:
+    for count in evaluation_run:
         if monotonic() - report_time > PROGRESS_INTERVAL:
-            _reply(replies, "games", games)
+            _reply(replies, "games", count)
             report_time = monotonic()
     _reply(replies, "evaluation", asdict(evaluation_run.result()))
 

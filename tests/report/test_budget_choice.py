@@ -57,8 +57,8 @@ def test_number_of_seeds_that_a_verdict_needs(word: Word, more: int | None, seed
 
 
 def test_cheapest_verdict_is_chosen_first_and_the_next_row_is_named() -> None:
-    rows = [row("dear", 100.0), row("cheap", 10.0), row("judged", 1.0), row("nearly", 20.0), row("unknown", None)]
-    verdicts = {row("judged", None).key: Verdict("BELOW"), row("nearly", None).key: Verdict("INCONCLUSIVE", 1)}
+    rows = [row("dear", 100.0), row("cheap", 10.0), row("decided", 1.0), row("nearly", 20.0), row("unknown", None)]
+    verdicts = {row("decided", None).key: Verdict("BELOW"), row("nearly", None).key: Verdict("INCONCLUSIVE", 1)}
     choice = choose_cells(rows, verdicts, 6.0)
     assert [(r.key.algorithm, r.seeds, r.hours) for r in choice.rows] == [
         ("nearly", (0,), 2.0),
