@@ -183,9 +183,8 @@ def _receive(
     if (size_left := (total or 0) - begin) > (free := shutil.disk_usage(part.parent).free):
         raise DoesNotFit(f"{part.parent}: {size_left:,} bytes are needed, {free:,} are free; free some space")
     with writing(part):
-        known_validator = validator or (
-            origin.validator if begin and origin else None
-        )  # If-Range has confirmed the stored one
+        # The server may omit the validator of a range; ``If-Range`` has confirmed the stored one.
+        known_validator = validator or (origin.validator if begin and origin else None)
         _write_origin(part, RemoteFile(url=url, size=total, validator=known_validator))
         file = part.open("r+b" if begin else "wb", buffering=0)  # so that closing writes nothing
     most = total or size or UNKNOWN_SIZE
