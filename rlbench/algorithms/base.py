@@ -21,7 +21,7 @@ ValueT = TypeVar("ValueT")
 CompilableT = TypeVar("CompilableT", bound="Compilable")
 
 Compiler: TypeAlias = Callable[[Callable[..., object]], Callable[..., object]]
-"""It takes a function and returns one that computes the same values."""
+"""From a function to a function that computes the same values."""
 
 
 class Update(NamedTuple):
