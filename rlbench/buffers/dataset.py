@@ -73,7 +73,7 @@ def dataset_ring(
 
 
 def _ends(dataset: Dataset) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Flags ``[N]`` of the last steps of episodes, and of the rows that hold the observation after them."""
+    """Flags ``[rows]`` of the last steps of episodes, and of the rows that hold the observation after them."""
     unknown = ends(dataset) & ~np.r_[dataset.final[1:], False]  # becomes the final observation of the step before it
     final = dataset.final | unknown
     return np.r_[final[1:], False] & ~final, final

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape as escaped
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+from xml.etree import ElementTree as ET
 
 from rlbench.config.names import count_text, printable
 from rlbench.errors import BelowReference, Inconclusive, RunFailed, UsageError
@@ -173,27 +173,21 @@ def findings_markdown(findings: Sequence[Finding], title: str) -> str:
     return "\n".join([f"### {title}", "", word_counts(findings), "", "| | cell | |", "| --- | --- | --- |", *rows, ""])
 
 
-def escape(text: str) -> str:
-    """A text as an attribute of XML, without the characters that no XML may hold."""
-    return escaped(printable(text))
-
-
 def to_junit(findings: Sequence[Finding], title: str) -> str:
     """Format JUnit XML: worse is a failure, a failed run an error, undecided is skipped."""
-    cases = []
-    for f in findings:
-        kind = next((kind for kind, words in JUNIT.items() if f.word in words), "")
-        inside = f'<{kind} message="{escape(f"{f.word}: {f.reason}")}"/>' if kind else ""
-        where = escape(".".join(filter(None, (f.suite, f.algorithm))))
-        cases.append(
-            f'<testcase classname="{where}" name="{escape(f"{f.task} {f.aspect}".strip())}">{inside}</testcase>'
-        )
-    counts = {kind: sum(f"<{kind} " in case for case in cases) for kind in ("failure", "error", "skipped")}
-    head = (
-        f'<testsuite name="{escape(title)}" tests="{len(cases)}" failures="{counts["failure"]}" '
-        f'errors="{counts["error"]}" skipped="{counts["skipped"]}">'
-    )
-    return "\n".join(['<?xml version="1.0" encoding="utf-8"?>', head, *cases, "</testsuite>"]) + "\n"
+    kinds = [next((kind for kind, words in JUNIT.items() if f.word in words), "") for f in findings]
+    counts = {"failures": kinds.count("failure"), "errors": kinds.count("error"), "skipped": kinds.count("skipped")}
+    suite = ET.Element("testsuite", {"name": printable(title), "tests": str(len(findings))})
+    suite.attrib.update({name: str(count) for name, count in counts.items()})
+    for f, kind in zip(findings, kinds, strict=True):
+        names = {"classname": ".".join(filter(None, (f.suite, f.algorithm))), "name": f"{f.task} {f.aspect}".strip()}
+        case = ET.SubElement(suite, "testcase", {key: printable(name) for key, name in names.items()})
+        if kind:
+            ET.SubElement(case, kind, message=printable(f"{f.word}: {f.reason}"))
+        else:
+            ET.SubElement(case, "system-out").text = printable(f"{f.word}: {f.reason}")
+    ET.indent(suite, "")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(suite, encoding="unicode")}\n'
 
 
 def _runs_to_compare(runs: Runs) -> list[list[Run]]:

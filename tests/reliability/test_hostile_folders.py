@@ -258,9 +258,10 @@ def test_a_folder_whose_name_does_not_print_is_refused(reader: str, name: str, v
 
 def test_junit_is_well_formed_whatever_a_name_holds() -> None:
     odd = "\x00\x1b<&\ufffe\ud800"
-    finding = Finding(suite=odd, algorithm=odd, task=odd, aspect="score", word="BELOW", reason=odd)
-    case = ET.fromstring(to_junit([finding], odd).encode())[0]  # noqa: S314 - our own text
-    assert case.attrib["classname"].startswith("??<&")
+    below = Finding(suite=odd, algorithm=odd, task=odd, aspect="score", word="BELOW", reason=odd)
+    cases = ET.fromstring(to_junit([below, replace(below, word="PASSED")], odd).encode())  # noqa: S314 - our own text
+    assert cases[0].attrib["classname"].startswith("??<&")
+    assert [case[0].get("message") or case[0].text for case in cases] == ["BELOW: ??<&??", "PASSED: ??<&??"]
 
 
 @pytest.mark.parametrize("name", ["$(touch canary)", "`x`", "a b", "a;b", "a'b", "a\nb", "&", "~", "#", "*"])
