@@ -12,7 +12,7 @@ import json
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, distributions, version
@@ -21,13 +21,28 @@ from types import ModuleType
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from pydantic import BaseModel, ValidationError, model_validator
+
 from rlbench.config.names import check_name, printable
 from rlbench.errors import UsageError
 from rlbench.signals import INTERRUPTIONS
 
 GROUP: Final = "rlbench.suites"
-ATTRIBUTES: Final = {"ALGORITHMS": "__iter__", "TASKS": "items", "DOCUMENTED": "__iter__", "spec": "__call__"}
-"""Names that a plug-in defines, each with a method that its value needs."""
+
+
+class SuiteModule(BaseModel):
+    """Names that a plug-in defines."""
+
+    ALGORITHMS: Mapping[str, object] | tuple[str, ...]
+    TASKS: Mapping[str, str]
+    DOCUMENTED: Mapping[str, object] | tuple[str, ...]
+    spec: Callable[..., object]
+
+    @model_validator(mode="after")
+    def _documented_tasks(self) -> SuiteModule:
+        if not set(self.DOCUMENTED) <= set(self.TASKS):
+            raise ValueError("DOCUMENTED is not among TASKS")
+        return self
 
 
 class Package(NamedTuple):
@@ -88,15 +103,17 @@ def _load_plugin(suite: str) -> ModuleType | str:
             return f"{where}: rename the entry point, {suite!r} is no name of a suite"
         with _installed_only():
             module = importlib.import_module(plugin.module)
-        missing = [name for name, has in ATTRIBUTES.items() if not hasattr(getattr(module, name, None), has)]
+        SuiteModule.model_validate(vars(module))
     except INTERRUPTIONS:
         raise
+    except ValidationError as error:
+        name = [*error.errors()[0]["loc"], "DOCUMENTED"][0]
+        return f"{where}: its module {plugin.module} has no valid {name}; repair or remove it"
     except BaseException as error:  # noqa: BLE001 - code of a plug-in may raise anything, such as pytest's Skipped
         return (
             f"{where}: cannot be imported ({printable(f'{type(error).__name__}: {error}', 200)}); repair or remove it"
         )
-    problem = f"{where}: its module {plugin.module} has no valid {missing[0]}; repair or remove it" if missing else ""
-    return problem or module
+    return module
 
 
 def import_package(name: str) -> Package:

@@ -220,6 +220,10 @@ BROKEN = {
     "raises no Exception": ("raise BaseException('as pytest.skip does')", "cannot be imported"),
     "is no suite": ("ALGORITHMS = {}", "has no valid TASKS"),
     "lists tasks": ("ALGORITHMS = {}; TASKS = DOCUMENTED = ['T']; spec = print", "has no valid TASKS"),
+    "documents another task": (
+        "ALGORITHMS = []; TASKS = {}; DOCUMENTED = ['T']; spec = print",
+        "has no valid DOCUMENTED",
+    ),
     "is missing a module": ("import nowhere_to_be_found", "cannot be imported"),
 }
 
@@ -246,6 +250,7 @@ def test_broken_plugin_is_one_warning(name: str, site: Path) -> None:
         ("1 / 0", "ZeroDivisionError"),
         ("None", "its spec fails"),
         ("(_ for _ in ()).throw(SystemExit)", "SystemExit"),
+        ("(_ for _ in ()).throw(BaseException('as asyncio.CancelledError'))", "CancelledError"),
         ("toy.spec('dqn', 'Catch', 0).model_copy(update={'budget': 3})", "budget"),
     ],
 )
