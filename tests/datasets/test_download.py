@@ -3,12 +3,8 @@
 import errno
 import json
 import shutil
-import threading
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -20,91 +16,23 @@ from rlbench.datasets import catalogue, checksums, dataset_fetch, download
 from rlbench.datasets.d4rl import read_d4rl
 from rlbench.datasets.download import part_of
 from rlbench.errors import DoesNotFit, RefusedFile, ResourceExhausted, UsageError
+from tests.serving import Server, serving
 
 NAME = "hopper-medium-v2"
 PATH = "/gym_mujoco_v2/hopper_medium-v2.hdf5"
-
-
-@dataclass
-class Server:
-    """The served content, the server's behavior, and the requests that it received."""
-
-    files: dict[str, bytes] = field(default_factory=dict)
-    ranges: bool = True
-    conditional: bool = True  # heeds If-Range
-    tag: str | None = '"one"'
-    repeated_tag: bool = True  # in ranges, too
-    cut_after: int | None = None  # bytes of each answer, after which the connection closes
-    stall: float = 0.0  # seconds of silence before each block
-    block: int = 1 << 20
-    status: int | None = None
-    announce: bool = True  # Content-Length
-    whole: str = ""  # in place of the size in Content-Range
-    shift: int = 0  # bytes by which an answered range begins elsewhere than requested
-    endless: tuple[bytes, bytes] | None = None  # in place of an answer: its beginning, and what follows for ever
-    requests: list[tuple[str, str | None]] = field(default_factory=list)
-    url: str = ""
 
 
 @pytest.fixture
 def server(content: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
     """A mirror of D4RL that serves ``content``, and an empty folder to download to."""
     behaviour = Server(files={PATH: content})
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            _answer(self, behaviour)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    behaviour.url = f"http://127.0.0.1:{http.server_port}"
-    monkeypatch.setenv(catalogue.MIRROR, behaviour.url)
-    monkeypatch.setenv("D4RL_DATASET_DIR", str(tmp_path / "d4rl"))
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(download, "PAUSE", 0.0)
-    yield behaviour
-    http.shutdown()
-    http.server_close()
-    thread.join()
-
-
-def _answer(request: BaseHTTPRequestHandler, server: Server) -> None:
-    expected = request.headers.get("Range")
-    server.requests.append((request.path, expected))
-    if server.endless is not None:
-        head, piece = server.endless
-        request.wfile.write(head)
-        while piece:
-            time.sleep(server.stall)
-            request.wfile.write(piece)
-    content = server.files.get(request.path)
-    if content is None or server.status is not None:
-        request.send_error(server.status or 404)
-        return
-    start = 0
-    if expected and server.ranges and (not server.conditional or request.headers.get("If-Range") in {None, server.tag}):
-        start = int(expected.removeprefix("bytes=").removesuffix("-")) + server.shift
-        if start >= len(content):
-            request.send_error(416)
-            return
-        request.send_response(206)
-        request.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{server.whole or len(content)}")
-    else:
-        request.send_response(200)
-    if server.announce:
-        request.send_header("Content-Length", str(len(content) - start))
-    if server.tag and (server.repeated_tag or not start):
-        request.send_header("ETag", server.tag)
-    request.end_headers()
-    body = content[start:] if server.cut_after is None else content[start : start + server.cut_after]
-    for at in range(0, len(body), server.block):
-        time.sleep(server.stall)
-        request.wfile.write(body[at : at + server.block])
-        request.wfile.flush()
+    with serving(behaviour.answer) as port:
+        behaviour.url = f"http://127.0.0.1:{port}"
+        monkeypatch.setenv(catalogue.MIRROR, behaviour.url)
+        monkeypatch.setenv("D4RL_DATASET_DIR", str(tmp_path / "d4rl"))
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        monkeypatch.setattr(download, "PAUSE", 0.0)
+        yield behaviour
 
 
 @pytest.fixture

@@ -44,6 +44,12 @@ def carry(
     return count
 
 
+def only_run(results: Path) -> Path:
+    """The folder of the one run below a folder of results."""
+    (spec,) = results.rglob("spec.json")
+    return spec.parent
+
+
 def ending(folder: Path) -> tuple[object, ...]:
     """All that a finished run leaves behind but times: weights, scores, every epoch, and the policies it keeps."""
     record = read_record(folder)

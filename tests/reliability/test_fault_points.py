@@ -1,7 +1,6 @@
 """R3: a process that dies at any write loses no recorded evaluation, and the same command repairs its traces."""
 
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from tests.reliability.run_one import epochs_of
 from tests.reliability.scenarios import SCENARIOS, passed, train
 from tests.reliability.soak import Ground
 from tests.reliability.zygote import Zygote
-from tests.serving import serving
+from tests.serving import Server, serving
 from tests.slow import slow_but
 
 CONTENT = bytes(range(256)) * 3_000
@@ -23,20 +22,9 @@ MOST = 60
 CASES = [(point, name) for point in faults.POINTS for name in passed(point)]
 
 
-def answer_in_parts(request: BaseHTTPRequestHandler) -> None:
-    begin = int(request.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
-    request.send_response(206 if begin else 200)
-    request.send_header("ETag", '"one"')
-    request.send_header("Content-Length", str(len(CONTENT) - begin))
-    if begin:
-        request.send_header("Content-Range", f"bytes {begin}-{len(CONTENT) - 1}/{len(CONTENT)}")
-    request.end_headers()
-    request.wfile.write(CONTENT[begin:])
-
-
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with serving(answer_in_parts) as port:
+    with serving(Server(files={"/set.hdf5": CONTENT}).answer) as port:
         yield f"http://127.0.0.1:{port}/set.hdf5"
 
 

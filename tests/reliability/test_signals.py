@@ -7,8 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -20,7 +19,8 @@ from rlbench.records.store import read_record
 from rlbench.signals import cause
 from tests.commands import HEARING
 from tests.reliability.broken import words
-from tests.serving import serving
+from tests.reliability.run_one import only_run
+from tests.serving import Server, serving
 
 HURRY = 30.0  # seconds from a signal to the end
 
@@ -155,8 +155,7 @@ def test_run_signalled_in_evaluation_or_saving_resumes_exactly(program: str, mes
     for results in (tmp_path / "stopped", tmp_path / "whole"):
         with started(*words(results)) as process:
             process.communicate(timeout=120)
-        (spec,) = results.rglob("spec.json")
-        ends.append(read_record(spec.parent).outcome)
+        ends.append(read_record(only_run(results)).outcome)
     stopped, whole = ends
     assert stopped is not None and whole is not None
     assert (stopped.status, stopped.weights, stopped.best) == ("done", whole.weights, whole.best)
@@ -170,8 +169,7 @@ def test_signal_before_a_run_begins_ends_it_at_once(number: signal.Signals, tmp_
     assert code == 128 + number
     assert "interrupted (stopped before the run began) at 0 steps" in out
     assert "stopped before the run began" in err
-    (spec,) = tmp_path.rglob("spec.json")
-    assert {path.name for path in spec.parent.iterdir()} <= {"spec.json", ".lock"}
+    assert {path.name for path in only_run(tmp_path).iterdir()} <= {"spec.json", ".lock"}
 
 
 @pytest.mark.slow
@@ -193,8 +191,7 @@ def test_signal_stops_a_run_with_a_hanging_environment(way: str, tmp_path: Path)
         code, _, err = remaining(process, signal.SIGTERM)
     assert code == 143
     assert "the same command resumes" in err
-    (spec,) = tmp_path.rglob("spec.json")
-    assert read_record(spec.parent).outcome is None
+    assert read_record(only_run(tmp_path)).outcome is None
 
 
 @pytest.mark.soak
@@ -208,22 +205,12 @@ def test_signal_during_generation_leaves_no_partial_file(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def answer_endlessly(request: BaseHTTPRequestHandler) -> None:
-    """Send a little every now and then."""
-    request.send_response(200)
-    request.send_header("Content-Length", str(10**9))
-    request.end_headers()
-    with suppress(OSError):
-        while True:
-            request.wfile.write(b"x" * 2**18)
-            time.sleep(0.1)
-
-
 @pytest.mark.soak
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_during_a_download_keeps_the_part_for_resuming(number: signal.Signals, tmp_path: Path) -> None:
     places = {"D4RL_DATASET_DIR": str(tmp_path), "HOME": str(tmp_path)}
-    with serving(answer_endlessly) as port:
+    endless = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n", b"x" * 2**18
+    with serving(Server(endless=endless, stall=0.1).answer) as port:
         places["RLBENCH_D4RL_MIRROR"] = f"http://127.0.0.1:{port}"
         with started("data", "download", "hopper-medium-v2", **places) as process:
             wait_for(lambda: any(path.stat().st_size for path in tmp_path.rglob("*.part")))
