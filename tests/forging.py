@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from rlbench.config.run import Spec
+from rlbench.config.run import Runtime, Spec
 from rlbench.records import files
 from rlbench.records.store import Store, read_record
 from rlbench.records.types import Outcome
@@ -17,6 +17,20 @@ def locked(spec: Spec, results: Path, environment: Mapping[str, object] | None =
     store = Store.lock(spec, results, environment or {}, force=force)
     assert store is not None
     return store
+
+
+def with_policy(spec: Spec, results: Path) -> Path:
+    """The folder of a run that keeps its best policy, a network as it was drawn."""
+    from rlbench import checkpoint  # noqa: PLC0415 - brings torch
+    from rlbench.assembly.assemble import build  # noqa: PLC0415 - as above
+    from rlbench.assembly.environments import describe  # noqa: PLC0415 - as above
+    from rlbench.ops.state_dict import module_state  # noqa: PLC0415 - as above
+
+    learner = build(spec, Runtime(device="cpu", threads=1), describe(spec)).learner
+    store = locked(spec, results)
+    checkpoint.save(store.folder / "checkpoint" / "best", {"policy": module_state(learner.policy_net()), "epoch": 0})
+    store.release()
+    return store.folder
 
 
 def outcome_of(folder: Path) -> Outcome:

@@ -9,7 +9,7 @@ import torch
 from gymnasium.envs.mujoco.hopper_v4 import HopperEnv
 from numpy.typing import NDArray
 
-from rlbench import checkpoint, suites
+from rlbench import suites
 from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
 from rlbench.assembly.restore import export_policy
@@ -32,7 +32,7 @@ from rlbench.generate import (
 )
 from rlbench.ops.state_dict import module_state
 from rlbench.seeds import Seeds
-from tests.forging import locked
+from tests.forging import with_policy
 
 HOPPER = "hopper-openai_imitation-trpo_iter200"
 EXPERT = "hopper-openai_imitation-trpo_iter500"
@@ -238,8 +238,6 @@ def test_policy_that_does_not_fit_is_refused_before_generation() -> None:
     pole = fine.model_copy(update={"task": "CartPole-v1"})
     with pytest.raises(UsageError, match="CartPole-v1: only vector observations and continuous actions are recorded"):
         next(iter(Recording(pole, [half])))
-    with pytest.raises(UnknownName, match="unknown task 'Hoper-v4'; did you mean 'Hopper-v4'"):
-        Recording(fine.model_copy(update={"task": "Hoper-v4"}), [half])
     assert task_of("Pendulum-v1").id == "Pendulum-v1"
 
 
@@ -330,13 +328,7 @@ def test_runs_with_discrete_actions_or_without_their_scale_are_refused() -> None
 @pytest.fixture
 def finished(tmp_path: Path) -> Path:
     spec = apply_settings(suites.spec("toy", "sac", "Pendulum-v1"), [parse("algo.widths=8,8")])
-    store = locked(spec, tmp_path / "results")
-    trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
-    checkpoint.save(
-        store.folder / "checkpoint" / "best", {"policy": module_state(trainer.learner.policy_net()), "epoch": 3}
-    )
-    store.release()
-    return store.folder
+    return with_policy(spec, tmp_path / "results")
 
 
 def test_the_policy_of_a_finished_run_is_recorded(finished: Path) -> None:

@@ -23,7 +23,7 @@ from rlbench.errors import UsageError
 from rlbench.generate import EpisodeRecorder, stored_run
 from rlbench.ops.state_dict import module_state
 from rlbench.records.types import Outcome
-from tests.forging import locked
+from tests.forging import locked, with_policy
 from tests.rings import ring_of
 
 STEPS = 205
@@ -31,14 +31,7 @@ STEPS = 205
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """The folder of a run that keeps its best policy, a network as it was drawn."""
-    spec = suites.spec("toy", "qrdqn", "Catch")
-    torch.manual_seed(0)
-    learner = q_learning_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
-    store = locked(spec, tmp_path / "results")
-    checkpoint.save(store.folder / "checkpoint" / "best", {"policy": module_state(learner.policy_net()), "epoch": 0})
-    store.release()
-    return store.folder
+    return with_policy(suites.spec("toy", "qrdqn", "Catch"), tmp_path / "results")
 
 
 def recipe(run: Path, **changes: object) -> RecordingRecipe:
@@ -199,16 +192,7 @@ def test_recording_policy_acts_as_in_evaluation() -> None:
     assert spec.task.episodic_life and not rules._episodic_life and not rules._clip
 
 
-def test_unsuitable_run_is_refused_before_recording(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="was trained on Catch, not Doors"):
-        EpisodeRecorder(recipe(run, task="Doors"), run, "best", tmp_path / "x.frames")
-    with pytest.raises(
-        UsageError, match="has no weights, as records in git have none; train them with: rlbench run toy "
-    ):
-        EpisodeRecorder(recipe(run), run, "last", tmp_path / "x.frames")
-    spec = suites.spec("toy", "ppo", "Catch")
-    with pytest.raises(UsageError, match="is not Q-learning"):
-        policy_player(spec, {}, epsilon=0.0, num_envs=1, seed=0)
+def test_an_invalid_recipe_is_refused(run: Path) -> None:
     with pytest.raises(UsageError, match=r"call it rlb-pong"), user_recipe("pong"):
         pass
     with pytest.raises(UsageError, match="fewer steps than the 2 environments"), user_recipe("rlb-x"):

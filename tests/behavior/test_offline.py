@@ -265,17 +265,6 @@ def test_data_by_path_are_named_by_their_checksum(tmp_path: Path) -> None:
     assert names[0].startswith("mine-")
 
 
-def test_missing_data_message_names_locations_and_remedy(monkeypatch: Patch, tmp_path: Path) -> None:
-    monkeypatch.setenv("D4RL_DATASET_DIR", str(tmp_path / "nowhere"))
-    spec = suites.spec("offline", "td3bc", "halfcheetah-medium-v2")
-    assert isinstance(spec.task, OfflineTask)
-    with pytest.raises(UsageError) as error:
-        experience(spec, spec.task, Runtime())
-    for part in (str(tmp_path / "nowhere"), "rail.eecs.berkeley.edu", "MB", "rlbench data generate rlb-halfcheetah"):
-        assert part in str(error.value)
-    assert "\n" not in str(error.value)
-
-
 def trainer_of(spec: Spec, data: Path) -> OfflineTrainer:
     trainer = build(spec, Runtime(device="cpu", threads=1, dataset=str(data)), describe(spec))
     assert isinstance(trainer, OfflineTrainer)

@@ -5,7 +5,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from rlbench import checkpoint, suites
 from rlbench.config.overrides import apply_settings, parse
@@ -80,11 +79,6 @@ def test_dqn_learns_to_balance_the_pole(tmp_path: Path) -> None:
     _, epochs = finish(suites.spec("toy", "dqn", "CartPole-v1"), tmp_path)
     assert epochs[0].evaluated.mean < 200
     assert max(e.evaluated.mean for e in epochs) >= 475
-
-
-def test_torch_uses_the_threads_of_the_runtime(tmp_path: Path) -> None:
-    finish(spec_of(), tmp_path)
-    assert torch.get_num_threads() == 1
 
 
 def test_best_policy_is_of_the_epoch_in_the_outcome(tmp_path: Path) -> None:

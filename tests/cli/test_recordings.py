@@ -10,18 +10,14 @@ from pathlib import Path
 from time import sleep
 
 import pytest
-import torch
 
 from rlbench import checkpoint, generate, suites
-from rlbench.assembly.discrete import q_learning_parts
-from rlbench.assembly.environments import describe
 from rlbench.cli.app import main
 from rlbench.datasets import recording_reader, recording_writer
-from rlbench.ops.state_dict import module_state
 from rlbench.records.store import read_record
 from tests.commands import json_of, run_command, stderr_of, stdout_of
 from tests.datasets.rl_unplugged_writer import episode, shard
-from tests.forging import locked
+from tests.forging import locked, with_policy
 
 
 @pytest.fixture(autouse=True)
@@ -32,13 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """The folder of a run that keeps its best policy, a network as it was drawn."""
-    spec = suites.spec("toy", "dqn", "Catch")
-    learner = q_learning_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
-    store = locked(spec, tmp_path / "results")
-    checkpoint.save(store.folder / "checkpoint" / "best", {"policy": module_state(learner.policy_net()), "epoch": 0})
-    store.release()
-    return store.folder
+    return with_policy(suites.spec("toy", "dqn", "Catch"), tmp_path / "results")
 
 
 def line(run: Path, *more: str, steps: str = "300", num_envs: str = "3", name: str = "rlb-catch") -> list[str]:
@@ -80,13 +70,6 @@ def test_recording_prints_one_json_document_and_needs_force_to_overwrite(run: Pa
     _, out, error = run_command(line(run, "--json"))  # a kill at the end of the first may have hidden its answer
     assert json.loads(out) == document and error == "rlb-catch: done already; --force makes it again\n"
     assert json_of(line(run, "--quiet", "--json", "--force"))["sha256"] == document["sha256"]
-
-
-def test_damaged_recording_is_reported_by_file(run: Path, home: Path) -> None:
-    assert main(line(run, "--quiet")) == 0
-    path = home / "rlb-catch.frames" / "play.00000.segment"
-    path.write_bytes(path.read_bytes()[:-1] + b"x")
-    assert "play.00000.segment: damaged" in stdout_of("data verify", 2)
 
 
 def test_a_subset_has_its_own_name(run: Path, home: Path) -> None:

@@ -1,6 +1,5 @@
 """Imported curves in reports: compared with the reference, marked, and never counted as runs of rlbench."""
 
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,8 +9,7 @@ from shutil import rmtree
 import pytest
 
 from rlbench.cli.app import main
-from rlbench.errors import RefusedFile
-from rlbench.records import files, imported
+from rlbench.records import imported
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.pooled import pooled_rows
 from rlbench.report.run_index import gather
@@ -39,10 +37,14 @@ def test_ten_seeds_of_a_table_get_a_verdict_and_are_marked(tmp_path: Path) -> No
     cell = cell_of(tmp_path)
     assert cell.verdict.word == "REPRODUCED"
     assert cell.note.startswith("imported (csv, 1 file); not stated: settings")
-    words = ["table", "mujoco", "--algo", "sac", "--task", TASK, "--results", str(tmp_path / "results")]
+    runs, page = tmp_path / "moved", tmp_path / "page.html"
+    shutil.move(tmp_path / "results", runs)
+    words = ["table", "mujoco", "--algo", "sac", "--task", TASK, "--results", str(runs)]
     assert "sac (imported)" in stdout_of(words)
     cells = json_of([*words, "--json"])["cells"]
     assert [c["measured"]["origin"] for c in cells if c["measured"]] == ["imported"]
+    assert main(["report", "mujoco", "--output", str(page), "--results", str(runs)]) == 0
+    assert "sac (imported)" in page.read_text()
 
 
 def test_curves_that_state_their_whole_protocol_lack_nothing(tmp_path: Path) -> None:
@@ -112,28 +114,6 @@ def test_importing_a_curve_twice_changes_nothing_and_another_one_is_refused(
     assert not first.exists(), "nothing is written where a later seed is refused"
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [('"Hopper-v4"', '"Hopper-v4/../.."'), ("[1.0,1.0]", "[1.0]"), ("[1.0,1.0]", "[1.0,2.0]"), ("500000", "1000000")],
-)
-def test_a_forged_curve_is_refused_by_every_reader(old: str, new: str, tmp_path: Path) -> None:
-    curves(tmp_path, [1.0])
-    (folder,) = imported.curve_folders(tmp_path / "results")
-    text = (folder / imported.FILE).read_text()
-    forged = text.replace(old, new)
-    assert forged != text
-    (folder / imported.FILE).write_text(forged)
-    with pytest.raises(RefusedFile, match="checksum differs"):
-        imported.read_curve(folder)
-    content = {k: v for k, v in json.loads(forged).items() if k != "checksum"}
-    if new != "[1.0,2.0]":  # with its checksum mended only a curve is left
-        (folder / imported.FILE).write_text(files.seal(content) + "\n")
-        with pytest.raises(RefusedFile):
-            imported.read_curve(folder)
-        for verb in (["verify"], ["table", "mujoco", "--results"]):
-            assert main([*verb, str(tmp_path / "results")]) == 2
-
-
 def test_pooled_rows_never_mix_imported_curves_with_runs(tmp_path: Path) -> None:
     curves(tmp_path, [3_500.0 + seed for seed in range(5)])
     theirs = cell_of(tmp_path)
@@ -172,16 +152,6 @@ def test_curves_of_others_never_pass_for_runs(disguise: str, record_run: RecordR
         assert code == DISGUISES[disguise], (out, error)
         assert "REPRODUCED" not in out and len(error.splitlines()) == (1 if code else 0)
     assert DISGUISES[disguise] or gather(results) == before
-
-
-def test_moving_a_folder_of_curves_leaves_them_marked(tmp_path: Path) -> None:
-    curves(tmp_path, [3_500.0 + seed for seed in range(3)])
-    runs, page = tmp_path / "runs", tmp_path / "page.html"
-    shutil.move(tmp_path / "results", runs)
-    cells = json_of(["table", "mujoco", "--json", "--results", str(runs)])["cells"]
-    assert [c["measured"]["origin"] for c in cells if c["measured"]] == ["imported"]
-    assert main(["report", "mujoco", "--output", str(page), "--results", str(runs)]) == 0
-    assert "sac (imported)" in page.read_text()
 
 
 def test_a_curve_under_two_seeds_counts_once(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_look_has_the_next_look_and_its_inflation() -> None:
 @pytest.mark.parametrize(
     ("looks", "count_taken", "message"),
     [
-        ([[3, 0.05]], 1, "holds no design of --until-decided"),
+        *(([[seeds, 0.05]], 1, "holds no design of --until-decided") for seeds in (-3, 0, 1, 3, 10**400)),
         ([list(look) for look in DESIGN[:4]], 1, "holds no design"),
         ([[seeds, 1.1 * level] for seeds, level in DESIGN], 1, "holds no design"),
         ("3", 1, "holds no design"),

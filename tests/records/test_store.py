@@ -6,7 +6,6 @@ import shutil
 import stat
 from contextlib import nullcontext
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -163,18 +162,6 @@ def test_no_line_of_a_record_survives_a_changed_digit(intact: tuple[Path, Status
         assert damaged(folder / name, content[:place] + other + content[place + 1 :]) is None, content[
             place - 20 : place
         ]
-
-
-@pytest.mark.parametrize("name", PARTS)
-def test_a_newer_schema_is_refused_by_name_and_says_upgrade(record_run: RecordRun, name: str) -> None:
-    path = record_run([1.0, 2.0]) / name
-    lines = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        content = files.unseal(line, "test")
-        lines.append(files.seal({**content, "schema_version": files.SCHEMA_VERSION + 1}))
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    with pytest.raises(RefusedFile, match=rf"{name}.*newer rlbench.*upgrade"):
-        read_record(path.parent)
 
 
 @pytest.mark.parametrize(
@@ -397,19 +384,3 @@ def test_the_json_of_a_sealed_line_is_its_content_without_the_seal(content: dict
     forged = line.replace('"zeta":1', '"zeta":2')
     with pytest.raises(RefusedFile, match="line: damaged"):
         files.unsealed_json(forged, "line")
-
-
-@pytest.mark.parametrize("returns", [[], ["1"], [1e999], None])
-def test_an_evaluation_without_a_mean_is_refused(record_run: RecordRun, returns: object) -> None:
-    path = record_run([1.0]) / "epochs.jsonl"
-    content = files.unseal(path.read_text(encoding="utf-8").strip(), "line")
-    line = json.dumps({**content, "evaluated": {**content["evaluated"], "returns": returns}}, sort_keys=True)
-    path.write_text(resealed(line) + "\n", encoding="utf-8")
-    with pytest.raises(RefusedFile, match=r"epochs\.jsonl:1: not a record of this schema"):
-        read_record(path.parent)
-
-
-def resealed(line: str) -> str:
-    """Seal JSON as it stands, infinities included."""
-    text = json.dumps(json.loads(line), sort_keys=True, separators=(",", ":"))
-    return f'{{"checksum":"{sha256(text.encode()).hexdigest()[:16]}",{text[1:]}'

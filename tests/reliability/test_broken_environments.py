@@ -15,6 +15,7 @@ from rlbench.records.store import Record, read_record
 from tests.commands import stderr_of
 from tests.conftest import Capture, Patch
 from tests.reliability.broken import breaking, training, words
+from tests.reliability.run_one import only_run
 
 ENV_INDEX, STEP = 1, 60
 
@@ -27,8 +28,7 @@ def broken(way: str, results: Path, monkeypatch: Patch, *more: str) -> int:
 
 
 def record(results: Path) -> Record:
-    (spec,) = results.rglob("spec.json")
-    return read_record(spec.parent)
+    return read_record(only_run(results))
 
 
 @pytest.mark.parametrize(
@@ -99,20 +99,18 @@ def test_hang_in_compiled_code_ends_the_process_and_is_recorded(tmp_path: Path) 
 @pytest.mark.slow
 def test_process_killed_by_an_environment_is_reported_by_the_next_attempt(tmp_path: Path) -> None:
     assert run("abort", tmp_path).returncode == -signal.SIGABRT
-    (spec,) = tmp_path.rglob("spec.json")
-    crash = (spec.parent / "crash.txt").read_text()
-    assert "Fatal Python error: Aborted" in crash
-    assert "broken.py" in crash, "the original stack"
+    crash = only_run(tmp_path) / "crash.txt"
+    assert "Fatal Python error: Aborted" in crash.read_text()
+    assert "broken.py" in crash.read_text(), "the original stack"
     assert record(tmp_path).outcome is None, "neither done nor failed: interrupted"
-    assert f"an attempt crashed: {spec.parent / 'crash.txt'} says where" in stderr_of(words(tmp_path), 0)
+    assert f"an attempt crashed: {crash} says where" in stderr_of(words(tmp_path), 0)
 
 
 def test_killed_process_is_reported_by_the_next_one(tmp_path: Path, capsys: Capture) -> None:
     assert main(words(tmp_path)) == 0
     assert not list(tmp_path.rglob("crash.txt")), "a run that ended leaves nothing behind"
-    (spec,) = tmp_path.rglob("spec.json")
-    (spec.parent / "outcome.json").unlink()
-    (spec.parent / "crash.txt").touch()
+    (only_run(tmp_path) / "outcome.json").unlink()
+    (only_run(tmp_path) / "crash.txt").touch()
     main(words(tmp_path))
     assert "the last attempt died without a word" in capsys.readouterr().err
 

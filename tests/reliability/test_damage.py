@@ -212,22 +212,6 @@ def test_every_changed_byte_of_an_outcome_is_refused(places: dict[str, Path]) ->
     assert set(outcomes) == {"refused"}
 
 
-def test_only_a_torn_last_line_of_an_unfinished_run_is_accepted(places: dict[str, Path], tmp_path: Path) -> None:
-    folder = tmp_path / "open"
-    shutil.copytree(places["done"], folder)
-    (folder / "outcome.json").unlink()
-    path, whole = folder / "epochs.jsonl", store.read_record(folder).epochs
-    raw = path.read_bytes()
-    last = raw.rindex(b"\n", 0, len(raw) - 1) + 1
-    for end in (last, last + 1, (last + len(raw)) // 2, len(raw) - 1):
-        path.write_bytes(raw[:end])
-        assert store.read_record(folder).epochs == whole[:-1]
-    for at in (5, last - 20, last + 20, len(raw) - 5):
-        path.write_bytes(raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :])
-        with pytest.raises(RefusedFile, match=r"epochs\.jsonl:\d+: "):
-            store.read_record(folder)
-
-
 def test_damaged_baseline_is_refused_by_name(record_run: RecordRun, tmp_path: Path) -> None:
     record_run([1.0, 2.0])
     path = tmp_path / "baseline.json"

@@ -19,7 +19,8 @@ from rlbench.config.footprint import footprint
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime
 from rlbench.errors import ResourceExhausted
-from rlbench.records.store import read_record, scores
+from rlbench.records.machine import environment
+from rlbench.records.store import read_record
 from rlbench.records.types import Epoch
 from rlbench.run import run
 from rlbench.signals import Stop
@@ -27,6 +28,7 @@ from tests.commands import run_process, stderr_of
 from tests.conftest import Capture, Patch
 from tests.forging import locked
 from tests.reliability.broken import SMALL, words
+from tests.reliability.run_one import ending, only_run
 
 HOPPER = ["Hopper-v4", "--policy", "hopper-openai_imitation-trpo_iter200", "--name", "rlb-some"]
 
@@ -42,20 +44,11 @@ def no_file_beyond(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def ending(results: Path) -> tuple[object, ...]:
-    """All that must be the same whatever came in between."""
-    (spec,) = results.rglob("spec.json")
-    record = read_record(spec.parent)
-    assert record.outcome is not None
-    assert record.outcome.status == "done"
-    return record.outcome.weights, record.outcome.best, [scores(epoch) for epoch in record.epochs]
-
-
 @pytest.fixture(scope="module")
 def golden(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, ...]:
     results = tmp_path_factory.mktemp("golden")
     assert main(words(results, "--quiet")) == 0
-    return ending(results)
+    return ending(only_run(results))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +71,7 @@ def test_full_disk_halts_a_run_at_any_write_and_the_resume_is_exact(
     assert files_left >= there and "outcome.json" not in files_left
     assert not [path for path in tmp_path.rglob("*") if ".tmp" in path.name], "nothing half written stays"
     assert main(words(tmp_path, "--quiet")) == 0
-    assert ending(tmp_path) == golden
+    assert ending(only_run(tmp_path)) == golden
 
 
 @pytest.mark.parametrize(
@@ -98,7 +91,7 @@ def test_disk_error_halts_a_run_and_the_same_command_resumes(
     monkeypatch.setattr(os, "fsync", failing)
     assert "Input/output error" in stderr_of(words(tmp_path), 5)
     assert main(words(tmp_path, "--quiet")) == 0
-    assert ending(tmp_path) == golden
+    assert ending(only_run(tmp_path)) == golden
 
 
 @contextmanager
@@ -116,7 +109,7 @@ def mounted(folder: Path, size: int) -> Iterator[Path]:
 def test_disk_that_fills_up_keeps_the_last_checkpoint(golden: tuple[object, ...], tmp_path: Path) -> None:
     spec = apply_settings(suites.spec("toy", "dqn", "CartPole-v1"), [parse(change) for change in SMALL])
     with mounted(tmp_path / "small", 4 * 2**20) as results:
-        store = locked(spec, results)
+        store = locked(spec, results, environment())
         records, other = run(spec, Runtime(device="cpu", threads=1), store, Stop()), results / "other"
         while not isinstance(record := next(records), Epoch) or record.number < 1:
             pass
@@ -129,7 +122,7 @@ def test_disk_that_fills_up_keeps_the_last_checkpoint(golden: tuple[object, ...]
         assert (store.folder / "checkpoint" / "resume").is_dir()
         other.unlink()
         assert main(words(results, "--quiet")) == 0
-        assert ending(results) == golden
+        assert ending(only_run(results)) == golden
 
 
 @contextmanager
@@ -172,7 +165,7 @@ def test_folder_made_unwritable_in_mid_run_halts_it(
         patch.setattr(disk, "open_append", refuse)
         assert main(words(tmp_path)) == 5
     assert main(words(tmp_path, "--quiet")) == 0
-    assert ending(tmp_path) == golden
+    assert ending(only_run(tmp_path)) == golden
 
 
 def free(monkeypatch: Patch, count: int) -> None:

@@ -21,7 +21,7 @@ from rlbench.cli import doctor
 from rlbench.cli.resolve import resolve
 from rlbench.config.footprint import footprint
 from rlbench.records import machine
-from tests.commands import run_command
+from tests.commands import run_command, stdout_of
 from tests.laws.source import ROOT
 from tests.laws.test_command_line import parsed, unknown
 
@@ -63,6 +63,15 @@ def test_doctor_prints_every_requirement() -> None:
     code, rows = actual()
     assert (code, set(rows)) == (0, LINES)
     assert all(state in {"ok", "optional"} for lines in rows.values() for state, _ in lines)
+
+
+def test_doctor_prints_a_line_for_each_requirement_of_its_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "ale_py.roms")
+    (missing,) = [line for line in stdout_of("doctor atari", 2).splitlines() if line.startswith("missing")]
+    assert "pip install 'ale-py>=0.12'" in missing
+    lines = stdout_of("doctor toy").splitlines()
+    assert {"python", "torch", "disk"} <= {line.split()[1].rstrip(":") for line in lines}
+    assert all(line.split()[0] in {"ok", "optional"} and "mujoco" not in line for line in lines)
 
 
 def test_doctor_names_the_update_engine_and_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:

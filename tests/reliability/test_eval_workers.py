@@ -1,17 +1,16 @@
 """Evaluation beside the training: the same record to the bit, also if a worker or the run ends."""
 
 import itertools
+import math
 import re
 import signal
 import time
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 import torch
 
-import rlbench.run
 from rlbench import checkpoint
 from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
@@ -27,6 +26,7 @@ from tests.forging import outcome_of
 from tests.reliability.eval_workers import program
 from tests.reliability.families import FLAT, GRID, Family
 from tests.reliability.run_one import carry, ending, epochs_of
+from tests.reliability.test_not_a_number import breaking, weight
 from tests.reliability.test_signals import heard, remaining, started, wait_for
 
 Patch = pytest.MonkeyPatch
@@ -194,23 +194,10 @@ def test_eval_worker_without_memory_halts_the_run(way: str, tmp_path: Path, monk
 
 @pytest.mark.slow
 def test_evaluations_before_a_divergence_are_recorded_as_in_process(tmp_path: Path, monkeypatch: Patch) -> None:
-    def poisoned(*arguments: Any) -> Any:
-        trainer: Any = build(*arguments)
-        run = trainer.updater.run
-
-        def spoil(first: int, count: int) -> None:
-            run(first, count)
-            if first + count == 40:
-                with torch.no_grad():
-                    next(trainer.learner.policy_net().parameters()).fill_(float("nan"))
-
-        trainer.updater.run = spoil
-        return trainer
-
-    monkeypatch.setattr(rlbench.run, "build", poisoned)
     ends = []
     for name, eval_workers in (("within", 0), ("beside", 1)):
         monkeypatch.setattr(pool, "PROGRAM", program("late"))
+        breaking(39, weight, math.nan, monkeypatch)
         with pytest.raises(RunFailed):
             carry(FLAT.spec(), tmp_path / name, runtime=within(eval_workers))
         ends.append((reason(FLAT, tmp_path / name), epochs_of(FLAT.folder(tmp_path / name))))

@@ -295,6 +295,7 @@ class TestGate:
         ("epochs.jsonl", "updated.policy_loss", math.inf),
         ("epochs.jsonl", "collected.returns", [math.nan]),
         ("epochs.jsonl", "collected.steps_per_second", math.inf),
+        *(("epochs.jsonl", "evaluated.returns", odd) for odd in ([1e300, -1e300], [math.inf, 0.0], ["1"], [], None)),
         ("epochs.jsonl", "evaluated.lengths", [-1, 1]),
         ("epochs.jsonl", "evaluated.lengths", [1]),
         ("epochs.jsonl", "evaluated.seconds", -1.0),

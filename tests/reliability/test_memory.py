@@ -23,6 +23,7 @@ from tests.conftest import Patch
 from tests.datasets.rl_unplugged_writer import Transition, shard
 from tests.datasets.test_recordings import write
 from tests.reliability.broken import words
+from tests.reliability.run_one import only_run
 
 EVALUATION = ("protocol.episodes=1", "protocol.envs=1")
 PONG = ("task.max_frames=200", "protocol.episodes=2", "protocol.envs=2")
@@ -269,8 +270,7 @@ def test_run_out_of_memory_halts_with_a_remedy_and_resumes(what: str, tmp_path: 
     assert "memory is exhausted" in done.stderr
     assert "run the same command again: it resumes" in done.stderr
     assert "Traceback" not in done.stderr
-    (spec,) = tmp_path.rglob("spec.json")
-    assert read_record(spec.parent).outcome is None
+    assert read_record(only_run(tmp_path)).outcome is None
     assert main(words(tmp_path, "--quiet")) == 0
 
 

@@ -95,10 +95,10 @@ def test_every_published_schema_is_tested() -> None:
 
 
 def test_schema_validator_reports_violations() -> None:
-    fields = {"a": {"type": ["integer", "null"], "minimum": 0}}
+    fields = {"a": {"type": ["integer", "null"], "minimum": 0}, "c": {"const": 1}}
     schema = {"type": "object", "required": ["a"], "properties": fields, "additionalProperties": False}
-    wrong: list[object] = [{}, {"a": "x"}, {"a": True}, {"a": -1}, {"a": 1, "b": 1}, []]
-    assert [bool(list(complaints(schema, value, schema))) for value in wrong] == [True] * 6
+    wrong: list[object] = [{}, {"a": "x"}, {"a": True}, {"a": -1}, {"a": 1, "b": 1}, {"a": 1, "c": 2}, []]
+    assert all(list(complaints(schema, value, schema)) for value in wrong)
     assert not list(complaints(schema, {"a": 1}, schema)) and not list(complaints(schema, {"a": None}, schema))
 
 
