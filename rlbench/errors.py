@@ -41,7 +41,7 @@ class UnknownName(UsageError):
     """A name that does not exist, with the nearest ones that do."""
 
     def __init__(self, kind: str, name: str, names: Iterable[str], *, where: str = "") -> None:
-        self.kind, self.name = kind, name
+        self.kind = kind
         prefix = f"{where}: " if where else ""
         super().__init__(f"{prefix}unknown {kind} {name!r}{suggest(name, names)}")
 

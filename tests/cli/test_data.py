@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.commands import json_of, line_of_refusal, run_command, stdout_of
-from tests.laws.source import ROOT
 
 
 @pytest.fixture
@@ -94,21 +93,6 @@ def test_import_verifies_and_names_a_data_set(own: Path, tmp_path: Path) -> None
 
 def test_download_of_a_generated_set_names_the_generate_command() -> None:
     assert "rlbench data generate rlb-hopper-medium" in line_of_refusal("data download rlb-hopper-medium")
-
-
-def test_missing_data_set_is_reported_in_one_line_with_a_remedy() -> None:
-    assert "rlbench data generate rlb-halfcheetah-medium" in line_of_refusal("data show halfcheetah-medium-v2")
-    assert "did you mean 'halfcheetah-medium-v2'" in line_of_refusal("data show halfcheetah-medum-v2")
-
-
-def test_imported_sb3_zip_generates_data(tmp_path: Path) -> None:
-    zipped, policy_file = ROOT / "tests/datasets/sb3-2.9.2-sac-pendulum.zip", tmp_path / "policy.safetensors"
-    assert "--task" in line_of_refusal(f"data import {zipped}")
-    import_policy = f"data import {zipped} --task Pendulum-v1 --output {policy_file}"
-    output = stdout_of(import_policy)
-    assert output.startswith(f"{policy_file}: plays Pendulum-v1, 3 numbers to 1, SHA-256 ")
-    assert policy_file.stat().st_size > 1000
-    assert stdout_of(import_policy) == output
 
 
 def test_list_names_the_sets_that_can_be_made() -> None:

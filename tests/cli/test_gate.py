@@ -64,12 +64,6 @@ def test_smoke_and_short_runs_enter_neither_baseline_nor_check(record_run: Recor
     assert "no finished run" in stderr_of("baseline save other.json")
 
 
-def test_check_without_a_baseline_compares_with_references(record_run: RecordRun) -> None:
-    for seed in range(3):
-        toy(record_run, 0.2, seed, noise=0.01 * seed)
-    assert "toy/dqn/Catch score: BELOW" in stderr_of("check toy", 3)
-
-
 def test_check_without_records_prints_not_run_and_exits_0() -> None:
     Path("results").mkdir()
     counts, comparison = stdout_of("check atari").splitlines()
@@ -119,54 +113,17 @@ def test_margin_is_the_smallest_drop_that_alarms(record_run: RecordRun, saved: P
 
 
 def test_another_machine_is_refused_without_other_machine(record_run: RecordRun, saved: Path) -> None:
-    content = saved.read_text(encoding="utf-8").replace("unknown processor", "another processor")
     toy(record_run, 0.9, 0)
-    parsed = json.loads(content)
-    del parsed["checksum"]
-    saved.write_text(files.seal(parsed), encoding="utf-8")
+    saved.write_text(files.seal({**files.read_sealed(saved), "machines": ["another processor"]}), encoding="utf-8")
     output = stderr_of(f"check toy --baseline {saved}")
     assert "another processor" in output and "--other-machine" in output and len(output.splitlines()) == 1
     assert main(["check", "toy", "--baseline", str(saved), "--other-machine"]) == 0
-
-
-@pytest.mark.parametrize(("text", "words"), [("{", "damaged"), ("{}", "damaged"), (None, "no such baseline")])
-def test_a_file_that_is_no_baseline_is_refused_in_one_line(text: str | None, words: str) -> None:
-    if text is not None:
-        Path("bad.json").write_text(text, encoding="utf-8")
-    output = stderr_of("check toy --baseline bad.json")
-    assert words in output and len(output.splitlines()) == 1
 
 
 def test_baseline_is_printed_and_deterministic(saved: Path) -> None:
     assert "toy/dqn/Catch  0.90 over 5" in stdout_of(f"baseline show {saved}")
     assert main(["baseline", "save", "again.json", "--results", "before"]) == 0
     assert Path("again.json").read_bytes() == saved.read_bytes()
-
-
-def test_speeds_are_compared_only_on_the_baselines_machines(record_run: RecordRun, capsys: Capture) -> None:
-    for seed in range(5):
-        toy(record_run, 0.9, seed, noise=0.01 * seed)
-    assert main(["baseline", "save", "base.json"]) == 0
-    content = json.loads(Path("base.json").read_text(encoding="utf-8"))
-    del content["checksum"]
-    own = content["machines"][0]
-    for machine, words in ((own, {"PASSED", "SLOWER"}), ("another machine", {"PASSED"})):
-        content["machines"] = [machine]
-        content["cells"][0]["speeds"] = {machine: [1e9] * 5}
-        Path("base.json").write_text(files.seal(content), encoding="utf-8")
-        for path in Path("results").rglob("epochs.jsonl"):
-            epoch_lines = [
-                {**json.loads(line), "updated": {"count": 1, "loss": 0.0, "q": 0.0}}
-                for line in path.read_text(encoding="utf-8").splitlines()
-            ]
-            path.write_text("".join(files.seal(_unsealed(line)) + "\n" for line in epoch_lines), encoding="utf-8")
-        capsys.readouterr()
-        main(["check", "toy", "--baseline", "base.json", "--other-machine", "--json"])
-        assert {f["word"] for f in json.loads(capsys.readouterr().out)["findings"]} == words
-
-
-def _unsealed(line: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in line.items() if name != "checksum"}
 
 
 @pytest.mark.parametrize(
@@ -180,7 +137,7 @@ def _unsealed(line: dict[str, object]) -> dict[str, object]:
 def test_changed_cell_of_a_baseline_is_never_passed_over(
     change: dict[str, object], code: int, words: str, saved: Path
 ) -> None:
-    content = _unsealed(json.loads(saved.read_text(encoding="utf-8")))
+    content = files.read_sealed(saved)
     content["cells"][0].update(change)
     saved.write_text(files.seal(content), encoding="utf-8")
     Path("before").rename("results")
@@ -211,19 +168,10 @@ def test_ci_systems_get_junit_and_markdown(record_run: RecordRun, saved: Path) -
     assert next(line for line in lines if line.startswith("| ❌")).startswith("| ❌ REGRESSED | toy/dqn/Catch score")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        ("check", "toyy"),
-        ("baseline", "burn", "x.json"),
-        ("check", "toy", "--alpha", "2"),
-        ("baseline", "save", "no/x.json"),
-        ("baseline", "save", "x.json", "--suite", "toyy"),
-    ],
-)
-def test_invalid_baseline_action_exits_2(line: tuple[str, ...], record_run: RecordRun) -> None:
+@pytest.mark.parametrize("line", ["check toy --alpha 2", "baseline save no/x.json"])
+def test_invalid_gate_or_baseline_exits_2(line: str, record_run: RecordRun) -> None:
     toy(record_run, 0.9, 0)
-    assert main(list(line)) == 2
+    assert stderr_of(line)
 
 
 @pytest.mark.parametrize(("level", "word"), [(0.0, "TOO EARLY"), (1.0, "TOO EARLY"), (-2000.0, "BEHIND")])

@@ -8,10 +8,8 @@ import h5py
 import pytest
 
 from rlbench.cli.app import main
-from rlbench.cli.generate import import_policy
 from rlbench.datasets import recipes
 from rlbench.datasets.policies import read_policy_file
-from rlbench.errors import UsageError
 from tests.commands import RLBENCH, json_of, line_of_refusal, run_command, run_process, stderr_of, stdout_of
 
 HOPPER = "hopper-openai_imitation-trpo_iter200"
@@ -118,14 +116,14 @@ def test_sb3_zip_is_accepted_as_a_policy(folder: Path) -> None:
 
 def test_sb3_zip_is_imported_as_a_policy_file_once(tmp_path: Path) -> None:
     target = tmp_path / "mine.safetensors"
-    output = import_policy(REAL, task="Pendulum-v1", output=target)
+    line = f"data import {REAL} --task Pendulum-v1 --output"
+    output = stdout_of(f"{line} {target}")
     assert output.startswith(f"{target}: plays Pendulum-v1, 3 numbers to 1, SHA-256 {read_policy_file(target).sha256}")
-    assert import_policy(REAL, task="Pendulum-v1", output=target) == output  # after a kill at the end of the first
+    assert stdout_of(f"{line} {target}") == output  # after a kill at the end of the first
     target.write_bytes(b"of somebody else")
-    with pytest.raises(UsageError, match="is there already"):
-        import_policy(REAL, task="Pendulum-v1", output=target)
-    with pytest.raises(UsageError, match="is not a folder"):
-        import_policy(REAL, task="Pendulum-v1", output=tmp_path / "no" / "mine.safetensors")
+    assert "is there already" in line_of_refusal(f"{line} {target}")
+    assert "is not a folder" in line_of_refusal(f"{line} {tmp_path / 'no' / target.name}")
+    assert "--task" in line_of_refusal(f"data import {REAL}")
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from rlbench.cli.resolve import IDENTITY, resolve
 from rlbench.config.offline import DiscreteOfflineConfig, OfflineConfig
 from rlbench.config.online import PolicyGradientConfig, PPOConfig
 from rlbench.config.overrides import apply_settings, parse, written
-from rlbench.errors import UnknownName, UsageError
+from rlbench.errors import UsageError
 
 PONG = ("atari", "dqn", "PongNoFrameskip-v4")
 CATCH = ("toy", "dqn", "Catch")
@@ -137,19 +137,6 @@ def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match=r"bytes\.toml: not UTF-8"):
         resolve(*PONG, config=tmp_path / "bytes.toml")
-
-
-@pytest.mark.parametrize(
-    ("cell", "nearest"),
-    [
-        (("atri", "dqn", "x"), "atari"),
-        (("atari", "dqm", "x"), "dqn"),
-        (("atari", "dqn", "PongNoFrameskp-v4"), "PongNoFrameskip-v4"),
-    ],
-)
-def test_an_unknown_name_is_refused_with_the_nearest(cell: tuple[str, str, str], nearest: str) -> None:
-    with pytest.raises(UnknownName, match=nearest):
-        resolve(*cell)
 
 
 @pytest.mark.parametrize("suite", suites.names())

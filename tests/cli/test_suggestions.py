@@ -50,9 +50,6 @@ SLIPS = {
     "data generate Hoper-v4 --policy hopper-openai_imitation-trpo_iter500 --steps 10 --name rlb-x": "'Hopper-v4'",
     # fields, and what they can be
     "run toy dqn --task Catch --dry-run --set algo.lrr=1": "unknown field 'lrr'; did you mean 'lr'?",
-    "run toy dqn --task Catch --dry-run --set algoo.lr=1": "unknown field 'algoo.lr'; did you mean 'algo.lr'",
-    "show atari dqn PongNoFrameskip-v4 --set algo.torso=natur": "unknown choice 'natur'; did you mean 'nature'?",
-    "show atari dqn PongNoFrameskip-v4 --set task.env=gymnasum": "unknown choice 'gymnasum'; did you mean 'gymnasium'?",
     "show toy dqn Catch --config setings.toml": "did you mean 'settings.toml'?",
     # data sets
     "run offline cql --dataset hopper-medum-v2": "unknown data set 'hopper-medum-v2'; did you mean 'hopper-medium-v2'",

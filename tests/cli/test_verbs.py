@@ -1,34 +1,18 @@
 """The output of each reading command."""
 
-import csv
-import io
 import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from rlbench import suites
-from rlbench.cli import doctor
 from rlbench.cli.status import duration
 from rlbench.report.reference_table import DATA
 from tests.commands import HEARING, json_of, line_of_refusal, run_command, stderr_of, stdout_of
 from tests.conftest import RecordRun
 from tests.forging import locked
-
-
-def test_table_atari_lists_every_documented_cell() -> None:
-    rows = list(csv.DictReader(io.StringIO(stdout_of("table atari --format csv"))))
-    assert len(rows) == 56
-    assert {row["verdict"] for row in rows} == {"NOT RUN"}
-    assert len({(row["algorithm"], row["task"]) for row in rows}) == 56
-
-
-@pytest.mark.parametrize("suite", ["offline", "mujoco", "goals", "toy", "all"])
-def test_every_suite_has_a_table(suite: str) -> None:
-    assert json_of(f"table {suite} --json")["cells"]
 
 
 def test_table_shows_only_the_selected_cells(record_run: RecordRun) -> None:
@@ -188,31 +172,6 @@ def test_status_watches_until_it_is_interrupted(record_run: RecordRun, tmp_path:
 )
 def test_durations_are_formatted(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text
-
-
-def test_doctor_has_a_line_for_everything_and_succeeds_here() -> None:
-    lines = stdout_of("doctor").splitlines()
-    names = {line.split(":")[0].split("  ")[-1].strip() for line in lines}
-    assert {"python", "torch", "device", "gymnasium", "ale roms", "mujoco", "c++ compiler", "disk", "memory"} <= names
-    assert all(line.split()[0] in {"ok", "optional"} for line in lines)
-
-
-def test_doctor_of_a_suite_checks_only_its_requirements() -> None:
-    findings = json_of("doctor toy --json")["findings"]
-    assert not {"ale roms", "mujoco"} & {finding["what"] for finding in findings}
-
-
-def test_doctor_names_the_remedy_of_what_is_missing_and_exits_2(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = doctor._try_import
-
-    def without(name: str) -> ModuleType | str:
-        return "ModuleNotFoundError: No module named 'ale_py'" if name == "ale_py.roms" else usual(name)
-
-    monkeypatch.setattr(doctor, "_try_import", without)
-    lines = stdout_of("doctor atari", 2).splitlines()
-    (missing,) = [line for line in lines if line.startswith("missing")]
-    assert "pip install 'ale-py>=0.12'" in missing
-    assert run_command("doctor toy")[0] == 0
 
 
 def test_the_schema_of_run_fits_what_run_prints() -> None:

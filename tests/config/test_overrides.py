@@ -12,7 +12,7 @@ from rlbench import suites
 from rlbench.config.canonical import fields
 from rlbench.config.overrides import Setting, apply_settings, flatten, parse
 from rlbench.config.run import Spec
-from rlbench.errors import UnknownName, UsageError
+from rlbench.errors import UsageError
 
 PONG = suites.spec("atari", "dqn", "PongNoFrameskip-v4")
 CATCH = suites.spec("toy", "dqn", "Catch")
@@ -154,12 +154,6 @@ def test_fields_that_contradict_each_other_are_refused_naming_what_was_set() -> 
 
 def test_fields_that_contradict_each_other_only_on_the_way_are_not_refused() -> None:
     assert apply_settings(PONG, [parse("protocol.envs=20"), parse("protocol.episodes=20")]).protocol.envs == 20
-
-
-def test_an_unknown_name_knows_what_it_is() -> None:
-    with pytest.raises(UnknownName) as caught:
-        apply_settings(PONG, [parse("algo.lrr=1")])
-    assert (caught.value.kind, caught.value.name, caught.value.exit_code) == ("field", "lrr", 2)
 
 
 def test_choosing_a_part_starts_from_its_defaults_and_choosing_it_again_keeps_it() -> None:

@@ -1,8 +1,6 @@
 """Policy files: their actions, and invalid files."""
 
 import math
-import subprocess
-import sys
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -11,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rlbench.datasets.policies import MAX_BYTES, Policy, parse_policy, read_policy_file, serialize
+from rlbench.datasets.policies import Policy, parse_policy, read_policy_file, serialize
 from rlbench.datasets.recipes import POLICIES, RECIPES
 from rlbench.errors import RefusedFile, UsageError
 
@@ -198,33 +196,14 @@ def test_invalid_safetensors_is_refused(raw: bytes) -> None:
         parse_policy(raw, "x")
 
 
-def test_a_file_is_read_with_its_checksum_and_never_when_it_is_huge(tmp_path: Path) -> None:
+def test_a_file_is_read_with_its_checksum(tmp_path: Path) -> None:
     path, raw = tmp_path / "p.safetensors", serialize(arrays(), FACTS)
     path.write_bytes(raw)
     assert read_policy_file(path).sha256 == sha256(raw).hexdigest()
     with pytest.raises(RefusedFile, match=r"nowhere.*: cannot be read"):
         read_policy_file(tmp_path / "nowhere.safetensors")
-    with path.open("r+b") as file:
-        file.truncate(MAX_BYTES + 1)
-    with pytest.raises(RefusedFile, match="bytes, 67,108,864 are allowed"):
-        read_policy_file(path)
 
 
-@pytest.mark.slow
-def test_equal_contents_give_equal_bytes_in_every_process() -> None:
-    code = (
-        "import hashlib, numpy as np; from rlbench.datasets.policies import serialize; "
-        "facts = {name: name for name in set('abcdefgh')}; "
-        "arrays = {name: np.full(3, ord(name), np.float32) for name in set('xyz')}; "
-        "print(hashlib.sha256(serialize(arrays, facts)).hexdigest())"
-    )
-    metadata = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": "."},
-            capture_output=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(metadata) == 1
+def test_equal_contents_give_equal_bytes_in_any_order() -> None:
+    backwards = serialize(dict(reversed(arrays().items())), dict(reversed(FACTS.items())))
+    assert backwards == serialize(arrays(), FACTS)

@@ -58,13 +58,3 @@ def test_tables_have_dataset_return_columns_only_if_a_return_is_known(tmp_path: 
     assert "| 6.8 | 20.5 | 20 |" in row
     first = next(c for c in json.loads(to_json(offline))["cells"] if c["task"] == "PongNoFrameskip-v4")
     assert (first["behaviour"], first["expert"]) == (6.8, 20.5)
-
-
-def test_seeds_on_different_files_of_one_name_are_not_repeats_of_each_other(
-    record_run: RecordRun, results: Path
-) -> None:
-    for seed, digest in enumerate("aba"):
-        data = {"name": "rlb-halfcheetah-medium", "sha256": digest * 64}
-        record_run([100.0 * seed], suite="offline", algo="il", task="rlb-halfcheetah-medium", seed=seed, data=data)
-    score = cells(results, "HalfCheetah-v4", "rlb-halfcheetah-medium")["il"].measured
-    assert (score.n, score.scores) == (2, (0.0, 200.0))

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from rlbench.errors import UnknownName
 from rlbench.report.provenance import cells_of, provenance_document, provenance_text
 from rlbench.report.verdict import MIN_SEEDS, MIN_SEEDS_RULE
 from tests.commands import json_of, stdout_of
@@ -46,19 +45,6 @@ def test_every_documented_number_of_a_cell_is_in_the_json() -> None:
     assert all(other["source"] and other["protocol_source"] for other in cell["others"])
     (entry,) = json.loads(json.dumps(provenance_document(cells_of("mujoco", "ddpg", "Humanoid-v4"))))["cells"]
     assert entry["note_sources"] == ["examples/mujoco/benchmark/Humanoid-v3/result.json@63f0e9a0fb5b"]
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (("atarri", "dqn", "Pong"), "unknown suite 'atarri'; did you mean 'atari'?"),
-        (("atari", "dqnn", "Pong"), "unknown algorithm 'dqnn'; did you mean 'dqn'"),
-        (("atari", "dqn", "PongNoFrameskip"), "did you mean 'PongNoFrameskip-v4'"),
-    ],
-)
-def test_unknown_name_is_refused_in_one_line_with_the_nearest_names(names: tuple[str, str, str], message: str) -> None:
-    with pytest.raises(UnknownName, match=message.replace("?", r"\?")):
-        cells_of(*names)
 
 
 def test_show_documented_prints_the_provenance() -> None:

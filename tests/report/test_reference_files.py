@@ -151,11 +151,6 @@ def test_table_show_and_check_accept_references(file: Path, monkeypatch: pytest.
     assert main(["plot", "mujoco", "--task", "Hopper-v4", "--algo", "sac", "--output", figure, *options]) == 0
 
 
-def test_chosen_reference_applies_to_one_command(file: Path) -> None:
-    assert "Ours2026" in stdout_of(["show", "mujoco", "sac", "Hopper-v4", "--documented", "--references", str(file)])
-    assert "Ours2026" not in stdout_of(["show", "mujoco", "sac", "Hopper-v4", "--documented"])
-
-
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [

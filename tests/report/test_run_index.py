@@ -84,11 +84,6 @@ def test_differing_settings_of_a_run_are_named(record_run: RecordRun, results: P
     assert differences(only(results).variants[0]) == ["algo.lr=0.1", "task.sticky=0.25"]
 
 
-def test_a_smoke_run_belongs_to_no_cell(record_run: RecordRun, results: Path) -> None:
-    record_run([1.0], sets=["smoke=true"])
-    assert gather(results) == {}
-
-
 def test_complete_run_replaces_a_short_one_of_its_seed(record_run: RecordRun, results: Path) -> None:
     record_run([1.0], seed=0)
     record_run([1.0], seed=0, sets=["budget.steps=300000"])
@@ -152,12 +147,6 @@ def test_texts_of_a_record_are_one_printable_line(record_run: RecordRun, results
     folder = record_run([1.0], status="failed")
     reseal(folder / "outcome.json", lambda outcome: outcome.update(reason="two\nlines \x1b[31mred"))
     assert only(results).failed[0].reason == "two lines ?[31mred"
-
-
-def test_a_results_folder_may_be_moved(record_run: RecordRun, tmp_path: Path) -> None:
-    record_run([1.0])
-    shutil.move(tmp_path / "results", tmp_path / "elsewhere")
-    assert len(only(tmp_path / "elsewhere").complete) == 1
 
 
 def offline_run(record_run: RecordRun, file: str, **changes: object) -> Path:

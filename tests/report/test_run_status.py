@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from rlbench import suites
-from rlbench.records.locks import is_locked
 from rlbench.records.store import Store, read_record
 from rlbench.report.run_index import run_status, run_statuses
 from tests.commands import stdout_of
@@ -48,22 +47,6 @@ def test_locked_run_is_running_with_an_eta(record_run: RecordRun, results: Path)
     (released,) = run_statuses(results)
     assert (running.state, released.state) == ("running", "interrupted")
     assert running.eta_seconds == pytest.approx(98, abs=5)  # 100,000 steps a second, 9,800,000 to go
-
-
-def test_reading_the_status_leaves_the_lock_free(record_run: RecordRun, results: Path) -> None:
-    folder = record_run([1.0], status=None)
-    assert not is_locked(folder)
-    store = locked(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), results)
-    assert is_locked(folder)
-    store.release()
-
-
-def test_damaged_record_is_listed_among_the_others(record_run: RecordRun, results: Path) -> None:
-    (record_run([1.0], seed=0) / "outcome.json").write_text("{", encoding="utf-8")
-    record_run([1.0], seed=1)
-    damaged, done = run_statuses(results)
-    assert (damaged.state, done.state) == ("damaged", "done")
-    assert "outcome.json" in damaged.reason
 
 
 def test_status_of_a_run_stopped_between_epochs_has_its_saved_steps(record_run: RecordRun, results: Path) -> None:

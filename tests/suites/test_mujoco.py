@@ -21,7 +21,7 @@ from rlbench.config.online import (
 )
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.envs.base import Box
-from rlbench.errors import UnknownName, UsageError
+from rlbench.errors import UsageError
 
 NINE = (
     "Ant", "HalfCheetah", "Hopper", "Walker2d", "Swimmer", "Humanoid", "Reacher", "InvertedPendulum",
@@ -135,13 +135,6 @@ def test_star_matches_the_tasks_that_the_algorithm_can_play() -> None:
 def test_actions_of_the_wrong_kind_are_refused_at_look_up(algorithm: str, task: str) -> None:
     with pytest.raises(UsageError, match=r"cannot play .*it plays (Pendulum|Catch)"):
         suites.spec("toy", algorithm, task)
-
-
-def test_a_task_that_is_not_of_mujoco_is_refused_at_look_up() -> None:
-    with pytest.raises(UnknownName, match="HalfCheetah"):
-        suites.spec("mujoco", "sac", "HalfCheeta-v4")
-    with pytest.raises(UnknownName):
-        suites.spec("mujoco", "sac", "CartPole-v1")
 
 
 @pytest.mark.parametrize(

@@ -80,20 +80,6 @@ def test_globs_name_tasks_and_a_star_the_documented_ones() -> None:
         suites.matching("atari", ("Pong",))
 
 
-@pytest.mark.parametrize(
-    ("words", "suggestion"),
-    [
-        (("atary", "dqn", "PongNoFrameskip-v4"), "atari"),
-        (("atari", "dqnn", "PongNoFrameskip-v4"), "dqn"),
-        (("atari", "dqn", "PongNoFrameskp-v4"), "PongNoFrameskip-v4"),
-        (("toy", "dqn", "Cath"), "Catch"),
-    ],
-)
-def test_an_unknown_name_is_refused_with_the_nearest(words: tuple[str, str, str], suggestion: str) -> None:
-    with pytest.raises(UnknownName, match=f"did you mean '{suggestion}'"):
-        suites.spec(*words)
-
-
 def test_identity_is_stable_and_independent_of_the_seed() -> None:
     """Literal: committed records are found by these."""
     pong = suites.spec("atari", "dqn", "PongNoFrameskip-v4")
