@@ -1,12 +1,10 @@
 """``rlbench eval --policy``: policies of Stable-Baselines3, TorchScript and ONNX, and invalid files."""
 
-import io
 import json
 import os
 import subprocess
 import sys
 import time
-import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,6 +24,7 @@ from rlbench.evaluation import model_process
 from rlbench.evaluation.model_process import ModelClient, ModelFormat
 from tests.commands import line_of_refusal, run_command, stdout_of
 from tests.laws.source import ROOT
+from tests.zips import torch_zip, zip_of
 
 FILES = ROOT / "tests/datasets/sb3"
 MODELS = ROOT / "tests/datasets/onnx"
@@ -68,11 +67,7 @@ class Nature(nn.Module):
 
 
 def zipped(path: Path, state: dict[str, Tensor]) -> Path:
-    weights = io.BytesIO()
-    torch.save(state, weights)
-    with zipfile.ZipFile(path, "w") as file:
-        file.writestr("data", "{}")
-        file.writestr("policy.pth", weights.getvalue())
+    path.write_bytes(zip_of({"data": "{}", "policy.pth": torch_zip(state)}))
     return path
 
 

@@ -13,6 +13,7 @@ import pytest
 from rlbench.cli.app import main
 from rlbench.curves import formats
 from tests.commands import stderr_of, stdout_of
+from tests.zips import zip_of
 
 HEAD = "task,seed,step,return\n"
 GOOD = HEAD + "Hopper-v4,0,1,2\n"
@@ -111,11 +112,8 @@ class Bomb:
         return (os.mkdir, ("code-was-run",))
 
 
-def npz(content: bytes, name: str = "results.npy") -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(name, content)
-    return file.getvalue()
+def npz(content: bytes) -> bytes:
+    return zip_of({"results.npy": content}, zipfile.ZIP_DEFLATED)
 
 
 def objects() -> bytes:

@@ -21,16 +21,10 @@ from rlbench.datasets.policies import Policy, parse_policy
 from rlbench.datasets.sb3_import import convert_sb3
 from rlbench.datasets.torchfile import tensors
 from rlbench.errors import RefusedFile
+from tests.zips import replaced, torch_zip, zip_of
 
 REAL = Path(__file__).parent / "sb3-2.9.2-sac-pendulum.zip"
 START = np.zeros(1, np.int64)
-
-
-def saved(state: object) -> bytes:
-    """The bytes that ``torch.save`` writes."""
-    file = io.BytesIO()
-    torch.save(state, file)
-    return file.getvalue()
 
 
 def actor(prefix: str, sizes: tuple[int, ...], *, last: str | None = None) -> dict[str, torch.Tensor]:
@@ -52,26 +46,16 @@ PPO = {
 
 def zipped(folder: Path, state: Mapping[str, object] | bytes, data: object = None) -> Path:
     """A zip as ``save`` lays it out."""
-    path = folder / "model.zip"
-    with zipfile.ZipFile(path, "w") as file:
-        file.writestr("data", json.dumps({"policy_kwargs": {}} if data is None else data))
-        file.writestr("policy.pth", state if isinstance(state, bytes) else saved(OrderedDict(state)))
-        file.writestr("_stable_baselines3_version", "2.9.2")
-    return path
+    weights = state if isinstance(state, bytes) else torch_zip(OrderedDict(state))
+    text = json.dumps({"policy_kwargs": {}} if data is None else data)
+    members = {"data": text, "policy.pth": weights, "_stable_baselines3_version": "2.9.2"}
+    (folder / "model.zip").write_bytes(zip_of(members))
+    return folder / "model.zip"
 
 
 def converted(path: Path) -> Policy:
     """The policy that a zip becomes."""
     return parse_policy(convert_sb3(path, task="Small-v0"), str(path))
-
-
-def replaced(raw: bytes, name: str, content: bytes) -> bytes:
-    """A zip with one member changed."""
-    archive = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(raw)) as old, zipfile.ZipFile(archive, "w") as new:
-        for info in old.infolist():
-            new.writestr(info.filename, content if info.filename.endswith(name) else old.read(info))
-    return archive.getvalue()
 
 
 def test_actor_of_an_sb3_zip_acts_like_sb3() -> None:
@@ -158,9 +142,7 @@ def test_other_zip_is_refused(tmp_path: Path) -> None:
         if content is not None:
             path.write_bytes(content)
         if members:
-            with zipfile.ZipFile(path, "w") as file:
-                for name, member in members.items():
-                    file.writestr(name, member)
+            path.write_bytes(zip_of(members))
         with pytest.raises(RefusedFile, match=why):
             convert_sb3(path, task="Small-v0")
 
@@ -184,7 +166,7 @@ def test_tensors_equal_those_saved_by_torch() -> None:
         empty=torch.zeros(0, 3),
         parameter=torch.nn.Parameter(torch.ones(2)),
     )
-    state_back = tensors(saved(state), "x")
+    state_back = tensors(torch_zip(state), "x")
     assert state_back.keys() == state.keys()
     for name, array in state_back.items():
         np.testing.assert_array_equal(array, state[name].detach().numpy())
@@ -193,7 +175,7 @@ def test_tensors_equal_those_saved_by_torch() -> None:
 
 def test_module_state_is_read_without_its_metadata() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Tanh(), torch.nn.Linear(2, 1))
-    state_back = tensors(saved(module.state_dict()), "x")
+    state_back = tensors(torch_zip(module.state_dict()), "x")
     assert {name: array.shape for name, array in state_back.items()} == {
         k: tuple(v.shape) for k, v in module.state_dict().items()
     }
@@ -221,7 +203,7 @@ def test_a_pickle_that_calls_something_is_refused_by_name_and_never_run(
     witness.write_text("alive")
     command = f"rm {witness}" if name == "system" else f"__import__('os').unlink({str(witness)!r})"
     program = pickle.dumps({"x": Hostile(function, str(witness) if name == "unlink" else command)}, protocol)
-    raw = replaced(saved(OrderedDict(PPO)), "data.pkl", program)
+    raw = replaced(torch_zip(OrderedDict(PPO)), "data.pkl", program)
     with pytest.raises(RefusedFile, match=rf"holds (the pickle step|[a-z_]+\.{name})") as caught:
         convert_sb3(zipped(tmp_path, raw), task="Small-v0")
     assert witness.read_text() == "alive" and "never run" in str(caught.value)
@@ -256,10 +238,10 @@ def test_a_pickle_that_calls_something_is_refused_by_name_and_never_run(
 )
 def test_a_pickle_that_makes_no_tensors_is_refused(program: bytes, why: str) -> None:
     with pytest.raises(RefusedFile, match=why):
-        tensors(replaced(saved({"a": torch.ones(2)}), "data.pkl", program), "x")
+        tensors(replaced(torch_zip({"a": torch.ones(2)}), "data.pkl", program), "x")
 
 
-ONES = saved(OrderedDict(a=torch.ones(4)))
+ONES = torch_zip(OrderedDict(a=torch.ones(4)))
 
 
 def resized(shape: bytes) -> bytes:
@@ -282,7 +264,7 @@ def in_the_old_format() -> bytes:
         *[(resized(size), "not a zip of tensors") for size in (b"K\x05", b"J\xff\xff\xff\x7f", b"J\xff\xff\xff\xff")],
         (replaced(ONES, "data/0", b"\0" * 12), r"record size \(12 bytes\)"),
         (ONES.replace(torch.ones(4).numpy().tobytes(), b"\x01" + torch.ones(4).numpy().tobytes()[1:]), "Bad CRC-32"),
-        (saved(OrderedDict(a=torch.ones(1).expand(10**12))), "reaches beyond its numbers"),
+        (torch_zip(OrderedDict(a=torch.ones(1).expand(10**12))), "reaches beyond its numbers"),
         (in_the_old_format(), "not a zip of tensors"),
     ],
     ids=["beyond its storage", "far beyond", "negative", "other length", "flipped bit", "huge integer", "old format"],
@@ -295,17 +277,17 @@ def test_damaged_numbers_are_refused(raw: bytes, why: str) -> None:
 def test_oversized_storage_is_refused_before_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     one = torch.ones(250)
     monkeypatch.setattr(torchfile, "MAX_UNPACKED_BYTES", 2000)
-    assert tensors(saved(OrderedDict(a=one)), "x")["a"].sum() == 250
+    assert tensors(torch_zip(OrderedDict(a=one)), "x")["a"].sum() == 250
     for state in (OrderedDict(a=torch.ones(500)), OrderedDict(a=one, b=one[:], c=one[:])):
         with pytest.raises(RefusedFile, match="holds more than 2,000 bytes"):
-            tensors(saved(state), "x")
+            tensors(torch_zip(state), "x")
     monkeypatch.setattr(torchfile, "MAX_PICKLE_BYTES", 10)
     with pytest.raises(RefusedFile, match=r"data.pkl has [\d,]+ bytes, 10 are allowed"):
-        tensors(saved(OrderedDict(a=torch.ones(1))), "x")
+        tensors(torch_zip(OrderedDict(a=torch.ones(1))), "x")
 
 
 def test_a_pickle_that_nests_one_tuple_into_itself_is_refused_before_anything_hashes_it() -> None:
     doubled = b"".join(b"h" + bytes([i]) + b"h" + bytes([i]) + b"\x86q" + bytes([i + 1]) for i in range(60))
     program = b"\x80\x02}K\x01\x85q\x00" + doubled + b"K\x01s."
     with pytest.raises(RefusedFile, match="a tuple or dictionary that is used twice"):
-        tensors(replaced(saved({"a": torch.ones(2)}), "data.pkl", program), "x")
+        tensors(replaced(torch_zip({"a": torch.ones(2)}), "data.pkl", program), "x")

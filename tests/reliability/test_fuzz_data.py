@@ -35,6 +35,7 @@ from rlbench.datasets import (
 from tests.commands import run_command
 from tests.reliability.odd import DEEP, Fuzzed, changes, damaged, only_refusals, spelled, written
 from tests.slow import slow_but
+from tests.zips import replaced, torch_zip, zip_of
 
 CORPUS = Path(__file__).parent / "corpus" / "schema-1"
 FLAT = CORPUS / "rlb-corpus.hdf5"
@@ -156,18 +157,7 @@ def header() -> dict[str, object]:
 
 @cache
 def saved() -> bytes:
-    """The bytes that ``torch.save`` writes for two tensors."""
-    file = io.BytesIO()
-    torch.save({"action_net.weight": torch.ones(2, 3), "action_net.bias": torch.zeros(2)}, file)
-    return file.getvalue()
-
-
-def rezipped(program: bytes) -> bytes:
-    zip_file = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(saved())) as old, zipfile.ZipFile(zip_file, "w") as new:
-        for info in old.infolist():
-            new.writestr(info.filename, program if info.filename.endswith("data.pkl") else old.read(info))
-    return zip_file.getvalue()
+    return torch_zip({"action_net.weight": torch.ones(2, 3), "action_net.bias": torch.zeros(2)})
 
 
 @cache
@@ -182,10 +172,7 @@ def torched(example: bytes) -> None:
 
 def zipped(example: tuple[str, bytes]) -> None:
     data, state = example
-    with written("x.zip") as path:
-        with zipfile.ZipFile(path, "w") as file:
-            file.writestr("data", spelled(data))
-            file.writestr("policy.pth", state)
+    with written("x.zip", zip_of({"data": spelled(data), "policy.pth": state})) as path:
         only_refusals(lambda: sb3_import.convert_sb3(path, task="Small-v0"))
 
 
@@ -259,7 +246,9 @@ FUZZED = {
     "contents of recorded play": Fuzzed(st.deferred(set_contents), check_recording, few=25),
     "headers of policies": Fuzzed(st.deferred(lambda: changes(header()).map(safetensors)), policy),
     "bytes of policies": Fuzzed(st.deferred(lambda: damaged(POLICY.read_bytes())), policy),
-    "pickles": Fuzzed(st.deferred(lambda: damaged(pickled()).map(rezipped)), torched),
+    "pickles": Fuzzed(
+        st.deferred(lambda: damaged(pickled()).map(lambda raw: replaced(saved(), "data.pkl", raw))), torched
+    ),
     "bytes of zips": Fuzzed(st.deferred(lambda: damaged(saved())), torched),
     "zips of policies": Fuzzed(
         st.tuples(

@@ -8,7 +8,6 @@ import io
 import json
 import os
 import pickle
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from tests.commands import refusal_of, run_command
 from tests.forging import locked
 from tests.reliability.odd import sealed
 from tests.reliability.test_fuzz_data import CORPUS, framed, segmented
+from tests.zips import torch_zip, zip_of
 
 Words = list[str]
 
@@ -53,9 +53,7 @@ def canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def torched(canary: Path) -> bytes:
-    file = io.BytesIO()
-    torch.save({"a": Evil(canary)}, file)
-    return file.getvalue()
+    return torch_zip({"a": Evil(canary)})
 
 
 def spec() -> Spec:
@@ -113,11 +111,7 @@ def raw_file(name: str, raw: bytes, *words: str) -> Words:
 
 
 def zipped(policy: bytes, data: bytes = b"{}", **more: bytes) -> Words:
-    with zipfile.ZipFile("evil.zip", "w") as file:
-        file.writestr("data", data)
-        file.writestr("policy.pth", policy)
-        for name, content in more.items():
-            file.writestr(name, content)
+    Path("evil.zip").write_bytes(zip_of({"data": data, "policy.pth": policy, **more}))
     return ["data", "import", "evil.zip", "--task", "HalfCheetah-v4"]
 
 

@@ -26,6 +26,7 @@ from rlbench.report import pages, parity, reference_files, sources, tables
 from rlbench.report.parity import Parity
 from rlbench.report.reference_table import CellKey
 from tests.commands import json_of, refusal_of, run_command, stderr_of, stdout_of
+from tests.zips import zip_of
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
@@ -84,11 +85,8 @@ def line(**fields: object) -> str:
 def npz(header: str, method: int = zipfile.ZIP_STORED) -> bytes:
     raw, results = header.encode().ljust(117) + b"\n", io.BytesIO()
     np.save(results, np.ones((1, 1)))
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", method) as members:
-        members.writestr("timesteps.npy", b"\x93NUMPY\x01\x00" + len(raw).to_bytes(2, "little") + raw + b"12345678")
-        members.writestr("results.npy", results.getvalue())
-    return file.getvalue()
+    steps = b"\x93NUMPY\x01\x00" + len(raw).to_bytes(2, "little") + raw + b"12345678"
+    return zip_of({"timesteps.npy": steps, "results.npy": results.getvalue()}, method)
 
 
 def npz_of_shape(shape: str) -> bytes:
@@ -100,14 +98,6 @@ def damaged(method: int) -> bytes:
     place = raw.find(b"timesteps.npy") + len("timesteps.npy") + 12
     raw[place : place + 8] = b"\xff" * 8
     return bytes(raw)
-
-
-def crowded() -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as members:
-        for number in range(1_001):
-            members.writestr(f"{number}.npy", b"")
-    return file.getvalue()
 
 
 def scores(array: object, tasks: object) -> bytes:
@@ -135,7 +125,10 @@ IMPORTS: dict[str, tuple[str | bytes, str]] = {
     "damaged bzip2": (damaged(zipfile.ZIP_BZIP2), "not an npz file"),
     "an array larger than memory": (npz_of_shape("(10000000000000000,)"), "not an npz file"),
     "an array larger than any": (npz_of_shape("(100000000000000000000,)"), "not an npz file"),
-    "a thousand and one arrays": (crowded(), "unpacks to 0 bytes in 1,001 arrays, 268,435,456 in 1,000 are allowed"),
+    "a thousand and one arrays": (
+        zip_of({f"{number}.npy": b"" for number in range(1_001)}),
+        "unpacks to 0 bytes in 1,001 arrays, 268,435,456 in 1,000 are allowed",
+    ),
     "an array of no size": (npz_of_shape("(True,)"), "not an npz file"),
     "evaluations of two data sets": (line(data="a") + "\n" + line(steps=2, data="b"), "line 2 is of another library"),
     "rows without columns": (scores(np.empty((2**40, 0)), []), "has 1,099,511,627,776 scores"),

@@ -33,6 +33,7 @@ from tests.commands import refusal_of, run_command, run_process, stderr_of, stdo
 from tests.conftest import Capture, Patch
 from tests.laws.source import ROOT
 from tests.reliability.test_hostile import raw_file as write
+from tests.zips import zip_of
 
 
 def linked(folder: Path) -> None:
@@ -81,11 +82,7 @@ def test_rom_folder_is_used_silently_or_refused(
 
 
 def archive(data: bytes, method: int = zipfile.ZIP_DEFLATED) -> bytes:
-    raw = io.BytesIO()
-    with zipfile.ZipFile(raw, "w", method) as file:
-        file.writestr("data", data)
-        file.writestr("policy.pth", b"")
-    return raw.getvalue()
+    return zip_of({"data": data, "policy.pth": b""}, method)
 
 
 def member(method: int) -> bytes:
@@ -123,8 +120,7 @@ def negative_rows() -> list[str]:
 
 
 def evaluations(header: str) -> list[str]:
-    with zipfile.ZipFile("e.npz", "w") as file:
-        file.writestr("timesteps.npy", npy(header.encode()))
+    Path("e.npz").write_bytes(zip_of({"timesteps.npy": npy(header.encode())}))
     return ["import", "e.npz", "--as", "mujoco/sac", "--task", "Hopper-v4", "--results", "out"]
 
 
