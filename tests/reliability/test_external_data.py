@@ -148,20 +148,33 @@ def inflating(group: h5py.Group, _: Path) -> None:
     rewards.id.write_direct_chunk((0,), zlib.compress(bytes(2**16)))
 
 
-def twice_deflated(group: h5py.Group, _: Path) -> None:
+def twice_filtered(group: h5py.Group, _: Path, second: str) -> None:
+    """A second filter behind gzip, which hides the size of a chunk."""
     plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plan.set_chunk((ROWS,))
     plan.set_deflate(9)
-    group.create_dataset("rewards", data=np.ones(ROWS, "f4"), chunks=(ROWS,), compression="gzip", dcpl=plan)
+    getattr(plan, second)()
+    space = h5py.h5s.create_simple((ROWS,))
+    h5py.h5d.create(group.id, b"rewards", h5py.h5t.IEEE_F32LE, space, plan)
 
 
 LARGE = dict.fromkeys([nested, one_chunk, partial(one_chunk, rows=2**13, by="lzf")], "holds numbers that take")
-INFLATING = {inflating: "rewards: a chunk holds more than its 16 bytes", twice_deflated: "otherwise than once by gzip"}
+INFLATING = {inflating: "rewards: a chunk holds more than its 16 bytes"} | {
+    partial(twice_filtered, second=name): "otherwise than once by gzip" for name in ("set_deflate", "set_shuffle")
+}
 
 
 @pytest.mark.parametrize(("way", "says"), (LARGE | INFLATING).items())
 def test_numbers_beyond_the_memory_are_refused(way: Way, says: str, tmp_path: Path) -> None:
     with pytest.raises(RefusedFile, match=says):
         loader.load_dataset(minari(tmp_path, way), max_bytes=2**20)
+
+
+def test_chunks_that_compression_enlarges_are_read(tmp_path: Path) -> None:
+    def small(group: h5py.Group, _: Path) -> None:
+        group.create_dataset("rewards", data=np.ones(ROWS, "i1"), chunks=(1,), compression="gzip", fletcher32=True)
+
+    assert loader.load_dataset(minari(tmp_path, small), max_bytes=2**20).reward.tolist()
 
 
 def test_a_text_that_claims_gigabytes_is_not_read(tmp_path: Path) -> None:
