@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic, sleep
 from typing import Final
 
@@ -26,6 +27,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from rlbench import disk
 from rlbench.errors import BrokenEnvironment, ResourceExhausted, RunFailed
 from rlbench.ops.state_dict import State, module_state, subtree, tensors
 from rlbench.records.types import Evaluated
@@ -89,11 +91,11 @@ class EvalWorker:
         """Send the ``policy``, weights ``[...]`` by name, to this idle worker."""
         self.epoch, self.games, self.silent_seconds, self._last_poll = epoch, 0, 0.0, monotonic()
         groups = {"policy": policy, "scale": self._scale}
+        content = save({f"{group}.{n}": value for group, part in groups.items() for n, value in part.items()})
+        with disk.writing(Path("policy of an evaluation worker")):
+            self._weights.truncate(len(content))  # fails where a file may not be as large
         self._weights.seek(0)
-        self._weights.write(
-            save({f"{group}.{n}": value for group, part in groups.items() for n, value in part.items()})
-        )
-        self._weights.truncate()
+        self._weights.write(content)
         with suppress(BrokenPipeError):  # of a dead worker, as the next poll finds
             os.write(self.requests, b"%d\n" % epoch)
 

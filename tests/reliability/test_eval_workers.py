@@ -26,6 +26,7 @@ from tests.forging import outcome_of
 from tests.reliability.eval_workers import program
 from tests.reliability.families import FLAT, GRID, Family
 from tests.reliability.run_one import carry, ending, epochs_of
+from tests.reliability.test_disk import no_file_beyond
 from tests.reliability.test_not_a_number import breaking, weight
 from tests.reliability.test_signals import heard, remaining, started, wait_for
 
@@ -190,6 +191,14 @@ def test_eval_worker_without_memory_halts_the_run(way: str, tmp_path: Path, monk
     monkeypatch.undo()
     carry(FLAT.spec(), tmp_path, runtime=within(0))
     assert read_status(tmp_path) == "done"
+
+
+def test_policy_beyond_the_file_size_limit_halts_the_run(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(pool, "PROGRAM", ("-c", "input()"))
+    worker = pool.EvalWorker(pool.WorkerConfig(spec="", threads=1, scale={}))
+    with no_file_beyond(1_000), pytest.raises(ResourceExhausted, match="raise `ulimit -f`"):
+        worker.send(0, {"weight": torch.zeros(300)})
+    worker.close()
 
 
 @pytest.mark.slow
