@@ -33,7 +33,7 @@ from rlbench.report.verdict import DECIDED, MAX_MORE_SEEDS
 from rlbench.sweep.events import Ending
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 CODES = {"failed": 5, "halted": 5, "crashed": 5, "refused": 2}
 """Exit code of each status; of any other status it is 0."""
@@ -158,9 +158,13 @@ def print_endings(endings: Sequence[Ending], decisions: list[dict[str, object]],
     lines = sentences([*summary(endings, rows), *verdicts], terminal_width())
     if lines or json:
         print_result({"runs": rows, **({"decisions": decisions} if decisions else {})}, "\n".join(lines), json=json)
-    for row in rows:
-        if row["status"] == "refused":
-            print_error(str(row["reason"]))
+    print_reasons(ending for ending in endings if ending.status == "refused")
+
+
+def print_reasons(endings: Iterable[Ending]) -> None:
+    """Print the reason of each run on stderr."""
+    for ending in endings:
+        print_error(ending.reason)
 
 
 def summary(endings: Sequence[Ending], rows: Sequence[dict[str, object]]) -> list[str]:

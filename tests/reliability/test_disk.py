@@ -20,7 +20,7 @@ from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime
 from rlbench.errors import ResourceExhausted
 from rlbench.records.machine import environment
-from rlbench.records.store import read_record
+from rlbench.records.store import folder_of, read_record
 from rlbench.records.types import Epoch
 from rlbench.run import run
 from rlbench.signals import Stop
@@ -123,6 +123,15 @@ def test_disk_that_fills_up_keeps_the_last_checkpoint(golden: tuple[object, ...]
         other.unlink()
         assert main(words(results, "--quiet")) == 0
         assert ending(only_run(results)) == golden
+
+
+@pytest.mark.slow
+def test_a_sweep_names_the_reason_of_a_halted_run(tmp_path: Path, capsys: Capture) -> None:
+    folder = folder_of(apply_settings(suites.spec("toy", "dqn", "CartPole-v1"), list(map(parse, SMALL))), tmp_path)
+    folder.parent.mkdir(parents=True)
+    with mounted(folder, 40_000):
+        assert main(words(tmp_path, "--jobs", "1", "--quiet")) == 5
+    assert "free some space and run the same command again: it resumes) at 0 steps" in capsys.readouterr().out
 
 
 @contextmanager
