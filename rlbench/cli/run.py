@@ -193,10 +193,7 @@ def run(
     with redirect_stdout(sys.stderr), tracking(track or (), specs, results, track_dir) as trackers:
         endings, stopped_by = sequential.sweep_until_decided(cells, request) if design else sweep(specs, request)
         trackers.patience = PATIENCE if stopped_by is None else STOP_PATIENCE
-    if pipe is None:
-        run_output.print_endings(endings, list(sequential.decision_rows(cells, results)), results, json=json)
-    else:  # a sweep reads the last line of the log
-        run_output.print_reasons(ending for ending in endings if ending.status in run_output.CODES)
+    run_output.print_endings(endings, list(sequential.decision_rows(cells, results)), request, json=json)
     if code := run_output.exit_code(endings, stopped_by):
         raise typer.Exit(code)
 

@@ -33,7 +33,9 @@ from rlbench.report.verdict import DECIDED, MAX_MORE_SEEDS
 from rlbench.sweep.events import Ending
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
+
+    from rlbench.cli.sweep import SweepOptions
 
 CODES = {"failed": 5, "halted": 5, "crashed": 5, "refused": 2}
 """Exit code of each status; of any other status it is 0."""
@@ -151,20 +153,21 @@ def _next(cell: Cell, results: Path) -> str:
     return join(["rlbench", "run", suite, algorithm, dataset or task, "--seeds", numbers, *where])
 
 
-def print_endings(endings: Sequence[Ending], decisions: list[dict[str, object]], results: Path, *, json: bool) -> None:
-    """Print the runs with the verdicts of their cells; name refused runs on stderr."""
+def print_endings(
+    endings: Sequence[Ending], decisions: list[dict[str, object]], request: SweepOptions, *, json: bool
+) -> None:
+    """Print the runs with the verdicts of their cells; name refused runs on stderr, and a worker's reason alone."""
     rows = [ending_row(ending) for ending in endings]
-    verdicts = [decision_sentence(row) for row in decisions] or ([] if json else _verdicts(endings, results))
-    lines = sentences([*summary(endings, rows), *verdicts], terminal_width())
-    if lines or json:
-        print_result({"runs": rows, **({"decisions": decisions} if decisions else {})}, "\n".join(lines), json=json)
-    print_reasons(ending for ending in endings if ending.status == "refused")
-
-
-def print_reasons(endings: Iterable[Ending]) -> None:
-    """Print the reason of each run on stderr."""
+    if request.pipe is None:
+        verdicts = [decision_sentence(row) for row in decisions] or (
+            [] if json else _verdicts(endings, request.results)
+        )
+        lines = sentences([*summary(endings, rows), *verdicts], terminal_width())
+        if lines or json:
+            print_result({"runs": rows, **({"decisions": decisions} if decisions else {})}, "\n".join(lines), json=json)
     for ending in endings:
-        print_error(ending.reason)
+        if ending.status == "refused" or (request.pipe is not None and ending.status in CODES):
+            print_error(ending.reason)  # of a worker the last line of its log, which the sweep reads
 
 
 def summary(endings: Sequence[Ending], rows: Sequence[dict[str, object]]) -> list[str]:
