@@ -92,7 +92,9 @@ REFERENCED = (
 """A cell of each kind whose settings are CORL's, robomimic's or OfflineRL-Lib's."""
 
 
-@pytest.mark.parametrize(("algorithm", "task"), slow_but(REFERENCED, 1))
+@pytest.mark.parametrize(
+    ("algorithm", "task"), [*slow_but(REFERENCED[:6], 1), *slow_but(REFERENCED[6:], mark=pytest.mark.soak)]
+)
 def test_cell_with_reference_settings_resumes_exactly(algorithm: str, task: str, tmp_path: Path) -> None:
     data = write(tmp_path / f"{task}.hdf5")
     cloning = suites.spec("offline", algorithm, task).algo.method.model_dump().get("bc_steps")

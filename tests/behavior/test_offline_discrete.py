@@ -46,7 +46,7 @@ def train(algorithm: str, task: str, data: Recording, seed: int) -> OffPolicyLea
     return learner
 
 
-@pytest.mark.parametrize("seed", slow_but([0, 1, 2], 0))
+@pytest.mark.parametrize("seed", slow_but([0, 1, 2], 0, mark=pytest.mark.soak))
 def test_behavior_cloning_matches_the_data_and_offline_rl_exceeds_it(task: str, data: Recording, seed: int) -> None:
     scores = {name: score(train(name, task, data, seed), task) for name in ("il", "bcq", "cql", "crr")}
     assert scores["il"] > data.mean - ABOVE[task]

@@ -73,7 +73,7 @@ def test_dqn_learns_to_catch(tmp_path: Path) -> None:
     assert epochs[-1].evaluated.mean >= 0.95
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(900)  # twenty seconds of a quiet core, minutes of a busy one
 def test_dqn_learns_to_balance_the_pole(tmp_path: Path) -> None:
     _, epochs = finish(suites.spec("toy", "dqn", "CartPole-v1"), tmp_path)

@@ -59,7 +59,7 @@ CURIOUS = ("algo.curiosity=curiosity", "algo.curiosity.torso=mlp", "algo.curiosi
 OFFLINE = ("budget.steps=60", "budget.epoch=20", "budget.segment=25", "algo.batch=8", *EVALUATION[:2])
 WIDTHS = ("algo.widths=16,16",)
 PONG = (
-    "budget.steps=200", "budget.epoch=70", "budget.segment=90", "task.envs=3", "task.max_frames=400",
+    "budget.steps=200", "budget.epoch=70", "budget.segment=90", "task.envs=3", "task.max_frames=200",
     "algo.learning_starts=30",
     "algo.replay.capacity=400", "algo.batch=4", "protocol.episodes=2", "protocol.envs=2",
 )  # fmt: skip

@@ -109,7 +109,7 @@ SPECIALS: dict[str, Callable[[Path, Path], None]] = {
 PLACES = ("epochs.jsonl", "outcome.json", "spec.json", ".lock", "crash.txt", "failure.txt", "checkpoint")
 PLACES += tuple(f"checkpoint/{name}" for name in ("resume", ".resume.old", "best", "last"))
 
-CASES = sorted(product(PLACES, SPECIALS))
+CASES = sorted({*product(PLACES, ("FIFO", "link")), *product(("checkpoint/best", "crash.txt", "spec.json"), SPECIALS)})
 QUICK = (("checkpoint", "link"), ("checkpoint/last", "link"), ("crash.txt", "FIFO"), ("outcome.json", "FIFO"))
 
 

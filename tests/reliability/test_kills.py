@@ -21,7 +21,7 @@ def test_atari_and_mujoco_runs_survive_fifty_kills_each(family: Family, tmp_path
     assert toll.lost > 10, "most were killed before they had recorded anything"
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_until_decided_comes_to_the_same_looks_and_verdict_under_kills(tmp_path: Path) -> None:
     """From before the first record of looks to after the last; between seeds, and in them."""
