@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import get_args
@@ -59,10 +59,6 @@ def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> tup
     if not (folder / "spec.json").exists():
         raise UsageError(f"{folder}: no run's folder{suggest_path(folder)}; name one: results/…/seed=0")
     record = read_record(folder)
-    environment = dict(record.environment)
-    for changes in record.resumed[: record.until_restart]:
-        environment.update(changes)
-    record = replace(record, environment={name: value for name, value in environment.items() if value is not None})
     last = _last(record, epochs)
     with _variables(record):
         return _train_again(record, last, dataset)

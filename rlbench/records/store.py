@@ -50,11 +50,10 @@ class Record:
 
     folder: Path
     spec: Spec
-    environment: Mapping[str, object]  # of the first process
+    environment: Mapping[str, object]  # of the first process, or of the last that began without a checkpoint
     epochs: tuple[Epoch, ...]
     outcome: Outcome | None
     resumed: tuple[Mapping[str, object], ...] = ()  # changes of the environment, a mapping for each later process
-    until_restart: int = 0  # number of them up to the last without a checkpoint, whose epochs replaced all others
 
     def has_ended(self, until: int | None = None) -> bool:
         """Return whether the run has ended, or was interrupted with an epoch at ``until`` steps or later."""
@@ -95,16 +94,16 @@ def _read_record(folder: Path) -> Record:
         raise RefusedFile(
             f"{folder / 'epochs.jsonl'}: holds {len(epochs)} epochs, outcome.json counts {outcome.epochs}; restore it"
         )
-    environment = clean_texts(metadata.get("environment"))
-    later = resumptions({"resumed": clean_texts(metadata.get("resumed", []))}, path)
+    first = clean_texts(metadata.get("environment"))
+    environment, resumed = dict(first) if isinstance(first, dict) else {}, list[Mapping[str, object]]()
+    for resumption in resumptions({"resumed": clean_texts(metadata.get("resumed", []))}, path):
+        resumed.append(resumption.environment)
+        if resumption.epoch == 0:  # without a checkpoint: its epochs replace all others
+            for changes in resumed:
+                environment.update(changes)
+            environment, resumed = {name: value for name, value in environment.items() if value is not None}, []
     return Record(
-        folder=folder,
-        spec=spec,
-        environment=environment if isinstance(environment, dict) else {},
-        resumed=tuple(resumption.environment for resumption in later),
-        until_restart=max((number for number, resumption in enumerate(later, 1) if resumption.epoch == 0), default=0),
-        epochs=epochs,
-        outcome=outcome,
+        folder=folder, spec=spec, environment=environment, resumed=tuple(resumed), epochs=epochs, outcome=outcome
     )
 
 

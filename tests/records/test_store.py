@@ -264,10 +264,17 @@ def test_a_resumption_notes_only_what_differs_from_the_process_before(tmp_path: 
     folder = write(tmp_path, RUN, "interrupted")
     for changes in ({"gpu": "a"}, {"gpu": "a"}, {"gpu": "b"}):
         note_resumption(folder, {"python": "3.11", **changes}, 3)
-    for epoch in (3, 0, 0):  # the last two without a checkpoint
-        note_resumption(folder, {"python": "3.12", "gpu": "b"}, epoch)
+    assert read_record(folder).resumed == ({"gpu": "a"}, {"gpu": "b"})
+
+
+def test_a_process_without_a_checkpoint_replaces_the_environment_of_those_before(tmp_path: Path) -> None:
+    folder, data = write(tmp_path, RUN, "interrupted"), {"data": {"sha256": "b"}}
+    note_resumption(folder, {"gpu": "a"}, 3)
+    note_resumption(folder, data, 0)
+    note_resumption(folder, data, 0)
+    note_resumption(folder, {"gpu": "c", **data}, 3)
     record = read_record(folder)
-    assert list(record.resumed) == [{"gpu": "a"}, {"gpu": "b"}, {"python": "3.12"}, {}] and record.until_restart == 4
+    assert (record.environment, record.resumed) == (data, ({"gpu": "c"},))
 
 
 @pytest.mark.parametrize(
