@@ -23,7 +23,7 @@ def torch_zip(state: object) -> bytes:
     return raw.getvalue()
 
 
-def replaced(raw: bytes, name: str, content: bytes) -> bytes:
-    """A zip with the content of the member whose name ends so replaced."""
+def with_member(raw: bytes, name: str, content: bytes) -> bytes:
+    """A zip in which the member whose name ends with ``name`` has other content."""
     with zipfile.ZipFile(io.BytesIO(raw)) as old:
         return zip_of({one: content if one.endswith(name) else old.read(one) for one in old.namelist()})

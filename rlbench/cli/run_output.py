@@ -156,7 +156,10 @@ def _next(cell: Cell, results: Path) -> str:
 def print_endings(
     endings: Sequence[Ending], decisions: list[dict[str, object]], request: SweepOptions, *, json: bool
 ) -> None:
-    """Print the runs with the verdicts of their cells; name refused runs on stderr, and a worker's reason alone."""
+    """Print the runs with the verdicts of their cells, and the reasons of refused runs on stderr.
+
+    A worker of a sweep prints only why its run has not ended: the sweep reads the last line of its log.
+    """
     rows = [ending_row(ending) for ending in endings]
     if request.pipe is None:
         verdicts = [decision_sentence(row) for row in decisions] or (
@@ -167,7 +170,7 @@ def print_endings(
             print_result({"runs": rows, **({"decisions": decisions} if decisions else {})}, "\n".join(lines), json=json)
     for ending in endings:
         if ending.status == "refused" or (request.pipe is not None and ending.status in CODES):
-            print_error(ending.reason)  # of a worker the last line of its log, which the sweep reads
+            print_error(ending.reason)
 
 
 def summary(endings: Sequence[Ending], rows: Sequence[dict[str, object]]) -> list[str]:

@@ -27,7 +27,7 @@ COMPRESSIONS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_LZF}
 FILTERS = COMPRESSIONS | {h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
 MAX_LZF_RATIO = 88  # bytes that LZF makes of one, at most: 264 of three
 CHECKSUM = 4  # bytes of a chunk's own checksum
-OVERHEAD = 64  # bytes by which a compression enlarges even a small chunk
+OVERHEAD = 64  # bytes, at most, by which a compression enlarges a small chunk
 
 
 @contextmanager
@@ -206,10 +206,10 @@ def _refuse_inflating(array: h5py.Dataset) -> None:
     """Refuse compressed chunks that hold more than their shape says: HDF5 gives them any amount of memory."""
     where, properties = f"{array.file.filename}: {array.name.strip('/')}", array.id.get_create_plist()
     filters = [properties.get_filter(number)[0] for number in range(properties.get_nfilters())]
-    before_last = [name for name in filters if name != h5py.h5z.FILTER_FLETCHER32][:-1]
-    if not FILTERS.issuperset(filters) or COMPRESSIONS.intersection(before_last):  # a filter behind it hides the size
-        raise RefusedFile(f"{where}: is compressed otherwise than once by gzip or lzf; use h5repack -f GZIP=4")
-    if COMPRESSIONS.isdisjoint(filters):
+    inner_filters = [name for name in filters if name != h5py.h5z.FILTER_FLETCHER32][:-1]
+    if not FILTERS.issuperset(filters) or COMPRESSIONS.intersection(inner_filters):  # an outer filter hides the size
+        raise RefusedFile(f"{where}: has filters other than shuffle, then gzip or lzf; use h5repack -f GZIP=4")
+    if not filters:
         return
     chunks: list[h5py.h5d.StoreInfo] = []
     array.id.chunk_iter(chunks.append)

@@ -88,14 +88,20 @@ class EvalWorker:
         os.set_blocking(self.replies, False)
 
     def send(self, epoch: int, policy: Mapping[str, Tensor]) -> None:
-        """Send the ``policy``, weights ``[...]`` by name, to this idle worker."""
+        """Send the ``policy``, weights ``[...]`` by name, to this idle worker.
+
+        Raises:
+            ResourceExhausted: memory or ``ulimit -f`` does not hold the policy.
+        """
         self.epoch, self.games, self.silent_seconds, self._last_poll = epoch, 0, 0.0, monotonic()
         groups = {"policy": policy, "scale": self._scale}
         content = save({f"{group}.{n}": value for group, part in groups.items() for n, value in part.items()})
         with disk.writing(Path("policy of an evaluation worker")):
-            self._weights.truncate(len(content))  # fails where a file may not be as large
-        self._weights.seek(0)
-        self._weights.write(content)
+            self._weights.truncate(len(content))  # raises EFBIG beyond `ulimit -f`
+            self._weights.seek(0)
+            rest = memoryview(content)
+            while rest:
+                rest = rest[self._weights.write(rest) :]
         with suppress(BrokenPipeError):  # of a dead worker, as the next poll finds
             os.write(self.requests, b"%d\n" % epoch)
 

@@ -174,7 +174,7 @@ def findings_markdown(findings: Sequence[Finding], title: str) -> str:
 
 
 def to_junit(findings: Sequence[Finding], title: str) -> str:
-    """Format JUnit XML: worse is a failure, a failed run an error, undecided is skipped."""
+    """Format JUnit XML: worse is a failure, a failed run an error, undecided is skipped; each case has its reason."""
     kinds = [next((kind for kind, words in JUNIT.items() if f.word in words), "") for f in findings]
     counts = {"failures": kinds.count("failure"), "errors": kinds.count("error"), "skipped": kinds.count("skipped")}
     suite = ET.Element("testsuite", {"name": printable(title), "tests": str(len(findings))})

@@ -12,37 +12,20 @@ import json
 import re
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, distributions, version
 from pathlib import Path
 from types import ModuleType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeGuard
 from urllib.parse import unquote, urlsplit
-
-from pydantic import BaseModel, ValidationError, model_validator
 
 from rlbench.config.names import check_name, printable
 from rlbench.errors import UsageError
 from rlbench.signals import INTERRUPTIONS
 
 GROUP: Final = "rlbench.suites"
-
-
-class SuiteModule(BaseModel):
-    """Names that a plug-in defines."""
-
-    ALGORITHMS: Mapping[str, object] | tuple[str, ...]
-    TASKS: Mapping[str, str]
-    DOCUMENTED: Mapping[str, object] | tuple[str, ...]
-    spec: Callable[..., object]
-
-    @model_validator(mode="after")
-    def _documented_tasks(self) -> SuiteModule:
-        if not set(self.DOCUMENTED) <= set(self.TASKS):
-            raise ValueError("DOCUMENTED is not among TASKS")
-        return self
 
 
 class Package(NamedTuple):
@@ -103,17 +86,35 @@ def _load_plugin(suite: str) -> ModuleType | str:
             return f"{where}: rename the entry point, {suite!r} is no name of a suite"
         with _installed_only():
             module = importlib.import_module(plugin.module)
-        SuiteModule.model_validate(vars(module))
+        invalid = next(_invalid_names(module), None)
     except INTERRUPTIONS:
         raise
-    except ValidationError as error:
-        name = [*error.errors()[0]["loc"], "DOCUMENTED"][0]
-        return f"{where}: its module {plugin.module} has no valid {name}; repair or remove it"
     except BaseException as error:  # noqa: BLE001 - code of a plug-in may raise anything, such as pytest's Skipped
         return (
             f"{where}: cannot be imported ({printable(f'{type(error).__name__}: {error}', 200)}); repair or remove it"
         )
-    return module
+    problem = f"{where}: its module {plugin.module} has no valid {invalid}; repair or remove it"
+    return module if invalid is None else problem
+
+
+def _invalid_names(module: ModuleType) -> Iterator[str]:
+    """Yield the names of a suite whose value is missing or of another type."""
+    tasks = getattr(module, "TASKS", None)
+    ids = dict(tasks) if isinstance(tasks, Mapping) else {}
+    documented = getattr(module, "DOCUMENTED", None)
+    valid = {
+        "ALGORITHMS": _are_names(getattr(module, "ALGORITHMS", None)),
+        "TASKS": isinstance(tasks, Mapping) and _are_names([*ids, *ids.values()]),
+        "DOCUMENTED": _are_names(documented) and all(ids.get(task) == task for task in documented),
+        "IMPOSSIBLE": isinstance(getattr(module, "IMPOSSIBLE", ()), Collection),
+        "spec": callable(getattr(module, "spec", None)),
+        "make_env": callable(getattr(module, "make_env", None) or callable),
+    }
+    yield from (name for name, is_valid in valid.items() if not is_valid)
+
+
+def _are_names(value: object) -> TypeGuard[Collection[str]]:
+    return isinstance(value, Collection) and not isinstance(value, str) and all(isinstance(name, str) for name in value)
 
 
 def import_package(name: str) -> Package:

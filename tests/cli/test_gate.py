@@ -153,6 +153,12 @@ def test_changed_cell_of_a_baseline_is_never_passed_over(
     assert ended == code and words in "\n".join([*findings, error])
 
 
+def test_check_without_a_baseline_compares_with_references(record_run: RecordRun) -> None:
+    for seed in range(3):
+        toy(record_run, 0.2, seed, noise=0.01 * seed)
+    assert "toy/dqn/Catch score: BELOW" in stderr_of("check toy", 3)
+
+
 def test_ci_systems_get_junit_and_markdown(record_run: RecordRun, saved: Path) -> None:
     for seed in range(3):
         toy(record_run, 0.2, seed, noise=0.01 * seed)
@@ -168,10 +174,10 @@ def test_ci_systems_get_junit_and_markdown(record_run: RecordRun, saved: Path) -
     assert next(line for line in lines if line.startswith("| ❌")).startswith("| ❌ REGRESSED | toy/dqn/Catch score")
 
 
-@pytest.mark.parametrize("line", ["check toy --alpha 2", "baseline save no/x.json"])
-def test_invalid_gate_or_baseline_exits_2(line: str, record_run: RecordRun) -> None:
+@pytest.mark.parametrize(("line", "words"), [("check toy --alpha 2", "--alpha"), ("baseline save no/x.json", "no")])
+def test_invalid_gate_or_baseline_exits_2(line: str, words: str, record_run: RecordRun) -> None:
     toy(record_run, 0.9, 0)
-    assert stderr_of(line)
+    assert words in stderr_of(line)
 
 
 @pytest.mark.parametrize(("level", "word"), [(0.0, "TOO EARLY"), (1.0, "TOO EARLY"), (-2000.0, "BEHIND")])

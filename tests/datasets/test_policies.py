@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rlbench.datasets.policies import Policy, parse_policy, read_policy_file, serialize
+from rlbench.datasets.policies import MAX_BYTES, Policy, parse_policy, read_policy_file, serialize
 from rlbench.datasets.recipes import POLICIES, RECIPES
 from rlbench.errors import RefusedFile, UsageError
 
@@ -196,12 +196,16 @@ def test_invalid_safetensors_is_refused(raw: bytes) -> None:
         parse_policy(raw, "x")
 
 
-def test_a_file_is_read_with_its_checksum(tmp_path: Path) -> None:
+def test_a_file_is_read_with_its_checksum_and_never_when_it_is_huge(tmp_path: Path) -> None:
     path, raw = tmp_path / "p.safetensors", serialize(arrays(), FACTS)
     path.write_bytes(raw)
     assert read_policy_file(path).sha256 == sha256(raw).hexdigest()
     with pytest.raises(RefusedFile, match=r"nowhere.*: cannot be read"):
         read_policy_file(tmp_path / "nowhere.safetensors")
+    with path.open("r+b") as file:
+        file.truncate(MAX_BYTES + 1)
+    with pytest.raises(RefusedFile, match="bytes, 67,108,864 are allowed"):
+        read_policy_file(path)
 
 
 def test_equal_contents_give_equal_bytes_in_any_order() -> None:

@@ -21,7 +21,7 @@ from rlbench.datasets.policies import Policy, parse_policy
 from rlbench.datasets.sb3_import import convert_sb3
 from rlbench.datasets.torchfile import tensors
 from rlbench.errors import RefusedFile
-from tests.zips import replaced, torch_zip, zip_of
+from tests.zips import torch_zip, with_member, zip_of
 
 REAL = Path(__file__).parent / "sb3-2.9.2-sac-pendulum.zip"
 START = np.zeros(1, np.int64)
@@ -203,7 +203,7 @@ def test_a_pickle_that_calls_something_is_refused_by_name_and_never_run(
     witness.write_text("alive")
     command = f"rm {witness}" if name == "system" else f"__import__('os').unlink({str(witness)!r})"
     program = pickle.dumps({"x": Hostile(function, str(witness) if name == "unlink" else command)}, protocol)
-    raw = replaced(torch_zip(OrderedDict(PPO)), "data.pkl", program)
+    raw = with_member(torch_zip(OrderedDict(PPO)), "data.pkl", program)
     with pytest.raises(RefusedFile, match=rf"holds (the pickle step|[a-z_]+\.{name})") as caught:
         convert_sb3(zipped(tmp_path, raw), task="Small-v0")
     assert witness.read_text() == "alive" and "never run" in str(caught.value)
@@ -238,7 +238,7 @@ def test_a_pickle_that_calls_something_is_refused_by_name_and_never_run(
 )
 def test_a_pickle_that_makes_no_tensors_is_refused(program: bytes, why: str) -> None:
     with pytest.raises(RefusedFile, match=why):
-        tensors(replaced(torch_zip({"a": torch.ones(2)}), "data.pkl", program), "x")
+        tensors(with_member(torch_zip({"a": torch.ones(2)}), "data.pkl", program), "x")
 
 
 ONES = torch_zip(OrderedDict(a=torch.ones(4)))
@@ -249,7 +249,7 @@ def resized(shape: bytes) -> bytes:
     with zipfile.ZipFile(io.BytesIO(ONES)) as file:
         program = file.read(next(name for name in file.namelist() if name.endswith("data.pkl")))
     assert program.count(b"K\x04\x85") == 1  # (4,)
-    return replaced(ONES, "data.pkl", program.replace(b"K\x04\x85", shape + b"\x85"))
+    return with_member(ONES, "data.pkl", program.replace(b"K\x04\x85", shape + b"\x85"))
 
 
 def in_the_old_format() -> bytes:
@@ -262,7 +262,7 @@ def in_the_old_format() -> bytes:
     ("raw", "why"),
     [
         *[(resized(size), "not a zip of tensors") for size in (b"K\x05", b"J\xff\xff\xff\x7f", b"J\xff\xff\xff\xff")],
-        (replaced(ONES, "data/0", b"\0" * 12), r"record size \(12 bytes\)"),
+        (with_member(ONES, "data/0", b"\0" * 12), r"record size \(12 bytes\)"),
         (ONES.replace(torch.ones(4).numpy().tobytes(), b"\x01" + torch.ones(4).numpy().tobytes()[1:]), "Bad CRC-32"),
         (torch_zip(OrderedDict(a=torch.ones(1).expand(10**12))), "reaches beyond its numbers"),
         (in_the_old_format(), "not a zip of tensors"),
@@ -290,4 +290,4 @@ def test_a_pickle_that_nests_one_tuple_into_itself_is_refused_before_anything_ha
     doubled = b"".join(b"h" + bytes([i]) + b"h" + bytes([i]) + b"\x86q" + bytes([i + 1]) for i in range(60))
     program = b"\x80\x02}K\x01\x85q\x00" + doubled + b"K\x01s."
     with pytest.raises(RefusedFile, match="a tuple or dictionary that is used twice"):
-        tensors(replaced(torch_zip({"a": torch.ones(2)}), "data.pkl", program), "x")
+        tensors(with_member(torch_zip({"a": torch.ones(2)}), "data.pkl", program), "x")

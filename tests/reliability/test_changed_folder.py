@@ -110,10 +110,13 @@ PLACES = ("epochs.jsonl", "outcome.json", "spec.json", ".lock", "crash.txt", "fa
 PLACES += tuple(f"checkpoint/{name}" for name in ("resume", ".resume.old", "best", "last"))
 
 CASES = sorted({*product(PLACES, ("FIFO", "link")), *product(("checkpoint/best", "crash.txt", "spec.json"), SPECIALS)})
+RARE = sorted({*product(PLACES, SPECIALS)} - {*CASES})
 QUICK = (("checkpoint", "link"), ("checkpoint/last", "link"), ("crash.txt", "FIFO"), ("outcome.json", "FIFO"))
 
 
-@pytest.mark.parametrize(("place", "kind"), slow_but(CASES, *map(CASES.index, QUICK)))
+@pytest.mark.parametrize(
+    ("place", "kind"), [*slow_but(CASES, *map(CASES.index, QUICK)), *slow_but(RARE, mark=pytest.mark.soak)]
+)
 def test_run_follows_no_link_that_is_put_into_its_folder(place: str, kind: str, tmp_path: Path) -> None:
     victim, folder = tmp_path / "victim", CATCH.folder(tmp_path / "results")
     for name in ("resume", "best"):

@@ -35,7 +35,7 @@ from rlbench.datasets import (
 from tests.commands import run_command
 from tests.reliability.odd import DEEP, Fuzzed, changes, damaged, only_refusals, spelled, written
 from tests.slow import slow_but
-from tests.zips import replaced, torch_zip, zip_of
+from tests.zips import torch_zip, with_member, zip_of
 
 CORPUS = Path(__file__).parent / "corpus" / "schema-1"
 FLAT = CORPUS / "rlb-corpus.hdf5"
@@ -247,7 +247,7 @@ FUZZED = {
     "headers of policies": Fuzzed(st.deferred(lambda: changes(header()).map(safetensors)), policy),
     "bytes of policies": Fuzzed(st.deferred(lambda: damaged(POLICY.read_bytes())), policy),
     "pickles": Fuzzed(
-        st.deferred(lambda: damaged(pickled()).map(lambda raw: replaced(saved(), "data.pkl", raw))), torched
+        st.deferred(lambda: damaged(pickled()).map(lambda raw: with_member(saved(), "data.pkl", raw))), torched
     ),
     "bytes of zips": Fuzzed(st.deferred(lambda: damaged(saved())), torched),
     "zips of policies": Fuzzed(

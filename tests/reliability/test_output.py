@@ -1,6 +1,7 @@
 """R14, R15: stdout has complete results alone, ``--json`` keeps its schema, and queries write nothing.
 
-Terminals, narrow encodings, widths and readers that leave are in ``tests/cli/test_app.py``.
+Terminals, narrow encodings and readers that leave are in ``tests/cli/test_app.py``, widths in
+``tests/cli/test_narrow.py``.
 """
 
 import copy
