@@ -37,7 +37,7 @@ from rlbench.cli.status import status
 from rlbench.cli.table import compare, table
 from rlbench.cli.verify import verify
 from rlbench.config.names import printable
-from rlbench.errors import ResourceExhausted, RlbenchError, UsageError
+from rlbench.errors import Interrupted, ResourceExhausted, RlbenchError, UsageError
 from rlbench.signals import INTERRUPTIONS, Terminated
 
 INTERNAL = 1
@@ -102,9 +102,7 @@ def _main(arguments: Sequence[str] | None) -> int:
         warnings.showwarning = lambda *_, **__: None  # they quote texts of files, and an error is one line
     try:
         _refuse_empty(words)
-        code = typer.main.get_command(app).main(
-            [w for w in words if w != "--debug"], prog_name="rlbench", standalone_mode=False
-        )
+        code = _run_command([w for w in words if w != "--debug"])
     except typer.TyperException as error:
         print_error(mistyped(error))
         return error.exit_code
@@ -112,10 +110,10 @@ def _main(arguments: Sequence[str] | None) -> int:
         _trace(debug=debug)
         print_error(str(error))
         return error.exit_code
-    except Terminated as end:
+    except INTERRUPTIONS as end:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # `timeout` sends two
         print_error("stopped")
-        return end.exit_code
+        return end.exit_code if isinstance(end, Terminated) else 128 + signal.SIGINT
     except typer.Abort:
         print_error("stopped")
         return INTERNAL
@@ -123,6 +121,19 @@ def _main(arguments: Sequence[str] | None) -> int:
         _trace(debug=debug)
         return _unforeseen(error, debug=debug)
     return code if isinstance(code, int) else 0
+
+
+def _run_command(words: list[str]) -> object:
+    """Run the command; of an import that a signal has broken, raise the interruption.
+
+    The initialization of compiled modules, such as mujoco's, makes an ImportError of it.
+    """
+    try:
+        return typer.main.get_command(app).main(words, prog_name="rlbench", standalone_mode=False)
+    except ImportError as error:
+        if isinstance(error.__cause__, (*INTERRUPTIONS, Interrupted)):
+            raise error.__cause__ from None
+        raise
 
 
 def _refuse_empty(words: Sequence[str]) -> None:

@@ -74,6 +74,7 @@ class Entry:
     scores: Annotated[Mapping[Annotated[int, BeforeValidator(_seed)], Number], Field(min_length=1)]  # by seed
     speeds: Mapping[str, Annotated[tuple[Speed, ...], Field(min_length=1)]]  # steps/s of each run, by machine
     versions: str = ""  # of the environment; empty if unknown
+    data: str = ""  # SHA-256 of the data file; empty if there is none, or it is unknown
 
     @property
     def key(self) -> CellKey:
@@ -160,6 +161,7 @@ def _entry(key: CellKey, runs: Sequence[Run]) -> Entry:
         scores={run.seed: curve_score(run) for run in runs if run.evaluations},
         speeds={machine: tuple(values) for machine, values in sorted(speeds.items())},
         versions=next(filter(None, (run.env_versions for run in runs)), ""),
+        data=next(filter(None, (run.data_file for run in runs)), ""),
     )
 
 

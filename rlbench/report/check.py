@@ -238,12 +238,15 @@ def _score_findings(
         version_change = f"the environment was {before}, is {', or '.join(now)}" if before and now != [before] else ""
         settings_differ = not settings and any(run.id != entry.id for run in runs)
         settings_change = "its published settings have changed since; save a new baseline" if settings_differ else ""
+        data_differ = any(entry.data and run.data_file not in {None, entry.data} for run in runs)
+        data_change = "learned from another data file than the baseline's" if data_differ else ""
         word = ruling.word
         if word == "PASSED":
-            word = "TOO FEW" if few or short else "SUSPECT" if settings_differ else word  # the others may be bad
+            changed = settings_differ or data_differ
+            word = "TOO FEW" if few or short else "SUSPECT" if changed else word  # the others may be bad
         provenance = () if settings else remarks(group)
         change = f"with {', '.join(settings)}" if settings else ""
-        parts = (ruling.reason, few, unfinished, version_change, settings_change, *provenance, change)
+        parts = (ruling.reason, few, unfinished, version_change, settings_change, data_change, *provenance, change)
         findings[index] = _finding(entry.key, "score", word, "; ".join(filter(None, parts)))
     return [findings[index] for index in range(len(pairs))]
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import typer
@@ -14,6 +15,7 @@ from rlbench.cli.app import main
 from rlbench.cli.output import write_file
 from rlbench.errors import Interrupted, RefusedFile, RlbenchError, UsageError
 from rlbench.report.tables import TEXTS
+from rlbench.signals import Terminated
 from tests.commands import RLBENCH, run_command, run_process, stderr_of, stdout_of
 from tests.conftest import Capture, Patch, RecordRun
 from tests.laws.layers import HEAVY
@@ -255,3 +257,17 @@ def test_a_signal_during_a_callback_of_python_still_ends_the_command(number: str
     handler = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # a shell's job in the background ignores it
     program = f"{head}; {handler}; app.print_text = end; raise SystemExit(app.main(['--version']))"
     assert run_process([sys.executable, "-P", "-c", program]).returncode == code
+
+
+@pytest.mark.parametrize(
+    ("interruption", "code"), [(Terminated(143), 143), (KeyboardInterrupt(), 130), (Interrupted("x", signal=2), 130)]
+)
+def test_a_signal_that_breaks_an_import_ends_the_command(
+    interruption: BaseException, code: int, monkeypatch: Patch, capsys: Capture
+) -> None:
+    def broken(_: str) -> NoReturn:
+        raise ImportError("initialization failed") from interruption  # as pybind11 does
+
+    monkeypatch.setattr("rlbench.cli.app.print_text", broken)
+    assert main(["--version"]) == code
+    assert "internal error" not in capsys.readouterr().err

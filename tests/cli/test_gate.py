@@ -153,6 +153,18 @@ def test_changed_cell_of_a_baseline_is_never_passed_over(
     assert ended == code and words in "\n".join([*findings, error])
 
 
+def test_runs_on_another_data_file_than_the_baselines_are_suspect(record_run: RecordRun) -> None:
+    for seed in range(3):
+        data = {"file": "x.hdf5", "sha256": "a"}
+        record_run([40.0 + seed], suite="offline", algo="td3bc", task="hopper-medium-v2", seed=seed, data=data)
+    stdout_of("baseline save base.json")
+    content = files.read_sealed(Path("base.json"))
+    assert content["cells"][0]["data"] == "a"
+    content["cells"][0]["data"] = "b"
+    Path("base.json").write_text(files.seal(content), encoding="utf-8")
+    assert "SUSPECT" in (text := stdout_of("check offline --baseline base.json")) and "another data file" in text
+
+
 def test_check_without_a_baseline_compares_with_references(record_run: RecordRun) -> None:
     for seed in range(3):
         toy(record_run, 0.2, seed, noise=0.01 * seed)
