@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rlbench import suites
 from rlbench.cli.output import print_note
@@ -20,6 +20,8 @@ from rlbench.suites.offline_discrete import RECORDINGS
 
 if TYPE_CHECKING:
     from rlbench.datasets.checksums import Seal
+
+DIGITS: Final = 8  # of the SHA-256, in the name of a data set that is given by path
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Data:
         path = Path(self.path)
         if not path.exists():
             return path.stem  # what reads it says that it is missing
-        return f"{path.stem}-{seal_of(data_file(find('', path))).sha256[:8]}"
+        return f"{path.stem}-{seal_of(data_file(find('', path))).sha256[:DIGITS]}"
 
     def _is_path(self) -> bool:
         text = self.value or ""
@@ -175,7 +177,7 @@ def check_data(spec: Spec, runtime: Runtime) -> CheckedData | None:
 
     Raises:
         UsageError: the file is missing.
-        RefusedFile: the file is damaged, or of another task.
+        RefusedFile: the file is damaged, of another task, or replaced since the command has named the run after it.
     """
     from rlbench.assembly.offline import check_identity, source
     from rlbench.datasets import checksums, loader
@@ -184,6 +186,9 @@ def check_data(spec: Spec, runtime: Runtime) -> CheckedData | None:
     if not isinstance(spec.task, OfflineTask) or path is None:
         return None
     seal = checksums.verify(loader.data_file(path))  # before HDF5 opens it: damage could end the process
+    stem, _, digits = spec.task.dataset.rpartition("-")
+    if runtime.dataset is not None and stem == path.stem and len(digits) == DIGITS and digits != seal.sha256[:DIGITS]:
+        raise RefusedFile(f"{path}: was replaced since this command began; run the same command again")
     check_identity(spec.task, path)  # before anything is recorded
     return CheckedData(spec.task.data, path, seal)
 

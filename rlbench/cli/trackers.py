@@ -46,8 +46,10 @@ class TensorBoard:
 
     def take(self, record: Record) -> None:
         """Append the new epochs to the run's file."""
+        from rlbench.records import files
         from rlbench.report.exports import events, update_file
 
+        files.refuse_link(self._where)
         update_file(curves_in(self._where, record.spec), events(record.epochs), append=True)
 
     def close(self) -> None:

@@ -123,6 +123,7 @@ def rliable_curves(arrays: Arrays, path: Path, algorithm: str) -> list[Points]:
 
 
 MAX_EVENT_BYTES: Final = 2**26  # bytes
+FLOATS: Final = {1: "<f", 2: "<d"}  # layout of a number by TensorFlow's type: float32, float64
 EVENT_TAGS: Final = (
     "test/reward",  # tianshou 1
     "test/returns_stat/mean",  # tianshou 2
@@ -150,13 +151,14 @@ def _scalars(raw: bytes, path: Path) -> dict[str, list[tuple[int, float]]]:
         except DecodeError:
             raise RefusedFile(f"{path}: holds what is no event of TensorBoard; restore it") from None
         for value in event.summary.value:
-            if value.HasField("simple_value"):
-                points.setdefault(value.tag, []).append((event.step, value.simple_value))
-            elif value.tensor.float_val:
-                points.setdefault(value.tag, []).append((event.step, value.tensor.float_val[0]))
-            elif value.tensor.dtype == 1 and len(value.tensor.tensor_content) == 4:
-                number = struct.unpack("<f", value.tensor.tensor_content)[0]
-                points.setdefault(value.tag, []).append((event.step, number))
+            tensor, kind = value.tensor, FLOATS.get(value.tensor.dtype, "")
+            numbers = (
+                [value.simple_value] if value.HasField("simple_value") else [*tensor.float_val, *tensor.double_val]
+            )
+            if kind and len(tensor.tensor_content) == struct.calcsize(kind):
+                numbers = [*struct.unpack(kind, tensor.tensor_content)]
+            if len(numbers) == 1:
+                points.setdefault(value.tag, []).append((event.step, numbers[0]))
     return points
 
 

@@ -242,8 +242,8 @@ def _score_findings(
         data_change = "learned from another data file than the baseline's" if data_differ else ""
         word = ruling.word
         if word == "PASSED":
-            changed = settings_differ or data_differ
-            word = "TOO FEW" if few or short else "SUSPECT" if changed else word  # the others may be bad
+            other_work = settings_differ or data_differ
+            word = "TOO FEW" if few or short else "SUSPECT" if other_work else word  # the others may be bad
         provenance = () if settings else remarks(group)
         change = f"with {', '.join(settings)}" if settings else ""
         parts = (ruling.reason, few, unfinished, version_change, settings_change, data_change, *provenance, change)

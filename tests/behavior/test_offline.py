@@ -182,6 +182,14 @@ def test_file_is_hashed_once_unless_it_changes(data: Path, monkeypatch: Patch) -
     assert hashed == [data] * 3
 
 
+def test_file_that_is_replaced_after_the_run_was_named_is_refused(data: Path) -> None:
+    runtime = Runtime(device="cpu", dataset=str(data))
+    name = Data(str(data)).name("offline", "Hopper-v4", smoke=False)
+    assert check_data(suites.spec("offline", "td3bc", "Hopper-v4", dataset=name), runtime) is not None
+    with pytest.raises(RefusedFile, match="was replaced since this command began"):
+        check_data(suites.spec("offline", "td3bc", "Hopper-v4", dataset=f"{name[:-8]}00000000"), runtime)
+
+
 @pytest.mark.parametrize("moment", ["began", "read"])
 def test_file_that_changes_before_it_is_read_is_refused(moment: str, tmp_path: Path, monkeypatch: Patch) -> None:
     """The record names the former file; nothing else would tell that the run learned from another."""

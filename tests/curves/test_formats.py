@@ -1,17 +1,22 @@
 """Every format of curves on files written by the library itself; ``fixtures/README.md`` describes them."""
 
+import struct
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.tensor_pb2 import TensorProto
 
 from rlbench.curves import delimited
 from rlbench.curves.formats import ImportOptions, read_curves, resolved_task
 from rlbench.errors import RlbenchError, UnknownName
 from rlbench.records.imported import ImportedCurve
+from rlbench.report.exports import _frame_record
 
 FIXTURES = Path(__file__).parent / "fixtures"
 PLAIN = ImportOptions(suite="toy", algorithm="ppo", task=None, format=None, kind=None, unit=None, tag=None)
@@ -184,3 +189,22 @@ def test_large_table_is_read_like_a_small_one(
         except RlbenchError as error:
             answers.append(str(error))
     assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        {"float_val": [2.5]},
+        {"double_val": [2.5]},
+        {"dtype": 1, "tensor_content": struct.pack("<f", 2.5)},
+        {"dtype": 2, "tensor_content": struct.pack("<d", 2.5)},
+    ],
+)
+def test_scalars_of_tensorboard_may_be_tensors_of_either_precision(number: dict[str, Any], tmp_path: Path) -> None:
+    events = [Event(step=step) for step in (1, 2, 3)]
+    for event, tensor in zip(events, ({"float_val": [1.0]}, number, {"double_val": [1.0, 2.0]}), strict=True):
+        event.summary.value.add(tag="eval/mean_reward", tensor=TensorProto(**tensor))
+    path = tmp_path / "x.tfevents.1"
+    path.write_bytes(b"".join(_frame_record(event.SerializeToString()) for event in events))
+    (curve,) = read(path, task="Catch")
+    assert (curve.steps, curve.returns) == ((1, 2), (1.0, 2.5))  # two numbers are no scalar

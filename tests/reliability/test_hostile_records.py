@@ -16,7 +16,7 @@ import pytest
 from rlbench import disk
 from rlbench.cli import app, completion, replay
 from rlbench.cli.resolve import resolve
-from rlbench.cli.trackers import Wandb, curves_in
+from rlbench.cli.trackers import TensorBoard, Wandb, curves_in
 from rlbench.config.footprint import footprint
 from rlbench.config.run import Spec
 from rlbench.datasets import (
@@ -301,6 +301,14 @@ def test_wandb_log_count_is_not_written_through_a_link(link: str, record_run: Re
         tracker.take(record)
         assert (where / f"{record.spec.id}-0.logged").read_text() == "1\n"
     assert (tmp_path / "precious").read_text() == "precious"
+
+
+def test_tensorboard_writes_through_no_link(record_run: RecordRun, tmp_path: Path) -> None:
+    (tmp_path / "victim").mkdir()
+    (where := tmp_path / "tensorboard").symlink_to(tmp_path / "victim")
+    with pytest.raises(RefusedFile, match="is a link"):
+        TensorBoard(where).take(read_record(record_run([1.0])))
+    assert not list((tmp_path / "victim").iterdir())
 
 
 def test_a_file_of_the_current_folder_changes_no_plot(tmp_path: Path) -> None:
