@@ -31,7 +31,7 @@ from rlbench.ops.state_dict import State, integer, module_state, subtree
 from rlbench.records import manifest
 from rlbench.records.attempts import note
 from rlbench.records.machine import INSTRUCTIONS
-from rlbench.records.store import Store, line_of
+from rlbench.records.store import Store, line_of, read_record
 from rlbench.records.types import MAX_RETURN, Epoch, Outcome, Progress, Status
 from rlbench.signals import Stop, cause
 from rlbench.training.clock import Clock
@@ -252,11 +252,21 @@ def _take_over(trainer: Trainer, previous: SavedComputing | None, store: Store) 
     """Load the checkpoint, if any, and note this process, and the step at which the resume is not bit-exact."""
     if previous is not None:
         _resume(trainer, store)
+    elif store.epochs:
+        _refuse_other_data(store)
     computing = None if previous is None else _computing(trainer, previous.device, store)
     same_engine = previous is not None and computing is not None and previous.engine == computing.engine
     store.note_resumption(0 if previous is None else max(1, trainer.clock.epochs), same_engine=same_engine)
     if previous != computing:
         trainer.inexact = tuple(dict.fromkeys((*trainer.inexact, trainer.clock.steps)))
+
+
+def _refuse_other_data(store: Store) -> None:
+    """Refuse to begin again, without a checkpoint, a run whose epochs learned from another data file."""
+    now, before = store.environment.get("data"), read_record(store.folder).environment.get("data")
+    if isinstance(now, dict) and isinstance(before, dict) and now.get("sha256") != before.get("sha256"):
+        problem = f"its epochs learned from another data file than {str(now.get('sha256'))[:12]}"
+        raise RefusedFile(f"{store.folder}: {problem}; bring it back, or start over with --force")
 
 
 def _resume(trainer: Trainer, store: Store) -> None:

@@ -124,16 +124,17 @@ def _main(arguments: Sequence[str] | None) -> int:
 
 
 def _run_command(words: list[str]) -> object:
-    """Run the command; of an import that a signal has broken, raise the interruption.
+    """Run the command; raise the interruption behind an error.
 
-    The initialization of compiled modules, such as mujoco's, makes an ImportError of it.
+    The initialization of compiled modules, such as mujoco's, turns it into ImportError, from which others follow.
     """
     try:
         return typer.main.get_command(app).main(words, prog_name="rlbench", standalone_mode=False)
-    except ImportError as error:
-        if isinstance(error.__cause__, (*INTERRUPTIONS, Interrupted)):
-            raise error.__cause__ from None
-        raise
+    except (ImportError, UsageError) as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, (*INTERRUPTIONS, Interrupted)):
+            cause = cause.__cause__ or cause.__context__
+        raise cause or error from None
 
 
 def _refuse_empty(words: Sequence[str]) -> None:

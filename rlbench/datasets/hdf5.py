@@ -203,13 +203,15 @@ def _refuse_oversized(file: h5py.File, max_bytes: int) -> None:
 
 
 def _refuse_inflating(array: h5py.Dataset) -> None:
-    """Refuse compressed chunks that hold more than their shape says: HDF5 gives them any amount of memory."""
+    """Refuse chunks that hold more than their shape says: HDF5 gives them any amount of memory."""
     where, properties = f"{array.file.filename}: {array.name.strip('/')}", array.id.get_create_plist()
     filters = [properties.get_filter(number)[0] for number in range(properties.get_nfilters())]
     inner_filters = [name for name in filters if name != h5py.h5z.FILTER_FLETCHER32][:-1]
     if not FILTERS.issuperset(filters) or COMPRESSIONS.intersection(inner_filters):  # an outer filter hides the size
-        raise RefusedFile(f"{where}: has filters other than shuffle, then gzip or lzf; use h5repack -f GZIP=4")
-    if not filters:
+        raise RefusedFile(
+            f"{where}: has filters other than shuffle, then gzip or lzf, then a checksum; use h5repack -f GZIP=4"
+        )
+    if not array.chunks:
         return
     chunks: list[h5py.h5d.StoreInfo] = []
     array.id.chunk_iter(chunks.append)

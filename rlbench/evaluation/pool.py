@@ -91,7 +91,7 @@ class EvalWorker:
         """Send the ``policy``, weights ``[...]`` by name, to this idle worker.
 
         Raises:
-            ResourceExhausted: memory or ``ulimit -f`` does not hold the policy.
+            ResourceExhausted: the policy exceeds the memory or ``ulimit -f``.
         """
         self.epoch, self.games, self.silent_seconds, self._last_poll = epoch, 0, 0.0, monotonic()
         groups = {"policy": policy, "scale": self._scale}

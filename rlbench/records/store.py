@@ -95,15 +95,15 @@ def _read_record(folder: Path) -> Record:
             f"{folder / 'epochs.jsonl'}: holds {len(epochs)} epochs, outcome.json counts {outcome.epochs}; restore it"
         )
     first = clean_texts(metadata.get("environment"))
-    environment, resumed = dict(first) if isinstance(first, dict) else {}, list[Mapping[str, object]]()
+    environment, changes = dict(first) if isinstance(first, dict) else {}, list[Mapping[str, object]]()
     for resumption in resumptions({"resumed": clean_texts(metadata.get("resumed", []))}, path):
-        resumed.append(resumption.environment)
+        changes.append(resumption.environment)
         if resumption.epoch == 0:  # without a checkpoint: its epochs replace all others
-            for changes in resumed:
-                environment.update(changes)
-            environment, resumed = {name: value for name, value in environment.items() if value is not None}, []
+            for change in changes:
+                environment.update(change)
+            environment, changes = {name: value for name, value in environment.items() if value is not None}, []
     return Record(
-        folder=folder, spec=spec, environment=environment, resumed=tuple(resumed), epochs=epochs, outcome=outcome
+        folder=folder, spec=spec, environment=environment, resumed=tuple(changes), epochs=epochs, outcome=outcome
     )
 
 

@@ -239,7 +239,7 @@ def _score_findings(
         settings_differ = not settings and any(run.id != entry.id for run in runs)
         settings_change = "its published settings have changed since; save a new baseline" if settings_differ else ""
         data_differ = any(entry.data and run.data_file not in {None, entry.data} for run in runs)
-        data_change = "learned from another data file than the baseline's" if data_differ else ""
+        data_change = "learned from another data file; restore it, or save a new baseline" if data_differ else ""
         word = ruling.word
         if word == "PASSED":
             other_work = settings_differ or data_differ

@@ -98,17 +98,21 @@ def _load_plugin(suite: str) -> ModuleType | str:
 
 
 def _invalid_names(module: ModuleType) -> Iterator[str]:
-    """Yield the names of a suite whose value is missing or of another type."""
-    tasks = getattr(module, "TASKS", None)
-    ids = dict(tasks) if isinstance(tasks, Mapping) else {}
-    documented = getattr(module, "DOCUMENTED", None)
+    """Yield the names of a suite whose value is missing or invalid."""
+    algorithms, tasks, ids, spec = (
+        getattr(module, name, None) for name in ("ALGORITHMS", "TASKS", "DOCUMENTED", "spec")
+    )
+    pairs, make_env = getattr(module, "IMPOSSIBLE", ()), getattr(module, "make_env", None)
+    task_ids = dict(tasks) if isinstance(tasks, Mapping) else {}
     valid = {
-        "ALGORITHMS": _are_names(getattr(module, "ALGORITHMS", None)),
-        "TASKS": isinstance(tasks, Mapping) and _are_names([*ids, *ids.values()]),
-        "DOCUMENTED": _are_names(documented) and all(ids.get(task) == task for task in documented),
-        "IMPOSSIBLE": isinstance(getattr(module, "IMPOSSIBLE", ()), Collection),
-        "spec": callable(getattr(module, "spec", None)),
-        "make_env": callable(getattr(module, "make_env", None) or callable),
+        "ALGORITHMS": _are_names(algorithms),
+        "TASKS": isinstance(tasks, Mapping)
+        and _are_names([*tasks])
+        and all(task_ids.get(i) == i for i in tasks.values()),
+        "DOCUMENTED": _are_names(ids) and set(ids) <= set(task_ids.values()),
+        "spec": callable(spec),
+        "IMPOSSIBLE": isinstance(pairs, Collection) and all(_are_names(pair) and len(pair) == 2 for pair in pairs),
+        "make_env": make_env is None or callable(make_env),
     }
     yield from (name for name, is_valid in valid.items() if not is_valid)
 

@@ -16,7 +16,7 @@ CELL = ("toy", "a2c", "--task", "Catch", "--quiet")
 
 
 def without_speeds(path: Path) -> None:
-    """As of a baseline saved on another machine: how busy this one is has no say in a test of scores."""
+    """Remove the speeds of a baseline: they depend on how busy the machine is."""
     saved = baseline.read_baseline(path)
     assert all(entry.speeds for entry in saved.cells)
     cells = tuple(replace(entry, speeds={}) for entry in saved.cells)

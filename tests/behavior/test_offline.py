@@ -25,6 +25,9 @@ from rlbench.datasets.episodes import Dataset, episodes
 from rlbench.datasets.recipes import RECIPES
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records.store import folder_of, read_record
+from rlbench.records.types import Epoch
+from rlbench.run import run
+from rlbench.signals import Stop
 from rlbench.training.offline import OfflineTrainer
 from tests.conftest import Patch
 from tests.forging import locked, outcome_of
@@ -182,12 +185,27 @@ def test_file_is_hashed_once_unless_it_changes(data: Path, monkeypatch: Patch) -
     assert hashed == [data] * 3
 
 
-def test_file_that_is_replaced_after_the_run_was_named_is_refused(data: Path) -> None:
-    runtime = Runtime(device="cpu", dataset=str(data))
+def test_file_that_is_replaced_after_the_run_was_named_is_refused(tmp_path: Path) -> None:
+    data = write(tmp_path / "own.hdf5")
     name = Data(str(data)).name("offline", "Hopper-v4", smoke=False)
-    assert check_data(suites.spec("offline", "td3bc", "Hopper-v4", dataset=name), runtime) is not None
+    spec, runtime = suites.spec("offline", "td3bc", "Hopper-v4", dataset=name), Runtime(device="cpu", dataset=str(data))
+    assert check_data(spec, runtime) is not None
+    checksums.remove_seal(data)
+    write(data, seed=1)
     with pytest.raises(RefusedFile, match="was replaced since this command began"):
-        check_data(suites.spec("offline", "td3bc", "Hopper-v4", dataset=f"{name[:-8]}00000000"), runtime)
+        check_data(spec, runtime)
+
+
+def test_epochs_on_other_data_are_not_replaced_without_a_checkpoint(data: Path, tmp_path: Path) -> None:
+    spec, runtime = spec_of("il"), run_one.QUIET.model_copy(update={"dataset": str(data)})
+    for sha256, expectation in (
+        ("a", nullcontext()),
+        ("b", pytest.raises(RefusedFile, match="another data file than b")),
+    ):
+        store = locked(spec, tmp_path, {"data": {"sha256": sha256}})
+        with expectation:
+            next(record for record in run(spec, runtime, store, Stop()) if isinstance(record, Epoch))
+        store.release()
 
 
 @pytest.mark.parametrize("moment", ["began", "read"])

@@ -1,6 +1,7 @@
 """The whole command line: exit codes, one-line errors, pipes, terminals, and imports."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -266,8 +267,12 @@ def test_a_signal_that_breaks_an_import_ends_the_command(
     interruption: BaseException, code: int, monkeypatch: Patch, capsys: Capture
 ) -> None:
     def broken(_: str) -> NoReturn:
-        raise ImportError("initialization failed") from interruption  # as pybind11 does
+        inner = ImportError("initialization failed")
+        inner.__cause__ = interruption
+        raise ImportError("initialization failed") from inner  # as pybind11 does
 
     monkeypatch.setattr("rlbench.cli.app.print_text", broken)
+    handler = signal.getsignal(signal.SIGTERM)
     assert main(["--version"]) == code
+    signal.signal(signal.SIGTERM, handler)
     assert "internal error" not in capsys.readouterr().err

@@ -186,7 +186,9 @@ def test_ci_systems_get_junit_and_markdown(record_run: RecordRun, saved: Path) -
     assert next(line for line in lines if line.startswith("| ❌")).startswith("| ❌ REGRESSED | toy/dqn/Catch score")
 
 
-@pytest.mark.parametrize(("line", "words"), [("check toy --alpha 2", "--alpha"), ("baseline save no/x.json", "no")])
+@pytest.mark.parametrize(
+    ("line", "words"), [("check toy --alpha 2", "--alpha"), ("baseline save no/x.json", "no/x.json")]
+)
 def test_invalid_gate_or_baseline_exits_2(line: str, words: str, record_run: RecordRun) -> None:
     toy(record_run, 0.9, 0)
     assert words in stderr_of(line)

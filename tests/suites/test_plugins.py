@@ -225,7 +225,7 @@ BROKEN = {
         "has no valid DOCUMENTED",
     ),
     "documents an alias": (
-        "ALGORITHMS = {}; TASKS = {'T': 'U'}; DOCUMENTED = ['T']; spec = print",
+        "ALGORITHMS = {}; TASKS = {'T': 'U', 'U': 'U'}; DOCUMENTED = ['T']; spec = print",
         "no valid DOCUMENTED",
     ),
     "lists algorithms once": (
@@ -233,6 +233,9 @@ BROKEN = {
         "no valid ALG",
     ),
     "fails in pydantic": ("import rlbench.config.run as run\nrun.Spec()", "cannot be imported (ValidationError"),
+    "has no pairs": ("ALGORITHMS = TASKS = DOCUMENTED = {}; spec = print; IMPOSSIBLE = 'dqn'", "no valid IMPOSSIBLE"),
+    "makes nothing": ("ALGORITHMS = TASKS = DOCUMENTED = {}; spec = print; make_env = 0", "has no valid make_env"),
+    "runs an unknown task": ("ALGORITHMS = {}; TASKS = {'T': 'U'}; DOCUMENTED = (); spec = print", "no valid TASKS"),
     "has bytes": ("ALGORITHMS = {}; TASKS = {b'T': b'T'}; DOCUMENTED = []; spec = print", "has no valid TASKS"),
     "is missing a module": ("import nowhere_to_be_found", "cannot be imported"),
 }
