@@ -177,7 +177,7 @@ def check_data(spec: Spec, runtime: Runtime) -> CheckedData | None:
 
     Raises:
         UsageError: the file is missing.
-        RefusedFile: the file is damaged, of another task, or replaced since the command has named the run after it.
+        RefusedFile: the file is damaged, of another task, or was replaced after the command had named the run.
     """
     from rlbench.assembly.offline import check_identity, source
     from rlbench.datasets import checksums, loader
