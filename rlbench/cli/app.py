@@ -134,7 +134,9 @@ def _run_command(words: list[str]) -> object:
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, (*INTERRUPTIONS, Interrupted)):
             cause = cause.__cause__ or cause.__context__
-        raise cause or error from None
+        if cause is None:
+            raise
+        raise cause from None
 
 
 def _refuse_empty(words: Sequence[str]) -> None:
