@@ -86,7 +86,7 @@ def _load_plugin(suite: str) -> ModuleType | str:
             return f"{where}: rename the entry point, {suite!r} is no name of a suite"
         with _installed_only():
             module = importlib.import_module(plugin.module)
-        invalid = next(_invalid_names(module), None)
+        invalid = _invalid_name(module)
     except INTERRUPTIONS:
         raise
     except BaseException as error:  # noqa: BLE001 - code of a plug-in may raise anything, such as pytest's Skipped
@@ -97,8 +97,8 @@ def _load_plugin(suite: str) -> ModuleType | str:
     return module if invalid is None else problem
 
 
-def _invalid_names(module: ModuleType) -> Iterator[str]:
-    """Yield the names of a suite whose value is missing or invalid."""
+def _invalid_name(module: ModuleType) -> str | None:
+    """Return the first name of a suite whose value is missing or invalid; None where all are valid."""
     algorithms, tasks, ids, spec = (
         getattr(module, name, None) for name in ("ALGORITHMS", "TASKS", "DOCUMENTED", "spec")
     )
@@ -114,7 +114,7 @@ def _invalid_names(module: ModuleType) -> Iterator[str]:
         "IMPOSSIBLE": isinstance(pairs, Collection) and all(_are_names(pair) and len(pair) == 2 for pair in pairs),
         "make_env": make_env is None or callable(make_env),
     }
-    yield from (name for name, is_valid in valid.items() if not is_valid)
+    return next((name for name, is_valid in valid.items() if not is_valid), None)
 
 
 def _are_names(value: object) -> TypeGuard[Collection[str]]:
