@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -29,11 +29,23 @@ class Data:
     """Value of ``--dataset``: the name of a known data set, or a path."""
 
     value: str | None
+    given_sha256: str | None = None  # of the path's file, to a worker by its sweep
 
     @property
     def path(self) -> str | None:
         """The path, where one was given."""
         return str(Path(self.value).expanduser()) if self.value and self._is_path() else None
+
+    @cached_property
+    def sha256(self) -> str | None:
+        """SHA-256 of the path's file when the command first reads it; None without a file."""
+        from rlbench.datasets.checksums import seal_of
+        from rlbench.datasets.loader import data_file
+        from rlbench.datasets.locations import find
+
+        if self.given_sha256 is not None or self.path is None or not Path(self.path).exists():
+            return self.given_sha256
+        return seal_of(data_file(find("", Path(self.path)))).sha256
 
     def tasks(self, suite: str, globs: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Task patterns of ``--task``; without it the task of the data set.
@@ -64,10 +76,6 @@ class Data:
         Raises:
             UsageError: the suite is online, or no option names a data set.
         """
-        from rlbench.datasets.checksums import seal_of
-        from rlbench.datasets.loader import data_file
-        from rlbench.datasets.locations import find
-
         if suite != "offline":
             if self.value is not None:
                 raise UsageError(f"--dataset: {suite} learns from what it plays; leave it out, or choose offline")
@@ -78,10 +86,8 @@ class Data:
             raise UsageError(f"offline: {task} is an environment; name the data to learn from with --dataset")
         if self.value is None or self.path is None:
             return self.value or ""
-        path = Path(self.path)
-        if not path.exists():
-            return path.stem  # what reads it says that it is missing
-        return f"{path.stem}-{seal_of(data_file(find('', path))).sha256[:DIGITS]}"
+        stem, sha256 = Path(self.path).stem, self.sha256
+        return f"{stem}-{sha256[:DIGITS]}" if sha256 is not None else stem  # what reads it says that it is missing
 
     def _is_path(self) -> bool:
         text = self.value or ""
@@ -177,7 +183,7 @@ def check_data(spec: Spec, runtime: Runtime) -> CheckedData | None:
 
     Raises:
         UsageError: the file is missing.
-        RefusedFile: the file is damaged, of another task, or was replaced after the command had named the run.
+        RefusedFile: the file is damaged, of another task, or was replaced since the command began.
     """
     from rlbench.assembly.offline import check_identity, source
     from rlbench.datasets import checksums, loader
@@ -186,8 +192,7 @@ def check_data(spec: Spec, runtime: Runtime) -> CheckedData | None:
     if not isinstance(spec.task, OfflineTask) or path is None:
         return None
     seal = checksums.verify(loader.data_file(path))  # before HDF5 opens it: damage could end the process
-    stem, _, digits = spec.task.dataset.rpartition("-")
-    if runtime.dataset is not None and stem == path.stem and len(digits) == DIGITS and digits != seal.sha256[:DIGITS]:
+    if runtime.dataset_sha256 not in {None, seal.sha256}:
         raise RefusedFile(f"{path}: was replaced since this command began; run the same command again")
     check_identity(spec.task, path)  # before anything is recorded
     return CheckedData(spec.task.data, path, seal)

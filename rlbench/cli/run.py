@@ -31,6 +31,7 @@ from rlbench.cli.output import print_note
 from rlbench.errors import UsageError
 
 if TYPE_CHECKING:
+    from rlbench.cli.dataset_option import Data
     from rlbench.config.run import Spec
 
 
@@ -147,6 +148,7 @@ def run(
         Path, option("--track-dir DIR", "Folder of the trackers' files.", env="RLBENCH_TRACK_DIR")
     ] = Path("tracked"),
     pipe: Annotated[int | None, option("--pipe", "", hidden=True)] = None,
+    sha256: Annotated[str | None, option("--sha256", "", hidden=True)] = None,
 ) -> None:
     """Train an algorithm with its published settings.
 
@@ -155,16 +157,16 @@ def run(
     """
     from rlbench.cli import run_output
     from rlbench.cli import until_decided as sequential
+    from rlbench.cli.dataset_option import Data
     from rlbench.cli.progress_display import end_with_parent
     from rlbench.cli.sweep import SweepOptions, repeated_settings, sweep
     from rlbench.cli.trackers import PATIENCE, STOP_PATIENCE, tracking
 
-    if pipe is not None:
-        end_with_parent(pipe)
-    task_globs, changes = (*(tasks or ()), *(task or ())), sets or []
+    end_with_parent(pipe)
+    task_globs, changes, data = (*(tasks or ()), *(task or ())), sets or [], Data(dataset, sha256)
     design = sequential.design_of(most_seeds, until_decided=until_decided)
     numbers = sequential.seeds_of_design(design, seeds, steps=steps, until=until, shard=shard, smoke=smoke, force=force)
-    every = _specs(suite, algo, task_globs, numbers, steps, changes, config, dataset, package, smoke=smoke)
+    every = _specs(suite, algo, task_globs, numbers, steps, changes, config, data, package, smoke=smoke)
     specs = _shard(every, shard, results)
     cells = sequential.cells_of(specs, results, design) if design else ()
     if dry_run:
@@ -176,7 +178,7 @@ def run(
         device=device,
         sets=repeated_settings(config, os.environ, changes),
         steps=steps,
-        dataset=dataset,
+        dataset=data,
         package=package,
         env_timeout=env_timeout,
         eval_workers=eval_workers,
@@ -226,14 +228,13 @@ def _specs(
     steps: int | None,
     sets: list[str],
     config: Path | None,
-    dataset: str | None,
+    data: Data,
     package: str | None,
     *,
     smoke: bool,
 ) -> list[Spec]:
     """Resolve and validate all requested runs before the first one starts."""
     from rlbench import suites
-    from rlbench.cli.dataset_option import Data
     from rlbench.cli.resolve import resolve
     from rlbench.suites.plugins import import_package
 
@@ -241,7 +242,7 @@ def _specs(
         loop = f"for suite in {' '.join(suites.names())}; do rlbench run $suite {quote(algo)}; done"
         raise UsageError(f"run takes one suite at a time; write {loop}")
     numbers, installed = parse_seeds(seeds), import_package(package) if package else None
-    data, algorithms = Data(dataset), suites.algorithms_matching(suite, algo)
+    algorithms = suites.algorithms_matching(suite, algo)
     patterns = data.tasks(suite, globs)
     for name_given, runs in suites.substitutes(suite, globs).items():
         print_note(f"{name_given} is run as {runs}, its maintained version in Gymnasium; the record says so")

@@ -44,7 +44,7 @@ class SweepOptions:
     device: str
     sets: Sequence[str]  # settings of files, environment and options, in order of precedence
     steps: int | None
-    dataset: str | None
+    dataset: Data
     package: str | None  # that registers the environments with Gymnasium
     env_timeout: float  # seconds
     update_engine: EngineName
@@ -63,7 +63,8 @@ class SweepOptions:
         """Settings of this process that change no number of a run."""
         return Runtime(
             device=self.device,
-            dataset=Data(self.dataset).path,
+            dataset=self.dataset.path,
+            dataset_sha256=self.dataset.sha256,
             env_timeout=self.env_timeout,
             eval_workers=self.eval_workers,
             update_engine=self.update_engine,
@@ -144,9 +145,7 @@ def _jobs_and_executor(
             cores=len(os.sched_getaffinity(0)), memory=available_memory(), gpus=_free_gpus(options.device)
         )
         processes = worker_count(limit, max(1, machine.cores // (threads_per_run or 1)), len(specs))
-        steps = steps_of(options.dataset)
-        jobs = jobs_of(specs, options.results, machine, processes, threads_per_run, options.eval_workers, steps)
-        _note_rounding(jobs, machine)
+        jobs = _jobs(specs, options, options.results, machine, processes, threads_per_run)
         yield jobs, Local(machine, processes, partial(command_line, options))
 
 
@@ -166,9 +165,7 @@ def _cluster(
             free = _free_gpus(options.device)
             gpus = (free or (2**62,)) if most["GPU"] and options.device != "cpu" else ()
             machine = Machine(cores=most["CPU"], memory=most["memory"], gpus=gpus)
-            results, steps = options.results.absolute(), steps_of(options.dataset)
-            jobs = jobs_of(specs, results, machine, len(specs), threads, options.eval_workers, steps)
-            _note_rounding(jobs, machine)
+            jobs = _jobs(specs, options, options.results.absolute(), machine, len(specs), threads)
             command = partial(command_line, options)
             executor = Cluster(ray, options.results, command, most=limit, gpu=min(free, default=0))
             try:
@@ -179,11 +176,15 @@ def _cluster(
             ray.shutdown()
 
 
-def _note_rounding(jobs: Sequence[Job], machine: Machine) -> None:
-    """Remark where a run alone would give other numbers; ``OMP_NUM_THREADS`` makes both the same."""
-    reason = "" if "OMP_NUM_THREADS" in os.environ else fewer_threads(jobs, machine)
-    if reason:
+def _jobs(
+    specs: Sequence[Spec], options: SweepOptions, results: Path, machine: Machine, processes: int, threads: int | None
+) -> list[Job]:
+    """Plan the jobs; remark where a run alone would give other numbers, which ``OMP_NUM_THREADS`` prevents."""
+    steps = steps_of(options.dataset.value)
+    jobs = jobs_of(specs, results, machine, processes, threads, options.eval_workers, steps)
+    if "OMP_NUM_THREADS" not in os.environ and (reason := fewer_threads(jobs, machine)):
         print_note(reason)
+    return jobs
 
 
 def command_line(options: SweepOptions, job: Job, device: str | None) -> list[str]:
@@ -197,7 +198,8 @@ def command_line(options: SweepOptions, job: Job, device: str | None) -> list[st
         *(("--steps", str(options.steps)) if options.steps is not None else ()),
         *("--env-timeout", str(options.env_timeout), "--eval-workers", str(job.eval_workers)),
         *("--update-engine", options.update_engine),
-        *(("--dataset", options.dataset) if options.dataset is not None else ()),
+        *(("--dataset", options.dataset.value) if options.dataset.value is not None else ()),
+        *(("--sha256", options.dataset.sha256) if options.dataset.sha256 is not None else ()),
         *(("--import", options.package) if options.package is not None else ()),
         *(("--until", options.until) if options.until is not None else ()),
         *(("--smoke",) if options.smoke else ()),

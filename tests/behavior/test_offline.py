@@ -14,6 +14,7 @@ from rlbench.algorithms.cql import CQL, SACWithCloning
 from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
 from rlbench.assembly.offline import experience
+from rlbench.cli.app import main
 from rlbench.cli.dataset_option import Data, check_data, refuse_other_data
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
@@ -185,15 +186,23 @@ def test_file_is_hashed_once_unless_it_changes(data: Path, monkeypatch: Patch) -
     assert hashed == [data] * 3
 
 
-def test_file_that_is_replaced_after_the_run_was_named_is_refused(tmp_path: Path) -> None:
-    data = write(tmp_path / "own.hdf5")
-    name = Data(str(data)).name("offline", "Hopper-v4", smoke=False)
-    spec, runtime = suites.spec("offline", "td3bc", "Hopper-v4", dataset=name), Runtime(device="cpu", dataset=str(data))
+@pytest.mark.parametrize("task", ["Hopper-v4", "hopper-medium-v2"])
+def test_file_that_is_replaced_after_the_command_began_is_refused(
+    task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write(tmp_path / "hopper-medium-v2.hdf5")
+    option = Data(str(data))
+    spec = suites.spec("offline", "td3bc", task, dataset=option.name("offline", task, smoke=False))
+    runtime = Runtime(device="cpu", dataset=str(data), dataset_sha256=option.sha256)
     assert check_data(spec, runtime) is not None
     checksums.remove_seal(data)
     write(data, seed=1)
     with pytest.raises(RefusedFile, match="was replaced since this command began"):
         check_data(spec, runtime)
+    assert Data(str(data), option.sha256).name("offline", task, smoke=False) == getattr(spec.task, "dataset", None)
+    argv = ["run", "offline", "td3bc", task, "--dataset", str(data), "--sha256", str(option.sha256), "--smoke"]
+    assert main([*argv, "--results", str(tmp_path / "results"), "--json"]) == 2
+    assert "was replaced since this command began" in capsys.readouterr().out
 
 
 def test_epochs_on_other_data_are_not_replaced_without_a_checkpoint(data: Path, tmp_path: Path) -> None:

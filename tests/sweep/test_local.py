@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from rlbench.cli.app import main
+from rlbench.cli.dataset_option import Data
 from rlbench.cli.options import pauses
 from rlbench.cli.resolve import resolve
 from rlbench.cli.sweep import SweepOptions, command_line, repeated_settings
@@ -231,9 +232,9 @@ def test_worker_gets_settings_of_file_and_environment(tmp_path: Path) -> None:
     expected = resolve("toy", "dqn", "Catch", seed=3, sets=sets, config=config, environ=environ).spec
     again = repeated_settings(config, environ, sets)
     assert resolve("toy", "dqn", "Catch", seed=3, sets=again).spec == expected
-    rest = dict.fromkeys(("steps", "dataset", "eval_workers", "until", "address"))
+    rest = dict.fromkeys(("steps", "eval_workers", "until", "address"))
     rest |= {"package": "my_envs", "env_timeout": 600.0, "update_engine": "compiled", "executor": "local", "jobs": "2"}
-    rest |= {"smoke": False, "quiet": True}
+    rest |= {"smoke": False, "quiet": True, "dataset": Data("x.hdf5", "ab")}
     options = SweepOptions(results=tmp_path, device="auto", sets=again, force=True, **rest)
     job = Job(spec=expected, folder=tmp_path, threads=1, memory=1)
     line = command_line(options, job, "cuda:1")
@@ -241,7 +242,11 @@ def test_worker_gets_settings_of_file_and_environment(tmp_path: Path) -> None:
     with pytest.raises(RefusedFile, match="toy: is a link"):
         command_line(options, Job(spec=expected, folder=folder_of(expected, tmp_path)), None)
     assert line[:7] == ["run", "toy", "dqn", "--task", "Catch", "--seeds", "3"]
-    assert [line[line.index(option) + 1] for option in ("--import", "--update-engine")] == ["my_envs", "compiled"]
+    assert [line[line.index(option) + 1] for option in ("--import", "--dataset", "--sha256")] == [
+        "my_envs",
+        "x.hdf5",
+        "ab",
+    ]
     assert line[line.index("--device") + 1] == "cuda:1" and "--jobs" not in line
 
 
