@@ -29,6 +29,16 @@ class Terminated(BaseException):
 INTERRUPTIONS: Final = (KeyboardInterrupt, Terminated)
 
 
+def interruption_behind(error: BaseException | None) -> BaseException | None:
+    """The interruption behind an error; None without one.
+
+    The initialization of compiled modules, such as mujoco's, turns it into ImportError, from which others follow.
+    """
+    while error is not None and not isinstance(error, (*INTERRUPTIONS, Interrupted)):
+        error = error.__cause__ or error.__context__
+    return error
+
+
 def cause(number: int) -> str:
     """Name a signal as a user knows it: ``Ctrl-C``, ``SIGTERM``."""
     if number == signal.SIGINT:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import sys
 import threading
@@ -37,8 +38,8 @@ from rlbench.cli.status import status
 from rlbench.cli.table import compare, table
 from rlbench.cli.verify import verify
 from rlbench.config.names import printable
-from rlbench.errors import Interrupted, ResourceExhausted, RlbenchError, UsageError
-from rlbench.signals import INTERRUPTIONS, Terminated
+from rlbench.errors import ResourceExhausted, RlbenchError, UsageError
+from rlbench.signals import INTERRUPTIONS, Terminated, interruption_behind
 
 INTERNAL = 1
 
@@ -124,19 +125,13 @@ def _main(arguments: Sequence[str] | None) -> int:
 
 
 def _run_command(words: list[str]) -> object:
-    """Run the command; raise the interruption behind an error.
-
-    The initialization of compiled modules, such as mujoco's, turns it into ImportError, from which others follow.
-    """
+    """Run the command; raise the interruption behind an error."""
     try:
         return typer.main.get_command(app).main(words, prog_name="rlbench", standalone_mode=False)
     except (ImportError, UsageError) as error:
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, (*INTERRUPTIONS, Interrupted)):
-            cause = cause.__cause__ or cause.__context__
-        if cause is None:
+        if (interruption := interruption_behind(error)) is None:
             raise
-        raise cause from None
+        raise interruption from None
 
 
 def _refuse_empty(words: Sequence[str]) -> None:
@@ -184,6 +179,9 @@ def _raise_ignored(hook: Callable[[sys.UnraisableHookArgs], object], unraisable:
 
 
 def _unforeseen(error: Exception, *, debug: bool) -> int:
+    if broken_by := re.search(r"\b(KeyboardInterrupt|Terminated): *$", str(error)):  # all that pydantic leaves of it
+        print_error("stopped")
+        return 128 + (signal.SIGTERM if broken_by[1] == "Terminated" else signal.SIGINT)
     if isinstance(error, OSError) and error.errno in REFUSED_PATH:
         print_error(
             f"{printable(str(error.filename or 'a file'))}: {error.strerror}; check the path and its permissions"

@@ -22,7 +22,7 @@ from rlbench import disk
 from rlbench.cli.output import print_note
 from rlbench.errors import RefusedFile, UnknownName, UsageError
 from rlbench.records.files import record_stamps
-from rlbench.signals import INTERRUPTIONS
+from rlbench.signals import interruption_behind
 
 if TYPE_CHECKING:
     from rlbench.config.run import Spec
@@ -208,9 +208,9 @@ def _tracker(name: str, where: Path) -> Tracker:
         with TemporaryDirectory() as empty, chdir(empty):
             module.setup()  # reads wandb/settings in the current folder, which may name another host for the key
         return Wandb(module, where / name)
-    except INTERRUPTIONS:
-        raise
-    except BaseException as error:  # noqa: BLE001 - an import may raise anything
+    except BaseException as error:  # an import may raise anything
+        if interruption_behind(error) is not None:
+            raise
         raise UsageError(f"--track wandb: cannot be imported ({error!r}); repair it, or leave it out") from None
 
 

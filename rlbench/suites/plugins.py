@@ -23,7 +23,7 @@ from urllib.parse import unquote, urlsplit
 
 from rlbench.config.names import check_name, printable
 from rlbench.errors import UsageError
-from rlbench.signals import INTERRUPTIONS
+from rlbench.signals import INTERRUPTIONS, interruption_behind
 
 GROUP: Final = "rlbench.suites"
 
@@ -87,9 +87,9 @@ def _load_plugin(suite: str) -> ModuleType | str:
         with _installed_only():
             module = importlib.import_module(plugin.module)
         invalid = _invalid_name(module)
-    except INTERRUPTIONS:
-        raise
-    except BaseException as error:  # noqa: BLE001 - code of a plug-in may raise anything, such as pytest's Skipped
+    except BaseException as error:  # code of a plug-in may raise anything, such as pytest's Skipped
+        if interruption_behind(error) is not None:
+            raise
         return (
             f"{where}: cannot be imported ({printable(f'{type(error).__name__}: {error}', 200)}); repair or remove it"
         )

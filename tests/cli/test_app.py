@@ -271,8 +271,12 @@ def test_a_signal_that_breaks_an_import_ends_the_command(
         inner.__cause__ = interruption
         raise ImportError("initialization failed") from inner  # as pybind11 does
 
-    monkeypatch.setattr("rlbench.cli.app.print_text", broken)
+    def schema_error(_: str) -> NoReturn:
+        raise RuntimeError(f"building `literal` serializer:\n  {type(interruption).__name__}: ")  # as pydantic does
+
     handler = signal.getsignal(signal.SIGTERM)
-    assert main(["--version"]) == code
-    signal.signal(signal.SIGTERM, handler)
-    assert "internal error" not in capsys.readouterr().err
+    for print_text in (broken, *(() if isinstance(interruption, Interrupted) else (schema_error,))):
+        monkeypatch.setattr("rlbench.cli.app.print_text", print_text)
+        assert main(["--version"]) == code
+        signal.signal(signal.SIGTERM, handler)
+        assert "internal error" not in capsys.readouterr().err

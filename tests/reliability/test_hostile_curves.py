@@ -391,9 +391,10 @@ def test_largest_returns_are_short_in_a_table(tmp_path: Path) -> None:
         ("![a](https://x.org/a.png)", "![a]&#40;https:&#47;/x.org/a.png)"),
         ("www.x.org and WWW.x.org", "www&#46;x.org and WWW&#46;x.org"),
         ("4.2 [1.0, 7.4] (3) a/b", "4.2 [1.0, 7.4] (3) a/b"),
+        ("@team, il@v1", "&#64;team, il@v1"),
     ],
 )
-def test_a_text_in_a_table_of_markdown_holds_no_link_image_or_html(text: str, cell_text: str) -> None:
+def test_a_text_in_a_table_of_markdown_holds_no_link_mention_or_html(text: str, cell_text: str) -> None:
     assert tables.markdown_row([text]) == f"| {cell_text} |"
 
 

@@ -257,6 +257,12 @@ def test_broken_plugin_is_one_warning(name: str, site: Path) -> None:
     assert "sorry" not in run_command(["table", "toy"])[2]
 
 
+def test_a_signal_that_breaks_the_import_of_a_plug_in_ends_the_command(site: Path) -> None:
+    code = "try:\n    raise KeyboardInterrupt\nexcept KeyboardInterrupt as e:\n    raise ImportError from e"
+    install(site, "sorry", code, "[rlbench.suites]\nsorry = sorry\n")  # as a module of pybind11 does
+    assert run_command(["list", "suites"])[0] == 130
+
+
 @pytest.mark.parametrize(
     ("spec", "text"),
     [
