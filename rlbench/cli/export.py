@@ -111,8 +111,10 @@ def _cells(names: list[str] | None, results: Path | None) -> dict[CellKey, Runs]
 
 
 def _save(output: Path, content: bytes, count: int, *, noun: str, json: bool) -> None:
+    from rlbench.records.files import refuse_record_file
     from rlbench.report.exports import update_file
 
+    refuse_record_file(output, "--output")
     new = update_file(output, content)
     text = f"{output}: {count} {noun if count == 1 else {'curve': 'curves', 'matrix': 'matrices'}[noun]}"
     print_result({"file": str(output), "count": count, "changed": new}, text, json=json)

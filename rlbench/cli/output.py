@@ -82,12 +82,15 @@ def escaped(text: str) -> str:
     return "".join(sign if sign.isprintable() or sign in "\n\t" else dumps(sign)[1:-1] for sign in text)
 
 
-def refuse_folder(path: Path, option: str) -> None:
-    """Refuse a path that is a folder, or whose folder is missing.
+def check_output_path(path: Path, option: str) -> None:
+    """Refuse a path that is a folder or a file of a record, or whose folder is missing.
 
     Raises:
         UsageError: it is one of these.
     """
+    from rlbench.records.files import refuse_record_file
+
+    refuse_record_file(path, option)
     if not path.parent.is_dir():
         raise UsageError(f"{option} {path}: {path.parent} is not a folder; make it first")
     if path.is_dir():
@@ -104,7 +107,7 @@ def write_file(path: Path, content: str | bytes, option: str = "--output", *, ap
     if (open_file := _open_file(path)) == STDOUT:
         print_text(content)
         return
-    refuse_folder(path, option)
+    check_output_path(path, option)
     raw = content.encode() if isinstance(content, str) else content
     with disk.writing(path, elsewhere=f" with {option}", then="run the same command again"):
         if open_file is not None:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from rlbench.cli import completion
 from rlbench.cli.options import Algos, Records, Reference, References, Suite, Tasks, argument, option, suites_named
-from rlbench.cli.output import print_note, refuse_folder, write_file
+from rlbench.cli.output import check_output_path, print_note, write_file
 from rlbench.errors import UsageError
 
 
@@ -76,7 +76,7 @@ def plot(
     suites_named([suite], results)
     if output.suffix not in {".png", ".svg", ".pdf"}:
         raise UsageError(f"--output {output}: figures are written as .png, .svg or .pdf")
-    refuse_folder(output, "--output")
+    check_output_path(output, "--output")
     from rlbench.report.figure_style import rc_settings
     from rlbench.report.plots import draw, encode_figure
     from rlbench.report.sources import sources

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from rlbench import disk
-from rlbench.cli.output import refuse_folder
+from rlbench.cli.output import check_output_path
 from rlbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def refusal_of(path: Path) -> str | None:
     """
     if path.suffix.lower() not in ENDINGS:
         raise UsageError(f"--video {path}: a video ends in {' or '.join(ENDINGS)}; name it so")
-    refuse_folder(path, "--video")
+    check_output_path(path, "--video")
     if path.suffix.lower() == ".gif":
         return None
     program = shutil.which("ffmpeg")

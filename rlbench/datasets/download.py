@@ -152,7 +152,7 @@ def _attempt(url: str, part: Path, size: int | None, patience: float) -> Iterato
         response = _with_timeout(OPENING * patience, partial(urlopen, request, timeout=patience))
     except HTTPError as error:
         error.close()
-        if error.code == 416:  # the file on the server has changed
+        if error.code == 416 and begin:  # the file on the server has changed
             part.unlink(missing_ok=True)
             return
         if error.code in {408, 425, 429} or error.code >= 500:

@@ -186,6 +186,17 @@ RECORD_FILES: Final = ("spec.json", "epochs.jsonl", "outcome.json")
 PARTS: Final = (*RECORD_FILES, "checkpoint")
 
 
+def refuse_record_file(path: Path, option: str) -> None:
+    """Refuse to replace a file of a record, or the file that a link to one names.
+
+    Raises:
+        UsageError: it is one.
+    """
+    real = Path(os.path.realpath(path))
+    if real.name in RECORD_FILES and (real.parent / RECORD_FILES[0]).exists():
+        raise UsageError(f"{option} {path}: is a file of a run's record; name another file")
+
+
 def record_stamps(folder: Path) -> tuple[tuple[int, int, int] | None, ...]:
     """Inode, size and time of each file of a record, which change whenever it does; None of a missing one."""
     stamps: list[tuple[int, int, int] | None] = []

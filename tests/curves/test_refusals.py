@@ -100,11 +100,13 @@ def test_parts_of_one_run_are_no_seeds(name: str, tmp_path: Path) -> None:
     assert "holds parts of one run" in refusal(tmp_path, tmp_path / "results")
 
 
-def test_a_seed_twice_in_a_file_is_refused(tmp_path: Path) -> None:
+def test_a_file_with_a_seed_twice_or_without_a_score_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "scores.npz"
     matrix = {"DQN": np.ones((2, 1)), "DQN/seeds": np.zeros(2, int), "tasks": np.array(["Hopper-v4"])}
     np.savez(path, **matrix)
     assert f"seed 0 is twice in {path}" in refusal(path, tmp_path / "results")
+    np.savez(path, **(matrix | {"DQN": np.full((2, 1), np.nan)}))
+    assert f"{path}: holds no score; give another file" in refusal(path, tmp_path / "results")
 
 
 class Bomb:

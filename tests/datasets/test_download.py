@@ -206,7 +206,8 @@ def test_an_error_page_is_no_data_set(server: Server, target: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "error", "requests"), [(404, UsageError, 1), (503, ResourceExhausted, download.ATTEMPTS)]
+    ("status", "error", "requests"),
+    [(404, UsageError, 1), (416, UsageError, 1), (503, ResourceExhausted, download.ATTEMPTS)],
 )
 def test_a_server_without_the_file_is_named(
     status: int, error: type[Exception], requests: int, server: Server, target: Path

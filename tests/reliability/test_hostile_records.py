@@ -15,6 +15,7 @@ import pytest
 
 from rlbench import disk
 from rlbench.cli import app, completion, replay
+from rlbench.cli.output import write_file
 from rlbench.cli.resolve import resolve
 from rlbench.cli.trackers import TensorBoard, Wandb, curves_in
 from rlbench.config.footprint import footprint
@@ -30,7 +31,7 @@ from rlbench.datasets import (
     sb3_import,
     tfrecord,
 )
-from rlbench.errors import RefusedFile, ResourceExhausted
+from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.records import attempts, files, manifest
 from rlbench.records.store import Record, Store, folder_of, read_record
 from rlbench.records.types import Outcome
@@ -390,6 +391,18 @@ def test_a_strict_check_that_finds_nothing_to_compare_does_not_pass(words: list[
 @pytest.mark.parametrize("option", ["--junit", "--summary"])
 def test_folder_in_place_of_a_file_is_a_usage_error(option: str, tmp_path: Path) -> None:
     assert "is a folder; name a file" in stderr_of(f"check toy --results {tmp_path} {option} {tmp_path}")
+
+
+@pytest.mark.parametrize("name", ["spec.json", "epochs.jsonl", "link"])
+def test_no_output_replaces_a_file_of_a_record(name: str, tmp_path: Path) -> None:
+    for file in ("spec.json", "epochs.jsonl"):
+        (tmp_path / file).write_text("{}")
+    (tmp_path / "link").symlink_to(tmp_path / "epochs.jsonl")
+    message = "is a file of a run's record; name another file"
+    assert message in stderr_of(f"export csv --output {tmp_path / name} --results {tmp_path / 'none'}")
+    with pytest.raises(UsageError, match=message):
+        write_file(tmp_path / name, "")
+    assert (tmp_path / name).read_text() == "{}"
 
 
 def test_no_name_of_a_data_set_reaches_a_shell_or_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
