@@ -72,8 +72,8 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
         if len(curves) > MAX_CURVES:
             raise RefusedFile(f"{path}: holds more than {MAX_CURVES:,} curves; import it in parts")
     if not curves:
-        known = f"no file of a known format; known: {', '.join(FORMATS)}; see --format"
-        raise UsageError(f"{paths[0]}: holds {'no score; give another file' if every_path else known}")
+        formats = f"no file of a known format; known: {', '.join(FORMATS)}; see --format"
+        raise UsageError(f"{paths[0]}: holds {'no score; give another file' if every_path else formats}")
     return _refuse_duplicates([_curve(curve, options) for curve in number_seeds(curves)], curve_paths)
 
 
