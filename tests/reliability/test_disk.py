@@ -126,7 +126,8 @@ def test_disk_that_fills_up_keeps_the_last_checkpoint(golden: tuple[object, ...]
 
 
 @pytest.mark.slow
-def test_a_sweep_names_the_reason_of_a_halted_run(tmp_path: Path, capsys: Capture) -> None:
+def test_a_sweep_names_the_reason_of_a_halted_run(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
+    monkeypatch.setattr("rlbench.sweep.scheduler.RETRIES", 0)
     folder = folder_of(apply_settings(suites.spec("toy", "dqn", "CartPole-v1"), list(map(parse, SMALL))), tmp_path)
     folder.parent.mkdir(parents=True)
     with mounted(folder, 40_000):
