@@ -32,7 +32,7 @@ INTERRUPTIONS: Final = (KeyboardInterrupt, Terminated)
 def interruption_behind(error: BaseException | None) -> BaseException | None:
     """The interruption behind an error; None without one.
 
-    The initialization of compiled modules, such as mujoco's, turns it into ImportError, from which others follow.
+    Compiled code replaces it: mujoco's modules by ImportError, from which others follow, h5py by SystemError.
     """
     while error is not None and not isinstance(error, (*INTERRUPTIONS, Interrupted)):
         error = error.__cause__ or error.__context__

@@ -128,7 +128,7 @@ def _run_command(words: list[str]) -> object:
     """Run the command; raise the interruption behind an error."""
     try:
         return typer.main.get_command(app).main(words, prog_name="rlbench", standalone_mode=False)
-    except (ImportError, UsageError) as error:
+    except Exception as error:
         if (interruption := interruption_behind(error)) is None:
             raise
         raise interruption from None

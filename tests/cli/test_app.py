@@ -263,7 +263,7 @@ def test_a_signal_during_a_callback_of_python_still_ends_the_command(number: str
 @pytest.mark.parametrize(
     ("interruption", "code"), [(Terminated(143), 143), (KeyboardInterrupt(), 130), (Interrupted("x", signal=2), 130)]
 )
-def test_a_signal_that_breaks_an_import_ends_the_command(
+def test_a_signal_that_breaks_compiled_code_ends_the_command(
     interruption: BaseException, code: int, monkeypatch: Patch, capsys: Capture
 ) -> None:
     def broken(_: str) -> NoReturn:
@@ -271,11 +271,14 @@ def test_a_signal_that_breaks_an_import_ends_the_command(
         inner.__cause__ = interruption
         raise ImportError("initialization failed") from inner  # as pybind11 does
 
+    def system_error(_: str) -> NoReturn:
+        raise SystemError("returned a result with an exception set") from interruption  # as Cython does
+
     def schema_error(_: str) -> NoReturn:
         raise RuntimeError(f"building `literal` serializer:\n  {type(interruption).__name__}: ")  # as pydantic does
 
     handler = signal.getsignal(signal.SIGTERM)
-    for print_text in (broken, *(() if isinstance(interruption, Interrupted) else (schema_error,))):
+    for print_text in (broken, system_error, *(() if isinstance(interruption, Interrupted) else (schema_error,))):
         monkeypatch.setattr("rlbench.cli.app.print_text", print_text)
         assert main(["--version"]) == code
         signal.signal(signal.SIGTERM, handler)
