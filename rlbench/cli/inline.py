@@ -11,7 +11,7 @@ from rlbench.cli.output import print_note
 from rlbench.cli.watchdog import Watchdog
 from rlbench.config.run import Runtime, Spec
 from rlbench.errors import Interrupted, RefusedFile, ResourceExhausted, RlbenchError, RunFailed
-from rlbench.records.locks import holder
+from rlbench.records.locks import NAME, holder, is_locked
 from rlbench.records.store import Store
 from rlbench.records.types import Progress
 from rlbench.signals import Stop
@@ -114,4 +114,6 @@ def _holder(folder: Path) -> str:
 
     status = run_status(folder)
     damage = f", but {status.reason}" if status.state == "damaged" else ""
-    return f"{holder(folder)} is running it{damage}"
+    is_stale = not is_locked(folder)  # on a disk without locks, whose lock may be that of another machine
+    remedy = f" (delete {folder / NAME} if it is not)" if is_stale else ""
+    return f"{holder(folder)} is running it{remedy}{damage}"

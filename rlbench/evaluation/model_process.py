@@ -193,7 +193,8 @@ def main(form: str, parent: int) -> None:
         while head := sys.stdin.buffer.read(REQUEST.size):
             kind, size, *shape = REQUEST.unpack(head)
             obs = np.frombuffer(_read(size), DTYPES[kind]).reshape([n for n in shape if n])
-            action = np.asarray(model(obs), np.float64).reshape(len(obs), -1)
+            action = np.asarray(model(obs), np.float64)
+            action = action.reshape(len(obs if action.ndim < 2 else action), -1)
             _write(responses, RESPONSE.pack(b"A", *action.shape) + action.tobytes())
     except Exception as error:  # noqa: BLE001 - a model may raise anything; the parent names it
         text = f"{type(error).__name__}: {error}".encode()[:2000]

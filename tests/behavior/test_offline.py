@@ -200,6 +200,7 @@ def test_file_that_is_replaced_after_the_command_began_is_refused(
     with pytest.raises(RefusedFile, match="was replaced since this command began"):
         check_data(spec, runtime)
     assert Data(str(data), option.sha256).name("offline", task, smoke=False) == getattr(spec.task, "dataset", None)
+    assert Data(".", "ab" * 32).name("offline", "Hopper-v4", smoke=False) == f"{Path.cwd().name}-abababab"
     argv = ["run", "offline", "td3bc", task, "--dataset", str(data), "--sha256", str(option.sha256), "--smoke"]
     assert main([*argv, "--results", str(tmp_path / "results"), "--json"]) == 2
     assert "was replaced since this command began" in capsys.readouterr().out

@@ -201,6 +201,18 @@ def test_a_model_of_one_row_answers_row_by_row_and_other_rows_are_refused(monkey
         client(obs)
 
 
+class Transposed(nn.Module):
+    def forward(self, obs: Tensor) -> Tensor:
+        return obs.t()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_model_with_an_action_a_column_is_refused(tmp_path: Path) -> None:
+    torch.jit.save(torch.jit.script(Transposed()), tmp_path / "m.pt")
+    with ModelClient(tmp_path / "m.pt", "torchscript") as client, pytest.raises(RefusedFile, match="2 rows to 3"):
+        client(np.ones((3, 2), np.float32))
+
+
 class Printing(nn.Module):
     def forward(self, obs: Tensor) -> Tensor:
         for _ in range(1000):

@@ -11,8 +11,9 @@ from rlbench import suites
 from rlbench.cli.status import duration
 from rlbench.report.reference_table import DATA
 from tests.commands import HEARING, json_of, line_of_refusal, run_command, stderr_of, stdout_of
-from tests.conftest import RecordRun
+from tests.conftest import Patch, RecordRun
 from tests.forging import locked
+from tests.reliability.test_many_processes import no_flock
 
 
 def test_table_shows_only_the_selected_cells(record_run: RecordRun) -> None:
@@ -132,6 +133,15 @@ def test_run_of_another_process_is_skipped_with_its_state(record_run: RecordRun)
     assert (row["status"], row["best"]) == ("running", 0.5)
     assert row["env_steps"] == spec.budget.epoch
     assert len(store.epochs) == 2, "nothing was added"
+
+
+@pytest.mark.filterwarnings("ignore:flock not supported")
+def test_lock_of_another_machine_is_named_on_a_disk_without_locks(record_run: RecordRun, monkeypatch: Patch) -> None:
+    folder = record_run([-0.6, 0.5], suite="toy", task="Catch", status=None)
+    monkeypatch.setattr("fcntl.flock", no_flock)
+    (folder / ".lock").write_text("1\nelsewhere\n", encoding="utf-8")
+    (row,) = json_of("run toy dqn --task Catch --json")["runs"]
+    assert row["status"] == "running" and "seed=0/.lock if it is not)" in row["reason"]
 
 
 def test_a_damaged_run_of_another_process_is_called_damaged(record_run: RecordRun) -> None:
