@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -87,7 +86,8 @@ class Data:
             raise UsageError(f"offline: {task} is an environment; name the data to learn from with --dataset")
         if self.value is None or self.path is None:
             return self.value or ""
-        stem, sha256 = Path(os.path.abspath(self.path)).stem, self.sha256  # noqa: PTH100 - . and .. have no name
+        path, sha256 = Path(self.path), self.sha256
+        stem = path.stem if path.stem.strip(".") else path.resolve().stem  # of . and ..
         return f"{stem}-{sha256[:DIGITS]}" if sha256 is not None else stem  # what reads it says that it is missing
 
     def _is_path(self) -> bool:
