@@ -14,7 +14,7 @@ from tests.rings import ring_of
 
 
 class Lengths:
-    """Env n's games take ``lengths[n]`` live steps and pay n + 1 a step; the fourth step loses a life."""
+    """Env n's games take ``lengths[n]`` live steps and pay n + 1 a step; step 4 loses a life. Env 1 truncates."""
 
     def __init__(self, lengths: Sequence[int]) -> None:
         self.lengths = np.array(lengths)
@@ -39,9 +39,8 @@ class Lengths:
         over = ~self.final & (self.at == self.lengths)
         points = np.where(self.final, 0.0, env_ids + 1.0)
         self.final = over | (~self.final & (self.at == 4))
-        none = np.zeros_like(over)
-        zeros = np.zeros(len(env_ids), np.float32)
-        return Step(zeros, zeros, self.final, none, env_ids, points, over)
+        truncates, zeros = env_ids == 1, np.zeros(len(env_ids), np.float32)
+        return Step(zeros, zeros, self.final & ~truncates, self.final & truncates, env_ids, points, over)
 
     def close(self) -> None:
         self.closed = True
