@@ -79,6 +79,8 @@ def match_cells(
             continue
         pairs.append((key, a[0], b[0]))
         for name, side, setting_runs in zip(names, (first, second), (a[0], b[0]), strict=True):
+            if better := side[key].duplicates:
+                left_out.append(f"{cell_name(key)}: {len(better)} of {name} with a worse record of the same seed")
             if not setting_runs.default:
                 continue
             for where, runs in (

@@ -26,7 +26,7 @@ from rlbench.records.store import Record, read_record
 from rlbench.report.estimate import best, within
 from rlbench.report.reference_scores import primary_references
 from rlbench.report.reference_table import CellKey, protocol_of, reference_spec, row_of
-from rlbench.report.runs import Evaluation, Run, mark_failed, origin_texts, read_run, separate
+from rlbench.report.runs import Evaluation, Run, mark_failed, maximum, origin_texts, read_run, separate
 from rlbench.report.verdict import ALPHA
 from rlbench.suites.plugins import Package
 
@@ -100,7 +100,7 @@ def group_runs(runs: Iterable[Run]) -> dict[CellKey, Runs]:
         for part in (group.complete, group.failed):
             _deduplicate(part, lambda r: (r.seed, r.data_file, r.digest, str(r.environment.get("env"))))
         for part in (group.short, group.other_protocol, group.variants):
-            _deduplicate(part, lambda r: (r.id, r.seed, r.data_file))
+            group.duplicates += _deduplicate(part, lambda r: (r.id, r.seed, r.data_file))
         every_short = tuple(group.short)
         separate(group)
         ended_seeds = {r.seed for r in group.scored}
@@ -138,11 +138,14 @@ def _select_look(group: Runs, looks: Looks) -> Runs:
     return replace(look, all_seeds=group) if later else look
 
 
-def _deduplicate(part: list[Run], identity: Callable[[Run], tuple[object, ...]]) -> None:
-    """Sort runs by seed and folder, and keep the first of each identity."""
-    part.sort(key=lambda r: (r.seed, str(r.folder)))
-    part[:] = {identity(r): r for r in reversed(part)}.values()
-    part.reverse()
+def _deduplicate(part: list[Run], identity: Callable[[Run], tuple[object, ...]]) -> list[Run]:
+    """Keep a run of each identity, a failed one or the lowest, by seed and folder; return others that are no copies."""
+    part.sort(key=lambda r: str(r.folder), reverse=True)
+    part.sort(key=lambda r: (r.status == "failed", -maximum(r)))
+    worst = {identity(r): r for r in part}  # the last of each
+    others = [r for r in part if r.digest != worst[identity(r)].digest]
+    part[:] = sorted(worst.values(), key=lambda r: (r.seed, str(r.folder)))
+    return others
 
 
 def key_of(run: Run) -> CellKey:

@@ -291,7 +291,7 @@ def _of_one(kind: Callable[[Run], str | None], parts: Sequence[list[Run]], other
 def _of_one_seed(group: Runs) -> None:
     """Keep one of several records of a seed, with the lowest evaluation at each step: no record raises a score."""
     failed = {run.seed: run for run in reversed(group.failed)}
-    by_seed = {run.seed: run for run in sorted(group.complete, key=_maximum, reverse=True) if run.seed not in failed}
+    by_seed = {run.seed: run for run in sorted(group.complete, key=maximum, reverse=True) if run.seed not in failed}
     lowest: dict[tuple[int, int], Evaluation] = {}
     for run in group.complete:
         for e in run.evaluations:
@@ -306,7 +306,8 @@ def _of_one_seed(group: Runs) -> None:
     group.failed[:] = [run for run in group.failed if id(run) in counting_ids]
 
 
-def _maximum(run: Run) -> float:
+def maximum(run: Run) -> float:
+    """The highest evaluation of a run; minus infinity without one."""
     return max((evaluation.mean for evaluation in run.evaluations), default=float("-inf"))
 
 

@@ -93,6 +93,26 @@ def test_complete_run_replaces_a_short_one_of_its_seed(record_run: RecordRun, re
     assert [r.seed for r in runs.short] == [1]
 
 
+@pytest.mark.parametrize("sets", [["algo.lr=0.1"], ["task.sticky=0.25"], ["budget.steps=300000"]])
+def test_the_worst_record_of_a_seed_counts_whatever_its_folder(
+    record_run: RecordRun, results: Path, sets: list[str]
+) -> None:
+    for place, best in (("zzz", 1.5), ("aaa", 3.0)):
+        folder = record_run([1.0, best], sets=sets)
+        shutil.move(folder, results / place / folder.relative_to(results))
+    record_run([1.0, 2.0], sets=sets)
+    group = only(results)
+    assert [runs.maximum(run) for run in group.all] == [1.5]
+    assert sorted(runs.maximum(run) for run in group.duplicates) == [2.0, 3.0]
+
+
+def test_a_failed_record_of_a_variant_counts_before_a_finished_one(record_run: RecordRun, results: Path) -> None:
+    folder = record_run([1.0, 2.0], sets=["algo.lr=0.1"], status="failed")
+    shutil.move(folder, results / "zzz" / folder.relative_to(results))
+    record_run([1.0, 2.0], sets=["algo.lr=0.1"])
+    assert [(run.status, run.seed) for run in only(results).variants] == [("failed", 0)]
+
+
 def test_attempt_put_aside_by_force_is_not_a_run(record_run: RecordRun, results: Path) -> None:
     record_run([1.0])
     folder = record_run([2.0], force=True)
