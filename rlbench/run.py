@@ -33,7 +33,7 @@ from rlbench.records.attempts import note
 from rlbench.records.machine import INSTRUCTIONS
 from rlbench.records.store import Store, line_of, read_record
 from rlbench.records.types import MAX_RETURN, Epoch, Outcome, Progress, Status
-from rlbench.signals import Stop, cause
+from rlbench.signals import Stop, cause, interruption_behind
 from rlbench.training.clock import Clock
 from rlbench.training.offline import OfflineTrainer
 from rlbench.training.online import OnlineTrainer
@@ -96,7 +96,8 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
             raise
         raise ResourceExhausted(f"{error}; or open it again, and the same command resumes") from error
     except (MemoryError, RlbenchError, ArithmeticError, RuntimeError) as error:
-        raise _failure(error, store, trainer, stop) from error
+        failure = _failure(error, store, trainer, stop)
+        raise failure from (error.__cause__ if failure is error else error)  # no error is its own cause
     finally:
         if trainer is not None:
             trainer.close()
@@ -177,8 +178,8 @@ def _failure(error: Exception, store: Store, trainer: Trainer | None, stop: Stop
     if _is_out_of_memory(error):
         reason = f"memory is exhausted ({_first_line(error)})"
         return ResourceExhausted(f"{store.spec.name}: {reason}; free some and run the same command again: it resumes")
-    if trainer is None:
-        return error  # the run has not begun
+    if trainer is None or interruption_behind(error) is not None:
+        return error  # the run has not begun, or it was stopped
     store.explain(traceback.format_exc())
     _keep_outstanding(store, trainer, stop)
     _finish(store, trainer.clock, trainer.inexact, f"{type(error).__name__}: {_first_line(error)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -32,11 +33,18 @@ INTERRUPTIONS: Final = (KeyboardInterrupt, Terminated)
 def interruption_behind(error: BaseException | None) -> BaseException | None:
     """The interruption behind an error; None without one.
 
-    Compiled code replaces it: mujoco's modules by ImportError, from which others follow, h5py by SystemError.
+    Compiled code replaces it: mujoco's modules by ImportError, from which others follow, h5py by SystemError, and
+    pydantic by an error of which the last line names it.
     """
-    while error is not None and not isinstance(error, (*INTERRUPTIONS, Interrupted)):
+    visited = set[int]()  # an error may be its own cause
+    while error is not None and id(error) not in visited:
+        if isinstance(error, (*INTERRUPTIONS, Interrupted)):
+            return error
+        if name := re.search(r"\n +(KeyboardInterrupt|Terminated): *$", str(error)):
+            return KeyboardInterrupt() if name[1] == "KeyboardInterrupt" else Terminated(128 + signal.SIGTERM)
+        visited.add(id(error))
         error = error.__cause__ or error.__context__
-    return error
+    return None
 
 
 def cause(number: int) -> str:

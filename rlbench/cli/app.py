@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import signal
 import sys
 import threading
@@ -38,7 +37,7 @@ from rlbench.cli.status import status
 from rlbench.cli.table import compare, table
 from rlbench.cli.verify import verify
 from rlbench.config.names import printable
-from rlbench.errors import ResourceExhausted, RlbenchError, UsageError
+from rlbench.errors import Interrupted, ResourceExhausted, RlbenchError, UsageError
 from rlbench.signals import INTERRUPTIONS, Terminated, interruption_behind
 
 INTERNAL = 1
@@ -128,6 +127,8 @@ def _run_command(words: list[str]) -> object:
     """Run the command; raise the interruption behind an error."""
     try:
         return typer.main.get_command(app).main(words, prog_name="rlbench", standalone_mode=False)
+    except ResourceExhausted:
+        raise  # such as a full disk while the interruption ends the command
     except Exception as error:
         if (interruption := interruption_behind(error)) is None:
             raise
@@ -166,7 +167,7 @@ def _terminate(number: int, _frame: object) -> None:
 def _raise_ignored(hook: Callable[[sys.UnraisableHookArgs], object], unraisable: sys.UnraisableHookArgs) -> None:
     """Raise an interruption again that Python ignores within a callback, such as of a weak reference."""
     interruption = unraisable.exc_value
-    if not isinstance(interruption, INTERRUPTIONS):
+    if not isinstance(interruption, (*INTERRUPTIONS, Interrupted)):
         hook(unraisable)
         return
 
@@ -179,9 +180,6 @@ def _raise_ignored(hook: Callable[[sys.UnraisableHookArgs], object], unraisable:
 
 
 def _unforeseen(error: Exception, *, debug: bool) -> int:
-    if broken_by := re.search(r"\b(KeyboardInterrupt|Terminated): *$", str(error)):  # all that pydantic leaves of it
-        print_error("stopped")
-        return 128 + (signal.SIGTERM if broken_by[1] == "Terminated" else signal.SIGINT)
     if isinstance(error, OSError) and error.errno in REFUSED_PATH:
         print_error(
             f"{printable(str(error.filename or 'a file'))}: {error.strerror}; check the path and its permissions"

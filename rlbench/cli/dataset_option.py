@@ -38,7 +38,7 @@ class Data:
 
     @cached_property
     def sha256(self) -> str | None:
-        """SHA-256 of the path's file when the command first reads it; None without a file."""
+        """SHA-256 of the path's file when the command first needs it; None without a file."""
         from rlbench.datasets.checksums import seal_of
         from rlbench.datasets.loader import data_file
         from rlbench.datasets.locations import find
@@ -194,7 +194,9 @@ def check_data(spec: Spec, runtime: Runtime) -> CheckedData | None:
         return None
     seal = checksums.verify(loader.data_file(path))  # before HDF5 opens it: damage could end the process
     if runtime.dataset_sha256 not in {None, seal.sha256}:
-        raise RefusedFile(f"{path}: was replaced since this command began; run the same command again")
+        raise RefusedFile(
+            f"{path}: was replaced since this command began; restore it, or name another folder with --results"
+        )
     check_identity(spec.task, path)  # before anything is recorded
     return CheckedData(spec.task.data, path, seal)
 

@@ -21,6 +21,7 @@ from rlbench.cli.options import RESULTS, Json, Results, argument, check_suite
 from rlbench.cli.output import print_result, terminal_width
 from rlbench.errors import UsageError
 from rlbench.report.columns import sentences
+from rlbench.signals import interruption_behind
 
 if TYPE_CHECKING:
     from rlbench.config.run import Spec
@@ -248,5 +249,7 @@ def _try_import(name: str) -> ModuleType | str:
     try:
         with redirect_stderr(StringIO()), catch_warnings(record=True):  # what a library says of itself is no finding
             return import_module(name)
-    except Exception as error:  # noqa: BLE001 - its remedy is the same whatever it raises
+    except Exception as error:  # its remedy is the same whatever it raises
+        if interruption_behind(error) is not None:
+            raise
         return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"

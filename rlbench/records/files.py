@@ -184,6 +184,7 @@ def _checksum(text: str) -> str:
 
 RECORD_FILES: Final = ("spec.json", "epochs.jsonl", "outcome.json")
 PARTS: Final = (*RECORD_FILES, "checkpoint")
+RUN_FILES: Final = (*PARTS, "failure.txt", "crash.txt", "attempts.jsonl", "log.txt", "curve.json")
 
 
 def refuse_record_file(path: Path, option: str) -> None:
@@ -193,8 +194,11 @@ def refuse_record_file(path: Path, option: str) -> None:
         UsageError: it is one.
     """
     real = Path(os.path.realpath(path))
-    if real.name in RECORD_FILES and (real.parent / RECORD_FILES[0]).exists():
-        raise UsageError(f"{option} {path}: is a file of a run's record; name another file")
+    for folder in real.parents:
+        name = real.relative_to(folder).parts[0]
+        in_record = folder.name.startswith("seed=") and (name in RUN_FILES or name.startswith("attempt-"))
+        if in_record or (folder == real.parent and name == "looks.json" and any(folder.glob("seed=*"))):
+            raise UsageError(f"{option} {path}: is a file of a run's record; name another file")
 
 
 def record_stamps(folder: Path) -> tuple[tuple[int, int, int] | None, ...]:

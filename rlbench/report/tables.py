@@ -349,7 +349,7 @@ def markdown_row(texts: Sequence[str]) -> str:
 
 def escape_markdown(text: str) -> str:
     """A text of a record as Markdown that shows it: without HTML, links, images and mentions."""
-    active = r"(?<=:)/(?=/)|(?i:(?<=\bwww))\.|(?<=\])\(|(?<!\w)@(?=[A-Za-z])"
+    active = r"(?<=:)/(?=/)|(?i:(?<=\bwww))\.|(?<=\])\(|(?<![^\W_])@(?=[A-Za-z])"
     return re.sub(active, lambda match: f"&#{ord(match[0])};", text.replace("<", "&lt;"))
 
 

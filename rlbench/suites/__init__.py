@@ -14,7 +14,7 @@ from rlbench.config.overrides import one_line
 from rlbench.config.run import Spec
 from rlbench.config.tasks import GYM, AtariTask, GymnasiumTask
 from rlbench.errors import UnknownName, UsageError
-from rlbench.signals import INTERRUPTIONS
+from rlbench.signals import interruption_behind
 from rlbench.suites import atari, goals, mujoco, offline, plugins, toy
 from rlbench.suites.plugins import Package
 
@@ -187,9 +187,9 @@ def _of_plugin(suite: str, algorithm: str, task: str, seed: int) -> Spec:
         return Spec.model_validate(dict(row) | {"suite": suite, "algorithm": algorithm, "task": env, "seed": seed})
     except ValidationError as error:
         raise UsageError(f"{suite}/{algorithm} of {plugin.distribution}: {one_line(error)}") from None
-    except INTERRUPTIONS:
-        raise
     except BaseException as error:
+        if interruption_behind(error) is not None:
+            raise
         reason = printable(f"{type(error).__name__}: {error}", 200)
         raise UsageError(f"{suite}/{algorithm} of {plugin.distribution}: its spec fails ({reason})") from error
 

@@ -23,7 +23,7 @@ from urllib.parse import unquote, urlsplit
 
 from rlbench.config.names import check_name, printable
 from rlbench.errors import UsageError
-from rlbench.signals import INTERRUPTIONS, interruption_behind
+from rlbench.signals import interruption_behind
 
 GROUP: Final = "rlbench.suites"
 
@@ -133,9 +133,9 @@ def import_package(name: str) -> Package:
         package = Package(name, _version(name))
         try:
             importlib.import_module(name)
-        except INTERRUPTIONS:
-            raise
         except BaseException as error:
+            if interruption_behind(error) is not None:
+                raise
             raise UsageError(f"--import {name}: {printable(f'{type(error).__name__}: {error}', 200)}") from error
     return package
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import NoReturn
+from unittest.mock import Mock
 
 import pytest
 import typer
@@ -16,7 +17,7 @@ from rlbench.cli.app import main
 from rlbench.cli.output import write_file
 from rlbench.errors import Interrupted, RefusedFile, RlbenchError, UsageError
 from rlbench.report.tables import TEXTS
-from rlbench.signals import Terminated
+from rlbench.signals import Terminated, interruption_behind
 from tests.commands import RLBENCH, run_command, run_process, stderr_of, stdout_of
 from tests.conftest import Capture, Patch, RecordRun
 from tests.laws.layers import HEAVY
@@ -258,6 +259,17 @@ def test_a_signal_during_a_callback_of_python_still_ends_the_command(number: str
     handler = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # a shell's job in the background ignores it
     program = f"{head}; {handler}; app.print_text = end; raise SystemExit(app.main(['--version']))"
     assert run_process([sys.executable, "-P", "-c", program]).returncode == code
+
+
+def test_an_error_while_a_run_is_built_is_an_internal_error(
+    tmp_path: Path, monkeypatch: Patch, capsys: Capture
+) -> None:
+    error = RuntimeError("CUDA error: initialization error")
+    monkeypatch.setattr("rlbench.run.build", Mock(side_effect=error))
+    assert main(["run", "toy", "dqn", "Catch", "--smoke", "--quiet", "--results", str(tmp_path)]) == 1
+    assert "internal error: RuntimeError: CUDA error" in capsys.readouterr().err
+    error.__cause__ = error
+    assert interruption_behind(error) is None
 
 
 @pytest.mark.parametrize(

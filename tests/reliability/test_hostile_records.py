@@ -393,16 +393,20 @@ def test_folder_in_place_of_a_file_is_a_usage_error(option: str, tmp_path: Path)
     assert "is a folder; name a file" in stderr_of(f"check toy --results {tmp_path} {option} {tmp_path}")
 
 
-@pytest.mark.parametrize("name", ["spec.json", "epochs.jsonl", "link"])
+@pytest.mark.parametrize(
+    "name", ["seed=0/spec.json", "seed=0/curve.json", "seed=0/checkpoint/x", "seed=0/attempt-1/x", "looks.json", "link"]
+)
 def test_no_output_replaces_a_file_of_a_record(name: str, tmp_path: Path) -> None:
-    for file in ("spec.json", "epochs.jsonl"):
-        (tmp_path / file).write_text("{}")
-    (tmp_path / "link").symlink_to(tmp_path / "epochs.jsonl")
-    message = "is a file of a run's record; name another file"
-    assert message in stderr_of(f"export csv --output {tmp_path / name} --results {tmp_path / 'none'}")
+    path, message = tmp_path / name, "is a file of a run's record; name another file"
+    (tmp_path / "seed=0/checkpoint").mkdir(parents=True)
+    (tmp_path / "seed=0/attempt-1").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "seed=0/epochs.jsonl")
+    path.write_text("{}")
+    assert message in stderr_of(f"export csv --output {path} --results {tmp_path / 'none'}")
     with pytest.raises(UsageError, match=message):
-        write_file(tmp_path / name, "")
-    assert (tmp_path / name).read_text() == "{}"
+        write_file(path, "")
+    assert path.read_text() == "{}"
+    write_file(tmp_path / "seed=0/game.mp4", "")
 
 
 def test_no_name_of_a_data_set_reaches_a_shell_or_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
