@@ -101,7 +101,7 @@ def test_algorithm_can_be_below_without_a_single_cell_below() -> None:
     effects = [Effect(-0.25 + 0.01 * k, 0.0225) for k in range(6)]
     assert all(effect.difference + 1.96 * effect.variance**0.5 > 0 for effect in effects)
     tasks_left = ("InvertedPendulum-v4",)
-    meta = meta_analysis(effects)
+    meta = meta_analysis(effects)._replace(tau=0.5)
     row = Pooled(suite="mujoco", algorithm="ppo", kind="full", keys=(), left_out=tasks_left, meta=meta)
     assert row.word == "BELOW"
-    assert str(row).endswith("; not pooled, for want of a spread: InvertedPendulum-v4")
+    assert str(row).endswith("(τ 50.0, Q 0.1 with 5 df); not pooled, for want of a spread: InvertedPendulum-v4")
