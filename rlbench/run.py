@@ -271,7 +271,7 @@ def _refuse_other_data(store: Store) -> None:
 
 
 def _resume(trainer: Trainer, store: Store) -> None:
-    """Load the checkpoint's state, if it is no further than the record; errors of memory pass unchanged."""
+    """Load the checkpoint's state, if it is no further than the record; interruptions and errors of memory pass."""
     folder = store.folder / "checkpoint" / "resume"
     state = checkpoint.load(folder)
     try:
@@ -280,7 +280,7 @@ def _resume(trainer: Trainer, store: Store) -> None:
     except (RefusedFile, MemoryError):
         raise
     except (RlbenchError, RuntimeError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-        if _is_out_of_memory(error):
+        if _is_out_of_memory(error) or interruption_behind(error) is not None:
             raise
         reason = f"{type(error).__name__}: {_first_line(error)}"
         raise RefusedFile(f"{folder}: is not this run's state ({reason}); restore it, or use --force") from error

@@ -4,23 +4,25 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 from rlbench import checkpoint
 from rlbench.config.run import Runtime, Spec
-from rlbench.errors import RefusedFile
+from rlbench.errors import Interrupted, RefusedFile
 from rlbench.ops.state_dict import State, subtree, tensor
 from rlbench.records import files
 from rlbench.records.attempts import resumptions
 from rlbench.records.store import read_record
 from rlbench.run import run
 from rlbench.signals import Stop
+from rlbench.training.online import OnlineTrainer
 from tests.commands import run_command, stderr_of, stdout_of
 from tests.forging import locked, outcome_of
 from tests.reliability.families import CATCH, FLAT, GAME, HOPPER, PENDULUM, Family
-from tests.reliability.run_one import carry, ending
+from tests.reliability.run_one import QUIET, carry, ending
 
 FRAMES = GAME._replace(sets=(*GAME.sets, "algo.batch=32"))
 """A batch whose convolutions give other last bits with other numbers of threads."""
@@ -230,6 +232,29 @@ def test_resumed_run_uses_the_threads_of_its_checkpoint(tmp_path: Path, monkeypa
     carry(spec, tmp_path / "parts", runtime=runtime)
     assert torch.get_num_threads() == 2
     assert ending(FRAMES.folder(tmp_path / "parts")) == ending(FRAMES.folder(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize("error", [Interrupted("stopped", signal=2), RuntimeError("stopped")])
+def test_signal_while_a_checkpoint_is_loaded_refuses_no_checkpoint(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carry(CATCH.spec(), tmp_path, 20)
+    error.__cause__ = Interrupted("stopped", signal=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(OnlineTrainer, "load_state_dict", Mock(side_effect=error))
+        with pytest.raises(type(error), match="stopped"):
+            carry_on(CATCH.spec(), tmp_path)
+    carry(CATCH.spec(), tmp_path)
+    carry(CATCH.spec(), tmp_path / "whole")
+    assert ending(CATCH.folder(tmp_path)) == ending(CATCH.folder(tmp_path / "whole"))
+
+
+def carry_on(spec: Spec, results: Path) -> None:
+    store = locked(spec, results)
+    try:
+        list(run(spec, QUIET, store, Stop()))
+    finally:
+        store.release()
 
 
 def inexact(family: Family, results: Path) -> tuple[int, ...]:
