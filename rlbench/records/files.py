@@ -219,17 +219,22 @@ def folders(results: Path) -> Iterator[Path]:
 
     Raises:
         UsageError: ``results`` is no folder.
-        RefusedFile: a folder in it cannot be read, is a link, or has a name that does not print.
+        RefusedFile: a folder in it cannot be read, is a link, or has a name that does not print; or a path in it is a
+            link without a target or a special file.
     """
     if results.exists() and not results.is_dir():
         raise UsageError(f"{results}: not a folder; choose a folder of records with --results")
-    for root, names, _ in os.walk(results, onerror=_refuse_unreadable):
+    for root, names, file_names in os.walk(results, onerror=_refuse_unreadable):
         names[:] = sorted(name for name in names if not name.startswith(("attempt-", ".")))
+        in_run = Path(root).name.startswith("seed=")  # whose readers refuse what they need
+        for name in () if in_run else file_names:
+            if not name.startswith(".") and not Path(root, name).is_file():
+                refuse_link(Path(root, name))  # such as a link to a disk that is not mounted
         for name in names:
             refuse_link(Path(root, name))
             if not name.isprintable():
                 raise RefusedFile(f"{Path(root, printable(name))}: has a name that does not print; rename the folder")
-        if Path(root).name.startswith("seed="):
+        if in_run:
             names.clear()
             if any(Path(root, part).exists() for part in PARTS):
                 yield Path(root)

@@ -18,6 +18,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from io import TextIOWrapper
+from os.path import lexists
 from pathlib import Path
 from typing import IO, Self
 
@@ -110,7 +111,7 @@ def _read_record(folder: Path) -> Record:
 def read_outcome(folder: Path) -> Outcome | None:
     """Read how the run ended; None while nothing says so."""
     path = folder / "outcome.json"
-    if not path.exists():
+    if not lexists(path):
         return None
     with files.validating(str(path), "a record"):
         return _OUTCOME.validate_json(files.unsealed_json(files.read_text(path), str(path)), strict=True)
@@ -123,7 +124,7 @@ def read_epochs(folder: Path, *, complete: bool) -> tuple[Epoch, ...]:
         RefusedFile: a line is damaged, newer, or out of order.
     """
     path = folder / "epochs.jsonl"
-    if not path.exists():
+    if not lexists(path):
         return ()
     *lines, tail = files.read_text(path).split("\n")
     if tail and complete:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from hashlib import sha256
 from itertools import chain, pairwise
 from operator import attrgetter
+from os.path import lexists
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -204,7 +205,7 @@ def _attempt(folder: Path) -> Attempt:
         metadata = files.read_sealed(folder / "spec.json")
         environments = [metadata.get("environment"), *(line.environment for line in resumptions(metadata, folder))]
         path = folder / "outcome.json"
-        outcome = files.read_sealed(path) if path.exists() else {"status": "interrupted"}
+        outcome = files.read_sealed(path) if lexists(path) else {"status": "interrupted"}
     except (RefusedFile, UsageError):
         return Attempt(folder.name, "damaged", "", {})
     reason = printable(str(outcome.get("reason")))

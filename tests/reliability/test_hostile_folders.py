@@ -141,13 +141,23 @@ def test_a_run_writes_through_no_link_in_its_results(name: str, more: tuple[str,
 
 
 @pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("depth", [0, 1, 4])
-def test_a_linked_folder_of_results_is_named_by_every_reader(depth: int, reader: str, victim: Path) -> None:
+@pytest.mark.parametrize(("depth", "target"), [(0, "moved"), (1, "moved"), (4, "moved"), (0, "gone"), (4, "gone")])
+def test_a_linked_folder_of_results_is_named_by_every_reader(
+    depth: int, target: str, reader: str, victim: Path
+) -> None:
     folder = begin_run()
     linked = [folder, *folder.parents][depth]
     linked.rename(victim.parent / "moved")
-    linked.symlink_to(victim.parent / "moved")
+    linked.symlink_to(victim.parent / target)
     assert f"{linked}: is a link" in refusal_of(READERS[reader])
+
+
+@pytest.mark.parametrize("name", ["epochs.jsonl", "outcome.json"])
+def test_a_file_of_a_record_that_is_a_link_without_a_target_is_named(name: str, victim: Path) -> None:
+    path = begin_run() / name
+    path.unlink(missing_ok=True)
+    path.symlink_to(victim / "gone")
+    assert f"{path}: is a link" in refusal_of(READERS["table"])
 
 
 def test_the_results_folder_itself_may_be_a_link(victim: Path) -> None:
