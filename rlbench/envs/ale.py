@@ -142,11 +142,13 @@ def rom_of(game: str, where: str) -> Path:
     if game not in games:
         raise UnknownName("game", game, games, where=where)
     folder = os.environ.get("ALE_ROMS_DIR")
+    remedy = f"correct ALE_ROMS_DIR={folder}, or unset it" if folder else "install ale-py again"
+    if folder and (file := Path(folder, f"{game}.bin")).exists() and not file.is_file():  # ale-py waits for a pipe
+        raise UsageError(f"{where}: no ROM of {game!r} (no regular file); {remedy}")
     try:
         rom = roms.get_rom_path(game)
     except OSError as error:
         reason = error.strerror or str(error).partition("\n")[0]
-        remedy = f"correct ALE_ROMS_DIR={folder}, or unset it" if folder else "install ale-py again"
         raise UsageError(f"{where}: no ROM of {game!r} ({reason}); {remedy}") from None
     if rom is None:
         raise UsageError(f"{where}: the ROM of {game!r} is not in this ale-py")

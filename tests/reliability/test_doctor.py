@@ -113,8 +113,8 @@ class Lack(NamedTuple):
 
 
 def without_pong(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = doctor._rom
-    monkeypatch.setattr(doctor, "_rom", lambda roms, game: game != "pong" and usual(roms, game))
+    usual = doctor._has_rom
+    monkeypatch.setattr(doctor, "_has_rom", lambda game: game != "pong" and usual(game))
 
 
 def with_memory(count: int) -> Callable[[pytest.MonkeyPatch], None]:

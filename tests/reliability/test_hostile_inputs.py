@@ -52,6 +52,7 @@ ROMS: dict[str, tuple[Callable[[Path], object], bool]] = {
     "missing": (lambda folder: folder.rmdir(), False),
     "a file": (lambda folder: (folder.rmdir(), folder.touch()), False),
     "of other bytes": (falsified, False),
+    "a pipe": (lambda folder: os.mkfifo(folder / "pong.bin"), False),
 }
 
 
