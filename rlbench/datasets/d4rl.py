@@ -80,7 +80,7 @@ def widths(path: Path) -> tuple[int, int]:
 def provenance(path: Path) -> dict[str, str]:
     """Attributes of a file and D4RL's metadata of its policy, as far as they are texts or single numbers."""
     with hdf5.open_file(path) as file:
-        metadata = {str(key): file.attrs[key] for key in file.attrs}
+        metadata = hdf5.scalar_attributes(file)
         for key in PROVENANCE:
             item = file.get(key)
             if isinstance(item, h5py.Dataset) and item.shape == () and item.nbytes <= MAX_TEXT_BYTES:

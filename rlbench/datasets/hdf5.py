@@ -70,8 +70,18 @@ def read_attributes(path: Path) -> dict[str, object]:
         RefusedFile: it is damaged.
     """
     with open_file(path) as file:
-        items = dict(file.attrs.items())
+        items = scalar_attributes(file)
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in items.items()}
+
+
+def scalar_attributes(file: h5py.File) -> dict[str, object]:
+    """Read the attributes that are one number or text; others are not read, since they may claim any memory."""
+    kinds = {name: file.attrs.get_id(name) for name in file.attrs}
+    return {
+        name: file.attrs[name]
+        for name, kind in kinds.items()
+        if kind.shape == () and (kind.dtype.kind in "biuf" or h5py.check_string_dtype(kind.dtype) is not None)
+    }
 
 
 def read_numbers(group: h5py.Group, key: str, rank: int) -> NDArray[np.float32]:

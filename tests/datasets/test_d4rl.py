@@ -274,6 +274,18 @@ def test_new_data_set_never_has_an_old_checksum(tmp_path: Path, monkeypatch: pyt
     assert [p.name for p in tmp_path.iterdir()] == ["rlb-small.hdf5"]
 
 
+def test_only_attributes_of_one_number_or_text_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small file can claim any memory for a list of sequences: all of them may be one object."""
+    with h5py.File(tmp_path / "a.hdf5", "w") as file:
+        file.attrs.update({"env_id": "Hopper-v4", "seed": 3, "bytes": np.bytes_("x"), "pair": np.array([1, 2])})
+        sequences = np.array([np.arange(2), np.arange(3)], object)
+        file.attrs.create("many", sequences, dtype=h5py.vlen_dtype(np.int32))
+    names, read = set[str](), h5py.AttributeManager.__getitem__
+    monkeypatch.setattr(h5py.AttributeManager, "__getitem__", lambda self, name: (names.add(name), read(self, name))[1])
+    assert provenance(tmp_path / "a.hdf5") == {"bytes": "x", "env_id": "Hopper-v4", "seed": "3"}
+    assert names == {"env_id", "seed", "bytes"}
+
+
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
