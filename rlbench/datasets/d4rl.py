@@ -83,8 +83,8 @@ def provenance(path: Path) -> dict[str, str]:
         metadata = hdf5.scalar_attributes(file)
         for key in PROVENANCE:
             item = file.get(key)
-            if isinstance(item, h5py.Dataset) and item.shape == () and item.nbytes <= MAX_TEXT_BYTES:
-                metadata[key] = item[()] if item.dtype.kind in "OSiuf" else None
+            if isinstance(item, h5py.Dataset) and hdf5.is_number_or_text(item) and item.nbytes <= MAX_TEXT_BYTES:
+                metadata[key] = item[()]
     return {key: text for key, value in metadata.items() if (text := _text(value)) is not None}
 
 

@@ -76,12 +76,12 @@ def read_attributes(path: Path) -> dict[str, object]:
 
 def scalar_attributes(file: h5py.File) -> dict[str, object]:
     """Read the attributes that are one number or text; others are not read, since they may claim any memory."""
-    kinds = {name: file.attrs.get_id(name) for name in file.attrs}
-    return {
-        name: file.attrs[name]
-        for name, kind in kinds.items()
-        if kind.shape == () and (kind.dtype.kind in "biuf" or h5py.check_string_dtype(kind.dtype) is not None)
-    }
+    return {name: file.attrs[name] for name in file.attrs if is_number_or_text(file.attrs.get_id(name))}
+
+
+def is_number_or_text(item: h5py.Dataset | h5py.h5a.AttrID) -> bool:
+    """True if an array or attribute is one number or text, and no list or sequence."""
+    return item.shape == () and (item.dtype.kind in "biuf" or h5py.check_string_dtype(item.dtype) is not None)
 
 
 def read_numbers(group: h5py.Group, key: str, rank: int) -> NDArray[np.float32]:

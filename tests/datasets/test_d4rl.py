@@ -14,6 +14,7 @@ from rlbench import disk
 from rlbench.datasets import checksums, d4rl
 from rlbench.datasets.d4rl import provenance, read_d4rl, write_hdf5
 from rlbench.datasets.episodes import CHUNK
+from rlbench.datasets.hdf5 import is_number_or_text
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 
 D4RLArrays = dict[str, NDArray[np.generic]]
@@ -280,10 +281,13 @@ def test_only_attributes_of_one_number_or_text_are_read(tmp_path: Path, monkeypa
         file.attrs.update({"env_id": "Hopper-v4", "seed": 3, "bytes": np.bytes_("x"), "pair": np.array([1, 2])})
         sequences = np.array([np.arange(2), np.arange(3)], object)
         file.attrs.create("many", sequences, dtype=h5py.vlen_dtype(np.int32))
+        file.create_dataset("metadata/algorithm", (), h5py.vlen_dtype(np.int32))
     names, read = set[str](), h5py.AttributeManager.__getitem__
     monkeypatch.setattr(h5py.AttributeManager, "__getitem__", lambda self, name: (names.add(name), read(self, name))[1])
     assert provenance(tmp_path / "a.hdf5") == {"bytes": "x", "env_id": "Hopper-v4", "seed": "3"}
     assert names == {"env_id", "seed", "bytes"}
+    with h5py.File(tmp_path / "a.hdf5") as file:
+        assert not is_number_or_text(file["metadata/algorithm"])
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
