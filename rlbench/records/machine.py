@@ -134,7 +134,7 @@ def _version(package: str) -> str | None:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """Run git in ``folder``, without the hooks and commands of its repository, and without taking its locks."""
+    """Run git in ``folder``, without the hooks and file monitor of its repository, and without taking its locks."""
     settings = ("--no-optional-locks", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
     process = subprocess.run(  # noqa: S603 - no shell, and no argument of the user
         ["git", *settings, "-C", str(folder), *arguments],  # noqa: S607 - git is where PATH says
