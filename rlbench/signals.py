@@ -34,7 +34,7 @@ def interruption_behind(error: BaseException | None) -> BaseException | None:
     """The interruption behind an error; None without one.
 
     Compiled code replaces it: mujoco's modules by ImportError, from which others follow, h5py by SystemError, and
-    pydantic by an error of which the last line names it.
+    pydantic by an error whose last line names it.
     """
     visited = set[int]()  # an error may be its own cause
     while error is not None and id(error) not in visited:

@@ -29,7 +29,7 @@ class Data:
     """Value of ``--dataset``: the name of a known data set, or a path."""
 
     value: str | None
-    given_sha256: str | None = None  # of the path's file, to a worker by its sweep
+    given_sha256: str | None = None  # of the path's file; a sweep gives it to its workers
 
     @property
     def path(self) -> str | None:

@@ -114,6 +114,6 @@ def _holder(folder: Path) -> str:
 
     status = run_status(folder)
     damage = f", but {status.reason}" if status.state == "damaged" else ""
-    is_stale = not is_locked(folder)  # on a disk without locks, whose lock may be that of another machine
-    remedy = f" (delete {folder / NAME} if it is not)" if is_stale else ""
+    elsewhere = not is_locked(folder)  # the disk has no locks, and the process may be of another machine
+    remedy = f" (if none is, delete {folder / NAME})" if elsewhere else ""
     return f"{holder(folder)} is running it{remedy}{damage}"

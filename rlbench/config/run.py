@@ -171,7 +171,7 @@ class Runtime(Frozen):
     update_engine: EngineName = "auto"  # of gradient steps
     eval_workers: int | None = Field(default=None, ge=0)  # evaluation workers of offline training; None: as many as pay
     dataset: str | None = None  # file or folder in which recorded experience lies; None looks in the usual places
-    dataset_sha256: str | None = None  # of the file, which is refused with another one
+    dataset_sha256: str | None = None  # of that file; another one is refused
     checkpoint_seconds: float = Field(default=600.0, gt=0)  # between checkpoints inside a segment
     env_timeout: float = Field(default=600.0, gt=0, allow_inf_nan=True)  # seconds for one answer of the environments
 

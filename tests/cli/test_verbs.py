@@ -141,7 +141,7 @@ def test_lock_of_another_machine_is_named_on_a_disk_without_locks(record_run: Re
     monkeypatch.setattr("fcntl.flock", no_flock)
     (folder / ".lock").write_text("1\nelsewhere\n", encoding="utf-8")
     (row,) = json_of("run toy dqn --task Catch --json")["runs"]
-    assert row["status"] == "running" and "seed=0/.lock if it is not)" in row["reason"]
+    assert row["status"] == "running" and "(if none is, delete " in row["reason"]
 
 
 def test_a_damaged_run_of_another_process_is_called_damaged(record_run: RecordRun) -> None:
