@@ -100,9 +100,10 @@ def _fetch(url: str, target: Path, patience: float) -> Iterator[DownloadProgress
         try:
             with open_file(part):
                 pass
-        except RefusedFile:
+        except RefusedFile as error:
             download.discard(target)
-            raise RefusedFile(f"{url}: what arrived is no whole HDF5 file; it was not kept, try again later") from None
+            problem = str(error).removeprefix(f"{part}: ").partition("; ")[0]
+            raise RefusedFile(f"{url}: {problem}; it was not kept, try again later, or another mirror") from None
     download.complete(target)
     if target.suffix == ".hdf5":
         checksums.write_seal(target, now)

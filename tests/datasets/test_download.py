@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from filelock import FileLock
@@ -170,7 +171,7 @@ def test_complete_part_file_needs_no_server(server: Server, content: bytes, targ
     ("lacking", "error", "reason"),
     [
         ("ranges", ResourceExhausted, "cut after 3,000 bytes"),
-        ("announce", RefusedFile, "no whole HDF5 file; it was not kept"),
+        ("announce", RefusedFile, "no whole HDF5 file .*; it was not kept"),
     ],
 )
 def test_server_without_ranges_or_length_restarts_the_download(
@@ -198,11 +199,15 @@ def test_another_file_is_refused(end: slice, reason: str, server: Server, conten
     assert not target.exists() and nothing_left_behind(target)
 
 
-def test_an_error_page_is_no_data_set(server: Server, target: Path) -> None:
-    server.files[PATH] = b"<html>Sign in to the network</html>"
-    with pytest.raises(RefusedFile, match="no whole HDF5 file"):
-        fetch()
-    assert not target.exists()
+def test_a_file_that_is_not_kept_is_refused_with_its_reason(server: Server, target: Path, tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "linked.hdf5", "w") as file:
+        file["rewards"] = h5py.ExternalLink("other.hdf5", "rewards")
+    linked = (tmp_path / "linked.hdf5").read_bytes()
+    for body, reason in ((b"<html>Sign in</html>", "no whole HDF5 file"), (linked, "rewards: .*another file")):
+        server.files[PATH] = body
+        with pytest.raises(RefusedFile, match=f"{PATH}.*: {reason}.*; it was not kept"):
+            fetch()
+        assert not target.exists() and nothing_left_behind(target)
 
 
 @pytest.mark.parametrize(
