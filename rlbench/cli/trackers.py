@@ -111,7 +111,7 @@ class Wandb:
             group=f"{spec.name} {spec.id}",
             id=name,
             config=spec.model_dump(mode="json"),
-            dir=str(self._where),
+            dir=str(self._where.absolute()),  # the current folder of W&B's service is another
             resume="allow",
             reinit="create_new",
         )

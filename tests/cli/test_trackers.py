@@ -45,6 +45,7 @@ def setup(): local or local.append(pathlib.Path("wandb", "settings").exists())
 def init(**settings):
     setup()
     assert local == [False], "settings of the current folder"
+    assert os.path.isabs(settings["dir"]), "the folder of the service is another"
     return Run(pathlib.Path(os.environ["FAKE_WANDB"]) / settings["id"], settings)
 '''
 
