@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.curves.delimited import kind_of
-from rlbench.curves.points import MAX_CURVES, Label, Points, listing
+from rlbench.curves.points import MAX_CURVES, Label, Points, listing, refuse_beyond_memory
 from rlbench.datasets.tfrecord import masked_crc
 from rlbench.errors import RefusedFile
 
@@ -38,6 +38,7 @@ def npz_arrays(raw: bytes, path: Path) -> dict[str, NDArray[np.generic]]:
 
     Raises:
         RefusedFile: it is no such file, too large, or holds objects.
+        DoesNotFit: it unpacks to more than half of the free memory.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as members:
@@ -45,6 +46,7 @@ def npz_arrays(raw: bytes, path: Path) -> dict[str, NDArray[np.generic]]:
         if sum(sizes) > MAX_UNPACKED_BYTES or len(sizes) > MEMBERS:
             allowed = f"{MAX_UNPACKED_BYTES:,} in {MEMBERS:,} are allowed"
             raise RefusedFile(f"{path}: unpacks to {sum(sizes):,} bytes in {len(sizes):,} arrays, {allowed}; thin it")
+        refuse_beyond_memory(path, 2 * sum(sizes))
         with np.load(io.BytesIO(raw), allow_pickle=False) as members:
             content = {name: np.asarray(members[name]) for name in members.files}
             for texts in (array for array in content.values() if array.dtype.kind == "U"):
@@ -75,8 +77,8 @@ def sb3_curves(arrays: Arrays, path: Path, label: Label) -> list[Points]:
             label=label,
             kind="evaluation",
             steps=steps.astype(np.float64),
-            returns=results.astype(np.float64).mean(axis=1),
-            lengths=None if lengths is None else lengths.astype(np.float64).mean(axis=1),
+            returns=results.mean(axis=1, dtype=np.float64),  # without a copy in float64
+            lengths=None if lengths is None else lengths.mean(axis=1, dtype=np.float64),
         )
     ]
 
@@ -102,8 +104,8 @@ def rliable_curves(arrays: Arrays, path: Path, algorithm: str) -> list[Points]:
             )
         if scores.dtype.kind not in "fiu":
             raise RefusedFile(f"{path}: {listing([name])} holds no numbers; write scores")
-        if (count := max(scores.size, len(scores))) > MAX_CURVES:
-            raise RefusedFile(f"{path}: {listing([name])} has {count:,} scores, {MAX_CURVES:,} are allowed")
+        if (count := len(curves) + max(scores.size, len(scores))) > MAX_CURVES:
+            raise RefusedFile(f"{path}: has {count:,} scores up to {listing([name])}, {MAX_CURVES:,} are allowed")
         seeds = arrays.get(f"{name}/seeds", np.arange(len(scores)))
         if seeds.shape != scores.shape[:1] or seeds.dtype.kind not in "iu":
             raise RefusedFile(f"{path}: the seeds of {listing([name])} do not fit; give one number a row")

@@ -15,22 +15,20 @@ from typing import Final, Literal, TypeAlias, get_args
 import numpy as np
 
 from rlbench import disk, suites
-from rlbench.config.footprint import size_text
 from rlbench.config.names import MAX_NAME_LENGTH
 from rlbench.curves import binary, delimited, json_files
-from rlbench.curves.points import MAX_CURVES, Label, Points, clean, label_of, number_seeds
-from rlbench.errors import DoesNotFit, RefusedFile, UnknownName, UsageError, suggest_path
+from rlbench.curves.points import MAX_CURVES, Label, Points, clean, label_of, number_seeds, refuse_beyond_memory
+from rlbench.errors import RefusedFile, UnknownName, UsageError, suggest_path
 from rlbench.records.imported import ImportedCurve, Kind, check_curve
-from rlbench.records.machine import available_memory
 
 Format: TypeAlias = Literal["csv", "sb3", "cleanrl", "wandb", "tensorboard", "d3rlpy", "dopamine", "rliable", "jsonl"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 Unit: TypeAlias = Literal["frames", "decisions"]
 
 MAX_BYTES: Final = 2**28  # bytes of a file
-MEMORY_PER_BYTE: Final = 16  # of memory for a byte of a file: an event of TensorBoard is an object of Python
+MEMORY_PER_BYTE: Final = 16  # of memory for a byte of a file, whose scalars become objects of Python
 MEMORY_PER_VALUE: Final = 160  # bytes of memory for a value of CSV or JSON
-SEPARATORS: Final = (b",", b"[", b"{", b"\n")  # of values
+SEPARATORS: Final = (b",", b"[", b"{", b"\n")  # of values; the last also begins each value of a TensorBoard event
 MAX_FILES: Final = 10_000
 FRAME_SKIP: Final = 4
 BUDGET_FACTOR: Final = 1.5  # times the documented budget that steps reach before their unit is in doubt
@@ -111,11 +109,7 @@ def _content(path: Path, *, links: bool) -> bytes:
         raise UsageError(f"{path}: no such file{suggest_path(path)}; check the path") from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
-    bytes_needed = len(raw) * MEMORY_PER_BYTE + MEMORY_PER_VALUE * sum(map(raw.count, SEPARATORS))
-    free = available_memory()
-    if bytes_needed > free:
-        sizes = f"{size_text(bytes_needed)} of memory, {size_text(free)} are free"
-        raise DoesNotFit(f"{path}: needs up to {sizes}; split the file")
+    refuse_beyond_memory(path, len(raw) * MEMORY_PER_BYTE + MEMORY_PER_VALUE * sum(map(raw.count, SEPARATORS)))
     return raw
 
 

@@ -11,9 +11,11 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rlbench.config.footprint import size_text
 from rlbench.config.names import MAX_NAME_LENGTH, printable
-from rlbench.errors import RefusedFile
+from rlbench.errors import DoesNotFit, RefusedFile
 from rlbench.records.imported import MAX_POINTS, MAX_STEP, Kind, Origin
+from rlbench.records.machine import available_memory
 
 Column: TypeAlias = NDArray[np.float64]
 MAX_CURVES: Final = 100_000  # of one import
@@ -50,6 +52,17 @@ class Points:
     protocol_parts: tuple[str, ...] = ()  # parts of the protocol that the file states
     origin: Origin = UNSTATED  # as far as the file states it
     episodes: bool = False  # a point is one episode, so that several may end at a step
+
+
+def refuse_beyond_memory(path: PurePath, count: int) -> None:
+    """Refuse to read what takes ``count`` bytes of memory.
+
+    Raises:
+        DoesNotFit: fewer are free.
+    """
+    if count > (free := available_memory()):
+        sizes = f"{size_text(count)} of memory, {size_text(free)} are free"
+        raise DoesNotFit(f"{path}: needs up to {sizes}; split the file")
 
 
 def label_of(path: PurePath | str) -> Label:

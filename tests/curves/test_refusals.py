@@ -3,6 +3,7 @@
 import io
 import os
 import pickle
+import struct
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 
 from rlbench.cli.app import main
-from rlbench.curves import formats
+from rlbench.curves import points
+from rlbench.datasets.tfrecord import masked_crc
 from tests.commands import stderr_of, stdout_of
 from tests.zips import zip_of
 
@@ -156,14 +158,28 @@ def test_a_hostile_file_is_refused_and_runs_nothing(name: str, content: bytes, t
 def test_a_file_whose_values_would_not_fit_into_memory_is_refused(
     suffix: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(formats, "available_memory", lambda: 200_000)
+    monkeypatch.setattr(points, "available_memory", lambda: 200_000)
     (tmp_path / f"f.{suffix}").write_text(text)
     assert "0.2 MB are free; split the file" in refusal(tmp_path / f"f.{suffix}", tmp_path / "results", *TASK)
 
 
+def test_a_file_that_takes_more_memory_than_its_size_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(points, "available_memory", lambda: 60_000_000)
+    np.savez_compressed(tmp_path / "s.npz", timesteps=np.ones(1), results=np.zeros((1, 2**25), np.int8))
+    event = b"\x10\x05\x2a\xfe\xff\x7f" + b"\x0a\x00" * (2**20 - 1)  # empty values
+    parts = (struct.pack("<Q", len(event)), event)
+    (tmp_path / "tfevents").write_bytes(b"".join(part + struct.pack("<I", masked_crc(part)) for part in parts))
+    for name, size in (("s.npz", "67.1 MB"), ("tfevents", "0.20 GB")):
+        message = refusal(tmp_path / name, tmp_path / "results", *TASK)
+        assert f"needs up to {size} of memory, 60.0 MB are free" in message
+
+
 def test_more_scores_than_curves_that_fit_are_refused(tmp_path: Path) -> None:
-    np.savez(tmp_path / "s.npz", sac=np.zeros((100_001, 1), np.int8), tasks=np.array(["Hopper-v4"]))
-    assert "100,001 scores, 100,000 are allowed" in refusal(tmp_path / "s.npz", tmp_path / "results")
+    scores = {"sac": np.zeros((60_000, 1), np.int8), "td3": np.zeros((40_001, 1), np.int8)}
+    np.savez(tmp_path / "s.npz", tasks=np.array(["Hopper-v4"]), **scores)
+    assert "100,001 scores up to td3, 100,000 are allowed" in refusal(tmp_path / "s.npz", tmp_path / "results")
 
 
 def test_no_link_and_no_pipe_is_read(tmp_path: Path) -> None:
