@@ -27,8 +27,8 @@ from rlbench.report.columns import aligned, sentences
 from rlbench.report.equal_steps import largest_common_step, scores_up_to
 from rlbench.report.estimate import mean
 from rlbench.report.reference_table import CellKey, cell_name, task_name
-from rlbench.report.run_index import Runs, gather, setting, with_imported
-from rlbench.report.runs import Run
+from rlbench.report.run_index import FULL, Runs, gather, setting, with_imported
+from rlbench.report.runs import Run, origin_texts
 
 if TYPE_CHECKING:
     from rlbench.report.sources import Sources
@@ -140,24 +140,33 @@ def _settings(runs: Runs, *, at: bool) -> Sequence[SettingRuns]:
 def _differences(first: SettingRuns, second: SettingRuns, *, at: bool, algorithms: bool) -> list[str]:
     """The differences, in words, by which two settings cannot be compared."""
     a, b = first.runs.all[0], second.runs.all[0]
-    is_imported = bool(a.origin or b.origin)
+    every = (*first.runs.all, *second.runs.all)
+    budget = ["budget"] if not (first.default and second.default) and not _equal_budgets(every) else []
     if algorithms:
-        free = (first.default and second.default) or is_imported
-        differences = ["budget"] if not free and a.budget != b.budget else []
-    elif is_imported:
-        kinds = {run.origin.get("kind", "evaluation") for run in (a, b)}
-        differences = ["kind of return"] if len(kinds) > 1 else []
+        differences = budget
     else:
-        ours, theirs = _compared_parts(a), _compared_parts(b)
-        files = {run.data_file for run in (*first.runs.all, *second.runs.all)} - {None}
-        differences = [*(part for part in COMPARED_PARTS if ours[part] != theirs[part]), *["data"] * (len(files) > 1)]
+        differences = ["data"] if len({run.data_file for run in every} - {None}) > 1 else []
+        if a.origin or b.origin:
+            kinds = {run.origin.get("kind", "evaluation") for run in (a, b)}
+            differences = [*["kind of return"] * (len(kinds) > 1), *budget, *differences]
+        else:
+            ours, theirs = _compared_parts(a), _compared_parts(b)
+            differences = [*(part for part in COMPARED_PARTS if ours[part] != theirs[part]), *differences]
     return [part for part in differences if not at or part != "budget"]
+
+
+def _equal_budgets(runs: Sequence[Run]) -> bool:
+    """True if runs end at one step; imported curves end near it, and final scores do not state it."""
+    budgets = [run.budget for run in runs if not run.origin or "steps" not in origin_texts([run.origin], "unknown")]
+    exact = not any(run.origin for run in runs)
+    return not budgets or min(budgets) >= (1 if exact else FULL) * max(budgets)
 
 
 def _budget_remedy(first: SettingRuns, second: SettingRuns) -> str:
     """The remedy where two sides differ in their steps: the command option that makes them equal."""
-    a, b = first.runs.scored[0].budget, second.runs.scored[0].budget
-    return "" if a == b else f": {a:,} and {b:,} steps; train both with --steps {min(a, b)}"
+    a, b = first.runs.scored[0], second.runs.scored[0]
+    remedy = "compare them with --at" if a.origin or b.origin else f"train both with --steps {min(a.budget, b.budget)}"
+    return "" if a.budget == b.budget else f": {a.budget:,} and {b.budget:,} steps; {remedy}"
 
 
 def _compared_parts(run: Run) -> Mapping[str, object]:

@@ -294,6 +294,7 @@ def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
         else:  # to its last point that counts, whatever later steps it states
             end = points[-1].env_steps if points else 0
             cells.short.append(replace(run, budget=end, env_steps=end))
+    separate(cells)
     cells.unfinished = [*cells.short, *cells.other_protocol] if cells.complete else cells.short
     return cells
 
@@ -301,6 +302,7 @@ def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
 def _run(folder: Path, curve: ImportedCurve) -> Run:
     origin = {**asdict(curve.origin), "kind": curve.kind}
     data = {"data": {"sha256": curve.origin.data}} if curve.origin.data else {}
+    versions = {name: version for name, _, version in (text.rpartition(" ") for text in curve.origin.packages)}
     return Run(
         folder=folder,
         suite=curve.suite,
@@ -312,7 +314,7 @@ def _run(folder: Path, curve: ImportedCurve) -> Run:
         smoke=False,
         budget=curve.steps[-1],
         settings={},
-        environment={"env": {"env": curve.origin.env_id}, "origin": origin} | data,
+        environment={"env": {**versions, "env": curve.origin.env_id}, "origin": origin} | data,
         evaluations=tuple(Evaluation(s, 0.0, r) for s, r in zip(curve.steps, curve.returns, strict=True)),
         speeds=(),
         env_steps=curve.steps[-1],

@@ -1,7 +1,8 @@
 """Imported curves in reports: compared with the reference, marked, and never counted as runs of rlbench."""
 
+import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
@@ -92,14 +93,44 @@ def test_baseline_and_plan_ignore_imported_curves(tmp_path: Path) -> None:
 
 
 def test_compare_accepts_imported_curves_of_one_kind(tmp_path: Path) -> None:
-    for name, kind in (("a", "evaluation"), ("b", "evaluation"), ("c", "training")):
+    sides = (("evaluation", 1_000_000), ("evaluation", 995_000), ("training", 1_000_000), ("evaluation", 500_000))
+    for name, (kind, steps) in zip("abcd", sides, strict=True):
         (tmp_path / name).mkdir()
-        curves(tmp_path / name, [3_500.0, 3_600.0], more=("--kind", kind))
-    a, b, c = (str(tmp_path / name / "results") for name in "abc")
+        curves(tmp_path / name, [3_500.0, 3_600.0], steps=steps, more=("--kind", kind))
+    a, b, c, d = (str(tmp_path / name / "results") for name in "abcd")
     text = stdout_of(["compare", a, b])
     assert "mujoco/sac/Hopper-v4" in text and text.count("(2) (imported)") == 2
     assert [task["imported"] for task in json_of(["compare", a, b, "--at", "--json"])["tasks"]] == [[True, True]]
     assert "kind of return" in stderr_of(["compare", a, c])
+    assert "differ in budget: 1,000,000 and 500,000 steps; compare them with --at" in stderr_of(["compare", a, d])
+    assert "(imported)" in stdout_of(["compare", a, d, "--at"])
+
+
+@pytest.mark.parametrize(
+    ("other", "difference", "note"),
+    [
+        ({"data": "b" * 64}, "they differ in data", "1 run on another file of that name"),
+        ({"mujoco": "2.3.3"}, "mujoco 3.3.7 against Hopper-v4, mujoco 2.3.3", "1 run in other versions"),
+    ],
+)
+def test_curves_on_other_data_or_in_other_versions_are_not_pooled(
+    other: Mapping[str, str], difference: str, note: str, tmp_path: Path
+) -> None:
+    line = {"peer": "d3rlpy 2.8.1", "suite": "offline", "algorithm": "td3bc", "task": TASK, "steps": 1_000_000}
+    line |= {"dataset": "hopper-medium-v2", "data": "a" * 64, "mujoco": "3.3.7"}
+    sides = {
+        "one": [line | {"seed": seed} for seed in (0, 1)],
+        "other": [line | other | {"seed": seed} for seed in (0, 1)],
+        "mixed": [line | {"seed": 0}, line | {"seed": 1}, line | other | {"seed": 2}],
+    }
+    for name, lines in sides.items():
+        file = tmp_path / f"{name}.jsonl"
+        file.write_text("\n".join(json.dumps(content | {"returns": [content["seed"] + 1.0]}) for content in lines))
+        assert main(["import", str(file), "--results", str(tmp_path / name)]) == 0
+    _, out, error = run_command(["compare", str(tmp_path / "one"), str(tmp_path / "other")])
+    assert difference in out + error
+    cell = next(c for c in every_cell(["offline"], tmp_path / "mixed") if c.measured)
+    assert cell.measured.n == 2 and note in cell.note
 
 
 def test_importing_a_curve_twice_changes_nothing_and_another_one_is_refused(
