@@ -91,7 +91,7 @@ def rliable_curves(arrays: Arrays, path: Path, algorithm: str) -> list[Points]:
     Raises:
         RefusedFile: an array is of another shape, or no names of the tasks are there.
     """
-    curves = []
+    curves = list[Points]()
     for name, scores in arrays.items():
         suite, _, last = name.rpartition("/")
         if last in {"tasks", "seeds"}:
