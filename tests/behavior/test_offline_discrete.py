@@ -21,7 +21,7 @@ UPDATES = {"Catch": 500, "CartPole-v1": 1_200}
 ABOVE = {"Catch": 0.2, "CartPole-v1": 10.0}
 
 
-@pytest.fixture(scope="module", params=slow_but(["Catch", "CartPole-v1"], 0))
+@pytest.fixture(scope="module", params=slow_but(["Catch", "CartPole-v1"], 0, mark=pytest.mark.soak))
 def task(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

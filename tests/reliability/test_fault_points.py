@@ -108,6 +108,6 @@ def test_every_fault_point_is_reached_by_a_scenario() -> None:
 
 @pytest.mark.slow
 def test_run_killed_at_random_equals_an_uninterrupted_one(start: Zygote, tmp_path: Path) -> None:
-    toll = Ground(tmp_path, start, seed=1).killed_often(CATCH, 5)
-    assert toll.kills >= 5
+    toll = Ground(tmp_path, start, seed=1).killed_often(CATCH, 2)
+    assert toll.kills >= 2
     assert toll.attempts == toll.kills + toll.runs
