@@ -34,7 +34,7 @@ class Inspection:
             yield
         except (RlbenchError, MemoryError):
             raise
-        except Exception as cause:
+        except (Exception, SystemExit) as cause:
             message = f"{self.name}: step {self.steps}: {type(cause).__name__}: {cause}"
             raise BrokenEnvironment(message) from cause
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Any, TypeAlias
 from warnings import warn
@@ -21,9 +21,11 @@ from PIL import Image
 
 from rlbench.config.names import printable
 from rlbench.config.tasks import GYM, GymnasiumTask
-from rlbench.envs.base import VectorEnv
+from rlbench.envs.base import EnvInfo, Frames, Snapshot, Step, VectorEnv
+from rlbench.envs.checks import Inspection
 from rlbench.envs.gymnasium import Env, GymnasiumVector
 from rlbench.errors import BrokenEnvironment, RlbenchError, UsageError
+from rlbench.ops.state_dict import State
 
 MakeEnv: TypeAlias = Callable[[str, Sequence[int]], object]
 """From a task and the seeds of its envs to a Gymnasium environment (called once a seed), or to a ``VectorEnv``."""
@@ -49,11 +51,66 @@ def external_vector(task: GymnasiumTask, *, seeds: tuple[int, ...], training: bo
     first = make_env()
     if (mujoco := sys.modules.get("mujoco")) is not None:
         mujoco.set_mju_user_warning(warn)  # else into MUJOCO_LOG.TXT of the current folder
+    if isinstance(first, Snapshot):
+        return InspectedSnapshot(first, name=task.id, seeds=seeds)
     if isinstance(first, VectorEnv):
-        return first
+        return InspectedVector(first, name=task.id, seeds=seeds)
     envs = chain([first], (make_env() for _ in seeds[1:]))
     version = (task.package or "package", task.version)
-    return GymnasiumVector(name=task.id, factory=lambda: prepare(next(envs)), seeds=seeds, versions=(version,))
+    with _package_errors(task):
+        return GymnasiumVector(name=task.id, factory=lambda: prepare(next(envs)), seeds=seeds, versions=(version,))
+
+
+class InspectedVector:
+    """A package's own vector of environments, whose errors and answers are checked."""
+
+    def __init__(self, envs: VectorEnv, *, name: str, seeds: Sequence[int]) -> None:
+        self.envs = envs
+        self._inspection = Inspection(name=name, info=envs.info, seeds=seeds)
+
+    @property
+    def info(self) -> EnvInfo:
+        """Constants of the environments."""
+        return self._inspection.info
+
+    def reset(self) -> Frames:
+        """The first observations, ``[N, ...]``."""
+        with self._inspection.engine_errors():
+            return self._inspection.check_reset(self.envs.reset())
+
+    def send(self, action: NDArray[Any]) -> None:
+        """Send the actions ``[N, ...]``."""
+        self._inspection.check_action(action)
+        with self._inspection.engine_errors():
+            self.envs.send(action)
+
+    def recv(self) -> Step:
+        """Return the answers."""
+        with self._inspection.engine_errors():
+            return self._inspection.check_step(self.envs.recv())
+
+    def close(self) -> None:
+        """Close the environments; their errors change no result, so they are ignored."""
+        with suppress(Exception, SystemExit):
+            self.envs.close()
+
+
+class InspectedSnapshot(InspectedVector):
+    """A package's own vector of environments with snapshots."""
+
+    def __init__(self, envs: Snapshot, *, name: str, seeds: Sequence[int]) -> None:
+        super().__init__(envs, name=name, seeds=seeds)
+        self._snapshot = envs
+
+    def state_dict(self) -> State:
+        """Snapshot of the environments."""
+        with self._inspection.engine_errors():
+            return self._snapshot.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        """Restore the environments."""
+        with self._inspection.engine_errors():
+            self._snapshot.load_state_dict(state)
 
 
 class FlatVectors(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Any]):

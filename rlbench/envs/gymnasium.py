@@ -8,6 +8,7 @@ score, or whose episode is not a whole game, adds ``score`` (raw points) and ``o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
@@ -118,7 +119,8 @@ class GymnasiumVector:
 
     def episodes_state(self) -> State:
         """State of the episodes and generators: all that is not inside the environments."""
-        streams = [_generator_state(env.np_random) for env in self.unwrapped()]
+        with self._inspection.engine_errors():
+            streams = [_generator_state(env.np_random) for env in self.unwrapped()]
         return {
             "streams": torch.from_numpy(np.stack(streams)),
             "elapsed": torch.from_numpy(self._elapsed.copy()),
@@ -131,17 +133,19 @@ class GymnasiumVector:
         self.reset()
         self._elapsed, self._ended = tensor(state, "elapsed").numpy().copy(), tensor(state, "ended").numpy().copy()
         self._inspection.steps = integer(state, "steps")
-        for env, words in zip(self.unwrapped(), tensor(state, "streams").numpy(), strict=True):
-            env.np_random.bit_generator.state = _pcg64(words)
+        with self._inspection.engine_errors():
+            for env, words in zip(self.unwrapped(), tensor(state, "streams").numpy(), strict=True):
+                env.np_random.bit_generator.state = _pcg64(words)
 
     def unwrapped(self) -> list[Any]:
         """The envs without their wrappers."""
         return [env.unwrapped for env in self._envs]
 
     def close(self) -> None:
-        """Close every environment; idempotent."""
+        """Close every environment; idempotent. Its errors change no result, so they are ignored."""
         for env in self._envs:
-            env.close()
+            with suppress(Exception, SystemExit):
+                env.close()
         self._envs = []
 
     def _reset_env(self, env_id: int, step: Step) -> None:

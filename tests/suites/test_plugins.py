@@ -5,19 +5,22 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from unittest import mock
 
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 
 from rlbench import suites
 from rlbench.cli.resolve import resolve
 from rlbench.config.tasks import GymnasiumTask
-from rlbench.envs.base import Step
+from rlbench.envs.base import Snapshot, Step, VectorEnv
 from rlbench.envs.external import external_vector
-from rlbench.envs.gymnasium import GymnasiumVector
+from rlbench.envs.gymnasium import ClassicVector, GymnasiumVector
 from rlbench.errors import BrokenEnvironment, UsageError
 from rlbench.report import reference_files, run_index
 from rlbench.suites import plugins
@@ -391,6 +394,56 @@ def test_observations_that_do_not_suit_the_settings_are_refused_with_advice() ->
         external_vector(task, seeds=(0,), training=True, make=lambda *_: 1 // 0)
 
 
-def test_plugin_can_provide_a_vector_environment() -> None:
-    own = GymnasiumVector(name="own", factory=lambda: gymnasium.make("CartPole-v1"), seeds=(3,))
-    assert external_vector(GymnasiumTask(id="own"), seeds=(3,), training=True, make=lambda *_: own) is own
+def plugin_vector(make: Callable[..., object]) -> VectorEnv:
+    task = GymnasiumTask(id="P", package="p", version="1")
+    return external_vector(task, seeds=(3,), training=True, make=make)
+
+
+def test_plugin_can_provide_a_vector_environment_with_snapshots() -> None:
+    envs, other = (plugin_vector(lambda _, seeds: ClassicVector(task="CartPole-v1", seeds=seeds)) for _ in range(2))
+    assert isinstance(envs, Snapshot) and isinstance(other, Snapshot)
+    envs.reset()
+    other.load_state_dict(envs.state_dict())
+    for vector in (envs, other):
+        vector.send(np.ones(1, np.int64))
+    assert (envs.recv().obs == other.recv().obs).all()
+
+
+def raising(base: type, method: str, error: BaseException) -> type:
+    """A class of environments of which one method or property raises."""
+    raises = mock.Mock(side_effect=error)
+    return type("Raising", (base,), {method: raises if callable(getattr(base, method)) else property(raises)})
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), ValueError("wrong")])
+@pytest.mark.parametrize(
+    ("base", "method"),
+    [(ClassicVector, name) for name in ("reset", "send", "recv", "state_dict", "close")]
+    + [(CartPoleEnv, name) for name in ("reset", "step", "np_random", "close")],
+)
+def test_an_error_of_an_environment_is_its_own_wherever_it_is_raised(
+    base: type, method: str, error: BaseException
+) -> None:
+    kind = raising(base, method, error)
+    ends = nullcontext() if method == "close" else pytest.raises(BrokenEnvironment, match=f"P.*{type(error).__name__}")
+    with ends:
+        envs = plugin_vector(
+            lambda _, seeds: kind(task="CartPole-v1", seeds=seeds) if base is ClassicVector else kind()
+        )
+        envs.reset()
+        envs.send(np.zeros(1, np.int64))
+        envs.recv()
+        if isinstance(envs, Snapshot):
+            envs.state_dict()
+        if isinstance(envs, GymnasiumVector):
+            envs.episodes_state()
+        envs.close()
+
+
+@pytest.mark.parametrize("space", ["action_space", "observation_space"])
+def test_an_error_of_a_space_is_the_environments(space: str) -> None:
+    kind = type("Raising", (Pictured,), {space: property(mock.Mock(side_effect=SystemExit(0)))})
+    with pytest.raises(BrokenEnvironment, match="P of p 1: SystemExit"):
+        external_vector(
+            GymnasiumTask(id="P", package="p", version="1", size=84), seeds=(3,), training=True, make=lambda *_: kind()
+        )
