@@ -17,6 +17,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 from rlbench.cli.output import write_line
+from rlbench.config.names import printable
 from rlbench.records.types import Progress
 from rlbench.sweep.events import Begun, EpochEnd, to_line
 
@@ -105,7 +106,7 @@ class Lines:
 
     def pause(self, job: Job, reason: str) -> None:
         """Write the reason."""
-        self.say(f"{job.name}: {reason}")
+        self.say(f"{job.name}: {printable(reason, len(reason))}")
 
     def end(self, ending: Ending) -> None:
         """Write the ending and, of several runs, the remaining time."""
@@ -228,7 +229,7 @@ def epoch_line(name: str, epoch: EpochEnd, steps: int) -> str:
 
 def _ending_line(ending: Ending) -> str:
     """Describe an ending in one line, with the command's next step."""
-    name, status, reason = ending.job.name, ending.status, ending.reason
+    name, status, reason = ending.job.name, ending.status, printable(ending.reason, len(ending.reason))
     if not ending.started and status in {"done", "failed"}:
         return f"{name}: {status} already ({reason}); --force runs it again"
     match status:

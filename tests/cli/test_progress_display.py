@@ -97,6 +97,15 @@ def test_line_of_an_ending_names_the_next_step(capsys: Capture, status: str, lin
     assert capsys.readouterr().err == f"toy/dqn/Catch seed 0: {line}\n"
 
 
+@pytest.mark.parametrize("kind", [progress_display.Lines, progress_display.Bars])
+def test_no_reason_reaches_a_terminal_raw(kind: type[progress_display.Lines], capsys: Capture) -> None:
+    display, reason = kind([job(0)]), "\x1b]0;PWNED\x07 \x9b2J\r\u202e\u2066\nnext"
+    display.begin(job(0))
+    display.pause(job(0), reason)
+    display.end(ending(job(0), "failed", reason=reason))
+    assert set(capsys.readouterr().err) & set(reason) <= set(" PWNED0]; 2Jnext\n")
+
+
 def test_quiet_display_writes_nothing(capsys: Capture) -> None:
     one = job(0)
     with progress_display.display([job(0)], quiet=True) as display:
