@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import groupby
+from os.path import lexists
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -210,11 +211,13 @@ def run_folder(name: str, results: Path | None) -> Path:
     Raises:
         UnknownRun: there is no such run; the message has the nearest names.
         UsageError: the name means several.
+        RefusedFile: the folder holds a link or special file.
     """
-    from rlbench.records.files import folders
+    from rlbench.records.files import folders, refuse_links
     from rlbench.report.sources import sources
 
-    if (Path(name) / "spec.json").is_file():
+    if lexists(Path(name) / "spec.json"):
+        refuse_links(Path(name), Path(name))
         return Path(name)
     places = sources(results).folders
     runs = {str(folder.relative_to(place)): folder for place in reversed(places) for folder in folders(place)}

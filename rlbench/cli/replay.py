@@ -18,6 +18,7 @@ from rlbench.cli.preflight import check_memory
 from rlbench.config.overrides import flatten
 from rlbench.config.run import MAX_THREADS, EngineName, Runtime
 from rlbench.errors import RefusedFile, UsageError, suggest_path
+from rlbench.records.files import refuse_links
 from rlbench.records.store import Record, Store, read_record
 from rlbench.records.types import Epoch, plain
 from rlbench.signals import Stop, stop_on_signals
@@ -56,6 +57,7 @@ def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> tup
         UsageError: it is no run's folder, or this machine lacks its environment, device, engine, data or memory.
         RefusedFile: its record is damaged, or its data are another file.
     """
+    refuse_links(folder, folder)
     if not (folder / "spec.json").exists():
         raise UsageError(f"{folder}: no run's folder{suggest_path(folder)}; name one: results/…/seed=0")
     record = read_record(folder)

@@ -5,6 +5,7 @@ Size and ETag of the file are stored beside the part, so that a resume never joi
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -119,6 +120,8 @@ def locked_download(target: Path) -> Iterator[None]:
     except PermissionError:
         raise UsageError(f"{part.parent}: cannot be written; choose another folder") from None
     except OSError as error:
+        if error.errno == errno.ENOLCK:
+            raise UsageError(f"{part.parent}: cannot be locked; choose a folder on another disk") from None
         raise ResourceExhausted(f"{part}: {error.strerror or error}; run the same command again: it resumes") from None
 
 

@@ -180,19 +180,27 @@ def locked_folder(folder: Path) -> Iterator[None]:
     """Create and lock ``folder`` against other writers; the folder is the lock, so that no lock file remains.
 
     Raises:
-        UsageError: another process holds the lock, or the folder cannot be written.
+        UsageError: another process holds the lock, or the folder cannot be written or locked.
         ResourceExhausted: the disk is full.
     """
     _create(folder)
     with _writing(folder):
         handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(handle, folder)
         yield
-    except BlockingIOError:
-        raise UsageError(f"{folder}: another process is writing it; wait for it to finish") from None
     finally:
         os.close(handle)
+
+
+def _lock(handle: int, folder: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UsageError(f"{folder}: another process is writing it; wait for it to finish") from None
+    except OSError as error:
+        remedy = "choose a folder on another disk with RLBENCH_DATASETS"
+        raise UsageError(f"{folder}: cannot be locked ({error.strerror}); {remedy}") from None
 
 
 def _create(folder: Path) -> None:

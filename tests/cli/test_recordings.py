@@ -1,5 +1,6 @@
 """Recorded play on the command line: recording, showing, verifying, subsets, imports, and kills."""
 
+import errno
 import json
 import signal
 import subprocess
@@ -8,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from time import sleep
+from unittest import mock
 
 import pytest
 
@@ -168,6 +170,8 @@ def test_two_processes_do_not_write_one_set(run: Path, tmp_path: Path, home: Pat
     for command, name in commands:
         with recording_writer.locked_folder(home / f"{name}.frames"):
             assert "another process is writing it; wait" in stderr_of(command)
+        with mock.patch("fcntl.flock", side_effect=OSError(errno.ENOLCK, "No locks available")):
+            assert f"{name}.frames: cannot be locked (No locks available); choose" in stderr_of(command)
         assert main(command) == 0
     assert recording_reader.is_complete(home / "rlb-catch.frames")
 

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
+from unittest import mock
 
 import h5py
 import numpy as np
@@ -197,6 +198,13 @@ def test_another_file_is_refused(end: slice, reason: str, server: Server, conten
     with pytest.raises(RefusedFile, match=reason):
         fetch()
     assert not target.exists() and nothing_left_behind(target)
+
+
+def test_a_disk_without_locks_is_named(server: Server) -> None:
+    with mock.patch("fcntl.flock", side_effect=OSError(errno.ENOLCK, "No locks available")):
+        with pytest.raises(UsageError, match="d4rl: cannot be locked; choose a folder on another disk"):
+            fetch()
+    assert not server.requests
 
 
 def test_a_file_that_is_not_kept_is_refused_with_its_reason(server: Server, target: Path, tmp_path: Path) -> None:

@@ -152,12 +152,22 @@ def test_a_linked_folder_of_results_is_named_by_every_reader(
     assert f"{linked}: is a link" in refusal_of(READERS[reader])
 
 
-@pytest.mark.parametrize("name", ["epochs.jsonl", "outcome.json"])
-def test_a_file_of_a_record_that_is_a_link_without_a_target_is_named(name: str, victim: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "reader"),
+    [
+        ("epochs.jsonl", READERS["table"]),
+        ("outcome.json", READERS["table"]),
+        *((name, verb) for name in ("checkpoint", "spec.json") for verb in (("eval",), ("verify", "--replay"))),
+    ],
+)
+def test_a_file_of_a_record_that_is_a_link_without_a_target_is_named(
+    name: str, reader: tuple[str, ...], victim: Path
+) -> None:
     path = begin_run() / name
-    path.unlink(missing_ok=True)
+    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     path.symlink_to(victim / "gone")
-    assert f"{path}: is a link" in refusal_of(READERS["table"])
+    words = reader if reader == READERS["table"] else (*reader, str(path.parent))
+    assert f"{path}: is a link" in refusal_of(words)
 
 
 def test_the_results_folder_itself_may_be_a_link(victim: Path) -> None:
