@@ -201,9 +201,9 @@ def test_another_file_is_refused(end: slice, reason: str, server: Server, conten
 
 
 def test_a_disk_without_locks_is_named(server: Server) -> None:
-    with mock.patch("fcntl.flock", side_effect=OSError(errno.ENOLCK, "No locks available")):
-        with pytest.raises(UsageError, match="d4rl: cannot be locked; choose a folder on another disk"):
-            fetch()
+    no_locks = mock.patch("fcntl.flock", side_effect=OSError(errno.ENOLCK, "No locks available"))
+    with no_locks, pytest.raises(UsageError, match="d4rl: cannot be locked; choose a folder on another disk"):
+        fetch()
     assert not server.requests
 
 
