@@ -10,8 +10,11 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
+from threading import Thread
+from time import sleep
 from typing import Annotated, Final
 
 import typer
@@ -76,19 +79,36 @@ REFUSED_PATH: Final = (
 
 
 CALLBACK_SECONDS: Final = 0.01  # time for a callback of Python to end
+EXIT_SECONDS: Final = 10.0  # time for threads and exit handlers of plug-ins and libraries to end
+UPLOAD_SECONDS: Final = 60.0  # the same for those of W&B
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; every error is one line on stderr."""
     tolerate_narrow_encodings()
     before, sys.unraisablehook = sys.unraisablehook, partial(_raise_ignored, sys.unraisablehook)
+    code = INTERNAL  # of shell completion, which leaves by SystemExit; shells do not read it
     try:
         with stdout_for_results():
-            return _main(arguments)
+            code = _main(arguments)
     finally:
         sys.unraisablehook = before
         if signal.getsignal(signal.SIGTERM) is _terminate:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Python's exit would print the traceback
+        if arguments is None:
+            with suppress(RuntimeError):  # the machine allows no further thread
+                Thread(target=_end_at_last, args=(code,), daemon=True).start()
+    return code
+
+
+def _end_at_last(code: int) -> None:
+    """End the process where a thread or an exit handler would keep it for ever."""
+    sleep(UPLOAD_SECONDS if "wandb" in sys.modules else EXIT_SECONDS)
+    names = [t.name for t in threading.enumerate() if not t.daemon and t is not threading.main_thread()]
+    print_error(
+        f"{', '.join(names) or 'an exit handler'} of a plug-in or library does not end; the process ends without it"
+    )
+    os._exit(code)
 
 
 def _main(arguments: Sequence[str] | None) -> int:

@@ -227,6 +227,22 @@ def test_signal_at_the_exit_prints_no_traceback() -> None:
     assert (code, err) == (-signal.SIGTERM, "")
 
 
+@pytest.mark.parametrize(
+    ("endless", "name"),
+    [
+        ("threading.Thread(target=time.sleep, args=[600], name='loader').start()", "loader"),
+        ("atexit.register(time.sleep, 600)", "an exit handler"),
+    ],
+)
+def test_endless_thread_or_exit_handler_of_a_plugin_does_not_keep_the_process(endless: str, name: str) -> None:
+    program = "import atexit, sys, threading, time; from rlbench.cli import app; app.EXIT_SECONDS = 0.3; "
+    with started("list", "nonsense", program=f"{program}{endless}; sys.exit(app.main())") as process:
+        code, out, err = remaining(process)
+    refusal, note = err.splitlines()
+    assert (code, out, "nonsense" in refusal) == (2, "", True)
+    assert note == f"rlbench: {name} of a plug-in or library does not end; the process ends without it"
+
+
 SHARDS = """
 import sys
 from pathlib import Path
