@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from rlbench.envs.base import Discrete, EnvInfo, Frames, Step
 from rlbench.errors import BrokenEnvironment, Diverged, RlbenchError
 
+NUMBERS: Final = (float, int, np.number)
+BOOLS: Final = frozenset({bool, np.bool_})
+
 
 class Inspection:
     """Check one vector of environments, and count its steps."""
@@ -86,6 +89,16 @@ class Inspection:
             self._error(env_id, f"observation of type {obs.dtype}, promised {dtype}")
         if obs.dtype.kind == "f" and not np.isfinite(obs).all():
             self._error(env_id, "observation is not finite")
+
+    def check_types(self, env_id: int, reward: object, terminated: object, truncated: object) -> None:
+        """Check the types of one env's reward and ends: numpy converts texts and None."""
+        if type(terminated) in BOOLS and type(truncated) in BOOLS and isinstance(reward, NUMBERS):
+            return
+        if np.asarray(reward).dtype.kind not in "biuf":
+            self._error(env_id, f"reward of type {type(reward).__name__}, promised a number")
+        for name, end in (("terminated", terminated), ("truncated", truncated)):
+            if np.asarray(end).dtype.kind not in "biu":
+                self._error(env_id, f"{name} of type {type(end).__name__}, promised a bool")
 
     def check_step(self, step: Step) -> Step:
         """Check and return a step: finite rewards and float observations, and every env's first observation in full."""

@@ -157,6 +157,7 @@ class GymnasiumVector:
         """Take one agent step of a live env and fill its row of ``step``."""
         obs, reward, terminated, truncated, info = self._envs[env_id].step(self._action[env_id])
         self._inspection.check_obs(env_id, obs, self._raw)
+        self._inspection.check_types(env_id, reward, terminated, truncated)
         metadata: Mapping[str, Any] = info
         ended = bool(terminated or truncated or self._elapsed[env_id] >= self._limit)
         step.obs[env_id] = obs

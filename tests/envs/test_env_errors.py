@@ -21,9 +21,9 @@ class Frail(gymnasium.Env[Any, Any]):
     observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
 
-    def __init__(self, *, first: Any = None, reward: float = 0.0, raises: bool = False, shows: float = 0.0) -> None:
-        self.first, self.reward, self.raises, self.shows = first, reward, raises, shows
-        self.steps = 0
+    def __init__(self, first: Any = None, *, reward: Any = 0.0, ended: Any = False, **breaks: float) -> None:
+        self.first, self.reward, self.ended = first, reward, ended
+        self.raises, self.shows, self.steps = breaks.get("raises"), breaks.get("shows", 0.0), 0
 
     def reset(self, **_: Any) -> tuple[Any, dict[str, Any]]:
         return np.zeros(2, np.float32), {}
@@ -35,7 +35,7 @@ class Frail(gymnasium.Env[Any, Any]):
             raise ValueError("the joint is loose")
         obs = self.first if self.steps == 1 and self.first is not None else np.zeros(2, np.float32)
         obs = np.array([0, self.shows], np.float32) if broken else obs
-        return obs, self.reward if broken else 0.0, False, False, {}
+        return obs, self.reward if broken else 0.0, self.ended if broken else False, False, {}
 
 
 def run(*num_envs: Frail) -> None:
@@ -147,6 +147,25 @@ def test_invalid_first_step_is_refused_with_its_env_index(first: np.ndarray, wha
 def test_a_reward_that_is_not_finite_is_refused_at_any_step(reward: float) -> None:
     with pytest.raises(BrokenEnvironment, match="Frail-v0: env 1, step 3: reward is not finite"):
         run(Frail(), Frail(reward=reward))
+
+
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [
+        ({"reward": "1.0"}, "reward of type str, promised a number"),
+        ({"reward": None}, "reward of type NoneType, promised a number"),
+        ({"ended": "False"}, "terminated of type str, promised a bool"),
+        ({"ended": None}, "terminated of type NoneType, promised a bool"),
+        ({"ended": np.nan}, "terminated of type float, promised a bool"),
+    ],
+)
+def test_a_reward_or_end_of_another_type_is_refused_at_any_step(answer: dict[str, Any], what: str) -> None:
+    with pytest.raises(BrokenEnvironment, match=rf"Frail-v0: env 1, step 2: {what} \(this env's seed is 1\)"):
+        run(Frail(), Frail(**answer))
+
+
+def test_rewards_and_ends_of_any_numeric_type_are_taken() -> None:
+    run(Frail(reward=np.array(1), ended=np.array(False)), Frail(reward=True, ended=1), Frail(reward=np.float32(1)))
 
 
 @pytest.mark.parametrize("shows", [np.nan, -np.inf])
