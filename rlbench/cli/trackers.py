@@ -34,6 +34,7 @@ PATIENCE: Final = 60.0  # seconds that the end of the command waits for trackers
 STOP_PATIENCE: Final = 5.0  # after a signal: Docker kills ten seconds later
 ENDED: Final = {"done": 0, "failed": 1}  # exit codes that W&B shows as finished and failed
 KILLED: Final = 255
+OFFLINE: Final = ("offline", "dryrun")  # values of WANDB_MODE
 
 
 class TensorBoard:
@@ -82,7 +83,8 @@ class Wandb:
     def take(self, record: Record) -> None:
         """Log the new epochs, and end the run when its record has ended."""
         name = run_id(record)
-        if len(record.epochs) > self._epochs_logged.get(name, 0):
+        before = self._logged_epochs(name) if os.environ.get("WANDB_MODE") in OFFLINE else 0
+        if len(record.epochs) > self._epochs_logged.get(name, before):
             run = self._runs.get(name) or self._begin(name, record)
             for epoch in record.epochs[self._epochs_logged[name] :]:
                 from rlbench.report.exports import points
@@ -164,7 +166,9 @@ class RecordWatcher(Thread):
                 tracker.take(record)
         except BaseException as error:  # noqa: BLE001 - a tracker may raise anything, such as asyncio's CancelledError
             self._trackers.remove(tracker)
-            why = str(error) or type(error).__name__
+            why = type(error).__name__
+            with suppress(Exception):  # its text may fail
+                why = str(error) or why
             print_note(f"--track {tracker.name}: {why}; it is dropped, the runs go on")
 
 
