@@ -15,7 +15,7 @@ from functools import partial
 from itertools import pairwise
 from threading import Thread
 from time import sleep
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
@@ -42,6 +42,8 @@ from rlbench.cli.verify import verify
 from rlbench.config.names import printable
 from rlbench.errors import Interrupted, ResourceExhausted, RlbenchError, UsageError
 from rlbench.signals import INTERRUPTIONS, Terminated, interruption_behind
+
+Handler: TypeAlias = Callable[[int, object], None] | signal.Handlers
 
 INTERNAL = 1
 
@@ -78,6 +80,7 @@ REFUSED_PATH: Final = (
 """Errors of the system about a path that the user gave."""
 
 
+TERMINATING: Final = (signal.SIGTERM, signal.SIGHUP)  # a closed terminal sends SIGHUP
 CALLBACK_SECONDS: Final = 0.01  # time for a callback of Python to end
 EXIT_SECONDS: Final = 10.0  # time for threads and exit handlers of plug-ins and libraries to end
 UPLOAD_SECONDS: Final = 60.0  # the same for those of W&B
@@ -93,8 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = _main(arguments)
     finally:
         sys.unraisablehook = before
-        if signal.getsignal(signal.SIGTERM) is _terminate:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Python's exit would print the traceback
+        _replace_handlers(_terminate, signal.SIG_DFL)  # Python's exit would print the traceback
         if arguments is None:
             with suppress(RuntimeError):  # the machine allows no further thread
                 Thread(target=_end_at_last, args=(code,), daemon=True).start()
@@ -114,8 +116,8 @@ def _end_at_last(code: int) -> None:
 def _main(arguments: Sequence[str] | None) -> int:
     os.environ["PYTHONSAFEPATH"] = "1"  # libraries start children too, which would import from the current folder
     os.environ.pop("MPLBACKEND", None)  # figures need no backend, and matplotlib's import fails on an unknown one
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _terminate)
+    if threading.current_thread() is threading.main_thread():
+        _replace_handlers(signal.SIG_DFL, _terminate)
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     if arguments is None and not debug:
@@ -131,7 +133,7 @@ def _main(arguments: Sequence[str] | None) -> int:
         print_error(str(error))
         return error.exit_code
     except INTERRUPTIONS as end:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # `timeout` sends two
+        _replace_handlers(_terminate, signal.SIG_IGN)  # `timeout` sends two
         print_error("stopped")
         return end.exit_code if isinstance(end, Terminated) else 128 + signal.SIGINT
     except typer.Abort:
@@ -177,6 +179,12 @@ def top(
     if context.invoked_subcommand is None:
         print_text(TYPICAL)
         raise typer.Exit(2)
+
+
+def _replace_handlers(old: Handler, new: Handler) -> None:
+    for number in TERMINATING:
+        if signal.getsignal(number) == old:
+            signal.signal(number, new)
 
 
 def _terminate(number: int, _frame: object) -> None:

@@ -107,8 +107,9 @@ def _convert_all(remaining: dict[str, Path], folder: Path, convert: Convert, wor
 
 
 def _start_worker(parent: int) -> None:
-    """End with the parent process, even if it is killed, and leave Ctrl-C to it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """End with the parent process, even if it is killed, and leave Ctrl-C and a closed terminal to it."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     end_with_parent(parent)
 
 

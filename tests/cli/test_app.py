@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 from unittest.mock import Mock
@@ -21,6 +22,15 @@ from rlbench.signals import Terminated, interruption_behind
 from tests.commands import RLBENCH, run_command, run_process, stderr_of, stdout_of
 from tests.conftest import Capture, Patch, RecordRun
 from tests.laws.layers import HEAVY
+
+
+@pytest.fixture(autouse=True)
+def handlers_of_before() -> Iterator[None]:
+    """An interrupted command ignores further signals."""
+    before = {number: signal.getsignal(number) for number in command.TERMINATING}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def child(line: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -252,13 +262,22 @@ def test_the_module_and_the_console_script_are_one_program() -> None:
     assert child("nonsense").returncode == 2
 
 
-@pytest.mark.parametrize(("number", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
-def test_a_signal_during_a_callback_of_python_still_ends_the_command(number: str, code: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "handler", "code"),
+    [
+        ("SIGTERM", "SIG_DFL", 143),
+        ("SIGINT", "default_int_handler", 130),  # a shell's job in the background ignores it
+        ("SIGHUP", "SIG_DFL", 129),
+        ("SIGHUP", "SIG_IGN", 0),  # as nohup does
+    ],
+)
+def test_a_signal_during_a_callback_of_python_still_ends_the_command(number: str, handler: str, code: int) -> None:
     callback = f"weakref.finalize(set(), os.kill, os.getpid(), signal.{number})"  # at once: nothing keeps the set
-    head = f"import os, signal, time, weakref; from rlbench.cli import app; end = lambda _: ({callback}, time.sleep(9))"
-    handler = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # a shell's job in the background ignores it
-    program = f"{head}; {handler}; app.print_text = end; raise SystemExit(app.main(['--version']))"
-    assert run_process([sys.executable, "-P", "-c", program]).returncode == code
+    head = f"import os, signal, time, weakref; from rlbench.cli import app; end = lambda _: ({callback}, time.sleep(3))"
+    setting = f"signal.signal(signal.{number}, signal.{handler})"
+    program = f"{head}; {setting}; app.print_text = end; raise SystemExit(app.main(['--version']))"
+    done = run_process([sys.executable, "-P", "-c", program])
+    assert done.returncode == code and done.stderr in {"", "rlbench: stopped\n"}
 
 
 def test_an_error_while_a_run_is_built_is_an_internal_error(
@@ -289,9 +308,7 @@ def test_a_signal_that_breaks_compiled_code_ends_the_command(
     def schema_error(_: str) -> NoReturn:
         raise RuntimeError(f"building `literal` serializer:\n  {type(interruption).__name__}: ")  # as pydantic does
 
-    handler = signal.getsignal(signal.SIGTERM)
     for print_text in (broken, system_error, *(() if isinstance(interruption, Interrupted) else (schema_error,))):
         monkeypatch.setattr("rlbench.cli.app.print_text", print_text)
         assert main(["--version"]) == code
-        signal.signal(signal.SIGTERM, handler)
         assert "internal error" not in capsys.readouterr().err
