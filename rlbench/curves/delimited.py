@@ -10,6 +10,7 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Final, cast, get_args
 
@@ -29,11 +30,16 @@ ALIASES: Final = {
     "task": ("task", "env", "env_id", "environment", "game"),
     "dataset": ("dataset",),
     "seed": ("seed",),
-    "step": ("step", "steps", "env_steps", "global_step", "timesteps", "timestep", "total_timesteps", "num_timesteps"),
+    "step": (
+        "step", "steps", "env_step", "env_steps", "global_step", "timesteps", "timestep", "total_timesteps",
+        "num_timesteps",
+    ),
     "return": ("return", "episodic_return", "charts/episodic_return", "mean_return", "score", "mean_reward", "reward"),
     "length": ("length", "episodic_length", "charts/episodic_length", "episode_length"),
     "kind": ("kind", "evaluation_kind"),
-}
+}  # fmt: skip
+OTHER_WORDS: Final = ("gae", "games", "speed", "stop")  # of other meaning, a letter from task, seed or step
+TIME: Final = re.compile(r"_?(timestamp|runtime)|((relative|wall) )?time( \(.+\))?", re.IGNORECASE)
 SERIES: Final = re.compile(r"(?P<run>.+) - (?P<metric>\S+?)(?P<bound>__MIN|__MAX)?")
 SEED_NAME: Final = re.compile(r"(?:seed|run)?[=_ ]?(?:(\d{1,9})|\d+)")
 
@@ -49,11 +55,18 @@ class Table:
         """The name that a column has in this file.
 
         Raises:
-            RefusedFile: several columns may be meant.
+            RefusedFile: several columns may be meant, or one that is mistyped.
         """
-        names = [name for alias in ALIASES[field] for name in self.header if name.strip().lower() == alias]
+        aliases, plain_names = ALIASES[field], {name: name.strip().lower() for name in self.header}
+        names = [name for alias in aliases for name, plain in plain_names.items() if plain == alias]
         if len(names) > 1:  # as step and global_step of W&B, of which one counts log calls
             raise RefusedFile(f"{self.where}: has several columns for {field}: {listing(names)}; keep one of them")
+        candidates = () if aliases[0] in plain_names.values() else aliases[:1] if names else aliases
+        others = {name: plain for name, plain in plain_names.items() if plain not in (*aliases, *OTHER_WORDS)}
+        for name, alias in product(others, candidates):
+            if _is_slip(others[name], alias):
+                unknown = f"unknown column {printable(name, 40)!r}; did you mean {alias!r}?"
+                raise RefusedFile(f"{self.where}: {unknown} Rename or remove it")
         return next(iter(names), None)
 
     def texts(self, field: str) -> Sequence[str]:
@@ -224,15 +237,20 @@ def wandb(table: Table, *, kind: Kind | None, tag: str | None) -> list[Points]:
     """W&B's export of a chart: a column a run, called ``RUN - METRIC``, and its bounds, which are left out.
 
     Raises:
-        RefusedFile: it has several metrics and no ``tag`` names one.
+        RefusedFile: it has several metrics and no ``tag`` names one, or no column of steps.
     """
+    step = table.name_of("step") or table.header[0]
+    if SERIES.fullmatch(step) or TIME.fullmatch(step.strip()):
+        raise RefusedFile(
+            f"{table.where}: its first column {printable(step, 60)!r} counts no steps; export over global_step"
+        )
     series = {name: match for name in table.header if (match := SERIES.fullmatch(name)) and not match["bound"]}
     metrics = list(dict.fromkeys(match["metric"] for match in series.values()))
     metric = tag or metrics[0]
     if metric not in metrics or (tag is None and len(metrics) > 1):
         raise RefusedFile(f"{table.where}: holds the metrics {listing(metrics)}; name one with --tag")
     labels = {name: label_of(match["run"]) for name, match in series.items() if match["metric"] == metric}
-    return _one_a_column(table, table.header[0], labels, kind or kind_of(metric), ("averaging over steps",))
+    return _one_a_column(table, step, labels, kind or kind_of(metric), ("averaging over steps",))
 
 
 def monitor(text: str, path: Path) -> list[Points]:
@@ -275,6 +293,18 @@ def _seed(text: str, where: str) -> int | None:
     if text and not (text.isdecimal() and len(text) < 10):
         raise RefusedFile(f"{where}: seed {printable(text, 40)!r} is no number; write 0, 1, 2 …")
     return int(text) if text else None
+
+
+def _is_slip(name: str, alias: str) -> bool:
+    """True if a name has one letter more, less or other than an alias, or two swapped; its first letter is equal."""
+    return len(alias) > len("env") and any(
+        name[:at] == alias[:at]
+        and (
+            name[at + 1 :] in {alias[at:], alias[at + 1 :]}
+            or name[at:] in {alias[at + 1 :], alias[at : at + 2][::-1] + alias[at + 2 :]}
+        )
+        for at in range(1, len(alias) + 1)
+    )
 
 
 def _number(text: str) -> float:

@@ -131,6 +131,24 @@ def test_episodes_that_end_at_one_step_are_averaged(tmp_path: Path) -> None:
     assert (curve.steps, curve.returns) == ((10, 20), (2.0, 5.0))
 
 
+HEADERS = {
+    "plain": "step,return",
+    "of CleanRL": "global_step,charts/episodic_return,charts/SPS,losses/q",
+    "of a log in pandas": ",env_step,return,mask,name,speed,loss,fps,timestamp",
+    "of W&B's table of runs": "Name,State,_step,_runtime,_timestamp,global_step,episodic_return",
+    "of W&B with its series first": "a_0 - charts/episodic_return,global_step",
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_columns_of_a_meaning_of_their_own_are_left_out(name: str, tmp_path: Path) -> None:
+    columns = HEADERS[name].split(",")
+    row = ("7" if column.endswith("return") else "40" if column.endswith("step") else "1" for column in columns)
+    (tmp_path / "c.csv").write_text(f"{HEADERS[name]}\n{','.join(row)}\n")
+    (curve,) = read(tmp_path / "c.csv", task="CartPole-v1")
+    assert (curve.steps, curve.returns) == ((40,), (7.0,))
+
+
 def test_score_matrices_give_one_point_at_the_budget(tmp_path: Path) -> None:
     scores = np.array([[1.0, np.nan], [3.0, 4.0]])
     np.savez(tmp_path / "scores.npz", ppo=scores, tasks=np.array(["CartPole-v1", "Pendulum-v1"]))
