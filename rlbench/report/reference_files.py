@@ -169,6 +169,8 @@ def _rows(reference: OutsideReference, path: Path) -> Sequence[ScoreRow]:
         raise RefusedFile(f"{path}: {reference.name}: suite {reference.suite!r} is not among {', '.join(names)}")
     if not reference.file:
         return reference.scores
+    if reference.scores:
+        raise RefusedFile(f"{path}: {reference.name}: has both scores and file {reference.file}; remove one of them")
     return _table(path.parent / reference.file, ScoreRow)
 
 

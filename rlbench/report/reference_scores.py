@@ -110,9 +110,12 @@ def _curves(files: tuple[Path, ...], name: str) -> dict[CellKey, Curve]:
 def _outside_scores(files: tuple[Path, ...]) -> dict[CellKey, list[tuple[ReferenceScore, Curve | None]]]:
     """The published numbers of some files by cell, each with its learning curve."""
     scores: dict[CellKey, list[tuple[ReferenceScore, Curve | None]]] = {}
+    package = {score.system for suite in SUITES for group in published_scores(suite).values() for score in group}
     for path in files:
         for outside in read_references(path):
             reference, row, curve = outside
+            if reference.name in package:
+                raise RefusedFile(f"{path}: {reference.name}: is the name of a source of the package; choose another")
             key = CellKey(reference.suite, reference.algorithm, *row_of(reference.suite, row.task, row.dataset))
             scale = scale_of(key)
             if reference.estimator.startswith("normalized") and (scale is None or scale.goal is None):

@@ -166,7 +166,9 @@ def test_table_show_and_check_accept_references(file: Path, monkeypatch: pytest.
         ("[[reference]]", "[[references]]", "holds no table"),
         ("[[reference]]", "[[", "not TOML"),
         ("scores =", 'file = "../secret.csv"\nscores =', "a name without / is needed"),
-        ("scores =", 'file = "missing.csv"\nscores =', "cannot be read"),
+        ("scores =", 'file = "missing.csv"\n#', "cannot be read"),
+        ("scores =", 'file = "s.csv"\nscores =', "Ours2026: has both scores and file s.csv; remove one of them"),
+        ('"Ours2026"', '"Tianshou"', "Tianshou: is the name of a source of the package; choose another"),
         ("score = 3000.5", 'score = 3000.5, curve = "../secret.csv"', "reference 1, scores 1, curve"),
         ("n = 5", "n = 5\nuncounted_steps = -1", "reference 1, uncounted_steps"),
         (
@@ -174,7 +176,7 @@ def test_table_show_and_check_accept_references(file: Path, monkeypatch: pytest.
             'kind = "training"\nscores = [{ curve = "c.csv",',
             "Ours2026, curve: of training returns",
         ),
-        ("scores =", 'file = "link.csv"\nscores =', "is a link"),
+        ("scores =", 'file = "link.csv"\n#', "is a link"),
     ],
 )
 def test_a_bad_file_is_refused_by_row_and_field(old: str, new: str, reason: str, file: Path, tmp_path: Path) -> None:
