@@ -186,7 +186,7 @@ def _curve(points: Points, options: ImportOptions) -> ImportedCurve:
         if label.task and (own := resolved_task(suite, label.task)) != task:
             raise UsageError(f"--task {options.task}: the file or its folder names {own}; rename it, or omit --task")
     where = f"{suite}/{algorithm}/{task}"
-    points = clean(_in_decisions(points, suite, algorithm, task, options.unit), where)
+    points = clean(_in_decisions(points, where, suite, algorithm, task, options.unit), where)
     if not len(points.steps):
         raise RefusedFile(f"{where}: seed {label.seed} has no return; remove it")
     curve = ImportedCurve(
@@ -224,7 +224,7 @@ def resolved_task(suite: str, name: str) -> str:
     raise UnknownName("task", name[:MAX_NAME_LENGTH], names, where=suite)
 
 
-def _in_decisions(points: Points, suite: str, algorithm: str, task: str, unit: Unit | None) -> Points:
+def _in_decisions(points: Points, where: str, suite: str, algorithm: str, task: str, unit: Unit | None) -> Points:
     """Steps in agent steps: frames are divided by the frame skip, an unknown unit is the budget's or refused."""
     try:
         budget = suites.spec(suite, algorithm, task).budget.steps
@@ -237,6 +237,11 @@ def _in_decisions(points: Points, suite: str, algorithm: str, task: str, unit: U
             raise UsageError(f"--steps-are frames: only Atari counts frames, {suite} counts decisions; leave it out")
         return points
     if unit == "frames":
+        frames = clean(points, where).steps
+        equal = np.flatnonzero(np.diff(frames // FRAME_SKIP) == 0)
+        if equal.size and not points.episodes:
+            both = " and ".join(f"{frame:.0f}" for frame in frames[equal[0] : equal[0] + 2])
+            raise RefusedFile(f"{where}: frames {both} of seed {points.label.seed} are one decision; remove one row")
         return replace(points, steps=points.steps // FRAME_SKIP)
     if unit is None and budget and (last := float(points.steps.max(initial=0.0))) > BUDGET_FACTOR * budget:
         raise UsageError(

@@ -94,6 +94,8 @@ def test_steps_counted_in_frames_are_refused(tmp_path: Path) -> None:
     line = ["import", str(tmp_path / "f.csv"), "--as", "atari/dqn", "--results", str(tmp_path / "r")]
     assert "say --steps-are frames" in stderr_of(line)
     assert main([*line, "--steps-are", "frames"]) == 0
+    (tmp_path / "f.csv").write_text("task,step,return\nPong,1000001,20\nPong,1000002,21\n")
+    assert "frames 1000001 and 1000002 of seed 0 are one decision" in stderr_of([*line, "--steps-are", "frames"])
 
 
 def test_a_seed_in_two_files_is_refused(tmp_path: Path) -> None:
