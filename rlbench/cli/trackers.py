@@ -151,7 +151,7 @@ class RecordWatcher(Thread):
                 continue
             from rlbench.records.store import read_record
 
-            with suppress(RefusedFile):  # between two writes; the run itself reports damage
+            with suppress(Exception):  # between two writes; the run itself reports damage and lack of memory or files
                 record = read_record(folder)
                 for tracker in list(self._trackers):
                     self._pass(tracker, record)

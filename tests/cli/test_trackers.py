@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
+from unittest.mock import Mock
 
 import pytest
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
@@ -218,6 +219,15 @@ def test_failing_tracker_is_dropped_and_the_run_continues(error: str, reason: st
     printed = stderr_of([*CATCH, "--track", "wandb", "--track", "tensorboard"], 0)
     assert printed == f"--track wandb: {reason}; it is dropped, the runs go on\n"
     assert same(curves(next(Path("tracked").rglob("*tfevents*"))), due(only_record()))
+
+
+def test_record_that_cannot_be_read_is_read_at_the_next_look(record_run: RecordRun, monkeypatch: Patch) -> None:
+    record, tracker = read_record(record_run([1.0])), Mock()
+    monkeypatch.setattr("rlbench.records.store.read_record", Mock(side_effect=[OSError(24, "EMFILE"), record]))
+    watcher = trackers.RecordWatcher([tracker], [record.folder])
+    for _ in range(3):
+        watcher._look()
+    tracker.take.assert_called_once_with(record)
 
 
 def test_hanging_tracker_delays_the_end_only_briefly(
