@@ -21,17 +21,28 @@ from tests.reliability.test_output import complaints, schema_of
 from tests.slow import slow_but
 
 FAMILIES = [
-    ("toy", "iqn", "CartPole-v1"),
-    ("toy", "reinforce", "CartPole-v1"),
-    ("toy", "ddpg", "Pendulum-v1"),
-    ("mujoco", "ppo", "InvertedPendulum-v4"),  # whose observations are scaled as it goes
-    ("mujoco", "sac", "InvertedPendulum-v4"),
-    ("goals", "ddpg+her", "FetchReach-v4"),
-    ("offline", "td3bc", "hopper-medium-v2"),  # whose observations are scaled as the data were
-    ("offline", "bcq", "hopper-medium-v2"),  # whose policy draws
-    ("offline", "crr", "PongNoFrameskip-v4"),
-    ("atari", "dqn", "BreakoutNoFrameskip-v4"),
-    ("atari", "ppo", "PongNoFrameskip-v4"),
+    *slow_but(
+        [
+            ("toy", "iqn", "CartPole-v1"),
+            ("mujoco", "ppo", "InvertedPendulum-v4"),  # whose observations are scaled as it goes
+            ("mujoco", "sac", "InvertedPendulum-v4"),
+            ("goals", "ddpg+her", "FetchReach-v4"),
+            ("offline", "td3bc", "hopper-medium-v2"),  # whose observations are scaled as the data were
+            ("offline", "bcq", "hopper-medium-v2"),  # whose policy draws
+            ("atari", "dqn", "BreakoutNoFrameskip-v4"),
+        ],
+        0,
+        1,
+    ),
+    *slow_but(
+        [
+            ("toy", "reinforce", "CartPole-v1"),
+            ("toy", "ddpg", "Pendulum-v1"),
+            ("offline", "crr", "PongNoFrameskip-v4"),
+            ("atari", "ppo", "PongNoFrameskip-v4"),
+        ],
+        mark=pytest.mark.soak,
+    ),
 ]
 
 
@@ -71,7 +82,7 @@ def whole(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize(("suite", "algo", "task"), slow_but(FAMILIES, 0, 3))
+@pytest.mark.parametrize(("suite", "algo", "task"), FAMILIES)
 def test_replayed_episodes_equal_the_record_and_new_ones_are_deterministic(
     suite: str, algo: str, task: str, tmp_path: Path
 ) -> None:
