@@ -22,6 +22,7 @@ from rlbench.sweep.events import Event, Exited, from_line
 from rlbench.sweep.plan import Job, Machine, Placement, place
 
 PATIENCE = 25.0  # seconds that a process has to save its state and end
+POLL_SECONDS = 0.2  # seconds between two looks at the free memory
 
 
 class Worker:
@@ -82,8 +83,6 @@ def environment(threads: int, environ: Mapping[str, str]) -> dict[str, str]:
     return {**{n: value for n, value in environ.items() if n not in options}, "OMP_NUM_THREADS": str(threads)}
 
 
-POLL_SECONDS = 0.2  # seconds between two looks at the free memory
-
 CommandLine = Callable[[Job, str | None], Sequence[str]]
 """Returns the command line of a job on a device; None: the requested one."""
 
@@ -100,11 +99,9 @@ class Local:
 
     def has_room(self, job: Job) -> bool:
         """Return whether a job fits beside the running jobs and the other programs of the machine."""
-        if self._place(job) is None:
-            return False
         if monotonic() - self._checked_at > POLL_SECONDS:
             self._free, self._checked_at = available_memory(), monotonic()
-        return not self._workers or job.memory <= self._free
+        return self._place(job) is not None and (not self._workers or job.memory <= self._free)
 
     def start(self, job: Job, *, force: bool) -> None:
         """Start a job that there is room for.
@@ -115,10 +112,9 @@ class Local:
         placement = self._place(job)
         if placement is None:
             raise RlbenchError(f"{job.name}: started without room")
-        command = self.command(job, None if placement.gpu is None else f"cuda:{placement.gpu}")
-        command = [*command, *(["--force"] if force else [])]
-        worker = Worker(command, job.folder, environment(job.threads, os.environ))
-        self._workers[job.name] = (placement, worker)
+        device = None if placement.gpu is None else f"cuda:{placement.gpu}"
+        command = [*self.command(job, device), *(["--force"] if force else [])]
+        self._workers[job.name] = (placement, Worker(command, job.folder, environment(job.threads, os.environ)))
 
     def events(self, seconds: float) -> list[tuple[Job, Event]]:
         """Return new events of the jobs; wait at most ``seconds`` for the first."""
