@@ -92,21 +92,25 @@ def usable_suites() -> list[str]:
 
 
 def suites_named(names: Sequence[str], results: Path | None) -> list[str]:
-    """Return the suites that have records or rows: all of them for ``all`` and for no name; warn of missing plug-ins.
+    """Return the suites that have records or rows: all of them for ``all`` and for no name.
+
+    Missing plug-ins and rows of reference files that fit no cell are noted.
 
     Raises:
         UnknownName: a name is no suite.
     """
     from rlbench import suites
-    from rlbench.report.sources import known_suites
+    from rlbench.report.sources import known_suites, unmatched_references
 
     every = known_suites(results)
     for name in names:
         if name not in (*every, "all"):
             raise UnknownName("suite", name, [*every, "all"])
     selection = every if not names or "all" in names else list(dict.fromkeys(names))
-    for problem in filter(None, map(suites.unavailable_reason, selection)):
-        print_note(problem)
+    for name in selection:
+        problem = suites.unavailable_reason(name)
+        for note in [problem] if problem else unmatched_references(name, results):
+            print_note(note)
     return selection
 
 

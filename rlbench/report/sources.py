@@ -6,7 +6,7 @@ A checkout has the records in ``results/``; an installed wheel has their scores 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -16,11 +16,12 @@ from pydantic import ConfigDict, TypeAdapter
 
 import rlbench
 from rlbench import suites
-from rlbench.errors import RefusedFile
+from rlbench.errors import RefusedFile, suggest
 from rlbench.records.files import folders
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.parity import Parity, parity_rows
-from rlbench.report.reference_table import DATA, SUITES, CellKey
+from rlbench.report.reference_files import read_references, selected_files
+from rlbench.report.reference_table import DATA, SUITES, CellKey, published_scores, row_of
 from rlbench.report.run_index import Runs, gather, with_imported
 from rlbench.report.runs import Run, epoch_numbers, read_run
 from rlbench.report.verdict import ALPHA
@@ -120,6 +121,27 @@ def known_suites(results: Path | None) -> list[str]:
     names = sorted(folder.name for folder in own.iterdir() if folder.is_dir()) if own.is_dir() else []
     others = [name for name in names if name not in suites.names() and next(folders(own / name), None)]
     return [*suites.names(), *others]
+
+
+def unmatched_references(suite: str, results: Path | None) -> Iterator[str]:
+    """One line a file of references: its first row of an algorithm or task that neither the suite nor a record has."""
+    if not (paths := selected_files()):
+        return
+    cells, roots = published_scores(suite), [folder / suite for folder in sources(results).folders]
+    algorithms = dict.fromkeys([*suites.algorithms(suite), *(key.algorithm for key in cells)])
+    tasks = dict.fromkeys([*suites.tasks(suite), *(key.dataset or key.task for key in cells)])
+    records = {path.name for root in roots for pattern in ("*", "*/*") for path in root.glob(pattern)}
+    for path in paths:
+        for reference, row, _ in (score for score in read_references(path) if score.reference.suite == suite):
+            name, (task, dataset) = row.dataset or row.task, row_of(suite, row.task, row.dataset)
+            fault = ""
+            if reference.algorithm not in algorithms and reference.algorithm not in records:
+                fault = f"algorithm {reference.algorithm!r}{suggest(reference.algorithm, algorithms)}"
+            elif not any(label in tasks or label in records for label in (name, dataset or task)):
+                fault = f"task {name!r}{suggest(name, tasks)}"
+            if fault:
+                yield f"{path}: {reference.name}, {name}: is compared with no run, since {suite} has no {fault}"
+                break
 
 
 def checkout_records() -> Path | None:

@@ -12,7 +12,7 @@ from rlbench.report.equal_steps import reference_curve
 from rlbench.report.reference_files import select_references
 from rlbench.report.reference_scores import ReferenceCell, curve_of, reference_cells
 from rlbench.report.reference_table import CellKey
-from tests.commands import json_of, stderr_of, stdout_of
+from tests.commands import json_of, run_command, stderr_of, stdout_of
 from tests.report.conftest import RecordSeeds
 
 TEXT = """
@@ -185,6 +185,31 @@ def test_a_bad_file_is_refused_by_row_and_field(old: str, new: str, reason: str,
     line: Sequence[str] = ["show", "mujoco", "sac", "Hopper-v4", "--documented", "--references", str(file)]
     message = stderr_of(line)
     assert reason in message and message.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "note"),
+    [
+        (
+            '"Hopper-v4"',
+            '"Hoper-v3"',
+            "Hoper-v3: is compared with no run, since mujoco has no task 'Hoper-v3'; did you",
+        ),
+        (
+            '"sac"',
+            '"sacc"',
+            "Hopper-v4: is compared with no run, since mujoco has no algorithm 'sacc'; did you mean 'sac'",
+        ),
+        ('"Hopper-v4"', '"Hopper-v3"', ""),
+        ('"sac"', '"crossq"', ""),
+    ],
+)
+def test_a_row_that_fits_no_cell_is_noted(old: str, new: str, note: str, file: Path, tmp_path: Path) -> None:
+    file.write_text(TEXT.replace(old, new))
+    (tmp_path / "none" / "mujoco" / "crossq").mkdir(parents=True)
+    code, out, err = run_command(["table", "mujoco", "--references", str(file), "--results", str(tmp_path / "none")])
+    assert code == 0 and "Hopper-v4" in out
+    assert (f"{file}: Ours2026, {note}" in err and err.count("\n") == 1) if note else not err
 
 
 @pytest.mark.parametrize("suite", ["toy", "atari"])
