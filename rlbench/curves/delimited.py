@@ -10,7 +10,7 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, cast, get_args
 
@@ -38,7 +38,8 @@ ALIASES: Final = {
     "length": ("length", "episodic_length", "charts/episodic_length", "episode_length"),
     "kind": ("kind", "evaluation_kind"),
 }  # fmt: skip
-OTHER_WORDS: Final = ("gae", "games", "speed", "stop")  # of other meaning, a letter from task, seed or step
+OTHER_WORDS: Final = ("envs", "gae", "games", "speed", "_step")  # of other meaning, a letter from a column
+SLIP: Final = 0.82  # similarity of a mistyped name, by difflib: a letter more, less or swapped
 TIME: Final = re.compile(r"_?(timestamp|runtime)|((relative|wall) )?time( \(.+\))?", re.IGNORECASE)
 SERIES: Final = re.compile(r"(?P<run>.+) - (?P<metric>\S+?)(?P<bound>__MIN|__MAX)?")
 SEED_NAME: Final = re.compile(r"(?:seed|run)?[=_ ]?(?:(\d{1,9})|\d+)")
@@ -63,8 +64,8 @@ class Table:
             raise RefusedFile(f"{self.where}: has several columns for {field}: {listing(names)}; keep one of them")
         candidates = () if aliases[0] in plain_names.values() else aliases[:1] if names else aliases
         others = {name: plain for name, plain in plain_names.items() if plain not in (*aliases, *OTHER_WORDS)}
-        for name, alias in product(others, candidates):
-            if _is_slip(others[name], alias):
+        for name, plain in others.items():
+            for alias in get_close_matches(plain, candidates, n=1, cutoff=SLIP):
                 unknown = f"unknown column {printable(name, 40)!r}; did you mean {alias!r}?"
                 raise RefusedFile(f"{self.where}: {unknown} Rename or remove it")
         return next(iter(names), None)
@@ -293,18 +294,6 @@ def _seed(text: str, where: str) -> int | None:
     if text and not (text.isdecimal() and len(text) < 10):
         raise RefusedFile(f"{where}: seed {printable(text, 40)!r} is no number; write 0, 1, 2 …")
     return int(text) if text else None
-
-
-def _is_slip(name: str, alias: str) -> bool:
-    """True if a name has one letter more, less or other than an alias, or two swapped; its first letter is equal."""
-    return len(alias) > len("env") and any(
-        name[:at] == alias[:at]
-        and (
-            name[at + 1 :] in {alias[at:], alias[at + 1 :]}
-            or name[at:] in {alias[at + 1 :], alias[at : at + 2][::-1] + alias[at + 2 :]}
-        )
-        for at in range(1, len(alias) + 1)
-    )
 
 
 def _number(text: str) -> float:

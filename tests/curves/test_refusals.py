@@ -36,7 +36,7 @@ BAD: dict[str, tuple[str, Sequence[str], str]] = {
     "no return": ("task,seed,step,rew\nHopper-v4,0,1,2\n", (), "no column 'return'"),
     "a slip of algo": ("task,alg,step,return\nHopper-v4,td3,1,2\n", (), "unknown column 'alg'; did you mean 'algo'?"),
     "a slip of task": ("tsk,step,return\nAnt-v4,1,2\n", TASK, "unknown column 'tsk'; did you mean 'task'?"),
-    "a slip of seed": ("task,Sede,step,return\nHopper-v4,3,1,2\n", (), "unknown column 'Sede'; did you mean 'seed'?"),
+    "a slip of seed": ("task,Seeed,step,return\nHopper-v4,3,1,2\n", (), "unknown column 'Seeed'; did you mean 'seed'?"),
     "a slip of kind": ("step,return,kinds\n1,2,training\n", TASK, "unknown column 'kinds'; did you mean 'kind'?"),
     "a slip beside score": ("step,retrun,score\n1,2,3\n", TASK, "unknown column 'retrun'; did you mean 'return'?"),
     "no step": ("task,seed,epoch,return\nHopper-v4,0,1,2\n", (), "no column 'step'"),
