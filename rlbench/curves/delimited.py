@@ -40,7 +40,6 @@ ALIASES: Final = {
 }  # fmt: skip
 OTHER_WORDS: Final = ("envs", "gae", "games", "speed", "_step")  # of other meaning, a letter from a column
 SLIP: Final = 0.82  # similarity of a mistyped name, by difflib: a letter more, less or swapped
-TIME: Final = re.compile(r"_?(timestamp|runtime)|((relative|wall) )?time( \(.+\))?", re.IGNORECASE)
 SERIES: Final = re.compile(r"(?P<run>.+) - (?P<metric>\S+?)(?P<bound>__MIN|__MAX)?")
 SEED_NAME: Final = re.compile(r"(?:seed|run)?[=_ ]?(?:(\d{1,9})|\d+)")
 
@@ -240,11 +239,10 @@ def wandb(table: Table, *, kind: Kind | None, tag: str | None) -> list[Points]:
     Raises:
         RefusedFile: it has several metrics and no ``tag`` names one, or no column of steps.
     """
-    step = table.name_of("step") or table.header[0]
-    if SERIES.fullmatch(step) or TIME.fullmatch(step.strip()):
-        raise RefusedFile(
-            f"{table.where}: its first column {printable(step, 60)!r} counts no steps; export over global_step"
-        )
+    step = table.name_of("step") or next((name for name in table.header[:1] if name.strip().lower() == "_step"), None)
+    if step is None:
+        problem, first = "has no column of steps; export it over global_step", printable(table.header[0], 60)
+        raise RefusedFile(f"{table.where}: {problem}, or rename {first!r} to step if it counts env steps")
     series = {name: match for name in table.header if (match := SERIES.fullmatch(name)) and not match["bound"]}
     metrics = list(dict.fromkeys(match["metric"] for match in series.values()))
     metric = tag or metrics[0]

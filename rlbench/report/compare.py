@@ -6,7 +6,7 @@ The cells are paired: per side one setting of each cell, under the same protocol
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -139,19 +139,16 @@ def _settings(runs: Runs, *, at: bool) -> Sequence[SettingRuns]:
 
 def _differences(first: SettingRuns, second: SettingRuns, *, at: bool, algorithms: bool) -> list[str]:
     """The differences, in words, by which two settings cannot be compared."""
-    a, b = first.runs.all[0], second.runs.all[0]
     every = (*first.runs.all, *second.runs.all)
-    budget = ["budget"] if not (first.default and second.default) and not _equal_budgets(every) else []
-    if algorithms:
-        differences = budget
+    kinds = {run.origin.get("kind", "evaluation") for run in every}
+    differences = ["kind of return"] if len(kinds) > 1 else []
+    if algorithms or any(run.origin for run in every):
+        free = (first.default and second.default) or _equal_budgets(every)
+        differences += [] if free else ["budget"]
     else:
-        differences = ["data"] if len({run.data_file for run in every} - {None}) > 1 else []
-        if a.origin or b.origin:
-            kinds = {run.origin.get("kind", "evaluation") for run in (a, b)}
-            differences = [*["kind of return"] * (len(kinds) > 1), *budget, *differences]
-        else:
-            ours, theirs = _compared_parts(a), _compared_parts(b)
-            differences = [*(part for part in COMPARED_PARTS if ours[part] != theirs[part]), *differences]
+        ours, theirs = (_compared_parts(side.runs.all[0]) for side in (first, second))
+        differences += [part for part in COMPARED_PARTS if ours[part] != theirs[part]]
+    differences += ["data"] if len({run.data_file for run in every} - {None}) > 1 else []
     return [part for part in differences if not at or part != "budget"]
 
 
@@ -231,8 +228,10 @@ def compare(first: str, second: str, evidence: Sources, suite: str | None, *, at
     sides = _folders(names, folders, suite, at=at) if folders else _algorithms(names, evidence, suite)
     algorithms = not folders and first.partition("@")[0] != second.partition("@")[0]
     pairs, left_out = match_cells(*sides, names, at=at, algorithms=algorithms)
-    every = (_task(key, a.runs, b.runs, at=at, cut=a.default or b.default) for key, a, b in pairs)
+    every = [_task(key, a.runs, b.runs, at=at, cut=a.default or b.default) for key, a, b in pairs]
     tasks = tuple(task for task in every if task is not None)
+    for task, (_, *sides) in zip(every, pairs, strict=True):
+        left_out += [] if task is None else _seeds_below_step(task, names, sides)
     if not tasks:
         steps = " at equal steps" if at else ""
         why = f": {'; '.join(left_out)}" if left_out else f"{steps}; see: rlbench list runs"
@@ -290,6 +289,14 @@ def _task(key: CellKey, first: Runs, second: Runs, *, at: bool, cut: bool) -> Ta
     sides = [", ".join(sorted(set(filter(None, (run.env_versions for run in runs.all))))) for runs in (first, second)]
     versions = " against ".join(sides) if all(sides) and len(set(sides)) > 1 else ""
     return Task(key=key, first=a, second=b, improvement=better, is_imported=is_imported, versions=versions, step=step)
+
+
+def _seeds_below_step(task: Task, names: tuple[str, str], sides: Sequence[SettingRuns]) -> Iterator[str]:
+    """The seeds of each side that have not reached the step of a comparison at equal steps."""
+    for name, (runs, _) in zip(names, sides, strict=True):
+        if task.step is not None:
+            below = len(runs.complete) + len(runs.short) - len(scores_up_to(runs, task.step))
+            yield from [f"{cell_name(task.key)}: {below} of {name} below {task.step:,} steps"] * (below > 0)
 
 
 def _pool_tasks(names: tuple[str, str], tasks: tuple[Task, ...], left_out: tuple[str, ...]) -> Comparison:

@@ -129,6 +129,11 @@ def test_curves_on_other_data_or_in_other_versions_are_not_pooled(
         assert main(["import", str(file), "--results", str(tmp_path / name)]) == 0
     _, out, error = run_command(["compare", str(tmp_path / "one"), str(tmp_path / "other")])
     assert difference in out + error
+    if "data" in other:
+        two = [{**content, "algorithm": "iql"} for content in sides["other"]]
+        (tmp_path / "two.jsonl").write_text("\n".join(json.dumps(content | {"returns": [1.0]}) for content in two))
+        assert main(["import", str(tmp_path / "two.jsonl"), "--results", str(tmp_path / "one")]) == 0
+        assert difference in stderr_of(["compare", "td3bc", "iql", "--results", str(tmp_path / "one")])
     cell = next(c for c in every_cell(["offline"], tmp_path / "mixed") if c.measured)
     assert cell.measured.n == 2 and note in cell.note
 

@@ -182,6 +182,7 @@ def test_unfinished_runs_are_compared_at_the_largest_step_of_three_seeds_a_side(
     comparison = compare("left", "right", Sources(NOWHERE), None, at=True)
     assert [task.step for task in comparison.tasks] == [15_000]
     assert scores(comparison) == [((2.0, 4.0, 6.0), (20.0, 21.0, 22.0))]
+    assert comparison.left_out == ("mujoco/sac/Hopper-v4: 1 of left below 15,000 steps",)
     assert "mujoco/sac/Hopper-v4 @15k" in stdout_of(["compare", "left", "right", "--at"])
     (row,) = json_of(["compare", "left", "right", "--at", "--json"])["tasks"]
     assert (row["step"], row["improvement"]["value"]) == (15_000, 1.0)
