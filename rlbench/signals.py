@@ -20,7 +20,7 @@ Phase: TypeAlias = Literal["idle", "setup", "training"]
 
 
 class Terminated(BaseException):
-    """SIGTERM outside of training, where there is no state to save; no ``Exception``, which handlers would catch."""
+    """SIGTERM or SIGHUP outside of training, where no state is to be saved; no ``Exception``, which handlers catch."""
 
     def __init__(self, exit_code: int) -> None:
         super().__init__()

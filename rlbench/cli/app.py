@@ -82,8 +82,7 @@ REFUSED_PATH: Final = (
 
 TERMINATING: Final = (signal.SIGTERM, signal.SIGHUP)  # a closed terminal sends SIGHUP
 CALLBACK_SECONDS: Final = 0.01  # time for a callback of Python to end
-EXIT_SECONDS: Final = 10.0  # time for threads and exit handlers of plug-ins and libraries to end
-UPLOAD_SECONDS: Final = 60.0  # the same for those of W&B
+EXIT_SECONDS: Final = 60.0  # time for threads and exit handlers of plug-ins and libraries, such as W&B's, to end
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -99,17 +98,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _replace_handlers(_terminate, signal.SIG_DFL)  # Python's exit would print the traceback
         if arguments is None:
             with suppress(RuntimeError):  # the machine allows no further thread
-                Thread(target=_end_at_last, args=(code,), daemon=True).start()
+                Thread(target=_end_stuck_exit, args=(code,), daemon=True).start()
     return code
 
 
-def _end_at_last(code: int) -> None:
+def _end_stuck_exit(code: int) -> None:
     """End the process where a thread or an exit handler would keep it for ever."""
-    sleep(UPLOAD_SECONDS if "wandb" in sys.modules else EXIT_SECONDS)
+    sleep(EXIT_SECONDS)
     names = [t.name for t in threading.enumerate() if not t.daemon and t is not threading.main_thread()]
-    print_error(
-        f"{', '.join(names) or 'an exit handler'} of a plug-in or library does not end; the process ends without it"
+    culprit = ", ".join(names) or "an exit handler"
+    message = (
+        f"{culprit} of a plug-in or library has not ended within {EXIT_SECONDS:.0f} s; the process ends without it"
     )
+    note = Thread(target=print_error, args=(message,), daemon=True)  # nobody may read stderr
+    note.start()
+    note.join(1.0)
     os._exit(code)
 
 

@@ -83,8 +83,8 @@ class Wandb:
     def take(self, record: Record) -> None:
         """Log the new epochs, and end the run when its record has ended."""
         name = run_id(record)
-        before = self._logged_epochs(name) if os.environ.get("WANDB_MODE") in OFFLINE else 0
-        if len(record.epochs) > self._epochs_logged.get(name, before):
+        logged = self._logged_epochs(name) if os.environ.get("WANDB_MODE") in OFFLINE else 0
+        if len(record.epochs) > self._epochs_logged.get(name, logged):
             run = self._runs.get(name) or self._begin(name, record)
             for epoch in record.epochs[self._epochs_logged[name] :]:
                 from rlbench.report.exports import points
@@ -151,7 +151,7 @@ class RecordWatcher(Thread):
                 continue
             from rlbench.records.store import read_record
 
-            with suppress(Exception):  # between two writes; the run itself reports damage and lack of memory or files
+            with suppress(RefusedFile, OSError, MemoryError):  # between two writes; the run itself reports them
                 record = read_record(folder)
                 for tracker in list(self._trackers):
                     self._pass(tracker, record)

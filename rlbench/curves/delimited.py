@@ -38,8 +38,8 @@ ALIASES: Final = {
     "length": ("length", "episodic_length", "charts/episodic_length", "episode_length"),
     "kind": ("kind", "evaluation_kind"),
 }  # fmt: skip
-OTHER_WORDS: Final = ("envs", "gae", "games", "speed", "_step")  # of other meaning, a letter from a column
-SLIP: Final = 0.82  # similarity of a mistyped name, by difflib: a letter more, less or swapped
+OTHER_WORDS: Final = ("envs", "gae", "games", "seeds", "speed", "_step")  # columns of other meaning, one letter off
+TYPO: Final = 0.82  # similarity of a mistyped name, by difflib: a letter more, less or swapped
 SERIES: Final = re.compile(r"(?P<run>.+) - (?P<metric>\S+?)(?P<bound>__MIN|__MAX)?")
 SEED_NAME: Final = re.compile(r"(?:seed|run)?[=_ ]?(?:(\d{1,9})|\d+)")
 
@@ -61,10 +61,10 @@ class Table:
         names = [name for alias in aliases for name, plain in plain_names.items() if plain == alias]
         if len(names) > 1:  # as step and global_step of W&B, of which one counts log calls
             raise RefusedFile(f"{self.where}: has several columns for {field}: {listing(names)}; keep one of them")
-        candidates = () if aliases[0] in plain_names.values() else aliases[:1] if names else aliases
+        candidates = () if names or field == "length" else aliases
         others = {name: plain for name, plain in plain_names.items() if plain not in (*aliases, *OTHER_WORDS)}
         for name, plain in others.items():
-            for alias in get_close_matches(plain, candidates, n=1, cutoff=SLIP):
+            for alias in get_close_matches(plain, candidates, n=1, cutoff=TYPO):
                 unknown = f"unknown column {printable(name, 40)!r}; did you mean {alias!r}?"
                 raise RefusedFile(f"{self.where}: {unknown} Rename or remove it")
         return next(iter(names), None)

@@ -54,14 +54,14 @@ class Points:
     episodes: bool = False  # a point is one episode, so that several may end at a step
 
 
-def refuse_beyond_memory(path: PurePath, count: int) -> None:
-    """Refuse to read what takes ``count`` bytes of memory.
+def refuse_beyond_memory(path: PurePath, bytes_needed: int) -> None:
+    """Refuse to read what takes ``bytes_needed`` of memory.
 
     Raises:
         DoesNotFit: fewer are free.
     """
-    if count > (free := available_memory()):
-        sizes = f"{size_text(count)} of memory, {size_text(free)} are free"
+    if bytes_needed > (free := available_memory()):
+        sizes = f"{size_text(bytes_needed)} of memory, {size_text(free)} are free"
         raise DoesNotFit(f"{path}: needs up to {sizes}; split the file")
 
 

@@ -103,7 +103,9 @@ def _fetch(url: str, target: Path, patience: float) -> Iterator[DownloadProgress
         except RefusedFile as error:
             download.discard(target)
             problem = str(error).removeprefix(f"{part}: ").partition("; ")[0]
-            raise RefusedFile(f"{url}: {problem}; it was not kept, try again later, or another mirror") from None
+            raise RefusedFile(
+                f"{url}: {problem}; it was not kept, try again later, or set {catalogue.MIRROR}"
+            ) from None
     download.complete(target)
     if target.suffix == ".hdf5":
         checksums.write_seal(target, now)

@@ -120,7 +120,7 @@ def locked_download(target: Path) -> Iterator[None]:
     except PermissionError:
         raise UsageError(f"{part.parent}: cannot be written; choose another folder") from None
     except OSError as error:
-        if error.errno == errno.ENOLCK:
+        if error.errno in {errno.ENOLCK, errno.EOPNOTSUPP}:
             raise UsageError(f"{part.parent}: cannot be locked; choose a folder on another disk") from None
         raise ResourceExhausted(f"{part}: {error.strerror or error}; run the same command again: it resumes") from None
 

@@ -6,18 +6,20 @@ are known, and the step. So its errors differ from errors of rlbench.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.envs.base import Discrete, EnvInfo, Frames, Step
 from rlbench.errors import BrokenEnvironment, Diverged, RlbenchError
+from rlbench.signals import INTERRUPTIONS
 
-NUMBERS: Final = (float, int, np.number)
-BOOLS: Final = frozenset({bool, np.bool_})
+UNRELATED: Final = (RlbenchError, MemoryError, GeneratorExit, *INTERRUPTIONS)
+"""Exceptions that are no errors of an environment; it may raise any other, such as asyncio's CancelledError."""
 
 
 class Inspection:
@@ -35,9 +37,9 @@ class Inspection:
         """Raise any error of the engine as ``BrokenEnvironment``, with its cause."""
         try:
             yield
-        except (RlbenchError, MemoryError):
+        except UNRELATED:
             raise
-        except (Exception, SystemExit) as cause:
+        except BaseException as cause:
             message = f"{self.name}: step {self.steps}: {type(cause).__name__}: {cause}"
             raise BrokenEnvironment(message) from cause
 
@@ -71,7 +73,13 @@ class Inspection:
         raise RlbenchError(message)
 
     def check_reset(self, obs: Frames) -> Frames:
-        """Check and return the first observations, ``[N, *obs_shape]``."""
+        """Check and return the first observations, ``[N, *obs_shape]``.
+
+        Raises:
+            BrokenEnvironment: an env has none, or one of another shape or type.
+        """
+        if len(obs) != self.info.num_envs:
+            raise BrokenEnvironment(f"{self.name}: {len(obs)} first observations, promised {self.info.num_envs}")
         for env_id, row in enumerate(obs):
             self.check_first_obs(env_id, row, self.info.obs_dtype)
         return obs
@@ -92,13 +100,11 @@ class Inspection:
 
     def check_types(self, env_id: int, reward: object, terminated: object, truncated: object) -> None:
         """Check the types of one env's reward and ends: numpy converts texts and None."""
-        if type(terminated) in BOOLS and type(truncated) in BOOLS and isinstance(reward, NUMBERS):
-            return
-        if np.asarray(reward).dtype.kind not in "biuf":
-            self._error(env_id, f"reward of type {type(reward).__name__}, promised a number")
-        for name, end in (("terminated", terminated), ("truncated", truncated)):
-            if np.asarray(end).dtype.kind not in "biu":
-                self._error(env_id, f"{name} of type {type(end).__name__}, promised a bool")
+        ends = (("terminated", terminated, "bool"), ("truncated", truncated, "bool"))
+        for name, value, promised in (("reward", reward, "number"), *ends):
+            text = value is None or isinstance(value, str | bytes)
+            if text or (promised == "bool" and math.isnan(cast("float", value))):
+                self._error(env_id, f"{name} is {value!r}, promised a {promised}")
 
     def check_step(self, step: Step) -> Step:
         """Check and return a step: finite rewards and float observations, and every env's first observation in full."""

@@ -1,6 +1,7 @@
 """Environments of other packages: from Gymnasium's registry, or made by the suite of a plug-in.
 
-They have no snapshots; resuming replays the actions of a segment. Observations become float32 vectors, or gray frames.
+Resuming replays the actions of a segment, unless a plug-in's own vector has snapshots. Observations become float32
+vectors, or gray frames.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from PIL import Image
 
 from rlbench.config.names import printable
 from rlbench.config.tasks import GYM, GymnasiumTask
-from rlbench.envs.base import EnvInfo, Frames, Snapshot, Step, VectorEnv
-from rlbench.envs.checks import Inspection
+from rlbench.envs.base import Frames, Snapshot, Step, VectorEnv
+from rlbench.envs.checks import UNRELATED, Inspection
 from rlbench.envs.gymnasium import Env, GymnasiumVector
-from rlbench.errors import BrokenEnvironment, RlbenchError, UsageError
+from rlbench.errors import BrokenEnvironment, UsageError
 from rlbench.ops.state_dict import State
 
 MakeEnv: TypeAlias = Callable[[str, Sequence[int]], object]
@@ -51,13 +52,13 @@ def external_vector(task: GymnasiumTask, *, seeds: tuple[int, ...], training: bo
     first = make_env()
     if (mujoco := sys.modules.get("mujoco")) is not None:
         mujoco.set_mju_user_warning(warn)  # else into MUJOCO_LOG.TXT of the current folder
-    if isinstance(first, Snapshot):
-        return InspectedSnapshot(first, name=task.id, seeds=seeds)
-    if isinstance(first, VectorEnv):
-        return InspectedVector(first, name=task.id, seeds=seeds)
     envs = chain([first], (make_env() for _ in seeds[1:]))
     version = (task.package or "package", task.version)
     with _package_errors(task):
+        if isinstance(first, Snapshot):
+            return InspectedSnapshot(first, name=task.id, seeds=seeds)
+        if isinstance(first, VectorEnv):
+            return InspectedVector(first, name=task.id, seeds=seeds)
         return GymnasiumVector(name=task.id, factory=lambda: prepare(next(envs)), seeds=seeds, versions=(version,))
 
 
@@ -65,13 +66,8 @@ class InspectedVector:
     """A package's own vector of environments, whose errors and answers are checked."""
 
     def __init__(self, envs: VectorEnv, *, name: str, seeds: Sequence[int]) -> None:
-        self.envs = envs
+        self.envs, self.info = envs, envs.info
         self._inspection = Inspection(name=name, info=envs.info, seeds=seeds)
-
-    @property
-    def info(self) -> EnvInfo:
-        """Constants of the environments."""
-        return self._inspection.info
 
     def reset(self) -> Frames:
         """The first observations, ``[N, ...]``."""
@@ -87,30 +83,43 @@ class InspectedVector:
     def recv(self) -> Step:
         """Return the answers."""
         with self._inspection.engine_errors():
-            return self._inspection.check_step(self.envs.recv())
+            step = self.envs.recv()
+            self._check_columns(step)
+            return self._inspection.check_step(step)
+
+    def _check_columns(self, step: Step) -> None:
+        """Check the shapes and types of a step's columns, which numpy would otherwise broadcast and convert."""
+        kinds = {"reward": "fiu", "score": "fiu", "env_id": "i", "terminated": "b", "truncated": "b", "over": "b"}
+        for name in Step._fields:
+            column, is_obs = np.asarray(getattr(step, name)), name == "obs"
+            shape = (self.info.num_envs, *(self.info.obs_shape if is_obs else ()))
+            fits = column.dtype == self.info.obs_dtype if is_obs else column.dtype.kind in kinds[name]
+            if column.shape != shape or not fits:
+                promise = f"shape {list(shape)}{'' if fits else ' and another type'}"
+                raise ValueError(f"{name} of shape {list(column.shape)} and type {column.dtype}, promised {promise}")
+        if (step.env_id != np.arange(self.info.num_envs)).any() or (step.terminated & step.truncated).any():
+            raise ValueError("env_id is not 0 to N−1, or an end is both terminated and truncated")
 
     def close(self) -> None:
         """Close the environments; their errors change no result, so they are ignored."""
-        with suppress(Exception, SystemExit):
+        with suppress(BrokenEnvironment), self._inspection.engine_errors():
             self.envs.close()
 
 
 class InspectedSnapshot(InspectedVector):
     """A package's own vector of environments with snapshots."""
 
-    def __init__(self, envs: Snapshot, *, name: str, seeds: Sequence[int]) -> None:
-        super().__init__(envs, name=name, seeds=seeds)
-        self._snapshot = envs
+    envs: Snapshot
 
     def state_dict(self) -> State:
         """Snapshot of the environments."""
         with self._inspection.engine_errors():
-            return self._snapshot.state_dict()
+            return self.envs.state_dict()
 
     def load_state_dict(self, state: State) -> None:
         """Restore the environments."""
         with self._inspection.engine_errors():
-            self._snapshot.load_state_dict(state)
+            self.envs.load_state_dict(state)
 
 
 class FlatVectors(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Any]):
@@ -147,7 +156,8 @@ class GrayFrames(gymnasium.ObservationWrapper[NDArray[np.uint8], Any, Any]):
     def step(self, action: object) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
         """Take an agent step to the next frame ``[size, size]``; ``score`` in the info is the raw reward."""
         obs, reward, terminated, truncated, info = super().step(action)
-        score = float(reward)
+        raw: Any = reward
+        score = raw + 0.0  # a text raises, which float would convert
         return obs, float(np.sign(score)) if self._clip else score, terminated, truncated, {"score": score, **info}
 
     def observation(self, observation: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -170,8 +180,8 @@ def _package_errors(task: GymnasiumTask) -> Iterator[None]:
     """Name the task and its package in every error of the package."""
     try:
         yield
-    except (RlbenchError, MemoryError):
+    except UNRELATED:
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         reason = printable(f"{type(error).__name__}: {error}", 200)
         raise BrokenEnvironment(f"{task.id} of {task.package} {task.version}: {reason}") from error

@@ -21,8 +21,8 @@ from gymnasium.error import Error
 from numpy.typing import NDArray
 
 from rlbench.envs.base import Box, Discrete, EnvInfo, Frames, Step
-from rlbench.envs.checks import Inspection
-from rlbench.errors import RlbenchError, UnknownName, UsageError
+from rlbench.envs.checks import UNRELATED, Inspection
+from rlbench.errors import BrokenEnvironment, UnknownName, UsageError
 from rlbench.ops.state_dict import State, integer, subtree, tensor
 
 Env: TypeAlias = gymnasium.Env[Any, Any]  # its spaces have the types of observations and actions
@@ -112,9 +112,9 @@ class GymnasiumVector:
                     self._reset_env(env_id, step)
                 else:
                     self._step_env(env_id, step)
-            except (RlbenchError, MemoryError):
+            except UNRELATED:
                 raise
-            except (Exception, SystemExit) as cause:
+            except BaseException as cause:
                 raise self._inspection.env_error(env_id, cause) from cause
 
     def episodes_state(self) -> State:
@@ -144,7 +144,7 @@ class GymnasiumVector:
     def close(self) -> None:
         """Close every environment; idempotent. Its errors change no result, so they are ignored."""
         for env in self._envs:
-            with suppress(Exception, SystemExit):
+            with suppress(BrokenEnvironment), self._inspection.engine_errors():
                 env.close()
         self._envs = []
 

@@ -139,31 +139,40 @@ def _settings(runs: Runs, *, at: bool) -> Sequence[SettingRuns]:
 
 def _differences(first: SettingRuns, second: SettingRuns, *, at: bool, algorithms: bool) -> list[str]:
     """The differences, in words, by which two settings cannot be compared."""
-    every = (*first.runs.all, *second.runs.all)
-    kinds = {run.origin.get("kind", "evaluation") for run in every}
+    runs = (*first.runs.all, *second.runs.all)
+    kinds = {run.origin.get("kind", "evaluation") for run in runs}
     differences = ["kind of return"] if len(kinds) > 1 else []
-    if algorithms or any(run.origin for run in every):
-        free = (first.default and second.default) or _equal_budgets(every)
+    if algorithms or any(run.origin for run in runs):
+        free = (first.default and second.default) or _equal_budgets(first, second)
         differences += [] if free else ["budget"]
     else:
         ours, theirs = (_compared_parts(side.runs.all[0]) for side in (first, second))
         differences += [part for part in COMPARED_PARTS if ours[part] != theirs[part]]
-    differences += ["data"] if len({run.data_file for run in every} - {None}) > 1 else []
+    differences += ["data"] if len({run.data_file for run in runs} - {None}) > 1 else []
     return [part for part in differences if not at or part != "budget"]
 
 
-def _equal_budgets(runs: Sequence[Run]) -> bool:
-    """True if runs end at one step; imported curves end near it, and final scores do not state it."""
-    budgets = [run.budget for run in runs if not run.origin or "steps" not in origin_texts([run.origin], "unknown")]
-    exact = not any(run.origin for run in runs)
-    return not budgets or min(budgets) >= (1 if exact else FULL) * max(budgets)
+def _equal_budgets(first: SettingRuns, second: SettingRuns) -> bool:
+    """True if two sides end at one step; imported curves end near it, and final scores do not state it."""
+    budgets = [budget for side in (first, second) if (budget := _budget(side)) is not None]
+    exact = not any(run.origin for run in (*first.runs.all, *second.runs.all))
+    return len(budgets) < 2 or min(budgets) >= (1 if exact else FULL) * max(budgets)
+
+
+def _budget(side: SettingRuns) -> int | None:
+    """The fewest steps of a run of one side; None where no run states its steps."""
+    runs = (run for run in side.runs.all if not run.origin or "steps" not in origin_texts([run.origin], "unknown"))
+    return min((run.budget for run in runs), default=None)
 
 
 def _budget_remedy(first: SettingRuns, second: SettingRuns) -> str:
     """The remedy where two sides differ in their steps: the command option that makes them equal."""
-    a, b = first.runs.scored[0], second.runs.scored[0]
-    remedy = "compare them with --at" if a.origin or b.origin else f"train both with --steps {min(a.budget, b.budget)}"
-    return "" if a.budget == b.budget else f": {a.budget:,} and {b.budget:,} steps; {remedy}"
+    a, b = _budget(first), _budget(second)
+    if a is None or b is None or a == b:
+        return ""
+    is_imported = any(run.origin for run in (*first.runs.all, *second.runs.all))
+    remedy = "compare them with --at" if is_imported else f"train both with --steps {min(a, b)}"
+    return f": {a:,} and {b:,} steps; {remedy}"
 
 
 def _compared_parts(run: Run) -> Mapping[str, object]:

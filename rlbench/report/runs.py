@@ -115,12 +115,16 @@ class Run:
 
     @property
     def env_versions(self) -> str | None:
-        """``gymnasium/Hopper-v4, mujoco 3.3.7`` of every process of the run; None if unknown."""
+        """``gymnasium/Hopper-v4, mujoco 3.3.7`` of every process of the run; None if unknown.
+
+        Of an imported curve its task and stated versions; files spell the environment's id in several ways.
+        """
         names = dict[str, None]()
         for env in (environment.get("env") for environment in self.environments):
             if isinstance(env, Mapping):
-                versions = (f"{name} {version}" for name, version in sorted(env.items()) if name != "env")
-                names[", ".join([str(env.get("env")), *versions])] = None
+                versions = [f"{name} {version}" for name, version in sorted(env.items()) if name != "env"]
+                if versions or not self.origin:
+                    names[", ".join([self.task if self.origin else str(env.get("env")), *versions])] = None
         return ", then ".join(names) or None
 
     @property

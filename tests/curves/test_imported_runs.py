@@ -106,6 +106,29 @@ def test_compare_accepts_imported_curves_of_one_kind(tmp_path: Path) -> None:
     assert "(imported)" in stdout_of(["compare", a, d, "--at"])
 
 
+def test_spellings_and_unstated_versions_split_no_cell(tmp_path: Path) -> None:
+    """One file names the environment in two ways, another states its versions."""
+    rows = [f"{name},{seed},1000000,{seed}" for seed, name in enumerate((TASK, TASK.lower(), "Hopper"))]
+    line = {"peer": "sb3 2.7", "suite": "mujoco", "algorithm": "sac", "task": TASK, "seed": 3, "mujoco": "3.3.7"}
+    (tmp_path / "one.csv").write_text("\n".join(["task,seed,step,return", *rows]))
+    (tmp_path / "two.jsonl").write_text(json.dumps({**line, "steps": 1_000_000, "returns": [3.0]}))
+    for name, more in (("one.csv", ["--as", "mujoco/sac"]), ("two.jsonl", [])):
+        assert main(["import", str(tmp_path / name), *more, "--results", str(tmp_path / "results")]) == 0
+    cell = cell_of(tmp_path)
+    assert cell.measured and cell.measured.n == 4 and "other versions" not in cell.note
+
+
+def test_compare_takes_the_shortest_curve_of_a_side(tmp_path: Path) -> None:
+    for name, ends in (("a", (500_000, 400_000)), ("b", (400_000, 500_000)), ("c", (300_000, 500_000))):
+        rows = [f"{TASK},{seed},{end},{end + seed}" for seed, end in enumerate(ends)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["task,seed,step,return", *rows]))
+        words = ["import", str(tmp_path / f"{name}.csv"), "--as", "mujoco/sac", "--results", str(tmp_path / name)]
+        assert main(words) == 0
+    a, b, c = (str(tmp_path / name) for name in "abc")
+    assert "(imported)" in stdout_of(["compare", a, b])
+    assert "budget: 400,000 and 300,000 steps; compare them with --at" in stderr_of(["compare", a, c])
+
+
 @pytest.mark.parametrize(
     ("other", "difference", "note"),
     [

@@ -38,7 +38,7 @@ BAD: dict[str, tuple[str, Sequence[str], str]] = {
     "a slip of task": ("tsk,step,return\nAnt-v4,1,2\n", TASK, "unknown column 'tsk'; did you mean 'task'?"),
     "a slip of seed": ("task,Seeed,step,return\nHopper-v4,3,1,2\n", (), "unknown column 'Seeed'; did you mean 'seed'?"),
     "a slip of kind": ("step,return,kinds\n1,2,training\n", TASK, "unknown column 'kinds'; did you mean 'kind'?"),
-    "a slip beside score": ("step,retrun,score\n1,2,3\n", TASK, "unknown column 'retrun'; did you mean 'return'?"),
+    "a slip of return": ("task,seed,step,retrun\nHopper-v4,0,1,2\n", (), "unknown column 'retrun'; did you mean"),
     "no step": ("task,seed,epoch,return\nHopper-v4,0,1,2\n", (), "no column 'step'"),
     "formula in a cell": (HEAD + "Hopper-v4,0,1,=1+1\n", (), "'=1+1' as return"),
     "formula in a name": (HEAD + "=cmd|' /C calc'!A0,0,1,2\n", (), "is no name"),

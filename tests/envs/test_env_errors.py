@@ -5,9 +5,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 
 import rlbench.envs.atari_wrappers
 import rlbench.envs.envpool
+from rlbench.envs.base import Step
 from rlbench.envs.gymnasium import GymnasiumVector
 from rlbench.errors import BrokenEnvironment, Diverged, RlbenchError, UnknownName, UsageError
 from tests.envs.factories import answer_to, make, make_any, make_atari
@@ -38,12 +40,11 @@ class Frail(gymnasium.Env[Any, Any]):
         return obs, self.reward if broken else 0.0, self.ended if broken else False, False, {}
 
 
-def run(*num_envs: Frail) -> None:
+def run(*num_envs: Frail) -> list[Step]:
     ready = iter(num_envs)
     env = GymnasiumVector(name="Frail-v0", factory=lambda: next(ready), seeds=range(len(num_envs)))
     env.reset()
-    for _ in range(4):
-        answer_to(env, np.zeros(len(num_envs), np.int64))
+    return [answer_to(env, np.zeros(len(num_envs), np.int64)) for _ in range(4)]
 
 
 @pytest.mark.parametrize("adapter", ATARI)
@@ -152,11 +153,11 @@ def test_a_reward_that_is_not_finite_is_refused_at_any_step(reward: float) -> No
 @pytest.mark.parametrize(
     ("answer", "what"),
     [
-        ({"reward": "1.0"}, "reward of type str, promised a number"),
-        ({"reward": None}, "reward of type NoneType, promised a number"),
-        ({"ended": "False"}, "terminated of type str, promised a bool"),
-        ({"ended": None}, "terminated of type NoneType, promised a bool"),
-        ({"ended": np.nan}, "terminated of type float, promised a bool"),
+        ({"reward": "1.0"}, "reward is '1.0', promised a number"),
+        ({"reward": None}, "reward is None, promised a number"),
+        ({"ended": "False"}, "terminated is 'False', promised a bool"),
+        ({"ended": None}, "terminated is None, promised a bool"),
+        ({"ended": np.nan}, "terminated is nan, promised a bool"),
     ],
 )
 def test_a_reward_or_end_of_another_type_is_refused_at_any_step(answer: dict[str, Any], what: str) -> None:
@@ -165,7 +166,9 @@ def test_a_reward_or_end_of_another_type_is_refused_at_any_step(answer: dict[str
 
 
 def test_rewards_and_ends_of_any_numeric_type_are_taken() -> None:
-    run(Frail(reward=np.array(1), ended=np.array(False)), Frail(reward=True, ended=1), Frail(reward=np.float32(1)))
+    tensors = Frail(reward=torch.tensor(1.0), ended=torch.tensor(1.0))
+    _, _, step, _ = run(Frail(reward=np.array(1), ended=np.array(False)), Frail(reward=True, ended=0.0), tensors)
+    assert step.reward.tolist() == [1.0, 1.0, 1.0] and step.terminated.tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize("shows", [np.nan, -np.inf])

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -415,7 +416,7 @@ def raising(base: type, method: str, error: BaseException) -> type:
     return type("Raising", (base,), {method: raises if callable(getattr(base, method)) else property(raises)})
 
 
-@pytest.mark.parametrize("error", [SystemExit(0), ValueError("wrong")])
+@pytest.mark.parametrize("error", [SystemExit(0), ValueError("wrong"), CancelledError()])
 @pytest.mark.parametrize(
     ("base", "method"),
     [(ClassicVector, name) for name in ("reset", "send", "recv", "state_dict", "close")]
@@ -438,6 +439,39 @@ def test_an_error_of_an_environment_is_its_own_wherever_it_is_raised(
         if isinstance(envs, GymnasiumVector):
             envs.episodes_state()
         envs.close()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("obs", np.zeros((1, 4))),
+        ("obs", np.zeros((2, 4), np.float32)),
+        ("reward", np.zeros(3, np.float32)),
+        ("reward", np.zeros(1, np.complex64)),
+        ("terminated", np.array(["False"])),
+        ("truncated", np.array([np.nan])),
+        ("env_id", np.array([-1])),
+        ("terminated", np.array([True])),
+    ],
+)
+def test_a_wrong_answer_of_a_plugins_vector_is_named(column: str, value: np.ndarray) -> None:
+    class Wrong(ClassicVector):
+        def recv(self) -> Step:
+            return super().recv()._replace(**{"truncated": np.array([True]), column: value})
+
+    envs = plugin_vector(lambda _, seeds: Wrong(task="CartPole-v1", seeds=seeds))
+    envs.reset()
+    for _ in range(2):  # at the second step too
+        envs.send(np.zeros(1, np.int64))
+        with pytest.raises(BrokenEnvironment, match=f"P: step \\d: ValueError: ({column} of shape|env_id is not)"):
+            envs.recv()
+
+
+def test_too_few_first_observations_are_named() -> None:
+    kind = type("Wrong", (ClassicVector,), {"reset": lambda _: np.zeros((0, 4), np.float32)})
+    envs = plugin_vector(lambda _, seeds: kind(task="CartPole-v1", seeds=seeds))
+    with pytest.raises(BrokenEnvironment, match="P: 0 first observations, promised 1"):
+        envs.reset()
 
 
 @pytest.mark.parametrize("space", ["action_space", "observation_space"])
