@@ -191,7 +191,8 @@ def _replace_handlers(old: Handler, new: Handler) -> None:
 
 
 def _terminate(number: int, _frame: object) -> None:
-    """Raise, so that half-written files are removed, as after Ctrl-C."""
+    """Raise, so that half-written files are removed, as after Ctrl-C; a closed terminal may send both signals."""
+    _replace_handlers(_terminate, signal.SIG_IGN)
     raise Terminated(128 + number)
 
 

@@ -83,7 +83,7 @@ def escaped(text: str) -> str:
 
 
 def check_output_path(path: Path, option: str) -> None:
-    """Refuse a path that is a folder or a file of a record, or whose folder is missing.
+    """Refuse a path that is a folder, a link or a file of a record, or whose folder is missing.
 
     Raises:
         UsageError: it is one of these.
@@ -95,6 +95,8 @@ def check_output_path(path: Path, option: str) -> None:
         raise UsageError(f"{option} {path}: {path.parent} is not a folder; make it first")
     if path.is_dir():
         raise UsageError(f"{option} {path}: is a folder; name a file")
+    if path.is_symlink() and _open_file(path) is None:  # the folder may be a stranger's
+        raise UsageError(f"{option} {path}: is a link; name the file itself, or remove it")
 
 
 def write_file(path: Path, content: str | bytes, option: str = "--output", *, append: bool = False) -> None:
@@ -118,13 +120,11 @@ def write_file(path: Path, content: str | bytes, option: str = "--output", *, ap
             ):
                 stream.write(raw)
             return
-        with suppress(FileNotFoundError):
-            path.stat()  # fails for a link to itself
         if path.exists() and not path.is_file():
             path.write_bytes(raw)
         else:
             former = path.read_bytes() if append and path.exists() else b""
-            disk.replace(Path(os.path.realpath(path)), former + raw)
+            disk.replace(path, former + raw)
 
 
 def _open_file(path: Path) -> int | Path | None:

@@ -195,7 +195,7 @@ def _refuse_undecidable(key: CellKey, spec: Spec, last: Look) -> None:
             f"--until-decided: {spec.name} has other settings than its reference; leave out --set, --config"
         )
     reference = primary_references(key.suite).get(key)
-    if reference is None or not comparable(key):
+    if reference is None or not comparable(key, reference):
         raise UsageError(f"--until-decided: {spec.name} has no reference score to decide about; name its --seeds")
     n, std, tolerance = reference.n or 1, reference.std, margin(key, reference)
     if reference.source != OPTIMUM and n < 2:

@@ -156,7 +156,8 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
     failed_scores = [_floor_score(scores, estimator, runs, scale)] * len(runs.failed)
     test_scores = _test_scores(scored_runs, scores, reference)
     tolerance, test = margin(key, reference, share) if reference else None, None
-    if runs.scored and comparable(key) and reference is not None and tolerance is not None:
+    is_comparable = comparable(key, None if runs.of_imported else reference)
+    if runs.scored and is_comparable and reference is not None and tolerance is not None:
         test_of = partial(_test, key, reference, tolerance, runs.level)
         floor = _floor_score(test_scores, estimator, runs, scale)
         test = with_failures(test_of, test_scores, [floor] * len(runs.failed))
@@ -184,7 +185,7 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
         test=test,
         scores=(*test_scores, *failed_scores),
         shortfall_percent=shortfall_percent(test, reference.score, on_scale(scale, estimator)) if reference else None,
-        at=at_equal_steps(key, runs, share) if comparable(key) else None,
+        at=at_equal_steps(key, runs, share) if is_comparable else None,
         looks=runs.looks,
         unfinished=len(runs.unfinished) + len(runs.lost_seeds),
     )

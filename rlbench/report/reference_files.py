@@ -125,9 +125,14 @@ def selected_files() -> tuple[Path, ...]:
 @cache
 def _installed() -> tuple[Path, ...]:
     """The files of wheels: an entry point ``NAME = "package:file.toml"``."""
-    files = {
-        Path(str(dist.locate_file(Path(*point.module.split("."), point.attr)))) for dist, point in entry_points(GROUP)
-    }
+    files = set[Path]()
+    for dist, point in entry_points(GROUP):
+        package, _, name = point.value.partition(":")
+        file = Path(str(dist.locate_file(Path(*package.split("."), name))))
+        if not file.is_file():
+            problem = f"its entry point {printable(point.value, 80)!r} of {GROUP} names no file"
+            raise UsageError(f"{dist.name} {dist.version}: {problem}; repair or remove it")
+        files.add(file)
     return tuple(sorted(files))
 
 

@@ -227,9 +227,10 @@ def notes(key: CellKey) -> tuple[str, ...]:
     return tuple(note.text for note in sourced_notes(key))
 
 
-def comparable(key: CellKey) -> bool:
-    """True if the reference's environment does not differ in a way that changes scores."""
-    return all(row["comparable"] != "no" for row in sourced("notes.csv") if _named(row, key))
+def comparable(key: CellKey, reference: ReferenceScore | None = None) -> bool:
+    """True if the environment does not differ in a way that changes scores, and the reference gives evaluations."""
+    evaluates = reference is None or reference.kind == "evaluation"
+    return evaluates and all(row["comparable"] != "no" for row in sourced("notes.csv") if _named(row, key))
 
 
 def _primary(key: CellKey, scores: list[ReferenceScore]) -> ReferenceScore | None:

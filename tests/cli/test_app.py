@@ -232,11 +232,19 @@ def test_output_to_a_file_that_another_process_does_not_append_to_is_refused(
     assert done.returncode == 2 and text in done.stderr
 
 
-def test_output_to_a_link_to_itself_or_to_no_open_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    for path in (tmp_path / "loop", Path("/dev/fd/99999999999")):
-        with pytest.raises(UsageError, match="choose another path with --output"):
-            write_file(path, "")
+@pytest.mark.parametrize("target", ["loop", "precious", "missing", "/dev/zero"])
+def test_output_to_a_link_is_refused(target: str, tmp_path: Path) -> None:
+    """A stranger's folder may hold it, and git keeps links."""
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "loop").symlink_to(tmp_path / target)
+    with pytest.raises(UsageError, match="loop: is a link; name the file itself"):
+        write_file(tmp_path / "loop", "")
+    assert (tmp_path / "precious").read_text() == "precious" and not (tmp_path / "missing").exists()
+
+
+def test_output_to_no_open_file_is_refused() -> None:
+    with pytest.raises(UsageError, match="choose another path with --output"):
+        write_file(Path("/dev/fd/99999999999"), "")
 
 
 @pytest.mark.parametrize("line", ["table all --json", "table toy", "list tasks", "status"])
@@ -278,6 +286,15 @@ def test_a_signal_during_a_callback_of_python_still_ends_the_command(number: str
     program = f"{head}; {setting}; app.print_text = end; raise SystemExit(app.main(['--version']))"
     done = run_process([sys.executable, "-P", "-c", program])
     assert done.returncode == code and done.stderr in {"", "rlbench: stopped\n"}
+
+
+def test_two_signals_at_once_end_the_command_with_one_line() -> None:
+    """A closed session sends SIGHUP and SIGTERM."""
+    both = "import os, signal; from rlbench.cli import app; pair = (signal.SIGHUP, signal.SIGTERM); "
+    send = "signal.pthread_sigmask(0, pair), [os.kill(os.getpid(), number) for number in pair]"
+    program = f"{both}app.print_text = lambda _: ({send}, signal.pthread_sigmask(1, pair)); "
+    done = run_process([sys.executable, "-P", "-c", f"{program}raise SystemExit(app.main(['--version']))"])
+    assert (done.returncode, done.stderr) == (129, "rlbench: stopped\n")
 
 
 def test_an_error_while_a_run_is_built_is_an_internal_error(

@@ -232,10 +232,26 @@ def test_references_of_a_wheel_are_read_without_running_its_code(
     file.rename(package / "ours.toml")
     point = EntryPoint("ours", "theirs:ours.toml", reference_files.GROUP)
     (tmp_path / "theirs-1.dist-info").mkdir()
+    (tmp_path / "theirs-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
     theirs = PathDistribution(tmp_path / "theirs-1.dist-info")
     monkeypatch.setattr(reference_files, "entry_points", lambda group: [(theirs, point)])
     reference_files._installed.cache_clear()
     try:
         assert any(o.system == "Ours2026" for c in reference_cells("mujoco") if c.key == HOPPER for o in c.others)
+        for value in ("theirs", "theirs:no.toml", "theirs:my scores.toml"):
+            reference_files._installed.cache_clear()
+            point = EntryPoint("ours", value, reference_files.GROUP)
+            error = stderr_of(["table", "mujoco"])
+            assert error.startswith("rlbench: theirs 1: its entry point ") and f"{value!r} of rlbench" in error
     finally:
         reference_files._installed.cache_clear()
+
+
+def test_evaluations_are_not_compared_with_training_returns(
+    file: Path, record_seeds: RecordSeeds, results: Path
+) -> None:
+    file.write_text(TEXT.replace("n = 5\n", 'n = 5\nkind = "training"\n'))
+    record_seeds(*[[9000.0] * 201] * 3, suite="mujoco", algo="sac", task="Hopper-v4")
+    words = ["table", "mujoco", "--algo", "sac", "--task", "Hopper-v4", "--results", str(results), "--json"]
+    (cell,) = json_of([*words, "--references", str(file), "--reference", "Ours2026"])["cells"]
+    assert cell["verdict"] == "NOT COMPARABLE"
