@@ -95,7 +95,7 @@ def check_output_path(path: Path, option: str) -> None:
         raise UsageError(f"{option} {path}: {path.parent} is not a folder; make it first")
     if path.is_dir():
         raise UsageError(f"{option} {path}: is a folder; name a file")
-    if path.is_symlink() and _open_file(path) is None:  # the folder may be a stranger's
+    if path.is_symlink() and _open_file(path) is None:  # the folder may come from anybody, and git keeps links
         raise UsageError(f"{option} {path}: is a link; name the file itself, or remove it")
 
 

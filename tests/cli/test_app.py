@@ -234,7 +234,7 @@ def test_output_to_a_file_that_another_process_does_not_append_to_is_refused(
 
 @pytest.mark.parametrize("target", ["loop", "precious", "missing", "/dev/zero"])
 def test_output_to_a_link_is_refused(target: str, tmp_path: Path) -> None:
-    """A stranger's folder may hold it, and git keeps links."""
+    """A folder of somebody else may hold it, and git keeps links."""
     (tmp_path / "precious").write_text("precious")
     (tmp_path / "loop").symlink_to(tmp_path / target)
     with pytest.raises(UsageError, match="loop: is a link; name the file itself"):
