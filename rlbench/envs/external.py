@@ -67,6 +67,8 @@ class InspectedVector:
 
     def __init__(self, envs: VectorEnv, *, name: str, seeds: Sequence[int]) -> None:
         self.envs, self.info = envs, envs.info
+        if self.info.num_envs != len(seeds):
+            raise ValueError(f"its info has {self.info.num_envs} envs for {len(seeds)} seeds")
         self._inspection = Inspection(name=name, info=envs.info, seeds=seeds)
 
     def reset(self) -> Frames:
@@ -91,7 +93,9 @@ class InspectedVector:
         """Check the shapes and types of a step's columns, which numpy would otherwise broadcast and convert."""
         kinds = {"reward": "fiu", "score": "fiu", "env_id": "i", "terminated": "b", "truncated": "b", "over": "b"}
         for name in Step._fields:
-            column, is_obs = np.asarray(getattr(step, name)), name == "obs"
+            column, is_obs = getattr(step, name), name == "obs"
+            if not isinstance(column, np.ndarray):
+                raise TypeError(f"{name} is of type {type(column).__name__}, promised an array")
             shape = (self.info.num_envs, *(self.info.obs_shape if is_obs else ()))
             fits = column.dtype == self.info.obs_dtype if is_obs else column.dtype.kind in kinds[name]
             if column.shape != shape or not fits:

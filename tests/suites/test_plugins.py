@@ -451,6 +451,7 @@ def test_an_error_of_an_environment_is_its_own_wherever_it_is_raised(
         ("terminated", np.array(["False"])),
         ("truncated", np.array([np.nan])),
         ("env_id", np.array([-1])),
+        ("reward", [0.0]),
         ("terminated", np.array([True])),
     ],
 )
@@ -463,11 +464,15 @@ def test_a_wrong_answer_of_a_plugins_vector_is_named(column: str, value: np.ndar
     envs.reset()
     for _ in range(2):  # at the second step too
         envs.send(np.zeros(1, np.int64))
-        with pytest.raises(BrokenEnvironment, match=f"P: step \\d: ValueError: ({column} of shape|env_id is not)"):
+        with pytest.raises(
+            BrokenEnvironment, match=f"P: step \\d: .*Error: ({column} of shape|{column} is of|env_id is not)"
+        ):
             envs.recv()
 
 
-def test_too_few_first_observations_are_named() -> None:
+def test_too_few_envs_and_first_observations_are_named() -> None:
+    with pytest.raises(BrokenEnvironment, match="P of p 1: ValueError: its info has 2 envs for 1 seeds"):
+        plugin_vector(lambda *_: ClassicVector(task="CartPole-v1", seeds=(3, 4)))
     kind = type("Wrong", (ClassicVector,), {"reset": lambda _: np.zeros((0, 4), np.float32)})
     envs = plugin_vector(lambda _, seeds: kind(task="CartPole-v1", seeds=seeds))
     with pytest.raises(BrokenEnvironment, match="P: 0 first observations, promised 1"):
