@@ -294,7 +294,7 @@ def test_two_signals_at_once_end_the_command_with_one_line() -> None:
     send = "signal.pthread_sigmask(0, pair), [os.kill(os.getpid(), number) for number in pair]"
     program = f"{both}app.print_text = lambda _: ({send}, signal.pthread_sigmask(1, pair)); "
     done = run_process([sys.executable, "-P", "-c", f"{program}raise SystemExit(app.main(['--version']))"])
-    assert (done.returncode, done.stderr) == (129, "rlbench: stopped\n")
+    assert done.returncode in {129, 143} and done.stderr == "rlbench: stopped\n"
 
 
 def test_an_error_while_a_run_is_built_is_an_internal_error(
