@@ -6,10 +6,9 @@ are known, and the step. So its errors differ from errors of rlbench.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +17,8 @@ from rlbench.envs.base import Discrete, EnvInfo, Frames, Step
 from rlbench.errors import BrokenEnvironment, Diverged, RlbenchError
 from rlbench.signals import INTERRUPTIONS
 
-UNRELATED: Final = (RlbenchError, MemoryError, GeneratorExit, *INTERRUPTIONS)
-"""Exceptions that are no errors of an environment; it may raise any other, such as asyncio's CancelledError."""
+FALSE_AND_TRUE: Final = (0, 1)  # numbers and tensors of these values count as bools
+UNRELATED: Final = (RlbenchError, MemoryError, GeneratorExit, *INTERRUPTIONS)  # not raised by an environment itself
 
 
 class Inspection:
@@ -100,11 +99,11 @@ class Inspection:
 
     def check_types(self, env_id: int, reward: object, terminated: object, truncated: object) -> None:
         """Check the types of one env's reward and ends: numpy converts texts and None."""
-        ends = (("terminated", terminated, "bool"), ("truncated", truncated, "bool"))
-        for name, value, promised in (("reward", reward, "number"), *ends):
-            text = value is None or isinstance(value, str | bytes)
-            if text or (promised == "bool" and math.isnan(cast("float", value))):
-                self._error(env_id, f"{name} is {value!r}, promised a {promised}")
+        if reward is None or isinstance(reward, str | bytes):
+            self._error(env_id, f"reward is {reward!r}, promised a number")
+        for name, end in (("terminated", terminated), ("truncated", truncated)):
+            if end not in FALSE_AND_TRUE:
+                self._error(env_id, f"{name} is {end!r}, promised a bool")
 
     def check_step(self, step: Step) -> Step:
         """Check and return a step: finite rewards and float observations, and every env's first observation in full."""
