@@ -65,7 +65,7 @@ def evaluate_policy(
     tolerance = None if reference is None else margin(key, reference)
     verdict = f"NOT COMPARABLE: {obstacle or NO_REFERENCE}"
     if reference is not None and tolerance is not None:
-        verdict = _verdict(reference, bounds, tolerance, same_environment=comparable(key))
+        verdict = _verdict(reference, bounds, tolerance, is_comparable=comparable(key, reference))
     low, high = bounds or (None, None)
     document = {
         "policy": str(file),
@@ -105,10 +105,10 @@ def _lines(
 
 
 def _verdict(
-    reference: ReferenceScore, bounds: tuple[float, float] | None, margin: float, *, same_environment: bool
+    reference: ReferenceScore, bounds: tuple[float, float] | None, margin: float, *, is_comparable: bool
 ) -> str:
     """Compare the t-interval of one policy's mean return with a reference score."""
-    if not same_environment or reference.kind == "training":
+    if not is_comparable:
         return "NOT COMPARABLE: the reference is of another environment, or of training returns"
     least = reference.score - margin
     if bounds is None or bounds[0] < least <= bounds[1]:

@@ -233,16 +233,26 @@ def _one_a_column(
     return curves
 
 
+def wandb_steps(table: Table) -> str:
+    """The name of the column that a chart of W&B is drawn over.
+
+    Raises:
+        RefusedFile: it counts no steps.
+    """
+    first = table.header[0]
+    if (step := table.name_of("step") or (first if first.strip().lower() == "_step" else None)) is None:
+        remedy = f"export it over global_step, or rename {printable(first, 60)!r} to step if it counts env steps"
+        raise RefusedFile(f"{table.where}: has no column of steps; {remedy}")
+    return step
+
+
 def wandb(table: Table, *, kind: Kind | None, tag: str | None) -> list[Points]:
     """W&B's export of a chart: a column a run, called ``RUN - METRIC``, and its bounds, which are left out.
 
     Raises:
         RefusedFile: it has several metrics and no ``tag`` names one, or no column of steps.
     """
-    step = table.name_of("step") or next((name for name in table.header[:1] if name.strip().lower() == "_step"), None)
-    if step is None:
-        problem, first = "has no column of steps; export it over global_step", printable(table.header[0], 60)
-        raise RefusedFile(f"{table.where}: {problem}, or rename {first!r} to step if it counts env steps")
+    step = wandb_steps(table)
     series = {name: match for name in table.header if (match := SERIES.fullmatch(name)) and not match["bound"]}
     metrics = list(dict.fromkeys(match["metric"] for match in series.values()))
     metric = tag or metrics[0]

@@ -145,7 +145,7 @@ def _table(table: delimited.Table, options: ImportOptions) -> tuple[Format, list
     if table.header == ["0", "1", "2"]:
         return _checked_format("d3rlpy", options), delimited.d3rlpy(table)
     if any((series := delimited.SERIES.fullmatch(name)) and not series["bound"] for name in table.header):
-        if (table.name_of("step") or table.header[0]).lower() in {"step", "_step"} and options.unit is None:
+        if delimited.wandb_steps(table).strip().lower() in {"step", "_step"} and options.unit is None:
             raise UsageError(
                 f"{table.where}: its column Step counts W&B's log calls unless the chart says otherwise; "
                 "export it over global_step, or say --steps-are decisions"

@@ -116,7 +116,7 @@ def _fields(key: CellKey, score: ReferenceScore) -> dict[str, object]:
 
 def _margin(cell: ReferenceCell) -> float | None:
     """The margin that the verdict uses; None where a cell is compared with nothing."""
-    return margin(cell.key, cell.primary) if comparable(cell.key) else None
+    return margin(cell.key, cell.primary) if comparable(cell.key, cell.primary) else None
 
 
 def _test(cell: ReferenceCell) -> list[str]:
