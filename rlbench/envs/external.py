@@ -91,15 +91,16 @@ class InspectedVector:
 
     def _check_columns(self, step: Step) -> None:
         """Check the shapes and types of a step's columns, which numpy would otherwise broadcast and convert."""
-        kinds = {"reward": "fiu", "score": "fiu", "env_id": "i", "terminated": "b", "truncated": "b", "over": "b"}
+        promises = {"env_id": ("i", "integers"), "reward": ("fiu", "numbers"), "score": ("fiu", "numbers")}
         for name in Step._fields:
             column, is_obs = getattr(step, name), name == "obs"
             if not isinstance(column, np.ndarray):
                 raise TypeError(f"{name} is of type {type(column).__name__}, promised an array")
             shape = (self.info.num_envs, *(self.info.obs_shape if is_obs else ()))
-            fits = column.dtype == self.info.obs_dtype if is_obs else column.dtype.kind in kinds[name]
+            kinds, noun = promises.get(name, ("b", "bools"))
+            fits = column.dtype == self.info.obs_dtype if is_obs else column.dtype.kind in kinds
             if column.shape != shape or not fits:
-                promise = f"shape {list(shape)}{'' if fits else ' and another type'}"
+                promise = f"{list(shape)} {self.info.obs_dtype if is_obs else noun}"
                 raise ValueError(f"{name} of shape {list(column.shape)} and type {column.dtype}, promised {promise}")
         if (step.env_id != np.arange(self.info.num_envs)).any() or (step.terminated & step.truncated).any():
             raise ValueError("env_id is not 0 to N−1, or an end is both terminated and truncated")
@@ -161,7 +162,7 @@ class GrayFrames(gymnasium.ObservationWrapper[NDArray[np.uint8], Any, Any]):
         """Take an agent step to the next frame ``[size, size]``; ``score`` in the info is the raw reward."""
         obs, reward, terminated, truncated, info = super().step(action)
         raw: Any = reward
-        score = raw + 0.0  # a text raises, which float would convert
+        score = float(raw + 0.0)  # the sum raises for a text, which float would convert
         return obs, float(np.sign(score)) if self._clip else score, terminated, truncated, {"score": score, **info}
 
     def observation(self, observation: NDArray[np.uint8]) -> NDArray[np.uint8]:
