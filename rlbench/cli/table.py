@@ -118,8 +118,9 @@ def compare(
     """Compare two results folders, or two algorithms.
 
     Of each cell the documented runs are taken, or else those of its only other setting, or of A@SETTING; cells of two
-    folders that differ in task, protocol, budget or data are named and left out. Task by task and together:
-    interquartile means, with intervals from five seeds on, and the probability that a run of B beats one of A.
+    folders that differ in task, protocol or budget are named and left out, and any that differ in data or kind of
+    return. Task by task and together: interquartile means, with intervals from five seeds on, and the probability that
+    a run of B beats one of A.
     """
     del references, reference  # their callbacks have selected them
     from rlbench.report.compare import compare as compared

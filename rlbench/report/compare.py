@@ -240,7 +240,7 @@ def compare(first: str, second: str, evidence: Sources, suite: str | None, *, at
     every = [_task(key, a.runs, b.runs, at=at, cut=a.default or b.default) for key, a, b in pairs]
     tasks = tuple(task for task in every if task is not None)
     for task, (_, *pair) in zip(every, pairs, strict=True):
-        left_out += [] if task is None else _seeds_below_step(task, names, pair)
+        left_out += [] if task is None or task.step is None else _seeds_below(task.step, task, names, pair)
     if not tasks:
         steps = " at equal steps" if at else ""
         why = f": {'; '.join(left_out)}" if left_out else f"{steps}; see: rlbench list runs"
@@ -300,12 +300,11 @@ def _task(key: CellKey, first: Runs, second: Runs, *, at: bool, cut: bool) -> Ta
     return Task(key=key, first=a, second=b, improvement=better, is_imported=is_imported, versions=versions, step=step)
 
 
-def _seeds_below_step(task: Task, names: tuple[str, str], pair: Sequence[SettingRuns]) -> Iterator[str]:
-    """The seeds of each side that have not reached the step of a comparison at equal steps."""
+def _seeds_below(step: int, task: Task, names: tuple[str, str], pair: Sequence[SettingRuns]) -> Iterator[str]:
+    """Count the seeds of each side that have not reached the step of a comparison at equal steps."""
     for name, (runs, _) in zip(names, pair, strict=True):
-        if task.step is not None:
-            below = len(runs.complete) + len(runs.short) - len(scores_up_to(runs, task.step))
-            yield from [f"{cell_name(task.key)}: {below} of {name} below {task.step:,} steps"] * (below > 0)
+        if below := len(runs.complete) + len(runs.short) - len(scores_up_to(runs, step)):
+            yield f"{cell_name(task.key)}: {below} of {name} below {step:,} steps"
 
 
 def _pool_tasks(names: tuple[str, str], tasks: tuple[Task, ...], left_out: tuple[str, ...]) -> Comparison:
