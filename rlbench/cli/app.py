@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
-from threading import Thread
 from time import sleep
 from typing import Annotated, Final, TypeAlias
 
@@ -98,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _replace_handlers(_terminate, signal.SIG_DFL)  # Python's exit would print the traceback
         if arguments is None:
             with suppress(RuntimeError):  # the machine allows no further thread
-                Thread(target=_end_stuck_exit, args=(code,), daemon=True).start()
+                threading.Thread(target=_end_stuck_exit, args=(code,), daemon=True).start()
     return code
 
 
@@ -110,7 +109,7 @@ def _end_stuck_exit(code: int) -> None:
     message = (
         f"{culprit} of a plug-in or library has not ended within {EXIT_SECONDS:.0f} s; the process ends without it"
     )
-    note = Thread(target=print_error, args=(message,), daemon=True)  # nobody may read stderr
+    note = threading.Thread(target=print_error, args=(message,), daemon=True)  # nobody may read stderr
     note.start()
     note.join(1.0)
     os._exit(code)
