@@ -139,7 +139,7 @@ def _git(folder: Path, *arguments: str) -> str:
     process = subprocess.run(  # noqa: S603 - no shell, and no argument of the user
         ["git", *settings, "-C", str(folder), *arguments],  # noqa: S607 - git is where PATH says
         capture_output=True,
-        text=True,
+        errors="surrogateescape",  # as in every path of Python
         check=True,
         timeout=5,
         env={name: value for name, value in os.environ.items() if not name.startswith("GIT_")},

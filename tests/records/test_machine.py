@@ -58,7 +58,7 @@ def git(place: Path, *words: str) -> str:
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A repository whose package is the one that asks."""
-    place = tmp_path / "checkout"
+    place = tmp_path / "caf\udce9"  # on disk one byte that is no UTF-8
     (place / "rlbench").mkdir(parents=True)
     (place / "rlbench" / "__init__.py").write_text("")
     git(tmp_path, "init", "-q", str(place))
