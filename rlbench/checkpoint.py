@@ -18,12 +18,11 @@ from torch import Tensor
 
 from rlbench import disk, faults
 from rlbench.errors import RefusedFile, ResourceExhausted
-from rlbench.ops.state_dict import State
+from rlbench.ops.state_dict import SEPARATOR, State
 from rlbench.records import files, manifest
 from rlbench.records.manifest import Manifest
 
 SHARD_BYTES = 256 * 2**20  # bytes of one safetensors file, about: bounds what saving a large ring needs beside it
-SEPARATOR = "/"
 
 
 def save(folder: Path, state: State) -> None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
+from math import isfinite
 from typing import Any, TypeAlias
 from warnings import warn
 
@@ -19,14 +20,15 @@ from gymnasium import spaces
 from gymnasium.error import Error
 from numpy.typing import NDArray
 from PIL import Image
+from torch import Tensor
 
 from rlbench.config.names import printable
 from rlbench.config.tasks import GYM, GymnasiumTask
-from rlbench.envs.base import Frames, Snapshot, Step, VectorEnv
+from rlbench.envs.base import Discrete, Frames, Snapshot, Step, VectorEnv
 from rlbench.envs.checks import UNRELATED, Inspection
 from rlbench.envs.gymnasium import Env, GymnasiumVector
 from rlbench.errors import BrokenEnvironment, UsageError
-from rlbench.ops.state_dict import State
+from rlbench.ops.state_dict import SEPARATOR, State
 
 MakeEnv: TypeAlias = Callable[[str, Sequence[int]], object]
 """From a task and the seeds of its envs to a Gymnasium environment (called once a seed), or to a ``VectorEnv``."""
@@ -69,6 +71,8 @@ class InspectedVector:
         self.envs, self.info = envs, envs.info
         if self.info.num_envs != len(seeds):
             raise ValueError(f"its info has {self.info.num_envs} envs for {len(seeds)} seeds")
+        if isinstance(self.info.actions, Discrete) and self.info.actions.n < 1:
+            raise ValueError(f"its info has {self.info.actions.n} actions")
         self._inspection = Inspection(name=name, info=envs.info, seeds=seeds)
 
     def reset(self) -> Frames:
@@ -119,12 +123,27 @@ class InspectedSnapshot(InspectedVector):
     def state_dict(self) -> State:
         """Snapshot of the environments."""
         with self._inspection.engine_errors():
-            return self.envs.state_dict()
+            state = self.envs.state_dict()
+            _check_snapshot("snapshot", state)
+            return state
 
     def load_state_dict(self, state: State) -> None:
         """Restore the environments."""
         with self._inspection.engine_errors():
             self.envs.load_state_dict(state)
+
+
+def _check_snapshot(name: str, value: object) -> None:
+    """Refuse a value that no checkpoint holds."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            if not isinstance(key, str) or SEPARATOR in key:
+                raise TypeError(f"{name} has key {key!r}, promised a text without {SEPARATOR!r}")
+            _check_snapshot(f"{name}[{key!r}]", part)
+    elif name == "snapshot" or not isinstance(value, Tensor | str | int | float):
+        raise TypeError(f"{name} is of type {type(value).__name__}, promised a tensor, number, text or dict of them")
+    elif isinstance(value, float) and not isfinite(value):
+        raise ValueError(f"{name} is {value}, promised a finite number")
 
 
 class FlatVectors(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Any]):

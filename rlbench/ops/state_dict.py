@@ -12,6 +12,9 @@ from torch import Tensor
 ValueT = TypeVar("ValueT")
 State: TypeAlias = dict[str, Union[Tensor, int, float, str, "State"]]
 
+SEPARATOR: Final = "/"
+"""Separator of the keys of nested states in the name of a value in a checkpoint."""
+
 MOMENTS: Final = {torch.optim.Adam: ("exp_avg", "exp_avg_sq"), torch.optim.RMSprop: ("square_avg",)}
 """Moments of each parameter that an optimizer keeps beside its count of steps."""
 

@@ -19,7 +19,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from rlbench import suites
 from rlbench.cli.resolve import resolve
 from rlbench.config.tasks import GymnasiumTask
-from rlbench.envs.base import Snapshot, Step, VectorEnv
+from rlbench.envs.base import Discrete, Snapshot, Step, VectorEnv
 from rlbench.envs.external import external_vector
 from rlbench.envs.gymnasium import ClassicVector, GymnasiumVector
 from rlbench.errors import BrokenEnvironment, UsageError
@@ -470,9 +470,30 @@ def test_a_wrong_answer_of_a_plugins_vector_is_named(column: str, value: np.ndar
             envs.recv()
 
 
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        (None, "TypeError: snapshot is of type NoneType, promised a tensor, number, text or dict of them"),
+        ({"a": {"b": np.zeros(2)}}, r"TypeError: snapshot\['a'\]\['b'\] is of type ndarray"),
+        ({"a": float("nan")}, r"ValueError: snapshot\['a'\] is nan"),
+        ({1: 2}, "TypeError: snapshot has key 1"),
+        ({"a/b": 2}, "TypeError: snapshot has key 'a/b'"),
+    ],
+)
+def test_a_snapshot_that_no_checkpoint_holds_is_named(state: object, text: str) -> None:
+    kind = type("Wrong", (ClassicVector,), {"state_dict": lambda _: state})
+    envs = plugin_vector(lambda _, seeds: kind(task="CartPole-v1", seeds=seeds))
+    assert isinstance(envs, Snapshot)
+    with pytest.raises(BrokenEnvironment, match=text):
+        envs.state_dict()
+
+
 def test_too_few_envs_and_first_observations_are_named() -> None:
     with pytest.raises(BrokenEnvironment, match="P of p 1: ValueError: its info has 2 envs for 1 seeds"):
         plugin_vector(lambda *_: ClassicVector(task="CartPole-v1", seeds=(3, 4)))
+    info = ClassicVector(task="CartPole-v1", seeds=(3,)).info._replace(actions=Discrete(0))
+    with pytest.raises(BrokenEnvironment, match="P of p 1: ValueError: its info has 0 actions"):
+        plugin_vector(lambda *_: mock.Mock(spec=VectorEnv, info=info))
     kind = type("Wrong", (ClassicVector,), {"reset": lambda _: np.zeros((0, 4), np.float32)})
     envs = plugin_vector(lambda _, seeds: kind(task="CartPole-v1", seeds=seeds))
     with pytest.raises(BrokenEnvironment, match="P: 0 first observations, promised 1"):
