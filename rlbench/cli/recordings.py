@@ -202,12 +202,15 @@ def convert(kind: str, paths: list[Path], name: str | None, task: str | None, wo
     free = machine.available_memory()
     count = workers or max(1, min(os.cpu_count() or 1, free // SHARD_BYTES))
     converter: shard_conversion.Convert = partial(rl_unplugged.convert_shard, max_bytes=free // min(count, len(paths)))
+    columns: shard_conversion.Columns | None = None
     if kind == "dqn-replay":
         if len(paths) != 1:
             raise UsageError("dqn-replay: give one folder, replay_logs")
-        paths, converter = dqn_replay.logs(paths[0]), dqn_replay.convert_log
+        paths, converter, columns = dqn_replay.logs(paths[0]), dqn_replay.convert_log, dqn_replay.columns
     refusals = 0
-    files = shard_conversion.convert_shards(paths, folder, converter, workers=count, origin=IMPORTS[kind], task=task)
+    files = shard_conversion.convert_shards(
+        paths, folder, converter, workers=count, origin=IMPORTS[kind], task=task, columns=columns
+    )
     for number, conversion in enumerate(files, 1):
         counts = ", ".join(f"{count:,} {what}" for what, count in conversion.counts.items())
         result = f"{conversion.path.name}: {counts}{', done before' if conversion.before else ''}"

@@ -44,6 +44,12 @@ def logs(folder: Path) -> list[Path]:
     return [files[number] for number in sorted(files)]
 
 
+def columns(path: Path) -> list[Path]:
+    """List all files of the log of one checkpoint, by its file of frames; some may be missing."""
+    names = (*(f"$store$_{name}" for name in COLUMNS), "add_count")
+    return [path.with_name(path.name.replace("$store$_observation", name)) for name in names]
+
+
 def convert_log(path: Path, writer: RecordingWriter) -> dict[str, int]:
     """Convert the log of one checkpoint, and return its counts.
 

@@ -16,9 +16,9 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from rlbench import faults
+from rlbench import disk, faults
 from rlbench.datasets import checksums, recording_format, recording_writer
 from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
@@ -27,7 +27,19 @@ from rlbench.signals import end_with_parent
 Convert: TypeAlias = Callable[[Path, RecordingWriter], dict[str, int]]
 """Convert a shard and return its counts; raise RefusedFile for a damaged one."""
 
+Columns: TypeAlias = Callable[[Path], Sequence[Path]]
+"""From a shard to its files."""
+
 DONE = ".done.json"
+TRAILER = 8  # bytes at the end of a gzip file: CRC-32 and length of its content
+
+
+class Shard(NamedTuple):
+    """A shard to be converted."""
+
+    path: Path
+    source: str  # its name, restricted to safe characters
+    trailers: str  # the last bytes of each of its files, in hexadecimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +48,7 @@ class Done:
 
     file: str
     size: int  # bytes of the shard
+    trailers: str | None  # as of the ``Shard``; older records have none
     counts: dict[str, int]
     segments: dict[str, str]
 
@@ -51,39 +64,50 @@ class Conversion:
 
 
 def convert_shards(
-    files: Sequence[Path], folder: Path, convert: Convert, *, workers: int, origin: str, task: str | None = None
+    files: Sequence[Path],
+    folder: Path,
+    convert: Convert,
+    *,
+    workers: int,
+    origin: str,
+    task: str | None = None,
+    columns: Columns | None = None,
 ) -> Iterator[Conversion]:
     """Convert the remaining shards, then write the set's metadata, with its ``task`` if given.
+
+    ``columns`` lists the files of a shard that has several.
 
     Raises:
         UsageError: a shard is missing, two have one name, another process writes the set, or it has another task.
     """
-    sources = {_source(path): path for path in files}
-    if len(sources) != len(files):
-        raise UsageError(f"{folder.name}: two files have the same name; import them into two sets")
     missing = [str(path) for path in files if not path.is_file()]
     if missing:
         raise UsageError(f"{missing[0]}: no such file; check the path")
+    shards = [
+        Shard(path, _source(path), "".join(map(_trailer, columns(path) if columns else [path]))) for path in files
+    ]
+    if len({shard.source for shard in shards}) != len(files):
+        raise UsageError(f"{folder.name}: two files have the same name; import them into two sets")
     with recording_writer.locked_folder(folder):
-        task_metadata, remaining = _task_metadata(folder, task), {}
-        for source, path in sources.items():
-            record = _record(folder, source)
+        task_metadata, remaining = _task_metadata(folder, task), []
+        for shard in shards:
+            path, record = shard.path, _record(folder, shard.source)
             if record is None or not _is_complete(folder, record):
-                remaining[source] = path
-            elif record.size == path.stat().st_size:
+                remaining.append(shard)
+            elif record.size == path.stat().st_size and record.trailers in {None, shard.trailers}:
                 yield Conversion(path, record.counts, before=True)
             else:
                 problem = f"the set holds another file of this name, of {record.size:,} bytes"
-                remedy = f"import it into another set, or delete {folder / source}{DONE} to replace that one"
+                remedy = f"import it into another set, or delete {folder / shard.source}{DONE} to replace that one"
                 yield Conversion(path, {}, f"{path}: {problem}; {remedy}")
         yield from _convert_all(remaining, folder, convert, workers)
         _finish(folder, {"origin": origin, **task_metadata})
 
 
-def _convert_all(remaining: dict[str, Path], folder: Path, convert: Convert, workers: int) -> Iterator[Conversion]:
+def _convert_all(remaining: Sequence[Shard], folder: Path, convert: Convert, workers: int) -> Iterator[Conversion]:
     if workers < 2 or len(remaining) < 2:
-        for source, path in remaining.items():
-            yield _convert_one(path, source, folder, convert)
+        for shard in remaining:
+            yield _convert_one(shard, folder, convert)
         return
     os.environ["PYTHONSAFEPATH"] = "1"  # of the children: they import nothing from the current folder
     context = multiprocessing.get_context("spawn")
@@ -91,7 +115,7 @@ def _convert_all(remaining: dict[str, Path], folder: Path, convert: Convert, wor
     count, bound = min(workers, len(remaining)), (os.getpid(),)
     with ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker, initargs=bound) as pool:
         try:
-            waiting = [pool.submit(_convert_one, path, source, folder, convert) for source, path in remaining.items()]
+            waiting = [pool.submit(_convert_one, shard, folder, convert) for shard in remaining]
             for future in as_completed(waiting):
                 yield future.result()
         except BrokenProcessPool:
@@ -113,7 +137,8 @@ def _start_worker(parent: int) -> None:
     end_with_parent(parent)
 
 
-def _convert_one(path: Path, source: str, folder: Path, convert: Convert) -> Conversion:
+def _convert_one(shard: Shard, folder: Path, convert: Convert) -> Conversion:
+    path, source, trailers = shard
     for old in folder.glob(f"{source}.*"):
         old.unlink()  # of an interrupted call
         faults.point("shard.swept")
@@ -125,7 +150,7 @@ def _convert_one(path: Path, source: str, folder: Path, convert: Convert) -> Con
             (folder / name).unlink()
             faults.point("shard.refused")
         return Conversion(path, {}, str(error))
-    record = Done(path.name, path.stat().st_size, counts, writer.digests)
+    record = Done(path.name, path.stat().st_size, trailers, counts, writer.digests)
     recording_writer.write_file(folder / f"{source}{DONE}", recording_writer.seal_set(asdict(record)))
     return Conversion(path, counts)
 
@@ -170,7 +195,8 @@ def _record(folder: Path, source: str) -> Done | None:
     file, size, counts, segments = (content.get(key) for key in ("file", "size", "counts", "segments"))
     if not (isinstance(size, int) and isinstance(counts, dict) and isinstance(segments, dict)):
         raise RefusedFile(f"{path}: has no record of its shard; delete it, and the shard is converted again")
-    return Done(str(file), size, counts, segments)
+    trailers = content.get("trailers")
+    return Done(str(file), size, None if trailers is None else str(trailers), counts, segments)
 
 
 def _is_complete(folder: Path, record: Done) -> bool:
@@ -179,6 +205,14 @@ def _is_complete(folder: Path, record: Done) -> bool:
         segments = record.segments.items()
         return all(recording_format.read_segment(folder / name).sha256 == digest for name, digest in segments)
     return False
+
+
+def _trailer(path: Path) -> str:
+    if not path.is_file():
+        return ""
+    with disk.open_regular(path, links=True) as file:
+        file.seek(max(0, path.stat().st_size - TRAILER))
+        return file.read().hex()
 
 
 def _source(path: Path) -> str:

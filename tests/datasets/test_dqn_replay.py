@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlbench.datasets import dqn_replay, recording_reader, recording_writer
+from rlbench.datasets import dqn_replay, recording_reader, recording_writer, shard_conversion
 from rlbench.datasets.episodes import Dataset
 from rlbench.datasets.recording_writer import RecordingWriter
+from rlbench.datasets.shard_conversion import Conversion
 from rlbench.errors import RefusedFile, UsageError
 
 
@@ -42,6 +43,25 @@ def read(folder: Path) -> Dataset:
     writer = RecordingWriter(folder / "x.frames")
     recording_writer.finish(folder / "x.frames", writer.digests, dqn_replay.convert_log(path, writer))
     return recording_reader.read_recording(folder / "x.frames")
+
+
+def test_another_log_of_equal_size_is_not_taken_for_the_first(folder: Path) -> None:
+    def bring() -> Conversion:
+        (result,) = shard_conversion.convert_shards(
+            dqn_replay.logs(folder), target, dqn_replay.convert_log, workers=1, origin="", columns=dqn_replay.columns
+        )
+        return result
+
+    target, reward = folder / "x.frames", folder / "$store$_reward_ckpt.3.gz"
+    assert [bring().before, bring().before] == [False, True]
+    done = next(target.glob("*.done.json"))
+    content = recording_writer.read_sealed_set(done)
+    old = recording_writer.seal_set({key: value for key, value in content.items() if key not in {"trailers", "sha256"}})
+    relabeled = compress(-np.arange(12, dtype=np.float32) / 2)
+    reward.write_bytes(relabeled)
+    assert "the set holds another file of this name" in str(bring().refusal)
+    done.write_bytes(old)  # of an older version, which knows the size alone
+    assert bring().before
 
 
 def test_a_log_is_read_in_its_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
