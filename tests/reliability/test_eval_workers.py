@@ -2,14 +2,17 @@
 
 import itertools
 import math
+import os
 import re
 import signal
 import time
 from pathlib import Path
+from unittest import mock
 
 import psutil
 import pytest
 import torch
+from safetensors.torch import load
 
 from rlbench import checkpoint
 from rlbench.assembly.assemble import build
@@ -198,6 +201,16 @@ def test_policy_beyond_the_file_size_limit_halts_the_run(monkeypatch: Patch) -> 
     worker = pool.EvalWorker(pool.WorkerConfig(spec="", threads=1, scale={}))
     with no_file_beyond(1_000), pytest.raises(ResourceExhausted, match="raise `ulimit -f`"):
         worker.send(0, {"weight": torch.zeros(300)})
+    worker.close()
+
+
+def test_policy_is_sent_whole_however_short_each_write_is(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(pool, "PROGRAM", ("-c", "input()"))
+    worker = pool.EvalWorker(pool.WorkerConfig(spec="", threads=1, scale={}))
+    weight, memory = torch.arange(300.0), worker._weights
+    monkeypatch.setattr(worker, "_weights", mock.Mock(wraps=memory, write=lambda raw: memory.write(raw[:7])))
+    worker.send(0, {"weight": weight})
+    assert torch.equal(load(os.pread(memory.fileno(), 2**16, 0))["policy.weight"], weight)
     worker.close()
 
 
