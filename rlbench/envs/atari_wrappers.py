@@ -1,7 +1,7 @@
 """One Atari game behind the reference wrappers, written out literally; tests compare the fast engines with it.
 
 NoopReset → MaxAndSkip → EpisodicLife (training) → FireReset → Warp → Clip (training), on a single ``ale_py.AtariEnv``
-that returns raw RGB frames. Every step's info has two more keys: ``score``, the raw points, and ``over``, True at the
+that returns raw RGB frames. Every step's info has two more keys: ``SCORE``, the raw points, and ``OVER``, True at the
 end of a whole game. There is no known difference from the reference; the ring buffer stacks the frames.
 """
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from rlbench.config.tasks import AtariTask
 from rlbench.envs.ale import rom_of
 from rlbench.envs.atari import FIRE, NOOP
+from rlbench.envs.base import OVER, SCORE
 from rlbench.errors import UsageError
 
 Frame: TypeAlias = NDArray[np.uint8]
@@ -125,7 +126,7 @@ class EpisodicLife(gymnasium.Wrapper[Frame, Any, Frame, Any]):
         self.over = terminated or truncated
         lives, self.lives = self.lives, self.base.ale.lives()
         lost = self.ends and 0 < self.lives < lives
-        return obs, float(reward), terminated or lost, truncated, {**info, "over": self.over}
+        return obs, float(reward), terminated or lost, truncated, {**info, OVER: self.over}
 
 
 class FireReset(gymnasium.Wrapper[Frame, Any, Frame, Any]):
@@ -164,4 +165,4 @@ class Clip(gymnasium.Wrapper[Frame, Any, Frame, Any]):
         """Take one step and clip its reward."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         points = float(reward)
-        return obs, float(np.sign(points)) if self.signs else points, terminated, truncated, {**info, "score": points}
+        return obs, float(np.sign(points)) if self.signs else points, terminated, truncated, {**info, SCORE: points}

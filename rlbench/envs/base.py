@@ -11,7 +11,7 @@ hold actions in [−1, 1] alone.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,11 @@ from rlbench.ops.state_dict import State
 
 Frames: TypeAlias = NDArray[Any]
 """Observations of N envs, ``[N, *obs_shape]``: the newest frame only, never a stack."""
+
+
+SCORE: Final = "rlbench/score"
+OVER: Final = "rlbench/over"
+"""Names by which wrappers put ``Step.score`` and ``Step.over`` into Gymnasium's info; no environment uses them."""
 
 
 class Discrete(NamedTuple):

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from rlbench.config.names import printable
 from rlbench.config.tasks import GYM, GymnasiumTask
-from rlbench.envs.base import Discrete, Frames, Snapshot, Step, VectorEnv
+from rlbench.envs.base import SCORE, Discrete, Frames, Snapshot, Step, VectorEnv
 from rlbench.envs.checks import UNRELATED, Inspection
 from rlbench.envs.gymnasium import Env, GymnasiumVector
 from rlbench.errors import BrokenEnvironment, UsageError
@@ -178,11 +178,11 @@ class GrayFrames(gymnasium.ObservationWrapper[NDArray[np.uint8], Any, Any]):
         self.observation_space = spaces.Box(0, 255, (side, side), np.uint8)
 
     def step(self, action: object) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
-        """Take an agent step to the next frame ``[size, size]``; ``score`` in the info is the raw reward."""
+        """Take an agent step to the next frame ``[size, size]``; ``SCORE`` in the info is the raw reward."""
         obs, reward, terminated, truncated, info = super().step(action)
         raw: Any = reward
         score = float(raw + 0.0)  # the sum raises for a text, which float would convert
-        return obs, float(np.sign(score)) if self._clip else score, terminated, truncated, {"score": score, **info}
+        return obs, float(np.sign(score)) if self._clip else score, terminated, truncated, {**info, SCORE: score}
 
     def observation(self, observation: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """``[size, size]``."""

@@ -1,8 +1,8 @@
 """Any Gymnasium environment, N of them stepped in this process, one after the other.
 
 Every env is a plain ``gymnasium.Env``, reset only when its episode has ended. An environment whose reward is not its
-score, or whose episode is not a whole game, adds ``score`` (raw points) and ``over`` (bool) to its info, as
-``envs/atari_wrappers.py`` does.
+score, or whose episode is not a whole game, has a wrapper that adds ``SCORE`` (raw points) and ``OVER`` (bool) to its
+info, as in ``envs/atari_wrappers.py``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gymnasium.envs.registration import load_env_creator
 from gymnasium.error import Error
 from numpy.typing import NDArray
 
-from rlbench.envs.base import Box, Discrete, EnvInfo, Frames, Step
+from rlbench.envs.base import OVER, SCORE, Box, Discrete, EnvInfo, Frames, Step
 from rlbench.envs.checks import UNRELATED, Inspection
 from rlbench.errors import BrokenEnvironment, UnknownName, UsageError
 from rlbench.ops.state_dict import State, integer, subtree, tensor
@@ -164,8 +164,8 @@ class GymnasiumVector:
         step.reward[env_id] = reward
         step.terminated[env_id] = terminated
         step.truncated[env_id] = ended and not terminated
-        step.score[env_id] = metadata.get("score", reward)
-        step.over[env_id] = metadata.get("over", ended)
+        step.score[env_id] = metadata.get(SCORE, reward)
+        step.over[env_id] = metadata.get(OVER, ended)
 
 
 class ActionScaling(NamedTuple):

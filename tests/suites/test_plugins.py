@@ -359,7 +359,8 @@ class Pictured(gymnasium.Env[np.ndarray, int]):
 
     def step(self, action):
         self.level += 20
-        return np.full((96, 120, 3), self.level, np.uint8), -7.0, self.level > 60, False, {}
+        info = {"score": 100.0, "over": False}  # of no meaning in Gymnasium
+        return np.full((96, 120, 3), self.level, np.uint8), -7.0, self.level > 60, False, info
 
 
 def test_frames_become_gray_and_small_and_rewards_are_clipped_in_training_alone() -> None:
@@ -393,6 +394,25 @@ def test_observations_that_do_not_suit_the_settings_are_refused_with_advice() ->
     task = GymnasiumTask(id="P", package="p", version="1")
     with pytest.raises(BrokenEnvironment, match="P of p 1: ZeroDivisionError"):
         external_vector(task, seeds=(0,), training=True, make=lambda *_: 1 // 0)
+
+
+def test_an_environments_own_info_is_neither_its_score_nor_its_end() -> None:
+    class Flat(Pictured):
+        observation_space = gymnasium.spaces.Box(0, 255, (2,), np.float32)
+
+        def step(self, action):
+            return np.zeros(2, np.float32), *super().step(action)[1:]
+
+        def reset(self, *, seed=None, options=None):
+            super().reset()
+            return np.zeros(2, np.float32), {}
+
+    envs = plugin_vector(lambda *_: Flat())
+    envs.reset()
+    for over in (False, False, True):
+        envs.send(np.zeros(1, np.int64))
+        step = envs.recv()
+        assert (step.score[0], step.over[0]) == (-7.0, over)
 
 
 def plugin_vector(make: Callable[..., object]) -> VectorEnv:
