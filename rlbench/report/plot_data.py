@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -17,13 +17,15 @@ from rlbench.report.reference_files import Curve
 from rlbench.report.reference_scores import curve_of, matching, primary_references
 from rlbench.report.reference_table import CellKey, in_points, on_scale, scale_of, task_name
 from rlbench.report.run_index import Runs, gather, label
-from rlbench.report.runs import Evaluation, Run
+from rlbench.report.runs import Run
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell
     from rlbench.report.sources import Sources
 
 MAX_POINTS = 300  # most points of a curve
+Clock = Literal["hours", "agent steps", "gradient steps"]
+"""The unit of the horizontal axis: of wall clock, or of the budget."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,10 +46,10 @@ class Panel:
 
     title: str
     lines: tuple[Line, ...]
-    curves: Mapping[str, Curve]  # documented, by algorithm
+    clock: Clock
+    curves: Mapping[str, Curve]  # documented, by algorithm; none against hours
     scores: Mapping[str, float]  # documented, in raw points, by algorithm
-    step_kind: str  # kind of step the budget counts
-    verdicts: Mapping[str, AtStep]  # at equal steps, by algorithm
+    verdicts: Mapping[str, AtStep]  # at equal steps, by algorithm; none against hours
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,14 +63,13 @@ class AlgorithmScores:
 
 
 def panels(
-    suite: str,
-    evidence: Sources,
-    *,
-    tasks: Sequence[str] = (),
-    algorithms: Sequence[str] = (),
-    clock: Callable[[Evaluation], float],
+    suite: str, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = (), hours: bool = False
 ) -> tuple[Panel, ...]:
-    """The measured tasks of a suite, or those that ``tasks`` names, which may be documented alone."""
+    """The measured tasks of a suite, or those that ``tasks`` names, which may be documented alone.
+
+    With ``hours`` curves are over wall clock, which no reference and no verdict has.
+    """
+    clock: Clock = "hours" if hours else "gradient steps" if suite == "offline" else "agent steps"
     cells, own = _find_cells(suite, evidence, tasks, algorithms), gather(evidence.own)
     rlbench_runs = {} if evidence.rlbench is None else gather(evidence.rlbench)
     keys_by_task: dict[str, list[CellKey]] = {}
@@ -79,14 +80,15 @@ def panels(
         if tasks or lines[key]:
             keys_by_task.setdefault(task_name(key), []).append(key)
     references = _references(suite)
-    verdicts = {cell.key: cell.at for cell in evidence.cells([suite]) if cell.at is not None}
+    cells_at = () if hours else evidence.cells([suite])
+    verdicts = {cell.key: cell.at for cell in cells_at if cell.at is not None}
     return tuple(
         Panel(
             title=title + (" (imported)" if any(cells[key].of_imported for key in keys) else ""),
             lines=tuple(line for key in keys for line in lines[key]),
-            curves={key.algorithm: curve for key in keys if (curve := curve_of(key)) is not None},
+            clock=clock,
+            curves={key.algorithm: curve for key in keys if not hours and (curve := curve_of(key)) is not None},
             scores={key.algorithm: references[key] for key in keys if key in references},
-            step_kind="gradient" if suite == "offline" else "agent",
             verdicts={key.algorithm: verdicts[key] for key in keys if lines[key] and key in verdicts},
         )
         for title, keys in keys_by_task.items()
@@ -132,9 +134,14 @@ def shortfall_rows(
     suite: str, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
 ) -> tuple[ShortfallRow, ...]:
     """The cells of a suite that have a shortfall bound, in the table's order."""
-    cells = {cell.key: cell for cell in evidence.cells([suite])}
-    keys = matching(list(cells), suite, tasks=tasks, algorithms=algorithms)
-    return tuple(row for key in keys if (row := _shortfall_row(cells[key])) is not None)
+    cells, rows = {cell.key: cell for cell in evidence.cells([suite])}, []
+    for key in matching(list(cells), suite, tasks=tasks, algorithms=algorithms):
+        cell, reference = cells[key], cells[key].documented
+        random = on_scale(scale_of(key), reference.estimator) if reference else None
+        if reference is not None and random is not None and cell.shortfall_percent is not None:
+            difference = 100 * (mean(cell.scores) - reference.score) / abs(reference.score - random)
+            rows.append(ShortfallRow(cell, difference, max(0.0, cell.shortfall_percent + difference)))
+    return tuple(rows)
 
 
 def _find_cells(suite: str, evidence: Sources, tasks: Sequence[str], algorithms: Sequence[str]) -> dict[CellKey, Runs]:
@@ -144,9 +151,7 @@ def _find_cells(suite: str, evidence: Sources, tasks: Sequence[str], algorithms:
     return {key: runs.get(key, Runs()) for key in matching(keys, suite, tasks=tasks, algorithms=algorithms)}
 
 
-def measured_lines(
-    algorithm: str, own: Runs, rlbench_runs: Runs, clock: Callable[[Evaluation], float], *, variants: bool
-) -> list[Line]:
+def measured_lines(algorithm: str, own: Runs, rlbench_runs: Runs, clock: Clock, *, variants: bool) -> list[Line]:
     """Curves of own runs and of rlbench's, which are labelled if there are both.
 
     Own runs of other settings are drawn if ``variants``, or if there are no others; their label has the difference.
@@ -184,26 +189,17 @@ def on_common_tasks(algo_scores: Sequence[AlgorithmScores]) -> tuple[AlgorithmSc
     )
 
 
-def line_of(algorithm: str, runs: Sequence[Run], clock: Callable[[Evaluation], float]) -> Line | None:
+def line_of(algorithm: str, runs: Sequence[Run], clock: Clock) -> Line | None:
     """The mean of runs ± one std over seeds (divided by n); a run that stopped keeps its last evaluation."""
     curves = [run.evaluations for run in runs if run.evaluations]
     if not curves:
         return None
-    moments = sorted({clock(evaluation) for curve in curves for evaluation in curve})
+    times = [[e.seconds / 3600 if clock == "hours" else float(e.env_steps) for e in curve] for curve in curves]
+    moments = sorted({moment for curve in times for moment in curve})
     x = np.asarray(moments if len(moments) <= MAX_POINTS else np.linspace(moments[0], moments[-1], MAX_POINTS))
-    levels = np.stack([np.interp(x, [clock(e) for e in curve], [e.mean for e in curve]) for curve in curves])
+    levels = np.stack([np.interp(x, at, [e.mean for e in curve]) for at, curve in zip(times, curves, strict=True)])
     middle, std = levels.mean(axis=0), levels.std(axis=0)
     return Line(algorithm=algorithm, runs=len(curves), x=x, mean=middle, low=middle - std, high=middle + std)
-
-
-def steps(evaluation: Evaluation) -> float:
-    """Agent steps; offline, where none is taken, gradient steps."""
-    return float(evaluation.env_steps)
-
-
-def hours(evaluation: Evaluation) -> float:
-    """Hours of wall clock."""
-    return evaluation.seconds / 3600
 
 
 def nothing_to_draw(suite: str, evidence: Sources) -> UsageError:
@@ -219,12 +215,3 @@ def _references(suite: str) -> dict[CellKey, float]:
 
 def _runs_to_draw(runs: Runs) -> list[Run]:
     return runs.complete or runs.short
-
-
-def _shortfall_row(cell: Cell) -> ShortfallRow | None:
-    reference = cell.documented
-    random = on_scale(scale_of(cell.key), reference.estimator) if reference else None
-    if reference is None or random is None or cell.shortfall_percent is None:
-        return None
-    difference = 100 * (mean(cell.scores) - reference.score) / abs(reference.score - random)
-    return ShortfallRow(cell, difference, max(0.0, cell.shortfall_percent + difference))

@@ -111,12 +111,12 @@ def draw(
     """
     with styled(rc):
         if kind in {"curves", "walltime"}:
-            clock = plot_data.hours if kind == "walltime" else plot_data.steps
-            panels = plot_data.panels(suite, evidence, tasks=tasks, algorithms=algorithms, clock=clock)
-            panels = tuple(p for p in panels if p.lines or (p.curves and kind == "curves"))
+            hours = kind == "walltime"
+            panels = plot_data.panels(suite, evidence, tasks=tasks, algorithms=algorithms, hours=hours)
+            panels = tuple(panel for panel in panels if panel.lines or panel.curves)
             if not panels:
                 raise plot_data.nothing_to_draw(suite, evidence)
-            return _curves(panels, hours=kind == "walltime")
+            return _curves(panels)
         if kind == "forest":
             rows = plot_data.shortfall_rows(suite, evidence, tasks=tasks, algorithms=algorithms)
             if not rows:
@@ -165,7 +165,7 @@ def line_styles(labels: Sequence[str]) -> dict[str, LineStyle]:
     return styles
 
 
-def _curves(panels: Sequence[Panel], *, hours: bool) -> Figure:
+def _curves(panels: Sequence[Panel]) -> Figure:
     columns = min(3, len(panels))
     rows = math.ceil(len(panels) / columns)
     figure = empty_figure(max(5.2, 4.0 * columns), 2.9 * rows + 0.8)
@@ -177,44 +177,38 @@ def _curves(panels: Sequence[Panel], *, hours: bool) -> Figure:
         if index >= len(panels):
             axes.set_visible(False)
             continue
-        _panel(axes, panels[index], styles, hours=hours)
+        _panel(axes, panels[index], styles)
         if index % columns == 0:
             axes.set_ylabel("return")
-    any_measured = any(panel.lines for panel in panels)
-    dotted = not hours and any_measured and any(panel.curves for panel in panels)
-    names_drawn = {name for panel in panels for name in _algorithms_to_draw(panel, hours=hours)}
+    measured_names = {line.algorithm for panel in panels for line in panel.lines}
+    unmeasured_names = {name for panel in panels if not panel.lines for name in panel.curves} - measured_names
     _legend(
         figure,
-        {name: style for name, style in styles.items() if name in names_drawn},
-        unmeasured=names_drawn - {line.algorithm for panel in panels for line in panel.lines},
-        curve=dotted,
-        score=any_measured,
-        words=[] if hours else sorted({at.word for panel in panels for at in panel.verdicts.values()}),
+        {name: style for name, style in styles.items() if name in measured_names | unmeasured_names},
+        unmeasured=unmeasured_names,
+        curve=bool(measured_names) and any(panel.curves for panel in panels),
+        score=bool(measured_names),
+        words=sorted({at.word for panel in panels for at in panel.verdicts.values()}),
     )
     return figure
 
 
-def _algorithms_to_draw(panel: Panel, *, hours: bool) -> set[str]:
-    """The algorithms of a panel to draw: the measured ones, or else, over steps, those with a published curve."""
-    return {line.algorithm for line in panel.lines} or (set() if hours else set(panel.curves))
-
-
-def _panel(axes: Axes, panel: Panel, styles: dict[str, LineStyle], *, hours: bool) -> None:
+def _panel(axes: Axes, panel: Panel, styles: dict[str, LineStyle]) -> None:
+    """One task: measured_names lines, and the published curves and scores of their algorithms, or all where none is."""
     longest = max([line.x[-1] for line in panel.lines], default=0.0)
     measured_algorithms = {line.algorithm.partition(" ")[0] for line in panel.lines}
-    unit, word = _unit(longest or 1e6, panel.step_kind, hours=hours)
-    if not hours:
-        for name, curve in panel.curves.items():
-            if measured_algorithms and name not in measured_algorithms:
-                continue
-            x, y, spread = (np.asarray(part, float) for part in (curve.env_steps, curve.mean, curve.std))
-            color = styles[name].color
-            axes.fill_between(x / unit, y - spread, y + spread, color=color, alpha=0.08, linewidth=0)
-            axes.plot(
-                x / unit, y, color=color, linewidth=1.1, linestyle=":", zorder=2,
-                marker=None if measured_algorithms else styles[name].marker, markersize=3,
-                markevery=max(1, len(x) // 5),
-            )  # fmt: skip
+    unit, word = _unit(longest or 1e6, panel.clock)
+    for name, curve in panel.curves.items():
+        if measured_algorithms and name not in measured_algorithms:
+            continue
+        x, y, spread = (np.asarray(part, float) for part in (curve.env_steps, curve.mean, curve.std))
+        color = styles[name].color
+        axes.fill_between(x / unit, y - spread, y + spread, color=color, alpha=0.08, linewidth=0)
+        axes.plot(
+            x / unit, y, color=color, linewidth=1.1, linestyle=":", zorder=2,
+            marker=None if measured_algorithms else styles[name].marker, markersize=3,
+            markevery=max(1, len(x) // 5),
+        )  # fmt: skip
     for name, reference in panel.scores.items():
         if name in measured_algorithms:
             axes.axhline(reference, color=styles[name].color, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
@@ -227,11 +221,10 @@ def _panel(axes: Axes, panel: Panel, styles: dict[str, LineStyle], *, hours: boo
             line.x / unit, line.mean, color=color, linewidth=1.9, linestyle=dashes, marker=marker, markersize=4,
             markevery=every, zorder=3,
         )  # fmt: skip
-    if not hours:
-        _mark_verdicts(axes, panel, styles, unit)
+    _mark_verdicts(axes, panel, styles, unit)
     axes.set_title(panel.title.replace("NoFrameskip-v4", ""))
     axes.set_xlabel(word)
-    if longest and not hours:
+    if longest and panel.clock != "hours":
         axes.set_xlim(0, 1.25 * longest / unit if panel.curves else 1.02 * longest / unit)
 
 
@@ -248,10 +241,10 @@ def _mark_verdicts(axes: Axes, panel: Panel, styles: dict[str, LineStyle], unit:
             )  # fmt: skip
 
 
-def _unit(longest: float, step_kind: str, *, hours: bool) -> tuple[float, str]:
-    if hours:
+def _unit(longest: float, clock: plot_data.Clock) -> tuple[float, str]:
+    if clock == "hours":
         return (1.0, "hours") if longest >= 1 else (1 / 60, "minutes")
-    return (1e6, f"million {step_kind} steps") if longest >= 5e5 else (1e3, f"thousand {step_kind} steps")
+    return (1e6, f"million {clock}") if longest >= 5e5 else (1e3, f"thousand {clock}")
 
 
 def _legend(

@@ -19,7 +19,7 @@ from rlbench.report.aggregate import normalizer
 from rlbench.report.compare import compare
 from rlbench.report.figure_style import STYLE, rc_settings
 from rlbench.report.pages import html_page
-from rlbench.report.plot_data import algorithm_scores, hours, panels, steps
+from rlbench.report.plot_data import algorithm_scores, panels
 from rlbench.report.plots import ORDER, Kind, draw, encode_figure, line_styles
 from rlbench.report.reference_table import CellKey
 from rlbench.report.remaining_work import remaining_runs, throughput
@@ -117,24 +117,24 @@ def test_every_kind_of_figure_is_drawn_deterministically(kind: str, two_algorith
 
 
 def test_curve_contains_every_seed_and_the_reference(two_algorithms: Path) -> None:
-    scores = {panel.title: panel for panel in panels("toy", Sources(two_algorithms), clock=steps)}
+    scores = {panel.title: panel for panel in panels("toy", Sources(two_algorithms))}
     line = next(line for line in scores["Catch"].lines if line.algorithm == "dqn")
     assert line.x.tolist() == [0, 4000]
     assert line.low == pytest.approx([-0.6, 0.8125 - 0.0625])  # one std, divided by n
     assert line.high == pytest.approx([-0.6, 0.8125 + 0.0625])
     assert scores["Catch"].scores["dqn"] == 1.0
-    assert panels("toy", Sources(two_algorithms), clock=hours)[0].lines[0].x[-1] == pytest.approx(1 / 3600)
+    assert panels("toy", Sources(two_algorithms), hours=True)[0].lines[0].x[-1] == pytest.approx(1 / 3600)
 
 
 def test_a_documented_task_is_drawn_before_anything_is_run() -> None:
-    (panel,) = panels("mujoco", Sources(Path("nowhere")), tasks=["Hopper-v3"], clock=steps)
+    (panel,) = panels("mujoco", Sources(Path("nowhere")), tasks=["Hopper-v3"])
     assert {"sac", "td3"} <= set(panel.curves) and panel.lines == ()
 
 
 def test_the_verdict_at_equal_steps_is_marked_on_the_curves(record_seeds: RecordSeeds) -> None:
     words = {"suite": "mujoco", "algo": "sac", "task": "HalfCheetah-v4", "status": None}
     record_seeds(*([9000.0 + seed] * 21 for seed in range(3)), **words)  # far above a curve that has just begun to rise
-    (panel,) = panels("mujoco", Sources(Path("results")), clock=steps)
+    (panel,) = panels("mujoco", Sources(Path("results")))
     assert (str(panel.verdicts["sac"]), list(panel.verdicts)) == ("AHEAD @100k", ["sac"])
     figure = draw("mujoco", "curves", Sources(Path("results")))
     (marker,) = [line for line in figure.axes[0].lines if line.get_marker() == "^" and len(line.get_xdata()) == 1]
@@ -183,7 +183,7 @@ def test_invalid_plot_command_exits_2_and_writes_nothing(line: tuple[str, ...]) 
 def test_legend_names_only_drawn_algorithms(record_run: RecordRun) -> None:
     """Seven algorithms have documented curves of Hopper; beside measured ones only those of the same are drawn."""
     record_run([0.0, 1607.0, 2000.0], suite="mujoco", algo="ppo", task="Hopper-v4")
-    (hopper,) = panels("mujoco", Sources(Path("results")), tasks=("Hopper-v4",), clock=steps)
+    (hopper,) = panels("mujoco", Sources(Path("results")), tasks=("Hopper-v4",))
     assert len(hopper.curves) > 1
     (legend,) = draw("mujoco", "curves", Sources(Path("results")), tasks=("Hopper-v4",)).legends
     assert [text.get_text() for text in legend.get_texts()] == [
@@ -202,7 +202,7 @@ def test_published_curves_alone_are_dotted_and_called_published() -> None:
 def test_a_variant_is_a_line_of_its_own_by_what_differs(record_run: RecordRun) -> None:
     for lr in ("0.5", "0.25"):
         record_run([0.0, 1.0], suite="toy", task="Catch", sets=[f"algo.lr={lr}"])
-    (panel,) = panels("toy", Sources(Path("results")), clock=steps)
+    (panel,) = panels("toy", Sources(Path("results")))
     assert {line.algorithm for line in panel.lines} == {"dqn lr=0.25", "dqn lr=0.5"}
     styles = line_styles(["dqn", "dqn lr=0.25", "dqn lr=0.5"])
     assert len({style.color for style in styles.values()}) == 1
@@ -215,7 +215,7 @@ def test_a_variant_is_a_line_of_its_own_by_what_differs(record_run: RecordRun) -
 def test_own_runs_are_drawn_beside_those_of_rlbench(two_algorithms: Path, record_run: RecordRun) -> None:
     two_algorithms.rename("brought")
     record_run([0.0, 0.5], suite="toy", task="Catch", seed=5)
-    scores = panels("toy", Sources(Path("results"), Path("brought"), own_only=False), tasks=["Catch"], clock=steps)
+    scores = panels("toy", Sources(Path("results"), Path("brought"), own_only=False), tasks=["Catch"])
     assert [line.algorithm for line in scores[0].lines if line.algorithm[:3] in {"dqn", "c51"}] == [
         "dqn", "dqn (rlbench)", "c51"
     ]  # fmt: skip
@@ -254,7 +254,7 @@ def test_algorithms_of_a_figure_differ_in_black_and_white() -> None:
 def test_a_document_on_d4rls_scale_is_drawn_in_raw_points(record_run: RecordRun) -> None:
     """CORL's 67.53 % of the way from -20 to 3,234 is a return of some 2,178, not of 68."""
     record_run([0.0, 1607.0], suite="offline", algo="iql", task="hopper-medium-v2")
-    (panel,) = panels("offline", Sources(Path("results")), clock=steps)
+    (panel,) = panels("offline", Sources(Path("results")))
     _, (algo,) = algorithm_scores("offline", Sources(Path("results")))
     assert panel.scores["iql"] == pytest.approx(2177.54, abs=0.01)
     assert algo.references == pytest.approx((0.6753,))
