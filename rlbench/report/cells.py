@@ -14,7 +14,6 @@ from rlbench.records.looks import Looks
 from rlbench.records.types import Estimator
 from rlbench.report.equal_steps import AtStep, at_equal_steps, decide_at_equal_steps, shortfall_percent
 from rlbench.report.estimate import (
-    AMBIGUOUS,
     correct_optimism,
     curves_within,
     final,
@@ -70,7 +69,7 @@ ALTERNATIVE_ESTIMATOR: dict[Estimator, Estimator] = {
     "as-printed": "best-of-run",
     "normalized": "normalized-best",
 }
-"""The estimator that a reference without a named one may have used instead of the last evaluation."""
+"""The estimator that a reference may have used where it does not say whether it printed the best or the last."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -266,7 +265,7 @@ def _remarks(cell: Cell, runs: Runs, parity: Parity | None) -> Iterator[str]:
         yield problem
     if word == "NOT COMPARABLE":
         yield "another protocol or environment" if reference else "not documented"
-    if reference is not None and reference.estimator in AMBIGUOUS and cell.measured is not None:
+    if reference is not None and reference.estimator in ALTERNATIVE_ESTIMATOR and cell.measured is not None:
         yield "the reference does not say whether its score is the best or the last"
     if reference is not None and cell.test is not None and margin_reaches_random(cell.key, reference, cell.margin or 0):
         wide = "documented spread" if reference.std == cell.margin else "margin"

@@ -24,11 +24,11 @@ from rlbench.report.aggregate import (
     with_failed,
 )
 from rlbench.report.columns import aligned, sentences
-from rlbench.report.equal_steps import largest_common_step, scores_up_to
+from rlbench.report.equal_steps import scores_up_to, step_of_three
 from rlbench.report.estimate import mean
 from rlbench.report.reference_table import CellKey, cell_name, task_name
 from rlbench.report.run_index import FULL, Runs, gather, setting, with_imported
-from rlbench.report.runs import Run, origin_texts
+from rlbench.report.runs import origin_texts
 
 if TYPE_CHECKING:
     from rlbench.report.sources import Sources
@@ -146,7 +146,7 @@ def _differences(first: SettingRuns, second: SettingRuns, *, at: bool, algorithm
         free = (first.default and second.default) or _equal_budgets(first, second)
         differences += [] if free else ["budget"]
     else:
-        ours, theirs = (_compared_parts(side.runs.all[0]) for side in (first, second))
+        ours, theirs = (side.runs.all[0].settings for side in (first, second))
         differences += [part for part in COMPARED_PARTS if ours[part] != theirs[part]]
     differences += ["data"] if len({run.data_file for run in runs} - {None}) > 1 else []
     return [part for part in differences if not at or part != "budget"]
@@ -173,18 +173,6 @@ def _budget_remedy(first: SettingRuns, second: SettingRuns) -> str:
     is_imported = any(run.origin for run in (*first.runs.all, *second.runs.all))
     remedy = "compare them with --at" if is_imported else f"train both with --steps {min(a, b)}"
     return f": {a:,} and {b:,} steps; {remedy}"
-
-
-def _compared_parts(run: Run) -> Mapping[str, object]:
-    from pydantic import ValidationError
-
-    from rlbench.config.run import Spec
-
-    try:
-        settings = Spec.model_validate(run.settings, strict=False).model_dump(mode="json")
-    except ValidationError:  # a version's that had other settings
-        settings = dict(run.settings)
-    return {part: settings.get(part) for part in COMPARED_PARTS}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -284,9 +272,9 @@ def _of_suite(cells: Mapping[CellKey, Runs], suite: str | None) -> dict[CellKey,
 
 def _task(key: CellKey, first: Runs, second: Runs, *, at: bool, cut: bool) -> Task | None:
     """A task, ``at`` the largest step that both sides have reached; None where one has no evaluated seed."""
-    step = largest_common_step((first, second)) if at else None
-    if at and step is None:
+    if at and not (first.evaluated and second.evaluated):
         return None
+    step = min(step_of_three(runs.evaluated) for runs in (first, second)) if at else None
     a, b = (
         tuple(scores_of(key, runs, cut=cut)) if step is None else with_failed(key, scores_up_to(runs, step), runs)
         for runs in (first, second)

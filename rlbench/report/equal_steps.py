@@ -167,8 +167,7 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
 
     ``share`` replaces the margin's rule, as in ``margin_of``.
     """
-    curve = reference_curve(key)
-    scored_runs = [run for run in (*runs.complete, *runs.short) if run.evaluations]
+    curve, scored_runs = reference_curve(key), runs.evaluated
     if curve is None or not scored_runs:
         return None
     failed = len(runs.failed)
@@ -209,13 +208,12 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
 def decide_at_equal_steps(cells: Sequence[AtStep | None], alpha: float = ALPHA) -> list[AtStep | None]:
     """Every cell of a table at equal steps with its word, after Holm's correction over them."""
     verdicts = decide([at.test if at else None for at in cells], alpha)
-    return [at and _with_word(at, verdict) for at, verdict in zip(cells, verdicts, strict=True)]
-
-
-def _with_word(at: AtStep, verdict: Verdict | None) -> AtStep:
-    if verdict is None:
-        return at
-    return replace(at, word=WORDS.get(verdict.word, "OPEN"), more=verdict.more, next_look=verdict.next_look)
+    return [
+        replace(at, word=WORDS.get(verdict.word, "OPEN"), more=verdict.more, next_look=verdict.next_look)
+        if at and verdict
+        else at
+        for at, verdict in zip(cells, verdicts, strict=True)
+    ]
 
 
 def shortfall_percent(test: CellTest | None, reference: float, random: float | None) -> float | None:
@@ -237,29 +235,23 @@ def score_at(evaluations: Sequence[Evaluation], window: Sequence[int]) -> float:
     return mean([evaluations[max(0, bisect_right(env_steps, TOLERANCE * step) - 1)].mean for step in window])
 
 
-def largest_common_step(sides: Sequence[Runs]) -> int | None:
-    """The largest step that three seeds of each side have reached, or all of fewer; None where a side has no seed."""
-    ends = []
-    for runs in sides:
-        end_steps = sorted((_end(run) for run in (*runs.complete, *runs.short) if run.evaluations), reverse=True)
-        if not end_steps:
-            return None
-        ends.append(end_steps[min(MIN_SEEDS, len(end_steps)) - 1])
-    return min(ends)
+def step_of_three(runs: Sequence[Run]) -> int:
+    """The largest step that three of the evaluated runs have reached, or all of fewer."""
+    return sorted(map(end_of, runs), reverse=True)[:MIN_SEEDS][-1]
 
 
 def scores_up_to(runs: Runs, step: int) -> list[float]:
     """One score for each seed that has reached ``step``: the mean of its last three evaluations up to there."""
-    scored_runs = [run for run in (*runs.complete, *runs.short) if run.evaluations and TOLERANCE * _end(run) >= step]
+    scored_runs = [run for run in runs.evaluated if TOLERANCE * end_of(run) >= step]
     return [mean([evaluation.mean for evaluation in curve[-WINDOW:]]) for curve in curves_within(scored_runs, step)]
 
 
 def has_reached(run: Run, step: int) -> bool:
     """True if a run was evaluated up to ``step``, or has ended before by its protocol; no later evaluation counts."""
-    return run.evaluations[0].env_steps <= TOLERANCE * step and TOLERANCE * _end(run) >= step
+    return run.evaluations[0].env_steps <= TOLERANCE * step and TOLERANCE * end_of(run) >= step
 
 
-def _end(run: Run) -> int:
+def end_of(run: Run) -> int:
     """The steps up to which a run has a score: all of its budget where it has ended before by its protocol."""
     return max(run.budget if run.status == "done" else 0, run.evaluations[-1].env_steps)
 

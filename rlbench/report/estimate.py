@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 
 TOLERANCE = 1.005  # factor on a budget, since its last evaluation may come a vector step later
-AMBIGUOUS = ("raw", "as-printed", "normalized")
-"""Estimators of references that do not say whether the best or the last evaluation was printed."""
 
 
 def best(evaluations: Sequence[Evaluation]) -> float:

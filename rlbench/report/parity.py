@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from rlbench.config.names import count_text, number_text
 from rlbench.report.columns import aligned
-from rlbench.report.equal_steps import ReferencePoint, has_reached, reference_curve, score_at, window
+from rlbench.report.equal_steps import (
+    ReferencePoint,
+    end_of,
+    has_reached,
+    reference_curve,
+    score_at,
+    step_of_three,
+    window,
+)
 from rlbench.report.estimate import TOLERANCE, mean, sample_std
 from rlbench.report.pooled import MIN_CELLS, Effect, Meta, meta_analysis
 from rlbench.report.reference_scores import SHARE
@@ -158,11 +166,12 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     """A cell before the other cells of its suite are tested; None without two seeds on each side at a common step."""
     peers, left_out = _peers([run for run in runs.curves if run.origin.get("kind") == "evaluation"])
     files = {run.data_file for run in peers}
-    scored_runs = [run for run in (*runs.complete, *runs.short) if run.evaluations and run.data_file in files]
+    scored_runs = [run for run in runs.evaluated if run.data_file in files]
     if runs.of_imported or len(peers) < MIN_SEEDS_A_SIDE or len(scored_runs) < MIN_SEEDS_A_SIDE:
         return None
     epoch = scored_runs[0].epoch
-    step = _common_step(scored_runs, peers, epoch)
+    # the last evaluation that three seeds of ours have reached, and all of the peer's
+    step = int(TOLERANCE * min(step_of_three(scored_runs), *map(end_of, peers))) // epoch * epoch
     if step == 0:
         return None
     window_steps = window(step, epoch)
@@ -173,10 +182,9 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
         return None
     curve, scale = reference_curve(key), scale_of(key)
     point = curve.point(step) if curve is not None else None
-    way = None
+    way, test = None, None
     if scale is not None and (curve is None or curve.has_risen(step)):
         way = abs((point.mean if point is not None else mean(theirs)) - scale.random) or None
-    test = None
     if below := len(scored_runs) - len(ours):
         left_out = (*left_out, f"{count_text(below, 'seed')} of rlbench below the step")
     if way is not None and scale is not None:
@@ -201,18 +209,6 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
         way=way,
         test=test,
     )
-
-
-def _common_step(ours: Sequence[Run], peers: Sequence[Run], epoch: int) -> int:
-    """The last evaluation that every curve of the peer has reached, and three seeds of ours."""
-    ends = sorted((_end(run) for run in ours), reverse=True)
-    last = min(ends[min(MIN_SEEDS, len(ends)) - 1], *(_end(run) for run in peers))
-    return int(TOLERANCE * last) // epoch * epoch
-
-
-def _end(run: Run) -> int:
-    """The steps of the last evaluation; the budget of a run that ended before it by its protocol."""
-    return run.budget if has_reached(run, run.budget) else run.evaluations[-1].env_steps
 
 
 def _effect(row: Parity) -> Effect | None:

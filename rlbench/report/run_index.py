@@ -70,6 +70,11 @@ class Runs:
         return (*self.complete, *self.failed)
 
     @property
+    def evaluated(self) -> list[Run]:
+        """The runs of the documented settings that have an evaluation, ended or not."""
+        return [run for run in (*self.complete, *self.short) if run.evaluations]
+
+    @property
     def level(self) -> float:
         """The one-sided level at which a test of the runs reproduces."""
         return self.looks.current.level if self.looks is not None and self.looks.count else ALPHA

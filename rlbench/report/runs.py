@@ -62,7 +62,7 @@ class Run:
     id: str  # of its settings: runs of equal id are repeats of each other
     smoke: bool
     budget: int  # steps it was to take
-    settings: Mapping[str, object]  # the Spec as it was written
+    settings: Mapping[str, object]  # the whole Spec, as JSON has it; empty of an imported curve
     environment: Mapping[str, object]  # where it was made
     evaluations: tuple[Evaluation, ...]
     speeds: tuple[float, ...]  # steps a second, per epoch in which it learned; of an offline run gradient steps
