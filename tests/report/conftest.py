@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rlbench.report.cells import Cell, every_cell
 from tests.conftest import RecordRun
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -21,3 +22,9 @@ def record_seeds(record_run: RecordRun) -> RecordSeeds:
         return [record_run(row, seed=seed, **words) for seed, row in enumerate(means, start)]
 
     return write
+
+
+@pytest.fixture(scope="session")
+def mujoco_cells() -> tuple[Cell, ...]:
+    """The cells of the committed records."""
+    return every_cell(["mujoco"], RESULTS)

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rlbench.report.cells import Cell, every_cell
+from rlbench.report.cells import Cell
 from rlbench.report.pooled import Effect, Meta, Pooled, meta_analysis, pooled_rows
 from rlbench.report.reference_table import DATA
-from tests.report.conftest import RESULTS
 
 
 def metafor(y: np.ndarray, v: np.ndarray) -> Meta:
@@ -58,19 +57,14 @@ def test_pooled_verdict_follows_the_interval(low: float, high: float, word: str)
     assert row.word == word
 
 
-@pytest.fixture(scope="module")
-def cells() -> tuple[Cell, ...]:
-    return every_cell(["mujoco"], RESULTS)
-
-
-def test_the_committed_rows_equal_an_independent_computation(cells: tuple[Cell, ...]) -> None:
+def test_the_committed_rows_equal_an_independent_computation(mujoco_cells: tuple[Cell, ...]) -> None:
     with (DATA / "references.csv").open(encoding="utf-8") as file:
         random = {row["task"]: float(row["random"]) for row in csv.DictReader(file)}
-    rows = {row.algorithm: row for row in pooled_rows(cells) if row.kind == "full"}
+    rows = {row.algorithm: row for row in pooled_rows(mujoco_cells) if row.kind == "full"}
     assert {"ppo", "npg", "reinforce", "a2c", "trpo"} <= rows.keys()
     for algorithm, row in rows.items():
         y, v, outcome_left = [], [], []
-        for cell in cells:
+        for cell in mujoco_cells:
             reference = cell.documented
             if cell.key.algorithm != algorithm or cell.test is None or len(cell.scores) < 3 or reference is None:
                 continue
@@ -85,12 +79,12 @@ def test_the_committed_rows_equal_an_independent_computation(cells: tuple[Cell, 
         assert (len(row.keys), list(row.left_out)) == (len(y), outcome_left)
 
 
-def test_unfinished_cells_and_cells_of_two_origins_are_not_pooled(cells: tuple[Cell, ...]) -> None:
+def test_unfinished_cells_and_cells_of_two_origins_are_not_pooled(mujoco_cells: tuple[Cell, ...]) -> None:
     def rows(group: list[Cell]) -> list[tuple[str, int]]:
         return [(row.origin, len(row.keys)) for row in pooled_rows(group) if row.kind == "full"]
 
-    (ppo,) = (row for row in pooled_rows(cells) if (row.algorithm, row.kind) == ("ppo", "full"))
-    group = [cell for cell in cells if cell.key in ppo.keys]
+    (ppo,) = (row for row in pooled_rows(mujoco_cells) if (row.algorithm, row.kind) == ("ppo", "full"))
+    group = [cell for cell in mujoco_cells if cell.key in ppo.keys]
     count = len(group)
     assert rows([replace(group[0], unfinished=1), *group[1:]]) == [(group[0].origin, count - 1)]
     both = [replace(cell, origin=origin) for origin in ("own", "rlbench") for cell in group]
