@@ -73,7 +73,8 @@ def load(folder: Path) -> State:
 
 def _load_shard(path: Path) -> dict[str, Tensor]:
     try:
-        return load_file(path)
+        with manifest.opened(path) as name:
+            return load_file(name)
     except SafetensorError as error:
         raise RefusedFile(f"{path}: not safetensors ({error}); start over with --force") from None
 

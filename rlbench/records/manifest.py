@@ -6,7 +6,8 @@ It shows if a checkpoint is whole, without torch and without reading a tensor.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import file_digest
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -81,6 +82,13 @@ def check(folder: Path, name: str, digest: str) -> Path:
     if path.parent != folder or not path.is_file() or sha256_of(path) != digest:
         raise RefusedFile(f"{path}: missing or damaged; restore it, or start over with --force")
     return path
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[str]:
+    """Open a file of a checkpoint, and yield a path of it in UTF-8, as safetensors needs."""
+    with disk.open_regular(path) as file:
+        yield f"/dev/fd/{file.fileno()}"
 
 
 def current(folder: Path) -> Path:

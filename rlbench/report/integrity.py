@@ -227,7 +227,9 @@ def _weights(checkpoint: Path, contents: Manifest) -> str | None:
     policy: dict[str, list[NDArray[np.generic]]] = {}
     try:
         for file in sorted(contents.files):
-            for key, piece in sorted(load_file(manifest.check(checkpoint, file, contents.files[file])).items()):
+            with manifest.opened(manifest.check(checkpoint, file, contents.files[file])) as path:
+                pieces = sorted(load_file(path).items())
+            for key, piece in pieces:
                 policy.setdefault(key.rpartition("@")[0], []).append(piece)
     except (SafetensorError, RefusedFile):
         return None

@@ -170,10 +170,11 @@ def test_verify_and_eval_refuse_the_policy_of_another_run(which: str, seed: int,
 
 
 def test_verify_compares_the_last_policy_with_the_outcome(tmp_path: Path) -> None:
-    """Also where nothing in it says whose it is, as in those of older code."""
+    """Also where nothing in it says whose it is, as in those of older code, and below a name that is no UTF-8."""
+    results = tmp_path / "caf\udce9"
     for seed in (0, 1):
-        carry(CATCH.spec(seed), tmp_path)
-    folder, state = CATCH.folder(tmp_path), checkpoint.load(locate(CATCH, tmp_path, 1) / "last")
+        carry(CATCH.spec(seed), results)
+    folder, state = CATCH.folder(results), checkpoint.load(locate(CATCH, results, 1) / "last")
     checkpoint.save(folder / "checkpoint" / "last", {key: state[key] for key in ("policy", "epoch")})
     assert "last: holds other weights than outcome.json names" in stdout_of(f"verify {folder}", 2)
 
