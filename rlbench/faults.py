@@ -15,7 +15,7 @@ VARIABLE: Final = "RLBENCH_FAULT"
 EXIT_CODE: Final = 137  # the exit code, as a shell reports it of kill -9
 
 POINTS: Final[Mapping[str, str]] = {
-    # a file that replaces another, of a record, of recorded play, or a checksum: disk.py
+    # a file that replaces another, of a record or a data set, or a checksum: disk.py
     "replace.torn": "half of the new text is in a temporary file, the old file stands",
     "replace.written": "the new text is on disk under its temporary name, the old file stands",
     "copy.swept": "a temporary file that a killed process left is gone",
@@ -42,9 +42,6 @@ POINTS: Final[Mapping[str, str]] = {
     "checkpoint.discarded": "a checkpoint that nobody needs has another name and is still there",
     "checkpoint.swept": "what a crash left of a checkpoint is gone",
     # a data set: datasets/
-    "dataset.torn": "half of the new data set is there under its temporary name",
-    "dataset.filled": "the new data set is whole under its temporary name",
-    "dataset.forgotten": "the checksum of the old data set is gone",
     "dataset.placed": "the new data set has no checksum yet",
     "seal.forgotten": "a checksum is gone",
     "recording.made": "the folder of recorded episodes exists and is empty",

@@ -154,27 +154,24 @@ def write_hdf5(
         UsageError: the folder cannot be written, or another process has written another data set there.
         ResourceExhausted: the disk is full.
     """
-    part, folder = path.with_name(path.name + ".part"), None
+    part = path.with_name(path.name + ".part")
     with disk.writing(path, elsewhere=" with RLBENCH_DATASETS", then="run the same command again"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = os.open(path.parent, os.O_RDONLY)  # the lock itself, so that a killed process leaves none
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            folder = os.open(path.parent, os.O_RDONLY)  # the lock itself, so that a killed process leaves none
             fcntl.flock(folder, fcntl.LOCK_EX)  # two processes that make the same set write it one after the other
-            _write_bytes(part, _serialize(columns, attributes))
+            disk.replace(part, _serialize(columns, attributes))
             seal = checksums.compute_seal(part)
             if not replace and path.exists() and checksums.compute_seal(path).sha256 != seal.sha256:
                 raise UsageError(f"{path}: another process has written another data set there; choose another --name")
-            faults.point("dataset.filled")
             checksums.remove_seal(path)  # the seal of the replaced set
-            faults.point("dataset.forgotten")
             part.replace(path)
             faults.point("dataset.placed")
             checksums.write_seal(path, seal)
         finally:
-            if folder is not None:
-                with suppress(OSError):
-                    part.unlink(missing_ok=True)
-                os.close(folder)
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+            os.close(folder)
     return Written(path, seal.sha256, seal.size)
 
 
@@ -194,12 +191,3 @@ def _serialize(columns: D4RLArrays, attributes: Mapping[str, str | float]) -> by
         file.flush()
         image: bytes = file.id.get_file_image()
     return image
-
-
-def _write_bytes(path: Path, raw: bytes) -> None:
-    path.unlink(missing_ok=True)  # of a crash or another program: no link is followed
-    with path.open("xb") as file:
-        file.write(faults.cut("dataset.torn", raw))
-        file.flush()
-        faults.point("dataset.torn")
-        os.fsync(file.fileno())

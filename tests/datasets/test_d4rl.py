@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rlbench import disk
 from rlbench.datasets import checksums, d4rl
 from rlbench.datasets.d4rl import provenance, read_d4rl, write_hdf5
 from rlbench.datasets.episodes import CHUNK
@@ -269,7 +268,7 @@ def test_replaced_data_set_replaces_its_checksum(tmp_path: Path) -> None:
 def test_new_data_set_never_has_an_old_checksum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "rlb-small.hdf5"
     put(path)
-    monkeypatch.setattr(disk, "replace", full)
+    monkeypatch.setattr(checksums, "write_seal", full)
     with pytest.raises(ResourceExhausted):
         put(path, rows=7)
     assert [p.name for p in tmp_path.iterdir()] == ["rlb-small.hdf5"]

@@ -71,12 +71,16 @@ def test_policy_that_the_disk_has_no_space_for_leaves_no_file(tmp_path: Path) ->
     assert run_command(line)[0] == 0
 
 
-@pytest.mark.parametrize("point", ["dataset.placed", "replace.written", "replace.placed"])
-@pytest.mark.parametrize("verb", ["generate", "import"])
+@pytest.mark.parametrize(
+    ("verb", "point"),
+    [
+        *(("generate", point) for point in ("dataset.placed", "replace.written:2", "replace.placed:2")),
+        *(("import", point) for point in ("copy.placed", "replace.written", "replace.placed")),
+    ],
+)
 def test_data_set_of_a_process_killed_at_its_end_is_whole(
     verb: str, point: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    point = "copy.placed" if (verb, point) == ("import", "dataset.placed") else point
     wrote([str(tmp_path)])
     (tmp_path / f"{SET}.hdf5").rename(tmp_path / "rlb-own.hdf5")
     sets = tmp_path / "sets"

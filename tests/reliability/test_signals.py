@@ -139,7 +139,7 @@ def slow(word: str, module: str, name: str, seconds: float, *, done_first: bool 
 EVALUATING = slow("evaluating", "rlbench.collectors.episode_stats", "EpisodeQuota.add", 0.05)
 SAVING, HANGING_SAVE = (slow("saving", "rlbench.checkpoint", "_write", wait, done_first=True) for wait in (1, 600))
 SETTING_UP = slow("setting up", "rlbench.run", "build", 600)
-GENERATING = slow("writing", "rlbench.datasets.d4rl", "_write_bytes", 600, done_first=True)
+GENERATING = slow("writing", "rlbench.disk", "replace", 600, done_first=True)
 
 
 @pytest.mark.soak
