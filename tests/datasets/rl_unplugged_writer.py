@@ -1,18 +1,17 @@
 """Shards of RL Unplugged in their real layout, by a writer that shares nothing with the reader.
 
-TensorBoard frames the records and knows CRC-32C, protobuf encodes the Examples, OpenCV the PNGs.
+TensorBoard frames the records and knows CRC-32C, the Examples are encoded by hand, OpenCV encodes the PNGs.
 """
 
 import gzip
 import io
+import struct
 from collections.abc import Iterable, Sequence
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import cv2
 import numpy as np
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 SIZE = 84
@@ -69,39 +68,28 @@ def png(frame: np.ndarray) -> bytes:
 
 
 def example(features: dict[str, object]) -> bytes:
-    """A serialized ``tf.train.Example``."""
-    message_class = _message()()
-    for key, values in features.items():
-        if values is not None:
-            entry = message_class.features.feature.add(key=key)
-            kind = {bytes: "bytes_list", float: "float_list", int: "int64_list"}[type(values[0])]
-            getattr(entry.value, kind).value.extend(values)
-    return message_class.SerializeToString()
+    """A serialized ``tf.train.Example``: a map from names to lists, by protobuf's wire format."""
+    lists = {name.encode(): _list(values) for name, values in features.items() if values is not None}
+    return _field(1, b"".join(_field(1, _field(1, name) + _field(2, content)) for name, content in lists.items()))
 
 
-@cache
-def _message() -> type:
-    """``tf.train.Example``; its map is written as what a map is on the wire."""
-    file = descriptor_pb2.FileDescriptorProto(name="example.proto", package="t", syntax="proto3")
-    kinds = descriptor_pb2.FieldDescriptorProto
-    fields = {
-        "BytesList": [("value", 1, kinds.TYPE_BYTES, "", True)],
-        "FloatList": [("value", 1, kinds.TYPE_FLOAT, "", True)],
-        "Int64List": [("value", 1, kinds.TYPE_INT64, "", True)],
-        "Feature": [
-            ("bytes_list", 1, kinds.TYPE_MESSAGE, ".t.BytesList", False),
-            ("float_list", 2, kinds.TYPE_MESSAGE, ".t.FloatList", False),
-            ("int64_list", 3, kinds.TYPE_MESSAGE, ".t.Int64List", False),
-        ],
-        "Entry": [("key", 1, kinds.TYPE_STRING, "", False), ("value", 2, kinds.TYPE_MESSAGE, ".t.Feature", False)],
-        "Features": [("feature", 1, kinds.TYPE_MESSAGE, ".t.Entry", True)],
-        "Example": [("features", 1, kinds.TYPE_MESSAGE, ".t.Features", False)],
-    }
-    for name, rows in fields.items():
-        message = file.message_type.add(name=name)
-        for field, number, kind, of, is_list in rows:
-            label = kinds.LABEL_REPEATED if is_list else kinds.LABEL_OPTIONAL
-            message.field.add(name=field, number=number, type=kind, type_name=of or None, label=label)
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("t.Example"))
+def _list(values: Sequence[bytes] | Sequence[float]) -> bytes:
+    match values[0]:
+        case bytes():
+            return _field(1, b"".join(_field(1, value) for value in values))
+        case float():
+            return _field(2, _field(1, struct.pack(f"<{len(values)}f", *values)))
+        case _:
+            return _field(3, _field(1, b"".join(_varint(value % 2**64) for value in values)))
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return bytes([number << 3 | 2]) + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    more = bytearray()
+    while value > 127:
+        more.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*more, value])
