@@ -21,7 +21,7 @@ from rlbench.config.footprint import SMOKE
 from rlbench.config.offline import DiscreteOfflineConfig, OfflineConfig
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask, world_of
-from rlbench.datasets import catalogue, checksums, loader, locations, recording_reader
+from rlbench.datasets import catalogue, checksums, loader, recording_reader
 from rlbench.datasets.checksums import Seal
 from rlbench.datasets.episodes import Dataset, ObsScaler, episodes, fit_obs_scaler, terminated_on_end
 from rlbench.datasets.recipes import PREFIX, RECIPES
@@ -73,7 +73,7 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | Non
 
 def _read(path: Path, spec: Spec, task: OfflineTask, sha256: str) -> Experience:
     check_identity(task, path)
-    if recording_reader.is_recording(path):  # a million frames take longer than a smoke run
+    if catalogue.is_recording(path):  # a million frames take longer than a smoke run
         max_bytes = available_memory()
         steps = recording_reader.read_steps(path, max_bytes=max_bytes) if spec.smoke else None
         limit = None if steps is None else min(SMOKE, int((~steps.final).sum()))
@@ -91,9 +91,9 @@ def source(spec: Spec, task: OfflineTask, runtime: Runtime) -> Path | None:
     """
     if spec.smoke and runtime.dataset is None:
         table = not task.dataset or task.dataset in RECORDINGS
-        if table and (not task.dataset or not locations.is_present(locations.locate(task.dataset))):
+        if table and (not task.dataset or not catalogue.is_present(catalogue.locate(task.dataset))):
             return None
-    return locations.find(task.data, None if runtime.dataset is None else Path(runtime.dataset))
+    return catalogue.find(task.data, None if runtime.dataset is None else Path(runtime.dataset))
 
 
 def build_offline(
@@ -213,10 +213,10 @@ def check_identity(task: OfflineTask, path: Path) -> None:
         raise RefusedFile(
             f"{path}: was made by another recipe of that name than this version's; {again}, or {otherwise}"
         )
-    if name != task.data and not locations.has_name(path, task.data):
+    if name != task.data and not catalogue.has_name(path, task.data):
         raise RefusedFile(
             f"{path}: is not called as {task.data} is; if it is that set, name it "
-            f"{locations.locate(task.data).path.name}, "
+            f"{catalogue.locate(task.data).path.name}, "
             f"else {otherwise}"
         )
 

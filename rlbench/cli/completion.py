@@ -113,10 +113,10 @@ def policies(context: typer.Context) -> list[str]:
 
 def datasets() -> list[str]:
     """Data sets on this machine, of D4RL, or with a recipe."""
-    from rlbench.datasets import locations
+    from rlbench.datasets import catalogue
 
     with suppress(RlbenchError, OSError):
-        local = filter(SAFE.fullmatch, (place.name for place in locations.list_local()))
+        local = filter(SAFE.fullmatch, (place.name for place in catalogue.list_local()))
         return list(dict.fromkeys([*local, *recipes(), *downloads()]))
     return []
 

@@ -15,9 +15,8 @@ from rlbench.errors import RefusedFile, RlbenchError, UsageError, suggest, sugge
 from rlbench.report.columns import aligned
 
 if TYPE_CHECKING:
-    from rlbench.datasets.catalogue import D4RLDataset
+    from rlbench.datasets.catalogue import D4RLDataset, Location
     from rlbench.datasets.episodes import Dataset
-    from rlbench.datasets.locations import Location
     from rlbench.datasets.summary import HistogramBin, Summary
 
 WIDTH = 40  # of the longest bar
@@ -39,9 +38,9 @@ def list_datasets(
     A data set that is not here yet has a dash; `download` fetches D4RL's and Minari's, `generate` makes those named
     rlb-.
     """
-    from rlbench.datasets import catalogue, locations, recipes
+    from rlbench.datasets import catalogue, recipes
 
-    local, d4rl = {place.name: place for place in locations.list_local()}, catalogue.d4rl()
+    local, d4rl = {place.name: place for place in catalogue.list_local()}, catalogue.d4rl()
     current = (entry.name for entry in d4rl.values() if everything or not entry.note.startswith("deprecated"))
     names = dict.fromkeys([*local, *recipes.RECIPES, *current])
     if remote:
@@ -67,12 +66,12 @@ def show_dataset(
     from dataclasses import asdict
 
     from rlbench.cli import recordings
-    from rlbench.datasets import catalogue, checksums, locations, recording_reader
+    from rlbench.datasets import catalogue, checksums
     from rlbench.datasets.loader import data_file, dataset_metadata, has_next_observations
     from rlbench.datasets.summary import summary
 
-    dataset_name, path = locations.resolve(name)
-    if recording_reader.is_recording(path):
+    dataset_name, path = catalogue.resolve(name)
+    if catalogue.is_recording(path):
         recordings.describe(path, json=json)
         return
     seal = checksums.verify(data_file(path))  # before HDF5 opens it: damage could end the process
@@ -109,16 +108,16 @@ def verify_dataset(
 
     Each is read whole, and its SHA-256 compared with the one recorded on first use; a fault makes the exit code 2.
     """
-    from rlbench.datasets import checksums, locations, recording_reader
+    from rlbench.datasets import catalogue, checksums, recording_reader
     from rlbench.datasets.loader import data_file
     from rlbench.records.machine import available_memory
 
     rows: list[tuple[str, str, str | None]] = []
-    for name in names or [place.name for place in locations.list_local()]:
+    for name in names or [place.name for place in catalogue.list_local()]:
         try:
-            dataset_name, path = locations.resolve(name)
+            dataset_name, path = catalogue.resolve(name)
             seal = checksums.verify(data_file(path))
-            if recording_reader.is_recording(path):
+            if catalogue.is_recording(path):
                 recording_reader.verify_recording(path, max_bytes=available_memory())
             else:
                 _read(path, dataset_name)
@@ -144,7 +143,7 @@ def download(
 
     What was interrupted goes on where it stopped; what has arrived is checked before it counts.
     """
-    from rlbench.datasets import locations
+    from rlbench.datasets import catalogue
     from rlbench.datasets.dataset_fetch import download_dataset
 
     next_report = 0.0
@@ -156,7 +155,7 @@ def download(
                 size = f"{share:.0%} of {progress.total / 1e6:.1f} MB"
             print_note(f"{name}: {size}")
             next_report = share + EVERY
-    print_text(str(locations.find(name)))
+    print_text(str(catalogue.find(name)))
 
 
 @data.command("subset", epilog=examples("data subset"))

@@ -39,9 +39,9 @@ class Data:
     @cached_property
     def sha256(self) -> str | None:
         """SHA-256 of the path's file when the command first needs it; None without a file."""
+        from rlbench.datasets.catalogue import find
         from rlbench.datasets.checksums import seal_of
         from rlbench.datasets.loader import data_file
-        from rlbench.datasets.locations import find
 
         if self.given_sha256 is not None or self.path is None or not Path(self.path).exists():
             return self.given_sha256
@@ -114,7 +114,7 @@ def _environment_of(value: str, file: str | None) -> str:
     """Environment that evaluates policies of a data set: of its metadata, or the only one of its sizes."""
     from rlbench.assembly.offline import recorded_on
     from rlbench.datasets import catalogue, checksums, d4rl, loader
-    from rlbench.datasets.locations import find
+    from rlbench.datasets.catalogue import find
 
     name = "" if file else value
     dataset = catalogue.d4rl().get(name)
@@ -207,9 +207,9 @@ def refuse_other_data(ended: Record, runtime: Runtime) -> None:
     Raises:
         RefusedFile: the SHA-256 of the two files differ.
     """
+    from rlbench.datasets.catalogue import find, is_present, locate
     from rlbench.datasets.checksums import seal_of
     from rlbench.datasets.loader import data_file
-    from rlbench.datasets.locations import find, is_present, locate
 
     file, task = ended.environment.get("data"), ended.spec.task
     if not isinstance(file, dict) or not isinstance(task, OfflineTask):

@@ -228,16 +228,16 @@ def _updates() -> Iterator[Finding]:
 
 
 def _data() -> Iterator[Finding]:
-    from rlbench.datasets import locations
+    from rlbench.datasets import catalogue
 
-    sets = locations.list_local()
-    remedies: dict[locations.Kind, str] = {
+    sets = catalogue.list_local()
+    remedies: dict[catalogue.Kind, str] = {
         "d4rl": "`rlbench data download hopper-medium-v2`, or set D4RL_DATASET_DIR",
         "minari": "`rlbench data download mujoco/hopper/medium-v0`, or set MINARI_DATASETS_PATH",
         "own": "`rlbench data generate rlb-hopper-medium`, or set RLBENCH_DATASETS",
     }
     for kind, remedy in remedies.items():
-        folder, count = locations.folder(kind), sum(there.kind == kind for there in sets)
+        folder, count = catalogue.folder(kind), sum(there.kind == kind for there in sets)
         if count:
             yield Finding("ok", f"{kind} data", f"{count} {'set' if count == 1 else 'sets'} in {folder}")
         else:

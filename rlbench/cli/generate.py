@@ -69,7 +69,7 @@ def generate(
     from rlbench.cli import recordings
     from rlbench.cli.preflight import check_disk_space, check_writable
     from rlbench.config.footprint import size_text
-    from rlbench.datasets import locations
+    from rlbench.datasets import catalogue
     from rlbench.datasets.d4rl import write_hdf5
     from rlbench.datasets.policies import read_policy_file
     from rlbench.datasets.recipes import POLICIES, PREFIX, load_recipe
@@ -92,7 +92,7 @@ def generate(
         recipe = _recipe(task, policies, mixture, name, steps, seed, num_envs, noise, sampled=not deterministic)
     else:
         raise UsageError(f"{task}: --policy, --steps and --name are needed; or name a recipe, as rlb-hopper-medium")
-    path = locations.folder("own") / f"{recipe.name}.hdf5"
+    path = catalogue.folder("own") / f"{recipe.name}.hdf5"
     recordings.refuse_other_kind(path)
     if not force and recordings.is_done(path, recipe, json=json):
         return

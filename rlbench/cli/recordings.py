@@ -15,19 +15,19 @@ from rlbench.cli.output import print_note, print_result, print_text
 from rlbench.cli.preflight import check_writable
 from rlbench.config.names import number_text, parse_count, printable
 from rlbench.datasets import (
+    catalogue,
     checksums,
     dqn_replay,
     hdf5,
-    locations,
     recording_reader,
     recording_writer,
     rl_unplugged,
     shard_conversion,
 )
+from rlbench.datasets.catalogue import CONTENTS, SUFFIX
 from rlbench.datasets.d4rl import Written
 from rlbench.datasets.loader import data_file, dataset_metadata
 from rlbench.datasets.recipes import Recipe, RecordingRecipe, check_own_name
-from rlbench.datasets.recording_writer import CONTENTS, SUFFIX
 from rlbench.datasets.summary import Distribution, recording_summary
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import machine
@@ -47,7 +47,7 @@ def record_games(games: RecordingRecipe, run: Path, checkpoint: str, *, force: b
     """Record episodes of the ``best`` or ``last`` policy of a finished run."""
     from rlbench.generate import EpisodeRecorder
 
-    folder = locations.folder("own") / f"{games.name}{SUFFIX}"
+    folder = catalogue.folder("own") / f"{games.name}{SUFFIX}"
     if not force and is_done(folder, games, json=json):
         return
     _refuse_present(folder, games.model_dump(), force=force)
@@ -64,7 +64,7 @@ def record_games(games: RecordingRecipe, run: Path, checkpoint: str, *, force: b
 def _refuse_present(path: Path, request: Mapping[str, object], *, force: bool) -> None:
     """Refuse the path of another data set; an unfinished one by the same request goes on."""
     refuse_other_kind(path)
-    complete = recording_reader.is_complete(path)
+    complete = catalogue.is_complete(path)
     unfinished = any(path.glob("*.segment")) and not recording_writer.is_begun(path, request)
     if (complete or unfinished) and not force:
         state = "is there already" if complete else "is there, unfinished"
@@ -75,7 +75,7 @@ def _refuse_present(path: Path, request: Mapping[str, object], *, force: bool) -
 def refuse_other_kind(path: Path) -> None:
     """Refuse a name that a data set of the other layout has, flat or recorded games: only one would be found."""
     other = path.with_suffix(SUFFIX if path.suffix == ".hdf5" else ".hdf5")
-    if other.is_file() or recording_reader.is_recording(other):  # an empty folder is of a refused request
+    if other.is_file() or catalogue.is_recording(other):  # an empty folder is of a refused request
         raise UsageError(f"{other}: is there already; choose another --name")
 
 
@@ -100,7 +100,7 @@ def print_progress(recorder: Iterable[int], recipe: Recipe | RecordingRecipe, *,
 
 def is_done(path: Path, recipe: Recipe | RecordingRecipe, *, json: bool) -> bool:
     """Describe the data set at ``path`` if an equal recipe made it: its process may have been killed before that."""
-    if recording_reader.is_complete(path):
+    if catalogue.is_complete(path):
         recording_writer.drop_request(path)
         seal, metadata = checksums.seal_of(path / CONTENTS), recording_reader.metadata(path)
         size = sum(f.stat().st_size for f in path.iterdir() if not f.name.endswith(checksums.SUFFIX))
@@ -136,10 +136,10 @@ def answer_dataset(file: Written, steps: int, facts: Mapping[str, str | float], 
 def write_subset(source: str, steps: str, name: str, *, force: bool) -> None:
     """Write the first steps of a recording as a data set of its own."""
     check_own_name(name)
-    _, path = locations.resolve(source)
-    if not recording_reader.is_recording(path):
+    _, path = catalogue.resolve(source)
+    if not catalogue.is_recording(path):
         raise UsageError(f"{path}: is no recorded play; only of such sets subsets are taken")
-    target, count = locations.folder("own") / f"{name}{SUFFIX}", parse_count(steps)
+    target, count = catalogue.folder("own") / f"{name}{SUFFIX}", parse_count(steps)
     max_bytes = machine.available_memory()
     if target.resolve() == path.resolve():
         raise UsageError(f"{path}: cannot be a subset of itself; choose another --name")
@@ -155,7 +155,7 @@ def write_subset(source: str, steps: str, name: str, *, force: bool) -> None:
 
 def describe(path: Path, *, json: bool) -> None:
     """Describe a recording without decompressing a frame."""
-    sha256 = checksums.seal_of(data_file(path)).sha256 if recording_reader.is_complete(path) else None
+    sha256 = checksums.seal_of(data_file(path)).sha256 if catalogue.is_complete(path) else None
     facts = recording_summary(recording_reader.read_steps(path, max_bytes=machine.available_memory()))
     metadata, size = dataset_metadata(path), sum(file.stat().st_size for file in path.iterdir())
     lines = {
@@ -195,7 +195,7 @@ def convert(kind: str, paths: list[Path], name: str | None, task: str | None, wo
     check_own_name(name)
     if task is not None:
         suites.spec("atari", "dqn", task)  # raises for an unknown game
-    folder = locations.folder("own") / f"{name}{SUFFIX}"
+    folder = catalogue.folder("own") / f"{name}{SUFFIX}"
     refuse_other_kind(folder)
     if folder.is_dir() and any(folder.glob("play.*.segment")):
         raise UsageError(f"{folder}: is recorded play of one's own; choose another --name")

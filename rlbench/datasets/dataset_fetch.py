@@ -8,11 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from rlbench import disk, faults
-from rlbench.datasets import catalogue, checksums, download, locations, minari
+from rlbench.datasets import catalogue, checksums, download, minari
+from rlbench.datasets.catalogue import MINARI_DATA, MINARI_METADATA, Location
 from rlbench.datasets.download import DownloadProgress, part_of
 from rlbench.datasets.hdf5 import open_file
 from rlbench.datasets.loader import data_file, dataset_metadata, load_dataset
-from rlbench.datasets.locations import MINARI_DATA, MINARI_METADATA, Location
 from rlbench.errors import RefusedFile, UsageError
 
 
@@ -24,10 +24,10 @@ def download_dataset(name: str, *, patience: float = download.PATIENCE) -> Itera
         RefusedFile: the file is damaged, or not the file that was recorded on first use.
         ResourceExhausted: the server or the disk failed; the same call resumes.
     """
-    location = locations.locate(name)
+    location = catalogue.locate(name)
     if location.kind == "own":
         raise UsageError(f"{name}: own data sets are made, not downloaded: rlbench data generate {name}")
-    if locations.is_present(location):
+    if catalogue.is_present(location):
         with suppress(OSError):
             download.discard(location.path)  # of a process that was killed after the last byte
         return
@@ -37,7 +37,7 @@ def download_dataset(name: str, *, patience: float = download.PATIENCE) -> Itera
                 yield from _fetch(catalogue.d4rl_dataset(name).url, location.path, patience)
         return
     minari.download(name)
-    if not locations.is_present(location):
+    if not catalogue.is_present(location):
         raise RefusedFile(f"{location.path}: has no {MINARI_DATA}; only the storage format hdf5 is read")
     checksums.seal_of(data_file(location.path))
 
@@ -51,9 +51,9 @@ def import_dataset(path: Path, name: str, *, max_bytes: int | None = None) -> Lo
         UsageError: a data set of this name exists, or the name belongs to another layout.
         RefusedFile: the file cannot be read, or does not fit the D4RL set of this name.
     """
-    location = locations.locate(name)
+    location = catalogue.locate(name)
     files = (MINARI_DATA, MINARI_METADATA) if path.is_dir() else (Path(),)
-    if locations.is_present(location):
+    if catalogue.is_present(location):
         if all(_equal(path / inside, location.path / inside) for inside in files):
             checksums.seal_of(data_file(location.path))  # a process that was killed here has not written it
             return location

@@ -5,10 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from rlbench.datasets import catalogue, checksums, d4rl, hdf5, locations, minari, recording_reader
+from rlbench.datasets import catalogue, checksums, d4rl, hdf5, minari, recording_reader
+from rlbench.datasets.catalogue import CONTENTS, MINARI_DATA
 from rlbench.datasets.episodes import Dataset
-from rlbench.datasets.locations import MINARI_DATA
-from rlbench.datasets.recording_writer import CONTENTS
 from rlbench.errors import RefusedFile, UsageError
 
 
@@ -20,7 +19,7 @@ def load_dataset(path: Path, name: str | None = None, *, max_bytes: int | None =
     Raises:
         RefusedFile: it cannot be read, or it is not the D4RL set of that name.
     """
-    if recording_reader.is_recording(path):
+    if catalogue.is_recording(path):
         return recording_reader.read_recording(path, max_bytes=max_bytes)
     if (folder := _minari_folder(path)) is not None:
         return minari.read_minari(folder, max_bytes=max_bytes)
@@ -42,7 +41,7 @@ def steps(path: Path) -> int | None:
     Raises:
         RefusedFile: it is damaged.
     """
-    if recording_reader.is_recording(path):
+    if catalogue.is_recording(path):
         count = recording_reader.metadata(path).get("steps")
         return count if isinstance(count, int) else None
     if (folder := _minari_folder(path)) is not None:
@@ -56,7 +55,7 @@ def steps_here(name: str, file: Path | None = None) -> int | None:
     A file's head is read only when its bytes are those that were hashed: damage could end the process.
     """
     with suppress(UsageError, RefusedFile, OSError):  # which the run itself reports
-        path = locations.find(name, file)
+        path = catalogue.find(name, file)
         checksums.seal_of(data_file(path))
         return steps(path)
     return None
@@ -64,7 +63,7 @@ def steps_here(name: str, file: Path | None = None) -> int | None:
 
 def dataset_metadata(path: Path) -> dict[str, str]:
     """Metadata of a data set: D4RL's attributes, Minari's metadata, or the origin of recorded play."""
-    if recording_reader.is_recording(path):
+    if catalogue.is_recording(path):
         return {key: str(value) for key, value in recording_reader.metadata(path).items()}
     if (folder := _minari_folder(path)) is not None:
         fields = minari.minari_metadata(folder)._asdict()
@@ -93,8 +92,8 @@ def data_file(path: Path) -> Path:
     Raises:
         UsageError: the data set is unfinished recorded play, which has no such list.
     """
-    if recording_reader.is_recording(path):
-        if not recording_reader.is_complete(path):
+    if catalogue.is_recording(path):
+        if not catalogue.is_complete(path):
             raise UsageError(
                 f"{path}: is unfinished; make a data set of its steps with rlbench data subset, or record it again"
             )

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from rlbench import disk
 from rlbench.config.names import printable
 from rlbench.datasets import hdf5
+from rlbench.datasets.catalogue import MINARI_DATA, MINARI_METADATA
 from rlbench.datasets.episodes import Dataset, insert_final_rows
-from rlbench.datasets.locations import MINARI_DATA, MINARI_METADATA
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 
 _T = TypeVar("_T", str, int, float)

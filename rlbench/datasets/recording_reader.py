@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from rlbench.config.footprint import size_text
 from rlbench.datasets import recording_format, recording_writer
+from rlbench.datasets.catalogue import SUFFIX, is_complete
 from rlbench.datasets.episodes import Dataset
 from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Chunk, Frames, Steps
-from rlbench.datasets.recording_writer import CONTENTS, SUFFIX
 from rlbench.errors import RefusedFile, UsageError
 
 MAX_THREADS = 4  # zlib releases the interpreter; beyond this disk and memory are the limit
@@ -37,16 +37,6 @@ class ChunkOfSet(NamedTuple):
     number: int  # index of the chunk in its file
     track: tuple[str, int]  # source, and track of the source
     steps: Steps
-
-
-def is_recording(path: Path) -> bool:
-    """True if a folder is a set of recorded play, finished or not."""
-    return path.suffix == SUFFIX and path.is_dir() and (is_complete(path) or any(path.glob("*.segment")))
-
-
-def is_complete(path: Path) -> bool:
-    """True if the folder has the list of its files."""
-    return (path / CONTENTS).is_file()
 
 
 def read_recording(path: Path, steps: int | None = None, *, max_bytes: int | None = None) -> Dataset:

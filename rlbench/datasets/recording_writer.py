@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 
 from rlbench import disk, faults
 from rlbench.datasets import recording_format
+from rlbench.datasets.catalogue import CONTENTS
 from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Chunk, Frames, Steps
 from rlbench.errors import RefusedFile, UsageError
 
 SCHEMA_VERSION: Final = 1
-SUFFIX: Final = ".frames"
-CONTENTS: Final = "dataset.json"
 REQUEST: Final = "request.json"  # only while the set is unfinished: what is to be written
 ROWS: Final = 10_000  # of a file, about: the rows in memory, which are lost when the process is killed
 BYTES: Final = 2**28  # of the frames of a file, about

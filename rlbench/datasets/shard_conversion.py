@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from rlbench import disk, faults
-from rlbench.datasets import checksums, recording_format, recording_writer
+from rlbench.datasets import catalogue, checksums, recording_format, recording_writer
 from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.signals import end_with_parent
@@ -180,7 +180,7 @@ def _finish(folder: Path, metadata: dict[str, object]) -> None:
     keys = sorted({key for record in records for key in record.counts})
     counts = {key: sum(record.counts.get(key, 0) for record in records) for key in keys}
     names = ", ".join(record.file for record in records)
-    checksums.remove_seal(folder / recording_writer.CONTENTS)  # new shards change the set
+    checksums.remove_seal(folder / catalogue.CONTENTS)  # new shards change the set
     recording_writer.finish(folder, files, {**metadata, "files": len(records), "sources": names, **counts})
 
 

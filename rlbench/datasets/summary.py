@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.datasets import loader, recording_reader
+from rlbench.datasets import catalogue, loader, recording_reader
 from rlbench.datasets.episodes import Dataset, episodes
 from rlbench.datasets.recording_format import TERMINATED, TRUNCATED, Steps
 from rlbench.errors import RefusedFile
@@ -150,7 +150,7 @@ def dataset_return(path: Path, name: str | None = None, *, max_bytes: int | None
     """
     metadata = loader.dataset_metadata(path)
     expert = _number(path, EXPERT, metadata[EXPERT]) if EXPERT in metadata else None
-    if recording_reader.is_recording(path):
+    if catalogue.is_recording(path):
         returns = recording_summary(recording_reader.read_steps(path, max_bytes=max_bytes)).returns
         return DatasetReturn(None if returns is None else returns.mean, expert)
     if "return_mean" in metadata:  # own sets store it, without the episodes that were cut by the number of steps

@@ -15,7 +15,7 @@ import pytest
 
 from rlbench import checkpoint, generate, suites
 from rlbench.cli.app import main
-from rlbench.datasets import recording_reader, recording_writer
+from rlbench.datasets import catalogue, recording_reader, recording_writer
 from rlbench.records.store import read_record
 from tests.commands import json_of, run_command, stderr_of, stdout_of
 from tests.datasets.rl_unplugged_writer import episode, shard
@@ -97,7 +97,7 @@ def test_killed_recording_is_readable_up_to_its_last_file(run: Path, home: Path)
         while process.poll() is None and not (folder / "play.00001.segment").exists():
             sleep(0.02)
         process.send_signal(signal.SIGKILL)
-    assert not recording_reader.is_complete(folder)
+    assert not catalogue.is_complete(folder)
     assert "unfinished: what was written before it was broken off" in stdout_of("data show rlb-catch")
     assert "is unfinished" in stdout_of("data verify", 2)
     assert main(["data", "subset", "rlb-catch", "--steps", "15000", "--name", "rlb-half"]) == 0
@@ -156,7 +156,7 @@ def test_interrupted_subset_is_remade_with_force(run: Path, home: Path) -> None:
     assert main(command) == 0
     (home / "rlb-part.frames" / "dataset.json").unlink()
     assert "is there, unfinished; make it again with --force" in stderr_of(command)
-    assert main([*command, "--force"]) == 0 and recording_reader.is_complete(home / "rlb-part.frames")
+    assert main([*command, "--force"]) == 0 and catalogue.is_complete(home / "rlb-part.frames")
 
 
 def test_two_processes_do_not_write_one_set(run: Path, tmp_path: Path, home: Path) -> None:
@@ -173,7 +173,7 @@ def test_two_processes_do_not_write_one_set(run: Path, tmp_path: Path, home: Pat
         with mock.patch("fcntl.flock", side_effect=OSError(errno.ENOLCK, "No locks available")):
             assert f"{name}.frames: cannot be locked (No locks available); choose" in stderr_of(command)
         assert main(command) == 0
-    assert recording_reader.is_complete(home / "rlb-catch.frames")
+    assert catalogue.is_complete(home / "rlb-catch.frames")
 
 
 def test_shards_can_be_added_to_a_used_set(tmp_path: Path, home: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rlbench.datasets import catalogue, checksums, dataset_fetch, locations
+from rlbench.datasets import catalogue, checksums, dataset_fetch
 from rlbench.datasets.loader import load_dataset
 from rlbench.errors import RefusedFile, UnknownName, UsageError
 from rlbench.report.reference_table import dataset_scales
@@ -47,7 +47,7 @@ def test_d4rls_scale_has_a_random_policy_at_0_and_the_expert_at_100() -> None:
 
 def test_missing_set_message_names_locations_and_remedy(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as missing:
-        locations.find("halfcheetah-medium-v2")
+        catalogue.find("halfcheetah-medium-v2")
     message = str(missing.value)
     assert missing.value.exit_code == 2
     for part in (
@@ -75,7 +75,7 @@ def test_missing_set_message_names_locations_and_remedy(tmp_path: Path) -> None:
 )
 def test_every_kind_of_set_has_its_location(name: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        locations.find(name)
+        catalogue.find(name)
 
 
 @pytest.mark.parametrize(
@@ -83,21 +83,21 @@ def test_every_kind_of_set_has_its_location(name: str, says: str) -> None:
 )
 def test_other_names_are_refused(name: str) -> None:
     with pytest.raises(UnknownName):
-        locations.locate(name)
+        catalogue.locate(name)
 
 
 def test_a_given_path_comes_first(tmp_path: Path) -> None:
     here = tmp_path / "mine.hdf5"
     with pytest.raises(UsageError, match=r"--dataset .*mine\.hdf5: no such file"):
-        locations.find("hopper-medium-v2", here)
+        catalogue.find("hopper-medium-v2", here)
     here.touch()
-    assert locations.find("hopper-medium-v2", here) == here
+    assert catalogue.find("hopper-medium-v2", here) == here
 
 
 def test_the_folder_is_the_variables_or_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert locations.locate("hopper-medium-v2").path.parent == tmp_path / ".d4rl/datasets"
+    assert catalogue.locate("hopper-medium-v2").path.parent == tmp_path / ".d4rl/datasets"
     monkeypatch.setenv("D4RL_DATASET_DIR", str(tmp_path / "other"))
-    assert locations.locate("hopper-medium-v2").path.parent == tmp_path / "other"
+    assert catalogue.locate("hopper-medium-v2").path.parent == tmp_path / "other"
 
 
 def test_sets_are_imported_listed_and_found(
@@ -111,11 +111,11 @@ def test_sets_are_imported_listed_and_found(
     one = np.zeros((1, 1))
     episode = {"observations": np.zeros((2, 2)), "actions": one, "rewards": one[0], "terminations": one[0]}
     dataset_fetch.import_dataset(write_minari([{**episode, "truncations": np.ones(1)}]), "toy/walk/medium-v0")
-    assert [(location.name, location.kind) for location in locations.list_local()] == [
+    assert [(location.name, location.kind) for location in catalogue.list_local()] == [
         ("rlb-mine", "own"),
         ("toy/walk/medium-v0", "minari"),
     ]
-    assert load_dataset(locations.find("toy/walk/medium-v0")).final.tolist() == [False, True]
+    assert load_dataset(catalogue.find("toy/walk/medium-v0")).final.tolist() == [False, True]
     assert dataset_fetch.import_dataset(source, "rlb-mine") == there
     other = tmp_path / "other.hdf5"
     other.write_bytes(source.read_bytes() + b"more")
@@ -128,7 +128,7 @@ def test_sets_are_imported_listed_and_found(
 def test_other_file_cannot_take_a_d4rl_name(columns: Columns, write_flat: Callable[..., Path]) -> None:
     with pytest.raises(RefusedFile, match="observations: 3 numbers a step, hopper-medium-v2 has 11"):
         dataset_fetch.import_dataset(write_flat(columns), "hopper-medium-v2")
-    assert locations.list_local() == []
+    assert catalogue.list_local() == []
 
 
 def test_a_file_is_recorded_on_first_use_and_a_change_is_noticed(tmp_path: Path) -> None:
@@ -198,12 +198,12 @@ def test_checksum_of_a_partial_file_is_not_stored(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_is_known_by_its_name(tmp_path: Path, path: str, name: str, *, is_named: bool) -> None:
-    assert locations.has_name(tmp_path / path, name) is is_named
+    assert catalogue.has_name(tmp_path / path, name) is is_named
 
 
 def test_unknown_folder_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="neither a folder of Minari's nor recorded play"):
-        locations.find("hopper-medium-v2", tmp_path)
+        catalogue.find("hopper-medium-v2", tmp_path)
 
 
 def test_folder_of_generated_sets_follows_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,5 +214,5 @@ def test_folder_of_generated_sets_follows_its_variable(tmp_path: Path, monkeypat
         ("~/sets", home / "sets"),  # as it comes out of a file that no shell has read
     ):
         monkeypatch.setenv("RLBENCH_DATASETS", value)
-        assert locations.folder("own") == due
-        assert locations.locate("rlb-x").path == due / "rlb-x.hdf5"
+        assert catalogue.folder("own") == due
+        assert catalogue.locate("rlb-x").path == due / "rlb-x.hdf5"

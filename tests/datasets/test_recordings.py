@@ -15,7 +15,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from rlbench.datasets import loader, locations, recording_format, recording_reader, recording_writer
+from rlbench.datasets import catalogue, loader, recording_format, recording_reader, recording_writer
 from rlbench.datasets.episodes import Dataset
 from rlbench.datasets.recording_writer import RecordingWriter, last, step
 from rlbench.errors import RefusedFile, RlbenchError, UsageError
@@ -109,7 +109,7 @@ def test_set_without_its_last_files_is_readable_up_to_there(tracks: list[list[Ep
         write(folder, tracks, rows=rows)
         whole = recording_reader.read_recording(folder)
         (folder / "dataset.json").unlink()
-        assert recording_reader.metadata(folder) == {"state": "unfinished"} and not recording_reader.is_complete(folder)
+        assert recording_reader.metadata(folder) == {"state": "unfinished"} and not catalogue.is_complete(folder)
         with pytest.raises(UsageError, match="is unfinished; make a data set of its steps with rlbench data subset"):
             loader.data_file(folder)
         files = sorted(folder.glob("*.segment"))
@@ -194,10 +194,10 @@ def test_sets_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
     folder = tmp_path / "rlb-toy.frames"
     with pytest.raises(UsageError, match="rlb-toy: not in"):
-        locations.resolve("rlb-toy")
+        catalogue.resolve("rlb-toy")
     write(folder, [[(5, True)]])
-    assert locations.resolve("rlb-toy") == ("rlb-toy", folder) and locations.resolve(str(folder)) == (None, folder)
-    assert locations.Location("rlb-toy", "own", folder) in locations.list_local()
+    assert catalogue.resolve("rlb-toy") == ("rlb-toy", folder) and catalogue.resolve(str(folder)) == (None, folder)
+    assert catalogue.Location("rlb-toy", "own", folder) in catalogue.list_local()
     assert len(loader.load_dataset(folder, "rlb-toy").obs) == 6 and loader.dataset_metadata(folder) == {"task": "Toy"}
     assert loader.data_file(folder) == folder / "dataset.json"
 

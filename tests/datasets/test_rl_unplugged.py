@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import crc32c as other_crc32c
 
-from rlbench.datasets import recording_reader, recording_writer, rl_unplugged, shard_conversion
+from rlbench.datasets import catalogue, recording_reader, recording_writer, rl_unplugged, shard_conversion
 from rlbench.datasets.episodes import Dataset
 from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.datasets.rl_unplugged import Shard
@@ -53,7 +53,7 @@ def test_checksum_is_crc32c(data: bytes) -> None:
         | st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5),
     )
 )
-def test_any_example_is_parsed_as_protobuf_wrote_it(features: dict[str, object]) -> None:
+def test_any_example_is_parsed(features: dict[str, object]) -> None:
     assert example(rl_unplugged_writer.example(features)) == features
 
 
@@ -262,7 +262,7 @@ def test_interrupted_import_resumes_to_the_same_bytes(tmp_path: Path) -> None:
         if result.path == paths[1]:
             break
     (broken / "run_1-00002-of-00100.00000.segment").write_bytes(b"half a file")
-    assert not recording_reader.is_complete(broken)
+    assert not catalogue.is_complete(broken)
     assert brought(broken, *paths) == [True, True, False]
     assert contents(whole) == contents(broken)
 

@@ -13,7 +13,7 @@ from rlbench import suites
 from rlbench.cli.app import app
 from rlbench.cli.help_texts import EXAMPLES, examples
 from rlbench.cli.resolve import settings_from_environment
-from rlbench.datasets import catalogue, locations, recipes
+from rlbench.datasets import catalogue, recipes
 from rlbench.errors import RlbenchError
 from tests.laws.option_tests import command_words
 from tests.laws.source import ROOT
@@ -119,7 +119,7 @@ def _matches(suite: str, glob: str) -> bool:
 def unknown_sets(values: dict[str, object]) -> Iterator[str]:
     """Names of data sets that are neither recipes, nor D4RL's, nor of Minari's form."""
     for name in (str(values.get("name", "")), *_listed(values.get("names"))):
-        is_known = name in recipes.RECIPES or name in catalogue.d4rl() or locations.MINARI_NAME.fullmatch(name)
+        is_known = name in recipes.RECIPES or name in catalogue.d4rl() or catalogue.MINARI_NAME.fullmatch(name)
         if name not in {"", "None"} and not is_known:
             yield name
 

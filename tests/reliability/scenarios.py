@@ -17,6 +17,7 @@ import numpy as np
 from rlbench import checkpoint, disk
 from rlbench.cli.app import main
 from rlbench.datasets import (
+    catalogue,
     checksums,
     d4rl,
     dataset_fetch,
@@ -127,7 +128,7 @@ def set_ending(folder: Path) -> object:
 
 
 def play(words: list[str]) -> int:
-    folder = Path(words[0]) / f"{SET}{recording_writer.SUFFIX}"
+    folder = Path(words[0]) / f"{SET}{catalogue.SUFFIX}"
     recording_writer.clear(folder)
     writer = recording_writer.RecordingWriter(folder, rows=8)
     for number in range(20):
@@ -143,11 +144,11 @@ def play(words: list[str]) -> int:
 
 def old_recording(folder: Path, golden: Path) -> None:
     play([str(folder)])
-    (folder / f"{SET}{recording_writer.SUFFIX}" / "play.00009.segment").write_bytes(b"of an earlier set")
+    (folder / f"{SET}{catalogue.SUFFIX}" / "play.00009.segment").write_bytes(b"of an earlier set")
 
 
 def recording_ending(folder: Path) -> object:
-    place = folder / f"{SET}{recording_writer.SUFFIX}"
+    place = folder / f"{SET}{catalogue.SUFFIX}"
     recording_reader.verify_recording(place)
     return {path.name: sha256(path.read_bytes()).hexdigest() for path in place.iterdir()}
 
@@ -167,7 +168,7 @@ def convert(path: Path, writer: recording_writer.RecordingWriter) -> dict[str, i
 def import_shards(words: list[str]) -> int:
     files = sorted(Path(words[0]).glob("*.txt"))
     for _ in shard_conversion.convert_shards(
-        files, Path(words[0]) / f"{SET}{recording_writer.SUFFIX}", convert, workers=1, origin="texts"
+        files, Path(words[0]) / f"{SET}{catalogue.SUFFIX}", convert, workers=1, origin="texts"
     ):
         pass
     return 0
@@ -176,7 +177,7 @@ def import_shards(words: list[str]) -> int:
 def texts(folder: Path, golden: Path) -> None:
     for name in ("a", "bad", "c"):
         (folder / f"{name}.txt").write_text(f"shard {name}")
-    place = folder / f"{SET}{recording_writer.SUFFIX}"
+    place = folder / f"{SET}{catalogue.SUFFIX}"
     place.mkdir()
     (place / "a_txt.00007.segment").write_text("of an attempt that was broken off")
 

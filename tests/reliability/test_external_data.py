@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rlbench.datasets import loader
-from rlbench.datasets.locations import MINARI_DATA, MINARI_METADATA
+from rlbench.datasets.catalogue import MINARI_DATA, MINARI_METADATA
 from rlbench.errors import RefusedFile
 from tests.commands import refusal_of
 from tests.reliability.test_hostile_inputs import memory

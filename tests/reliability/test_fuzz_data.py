@@ -21,6 +21,7 @@ import torch
 from hypothesis import strategies as st
 
 from rlbench.datasets import (
+    catalogue,
     checksums,
     minari,
     policies,
@@ -113,7 +114,7 @@ def check_recording(example: object) -> None:
         shutil.copytree(RECORDING, folder)
         (folder / name).write_bytes(raw)
         if name.endswith(".segment"):
-            (folder / recording_writer.CONTENTS).write_bytes(
+            (folder / catalogue.CONTENTS).write_bytes(
                 recording_writer.seal_set({"segments": {name: recording_format.digest_name(raw)}, "told": {}})
             )
         run_command(f"data show {folder} --json")
@@ -232,8 +233,8 @@ def segment_bytes() -> st.SearchStrategy[tuple[str, bytes]]:
 
 
 def set_contents() -> st.SearchStrategy[tuple[str, bytes]]:
-    document = json.loads((RECORDING / recording_writer.CONTENTS).read_text())
-    return st.tuples(st.sampled_from([recording_writer.CONTENTS, "x.done.json"]), changes(document).map(contents))
+    document = json.loads((RECORDING / catalogue.CONTENTS).read_text())
+    return st.tuples(st.sampled_from([catalogue.CONTENTS, "x.done.json"]), changes(document).map(contents))
 
 
 FUZZED = {

@@ -18,7 +18,7 @@ import torch
 
 from rlbench import checkpoint, suites
 from rlbench.config.run import Spec
-from rlbench.datasets import recording_format, recording_writer
+from rlbench.datasets import catalogue, recording_format, recording_writer
 from rlbench.records.manifest import sha256_of
 from rlbench.records.store import folder_of
 from tests.commands import refusal_of, run_command
@@ -120,7 +120,7 @@ def recording(raw: bytes, name: str = "play.00000.segment", verb: str = "verify"
     folder.mkdir()
     (folder / name).write_bytes(raw)
     contents = {"segments": {name: recording_format.digest_name(raw)}, "told": {}}
-    (folder / recording_writer.CONTENTS).write_bytes(recording_writer.seal_set(contents))
+    (folder / catalogue.CONTENTS).write_bytes(recording_writer.seal_set(contents))
     return ["data", verb, str(folder)]
 
 

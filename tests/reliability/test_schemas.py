@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rlbench import checkpoint
-from rlbench.datasets import checksums, loader, policies, recording_reader, recording_writer
+from rlbench.datasets import catalogue, checksums, loader, policies, recording_reader, recording_writer
 from rlbench.errors import RefusedFile
 from rlbench.records import files, store
 from rlbench.report import baseline, runs
@@ -87,7 +87,7 @@ def test_data_policies_and_checkpoints_are_read(corpus: Path) -> None:
 
 def newer(path: Path, version: int) -> None:
     """The file as a later version would write it: sealed, and of a higher number."""
-    if path.name == recording_writer.CONTENTS:
+    if path.name == catalogue.CONTENTS:
         head = json.loads(path.read_text())
         path.write_bytes(
             recording_writer.seal_set({k: v for k, v in head.items() if k != "sha256"} | {"schema_version": version})
