@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +21,7 @@ from rlbench.report.reference_table import ReferenceScore, cell_of, scale_of
 from rlbench.suites.plugins import import_package
 
 if TYPE_CHECKING:
-    from rlbench.collectors.evaluate import Evaluation
+    from rlbench.datasets.sb3_import import SB3Policy
 
 COPIES: Final = 4  # of a file's bytes in memory: read, sent, parsed, and ready to compute
 NO_REFERENCE: Final = "no reference; name the algorithm with --algo"
@@ -48,15 +48,20 @@ def evaluate_policy(
         UsageError: an option is missing, or the algorithm does not play the task.
         RefusedFile: the file holds no such policy, or one that does not suit the task.
     """
+    from rlbench.datasets.sb3_import import read_policy
+
     if form is None or task is None:
         raise UsageError("--policy: name format and task too: rlbench eval --policy FILE --format FORMAT SUITE TASK")
-    with (
-        redirect_stdout(sys.stderr),  # environments may print
-        _open_policy(file, form, suite, task, algorithm, package, episodes, seed) as (spec, evaluation, obstacle),
-    ):
-        for _ in evaluation:
-            pass
-        returns = evaluation.result().returns[:episodes]
+    with redirect_stdout(sys.stderr):  # packages and environments may print
+        installed = import_package(package) if package else None
+        policy = read_policy(file) if form == "sb3" else None
+        able = [name for name in suites.algorithms(suite) if suites.has_cell(suite, name, task)]
+        name = algorithm or (policy.algorithm if policy is not None else next(iter(able), ""))
+        spec = suites.spec(suite, name, task, package=installed)
+        returns = _play(file, form, policy, spec, episodes, seed)
+    obstacle = "" if name in {algorithm, policy and policy.algorithm} else NO_REFERENCE
+    if policy is not None and policy.normalized:
+        obstacle = WITHOUT_STATISTICS
     key = cell_of(spec)
     reference = None if obstacle else primary_references(spec.suite).get(key)
     if reference is not None and reference.estimator.startswith("normalized") and (scale := scale_of(key)) is not None:
@@ -143,36 +148,24 @@ def check_evaluation_memory(spec: Spec, model: int = 0) -> None:
         raise DoesNotFit(f"{envs}, {size_text(free)} are free; give fewer --episodes")
 
 
-@contextmanager
-def _open_policy(
-    file: Path,
-    form: str,
-    suite: str,
-    task: str,
-    algorithm: str | None,
-    package: str | None,
-    episodes: int | None,
-    seed: int,
-) -> Iterator[tuple[Spec, Evaluation, str]]:
-    """Read the policy and open its episodes; the text says why no reference can be compared, if so."""
+def _play(
+    file: Path, form: str, policy: SB3Policy | None, spec: Spec, episodes: int | None, seed: int
+) -> tuple[float, ...]:
+    """Returns of the episodes of a ``policy``, or of the model in a process of its own."""
     from rlbench.assembly.environments import describe
     from rlbench.assembly.foreign_policy import foreign_evaluation, model_actor, sb3_actor
-    from rlbench.datasets.sb3_import import read_policy
     from rlbench.seeds import Seeds
 
-    installed = import_package(package) if package else None
-    policy = read_policy(file) if form == "sb3" else None
-    able = [name for name in suites.algorithms(suite) if suites.has_cell(suite, name, task)]
-    name = algorithm or (policy.algorithm if policy is not None else next(iter(able), ""))
-    spec = suites.spec(suite, name, task, package=installed)
     shared, seeds = with_episodes(spec, episodes), Seeds(seed).child("eval")
     bytes_read = file.stat().st_size if file.is_file() else 0
     check_evaluation_memory(shared, COPIES * bytes_read + (0 if policy else EVAL_WORKER))
     info = describe(spec)
-    obstacle = "" if name in {algorithm, policy and policy.algorithm} else NO_REFERENCE
-    if policy is not None:
-        obstacle = WITHOUT_STATISTICS if policy.normalized else obstacle
-        yield spec, foreign_evaluation(shared, sb3_actor(file, policy, info), info, seeds), obstacle
-    else:
-        with model_actor(file, "onnx" if form == "onnx" else "torchscript", info) as actor:
-            yield spec, foreign_evaluation(shared, actor, info, seeds), obstacle
+    with (
+        nullcontext(sb3_actor(file, policy, info))
+        if policy
+        else model_actor(file, "onnx" if form == "onnx" else "torchscript", info)
+    ) as actor:
+        evaluation = foreign_evaluation(shared, actor, info, seeds)
+        for _ in evaluation:
+            pass
+        return evaluation.result().returns[:episodes]
