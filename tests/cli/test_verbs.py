@@ -9,7 +9,6 @@ import pytest
 
 from rlbench import suites
 from rlbench.cli.status import duration
-from rlbench.report.reference_table import DATA
 from tests.commands import HEARING, json_of, line_of_refusal, run_command, stderr_of, stdout_of
 from tests.conftest import Patch, RecordRun
 from tests.forging import locked
@@ -182,15 +181,3 @@ def test_status_watches_until_it_is_interrupted(record_run: RecordRun, tmp_path:
 )
 def test_durations_are_formatted(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text
-
-
-def test_the_schema_of_run_fits_what_run_prints() -> None:
-    schema = json.loads((DATA / "schema" / "run.json").read_text(encoding="utf-8"))
-    content = json_of("run toy dqn --task Catch --smoke --steps 200 --quiet --json")
-    assert set(content) == set(schema["required"])
-    assert content["schema_version"] == schema["properties"]["schema_version"]["const"]
-    row, run_schema = content["runs"][0], schema["$defs"]["run"]
-    assert set(row) == set(run_schema["required"]) == set(run_schema["properties"])
-    assert row["status"] in run_schema["properties"]["status"]["enum"]
-    assert row["documented"] is None
-    assert json_of("table toy --json")["cells"][0]["verdict"] == "NOT RUN"

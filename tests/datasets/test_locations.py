@@ -94,12 +94,6 @@ def test_a_given_path_comes_first(tmp_path: Path) -> None:
     assert catalogue.find("hopper-medium-v2", here) == here
 
 
-def test_the_folder_is_the_variables_or_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert catalogue.locate("hopper-medium-v2").path.parent == tmp_path / ".d4rl/datasets"
-    monkeypatch.setenv("D4RL_DATASET_DIR", str(tmp_path / "other"))
-    assert catalogue.locate("hopper-medium-v2").path.parent == tmp_path / "other"
-
-
 def test_sets_are_imported_listed_and_found(
     tmp_path: Path, columns: Columns, write_flat: Callable[..., Path], write_minari: Callable[..., Path]
 ) -> None:
@@ -206,13 +200,18 @@ def test_unknown_folder_is_refused_by_name(tmp_path: Path) -> None:
         catalogue.find("hopper-medium-v2", tmp_path)
 
 
-def test_folder_of_generated_sets_follows_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("variable", "name", "kind", "below", "file"),
+    [
+        ("D4RL_DATASET_DIR", "hopper-medium-v2", "d4rl", ".d4rl/datasets", "hopper_medium-v2.hdf5"),
+        ("MINARI_DATASETS_PATH", "a/b-v0", "minari", ".minari/datasets", "a/b-v0"),
+        ("RLBENCH_DATASETS", "rlb-x", "own", ".rlbench/datasets", "rlb-x.hdf5"),
+    ],
+)
+def test_folder_of_a_kind_is_the_variables_or_in_the_home(
+    variable: str, name: str, kind: catalogue.Kind, below: str, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = Path.home()
-    for value, due in (
-        (str(tmp_path), tmp_path),
-        ("", home / ".rlbench" / "datasets"),
-        ("~/sets", home / "sets"),  # as it comes out of a file that no shell has read
-    ):
-        monkeypatch.setenv("RLBENCH_DATASETS", value)
-        assert catalogue.folder("own") == due
-        assert catalogue.locate("rlb-x").path == due / "rlb-x.hdf5"
+    for value, folder in {"": below, str(home / "other"): "other", "~/sets": "sets"}.items():  # ~: no shell has read it
+        monkeypatch.setenv(variable, value)
+        assert (catalogue.folder(kind), catalogue.locate(name).path) == (home / folder, home / folder / file)

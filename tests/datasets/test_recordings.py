@@ -1,12 +1,6 @@
 """Recorded play on disk: complete or interrupted recordings are read, and damage is refused by name."""
 
-import os
-import signal
-import subprocess
-import sys
-import textwrap
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -215,31 +209,6 @@ def test_transition_begun_at_an_interruption_is_left_out(tmp_path: Path) -> None
     data = recording_reader.read_recording(tmp_path / "x.frames")
     assert "".join("f" if final else "s" for final in data.final) == "sfsfsfsffsf"
     assert data.terminated.nonzero()[0].tolist() == [0, 2, 6, 9] and data.truncated.nonzero()[0].tolist() == [4]
-
-
-def test_killed_process_leaves_its_written_files(tmp_path: Path) -> None:
-    folder = tmp_path / "x.frames"
-    script = f"""
-    import sys
-    from itertools import count
-    from pathlib import Path
-    import numpy as np
-    from rlbench.datasets.recording_writer import RecordingWriter, step
-    writer = RecordingWriter(Path({str(folder)!r}), rows=50)
-    for n in count():
-        frame = np.full((84, 84), n % 251, np.uint8)
-        writer.add(step(n % 3, frame, n % 7, float(n), terminated=False, truncated=False))
-        if n == 200:
-            print("going", flush=True)
-    """
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None and process.stdout.readline() == b"going\n"
-        os.kill(process.pid, signal.SIGKILL)
-    data = recording_reader.read_recording(folder)
-    assert (~data.final).sum() >= 200 - 3 and data.truncated.sum() == data.final.sum() == 3
-    starts = [0, *(np.flatnonzero(data.final) + 1).tolist()]
-    for track, (start, stop) in enumerate(pairwise(starts)):
-        np.testing.assert_array_equal(data.obs[start:stop, 0, 0], (track + 3 * np.arange(stop - start)) % 251)
 
 
 def test_file_of_a_newer_set_is_refused(tmp_path: Path) -> None:
