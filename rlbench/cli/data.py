@@ -77,8 +77,7 @@ def show_dataset(
     seal = checksums.verify(data_file(path))  # before HDF5 opens it: damage could end the process
     facts = summary(_read(path, dataset_name), next_observations=has_next_observations(path))
     metadata = dataset_metadata(path)
-    has_score = dataset_name and catalogue.has_normalized_score(dataset_name)
-    score = catalogue.normalize(facts.returns.mean, dataset_name) if dataset_name and has_score else None
+    score = catalogue.normalize(facts.returns.mean, dataset_name)
     document = {
         "schema_version": 2,
         "name": dataset_name,

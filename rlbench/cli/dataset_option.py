@@ -101,7 +101,7 @@ def _rows(globs: tuple[str, ...]) -> None:
 
     for name in globs:
         if name in catalogue.d4rl() and name not in suites.tasks("offline"):
-            world = catalogue.d4rl_dataset(name).env_id
+            world = catalogue.d4rl()[name].env_id
             use = (
                 f"learn from it with --task {world} --dataset {name}"
                 if world

@@ -65,32 +65,12 @@ def d4rl() -> dict[str, D4RLDataset]:
     return {entry.name: entry for entry in entries}
 
 
-def d4rl_dataset(name: str) -> D4RLDataset:
-    """Return D4RL's data set of a name.
-
-    Raises:
-        UnknownName: D4RL has none of this name; the message suggests one.
-    """
-    if name not in d4rl():
-        raise UnknownName("data set", name, d4rl())
-    return d4rl()[name]
-
-
-def normalize(score: float, name: str) -> float:
-    """D4RL's normalized score: 0 for a random policy, 100 for an expert.
-
-    Raises:
-        UsageError: D4RL has no reference scores for this data set.
-    """
-    entry = d4rl_dataset(name)
-    if entry.low is None or entry.high is None:
-        raise UsageError(f"{name}: D4RL has no reference score for it; report the raw score")
+def normalize(score: float, name: str | None) -> float | None:
+    """D4RL's normalized score: 0 for a random policy, 100 for an expert; None where it has no reference scores."""
+    entry = d4rl().get(name or "")
+    if entry is None or entry.low is None or entry.high is None:
+        return None
     return 100 * (score - entry.low) / (entry.high - entry.low)
-
-
-def has_normalized_score(name: str) -> bool:
-    """True if D4RL has reference scores for a data set."""
-    return name in d4rl() and None not in {d4rl_dataset(name).low, d4rl_dataset(name).high}
 
 
 Kind: TypeAlias = Literal["d4rl", "minari", "own"]
@@ -127,7 +107,7 @@ def locate(name: str) -> Location:
         UnknownName: the name is neither D4RL's, nor of Minari's form (``mujoco/hopper/medium-v0``) or ours (``rlb-…``).
     """
     if name in d4rl():
-        return Location(name, "d4rl", folder("d4rl") / d4rl_dataset(name).file)
+        return Location(name, "d4rl", folder("d4rl") / d4rl()[name].file)
     if MINARI_NAME.fullmatch(name):
         return Location(name, "minari", folder("minari") / name)
     if OWN_NAME.fullmatch(name):
@@ -219,7 +199,7 @@ def _remedy(location: Location) -> str:
     fetch = f"rlbench data download {location.name}"
     if location.kind == "minari":
         return f"download it: {fetch} (of unknown size)"
-    entry = d4rl_dataset(location.name)
+    entry = d4rl()[location.name]
     remedies = [entry.url, _size(entry), f"or give --dataset PATH, or set D4RL_DATASET_DIR; download it: {fetch}"]
     if entry.standin:
         remedies.append(f"or make a stand-in, not D4RL's data: {entry.standin}")

@@ -34,7 +34,7 @@ def download_dataset(name: str, *, patience: float = download.PATIENCE) -> Itera
     if location.kind == "d4rl":
         with download.locked_download(location.path):
             if not location.path.is_file():  # the process that held the lock may have completed it
-                yield from _fetch(catalogue.d4rl_dataset(name).url, location.path, patience)
+                yield from _fetch(catalogue.d4rl()[name].url, location.path, patience)
         return
     minari.download(name)
     if not catalogue.is_present(location):

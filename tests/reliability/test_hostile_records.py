@@ -326,7 +326,7 @@ def test_memory_is_estimated_from_the_rows_of_the_given_file(tmp_path: Path, mon
     spec = resolve("offline", "il", "hopper-medium-v2").spec
     for steps in (None, 300):
         if steps is not None:
-            write(tmp_path / catalogue.d4rl_dataset("hopper-medium-v2").file, steps=steps)
+            write(tmp_path / catalogue.d4rl()["hopper-medium-v2"].file, steps=steps)
         rows = remaining_runs("offline", Sources(tmp_path))
         assert {
             json_of("show offline il hopper-medium-v2 --json")["memory"]["total"],
