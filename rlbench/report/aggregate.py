@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.records.types import Estimator
 from rlbench.report.estimate import seed_scores
 from rlbench.report.reference_scores import primary_references
-from rlbench.report.reference_table import CellKey, Scale, in_points, scale_of
+from rlbench.report.reference_table import CellKey, Scale, estimator_of, in_points, scale_of
 
 if TYPE_CHECKING:
     from rlbench.report.run_index import Runs
@@ -130,13 +129,12 @@ def _mann_whitney_u(ours: Array, theirs: Array) -> float:
 
 
 def scores_of(key: CellKey, runs: Runs, *, cut: bool = True) -> list[float]:
-    """A cell's finished runs by its reference's estimator, in raw points; failed ones at the random policy's score.
+    """A cell's finished runs by its estimator, in raw points; failed ones at the random policy's score.
 
     Evaluations beyond the reference's steps do not count, unless the runs are not ``cut`` at those.
     """
     reference = primary_references(key.suite).get(key)
-    estimator: Estimator = reference.estimator if reference else "best-of-run"
-    scale = scale_of(key)
+    estimator, scale = estimator_of(key, reference), scale_of(key)
     scores = seed_scores(runs.complete, estimator, limit=reference.limit if reference and cut else None, scale=scale)
     if reference is not None:
         scores = [in_points(replace(reference, score=score), scale) for score in scores]

@@ -38,7 +38,7 @@ from rlbench.report.reference_scores import (
     resolution,
     threshold,
 )
-from rlbench.report.reference_table import OPTIMUM, CellKey, ReferenceScore, Scale, on_scale, scale_of
+from rlbench.report.reference_table import OPTIMUM, CellKey, ReferenceScore, Scale, estimator_of, on_scale, scale_of
 from rlbench.report.run_index import Runs, counts_by_setting, gather, imported_remarks, select_last_look, with_imported
 from rlbench.report.runs import UNKNOWN, DatasetReturns, Run, dataset_returns, recorded_returns, remarks
 from rlbench.report.verdict import (
@@ -148,8 +148,7 @@ def _verdict(verdict: Verdict | None, runs: Runs) -> Verdict:
 
 def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share: float | None) -> Cell:
     """A cell before the other cells of its suite are tested, without verdict and note."""
-    scale, limit = scale_of(key), reference.limit if reference else None
-    estimator: Estimator = reference.estimator if reference else "final" if key.suite == "offline" else "best-of-run"
+    scale, limit, estimator = scale_of(key), reference.limit if reference else None, estimator_of(key, reference)
     scored_runs = runs.complete or ([] if runs.failed else runs.short or runs.other_protocol)
     scores = seed_scores(scored_runs, estimator, limit=limit, scale=scale)
     failed_scores = [_floor_score(scores, estimator, runs, scale)] * len(runs.failed)

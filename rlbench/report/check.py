@@ -119,8 +119,10 @@ def against_baseline(
     findings: list[Finding] = []
     for key, runs in sorted(everything.items()):
         findings += _run_findings(key, runs, (*runs.failed, *runs.variants, *runs.other_data, *runs.versions))
-        if key not in entries and runs.complete:
-            findings.append(_finding(key, "score", "NEW", "not in the baseline"))
+        if key not in entries and (runs.complete or runs.unfinished):
+            unfinished = f"; {count_text(len(runs.unfinished), 'run')} incomplete" if runs.unfinished else ""
+            word = "PARTIAL" if unfinished else "NEW"
+            findings.append(_finding(key, "score", word, f"not in the baseline{unfinished}"))
     findings += _score_findings(pairs, everything, alpha=alpha, margin=margin)
     findings += [finding for entry, runs in pairs for finding in _speed_findings(entry, runs)]
     suite_scores = [

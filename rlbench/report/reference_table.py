@@ -227,6 +227,11 @@ def cell_name(key: CellKey) -> str:
     return f"{key.suite}/{key.algorithm}/{task_name(key)}"
 
 
+def estimator_of(key: CellKey, reference: ReferenceScore | None) -> Estimator:
+    """The estimator of a cell's scores; one without a reference has the estimator of its suite."""
+    return reference.estimator if reference else "final" if key.suite == "offline" else "best-of-run"
+
+
 def on_scale(scale: Scale | None, estimator: str) -> float | None:
     """The random policy's score on the estimator's scale."""
     if scale is None:

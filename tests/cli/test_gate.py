@@ -103,6 +103,8 @@ def test_runs_of_another_kind_are_not_compared_with_a_baseline(
     assert f"{word} " in stdout_of(f"check toy --baseline {saved} --strict", 4)
     record_run([0.0, 1.0])  # of a suite that the baseline does not have
     assert "1 NEW" in stdout_of(f"check atari --baseline {saved} --strict", 4)
+    record_run([0.0, -1.0], seed=1, status="interrupted")  # another seed of it, which may be bad
+    assert "not in the baseline; 1 run incomplete" in stdout_of(f"check atari --baseline {saved} --strict", 4)
 
 
 def test_margin_is_the_smallest_drop_that_alarms(record_run: RecordRun, saved: Path) -> None:
