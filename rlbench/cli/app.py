@@ -19,20 +19,24 @@ from typing import Annotated, Final, TypeAlias
 import typer
 
 from rlbench import __version__
+from rlbench.cli.baseline import baseline
+from rlbench.cli.check import check
 from rlbench.cli.completion import mistyped
 from rlbench.cli.data import data
 from rlbench.cli.doctor import doctor
 from rlbench.cli.eval import evaluate
-from rlbench.cli.exchange import export, import_curves
-from rlbench.cli.gate import baseline, check
+from rlbench.cli.export import export
 from rlbench.cli.help_texts import TYPICAL, PanelCommand, command_group, examples
+from rlbench.cli.import_curves import import_curves
+from rlbench.cli.list import listing
 from rlbench.cli.options import option
 from rlbench.cli.output import escaped, print_error, print_text, stdout_for_results, tolerate_narrow_encodings
 from rlbench.cli.plan import plan
-from rlbench.cli.results import compare, plot, report, table
+from rlbench.cli.report import plot, report
 from rlbench.cli.run import run
-from rlbench.cli.show import listing, show
+from rlbench.cli.show import show
 from rlbench.cli.status import status
+from rlbench.cli.table import compare, table
 from rlbench.cli.verify import verify
 from rlbench.config.names import printable
 from rlbench.errors import Interrupted, ResourceExhausted, RlbenchError, UsageError

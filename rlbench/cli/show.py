@@ -1,10 +1,9 @@
-"""``rlbench list``: names that other verbs take; ``rlbench show``: every setting of a run, its source and meaning."""
+"""``rlbench show``: every setting of a run, the source of its value, and its meaning."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from rlbench.cli import completion
 from rlbench.cli.options import (
@@ -12,8 +11,6 @@ from rlbench.cli.options import (
     Config,
     Import,
     Json,
-    OnlySuite,
-    Records,
     Reference,
     References,
     Sets,
@@ -22,57 +19,13 @@ from rlbench.cli.options import (
     Suite,
     argument,
     option,
-    usable_suites,
 )
-from rlbench.cli.output import print_note, print_result, terminal_width
+from rlbench.cli.output import print_result, terminal_width
 from rlbench.report.columns import aligned, fits, sentences
 
 if TYPE_CHECKING:
     from rlbench.cli.resolve import Resolved
     from rlbench.config.footprint import Footprint
-
-
-def listing(
-    kind: Annotated[Literal["suites", "algos", "tasks", "runs"], argument("suites|algos|tasks|runs", "What to list.")],
-    *,
-    suite: OnlySuite = None,
-    results: Records = None,
-    json: Json = False,
-) -> None:
-    """List suites, algorithms, tasks or runs, one a line.
-
-    Algorithms and tasks have their suite in front, unless --suite names it. Runs are the folders of your
-    runs; `--results results` lists those that a checkout of rlbench brings. Those without weights cannot be played.
-    """
-    rows = _runs(suite, results) if kind == "runs" else _names(kind, suite)
-    if rows or json:
-        alone = suite is not None or kind in {"suites", "runs"}
-        lines = [name if alone else f"{of}\t{name}" for of, name in rows]
-        if kind == "runs":
-            lines = [f if Path(f, "checkpoint", "best").is_dir() else f"{f}\tno weights" for f in lines]
-        print_result({kind: [{"suite": of, "name": name} for of, name in rows]}, "\n".join(lines), json=json)
-    elif kind == "runs":
-        print_note("no runs of yours; `rlbench list runs --results results` lists those that a checkout brings")
-
-
-def _names(kind: str, suite: str | None) -> list[tuple[str, str]]:
-    from rlbench import suites
-
-    suite_names = usable_suites() if suite is None else [suite]
-    if kind == "suites":
-        return [(name, name) for name in suite_names]
-    names = suites.algorithms if kind == "algos" else suites.tasks
-    return [(of, name) for of in suite_names for name in names(of)]
-
-
-def _runs(suite: str | None, results: Path | None) -> list[tuple[str, str]]:
-    from rlbench.records.files import folders
-    from rlbench.report.sources import sources
-
-    own = sources(results).own
-    runs = [(folder.relative_to(own).parts[0], str(folder)) for folder in folders(own)]
-    return [(of, folder) for of, folder in runs if suite in {None, of}]
-
 
 LEGEND = (
     "default: rlbench's default value; suite table: the value for this algorithm and task; "

@@ -12,7 +12,7 @@ from tests.laws.source import ROOT, Finding, Module
 MODULE: Final = 400
 LEARNER: Final = 155
 FUNCTION: Final = 48
-MEDIAN: Final = 160  # of all modules
+MEDIAN: Final = 140  # of all modules
 SCRIPT: Final = 20
 SETUP: Final = 60  # scripts/setup
 READING: Final = 1000  # of all files of the reading path, less one
@@ -115,8 +115,8 @@ def import_depth(modules: Sequence[Module]) -> int:
 
 RATCHETS: Final = (
     # count, maximum, target, and rounding of the maximum
-    (lines, 36_547, 28_000, 1_000),
-    (count_modules, 228, 205, 10),
+    (lines, 36_590, 28_000, 1_000),
+    (count_modules, 233, 205, 10),
     (lines_of_tests, 38_192, 28_000, 1_000),
     (duplicate_names, 10, 0, 10),
     (import_depth, 6, 6, 1),

@@ -1,4 +1,4 @@
-"""The verbs that show scores: ``rlbench table``, ``compare``, ``report`` (one self-contained page) and ``plot``."""
+"""``rlbench table``: documented and measured scores; ``rlbench compare``: two folders or algorithms side by side."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from rlbench.cli.options import (
     Records,
     Reference,
     References,
-    Suite,
     SuiteOrAll,
     Tasks,
     argument,
     option,
     suites_named,
 )
-from rlbench.cli.output import check_output_path, print_note, print_result, print_text, terminal_width, write_file
+from rlbench.cli.output import print_note, print_result, print_text, terminal_width, write_file
 from rlbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -130,80 +129,3 @@ def compare(
 
     comparison = compared(first, second, sources(results), suite, at=at)
     print_result(comparison_document(comparison), comparison_text(comparison, terminal_width()), json=json)
-
-
-def report(
-    suite: Annotated[
-        list[str] | None, argument("[SUITE|all]...", "Only these; default: all.", completion.suites)
-    ] = None,
-    *,
-    output: Annotated[Path, option("--output FILE.html|.md", "The HTML or Markdown file to write.")],
-    results: Records = None,
-    references: References = None,
-    reference: Reference = None,
-) -> None:
-    """Write one page of everything that was measured.
-
-    It has tables, verdicts, figures, every seed, the machines, the missing runs and their cost. The page needs no
-    network and no other file. A FILE.md is for reading beside the records: verdicts counted, what the rest would
-    cost, and the tables, with the figures in `plots`.
-    """
-    del references, reference  # their callbacks have selected them
-    names = suites_named(suite or (), results)
-    if output.suffix not in {".html", ".htm", ".md"}:
-        raise UsageError(f"--output {output}: a report is written as .html or .md")
-    if not output.parent.is_dir() or output.is_dir():
-        raise UsageError(f"--output {output}: name a file in a folder that exists")
-    from rlbench.report.pages import html_page, markdown_page
-    from rlbench.report.sources import sources
-
-    text = (markdown_page if output.suffix == ".md" else html_page)(names, sources(results))
-    write_file(output, text)
-    print_note(f"{output}: {len(text.encode()):,} bytes")
-
-
-def plot(
-    suite: Suite,
-    *,
-    output: Annotated[Path, option("--output FILE.png|.svg|.pdf", "The figure to write.")],
-    kind: Annotated[
-        Literal["curves", "walltime", "profile", "interval", "improvement", "forest"],
-        option(
-            "--kind",
-            "What it shows: curves over steps, curves over wall-clock time, performance profiles, intervals of "
-            "interquartile means, the probability that a run beats its published score, or every shortfall.",
-        ),
-    ] = "curves",
-    title: Annotated[str | None, option("--title TEXT", "A title above the figure; default: none.")] = None,
-    rc: Annotated[
-        list[str] | None,
-        option(
-            "--rc NAME=VALUE",
-            "A setting of matplotlib, such as figure.figsize=6,4 or font.size=8; may be repeated. Default: none.",
-        ),
-    ] = None,
-    task: Tasks = None,
-    algo: Algos = None,
-    results: Records = None,
-    references: References = None,
-    reference: Reference = None,
-) -> None:
-    """Draw learning curves and other figures of the records.
-
-    Published curves are dotted, in the colour of their algorithm; bands are ± one std over seeds. Runs with other
-    settings are lines of their own. A task that was never run is drawn if --task names it.
-    """
-    del references, reference  # their callbacks have selected them
-    suites_named([suite], results)
-    if output.suffix not in {".png", ".svg", ".pdf"}:
-        raise UsageError(f"--output {output}: figures are written as .png, .svg or .pdf")
-    check_output_path(output, "--output")
-    from rlbench.report.figure_style import rc_settings
-    from rlbench.report.plots import draw, encode_figure
-    from rlbench.report.sources import sources
-
-    settings = rc_settings(rc or [])
-    figure = draw(suite, kind, sources(results), tasks=task or [], algorithms=algo or [], rc=settings)
-    content = encode_figure(figure, output.suffix, title=title or "", rc=settings)
-    write_file(output, content)
-    print_note(f"{output}: {len(content):,} bytes")

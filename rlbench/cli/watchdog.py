@@ -1,0 +1,140 @@
+"""Timeout of environments: a thread that watches the main thread's calls into them.
+
+A call that does not return in time is first interrupted by a signal whose handler raises an error. A call into compiled
+code runs no handler; the watchdog then records the run as failed and ends the process.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Final, NoReturn, Self
+
+from rlbench.cli.output import print_error
+from rlbench.errors import BrokenEnvironment, Interrupted, RlbenchError
+
+if TYPE_CHECKING:
+    from rlbench.records.store import Store
+
+LOOKS: Final = 10  # in one timeout
+MAX_PAUSE: Final = 2.0  # seconds between two looks
+GRACE: Final = 10.0  # seconds to leave an environment after an interrupt or a signal to stop
+ALARM: Final = signal.SIGUSR2  # interrupts the main thread
+STOPPING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+INSIDE: Final = str(Path(__file__).parents[1] / "envs") + os.sep
+
+
+class Watchdog:
+    """Ends a run whose environments do not answer within ``env_timeout`` seconds, or ``GRACE`` once it is to stop."""
+
+    def __init__(self, store: Store, env_timeout: float) -> None:
+        self.store, self.env_timeout, self.stacks = store, env_timeout, ""
+        self.pause = min(MAX_PAUSE, env_timeout / LOOKS)
+        self._stuck: tuple[FrameType, int] | None = None  # the call to interrupt
+        self._raised = False  # the handler has raised
+        self.stop_signal: int | None = None  # arrived, whether or not the main thread has handled it
+        self._main = threading.main_thread().ident or 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="watch", daemon=True)
+        self._before: signal.Handlers | Callable[[int, FrameType | None], object] | int | None = None
+        self._read_end, self._write_end = os.pipe()
+
+    def __enter__(self) -> Self:
+        if self.store.crash is not None:
+            faulthandler.enable(self.store.crash)  # a crash writes the stacks of all threads
+        for end in (self._read_end, self._write_end):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)  # works in the middle of compiled code, too
+        self._before = signal.signal(ALARM, self._interrupt)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+        signal.signal(ALARM, self._before)
+        signal.set_wakeup_fd(-1)
+        for end in (self._read_end, self._write_end):
+            os.close(end)
+        faulthandler.disable()
+
+    def _look(self) -> None:
+        """Count the looks at which the same call is under way; a suspended process makes none."""
+        call, waited, interrupted = None, 0.0, False
+        while not self._done.wait(self.pause):
+            self._read_signals()
+            now = _call(sys._current_frames().get(self._main))  # noqa: SLF001 - no public function gives frames
+            waited = waited + self.pause if now is not None and now == call else 0.0
+            interrupted = interrupted and (now == call or self._raised)  # else it answered at the last moment
+            call = now
+            soon = interrupted or self.stop_signal is not None
+            if waited < (min(GRACE, self.env_timeout) if soon else self.env_timeout):
+                continue
+            if interrupted:
+                self._end()
+            interrupted, waited, self.stacks, self._stuck = True, 0.0, _stacks(), now
+            signal.pthread_kill(self._main, ALARM)
+
+    def _read_signals(self) -> None:
+        with suppress(BlockingIOError):
+            self.stop_signal = next((n for n in os.read(self._read_end, 512) if n in STOPPING), self.stop_signal)
+
+    def _interrupt(self, _number: int, frame: FrameType | None) -> None:
+        """Raise in the call that hangs; a signal from elsewhere or too late does nothing."""
+        if self._stuck is None or _call(frame) != self._stuck:
+            return
+        self._raised = True
+        if self.stop_signal is not None:
+            raise Interrupted(f"{self.store.folder}: {self._stop_text()}", signal=self.stop_signal)
+        error = BrokenEnvironment(self._hang_text())
+        error.add_note(self.stacks)
+        raise error
+
+    def _end(self) -> NoReturn:
+        from rlbench.run import fail_lost_run
+
+        store = self.store
+        if self.stop_signal is not None:
+            print_error(f"{store.folder}: {self._stop_text()}")
+            os._exit(128 + self.stop_signal)
+        outcome = store.outcome
+        if outcome is None or outcome.status != "failed":
+            store.explain(self.stacks)
+            with suppress(RlbenchError):  # another process may hold the folder by now, or the disk be full
+                fail_lost_run(store, f"{BrokenEnvironment.__name__}: {self._hang_text()}")
+        print_error(f"{store.folder}: failed: {self._hang_text()}; nothing can interrupt them, so the process ends")
+        os._exit(BrokenEnvironment.exit_code)
+
+    def _hang_text(self) -> str:
+        return f"the environments have not answered for {self.env_timeout:g} s; failure.txt says where they hang"
+
+    def _stop_text(self) -> str:
+        return "stopped, though the environments did not answer; the same command resumes at the last checkpoint"
+
+
+def _call(frame: FrameType | None) -> tuple[FrameType, int] | None:
+    """Return the outermost call into the environments and its position; the same pair later is the same call."""
+    call = None
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(INSIDE):
+            call = frame, frame.f_lasti
+        frame = frame.f_back
+    return call
+
+
+def _stacks() -> str:
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    return "\n".join(
+        f"thread {names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame))}"
+        for ident, frame in sys._current_frames().items()  # noqa: SLF001 - as above
+    )
