@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from rlbench.curves.delimited import kind_of
 from rlbench.curves.points import MAX_CURVES, Label, Points, listing, refuse_beyond_memory
-from rlbench.datasets.tfrecord import masked_crc
+from rlbench.datasets.crc32c import masked_crc
 from rlbench.errors import RefusedFile
 
 READ_ERRORS: Final = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, MemoryError)

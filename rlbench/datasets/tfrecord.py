@@ -14,18 +14,15 @@ from functools import cache
 from pathlib import Path
 from typing import Final, TypeAlias
 
-import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
-from numpy.typing import NDArray
 
 from rlbench import disk
+from rlbench.datasets.crc32c import masked_crc
 from rlbench.errors import RefusedFile, UsageError
 
 Example: TypeAlias = dict[str, list[bytes] | list[float] | list[int]]
 
-POLYNOMIAL: Final = 0x82F63B78  # Castagnoli's, reflected
-ROW: Final = 2048  # bytes of one table lookup
 MAX_RECORD_BYTES: Final = 1 << 20  # bytes of a record; those of RL Unplugged have some ten thousand
 
 MESSAGES: Final = {
@@ -69,23 +66,6 @@ def records(path: Path) -> Iterator[tuple[int, bytes]]:
         raise _damage(path, at, str(error)) from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}); check the path") from None
-
-
-def masked_crc(data: bytes) -> int:
-    """Masked CRC-32C of TFRecord."""
-    check = crc32c(data)
-    return ((check >> 15 | check << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def crc32c(data: bytes) -> int:
-    """CRC-32C (Castagnoli) by rows: it is linear, so the checksum of a row is the XOR of one table entry a byte."""
-    state, rest = 0xFFFFFFFF, np.frombuffer(data, np.uint8)
-    while rest.size:
-        row, rest = rest[:ROW].copy(), rest[ROW:]
-        row[:4] ^= np.frombuffer(state.to_bytes(4, "little"), np.uint8)[: row.size]
-        sums = _positions()[np.arange(ROW - row.size, ROW), row]
-        state = state >> 8 * row.size ^ int(np.bitwise_xor.reduce(sums))
-    return state ^ 0xFFFFFFFF
 
 
 def example(raw: bytes) -> Example:
@@ -134,15 +114,3 @@ def _check_length(content: bytes, size: int) -> bytes:
 
 def _damage(path: Path, at: int, reason: str) -> RefusedFile:
     return RefusedFile(f"{path}: record at byte {at:,}: {reason}; download the shard again")
-
-
-@cache
-def _positions() -> NDArray[np.uint32]:
-    """CRC table of a byte at each position of a row, ``[ROW, 256]``."""
-    byte = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        byte = np.where(byte & 1, byte >> 1 ^ np.uint32(POLYNOMIAL), byte >> 1)
-    table = [byte]
-    for _ in range(ROW - 1):
-        table.append(byte[table[-1] & 0xFF] ^ (table[-1] >> 8))
-    return np.stack(table[::-1])

@@ -65,7 +65,7 @@ def events(epochs: Sequence[Epoch]) -> bytes:
 
 
 def _frame_record(data: bytes) -> bytes:
-    from rlbench.datasets.tfrecord import masked_crc
+    from rlbench.datasets.crc32c import masked_crc
 
     size = struct.pack("<Q", len(data))
     return size + struct.pack("<I", masked_crc(size)) + data + struct.pack("<I", masked_crc(data))

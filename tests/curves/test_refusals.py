@@ -13,7 +13,7 @@ import pytest
 
 from rlbench.cli.app import main
 from rlbench.curves import points
-from rlbench.datasets.tfrecord import masked_crc
+from rlbench.datasets.crc32c import masked_crc
 from tests.commands import stderr_of, stdout_of
 from tests.zips import zip_of
 

@@ -20,11 +20,12 @@ from hypothesis import strategies as st
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import crc32c as other_crc32c
 
 from rlbench.datasets import recording_reader, recording_writer, rl_unplugged, shard_conversion
+from rlbench.datasets.crc32c import crc32c
 from rlbench.datasets.episodes import Dataset
 from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.datasets.rl_unplugged import Shard
 from rlbench.datasets.shard_conversion import Conversion
-from rlbench.datasets.tfrecord import crc32c, example, records
+from rlbench.datasets.tfrecord import example, records
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from tests.datasets import rl_unplugged_writer
 from tests.datasets.rl_unplugged_writer import Transition, episode, features_of, frame_of, png, shard

@@ -33,6 +33,7 @@ from rlbench.datasets import (
     tfrecord,
     torchfile,
 )
+from rlbench.datasets.crc32c import masked_crc
 from tests.commands import run_command
 from tests.reliability.odd import DEEP, Fuzzed, changes, damaged, only_refusals, spelled, written
 from tests.slow import slow_but
@@ -180,7 +181,7 @@ def zipped(example: tuple[str, bytes]) -> None:
 def framed(records: list[bytes]) -> bytes:
     """Records of a shard, their checksums right."""
     parts = [part for body in records for part in (struct.pack("<Q", len(body)), body)]
-    return gzip.compress(b"".join(part + struct.pack("<I", tfrecord.masked_crc(part)) for part in parts), 1)
+    return gzip.compress(b"".join(part + struct.pack("<I", masked_crc(part)) for part in parts), 1)
 
 
 def sharded(example: bytes) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from rlbench.cli.eval_policy import check_evaluation_memory
 from rlbench.cli.resolve import resolve
-from rlbench.datasets.tfrecord import masked_crc
+from rlbench.datasets.crc32c import masked_crc
 from rlbench.errors import DoesNotFit, RefusedFile
 from rlbench.records import files, imported, looks, machine
 from rlbench.records.imported import ImportedCurve, Origin
