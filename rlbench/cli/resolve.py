@@ -101,7 +101,8 @@ def resolve(
     settings += [parse(text) for text in sets]
     settings = [_check_settable(setting) for setting in settings]
     if dataset:
-        settings.append(Setting("task.dataset", dataset, "--dataset"))
+        text = dataset.encode(errors="replace").decode()  # of a file whose name is no UTF-8, which the field refuses
+        settings.append(Setting("task.dataset", text, "--dataset"))
     if smoke:
         settings += _smoke_settings(apply_settings(table, settings))
     if steps is not None:

@@ -243,10 +243,13 @@ def test_two_downloads_of_one_file_do_not_share_a_part(server: Server, content: 
         fetch()
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "http://[", "http://a:b", "http://a:99999", "http://a b"])
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "http://[", "http://a:b", "http://a:99999", "http://a b", "http://u:pw@a"]
+)
 def test_what_is_no_http_address_is_refused(url: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="not an http address"):
+    with pytest.raises(UsageError, match="not an http address") as error:
         list(download.fetch_file(url, tmp_path / "x"))
+    assert "pw" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", [".part", ".part.json"])

@@ -243,7 +243,9 @@ def test_an_odd_name_in_a_record_reaches_neither_a_path_nor_a_terminal(name: str
     assert not [path for path in victim.parent.rglob("*") if "canary" in path.name or "pwned" in path.name.lower()]
 
 
-@pytest.mark.parametrize("name", ["\x1b]0;PWN\x07\n", "$(touch canary)", "$\\frac$", "a" * 240, "=1+1", "-x"])
+@pytest.mark.parametrize(
+    "name", ["\x1b]0;PWN\x07\n", "$(touch canary)", "$\\frac$", "a" * 240, "=1+1", "-x", "caf\udce9"]
+)
 def test_a_data_file_of_an_odd_name_is_refused_with_what_to_do(name: str, victim: Path) -> None:
     shutil.copy(next(CORPUS.glob("*.hdf5")), name + ".hdf5")
     run = ["run", "offline", "il", "--task", "Hopper-v4", "--dry-run", "--dataset"]
