@@ -77,7 +77,9 @@ def against_references(
         findings.append(_finding(key, "pooled", row.word, "; ".join([str(row), *notes])))
     pooled_keys = {key for row in rows for key in row.keys}
     alone = (cell for cell in cells if cell.key not in pooled_keys and not (at and cell.documented is None))
-    findings += [_at_finding(cell) if at else _score_finding(cell) for cell in alone]
+    findings += [
+        _at_finding(cell, runs_by_cell.get(cell.key, Runs())) if at else _score_finding(cell) for cell in alone
+    ]
     for key, runs in sorted(runs_by_cell.items()):
         if key.suite == suite:
             findings += _run_findings(key, runs, (*runs.failed, *runs.other_data, *runs.versions))
@@ -91,7 +93,7 @@ def _score_finding(cell: Cell) -> Finding:
     return _finding(cell.key, "score", cell.verdict.word, reason)
 
 
-def _at_finding(cell: Cell) -> Finding:
+def _at_finding(cell: Cell, runs: Runs) -> Finding:
     if cell.at is None:
         if cell.measured is not None and (cell.verdict.word == "NOT COMPARABLE" or reference_curve(cell.key) is None):
             return _finding(cell.key, "at", "NOT COMPARABLE", "no documented curve")
@@ -99,7 +101,7 @@ def _at_finding(cell: Cell) -> Finding:
         return _finding(cell.key, "at", word, reason)
     point, scores = cell.at.reference, cell.at.scores
     numbers = f"measured {score_text(mean(scores))} over {len(scores)}; documented {score_text(point.mean)}"
-    return _finding(cell.key, "at", cell.at.word, f"{cell.at}; {numbers}; {cell.at.note}")
+    return _finding(cell.key, "at", cell.at.word, "; ".join([str(cell.at), numbers, cell.at.note, *remarks(runs)]))
 
 
 def against_baseline(

@@ -27,7 +27,7 @@ from rlbench.records.manifest import Manifest
 from rlbench.records.store import Record
 from rlbench.records.types import StepCounts
 from rlbench.report import baseline
-from rlbench.report.runs import Run, read_run
+from rlbench.report.runs import Run, attempts, read_run
 from rlbench.seeds import Seeds
 
 CHECKPOINTS = ("resume", "best", "last")
@@ -63,7 +63,7 @@ class Findings:
 
 
 def verify_records(results: Path) -> Findings:
-    """Verify all records below ``results``, or of one run's folder; attempts that ``--force`` put aside are skipped.
+    """Verify all records below ``results``, or of one run's folder; of attempts that ``--force`` put aside what counts.
 
     Raises:
         UsageError: there is no such folder.
@@ -128,11 +128,13 @@ def _verify_run(folder: Path, findings: Findings) -> Iterator[str]:
     except RefusedFile as error:
         yield str(error)
         record = None
+    refused_attempts = list(_errors_of(partial(attempts, folder)))
+    yield from refused_attempts
     if record is not None:
         findings.epochs += len(record.epochs)
         contradictions = list(_contradictions(record))
         yield from (*contradictions, *_foreign_episodes(record))
-        if not contradictions:
+        if not contradictions and not refused_attempts:
             yield from _duplicates(read_run(folder), findings)
     for name in CHECKPOINTS:
         checkpoint = manifest.current(folder / "checkpoint" / name)

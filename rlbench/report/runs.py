@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rlbench.config.names import clean_texts, count_text, printable
-from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files, store
 from rlbench.records.attempts import resumptions
 from rlbench.records.types import Epoch
@@ -44,7 +43,7 @@ class Attempt(NamedTuple):
     """An attempt at a run, which ``--force`` put aside."""
 
     name: str  # of its folder
-    status: str  # done, failed, interrupted, or damaged where it cannot be read
+    status: str  # done, failed or interrupted
     reason: str
     environment: Mapping[str, object]  # of its last process
 
@@ -198,20 +197,23 @@ def _offline_speeds(epochs: Sequence[Epoch]) -> Iterator[float]:
 
 
 def attempts(folder: Path) -> tuple[Attempt, ...]:
-    """The attempts below a run's folder, the oldest first, damaged ones included."""
+    """The attempts below a run's folder, the oldest first.
+
+    Raises:
+        RefusedFile: one is a link, or one of its files is damaged or newer than this version.
+    """
     numbers = sorted(int(number) for path in folder.glob("attempt-*") if (number := path.name[8:]).isdecimal())
     return tuple(_attempt(folder / f"attempt-{number}") for number in numbers)
 
 
 def _attempt(folder: Path) -> Attempt:
-    try:
-        files.refuse_link(folder)
-        metadata = files.read_sealed(folder / "spec.json")
-        environments = [metadata.get("environment"), *(line.environment for line in resumptions(metadata, folder))]
-        path = folder / "outcome.json"
-        outcome = files.read_sealed(path) if lexists(path) else {"status": "interrupted"}
-    except (RefusedFile, UsageError):
-        return Attempt(folder.name, "damaged", "", {})
+    files.refuse_link(folder)
+    spec_file, outcome_file = (folder / name for name in ("spec.json", "outcome.json"))
+    if not lexists(spec_file) and not lexists(outcome_file):  # ``--force`` was killed before the first file
+        return Attempt(folder.name, "interrupted", "", {})
+    metadata = files.read_sealed(spec_file)
+    environments = [metadata.get("environment"), *(line.environment for line in resumptions(metadata, folder))]
+    outcome = files.read_sealed(outcome_file) if lexists(outcome_file) else {"status": "interrupted"}
     reason = printable(str(outcome.get("reason")))
     last = ChainMap(*(values for part in environments[::-1] if isinstance(values := clean_texts(part), dict)))
     return Attempt(folder.name, str(outcome.get("status")), reason, last)
@@ -242,6 +244,13 @@ def mark_failed(run: Run) -> Run:
         return run
     reason = f"{attempt.name} failed ({attempt.reason}), and --force made it again with equal code and versions"
     return replace(run, status="failed", reason=reason)
+
+
+def fails_in_full(run: Run, others: Iterable[Run]) -> bool:
+    """True for a failed run of fewer steps that one of the full budget repeats: none of ``others`` mends it."""
+    attempt = Attempt(run.folder.name, run.status, run.reason, run.environments[-1])
+    same_seed = [other.environments for other in others if other.seed == run.seed]
+    return run.status == "failed" and (not same_seed or any(failure((attempt,), parts) for parts in same_seed))
 
 
 def separate(group: Runs) -> None:

@@ -202,12 +202,13 @@ def test_check_gates_at_equal_steps(
 ) -> None:
     lengths = {0.0: [1] * 3, 1.0: [2] * 3 + [3] * 3}.get(level, [21] * 3)  # epochs: 0, 5,000, 10,000, 100,000 steps
     for seed, epochs in enumerate(lengths):
-        means = [level + seed % 3] * epochs
-        record_run(means, suite="mujoco", algo="sac", task="HalfCheetah-v4", seed=seed, status="interrupted")
+        cell = {"suite": "mujoco", "algo": "sac", "task": "HalfCheetah-v4", "environment": {"commit": "+dirty"}}
+        record_run([level + seed % 3] * epochs, seed=seed, status="interrupted", **cell)
     where = ["--results", str(tmp_path / "results"), "--json"]
     assert main(["check", "mujoco", "--at", *where]) == (3 if word == "BEHIND" else 0)
     findings = json.loads(capsys.readouterr().out)["findings"]
-    assert word in {finding["word"] for finding in findings if finding["algorithm"] == "sac"}
+    (finding,) = (f for f in findings if f["algorithm"] == "sac" and f["word"] == word)
+    assert f"; {len(lengths)} runs of uncommitted code" in finding["reason"]
     assert main(["check", "mujoco", "--pooled", *where]) == 0
 
 

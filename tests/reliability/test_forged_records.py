@@ -108,13 +108,24 @@ class TestForcedRuns:
             full_run(record_run, 1.0, 0, status=status, environment={key: value}, force=status == "done")
         assert "1 of 1 run failed" in cell(results).note
 
-    def test_successful_and_damaged_attempts_are_noted(self, record_run: RecordRun, results: Path) -> None:
+    def test_successful_attempts_are_noted(self, record_run: RecordRun, results: Path) -> None:
         full_run(record_run, -1.0, 0)
         full_run(record_run, 0.0, 0, force=True)
-        (full_run(record_run, 1.0, 0, force=True) / "attempt-1" / "outcome.json").write_text("{")
+        (full_run(record_run, 1.0, 0, force=True) / "attempt-3").mkdir()  # of a killed ``--force``
         row = cell(results)
-        assert "2 attempts put aside (0 failed)" in row.note
+        assert "3 attempts put aside (0 failed)" in row.note
         assert row.measured is not None and row.measured.score == 1.0
+
+    @pytest.mark.parametrize("name", ["spec.json", "outcome.json"])
+    def test_a_damaged_attempt_is_refused_since_it_may_have_failed(
+        self, record_run: RecordRun, results: Path, name: str
+    ) -> None:
+        full_run(record_run, 0.0, 0, status="failed")
+        path = full_run(record_run, 1.0, 0, force=True) / "attempt-1" / name
+        path.write_bytes(path.read_bytes()[:100])
+        for words in ("table toy", "check toy"):
+            assert f"attempt-1/{name}: damaged" in stderr_of(words, 2)
+        assert f"attempt-1/{name}: damaged" in stdout_of("verify results", 2)
 
     def test_gate_counts_a_failed_attempt(self, record_run: RecordRun, results: Path) -> None:
         full_run(record_run, 1.0, 0, status="failed")

@@ -48,6 +48,21 @@ def test_a_forced_run_counts_as_failed_where_its_last_process_failed(record_run:
     assert "FAILED" not in stderr_of(f"check toy --results {results}", 0)
 
 
+def test_a_seed_that_fails_within_fewer_steps_counts_as_failed_until_its_code_changes(
+    record_run: RecordRun, results: Path
+) -> None:
+    for seed in range(3):
+        full_run(record_run, 1.0, seed)
+    record_run([0.0, 0.0], seed=3, status="failed", sets=["budget.steps=2000"], **TOY)
+    assert score_and_seeds(results, "toy", "ppo", "Catch") == (pytest.approx((3 - 0.6) / 4), 4)
+    full_run(record_run, 1.0, 3)
+    assert score_and_seeds(results, "toy", "ppo", "Catch") == (pytest.approx((3 - 0.6) / 4), 4)
+    assert "FAILED: seed 3" in stderr_of(f"check toy --results {results}", 5)
+    full_run(record_run, 1.0, 3, environment={"commit": "mended"}, force=True)
+    assert score_and_seeds(results, "toy", "ppo", "Catch") == (1.0, 4)
+    assert "FAILED" not in stderr_of(f"check toy --results {results}", 0)
+
+
 def test_a_strict_check_names_seeds_on_other_data(record_run: RecordRun, results: Path) -> None:
     budget = suites.spec("offline", "td3bc", "hopper-medium-v2").budget
     epochs = -(-budget.steps // budget.epoch)
