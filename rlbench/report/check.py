@@ -98,7 +98,7 @@ def _at_finding(cell: Cell, runs: Runs) -> Finding:
         if cell.measured is not None and (cell.verdict.word == "NOT COMPARABLE" or reference_curve(cell.key) is None):
             return _finding(cell.key, "at", "NOT COMPARABLE", "no documented curve")
         word, reason = ("NOT RUN", "no run") if cell.measured is None else ("TOO EARLY", "no seed at a test step")
-        return _finding(cell.key, "at", word, reason)
+        return _finding(cell.key, "at", word, "; ".join([reason, *remarks(runs)]))
     point, scores = cell.at.reference, cell.at.scores
     numbers = f"measured {score_text(mean(scores))} over {len(scores)}; documented {score_text(point.mean)}"
     return _finding(cell.key, "at", cell.at.word, "; ".join([str(cell.at), numbers, cell.at.note, *remarks(runs)]))
