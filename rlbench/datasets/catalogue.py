@@ -39,8 +39,15 @@ class D4RLDataset(NamedTuple):
 
     @property
     def url(self) -> str:
-        """Address of the file, on the server or its mirror."""
-        return f"{(os.environ.get(MIRROR) or SOURCE).rstrip('/')}/{self.path}"
+        """Address of the file, on the server or its mirror.
+
+        Raises:
+            UsageError: that of the mirror has a user's name, with which no download works.
+        """
+        source = os.environ.get(MIRROR) or SOURCE
+        if "@" in source:  # messages and records never show the password behind it
+            raise UsageError(f"{MIRROR}: is an address with a user's name or a password; give one without")
+        return f"{source.rstrip('/')}/{self.path}"
 
     @property
     def standin(self) -> str | None:

@@ -160,7 +160,7 @@ def write_hdf5(
         folder = os.open(path.parent, os.O_RDONLY)  # the lock itself, so that a killed process leaves none
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)  # two processes that make the same set write it one after the other
-            disk.replace(part, _serialize(columns, attributes))
+            disk.replace(part, _serialize(columns, attributes), part.with_name(f"{part.name}.tmp"))
             seal = checksums.compute_seal(part)
             if not replace and path.exists() and checksums.compute_seal(path).sha256 != seal.sha256:
                 raise UsageError(f"{path}: another process has written another data set there; choose another --name")

@@ -78,8 +78,7 @@ def fetch_file(
         ResourceExhausted: the server or the disk failed; the same call resumes.
     """
     if not _is_address(url):
-        address = printable(url.rpartition("@")[2])  # without a password
-        raise UsageError(f"{address}: not an http address, or with a user's name; give another")
+        raise UsageError(f"{printable(url)}: not an http address; give one")
     part, idle, longest = part_of(target), 0, -SLOWEST
     while not _complete(url, part, size):
         time.sleep(PAUSE * idle)
@@ -279,8 +278,7 @@ def _total(headers: Message, begin: int, origin_size: int | None = None) -> int 
 def _is_address(url: str) -> bool:
     with suppress(ValueError):  # of the host or the port
         parts = urlsplit(url)
-        plain = "@" not in parts.netloc and parts.port != 0 and url.isprintable() and " " not in url
-        return parts.scheme in {"http", "https"} and plain
+        return parts.scheme in {"http", "https"} and parts.port != 0 and url.isprintable() and " " not in url
     return False
 
 

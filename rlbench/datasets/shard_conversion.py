@@ -28,17 +28,17 @@ Convert: TypeAlias = Callable[[Path, RecordingWriter], dict[str, int]]
 """Convert a shard and return its counts; raise RefusedFile for a damaged one."""
 
 Columns: TypeAlias = Callable[[Path], Sequence[Path]]
-"""From a shard to its files."""
+"""From a log to its files."""
 
 DONE = ".done.json"
 TRAILER = 8  # bytes at the end of a gzip file: CRC-32 and length of its content
 
 
-class Shard(NamedTuple):
-    """A shard to be converted."""
+class Source(NamedTuple):
+    """A shard, or a log of several files, to be converted."""
 
     path: Path
-    source: str  # its name, restricted to safe characters
+    name: str  # restricted to safe characters
     trailers: str  # the last bytes of each of its files, in hexadecimal
 
 
@@ -48,7 +48,7 @@ class Done:
 
     file: str
     size: int  # bytes of the shard
-    trailers: str | None  # as of the ``Shard``; older records have none
+    trailers: str | None  # as of the ``Source``; older records have none
     counts: dict[str, int]
     segments: dict[str, str]
 
@@ -75,7 +75,7 @@ def convert_shards(
 ) -> Iterator[Conversion]:
     """Convert the remaining shards, then write the set's metadata, with its ``task`` if given.
 
-    ``columns`` lists the files of a shard that has several.
+    ``columns`` lists the files of a log.
 
     Raises:
         UsageError: a shard is missing, two have one name, another process writes the set, or it has another task.
@@ -83,31 +83,33 @@ def convert_shards(
     missing = [str(path) for path in files if not path.is_file()]
     if missing:
         raise UsageError(f"{missing[0]}: no such file; check the path")
-    shards = [
-        Shard(path, _source(path), "".join(map(_trailer, columns(path) if columns else [path]))) for path in files
+    sources = [
+        Source(path, _source(path), "".join(map(_trailer, columns(path) if columns else [path]))) for path in files
     ]
-    if len({shard.source for shard in shards}) != len(files):
+    if len({source.name for source in sources}) != len(files):
         raise UsageError(f"{folder.name}: two files have the same name; import them into two sets")
     with recording_writer.locked_folder(folder):
         task_metadata, remaining = _task_metadata(folder, task), []
-        for shard in shards:
-            path, record = shard.path, _record(folder, shard.source)
+        for source in sources:
+            path, record = source.path, _record(folder, source.name)
             if record is None or not _is_complete(folder, record):
-                remaining.append(shard)
-            elif record.size == path.stat().st_size and record.trailers in {None, shard.trailers}:
+                remaining.append(source)
+            elif record.size == path.stat().st_size and record.trailers in {None, source.trailers}:
                 yield Conversion(path, record.counts, before=True)
             else:
-                problem = f"the set holds another file of this name, of {record.size:,} bytes"
-                remedy = f"import it into another set, or delete {folder / shard.source}{DONE} to replace that one"
+                differs = record.size != path.stat().st_size
+                other = f", of {record.size:,} bytes" if differs else " and size, or of one of its columns"
+                problem = f"the set holds another file of this name{other}"
+                remedy = f"import it into another set, or delete {folder / source.name}{DONE} to replace that one"
                 yield Conversion(path, {}, f"{path}: {problem}; {remedy}")
         yield from _convert_all(remaining, folder, convert, workers)
         _finish(folder, {"origin": origin, **task_metadata})
 
 
-def _convert_all(remaining: Sequence[Shard], folder: Path, convert: Convert, workers: int) -> Iterator[Conversion]:
+def _convert_all(remaining: Sequence[Source], folder: Path, convert: Convert, workers: int) -> Iterator[Conversion]:
     if workers < 2 or len(remaining) < 2:
-        for shard in remaining:
-            yield _convert_one(shard, folder, convert)
+        for source in remaining:
+            yield _convert_one(source, folder, convert)
         return
     os.environ["PYTHONSAFEPATH"] = "1"  # of the children: they import nothing from the current folder
     context = multiprocessing.get_context("spawn")
@@ -115,7 +117,7 @@ def _convert_all(remaining: Sequence[Shard], folder: Path, convert: Convert, wor
     count, bound = min(workers, len(remaining)), (os.getpid(),)
     with ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker, initargs=bound) as pool:
         try:
-            waiting = [pool.submit(_convert_one, shard, folder, convert) for shard in remaining]
+            waiting = [pool.submit(_convert_one, source, folder, convert) for source in remaining]
             for future in as_completed(waiting):
                 yield future.result()
         except BrokenProcessPool:
@@ -137,12 +139,12 @@ def _start_worker(parent: int) -> None:
     end_with_parent(parent)
 
 
-def _convert_one(shard: Shard, folder: Path, convert: Convert) -> Conversion:
-    path, source, trailers = shard
-    for old in folder.glob(f"{source}.*"):
+def _convert_one(source: Source, folder: Path, convert: Convert) -> Conversion:
+    path, prefix, trailers = source
+    for old in folder.glob(f"{prefix}.*"):
         old.unlink()  # of an interrupted call
         faults.point("shard.swept")
-    writer = RecordingWriter(folder, source)
+    writer = RecordingWriter(folder, prefix)
     try:
         counts = convert(path, writer)
     except RefusedFile as error:
@@ -151,7 +153,7 @@ def _convert_one(shard: Shard, folder: Path, convert: Convert) -> Conversion:
             faults.point("shard.refused")
         return Conversion(path, {}, str(error))
     record = Done(path.name, path.stat().st_size, trailers, counts, writer.digests)
-    recording_writer.write_file(folder / f"{source}{DONE}", recording_writer.seal_set(asdict(record)))
+    recording_writer.write_file(folder / f"{prefix}{DONE}", recording_writer.seal_set(asdict(record)))
     return Conversion(path, counts)
 
 

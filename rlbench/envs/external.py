@@ -16,6 +16,7 @@ from warnings import warn
 
 import gymnasium
 import numpy as np
+import torch
 from gymnasium import spaces
 from gymnasium.error import Error
 from numpy.typing import NDArray
@@ -123,8 +124,9 @@ class InspectedSnapshot(InspectedVector):
     def state_dict(self) -> State:
         """Snapshot of the environments."""
         with self._inspection.engine_errors():
-            state = self.envs.state_dict()
-            _check_snapshot("snapshot", state)
+            state = _checked("snapshot", self.envs.state_dict())
+            if not isinstance(state, dict):
+                raise TypeError(f"snapshot is of type {type(state).__name__}, promised a dict")
             return state
 
     def load_state_dict(self, state: State) -> None:
@@ -133,17 +135,25 @@ class InspectedSnapshot(InspectedVector):
             self.envs.load_state_dict(state)
 
 
-def _check_snapshot(name: str, value: object) -> None:
-    """Refuse a value that no checkpoint holds."""
-    if isinstance(value, dict):
-        for key, part in value.items():
-            if not isinstance(key, str) or SEPARATOR in key:
+def _checked(name: str, value: object) -> Tensor | int | float | str | State:
+    """A copy of a snapshot, or of a value in it; one that no checkpoint holds is refused."""
+    if isinstance(value, dict) and (value or name == "snapshot"):
+        for key in value:
+            if not isinstance(key, str) or SEPARATOR in key or not _is_unicode(key):
                 raise TypeError(f"{name} has key {key!r}, promised a text without {SEPARATOR!r}")
-            _check_snapshot(f"{name}[{key!r}]", part)
-    elif name == "snapshot" or not isinstance(value, Tensor | str | int | float):
-        raise TypeError(f"{name} is of type {type(value).__name__}, promised a tensor, number, text or dict of them")
-    elif isinstance(value, float) and not isfinite(value):
-        raise ValueError(f"{name} is {value}, promised a finite number")
+        return {key: _checked(f"{name}[{key!r}]", part) for key, part in value.items()}
+    if isinstance(value, Tensor) and value.layout == torch.strided and not value.is_complex():
+        return value.clone()  # of two that share memory a checkpoint would hold neither
+    if isinstance(value, int) or (isinstance(value, float) and isfinite(value)):
+        return value
+    if isinstance(value, str) and _is_unicode(value):
+        return value
+    what = str(value) if isinstance(value, float) else f"of type {type(value).__name__}"
+    raise TypeError(f"{name} is {what}, promised a real dense tensor, finite number, text or filled dict of them")
+
+
+def _is_unicode(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 class FlatVectors(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Any]):

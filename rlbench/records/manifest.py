@@ -88,7 +88,7 @@ def check(folder: Path, name: str, digest: str) -> Path:
 def opened(path: Path) -> Iterator[str]:
     """Open a file of a checkpoint, and yield a path of it in UTF-8, as safetensors needs."""
     with disk.open_regular(path) as file:
-        yield f"/dev/fd/{file.fileno()}"
+        yield f"/proc/self/fd/{file.fileno()}"
 
 
 def current(folder: Path) -> Path:

@@ -194,7 +194,7 @@ def _curves(panels: Sequence[Panel]) -> Figure:
 
 
 def _panel(axes: Axes, panel: Panel, styles: dict[str, LineStyle]) -> None:
-    """One task: measured_names lines, and the published curves and scores of their algorithms, or all where none is."""
+    """One task: measured lines, and the published curves and scores of their algorithms, or all where none is."""
     longest = max([line.x[-1] for line in panel.lines], default=0.0)
     measured_algorithms = {line.algorithm.partition(" ")[0] for line in panel.lines}
     unit, word = _unit(longest or 1e6, panel.clock)

@@ -123,7 +123,7 @@ def old_set(folder: Path, golden: Path) -> None:
 def set_ending(folder: Path) -> object:
     path = folder / f"{SET}.hdf5"
     checksums.verify(path)
-    assert not list(folder.glob("*.part")), "half a data set was left"
+    assert not list(folder.glob("*.part*")), "half a data set was left"
     return sha256(path.read_bytes()).hexdigest()
 
 

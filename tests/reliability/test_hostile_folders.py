@@ -49,7 +49,7 @@ def as_a_module() -> None:
 
 
 def import_workers() -> None:
-    missing = [shard_conversion.Shard(Path(name), name, "") for name in ("a", "b")]
+    missing = [shard_conversion.Source(Path(name), name, "") for name in ("a", "b")]
     Path("set").mkdir()
     results = list(shard_conversion._convert_all(missing, Path("set"), dqn_replay.convert_log, 2))
     assert all(result.refusal is not None for result in results)

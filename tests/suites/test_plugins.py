@@ -14,9 +14,10 @@ from unittest import mock
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium.envs.classic_control import CartPoleEnv
 
-from rlbench import suites
+from rlbench import checkpoint, suites
 from rlbench.cli.resolve import resolve
 from rlbench.config.tasks import GymnasiumTask
 from rlbench.envs.base import Discrete, Snapshot, Step, VectorEnv
@@ -493,9 +494,14 @@ def test_a_wrong_answer_of_a_plugins_vector_is_named(column: str, value: np.ndar
 @pytest.mark.parametrize(
     ("state", "text"),
     [
-        (None, "TypeError: snapshot is of type NoneType, promised a tensor, number, text or dict of them"),
+        (None, "TypeError: snapshot is of type NoneType, promised"),
+        (3, "TypeError: snapshot is of type int, promised a dict"),
+        ({"a": {}}, r"TypeError: snapshot\['a'\] is of type dict, promised .* filled dict"),
+        ({"a": torch.eye(2).to_sparse()}, r"TypeError: snapshot\['a'\] is of type Tensor, promised a real dense"),
+        ({"a": "\udce9"}, r"TypeError: snapshot\['a'\] is of type str"),
+        ({"\udce9": 2}, "TypeError: snapshot has key"),
         ({"a": {"b": np.zeros(2)}}, r"TypeError: snapshot\['a'\]\['b'\] is of type ndarray"),
-        ({"a": float("nan")}, r"ValueError: snapshot\['a'\] is nan"),
+        ({"a": float("nan")}, r"TypeError: snapshot\['a'\] is nan"),
         ({1: 2}, "TypeError: snapshot has key 1"),
         ({"a/b": 2}, "TypeError: snapshot has key 'a/b'"),
     ],
@@ -506,6 +512,18 @@ def test_a_snapshot_that_no_checkpoint_holds_is_named(state: object, text: str) 
     assert isinstance(envs, Snapshot)
     with pytest.raises(BrokenEnvironment, match=text):
         envs.state_dict()
+
+
+def test_tensors_of_a_snapshot_that_share_memory_are_saved(tmp_path: Path) -> None:
+    place = torch.arange(3.0)
+    kind = type("Shared", (ClassicVector,), {"state_dict": lambda _: {"place": place, "rest": place[1:], "steps": 4}})
+    envs = plugin_vector(lambda _, seeds: kind(task="CartPole-v1", seeds=seeds))
+    assert isinstance(envs, Snapshot)
+    checkpoint.save(tmp_path / "c", envs.state_dict())
+    loaded = checkpoint.load(tmp_path / "c")
+    assert {name: torch.as_tensor(value).tolist() for name, value in loaded.items()} == {
+        "place": [0, 1, 2], "rest": [1, 2], "steps": 4
+    }  # fmt: skip
 
 
 def test_too_few_envs_and_first_observations_are_named() -> None:
