@@ -122,12 +122,13 @@ class InspectedSnapshot(InspectedVector):
     envs: Snapshot
 
     def state_dict(self) -> State:
-        """Snapshot of the environments."""
+        """Snapshot of the environments.
+
+        Raises:
+            BrokenEnvironment: they raise, or give what no checkpoint holds.
+        """
         with self._inspection.engine_errors():
-            state = _checked("snapshot", self.envs.state_dict())
-            if not isinstance(state, dict):
-                raise TypeError(f"snapshot is of type {type(state).__name__}, promised a dict")
-            return state
+            return _snapshot(self.envs.state_dict())
 
     def load_state_dict(self, state: State) -> None:
         """Restore the environments."""
@@ -135,13 +136,19 @@ class InspectedSnapshot(InspectedVector):
             self.envs.load_state_dict(state)
 
 
-def _checked(name: str, value: object) -> Tensor | int | float | str | State:
-    """A copy of a snapshot, or of a value in it; one that no checkpoint holds is refused."""
-    if isinstance(value, dict) and (value or name == "snapshot"):
-        for key in value:
-            if not isinstance(key, str) or SEPARATOR in key or not _is_unicode(key):
-                raise TypeError(f"{name} has key {key!r}, promised a text without {SEPARATOR!r}")
-        return {key: _checked(f"{name}[{key!r}]", part) for key, part in value.items()}
+def _snapshot(state: object, name: str = "snapshot") -> State:
+    """A copy of a snapshot, or of a part of it; what no checkpoint holds is refused."""
+    if not isinstance(state, dict):
+        raise TypeError(f"{name} is of type {type(state).__name__}, promised a dict")
+    for key in state:
+        if not isinstance(key, str) or SEPARATOR in key or not _is_unicode(key):
+            raise TypeError(f"{name} has key {key!r}, promised a text without {SEPARATOR!r}")
+    return {key: _snapshot_value(value, f"{name}[{key!r}]") for key, value in state.items()}
+
+
+def _snapshot_value(value: object, name: str) -> Tensor | int | float | str | State:
+    if isinstance(value, dict) and value:
+        return _snapshot(value, name)
     if isinstance(value, Tensor) and value.layout == torch.strided and not value.is_complex():
         return value.clone()  # of two that share memory a checkpoint would hold neither
     if isinstance(value, int) or (isinstance(value, float) and isfinite(value)):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rlbench.config.run import Runtime
+from rlbench.records.store import read_record
 from tests.commands import run_process
 from tests.reliability.families import CATCH, FEW, GAME, HOPPER, PENDULUM, Family
 from tests.reliability.run_one import carry, ending
@@ -66,3 +67,25 @@ def test_checkpoints_and_stepping_threads_change_no_bit(family: Family, tmp_path
     carry(family.spec(seed=1), tmp_path / "plain")
     other = ending(family.folder(tmp_path / "plain", seed=1))
     assert other[0] != ending(family.folder(tmp_path / "plain"))[0], "another seed is another run"
+
+
+@pytest.mark.slow
+def test_threads_of_numpy_change_no_bit(tmp_path: Path) -> None:
+    """Without OMP_NUM_THREADS numpy's BLAS would take all cores, though torch's threads are equal."""
+    sets = (
+        "budget.steps=2000",
+        "budget.epoch=1000",
+        "protocol.episodes=2",
+        "protocol.envs=2",
+        "algo.torso.widths=64,64",
+    )
+    family, weights = Family("toy", "a2c", "CartPole-v1", sets, smoke=False), []
+    for threads in ("1", ""):
+        results = tmp_path / f"threads{threads}"
+        command = [sys.executable, "-m", "rlbench", *family.words(results), "--quiet"]
+        done = run_process(command, OMP_NUM_THREADS=threads, OPENBLAS_NUM_THREADS=threads, PYTHONPATH=str(ROOT))
+        assert done.returncode == 0, done.stderr
+        record = read_record(family.folder(results))
+        assert record.outcome is not None and record.environment["torch_threads"] == 1
+        weights.append(record.outcome.weights)
+    assert weights[0] == weights[1]
