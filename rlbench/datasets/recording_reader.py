@@ -34,6 +34,7 @@ class ChunkOfSet(NamedTuple):
     """A chunk in the order of reading."""
 
     path: Path
+    sha256: str  # of its file
     number: int  # index of the chunk in its file
     track: tuple[str, int]  # source, and track of the source
     steps: Steps
@@ -56,11 +57,12 @@ def read_recording(path: Path, steps: int | None = None, *, max_bytes: int | Non
         obs = np.empty((rows, *first.shape), np.dtype(first.dtype.str))
     except MemoryError:
         raise too_many from None
-    targets: dict[Path, list[tuple[int, Frames]]] = {}
+    targets: dict[tuple[Path, str], list[tuple[int, Frames]]] = {}
     at = 0
     for part in parts:
         if at < rows:
-            targets.setdefault(part.path, []).append((part.number, obs[at : at + len(part.steps.marks)]))
+            place = part.number, obs[at : at + len(part.steps.marks)]
+            targets.setdefault((part.path, part.sha256), []).append(place)
         at += len(part.steps.marks)
     with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
         list(pool.map(lambda item: _fill(*item), targets.items()))
@@ -85,8 +87,8 @@ def verify_recording(path: Path, *, max_bytes: int | None = None) -> None:
     Raises:
         RefusedFile: a file is missing, damaged or of another set; the message names it.
     """
-    for file in sorted({part.path for part in _parts(path, max_bytes, COPIES)}):
-        segment = recording_format.read_segment(file)
+    for file, sha256 in sorted({(part.path, part.sha256) for part in _parts(path, max_bytes, COPIES)}):
+        segment = _read_again(file, sha256)
         for place in segment.places:
             segment.steps(place)
             segment.fill(place, np.empty((place.rows, *segment.shape), segment.dtype))
@@ -108,12 +110,12 @@ def subset(path: Path, target: Path, steps: int, *, max_bytes: int | None = None
     events = _truncate(_with_ends(parts), steps, path)
     recording_writer.begin(target, subset_request(path, steps))
     writer, at = recording_writer.RecordingWriter(target), 0
-    read_segment = lru_cache(maxsize=1)(recording_format.read_segment)  # chunks of a file follow one another
+    read_again = lru_cache(maxsize=1)(_read_again)  # chunks of a file follow one another
     tracks: dict[tuple[str, int], int] = {}
     for part in parts:
         if at >= len(events.marks):
             break
-        segment = read_segment(part.path)
+        segment = read_again(part.path, part.sha256)
         rows = min(len(part.steps.marks), len(events.marks) - at)
         obs: Frames = np.empty((rows, *segment.shape), segment.dtype)
         segment.fill(segment.places[part.number], obs)
@@ -167,7 +169,8 @@ def _parts(path: Path, max_bytes: int | None, copies: int = 0) -> list[ChunkOfSe
             raise RefusedFile(f"{segment.path}: {problem}; check the file, or use a larger machine")
         source = name.split(".")[0]
         for number, place in enumerate(segment.places):
-            parts.append(ChunkOfSet(segment.path, number, (source, place.track), segment.steps(place)))
+            steps = segment.steps(place)
+            parts.append(ChunkOfSet(segment.path, segment.sha256, number, (source, place.track), steps))
     return _without_dangling(sorted(parts, key=lambda part: (part.track, part.path)))
 
 
@@ -222,7 +225,14 @@ def _blank(events: Steps, marks: NDArray[np.uint8]) -> Steps:
     return Steps(events.action * live, events.reward * live, marks)
 
 
-def _fill(path: Path, targets: Sequence[tuple[int, Frames]]) -> None:
+def _read_again(path: Path, sha256: str) -> recording_format.Segment:
     segment = recording_format.read_segment(path)
+    if segment.sha256 != sha256:
+        raise RefusedFile(f"{path}: was exchanged while the set was read; repeat the command")
+    return segment
+
+
+def _fill(file: tuple[Path, str], targets: Sequence[tuple[int, Frames]]) -> None:
+    segment = _read_again(*file)
     for number, out in targets:
         segment.fill(segment.places[number], out)

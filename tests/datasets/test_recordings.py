@@ -3,6 +3,7 @@
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
@@ -182,6 +183,25 @@ def test_a_missing_file_and_one_of_another_set_are_refused_by_name(tmp_path: Pat
     path.write_bytes((other / "play.00001.segment").read_bytes())
     with pytest.raises(RefusedFile, match=r"play\.00000\.segment: is not a file of this set"):
         recording_reader.read_recording(folder)
+
+
+@pytest.mark.parametrize("reader", ["read_recording", "verify_recording", "subset"])
+def test_a_file_that_is_exchanged_between_the_steps_and_the_frames_is_refused(
+    reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, steps in (("a", 9), ("b", 8)):
+        write(tmp_path / name, [[(steps, True)]], rows=99)
+    (other,), parts = (tmp_path / "b").glob("*.segment"), recording_reader._parts
+
+    def exchanged(*arguments: Any) -> list[recording_reader.ChunkOfSet]:
+        chunks = parts(*arguments)
+        other.replace(chunks[0].path)
+        return chunks
+
+    monkeypatch.setattr(recording_reader, "_parts", exchanged)
+    more = (tmp_path / "c", 3) if reader == "subset" else ()
+    with pytest.raises(RefusedFile, match="was exchanged while the set was read"):
+        getattr(recording_reader, reader)(tmp_path / "a", *more)
 
 
 def test_sets_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
