@@ -45,7 +45,9 @@ class D4RLDataset(NamedTuple):
             UsageError: that of the mirror has a user's name, with which no download works.
         """
         source = os.environ.get(MIRROR) or SOURCE
-        if "@" in source:  # messages and records never show the password behind it
+        if (
+            "@" in source.partition("://")[2].partition("/")[0]
+        ):  # messages and records never show the password behind it
             raise UsageError(f"{MIRROR}: is an address with a user's name or a password; give one without")
         return f"{source.rstrip('/')}/{self.path}"
 

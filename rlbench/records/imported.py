@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from itertools import pairwise
@@ -172,3 +172,9 @@ def check_curve(curve: ImportedCurve, where: str) -> ImportedCurve:
     if not all(abs(number) <= MAX_RETURN for number in curve.returns):
         raise RefusedFile(f"{where}: a return of seed {curve.seed} is not below {MAX_RETURN:g}; remove the row")
     return curve
+
+
+def origin_texts(origins: Sequence[Mapping[str, object]], name: str) -> tuple[str, ...]:
+    """The texts of a field of all origins, each once."""
+    texts = (text for origin in origins if isinstance(parts := origin[name], tuple) for text in parts)
+    return tuple(dict.fromkeys(texts))

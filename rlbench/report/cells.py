@@ -221,7 +221,7 @@ def _test_steps_to_threshold(runs: Runs, reference: ReferenceScore, stop: float,
     def test(scores: Sequence[float]) -> CellTest:
         return prediction_test(scores, -documented, (SHARE if share is None else share) * documented, epoch)
 
-    return with_failures(test, steps, [-float(run.budget) for run in runs.failed])
+    return with_failures(test, steps, [-float(max(run.budget, runs.budget)) for run in runs.failed])
 
 
 def _floor_score(scores: Sequence[float], estimator: Estimator, runs: Runs, scale: Scale | None) -> float:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from rlbench.config.names import number_text, steps_text
 from rlbench.errors import UnknownName, UsageError, suggest_path
+from rlbench.records.imported import origin_texts
 from rlbench.report.aggregate import (
     Estimate,
     bootstrap,
@@ -28,7 +29,6 @@ from rlbench.report.equal_steps import scores_up_to, step_of_three
 from rlbench.report.estimate import mean
 from rlbench.report.reference_table import CellKey, cell_name, task_name
 from rlbench.report.run_index import FULL, Runs, gather, setting, with_imported
-from rlbench.report.runs import origin_texts
 
 if TYPE_CHECKING:
     from rlbench.report.sources import Sources
@@ -127,10 +127,10 @@ def _ambiguity(name: str, settings: Sequence[SettingRuns]) -> str:
 def _settings(runs: Runs, *, at: bool) -> Sequence[SettingRuns]:
     """The documented setting alone, or every other one; runs on another file of the same name are another."""
     short = [run for run in runs.short if at and run.evaluations]
-    if runs.scored or short:
+    if runs.complete or short or any(run.budget >= runs.budget for run in runs.failed):
         return [SettingRuns(Runs(complete=runs.complete, failed=runs.failed, short=short), default=True)]
     groups: dict[tuple[str, str | None], Runs] = defaultdict(Runs)
-    for run in (*runs.short, *runs.other_protocol, *runs.variants, *runs.other_data):
+    for run in (*runs.failed, *runs.short, *runs.other_protocol, *runs.variants, *runs.other_data):
         if run.status in ENDED or (at and run.evaluations):
             group = groups[run.id, run.data_file]
             {"done": group.complete, "failed": group.failed}.get(run.status, group.short).append(run)

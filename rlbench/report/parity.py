@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from rlbench.config.names import count_text, number_text
+from rlbench.records.imported import origin_texts
 from rlbench.report.columns import aligned
 from rlbench.report.equal_steps import (
     ReferencePoint,
@@ -30,7 +31,7 @@ from rlbench.report.pooled import MIN_CELLS, Effect, Meta, meta_analysis
 from rlbench.report.reference_scores import SHARE
 from rlbench.report.reference_table import CellKey, scale_of, task_name
 from rlbench.report.run_index import documented_spec
-from rlbench.report.runs import Run, origin_texts
+from rlbench.report.runs import Run
 from rlbench.report.table_data import fields
 from rlbench.report.tables import escape_markdown, json_text, markdown_row, score_text, shortfall_text
 from rlbench.report.verdict import (

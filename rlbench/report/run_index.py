@@ -26,7 +26,7 @@ from rlbench.records.store import Record, read_record
 from rlbench.report.estimate import best, within
 from rlbench.report.reference_scores import primary_references
 from rlbench.report.reference_table import CellKey, protocol_of, reference_spec, row_of
-from rlbench.report.runs import Evaluation, Run, fails_in_full, mark_failed, maximum, origin_texts, read_run, separate
+from rlbench.report.runs import Evaluation, Run, failed_in_full, mark_failed, maximum, read_run, separate
 from rlbench.report.verdict import ALPHA
 from rlbench.suites.plugins import Package
 
@@ -103,7 +103,7 @@ def group_runs(runs: Iterable[Run]) -> dict[CellKey, Runs]:
             _sort(run, cells.setdefault(key_of(run), Runs()))
     for group in cells.values():
         others = [run for run in (*group.complete, *group.short) if run.status != "failed"]
-        group.failed += [run for run in group.short if fails_in_full(run, others)]
+        group.failed += filter(None, (failed_in_full(run, others) for run in group.short))
         group.short = [run for run in group.short if run.status != "failed"]
         for part in (group.complete, group.failed):
             _deduplicate(part, lambda r: (r.seed, r.data_file, r.digest, str(r.environment.get("env"))))
@@ -272,7 +272,7 @@ def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
         return
     formats = sorted({str(origin["format"]) for origin in origins})
     files = {origin["sha256"] for origin in origins}
-    unknown = origin_texts(origins, "unknown")
+    unknown = imported.origin_texts(origins, "unknown")
     yield f"imported ({', '.join(formats)}, {count_text(len(files), 'file')})"
     if unknown:
         yield f"not stated: {', '.join(unknown)}"

@@ -10,11 +10,11 @@ from functools import lru_cache
 from hashlib import sha256
 from itertools import chain, pairwise
 from operator import attrgetter
-from os.path import lexists
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rlbench.config.names import clean_texts, count_text, printable
+from rlbench.errors import RefusedFile
 from rlbench.records import files, store
 from rlbench.records.attempts import resumptions
 from rlbench.records.types import Epoch
@@ -203,17 +203,21 @@ def attempts(folder: Path) -> tuple[Attempt, ...]:
         RefusedFile: one is a link, or one of its files is damaged or newer than this version.
     """
     numbers = sorted(int(number) for path in folder.glob("attempt-*") if (number := path.name[8:]).isdecimal())
-    return tuple(_attempt(folder / f"attempt-{number}") for number in numbers)
+    try:
+        return tuple(_attempt(folder / f"attempt-{number}") for number in numbers)
+    except (RefusedFile, OSError) as error:
+        problem = str(error).rpartition("; ")[0] or f"{folder}: an attempt cannot be read ({error})"
+        raise RefusedFile(f"{problem}; restore it, or move the attempt away, which may have failed") from None
 
 
 def _attempt(folder: Path) -> Attempt:
     files.refuse_link(folder)
-    spec_file, outcome_file = (folder / name for name in ("spec.json", "outcome.json"))
-    if not lexists(spec_file) and not lexists(outcome_file):  # ``--force`` was killed before the first file
+    names = {path.name for path in folder.iterdir()}
+    if names.isdisjoint({"spec.json", "outcome.json"}):  # ``--force`` was killed before the first file
         return Attempt(folder.name, "interrupted", "", {})
-    metadata = files.read_sealed(spec_file)
+    metadata = files.read_sealed(folder / "spec.json")
     environments = [metadata.get("environment"), *(line.environment for line in resumptions(metadata, folder))]
-    outcome = files.read_sealed(outcome_file) if lexists(outcome_file) else {"status": "interrupted"}
+    outcome = files.read_sealed(folder / "outcome.json") if "outcome.json" in names else {"status": "interrupted"}
     reason = printable(str(outcome.get("reason")))
     last = ChainMap(*(values for part in environments[::-1] if isinstance(values := clean_texts(part), dict)))
     return Attempt(folder.name, str(outcome.get("status")), reason, last)
@@ -246,11 +250,12 @@ def mark_failed(run: Run) -> Run:
     return replace(run, status="failed", reason=reason)
 
 
-def fails_in_full(run: Run, others: Iterable[Run]) -> bool:
-    """True for a failed run of fewer steps that one of the full budget repeats: none of ``others`` mends it."""
-    attempt = Attempt(run.folder.name, run.status, run.reason, run.environments[-1])
-    same_seed = [other.environments for other in others if other.seed == run.seed]
-    return run.status == "failed" and (not same_seed or any(failure((attempt,), parts) for parts in same_seed))
+def failed_in_full(run: Run, others: Iterable[Run]) -> Run | None:
+    """A run of fewer steps that failed, itself or an attempt at it, and that no other run of its seed mends."""
+    last = Attempt(run.folder.name, run.status, run.reason, run.environments[-1])
+    same_seed = [failure((*run.attempts, last), other.environments) for other in others if other.seed == run.seed]
+    attempt = next(filter(None, same_seed), None) if same_seed or run.status != "failed" else last
+    return None if attempt is None else replace(run, status="failed", reason=attempt.reason)
 
 
 def separate(group: Runs) -> None:
@@ -390,9 +395,3 @@ def _reference_score(key: CellKey) -> float | None:
 
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
-
-
-def origin_texts(origins: Sequence[Mapping[str, object]], name: str) -> tuple[str, ...]:
-    """The texts of a field of all origins, each once."""
-    texts = (text for origin in origins if isinstance(parts := origin[name], tuple) for text in parts)
-    return tuple(dict.fromkeys(texts))

@@ -249,6 +249,8 @@ def test_a_mirror_with_a_password_is_refused_and_never_shown(monkeypatch: pytest
     for words in ("data show hopper-medium-v2", "data list --json", "data download hopper-medium-v2"):
         error = stderr_of(words)
         assert "RLBENCH_D4RL_MIRROR: is an address with a user's name" in error and "s3cret" not in error
+    monkeypatch.setenv(catalogue.MIRROR, "http://127.0.0.1:9/@scope/")
+    assert catalogue.d4rl()["hopper-medium-v2"].url.startswith("http://127.0.0.1:9/@scope/gym")
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "http://[", "http://a:b", "http://a:99999", "http://a b"])

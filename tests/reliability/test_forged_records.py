@@ -124,8 +124,11 @@ class TestForcedRuns:
         path = full_run(record_run, 1.0, 0, force=True) / "attempt-1" / name
         path.write_bytes(path.read_bytes()[:100])
         for words in ("table toy", "check toy"):
-            assert f"attempt-1/{name}: damaged" in stderr_of(words, 2)
+            error = stderr_of(words, 2)
+            assert f"attempt-1/{name}: damaged" in error and "move the attempt away" in error
         assert f"attempt-1/{name}: damaged" in stdout_of("verify results", 2)
+        shutil.move(path.parent, "aside")
+        assert "attempt" not in cell(results).note
 
     def test_gate_counts_a_failed_attempt(self, record_run: RecordRun, results: Path) -> None:
         full_run(record_run, 1.0, 0, status="failed")

@@ -64,6 +64,15 @@ def test_failed_seed_of_a_variant_counts_as_the_random_policy(usual: str, record
     assert scores(compare(usual, "results", Sources(NOWHERE), None)) == [((0.5, 0.5), (0.875, -0.6, -0.6))]
 
 
+def test_a_failed_seed_of_fewer_steps_stays_beside_the_finished_ones(record_run: RecordRun) -> None:
+    short = {"suite": "toy", "task": "Catch", "sets": ["budget.steps=2000"]}
+    for folder, seeds in (("good", 3), ("bad", 4)):
+        for seed in range(seeds):
+            record_run([-0.6, 0.5], seed=seed, status="failed" if seed == 3 else "done", **short)
+        Path("results").rename(folder)
+    assert scores(compare("good", "bad", Sources(NOWHERE), None)) == [((0.5,) * 3, (0.5, 0.5, 0.5, -0.6))]
+
+
 def test_seeds_short_of_the_budget_are_counted(usual: str, record_run: RecordRun) -> None:
     record_run([0.5], suite="toy", task="Catch")
     record_run([0.5], suite="toy", task="Catch", seed=1, status="interrupted")
