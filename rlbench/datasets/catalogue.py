@@ -42,12 +42,11 @@ class D4RLDataset(NamedTuple):
         """Address of the file, on the server or its mirror.
 
         Raises:
-            UsageError: that of the mirror has a user's name, with which no download works.
+            UsageError: the mirror's address has a user's name, with which no download works.
         """
         source = os.environ.get(MIRROR) or SOURCE
-        if (
-            "@" in source.partition("://")[2].partition("/")[0]
-        ):  # messages and records never show the password behind it
+        server = source.partition("://")[2].partition("/")[0]
+        if "@" in server:  # messages and records never show the password before it
             raise UsageError(f"{MIRROR}: is an address with a user's name or a password; give one without")
         return f"{source.rstrip('/')}/{self.path}"
 
