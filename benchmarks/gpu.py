@@ -1,7 +1,8 @@
 """``python -m benchmarks.gpu``: compare the update engines of a CUDA GPU with eager updates, and measure their speed.
 
-The checks stop at a time limit, the most important ones come first, and those without time are named. ``--rehearse``
-does the same, small, on the host, where captured updates run eagerly: it only tests this script.
+The checks stop at a time limit, the most important ones come first, and those without time are named. ``--parity``
+measures no speed, so other programs may use the GPU meanwhile. ``--rehearse`` does the same, small, on the host, where
+captured updates run eagerly: it only tests this script.
 """
 
 from __future__ import annotations
@@ -93,26 +94,21 @@ class Checks:
         sys.stderr.write(f"{name}\n")
         try:
             work()
-        except ImportError as error:
-            self.reasons[name] = f"not installed here: {error}"
         except Exception as error:  # noqa: BLE001 - whatever it is, the other checks go on
-            self.broken.append(name)
-            self.reasons[name] = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            reason = str(error).partition("\n")[0]
+            if isinstance(error, ImportError) or isinstance(error.__cause__, ImportError):
+                self.reasons[name] = f"not installed here: {reason}"
+            else:
+                self.broken.append(name)
+                self.reasons[name] = f"{type(error).__name__}: {reason}"
 
 
-def check(sizes: Sizes, seconds: float) -> GpuReport:
+def check(sizes: Sizes, seconds: float, *, speeds: bool = True) -> GpuReport:
     """Do every check that fits into ``seconds``."""
     checks = Checks(seconds)
     _parities(checks, sizes, "cuda-graph", sizes.cells, need=10.0)
-    for name, full_seconds in LOOPS.items():
-        for engine, part in (("cuda-graph", 1.0), ("eager", 0.25)):
-            limit = full_seconds * sizes.share * part
-            checks.attempt(f"loop {engine} {name}", limit + 10, partial(_loop, checks, sizes, name, engine, limit))
-    for suite, algorithms in (("offline", LEARN), ("atari", VALUES)):
-        for algorithm in algorithms:
-            for engine in ("cuda-graph", "eager"):
-                work = partial(_updates, checks, sizes, suite, algorithm, engine)
-                checks.attempt(f"updates {engine} {suite}/{algorithm}", 8.0, work)
+    if speeds:
+        _speeds(checks, sizes)
     _parities(checks, sizes, "compiled", sizes.compiled, need=60.0)
     settings: dict[str, object] = {"seconds": seconds, **sizes._asdict()}
     gpu = torch.cuda.get_device_name() if sizes.device == "cuda" else "none: a rehearsal on the host"
@@ -125,6 +121,18 @@ def check(sizes: Sizes, seconds: float) -> GpuReport:
         "skipped": checks.reasons,
         "broken": checks.broken,
     }
+
+
+def _speeds(checks: Checks, sizes: Sizes) -> None:
+    for name, full_seconds in LOOPS.items():
+        for engine, part in (("cuda-graph", 1.0), ("eager", 0.25)):
+            limit = full_seconds * sizes.share * part
+            checks.attempt(f"loop {engine} {name}", limit + 10, partial(_loop, checks, sizes, name, engine, limit))
+    for suite, algorithms in (("offline", LEARN), ("atari", VALUES)):
+        for algorithm in algorithms:
+            for engine in ("cuda-graph", "eager"):
+                work = partial(_updates, checks, sizes, suite, algorithm, engine)
+                checks.attempt(f"updates {engine} {suite}/{algorithm}", 8.0, work)
 
 
 def _parities(checks: Checks, sizes: Sizes, engine: str, cells: tuple[str, ...], *, need: float) -> None:
@@ -209,13 +217,14 @@ def main() -> int:
     """Check the GPU and write the JSON; 1 if an engine differs or a check failed, 2 without a GPU."""
     parser = argparse.ArgumentParser(prog="scripts/gpu_check", description=__doc__)
     parser.add_argument("--rehearse", action="store_true", help="small checks on the host, to test this script")
+    parser.add_argument("--parity", action="store_true", help="compare the engines only; about two minutes")
     parser.add_argument("--seconds", type=float, default=510.0, help="time limit; later checks are left out")
     parser.add_argument("--output", type=Path, default=Path("gpu_check.json"), help="default: $OUT/gpu_check.json")
     options = parser.parse_args()
     if not options.rehearse and not torch.cuda.is_available():
         sys.stderr.write("scripts/gpu_check: no CUDA GPU is visible; --rehearse tests the script on the host\n")
         return 2
-    checks = check(TINY if options.rehearse else REAL, options.seconds)
+    checks = check(TINY if options.rehearse else REAL, options.seconds, speeds=not options.parity)
     save(checks, options.output)
     differing = [f"{row['engine']} {row['cell']}: {row['ran']}" for row in checks["parity"] if not row["within"]]
     for line in (*differing, *(f"skipped {name}: {reason}" for name, reason in checks["skipped"].items())):

@@ -11,6 +11,7 @@ from benchmarks.gpu import TINY, check, main
 from benchmarks.report import SCHEMA
 from benchmarks.rigs import CELLS
 from rlbench import suites
+from rlbench.errors import UsageError
 
 
 def test_gpu_check_without_a_gpu_prints_one_line(
@@ -63,25 +64,28 @@ ROW = {"cell": "a/b/c", "engine": "cuda-graph", "ran": "cuda-graph", "within": T
 def test_gpu_check_fails_if_an_engine_differs_breaks_or_is_not_compared(
     rows: list[object], broken: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu, "check", lambda *_: {"parity": rows, "skipped": {}, "broken": broken})
-    monkeypatch.setattr("sys.argv", ["gpu", "--rehearse", "--output", str(tmp_path / "x.json")])
+    report = {"parity": rows, "skipped": {}, "broken": broken}
+    monkeypatch.setattr(gpu, "check", lambda *_, speeds: report if not speeds else {})
+    monkeypatch.setattr("sys.argv", ["gpu", "--rehearse", "--parity", "--output", str(tmp_path / "x.json")])
     assert main() == code
 
 
-def test_failing_check_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "LOOPS", {})
-    monkeypatch.setattr(gpu, "LEARN", ())
-    monkeypatch.setattr(gpu, "VALUES", ())
+@pytest.mark.parametrize(("cause", "broken"), [(None, True), (ImportError("gymnasium_robotics"), False)])
+def test_failing_check_does_not_stop_the_others(
+    cause: ImportError | None, broken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names: list[str] = []
 
     def parity(cell: str, _: object) -> object:
         names.append(cell)
-        raise KeyError(cell)
+        raise UsageError(f"{cell}: refused") from cause
 
     monkeypatch.setattr(gpu, "parity", parity)
-    checks = check(TINY, 100.0)
+    checks = check(TINY, 100.0, speeds=False)
     assert names == list(TINY.cells)
-    assert checks["broken"] == [f"parity cuda-graph {cell}" for cell in TINY.cells]
+    assert list(checks["skipped"]) == [f"parity cuda-graph {cell}" for cell in TINY.cells]
+    assert checks["broken"] == (list(checks["skipped"]) if broken else [])
+    assert checks["figures"] == []
 
 
 def test_every_off_policy_algorithm_is_compared_with_eager_updates() -> None:
