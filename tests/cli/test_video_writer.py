@@ -23,7 +23,7 @@ sys.exit({code})
 
 
 def noise_frames(count: int, *, colours: int = 64, size: tuple[int, int] = (40, 30)) -> FrameList:
-    """So many, of noise on which a bar moves; the third and the fourth are alike."""
+    """Frames of noise on which a bar moves; the third and the fourth are alike."""
     draw = np.random.default_rng(0)
     noise = (draw.integers(0, colours, (*size, 1)) * np.array([3, 2, 1])).astype(np.uint8)
     images = []
@@ -36,13 +36,13 @@ def noise_frames(count: int, *, colours: int = 64, size: tuple[int, int] = (40, 
 
 def decode(path: Path) -> tuple[FrameList, list[int]]:
     with Image.open(path) as gif:
-        path_name, stands = [], []
+        images, stands = [], []
         for number in range(gif.n_frames):
             gif.seek(number)
-            path_name.append(np.array(gif.convert("RGB")))
+            images.append(np.array(gif.convert("RGB")))
             stands.append(int(gif.info["duration"]))
         assert gif.info["loop"] == 0
-    return path_name, stands
+    return images, stands
 
 
 def test_gif_has_every_frame_at_twice_its_size(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_failing_ffmpeg_is_reported_in_one_line_and_leaves_no_file(tmp_path: Pat
         video_writer(path, seconds=0.05, program=refusal_of(path)) as writer,
     ):
         writer.add(noise_frames(1)[0])
-    assert [path_name.name for path_name in tmp_path.iterdir()] == ["bin"]
+    assert [path.name for path in tmp_path.iterdir()] == ["bin"]
 
 
 def test_without_ffmpeg_an_mp4_is_refused_with_the_remedy(tmp_path: Path, monkeypatch: Patch) -> None:
