@@ -55,10 +55,10 @@ def engine_of(spec: Spec, runtime: Runtime, device: torch.device) -> Engine:
         case "cuda-graph":
             return graph_engine(device) if not rollouts else Engine("eager", NO_ROLLOUTS)
         case "auto":
-            return _default(device, rollouts=rollouts)
+            return default_engine(device, rollouts=rollouts)
 
 
-def _default(device: torch.device, *, rollouts: bool) -> Engine:
+def default_engine(device: torch.device, *, rollouts: bool) -> Engine:
     """The default engine; not CUDA graphs, until every cell of ``scripts/gpu_check`` has run on a GPU and agreed."""
     if rollouts:
         by_hand = Engine("numpy", "where networks are small, else eager")

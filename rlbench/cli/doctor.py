@@ -219,12 +219,12 @@ def _updates() -> Iterator[Finding]:
     if not isinstance(_try_import("torch"), ModuleType):
         return
     from rlbench.assembly.device import device_of
-    from rlbench.assembly.engine import graph_engine
+    from rlbench.assembly.engine import default_engine
     from rlbench.config.run import Runtime
 
     device = device_of(Runtime())
-    rollouts = "numpy for small networks of PPO, A2C, NPG and TRPO" if device.type == "cpu" else "eager"
-    yield Finding("ok", "updates", f"{graph_engine(device).description}; on rollouts {rollouts}")
+    engine, on_rollouts = (default_engine(device, rollouts=rollouts).description for rollouts in (False, True))
+    yield Finding("ok", "updates", f"{engine}; on rollouts {on_rollouts}")
 
 
 def _data() -> Iterator[Finding]:

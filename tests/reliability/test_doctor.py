@@ -74,10 +74,16 @@ def test_doctor_prints_a_line_for_each_requirement_of_its_suite(monkeypatch: pyt
     assert all(line.split()[0] in {"ok", "optional"} and "mujoco" not in line for line in lines)
 
 
-def test_doctor_names_the_update_engine_and_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+@pytest.mark.parametrize(
+    ("gpu", "engine"),
+    [(False, "eager: no CUDA GPU; on rollouts numpy"), (True, "eager: CUDA graphs are not the default")],
+)
+def test_doctor_names_the_update_engine_of_a_run(gpu: bool, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        torch, "cuda", SimpleNamespace(is_available=lambda: gpu, get_device_name=str, device_count=lambda: 1)
+    )
     ((state, detail),) = actual("toy")[1]["updates"]
-    assert (state, detail.partition(";")[0]) == ("ok", "eager: no CUDA GPU")
+    assert state == "ok" and detail.startswith(engine)
 
 
 def test_gpu_without_a_cuda_torch_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
