@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
@@ -221,7 +222,9 @@ def _saved_computing(store: Store, device: str) -> SavedComputing | None:
         raise RefusedFile(
             f"{folder}: was made on {saved_device}, not {device}; resume with --device {saved_device}, or use --force"
         )
-    return SavedComputing(device, threads, engine, _rounding(store) if rounding is None else str(rounding))
+    if rounding is not None:  # older checkpoints also name what was not set
+        rounding = re.sub(r', "\w+": null|"\w+": null(, )?', "", str(rounding))
+    return SavedComputing(device, threads, engine, rounding or _rounding(store))
 
 
 def _first_epoch(store: Store) -> str:
@@ -246,7 +249,7 @@ def _computing(trainer: Trainer, device: str, store: Store) -> SavedComputing:
 
 
 def _rounding(store: Store) -> str:
-    return json.dumps({name: store.environment.get(name) for name in ROUNDING})
+    return json.dumps({name: value for name in ROUNDING if (value := store.environment.get(name)) is not None})
 
 
 def _take_over(trainer: Trainer, previous: SavedComputing | None, store: Store) -> None:

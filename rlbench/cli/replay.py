@@ -23,7 +23,7 @@ from rlbench.records.store import Record, Store, read_record
 from rlbench.records.types import Epoch, plain
 from rlbench.signals import Stop, stop_on_signals
 
-VALUE = re.compile(r"[\w,=-]{0,40}", re.ASCII)  # value of a variable that chooses threads or instructions
+VALUE = re.compile(r"[\w,=: -]{0,200}", re.ASCII)  # value of a variable that chooses threads or instructions
 CLOCKS = ("seconds", "evaluated.seconds", "collected.steps_per_second")
 """Fields of an epoch that no second run repeats."""
 

@@ -16,8 +16,12 @@ import rlbench
 from rlbench.config.run import MAX_THREADS
 
 THREADS = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS")
-INSTRUCTIONS = ("MKL_CBWR", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA")
-"""Environment variables that choose the processor's instructions, and with them the rounding of every sum."""
+INSTRUCTIONS = (
+    *("MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"),
+    *("OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES"),
+    *("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG"),
+)
+"""Environment variables that choose instructions of the processor or GPU, and with them the rounding of every sum."""
 
 PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "envpool", "mujoco", "safetensors")
 

@@ -40,7 +40,7 @@ def test_vector_instructions_are_those_of_the_kernels_list(monkeypatch: pytest.M
     assert {"cpu", "vector_instructions"} <= {*ROUNDING} & {*machine.environment()}
 
 
-VARIABLES = ("MKL_CBWR", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA")
+VARIABLES = ("MKL_CBWR", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE", "NVIDIA_TF32_OVERRIDE")
 
 
 def git(place: Path, *words: str) -> str:
