@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -114,7 +114,7 @@ def of_setting(cells: dict[CellKey, Runs], text: str, where: str) -> dict[CellKe
         raise UnknownName("setting", text, settings, where=where)
     cells_of_setting = {key: Runs(budget=runs.budget) for key, runs in cells.items()}
     for key, only in cells_of_setting.items():
-        for part in ("complete", "failed", "short", "other_protocol", "variants", "other_data"):
+        for part in (field.name for field in fields(Runs) if field.default_factory is list):
             getattr(only, part).extend(run for run in getattr(cells[key], part) if setting(run) == text)
     return cells_of_setting
 

@@ -73,13 +73,14 @@ def test_a_failed_seed_of_fewer_steps_stays_beside_the_finished_ones(record_run:
     assert scores(compare("good", "bad", Sources(NOWHERE), None)) == [((0.5,) * 3, (0.5, 0.5, 0.5, -0.6))]
 
 
-def test_seeds_short_of_the_budget_are_counted(usual: str, record_run: RecordRun) -> None:
+@pytest.mark.parametrize("side", ["results", "results@published"])
+def test_seeds_that_are_left_out_are_counted(side: str, usual: str, record_run: RecordRun) -> None:
     record_run([0.5], suite="toy", task="Catch")
     record_run([0.5], suite="toy", task="Catch", seed=1, status="interrupted")
     record_run([0.5], suite="toy", task="Catch", seed=2, environment=LATER)
     reasons = "in other versions of the environment", "short of the budget"
-    left_out = [f"toy/dqn/Catch: 1 of results {reason}" for reason in reasons]
-    assert json_of(["compare", usual, "results", "--json"])["left_out"] == left_out
+    left_out = [f"toy/dqn/Catch: 1 of {side} {reason}" for reason in reasons]
+    assert json_of(["compare", usual, side, "--json"])["left_out"] == left_out
 
 
 def test_failed_documented_seeds_alone_are_not_replaced_by_another_setting(usual: str, record_run: RecordRun) -> None:
