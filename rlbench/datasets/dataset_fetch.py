@@ -10,6 +10,7 @@ from pathlib import Path
 from rlbench import disk, faults
 from rlbench.datasets import catalogue, checksums, download, minari
 from rlbench.datasets.catalogue import MINARI_DATA, MINARI_METADATA, Location
+from rlbench.datasets.checksums import Seal
 from rlbench.datasets.download import DownloadProgress, part_of
 from rlbench.datasets.hdf5 import open_file
 from rlbench.datasets.loader import data_file, dataset_metadata, load_dataset
@@ -64,10 +65,11 @@ def import_dataset(path: Path, name: str, *, max_bytes: int | None = None) -> Lo
     own = dataset_metadata(path).get("name", "")
     if own.startswith("rlb-") and location.kind != "own":
         raise UsageError(f"{path}: is {own}, not {name}; import it under its own name")
+    seals = [checksums.compute_seal(path / inside) for inside in files]
     load_dataset(path, name, max_bytes=max_bytes)
-    _as_recorded(data_file(path), data_file(location.path) if path.is_dir() else location.path)
-    for inside in files:
-        _copy(path / inside, location.path / inside)
+    _as_recorded(path / files[0], seals[0], location.path / files[0])
+    for inside, seal in zip(files, seals, strict=True):
+        _copy(path / inside, seal, location.path / inside)
     checksums.seal_of(data_file(location.path))
     return location
 
@@ -76,12 +78,12 @@ def _equal(*paths: Path) -> bool:
     return all(path.is_file() for path in paths) and len({checksums.compute_seal(path).sha256 for path in paths}) == 1
 
 
-def _as_recorded(source: Path, target: Path) -> None:
+def _as_recorded(source: Path, seal: Seal, target: Path) -> None:
     """Refuse a file that differs from the seal of its name."""
-    seal = checksums.read_seal(target)
-    if seal is not None and checksums.compute_seal(source).sha256 != seal.sha256:
+    first = checksums.read_seal(target)
+    if first is not None and seal.sha256 != first.sha256:
         raise RefusedFile(
-            f"{source}: is not the file that {target.name} was when it was first used (SHA-256 {seal.sha256[:12]}…); "
+            f"{source}: is not the file that {target.name} was when it was first used (SHA-256 {first.sha256[:12]}…); "
             f"delete {target}{checksums.SUFFIX} if it is to be another"
         )
 
@@ -111,13 +113,15 @@ def _fetch(url: str, target: Path, patience: float) -> Iterator[DownloadProgress
         checksums.write_seal(target, now)
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy(source: Path, seal: Seal, target: Path) -> None:
     temporary = disk.temporary_of(target)
     with disk.writing(target, then="try again"):
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             disk.sweep(temporary)
             shutil.copyfile(source, temporary)
+            if checksums.compute_seal(temporary).sha256 != seal.sha256:
+                raise RefusedFile(f"{source}: changed while it was read; run the same command again")
             faults.point("copy.written")
             temporary.replace(target)
             faults.point("copy.placed")

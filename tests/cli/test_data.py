@@ -7,6 +7,8 @@ import h5py
 import numpy as np
 import pytest
 
+from rlbench.datasets import dataset_fetch
+from rlbench.datasets.loader import load_dataset
 from tests.commands import json_of, line_of_refusal, run_command, stdout_of
 
 
@@ -90,6 +92,19 @@ def test_import_verifies_and_names_a_data_set(own: Path, tmp_path: Path) -> None
     broken.write_bytes(path.read_bytes()[:-9])
     assert "no whole HDF5 file" in line_of_refusal(f"data import {broken}")
     assert not (path.parent / broken.name).exists()
+
+
+@pytest.mark.parametrize("size", [-9, None])
+def test_import_copies_the_file_that_it_checked_or_none(
+    size: int | None, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_and_exchange(path: Path, name: str, *, max_bytes: int | None) -> None:
+        load_dataset(path, name, max_bytes=max_bytes)
+        path.write_bytes((path.read_bytes() + b"0")[:size])
+
+    monkeypatch.setattr(dataset_fetch, "load_dataset", read_and_exchange)
+    assert "changed while it was read" in line_of_refusal(f"data import {own} --name rlb-copy")
+    assert [path.name for path in own.parent.iterdir()] == [own.name]
 
 
 def test_download_of_a_generated_set_names_the_generate_command() -> None:
