@@ -16,6 +16,7 @@ from itertools import pairwise
 from time import sleep
 from typing import Annotated, Final, TypeAlias
 
+import psutil
 import typer
 
 from rlbench import __version__
@@ -82,6 +83,7 @@ REFUSED_PATH: Final = (
 TERMINATING: Final = (signal.SIGTERM, signal.SIGHUP)  # a closed terminal sends SIGHUP
 CALLBACK_SECONDS: Final = 0.01  # time for a callback of Python to end
 EXIT_SECONDS: Final = 60.0  # time for threads and exit handlers of plug-ins and libraries, such as W&B's, to end
+SIGNAL_EXIT_SECONDS: Final = 10.0  # the same after a signal, which promises an end within 30 seconds
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -102,16 +104,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _end_stuck_exit(code: int) -> None:
-    """End the process where a thread or an exit handler would keep it for ever."""
-    sleep(EXIT_SECONDS)
+    """End the process and its children where a thread or an exit handler would keep it for ever."""
+    seconds = EXIT_SECONDS if code < 128 else SIGNAL_EXIT_SECONDS
+    sleep(seconds)
     names = [t.name for t in threading.enumerate() if not t.daemon and t is not threading.main_thread()]
     culprit = ", ".join(names) or "an exit handler"
-    message = (
-        f"{culprit} of a plug-in or library has not ended within {EXIT_SECONDS:.0f} s; the process ends without it"
-    )
+    message = f"{culprit} of a plug-in or library has not ended within {seconds:.0f} s; the process ends without it"
     note = threading.Thread(target=print_error, args=(message,), daemon=True)  # nobody may read stderr
     note.start()
     note.join(1.0)
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has ended by itself
+            child.terminate()
     os._exit(code)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -18,6 +19,16 @@ if TYPE_CHECKING:
     from rlbench.report.run_index import Runs
 
 SuiteNames = Annotated[list[str] | None, argument("[SUITE]…", "Only these suites; default: all.")]
+
+LEFT_OUT: Final = {
+    "other_protocol": "of another protocol",
+    "variants": "of other settings",
+    "other_data": "on another data file",
+    "versions": "in other versions of the environment",
+    "copies": "with the numbers of another seed",
+    "duplicates": "with a worse record of the same seed",
+}
+"""Parts of ``Runs`` that no exported table has, and their names."""
 
 export = command_group("export", "Records for other programs: csv, npz, tensorboard.")
 
@@ -69,10 +80,10 @@ def to_csv(
     results: Records = None,
     json: Json = False,
 ) -> None:
-    """Write every measured curve as one tidy table.
+    """Write the curves of a table's runs as one tidy table.
 
-    One row an evaluation: suite, algo, task, dataset, seed, step, return, length, kind, origin. `rlbench import` reads
-    it back.
+    One row an evaluation of the documented settings: suite, algo, task, dataset, seed, step, return, length, kind,
+    origin. `rlbench import` reads it back.
     """
     from rlbench.report import exports
 
@@ -80,6 +91,7 @@ def to_csv(
     _save(output, *exports.curves_csv(cells), noun="curve", json=json)
     if failed := sum(len(runs.failed) for runs in cells.values()):
         print_note(f"{count_text(failed, 'failed run')}: tables score it as a random policy, an import does not")
+    _print_left_out(cells, LEFT_OUT)
 
 
 @export.command("npz", epilog=examples("export npz"))
@@ -99,8 +111,13 @@ def to_npz(
 
     cells = _cells(names, results)
     _save(output, *exports.to_npz(cells), noun="matrix", json=json)
-    if short := sum(len(runs.short) for runs in cells.values()):
-        print_note(f"{count_text(short, 'run')} short of the budget: no score in it")
+    _print_left_out(cells, {"short": "short of the budget", **LEFT_OUT})
+
+
+def _print_left_out(cells: Mapping[CellKey, Runs], reasons: Mapping[str, str]) -> None:
+    for part, reason in reasons.items():
+        if count := sum(sum(not run.origin for run in getattr(runs, part)) for runs in cells.values()):
+            print_note(f"{count_text(count, 'run')} {reason}: left out")
 
 
 def _cells(names: list[str] | None, results: Path | None) -> dict[CellKey, Runs]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from rlbench.cli.app import main
 from rlbench.records import imported
-from rlbench.records.types import Status
 from tests.commands import json_of, stderr_of
 from tests.conftest import RecordRun
 
@@ -60,16 +60,22 @@ def test_event_files_round_trip(results: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "status", "note"),
+    ("form", "record", "note"),
     [
-        ("csv", "failed", "1 failed run: tables score it as a random policy, an import does not"),
-        ("npz", "interrupted", "1 run short of the budget: no score in it"),
+        ("csv", {"status": "failed"}, "1 failed run: tables score it as a random policy, an import does not"),
+        ("npz", {"status": "interrupted"}, "1 run short of the budget: left out"),
+        (
+            "csv",
+            {"environment": {"env": {"env": "test/later"}}},
+            "1 run in other versions of the environment: left out",
+        ),
+        ("npz", {"sets": ["algo.lr=0.5"]}, "1 run of other settings: left out"),
     ],
 )
 def test_runs_that_an_export_cannot_describe_are_counted(
-    form: str, status: Status, note: str, results: Path, record_run: RecordRun
+    form: str, record: dict[str, Any], note: str, results: Path, record_run: RecordRun
 ) -> None:
-    record_run((0.5,), suite="toy", algo="dqn", task="Catch", seed=9, status=status)
+    record_run((0.5,), suite="toy", algo="dqn", task="Catch", seed=9, **record)
     words = ["export", form, "--results", str(results), "--output", str(results.parent / "x")]
     assert stderr_of(words, 0) == f"{note}\n"
 

@@ -243,6 +243,15 @@ def test_endless_thread_or_exit_handler_of_a_plugin_does_not_keep_the_process(en
     assert note == f"rlbench: {name} of a plug-in or library has not ended within 1 s; the process ends without it"
 
 
+def test_stuck_exit_after_a_signal_is_short_and_leaves_no_child() -> None:
+    program = "import subprocess; from rlbench.cli import app; app.SIGNAL_EXIT_SECONDS = 0.5; "
+    program += "print(subprocess.Popen(['sleep', '600']).pid, flush=True); app._end_stuck_exit(143)"
+    with started(program=program) as process:
+        code, out, err = remaining(process)
+    assert (code, "within 0 s" in err) == (143, True)
+    wait_for(lambda: not psutil.pid_exists(int(out)))
+
+
 SHARDS = """
 import sys
 from pathlib import Path
