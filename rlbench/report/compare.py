@@ -29,6 +29,7 @@ from rlbench.report.equal_steps import scores_up_to, step_of_three
 from rlbench.report.estimate import mean
 from rlbench.report.reference_table import CellKey, cell_name, task_name
 from rlbench.report.run_index import FULL, Runs, gather, setting, with_imported
+from rlbench.report.runs import separate
 
 if TYPE_CHECKING:
     from rlbench.report.sources import Sources
@@ -49,6 +50,7 @@ class SettingRuns(NamedTuple):
 
     runs: Runs
     default: bool  # the documented setting
+    left_out: Runs  # of other versions, copies and short runs, beside those that count
 
 
 def match_cells(
@@ -78,16 +80,13 @@ def match_cells(
             left_out.append(f"{cell_name(key)}: {'; '.join(reasons)}")
             continue
         pairs.append((key, a[0], b[0]))
-        for name, side, setting_runs in zip(names, (first, second), (a[0], b[0]), strict=True):
-            if better := side[key].duplicates:
-                left_out.append(f"{cell_name(key)}: {len(better)} of {name} with a worse record of the same seed")
-            if not setting_runs.default:
-                continue
+        for name, side, others in zip(names, (first, second), (a[0].left_out, b[0].left_out), strict=True):
             for where, runs in (
-                ("on another file of that name", [run for run in side[key].other_data if run.status in ENDED]),
-                ("in other versions of the environment", side[key].versions),
-                ("with the numbers of another seed", side[key].copies),
-                ("short of the budget", [] if at else side[key].short),
+                ("with a worse record of the same seed", side[key].duplicates),
+                ("on another file of that name", [run for run in others.other_data if run.status in ENDED]),
+                ("in other versions of the environment", others.versions),
+                ("with the numbers of another seed", others.copies),
+                ("short of the budget", [] if at else others.short),
             ):
                 left_out += [f"{cell_name(key)}: {len(runs)} of {name} {where}"] if runs else []
     return pairs, left_out
@@ -120,21 +119,29 @@ def of_setting(cells: dict[CellKey, Runs], text: str, where: str) -> dict[CellKe
 
 
 def _ambiguity(name: str, settings: Sequence[SettingRuns]) -> str:
-    texts = sorted(setting(runs.all[0]) for runs, _ in settings)
+    texts = sorted(setting(runs.all[0]) for runs, *_ in settings)
     return f"{name} has {len(settings)} settings of it, {', '.join(texts)}; name one, as in '{name}@{texts[0]}'"
 
 
 def _settings(runs: Runs, *, at: bool) -> Sequence[SettingRuns]:
     """The documented setting alone, or every other one; runs on another file of the same name are another."""
-    short = [run for run in runs.short if at and run.evaluations]
-    if runs.complete or short or any(run.budget >= runs.budget for run in runs.failed):
-        return [SettingRuns(Runs(complete=runs.complete, failed=runs.failed, short=short), default=True)]
+    documented = _counting(runs, at=at)
+    if runs.complete or documented.short or any(run.budget >= runs.budget for run in runs.failed):
+        return [SettingRuns(documented, default=True, left_out=runs)]
     groups: dict[tuple[str, str | None], Runs] = defaultdict(Runs)
     for run in (*runs.failed, *runs.short, *runs.other_protocol, *runs.variants, *runs.other_data):
-        if run.status in ENDED or (at and run.evaluations):
-            group = groups[run.id, run.data_file]
-            {"done": group.complete, "failed": group.failed}.get(run.status, group.short).append(run)
-    return [SettingRuns(group, default=False) for group in groups.values()]
+        group = groups[run.id, run.data_file]
+        {"done": group.complete, "failed": group.failed}.get(run.status, group.short).append(run)
+    for group in groups.values():
+        separate(group)
+    settings = [SettingRuns(_counting(group, at=at), default=False, left_out=group) for group in groups.values()]
+    return [setting_runs for setting_runs in settings if setting_runs.runs.all]
+
+
+def _counting(runs: Runs, *, at: bool) -> Runs:
+    """The runs that a comparison counts; at equal steps those that have not ended, too."""
+    short = [run for run in runs.short if at and run.evaluations]
+    return Runs(complete=runs.complete, failed=runs.failed, short=short)
 
 
 def _differences(first: SettingRuns, second: SettingRuns, *, at: bool, algorithms: bool) -> list[str]:
@@ -290,7 +297,7 @@ def _task(key: CellKey, first: Runs, second: Runs, *, at: bool, cut: bool) -> Ta
 
 def _seeds_below(step: int, task: Task, names: tuple[str, str], pair: Sequence[SettingRuns]) -> Iterator[str]:
     """Count the seeds of each side that have not reached the step of a comparison at equal steps."""
-    for name, (runs, _) in zip(names, pair, strict=True):
+    for name, (runs, *_) in zip(names, pair, strict=True):
         if below := len(runs.complete) + len(runs.short) - len(scores_up_to(runs, step)):
             yield f"{cell_name(task.key)}: {below} of {name} below {step:,} steps"
 

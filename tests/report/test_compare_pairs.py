@@ -73,14 +73,17 @@ def test_a_failed_seed_of_fewer_steps_stays_beside_the_finished_ones(record_run:
     assert scores(compare("good", "bad", Sources(NOWHERE), None)) == [((0.5,) * 3, (0.5, 0.5, 0.5, -0.6))]
 
 
-@pytest.mark.parametrize("side", ["results", "results@published"])
-def test_seeds_that_are_left_out_are_counted(side: str, usual: str, record_run: RecordRun) -> None:
-    record_run([0.5], suite="toy", task="Catch")
-    record_run([0.5], suite="toy", task="Catch", seed=1, status="interrupted")
-    record_run([0.5], suite="toy", task="Catch", seed=2, environment=LATER)
+@pytest.mark.parametrize(
+    ("side", "sets"), [("results", []), ("results@published", []), ("results@lr=0.5", ["algo.lr=0.5"])]
+)
+def test_seeds_that_are_left_out_are_counted(side: str, sets: list[str], usual: str, record_run: RecordRun) -> None:
+    record_run([0.5], suite="toy", task="Catch", sets=sets)
+    record_run([0.5], suite="toy", task="Catch", seed=1, status="interrupted", sets=sets)
+    record_run([0.5], suite="toy", task="Catch", seed=2, environment=LATER, sets=sets)
     reasons = "in other versions of the environment", "short of the budget"
     left_out = [f"toy/dqn/Catch: 1 of {side} {reason}" for reason in reasons]
     assert json_of(["compare", usual, side, "--json"])["left_out"] == left_out
+    assert scores(compare(usual, side, Sources(NOWHERE), None)) == [((0.5, 0.5), (0.5,))]
 
 
 def test_failed_documented_seeds_alone_are_not_replaced_by_another_setting(usual: str, record_run: RecordRun) -> None:
