@@ -96,7 +96,7 @@ class Checks:
             work()
         except Exception as error:  # noqa: BLE001 - whatever it is, the other checks go on
             reason = str(error).partition("\n")[0]
-            if isinstance(error, ImportError) or isinstance(error.__cause__, ImportError):
+            if isinstance(error.__cause__ or error, ModuleNotFoundError):
                 self.reasons[name] = f"not installed here: {reason}"
             else:
                 self.broken.append(name)
@@ -217,7 +217,7 @@ def main() -> int:
     """Check the GPU and write the JSON; 1 if an engine differs or a check failed, 2 without a GPU."""
     parser = argparse.ArgumentParser(prog="scripts/gpu_check", description=__doc__)
     parser.add_argument("--rehearse", action="store_true", help="small checks on the host, to test this script")
-    parser.add_argument("--parity", action="store_true", help="compare the engines only; about two minutes")
+    parser.add_argument("--parity", action="store_true", help="compare the engines only")
     parser.add_argument("--seconds", type=float, default=510.0, help="time limit; later checks are left out")
     parser.add_argument("--output", type=Path, default=Path("gpu_check.json"), help="default: $OUT/gpu_check.json")
     options = parser.parse_args()
@@ -229,7 +229,8 @@ def main() -> int:
     differing = [f"{row['engine']} {row['cell']}: {row['ran']}" for row in checks["parity"] if not row["within"]]
     for line in (*differing, *(f"skipped {name}: {reason}" for name, reason in checks["skipped"].items())):
         sys.stderr.write(f"{line}\n")
-    summary = f"{len(checks['parity'])} parities, {len(differing)} differ, {len(checks['broken'])} checks failed"
+    summary = f"{len(checks['parity'])} parities, {len(differing)} differ, {len(checks['broken'])} checks failed, "
+    summary += f"{len(checks['skipped']) - len(checks['broken'])} left out"
     sys.stdout.write(f"{options.output}: {summary}\n")
     return 1 if differing or checks["broken"] or not checks["parity"] else 0
 

@@ -222,9 +222,8 @@ def _saved_computing(store: Store, device: str) -> SavedComputing | None:
         raise RefusedFile(
             f"{folder}: was made on {saved_device}, not {device}; resume with --device {saved_device}, or use --force"
         )
-    if rounding is not None:  # older checkpoints also name what was not set
-        rounding = re.sub(r', "\w+": null|"\w+": null(, )?', "", str(rounding))
-    return SavedComputing(device, threads, engine, rounding or _rounding(store))
+    rounding = re.sub(r', "\w+": null|"\w+": null(, )?', "", str(rounding))  # older ones also name what was not set
+    return SavedComputing(device, threads, engine, rounding)
 
 
 def _first_epoch(store: Store) -> str:

@@ -46,7 +46,7 @@ def download_dataset(name: str, *, patience: float = download.PATIENCE) -> Itera
 def import_dataset(path: Path, name: str, *, max_bytes: int | None = None) -> Location:
     """Copy a file in D4RL's layout, or a folder in Minari's, to the place of ``name``.
 
-    It is read once, in ``max_bytes`` of memory.
+    It is read in ``max_bytes`` of memory.
 
     Raises:
         UsageError: a data set of this name exists, or the name belongs to another layout.
@@ -68,8 +68,13 @@ def import_dataset(path: Path, name: str, *, max_bytes: int | None = None) -> Lo
     seals = [checksums.compute_seal(path / inside) for inside in files]
     load_dataset(path, name, max_bytes=max_bytes)
     _as_recorded(path / files[0], seals[0], location.path / files[0])
-    for inside, seal in zip(files, seals, strict=True):
-        _copy(path / inside, seal, location.path / inside)
+    try:
+        for inside, seal in zip(files, seals, strict=True):
+            _copy(path / inside, seal, location.path / inside)
+    except RefusedFile:
+        for inside in files:
+            (location.path / inside).unlink(missing_ok=True)
+        raise
     checksums.seal_of(data_file(location.path))
     return location
 

@@ -70,7 +70,9 @@ def test_gpu_check_fails_if_an_engine_differs_breaks_or_is_not_compared(
     assert main() == code
 
 
-@pytest.mark.parametrize(("cause", "broken"), [(None, True), (ImportError("gymnasium_robotics"), False)])
+@pytest.mark.parametrize(
+    ("cause", "broken"), [(None, True), (ImportError("libGL.so.1"), True), (ModuleNotFoundError(), False)]
+)
 def test_failing_check_does_not_stop_the_others(
     cause: ImportError | None, broken: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

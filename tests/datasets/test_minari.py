@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
+from rlbench.datasets import dataset_fetch
 from rlbench.datasets.minari import minari_metadata, read_minari
 from rlbench.errors import RefusedFile, UsageError
 
@@ -85,6 +86,19 @@ def test_steps_that_the_metadata_do_not_know_are_refused(write_minari: WriteMina
         del file["episode_1"]
     with pytest.raises(RefusedFile, match=r"holds 1 episodes of 3 steps, .* says 2 of 5"):
         read_minari(folder)
+
+
+def test_an_import_keeps_nothing_of_a_folder_that_is_exchanged(
+    write_minari: WriteMinari, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exchange(path: Path, *_: object, **__: object) -> None:
+        (path / "data/metadata.json").write_text("{}")
+
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "sets"))
+    monkeypatch.setattr(dataset_fetch, "load_dataset", exchange)
+    with pytest.raises(RefusedFile, match=r"metadata\.json: changed while it was read"):
+        dataset_fetch.import_dataset(write_minari([episode(3, truncated=True)]), "toy/walk/medium-v0")
+    assert not [path for path in (tmp_path / "sets").rglob("*") if path.is_file()]
 
 
 def test_the_metadata_name_the_environment_and_the_scale(write_minari: WriteMinari) -> None:
