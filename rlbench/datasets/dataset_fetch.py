@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -65,16 +65,10 @@ def import_dataset(path: Path, name: str, *, max_bytes: int | None = None) -> Lo
     own = dataset_metadata(path).get("name", "")
     if own.startswith("rlb-") and location.kind != "own":
         raise UsageError(f"{path}: is {own}, not {name}; import it under its own name")
-    seals = [checksums.compute_seal(path / inside) for inside in files]
+    seals = {inside: checksums.compute_seal(path / inside) for inside in files}
     load_dataset(path, name, max_bytes=max_bytes)
-    _as_recorded(path / files[0], seals[0], location.path / files[0])
-    try:
-        for inside, seal in zip(files, seals, strict=True):
-            _copy(path / inside, seal, location.path / inside)
-    except RefusedFile:
-        for inside in files:
-            (location.path / inside).unlink(missing_ok=True)
-        raise
+    _as_recorded(path / files[0], seals[files[0]], location.path / files[0])
+    _copy(path, seals, location.path)
     checksums.seal_of(data_file(location.path))
     return location
 
@@ -118,17 +112,21 @@ def _fetch(url: str, target: Path, patience: float) -> Iterator[DownloadProgress
         checksums.write_seal(target, now)
 
 
-def _copy(source: Path, seal: Seal, target: Path) -> None:
-    temporary = disk.temporary_of(target)
+def _copy(path: Path, seals: Mapping[Path, Seal], target: Path) -> None:
+    """Copy the files with these seals, all of them or none."""
+    temporaries = {inside: disk.temporary_of(target / inside) for inside in seals}
     with disk.writing(target, then="try again"):
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            disk.sweep(temporary)
-            shutil.copyfile(source, temporary)
-            if checksums.compute_seal(temporary).sha256 != seal.sha256:
-                raise RefusedFile(f"{source}: changed while it was read; run the same command again")
-            faults.point("copy.written")
-            temporary.replace(target)
-            faults.point("copy.placed")
+            for inside, temporary in temporaries.items():
+                temporary.parent.mkdir(parents=True, exist_ok=True)
+                disk.sweep(temporary)
+                shutil.copyfile(path / inside, temporary)
+                if checksums.compute_seal(temporary).sha256 != seals[inside].sha256:
+                    raise RefusedFile(f"{path / inside}: changed while it was read; run the same command again")
+                faults.point("copy.written")
+            for inside, temporary in temporaries.items():
+                temporary.replace(target / inside)
+                faults.point("copy.placed")
         finally:
-            temporary.unlink(missing_ok=True)
+            for temporary in temporaries.values():
+                temporary.unlink(missing_ok=True)
