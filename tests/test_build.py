@@ -199,8 +199,10 @@ def test_threads_follow_the_shapes_and_the_environment(monkeypatch: pytest.Monke
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert device.threads_of(catch, Runtime(), cpu) == 3
     assert device.threads_of(catch, Runtime(threads=2), cpu) == 2
+    monkeypatch.setenv("OMP_THREAD_LIMIT", "2")  # with more, gradients of convolutions would be wrong
+    assert device.threads_of(catch, Runtime(saved_threads=4), cpu) == 2
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert device.stepping_threads(Runtime()) == 1
+    assert device.threads_of(catch, Runtime(), cpu) == device.stepping_threads(Runtime()) == 1
     for value in ("²", "5000", "9" * 5000):  # no number, and more threads than any checkpoint may name
         monkeypatch.setenv("OMP_NUM_THREADS", value)
         assert device.threads_of(catch, Runtime(), cpu) == 1

@@ -46,10 +46,11 @@ def free_memory(device: torch.device) -> int:
 def threads_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
     """Threads of torch: as many as pay for the shapes of this run.
 
-    A checkpoint's number comes first, then ``--threads``, then ``OMP_NUM_THREADS``.
+    A checkpoint's number comes first, then ``--threads``, then ``OMP_NUM_THREADS``; ``OMP_THREAD_LIMIT`` bounds all.
     """
     requested = runtime.saved_threads or runtime.threads or omp_threads()
-    return requested or useful_threads(spec, gpu=device.type != "cpu", cores=cores())
+    threads = requested or useful_threads(spec, gpu=device.type != "cpu", cores=cores())
+    return min(threads, omp_threads("OMP_THREAD_LIMIT") or threads)
 
 
 def stepping_threads(runtime: Runtime) -> int:

@@ -101,9 +101,9 @@ def threads() -> dict[str, str]:
     return {name: os.environ[name] for name in (*THREADS, *INSTRUCTIONS) if name in os.environ}
 
 
-def omp_threads() -> int | None:
+def omp_threads(name: str = "OMP_NUM_THREADS") -> int | None:
     """The value of ``OMP_NUM_THREADS``, by which a sweep gives each of its processes a share of the cores."""
-    value = os.environ.get("OMP_NUM_THREADS", "")
+    value = os.environ.get(name, "")
     return int(value) if value.isdecimal() and len(value) < 5 and 0 < int(value) <= MAX_THREADS else None
 
 

@@ -89,3 +89,20 @@ def test_threads_of_numpy_change_no_bit(tmp_path: Path) -> None:
         assert record.outcome is not None and record.environment["torch_threads"] == 1
         weights.append(record.outcome.weights)
     assert weights[0] == weights[1]
+
+
+GRADIENTS = """
+import rlbench, torch
+layer, frames = torch.nn.Conv2d(4, 32, 8, 4), torch.rand(32, 4, 84, 84)
+for threads in (1, 2):
+    torch.set_num_threads(threads)
+    layer.weight.grad = None
+    layer(frames).square().mean().backward()
+    print(layer.weight.grad.norm().item())
+"""
+
+
+def test_openmp_starts_as_many_threads_as_torch_counts_on() -> None:
+    """Under OMP_DYNAMIC it may start fewer, and sums of gradients then have parts that no thread has written."""
+    one, two = run_process([sys.executable, "-c", GRADIENTS], OMP_DYNAMIC="true", PYTHONPATH=str(ROOT)).stdout.split()
+    assert float(one) == pytest.approx(float(two), rel=1e-3)
