@@ -87,7 +87,7 @@ def test_replayed_episodes_equal_the_record_and_new_ones_are_deterministic(
     suite: str, algo: str, task: str, tmp_path: Path
 ) -> None:
     shorter = [] if suite == "toy" else ["--steps", "100" if suite in {"atari", "offline"} else "500"]
-    shorter += ["--set", "task.max_frames=400"] if suite == "atari" else []
+    shorter += ["--set", "task.max_frames=400", "--set", "task.envs=2"] if suite == "atari" else []
     assert main(["run", suite, algo, "--task", task, "--smoke", *shorter, "--quiet"]) == 0
     folder = next((tmp_path / "results").glob("*/*/*/*/seed=0"))
     before = whole(tmp_path / "results")

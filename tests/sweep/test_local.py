@@ -22,7 +22,7 @@ from rlbench.records import attempts
 from rlbench.records.store import folder_of, read_record, scores
 from rlbench.sweep import local
 from rlbench.sweep.plan import Job, Machine
-from tests.commands import TINY, run_process, stderr_of, tiny_folder, tiny_run
+from tests.commands import TINY, run_command, stderr_of, tiny_folder, tiny_run
 
 
 def started(results: Path, seeds: str, *more: str, environ: dict[str, str] | None = None) -> subprocess.Popen[str]:
@@ -75,9 +75,7 @@ def test_killed_sweep_leaves_no_process_and_the_same_command_finishes_it(tmp_pat
         assert events(tmp_path, row["seed"]).count("done") <= 1
         assert row["attempts"] == events(tmp_path, row["seed"]).count("begun")
     assert 3 <= sum(row["attempts"] for row in rows) <= 4
-    third = started(tmp_path, "0,1", "--jobs", "2")
-    third.communicate(timeout=60)
-    assert third.returncode == 0
+    assert main([*tiny_run(tmp_path, "--seeds", "0,1")[3:], "--jobs", "2"]) == 0
     assert sum(events(tmp_path, seed).count("begun") for seed in range(2)) <= 4, "what is done was run again"
 
 
@@ -166,12 +164,12 @@ def test_closed_stderr_does_not_end_a_run(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_sweep_continues_beside_a_damaged_record(tmp_path: Path) -> None:
-    assert run_process(tiny_run(tmp_path, "--seeds", "1")).returncode == 0
+    assert main(tiny_run(tmp_path, "--seeds", "1")[3:]) == 0
     (tiny_folder(tmp_path, 1) / "outcome.json").write_text("{")
-    done = run_process(tiny_run(tmp_path, "--seeds", "0-2", "--json"))
-    assert done.returncode == 2
-    assert [row["status"] for row in json.loads(done.stdout)["runs"]] == ["done", "refused", "done"]
-    assert f"{tiny_folder(tmp_path, 1) / 'outcome.json'}: damaged" in done.stderr
+    code, out, error = run_command(tiny_run(tmp_path, "--seeds", "0-2", "--json")[3:])
+    assert code == 2
+    assert [row["status"] for row in json.loads(out)["runs"]] == ["done", "refused", "done"]
+    assert f"{tiny_folder(tmp_path, 1) / 'outcome.json'}: damaged" in error
 
 
 PLANTED = """
