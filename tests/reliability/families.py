@@ -45,13 +45,11 @@ REPLAYED = ("algo.replay.capacity=400", "algo.replay.n_step=3", "algo.batch=8", 
 BOARD = ("budget.steps=400", "budget.epoch=130", "budget.segment=170", "algo.learning_starts=80", *REPLAYED)
 REAL = (
     "budget.steps=160", "budget.epoch=60", "budget.segment=90", "algo.learning_starts=40", "task.envs=2",
-    "algo.widths=16,16",
-    *REPLAYED,
+    "algo.widths=16,16", *REPLAYED,
 )  # fmt: skip
 ROLLED = (
     "budget.steps=200", "budget.epoch=90", "budget.segment=70", "task.envs=3", "algo.rollout_length=8",
-    "algo.lr_decay_steps=150",
-    "algo.torso.widths=8,8", *EVALUATION,
+    "algo.lr_decay_steps=150", "algo.torso.widths=8,8", *EVALUATION,
 )  # fmt: skip
 PASSES = ("algo.method.epochs=2", "algo.method.minibatches=3")
 DOORS = ("budget.steps=600", "budget.epoch=200", "budget.segment=250", "algo.rollout_length=8", *EVALUATION)
@@ -60,13 +58,14 @@ OFFLINE = ("budget.steps=60", "budget.epoch=20", "budget.segment=25", "algo.batc
 WIDTHS = ("algo.widths=16,16",)
 PONG = (
     "budget.steps=200", "budget.epoch=70", "budget.segment=90", "task.envs=3", "task.max_frames=200",
-    "algo.learning_starts=30",
-    "algo.replay.capacity=400", "algo.batch=4", "protocol.episodes=2", "protocol.envs=2",
+    "algo.learning_starts=30", "algo.replay.capacity=400", "algo.batch=4", "protocol.episodes=2", "protocol.envs=2",
 )  # fmt: skip
 
 CATCH = Family("toy", "dqn", "Catch", BOARD)
 HOPPER = Family("mujoco", "ppo", "Hopper-v4", (*ROLLED, *PASSES))
 GAME = Family("atari", "dqn", "PongNoFrameskip-v4", PONG)
+SHORT = CATCH._replace(sets=(*BOARD, "budget.steps=160", "budget.epoch=50", "budget.segment=70"))
+FEW_GAMES = GAME._replace(sets=(*PONG, "task.envs=2", "algo.hidden=16", "protocol.episodes=1", "protocol.envs=1"))
 RAINBOW = Family("toy", "rainbow", "CartPole-v1", BOARD)
 PENDULUM = Family("toy", "sac", "Pendulum-v1", REAL[:4] + REAL[5:])
 CURIOUS_DOORS = Family("toy", "ppo+icm", "Doors", DOORS)

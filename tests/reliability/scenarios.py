@@ -30,7 +30,7 @@ from rlbench.errors import RefusedFile
 from rlbench.records import attempts
 from rlbench.records.store import read_record
 from tests.forging import locked
-from tests.reliability.families import CATCH
+from tests.reliability.families import SHORT
 from tests.reliability.run_one import ending
 
 HERE = "tests.reliability.scenarios"
@@ -51,7 +51,7 @@ def begun(folder: Path, golden: Path) -> None:
 
 
 def train(words: list[str]) -> int:
-    return main(CATCH.words(Path(words[0])))
+    return main(SHORT.words(Path(words[0])))
 
 
 def force(folder: Path, golden: Path) -> None:
@@ -60,19 +60,19 @@ def force(folder: Path, golden: Path) -> None:
 
 def forced(words: list[str]) -> int:
     """Start over; once the old attempt is aside, the same run goes on."""
-    aside = CATCH.folder(Path(words[0])) / "attempt-1" / "epochs.jsonl"
-    return main([*CATCH.words(Path(words[0])), "--quiet", *([] if aside.exists() else ["--force"])])
+    aside = SHORT.folder(Path(words[0])) / "attempt-1" / "epochs.jsonl"
+    return main([*SHORT.words(Path(words[0])), "--quiet", *([] if aside.exists() else ["--force"])])
 
 
 def forced_ending(folder: Path) -> object:
-    aside = CATCH.folder(folder) / "attempt-1"
+    aside = SHORT.folder(folder) / "attempt-1"
     return trained_ending(folder), ending(aside), sorted(p.name for p in aside.parent.glob("attempt-*"))
 
 
 def differ(folder: Path, golden: Path) -> None:
     """Epochs of another machine are recorded, which this one will replace; it had been interrupted."""
-    store = locked(CATCH.spec(), folder)
-    record = read_record(CATCH.folder(golden))
+    store = locked(SHORT.spec(), folder)
+    record = read_record(SHORT.folder(golden))
     assert record.outcome is not None
     for epoch in record.epochs[:2]:
         store.append(replace(epoch, updates=epoch.updates + epoch.number))
@@ -83,7 +83,7 @@ def differ(folder: Path, golden: Path) -> None:
 def crash(folder: Path, golden: Path) -> None:
     """All that a crash at the very end may leave, though the run is done."""
     shutil.copytree(golden, folder, dirs_exist_ok=True)
-    run = CATCH.folder(folder)
+    run = SHORT.folder(folder)
     state = checkpoint.load(run / "checkpoint" / "last")
     del state["epoch"]  # what tells a policy from a state to resume
     checkpoint.save(run / "checkpoint" / "resume", state)
@@ -93,7 +93,7 @@ def crash(folder: Path, golden: Path) -> None:
 
 
 def trained_ending(folder: Path) -> object:
-    run = CATCH.folder(folder)
+    run = SHORT.folder(folder)
     parts = {"spec.json", "epochs.jsonl", "outcome.json", "checkpoint", ".lock", "attempt-1"}
     assert {path.name for path in run.iterdir()} <= parts, "something half written was left"
     return ending(run)
@@ -218,26 +218,26 @@ def copied_ending(folder: Path) -> object:
 
 def started(words: list[str]) -> int:
     """Log and attempts of a run's process, as a sweep writes them."""
-    folder = CATCH.folder(Path(words[0]))
+    folder = SHORT.folder(Path(words[0]))
     attempts.open_log(folder).close()
     attempts.note(folder, {"event": "begun", "number": attempts.attempt_count(folder) + 1})
     return 0
 
 
 def started_ending(folder: Path) -> object:
-    assert attempts.attempt_count(CATCH.folder(folder)) > 0
-    return ending(CATCH.folder(folder))
+    assert attempts.attempt_count(SHORT.folder(folder)) > 0
+    return ending(SHORT.folder(folder))
 
 
 def withdrawn(words: list[str]) -> int:
-    store = locked(CATCH.spec(), Path(words[0]))
+    store = locked(SHORT.spec(), Path(words[0]))
     store.withdraw()
     store.release()
     return 0
 
 
 def withdrawn_ending(folder: Path) -> object:
-    return [path.name for path in CATCH.folder(folder).iterdir() if path.name != ".lock"]
+    return [path.name for path in SHORT.folder(folder).iterdir() if path.name != ".lock"]
 
 
 SCENARIOS: dict[str, Scenario] = {

@@ -17,7 +17,7 @@ from rlbench.records.store import Store, read_record
 from rlbench.run import run
 from rlbench.signals import Stop
 from tests.forging import locked
-from tests.reliability.families import CATCH
+from tests.reliability.families import SHORT
 from tests.reliability.run_one import QUIET, carry, ending
 from tests.slow import slow_but
 
@@ -54,8 +54,8 @@ def no_folder(folder: Path) -> None:
 
 def begun(results: Path, runtime: Runtime = QUIET) -> tuple[Store, Iterator[object]]:
     """A run that has recorded two epochs, and its next records."""
-    store = locked(CATCH.spec(), results)
-    records = run(CATCH.spec(), runtime, store, Stop())
+    store = locked(SHORT.spec(), results)
+    records = run(SHORT.spec(), runtime, store, Stop())
     while len(store.epochs) < 2:
         next(records)
     return store, records
@@ -69,7 +69,7 @@ CHANGES = (no_lock, other_lock, fewer_epochs, no_epochs, another_folder, no_fold
 def test_a_run_whose_folder_is_changed_halts_with_one_line(
     change: Callable[[Path], None], runtime: Runtime, tmp_path: Path
 ) -> None:
-    folder, (store, records) = CATCH.folder(tmp_path), begun(tmp_path, runtime)
+    folder, (store, records) = SHORT.folder(tmp_path), begun(tmp_path, runtime)
     change(folder)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     own = {".lock", "crash.txt"} if change in {fewer_epochs, no_epochs} else set()  # else they may be another's
@@ -92,7 +92,7 @@ def another_spec(folder: Path) -> None:
 
 @pytest.mark.parametrize("change", [both, another_spec])
 def test_run_with_an_unreadable_record_is_not_done(change: Callable[[Path], None], tmp_path: Path) -> None:
-    folder, (store, records) = CATCH.folder(tmp_path), begun(tmp_path)
+    folder, (store, records) = SHORT.folder(tmp_path), begun(tmp_path)
     change(folder)
     with pytest.raises(ResourceExhausted, match="while the run was under way"):
         list(records)
@@ -118,7 +118,7 @@ QUICK = (("checkpoint", "link"), ("checkpoint/last", "link"), ("crash.txt", "FIF
     ("place", "kind"), [*slow_but(CASES, *map(CASES.index, QUICK)), *slow_but(RARE, mark=pytest.mark.soak)]
 )
 def test_run_follows_no_link_that_is_put_into_its_folder(place: str, kind: str, tmp_path: Path) -> None:
-    victim, folder = tmp_path / "victim", CATCH.folder(tmp_path / "results")
+    victim, folder = tmp_path / "victim", SHORT.folder(tmp_path / "results")
     for name in ("resume", "best"):
         (victim / name).mkdir(parents=True)
         (victim / name / "manifest.json").write_text("precious")
@@ -148,7 +148,7 @@ def test_checkpoint_makes_no_folder_of_a_run_that_was_moved_away(tmp_path: Path)
 
 
 def test_after_git_clean_a_second_process_takes_over_the_run(tmp_path: Path) -> None:
-    spec, folder = CATCH.spec(), CATCH.folder(tmp_path)
+    spec, folder = SHORT.spec(), SHORT.folder(tmp_path)
     carry(spec, tmp_path / "whole")
     first, records = begun(tmp_path)
     no_lock(folder)
@@ -161,15 +161,15 @@ def test_after_git_clean_a_second_process_takes_over_the_run(tmp_path: Path) -> 
     assert Store.lock(spec, tmp_path, {}) is None, "who goes lets nobody in"
     list(others)
     second.release()
-    assert ending(folder) == ending(CATCH.folder(tmp_path / "whole"))
+    assert ending(folder) == ending(SHORT.folder(tmp_path / "whole"))
 
 
 def test_lock_file_exists_only_while_it_is_held(tmp_path: Path) -> None:
-    carry(CATCH.spec(), tmp_path, 30)
-    assert not (CATCH.folder(tmp_path) / ".lock").exists()
-    carry(CATCH.spec(), tmp_path)
-    assert not (CATCH.folder(tmp_path) / ".lock").exists()
-    assert read_record(CATCH.folder(tmp_path)).outcome is not None
+    carry(SHORT.spec(), tmp_path, 30)
+    assert not (SHORT.folder(tmp_path) / ".lock").exists()
+    carry(SHORT.spec(), tmp_path)
+    assert not (SHORT.folder(tmp_path) / ".lock").exists()
+    assert read_record(SHORT.folder(tmp_path)).outcome is not None
 
 
 def test_lock_file_is_not_ignored_by_git() -> None:

@@ -40,13 +40,8 @@ STOCHASTIC = FLAT._replace(algorithm="bcq")
 
 
 def within(eval_workers: int, *, often: bool = False, patience: float = 600.0) -> Runtime:
-    return Runtime(
-        device="cpu",
-        threads=1,
-        checkpoint_seconds=1e-6 if often else 1e9,
-        eval_workers=eval_workers,
-        env_timeout=patience,
-    )
+    seconds = 1e-6 if often else 1e9
+    return Runtime(device="cpu", threads=1, checkpoint_seconds=seconds, eval_workers=eval_workers, env_timeout=patience)
 
 
 def golden(family: Family, results: Path) -> tuple[object, ...]:

@@ -7,7 +7,7 @@ import pytest
 
 from rlbench import faults
 from rlbench.report.integrity import verify_records
-from tests.reliability.families import CATCH
+from tests.reliability.families import CATCH, SHORT
 from tests.reliability.run_one import epochs_of
 from tests.reliability.scenarios import SCENARIOS, passed, train
 from tests.reliability.soak import Ground
@@ -59,7 +59,7 @@ def survives(
     """The result of a scenario that died at a point and was repeated; None where it never came by so often."""
     scenario = SCENARIOS[name]
     scenario.prepare(folder, golden)
-    run = CATCH.folder(folder)
+    run = SHORT.folder(folder)
     environ = {"FROM": address}
     died = start([str(folder)], function=scenario.function, environ=environ | {faults.VARIABLE: f"{point}:{time}"})
     if died.status == 0:
