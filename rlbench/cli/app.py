@@ -16,7 +16,6 @@ from itertools import pairwise
 from time import sleep
 from typing import Annotated, Final, TypeAlias
 
-import psutil
 import typer
 
 from rlbench import __version__
@@ -113,10 +112,14 @@ def _end_stuck_exit(code: int) -> None:
     note = threading.Thread(target=print_error, args=(message,), daemon=True)  # nobody may read stderr
     note.start()
     note.join(1.0)
-    for child in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):  # it has ended by itself
-            child.terminate()
-    os._exit(code)
+    try:
+        import psutil
+
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error):  # it has ended by itself
+                child.terminate()
+    finally:
+        os._exit(code)
 
 
 def _main(arguments: Sequence[str] | None) -> int:
