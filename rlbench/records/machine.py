@@ -102,7 +102,7 @@ def threads() -> dict[str, str]:
 
 
 def omp_threads(name: str = "OMP_NUM_THREADS") -> int | None:
-    """The value of ``OMP_NUM_THREADS``, by which a sweep gives each of its processes a share of the cores."""
+    """The number of threads in a variable of OpenMP; by the default one a sweep shares the cores among processes."""
     value = os.environ.get(name, "")
     return int(value) if value.isdecimal() and len(value) < 5 and 0 < int(value) <= MAX_THREADS else None
 
