@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rlbench.cli.help_texts import command_group, examples
 from rlbench.cli.options import Json, Records, argument, check_suite, option
-from rlbench.cli.output import print_error, print_note, print_result
+from rlbench.cli.output import LEFT_OUT, print_error, print_left_out, print_note, print_result
 from rlbench.config.names import count_text
 from rlbench.errors import RefusedFile
 
@@ -19,16 +18,6 @@ if TYPE_CHECKING:
     from rlbench.report.run_index import Runs
 
 SuiteNames = Annotated[list[str] | None, argument("[SUITE]…", "Only these suites; default: all.")]
-
-LEFT_OUT: Final = {
-    "other_protocol": "of another protocol",
-    "variants": "of other settings",
-    "other_data": "on another data file",
-    "versions": "in other versions of the environment",
-    "copies": "with the numbers of another seed",
-    "duplicates": "with a worse record of the same seed",
-}
-"""Parts of ``Runs`` that no exported table has, and their names."""
 
 export = command_group("export", "Records for other programs: csv, npz, tensorboard.")
 
@@ -91,7 +80,7 @@ def to_csv(
     _save(output, *exports.curves_csv(cells), noun="curve", json=json)
     if failed := sum(len(runs.failed) for runs in cells.values()):
         print_note(f"{count_text(failed, 'failed run')}: tables score it as a random policy, an import does not")
-    _print_left_out(cells, LEFT_OUT)
+    print_left_out(cells, LEFT_OUT)
 
 
 @export.command("npz", epilog=examples("export npz"))
@@ -111,13 +100,7 @@ def to_npz(
 
     cells = _cells(names, results)
     _save(output, *exports.to_npz(cells), noun="matrix", json=json)
-    _print_left_out(cells, {"short": "short of the budget", **LEFT_OUT})
-
-
-def _print_left_out(cells: Mapping[CellKey, Runs], reasons: Mapping[str, str]) -> None:
-    for part, reason in reasons.items():
-        if count := sum(sum(not run.origin for run in getattr(runs, part)) for runs in cells.values()):
-            print_note(f"{count_text(count, 'run')} {reason}: left out")
+    print_left_out(cells, {"short": "short of the budget", **LEFT_OUT})
 
 
 def _cells(names: list[str] | None, results: Path | None) -> dict[CellKey, Runs]:

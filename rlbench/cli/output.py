@@ -13,18 +13,31 @@ from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from json import dumps
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING, Final
 
 import typer
 
 from rlbench import disk
-from rlbench.config.names import in_ascii, printable
+from rlbench.config.names import count_text, in_ascii, printable
 from rlbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from rlbench.report.reference_table import CellKey
+    from rlbench.report.run_index import Runs
 
 STDOUT, STDERR = 1, 2  # file descriptors
 LINKS = 40  # as many as Linux follows
 MAX_DESCRIPTOR = 2**31 - 1
 BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it when the reader has closed the pipe
+LEFT_OUT: Final = {
+    "other_protocol": "of another protocol",
+    "variants": "of other settings",
+    "other_data": "on another data file",
+    "versions": "in other versions of the environment",
+    "copies": "with the numbers of another seed",
+    "duplicates": "with a worse record of the same seed",
+}
+"""Parts of ``Runs`` that no exported table and no curve has, and their names."""
 
 
 @contextmanager
@@ -164,6 +177,13 @@ def terminal_width() -> int | None:
 def print_note(message: str) -> None:
     """Write a line to stderr that is no error."""
     write_line(printable(message, len(message)))
+
+
+def print_left_out(cells: Mapping[CellKey, Runs], reasons: Mapping[str, str]) -> None:
+    """Count the runs of each part that ``reasons`` names, imported curves aside, in a line to stderr."""
+    for part, reason in reasons.items():
+        if count := sum(sum(not run.origin for run in getattr(runs, part)) for runs in cells.values()):
+            print_note(f"{count_text(count, 'run')} {reason}: left out")
 
 
 def print_error(message: str) -> None:

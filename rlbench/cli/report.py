@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from rlbench.cli import completion
 from rlbench.cli.options import Algos, Records, Reference, References, Suite, Tasks, argument, option, suites_named
-from rlbench.cli.output import check_output_path, print_note, write_file
+from rlbench.cli.output import LEFT_OUT, check_output_path, print_left_out, print_note, write_file
 from rlbench.errors import UsageError
 
 
@@ -78,11 +78,15 @@ def plot(
         raise UsageError(f"--output {output}: figures are written as .png, .svg or .pdf")
     check_output_path(output, "--output")
     from rlbench.report.figure_style import rc_settings
+    from rlbench.report.plot_data import runs_not_drawn
     from rlbench.report.plots import draw, encode_figure
     from rlbench.report.sources import sources
 
-    settings = rc_settings(rc or [])
-    figure = draw(suite, kind, sources(results), tasks=task or [], algorithms=algo or [], rc=settings)
+    settings, evidence = rc_settings(rc or []), sources(results)
+    figure = draw(suite, kind, evidence, tasks=task or [], algorithms=algo or [], rc=settings)
     content = encode_figure(figure, output.suffix, title=title or "", rc=settings)
     write_file(output, content)
     print_note(f"{output}: {len(content):,} bytes")
+    if kind in {"curves", "walltime"}:
+        reasons = {"failed": "that failed", "short": "short of the budget", **LEFT_OUT}
+        print_left_out(runs_not_drawn(suite, evidence, tasks=task or [], algorithms=algo or []), reasons)

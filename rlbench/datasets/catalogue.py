@@ -45,7 +45,7 @@ class D4RLDataset(NamedTuple):
             UsageError: the mirror's address has a user's name, with which no download works.
         """
         source = os.environ.get(MIRROR) or SOURCE
-        server = source.partition("://")[2].partition("/")[0]
+        server = source.rpartition("://")[2].partition("/")[0]
         if "@" in server:  # messages and records never show the password before it
             raise UsageError(f"{MIRROR}: is an address with a user's name or a password; give one without")
         return f"{source.rstrip('/')}/{self.path}"

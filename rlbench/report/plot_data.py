@@ -165,6 +165,21 @@ def measured_lines(algorithm: str, own: Runs, rlbench_runs: Runs, clock: Clock, 
     return [line for name, runs in groups.items() if (line := line_of(name, runs, clock))]
 
 
+def runs_not_drawn(
+    suite: str, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
+) -> dict[CellKey, Runs]:
+    """The runs of each cell that no curve of ``panels`` shows."""
+    cells = _find_cells(suite, evidence, tasks, algorithms)
+    return {
+        key: replace(
+            runs,
+            short=runs.short if runs.complete else [],
+            variants=runs.variants if _runs_to_draw(runs) and not tasks else [],
+        )
+        for key, runs in cells.items()
+    }
+
+
 def on_common_tasks(algo_scores: Sequence[AlgorithmScores]) -> tuple[AlgorithmScores, ...]:
     """The most algorithms that share a task, on all tasks that these share: scores on different tasks make no ranking.
 

@@ -244,8 +244,9 @@ def test_two_downloads_of_one_file_do_not_share_a_part(server: Server, content: 
         fetch()
 
 
-def test_a_mirror_with_a_password_is_refused_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(catalogue.MIRROR, "http://user:s3cret@127.0.0.1:9")
+@pytest.mark.parametrize("scheme", ["http://", ""])
+def test_a_mirror_with_a_password_is_refused_and_never_shown(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(catalogue.MIRROR, f"{scheme}user:s3cret@127.0.0.1:9")
     for words in ("data show hopper-medium-v2", "data list --json", "data download hopper-medium-v2"):
         error = stderr_of(words)
         assert "RLBENCH_D4RL_MIRROR: is an address with a user's name" in error and "s3cret" not in error

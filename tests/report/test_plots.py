@@ -4,7 +4,7 @@ import io
 import json
 import re
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 from urllib.parse import unquote
 
 import numpy as np
@@ -73,6 +73,25 @@ def test_compare_shows_an_interval_of_five_seeds_unless_they_tie(record_run: Rec
     text = stdout_of(["compare", "dqn", "c51", "--results", "results"])
     assert re.search(r"mean of dqn: 0\.531 \[0\.\d+, 0\.\d+\];", text) and "mean of c51: 1.000; " in text
     assert "Fewer than" not in text
+
+
+@pytest.mark.parametrize(
+    ("record", "options", "notes"),
+    [
+        ({"status": "failed"}, [], ["1 run that failed: left out"]),
+        ({"status": "interrupted"}, [], ["1 run short of the budget: left out"]),
+        ({"status": "interrupted"}, ["--kind", "interval"], []),
+        ({"status": "interrupted"}, ["--algo", "c51"], []),
+        ({"sets": ["algo.lr=0.5"]}, [], ["1 run of other settings: left out"]),
+        ({"sets": ["algo.lr=0.5"]}, ["--task", "Catch"], []),
+    ],
+)
+def test_plot_counts_the_runs_that_no_curve_shows(
+    record: dict[str, Any], options: list[str], notes: list[str], two_algorithms: Path, record_run: RecordRun
+) -> None:
+    record_run((0.5,), suite="toy", task="Catch", seed=9, **record)
+    line = ["plot", "toy", "--results", str(two_algorithms), "--output", "x.svg", *options]
+    assert stderr_of(line, 0).splitlines()[1:] == notes
 
 
 def test_title_appears_literally_above_a_figure(two_algorithms: Path) -> None:
