@@ -1,6 +1,7 @@
 """The choice of runs within a budget of hours."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from shutil import copytree
@@ -118,6 +119,13 @@ def test_chosen_seeds_cost_the_steps_that_they_lack() -> None:
         ("nearly", (1, 2, 3), 1440, 0.4),
         ("short", (0, 1, 2), 10_800_000, 0.75),
     ]
+
+
+def test_more_seeds_of_an_open_cell_train_to_the_step_at_which_it_is_tested() -> None:
+    """SAC on HalfCheetah is informative at 50,000 steps; three committed seeds are tested at 200,000."""
+    rows_of = partial(remaining_runs, "mujoco", Sources(RESULTS), algorithms=["sac"], informative=True)
+    untils = [{row.key.task: row.until for row in rows_of(whole=whole)} for whole in (False, True)]
+    assert [until["HalfCheetah-v4"] for until in untils] == [200_000, 50_000]
 
 
 def test_lines_of_a_plan_are_none_where_nothing_is_missing() -> None:

@@ -1,6 +1,7 @@
 """The reference scores: complete, with sources, and with the right primary reference per cell."""
 
 import csv
+from itertools import pairwise
 
 import pytest
 
@@ -210,8 +211,15 @@ def test_every_atari_and_mujoco_row_with_a_published_curve_has_it() -> None:
     bare = {c.key for s in ("atari", "mujoco") for c in reference_cells(s)} - set(reference_curves())
     assert {key.algorithm for key in bare} <= {"sac"}
     for curve in reference_curves().values():
-        assert len(curve.env_steps) == len(curve.mean) == len(curve.std) <= 130
+        assert len(curve.env_steps) == len(curve.mean) == len(curve.std)
         assert list(curve.env_steps) == sorted(set(curve.env_steps))
+
+
+def test_a_curve_has_every_published_evaluation() -> None:
+    """A line over a left-out evaluation misses a steep rise: SAC's at 5,000 steps would be 505 for 97.9."""
+    curves = [curve for key, curve in reference_curves().items() if key.suite == "mujoco"]
+    gaps = {b - a for curve in curves for a, b in pairwise(curve.env_steps)}
+    assert gaps == {5_000, 30_000, 30_720}
 
 
 def test_maximum_of_a_curve_equals_its_reference() -> None:
