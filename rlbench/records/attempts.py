@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -51,7 +51,7 @@ def last_line(folder: Path) -> str:
 def note(folder: Path, what: Mapping[str, object]) -> None:
     """Append a line; a line that a crash has torn stays a line of its own."""
     path = folder / ATTEMPTS
-    line = files.seal({"schema_version": files.SCHEMA_VERSION, **what})
+    line = files.seal(what)
     files.append(path, "\n" + line if _ends_torn(path) else line)
 
 
@@ -76,19 +76,14 @@ def read_attempts(folder: Path) -> list[dict[str, object]]:
     return lines_read
 
 
-class Resumption(NamedTuple):
-    """A process that resumed a run on another machine or with other versions."""
+class Resumption(BaseModel):
+    """A process that resumed a run on another machine or with other versions; other keys of its line are ignored."""
 
     epoch: int  # the first that this process trained
-    environment: Mapping[str, object]  # the values that differ
+    environment: dict[str, object]  # the values that differ
 
 
-class _ResumptionLine(BaseModel):
-    epoch: int
-    environment: dict[str, object]
-
-
-_RESUMPTIONS = TypeAdapter(list[_ResumptionLine])  # whose other keys are ignored
+_RESUMPTIONS = TypeAdapter(list[Resumption])
 
 
 def resumptions(metadata: Mapping[str, object], path: Path) -> list[Resumption]:
@@ -98,10 +93,9 @@ def resumptions(metadata: Mapping[str, object], path: Path) -> list[Resumption]:
         RefusedFile: the metadata is malformed.
     """
     try:
-        lines = _RESUMPTIONS.validate_python(metadata.get("resumed", []), strict=True)
+        return _RESUMPTIONS.validate_python(metadata.get("resumed", []), strict=True)
     except ValidationError:
         raise RefusedFile(f"{path}: not a record of this schema; restore it, or start over with --force") from None
-    return [Resumption(line.epoch, line.environment) for line in lines]
 
 
 def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int, *, same_engine: bool = False) -> None:
@@ -120,8 +114,8 @@ def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int,
     names = {**earlier, **now}.keys() - {"command", *(["updates"] if same_engine else [])}
     changes = {name: now.get(name) for name in sorted(names) if now.get(name) != earlier.get(name)}
     if changes or (epoch == 0 and later and later[-1].epoch > 0):  # a beginning ends what the resumptions changed
-        metadata["resumed"] = [line._asdict() for line in (*later, Resumption(epoch, changes))]
-        files.replace(path, files.seal(metadata) + "\n")
+        resumption = Resumption(epoch=epoch, environment=changes)
+        files.replace_sealed(path, {**metadata, "resumed": [line.model_dump() for line in (*later, resumption)]})
 
 
 def _saved_threads(folder: Path) -> dict[str, object]:

@@ -53,11 +53,12 @@ def refuse_link(path: Path) -> None:
 
 
 def seal(content: Mapping[str, object]) -> str:
-    """Serialize ``content`` as a line of JSON with its own checksum.
+    """Serialize ``content`` as a line of JSON with its own checksum and, unless it has one, the schema's version.
 
     Bytes that are no UTF-8, as in a path, become question marks.
     """
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    whole = {"schema_version": SCHEMA_VERSION, **content}
+    text = json.dumps(whole, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     text = text.encode("utf-8", "replace").decode("utf-8")
     return f'{{"checksum":"{_checksum(text)}",{text[1:]}'
 
@@ -142,6 +143,11 @@ def replace(path: Path, text: str) -> None:
     """Replace a file by ``text``; a crash leaves the old file or the new one."""
     with writing(path):
         disk.replace(path, text.encode())
+
+
+def replace_sealed(path: Path, content: Mapping[str, object]) -> None:
+    """Replace a file by the sealed line of ``content``."""
+    replace(path, seal(content) + "\n")
 
 
 def append(path: Path, line: str) -> None:

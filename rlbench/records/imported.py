@@ -111,7 +111,7 @@ def _new_text(curve: ImportedCurve, results: Path) -> str | None:
     """The text of a curve's file; None where the same curve is there already."""
     folder = curve_folder(check_curve(curve, curve.task), results)
     content = {field.name: getattr(curve, field.name) for field in fields(curve)} | {"origin": asdict(curve.origin)}
-    text = files.seal({"schema_version": files.SCHEMA_VERSION, **content})
+    text = files.seal(content)
     if len(text) > files.MAX_LINE_LENGTH:
         size = f"seed {curve.seed} takes {len(text):,} characters, {files.MAX_LINE_LENGTH:,} are allowed"
         raise RefusedFile(f"{curve.task}: {size}; thin the file, or round its numbers")

@@ -10,11 +10,13 @@ import fcntl
 import os
 import platform
 from contextlib import suppress
+from io import BufferedReader
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from rlbench import faults
+from rlbench import disk, faults
+from rlbench.errors import RefusedFile
 
 NAME = ".lock"
 
@@ -56,15 +58,9 @@ class FolderLock:
 
     def _sign(self) -> None:
         """Write the process id and the machine into the file; a full disk does no harm."""
-        with suppress(OSError):
-            handle = os.open(self.path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            try:
-                if os.fstat(handle).st_nlink != 1:  # another file by a second name
-                    return
-                os.ftruncate(handle, 0)
-                os.write(handle, f"{os.getpid()} {platform.node()}\n".encode())
-            finally:
-                os.close(handle)
+        with suppress(OSError, RefusedFile), disk.open_append(self.path) as file:
+            file.truncate(0)
+            file.write(f"{os.getpid()} {platform.node()}\n".encode())
 
     def _inode(self) -> tuple[int, int] | None:
         try:
@@ -76,39 +72,26 @@ class FolderLock:
 
 def is_locked(folder: Path) -> bool:
     """Return whether a process holds a run's folder, by a shared lock that is released at once."""
-    try:
-        handle = os.open(folder / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # the disk has no locks
-        number = _process(handle)
-        return number is not None and Path(f"/proc/{number}").exists()
-    finally:
-        os.close(handle)
+    with suppress(OSError, RefusedFile), disk.open_regular(folder / NAME) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # the disk has no locks
+            number = _process(file)
+            return number is not None and Path(f"/proc/{number}").exists()
     return False
 
 
 def holder(folder: Path) -> str:
     """Return ``process 4242``; ``another process`` where it is of another machine, or gone."""
-    try:
-        handle = os.open(folder / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return "another process"
-    try:
-        number = _process(handle)
-    finally:
-        os.close(handle)
-    return "another process" if number is None else f"process {number}"
+    with suppress(OSError, RefusedFile), disk.open_regular(folder / NAME) as file:
+        if (number := _process(file)) is not None:
+            return f"process {number}"
+    return "another process"
 
 
-def _process(handle: int) -> int | None:
+def _process(file: BufferedReader) -> int | None:
     """The process of this machine that a lock's file names; None where it names none."""
-    try:
-        number, node, *_ = [*os.read(handle, 200).decode("utf-8", "replace").split(), "", ""]
-    except OSError:
-        return None
+    number, node, *_ = [*file.read(200).decode("utf-8", "replace").split(), "", ""]
     return int(number) if number.isdecimal() and node == platform.node() else None

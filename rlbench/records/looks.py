@@ -172,7 +172,7 @@ def record_looks(cell: Path, looks: Looks) -> None:
             on_disk = read_looks(cell)
             refuse_other_design(cell, on_disk, looks)
             if on_disk is None or on_disk.count < looks.count:
-                content = {"schema_version": files.SCHEMA_VERSION, "id": cell.absolute().name, "taken": looks.count}
-                files.replace(path, files.seal({**content, "looks": [list(look) for look in looks.design]}) + "\n")
+                content = {"id": cell.absolute().name, "taken": looks.count, "looks": looks.design}
+                files.replace_sealed(path, content)
         finally:
             lock.release()

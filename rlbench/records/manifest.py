@@ -54,7 +54,7 @@ def refuse_foreign(folder: Path, values: Mapping[str, Value], spec: Spec) -> Non
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write the manifest beside the files of a checkpoint, as its last file."""
-    files.replace(folder / NAME, files.seal({"schema_version": files.SCHEMA_VERSION, **manifest._asdict()}))
+    files.replace(folder / NAME, files.seal(manifest._asdict()))
 
 
 def read_manifest(folder: Path) -> Manifest:

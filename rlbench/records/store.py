@@ -142,7 +142,7 @@ def read_epochs(folder: Path, *, complete: bool) -> tuple[Epoch, ...]:
 
 def line_of(epoch: Epoch) -> str:
     """Format an epoch as a line of ``epochs.jsonl``."""
-    return files.seal({"schema_version": files.SCHEMA_VERSION, **plain(epoch)})
+    return files.seal(plain(epoch))
 
 
 def epoch_of(line: str, where: str) -> Epoch:
@@ -280,10 +280,7 @@ class Store:
         self.verify_unchanged()
         if outcome.status == "done":
             self._reread()
-        files.replace(
-            self.folder / "outcome.json",
-            files.seal({"schema_version": files.SCHEMA_VERSION, **dataclasses.asdict(outcome)}) + "\n",
-        )
+        files.replace_sealed(self.folder / "outcome.json", dataclasses.asdict(outcome))
 
     def explain(self, text: str) -> None:
         """Write the traceback of a failure; a full disk leaves only the reason in the outcome."""
@@ -314,7 +311,10 @@ class Store:
             faults.point("crash.opened")
 
     def _open(self, spec: Spec, environment: Mapping[str, object], *, force: bool) -> None:
-        self._sweep()
+        with files.writing(self.folder):
+            for temporary in self.folder.glob("*.json*.tmp"):
+                temporary.unlink()
+                faults.point("lock.swept")
         if force:
             set_aside(self.folder)
         path = self.folder / "spec.json"
@@ -322,13 +322,8 @@ class Store:
             others = [part for part in PARTS[1:] if (self.folder / part).exists()]
             if others:
                 raise RefusedFile(f"{path}: missing beside {others[0]}; restore it, or start over with --force")
-            metadata = {
-                "schema_version": files.SCHEMA_VERSION,
-                "id": spec.id,
-                "spec": spec.model_dump(mode="json"),
-                "environment": environment,
-            }
-            files.replace(path, files.seal(metadata) + "\n")
+            metadata = {"id": spec.id, "spec": spec.model_dump(mode="json"), "environment": environment}
+            files.replace_sealed(path, metadata)
             return
         record = read_record(self.folder)
         if record.spec != spec:
@@ -341,12 +336,6 @@ class Store:
         if lines.exists() and files.read_text(lines) != self._text():  # its last line was torn, which may be its first
             files.replace(lines, self._text())
         self._size = _size(lines)
-
-    def _sweep(self) -> None:
-        with files.writing(self.folder):
-            for temporary in self.folder.glob("*.json*.tmp"):
-                temporary.unlink()
-                faults.point("lock.swept")
 
 
 def set_aside(folder: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rlbench import suites
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files, store
-from rlbench.records.attempts import note_resumption, resumptions
+from rlbench.records.attempts import Resumption, note_resumption, resumptions
 from rlbench.records.store import Record, Store, folder_of, line_of, read_record
 from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, Progress, Status, Updated
 from tests.conftest import RecordRun
@@ -283,7 +283,7 @@ def test_a_process_without_a_checkpoint_replaces_the_environment_of_those_before
 )
 def test_resumptions_are_objects_that_may_have_further_keys(line: object, is_valid: bool) -> None:
     with nullcontext() if is_valid else pytest.raises(RefusedFile, match="not a record of this schema"):
-        assert resumptions({"resumed": [line]}, Path("spec.json")) == [(1, {})]
+        assert resumptions({"resumed": [line]}, Path("spec.json")) == [Resumption(epoch=1, environment={})]
 
 
 def test_run_folder_follows_from_its_spec(tmp_path: Path) -> None:
