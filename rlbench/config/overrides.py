@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, ge
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from rlbench.config.canonical import fields
+from rlbench.config.canonical import SELECTORS, fields
 from rlbench.config.names import printable
 from rlbench.errors import UnknownName, UsageError
 
@@ -24,45 +24,38 @@ LARGE: Final = 1e60  # beyond every setting; a product of a few such numbers is 
 DOTS: Final = 1_000
 """On a line of TOML; its parser takes time and memory by the square of the dots of a key."""
 
-COMMON_NAMES: Final[dict[str, tuple[str, ...]]] = {
-    "learning_rate": ("lr", "actor_lr", "critic_lr"),
-    "discount": ("gamma",),
-    "discount_factor": ("gamma",),
-    "batch_size": ("batch", "minibatches"),
-    "buffer_size": ("capacity",),
-    "memory_size": ("capacity",),
-    "n_steps": ("rollout_length", "n_step"),
-    "num_steps": ("rollout_length",),
-    "n_epochs": ("epochs",),
-    "update_epochs": ("epochs",),
-    "num_minibatches": ("minibatches",),
-    "clip_range": ("clip",),
-    "clip_coef": ("clip",),
-    "ent_coef": ("entropy", "alpha"),
-    "vf_coef": ("value",),
-    "lambda": ("gae_lambda",),
-    "trace": ("gae_lambda",),
-    "polyak": ("tau",),
-    "target_network_frequency": ("target_update_interval",),
-    "train_freq": ("updates_per_step",),
-    "gradient_steps": ("updates_per_step",),
-    "policy_delay": ("delay",),
-    "policy_frequency": ("delay",),
-    "target_kl": ("max_kl",),
-    "delta": ("max_kl",),
-    "warmup": ("learning_starts",),
-    "start_timesteps": ("learning_starts",),
-    "net_arch": ("widths", "hidden"),
-    "hidden_sizes": ("widths", "hidden"),
-    "total_timesteps": ("steps",),
-    "num_envs": ("envs",),
-    "n_envs": ("envs",),
-    "frameskip": ("frame_skip",),
-    "frame_stack": ("stack",),
-    "noop_max": ("noops",),
-    "n_eval_episodes": ("episodes",),
+OTHER_NAMES: Final[dict[str, tuple[str, ...]]] = {
+    "lr": ("learning_rate",),
+    "actor_lr": ("learning_rate",),
+    "critic_lr": ("learning_rate",),
+    "gamma": ("discount", "discount_factor"),
+    "batch": ("batch_size",),
+    "minibatches": ("batch_size", "num_minibatches"),
+    "capacity": ("buffer_size", "memory_size"),
+    "rollout_length": ("n_steps", "num_steps"),
+    "n_step": ("n_steps",),
+    "epochs": ("n_epochs", "update_epochs"),
+    "clip": ("clip_range", "clip_coef"),
+    "entropy": ("ent_coef",),
+    "alpha": ("ent_coef",),
+    "value": ("vf_coef",),
+    "gae_lambda": ("lambda", "trace"),
+    "tau": ("polyak",),
+    "target_update_interval": ("target_network_frequency",),
+    "updates_per_step": ("train_freq", "gradient_steps"),
+    "delay": ("policy_delay", "policy_frequency"),
+    "max_kl": ("target_kl", "delta"),
+    "learning_starts": ("warmup", "start_timesteps"),
+    "widths": ("net_arch", "hidden_sizes"),
+    "hidden": ("net_arch", "hidden_sizes"),
+    "steps": ("total_timesteps",),
+    "envs": ("num_envs", "n_envs"),
+    "frame_skip": ("frameskip",),
+    "stack": ("frame_stack",),
+    "noops": ("noop_max",),
+    "episodes": ("n_eval_episodes",),
 }
-"""Names of settings in Stable-Baselines3, CleanRL, Tianshou and the papers, and rlbench's own."""
+"""Names of rlbench's settings in Stable-Baselines3, CleanRL, Tianshou and the papers."""
 
 
 class Setting(NamedTuple):
@@ -124,8 +117,8 @@ def apply_settings(model: ModelT, settings: Iterable[Setting]) -> ModelT:
 def _paths(model: BaseModel, path: str) -> list[str]:
     """The paths of fields that end as ``path`` does, or in a synonym from the literature."""
     last = path.rpartition(".")[2].lower()
-    names = {last, *COMMON_NAMES.get(last, ())}
-    return [name for name, _ in fields(model) if name.rpartition(".")[2] in names - {"kind", "family"}]
+    names = {last, *(own for own, others in OTHER_NAMES.items() if last in others)} - {*SELECTORS}
+    return [name for name, _ in fields(model) if name.rpartition(".")[2] in names]
 
 
 def written(value: object) -> str:

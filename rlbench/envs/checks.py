@@ -51,6 +51,7 @@ class Inspection:
 
         Raises:
             RlbenchError: an action has the wrong shape or type, or is out of bounds.
+            Diverged: an action is not finite.
         """
         actions, num_envs = self.info.actions, self.info.num_envs if env_id is None else len(env_id)
         shape = (num_envs,) if isinstance(actions, Discrete) else (num_envs, *actions.low.shape)
@@ -66,7 +67,10 @@ class Inspection:
         elif (np.abs(action) <= 1).all():  # no NaN is
             return
         else:
-            self._finite(action, np.arange(num_envs) if env_id is None else env_id)
+            bad = np.flatnonzero(_not_finite(action))
+            if bad.size:
+                where = f"{self.name}: env {bad[0] if env_id is None else env_id[bad[0]]}, step {self.steps}"
+                raise Diverged(f"{where}: action is not finite; lower the learning rate")
             expected = f"from -1 to 1 ({np.abs(action).max():.6g} is outside)"
         message = f"{self.name}: step {self.steps}: actions must be {expected}, got {action.dtype} {list(action.shape)}"
         raise RlbenchError(message)
@@ -119,12 +123,6 @@ class Inspection:
                     self.check_first_obs(int(env_id), row, self.info.obs_dtype)
             self._pending[step.env_id] = False
         return step
-
-    def _finite(self, action: NDArray[Any], env_id: NDArray[np.int64]) -> None:
-        bad = _not_finite(action)
-        if bad.any():
-            where = f"{self.name}: env {env_id[bad][0]}, step {self.steps}"
-            raise Diverged(f"{where}: action is not finite; lower the learning rate")
 
     def _error(self, env_id: int, what: str) -> None:
         raise BrokenEnvironment(self._message(env_id, what))

@@ -29,7 +29,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from math import ceil, gcd
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final
 
 import ale_py
 import numpy as np
@@ -46,21 +46,35 @@ from rlbench.errors import UsageError
 REMEDY = 'pip install "rlbench[envpool]"'
 
 
-class _Pool(Protocol):
-    """Part of EnvPool's Gymnasium interface that is used here."""
-
-    def reset(self) -> tuple[NDArray[np.uint8], dict[str, Any]]: ...
-    def send(self, action: NDArray[Any], env_id: NDArray[Any]) -> None: ...
-    def recv(self) -> tuple[NDArray[np.uint8], NDArray[Any], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]: ...
-    def close(self) -> None: ...
-
-
 class EnvPoolVector(AtariVector):
     """N envs of one game."""
 
     def __init__(self, *, task: AtariTask, seeds: Sequence[int], training: bool, threads: int) -> None:
         rom_of(task.game, "envpool")  # a missing ROM is refused by name
-        self._pool = _pool(task, one_seed_per_env(seeds), threads)
+        pool_seeds = list(one_seed_per_env(seeds))
+        if find_spec("envpool") is None:
+            raise UsageError(f"task.env: EnvPool is not installed: {REMEDY}")
+        if task.noops < 1 or task.frame_skip < 2:
+            raise UsageError('task.env: EnvPool needs noops ≥ 1 and frame_skip ≥ 2; choose env = "ale"')
+        name = "".join(word.capitalize() for word in task.game.split("_"))
+        self._pool: Any = import_module("envpool").make(
+            f"{name}-v5",
+            env_type="gymnasium",
+            num_envs=len(seeds),
+            num_threads=threads,
+            seed=pool_seeds,
+            stack_num=1,
+            frame_skip=task.frame_skip,
+            noop_max=task.noops,
+            episodic_life=False,
+            reward_clip=False,
+            use_fire_reset=False,
+            img_height=task.size,
+            img_width=task.size,
+            repeat_action_probability=task.sticky,
+            full_action_space=task.full_actions,
+            max_episode_steps=ceil(task.max_frames / task.frame_skip),
+        )
         super().__init__(
             task=task, seeds=seeds, training=training, actions=_actions(task), engine=("envpool", "envpool")
         )
@@ -96,33 +110,6 @@ class EnvPoolVector(AtariVector):
         answers, env_ids = self._answers, info["env_id"]
         answers.obs[env_ids], answers.points[env_ids], answers.capped[env_ids] = obs[:, 0], points, capped
         answers.lives[env_ids], answers.ended[env_ids] = info["lives"], info["terminated"]
-
-
-def _pool(task: AtariTask, seeds: tuple[int, ...], threads: int) -> _Pool:
-    if find_spec("envpool") is None:
-        raise UsageError(f"task.env: EnvPool is not installed: {REMEDY}")
-    if task.noops < 1 or task.frame_skip < 2:
-        raise UsageError('task.env: EnvPool needs noops ≥ 1 and frame_skip ≥ 2; choose env = "ale"')
-    name = "".join(word.capitalize() for word in task.game.split("_"))
-    pool = import_module("envpool").make(
-        f"{name}-v5",
-        env_type="gymnasium",
-        num_envs=len(seeds),
-        num_threads=threads,
-        seed=list(seeds),
-        stack_num=1,
-        frame_skip=task.frame_skip,
-        noop_max=task.noops,
-        episodic_life=False,
-        reward_clip=False,
-        use_fire_reset=False,
-        img_height=task.size,
-        img_width=task.size,
-        repeat_action_probability=task.sticky,
-        full_action_space=task.full_actions,
-        max_episode_steps=ceil(task.max_frames / task.frame_skip),
-    )
-    return cast("_Pool", pool)
 
 
 def _actions(task: AtariTask) -> list[ale_py.Action]:

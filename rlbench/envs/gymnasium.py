@@ -109,7 +109,9 @@ class GymnasiumVector:
         for env_id in env_ids:
             try:
                 if self._ended[env_id]:
-                    self._reset_env(env_id, step)
+                    obs, _ = self._envs[env_id].reset()
+                    self._inspection.check_obs(env_id, obs, self._raw)
+                    step.obs[env_id] = obs
                 else:
                     self._step_env(env_id, step)
             except UNRELATED:
@@ -147,11 +149,6 @@ class GymnasiumVector:
             with suppress(BrokenEnvironment), self._inspection.engine_errors():
                 env.close()
         self._envs = []
-
-    def _reset_env(self, env_id: int, step: Step) -> None:
-        obs, _ = self._envs[env_id].reset()
-        self._inspection.check_obs(env_id, obs, self._raw)
-        step.obs[env_id] = obs
 
     def _step_env(self, env_id: int, step: Step) -> None:
         """Take one agent step of a live env and fill its row of ``step``."""

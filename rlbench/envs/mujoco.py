@@ -26,11 +26,10 @@ from itertools import pairwise
 from typing import Any, Final
 from warnings import warn
 
-import gymnasium
 import numpy as np
 import torch
 from gymnasium import spaces
-from numpy.typing import NDArray
+from gymnasium.wrappers import TransformObservation
 from torch import Tensor
 
 from rlbench.envs.base import Step
@@ -77,18 +76,15 @@ class MujocoVector(GymnasiumVector):
         )
         ends = [len(seeds) * i // threads for i in range(threads + 1)]
         self._own, *self._shares = [range(*pair) for pair in pairwise(ends)]
-        self._pool = ThreadPoolExecutor(len(self._shares), "envs") if self._shares else None
+        self._pool = ThreadPoolExecutor(threads, "envs")  # which starts a thread for a share when it steps
 
     def close(self) -> None:
         """Close every environment and end the threads; idempotent."""
-        if self._pool is not None:
-            self._pool.shutdown()
+        self._pool.shutdown()
         super().close()
 
     def _step_envs(self, step: Step) -> None:
         """Fill every env's row of ``step``, a share of the envs in each thread."""
-        if self._pool is None:
-            return super()._step_envs(step)
         others = [self._pool.submit(self._step_range, env_ids, step) for env_ids in self._shares]
         try:
             self._step_range(self._own, step)
@@ -96,7 +92,6 @@ class MujocoVector(GymnasiumVector):
             wait(others)
         for other in others:
             other.result()  # raises the error of its thread
-        return None
 
     def state_dict(self) -> State:
         """State of physics, episodes and generators."""
@@ -145,7 +140,7 @@ class FetchVector(GymnasiumVector):
         factory, steps = registered_task(task, package=FETCH)
         super().__init__(
             name=task,
-            factory=lambda: FlatGoalObservation(_sparse_goal_env(task, factory)),
+            factory=lambda: _flat_goal_env(task, factory),
             seeds=seeds,
             versions=(("gymnasium-robotics", version("gymnasium-robotics")), ("mujoco", version("mujoco"))),
             limit=steps if limit is None else limit,
@@ -173,20 +168,6 @@ class FetchVector(GymnasiumVector):
                 env.goal = goal.copy()
 
 
-class FlatGoalObservation(gymnasium.ObservationWrapper[NDArray[np.float64], Any, dict[str, NDArray[np.float64]]]):
-    """Observations as one vector."""
-
-    def __init__(self, env: Env) -> None:
-        super().__init__(env)
-        parts: Any = env.observation_space
-        size = sum(parts[part].shape[0] for part in GOAL_PARTS)
-        self.observation_space = spaces.Box(-np.inf, np.inf, (size,), np.float64)
-
-    def observation(self, observation: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:
-        """``[observation | achieved | desired]``."""
-        return np.concatenate([observation[part] for part in GOAL_PARTS])
-
-
 def _import_fetch(task: str) -> None:
     try:
         with redirect_stderr(StringIO()):  # its import prints news about other tasks
@@ -199,9 +180,11 @@ def _import_fetch(task: str) -> None:
         ) from cause
 
 
-def _sparse_goal_env(task: str, factory: Callable[[], Env]) -> Env:
+def _flat_goal_env(task: str, factory: Callable[[], Env]) -> Env:
+    """An env with observations as one vector, ``[observation | achieved | desired]``."""
     env: Any = factory()
     if env.reward_type != "sparse":
         raise UsageError(f"{task}: its reward is dense; choose a task with sparse reward, such as FetchReach-v4")
-    sparse: Env = env
-    return sparse
+    size = sum(env.observation_space[part].shape[0] for part in GOAL_PARTS)
+    space = spaces.Box(-np.inf, np.inf, (size,), np.float64)
+    return TransformObservation(env, lambda obs: np.concatenate([obs[part] for part in GOAL_PARTS]), space)

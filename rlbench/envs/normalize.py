@@ -90,14 +90,12 @@ class Normalized:
 class NormalizedSnapshot(Normalized):
     """Normalized environments with snapshots; the statistics are saved by their owner."""
 
-    def __init__(self, envs: Snapshot, scale: ObsTransform, *, learning: bool) -> None:
-        super().__init__(envs, scale, learning=learning)
-        self.snapshot = envs
+    envs: Snapshot
 
     def state_dict(self) -> State:
         """Snapshot of the environments."""
-        return self.snapshot.state_dict()
+        return self.envs.state_dict()
 
     def load_state_dict(self, state: State) -> None:
         """Restore the environments."""
-        self.snapshot.load_state_dict(state)
+        self.envs.load_state_dict(state)
