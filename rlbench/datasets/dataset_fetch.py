@@ -67,7 +67,13 @@ def import_dataset(path: Path, name: str, *, max_bytes: int | None = None) -> Lo
         raise UsageError(f"{path}: is {own}, not {name}; import it under its own name")
     seals = {inside: checksums.compute_seal(path / inside) for inside in files}
     load_dataset(path, name, max_bytes=max_bytes)
-    _as_recorded(path / files[0], seals[files[0]], location.path / files[0])
+    target = location.path / files[0]
+    first = checksums.read_seal(target)
+    if first is not None and seals[files[0]].sha256 != first.sha256:
+        raise RefusedFile(
+            f"{path / files[0]}: is not the file that {target.name} was when it was first used (SHA-256 "
+            f"{first.sha256[:12]}…); delete {target}{checksums.SUFFIX} if it is to be another"
+        )
     _copy(path, seals, location.path)
     checksums.seal_of(data_file(location.path))
     return location
@@ -75,16 +81,6 @@ def import_dataset(path: Path, name: str, *, max_bytes: int | None = None) -> Lo
 
 def _equal(*paths: Path) -> bool:
     return all(path.is_file() for path in paths) and len({checksums.compute_seal(path).sha256 for path in paths}) == 1
-
-
-def _as_recorded(source: Path, seal: Seal, target: Path) -> None:
-    """Refuse a file that differs from the seal of its name."""
-    first = checksums.read_seal(target)
-    if first is not None and seal.sha256 != first.sha256:
-        raise RefusedFile(
-            f"{source}: is not the file that {target.name} was when it was first used (SHA-256 {first.sha256[:12]}…); "
-            f"delete {target}{checksums.SUFFIX} if it is to be another"
-        )
 
 
 def _fetch(url: str, target: Path, patience: float) -> Iterator[DownloadProgress]:

@@ -57,21 +57,21 @@ def convert_log(path: Path, writer: RecordingWriter) -> dict[str, int]:
         RefusedFile: a file is missing, damaged or of another content; the message names it and the row.
     """
     with ExitStack() as stack:
-        paths = {name: path.with_name(path.name.replace("observation", name)) for name in COLUMNS}
-        arrays = {name: Array(paths[name], dtype, stack) for name, dtype in COLUMNS.items()}
+        *paths, counter = columns(path)
+        arrays = {name: Array(file, COLUMNS[name], stack) for name, file in zip(COLUMNS, paths, strict=True)}
         lengths = {name: array.length for name, array in arrays.items()}
         if len(set(lengths.values())) != 1:
             raise RefusedFile(f"{path}: its columns have {lengths} rows; download them again")
         total = lengths["observation"]
         if total < 1:
             raise RefusedFile(f"{path}: holds no row; download it again")
-        head = _head(path, total)
+        head = _head(counter, total)
         episodes, transitions, finals = 0, 0, dict[int, bool]()  # of each track: its last row is a final observation
         padding = dict.fromkeys((0, 1), PADDING)
         for start in range(0, total, ROWS):
-            columns = {name: array.rows(min(ROWS, total - start)) for name, array in arrays.items()}
-            episodes += int(np.count_nonzero(columns["terminal"]))
-            for chunk in _chunks(columns, start, head, padding):
+            rows = {name: array.rows(min(ROWS, total - start)) for name, array in arrays.items()}
+            episodes += int(np.count_nonzero(rows["terminal"]))
+            for chunk in _chunks(rows, start, head, padding):
                 if (reason := describe_invalid(chunk.steps)) is not None:
                     raise RefusedFile(f"{path}: after row {start:,}, {reason}; download it and its columns again")
                 finals[chunk.track] = bool(chunk.steps.final[-1])
@@ -153,9 +153,8 @@ def _chunk(track: int, columns: dict[str, NDArray[np.generic]]) -> Chunk:
     return Chunk(track, columns["observation"][source], Steps(action, reward, marks))
 
 
-def _head(path: Path, total: int) -> int:
+def _head(counter: Path, total: int) -> int:
     """Head of the ring buffer when it was saved; 0 without the file ``add_count``."""
-    counter = path.with_name(path.name.replace("$store$_observation", "add_count"))
     if not counter.is_file():
         return 0
     try:

@@ -106,11 +106,7 @@ def user_recipe(name: str) -> Iterator[None]:
 
 
 def check_own_name(name: str) -> None:
-    """Refuse a name that is not of the form ``rlb-…``.
-
-    Raises:
-        UsageError: it is not.
-    """
+    """Raise UsageError for a name that is not of the form ``rlb-…``."""
     if OWN_NAME.fullmatch(name):
         return
     slug = re.sub(r"[^a-z0-9._+-]+", "-", name.lower().removeprefix(PREFIX)).strip("-._+")

@@ -100,11 +100,7 @@ def unseal(text: str, where: str) -> dict[str, object]:
 
 
 def readable(version: object, newest: int, where: str) -> None:
-    """Refuse a schema version above ``newest``, or an invalid one.
-
-    Raises:
-        RefusedFile: it is.
-    """
+    """Raise RefusedFile for a schema version above ``newest``, or an invalid one."""
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise RefusedFile(f"{where}: damaged (schema_version is no positive integer); restore it")
     if version > newest:
@@ -194,11 +190,7 @@ RUN_FILES: Final = (*PARTS, "failure.txt", "crash.txt", "attempts.jsonl", "log.t
 
 
 def refuse_record_file(path: Path, option: str) -> None:
-    """Refuse to replace a file of a record, or the file that a link to one names.
-
-    Raises:
-        UsageError: it is one.
-    """
+    """Raise UsageError for the path of a file of a record, or of a link to one, which must not be replaced."""
     real = Path(os.path.realpath(path))
     for folder in real.parents:
         name = real.relative_to(folder).parts[0]

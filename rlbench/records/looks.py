@@ -140,11 +140,7 @@ def read_looks(cell: Path) -> Looks | None:
 
 
 def refuse_other_design(name: object, on_disk: Looks | None, looks: Looks) -> None:
-    """Refuse looks that end at another number of seeds than those on disk.
-
-    Raises:
-        UsageError: they do.
-    """
+    """Raise UsageError for looks that end at another number of seeds than those on disk."""
     if on_disk is not None and (most := on_disk.max_seeds) != looks.max_seeds:
         raise UsageError(
             f"--until-decided: the looks of {name} end at {most} seeds, and a design that changes errs more often; add "
