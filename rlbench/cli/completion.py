@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -22,12 +21,9 @@ SAFE: Final = re.compile(r"[\w./][\w./=@+,:-]*")
 MAX_RUNS: Final = 2_000  # that a completion offers
 
 
-def _offer(*words: str) -> Callable[[], list[str]]:
-    """A completion that always offers ``words``."""
-    return lambda: list(words)
-
-
-jobs, devices = _offer("auto"), _offer("auto", "cpu", "cuda")
+def devices() -> list[str]:
+    """Names of devices."""
+    return ["auto", "cpu", "cuda"]
 
 
 def suites() -> list[str]:

@@ -34,7 +34,9 @@ class Data:
     @property
     def path(self) -> str | None:
         """The path, where one was given."""
-        return str(Path(self.value).expanduser()) if self.value and self._is_path() else None
+        text = self.value or ""
+        is_path = text.endswith((".hdf5", ".h5")) or text.startswith((".", "/", "~"))
+        return str(Path(text).expanduser()) if is_path or (text and Path(text).exists()) else None
 
     @cached_property
     def sha256(self) -> str | None:
@@ -90,10 +92,6 @@ class Data:
         stem = path.stem if path.stem.strip(".") else path.resolve().stem  # of . and ..
         return f"{stem}-{sha256[:DIGITS]}" if sha256 is not None else stem  # what reads it says that it is missing
 
-    def _is_path(self) -> bool:
-        text = self.value or ""
-        return Path(text).exists() or text.endswith((".hdf5", ".h5")) or text.startswith((".", "/", "~"))
-
 
 def _rows(globs: tuple[str, ...]) -> None:
     """Refuse names of D4RL data sets that are no row of the table."""
@@ -130,7 +128,8 @@ def _environment_of(value: str, file: str | None) -> str:
         raise UsageError(f"--dataset {value}: {of}; name its environment with --task: {', '.join(ENVS)}")
     features, actions = d4rl.widths(path)
     sizes = f"observations of {features} numbers and actions of {actions}"
-    fitting = _environments_with(features, actions)
+    of_d4rl = {(entry.env_id, entry.features, entry.actions) for entry in catalogue.d4rl().values()}
+    fitting = [env for env in MUJOCO_ENVS if SHAPES[env] == (features, actions) or (env, features, actions) in of_d4rl]
     if not fitting:
         raise UsageError(f"--dataset {value}: no environment here has {sizes}; see: rlbench list tasks --suite offline")
     if len(fitting) > 1:
@@ -140,14 +139,6 @@ def _environment_of(value: str, file: str | None) -> str:
         )
     print_note(f"--dataset {value}: evaluated on {fitting[0]}, the only environment here with {sizes}")
     return fitting[0]
-
-
-def _environments_with(features: int, actions: int) -> list[str]:
-    """The environments with continuous actions whose observations and actions, or D4RL's of them, have these sizes."""
-    from rlbench.datasets import catalogue
-
-    of_d4rl = {(entry.env_id, entry.features, entry.actions) for entry in catalogue.d4rl().values()}
-    return [env for env in MUJOCO_ENVS if SHAPES[env] == (features, actions) or (env, features, actions) in of_d4rl]
 
 
 def steps_of(value: str | None) -> Callable[[Spec], int | None]:

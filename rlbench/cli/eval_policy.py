@@ -137,11 +137,7 @@ def with_episodes(spec: Spec, episodes: int | None) -> Spec:
 
 
 def check_evaluation_memory(spec: Spec, model: int = 0) -> None:
-    """Refuse an evaluation whose environments, and the ``model`` bytes of another process, would not fit into memory.
-
-    Raises:
-        DoesNotFit: they would not; the message has the number.
-    """
+    """Refuse an evaluation whose environments, and ``model`` bytes of another process, would not fit into memory."""
     need, free = footprint(spec), machine.available_memory()
     if (bytes_needed := need.emulators + need.base + model) > free:
         envs = f"{spec.name}: {spec.protocol.envs:,} envs of evaluation need {size_text(bytes_needed)} of memory"

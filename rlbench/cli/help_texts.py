@@ -50,7 +50,7 @@ def examples(verb: str) -> str:
 
 def command_group(verb: str, text: str) -> typer.Typer:
     """An application of plain help texts for the commands below ``verb``; its names are suggested by ``app.main``."""
-    group: typer.Typer = typer.Typer(
+    return typer.Typer(
         name=verb or "rlbench",
         help=text,
         epilog=examples(verb),
@@ -58,7 +58,6 @@ def command_group(verb: str, text: str) -> typer.Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    return group
 
 
 PANELS: Final = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from rlbench.cli.options import Json, OnlySuite, Records, argument, usable_suites
+from rlbench.cli.options import Json, OnlySuite, Records, argument
 from rlbench.cli.output import print_note, print_result
 
 
@@ -35,7 +35,12 @@ def listing(
 def _names(kind: str, suite: str | None) -> list[tuple[str, str]]:
     from rlbench import suites
 
-    suite_names = usable_suites() if suite is None else [suite]
+    suite_names = [suite] if suite else []
+    for name in () if suite else suites.names():
+        if problem := suites.unavailable_reason(name):
+            print_note(problem)  # of a broken plug-in
+        else:
+            suite_names.append(name)
     if kind == "suites":
         return [(name, name) for name in suite_names]
     names = suites.algorithms if kind == "algos" else suites.tasks

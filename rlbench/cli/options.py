@@ -81,16 +81,6 @@ def check_suite(name: str | None) -> str | None:
     return name
 
 
-def usable_suites() -> list[str]:
-    """Return every suite that can be run, and warn of broken plug-ins."""
-    from rlbench import suites
-
-    problems = {name: suites.unavailable_reason(name) for name in suites.names()}
-    for problem in filter(None, problems.values()):
-        print_note(problem)
-    return [name for name, problem in problems.items() if not problem]
-
-
 def suites_named(names: Sequence[str], results: Path | None) -> list[str]:
     """Return the suites that have records or rows: all of them for ``all`` and for no name.
 
@@ -151,22 +141,15 @@ Records = Annotated[
 ]
 
 
-def _use_references(context: typer.Context, files: list[Path] | None) -> list[Path] | None:
-    """For the time of the command, count the references of ``files``."""
-    if files:
+def _use_references(context: typer.Context, selection: list[Path] | str | None) -> list[Path] | str | None:
+    """For the time of the command, count the references of these files, or compare with the reference of this name."""
+    if selection:
         from rlbench.report.reference_files import select_references
 
-        context.with_resource(select_references(files=files))
-    return files
-
-
-def _use_reference(context: typer.Context, name: str | None) -> str | None:
-    """For the time of the command, compare with the reference called ``name``."""
-    if name:
-        from rlbench.report.reference_files import select_references
-
-        context.with_resource(select_references(name=name))
-    return name
+        context.with_resource(
+            select_references(name=selection) if isinstance(selection, str) else select_references(files=selection)
+        )
+    return selection
 
 
 References = Annotated[
@@ -182,7 +165,7 @@ Reference = Annotated[
     option(
         "--reference NAME",
         "Compare with the scores of this source, such as Dopamine; default: RLBENCH_REFERENCE, else the primary.",
-        callback=_use_reference,
+        callback=_use_references,
     ),
 ]
 Sets = Annotated[

@@ -96,11 +96,7 @@ def escaped(text: str) -> str:
 
 
 def check_output_path(path: Path, option: str) -> None:
-    """Refuse a path that is a folder, a link or a file of a record, or whose folder is missing.
-
-    Raises:
-        UsageError: it is one of these.
-    """
+    """Refuse a path that is a folder, a link or a file of a record, or whose folder is missing."""
     from rlbench.records.files import refuse_record_file
 
     refuse_record_file(path, option)

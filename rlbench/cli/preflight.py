@@ -1,4 +1,4 @@
-"""Checks before training: memory, disk and links; a refusal gives the number."""
+"""Checks before training: memory and disk; a refusal gives the number."""
 
 from __future__ import annotations
 
@@ -13,30 +13,25 @@ from rlbench.config.footprint import footprint, size_text
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask
 from rlbench.errors import DoesNotFit, RefusedFile, UsageError
-from rlbench.records import files
 from rlbench.records.store import folder_of, read_outcome
 from rlbench.sweep.plan import refuse_too_large
 
 
 def check_resources(specs: list[Spec], runtime: Runtime, results: Path) -> None:
-    """Refuse runs that do not fit into memory, or onto the disk of ``results``."""
+    """Refuse runs that do not fit into memory, or onto the disk of ``results``; finished runs keep their policies."""
     due = [spec for spec in specs if is_due(spec, results)]
     check_memory(due, runtime)
-    _disk(due, results)
-
-
-def refuse_links(specs: list[Spec], results: Path) -> None:
-    """Refuse runs whose folders hold links or are reached by links."""
-    for spec in specs:
-        files.refuse_links(folder_of(spec, results), results)
+    policies = 0
+    for spec in due:
+        need, present = footprint(spec), _checkpoint_bytes(folder_of(spec, results))
+        remedy = "free some, choose another folder with --results, or lower algo.replay.capacity with --set"
+        what = f"{spec.name}: a checkpoint and the one that replaces it"
+        check_disk_space(results, policies + need.disk - present, what, remedy)
+        policies += need.policies
 
 
 def check_disk_space(folder: Path, bytes_needed: int, what: str, remedy: str) -> None:
-    """Refuse ``what`` if it needs more bytes than the disk of ``folder`` has free.
-
-    Raises:
-        DoesNotFit: the disk has fewer bytes; the message says how many.
-    """
+    """Refuse ``what`` if it needs more bytes than the disk of ``folder`` has free."""
     place = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     free = shutil.disk_usage(place).free
     if bytes_needed > free:
@@ -45,11 +40,7 @@ def check_disk_space(folder: Path, bytes_needed: int, what: str, remedy: str) ->
 
 
 def check_writable(folder: Path) -> None:
-    """Create a folder for data sets, and check that it is writable.
-
-    Raises:
-        UsageError: the folder cannot be written.
-    """
+    """Create a folder for data sets, and check that it is writable."""
     remedy = "choose another folder with RLBENCH_DATASETS"
     with disk.refusing(folder, remedy):
         folder.mkdir(parents=True, exist_ok=True)
@@ -58,11 +49,7 @@ def check_writable(folder: Path) -> None:
 
 
 def check_memory(specs: list[Spec], runtime: Runtime) -> None:
-    """Refuse runs that would not fit into memory.
-
-    Raises:
-        DoesNotFit: a run would not; the message has the number.
-    """
+    """Refuse runs that would not fit into memory."""
     from rlbench.assembly.device import device_of, eval_workers_of, free_memory
     from rlbench.records.machine import available_memory
 
@@ -76,17 +63,6 @@ def check_memory(specs: list[Spec], runtime: Runtime) -> None:
         remedy = "learn from a part of the data" if offline else "lower algo.replay.capacity with --set"
         refuse_too_large(spec.name, need, str(device), on_device, gpu_memory, remedy)
         refuse_too_large(spec.name, need, "this machine", need.total - on_device, host, remedy)
-
-
-def _disk(specs: list[Spec], results: Path) -> None:
-    """Check the disk for runs one after another; finished runs keep only their policies."""
-    policies = 0
-    for spec in specs:
-        need, present = footprint(spec), _checkpoint_bytes(folder_of(spec, results))
-        remedy = "free some, choose another folder with --results, or lower algo.replay.capacity with --set"
-        what = f"{spec.name}: a checkpoint and the one that replaces it"
-        check_disk_space(results, policies + need.disk - present, what, remedy)
-        policies += need.policies
 
 
 def is_due(spec: Spec, results: Path) -> bool:

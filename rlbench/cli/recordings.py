@@ -8,7 +8,7 @@ from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rlbench import suites
 from rlbench.cli.output import print_note, print_result, print_text
@@ -32,9 +32,6 @@ from rlbench.datasets.summary import Distribution, recording_summary
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import machine
 
-if TYPE_CHECKING:
-    from rlbench.generate import EpisodeRecorder
-
 MESSAGES: Final = 10  # progress messages of one recording
 MAX_FACT: Final = 1e300  # a larger number is none that was written here
 MAX_LINE_LENGTH: Final = 200  # characters of a line of metadata
@@ -53,7 +50,13 @@ def record_games(games: RecordingRecipe, run: Path, checkpoint: str, *, force: b
     _refuse_present(folder, games.model_dump(), force=force)
     with recording_writer.locked_folder(folder):
         recorder = EpisodeRecorder(games, run, checkpoint, folder)
-        _record(recorder, quiet=quiet)
+        try:
+            print_progress(recorder, games, quiet=quiet)
+        except KeyboardInterrupt:
+            recorder.shards.writer.flush()
+            use = "use what is there with rlbench data subset, or make it again by the same command"
+            print_note(f"{folder}: broken off; {use}")
+            raise
         metadata = recorder.finish()
         size = sum(path.stat().st_size for path in folder.iterdir())
         answer_dataset(
@@ -77,16 +80,6 @@ def refuse_other_kind(path: Path) -> None:
     other = path.with_suffix(SUFFIX if path.suffix == ".hdf5" else ".hdf5")
     if other.is_file() or catalogue.is_recording(other):  # an empty folder is of a refused request
         raise UsageError(f"{other}: is there already; choose another --name")
-
-
-def _record(recorder: EpisodeRecorder, *, quiet: bool) -> None:
-    try:
-        print_progress(recorder, recorder.recipe, quiet=quiet)
-    except KeyboardInterrupt:
-        recorder.shards.writer.flush()
-        use = "use what is there with rlbench data subset, or make it again by the same command"
-        print_note(f"{recorder.folder}: broken off; {use}")
-        raise
 
 
 def print_progress(recorder: Iterable[int], recipe: Recipe | RecordingRecipe, *, quiet: bool) -> None:

@@ -134,9 +134,11 @@ def _train_again(record: Record, last: int, dataset: Path | None) -> tuple[dict[
 
 
 def _compare_epochs(record: Record, last: int, epochs: Iterator[Epoch]) -> tuple[Epoch, Change | None]:
-    """The first epoch that differs, and its difference; otherwise the last epoch."""
+    """The first epoch that differs, and its first difference but times; otherwise the last epoch."""
     for epoch in epochs:
-        change = _first_difference(record.epochs[epoch.number], epoch)
+        then, now = (json.loads(json.dumps(plain(each))) for each in (record.epochs[epoch.number], epoch))
+        numbers = ({f.path: f.value for f in flatten(each, "") if f.path not in CLOCKS} for each in (then, now))
+        change = next(_differences(*numbers), None)
         if change is not None or epoch.number == last:
             return epoch, change
         print_note(f"epoch {epoch.number} of {last}: equal")
@@ -196,10 +198,3 @@ def _differences(record_values: Mapping[str, object], here: Mapping[str, object]
     for name in dict.fromkeys([*record_values, *here]):
         if record_values.get(name) != here.get(name):
             yield Change(name, record_values.get(name), here.get(name))
-
-
-def _first_difference(before: Epoch, now_epoch: Epoch) -> Change | None:
-    """The first number of an epoch that differs, without times."""
-    then, now = (flatten(json.loads(json.dumps(plain(epoch))), "") for epoch in (before, now_epoch))
-    numbers = ({path: value for path, value, _ in fields if path not in CLOCKS} for fields in (then, now))
-    return next(_differences(*numbers), None)

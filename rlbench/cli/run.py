@@ -111,7 +111,7 @@ def run(
         option(
             "--jobs auto|N",
             "Train N runs at once, each in its own process; auto: as many as fit. Default: one by one.",
-            completion.jobs,
+            lambda: ["auto"],
         ),
     ] = None,
     eval_workers: Annotated[
@@ -202,11 +202,13 @@ def run(
 
 def _shard(specs: list[Spec], shard: str | None, results: Path) -> list[Spec]:
     """Select one shard of the runs and refuse links in their folders."""
-    from rlbench.cli.preflight import refuse_links
+    from rlbench.records.files import refuse_links
+    from rlbench.records.store import folder_of
     from rlbench.sweep.plan import parse_shard
 
     selection = specs if shard is None else specs[parse_shard(shard)]
-    refuse_links(selection, results)
+    for spec in selection:
+        refuse_links(folder_of(spec, results), results)
     return selection
 
 

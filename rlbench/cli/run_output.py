@@ -43,9 +43,8 @@ CODES = {"failed": 5, "halted": 5, "crashed": 5, "refused": 2}
 
 def exit_code(endings: Sequence[Ending], stopped_by: int | None) -> int:
     """Return the command's exit code: the highest of its runs, or that of the signal that stopped it."""
-    return (
-        max((CODES.get(ending.status, 0) for ending in endings), default=0) if stopped_by is None else 128 + stopped_by
-    )
+    codes = [CODES.get(ending.status, 0) for ending in endings]
+    return max(codes, default=0) if stopped_by is None else 128 + stopped_by
 
 
 def announce(specs: Sequence[Spec], results: Path, *, quiet: bool) -> None:

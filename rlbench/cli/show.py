@@ -57,7 +57,11 @@ def show(
     """
     del references, reference  # their callbacks have selected them
     if documented:
-        _show_published(suite, algo, task, json=json)
+        from rlbench.report.provenance import cells_of, provenance_document, provenance_text
+
+        cells = cells_of(suite, algo, task)
+        text = "\n".join(sentences(provenance_text(cells).split("\n"), terminal_width(), hang=11))
+        print_result(provenance_document(cells), text, json=json)
         return
     from rlbench.cli.dataset_option import steps_of
     from rlbench.cli.resolve import resolve
@@ -78,14 +82,6 @@ def show(
     )
     memory = footprint(resolved.spec, steps=steps_of(None)(resolved.spec))
     print_result(_document(resolved, memory), _text(resolved, memory), json=json)
-
-
-def _show_published(suite: str, algo: str, task: str, *, json: bool) -> None:
-    from rlbench.report.provenance import cells_of, provenance_document, provenance_text
-
-    cells = cells_of(suite, algo, task)
-    text = "\n".join(sentences(provenance_text(cells).split("\n"), terminal_width(), hang=11))
-    print_result(provenance_document(cells), text, json=json)
 
 
 def _text(resolved: Resolved, memory: Footprint) -> str:

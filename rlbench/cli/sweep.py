@@ -72,11 +72,7 @@ class SweepOptions:
 
 
 def parse_jobs(text: str | None) -> int | None:
-    """Parse ``--jobs``: a number of processes, or ``auto`` for None.
-
-    Raises:
-        UsageError: the text is neither.
-    """
+    """Parse ``--jobs``: a number of processes, or ``auto`` for None."""
     if text is None or text == "auto":
         return None
     if not (text.isascii() and text.isdigit()) or not 1 <= int(text) <= 500:

@@ -43,11 +43,6 @@ class SequentialCell:
     design: tuple[Look, ...]
 
     @property
-    def most_seeds(self) -> int:
-        """Seeds of the last look."""
-        return self.design[-1].seeds
-
-    @property
     def looks(self) -> Looks:
         """The looks taken."""
         return read_looks(self.folder) or Looks(self.design, 0)
@@ -73,9 +68,6 @@ def seeds_of_design(design: tuple[Look, ...], seeds: str | None, **options: obje
     """Return the seeds of all looks; refuse options that choose seeds or steps, which the design fixes.
 
     Without a design they are those of ``--seeds``.
-
-    Raises:
-        UsageError: one of them is given.
     """
     if not design:
         return "0" if seeds is None else seeds
@@ -144,7 +136,7 @@ def _take_looks(open_cells: Sequence[tuple[SequentialCell, int]], results: Path)
     for cell, seeds in open_cells:
         design = cell.looks.design
         if not cell.looks.count and (reference := rows[cell.key].documented) is not None:
-            design = design_for(cell.most_seeds, rows[cell.key].scores, reference.std, reference.n)
+            design = design_for(design[-1].seeds, rows[cell.key].scores, reference.std, reference.n)
         record_looks(cell.folder, Looks(design, [look.seeds for look in design].index(seeds) + 1))
 
 

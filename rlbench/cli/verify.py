@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,9 +14,6 @@ from rlbench.cli.options import Json, argument, option
 from rlbench.cli.output import print_result
 from rlbench.config.names import count_text
 from rlbench.errors import BelowReference, RefusedFile, UsageError
-
-if TYPE_CHECKING:
-    from rlbench.report.integrity import Findings
 
 
 def verify(
@@ -52,7 +49,13 @@ def verify(
 
     folder = folder or next((place for place in sources(None).folders if place.is_dir()), sources(None).own)
     if replay:
-        _replay(folder, epochs, dataset, json=json)
+        from rlbench.cli.replay import replay as train_again
+
+        with redirect_stdout(sys.stderr):  # environments may print
+            document, text = train_again(folder, epochs, dataset)
+        print_result(document, text, json=json)
+        if not document["equal"]:
+            raise typer.Exit(BelowReference.exit_code)
         return
     if epochs is not None or dataset is not None:
         raise UsageError(f"{'--epochs' if dataset is None else '--dataset'}: belongs to --replay; give both")
@@ -64,24 +67,8 @@ def verify(
     counts = {"runs": findings.runs, "epochs": findings.epochs, "checkpoints": findings.checkpoints}
     faults = [fault._asdict() for fault in findings.faults]
     document = {"folder": str(folder), **counts, "baselines": findings.baselines, "faults": faults}
-    print_result(document, "\n".join([*(fault.line for fault in findings.faults), _summary(findings)]), json=json)
+    totals = [count_text(getattr(findings, f"{noun}s"), noun) for noun in ("run", "epoch", "checkpoint", "baseline")]
+    summary = f"{', '.join(totals)}: {count_text(len(faults), 'fault') if faults else 'no fault'}"
+    print_result(document, "\n".join([*(fault.line for fault in findings.faults), summary]), json=json)
     if findings.faults:
         raise typer.Exit(RefusedFile.exit_code)
-
-
-def _replay(folder: Path, epochs: int | None, dataset: Path | None, *, json: bool) -> None:
-    from rlbench.cli.replay import replay
-
-    with redirect_stdout(sys.stderr):  # environments may print
-        document, text = replay(folder, epochs, dataset)
-    print_result(document, text, json=json)
-    if not document["equal"]:
-        raise typer.Exit(BelowReference.exit_code)
-
-
-def _summary(findings: Findings) -> str:
-    """``37 runs, 512 epochs, 2 checkpoints, 1 baseline: no fault``."""
-    nouns = ("run", "epoch", "checkpoint", "baseline")
-    totals = ", ".join(count_text(getattr(findings, f"{noun}s"), noun) for noun in nouns)
-    faults = len(findings.faults)
-    return f"{totals}: " + ("no fault" if not faults else count_text(faults, "fault"))

@@ -31,11 +31,7 @@ SMALL: Final = 240  # pixels; narrower frames are doubled
 
 
 def refusal_of(path: Path) -> str | None:
-    """Check that a video can be written, before any env steps; return the program that writes it, if one does.
-
-    Raises:
-        UsageError: it cannot; the message says why and what to do.
-    """
+    """Check that a video can be written, before any env steps; return the program that writes it, if one does."""
     if path.suffix.lower() not in ENDINGS:
         raise UsageError(f"--video {path}: a video ends in {' or '.join(ENDINGS)}; name it so")
     check_output_path(path, "--video")

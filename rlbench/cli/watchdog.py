@@ -29,6 +29,7 @@ MAX_PAUSE: Final = 2.0  # seconds between two looks
 GRACE: Final = 10.0  # seconds to leave an environment after an interrupt or a signal to stop
 ALARM: Final = signal.SIGUSR2  # interrupts the main thread
 STOPPING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+STOPPED: Final = "stopped, though the environments did not answer; the same command resumes at the last checkpoint"
 INSIDE: Final = str(Path(__file__).parents[1] / "envs") + os.sep
 
 
@@ -95,7 +96,7 @@ class Watchdog:
             return
         self._raised = True
         if self.stop_signal is not None:
-            raise Interrupted(f"{self.store.folder}: {self._stop_text()}", signal=self.stop_signal)
+            raise Interrupted(f"{self.store.folder}: {STOPPED}", signal=self.stop_signal)
         error = BrokenEnvironment(self._hang_text())
         error.add_note(self.stacks)
         raise error
@@ -105,7 +106,7 @@ class Watchdog:
 
         store = self.store
         if self.stop_signal is not None:
-            print_error(f"{store.folder}: {self._stop_text()}")
+            print_error(f"{store.folder}: {STOPPED}")
             os._exit(128 + self.stop_signal)
         outcome = store.outcome
         if outcome is None or outcome.status != "failed":
@@ -117,9 +118,6 @@ class Watchdog:
 
     def _hang_text(self) -> str:
         return f"the environments have not answered for {self.env_timeout:g} s; failure.txt says where they hang"
-
-    def _stop_text(self) -> str:
-        return "stopped, though the environments did not answer; the same command resumes at the last checkpoint"
 
 
 def _call(frame: FrameType | None) -> tuple[FrameType, int] | None:
