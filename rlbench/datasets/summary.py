@@ -32,7 +32,7 @@ class Distribution:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HistogramBin:
-    """HistogramBin of a histogram, from ``low`` up to ``high``."""
+    """Bin of a histogram, from ``low`` up to ``high``."""
 
     low: float
     high: float

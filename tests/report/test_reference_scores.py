@@ -216,7 +216,7 @@ def test_every_atari_and_mujoco_row_with_a_published_curve_has_it() -> None:
 
 
 def test_a_curve_has_every_published_evaluation() -> None:
-    """A line over a left-out evaluation misses a steep rise: SAC's at 5,000 steps would be 505 for 97.9."""
+    """A line over a left-out evaluation misses a sudden rise: SAC's at 5,000 steps would be 505 for 97.9."""
     curves = [curve for key, curve in reference_curves().items() if key.suite == "mujoco"]
     gaps = {b - a for curve in curves for a, b in pairwise(curve.env_steps)}
     assert gaps == {5_000, 30_000, 30_720}
