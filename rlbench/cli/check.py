@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from rlbench.cli.options import Json, Records, Reference, References, SuiteOrAll, option, suites_named
-from rlbench.cli.output import print_error, print_result, terminal_width, write_file
+from rlbench.cli.output import print_error, print_result, refuse_same_file, terminal_width, write_file
 from rlbench.config.names import printable
 from rlbench.errors import UsageError, suggest_path
 
@@ -70,7 +70,9 @@ def check(
     5: a run failed; 4, under --strict: undecided, not run in full, or of fewer seeds than the baseline's. Rows that are
     bad or undecided are listed, the others counted.
     """
-    del references, reference  # their callbacks have selected them
+    del reference  # its callback has selected it
+    refuse_same_file(junit, "--junit", (baseline, *(references or ())))
+    refuse_same_file(summary, "--summary", (baseline, junit, *(references or ())))
     from rlbench.report import check as checks
     from rlbench.report.baseline import MARGIN, read_baseline
     from rlbench.report.sources import sources

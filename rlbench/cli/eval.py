@@ -80,6 +80,8 @@ def evaluate(
     if policy is not None:
         from rlbench.cli.eval_policy import evaluate_policy
 
+        if (video, replay_recorded, checkpoint) != (None, False, "best"):
+            raise UsageError("--video, --replay-recorded and --checkpoint belong to a run; leave them or --policy out")
         evaluate_policy(policy, form, run, task, algo, package, episodes, seed or 0, json=json)
         return
     if (task, form, algo) != (None, None, None):

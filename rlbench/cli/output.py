@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from json import dumps
@@ -106,6 +106,13 @@ def check_output_path(path: Path, option: str) -> None:
         raise UsageError(f"{option} {path}: is a folder; name a file")
     if path.is_symlink() and _open_file(path) is None:  # the folder may come from anybody, and git keeps links
         raise UsageError(f"{option} {path}: is a link; name the file itself, or remove it")
+
+
+def refuse_same_file(path: Path | None, option: str, others: Iterable[Path | None]) -> None:
+    """Refuse an output that is another file of the command, which it reads or writes as well."""
+    for other in filter(None, others):
+        if path is not None and path.resolve() == other.resolve() and (path.is_file() or not path.exists()):
+            raise UsageError(f"{option} {path}: the command reads or writes this file already; name another")
 
 
 def write_file(path: Path, content: str | bytes, option: str = "--output", *, append: bool = False) -> None:

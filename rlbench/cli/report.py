@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from rlbench.cli import completion
 from rlbench.cli.options import Algos, Records, Reference, References, Suite, Tasks, argument, option, suites_named
-from rlbench.cli.output import LEFT_OUT, check_output_path, print_left_out, print_note, write_file
+from rlbench.cli.output import LEFT_OUT, check_output_path, print_left_out, print_note, refuse_same_file, write_file
 from rlbench.errors import UsageError
 
 
@@ -27,7 +27,8 @@ def report(
     network and no other file. A FILE.md is for reading beside the records: verdicts counted, what the rest would
     cost, and the tables, with the figures in `plots`.
     """
-    del references, reference  # their callbacks have selected them
+    del reference  # its callback has selected it
+    refuse_same_file(output, "--output", references or ())
     names = suites_named(suite or (), results)
     if output.suffix not in {".html", ".htm", ".md"}:
         raise UsageError(f"--output {output}: a report is written as .html or .md")
@@ -72,7 +73,8 @@ def plot(
     Published curves are dotted, in the colour of their algorithm; bands are ± one std over seeds. Runs with other
     settings are lines of their own. A task that was never run is drawn if --task names it.
     """
-    del references, reference  # their callbacks have selected them
+    del reference  # its callback has selected it
+    refuse_same_file(output, "--output", references or ())
     suites_named([suite], results)
     if output.suffix not in {".png", ".svg", ".pdf"}:
         raise UsageError(f"--output {output}: figures are written as .png, .svg or .pdf")

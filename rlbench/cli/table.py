@@ -19,7 +19,7 @@ from rlbench.cli.options import (
     option,
     suites_named,
 )
-from rlbench.cli.output import print_note, print_result, print_text, terminal_width, write_file
+from rlbench.cli.output import print_note, print_result, print_text, refuse_same_file, terminal_width, write_file
 from rlbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def table(
     REPRODUCED and CONSISTENT are good news, BELOW is bad, INCONCLUSIVE asks for more seeds. The line below the table
     says what the two columns of scores are.
     """
-    del references, reference  # their callbacks have selected them
+    del reference  # its callback has selected it
+    refuse_same_file(output, "--output", references or ())
     from rlbench.report.pooled import pooled_rows
     from rlbench.report.reference_scores import matching
     from rlbench.report.sources import sources

@@ -115,7 +115,7 @@ def baseline_of(runs_by_cell: Mapping[CellKey, Runs]) -> Baseline:
     every = [run for runs in runs_by_cell.values() for run in runs.complete]
     return Baseline(
         commits=tuple(sorted({str(run.environment.get("commit")) for run in every})),
-        machines=tuple(sorted({run.machine for run in every})),
+        machines=tuple(sorted({machine for run in every for machine in run.machines})),
         cells=tuple(_entry(key, runs.complete) for key, runs in sorted(runs_by_cell.items()) if runs.complete),
     )
 
@@ -154,7 +154,7 @@ def _entry(key: CellKey, runs: Sequence[Run]) -> Entry:
     speeds: dict[str, list[float]] = {}
     for run in runs:
         if run.speed is not None:
-            speeds.setdefault(run.machine, []).append(run.speed)
+            speeds.setdefault(run.machines[0], []).append(run.speed)
     return Entry(
         **key._asdict(),
         id=runs[0].id,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from xml.etree import ElementTree as ET
@@ -19,7 +18,7 @@ from rlbench.report.estimate import mean
 from rlbench.report.pooled import Kind, pooled_rows
 from rlbench.report.reference_table import CellKey, scale_of, task_name
 from rlbench.report.run_index import Runs, differences, gather
-from rlbench.report.runs import Run, remarks
+from rlbench.report.runs import Run, remarks, separate
 from rlbench.report.tables import markdown_row, score_text
 
 if TYPE_CHECKING:
@@ -117,10 +116,12 @@ def against_baseline(
     later = {key: _runs_to_compare(everything.get(key, Runs())) for key in entries}
     if not other_machine:
         _same_machines(later, baseline)
-    pairs = [(entry, runs) for key, entry in entries.items() for runs in later[key] or [[]]]
+    pairs = [(entry, group.complete) for key, entry in entries.items() for group in later[key] or [Runs()]]
     findings: list[Finding] = []
     for key, runs in sorted(everything.items()):
         findings += _run_findings(key, runs, (*runs.failed, *runs.variants, *runs.other_data, *runs.versions))
+        for group in later.get(key, ()):
+            findings += _run_findings(key, group, ()) if group is not runs else ()
         if key not in entries and (runs.complete or runs.unfinished):
             unfinished = f"; {count_text(len(runs.unfinished), 'run')} incomplete" if runs.unfinished else ""
             word = "PARTIAL" if unfinished else "NEW"
@@ -194,26 +195,31 @@ def to_junit(findings: Sequence[Finding], title: str) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(suite, encoding="unicode")}\n'
 
 
-def _runs_to_compare(runs: Runs) -> list[list[Run]]:
+def _runs_to_compare(runs: Runs) -> list[Runs]:
     """The runs to compare with a baseline: those of the documented settings, or else those of each other setting.
 
     Runs of fewer steps than documented, or in another environment, are not compared.
     """
     if runs.complete:
-        return [runs.complete]
-    variants = [run for run in runs.variants if run.status == "done" and run.budget >= runs.budget]
-    return [[run for run in variants if run.id == settings] for settings in sorted({run.id for run in variants})]
+        return [runs]
+    groups: dict[str, Runs] = {}
+    for run in runs.variants:
+        if run.status == "done" and run.budget >= runs.budget:
+            groups.setdefault(run.id, Runs()).complete.append(run)
+    for group in groups.values():
+        separate(group)
+    return [groups[settings] for settings in sorted(groups)]
 
 
 def _levels(runs: Sequence[Run]) -> list[float]:
     return [curve_score(run) for run in runs if run.evaluations]
 
 
-def _same_machines(later: Mapping[CellKey, Sequence[Sequence[Run]]], baseline: Baseline) -> None:
-    for run in chain.from_iterable(chain.from_iterable(later.values())):
-        if run.machine not in baseline.machines:
+def _same_machines(later: Mapping[CellKey, Sequence[Runs]], baseline: Baseline) -> None:
+    for run in (run for groups in later.values() for group in groups for run in group.complete):
+        if others := [machine for machine in run.machines if machine not in baseline.machines]:
             raise UsageError(
-                f"{run.folder}: made on {run.machine}, the baseline on {'; '.join(baseline.machines)}; "
+                f"{run.folder}: made on {others[0]}, the baseline on {'; '.join(baseline.machines)}; "
                 "make a baseline there, or compare scores alone with --other-machine"
             )
 
@@ -266,7 +272,7 @@ def _absent_finding(key: CellKey, runs: Runs) -> Finding:
 def _speed_findings(entry: Entry, runs: Sequence[Run]) -> list[Finding]:
     findings = []
     for machine, baseline_speeds in entry.speeds.items():
-        now = [rate for run in runs if run.machine == machine and (rate := run.speed) is not None]
+        now = [rate for run in runs if run.machines == (machine,) and (rate := run.speed) is not None]
         ruling = rule_speed(baseline_speeds, now)
         if ruling.word != "TOO FEW":
             findings.append(_finding(entry.key, "speed", ruling.word, f"{ruling.reason} on {machine}"))

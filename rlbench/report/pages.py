@@ -186,7 +186,7 @@ def _missing(rows: Sequence[RemainingRuns]) -> str:
 def _machines(runs: Iterable[Run]) -> str:
     runs_by_machine: dict[str, list[Run]] = {}
     for run in runs:
-        runs_by_machine.setdefault(run.machine, []).append(run)
+        runs_by_machine.setdefault(", then ".join(run.machines), []).append(run)
     if not runs_by_machine:
         return '<p class="quiet">Nothing has been run yet.</p>'
     rows = (map(html.escape, _machine(name, runs_by_machine[name])) for name in sorted(runs_by_machine))

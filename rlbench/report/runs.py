@@ -102,15 +102,17 @@ class Run:
 
     @property
     def speed(self) -> float | None:
-        """Steps a second: the median of its epochs; None before it learns."""
-        return statistics.median(self.speeds) if self.speeds else None
+        """Steps a second: the median of its epochs; None before it learns, or if several machines trained it."""
+        return statistics.median(self.speeds) if self.speeds and len(self.machines) == 1 else None
 
     @property
-    def machine(self) -> str:
-        """Its class of machine: the accelerator and the processor."""
-        environment = self.environment
-        device = environment.get("gpu") or str(environment.get("device", "unknown device")).split(":")[0]
-        return f"{device}, {environment.get('cpu', 'unknown processor')}"
+    def machines(self) -> tuple[str, ...]:
+        """The classes of machine of its processes, each an accelerator and a processor."""
+        names = dict[str, None]()
+        for environment in self.environments:
+            device = environment.get("gpu") or str(environment.get("device", "unknown device")).split(":")[0]
+            names[f"{device}, {environment.get('cpu', 'unknown processor')}"] = None
+        return tuple(names)
 
     @property
     def env_versions(self) -> str | None:

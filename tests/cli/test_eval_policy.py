@@ -161,6 +161,7 @@ def test_sb3_policy_is_compared_with_the_reference_of_its_algorithm() -> None:
         (("--policy", "x.zip", "--format", "sb3", "toy", "Catch"), "x.zip: cannot be read"),
         (("--policy", "x.pt", "--format", "torchscript", "toy", "Catch"), "x.pt: cannot be read"),
         (("--format", "sb3", "toy", "Catch"), "name it with --policy FILE"),
+        (("--policy", "x.zip", "--format", "sb3", "toy", "Catch", "--video", "x.gif"), "--checkpoint belong to a run"),
         (("run", "--import", "nowhere"), "no installed package"),
     ],
 )

@@ -91,6 +91,14 @@ def test_variants_are_tested_separately(record_run: RecordRun, saved: Path) -> N
     assert words["REGRESSED"].endswith("with algo.lr=0.01") and words["PASSED"].endswith("with algo.lr=0.002")
 
 
+def test_a_variant_has_runs_of_one_version_of_the_environment(record_run: RecordRun, saved: Path) -> None:
+    for seed in range(9):
+        later = {"env": {"env": "test/later"}} if seed > 5 else {}
+        toy(record_run, 0.9, seed, noise=0.01 * seed, sets=["algo.lr=0.002"], environment=later)
+    out = stdout_of(f"check toy --baseline {saved} --strict", 4)
+    assert "3 runs in other versions of the environment left out" in out and "1 PASSED" in out
+
+
 @pytest.mark.parametrize(
     ("sets", "word"), [(["algo.lr=0.01", "budget.steps=8000"], "PARTIAL"), (["protocol.episodes=128"], "NOT RUN")]
 )
@@ -186,6 +194,23 @@ def test_ci_systems_get_junit_and_markdown(record_run: RecordRun, saved: Path) -
     lines = Path("summary.md").read_text(encoding="utf-8").splitlines()
     assert lines[0] == "### rlbench check toy against base?.json"
     assert next(line for line in lines if line.startswith("| ❌")).startswith("| ❌ REGRESSED | toy/dqn/Catch score")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "check toy --baseline base.json --junit base.json",
+        "check toy --baseline base.json --summary ./base.json",
+        "check toy --junit new.xml --summary new.xml",
+        "table toy --references ours.toml --output ours.toml",
+    ],
+)
+def test_no_output_replaces_another_file_of_the_command(line: str, record_run: RecordRun, saved: Path) -> None:
+    toy(record_run, 0.9, 0)
+    Path("ours.toml").write_text("", encoding="utf-8")
+    before = saved.read_bytes()
+    assert "the command reads or writes this file already" in stderr_of(line)
+    assert saved.read_bytes() == before and not Path("new.xml").exists()
 
 
 @pytest.mark.parametrize(

@@ -91,3 +91,5 @@ def test_another_model_of_machine_is_refused_and_never_compared(monkeypatch: Pat
 def test_speed_is_the_median_of_the_epochs() -> None:
     run = run_of(spec_of(NAME, 0), [1.0, 1.0], "done", "x")
     assert [replace(run, speeds=speeds).speed for speeds in ((10.0, 30.0, 20.0), ())] == [20.0, None]
+    two = replace(run, speeds=(10.0,), resumed=({"cpu": "another"},))
+    assert two.speed is None and [name.endswith(", another") for name in two.machines] == [False, True]
