@@ -61,11 +61,7 @@ def workers_of_this_process() -> list[psutil.Process]:
 
 @pytest.mark.parametrize(
     ("family", "eval_workers"),
-    [
-        pytest.param(NORMALIZED, 2, marks=pytest.mark.slow),
-        (GRID, 1),
-        pytest.param(STOCHASTIC, 1, marks=pytest.mark.soak),
-    ],
+    [(GRID, 2), pytest.param(STOCHASTIC, 1, marks=pytest.mark.soak)],
     ids=lambda value: getattr(value, "name", value),
 )
 def test_evaluation_in_a_worker_equals_in_process_evaluation(family: Family, eval_workers: int, tmp_path: Path) -> None:
