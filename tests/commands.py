@@ -85,7 +85,7 @@ def screen_of(terminal: int) -> str:
         while part := os.read(terminal, 65536):
             screen += part
     os.close(terminal)
-    return screen.decode().replace("\r\n", "\n")
+    return screen.decode(errors="replace").replace("\r\n", "\n")
 
 
 def stdout_of(words: Words, code: int = 0) -> str:

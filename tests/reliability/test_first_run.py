@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import screen_of
+
 ROOT = Path(__file__).parents[2]
 LINE = "run atari dqn --task PongNoFrameskip-v4"
 SPEED = re.compile(rb"[1-9][\d,]* steps/s")
@@ -49,14 +51,8 @@ def test_first_run_shows_a_progress_bar_and_writes_to_runs(tmp_path: Path) -> No
             continue
     process.send_signal(signal.SIGINT)
     os.set_blocking(ours, True)
-    try:
-        while part := os.read(ours, 65536):
-            screen += part
-    except OSError:  # the other end is closed
-        pass
-    os.close(ours)
-    assert process.wait(timeout=60) == 130, screen[-600:]
-    text = screen.decode(errors="replace")
+    text = screen.decode(errors="replace") + screen_of(ours)
+    assert process.wait(timeout=60) == 130, text[-600:]
     assert "training dqn on PongNoFrameskip-v4, seed 0: at most 10,000,000 steps" in text
     assert "results/ has seed 0, with a best evaluation of 20.1" in text
     assert SPEED.search(screen), "no bar has moved"
