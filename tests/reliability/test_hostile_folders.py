@@ -236,7 +236,7 @@ def test_an_odd_name_in_a_record_reaches_neither_a_path_nor_a_terminal(name: str
     renamed(field, ODD_NAMES[name])
     for words in (("table", "offline"), ("export", "tensorboard", "--output", "out"), ("verify", "results")):
         text = refusal_of(words)
-        assert "spec.json" in text and prints(text) and len(text) < 1_000
+        assert "spec.json" in text and "is no name; rename it" in text and prints(text) and len(text) < 1_000
     code, out, _ = run_command("status")
     assert code == 2 and "damaged" in out and prints(out)
     assert not [path for path in victim.parent.rglob("*") if "canary" in path.name or "pwned" in path.name.lower()]
