@@ -41,6 +41,7 @@ Model: TypeAlias = Callable[[Array], Array]
 REQUEST: Final = struct.Struct("<cQ4I")  # dtype (f, B), bytes, and a shape padded with zeros
 RESPONSE: Final = struct.Struct("<cII")  # A: actions [rows, columns] float64; E: an error of so many bytes
 STDOUT, STDERR = 1, 2  # file descriptors
+TRACEBACK: Final = "Traceback of TorchScript"  # above the line with the cause
 MODEL_SIZE: Final = struct.Struct("<Q")
 DTYPES: Final = {b"f": np.float32, b"B": np.uint8}
 MEMORY: Final = 8 * 2**30  # bytes of address space; torch itself takes some four
@@ -197,8 +198,9 @@ def main(form: str, parent: int) -> None:
             action = action.reshape(len(obs if action.ndim < 2 else action), -1)
             _write(responses, RESPONSE.pack(b"A", *action.shape) + action.tobytes())
     except Exception as error:  # noqa: BLE001 - a model may raise anything; the parent names it
-        text = f"{type(error).__name__}: {error}".encode()[:2000]
-        _write(responses, RESPONSE.pack(b"E", len(text), 0) + text)
+        text = f"{type(error).__name__}: {error}".rstrip()
+        raw = text[text.rfind("\n") + 1 if TRACEBACK in text else 0 :].encode()[:2000]
+        _write(responses, RESPONSE.pack(b"E", len(raw), 0) + raw)
 
 
 def _torchscript(raw: bytes) -> Model:

@@ -207,10 +207,19 @@ class Transposed(nn.Module):
         return obs.t()
 
 
+class Failing(nn.Module):
+    def forward(self, obs: Tensor) -> Tensor:
+        return obs @ torch.ones(7, 7)
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_model_with_an_action_a_column_is_refused(tmp_path: Path) -> None:
-    torch.jit.save(torch.jit.script(Transposed()), tmp_path / "m.pt")
-    with ModelClient(tmp_path / "m.pt", "torchscript") as client, pytest.raises(RefusedFile, match="2 rows to 3"):
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [(Transposed(), "2 rows to 3"), (Failing(), r"fails \(RuntimeError: mat1 and mat2 shapes cannot be multiplied")],
+)
+def test_model_with_an_action_a_column_or_an_error_is_refused(module: nn.Module, text: str, tmp_path: Path) -> None:
+    torch.jit.save(torch.jit.script(module), tmp_path / "m.pt")
+    with ModelClient(tmp_path / "m.pt", "torchscript") as client, pytest.raises(RefusedFile, match=text):
         client(np.ones((3, 2), np.float32))
 
 
