@@ -132,6 +132,18 @@ def _is_running(process: int) -> bool:
     return True
 
 
+def current_folder() -> Path:
+    """The current folder.
+
+    Raises:
+        UsageError: it was removed.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise UsageError("the current folder was removed; cd to another") from None
+
+
 def content(path: Path) -> str:
     """The whole of a small text file.
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from pydantic import ConfigDict, TypeAdapter
 
 import rlbench
-from rlbench import suites
+from rlbench import disk, suites
 from rlbench.errors import RefusedFile, suggest
 from rlbench.records.files import folders
 from rlbench.report.cells import Cell, every_cell
@@ -149,7 +149,7 @@ def checkout_records() -> Path | None:
     root = Path(rlbench.__file__).resolve().parents[1]
     if not (root / "pyproject.toml").is_file() or not (root / "results").is_dir():
         return None
-    here = Path.cwd()
+    here = disk.current_folder()
     return (root / "results").relative_to(here) if root.is_relative_to(here) else root / "results"
 
 

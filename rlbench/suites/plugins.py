@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Final, NamedTuple, TypeGuard
 from urllib.parse import unquote, urlsplit
 
+from rlbench import disk
 from rlbench.config.names import check_name, printable
 from rlbench.errors import UsageError
 from rlbench.signals import interruption_behind
@@ -165,7 +166,7 @@ def _distributions() -> Iterable[Distribution]:
 
 def _search_path() -> list[str]:
     """``sys.path`` without the current folder in front of the standard library."""
-    here, library = Path.cwd(), sysconfig.get_path("stdlib")
+    here, library = disk.current_folder(), sysconfig.get_path("stdlib")
     ahead = sys.path.index(library) if library in sys.path else len(sys.path)
     return [path for place, path in enumerate(sys.path) if place > ahead or Path(path or ".").resolve() != here]
 

@@ -21,8 +21,9 @@ from rlbench.datasets import dqn_replay, shard_conversion
 from rlbench.evaluation import pool
 from rlbench.records.store import folder_of
 from rlbench.report.check import Finding, to_junit
+from rlbench.suites import plugins
 from rlbench.sweep.local import Worker
-from tests.commands import RLBENCH, refusal_of, run_command, run_process, stdout_of
+from tests.commands import RLBENCH, line_of_refusal, refusal_of, run_command, run_process, stdout_of
 from tests.conftest import Patch
 from tests.forging import locked
 from tests.records.test_store import outcome
@@ -85,6 +86,16 @@ def test_no_child_process_imports_from_the_current_folder(name: str, tmp_path: P
     monkeypatch.setattr(sweep, "GPU_DRIVERS", ("/",), raising=False)
     start()
     assert not (tmp_path / "canary").exists()
+
+
+@pytest.mark.parametrize("line", ["status", "status --watch", "list suites"])
+def test_command_in_a_removed_folder_says_so(line: str, tmp_path: Path, monkeypatch: Patch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    monkeypatch.delenv("RLBENCH_RESULTS")
+    plugins.plugins.cache_clear()
+    assert line_of_refusal(line) == "rlbench: the current folder was removed; cd to another\n"
 
 
 RUN = ("run", "toy", "dqn", "--task", "Catch", "--smoke", "--quiet", "--device", "cpu")
