@@ -130,7 +130,7 @@ def _roms() -> Finding:
 def _has_rom(game: str) -> bool:
     from rlbench.envs.ale import rom_of
 
-    with suppress(UsageError):
+    with suppress(UsageError, OSError):
         return rom_of(game, "doctor").exists()
     return False
 
@@ -164,11 +164,16 @@ def _compiler() -> Finding:
 
 
 def _disk(results: Path) -> Finding:
-    place = next(folder for folder in (results.absolute(), *results.absolute().parents) if folder.exists())
-    free = shutil.disk_usage(place).free
-    text = f"{free / 1e9:.1f} GB free at {place}"
+    try:
+        with suppress(FileNotFoundError):  # it is made by a run
+            results.lstat()
+    except OSError as error:
+        return Finding("missing", "disk", f"{results}: {error.strerror}; name another folder: {ELSEWHERE}")
+    place = next(folder for folder in (results.absolute(), *results.absolute().parents) if os.path.lexists(folder))
     if not os.access(place, os.W_OK) or not place.is_dir():
         return Finding("missing", "disk", f"{place} cannot be written; name another folder: {ELSEWHERE}")
+    free = shutil.disk_usage(place).free
+    text = f"{free / 1e9:.1f} GB free at {place}"
     if free < DISK_NEEDED:
         need = f"{DISK_NEEDED / 1e9:.0f} GB needed"
         return Finding("missing", "disk", f"{text}, {need}; free some, or {ELSEWHERE}")
@@ -230,18 +235,23 @@ def _updates() -> Iterator[Finding]:
 def _data() -> Iterator[Finding]:
     from rlbench.datasets import catalogue
 
-    sets = catalogue.list_local()
-    remedies: dict[catalogue.Kind, str] = {
-        "d4rl": "`rlbench data download hopper-medium-v2`, or set D4RL_DATASET_DIR",
-        "minari": "`rlbench data download mujoco/hopper/medium-v0`, or set MINARI_DATASETS_PATH",
-        "own": "`rlbench data generate rlb-hopper-medium`, or set RLBENCH_DATASETS",
+    remedies: dict[catalogue.Kind, tuple[str, str]] = {
+        "d4rl": ("download hopper-medium-v2", "D4RL_DATASET_DIR"),
+        "minari": ("download mujoco/hopper/medium-v0", "MINARI_DATASETS_PATH"),
+        "own": ("generate rlb-hopper-medium", "RLBENCH_DATASETS"),
     }
-    for kind, remedy in remedies.items():
-        folder, count = catalogue.folder(kind), sum(there.kind == kind for there in sets)
+    for kind, (words, variable) in remedies.items():
+        folder = catalogue.folder(kind)
+        try:
+            count = len(catalogue.list_local(kind))
+        except OSError as error:
+            problem = f"{error.filename}: {error.strerror}; `export {variable}=/another/folder`"
+            yield Finding("missing", f"{kind} data", problem)
+            continue
         if count:
             yield Finding("ok", f"{kind} data", f"{count} {'set' if count == 1 else 'sets'} in {folder}")
         else:
-            yield Finding("optional", f"{kind} data", f"none in {folder}; {remedy}")
+            yield Finding("optional", f"{kind} data", f"none in {folder}; `rlbench data {words}`, or set {variable}")
 
 
 def _try_import(name: str) -> ModuleType | str:

@@ -150,17 +150,20 @@ def is_present(location: Location) -> bool:
     return location.path.is_file() or is_recording(location.path)
 
 
-def list_local() -> list[Location]:
-    """List every data set on this machine: own, D4RL's, Minari's."""
-    paths = sorted(path for suffix in (".hdf5", SUFFIX) for path in folder("own").glob(f"rlb-*{suffix}"))
-    own = [Location(path.stem, "own", path) for path in paths]
-    of_d4rl = [locate(name) for name in d4rl()]
-    root = folder("minari")
-    minari = [
-        Location(data.parents[1].relative_to(root).as_posix(), "minari", data.parents[1])
-        for data in sorted(root.glob(f"**/{MINARI_DATA.as_posix()}"))
-    ]
-    return [location for location in (*own, *of_d4rl, *minari) if is_present(location)]
+def list_local(*kinds: Kind) -> list[Location]:
+    """List every data set of these kinds on this machine; of all kinds where none is given."""
+    return [place for kind in kinds or ("own", "d4rl", "minari") for place in _locations(kind) if is_present(place)]
+
+
+def _locations(kind: Kind) -> list[Location]:
+    root = folder(kind)
+    if kind == "d4rl":
+        return [locate(name) for name in d4rl()]
+    if kind == "own":
+        paths = sorted(path for suffix in (".hdf5", SUFFIX) for path in root.glob(f"rlb-*{suffix}"))
+        return [Location(path.stem, kind, path) for path in paths]
+    paths = [data.parents[1] for data in sorted(root.glob(f"**/{MINARI_DATA.as_posix()}"))]
+    return [Location(path.relative_to(root).as_posix(), kind, path) for path in paths]
 
 
 def find(name: str, dataset: Path | None = None) -> Path:
@@ -201,7 +204,7 @@ def _remedy(location: Location) -> str:
     if location.kind == "own":
         if location.name in RECIPES:
             return f"make it: rlbench data generate {location.name}"
-        near = suggest(location.name, [*(own.name for own in list_local() if own.kind == "own"), *RECIPES])
+        near = suggest(location.name, [*(own.name for own in list_local("own")), *RECIPES])
         command = f"rlbench data generate TASK --policy RUN --steps N --name {location.name}; games with --epsilon 0.2"
         return f"make it: {command}{near}"
     fetch = f"rlbench data download {location.name}"

@@ -9,6 +9,7 @@ import shutil
 import tomllib
 from collections import namedtuple
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import NamedTuple
@@ -31,10 +32,12 @@ LINES = {
     "d4rl data", "minari data", "own data", "updates", "c++ compiler", "disk", "memory",
 }  # fmt: skip
 
+FOLDERS = ("RLBENCH_DATASETS", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH")
+
 
 @pytest.fixture(autouse=True)
 def nothing_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("RLBENCH_DATASETS", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH"):
+    for variable in FOLDERS:
         monkeypatch.setenv(variable, str(tmp_path / "none"))
     monkeypatch.chdir(tmp_path)
 
@@ -127,6 +130,19 @@ def with_memory(count: int) -> Callable[[pytest.MonkeyPatch], None]:
     return lambda patch: patch.setattr(machine, "available_memory", lambda: count)
 
 
+def with_results_at(target: str) -> Callable[[pytest.MonkeyPatch], None]:
+    def take(patch: pytest.MonkeyPatch) -> None:
+        Path("link").symlink_to(target)
+        patch.setenv("RLBENCH_RESULTS", "link")
+
+    return take
+
+
+def long_name(variable: str, patch: pytest.MonkeyPatch) -> None:
+    """A name that the system refuses, as it does a folder below an unreadable one."""
+    patch.setenv(variable, "x" * 300)
+
+
 LACKS = {
     "torch": Lack("toy", lambda patch: without(patch, "torch"), "torch", "pip install 'torch>=2.10'"),
     "gymnasium": Lack("toy", lambda patch: without(patch, "gymnasium"), "gymnasium", "pip install 'gymnasium>=1.2'"),
@@ -155,6 +171,14 @@ LACKS = {
         "toy", lambda patch: patch.setattr(os, "access", lambda *_: False), "disk",
         "cannot be written; name another folder: `export RLBENCH_RESULTS=",
     ),
+    "loop": Lack("toy", with_results_at("link"), "disk", "link cannot be written"),
+    "dangling link": Lack("toy", with_results_at("none"), "disk", "link cannot be written"),
+    "file name": Lack("toy", partial(long_name, "RLBENCH_RESULTS"), "disk", "File name too long; name another"),
+    **{
+        f"{kind} name": Lack("offline", partial(long_name, name), f"{kind} data", f"too long; `export {name}=")
+        for kind, name in zip(("own", "d4rl", "minari"), FOLDERS, strict=True)
+    },
+    "rom name": Lack("atari", partial(long_name, "ALE_ROMS_DIR"), "ale roms", "`unset ALE_ROMS_DIR`"),
     "memory": Lack("mujoco", with_memory(10_000_000), "memory", "close other programs, or begin with `rlbench run toy"),
     "some memory": Lack("mujoco", with_memory(1_400_000_000), "memory", "--set algo.replay.capacity="),
 }  # fmt: skip
@@ -171,7 +195,7 @@ def test_whatever_is_missing_is_named_with_a_remedy_that_can_be_typed(
     with monkeypatch.context() as patch:
         take(patch)
         after_code, after = actual(suite)
-    assert after != before and after_code == code
+    assert after != before and after_code == code and before.keys() - after.keys() <= {"ale roms", "device", "updates"}
     ((state, detail),) = after[line]
     assert state == ("missing" if code else "optional") and remedy in detail
     for detail in (detail for lines in after.values() for state, detail in lines if state != "ok"):
