@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rlbench.cli.output import print_note
+from rlbench.cli.resolve import settings_from_environment
 from rlbench.errors import UsageError
 from rlbench.records.looks import (
     DESIGN,
@@ -73,7 +75,9 @@ def seeds_of_design(design: tuple[Look, ...], seeds: str | None, **options: obje
         return "0" if seeds is None else seeds
     for name, value in {"seeds": seeds, **options}.items():
         if value is not None and value is not False:
-            raise UsageError(f"--{name} {value}: --until-decided fixes it; leave one of the two out")
+            variable = f"RLBENCH_{name.upper()}"
+            source = f"{variable}={value}" if os.environ.get(variable) == value else f"--{name} {value}"
+            raise UsageError(f"{source}: --until-decided fixes it; leave one of the two out")
     return f"0-{design[-1].seeds - 1}"
 
 
@@ -183,9 +187,9 @@ def _refuse_undecidable(key: CellKey, spec: Spec, last: Look) -> None:
 
     usual = reference_spec(spec.suite, spec.algorithm, spec.task.id, getattr(spec.task, "dataset", ""))
     if usual is None or usual.id != spec.id:
-        raise UsageError(
-            f"--until-decided: {spec.name} has other settings than its reference; leave out --set, --config"
-        )
+        sources = [setting.source for setting in settings_from_environment(os.environ)]
+        remedy = f"leave out {', '.join([*sources, '--set', '--config'])}"
+        raise UsageError(f"--until-decided: {spec.name} has other settings than its reference; {remedy}")
     reference = primary_references(key.suite).get(key)
     if reference is None or not comparable(key, reference):
         raise UsageError(f"--until-decided: {spec.name} has no reference score to decide about; name its --seeds")

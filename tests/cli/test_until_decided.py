@@ -166,6 +166,9 @@ def test_below_at_a_look_is_corrected_over_all_looks(record_run: Record, tmp_pat
         (("mujoco", "ppo", "Hopper-v4", "--most-seeds", "10"), "--most-seeds 10: write 5, 8, 12, 20 or 32"),
         (("mujoco", "ppo", "Hopper-v4", "--smoke"), "--smoke True: --until-decided fixes it"),
         (("mujoco", "ppo", "Hopper-v4", "--set", "algo.lr=1"), "mujoco/ppo/Hopper-v4 has other settings than its"),
+        (("RLBENCH_SEEDS=0-4", "mujoco", "ppo", "Hopper-v4"), "RLBENCH_SEEDS=0-4: --until-decided fixes it"),
+        (("RLBENCH_STEPS=100", "mujoco", "ppo", "Hopper-v4"), "than its reference; leave out RLBENCH_STEPS, --set"),
+        (("RLBENCH_ALGO__LR=1", "mujoco", "ppo", "Hopper-v4"), "than its reference; leave out RLBENCH_ALGO__LR, --set"),
         (("atari", "dqn", "Pong*", "--dry-run"), "has a single run as its reference; name its --seeds"),
         (("mujoco", "ddpg", "Humanoid-v4"), "can never be REPRODUCED, since its margin reaches the random policy"),
         (("mujoco", "ppo", "Swimmer-v4"), "can never be REPRODUCED, since its margin reaches the random policy"),
@@ -173,9 +176,12 @@ def test_below_at_a_look_is_corrected_over_all_looks(record_run: Record, tmp_pat
     ],
 )
 def test_invalid_sequential_design_is_refused_before_training(
-    words: tuple[str, ...], message: str, tmp_path: Path
+    words: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert message in stderr_of(["run", *words, "--until-decided"])
+    variables = dict(word.split("=") for word in words if word.startswith("RLBENCH_"))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert message in stderr_of(["run", *words[len(variables) :], "--until-decided"])
     assert not list(tmp_path.iterdir())
 
 
