@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from rlbench.datasets.recipes import Part, Recipe, RecordingRecipe
 from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.datasets.summary import EXPERT
 from rlbench.envs.base import Box, EnvInfo, Step, VectorEnv
-from rlbench.errors import UnknownName, UsageError
+from rlbench.errors import RefusedFile, UnknownName, UsageError
 from rlbench.ops.state_dict import State
 from rlbench.records import manifest
 from rlbench.records.store import read_record
@@ -248,8 +249,14 @@ def stored_run(folder: Path, which: str) -> tuple[Spec, State]:
     if not checkpoint.exists(place):
         train = f"rlbench run {spec.suite} {spec.algorithm} --task {spec.task.id} --seeds {spec.seed}"
         raise UsageError(f"{folder}: has no weights, as records in git have none; train them with: {train}")
+    with suppress(RefusedFile, OSError):  # a run may be replacing it now: read it once more
+        return spec, _load(place, spec)
+    return spec, _load(place, spec)
+
+
+def _load(place: Path, spec: Spec) -> State:
     manifest.refuse_foreign(place, manifest.read_manifest(manifest.current(place)).values, spec)
-    return spec, checkpoint.load(place)
+    return checkpoint.load(place)
 
 
 def concatenate_columns(parts: Sequence[D4RLArrays]) -> D4RLArrays:

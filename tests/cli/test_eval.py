@@ -15,6 +15,7 @@ from rlbench.cli.app import main
 from rlbench.envs.mujoco import MujocoVector
 from rlbench.envs.render import MujocoCamera
 from rlbench.errors import UsageError
+from rlbench.records import manifest
 from tests.commands import json_of, line_of_refusal, stdout_of
 from tests.conftest import Patch, RecordRun
 from tests.reliability.test_output import complaints, schema_of
@@ -159,6 +160,20 @@ def test_a_damaged_policy_is_refused_by_name(run: Path, tmp_path: Path) -> None:
     file.write_bytes(raw)
     assert str(file) in refusal(str(folder), "--video", "a.gif")
     assert not list(tmp_path.glob("*.gif*"))
+
+
+def test_a_policy_replaced_while_it_is_read_is_read_again(run: Path, tmp_path: Path, monkeypatch: Patch) -> None:
+    place = Path(shutil.copytree(run, tmp_path / "run")) / "checkpoint" / "best"
+    later, check = checkpoint.load(place), manifest.check
+    later |= {"epoch": 0, "policy": {name: tensor + 1 for name, tensor in later["policy"].items()}}
+
+    def replace(folder: Path, name: str, digest: str) -> Path:
+        monkeypatch.setattr(manifest, "check", check)
+        checkpoint.save(place, later)
+        return check(folder, name, digest)
+
+    monkeypatch.setattr(manifest, "check", replace)
+    assert document(str(place.parents[1]), "--episodes", "1")["epoch"] == 0
 
 
 def test_a_policy_of_another_network_is_refused(run: Path, tmp_path: Path) -> None:
