@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from collections import Counter
@@ -15,7 +16,7 @@ import typer
 
 from rlbench.cli.options import Json, OnlySuite, Records, option
 from rlbench.cli.output import print_error, print_result, print_text, terminal_width
-from rlbench.config.names import number_text
+from rlbench.config.names import count_text, number_text
 from rlbench.errors import RefusedFile, UnknownName, UsageError
 from rlbench.report.columns import aligned
 
@@ -78,9 +79,22 @@ def _watch(results: Path | None, suite: str | None, states: Sequence[str] | None
     with suppress(KeyboardInterrupt):
         while True:
             text = _text(_statuses(results, suite, states), states)
+            text = _cut(text, shutil.get_terminal_size().lines) if redraws else text
             lines = text.replace("\n", f"{ERASE_LINE}\n")  # written over what was there, so that nothing flashes
-            print_text(f"{HOME}{lines}{ERASE_LINE}\n{ERASE_BELOW}" if redraws else text)
+            print_text(f"{HOME}{lines}{ERASE_BELOW}" if redraws else text)
             time.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+def _cut(text: str, height: int) -> str:
+    """The text in fewer lines than a terminal has; the number of the runs that do not fit stands in their place."""
+    lines = text.split("\n")
+    if len(lines) < height:
+        return text
+    room = max(1, height - 4)
+    while lines[room].startswith(" "):  # the rest of a folded row
+        room -= 1
+    hidden = sum(not line.startswith(" ") for line in lines[room:-2])
+    return "\n".join([*lines[:room], "", f"{count_text(hidden, 'run')} not shown: enlarge the terminal", lines[-1]])
 
 
 def duration(seconds: float | None) -> str:

@@ -88,6 +88,27 @@ def test_output_fits_a_narrow_terminal_without_losing_words(line: str, capsys: C
     )
 
 
+@pytest.mark.parametrize(
+    ("height", "columns", "rows", "rest"),
+    [(12, 300, 8, ""), (11, 300, 6, "2 runs"), (8, 300, 3, "5 runs"), (8, 50, 1, "7 runs"), (18, 50, 4, "4 runs")],
+)
+def test_watched_runs_fit_the_height_of_a_terminal(
+    height: int, columns: int, rows: int, rest: str, monkeypatch: Patch
+) -> None:
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("LINES", str(height))
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("time.sleep", interrupt)
+    monkeypatch.setattr(sys, "stdout", screen := Screen())
+    assert main(["status", "--watch", "--state", "done", "--state", "failed", "--state", "interrupted"]) == 0
+    lines = re.sub(r"\x1b\[.", "", screen.getvalue()).split("\n")
+    assert len(lines) <= height and lines[0].startswith("STATE") and lines[-2] == "1 failed, 6 done, 1 interrupted"
+    assert sum(line.startswith(("done", "failed", "interrupted")) for line in lines) == rows
+    assert lines[-3] == (rest and f"{rest} not shown: enlarge the terminal")
+
+
 @pytest.mark.parametrize("line", TABLES)
 def test_a_table_in_a_narrow_terminal_keeps_its_scores_and_verdicts(
     line: str, capsys: Capture, monkeypatch: Patch
