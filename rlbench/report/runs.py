@@ -208,8 +208,8 @@ def attempts(folder: Path) -> tuple[Attempt, ...]:
     try:
         return tuple(_attempt(folder / f"attempt-{number}") for number in numbers)
     except (RefusedFile, OSError) as error:
-        problem = str(error).rpartition("; ")[0] or f"{folder}: an attempt cannot be read ({error})"
-        raise RefusedFile(f"{problem}; restore it, or move the attempt away, which may have failed") from None
+        fault = str(error).rpartition("; ")[0] if isinstance(error, RefusedFile) else f"{folder}: unreadable ({error})"
+        raise RefusedFile(f"{fault}; restore it, or move the attempt away, which may have failed") from None
 
 
 def _attempt(folder: Path) -> Attempt:

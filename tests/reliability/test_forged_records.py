@@ -130,6 +130,11 @@ class TestForcedRuns:
         shutil.move(path.parent, "aside")
         assert "attempt" not in cell(results).note
 
+    def test_an_unreadable_attempt_is_named_in_full(self, record_run: RecordRun, results: Path) -> None:
+        (full_run(record_run, 1.0, 0) / "attempt-1").touch()
+        results.rename("a; b")
+        assert "/attempt-1'); restore it, or move the attempt away" in stderr_of(["table", "toy", "--results", "a; b"])
+
     def test_gate_counts_a_failed_attempt(self, record_run: RecordRun, results: Path) -> None:
         full_run(record_run, 1.0, 0, status="failed")
         full_run(record_run, 1.0, 0, force=True)
