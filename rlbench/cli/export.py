@@ -32,7 +32,8 @@ def tensorboard(
 ) -> None:
     """Write the curves of runs for TensorBoard.
 
-    Each run has a file, to which the same command adds new epochs. A damaged record is named and left out.
+    Each run has a file, to which the same command adds new epochs. A damaged record is named and left out, and so
+    is a record of results/ that an own run repeats.
     """
     from rlbench.cli.trackers import curves_in
     from rlbench.records.files import folders
@@ -42,8 +43,8 @@ def tensorboard(
 
     suites = [check_suite(name) for name in names or ()]
     places = [(folder, folder.relative_to(place)) for place in sources(results).folders for folder in folders(place)]
-    rows: list[dict[str, object]] = []
-    damaged = False
+    rows: dict[Path, dict[str, object]] = {}
+    repeats, damaged = 0, False
     for folder in (folder for folder, inside in places if not suites or inside.parts[0] in suites):
         try:
             record = read_record(folder)
@@ -51,12 +52,16 @@ def tensorboard(
             print_error(str(error))
             damaged = True
             continue
-        path = curves_in(output, record.spec)
+        if (path := curves_in(output, record.spec)) in rows:
+            repeats += 1
+            continue
         new = update_file(path, events(record.epochs), append=True)
-        rows.append({"folder": str(folder), "file": str(path), "epochs": len(record.epochs), "changed": new})
-    count = sum(bool(row["changed"]) for row in rows)
+        rows[path] = {"folder": str(folder), "file": str(path), "epochs": len(record.epochs), "changed": new}
+    count = sum(bool(row["changed"]) for row in rows.values())
     text = f"{output}: {count_text(len(rows), 'run')}, {count} with something new"
-    print_result({"runs": rows}, text, json=json)
+    print_result({"runs": list(rows.values())}, text, json=json)
+    if repeats:
+        print_note(f"{count_text(repeats, 'run')} with the identity and seed of another: left out")
     if damaged:
         raise typer.Exit(RefusedFile.exit_code)
 

@@ -1,5 +1,6 @@
 """Own runs and rlbench's records: two columns, and a verdict from one of them."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from rlbench.report import sources
 from rlbench.report.reference_table import SUITES
 from rlbench.report.sources import RUNS, SCORES, Sources, checkout_records, package
-from tests.commands import json_of, stderr_of, stdout_of
+from tests.commands import json_of, run_command, stderr_of, stdout_of
 from tests.conftest import RecordRun
 from tests.report.conftest import RecordSeeds
 
@@ -31,6 +32,16 @@ def own(record_run: RecordRun, *means: float, **which: object) -> None:
     place = RUNS / folder.relative_to(Path("results").absolute())
     place.parent.mkdir(parents=True, exist_ok=True)
     folder.rename(place)
+
+
+def test_the_own_one_of_two_runs_of_one_identity_and_seed_is_exported(record_run: RecordRun) -> None:
+    own(record_run, 0.5)
+    record_run([1.0], **CATCH), record_run([1.0], seed=1, **CATCH)
+    for has_new in (True, False):
+        code, out, error = run_command("export tensorboard --output board --json")
+        rows = [(row["folder"].partition("/")[0], row["changed"]) for row in json.loads(out)["runs"]]
+        assert rows == [("runs", has_new), ("results", has_new)]
+        assert (code, error) == (0, "1 run with the identity and seed of another: left out\n")
 
 
 TABLE = ("table", "toy", "--algo", "dqn", "--task", "Catch")
