@@ -6,6 +6,7 @@ Only regular files of a bounded size are opened: a FIFO would wait for ever, a d
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import platform
 import re
@@ -160,6 +161,29 @@ def sync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def locked(folder: Path, *, wait: bool) -> Iterator[None]:
+    """Make ``folder`` and lock it against other writers; it is the lock itself, so that a killed process leaves none.
+
+    Raises:
+        UsageError: it cannot be locked, or another process holds the lock and ``wait`` is false.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    faults.point("dataset.made")
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise UsageError(f"{folder}: another process is writing it; wait for it to finish") from None
+        except OSError as error:
+            why = f"cannot be locked ({error.strerror})"
+            raise UsageError(f"{folder}: {why}; choose a folder on another disk") from None
+        yield
     finally:
         os.close(handle)
 

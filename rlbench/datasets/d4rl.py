@@ -7,8 +7,6 @@ times, in one version of its format. The file is built in memory, since HDF5 end
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -155,11 +153,9 @@ def write_hdf5(
         ResourceExhausted: the disk is full.
     """
     part = path.with_name(path.name + ".part")
-    with disk.writing(path, elsewhere=" with RLBENCH_DATASETS", then="run the same command again"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        folder = os.open(path.parent, os.O_RDONLY)  # the lock itself, so that a killed process leaves none
+    writing = disk.writing(path, elsewhere=" with RLBENCH_DATASETS", then="run the same command again")
+    with writing, disk.locked(path.parent, wait=True):
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX)  # two processes that make the same set write it one after the other
             disk.replace(part, _serialize(columns, attributes), part.with_name(f"{part.name}.tmp"))
             seal = checksums.compute_seal(part)
             if not replace and path.exists() and checksums.compute_seal(path).sha256 != seal.sha256:
@@ -171,7 +167,6 @@ def write_hdf5(
         finally:
             with suppress(OSError):
                 part.unlink(missing_ok=True)
-            os.close(folder)
     return Written(path, seal.sha256, seal.size)
 
 

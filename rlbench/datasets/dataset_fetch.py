@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -54,11 +54,8 @@ def import_dataset(path: Path, name: str, *, max_bytes: int | None = None) -> Lo
     """
     location = catalogue.locate(name)
     files = (MINARI_DATA, MINARI_METADATA) if path.is_dir() else (Path(),)
-    if catalogue.is_present(location):
-        if all(_equal(path / inside, location.path / inside) for inside in files):
-            checksums.seal_of(data_file(location.path))  # a process that was killed here has not written it
-            return location
-        raise UsageError(f"{name}: is in {location.path} already; choose another name, or remove it first")
+    if _is_imported(path, location, files):
+        return location
     if path.is_dir() != (location.kind == "minari"):
         layout = "a folder in Minari's layout" if location.kind == "minari" else "a file in D4RL's layout"
         raise UsageError(f"{path}: {name} names {layout}; name it {'NAMESPACE/NAME-v0' if path.is_dir() else 'rlb-…'}")
@@ -67,16 +64,29 @@ def import_dataset(path: Path, name: str, *, max_bytes: int | None = None) -> Lo
         raise UsageError(f"{path}: is {own}, not {name}; import it under its own name")
     seals = {inside: checksums.compute_seal(path / inside) for inside in files}
     load_dataset(path, name, max_bytes=max_bytes)
-    target = location.path / files[0]
-    first = checksums.read_seal(target)
-    if first is not None and seals[files[0]].sha256 != first.sha256:
-        raise RefusedFile(
-            f"{path / files[0]}: is not the file that {target.name} was when it was first used (SHA-256 "
-            f"{first.sha256[:12]}…); delete {target}{checksums.SUFFIX} if it is to be another"
-        )
-    _copy(path, seals, location.path)
-    checksums.seal_of(data_file(location.path))
+    with disk.writing(location.path, then="try again"), disk.locked(location.path.parent, wait=True):
+        if _is_imported(path, location, files):  # by another process meanwhile
+            return location
+        target = location.path / files[0]
+        first = checksums.read_seal(target)
+        if first is not None and seals[files[0]].sha256 != first.sha256:
+            raise RefusedFile(
+                f"{path / files[0]}: is not the file that {target.name} was when it was first used (SHA-256 "
+                f"{first.sha256[:12]}…); delete {target}{checksums.SUFFIX} if it is to be another"
+            )
+        _copy(path, seals, location.path)
+        checksums.seal_of(data_file(location.path))
     return location
+
+
+def _is_imported(path: Path, location: Location, files: Sequence[Path]) -> bool:
+    """True if the data set has these files of ``path``, False if it is missing; another one is refused."""
+    if not catalogue.is_present(location):
+        return False
+    if not all(_equal(path / inside, location.path / inside) for inside in files):
+        raise UsageError(f"{location.name}: is in {location.path} already; choose another name, or remove it first")
+    checksums.seal_of(data_file(location.path))  # a process that was killed here has not written it
+    return True
 
 
 def _equal(*paths: Path) -> bool:
@@ -111,18 +121,17 @@ def _fetch(url: str, target: Path, patience: float) -> Iterator[DownloadProgress
 def _copy(path: Path, seals: Mapping[Path, Seal], target: Path) -> None:
     """Copy the files with these seals, all of them or none."""
     temporaries = {inside: disk.temporary_of(target / inside) for inside in seals}
-    with disk.writing(target, then="try again"):
-        try:
-            for inside, temporary in temporaries.items():
-                temporary.parent.mkdir(parents=True, exist_ok=True)
-                disk.sweep(temporary)
-                shutil.copyfile(path / inside, temporary)
-                if checksums.compute_seal(temporary).sha256 != seals[inside].sha256:
-                    raise RefusedFile(f"{path / inside}: changed while it was read; run the same command again")
-                faults.point("copy.written")
-            for inside, temporary in temporaries.items():
-                temporary.replace(target / inside)
-                faults.point("copy.placed")
-        finally:
-            for temporary in temporaries.values():
-                temporary.unlink(missing_ok=True)
+    try:
+        for inside, temporary in temporaries.items():
+            temporary.parent.mkdir(parents=True, exist_ok=True)
+            disk.sweep(temporary)
+            shutil.copyfile(path / inside, temporary)
+            if checksums.compute_seal(temporary).sha256 != seals[inside].sha256:
+                raise RefusedFile(f"{path / inside}: changed while it was read; run the same command again")
+            faults.point("copy.written")
+        for inside, temporary in temporaries.items():
+            temporary.replace(target / inside)
+            faults.point("copy.placed")
+    finally:
+        for temporary in temporaries.values():
+            temporary.unlink(missing_ok=True)

@@ -6,11 +6,9 @@ Without it the set is unfinished: the set of a killed process reads up to its la
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -22,7 +20,7 @@ from rlbench import disk, faults
 from rlbench.datasets import recording_format
 from rlbench.datasets.catalogue import CONTENTS
 from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Chunk, Frames, Steps
-from rlbench.errors import RefusedFile, UsageError
+from rlbench.errors import RefusedFile
 
 SCHEMA_VERSION: Final = 1
 REQUEST: Final = "request.json"  # only while the set is unfinished: what is to be written
@@ -176,30 +174,16 @@ def write_file(path: Path, raw: bytes) -> None:
 
 @contextmanager
 def locked_folder(folder: Path) -> Iterator[None]:
-    """Create and lock ``folder`` against other writers; the folder is the lock, so that no lock file remains.
+    """Create and lock ``folder`` against other writers.
 
     Raises:
         UsageError: another process holds the lock, or the folder cannot be written or locked.
         ResourceExhausted: the disk is full.
     """
-    _create(folder)
-    with _writing(folder):
-        handle = os.open(folder, os.O_RDONLY)
-    try:
-        _lock(handle, folder)
+    with ExitStack() as stack:
+        with _writing(folder):
+            stack.enter_context(disk.locked(folder, wait=False))
         yield
-    finally:
-        os.close(handle)
-
-
-def _lock(handle: int, folder: Path) -> None:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise UsageError(f"{folder}: another process is writing it; wait for it to finish") from None
-    except OSError as error:
-        remedy = "choose a folder on another disk with RLBENCH_DATASETS"
-        raise UsageError(f"{folder}: cannot be locked ({error.strerror}); {remedy}") from None
 
 
 def _create(folder: Path) -> None:

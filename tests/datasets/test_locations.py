@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from rlbench import disk
 from rlbench.datasets import catalogue, checksums, dataset_fetch
 from rlbench.datasets.loader import load_dataset
 from rlbench.errors import RefusedFile, UnknownName, UsageError
@@ -116,6 +117,29 @@ def test_sets_are_imported_listed_and_found(
         dataset_fetch.import_dataset(other, "rlb-mine")
     with pytest.raises(UsageError, match="names a folder in Minari's layout"):
         dataset_fetch.import_dataset(source, "toy/other-v0")
+
+
+def test_of_two_imports_of_one_name_at_once_the_later_is_refused(
+    columns: Columns, write_flat: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (write_flat(columns, path=tmp_path / f"{k}.hdf5", rewards=np.full(30, k)) for k in (1, 2))
+    place = tmp_path / ".rlbench/datasets"
+
+    def copy(source: Path, target: Path) -> None:
+        with pytest.raises(UsageError, match="another process is writing"), disk.locked(place, wait=False):
+            pass
+        target.write_bytes(source.read_bytes())
+
+    def load(*_: object, **__: object) -> None:
+        monkeypatch.setattr(dataset_fetch, "load_dataset", lambda *_, **__: None)
+        dataset_fetch.import_dataset(first, "rlb-mine")
+
+    monkeypatch.setattr("shutil.copyfile", copy)
+    monkeypatch.setattr(dataset_fetch, "load_dataset", load)  # while the second is read, the first is imported
+    with pytest.raises(UsageError, match=r"rlb-mine: is in .* already"):
+        dataset_fetch.import_dataset(second, "rlb-mine")
+    assert (place / "rlb-mine.hdf5").read_bytes() == first.read_bytes()
+    checksums.verify(place / "rlb-mine.hdf5")
 
 
 def test_other_file_cannot_take_a_d4rl_name(columns: Columns, write_flat: Callable[..., Path]) -> None:
