@@ -91,15 +91,18 @@ class Wandb:
 
                 run.log(points(epoch), step=epoch.number)
                 self._epochs_logged[name] = epoch.number + 1
-                disk.replace(self._where / f"{name}.logged", f"{epoch.number + 1}\n".encode())
         status = None if record.outcome is None else record.outcome.status
         if name in self._runs and status in ENDED:
-            self._runs.pop(name).finish(exit_code=ENDED[status])
+            self._finish(name, ENDED[status])
 
     def close(self) -> None:
         """End the open runs; the same id resumes them."""
-        while self._runs:
-            self._runs.popitem()[1].finish(exit_code=KILLED)
+        for name in list(self._runs):
+            self._finish(name, KILLED)
+
+    def _finish(self, name: str, exit_code: int) -> None:
+        self._runs.pop(name).finish(exit_code=exit_code)  # until then W&B may hold what was logged in memory
+        disk.replace(self._where / f"{name}.logged", f"{self._epochs_logged[name]}\n".encode())
 
     def _begin(self, name: str, record: Record) -> WandbRun:
         from rlbench.records import files

@@ -185,8 +185,9 @@ def test_wandb_gets_every_epoch_once_despite_a_crash(board: Callable[..., Path])
     assert lines_of(path, "finish")[-1] == {"finish": 0}
 
 
-def test_wandb_offline_gets_every_epoch_once_and_no_run_for_none(
-    board: Callable[..., Path], record_run: RecordRun, monkeypatch: Patch
+@pytest.mark.parametrize("killed", [False, True])
+def test_wandb_offline_gets_every_epoch_again_after_a_kill_and_no_run_for_none(
+    killed: bool, board: Callable[..., Path], record_run: RecordRun, monkeypatch: Patch
 ) -> None:
     logged = board(offline=True)
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -195,10 +196,11 @@ def test_wandb_offline_gets_every_epoch_once_and_no_run_for_none(
     for epochs in (record.epochs[:2], record.epochs, record.epochs):
         tracker = trackers._tracker("wandb", Path("tracked"))
         tracker.take(replace(record, epochs=epochs))
-        tracker.close()
+        if epochs == record.epochs or not killed:  # W&B then keeps nothing of what was logged
+            tracker.close()
     (path,) = logged.iterdir()
-    assert [line["step"] for line in lines_of(path, "step")] == [0, 1, 2]
-    assert [line["finish"] for line in lines_of(path, "finish")] == [255, 255]
+    assert [line["step"] for line in lines_of(path, "step")] == ([0, 1, 0, 1, 2] if killed else [0, 1, 2])
+    assert [line["finish"] for line in lines_of(path, "finish")] == ([255] if killed else [255, 255])
 
 
 def test_each_attempt_is_a_wandb_run(record_run: RecordRun) -> None:
