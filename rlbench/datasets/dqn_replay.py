@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from rlbench.datasets.recording_format import FINAL, TERMINATED, Chunk, Steps, describe_invalid
 from rlbench.datasets.recording_writer import RecordingWriter
+from rlbench.datasets.rl_unplugged import ACTIONS
 from rlbench.errors import RefusedFile, UsageError
 
 NAME: Final = re.compile(r"\$store\$_observation_ckpt\.(\d+)\.gz")
@@ -72,13 +73,15 @@ def convert_log(path: Path, writer: RecordingWriter) -> dict[str, int]:
             rows = {name: array.rows(min(ROWS, total - start)) for name, array in arrays.items()}
             episodes += int(np.count_nonzero(rows["terminal"]))
             for chunk in _chunks(rows, start, head, padding):
-                if (reason := describe_invalid(chunk.steps)) is not None:
+                if (reason := describe_invalid(chunk.steps, ACTIONS)) is not None:
                     raise RefusedFile(f"{path}: after row {start:,}, {reason}; download it and its columns again")
                 finals[chunk.track] = bool(chunk.steps.final[-1])
                 transitions += int((~chunk.steps.final).sum())
                 writer.add(chunk)
+    if not (transitions := transitions - sum(not end for end in finals.values())):
+        raise RefusedFile(f"{path}: holds no transition; download it and its columns again")
     writer.flush()
-    return {"transitions": transitions - sum(not end for end in finals.values()), "episodes": episodes}
+    return {"transitions": transitions, "episodes": episodes}
 
 
 class Array:

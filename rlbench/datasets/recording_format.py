@@ -113,9 +113,9 @@ class Segment:
         return np.frombuffer(content, np.uint8)
 
 
-def describe_invalid(steps: Steps) -> str | None:
+def describe_invalid(steps: Steps, actions: int = ACTIONS) -> str | None:
     """Describe the first invalid action or reward by its row; None where all are valid."""
-    for row in np.flatnonzero((steps.action < 0) | (steps.action >= ACTIONS))[:1].tolist():
+    for row in np.flatnonzero((steps.action < 0) | (steps.action >= actions))[:1].tolist():
         return f"row {row}: the action {steps.action[row]}"
     for row in np.flatnonzero(~np.isfinite(steps.reward))[:1].tolist():
         return f"row {row}: the reward {steps.reward[row]}"

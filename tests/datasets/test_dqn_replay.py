@@ -130,7 +130,7 @@ def test_black_frames_in_mid_game_stay(tmp_path: Path) -> None:
     assert read(tmp_path).obs[:, 0, 0].tolist() == [10, 11, 12, 12, 0, 21, 0, 0, 24, 25]
 
 
-@pytest.mark.parametrize(("name", "value"), [("action", -1), ("reward", np.nan)])
+@pytest.mark.parametrize(("name", "value"), [("action", -1), ("action", 18), ("reward", np.nan)])
 def test_invalid_actions_and_rewards_are_refused_by_position(tmp_path: Path, name: str, value: float) -> None:
     columns = padded([9])
     columns[name][7] = value
@@ -161,10 +161,12 @@ def test_damage_is_refused_by_name(folder: Path) -> None:
     (folder / "$store$_reward_ckpt.3.gz").write_bytes(compress(np.zeros(11, np.float32)))
     with pytest.raises(RefusedFile, match="its columns have"):
         read(folder)
-    for name, column in padded([4]).items():
-        (folder / f"$store$_{name}_ckpt.3.gz").write_bytes(compress(column[:0]))
-    with pytest.raises(RefusedFile, match="holds no row"):
-        read(folder)
+    (folder / "add_count_ckpt.3.gz").unlink()
+    for rows, says in ((0, "holds no row"), (1, "holds no transition")):
+        for name, column in padded([4], zeros=0).items():
+            (folder / f"$store$_{name}_ckpt.3.gz").write_bytes(compress(column[:rows]))
+        with pytest.raises(RefusedFile, match=says):
+            read(folder)
 
 
 def test_folder_without_logs_is_refused_with_the_expected_layout(tmp_path: Path) -> None:
