@@ -171,6 +171,9 @@ def _finish(folder: Path, metadata: dict[str, object]) -> None:
     sources = [path.name.removesuffix(DONE) for path in sorted(folder.glob(f"*{DONE}"))]
     records = [record for source in sources if (record := _record(folder, source))]
     if not records:
+        with suppress(OSError):
+            folder.rmdir()  # every shard was refused
+        faults.point("shard.refused")
         return
     by_content = {tuple(record.segments.values()): record.file for record in records}
     for record in records:

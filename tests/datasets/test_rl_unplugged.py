@@ -215,6 +215,7 @@ def test_damaged_shards_are_named_and_the_others_kept(tmp_path: Path, folder: Pa
     good, bad, late = (tmp_path / name for name in names)
     shard(good, episode(1, 4))
     shard(bad, episode(2, 4), o_t=None)
+    assert brought(folder, bad) == [False] and not folder.exists()
     first = list(bring(folder, good, bad))
     assert [(b.path, b.before, b.refusal is None) for b in first] == [(good, False, True), (bad, False, False)]
     assert "run_1-00001-of-00100: record at byte 0: o_t" in str(first[1].refusal)
