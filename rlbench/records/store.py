@@ -78,6 +78,8 @@ def read_record(folder: Path) -> Record:
             return _read_record(folder)
         if stamps == files.record_stamps(folder):
             break
+    if not folder.exists():
+        raise RefusedFile(f"{folder}: missing; another process may have moved it: run the same command again")
     return _read_record(folder)
 
 

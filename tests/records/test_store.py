@@ -324,6 +324,20 @@ def test_a_record_that_is_put_aside_while_it_is_read_is_read_again(
     assert (record.epochs, record.outcome) == ((), None)
 
 
+def test_a_record_that_is_moved_while_it_is_read_is_not_to_be_started_over(
+    record_run: RecordRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, read = record_run([1.0, 2.0]), store.read_epochs
+
+    def read_late(path: Path, *, complete: bool) -> tuple[Epoch, ...]:
+        path.rename(path.with_name("moved"))
+        return read(path, complete=complete)
+
+    monkeypatch.setattr(store, "read_epochs", read_late)
+    with pytest.raises(RefusedFile, match=r"seed=0: missing; .* run the same command again$"):
+        read_record(folder)
+
+
 def test_a_claim_of_a_damaged_record_is_refused_and_leaves_it_free(record_run: RecordRun, tmp_path: Path) -> None:
     (record_run([1.0]) / "outcome.json").write_text("{", encoding="utf-8")
     spec = suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4")
