@@ -149,7 +149,7 @@ def _plain_table(text: str, where: str) -> Table | None:
     if (
         len(rest.strip()) < MIN_NUMPY_LENGTH
         or '"' in text
-        or re.search(r"\r|, |^ ", text, re.MULTILINE)
+        or re.search(r"[\r\x1c-\x1f]|, |^ ", text, re.MULTILINE)
         or not distinct
     ):
         return None

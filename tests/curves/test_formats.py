@@ -185,7 +185,7 @@ def test_a_task_is_known_under_the_names_that_libraries_give_it(suite: str, name
 REPLACEMENTS = (
     ("", "", 0), (",3,", ",03,", 1), ("\n", "\r\n", -1), ("Hopper-v4", '"Hopper-v4"', 1), (",12.5\n", ",nan\n", 1),
     (",12.5\n", ",twelve\n", 1), (",12.5\n", ",12.5,7\n", 1), ("\n", "\n\n", 3), ("Hopper-v4", "#Hopper-v4", 1),
-    ("Hopper-v4", " Hopper-v4", 1), (",", ", ", -1),
+    ("Hopper-v4", " Hopper-v4", 1), (",", ", ", -1), (",12.5\n", ",12.5\x1c\n", 1),
 )  # fmt: skip
 
 
