@@ -41,7 +41,8 @@ def import_curves(
     tag: Annotated[
         str | None,
         option(
-            "--tag NAME", "The tag of TensorBoard, metric of W&B or agent of Dopamine to take; default: the usual one."
+            "--tag NAME",
+            "The tag of TensorBoard, metric of W&B, agent of Dopamine or matrix of rliable; default: the usual one.",
         ),
     ] = None,
     json: Json = False,

@@ -20,8 +20,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from rlbench import suites
 from rlbench.curves.delimited import kind_of
-from rlbench.curves.points import MAX_CURVES, Label, Points, listing, refuse_beyond_memory
+from rlbench.curves.points import MAX_CURVES, Label, Points, listing, plain_name, refuse_beyond_memory, select_name
 from rlbench.datasets.crc32c import masked_crc
 from rlbench.errors import RefusedFile
 
@@ -83,20 +84,24 @@ def sb3_curves(arrays: Arrays, path: Path, label: Label) -> list[Points]:
     ]
 
 
-def rliable_curves(arrays: Arrays, path: Path, algorithm: str) -> list[Points]:
+def rliable_curves(arrays: Arrays, path: Path, *, suite: str, algorithm: str, tag: str | None) -> list[Points]:
     """Read final scores ``[seeds, tasks]``, named ``ALGO`` or ``SUITE/ALGO``, with arrays ``tasks`` and ``seeds``.
 
     A NaN is a seed that a task has not. The steps are not known: they are NaN.
 
     Raises:
-        RefusedFile: an array is of another shape, or no names of the tasks are there.
+        RefusedFile: an array is of another shape, no names of the tasks are there, or none of ``algorithm``.
     """
     curves = list[Points]()
+    names = [name for name in arrays if "/" not in name and name not in {"tasks", "seeds"}]
+    known = {plain_name(name) for name in suites.algorithms(suite)} if suite else set()
+    if names and suite and (tag is not None or len(names) > 1 or plain_name(names[0]) in known):
+        names = [select_name(names, f"{path}: holds the scores of", algorithm=algorithm, tag=tag)]
     for name, scores in arrays.items():
-        suite, _, last = name.rpartition("/")
-        if last in {"tasks", "seeds"}:
+        own_suite, _, last = name.rpartition("/")
+        if last in {"tasks", "seeds"} or not (own_suite or name in names):
             continue
-        tasks = arrays.get(f"{suite}/tasks" if suite else "tasks")
+        tasks = arrays.get(f"{own_suite}/tasks" if own_suite else "tasks")
         if tasks is None or tasks.dtype.kind != "U" or scores.ndim != 2 or scores.shape[1:] != tasks.shape:
             raise RefusedFile(
                 f"{path}: {listing([name])} has the shape {scores.shape}; "
@@ -111,14 +116,14 @@ def rliable_curves(arrays: Arrays, path: Path, algorithm: str) -> list[Points]:
             raise RefusedFile(f"{path}: the seeds of {listing([name])} do not fit; give one number a row")
         for task_index, seed in np.argwhere(~np.isnan(scores.T.astype(np.float64))):
             task, _, dataset = str(tasks[task_index]).partition(" on ")
-            label = Label(suite, last if suite else algorithm or last, task, dataset, int(seeds[seed]))
+            label = Label(own_suite, last if own_suite else algorithm or last, task, dataset, int(seeds[seed]))
             curves.append(
                 Points(
                     label=label,
                     kind="evaluation",
                     steps=np.array([np.nan]),
                     returns=scores[[seed], [task_index]].astype(np.float64),
-                    unknown=("steps", "estimator") if suite == "" else ("curve",),
+                    unknown=("steps", "estimator") if own_suite == "" else ("curve",),
                 )
             )
     return curves

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -20,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter, Valida
 
 from rlbench.config.names import printable
 from rlbench.config.overrides import one_line
-from rlbench.curves.points import UNSTATED, Label, Points, listing
+from rlbench.curves.points import UNSTATED, Label, Points, select_name
 from rlbench.errors import RefusedFile
 from rlbench.records.imported import MAX_STEP
 from rlbench.records.types import MAX_RETURN
@@ -45,7 +44,7 @@ def dopamine_curves(text: str, path: Path, *, algorithm: str, tag: str | None) -
     """The runs of one agent, named by ``tag`` or by the algorithm.
 
     Raises:
-        RefusedFile: the file is no such table, or has no such agent.
+        RefusedFile: the file is no such table, or has no such agent, or several.
     """
     try:
         rows = _ROWS.validate_python(json.loads(text))
@@ -54,12 +53,10 @@ def dopamine_curves(text: str, path: Path, *, algorithm: str, tag: str | None) -
             f"{path}: no rows of Agent, Iteration and Value; expected a file of Dopamine's baselines"
         ) from None
     agents = list(dict.fromkeys(row.Agent for row in rows))
-    matches = [name for name in agents if name == tag or (tag is None and _plain(name) == _plain(algorithm))]
-    if not matches:
-        raise RefusedFile(f"{path}: holds the agents {listing(agents)}; name one with --tag")
+    agent = select_name(agents, f"{path}: holds the agents", algorithm=algorithm, tag=tag)
     runs: list[list[DopamineRow]] = []
     for row in rows:
-        if row.Agent == matches[0]:
+        if row.Agent == agent:
             if not runs or row.Iteration <= runs[-1][-1].Iteration:
                 runs.append([])
             runs[-1].append(row)
@@ -73,10 +70,6 @@ def dopamine_curves(text: str, path: Path, *, algorithm: str, tag: str | None) -
         )
         for seed, run in enumerate(runs)
     ]
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower().partition("(")[0])
 
 
 PROTOCOL_PARTS: Final = ("environment version", "episodes per evaluation")

@@ -1,6 +1,9 @@
 """Every format of curves on files written by the library itself; ``fixtures/README.md`` describes them."""
 
+import json
+import re
 import struct
+from collections.abc import Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
@@ -14,7 +17,7 @@ from tensorboard.compat.proto.tensor_pb2 import TensorProto
 
 from rlbench.curves import delimited
 from rlbench.curves.formats import ImportOptions, read_curves, resolved_task
-from rlbench.errors import RlbenchError, UnknownName
+from rlbench.errors import RefusedFile, RlbenchError, UnknownName
 from rlbench.records.imported import ImportedCurve
 from rlbench.report.exports import _frame_record
 
@@ -159,6 +162,33 @@ def test_score_matrices_give_one_point_at_the_budget(tmp_path: Path) -> None:
         ("Pendulum-v1", 1, (4.0,)),
     ]
     assert curves[0].steps == (200_000,)
+
+
+@pytest.mark.parametrize("form", ["npz", "json"])
+@pytest.mark.parametrize(
+    ("names", "tag", "chosen"),
+    [
+        (("DQN (RMSProp)", "DQN (Adam)", "dqn"), None, 2),
+        (("C51", "DQN (Adam)"), None, 1),
+        (("C51",), "C51", 0),
+        (("C51",), None, None),
+        (("DQN (RMSProp)", "DQN (Adam)"), None, None),
+    ],
+)
+def test_one_algorithm_of_a_file_is_read_or_none(
+    form: str, names: Sequence[str], tag: str | None, chosen: int | None, tmp_path: Path
+) -> None:
+    path = tmp_path / f"Pong.{form}"
+    rows = [{"Agent": name, "Iteration": 0, "Value": float(value)} for value, name in enumerate(names)]
+    path.write_text(json.dumps(rows))
+    if form == "npz":
+        np.savez(path, tasks=np.array(["Pong"]), **{str(row["Agent"]): np.array([[row["Value"]]]) for row in rows})
+    more = {} if tag is None else {"tag": tag}
+    if chosen is None:
+        with pytest.raises(RefusedFile, match=re.escape(f"{', '.join(names)}; name one with --tag")):
+            read(path, suite="atari", algorithm="dqn", **more)
+    else:
+        assert [c.returns for c in read(path, suite="atari", algorithm="dqn", **more)] == [(chosen,)]
 
 
 def test_frames_are_converted_to_agent_steps(tmp_path: Path) -> None:

@@ -186,9 +186,9 @@ def test_a_file_that_takes_more_memory_than_its_size_is_refused(
 
 
 def test_more_scores_than_curves_that_fit_are_refused(tmp_path: Path) -> None:
-    scores = {"sac": np.zeros((60_000, 1), np.int8), "td3": np.zeros((40_001, 1), np.int8)}
-    np.savez(tmp_path / "s.npz", tasks=np.array(["Hopper-v4"]), **scores)
-    assert "100,001 scores up to td3, 100,000 are allowed" in refusal(tmp_path / "s.npz", tmp_path / "results")
+    scores = {"mujoco/sac": np.zeros((60_000, 1), np.int8), "mujoco/td3": np.zeros((40_001, 1), np.int8)}
+    np.savez(tmp_path / "s.npz", **scores, **{"mujoco/tasks": np.array(["Hopper-v4"])})
+    assert "100,001 scores up to mujoco/td3, 100,000 are allowed" in refusal(tmp_path / "s.npz", tmp_path / "results")
 
 
 def test_no_link_and_no_pipe_is_read(tmp_path: Path) -> None:
