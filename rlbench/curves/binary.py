@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench import suites
+from rlbench.config.names import count_text
 from rlbench.curves.delimited import kind_of
 from rlbench.curves.points import MAX_CURVES, Label, Points, listing, plain_name, refuse_beyond_memory, select_name
 from rlbench.datasets.crc32c import masked_crc
@@ -87,10 +88,10 @@ def sb3_curves(arrays: Arrays, path: Path, label: Label) -> list[Points]:
 def rliable_curves(arrays: Arrays, path: Path, *, suite: str, algorithm: str, tag: str | None) -> list[Points]:
     """Read final scores ``[seeds, tasks]``, named ``ALGO`` or ``SUITE/ALGO``, with arrays ``tasks`` and ``seeds``.
 
-    A NaN is a seed that a task has not. The steps are not known: they are NaN.
+    A NaN is a seed that a task has not, where ``seeds`` name the rows. The steps are not known: they are NaN.
 
     Raises:
-        RefusedFile: an array is of another shape, no names of the tasks are there, or none of ``algorithm``.
+        RefusedFile: an array is of another shape, lacks a name or a score, or none is of the algorithm.
     """
     curves = list[Points]()
     names = [name for name in arrays if "/" not in name and name not in {"tasks", "seeds"}]
@@ -111,10 +112,12 @@ def rliable_curves(arrays: Arrays, path: Path, *, suite: str, algorithm: str, ta
             raise RefusedFile(f"{path}: {listing([name])} holds no numbers; write scores")
         if (count := len(curves) + max(scores.size, len(scores))) > MAX_CURVES:
             raise RefusedFile(f"{path}: has {count:,} scores up to {listing([name])}, {MAX_CURVES:,} are allowed")
-        seeds = arrays.get(f"{name}/seeds", np.arange(len(scores)))
-        if seeds.shape != scores.shape[:1] or seeds.dtype.kind not in "iu":
-            raise RefusedFile(f"{path}: the seeds of {listing([name])} do not fit; give one number a row")
-        for task_index, seed in np.argwhere(~np.isnan(scores.T.astype(np.float64))):
+        seeds, missing = _seeds(arrays, name, path), np.isnan(scores.astype(np.float64))
+        for task_index, seed in np.argwhere(~missing.T):
+            rows, unknown = (
+                np.count_nonzero(missing[:, task_index]),
+                ("curve",) if own_suite else ("steps", "estimator"),
+            )
             task, _, dataset = str(tasks[task_index]).partition(" on ")
             label = Label(own_suite, last if own_suite else algorithm or last, task, dataset, int(seeds[seed]))
             curves.append(
@@ -123,10 +126,23 @@ def rliable_curves(arrays: Arrays, path: Path, *, suite: str, algorithm: str, ta
                     kind="evaluation",
                     steps=np.array([np.nan]),
                     returns=scores[[seed], [task_index]].astype(np.float64),
-                    unknown=("steps", "estimator") if own_suite == "" else ("curve",),
+                    unknown=(*unknown, f"scores of {count_text(rows, 'row')}") if rows else unknown,
                 )
             )
     return curves
+
+
+def _seeds(arrays: Arrays, name: str, path: Path) -> NDArray[np.generic]:
+    """The seeds of a matrix of scores; without their array every row has a score of every task."""
+    scores, title = arrays[name], listing([name])
+    if (seeds := arrays.get(f"{name}/seeds")) is None:
+        if (places := np.argwhere(np.isnan(scores.astype(np.float64)))).size:
+            lacking = f"{title} has no score in row {places[0][0] + 1}, column {places[0][1] + 1}"
+            raise RefusedFile(f"{path}: {lacking}; write one, or an array '{title}/seeds' if that seed is not due")
+        return np.arange(len(scores))
+    if seeds.shape != scores.shape[:1] or seeds.dtype.kind not in "iu":
+        raise RefusedFile(f"{path}: the seeds of {title} do not fit; give one number a row")
+    return seeds
 
 
 MAX_EVENT_BYTES: Final = 2**26  # bytes

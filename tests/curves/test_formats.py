@@ -154,7 +154,11 @@ def test_columns_of_a_meaning_of_their_own_are_left_out(name: str, tmp_path: Pat
 
 def test_score_matrices_give_one_point_at_the_budget(tmp_path: Path) -> None:
     scores = np.array([[1.0, np.nan], [3.0, 4.0]])
-    np.savez(tmp_path / "scores.npz", ppo=scores, tasks=np.array(["CartPole-v1", "Pendulum-v1"]))
+    matrix = {"ppo": scores, "tasks": np.array(["CartPole-v1", "Pendulum-v1"])}
+    np.savez(tmp_path / "scores.npz", **matrix)
+    with pytest.raises(RefusedFile, match="ppo has no score in row 1, column 2; write one, or an array 'ppo/seeds'"):
+        read(tmp_path / "scores.npz")
+    np.savez(tmp_path / "scores.npz", **matrix, **{"ppo/seeds": np.arange(2)})
     curves = read(tmp_path / "scores.npz")
     assert [(c.task, c.seed, c.returns) for c in curves] == [
         ("CartPole-v1", 0, (1.0,)),
@@ -162,6 +166,7 @@ def test_score_matrices_give_one_point_at_the_budget(tmp_path: Path) -> None:
         ("Pendulum-v1", 1, (4.0,)),
     ]
     assert curves[0].steps == (200_000,)
+    assert ["scores of 1 row" in curve.origin.unknown for curve in curves] == [False, False, True]
 
 
 @pytest.mark.parametrize("form", ["npz", "json"])
