@@ -85,7 +85,7 @@ def sb3_curves(arrays: Arrays, path: Path, label: Label) -> list[Points]:
     ]
 
 
-def rliable_curves(arrays: Arrays, path: Path, *, suite: str, algorithm: str, tag: str | None) -> list[Points]:
+def rliable_curves(arrays: Arrays, path: Path, cell: tuple[str, str], tag: str | None) -> list[Points]:
     """Read final scores ``[seeds, tasks]``, named ``ALGO`` or ``SUITE/ALGO``, with arrays ``tasks`` and ``seeds``.
 
     A NaN is a seed that a task has not, where ``seeds`` name the rows. The steps are not known: they are NaN.
@@ -93,7 +93,7 @@ def rliable_curves(arrays: Arrays, path: Path, *, suite: str, algorithm: str, ta
     Raises:
         RefusedFile: an array is of another shape, lacks a name or a score, or none is of the algorithm.
     """
-    curves = list[Points]()
+    curves, (suite, algorithm) = list[Points](), cell
     names = [name for name in arrays if "/" not in name and name not in {"tasks", "seeds"}]
     known = {plain_name(name) for name in suites.algorithms(suite)} if suite else set()
     if names and suite and (tag is not None or len(names) > 1 or plain_name(names[0]) in known):
@@ -113,11 +113,9 @@ def rliable_curves(arrays: Arrays, path: Path, *, suite: str, algorithm: str, ta
         if (count := len(curves) + max(scores.size, len(scores))) > MAX_CURVES:
             raise RefusedFile(f"{path}: has {count:,} scores up to {listing([name])}, {MAX_CURVES:,} are allowed")
         seeds, missing = _seeds(arrays, name, path), np.isnan(scores.astype(np.float64))
+        rows_without_score = missing.sum(axis=0).tolist()
         for task_index, seed in np.argwhere(~missing.T):
-            rows, unknown = (
-                np.count_nonzero(missing[:, task_index]),
-                ("curve",) if own_suite else ("steps", "estimator"),
-            )
+            rows, unknown = rows_without_score[task_index], ("curve",) if own_suite else ("steps", "estimator")
             task, _, dataset = str(tasks[task_index]).partition(" on ")
             label = Label(own_suite, last if own_suite else algorithm or last, task, dataset, int(seeds[seed]))
             curves.append(

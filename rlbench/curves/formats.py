@@ -118,8 +118,8 @@ def _read(raw: bytes, path: Path, options: ImportOptions) -> tuple[Format, list[
         content = binary.npz_arrays(raw, path)
         if set(content) >= binary.EVALUATIONS:
             return _checked_format("sb3", options), binary.sb3_curves(content, path, label_of(path.parent))
-        names = {"suite": options.suite, "algorithm": options.algorithm, "tag": options.tag}
-        return _checked_format("rliable", options), binary.rliable_curves(content, path, **names)
+        cell = (options.suite, options.algorithm)
+        return _checked_format("rliable", options), binary.rliable_curves(content, path, cell, options.tag)
     if "tfevents" in path.name or options.format == "tensorboard":
         curves = binary.event_curves(raw, path, tag=options.tag, label=label_of(path.parent))
         cleanrl = "__" in path.parent.name and options.format in {None, "cleanrl"}

@@ -138,7 +138,7 @@ def select_name(names: Sequence[str], where: str, *, algorithm: str, tag: str | 
         matches = [name for name in names if spelling(name) == spelling(algorithm if tag is None else tag)]
         if len(matches) == 1:
             return matches[0]
-    raise RefusedFile(f"{where} {listing(names)}; name one with --tag")
+    raise RefusedFile(f"{where} {listing(names)}; name one with --as or --tag")
 
 
 def plain_name(name: str) -> str:

@@ -190,7 +190,7 @@ def test_one_algorithm_of_a_file_is_read_or_none(
         np.savez(path, tasks=np.array(["Pong"]), **{str(row["Agent"]): np.array([[row["Value"]]]) for row in rows})
     more = {} if tag is None else {"tag": tag}
     if chosen is None:
-        with pytest.raises(RefusedFile, match=re.escape(f"{', '.join(names)}; name one with --tag")):
+        with pytest.raises(RefusedFile, match=re.escape(f"{', '.join(names)}; name one with --as or --tag")):
             read(path, suite="atari", algorithm="dqn", **more)
     else:
         assert [c.returns for c in read(path, suite="atari", algorithm="dqn", **more)] == [(chosen,)]
