@@ -33,7 +33,6 @@ from rlbench.suites.plugins import Package
 if TYPE_CHECKING:
     from rlbench.config.run import Spec
 
-
 State = Literal["running", "done", "failed", "interrupted", "damaged"]
 RECENT = 3  # epochs that the speed of a run is read from
 FULL = 0.99  # share of the budget that a complete curve reaches: the last training episode ends before it
@@ -57,6 +56,7 @@ class Runs:
     duplicates: list[Run] = field(default_factory=list)  # better records of a seed that has a worse one
     curves: list[Run] = field(default_factory=list)  # curves that other programs measured
     of_imported: bool = False  # the imported curves stand in the place of runs
+    interval: int = 0  # steps of which only the last imported return counts, where there are several
     later_seeds: int = 0  # finished runs of seeds that the next look will count
     all_seeds: Runs | None = None  # with those beyond the last look, which can only lower its verdict
     ended_look: Runs | None = None  # by a look whose seeds have ended but that looks.json does not count
@@ -161,12 +161,6 @@ def key_of(run: Run) -> CellKey:
     return CellKey(run.suite, run.algorithm, *row_of(run.suite, run.task, run.dataset))
 
 
-def budget_of(run: Run) -> int:
-    """The documented steps of a run's cell; its own where none are documented."""
-    default = documented_spec(run)
-    return default.budget.steps if default else run.budget
-
-
 def differences(run: Run) -> list[str]:
     """The settings of a run that differ from its cell's documented ones, as ``--set`` takes them."""
     from rlbench.config.overrides import flatten, written
@@ -184,7 +178,7 @@ def differences(run: Run) -> list[str]:
 
 def _sort(run: Run, runs: Runs) -> None:
     default = documented_spec(run)
-    runs.budget = budget_of(run)
+    runs.budget = default.budget.steps if default else run.budget
     if default is None:
         (runs.other_protocol if run.status == "done" and _package(run) else runs.variants).append(run)
         return
@@ -272,9 +266,10 @@ def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
         return
     formats = sorted({str(origin["format"]) for origin in origins})
     files = {origin["sha256"] for origin in origins}
-    unknown = imported.origin_texts(origins, "unknown")
     yield f"imported ({', '.join(formats)}, {count_text(len(files), 'file')})"
-    if unknown:
+    if runs.interval:
+        yield f"only the last return of each {runs.interval:,} steps counts"
+    if unknown := imported.origin_texts(origins, "unknown"):
         yield f"not stated: {', '.join(unknown)}"
     if runs.other_protocol:
         kinds = sorted({str(run.origin["kind"]) for run in runs.other_protocol})
@@ -284,14 +279,18 @@ def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
 def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
     """Imported curves of one cell, sorted as runs are."""
     reference = primary_references(key.suite).get(key)
-    cells = Runs(of_imported=True, budget=budget_of(curves[0]))
-    limit, kind = reference.limit if reference else None, "evaluation"  # of the returns that the reference gives
-    if reference and (reference.kind == "training" or "training return" in protocol_of(key, reference).text):
-        kind = "training"
+    default = documented_spec(curves[0])
+    cells = Runs(of_imported=True, budget=default.budget.steps if default else curves[0].budget)
+    limit, protocol = (reference.limit, protocol_of(key, reference).text) if reference else (None, "")
+    is_training = (reference and reference.kind == "training") or "training return" in protocol
+    kind, epoch = "training" if is_training else "evaluation", default.budget.epoch if default else 1
     first = {run.digest: run for run in reversed(curves)}
     late = LATE * min(cells.budget, limit or cells.budget)
     for curve in curves:
-        run = replace(curve, evaluations=tuple(within(curve.evaluations, cells.budget)))  # later ones never count
+        evaluations = within(curve.evaluations, cells.budget)  # later ones never count
+        last = {-(-evaluation.env_steps // epoch): evaluation for evaluation in evaluations}  # of each epoch
+        cells.interval = epoch if len(last) < len(evaluations) else cells.interval
+        run = replace(curve, evaluations=tuple(last.values()))
         points = within(run.evaluations, limit)
         if run.digest and first[run.digest] is not curve:
             cells.copies.append(run)

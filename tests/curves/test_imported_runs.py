@@ -56,6 +56,25 @@ def test_curves_that_state_their_whole_protocol_lack_nothing(tmp_path: Path) -> 
     assert "not stated" not in note
 
 
+def test_more_evaluations_than_documented_raise_no_maximum(tmp_path: Path) -> None:
+    """Of a curve evaluated each 1,000 steps, those of each 5,000 count, and the last one."""
+    cells = {}
+    for every in (5_000, 1_000):
+        folder = tmp_path / str(every)
+        folder.mkdir()
+        points = [(at, at / 1_000 if at % 5_000 == 0 else 9_000) for at in range(0, 1_000_000, every)]
+        points.append((999_900, 999.9))
+        rows = [f"{TASK},{seed},{at},{score + seed}" for seed in (0, 1) for at, score in points]
+        (folder / "runs.csv").write_text("\n".join(["task,seed,step,return", *rows]))
+        line = ["import", str(folder / "runs.csv"), "--as", "mujoco/sac", "--results", str(folder / "results")]
+        assert main(line) == 0
+        cells[every] = cell_of(folder)
+    measured = {every: cell.measured and cell.measured.scores for every, cell in cells.items()}
+    assert measured[1_000] == measured[5_000] == (999.9, 1_000.9)
+    note = "only the last return of each 5,000 steps counts"
+    assert {every: note in cell.note for every, cell in cells.items()} == {5_000: False, 1_000: True}
+
+
 def test_bad_curves_fail_the_check(tmp_path: Path) -> None:
     curves(tmp_path, [100.0 + seed for seed in range(10)])
     assert cell_of(tmp_path).verdict.word == "BELOW"
