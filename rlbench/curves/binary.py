@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from rlbench import suites
 from rlbench.config.names import count_text
 from rlbench.curves.delimited import kind_of
-from rlbench.curves.points import MAX_CURVES, Label, Points, listing, plain_name, refuse_beyond_memory, select_name
+from rlbench.curves.json_files import plain_name, select_name
+from rlbench.curves.points import MAX_CURVES, Label, Points, listing, refuse_beyond_memory
 from rlbench.datasets.crc32c import masked_crc
 from rlbench.errors import RefusedFile
 
@@ -95,8 +96,8 @@ def rliable_curves(arrays: Arrays, path: Path, cell: tuple[str, str], tag: str |
     """
     curves, (suite, algorithm) = list[Points](), cell
     names = [name for name in arrays if "/" not in name and name not in {"tasks", "seeds"}]
-    known = {plain_name(name) for name in suites.algorithms(suite)} if suite else set()
-    if names and suite and (tag is not None or len(names) > 1 or plain_name(names[0]) in known):
+    algorithms = {plain_name(name) for name in suites.algorithms(suite)} if suite else set()
+    if names and suite and (tag is not None or len(names) > 1 or plain_name(names[0]) in algorithms):
         names = [select_name(names, f"{path}: holds the scores of", algorithm=algorithm, tag=tag)]
     for name, scores in arrays.items():
         own_suite, _, last = name.rpartition("/")

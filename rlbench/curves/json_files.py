@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -19,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter, Valida
 
 from rlbench.config.names import printable
 from rlbench.config.overrides import one_line
-from rlbench.curves.points import UNSTATED, Label, Points, select_name
+from rlbench.curves.points import UNSTATED, Label, Points, listing
 from rlbench.errors import RefusedFile
 from rlbench.records.imported import MAX_STEP
 from rlbench.records.types import MAX_RETURN
@@ -70,6 +72,24 @@ def dopamine_curves(text: str, path: Path, *, algorithm: str, tag: str | None) -
         )
         for seed, run in enumerate(runs)
     ]
+
+
+def select_name(names: Sequence[str], where: str, *, algorithm: str, tag: str | None) -> str:
+    """The name that is ``tag``, or the algorithm but for capitals, or else but for signs and a remark in brackets.
+
+    Raises:
+        RefusedFile: none is, or several are.
+    """
+    for spelling in (str,) if tag is not None else (str.lower, plain_name):
+        matches = [name for name in names if spelling(name) == spelling(algorithm if tag is None else tag)]
+        if len(matches) == 1:
+            return matches[0]
+    raise RefusedFile(f"{where} {listing(names)}; name one with --as or --tag")
+
+
+def plain_name(name: str) -> str:
+    """A name in small letters and digits: ``td3bc`` of ``TD3+BC (JAX)``."""
+    return re.sub(r"[^a-z0-9]", "", name.lower().partition("(")[0])
 
 
 PROTOCOL_PARTS: Final = ("environment version", "episodes per evaluation")

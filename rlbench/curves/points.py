@@ -126,21 +126,3 @@ def listing(names: Iterable[object]) -> str:
     """Some names of a file in one line of a message."""
     every = [printable(str(name), 40) for name in names]
     return ", ".join(every[:8]) + (", …" if len(every) > 8 else "")
-
-
-def select_name(names: Sequence[str], where: str, *, algorithm: str, tag: str | None) -> str:
-    """The name that is ``tag``, or the algorithm but for capitals, or else but for signs and a remark in brackets.
-
-    Raises:
-        RefusedFile: none is, or several are.
-    """
-    for spelling in (str,) if tag is not None else (str.lower, plain_name):
-        matches = [name for name in names if spelling(name) == spelling(algorithm if tag is None else tag)]
-        if len(matches) == 1:
-            return matches[0]
-    raise RefusedFile(f"{where} {listing(names)}; name one with --as or --tag")
-
-
-def plain_name(name: str) -> str:
-    """A name in small letters and digits: ``td3bc`` of ``TD3+BC (JAX)``."""
-    return re.sub(r"[^a-z0-9]", "", name.lower().partition("(")[0])

@@ -171,7 +171,7 @@ def test_score_matrices_give_one_point_at_the_budget(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["npz", "json"])
 @pytest.mark.parametrize(
-    ("names", "tag", "chosen"),
+    ("names", "tag", "index"),
     [
         (("DQN (RMSProp)", "DQN (Adam)", "dqn"), None, 2),
         (("C51", "DQN (Adam)"), None, 1),
@@ -181,7 +181,7 @@ def test_score_matrices_give_one_point_at_the_budget(tmp_path: Path) -> None:
     ],
 )
 def test_one_algorithm_of_a_file_is_read_or_none(
-    form: str, names: Sequence[str], tag: str | None, chosen: int | None, tmp_path: Path
+    form: str, names: Sequence[str], tag: str | None, index: int | None, tmp_path: Path
 ) -> None:
     path = tmp_path / f"Pong.{form}"
     rows = [{"Agent": name, "Iteration": 0, "Value": float(value)} for value, name in enumerate(names)]
@@ -189,11 +189,11 @@ def test_one_algorithm_of_a_file_is_read_or_none(
     if form == "npz":
         np.savez(path, tasks=np.array(["Pong"]), **{str(row["Agent"]): np.array([[row["Value"]]]) for row in rows})
     more = {} if tag is None else {"tag": tag}
-    if chosen is None:
+    if index is None:
         with pytest.raises(RefusedFile, match=re.escape(f"{', '.join(names)}; name one with --as or --tag")):
             read(path, suite="atari", algorithm="dqn", **more)
     else:
-        assert [c.returns for c in read(path, suite="atari", algorithm="dqn", **more)] == [(chosen,)]
+        assert [c.returns for c in read(path, suite="atari", algorithm="dqn", **more)] == [(index,)]
 
 
 def test_frames_are_converted_to_agent_steps(tmp_path: Path) -> None:

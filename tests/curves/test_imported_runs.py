@@ -69,8 +69,8 @@ def test_more_evaluations_than_documented_raise_no_maximum(tmp_path: Path) -> No
         line = ["import", str(folder / "runs.csv"), "--as", "mujoco/sac", "--results", str(folder / "results")]
         assert main(line) == 0
         cells[every] = cell_of(folder)
-    measured = {every: cell.measured and cell.measured.scores for every, cell in cells.items()}
-    assert measured[1_000] == measured[5_000] == (999.9, 1_000.9)
+    scores = {every: cell.measured and cell.measured.scores for every, cell in cells.items()}
+    assert scores[1_000] == scores[5_000] == (999.9, 1_000.9)
     note = "only the last return of each 5,000 steps counts"
     assert {every: note in cell.note for every, cell in cells.items()} == {5_000: False, 1_000: True}
 
