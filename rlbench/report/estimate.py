@@ -92,6 +92,17 @@ def _raw_scores(curves: Sequence[Sequence[Evaluation]], estimator: Estimator) ->
             return [final(curve) for curve in curves]
 
 
+def one_an_epoch(evaluations: Iterable[Evaluation], epoch: int) -> tuple[Evaluation, ...]:
+    """The evaluation nearest to each multiple of ``epoch`` steps; evaluations a whole epoch apart all stay."""
+    nearest: dict[int, Evaluation] = {}
+    for evaluation in evaluations:
+        number = (2 * evaluation.env_steps + epoch) // (2 * epoch)  # rounded half up
+        other = nearest.setdefault(number, evaluation)
+        if abs(evaluation.env_steps - number * epoch) <= abs(other.env_steps - number * epoch):
+            nearest[number] = evaluation
+    return tuple(nearest.values())
+
+
 def within(evaluations: Sequence[Evaluation], limit: int | None) -> Sequence[Evaluation]:
     """The evaluations that a reference with a budget of ``limit`` steps could have seen."""
     return evaluations if limit is None else [e for e in evaluations if e.env_steps <= TOLERANCE * limit]

@@ -23,7 +23,7 @@ from rlbench.records.imported import ImportedCurve
 from rlbench.records.locks import is_locked
 from rlbench.records.looks import Looks, read_looks
 from rlbench.records.store import Record, read_record
-from rlbench.report.estimate import best, within
+from rlbench.report.estimate import best, one_an_epoch, within
 from rlbench.report.reference_scores import primary_references
 from rlbench.report.reference_table import CellKey, protocol_of, reference_spec, row_of
 from rlbench.report.runs import Evaluation, Run, failed_in_full, mark_failed, maximum, read_run, separate
@@ -56,7 +56,7 @@ class Runs:
     duplicates: list[Run] = field(default_factory=list)  # better records of a seed that has a worse one
     curves: list[Run] = field(default_factory=list)  # curves that other programs measured
     of_imported: bool = False  # the imported curves stand in the place of runs
-    interval: int = 0  # steps of which only the last imported return counts, where there are several
+    interval: int = 0  # steps to which only the nearest imported return counts, where there are more
     later_seeds: int = 0  # finished runs of seeds that the next look will count
     all_seeds: Runs | None = None  # with those beyond the last look, which can only lower its verdict
     ended_look: Runs | None = None  # by a look whose seeds have ended but that looks.json does not count
@@ -268,7 +268,7 @@ def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
     files = {origin["sha256"] for origin in origins}
     yield f"imported ({', '.join(formats)}, {count_text(len(files), 'file')})"
     if runs.interval:
-        yield f"only the last return of each {runs.interval:,} steps counts"
+        yield f"only the returns nearest to each {runs.interval:,} steps count"
     if unknown := imported.origin_texts(origins, "unknown"):
         yield f"not stated: {', '.join(unknown)}"
     if runs.other_protocol:
@@ -288,9 +288,9 @@ def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
     late = LATE * min(cells.budget, limit or cells.budget)
     for curve in curves:
         evaluations = within(curve.evaluations, cells.budget)  # later ones never count
-        last = {-(-evaluation.env_steps // epoch): evaluation for evaluation in evaluations}  # of each epoch
-        cells.interval = epoch if len(last) < len(evaluations) else cells.interval
-        run = replace(curve, evaluations=tuple(last.values()))
+        spaced = one_an_epoch(evaluations, epoch)
+        cells.interval = epoch if len(spaced) < len(evaluations) else cells.interval
+        run = replace(curve, evaluations=spaced)
         points = within(run.evaluations, limit)
         if run.digest and first[run.digest] is not curve:
             cells.copies.append(run)

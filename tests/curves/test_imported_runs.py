@@ -57,7 +57,7 @@ def test_curves_that_state_their_whole_protocol_lack_nothing(tmp_path: Path) -> 
 
 
 def test_more_evaluations_than_documented_raise_no_maximum(tmp_path: Path) -> None:
-    """Of a curve evaluated each 1,000 steps, those of each 5,000 count, and the last one."""
+    """Of a curve evaluated each 1,000 steps, those nearest to each 5,000 count."""
     cells = {}
     for every in (5_000, 1_000):
         folder = tmp_path / str(every)
@@ -71,7 +71,7 @@ def test_more_evaluations_than_documented_raise_no_maximum(tmp_path: Path) -> No
         cells[every] = cell_of(folder)
     scores = {every: cell.measured and cell.measured.scores for every, cell in cells.items()}
     assert scores[1_000] == scores[5_000] == (999.9, 1_000.9)
-    note = "only the last return of each 5,000 steps counts"
+    note = "only the returns nearest to each 5,000 steps count"
     assert {every: note in cell.note for every, cell in cells.items()} == {5_000: False, 1_000: True}
 
 

@@ -14,6 +14,7 @@ from rlbench.report.estimate import (
     interquartile_mean,
     last_tenth,
     mean,
+    one_an_epoch,
     peak,
     seed_scores,
     steps_to,
@@ -137,3 +138,16 @@ def test_human_normalized_score_is_one_for_a_human_and_zero_for_a_random_policy(
 def test_the_interquartile_mean_is_scipys_trimmed_mean(count: int) -> None:
     scores = [float((7 * i) % 11) for i in range(count)]
     assert interquartile_mean(scores) == pytest.approx(stats.trim_mean(scores, 0.25))
+
+
+@pytest.mark.parametrize(
+    ("steps", "nearest"),
+    [
+        ([0, 4_999, 10_001, 14_999], [0, 4_999, 10_001, 14_999]),
+        ([2_500, 7_500, 12_500], [2_500, 7_500, 12_500]),
+        ([0, 2_000, 4_000, 6_000, 8_000, 9_900], [0, 6_000, 9_900]),
+    ],
+    ids=["off by one", "half-way", "dense"],
+)
+def test_one_evaluation_an_epoch_is_the_nearest_to_its_end(steps: list[int], nearest: list[int]) -> None:
+    assert [e.env_steps for e in one_an_epoch([Evaluation(at, 0.0, 0.0) for at in steps], 5_000)] == nearest
