@@ -70,9 +70,11 @@ def check(
     5: a run failed; 4, under --strict: undecided, not run in full, or of fewer seeds than the baseline's. Rows that are
     bad or undecided are listed, the others counted.
     """
-    del reference  # its callback has selected it
-    refuse_same_file(junit, "--junit", (baseline, *(references or ())))
-    refuse_same_file(summary, "--summary", (baseline, junit, *(references or ())))
+    del references, reference  # their callbacks have selected them
+    from rlbench.report.reference_files import selected_files
+
+    refuse_same_file(junit, "--junit", (baseline, *selected_files()))
+    refuse_same_file(summary, "--summary", (baseline, junit, *selected_files()))
     from rlbench.report import check as checks
     from rlbench.report.baseline import MARGIN, read_baseline
     from rlbench.report.sources import sources

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, suppress
 from dataclasses import asdict, dataclass
+from errno import ENOTDIR
 from io import StringIO
 from pathlib import Path
 from types import ModuleType
@@ -243,6 +244,8 @@ def _data() -> Iterator[Finding]:
     for kind, (words, variable) in remedies.items():
         folder = catalogue.folder(kind)
         try:
+            if os.path.lexists(folder) and not folder.is_dir():
+                raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), str(folder))
             count = len(catalogue.list_local(kind))
         except OSError as error:
             problem = f"{error.filename}: {error.strerror}; `export {variable}=/another/folder`"

@@ -52,7 +52,8 @@ def tensorboard(
             print_error(str(error))
             damaged = True
             continue
-        if (path := curves_in(output, record.spec)) in rows:
+        path = curves_in(output, record.spec)
+        if path in rows and rows[path]["epochs"]:
             repeats += 1
             continue
         new = update_file(path, events(record.epochs), append=True)

@@ -44,8 +44,8 @@ def plan(
         Literal["informative"] | None,
         option(
             "--at",
-            "Price each cell to the first test step at which its reference's curve differs from its start, "
-            "the cheapest verdict first; default: to the whole budget.",
+            "Price each cell to the first test step at which its reference's curve differs from its start, or to the "
+            "one at which three seeds are tested; the cheapest verdict first. Default: to the whole budget.",
         ),
     ] = None,
     results: Records = None,
@@ -175,7 +175,7 @@ def _row(row: RemainingRuns, rlbench_cells: Mapping[CellKey, Cell]) -> dict[str,
 
 
 def _informative(row: RemainingRuns) -> str:
-    """The first informative test step, and the time until three seeds have reached it."""
+    """The test step to which runs are planned, and the time until three seeds have reached it."""
     if row.until is None:
         return ""
     return steps_text(row.until) + ("" if row.until_hours is None else f": {duration(row.until_hours * 3600)}")

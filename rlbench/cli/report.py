@@ -27,8 +27,10 @@ def report(
     network and no other file. A FILE.md is for reading beside the records: verdicts counted, what the rest would
     cost, and the tables, with the figures in `plots`.
     """
-    del reference  # its callback has selected it
-    refuse_same_file(output, "--output", references or ())
+    del references, reference  # their callbacks have selected them
+    from rlbench.report.reference_files import selected_files
+
+    refuse_same_file(output, "--output", selected_files())
     names = suites_named(suite or (), results)
     if output.suffix not in {".html", ".htm", ".md"}:
         raise UsageError(f"--output {output}: a report is written as .html or .md")
@@ -73,8 +75,10 @@ def plot(
     Published curves are dotted, in the colour of their algorithm; bands are ± one std over seeds. Runs with other
     settings are lines of their own. A task that was never run is drawn if --task names it.
     """
-    del reference  # its callback has selected it
-    refuse_same_file(output, "--output", references or ())
+    del references, reference  # their callbacks have selected them
+    from rlbench.report.reference_files import selected_files
+
+    refuse_same_file(output, "--output", selected_files())
     suites_named([suite], results)
     if output.suffix not in {".png", ".svg", ".pdf"}:
         raise UsageError(f"--output {output}: figures are written as .png, .svg or .pdf")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from rlbench import disk
 from rlbench.cli import completion
 from rlbench.cli.options import (
     RESULTS,
@@ -163,6 +164,7 @@ def run(
     from rlbench.cli.trackers import PATIENCE, STOP_PATIENCE, tracking
 
     end_with_parent(pipe)
+    disk.current_folder()  # before torch, whose libraries end the process in a removed one
     task_globs, changes, data = (*(tasks or ()), *(task or ())), sets or [], Data(dataset, sha256)
     design = sequential.design_of(most_seeds, until_decided=until_decided)
     numbers = sequential.seeds_of_design(design, seeds, steps=steps, until=until, shard=shard, smoke=smoke, force=force)

@@ -79,18 +79,20 @@ def _watch(results: Path | None, suite: str | None, states: Sequence[str] | None
     with suppress(KeyboardInterrupt):
         while True:
             text = _text(_statuses(results, suite, states), states)
-            text = _cut(text, shutil.get_terminal_size().lines) if redraws else text
+            text = _cut(text, *shutil.get_terminal_size()) if redraws else text
             lines = text.replace("\n", f"{ERASE_LINE}\n")  # written over what was there, so that nothing flashes
             print_text(f"{HOME}{lines}{ERASE_BELOW}" if redraws else text)
             time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
-def _cut(text: str, height: int) -> str:
+def _cut(text: str, width: int, height: int) -> str:
     """The text in fewer lines than a terminal has; the number of the runs that do not fit stands in their place."""
-    lines = text.split("\n")
+    lines = [line[:width] for line in text.split("\n")]
     if len(lines) < height:
-        return text
-    room = max(1, height - 4)
+        return "\n".join(lines)
+    if height < 6:
+        return lines[-1]
+    room = height - 4
     while lines[room].startswith(" "):  # the rest of a folded row
         room -= 1
     hidden = sum(not line.startswith(" ") for line in lines[room:-2])

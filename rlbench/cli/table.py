@@ -52,8 +52,10 @@ def table(
     REPRODUCED and CONSISTENT are good news, BELOW is bad, INCONCLUSIVE asks for more seeds. The line below the table
     says what the two columns of scores are.
     """
-    del reference  # its callback has selected it
-    refuse_same_file(output, "--output", references or ())
+    del references, reference  # their callbacks have selected them
+    from rlbench.report.reference_files import selected_files
+
+    refuse_same_file(output, "--output", selected_files())
     from rlbench.report.pooled import pooled_rows
     from rlbench.report.reference_scores import matching
     from rlbench.report.sources import sources

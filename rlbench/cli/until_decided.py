@@ -76,8 +76,9 @@ def seeds_of_design(design: tuple[Look, ...], seeds: str | None, **options: obje
     for name, value in {"seeds": seeds, **options}.items():
         if value is not None and value is not False:
             variable = f"RLBENCH_{name.upper()}"
-            source = f"{variable}={value}" if os.environ.get(variable) == value else f"--{name} {value}"
-            raise UsageError(f"{source}: --until-decided fixes it; leave one of the two out")
+            if os.environ.get(variable) == value:
+                raise UsageError(f"{variable}={value}: --until-decided chooses the {name}; unset it, or leave that out")
+            raise UsageError(f"--{name} {value}: --until-decided fixes it; leave one of the two out")
     return f"0-{design[-1].seeds - 1}"
 
 

@@ -99,9 +99,11 @@ def rliable_curves(arrays: Arrays, path: Path, cell: tuple[str, str], tag: str |
     algorithms = {plain_name(name) for name in suites.algorithms(suite)} if suite else set()
     if names and suite and (tag is not None or len(names) > 1 or plain_name(names[0]) in algorithms):
         names = [select_name(names, f"{path}: holds the scores of", algorithm=algorithm, tag=tag)]
+    named = dict.fromkeys(last for name in arrays if (last := name.rpartition("/")[2]) not in {"tasks", "seeds"})
+    only = None if tag is None else select_name(list(named), f"{path}: holds the scores of", algorithm="", tag=tag)
     for name, scores in arrays.items():
         own_suite, _, last = name.rpartition("/")
-        if last in {"tasks", "seeds"} or not (own_suite or name in names):
+        if last in {"tasks", "seeds"} or not (own_suite or name in names) or only not in {None, last}:
             continue
         tasks = arrays.get(f"{own_suite}/tasks" if own_suite else "tasks")
         if tasks is None or tasks.dtype.kind != "U" or scores.ndim != 2 or scores.shape[1:] != tasks.shape:
@@ -137,7 +139,9 @@ def _seeds(arrays: Arrays, name: str, path: Path) -> NDArray[np.generic]:
     if (seeds := arrays.get(f"{name}/seeds")) is None:
         if (places := np.argwhere(np.isnan(scores.astype(np.float64)))).size:
             lacking = f"{title} has no score in row {places[0][0] + 1}, column {places[0][1] + 1}"
-            raise RefusedFile(f"{path}: {lacking}; write one, or an array '{title}/seeds' if that seed is not due")
+            raise RefusedFile(
+                f"{path}: {lacking}; write one, or an array '{title}/seeds' if that seed has no run of the task"
+            )
         return np.arange(len(scores))
     if seeds.shape != scores.shape[:1] or seeds.dtype.kind not in "iu":
         raise RefusedFile(f"{path}: the seeds of {title} do not fit; give one number a row")

@@ -169,12 +169,12 @@ def runs_not_drawn(
     suite: str, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
 ) -> dict[CellKey, Runs]:
     """The runs of each cell that no curve of ``panels`` shows."""
-    cells = _find_cells(suite, evidence, tasks, algorithms)
+    cells, own = _find_cells(suite, evidence, tasks, algorithms), gather(evidence.own)
     return {
         key: replace(
             runs,
             short=runs.short if runs.complete else [],
-            variants=runs.variants if _runs_to_draw(runs) and not tasks else [],
+            variants=[] if key in own and (tasks or not _runs_to_draw(runs)) else runs.variants,
         )
         for key, runs in cells.items()
     }

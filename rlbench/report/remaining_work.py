@@ -72,8 +72,8 @@ def remaining_runs(
 
     A plug-in's suite also has cells without a reference: each algorithm on the tasks that the suite runs by default.
 
-    With ``informative`` a run ends at the first informative test step of its cell, or at a later one at which its runs
-    are tested, and cells without one are left out.
+    With ``informative`` a run ends at the first informative test step of its cell, or at a later one at which three
+    seeds are tested, and cells without one are left out.
 
     Hours are those of runs on this machine's kind of hardware where there are any, or on a ``cpu`` without a GPU.
 
@@ -94,8 +94,9 @@ def remaining_runs(
         until = curve.first_informative() if curve is not None else None
         if until is not None or not informative:
             runs = Runs() if whole else own.get(key, Runs())
-            if informative and until is not None and (at := at_equal_steps(key, runs)) is not None:
-                until = max(until, at.reference.step)  # more seeds count at the step of the others
+            at = at_equal_steps(key, runs) if informative else None
+            if until is not None and at is not None and len(at.scores) >= MIN_SEEDS:
+                until = max(until, at.reference.step)  # more seeds count at the step of these
             rows.append(_remaining(key, runs, runs_by_cell, seeds, here, until, gpu=gpu, informative=informative))
     return tuple(row for row in rows if row.seeds)
 

@@ -10,7 +10,7 @@ import pytest
 from rlbench.cli.app import main
 from rlbench.records import files
 from tests.commands import json_of, run_command, stderr_of, stdout_of
-from tests.conftest import Capture, RecordRun
+from tests.conftest import Capture, Patch, RecordRun
 from tests.slow import slow_but
 
 
@@ -203,21 +203,32 @@ def test_ci_systems_get_junit_and_markdown(record_run: RecordRun, saved: Path) -
         "check toy --baseline base.json --summary ./base.json",
         "check toy --junit new.xml --summary new.xml",
         "table toy --references ours.toml --output ours.toml",
+        "table toy --output env.toml",
     ],
 )
-def test_no_output_replaces_another_file_of_the_command(line: str, record_run: RecordRun, saved: Path) -> None:
+def test_no_output_replaces_another_file_of_the_command(
+    line: str, record_run: RecordRun, saved: Path, monkeypatch: Patch
+) -> None:
     toy(record_run, 0.9, 0)
-    Path("ours.toml").write_text("", encoding="utf-8")
+    for name in ("ours.toml", "env.toml"):
+        Path(name).write_text("", encoding="utf-8")
+    monkeypatch.setenv("RLBENCH_REFERENCES", "env.toml")
     before = saved.read_bytes()
     assert "the command reads or writes this file already" in stderr_of(line)
     assert saved.read_bytes() == before and not Path("new.xml").exists()
 
 
 @pytest.mark.parametrize(
-    ("line", "words"), [("check toy --alpha 2", "--alpha"), ("baseline save no/x.json", "no/x.json")]
+    ("line", "words"),
+    [
+        ("check toy --alpha 2", "--alpha"),
+        ("baseline save no/x.json", "no/x.json"),
+        ("check toy --junit loop --summary new", "loop: is a link"),
+    ],
 )
 def test_invalid_gate_or_baseline_exits_2(line: str, words: str, record_run: RecordRun) -> None:
     toy(record_run, 0.9, 0)
+    Path("loop").symlink_to("loop")
     assert words in stderr_of(line)
 
 

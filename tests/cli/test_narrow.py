@@ -15,6 +15,7 @@ from typing import get_args
 import pytest
 
 from rlbench.cli.app import main
+from rlbench.cli.status import _cut
 from rlbench.report.tables import STYLES
 from rlbench.report.verdict import Word
 from tests.commands import screen_of
@@ -107,6 +108,11 @@ def test_watched_runs_fit_the_height_of_a_terminal(
     assert len(lines) <= height and lines[0].startswith("STATE") and lines[-2] == "1 failed, 6 done, 1 interrupted"
     assert sum(line.startswith(("done", "failed", "interrupted")) for line in lines) == rows
     assert lines[-3] == (rest and f"{rest} not shown: enlarge the terminal")
+
+
+def test_watched_runs_leave_a_low_terminal_their_count(monkeypatch: Patch) -> None:
+    for height in (1, 3, 5):
+        assert _cut("STATE\nrow\nrow\nrow\n\n3 done", 300, height) == "3 done"
 
 
 @pytest.mark.parametrize("line", TABLES)

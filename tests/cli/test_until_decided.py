@@ -166,7 +166,10 @@ def test_below_at_a_look_is_corrected_over_all_looks(record_run: Record, tmp_pat
         (("mujoco", "ppo", "Hopper-v4", "--most-seeds", "10"), "--most-seeds 10: write 5, 8, 12, 20 or 32"),
         (("mujoco", "ppo", "Hopper-v4", "--smoke"), "--smoke True: --until-decided fixes it"),
         (("mujoco", "ppo", "Hopper-v4", "--set", "algo.lr=1"), "mujoco/ppo/Hopper-v4 has other settings than its"),
-        (("RLBENCH_SEEDS=0-4", "mujoco", "ppo", "Hopper-v4"), "RLBENCH_SEEDS=0-4: --until-decided fixes it"),
+        (
+            ("RLBENCH_SEEDS=0-4", "mujoco", "ppo", "Hopper-v4"),
+            "RLBENCH_SEEDS=0-4: --until-decided chooses the seeds; unset it",
+        ),
         (("RLBENCH_STEPS=100", "mujoco", "ppo", "Hopper-v4"), "than its reference; leave out RLBENCH_STEPS, --set"),
         (("RLBENCH_ALGO__LR=1", "mujoco", "ppo", "Hopper-v4"), "than its reference; leave out RLBENCH_ALGO__LR, --set"),
         (("atari", "dqn", "Pong*", "--dry-run"), "has a single run as its reference; name its --seeds"),

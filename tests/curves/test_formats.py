@@ -196,6 +196,14 @@ def test_one_algorithm_of_a_file_is_read_or_none(
         assert [c.returns for c in read(path, suite="atari", algorithm="dqn", **more)] == [(index,)]
 
 
+def test_a_tag_selects_a_matrix_of_a_suite(tmp_path: Path) -> None:
+    scores = {"mujoco/sac": np.array([[1.0]]), "mujoco/td3": np.array([[2.0]])}
+    np.savez(tmp_path / "s.npz", **{"mujoco/tasks": np.array(["Hopper-v4"])}, **scores)
+    assert [c.returns for c in read(tmp_path / "s.npz", suite="", algorithm="", tag="td3")] == [(2.0,)]
+    with pytest.raises(RefusedFile, match="sac, td3; name one with"):
+        read(tmp_path / "s.npz", suite="", algorithm="", tag="ppo")
+
+
 def test_frames_are_converted_to_agent_steps(tmp_path: Path) -> None:
     (tmp_path / "f.csv").write_text("step,return\n40000,1\n40000000,2\n")
     curve = read(tmp_path / "f.csv", suite="atari", algorithm="dqn", task="Pong", unit="frames")[0]

@@ -178,6 +178,9 @@ LACKS = {
         f"{kind} name": Lack("offline", partial(long_name, name), f"{kind} data", f"too long; `export {name}=")
         for kind, name in zip(("own", "d4rl", "minari"), FOLDERS, strict=True)
     },
+    "own file": Lack(
+        "offline", lambda patch: patch.setenv("RLBENCH_DATASETS", __file__), "own data", "a directory; `export RLB"
+    ),
     "rom name": Lack("atari", partial(long_name, "ALE_ROMS_DIR"), "ale roms", "`unset ALE_ROMS_DIR`"),
     "memory": Lack("mujoco", with_memory(10_000_000), "memory", "close other programs, or begin with `rlbench run toy"),
     "some memory": Lack("mujoco", with_memory(1_400_000_000), "memory", "--set algo.replay.capacity="),

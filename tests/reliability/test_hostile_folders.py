@@ -88,7 +88,7 @@ def test_no_child_process_imports_from_the_current_folder(name: str, tmp_path: P
     assert not (tmp_path / "canary").exists()
 
 
-@pytest.mark.parametrize("line", ["status", "status --watch", "list suites"])
+@pytest.mark.parametrize("line", ["status", "status --watch", "list suites", "run toy dqn --task Catch --smoke"])
 def test_command_in_a_removed_folder_says_so(line: str, tmp_path: Path, monkeypatch: Patch) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")

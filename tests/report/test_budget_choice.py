@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, rmtree
 
 import pytest
 from hypothesis import given
@@ -121,11 +121,21 @@ def test_chosen_seeds_cost_the_steps_that_they_lack() -> None:
     ]
 
 
-def test_more_seeds_of_an_open_cell_train_to_the_step_at_which_it_is_tested() -> None:
+def test_more_seeds_of_an_open_cell_train_to_the_step_at_which_it_is_tested(tmp_path: Path) -> None:
     """SAC on HalfCheetah is informative at 50,000 steps; three committed seeds are tested at 200,000."""
     rows_of = partial(remaining_runs, "mujoco", Sources(RESULTS), algorithms=["sac"], informative=True)
     untils = [{row.key.task: row.until for row in rows_of(whole=whole)} for whole in (False, True)]
     assert [until["HalfCheetah-v4"] for until in untils] == [200_000, 50_000]
+    copytree(RESULTS / "mujoco/sac/HalfCheetah-v4", tmp_path / "mujoco/sac/HalfCheetah-v4")
+    for place in tmp_path.rglob("seed=*"):
+        if place.name != "seed=0":
+            rmtree(place)
+    (row,) = (
+        row
+        for row in remaining_runs("mujoco", Sources(tmp_path), informative=True)
+        if row.key[1:3] == ("sac", "HalfCheetah-v4")
+    )
+    assert row.until == 50_000
 
 
 def test_lines_of_a_plan_are_none_where_nothing_is_missing() -> None:

@@ -44,6 +44,14 @@ def test_the_own_one_of_two_runs_of_one_identity_and_seed_is_exported(record_run
         assert (code, error) == (0, "1 run with the identity and seed of another: left out\n")
 
 
+def test_an_own_run_without_epochs_replaces_no_exported_curve(record_run: RecordRun) -> None:
+    own(record_run, status="interrupted")
+    record_run([1.0], **CATCH)
+    for _ in range(2):
+        (row,) = json_of("export tensorboard --output board --json")["runs"]
+        assert row["folder"].startswith("results") and row["epochs"] == 1
+
+
 TABLE = ("table", "toy", "--algo", "dqn", "--task", "Catch")
 
 
