@@ -110,9 +110,8 @@ def check_output_path(path: Path, option: str) -> None:
 
 def refuse_same_file(path: Path | None, option: str, others: Iterable[Path | None]) -> None:
     """Refuse an output that is another file of the command, which it reads or writes as well."""
-    for other in filter(None, others):
-        is_same = path is not None and os.path.realpath(path) == os.path.realpath(other)
-        if is_same and path is not None and (path.is_file() or not path.exists()):
+    for other in filter(None, others if path is not None and (path.is_file() or not path.exists()) else ()):
+        if path is not None and os.path.realpath(path) == os.path.realpath(other):
             raise UsageError(f"{option} {path}: the command reads or writes this file already; name another")
 
 

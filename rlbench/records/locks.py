@@ -58,11 +58,10 @@ class FolderLock:
 
     def _sign(self) -> None:
         """Write the process id and the machine into the file; a full disk does no harm."""
-        with suppress(OSError, RefusedFile):
-            if self.intact():  # the file could be gone, and would be made without its lock
-                with disk.open_append(self.path) as file:
-                    file.truncate(0)
-                    file.write(f"{os.getpid()} {platform.node()}\n".encode())
+        if self.intact():  # a file that is gone would be made without its lock
+            with suppress(OSError, RefusedFile), disk.open_append(self.path) as file:
+                file.truncate(0)
+                file.write(f"{os.getpid()} {platform.node()}\n".encode())
 
     def _inode(self) -> tuple[int, int] | None:
         try:
