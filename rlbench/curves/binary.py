@@ -94,23 +94,13 @@ def rliable_curves(arrays: Arrays, path: Path, cell: tuple[str, str], tag: str |
     Raises:
         RefusedFile: an array is of another shape, lacks a name or a score, or none is of the algorithm.
     """
-    curves, (suite, algorithm) = list[Points](), cell
-    names = [name for name in arrays if "/" not in name and name not in {"tasks", "seeds"}]
-    algorithms = {plain_name(name) for name in suites.algorithms(suite)} if suite else set()
-    if names and suite and (tag is not None or len(names) > 1 or plain_name(names[0]) in algorithms):
-        names = [select_name(names, f"{path}: holds the scores of", algorithm=algorithm, tag=tag)]
-    named = dict.fromkeys(last for name in arrays if (last := name.rpartition("/")[2]) not in {"tasks", "seeds"})
-    only = None if tag is None else select_name(list(named), f"{path}: holds the scores of", algorithm="", tag=tag)
-    for name, scores in arrays.items():
-        own_suite, _, last = name.rpartition("/")
-        if last in {"tasks", "seeds"} or not (own_suite or name in names) or only not in {None, last}:
-            continue
+    curves = list[Points]()
+    for name in _names_to_read(arrays, path, cell, tag):
+        scores, (own_suite, _, last) = arrays[name], name.rpartition("/")
         tasks = arrays.get(f"{own_suite}/tasks" if own_suite else "tasks")
         if tasks is None or tasks.dtype.kind != "U" or scores.ndim != 2 or scores.shape[1:] != tasks.shape:
-            raise RefusedFile(
-                f"{path}: {listing([name])} has the shape {scores.shape}; "
-                "give scores [seeds, tasks] and an array 'tasks'"
-            )
+            shape = f"has the shape {scores.shape}; give scores [seeds, tasks] and an array 'tasks'"
+            raise RefusedFile(f"{path}: {listing([name])} {shape}")
         if scores.dtype.kind not in "fiu":
             raise RefusedFile(f"{path}: {listing([name])} holds no numbers; write scores")
         if (count := len(curves) + max(scores.size, len(scores))) > MAX_CURVES:
@@ -120,7 +110,7 @@ def rliable_curves(arrays: Arrays, path: Path, cell: tuple[str, str], tag: str |
         for task_index, seed in np.argwhere(~missing.T):
             rows, unknown = rows_without_score[task_index], ("curve",) if own_suite else ("steps", "estimator")
             task, _, dataset = str(tasks[task_index]).partition(" on ")
-            label = Label(own_suite, last if own_suite else algorithm or last, task, dataset, int(seeds[seed]))
+            label = Label(own_suite, last if own_suite else cell[1] or last, task, dataset, int(seeds[seed]))
             curves.append(
                 Points(
                     label=label,
@@ -133,15 +123,27 @@ def rliable_curves(arrays: Arrays, path: Path, cell: tuple[str, str], tag: str |
     return curves
 
 
+def _names_to_read(arrays: Arrays, path: Path, cell: tuple[str, str], tag: str | None) -> list[str]:
+    """The matrices of scores; of several, or of a known algorithm, the one that ``tag`` or the cell names."""
+    (suite, algorithm), where = cell, f"{path}: holds the scores of"
+    names = {name: last for name in arrays if (last := name.rpartition("/")[2]) not in {"tasks", "seeds"}}
+    if tag is not None:
+        algorithm = select_name([*dict.fromkeys(names.values())], where, algorithm="", tag=tag)
+        return [name for name, last in names.items() if last == algorithm]
+    bare = [name for name in names if "/" not in name]
+    known_names = {plain_name(name) for name in suites.algorithms(suite)} if suite else set()
+    if suite and bare and (len(bare) > 1 or plain_name(bare[0]) in known_names):
+        bare = [select_name(bare, where, algorithm=algorithm, tag=None)]
+    return [name for name in names if "/" in name or name in bare]
+
+
 def _seeds(arrays: Arrays, name: str, path: Path) -> NDArray[np.generic]:
     """The seeds of a matrix of scores; without their array every row has a score of every task."""
     scores, title = arrays[name], listing([name])
     if (seeds := arrays.get(f"{name}/seeds")) is None:
         if (places := np.argwhere(np.isnan(scores.astype(np.float64)))).size:
             lacking = f"{title} has no score in row {places[0][0] + 1}, column {places[0][1] + 1}"
-            raise RefusedFile(
-                f"{path}: {lacking}; write one, or an array '{title}/seeds' if that seed has no run of the task"
-            )
+            raise RefusedFile(f"{path}: {lacking}; write one, or name the seeds in an array '{title}/seeds'")
         return np.arange(len(scores))
     if seeds.shape != scores.shape[:1] or seeds.dtype.kind not in "iu":
         raise RefusedFile(f"{path}: the seeds of {title} do not fit; give one number a row")

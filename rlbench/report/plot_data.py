@@ -170,14 +170,10 @@ def runs_not_drawn(
 ) -> dict[CellKey, Runs]:
     """The runs of each cell that no curve of ``panels`` shows."""
     cells, own = _find_cells(suite, evidence, tasks, algorithms), gather(evidence.own)
-    return {
-        key: replace(
-            runs,
-            short=runs.short if runs.complete else [],
-            variants=[] if key in own and (tasks or not _runs_to_draw(runs)) else runs.variants,
-        )
-        for key, runs in cells.items()
-    }
+    for key, runs in cells.items():
+        variants = [] if key in own and (tasks or not _runs_to_draw(runs)) else runs.variants
+        cells[key] = replace(runs, short=runs.short if runs.complete else [], variants=variants)
+    return cells
 
 
 def on_common_tasks(algo_scores: Sequence[AlgorithmScores]) -> tuple[AlgorithmScores, ...]:

@@ -156,7 +156,9 @@ def test_score_matrices_give_one_point_at_the_budget(tmp_path: Path) -> None:
     scores = np.array([[1.0, np.nan], [3.0, 4.0]])
     matrix = {"ppo": scores, "tasks": np.array(["CartPole-v1", "Pendulum-v1"])}
     np.savez(tmp_path / "scores.npz", **matrix)
-    with pytest.raises(RefusedFile, match="ppo has no score in row 1, column 2; write one, or an array 'ppo/seeds'"):
+    with pytest.raises(
+        RefusedFile, match="ppo has no score in row 1, column 2; write one, or name the seeds in an array 'ppo/seeds'"
+    ):
         read(tmp_path / "scores.npz")
     np.savez(tmp_path / "scores.npz", **matrix, **{"ppo/seeds": np.arange(2)})
     curves = read(tmp_path / "scores.npz")
