@@ -71,10 +71,8 @@ def check(
     bad or undecided are listed, the others counted.
     """
     del references, reference  # their callbacks have selected them
-    from rlbench.report.reference_files import selected_files
-
-    refuse_same_file(junit, "--junit", (baseline, *selected_files()))
-    refuse_same_file(summary, "--summary", (baseline, junit, *selected_files()))
+    refuse_same_file(junit, "--junit", baseline)
+    refuse_same_file(summary, "--summary", baseline, junit)
     from rlbench.report import check as checks
     from rlbench.report.baseline import MARGIN, read_baseline
     from rlbench.report.sources import sources

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from json import dumps
@@ -108,11 +108,14 @@ def check_output_path(path: Path, option: str) -> None:
         raise UsageError(f"{option} {path}: is a link; name the file itself, or remove it")
 
 
-def refuse_same_file(path: Path | None, option: str, others: Iterable[Path | None]) -> None:
-    """Refuse an output that is another file of the command, which it reads or writes as well."""
-    for other in filter(None, others if path is not None and (path.is_file() or not path.exists()) else ()):
-        if path is not None and os.path.realpath(path) == os.path.realpath(other):
-            raise UsageError(f"{option} {path}: the command reads or writes this file already; name another")
+def refuse_same_file(path: Path | None, option: str, *others: Path | None) -> None:
+    """Refuse an output that is one of ``others``, which the command also reads or writes, or a file of references."""
+    from rlbench.report.reference_files import selected_files
+
+    if path is None or (path.exists() and not path.is_file()):
+        return
+    if os.path.realpath(path) in map(os.path.realpath, filter(None, (*others, *selected_files()))):
+        raise UsageError(f"{option} {path}: the command reads or writes this file already; name another")
 
 
 def write_file(path: Path, content: str | bytes, option: str = "--output", *, append: bool = False) -> None:

@@ -28,9 +28,7 @@ def report(
     cost, and the tables, with the figures in `plots`.
     """
     del references, reference  # their callbacks have selected them
-    from rlbench.report.reference_files import selected_files
-
-    refuse_same_file(output, "--output", selected_files())
+    refuse_same_file(output, "--output")
     names = suites_named(suite or (), results)
     if output.suffix not in {".html", ".htm", ".md"}:
         raise UsageError(f"--output {output}: a report is written as .html or .md")
@@ -76,9 +74,7 @@ def plot(
     settings are lines of their own. A task that was never run is drawn if --task names it.
     """
     del references, reference  # their callbacks have selected them
-    from rlbench.report.reference_files import selected_files
-
-    refuse_same_file(output, "--output", selected_files())
+    refuse_same_file(output, "--output")
     suites_named([suite], results)
     if output.suffix not in {".png", ".svg", ".pdf"}:
         raise UsageError(f"--output {output}: figures are written as .png, .svg or .pdf")

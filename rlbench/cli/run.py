@@ -164,7 +164,6 @@ def run(
     from rlbench.cli.trackers import PATIENCE, STOP_PATIENCE, tracking
 
     end_with_parent(pipe)
-    disk.current_folder()  # before torch, whose libraries end the process in a removed one
     task_globs, changes, data = (*(tasks or ()), *(task or ())), sets or [], Data(dataset, sha256)
     design = sequential.design_of(most_seeds, until_decided=until_decided)
     numbers = sequential.seeds_of_design(design, seeds, steps=steps, until=until, shard=shard, smoke=smoke, force=force)
@@ -238,6 +237,7 @@ def _specs(
     smoke: bool,
 ) -> list[Spec]:
     """Resolve and validate all requested runs before the first one starts."""
+    disk.current_folder()  # before torch, whose libraries end the process in a removed one
     from rlbench import suites
     from rlbench.cli.resolve import resolve
     from rlbench.suites.plugins import import_package
