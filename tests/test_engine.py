@@ -32,7 +32,7 @@ DQN, PPO = (suites.spec("toy", name, "CartPole-v1") for name in ("dqn", "ppo"))
     [
         (DQN, "auto", CPU, "eager: no CUDA GPU"),
         (DQN, "cuda-graph", CPU, "eager: no CUDA GPU"),
-        (DQN, "auto", GPU, "eager: CUDA graphs are not the default; choose them with --update-engine cuda-graph"),
+        (DQN, "auto", GPU, "cuda-graph"),
         (DQN, "cuda-graph", GPU, "cuda-graph"),
         (DQN, "eager", GPU, "eager"),
         (DQN, "compiled", CPU, "compiled"),
