@@ -128,7 +128,7 @@ def run(
         Literal["auto", "eager", "numpy", "compiled", "cuda-graph"],
         option(
             "--update-engine",
-            "Implementation of gradient steps; auto: CUDA graphs on a GPU, numpy for small on-policy networks, else eager.",
+            "Of gradient steps; auto: CUDA graphs on a GPU, numpy for small on-policy networks, else eager.",
             env="RLBENCH_UPDATE_ENGINE",
         ),
     ] = "auto",

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import ENOSPC
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
@@ -25,15 +26,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL import Image
 
-ENDINGS: Final = (".gif", ".mp4")
-LINGER: Final = 1.0  # seconds of a GIF's last frame before it repeats
 SMALL: Final = 240  # pixels; narrower frames are doubled
 
 
 def refusal_of(path: Path) -> str | None:
     """Check that a video can be written, before any env steps; return the program that writes it, if one does."""
-    if path.suffix.lower() not in ENDINGS:
-        raise UsageError(f"--video {path}: a video ends in {' or '.join(ENDINGS)}; name it so")
+    if path.suffix.lower() not in {".gif", ".mp4"}:
+        raise UsageError(f"--video {path}: a video ends in .gif or .mp4; name it so")
     check_output_path(path, "--video")
     if path.suffix.lower() == ".gif":
         return None
@@ -53,14 +52,19 @@ def video_writer(path: Path, *, seconds: float, program: str | None) -> Iterator
         UsageError: the folder cannot be written.
         ResourceExhausted: the disk is full.
     """
-    temporary = disk.temporary_of(path.with_name(f".{path.name}"))
+    temporary = disk.temporary_of(path.absolute().with_name(f".{path.name}"))  # ffmpeg takes "a:b" for the protocol a
     disk.sweep(temporary)
     try:
         with disk.writing(path, elsewhere=" with --video", then="run the same command again"):
             with temporary.open("wb") as file:
                 writer = GifWriter(file, seconds) if program is None else Mp4Writer(program, file, seconds)
-                yield writer
-                writer.end()
+                try:
+                    yield writer
+                    writer.end()
+                finally:
+                    if writer.process is not None:
+                        writer.process.kill()  # nothing where it has ended
+                        writer.process.communicate()
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
@@ -72,7 +76,7 @@ class GifWriter:
     """Collects the frames ``[H, W, 3]`` uint8 of a repeating GIF; Pillow writes them at the end."""
 
     def __init__(self, file: IO[bytes], seconds: float) -> None:
-        self.count, self._file, self._seconds = 0, file, seconds
+        self.count, self.process, self._file, self._seconds = 0, None, file, seconds
         self._images: list[Image.Image] = []
 
     def add(self, frame: NDArray[np.uint8]) -> None:
@@ -85,9 +89,9 @@ class GifWriter:
         self.count += 1
 
     def end(self) -> None:
-        """Write the GIF; its last frame stays for a while."""
+        """Write the GIF; its last frame stays for a second before it repeats."""
         ends = [round(100 * number * self._seconds) for number in range(self.count)]
-        stands = [10 * (end - begin) for begin, end in pairwise(ends)] + [round(1000 * LINGER)]
+        stands = [10 * (end - begin) for begin, end in pairwise(ends)] + [1000]
         first, *others = self._images
         first.save(self._file, "GIF", save_all=True, append_images=others, duration=stands, loop=0)
 
@@ -96,25 +100,29 @@ class Mp4Writer:
     """Passes every frame ``[H, W, 3]`` uint8 to ffmpeg."""
 
     def __init__(self, program: str, file: IO[bytes], seconds: float) -> None:
-        self.count, self._program, self._path, self._seconds = 0, program, file.name, seconds
-        self._process: subprocess.Popen[bytes] | None = None
+        self.count, self._program, self._path, self._seconds = 0, program, Path(file.name), seconds
+        self.process: subprocess.Popen[bytes] | None = None
+        self._shape: tuple[int, ...] = ()
 
     def add(self, frame: NDArray[np.uint8]) -> None:
         """Add the next frame; the first one fixes their size."""
-        process = self._process = self._process or self._start_encoder(*frame.shape[:2])
+        if self.process is None:
+            self.process, self._shape = self._start_encoder(*frame.shape[:2]), frame.shape
+        if frame.shape != self._shape:
+            raise UsageError(f"--video: the frames change from {self._shape} to {frame.shape}; name it .gif")
         try:
-            if process.stdin is not None:
-                process.stdin.write(frame.tobytes())
+            if self.process.stdin is not None:
+                self.process.stdin.write(frame.tobytes())
         except BrokenPipeError:
-            raise self._write_error(process) from None
+            raise self._write_error(self.process) from None
         self.count += 1
 
     def end(self) -> None:
         """Wait until ffmpeg has written the file."""
-        if self._process is not None:
-            self._process.communicate()
-            if self._process.returncode:
-                raise self._write_error(self._process)
+        if self.process is not None:
+            self.process.communicate()
+            if self.process.returncode:
+                raise self._write_error(self.process)
 
     def _start_encoder(self, height: int, width: int) -> subprocess.Popen[bytes]:
         times = 2 if width < SMALL else 1
@@ -126,5 +134,7 @@ class Mp4Writer:
         silent = subprocess.DEVNULL
         return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=silent, stderr=silent)  # noqa: S603 - our own words
 
-    def _write_error(self, process: subprocess.Popen[bytes]) -> UsageError:
+    def _write_error(self, process: subprocess.Popen[bytes]) -> UsageError | OSError:
+        if shutil.disk_usage(self._path.parent).free < 2**20:
+            return OSError(ENOSPC, os.strerror(ENOSPC))
         return UsageError(f"{self._program}: could not write the video (it ended with {process.wait()}); name it .gif")

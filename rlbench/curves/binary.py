@@ -194,7 +194,7 @@ def event_curves(raw: bytes, path: Path, *, tag: str | None, label: Label) -> li
     """The curve of a tag.
 
     Raises:
-        RefusedFile: the file is damaged or lacks the tag; the message names those it has.
+        RefusedFile: the file is damaged, its steps fall, or it lacks the tag; the message names those it has.
     """
     points = _scalars(raw, path)
     selected_tag = tag or next((name for name in EVENT_TAGS if name in points), None)
@@ -202,6 +202,12 @@ def event_curves(raw: bytes, path: Path, *, tag: str | None, label: Label) -> li
         have = f"has the tags {listing(points)}" if points else "holds no scalar"
         raise RefusedFile(f"{path}: {have}; name one with --tag")
     steps, returns = np.array(points[selected_tag]).T
+    if (falls := np.flatnonzero(np.diff(steps) < 0)).size:
+        before, after = steps[falls[0] : falls[0] + 2]
+        raise RefusedFile(
+            f"{path}: the steps of {listing([selected_tag])} fall from {before:.0f} to {after:.0f}, as where a program "
+            f"began again in the same file; write one run to a file"
+        )
     lengths = points.get(EPISODE_LENGTHS.get(selected_tag, ""), [])
     return [
         Points(

@@ -10,6 +10,10 @@
 #SBATCH --requeue
 #SBATCH --output=slurm-%A_%a.log
 set -euo pipefail
+if [ "${SLURM_ARRAY_TASK_MIN:-1}" != 1 ] || [ "${SLURM_ARRAY_TASK_MAX:-1}" != "${SLURM_ARRAY_TASK_COUNT:-1}" ]; then
+  echo "$0: --array=$SLURM_ARRAY_TASK_MIN-$SLURM_ARRAY_TASK_MAX leaves runs out; write --array=1-N" >&2
+  exit 2
+fi
 cd "${SLURM_SUBMIT_DIR:-.}"
 exec scripts/rlbench run "${1:?suite}" "${2:?algorithm}" --task '*' --seeds "${3:-0-9}" \
   --shard "${SLURM_ARRAY_TASK_ID:-1}/${SLURM_ARRAY_TASK_COUNT:-1}" --jobs auto

@@ -2,6 +2,8 @@
 
 import sys
 from pathlib import Path
+from time import sleep
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -101,25 +103,53 @@ def program(folder: Path, monkeypatch: Patch, *, code: int = 0) -> None:
 
 def test_ffmpeg_writes_every_frame_into_an_mp4(tmp_path: Path, monkeypatch: Patch) -> None:
     program(tmp_path, monkeypatch)
-    images, path = noise_frames(5), tmp_path / "a.mp4"
+    monkeypatch.chdir(tmp_path)
+    images, path = noise_frames(5), Path("12:30.mp4")  # "12:" would be a protocol
     with video_writer(path, seconds=0.05, program=refusal_of(path)) as writer:
         for image in images:
             writer.add(image)
     words, _, data = path.read_bytes().partition(b"|")
     assert data == b"".join(image.tobytes() for image in images)
+    assert f" {tmp_path}/.12:30".encode() in words
     assert b"-s 30x40 -r 20.000000" in words and b"scale=60:80" in words and b"yuv420p" in words
     assert not list(tmp_path.glob(".*"))
 
 
-def test_failing_ffmpeg_is_reported_in_one_line_and_leaves_no_file(tmp_path: Path, monkeypatch: Patch) -> None:
+@pytest.mark.parametrize(
+    ("free", "error", "match"),
+    [
+        (2**30, UsageError, r"ended with 3\); name it .gif"),
+        (0, ResourceExhausted, "No space left on device; free some"),
+    ],
+)
+def test_failing_ffmpeg_is_reported_in_one_line_and_leaves_no_file(
+    free: int, error: type[Exception], match: str, tmp_path: Path, monkeypatch: Patch
+) -> None:
     program(tmp_path, monkeypatch, code=3)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: Mock(free=free))
     path = tmp_path / "a.mp4"
-    with (
-        pytest.raises(UsageError, match=r"ended with 3\); name it .gif"),
-        video_writer(path, seconds=0.05, program=refusal_of(path)) as writer,
-    ):
+    with pytest.raises(error, match=match), video_writer(path, seconds=0.05, program=refusal_of(path)) as writer:
         writer.add(noise_frames(1)[0])
     assert [path.name for path in tmp_path.iterdir()] == ["bin"]
+
+
+def write_slowly(path: Path, frames: FrameList) -> None:
+    with video_writer(path, seconds=0.05, program=refusal_of(path)) as writer:
+        for frame in frames:
+            writer.add(frame)
+            while not Path("pid").exists() or not Path("pid").read_text():
+                sleep(0.01)
+
+
+def test_frames_of_another_size_end_ffmpeg_and_leave_no_file(tmp_path: Path, monkeypatch: Patch) -> None:
+    program(tmp_path, monkeypatch)
+    (tmp_path / "bin/ffmpeg").write_text("#!/bin/sh\necho $$ > pid\nexec /bin/sleep 60\n")
+    monkeypatch.chdir(tmp_path)
+    frames = noise_frames(1) + noise_frames(1, size=(30, 40))
+    with pytest.raises(UsageError, match=r"from \(40, 30, 3\) to \(30, 40, 3\); name it .gif"):
+        write_slowly(tmp_path / "a.mp4", frames)
+    assert not Path("/proc", Path("pid").read_text().strip()).exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "pid"]
 
 
 def test_without_ffmpeg_an_mp4_is_refused_with_the_remedy(tmp_path: Path, monkeypatch: Patch) -> None:

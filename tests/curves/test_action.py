@@ -16,7 +16,7 @@ SCRIPT = dedent(TEXT.split("      run: |\n")[-1])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("score", "strict", "code"), [(3_550.0, "true", 0), (100.0, "false", 3)])
+@pytest.mark.parametrize(("score", "strict", "code"), [(3_550.0, "True", 0), (100.0, "false", 3)])
 def test_the_step_writes_the_table_and_fails_below_the_reference(
     score: float, strict: str, code: int, tmp_path: Path
 ) -> None:
@@ -72,3 +72,25 @@ def test_inputs_reach_the_script_by_the_environment_alone() -> None:
     assert set(re.findall(r"inputs\.(\w+)", TEXT)) == set(
         re.findall(r"^  (\w+):$", TEXT.split("runs:")[0], re.MULTILINE)
     )
+
+
+def test_strict_is_true_or_false(tmp_path: Path) -> None:
+    shell, unknown = ["bash", "-eo", "pipefail", "-c", SCRIPT], {"FILES": "", "CELLS": "", "TASK": "", "FORMAT": ""}
+    environment = os.environ | unknown | {"STRICT": "yes"}
+    done = subprocess.run(shell, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "strict: 'yes'; write true or false\n")
+
+
+@pytest.mark.parametrize(("bounds", "code"), [((1, 20, 20), 0), ((0, 19, 20), 2), ((7, 7, 1), 2), ((1, 5, 3), 2)])
+def test_a_slurm_array_has_a_job_for_each_share(bounds: tuple[int, int, int], code: int, tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts/rlbench").write_text("#!/bin/sh\necho $*\n")
+    (tmp_path / "scripts/rlbench").chmod(0o755)
+    names = ("SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_TASK_COUNT")
+    array = {"SLURM_ARRAY_TASK_ID": "1", "SLURM_SUBMIT_DIR": str(tmp_path)}
+    array |= dict(zip(names, map(str, bounds), strict=True))
+    line = ["bash", str(ROOT / "scripts/cluster/slurm.sh"), "toy", "dqn"]
+    done = subprocess.run(line, env=os.environ | array, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert ("--shard 1/20" in done.stdout) == (code == 0)
+    assert ("write --array=1-N" in done.stderr) == (code == 2)

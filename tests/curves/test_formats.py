@@ -271,3 +271,13 @@ def test_scalars_of_tensorboard_may_be_tensors_of_either_precision(number: dict[
     path.write_bytes(b"".join(_frame_record(event.SerializeToString()) for event in events))
     (curve,) = read(path, task="Catch")
     assert (curve.steps, curve.returns) == ((1, 2), (1.0, 2.5))  # two numbers are no scalar
+
+
+def test_steps_of_a_program_that_began_again_are_refused(tmp_path: Path) -> None:
+    events = [Event(step=step) for step in (100, 200, 150, 250)]
+    for event in events:
+        event.summary.value.add(tag="charts/episodic_return", simple_value=1.0)
+    path = tmp_path / "x.tfevents.1"
+    path.write_bytes(b"".join(_frame_record(event.SerializeToString()) for event in events))
+    with pytest.raises(RefusedFile, match="charts/episodic_return fall from 200 to 150"):
+        read(path, task="Catch")
