@@ -58,7 +58,7 @@ def engine_of(spec: Spec, runtime: Runtime, device: torch.device) -> Engine:
 
 
 def default_engine(device: torch.device, *, rollouts: bool) -> Engine:
-    """The default engine: CUDA graphs, whose updates equal eager ones to the bit in every cell of ``scripts/gpu_check``."""
+    """The default engine: CUDA graphs, whose updates equal eager ones in every cell of ``scripts/gpu_check``."""
     if rollouts:
         by_hand = Engine("numpy", "where networks are small, else eager")
         return by_hand if device.type == "cpu" else Engine("eager", NO_ROLLOUTS)
