@@ -56,7 +56,7 @@ def evaluate_policy(
         installed = import_package(package) if package else None
         policy = read_policy(file) if form == "sb3" else None
         able = [name for name in suites.algorithms(suite) if suites.has_cell(suite, name, task)]
-        name = algorithm or (policy.algorithm if policy is not None else next(iter(able), ""))
+        name = algorithm or (policy and policy.algorithm) or next(iter(able), "")
         spec = suites.spec(suite, name, task, package=installed)
         returns = _play(file, form, policy, spec, episodes, seed)
     obstacle = "" if name in {algorithm, policy and policy.algorithm} else NO_REFERENCE

@@ -61,6 +61,8 @@ def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> tup
     if not (folder / "spec.json").exists():
         raise UsageError(f"{folder}: no run's folder{suggest_path(folder)}; name one: results/…/seed=0")
     record = read_record(folder)
+    if dataset is not None and record.spec.suite != "offline":
+        raise UsageError(f"--dataset: {record.spec.suite} learns from what it plays; leave it out")
     last = _last(record, epochs)
     with _variables(record):
         return _train_again(record, last, dataset)

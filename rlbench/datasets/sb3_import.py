@@ -63,6 +63,12 @@ ACTORS: Final = (
     Kind("TD3 or DDPG", "actor.mu", None, None, "tanh", "ReLU", "actor.features_extractor"),
     Kind("PPO, A2C or TRPO", "mlp_extractor.policy_net", "action_net", "log_std", "clip", "Tanh", "features_extractor"),
 )
+OTHER_NETWORKS: Final = (
+    *("critic", "critic_target", "actor_target", "q_net_target", "value_net", "mlp_extractor.value_net"),
+    *("pi_features_extractor", "vf_features_extractor"),  # where unshared, the first one is ``features_extractor``
+)
+"""Networks that take no part in a deterministic action."""
+
 VALUES_OF_ACTIONS: Final = Kind("DQN", "q_net.q_net", None, None, "none", "ReLU", "q_net.features_extractor")
 """DQN's layers; the greedy action is the argmax."""
 
@@ -77,7 +83,7 @@ class Layer(NamedTuple):
 class SB3Policy(NamedTuple):
     """A deterministic policy."""
 
-    algorithm: str  # as the suites call it
+    algorithm: str  # as the suites call it; empty: none of theirs
     convolutions: tuple[Layer, ...]  # none for vectors; frames are divided by 255
     features: Layer | None  # from the convolutions to the layers
     layers: tuple[Layer, ...]  # the last one gives the action, or a number for each
@@ -215,13 +221,21 @@ class _Zip:
                 remedy = "`rlbench eval` plays such a policy as a TorchScript or ONNX file"
                 raise RefusedFile(f"{self.path}: its actions depend on {setting}, which is not read; {remedy}")
 
+    def refuse_other_networks(self) -> None:
+        """Refuse a policy with arrays that no network of its kind has, such as those of an LSTM."""
+        parts = (self.kind.hidden, self.kind.mean, self.kind.log_std, self.kind.extractor, *OTHER_NETWORKS)
+        prefixes = tuple(f"{part}." for part in parts if part)
+        if unread := [name for name in self.arrays if not f"{name}.".startswith(prefixes)]:
+            remedy = "`rlbench eval` plays such a policy as a TorchScript or ONNX file"
+            raise RefusedFile(f"{self.path}: holds {printable(unread[0], 80)}, which is not read; {remedy}")
+
     def algorithm(self) -> str:
         """Algorithm, by the settings that only it has."""
         match self.kind.hidden:
             case "q_net.q_net":
                 return "dqn"
             case "actor.latent_pi":
-                return "sac"
+                return "" if "top_quantiles_to_drop_per_net" in self.data else "sac"  # of TQC no suite has a score
             case "actor.mu":
                 ddpg = self.data.get("policy_delay") == 1 and self.data.get("target_noise_clip") == 0
                 return "ddpg" if ddpg else "td3"
@@ -262,6 +276,7 @@ def _read(path: Path, kinds: tuple[Kind, ...], expected: str) -> _Zip:
         if any(f"{name}.weight" in arrays for name in (kind.mean, f"{kind.hidden}.0")):
             content = _Zip(path, data, arrays, kind)
             content.refuse_other_settings()
+            content.refuse_other_networks()
             return content
     names = ", ".join(printable(name, 40) for name in sorted(arrays)[:4])
     raise RefusedFile(f"{path}: holds {names} …; expected {expected}")

@@ -11,6 +11,7 @@ call. It stays for the life of the process, in every thread.
 from __future__ import annotations
 
 import ctypes
+import encodings.cp437  # noqa: F401 - zipfile decodes names by it, when no file can be read
 import os
 import platform
 import resource

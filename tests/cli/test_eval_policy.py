@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -235,6 +236,17 @@ def test_model_may_print(tmp_path: Path) -> None:
     torch.jit.save(torch.jit.script(Printing()), tmp_path / "m.pt")
     obs = np.arange(6, dtype=np.float32).reshape(3, 2)
     with ModelClient(tmp_path / "m.pt", "torchscript") as client:
+        assert (client(obs) == 2 * obs).all()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_torchscript_packed_again_by_another_program_plays(tmp_path: Path) -> None:
+    torch.jit.save(torch.jit.script(Printing()), tmp_path / "m.pt")
+    with zipfile.ZipFile(tmp_path / "m.pt") as saved, zipfile.ZipFile(tmp_path / "again.pt", "w") as again:
+        for name in saved.namelist():
+            again.writestr(name, saved.read(name))  # without the flag of UTF-8 names
+    obs = np.ones((3, 2), np.float32)
+    with ModelClient(tmp_path / "again.pt", "torchscript") as client:
         assert (client(obs) == 2 * obs).all()
 
 

@@ -150,6 +150,10 @@ def test_replay_equals_the_record_to_the_bit_and_writes_nothing(folder: Path) ->
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
+def test_replay_of_an_online_run_takes_no_data_set(folder: Path) -> None:
+    assert "--dataset: toy learns from what it plays" in stderr_of(f"verify --replay {folder} --dataset /dev/zero", 2)
+
+
 def test_replay_covers_an_epoch_with_updates_by_default(folder: Path) -> None:
     document = json_of(f"verify --replay {folder} --json")
     schema = json.loads((DATA / "schema" / "replay.json").read_text(encoding="utf-8"))

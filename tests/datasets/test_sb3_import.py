@@ -18,7 +18,7 @@ import torch
 
 from rlbench.datasets import torchfile
 from rlbench.datasets.policies import Policy, parse_policy
-from rlbench.datasets.sb3_import import convert_sb3
+from rlbench.datasets.sb3_import import convert_sb3, read_policy
 from rlbench.datasets.torchfile import tensors
 from rlbench.errors import RefusedFile
 from tests.zips import torch_zip, with_member, zip_of
@@ -114,6 +114,12 @@ def test_deterministic_actor_has_no_std(tmp_path: Path) -> None:
         (PPO, {"policy_kwargs": {"normalize_images": 0}}, "on normalize_images=0"),
         (PPO, {"policy_kwargs": {"features_extractor_class": "<class 'a.NatureCNN'>"}}, "class=a.NatureCNN"),
         ({**actor("actor.latent_pi", (3, 3)), **actor("actor.mu", (3, 2))}, None, "actor.mu.weight is missing"),  # gSDE
+        (
+            {**PPO, "lstm_actor.weight_ih_l0": torch.zeros(16, 3)},
+            None,
+            "holds lstm_actor.weight_ih_l0, which is not read",
+        ),
+        ({**PPO, **actor("mlp_extractor.shared_net", (3, 3))}, None, "holds mlp_extractor.shared_net.0.weight"),
     ],
 )
 def test_an_actor_that_cannot_be_converted_is_refused(
@@ -123,6 +129,14 @@ def test_an_actor_that_cannot_be_converted_is_refused(
         convert_sb3(zipped(tmp_path, state, data), task="Small-v0")
     assert str(caught.value).startswith(str(tmp_path)) and "\n" not in str(caught.value)
     assert len(str(caught.value)) < len(str(tmp_path)) + 400
+
+
+def test_tqc_is_not_compared_with_sac(tmp_path: Path) -> None:
+    state = actor("actor.latent_pi", (3, 4)) | actor("actor.mu", (4, 2), last="actor.mu")
+    names = [
+        read_policy(zipped(tmp_path, state, data)).algorithm for data in ({}, {"top_quantiles_to_drop_per_net": 2})
+    ]
+    assert names == ["sac", ""]
 
 
 def test_a_layer_of_an_absurd_number_is_none_of_the_actors(tmp_path: Path) -> None:

@@ -77,10 +77,7 @@ def test_doctor_prints_a_line_for_each_requirement_of_its_suite(monkeypatch: pyt
     assert all(line.split()[0] in {"ok", "optional"} and "mujoco" not in line for line in lines)
 
 
-@pytest.mark.parametrize(
-    ("gpu", "engine"),
-    [(False, "eager: no CUDA GPU; on rollouts numpy"), (True, "eager: CUDA graphs are not the default")],
-)
+@pytest.mark.parametrize(("gpu", "engine"), [(False, "eager: no CUDA GPU; on rollouts numpy"), (True, "cuda-graph")])
 def test_doctor_names_the_update_engine_of_a_run(gpu: bool, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         torch, "cuda", SimpleNamespace(is_available=lambda: gpu, get_device_name=str, device_count=lambda: 1)
