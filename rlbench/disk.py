@@ -224,5 +224,6 @@ def writing(path: Path, *, elsewhere: str = "", then: str = "run the same comman
     except OSError as error:
         if error.errno in {errno.EROFS, errno.EBADF, errno.ELOOP, errno.ENAMETOOLONG}:
             raise UsageError(f"{path}: {error.strerror}; choose another path{elsewhere}") from None
-        remedy = "raise `ulimit -f`" if error.errno == errno.EFBIG else "free some space"
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        remedy = "raise `ulimit -f`" if error.errno == errno.EFBIG else "free some space" if full else "check the disk"
         raise ResourceExhausted(f"{path}: {error.strerror or error}; {remedy} and {then}") from None

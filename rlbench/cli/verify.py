@@ -41,7 +41,7 @@ def verify(
 ) -> None:
     """Check that every record is, byte for byte, as written.
 
-    Checksums and schemas of every record, checkpoint and baseline. Each fault is one line: where, what, and what to do;
+    Checksums and schemas of every record, checkpoint and baseline.json. Each fault is a line: where, what, what to do;
     any makes the exit code 2. Checksums protect against accidents, not against forgery: --replay trains again, with
     the recorded spec, seed, threads and engine, and exits with 3 where an epoch differs.
     """

@@ -172,8 +172,10 @@ def _checked_format(format_: Format, options: ImportOptions) -> Format:
 
 def _curve(points: Points, options: ImportOptions) -> ImportedCurve:
     label = points.label
-    suite, algorithm = label.suite or options.suite, label.algorithm or options.algorithm
-    if (options.suite or suite, options.algorithm or algorithm) != (suite, algorithm):
+    suite = label.suite or options.suite
+    own, requested_name = (_resolved_algorithm(suite, name) for name in (label.algorithm, options.algorithm))
+    algorithm = own or requested_name
+    if (options.suite or suite, requested_name or algorithm) != (suite, algorithm):
         raise UsageError(
             f"--as {options.suite}/{options.algorithm}: the file holds {suite}/{algorithm}; leave --as out"
         )
@@ -207,6 +209,12 @@ def _curve(points: Points, options: ImportOptions) -> ImportedCurve:
         ),
     )
     return check_curve(curve, where)
+
+
+def _resolved_algorithm(suite: str, name: str) -> str:
+    """The suite's own name of an algorithm, whatever spelling a file has; another name stays as it is."""
+    names = suites.algorithms(suite) if suite and name else []
+    return next((known for known in names if json_files.plain_name(known) == json_files.plain_name(name)), name)
 
 
 def resolved_task(suite: str, name: str) -> str:

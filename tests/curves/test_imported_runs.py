@@ -48,6 +48,14 @@ def test_ten_seeds_of_a_table_get_a_verdict_and_are_marked(tmp_path: Path) -> No
     assert "sac (imported)" in page.read_text()
 
 
+@pytest.mark.parametrize("name", ["SAC", "sac ", "mysac"])
+def test_an_algorithm_in_another_spelling_is_the_known_one(name: str, tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text(f"task,seed,step,return\n{TASK},0,1000,1\n")
+    line = ["import", str(tmp_path / "runs.csv"), "--as", f"mujoco/{name}", "--results", str(tmp_path / "results")]
+    assert main(line) == 0
+    assert (cell_of(tmp_path).measured is not None) == (name != "mysac")
+
+
 def test_curves_that_state_their_whole_protocol_lack_nothing(tmp_path: Path) -> None:
     file = Path(__file__).parent / "fixtures/json_lines/reinforce.jsonl"
     assert main(["import", str(file), "--results", str(tmp_path / "results")]) == 0
