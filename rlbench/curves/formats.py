@@ -213,8 +213,8 @@ def _curve(points: Points, options: ImportOptions) -> ImportedCurve:
 
 def _resolved_algorithm(suite: str, name: str) -> str:
     """The suite's own name of an algorithm, whatever spelling a file has; another name stays as it is."""
-    names = suites.algorithms(suite) if suite and name else []
-    return next((known for known in names if json_files.plain_name(known) == json_files.plain_name(name)), name)
+    algorithms = suites.algorithms(suite) if suite and name else []
+    return next((own for own in algorithms if json_files.plain_name(own) == json_files.plain_name(name)), name)
 
 
 def resolved_task(suite: str, name: str) -> str:
