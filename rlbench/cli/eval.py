@@ -65,7 +65,7 @@ def evaluate(
         Path | None, option("--video FILE.gif|.mp4", "Record a video of the first episode; default: no video.")
     ] = None,
     device: Annotated[
-        str, option("--device cpu|cuda|cuda:N", "Where a RUN's network is.", completion.devices, env="RLBENCH_DEVICE")
+        str, option("--device cpu|cuda|cuda:N", "Device of RUN's network.", completion.devices, env="RLBENCH_DEVICE")
     ] = "cpu",
     results: Records = None,
     json: Json = False,

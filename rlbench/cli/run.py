@@ -126,7 +126,11 @@ def run(
     ] = None,
     update_engine: Annotated[
         Literal["auto", "eager", "numpy", "compiled", "cuda-graph"],
-        option("--update-engine", "Of gradient steps; auto: CUDA graphs, numpy or eager.", env="RLBENCH_UPDATE_ENGINE"),
+        option(
+            "--update-engine",
+            "Engine of gradient steps; auto: CUDA graphs, numpy or eager.",
+            env="RLBENCH_UPDATE_ENGINE",
+        ),
     ] = "auto",
     executor: Annotated[
         Literal["local", "ray"], option("--executor", "Train on this machine, or on a Ray cluster.")

@@ -65,7 +65,7 @@ ACTORS: Final = (
 )
 OTHER_NETWORKS: Final = (
     *("critic", "critic_target", "actor_target", "q_net_target", "value_net", "mlp_extractor.value_net"),
-    *("pi_features_extractor", "vf_features_extractor"),  # where unshared, the first one is ``features_extractor``
+    *("pi_features_extractor", "vf_features_extractor"),  # the former is ``features_extractor`` again
 )
 """Networks that take no part in a deterministic action."""
 
