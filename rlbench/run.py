@@ -151,6 +151,7 @@ class _Recorder:
             origin = manifest.origin(self.spec, self.store.environment)
             self.store.verify_unchanged()
             run_state: State = {**origin, "first_epoch": _first_epoch(self.store)}
+            run_state["first_environment"] = self.store.first_environment
             state = {"trainer": self.trainer.state_dict(), "run": run_state, **computing}
             checkpoint.save(self.folder / "resume", state)
             self._saved_at, self._segment = monotonic(), segment
@@ -212,6 +213,8 @@ def _saved_computing(store: Store, device: str) -> SavedComputing | None:
     first = values.get("run/first_epoch")  # none of older code, empty without an epoch
     if first and first != _first_epoch(store):
         raise RefusedFile(f"{folder}: is of another attempt than epochs.jsonl; restore its own, or use --force")
+    if values.get("run/first_environment") not in {None, store.first_environment}:
+        raise RefusedFile(f"{folder}: is of another attempt than spec.json; restore its own, or use --force")
     saved_device, threads, engine, rounding = (values.get(name) for name in SavedComputing._fields)
     if "run/spec" not in values or type(threads) is not int or not isinstance(engine, str):
         what = "does not name its run and its number of threads"
@@ -365,6 +368,7 @@ def _finish(
             best_epoch=-max(means)[1] if means else None,
             weights=weights,
             inexact=inexact,
+            first_environment=store.first_environment,
         )
     )
 

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from rlbench.config.run import Runtime, Spec
 from rlbench.records import files
+from rlbench.records.attempts import environment_sha256
 from rlbench.records.store import Store, read_record
 from rlbench.records.types import Outcome
 
@@ -41,10 +42,14 @@ def outcome_of(folder: Path) -> Outcome:
 
 
 def reseal(path: Path, change: Change, line: int | None = None) -> None:
-    """Change a line of a sealed file, or every line."""
+    """Change a line of a sealed file, or every line; the outcome names the changed spec as its own."""
     lines = path.read_text(encoding="utf-8").splitlines()
     for place in range(len(lines)) if line is None else [line]:
         content = files.unseal(lines[place], str(path))
         change(content)
         lines[place] = files.seal(content)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    outcome = path.with_name("outcome.json")
+    if path.name == "spec.json" and outcome.is_file():
+        digest = environment_sha256(files.read_sealed(path))
+        reseal(outcome, lambda content: content.update(first_environment=digest))

@@ -92,12 +92,12 @@ def check(
     if results is not None and not results.exists():
         raise UsageError(f"{results}: no such folder{suggest_path(results)}; name a folder of records with --results")
     findings = [finding for name in suites for finding in compare(name, alpha=alpha)]
-    if not findings:
+    if not findings or (of_imported and checks.nothing_compared(findings)):
         what, remedy = f"cell of {suite} to compare", "name another suite, or leave --at out"
         if of_imported:
             what, remedy = (
-                "cell of imported curves to the reference's steps and without runs",
-                "add some: rlbench import FILE --as SUITE/ALGO --results DIR",
+                "cell of imported curves that can be compared, without runs",
+                "import evaluations to the reference's steps: rlbench import FILE --as SUITE/ALGO --results DIR",
             )
         raise UsageError(f"{baseline or results or suite}: holds no {what}; {remedy}")
     title = f"rlbench check {suite}" + (f" against {printable(str(baseline), 200)}" if baseline else "")

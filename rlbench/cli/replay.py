@@ -17,13 +17,14 @@ from rlbench.cli.output import print_note
 from rlbench.cli.preflight import check_memory
 from rlbench.config.overrides import flatten
 from rlbench.config.run import MAX_THREADS, EngineName, Runtime
-from rlbench.errors import RefusedFile, UsageError, suggest_path
+from rlbench.errors import RefusedFile, ResourceExhausted, UsageError, suggest_path
 from rlbench.records.files import refuse_links
 from rlbench.records.store import Record, Store, read_record
 from rlbench.records.types import Epoch, plain
 from rlbench.signals import Stop, stop_on_signals
 
 VALUE = re.compile(r"[\w,=: -]{0,200}", re.ASCII)  # value of a variable that chooses threads or instructions
+PREFIX = "rlbench-replay-"  # of the temporary folder
 CLOCKS = ("seconds", "evaluated.seconds", "collected.steps_per_second")
 """Fields of an epoch that no second run repeats."""
 
@@ -56,6 +57,7 @@ def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> tup
     Raises:
         UsageError: it is no run's folder, or this machine lacks its environment, device, engine, data or memory.
         RefusedFile: its record is damaged, or its data are another file.
+        ResourceExhausted: memory is exhausted, or the disk of temporary files full.
     """
     refuse_links(folder, folder)
     if not (folder / "spec.json").exists():
@@ -64,8 +66,14 @@ def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> tup
     if dataset is not None and record.spec.suite != "offline":
         raise UsageError(f"--dataset: {record.spec.suite} learns from what it plays; leave it out")
     last = _last(record, epochs)
-    with _variables(record):
-        return _train_again(record, last, dataset)
+    try:
+        with _variables(record):
+            return _train_again(record, last, dataset)
+    except ResourceExhausted as error:
+        problem = str(error).partition(";")[0]
+        if PREFIX not in problem:
+            raise
+        raise ResourceExhausted(f"{problem}; set TMPDIR to a folder with more space") from error
 
 
 def _last(record: Record, epochs: int | None) -> int:
@@ -110,7 +118,7 @@ def _train_again(record: Record, last: int, dataset: Path | None) -> tuple[dict[
     except UsageError as error:
         raise UsageError(f"{record.folder}: {error}; or name the file that it learned from with --dataset") from None
     stop = Stop(phase="setup")
-    with TemporaryDirectory(prefix="rlbench-replay-") as place, stop_on_signals(stop):
+    with TemporaryDirectory(prefix=PREFIX) as place, stop_on_signals(stop):
         check_memory([record.spec], runtime)
         store = Store.lock(record.spec, Path(place), {})
         if store is None:

@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import IO
 
@@ -96,6 +97,11 @@ def resumptions(metadata: Mapping[str, object], path: Path) -> list[Resumption]:
         return _RESUMPTIONS.validate_python(metadata.get("resumed", []), strict=True)
     except ValidationError:
         raise RefusedFile(f"{path}: not a record of this schema; restore it, or start over with --force") from None
+
+
+def environment_sha256(metadata: Mapping[str, object]) -> str:
+    """SHA-256 of the environment of a record's first process; other files of its attempt name it."""
+    return sha256(json.dumps(metadata.get("environment"), sort_keys=True).encode()).hexdigest()
 
 
 def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int, *, same_engine: bool = False) -> None:

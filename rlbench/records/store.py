@@ -29,7 +29,7 @@ from rlbench.config.names import clean_texts, printable
 from rlbench.config.run import Spec, recorded_settings
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.records import files
-from rlbench.records.attempts import note_resumption, resumptions
+from rlbench.records.attempts import environment_sha256, note_resumption, resumptions
 from rlbench.records.locks import FolderLock
 from rlbench.records.types import Epoch, Outcome, plain
 
@@ -91,6 +91,8 @@ def _read_record(folder: Path) -> Record:
     if (stated_id := metadata.get("id")) != spec.id:
         raise RefusedFile(f"{path}: says it is {printable(str(stated_id))}, its settings are {spec.id}; restore it")
     outcome = read_outcome(folder)
+    if outcome is not None and outcome.first_environment not in {None, environment_sha256(metadata)}:
+        raise RefusedFile(f"{path}: is of another attempt than outcome.json; restore its own, or start over with --force")
     ended = outcome is not None and outcome.status != "interrupted"
     epochs = read_epochs(folder, complete=ended)
     if outcome is not None and (len(epochs) < outcome.epochs or (ended and len(epochs) > outcome.epochs)):
@@ -166,6 +168,7 @@ class Store:
 
     def __init__(self, folder: Path, lock: FolderLock, spec: Spec, environment: Mapping[str, object]) -> None:
         self.folder, self._lock, self.spec, self.environment = folder, lock, spec, environment
+        self.first_environment = ""  # SHA-256 of the environment in spec.json
         self._epochs: list[Epoch] = []
         self._size = 0  # bytes of epochs.jsonl
         self._resumes = False  # the run of a former process
@@ -191,6 +194,7 @@ class Store:
         store = cls(folder, lock, spec, environment)
         try:
             store._open(spec, environment, force=force)
+            store.first_environment = environment_sha256(files.read_sealed(folder / "spec.json"))
             store._begin()
         except BaseException:
             store.release()

@@ -20,6 +20,7 @@ from tests.commands import json_of, run_process, stderr_of, stdout_of
 from tests.conftest import Patch, RecordRun
 from tests.forging import Change, reseal
 from tests.laws.source import ROOT
+from tests.reliability.test_disk import no_file_beyond
 from tests.schemas import complaints
 
 
@@ -119,6 +120,13 @@ def test_folder_without_records_is_refused(tmp_path: Path) -> None:
     assert "holds no records" in stderr_of(f"verify {tmp_path}")
 
 
+def test_an_attempt_is_verified_with_its_run(record_run: RecordRun) -> None:
+    folder = record_run([1.0])
+    store.set_aside(folder)
+    assert f"type: rlbench verify {folder}" in stderr_of(f"verify {folder / 'attempt-1'}")
+    assert printed(str(folder), code=0)
+
+
 def test_missing_folder_is_a_usage_error(tmp_path: Path) -> None:
     assert "no such folder; name a folder of records" in stderr_of(f"verify {tmp_path / 'nowhere'}")
 
@@ -148,6 +156,14 @@ def test_replay_equals_the_record_to_the_bit_and_writes_nothing(folder: Path) ->
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert stdout_of(f"verify --replay {folder}").endswith("steps: equal to the bit\n")
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_replay_on_a_full_disk_names_tmpdir(folder: Path, tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with no_file_beyond(3_000):
+        printed = stderr_of(f"verify --replay {folder}", 5)
+    assert "set TMPDIR to a folder with more space" in printed and "resumes" not in printed
+    assert not list(tmp_path.glob("rlbench-replay-*"))
 
 
 def test_replay_of_an_online_run_takes_no_data_set(folder: Path) -> None:

@@ -22,7 +22,7 @@ from rlbench.run import run
 from rlbench.signals import Stop
 from rlbench.training.online import OnlineTrainer
 from tests.commands import run_command, stderr_of, stdout_of
-from tests.forging import locked, outcome_of
+from tests.forging import locked, outcome_of, reseal
 from tests.reliability.families import CATCH, FEW_GAMES, FLAT, HOPPER, PENDULUM, Family
 from tests.reliability.run_one import QUIET, carry, ending
 
@@ -82,6 +82,25 @@ def test_checkpoint_of_an_earlier_attempt_is_refused(tmp_path: Path) -> None:
     shutil.rmtree(folder / "checkpoint")
     checkpoint_of_before.rename(folder / "checkpoint")
     assert "resume: is of another attempt than epochs.jsonl; restore its own" in stderr_of(CATCH.words(tmp_path))
+
+
+def test_spec_of_another_attempt_is_refused(tmp_path: Path) -> None:
+    """Two machines began one seed, and the newest of each file was kept, as ``rsync --update`` keeps it."""
+    folder = interrupted(CATCH, tmp_path)
+    spec = folder / "spec.json"
+    first, outcome = spec.read_bytes(), (folder / "outcome.json").read_bytes()
+    reseal(spec, lambda content: content["environment"].update(cpu="another"))
+    second = spec.read_bytes()
+    (folder / "outcome.json").write_bytes(outcome)
+    assert "spec.json: is of another attempt than outcome.json; restore its own" in stderr_of(CATCH.words(tmp_path))
+    (folder / "outcome.json").unlink()
+    assert "resume: is of another attempt than spec.json; restore its own" in stderr_of(CATCH.words(tmp_path))
+    spec.write_bytes(first)
+    assert run_command(CATCH.words(tmp_path))[0] == 0
+    spec.write_bytes(second)
+    assert "spec.json: is of another attempt than outcome.json" in stdout_of(f"verify {folder}", 2)
+    reseal(folder / "outcome.json", lambda content: content.pop("first_environment"))  # of older code
+    assert stdout_of(f"verify {folder}").endswith("no fault\n")
 
 
 def saved(folder: Path) -> State:

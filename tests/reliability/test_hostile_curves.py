@@ -269,10 +269,12 @@ def test_no_cell_hides_behind_a_pooled_verdict(
     assert run_command([*gate, "--strict"])[0] == (codes[0] or 4)  # most tasks have no run
 
 
-def test_a_strict_check_that_compares_nothing_does_not_pass(tmp_path: Path) -> None:
-    imported.write_curves([replace(CURVE, kind="training")], tmp_path)
-    gate = ["check", "mujoco", "--imported", "--results", str(tmp_path)]
-    assert (run_command(gate)[0], run_command([*gate, "--strict"])[0]) == (0, 4)
+@pytest.mark.parametrize("change", [{"kind": "training"}, {"algorithm": "sca"}], ids=["training", "misspelt"])
+def test_a_gate_of_imported_curves_that_compares_none_does_not_pass(change: dict[str, Any], tmp_path: Path) -> None:
+    imported.write_curves([replace(CURVE, **change)], tmp_path)
+    for strict in ("", "--strict"):
+        words = f"check mujoco --imported {strict} --results {tmp_path}"
+        assert "holds no cell of imported curves that can be compared" in stderr_of(words, 2)
 
 
 @pytest.mark.parametrize("gate", ["mujoco --imported", "mujoco --imported --pooled", "toy --baseline b"])
