@@ -63,8 +63,9 @@ def verify(
     from rlbench.report.integrity import verify_records
 
     findings = verify_records(folder)
-    if not findings.runs and re.fullmatch(r"attempt-\d+", folder.resolve().name):
-        raise UsageError(f"{folder}: an attempt is verified with its run; type: rlbench verify {folder.resolve().parent}")
+    place = folder.resolve()
+    if not findings.runs and re.fullmatch(r"attempt-\d+", place.name):
+        raise UsageError(f"{folder}: an attempt is verified with its run; type: rlbench verify {place.parent}")
     if not findings.runs and not findings.baselines:
         raise UsageError(f"{folder}: holds no records; name a folder of records")
     counts = {"runs": findings.runs, "epochs": findings.epochs, "checkpoints": findings.checkpoints}

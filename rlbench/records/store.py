@@ -92,7 +92,8 @@ def _read_record(folder: Path) -> Record:
         raise RefusedFile(f"{path}: says it is {printable(str(stated_id))}, its settings are {spec.id}; restore it")
     outcome = read_outcome(folder)
     if outcome is not None and outcome.first_environment not in {None, environment_sha256(metadata)}:
-        raise RefusedFile(f"{path}: is of another attempt than outcome.json; restore its own, or start over with --force")
+        problem = "is of another attempt than outcome.json"
+        raise RefusedFile(f"{path}: {problem}; restore its own, or start over with --force")
     ended = outcome is not None and outcome.status != "interrupted"
     epochs = read_epochs(folder, complete=ended)
     if outcome is not None and (len(epochs) < outcome.epochs or (ended and len(epochs) > outcome.epochs)):
