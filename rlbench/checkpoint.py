@@ -51,7 +51,7 @@ def load(folder: Path) -> State:
     tensors: dict[str, Tensor] = {}
     row_counts: dict[str, int] = {}
     for name, digest in contents.files.items():
-        for key, chunk in sorted(_load_shard(manifest.check(folder, name, digest)).items()):
+        for key, chunk in sorted(_load_shard(folder, name, digest).items()):
             tensor_name = key.rpartition("@")[0]
             rows = contents.split.get(tensor_name)
             if rows is None:
@@ -71,12 +71,12 @@ def load(folder: Path) -> State:
     return state
 
 
-def _load_shard(path: Path) -> dict[str, Tensor]:
+def _load_shard(folder: Path, name: str, digest: str) -> dict[str, Tensor]:
     try:
-        with manifest.opened(path) as name:
-            return load_file(name)
+        with manifest.opened(folder, name, digest) as path:
+            return load_file(path)
     except SafetensorError as error:
-        raise RefusedFile(f"{path}: not safetensors ({error}); start over with --force") from None
+        raise RefusedFile(f"{folder / name}: not safetensors ({error}); start over with --force") from None
 
 
 def exists(folder: Path) -> bool:

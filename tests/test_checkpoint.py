@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from rlbench import checkpoint
 from rlbench.errors import RefusedFile
 from rlbench.ops.state_dict import State
-from rlbench.records import files
+from rlbench.records import files, manifest
 from tests.conftest import Patch
 
 
@@ -51,6 +52,16 @@ def test_a_large_tensor_is_split_over_files_and_put_together_in_order(tmp_path: 
     checkpoint.save(tmp_path / "c", state)
     assert len(list((tmp_path / "c").glob("*.safetensors"))) > 11
     assert flat(checkpoint.load(tmp_path / "c")) == flat(state)
+
+
+def test_a_file_that_is_replaced_after_its_sum_was_verified_is_not_read(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path / "c", {"x": torch.ones(3)})
+    ((name, digest),) = manifest.read_manifest(tmp_path / "c").files.items()
+    with manifest.opened(tmp_path / "c", name, digest) as path:
+        checkpoint.save(tmp_path / "c", {"x": torch.zeros(3)})
+        assert load_file(path)["x@000000"].tolist() == [1, 1, 1]
+    with pytest.raises(RefusedFile, match="missing or damaged"), manifest.opened(tmp_path / "c", name, digest):
+        pass
 
 
 def test_a_new_checkpoint_replaces_the_old_one_whole(tmp_path: Path) -> None:

@@ -110,11 +110,13 @@ def check_output_path(path: Path, option: str) -> None:
 
 def refuse_same_file(path: Path | None, option: str, *others: Path | None) -> None:
     """Refuse an output that is one of ``others``, which the command also reads or writes, or a file of references."""
-    from rlbench.report.reference_files import selected_files
+    from rlbench.report.reference_files import reference_files
 
     if path is None or (path.exists() and not path.is_file()):
         return
-    if os.path.realpath(path) in map(os.path.realpath, filter(None, (*others, *selected_files()))):
+    place = path.resolve()
+    sources = {other.resolve() for other in (*others, *reference_files()) if other is not None}
+    if place in sources or any(place.exists() and other.exists() and place.samefile(other) for other in sources):
         raise UsageError(f"{option} {path}: the command reads or writes this file already; name another")
 
 

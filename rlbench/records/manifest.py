@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import file_digest
+from io import BufferedReader
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -72,22 +73,22 @@ def read_manifest(folder: Path) -> Manifest:
     return Manifest(sums, values, split)
 
 
-def check(folder: Path, name: str, digest: str) -> Path:
-    """Verify a file of a checkpoint by its SHA-256, and return its path.
+@contextmanager
+def opened(folder: Path, name: str, digest: str) -> Iterator[str]:
+    """Open a file of a checkpoint, verify its SHA-256, and yield a path in UTF-8, as safetensors needs.
+
+    The path is that of the open file: another one that replaces it meanwhile is not read.
 
     Raises:
         RefusedFile: it is missing or damaged.
     """
     path = folder / name
-    if path.parent != folder or not path.is_file() or sha256_of(path) != digest:
-        raise RefusedFile(f"{path}: missing or damaged; restore it, or start over with --force")
-    return path
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[str]:
-    """Open a file of a checkpoint, and yield a path of it in UTF-8, as safetensors needs."""
-    with disk.open_regular(path) as file:
+    damage = RefusedFile(f"{path}: missing or damaged; restore it, or start over with --force")
+    if path.parent != folder or not path.is_file():
+        raise damage
+    with _readable(path) as file:
+        if file_digest(file, "sha256").hexdigest() != digest:
+            raise damage
         yield f"/proc/self/fd/{file.fileno()}"
 
 
@@ -107,9 +108,15 @@ def sha256_of(path: Path) -> str:
     Raises:
         RefusedFile: it cannot be read.
     """
+    with _readable(path) as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[BufferedReader]:
     try:
         with disk.open_regular(path) as file:
-            return file_digest(file, "sha256").hexdigest()
+            yield file
     except OSError as error:
         raise RefusedFile(f"{path}: cannot be read ({error.strerror}); check the file and its permissions") from None
 

@@ -252,7 +252,7 @@ def _score_findings(
         data_change = "learned from another data file; restore it, or save a new baseline" if data_differ else ""
         word = ruling.word
         if word == "PASSED":
-            other_work = settings_differ or data_differ
+            other_work = settings_differ or data_differ or version_change
             word = "TOO FEW" if few or short else "SUSPECT" if other_work else word  # the others may be bad
         provenance = () if settings else remarks(group)
         change = f"with {', '.join(settings)}" if settings else ""

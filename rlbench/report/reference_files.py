@@ -122,6 +122,14 @@ def selected_files() -> tuple[Path, ...]:
     return (*files, *_installed())
 
 
+def reference_files() -> Iterator[Path]:
+    """Yield the selected files, and the CSV files that they name."""
+    for path in selected_files():
+        yield path
+        for score in read_references(path):
+            yield from (path.parent / name for name in (score.reference.file, score.row.curve) if name)
+
+
 @cache
 def _installed() -> tuple[Path, ...]:
     """The files of wheels: an entry point ``NAME = "package:file.toml"``."""

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from hashlib import sha256
 from pathlib import Path
 
@@ -164,15 +165,15 @@ def test_a_damaged_policy_is_refused_by_name(run: Path, tmp_path: Path) -> None:
 
 def test_a_policy_replaced_while_it_is_read_is_read_again(run: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     place = Path(shutil.copytree(run, tmp_path / "run")) / "checkpoint" / "best"
-    later, check = checkpoint.load(place), manifest.check
+    later, opened = checkpoint.load(place), manifest.opened
     later |= {"epoch": 0, "policy": {name: tensor + 1 for name, tensor in later["policy"].items()}}
 
-    def replace(folder: Path, name: str, digest: str) -> Path:
-        monkeypatch.setattr(manifest, "check", check)
+    def replace(folder: Path, name: str, digest: str) -> AbstractContextManager[str]:
+        monkeypatch.setattr(manifest, "opened", opened)
         checkpoint.save(place, later)
-        return check(folder, name, digest)
+        return opened(folder, name, digest)
 
-    monkeypatch.setattr(manifest, "check", replace)
+    monkeypatch.setattr(manifest, "opened", replace)
     assert document(str(place.parents[1]), "--episodes", "1")["epoch"] == 0
 
 

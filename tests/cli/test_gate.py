@@ -11,6 +11,7 @@ from rlbench.cli.app import main
 from rlbench.records import files
 from tests.commands import json_of, run_command, stderr_of, stdout_of
 from tests.conftest import Capture, Patch, RecordRun
+from tests.reliability.test_hostile_curves import REFERENCE
 from tests.slow import slow_but
 
 
@@ -89,6 +90,18 @@ def test_variants_are_tested_separately(record_run: RecordRun, saved: Path) -> N
     words = {f["word"]: f["reason"] for f in findings if f["aspect"] == "score"}
     assert set(words) == {"PASSED", "REGRESSED"}
     assert words["REGRESSED"].endswith("with algo.lr=0.01") and words["PASSED"].endswith("with algo.lr=0.002")
+
+
+def test_runs_in_another_version_of_the_environment_do_not_pass_strictly(record_run: RecordRun) -> None:
+    for place, version in (("before", "1"), ("results", "2")):
+        for seed in range(5):
+            toy(record_run, 0.9, seed, noise=0.01 * seed, environment={"env": {"env": f"test/{version}"}})
+        if place == "before":
+            stdout_of("baseline save base.json")
+            Path("results").rename(place)
+    out = stdout_of("check toy --baseline base.json --strict", 4)
+    assert out.startswith("SUSPECT  toy/dqn/Catch score") and "the environment was test/1, is test/2" in out
+    assert run_command("check toy --baseline base.json")[0] == 0
 
 
 def test_a_variant_has_runs_of_one_version_of_the_environment(record_run: RecordRun, saved: Path) -> None:
@@ -204,18 +217,25 @@ def test_ci_systems_get_junit_and_markdown(record_run: RecordRun, saved: Path) -
         "check toy --junit new.xml --summary new.xml",
         "table toy --references ours.toml --output ours.toml",
         "table toy --output env.toml",
+        "table toy --output scores.csv",
+        "table toy --output curve.csv",
+        "table toy --output hard.toml",
     ],
 )
 def test_no_output_replaces_another_file_of_the_command(
     line: str, record_run: RecordRun, saved: Path, monkeypatch: Patch
 ) -> None:
+    assert saved.exists()
     toy(record_run, 0.9, 0)
-    for name in ("ours.toml", "env.toml"):
-        Path(name).write_text("", encoding="utf-8")
-    monkeypatch.setenv("RLBENCH_REFERENCES", "env.toml")
-    before = saved.read_bytes()
+    Path("curve.csv").write_text("env_step,mean_return,std,seeds\n0,0,1,5\n1000,9,1,5\n", encoding="utf-8")
+    Path("scores.csv").write_text("task,score,curve\nHopper-v4,9,curve.csv\n", encoding="utf-8")
+    Path("ours.toml").write_text(REFERENCE + 'file = "scores.csv"', encoding="utf-8")
+    Path("env.toml").write_text(REFERENCE + 'scores = [{task = "Hopper-v4", score = 1.0}]', encoding="utf-8")
+    Path("hard.toml").hardlink_to("env.toml")
+    before = {path: path.read_bytes() for path in Path().glob("*.*")}
+    monkeypatch.setenv("RLBENCH_REFERENCES", "env.toml:ours.toml")
     assert "the command reads or writes this file already" in stderr_of(line)
-    assert saved.read_bytes() == before and not Path("new.xml").exists()
+    assert {path: path.read_bytes() for path in Path().glob("*.*")} == before
 
 
 @pytest.mark.parametrize(
