@@ -114,8 +114,7 @@ def refuse_same_file(path: Path | None, option: str, *others: Path | None) -> No
 
     if path is None or (path.exists() and not path.is_file()):
         return
-    place = path.resolve()
-    sources = {other.resolve() for other in (*others, *reference_files()) if other is not None}
+    place, *sources = (Path(os.path.realpath(p)) for p in (path, *others, *reference_files()) if p is not None)
     if place in sources or any(place.exists() and other.exists() and place.samefile(other) for other in sources):
         raise UsageError(f"{option} {path}: the command reads or writes this file already; name another")
 

@@ -115,7 +115,7 @@ def import_depth(modules: Sequence[Module]) -> int:
 
 RATCHETS: Final = (
     # count, maximum, target, and rounding of the maximum
-    (lines, 36_797, 28_000, 1_000),
+    (lines, 36_796, 28_000, 1_000),
     (count_modules, 234, 205, 10),
     (lines_of_tests, 38_892, 28_000, 1_000),
     (duplicate_names, 10, 0, 10),
