@@ -34,7 +34,8 @@ from rlbench.envs.base import Box, EnvInfo, Step, VectorEnv
 from rlbench.errors import RefusedFile, UnknownName, UsageError
 from rlbench.ops.state_dict import State
 from rlbench.records import manifest
-from rlbench.records.store import read_record
+from rlbench.records.epochs import first_epoch_sha256
+from rlbench.records.store import Record, read_record
 from rlbench.seeds import Seeds
 
 CHECKPOINTS = ("best", "last")
@@ -245,17 +246,19 @@ def stored_run(folder: Path, which: str) -> tuple[Spec, State]:
     """
     if which not in CHECKPOINTS:
         raise UnknownName("checkpoint", which, CHECKPOINTS, where="--checkpoint")
-    spec, place = read_record(folder).spec, folder / "checkpoint" / which
+    record, place = read_record(folder), folder / "checkpoint" / which
+    spec = record.spec
     if not checkpoint.exists(place):
         train = f"rlbench run {spec.suite} {spec.algorithm} --task {spec.task.id} --seeds {spec.seed}"
         raise UsageError(f"{folder}: has no weights, as records in git have none; train them with: {train}")
     with suppress(RefusedFile, OSError):  # a run may be replacing it now: read it once more
-        return spec, _load(place, spec)
-    return spec, _load(place, spec)
+        return spec, _load(place, record)
+    return spec, _load(place, read_record(folder))
 
 
-def _load(place: Path, spec: Spec) -> State:
-    manifest.refuse_foreign(place, manifest.read_manifest(manifest.current(place)).values, spec)
+def _load(place: Path, record: Record) -> State:
+    values = manifest.read_manifest(manifest.current(place)).values
+    manifest.refuse_foreign(place, values, record.spec, first_epoch_sha256(record.epochs), record.environments)
     return checkpoint.load(place)
 
 

@@ -12,7 +12,6 @@ import re
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
 from time import monotonic
 from typing import Final, NamedTuple, TypeAlias, get_args
@@ -31,8 +30,9 @@ from rlbench.errors import Diverged, Interrupted, RefusedFile, ResourceExhausted
 from rlbench.ops.state_dict import State, integer, module_state, subtree
 from rlbench.records import manifest
 from rlbench.records.attempts import note
+from rlbench.records.epochs import first_epoch_sha256
 from rlbench.records.machine import INSTRUCTIONS
-from rlbench.records.store import Store, line_of, read_record
+from rlbench.records.store import Store, read_record
 from rlbench.records.types import MAX_RETURN, Epoch, Outcome, Progress, Status
 from rlbench.signals import Stop, cause, interruption_behind
 from rlbench.training.clock import Clock
@@ -148,11 +148,8 @@ class _Recorder:
         if self.paused or stop.signal is not None or segment != self._segment or overdue:
             _refuse_non_finite_state(self.trainer)
             computing = _computing(self.trainer, device_of(self.runtime).type, self.store)._asdict()
-            origin = manifest.origin(self.spec, self.store.environment)
             self.store.verify_unchanged()
-            run_state: State = {**origin, "first_epoch": _first_epoch(self.store)}
-            run_state["first_environment"] = self.store.first_environment
-            state = {"trainer": self.trainer.state_dict(), "run": run_state, **computing}
+            state = {"trainer": self.trainer.state_dict(), "run": _origin(self.store), **computing}
             checkpoint.save(self.folder / "resume", state)
             self._saved_at, self._segment = monotonic(), segment
         if stop.signal is not None:
@@ -209,12 +206,7 @@ def _saved_computing(store: Store, device: str) -> SavedComputing | None:
     if not checkpoint.exists(folder):
         return None
     values = manifest.read_manifest(manifest.current(folder)).values
-    manifest.refuse_foreign(folder, values, store.spec)
-    first = values.get("run/first_epoch")  # none of older code, empty without an epoch
-    if first and first != _first_epoch(store):
-        raise RefusedFile(f"{folder}: is of another attempt than epochs.jsonl; restore its own, or use --force")
-    if values.get("run/first_environment") not in {None, store.first_environment}:
-        raise RefusedFile(f"{folder}: is of another attempt than spec.json; restore its own, or use --force")
+    manifest.refuse_foreign(folder, values, store.spec, first_epoch_sha256(store.epochs), store.environments)
     saved_device, threads, engine, rounding = (values.get(name) for name in SavedComputing._fields)
     if "run/spec" not in values or type(threads) is not int or not isinstance(engine, str):
         what = "does not name its run and its number of threads"
@@ -227,11 +219,6 @@ def _saved_computing(store: Store, device: str) -> SavedComputing | None:
         )
     rounding = re.sub(r', "\w+": null|"\w+": null(, )?', "", str(rounding))  # older ones also name what was not set
     return SavedComputing(device, threads, engine, rounding)
-
-
-def _first_epoch(store: Store) -> str:
-    """SHA-256 of the first epoch, whose seconds no other attempt has; empty without an epoch."""
-    return sha256(line_of(store.epochs[0]).encode()).hexdigest() if store.epochs else ""
 
 
 def _with_saved(runtime: Runtime, previous: SavedComputing | None) -> Runtime:
@@ -338,10 +325,16 @@ def _note_refusals(store: Store, trainer: Trainer, before: tuple[str, ...]) -> t
     return reasons
 
 
+def _origin(store: Store) -> State:
+    """Run, code and attempt of a checkpoint."""
+    attempt = {"first_epoch": first_epoch_sha256(store.epochs), "environments": store.environments[-1]}
+    return {**manifest.origin(store.spec, store.environment), **attempt}
+
+
 def _policy_state(store: Store, trainer: Trainer, policy: State, epoch: int) -> State:
     """A policy's weights, normalization and run: the state from which it can be evaluated again."""
     scale = trainer.scale
-    own: State = {"policy": policy, "epoch": epoch, "run": {**manifest.origin(store.spec, store.environment)}}
+    own: State = {"policy": policy, "epoch": epoch, "run": _origin(store)}
     return own if scale is None else {**own, "scale": scale}
 
 
@@ -368,7 +361,7 @@ def _finish(
             best_epoch=-max(means)[1] if means else None,
             weights=weights,
             inexact=inexact,
-            first_environment=store.first_environment,
+            environments=store.environments[-1],
         )
     )
 

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from rlbench.config.run import Runtime, Spec
 from rlbench.records import files
-from rlbench.records.attempts import environment_sha256
+from rlbench.records.attempts import environments_sha256
 from rlbench.records.store import Store, read_record
 from rlbench.records.types import Outcome
 
@@ -51,5 +51,5 @@ def reseal(path: Path, change: Change, line: int | None = None) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     outcome = path.with_name("outcome.json")
     if path.name == "spec.json" and outcome.is_file():
-        digest = environment_sha256(files.read_sealed(path))
-        reseal(outcome, lambda content: content.update(first_environment=digest))
+        digest = environments_sha256(files.read_sealed(path))[-1]
+        reseal(outcome, lambda content: content.update(environments=digest))

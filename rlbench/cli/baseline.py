@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from rlbench.cli import completion
 from rlbench.cli.options import RESULTS, Json, Results, argument, option, suites_named
-from rlbench.cli.output import print_result, terminal_width, write_file
+from rlbench.cli.output import print_result, refuse_same_file, terminal_width, write_file
 from rlbench.config.names import count_text
 from rlbench.errors import UsageError
 from rlbench.report.columns import aligned, sentences
@@ -40,6 +40,7 @@ def baseline(
         content = saved.baseline_of(cells)
         if not content.cells:
             raise UsageError(f"{results}: no finished run of documented settings, so nothing to save; run some first")
+        refuse_same_file(file, "FILE")
         write_file(file, saved.baseline_text(content), "FILE")
     else:
         content = saved.read_baseline(file, links=True)

@@ -92,12 +92,12 @@ def check(
     if results is not None and not results.exists():
         raise UsageError(f"{results}: no such folder{suggest_path(results)}; name a folder of records with --results")
     findings = [finding for name in suites for finding in compare(name, alpha=alpha)]
-    if not findings or (of_imported and checks.nothing_compared(findings)):
+    if not findings or (of_imported and {finding.word for finding in findings} == {"NOT COMPARABLE"}):
         what, remedy = f"cell of {suite} to compare", "name another suite, or leave --at out"
         if of_imported:
             what, remedy = (
-                "cell of imported curves that can be compared, without runs",
-                "import evaluations to the reference's steps: rlbench import FILE --as SUITE/ALGO --results DIR",
+                "imported curve that can be compared with a published score",
+                "import evaluations of such a cell: rlbench import FILE --as SUITE/ALGO --results DIR",
             )
         raise UsageError(f"{baseline or results or suite}: holds no {what}; {remedy}")
     title = f"rlbench check {suite}" + (f" against {printable(str(baseline), 200)}" if baseline else "")
@@ -105,7 +105,7 @@ def check(
         write_file(junit, checks.to_junit(findings, title), "--junit")
     if summary is not None:
         write_file(summary, checks.findings_markdown(findings, title), "--summary", append=True)
-    code = checks.exit_code(findings, strict=strict)
+    code = checks.exit_code(findings, strict=strict, of_imported=of_imported)
     document = {"exit_code": code, "findings": [asdict(finding) for finding in findings]}
     print_result(document, checks.findings_text(findings, terminal_width(), strict=strict), json=json)
     for finding in findings:

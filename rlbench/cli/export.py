@@ -9,7 +9,7 @@ import typer
 
 from rlbench.cli.help_texts import command_group, examples
 from rlbench.cli.options import Json, Records, argument, check_suite, option
-from rlbench.cli.output import LEFT_OUT, print_error, print_left_out, print_note, print_result
+from rlbench.cli.output import LEFT_OUT, print_error, print_left_out, print_note, print_result, refuse_same_file
 from rlbench.config.names import count_text
 from rlbench.errors import RefusedFile
 
@@ -121,6 +121,7 @@ def _save(output: Path, content: bytes, count: int, *, noun: str, json: bool) ->
     from rlbench.report.exports import update_file
 
     refuse_record_file(output, "--output")
+    refuse_same_file(output, "--output")
     new = update_file(output, content)
     text = f"{output}: {count} {noun if count == 1 else {'curve': 'curves', 'matrix': 'matrices'}[noun]}"
     print_result({"file": str(output), "count": count, "changed": new}, text, json=json)

@@ -24,7 +24,6 @@ from rlbench.records.types import Epoch, plain
 from rlbench.signals import Stop, stop_on_signals
 
 VALUE = re.compile(r"[\w,=: -]{0,200}", re.ASCII)  # value of a variable that chooses threads or instructions
-PREFIX = "rlbench-replay-"  # of the temporary folder
 CLOCKS = ("seconds", "evaluated.seconds", "collected.steps_per_second")
 """Fields of an epoch that no second run repeats."""
 
@@ -66,14 +65,8 @@ def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> tup
     if dataset is not None and record.spec.suite != "offline":
         raise UsageError(f"--dataset: {record.spec.suite} learns from what it plays; leave it out")
     last = _last(record, epochs)
-    try:
-        with _variables(record):
-            return _train_again(record, last, dataset)
-    except ResourceExhausted as error:
-        problem = str(error).partition(";")[0]
-        if PREFIX not in problem:
-            raise
-        raise ResourceExhausted(f"{problem}; set TMPDIR to a folder with more space") from error
+    with _variables(record):
+        return _train_again(record, last, dataset)
 
 
 def _last(record: Record, epochs: int | None) -> int:
@@ -107,6 +100,18 @@ def _variables(record: Record) -> Iterator[None]:
         os.environ.update(before)
 
 
+@contextmanager
+def _writing(place: str) -> Iterator[None]:
+    """Name TMPDIR in errors of the temporary folder."""
+    try:
+        yield
+    except (ResourceExhausted, UsageError) as error:
+        if place not in str(error):
+            raise
+        problem = str(error).replace(": it resumes", "").replace("another folder with --results", "another TMPDIR")
+        raise ResourceExhausted(problem if "TMPDIR" in problem else f"{problem}, or set TMPDIR") from error
+
+
 def _train_again(record: Record, last: int, dataset: Path | None) -> tuple[dict[str, object], str]:
     from rlbench.run import run
 
@@ -118,7 +123,7 @@ def _train_again(record: Record, last: int, dataset: Path | None) -> tuple[dict[
     except UsageError as error:
         raise UsageError(f"{record.folder}: {error}; or name the file that it learned from with --dataset") from None
     stop = Stop(phase="setup")
-    with TemporaryDirectory(prefix=PREFIX) as place, stop_on_signals(stop):
+    with TemporaryDirectory(prefix="rlbench-replay-") as place, stop_on_signals(stop), _writing(place):
         check_memory([record.spec], runtime)
         store = Store.lock(record.spec, Path(place), {})
         if store is None:

@@ -27,6 +27,7 @@ from rlbench.cli.options import (
     argument,
     option,
     parse_seeds,
+    pauses,
 )
 from rlbench.cli.output import print_note
 from rlbench.errors import UsageError
@@ -171,7 +172,7 @@ def run(
     specs = _shard(every, shard, results)
     cells = sequential.cells_of(specs, results, design) if design else ()
     if dry_run:
-        run_output.print_plan(specs, results, dataset, json=json)
+        run_output.print_plan(specs, results, dataset, pauses(until, specs), json=json)
         return
     _set_thread_policy(specs)
     request = SweepOptions(

@@ -17,9 +17,10 @@ from rlbench.config.footprint import Footprint, footprint, size_text
 from rlbench.config.names import count_text
 from rlbench.config.run import Spec
 from rlbench.errors import RefusedFile, UsageError
+from rlbench.records.epochs import read_epochs
 from rlbench.records.files import folders
 from rlbench.records.looks import DESIGN
-from rlbench.records.store import folder_of, read_epochs, read_outcome
+from rlbench.records.store import folder_of, read_outcome
 from rlbench.records.types import Outcome
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.columns import sentences
@@ -215,20 +216,21 @@ def _sentence(row: dict[str, object]) -> str:
     return f"{name}: {row['status']}{why} at {row['env_steps']:,} steps{score}{log}  {row['folder']}"
 
 
-def print_plan(specs: list[Spec], results: Path, dataset: str | None, *, json: bool) -> None:
-    """Print the state of each run, with its steps and its memory; train nothing."""
-    steps = steps_of(dataset)
-    memory = [footprint(spec, steps=steps(spec)) for spec in specs]
+def print_plan(
+    specs: list[Spec], results: Path, dataset: str | None, pause_steps: Sequence[int | None], *, json: bool
+) -> None:
+    """Print the state of each run, with the steps to its end or pause and its memory; train nothing."""
+    rows_of = steps_of(dataset)
+    memory = [footprint(spec, steps=rows_of(spec)) for spec in specs]
     rows: list[dict[str, object]] = []
-    for spec, need in zip(specs, memory, strict=True):
+    for spec, need, pause in zip(specs, memory, pause_steps, strict=True):
         folder = folder_of(spec, results)
         outcome = read_outcome(folder) if folder.is_dir() else None
         epochs = read_epochs(folder, complete=False) if folder.is_dir() else ()
         status = outcome.status if outcome else ("interrupted" if epochs else "new")
         done = epochs[-1].steps if epochs else 0
-        rows.append(
-            {**_row(spec, folder, status, outcome), "env_steps": done, "steps": spec.budget.steps, "memory": need.total}
-        )
+        steps = min(pause or spec.budget.steps, spec.budget.steps)
+        rows.append({**_row(spec, folder, status, outcome), "env_steps": done, "steps": steps, "memory": need.total})
     text = "\n".join(sentences(_plan_lines(specs, rows, memory, results), terminal_width()))
     print_result({"plan": rows}, text, json=json)
 
@@ -246,7 +248,7 @@ def _plan_lines(
     lines = []
     for (cell, _, status, steps), places in alike.items():
         seeds = f"seed{'s' if len(places) > 1 else ''} {seeds_text([specs[place].seed for place in places])}"
-        budget = specs[places[0]].budget.steps
+        budget = rows[places[0]]["steps"]
         lines.append(f"{cell} {seeds}: {status}, {f'{steps:,} of ' if steps else ''}{budget:,} steps")
     lines.append(f"memory of a run: at most {size_text(max(need.total for need in memory))}")
     to_come = [spec for spec, row in zip(specs, rows, strict=True) if row["status"] in {"new", "interrupted"}]

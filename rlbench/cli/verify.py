@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -63,10 +63,10 @@ def verify(
     from rlbench.report.integrity import verify_records
 
     findings = verify_records(folder)
-    place = folder.resolve()
-    if not findings.runs and re.fullmatch(r"attempt-\d+", place.name):
-        raise UsageError(f"{folder}: an attempt is verified with its run; type: rlbench verify {place.parent}")
     if not findings.runs and not findings.baselines:
+        if (run := folder.resolve().parent / "spec.json").is_file():
+            command = f"rlbench verify {quote(str(run.parent))}"
+            raise UsageError(f"{folder}: an attempt is verified with its run; type: {command}")
         raise UsageError(f"{folder}: holds no records; name a folder of records")
     counts = {"runs": findings.runs, "epochs": findings.epochs, "checkpoints": findings.checkpoints}
     faults = [fault._asdict() for fault in findings.faults]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from errno import ENOSPC
@@ -15,6 +14,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen
 from typing import IO, TYPE_CHECKING, Final
 
 from rlbench import disk
@@ -31,17 +31,16 @@ SMALL: Final = 240  # pixels; narrower frames are doubled
 
 def refusal_of(path: Path) -> str | None:
     """Check that a video can be written, before any env steps; return the program that writes it, if one does."""
-    if path.suffix.lower() not in {".gif", ".mp4"}:
-        raise UsageError(f"--video {path}: a video ends in .gif or .mp4; name it so")
+    if path.suffix.lower() not in {".gif", ".mp4"} or path.is_fifo() or path.is_socket():
+        raise UsageError(f"--video {path}: a video ends in .gif or .mp4, and is a plain file; name it so")
     check_output_path(path, "--video")
     if path.suffix.lower() == ".gif":
         return None
-    program = shutil.which("ffmpeg")
-    if program is None and find_spec("imageio_ffmpeg") is not None:
-        program = str(import_module("imageio_ffmpeg").get_ffmpeg_exe())
-    if program is None:
-        raise UsageError(f"--video {path}: nothing here writes MP4; install ffmpeg, or name it .gif")
-    return program
+    if program := shutil.which("ffmpeg"):
+        return program
+    if find_spec("imageio_ffmpeg") is not None:
+        return str(import_module("imageio_ffmpeg").get_ffmpeg_exe())
+    raise UsageError(f"--video {path}: nothing here writes MP4; install ffmpeg, or name it .gif")
 
 
 @contextmanager
@@ -101,7 +100,7 @@ class Mp4Writer:
 
     def __init__(self, program: str, file: IO[bytes], seconds: float) -> None:
         self.count, self._program, self._path, self._seconds = 0, program, Path(file.name), seconds
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Popen[bytes] | None = None
         self._shape: tuple[int, ...] = ()
 
     def add(self, frame: NDArray[np.uint8]) -> None:
@@ -121,20 +120,21 @@ class Mp4Writer:
         """Wait until ffmpeg has written the file."""
         if self.process is not None:
             self.process.communicate()
-            if self.process.returncode:
+            if self.process.returncode or not self._path.stat().st_size:
                 raise self._write_error(self.process)
 
-    def _start_encoder(self, height: int, width: int) -> subprocess.Popen[bytes]:
-        times = 2 if width < SMALL else 1
-        even_width, even_height = (-(-side * times // 2) * 2 for side in (width, height))  # as H.264 wants them
+    def _start_encoder(self, height: int, width: int) -> Popen[bytes]:
+        even_width, even_height = (2 * -(-side // (1 if width < SMALL else 2)) for side in (width, height))  # for H.264
         words = [self._program, "-y", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24"]
         words += ["-s", f"{width}x{height}", "-r", f"{1 / self._seconds:.6f}", "-i", "-", "-an"]
         words += ["-vf", f"scale={even_width}:{even_height}:flags=neighbor"]
         words += ["-pix_fmt", "yuv420p", "-movflags", "+faststart", "-f", "mp4", str(self._path)]
-        silent = subprocess.DEVNULL
-        return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=silent, stderr=silent)  # noqa: S603 - our own words
+        try:
+            return Popen(words, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL)  # noqa: S603 - our own words
+        except OSError as error:
+            raise UsageError(f"{self._program}: cannot be started ({error.strerror}); name the video .gif") from None
 
-    def _write_error(self, process: subprocess.Popen[bytes]) -> UsageError | OSError:
+    def _write_error(self, process: Popen[bytes]) -> UsageError | OSError:
         if shutil.disk_usage(self._path.parent).free < 2**20:
             return OSError(ENOSPC, os.strerror(ENOSPC))
         return UsageError(f"{self._program}: could not write the video (it ended with {process.wait()}); name it .gif")

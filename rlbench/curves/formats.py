@@ -212,9 +212,10 @@ def _curve(points: Points, options: ImportOptions) -> ImportedCurve:
 
 
 def _resolved_algorithm(suite: str, name: str) -> str:
-    """The suite's own name of an algorithm, whatever spelling a file has; another name stays as it is."""
+    """The suite's own name of an algorithm in another spelling, such as ``TD3+BC``; another name stays as it is."""
     algorithms = suites.algorithms(suite) if suite and name else []
-    return next((own for own in algorithms if json_files.plain_name(own) == json_files.plain_name(name)), name)
+    spelling = re.sub(r"(?<=[a-z0-9])[-_+ ](?=[a-z0-9])", "", name.strip().lower())
+    return spelling if spelling in algorithms else name
 
 
 def resolved_task(suite: str, name: str) -> str:

@@ -30,6 +30,7 @@ MAX_BOUNDS: Final = 10_000  # letters of the bounds of actions
 VALUES: Final = 2**20  # JSON values of ``data``
 WEIGHTS: Final = 512 * 2**20  # bytes of ``policy.pth``
 BOUNDS: Final = ("-20", "2")  # of log_std of SAC and TQC
+UNREAD_REMEDY: Final = "`rlbench eval` plays such a policy as a TorchScript or ONNX file"
 
 ACTIVATIONS: Final = {"torch.nn.modules.activation.ReLU": "relu", "torch.nn.modules.activation.Tanh": "tanh"}
 
@@ -218,16 +219,14 @@ class _Zip:
         for name, values in READ.items():
             if (value := self._setting(name, values[0])) not in values:
                 setting = printable(f"{name}={value}", 80)
-                remedy = "`rlbench eval` plays such a policy as a TorchScript or ONNX file"
-                raise RefusedFile(f"{self.path}: its actions depend on {setting}, which is not read; {remedy}")
+                raise RefusedFile(f"{self.path}: its actions depend on {setting}, which is not read; {UNREAD_REMEDY}")
 
     def refuse_other_networks(self) -> None:
         """Refuse a policy with arrays that no network of its kind has, such as those of an LSTM."""
         parts = (self.kind.hidden, self.kind.mean, self.kind.log_std, self.kind.extractor, *OTHER_NETWORKS)
         prefixes = tuple(f"{part}." for part in parts if part)
         if unread := [name for name in self.arrays if not f"{name}.".startswith(prefixes)]:
-            remedy = "`rlbench eval` plays such a policy as a TorchScript or ONNX file"
-            raise RefusedFile(f"{self.path}: holds {printable(unread[0], 80)}, which is not read; {remedy}")
+            raise RefusedFile(f"{self.path}: holds {printable(unread[0], 80)}, which is not read; {UNREAD_REMEDY}")
 
     def algorithm(self) -> str:
         """Algorithm, by the settings that only it has."""

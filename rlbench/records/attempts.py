@@ -99,9 +99,11 @@ def resumptions(metadata: Mapping[str, object], path: Path) -> list[Resumption]:
         raise RefusedFile(f"{path}: not a record of this schema; restore it, or start over with --force") from None
 
 
-def environment_sha256(metadata: Mapping[str, object]) -> str:
-    """SHA-256 of the environment of a record's first process; other files of its attempt name it."""
-    return sha256(json.dumps(metadata.get("environment"), sort_keys=True).encode()).hexdigest()
+def environments_sha256(metadata: Mapping[str, object]) -> tuple[str, ...]:
+    """SHA-256 of the environments of a record's processes, up to each of them; other files of the attempt name it."""
+    first, later = metadata.get("environment"), metadata.get("resumed", [])
+    histories = [[first, *later[:end]] for end in range(len(later) + 1)] if isinstance(later, list) else [[first]]
+    return tuple(sha256(json.dumps(history, sort_keys=True).encode()).hexdigest() for history in histories)
 
 
 def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int, *, same_engine: bool = False) -> None:

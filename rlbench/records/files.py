@@ -32,9 +32,16 @@ def refuse_links(folder: Path, results: Path) -> None:
     Raises:
         RefusedFile: it does; the message names the first link.
     """
+    refuse_links_above(folder, results)
     inside = [Path(root, name) for root, folders, names in os.walk(folder) for name in (*folders, *names)]
+    for path in inside:
+        refuse_link(path)
+
+
+def refuse_links_above(folder: Path, results: Path) -> None:
+    """Refuse a run's folder that is a link, or is reached by one below ``results``."""
     above = [path for path in (folder, *folder.parents) if path != results and path.is_relative_to(results)]
-    for path in (*reversed(above), *inside):
+    for path in reversed(above):
         refuse_link(path)
 
 

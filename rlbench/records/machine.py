@@ -46,7 +46,7 @@ def environment(**more: object) -> dict[str, object]:
 
 def _public(word: str) -> str:
     """Make an argument public: a path becomes relative to the current folder, or just ``PATH``."""
-    if (match := re.search(r"(?:^|(?<=[=,:]))(?:[/~]|\.\./).*", word)) is None:
+    if (match := re.search(r"(?:^|(?<=[=,:]))(?:[/~]|(?:\./+)*\.\./).*", word)) is None:
         return word
     try:
         public = str(Path(match[0]).relative_to(Path.cwd()))

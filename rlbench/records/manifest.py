@@ -6,7 +6,7 @@ It shows if a checkpoint is whole, without torch and without reading a tensor.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import file_digest
 from io import BufferedReader
@@ -37,13 +37,16 @@ def origin(spec: Spec, environment: Mapping[str, object]) -> dict[str, Value]:
     return {"spec": spec.id, "seed": spec.seed, **code}
 
 
-def refuse_foreign(folder: Path, values: Mapping[str, Value], spec: Spec) -> None:
-    """Refuse the checkpoint in ``folder`` with the plain ``values``, where it belongs to another run.
+def refuse_foreign(
+    folder: Path, values: Mapping[str, Value], spec: Spec, first_epoch: str, environments: Sequence[str]
+) -> None:
+    """Refuse the checkpoint in ``folder`` with the plain ``values``, where it belongs to another run or attempt.
 
-    A checkpoint without the branch ``run`` is of older code, and passes.
+    ``first_epoch`` is the SHA-256 of the run's first epoch, ``environments`` those of the environments of its
+    processes. A checkpoint that does not name its run or attempt is of older code, and passes.
 
     Raises:
-        RefusedFile: it belongs to another run; the message names both.
+        RefusedFile: it belongs to another run or attempt; the message names both runs.
     """
     owner, seed = values.get("run/spec", spec.id), values.get("run/seed", spec.seed)
     if (owner, seed) != (spec.id, spec.seed):
@@ -51,6 +54,11 @@ def refuse_foreign(folder: Path, values: Mapping[str, Value], spec: Spec) -> Non
             f"{folder}: belongs to {owner}, seed {seed}, not to {spec.id}, seed {spec.seed}; "
             "restore this run's own, or start over with --force"
         )
+    same_epochs = values.get("run/first_epoch", "") in ("", first_epoch)  # empty: saved before the first epoch
+    if not same_epochs or values.get("run/environments", "") not in ("", *environments):
+        other = "spec.json" if same_epochs else "epochs.jsonl"
+        problem = f"is of another attempt than {other}, or newer"
+        raise RefusedFile(f"{folder}: {problem}; bring the files of one attempt together, or start over with --force")
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -115,10 +123,11 @@ def sha256_of(path: Path) -> str:
 @contextmanager
 def _readable(path: Path) -> Iterator[BufferedReader]:
     try:
-        with disk.open_regular(path) as file:
-            yield file
+        file = disk.open_regular(path)
     except OSError as error:
         raise RefusedFile(f"{path}: cannot be read ({error.strerror}); check the file and its permissions") from None
+    with file:
+        yield file
 
 
 def sync(path: Path) -> None:

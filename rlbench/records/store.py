@@ -29,11 +29,11 @@ from rlbench.config.names import clean_texts, printable
 from rlbench.config.run import Spec, recorded_settings
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.records import files
-from rlbench.records.attempts import environment_sha256, note_resumption, resumptions
+from rlbench.records.attempts import environments_sha256, note_resumption, resumptions
+from rlbench.records.epochs import line_of, read_epochs, scores
 from rlbench.records.locks import FolderLock
-from rlbench.records.types import Epoch, Outcome, plain
+from rlbench.records.types import Epoch, Outcome
 
-_EPOCH = TypeAdapter(Epoch)
 _OUTCOME = TypeAdapter(Outcome)
 CHANGED_DURING_RUN = "was changed while the run was under way"
 READS = 5  # of a record that another process writes meanwhile
@@ -55,6 +55,7 @@ class Record:
     epochs: tuple[Epoch, ...]
     outcome: Outcome | None
     resumed: tuple[Mapping[str, object], ...] = ()  # changes of the environment, a mapping for each later process
+    environments: tuple[str, ...] = ()  # SHA-256 of all of them, up to each process
 
     def has_ended(self, until: int | None = None) -> bool:
         """Return whether the run has ended, or was interrupted with an epoch at ``until`` steps or later."""
@@ -91,10 +92,10 @@ def _read_record(folder: Path) -> Record:
     if (stated_id := metadata.get("id")) != spec.id:
         raise RefusedFile(f"{path}: says it is {printable(str(stated_id))}, its settings are {spec.id}; restore it")
     outcome = read_outcome(folder)
-    if outcome is not None and outcome.first_environment not in {None, environment_sha256(metadata)}:
-        problem = "is of another attempt than outcome.json"
-        raise RefusedFile(f"{path}: {problem}; restore its own, or start over with --force")
-    ended = outcome is not None and outcome.status != "interrupted"
+    ended, environments = outcome is not None and outcome.status != "interrupted", environments_sha256(metadata)
+    if outcome is not None and outcome.environments not in {None, *environments[-1 if ended else 0 :]}:
+        problem = "is of another attempt than outcome.json, or older"
+        raise RefusedFile(f"{path}: {problem}; bring the files of one attempt together, or start over with --force")
     epochs = read_epochs(folder, complete=ended)
     if outcome is not None and (len(epochs) < outcome.epochs or (ended and len(epochs) > outcome.epochs)):
         raise RefusedFile(
@@ -109,7 +110,13 @@ def _read_record(folder: Path) -> Record:
                 environment.update(change)
             environment, changes = {name: value for name, value in environment.items() if value is not None}, []
     return Record(
-        folder=folder, spec=spec, environment=environment, resumed=tuple(changes), epochs=epochs, outcome=outcome
+        folder=folder,
+        spec=spec,
+        environment=environment,
+        resumed=tuple(changes),
+        environments=environments,
+        epochs=epochs,
+        outcome=outcome,
     )
 
 
@@ -122,54 +129,13 @@ def read_outcome(folder: Path) -> Outcome | None:
         return _OUTCOME.validate_json(files.unsealed_json(files.read_text(path), str(path)), strict=True)
 
 
-def read_epochs(folder: Path, *, complete: bool) -> tuple[Epoch, ...]:
-    """Read the epochs in order; with ``complete`` a torn last line is refused, not dropped.
-
-    Raises:
-        RefusedFile: a line is damaged, newer, or out of order.
-    """
-    path = folder / "epochs.jsonl"
-    if not lexists(path):
-        return ()
-    *lines, tail = files.read_text(path).split("\n")
-    if tail and complete:
-        raise RefusedFile(f"{path}: damaged (its last line is torn); restore it, or start over with --force")
-    epochs: list[Epoch] = []
-    for number, line in enumerate(lines):
-        epoch = epoch_of(line, f"{path}:{number + 1}")
-        if epoch.number != number:
-            raise RefusedFile(f"{path}:{number + 1}: epoch {epoch.number} where {number} was due; restore it")
-        if epochs and min(epoch.env_steps - epochs[-1].env_steps, epoch.updates - epochs[-1].updates) < 0:
-            raise RefusedFile(f"{path}:{number + 1}: counts fewer steps than the epoch before; restore it")
-        epochs.append(epoch)
-    return tuple(epochs)
-
-
-def line_of(epoch: Epoch) -> str:
-    """Format an epoch as a line of ``epochs.jsonl``."""
-    return files.seal(plain(epoch))
-
-
-def epoch_of(line: str, where: str) -> Epoch:
-    """Parse a line of ``epochs.jsonl``; ``where`` names its place in messages.
-
-    Raises:
-        RefusedFile: it is damaged.
-    """
-    with files.validating(where, "a record"):
-        epoch = _EPOCH.validate_json(files.unsealed_json(line, where), strict=True)
-    games = [part for part in (epoch.collected, epoch.evaluated) if part is not None]
-    if any(len(part.returns) != len(part.lengths) for part in games):
-        raise RefusedFile(f"{where}: not a record of this schema (returns without lengths); restore it")
-    return epoch
-
-
 class Store:
     """One run's folder, held by one process."""
 
     def __init__(self, folder: Path, lock: FolderLock, spec: Spec, environment: Mapping[str, object]) -> None:
         self.folder, self._lock, self.spec, self.environment = folder, lock, spec, environment
-        self.first_environment = ""  # SHA-256 of the environment in spec.json
+        self.environments = tuple[str, ...]()  # SHA-256 of those in spec.json, up to each process
+        self.results = folder  # below it no folder may be a link
         self._epochs: list[Epoch] = []
         self._size = 0  # bytes of epochs.jsonl
         self._resumes = False  # the run of a former process
@@ -193,9 +159,10 @@ class Store:
             if not lock.acquire():
                 return None
         store = cls(folder, lock, spec, environment)
+        store.results = results
         try:
             store._open(spec, environment, force=force)
-            store.first_environment = environment_sha256(files.read_sealed(folder / "spec.json"))
+            store.environments = store._read_environments()
             store._begin()
         except BaseException:
             store.release()
@@ -238,6 +205,7 @@ class Store:
         """Add to the record what differs in this process's environment, if it resumes a run, from ``epoch`` on."""
         if self._resumes:
             note_resumption(self.folder, self.environment, epoch, same_engine=same_engine)
+            self.environments = self._read_environments()
 
     def append(self, epoch: Epoch) -> bool:
         """Write an epoch to disk; return True if it replaced others.
@@ -268,9 +236,14 @@ class Store:
         """Verify that this process still holds the lock and that nothing else wrote to its epochs.
 
         Raises:
-            ResourceExhausted: the lock is gone, or the size of ``epochs.jsonl`` has changed.
+            ResourceExhausted: the lock is gone, a folder is a link, or the size of ``epochs.jsonl`` has changed.
         """
         lines = self.folder / "epochs.jsonl"
+        try:
+            files.refuse_links_above(self.folder, self.results)
+        except RefusedFile:
+            problem = f"is behind a link: its path {CHANGED_DURING_RUN}"
+            raise ResourceExhausted(f"{self.folder}: {problem}; put the folder itself there, and run again") from None
         if not self._lock.intact():
             raise ResourceExhausted(
                 f"{self._lock.path}: the lock {CHANGED_DURING_RUN}; type the same command again: it resumes"
@@ -300,10 +273,14 @@ class Store:
             files.refuse_links(self.folder, self.folder)
             text = files.read_text(self.folder / "epochs.jsonl") if self._epochs else ""
             same = read_record(self.folder).spec == self.spec and text == self._text()
+            same = same and self.environments == self._read_environments()
         except RefusedFile as error:
             raise ResourceExhausted(f"{error} (it {CHANGED_DURING_RUN})") from None
         if not same:
             raise ResourceExhausted(f"{self.folder}: {CHANGED_DURING_RUN}; restore it, or start over with --force")
+
+    def _read_environments(self) -> tuple[str, ...]:
+        return environments_sha256(files.read_sealed(self.folder / "spec.json"))
 
     def _text(self) -> str:
         return "".join(line_of(epoch) + "\n" for epoch in self._epochs)
@@ -370,13 +347,6 @@ def _attempt_folder(folder: Path, parts: list[Path]) -> Path:
     heads = [path.read_bytes() for path in (last / "spec.json", folder / "spec.json") if path.exists()]
     interrupted_move = last.is_dir() and not any((last / part.name).exists() for part in parts)
     return last if interrupted_move and len(set(heads)) < 2 else folder / f"attempt-{number + 1}"
-
-
-def scores(epoch: Epoch) -> tuple[object, ...]:
-    """Everything of an epoch that training it again repeats: all but the wall clock."""
-    games = epoch.collected and (epoch.collected.returns, epoch.collected.lengths)
-    evaluation = epoch.evaluated and (epoch.evaluated.returns, epoch.evaluated.lengths, epoch.evaluated.seeds)
-    return epoch.number, epoch.env_steps, epoch.updates, games, epoch.updated, evaluation
 
 
 def _size(path: Path) -> int:

@@ -121,7 +121,7 @@ class Outcome(StepCounts):
     best_epoch: Count | None
     weights: str | None  # SHA-256 of the policy's parameters
     inexact: tuple[Count, ...] = ()  # steps, in units of the budget, of each resume that was not bit for bit
-    first_environment: str | None = None  # SHA-256 of the environment in spec.json; None in records of older code
+    environments: str | None = None  # SHA-256 of those in spec.json; None in records of older code
 
 
 Estimator = Literal[

@@ -79,8 +79,9 @@ def against_references(
     findings += [
         _at_finding(cell, runs_by_cell.get(cell.key, Runs())) if at else _score_finding(cell) for cell in alone
     ]
+    keys = {cell.key for cell in cells}
     for key, runs in sorted(runs_by_cell.items()):
-        if key.suite == suite:
+        if key.suite == suite and (key in keys or not of_imported):
             findings += _run_findings(key, runs, (*runs.failed, *runs.other_data, *runs.versions))
     return findings
 
@@ -137,14 +138,17 @@ def against_baseline(
     return findings
 
 
-def exit_code(findings: Sequence[Finding], *, strict: bool) -> int:
-    """The exit code: 3 worse, 5 a run failed, 4 undecided under ``strict``, otherwise 0; the first that applies."""
+def exit_code(findings: Sequence[Finding], *, strict: bool, of_imported: bool = False) -> int:
+    """The exit code: 3 worse, 5 a run failed, 4 undecided under ``strict``, otherwise 0; the first that applies.
+
+    An imported curve that cannot be compared is undecided.
+    """
     words = {finding.word for finding in findings}
     if words & WORSE:
         return BelowReference.exit_code
     if "FAILED" in words:
         return RunFailed.exit_code
-    undecided = words & OPEN or nothing_compared(findings)
+    undecided = words & OPEN or nothing_compared(findings) or (of_imported and "NOT COMPARABLE" in words)
     return Inconclusive.exit_code if strict and undecided else 0
 
 
@@ -245,7 +249,10 @@ def _score_findings(
         short = short if settings else len(group.unfinished)
         unfinished = f"{count_text(short, 'run')} incomplete" if short else ""
         before, now = entry.versions, sorted({printable(text) for run in runs if (text := run.env_versions)})
-        version_change = f"the environment was {before}, is {', or '.join(now)}" if before and now != [before] else ""
+        version_change = ""
+        if before and now != [before]:
+            versions = ", or ".join(now) or "not stated"
+            version_change = f"the environment was {before}, is {versions}; save a new baseline"
         settings_differ = not settings and any(run.id != entry.id for run in runs)
         settings_change = "its published settings have changed since; save a new baseline" if settings_differ else ""
         data_differ = any(entry.data and run.data_file not in {None, entry.data} for run in runs)
@@ -285,7 +292,7 @@ def _run_findings(key: CellKey, runs: Runs, candidates: Sequence[Run]) -> Iterat
         if run.status == "failed":
             yield _finding(key, "run", "FAILED", f"seed {run.seed}: {run.reason}")
     for others, where in ((runs.versions, "in other versions of the environment"), (runs.other_data, "on other data")):
-        if any(run.status == "done" for run in others):
+        if any(run.status == "done" or run.env_steps >= run.budget for run in others):
             text = count_text(len(others), "run")
             yield _finding(key, "run", "INCONCLUSIVE", f"{text} {where} left out")
 

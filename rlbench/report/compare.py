@@ -82,7 +82,7 @@ def match_cells(
         pairs.append((key, a[0], b[0]))
         for name, side, others in zip(names, (first, second), (a[0].left_out, b[0].left_out), strict=True):
             for where, runs in (
-                ("with a worse record of the same seed", side[key].duplicates),
+                ("with a worse or longer record of the same seed", side[key].duplicates),
                 ("on another file of that name", [run for run in others.other_data if run.status in ENDED]),
                 ("in other versions of the environment", others.versions),
                 ("with the numbers of another seed", others.copies),

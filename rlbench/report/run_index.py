@@ -53,7 +53,7 @@ class Runs:
     other_data: list[Run] = field(default_factory=list)  # the documented settings, on another file than those above
     versions: list[Run] = field(default_factory=list)  # the documented settings, in other versions of the environment
     copies: list[Run] = field(default_factory=list)  # the numbers of another seed
-    duplicates: list[Run] = field(default_factory=list)  # better records of a seed that has a worse one
+    duplicates: list[Run] = field(default_factory=list)  # better or shorter records of a seed that has another
     curves: list[Run] = field(default_factory=list)  # curves that other programs measured
     of_imported: bool = False  # the imported curves stand in the place of runs
     interval: int = 0  # steps to which only the nearest imported return counts, where there are more

@@ -17,6 +17,7 @@ from rlbench.config.names import clean_texts, count_text, printable
 from rlbench.errors import RefusedFile
 from rlbench.records import files, store
 from rlbench.records.attempts import resumptions
+from rlbench.records.epochs import read_epochs
 from rlbench.records.types import Epoch
 from rlbench.report.reference_table import CellKey, published_scores
 
@@ -147,7 +148,7 @@ def read_run(folder: Path) -> Run:
 
 def epoch_numbers(folder: Path) -> list[str]:
     """Losses and returns of each epoch of a run as text: equal text, equal to the bit."""
-    return [_numbers(epoch) for epoch in store.read_epochs(folder, complete=False)]
+    return [_numbers(epoch) for epoch in read_epochs(folder, complete=False)]
 
 
 @lru_cache(maxsize=8192)
@@ -295,7 +296,7 @@ def remarks(group: Runs) -> Iterator[str]:
         have = "has" if len(group.copies) == 1 else "have"
         yield f"{count_text(len(group.copies), 'run')} {have} the numbers of another seed"
     if group.duplicates:
-        yield f"{count_text(len(group.duplicates), 'record')} of a seed that has a worse one"
+        yield f"{count_text(len(group.duplicates), 'record')} of a seed that has a worse or longer one"
     yield from _version_differences(runs)
 
 
@@ -310,21 +311,20 @@ def _of_one(kind: Callable[[Run], str | None], parts: Sequence[list[Run]], other
 
 
 def _of_one_seed(group: Runs) -> None:
-    """Keep one of several records of a seed, with the lowest evaluation at each step: no record raises a score."""
-    failed = {run.seed: run for run in reversed(group.failed)}
-    by_seed = {run.seed: run for run in sorted(group.complete, key=maximum, reverse=True) if run.seed not in failed}
-    lowest: dict[tuple[int, int], Evaluation] = {}
-    for run in group.complete:
-        for e in run.evaluations:
-            lowest[run.seed, e.env_steps] = min(lowest.get((run.seed, e.env_steps), e), e, key=attrgetter("mean"))
-    counting_ids = {id(run) for run in (*failed.values(), *by_seed.values())}
-    group.duplicates += [run for run in group.scored if id(run) not in counting_ids]
-    group.complete[:] = [
-        replace(run, evaluations=tuple(lowest[run.seed, e.env_steps] for e in run.evaluations))
-        for run in group.complete
-        if id(run) in counting_ids
-    ]
-    group.failed[:] = [run for run in group.failed if id(run) in counting_ids]
+    """Keep one record of a seed, the lowest or longest, with the lowest evaluation at each step: none lifts a score."""
+    failed = {run.seed for run in group.failed}
+    group.duplicates += [run for run in group.complete if run.seed in failed]
+    group.complete[:] = [run for run in group.complete if run.seed not in failed]
+    for part, weight in ((group.complete, 0), (group.failed, 0), (group.short, 1)):
+        by_seed: dict[int, Run] = {}
+        lowest: dict[tuple[int, int], Evaluation] = {}
+        for run in sorted(part, key=lambda run: (-weight * run.env_steps, maximum(run))):
+            by_seed.setdefault(run.seed, run)
+            for e in run.evaluations:
+                lowest[run.seed, e.env_steps] = min(lowest.get((run.seed, e.env_steps), e), e, key=attrgetter("mean"))
+        group.duplicates += [run for run in part if by_seed[run.seed] is not run]
+        part[:] = [run for run in part if by_seed[run.seed] is run]
+        part[:] = [replace(r, evaluations=tuple(lowest[r.seed, e.env_steps] for e in r.evaluations)) for r in part]
 
 
 def maximum(run: Run) -> float:

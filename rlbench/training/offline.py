@@ -19,7 +19,7 @@ from rlbench.algorithms.base import Learner
 from rlbench.config.run import Budget
 from rlbench.errors import RefusedFile
 from rlbench.ops.state_dict import State, Stateful, module_state, subtree, tensor
-from rlbench.records.store import epoch_of, line_of
+from rlbench.records.epochs import epoch_of, line_of
 from rlbench.records.types import Epoch, Evaluated, Progress
 from rlbench.training.clock import Clock
 from rlbench.training.protocols import Evaluation, Schedule, Updater

@@ -190,7 +190,7 @@ def test_a_policy_of_another_network_is_refused(run: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--video", "a.avi"), "--video a.avi: a video ends in .gif or .mp4; name it so"),
+        (("--video", "a.avi"), "--video a.avi: a video ends in .gif or .mp4"),
         (("--video", "none/a.gif"), "none is not a folder; make it first"),
         (("--replay-recorded", "--seed", "1"), "--replay-recorded plays the recorded episodes"),
         (("--device", "tpu"), "--device tpu: not a device"),

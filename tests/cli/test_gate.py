@@ -9,6 +9,7 @@ import pytest
 
 from rlbench.cli.app import main
 from rlbench.records import files
+from rlbench.records.types import Status
 from tests.commands import json_of, run_command, stderr_of, stdout_of
 from tests.conftest import Capture, Patch, RecordRun
 from tests.reliability.test_hostile_curves import REFERENCE
@@ -102,6 +103,19 @@ def test_runs_in_another_version_of_the_environment_do_not_pass_strictly(record_
     out = stdout_of("check toy --baseline base.json --strict", 4)
     assert out.startswith("SUSPECT  toy/dqn/Catch score") and "the environment was test/1, is test/2" in out
     assert run_command("check toy --baseline base.json")[0] == 0
+
+
+@pytest.mark.parametrize("status", ["done", None], ids=["done", "killed after its last epoch"])
+def test_a_whole_run_in_another_version_is_not_left_out_silently(
+    status: Status | None, record_run: RecordRun, saved: Path
+) -> None:
+    other = {"env": {"env": "test/later"}}
+    for seed in range(8):
+        whole = [-0.6, *[0.9 + 0.01 * seed] * 12]
+        late = {"environment": other, "status": status} if seed > 5 else {}
+        record_run(whole, suite="toy", task="Catch", seed=seed, **late)
+    out = stdout_of(f"check toy --baseline {saved} --strict", 4)
+    assert "2 runs in other versions of the environment left out" in out
 
 
 def test_a_variant_has_runs_of_one_version_of_the_environment(record_run: RecordRun, saved: Path) -> None:
@@ -220,6 +234,8 @@ def test_ci_systems_get_junit_and_markdown(record_run: RecordRun, saved: Path) -
         "table toy --output scores.csv",
         "table toy --output curve.csv",
         "table toy --output hard.toml",
+        "export csv --output scores.csv",
+        "baseline save curve.csv",
     ],
 )
 def test_no_output_replaces_another_file_of_the_command(

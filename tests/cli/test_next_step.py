@@ -8,7 +8,7 @@ from rlbench import suites
 from rlbench.cli.run_output import ending_row, summary, verdict_lines
 from rlbench.sweep.events import Ending, Status
 from rlbench.sweep.plan import Job
-from tests.commands import stdout_of
+from tests.commands import stderr_of, stdout_of
 from tests.conftest import RecordRun
 
 CATCH = {"suite": "toy", "task": "Catch"}
@@ -72,6 +72,8 @@ def test_dry_run_prints_one_line_per_cell_and_a_total(record_run: RecordRun) -> 
     assert (new, memory) == ("toy/dqn/Catch seeds 2-4: new, 24,000 steps", "memory of a run: at most 0.61 GB")
     assert total.startswith("2 of 5 runs are done; training dqn on Catch, 3 runs: 72,000 steps")
     assert stdout_of([*words, "--shard", "6/6"]) == "no run in this shard\n"
+    assert "Catch seeds 2-4: new, 6,000 steps" in stdout_of([*words, "--until", "25%"])
+    assert "--until -5: not a number of steps" in stderr_of([*words, "--until", "-5"])
 
 
 def test_summary_after_a_signal_names_the_trained_runs() -> None:

@@ -1,5 +1,6 @@
 """Videos: every frame is in them with its duration, and a file is whole or absent."""
 
+import os
 import sys
 from pathlib import Path
 from time import sleep
@@ -92,13 +93,30 @@ def test_unwritable_video_is_refused_before_the_evaluation(tmp_path: Path, name:
         refusal_of(tmp_path / name)
 
 
-def program(folder: Path, monkeypatch: Patch, *, code: int = 0) -> None:
+def test_a_fifo_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.gif")
+    with pytest.raises(UsageError, match="is a plain file"):
+        refusal_of(tmp_path / "a.gif")
+
+
+@pytest.mark.parametrize("script", ["", "#!/bin/sh\ncat > /dev/null\n"], ids=["no program", "writes nothing"])
+def test_an_ffmpeg_that_writes_nothing_leaves_the_old_video(script: str, tmp_path: Path, monkeypatch: Patch) -> None:
+    program(tmp_path, monkeypatch, script=script or "\x7fELF")
+    (path := tmp_path / "a.mp4").write_bytes(b"before")
+    ffmpeg = refusal_of(path)
+    with pytest.raises(UsageError, match="ffmpeg: c"), video_writer(path, seconds=0.05, program=ffmpeg) as writer:
+        writer.add(noise_frames(1)[0])
+    assert path.read_bytes() == b"before"
+    assert {file.name for file in tmp_path.iterdir()} == {"bin", "a.mp4"}
+
+
+def program(folder: Path, monkeypatch: Patch, *, code: int = 0, script: str = FFMPEG) -> None:
     """An ffmpeg that writes its arguments and its input to files."""
     path = folder / "bin" / "ffmpeg"
     path.parent.mkdir()
-    path.write_text(FFMPEG.format(python=sys.executable, code=code), encoding="utf-8")
+    path.write_text(script.format(python=sys.executable, code=code), encoding="utf-8")
     path.chmod(0o755)
-    monkeypatch.setenv("PATH", str(path.parent))
+    monkeypatch.setenv("PATH", f"{path.parent}:/usr/bin:/bin")
 
 
 def test_ffmpeg_writes_every_frame_into_an_mp4(tmp_path: Path, monkeypatch: Patch) -> None:

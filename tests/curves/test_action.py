@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 
@@ -81,11 +82,16 @@ def test_strict_is_true_or_false(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (2, "strict: 'yes'; write true or false\n")
 
 
+def echo_words(folder: Path) -> None:
+    """Make scripts/rlbench print its words."""
+    (folder / "scripts").mkdir()
+    (folder / "scripts/rlbench").write_text('#!/bin/sh\necho "$*"\n')
+    (folder / "scripts/rlbench").chmod(0o755)
+
+
 @pytest.mark.parametrize(("bounds", "code"), [((1, 20, 20), 0), ((0, 19, 20), 2), ((7, 7, 1), 2), ((1, 5, 3), 2)])
 def test_a_slurm_array_has_a_job_for_each_share(bounds: tuple[int, int, int], code: int, tmp_path: Path) -> None:
-    (tmp_path / "scripts").mkdir()
-    (tmp_path / "scripts/rlbench").write_text("#!/bin/sh\necho $*\n")
-    (tmp_path / "scripts/rlbench").chmod(0o755)
+    echo_words(tmp_path)
     names = ("SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_TASK_COUNT")
     array = {"SLURM_ARRAY_TASK_ID": "1", "SLURM_SUBMIT_DIR": str(tmp_path)}
     array |= dict(zip(names, map(str, bounds), strict=True))
@@ -94,3 +100,18 @@ def test_a_slurm_array_has_a_job_for_each_share(bounds: tuple[int, int, int], co
     assert done.returncode == code, done.stderr
     assert ("--shard 1/20" in done.stdout) == (code == 0)
     assert ("write --array=1-N" in done.stderr) == (code == 2)
+
+
+def test_slurm_passes_options_on_and_needs_a_suite_and_an_algorithm(tmp_path: Path) -> None:
+    echo_words(tmp_path)
+    line = ["bash", str(ROOT / "scripts/cluster/slurm.sh"), "toy", "dqn", "0-4", "--steps", "100"]
+    run = partial(subprocess.run, cwd=tmp_path, capture_output=True, text=True, check=False)
+    ends = run(line), run(line[:3])
+    assert ends[0].stdout == "run toy dqn --task * --seeds 0-4 --shard 1/1 --jobs auto --steps 100\n"
+    assert ends[1].returncode == 2 and ends[1].stderr.startswith("usage: ")
+
+
+@pytest.mark.parametrize("budget", ["2h", "abc", "-1", "", "1 2"])
+def test_nightly_refuses_a_budget_that_is_no_number_of_hours(budget: str) -> None:
+    done = subprocess.run([ROOT / "scripts/nightly", "--budget", budget], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, f"--budget {budget}: write hours, such as 8 or 0.5\n")

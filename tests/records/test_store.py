@@ -17,7 +17,8 @@ from rlbench import suites
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files, store
 from rlbench.records.attempts import Resumption, note_resumption, resumptions
-from rlbench.records.store import Record, Store, folder_of, line_of, read_record
+from rlbench.records.epochs import line_of
+from rlbench.records.store import Record, Store, folder_of, read_record
 from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, Progress, Status, Updated
 from tests.conftest import RecordRun
 from tests.forging import locked, reseal

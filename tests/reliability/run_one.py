@@ -7,7 +7,8 @@ from pathlib import Path
 from rlbench.config.run import Runtime, Spec
 from rlbench.errors import Interrupted
 from rlbench.records import manifest
-from rlbench.records.store import read_record, scores
+from rlbench.records.epochs import scores
+from rlbench.records.store import read_record
 from rlbench.run import run
 from rlbench.signals import Stop
 from tests.forging import locked

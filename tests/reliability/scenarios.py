@@ -76,8 +76,8 @@ def differ(folder: Path, golden: Path) -> None:
     assert record.outcome is not None
     for epoch in record.epochs[:2]:
         store.append(replace(epoch, updates=epoch.updates + epoch.number))
-    first = store.first_environment
-    store.finish(replace(record.outcome, status="interrupted", epochs=2, first_environment=first))
+    last = store.environments[-1]
+    store.finish(replace(record.outcome, status="interrupted", epochs=2, environments=last))
     store.release()
 
 

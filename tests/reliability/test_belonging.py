@@ -81,7 +81,28 @@ def test_checkpoint_of_an_earlier_attempt_is_refused(tmp_path: Path) -> None:
     carry(CATCH.spec(), tmp_path, 60)
     shutil.rmtree(folder / "checkpoint")
     checkpoint_of_before.rename(folder / "checkpoint")
-    assert "resume: is of another attempt than epochs.jsonl; restore its own" in stderr_of(CATCH.words(tmp_path))
+    assert "resume: is of another attempt than epochs.jsonl, or newer" in stderr_of(CATCH.words(tmp_path))
+
+
+def test_history_of_another_machine_is_refused(tmp_path: Path) -> None:
+    """An interrupted run is copied, both copies are finished with other code, and the newest of each file is kept."""
+    first, second = interrupted(CATCH, tmp_path / "a"), interrupted(CATCH, tmp_path / "b")
+    for place, commit in (("a", "aaaa"), ("b", "bbbb")):
+        with_code(CATCH.spec(), tmp_path / place, commit)
+        assert stdout_of(f"verify {tmp_path / place}").endswith("no fault\n")
+    (second / "spec.json").write_bytes((first / "spec.json").read_bytes())
+    assert "spec.json: is of another attempt than outcome.json, or older" in stdout_of(f"verify {second}", 2)
+
+
+def test_best_policy_of_another_attempt_is_refused(tmp_path: Path) -> None:
+    carry(CATCH.spec(), tmp_path)
+    folder = CATCH.folder(tmp_path)
+    before = folder.rename(tmp_path / "before") / "checkpoint" / "best"
+    carry(CATCH.spec(), tmp_path)
+    shutil.rmtree(folder / "checkpoint" / "best")
+    before.rename(folder / "checkpoint" / "best")
+    assert "best: is of another attempt than epochs.jsonl" in stdout_of(f"verify {folder}", 2)
+    assert "best: is of another attempt than epochs.jsonl" in stderr_of(f"eval {folder} --episodes 1")
 
 
 def test_spec_of_another_attempt_is_refused(tmp_path: Path) -> None:
@@ -92,14 +113,15 @@ def test_spec_of_another_attempt_is_refused(tmp_path: Path) -> None:
     reseal(spec, lambda content: content["environment"].update(cpu="another"))
     second = spec.read_bytes()
     (folder / "outcome.json").write_bytes(outcome)
-    assert "spec.json: is of another attempt than outcome.json; restore its own" in stderr_of(CATCH.words(tmp_path))
+    assert "spec.json: is of another attempt than outcome.json, or older" in stderr_of(CATCH.words(tmp_path))
     (folder / "outcome.json").unlink()
-    assert "resume: is of another attempt than spec.json; restore its own" in stderr_of(CATCH.words(tmp_path))
+    assert "resume: is of another attempt than spec.json, or newer" in stderr_of(CATCH.words(tmp_path))
     spec.write_bytes(first)
     assert run_command(CATCH.words(tmp_path))[0] == 0
     spec.write_bytes(second)
     assert "spec.json: is of another attempt than outcome.json" in stdout_of(f"verify {folder}", 2)
-    reseal(folder / "outcome.json", lambda content: content.pop("first_environment"))  # of older code
+    reseal(folder / "outcome.json", lambda content: content.pop("environments"))  # of older code
+    shutil.rmtree(folder / "checkpoint")
     assert stdout_of(f"verify {folder}").endswith("no fault\n")
 
 

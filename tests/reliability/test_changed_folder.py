@@ -16,7 +16,7 @@ from rlbench.records.files import refuse_links
 from rlbench.records.store import Store, read_record
 from rlbench.run import run
 from rlbench.signals import Stop
-from tests.forging import locked
+from tests.forging import locked, reseal
 from tests.reliability.families import SHORT
 from tests.reliability.run_one import QUIET, carry, ending
 from tests.slow import slow_but
@@ -61,7 +61,16 @@ def begun(results: Path, runtime: Runtime = QUIET) -> tuple[Store, Iterator[obje
     return store, records
 
 
-CHANGES = (no_lock, other_lock, fewer_epochs, no_epochs, another_folder, no_folder)
+def linked_folder(folder: Path) -> None:
+    folder.symlink_to(folder.rename(folder.with_name("aside")))
+
+
+def linked_suite(folder: Path) -> None:
+    suite = folder.parents[3]
+    suite.symlink_to(suite.rename(suite.with_name("aside")))
+
+
+CHANGES = (linked_folder, linked_suite, no_lock, other_lock, fewer_epochs, no_epochs, another_folder, no_folder)
 
 
 @pytest.mark.parametrize("runtime", [QUIET, Runtime(device="cpu", threads=1, checkpoint_seconds=1e-6)])
@@ -72,7 +81,8 @@ def test_a_run_whose_folder_is_changed_halts_with_one_line(
     folder, (store, records) = SHORT.folder(tmp_path), begun(tmp_path, runtime)
     change(folder)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    own = {".lock", "crash.txt"} if change in {fewer_epochs, no_epochs} else set()  # else they may be another's
+    in_place = {fewer_epochs, no_epochs, linked_folder, linked_suite}
+    own = {".lock", "crash.txt"} if change in in_place else set()  # else they may be another's
     with pytest.raises(ResourceExhausted, match=r"^[^\n]*seed=0[^\n]*while the run was under way; [^\n]+$"):
         list(records)
     store.release()
@@ -90,8 +100,12 @@ def another_spec(folder: Path) -> None:
     (folder / "spec.json").write_text("{}")
 
 
-@pytest.mark.parametrize("change", [both, another_spec])
-def test_run_with_an_unreadable_record_is_not_done(change: Callable[[Path], None], tmp_path: Path) -> None:
+def another_environment(folder: Path) -> None:
+    reseal(folder / "spec.json", lambda content: content["environment"].update(cpu="another"))
+
+
+@pytest.mark.parametrize("change", [both, another_spec, another_environment])
+def test_run_with_another_or_unreadable_record_is_not_done(change: Callable[[Path], None], tmp_path: Path) -> None:
     folder, (store, records) = SHORT.folder(tmp_path), begun(tmp_path)
     change(folder)
     with pytest.raises(ResourceExhausted, match="while the run was under way"):

@@ -3,6 +3,7 @@
 import io
 import json
 import lzma
+import re
 import struct
 import sys
 import zipfile
@@ -16,6 +17,7 @@ import pytest
 
 from rlbench.cli.eval_policy import check_evaluation_memory
 from rlbench.cli.resolve import resolve
+from rlbench.curves.formats import _resolved_algorithm
 from rlbench.datasets.crc32c import masked_crc
 from rlbench.errors import DoesNotFit, RefusedFile
 from rlbench.records import files, imported, looks, machine
@@ -272,9 +274,26 @@ def test_no_cell_hides_behind_a_pooled_verdict(
 @pytest.mark.parametrize("change", [{"kind": "training"}, {"algorithm": "sca"}], ids=["training", "misspelt"])
 def test_a_gate_of_imported_curves_that_compares_none_does_not_pass(change: dict[str, Any], tmp_path: Path) -> None:
     imported.write_curves([replace(CURVE, **change)], tmp_path)
-    for strict in ("", "--strict"):
-        words = f"check mujoco --imported {strict} --results {tmp_path}"
-        assert "holds no cell of imported curves that can be compared" in stderr_of(words, 2)
+    gate = f"check mujoco --imported --results {tmp_path}"
+    for strict in ("", " --strict"):
+        assert "holds no imported curve that can be compared with a published score" in stderr_of(gate + strict, 2)
+    for seed in range(10):
+        good = replace(CURVE, task="HalfCheetah-v4", seed=seed, returns=(0.0, 12_200.0 + seed))
+        imported.write_curves([good], tmp_path)
+    assert [run_command(gate + strict)[0] for strict in ("", " --strict")] == [0, 4]
+
+
+def test_imported_curves_that_end_early_are_undecided_only_strictly(tmp_path: Path) -> None:
+    for seed in range(5):
+        imported.write_curves([replace(CURVE, seed=seed, steps=(0, 1000), returns=(0.0, 1.0 + seed))], tmp_path)
+    gate = f"check mujoco --imported --results {tmp_path}"
+    assert [run_command(gate + strict)[0] for strict in ("", " --strict")] == [0, 4]
+
+
+@pytest.mark.parametrize(("name", "expected"), [("TD3", "td3"), (" sac ", "sac"), ("SAC (ours)", ""), ("SAC+", "")])
+def test_an_algorithm_is_known_by_spellings_that_add_nothing(name: str, expected: str) -> None:
+    assert _resolved_algorithm("mujoco", name) == (expected or name)
+    assert _resolved_algorithm("offline", "TD3+BC") == "td3bc" and _resolved_algorithm("atari", "QR-DQN") == "qrdqn"
 
 
 @pytest.mark.parametrize("gate", ["mujoco --imported", "mujoco --imported --pooled", "toy --baseline b"])
@@ -282,7 +301,7 @@ def test_no_gate_passes_on_nothing(gate: str) -> None:
     Path("results").mkdir()
     empty = {"schema_version": 1, "kind": "rlbench baseline", "cells": [], "commits": [], "machines": []}
     Path("b").write_text(files.seal(empty))
-    assert "holds no cell of" in stderr_of(f"check {gate}")
+    assert re.search("holds no (cell of|imported curve)", stderr_of(f"check {gate}"))
 
 
 def test_two_sides_without_a_common_step_are_not_compared(tmp_path: Path) -> None:

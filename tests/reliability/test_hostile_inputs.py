@@ -281,6 +281,7 @@ def test_closed_or_full_stdout_has_its_exit_code(monkeypatch: Patch) -> None:
         (["--results=../../alice/secret", "file:///home/alice"], "--results=PATH file:PATH"),
         (["--set", "runtime.dataset=/home/alice/a=b.hdf5"], "--set runtime.dataset=PATH"),
         (["--config", "~alice/x.toml"], "--config PATH"),
+        (["--config", "./../alice/x.toml", "--results=.//.././r"], "--config PATH --results=PATH"),
         (["--results", "HERE/results/new"], "--results results/new"),
         (["--results=HERE"], "--results=."),
         (["--task", "mujoco/hopper/medium-v0", "--set", "algo.lr=1e-3"], None),

@@ -143,7 +143,7 @@ def test_invalid_number_of_threads_in_a_record_or_checkpoint_is_refused(threads:
     text = files.seal({"schema_version": 1, "files": {}, "values": values, "split": {}})
     (resume / manifest.NAME).write_text(text)
     with pytest.raises(RefusedFile, match="threads"):
-        _saved_computing(cast("Store", SimpleNamespace(folder=tmp_path, spec=SPEC, first_environment="")), "cpu")
+        _saved_computing(cast("Store", SimpleNamespace(folder=tmp_path, spec=SPEC, environments=(), epochs=())), "cpu")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rlbench.report.cells import Cell, every_cell
+from rlbench.report.run_index import gather
 from tests.conftest import RecordRun
 from tests.report.conftest import RecordSeeds
 
@@ -171,6 +172,17 @@ def test_note_mentions_a_reference_that_is_too_uncertain_to_decide(
     row = cell(results, **HOPPER)
     assert row.verdict.word == "INCONCLUSIVE"
     assert ("undecidable at any number of seeds" in row.note) is is_noted
+
+
+def test_short_records_of_one_seed_count_once_with_the_lowest_evaluations(record_run: RecordRun, results: Path) -> None:
+    for steps, means in ((200_000, [1.0, 2.0, 9.0]), (300_000, [1.0, 2.0, 4.0, 3.0]), (100_000, [1.0, 1.5])):
+        record_run(means, sets=[f"budget.steps={steps}"])
+    only = cell(results, "atari", "dqn", "BreakoutNoFrameskip-v4")
+    assert only.measured is not None and only.verdict.word == "PARTIAL"
+    assert (only.measured.n, only.measured.score, only.measured.low) == (1, 4.0, None)
+    assert "2 records of a seed that has a worse or longer one" in only.note
+    evaluations = gather(results)[only.key].short[0].evaluations
+    assert [evaluation.mean for evaluation in evaluations] == [1.0, 1.5, 4.0, 3.0]
 
 
 def test_short_run_on_generated_data_is_partial(record_run: RecordRun, results: Path) -> None:

@@ -19,7 +19,8 @@ from rlbench.cli.resolve import resolve
 from rlbench.cli.sweep import SweepOptions, command_line, repeated_settings
 from rlbench.errors import RefusedFile
 from rlbench.records import attempts
-from rlbench.records.store import folder_of, read_record, scores
+from rlbench.records.epochs import scores
+from rlbench.records.store import folder_of, read_record
 from rlbench.sweep import local
 from rlbench.sweep.plan import Job, Machine
 from tests.commands import TINY, run_command, stderr_of, tiny_folder, tiny_run

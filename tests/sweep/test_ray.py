@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rlbench.records.store import read_record, scores
+from rlbench.records.epochs import scores
+from rlbench.records.store import read_record
 from rlbench.sweep import ray as engine
 from tests.commands import tiny_run
 
