@@ -86,12 +86,18 @@ def test_checkpoint_of_an_earlier_attempt_is_refused(tmp_path: Path) -> None:
 
 def test_history_of_another_machine_is_refused(tmp_path: Path) -> None:
     """An interrupted run is copied, both copies are finished with other code, and the newest of each file is kept."""
-    first, second = interrupted(CATCH, tmp_path / "a"), interrupted(CATCH, tmp_path / "b")
+    interrupted(CATCH, tmp_path / "a")
+    carry(CATCH.spec(), tmp_path / "a", 10)  # a resume notes the number of threads
+    for place in ("b", "c"):
+        shutil.copytree(tmp_path / "a", tmp_path / place)
+    first, *others = (CATCH.folder(tmp_path / place) for place in ("a", "b", "c"))
     for place, commit in (("a", "aaaa"), ("b", "bbbb")):
         with_code(CATCH.spec(), tmp_path / place, commit)
-        assert stdout_of(f"verify {tmp_path / place}").endswith("no fault\n")
-    (second / "spec.json").write_bytes((first / "spec.json").read_bytes())
-    assert "spec.json: is of another attempt than outcome.json, or older" in stdout_of(f"verify {second}", 2)
+    carry(CATCH.spec(), tmp_path / "c")  # in the environment in which it began
+    assert stdout_of(f"verify {tmp_path}").endswith("no fault\n")
+    for folder in others:
+        (folder / "spec.json").write_bytes((first / "spec.json").read_bytes())
+        assert "spec.json: is of another attempt than outcome.json, or older" in stdout_of(f"verify {folder}", 2)
 
 
 def test_best_policy_of_another_attempt_is_refused(tmp_path: Path) -> None:
